@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+/// Libraries of plugins make pools of their own, as large as the machine, and two of them may be in one process.
+const THREADS_PER_CORE: u64 = 2;
+/// Threads of a conversion beyond pools.
+const THREADS_SPARE: u64 = 64;
+
 /// What the defaults depend on.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
@@ -64,7 +69,9 @@ impl Environment {
     }
 
     fn state_dir(&self) -> PathBuf {
-        self.service_dir("STATE_DIRECTORY").unwrap_or_else(|| {
+        // Beside the inbox: what lies in the folder of the state must not be taken for a drop.
+        let of_service = self.service_dir("STATE_DIRECTORY").map(|dir| dir.join("state"));
+        of_service.unwrap_or_else(|| {
             let state = self.var("XDG_STATE_HOME").map(PathBuf::from);
             state.unwrap_or_else(|| self.home().join(".local/state")).join("onnxd")
         })
@@ -100,6 +107,10 @@ impl Environment {
             "worker.threads" => {
                 let parallel = of("worker.parallel_max").as_u64().unwrap_or(1).max(1);
                 json!((self.cores as u64 / parallel).max(1))
+            }
+            "worker.threads_max" => {
+                let own = of("worker.threads").as_u64().unwrap_or(1);
+                json!(own + THREADS_PER_CORE * self.cores as u64 + THREADS_SPARE)
             }
             _ => return None,
         })

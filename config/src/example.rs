@@ -19,14 +19,7 @@ pub fn example() -> String {
 pub fn starter(cores: usize) -> String {
     let here = ("STATE_DIRECTORY".to_owned(), ".".to_owned());
     let surroundings = Environment { vars: BTreeMap::from([here]), cores, ..service() };
-    let mut entries = crate::load::defaults(&surroundings);
-    for entry in &mut entries {
-        match entry.key.as_str() {
-            "state.dir" => entry.value = "./state".into(),
-            "control.socket" => entry.value = "./state/control.sock".into(),
-            _ => {}
-        }
-    }
+    let entries = crate::load::defaults(&surroundings);
     print("Every key is shown with its value", &entries, &["paths.root", "state.dir"])
 }
 
@@ -47,7 +40,7 @@ fn print(about: &str, entries: &[Entry], set: &[&str]) -> String {
             help += &format!(" ({})", row.kind);
             out += &wrapped(&help);
             let off = if set.contains(&entry.key.as_str()) { "" } else { "#" };
-            out += &format!("{off}{} = {}\n", row.name(), entry.toml());
+            out += &assignment(off, row.name(), &entry.toml());
         }
     }
     out += "\n# Params for every conversion that does not say otherwise stand in a section [defaults]:\n\
@@ -72,6 +65,24 @@ pub(crate) fn service() -> Environment {
 
 fn service_entries() -> Vec<Entry> {
     crate::load::defaults(&service())
+}
+
+/// `name = value`, a long list in several lines.
+fn assignment(off: &str, name: &str, value: &str) -> String {
+    let line = format!("{off}{name} = {value}");
+    let items = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let Some(items) = items.filter(|_| line.len() > WIDTH) else { return line + "\n" };
+    let mut out = format!("{off}{name} = [\n{off}");
+    let mut column = off.len();
+    for item in items.split_inclusive(", ").map(str::trim_end) {
+        if column + item.len() > WIDTH {
+            out += &format!("\n{off}");
+            column = off.len();
+        }
+        out += item;
+        column += item.len();
+    }
+    out + &format!("\n{off}]\n")
 }
 
 /// Comment lines of bounded width.
@@ -126,7 +137,8 @@ mod tests {
             assert!(folder.starts_with(dir.path()), "{}", folder.display());
         }
         let shown = starter(4);
-        let commented = shown.lines().filter(|l| l.starts_with('#') && !l.starts_with("# "));
+        let is_row = |l: &&str| l.starts_with('#') && !l.starts_with("# ") && l.contains(" = ");
+        let commented = shown.lines().filter(is_row);
         assert_eq!(commented.count(), ROWS.len() - 2);
         assert!(shown.contains("\n#inbox = \"./inbox\"\n"), "{shown}");
     }

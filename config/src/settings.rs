@@ -72,6 +72,25 @@ settings! {
         unmatched_after_s: u64 = SECONDS, 3600;
         /// A drop counts as complete only when a file of its name with `.ready` added appears.
         ready_markers: bool = Bool, false;
+        /// Names of files and folders that are not complete yet; `*` and `?` stand for any
+        /// characters and for one. A drop is not taken while one of them lies in it.
+        unfinished: Vec<String> = List(Box::new(Text)), [
+            "*.part", "*.partial", "*.tmp", "*.crdownload", "*.download", "*.filepart",
+            "*.opdownload", "*.uploading", "*.incomplete", "_UNPACK_*"
+        ];
+        /// Names of files and folders that are not looked at, hidden ones aside.
+        ignored: Vec<String> = List(Box::new(Text)), [
+            "*~", "~$*", "*.swp", "*.swo", "*.swx", "*.sync-conflict-*", "* conflicted copy *",
+            "Thumbs.db", "ehthumbs.db", "desktop.ini", "@eaDir", "#recycle", "__MACOSX",
+            "lost+found"
+        ];
+        /// Whether conversions read a copy of a drop, or the drop itself where all of it belongs to
+        /// the daemon's own user. Whoever can still write into a drop that was moved can change
+        /// what is converted.
+        take: Take = Kind::words(&["copy", "move"]), "copy";
+        /// At most this much of the drops below one folder of the inbox is copied and not converted
+        /// yet. The others wait in the inbox.
+        in_flight_mib: u64 = Int(1, 1_073_741_824), 65536;
     }
     /// What is written, and what becomes of the originals.
     output: Output {
@@ -94,7 +113,7 @@ settings! {
     state: State {
         /// Folder of the job store and of running jobs.
         dir: PathBuf = Path,
-            computed "$STATE_DIRECTORY, else $XDG_STATE_HOME/onnxd, else ~/.local/state/onnxd";
+            computed "state below $STATE_DIRECTORY, else $XDG_STATE_HOME/onnxd, else ~/.local/state/onnxd";
     }
     /// How `onnxd jobs` and `onnxd ctl` reach the daemon.
     control: Control {
@@ -116,6 +135,11 @@ settings! {
         cpu_s: u64 = SECONDS, 0;
         /// Largest file a conversion may write.
         file_mib_max: u64 = Int(1, 16_777_216), 65536;
+        /// All that a conversion may write; one that writes more is stopped.
+        disk_mib_max: u64 = Int(1, 1_073_741_824), 131072;
+        /// Threads that a conversion may have in all, those that its plugins start counted.
+        threads_max: u32 = Int(1, 1_000_000),
+            computed "worker.threads + 2 * processor cores + 64";
         /// Whether a conversion may run where the system cannot confine it completely.
         confine: Confine = Kind::words(&["required", "best-effort"]), "best-effort";
     }
@@ -164,6 +188,16 @@ pub enum Originals {
     Move,
     /// Deleted.
     Delete,
+}
+
+/// What conversions read of a drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Take {
+    /// A copy that only the daemon can write.
+    Copy,
+    /// The drop itself, if all of it belongs to the daemon's own user; else a copy.
+    Move,
 }
 
 /// Whether a worker may run where it cannot be confined completely.

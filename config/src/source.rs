@@ -12,6 +12,10 @@ use crate::table::{Given, Row, suggestion, toml_string};
 /// Largest number of findings shown; more would only repeat the same mistake.
 const FINDINGS_MAX: usize = 100;
 
+/// Marks of a TOML text: what keys, values, lists, texts and lines begin or end with. Each may become a kilobyte when
+/// it is read.
+const MARKS_MAX: usize = 1 << 17;
+
 /// The diagnostics of a family of files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Codes {
@@ -143,6 +147,12 @@ impl<'t> Reader<'t> {
             return given;
         }
         let lines = Lines::of(name, text);
+        let mut marks = text.bytes().enumerate().filter(|(_, byte)| b".=,[{\"'\r\n".contains(byte));
+        if let Some((at, _)) = marks.nth(MARKS_MAX) {
+            let what = format!("the file has more than {MARKS_MAX} keys, values and lines");
+            self.syntax(&lines.place(at), &what);
+            return given;
+        }
         let (document, mut errors) = DeTable::parse_recoverable(text);
         errors.sort_by_key(|error| error.span().map_or(0, |s| s.start));
         for error in &errors {

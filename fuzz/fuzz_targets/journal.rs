@@ -1,16 +1,22 @@
-//! The journal of jobs after any damage: reading finds what is sound and never fails on the rest.
+//! The journal of jobs and a pack after any damage: reading finds what is sound and never fails on the rest.
 //!
 //! The checksum would hide everything from random bytes, so the input is also read as a recipe of
 //! well-framed records.
 #![no_main]
 #![allow(dead_code, clippy::result_large_err)]
 
+#[path = "../../core/jobs/src/crash.rs"]
+mod crash;
+#[path = "../../core/jobs/src/digests.rs"]
+mod digests;
 #[path = "../../core/jobs/src/frame.rs"]
 mod frame;
 #[path = "../../core/jobs/src/id.rs"]
 mod id;
 #[path = "../../core/jobs/src/journal.rs"]
 mod journal;
+#[path = "../../core/jobs/src/pack.rs"]
+mod pack;
 #[path = "../../core/jobs/src/record.rs"]
 mod record;
 #[path = "../../core/jobs/src/step.rs"]
@@ -20,9 +26,20 @@ mod store;
 
 use frame::Kind;
 use libfuzzer_sys::fuzz_target;
+use std::io::Write;
 
-const KINDS: [Kind; 5] =
-    [Kind::Put, Kind::Remove, Kind::ImageBegin, Kind::ImageEntry, Kind::ImageEnd];
+const KINDS: [Kind; 10] = [
+    Kind::Put,
+    Kind::Remove,
+    Kind::ImageBegin,
+    Kind::ImageEntry,
+    Kind::ImageEnd,
+    Kind::Packs,
+    Kind::ImageGone,
+    Kind::Records,
+    Kind::Kept,
+    Kind::Contents,
+];
 
 fuzz_target!(|bytes: &[u8]| {
     drop(frame::scan(bytes));
@@ -32,7 +49,22 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(reading) = journal::read(folder.path()) {
         assert!(reading.live.keys().all(|id| !reading.removed.contains_key(id)));
     }
+    read_pack(bytes);
+    read_pack(&framed(bytes));
 });
+
+/// As the daemon does: what the pack lists, and what each row leads to.
+fn read_pack(bytes: &[u8]) {
+    let Ok(listing) = pack::list(bytes) else { return };
+    let entries = |spot: pack::Spot| {
+        let place = listing.blocks.get(spot.block as usize)?.clone()?;
+        pack::opened(frame::frame_at(&bytes[place])?.0.payload)
+    };
+    for row in &listing.rows {
+        drop(entries(row.record).map(|all| pack::record_at(&all, row.record).map(record::decode)));
+        let _ = entries(row.kept).map(|all| pack::kept_at(&all, row.kept).map(<[u8]>::len));
+    }
+}
 
 /// Per frame: kind, sequence number, payload size, payload.
 fn framed(mut recipe: &[u8]) -> Vec<u8> {
@@ -42,12 +74,21 @@ fn framed(mut recipe: &[u8]) -> Vec<u8> {
         let kind = KINDS[usize::from(*kind) % KINDS.len()];
         let payload = match kind {
             Kind::Put | Kind::ImageEntry => sealed(payload),
+            Kind::Records | Kind::Kept => block(payload),
             Kind::ImageBegin => (payload.len() as u64).to_le_bytes().to_vec(),
             _ => payload.to_vec(),
         };
         frame::push(&mut out, u64::from(*seq), kind, &payload);
         recipe = rest;
     }
+    out
+}
+
+fn block(entries: &[u8]) -> Vec<u8> {
+    let mut out = (entries.len() as u32).to_le_bytes().to_vec();
+    let mut encoder = flate2::write::DeflateEncoder::new(&mut out, flate2::Compression::fast());
+    encoder.write_all(entries).unwrap();
+    encoder.finish().unwrap();
     out
 }
 

@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use onnxd_proto::footprint::{DECODED_BYTES_MAX, Measured};
 use onnxd_proto::onnxd::{Request, WorkerEvent};
 use onnxd_worker::link::Link;
-use prost::Message;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
@@ -17,10 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
     receive::<Request>(bytes);
 });
 
-fn receive<M: Message + Default>(bytes: &[u8]) {
+fn receive<M: Measured>(bytes: &[u8]) {
     let (here, mut there) = UnixStream::pair().unwrap();
     there.write_all(bytes).unwrap();
     drop(there);
     let mut link = Link::new(here);
-    while let Ok(Some(_)) = link.receive::<M>() {}
+    while let Ok(Some(_)) = link.receive::<M>(DECODED_BYTES_MAX) {}
 }

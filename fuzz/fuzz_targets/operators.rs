@@ -17,18 +17,18 @@ const WORK_BYTES_MAX: usize = 256 << 20;
 /// Ends the program where a kernel asks for far more memory than it was allowed.
 struct Bounded;
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: the system's allocator does the work and keeps its promises; ending the process breaks none.
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > WORK_BYTES_MAX {
             std::process::abort();
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises a size that is not zero, as `System` asks.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises a place that `alloc` gave for this layout, and so `System`.
         unsafe { System.dealloc(at, layout) }
     }
 }

@@ -19,7 +19,7 @@ fn model(source: &mut node::Source) -> Option<(Model, BTreeMap<String, Tensor>)>
     let node::Applied { mut graph, node, opset, inputs, .. } = node::applied(source)?;
     let mut fed = BTreeMap::new();
     for (v, x) in node.inputs.clone().into_iter().flatten().zip(inputs.into_iter().flatten()) {
-        if source.byte() % 2 == 0 {
+        if source.byte().is_multiple_of(2) {
             graph.set_initializer(v, Some(x));
             continue;
         }

@@ -115,9 +115,13 @@ pub fn applied(source: &mut Source) -> Option<Applied> {
     let most = schema.inputs_max.min(schema.inputs_min + 3).max(schema.inputs_min);
     let count = schema.inputs_min + source.byte() % (most - schema.inputs_min + 1);
     let inputs: Vec<Option<Tensor>> = (0..count)
-        .map(
-            |i| if i < schema.inputs_min || source.byte() % 4 > 0 { source.tensor() } else { None },
-        )
+        .map(|i| {
+            if i < schema.inputs_min || !source.byte().is_multiple_of(4) {
+                source.tensor()
+            } else {
+                None
+            }
+        })
         .collect();
     let names = (0..).map(|i| format!("x{i}"));
     let ins = inputs.iter().zip(names).map(|(x, n)| x.as_ref().map(|_| graph.add_value(&n, None)));
@@ -126,7 +130,7 @@ pub fn applied(source: &mut Source) -> Option<Applied> {
     let outs: Vec<_> = (0..count).map(|i| graph.add_value(&format!("y{i}"), None)).collect();
     let mut node = Node { inputs: ins, ..Node::new(op, [], outs) };
     for known in &schema.attributes {
-        if (known.required || source.byte() % 2 == 0)
+        if (known.required || source.byte().is_multiple_of(2))
             && let Some(value) = source.attr(known.kind)
         {
             node.attrs.push((known.name.to_owned(), value));

@@ -179,6 +179,8 @@ def walk(r, axes, dilations=True):
 def _(r):
     t, last, axes = eight_type(r), r.n(0, 1), r.n(1, 3)
     kernel, attrs = walk(r, axes, dilations=False)
+    if "auto_pad" in attrs:  # see NhwcMaxPool
+        attrs.pop("strides", None)
     attrs |= {"kernel_shape": kernel, "channels_last": last, "count_include_pad": r.n(0, 1), "ceil_mode": r.n(0, 1)}
     zero = [] if r.chance(0.2) else [r.eight((), t)]
     return [r.eight(image(r, last, axes), t), r.scale(), r.zero(t, 0.02), r.scale(), *zero], attrs

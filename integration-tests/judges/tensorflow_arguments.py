@@ -872,7 +872,9 @@ def einsum(d, name):
     inputs = equation.replace(" ", "").split("->")[0].split(",")
     sizes, dtype = {c: d.randint(1, 4) for c in "abcdijkIJK"}, d.some(["float32", "float64", "int32", "int64", "complex64"])
     dots = d.shape(0, 2, 0)
-    shape = lambda term: [n for c in term.replace("...", ".") for n in (dots if c == "." else [sizes[c]])]
+    # Each input may have fewer of the axes that `...` stands for, and such of size 1.
+    part = lambda: [n if d.chance(0.8) else 1 for n in dots[d.randint(0, len(dots)):]] if d.chance(0.4) else dots
+    shape = lambda term: [n for c in term.replace("...", ".") for n in (part() if c == "." else [sizes[c]])]
     return {"inputs": [d.array(dtype, shape(term)) for term in inputs]}, {"equation": equation}
 
 
@@ -1307,7 +1309,7 @@ def non_max(d, name):
     if name[-1] in "45":
         attributes["pad_to_max_output_size"] = d.chance()
     if name[-1] == "5":
-        tensors["soft_nms_sigma"] = number(0.0)
+        tensors["soft_nms_sigma"] = number(d.some([0.0, 0.3, 1.0]))
     return tensors, attributes
 
 
@@ -1497,6 +1499,15 @@ def ragged_gather(d, name):
     lengths = [d.randint(0, 3) for _ in range(d.randint(1, 4))]
     splits = np.cumsum([0, *lengths])
     return {"params_nested_splits": [ints(splits, "int64")], "params_dense_values": d.array(d.some(["float32", "int32"]), [sum(lengths), *d.shape(0, 1)]), "indices": d.array(d.index(), [d.randint(0, 4)], 0, len(lengths) - 1)}, {"OUTPUT_RAGGED_RANK": 1}
+
+
+@operators("RaggedRange")
+def ragged_range(d, name):
+    n, dtype = d.randint(1, 4), d.some(["int32", "int64", "float32", "float64"])
+    vector = lambda x: x[:1].reshape([]) if d.chance(0.3) else x
+    deltas = d.array(dtype, [n], 1, 3) * (-1 if d.chance(0.4) else 1)
+    tensors = {"starts": vector(d.array(dtype, [n], -3, 3)), "limits": vector(d.array(dtype, [n], -6, 6)), "deltas": vector(deltas)}
+    return tensors, {"Tsplits": d.some(["int32", "int64"])}
 
 
 @operators("RaggedTensorToTensor")

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 pub mod numbers;
 
 /// The plugins that onnxd comes with.
-pub const PLUGINS: [&str; 10] = [
+pub const PLUGINS: [&str; 11] = [
     "libonnxd_frontend_onnx.so",
     "libonnxd_frontend_n2d2.so",
     "libonnxd_frontend_torch.so",
@@ -24,6 +24,7 @@ pub const PLUGINS: [&str; 10] = [
     "libonnxd_passes_cleanup.so",
     "libonnxd_passes_fusion.so",
     "libonnxd_passes_layout.so",
+    "libonnxd_passes_mediapipe.so",
     "libonnxd_quant_onnx.so",
     "libonnxd_quant_inc.so",
     "libonnxd_quant_n2d2.so",

@@ -4,6 +4,7 @@
 //! The generated files are committed; `tests/generated.rs` holds them equal to the `.proto` files.
 
 mod diagnostic;
+pub mod footprint;
 #[cfg(feature = "serde")]
 mod real;
 #[cfg(feature = "serde")]

@@ -2,6 +2,8 @@
 
 use std::{env, fs, path::Path};
 
+mod shapes;
+
 /// Fields that may be infinite or not a number.
 const REALS: [&str; 6] = [
     "Numerics.tolerance_abs",
@@ -52,8 +54,9 @@ fn generated_code_is_current() {
         let module = format!("crate::word::Word::<super::onnxd::{name}>");
         config.field_attribute(format!("onnxd.{field}"), with(&module));
     }
+    fs::write(out.path().join("shapes.rs"), shapes::of(&set, "onnxd")).unwrap();
     config.compile_fds(set).unwrap();
-    for name in ["onnx.rs", "onnxd.rs"] {
+    for name in ["onnx.rs", "onnxd.rs", "shapes.rs"] {
         let fresh = fs::read_to_string(out.path().join(name)).unwrap();
         let path = root.join("src/generated").join(name);
         if env::var_os("UPDATE_EXPECT").is_some() {

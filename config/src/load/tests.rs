@@ -54,7 +54,7 @@ fn every_word_has_a_typed_value() {
 fn defaults_of_a_service_and_of_a_user() {
     let s = with_file("", &[], &[]).unwrap().settings;
     assert_eq!(s.intake.inbox, Path::new("/var/lib/onnxd/inbox"));
-    assert_eq!(s.state.dir, Path::new("/var/lib/onnxd"));
+    assert_eq!(s.state.dir, Path::new("/var/lib/onnxd/state"));
     assert_eq!(s.control.socket, Path::new("/run/onnxd/control.sock"));
     assert_eq!((s.worker.parallel_max, s.worker.threads), (2, 2));
     assert_eq!(s.output.mode, Mode(0o644));
@@ -72,6 +72,7 @@ fn defaults_of_a_service_and_of_a_user() {
     assert_eq!(s.state.dir, Path::new("/home/eva/.local/state/onnxd"));
     assert_eq!(s.control.socket, Path::new("/home/eva/.local/state/onnxd/control.sock"));
     assert_eq!((s.worker.parallel_max, s.worker.threads), (1, 1));
+    assert_eq!(s.worker.threads_max, 1 + 2 + 64);
     user.vars.insert("XDG_STATE_HOME".into(), "/s".into());
     assert_eq!(load(None, &user, &[]).unwrap().settings.state.dir, Path::new("/s/onnxd"));
 }

@@ -15,7 +15,7 @@ const RANK_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 200;
 
 /// Kinds with a name of their own in the notation of rows: the name, what people read, and the check.
-pub(crate) const KINDS: [(&str, &str, Check); 10] = [
+pub(crate) const KINDS: [(&str, &str, Check); 11] = [
     ("unset", "unset", |value| is_exactly(value, &Value::Null)),
     ("true", "true", |value| is_exactly(value, &Value::Bool(true))),
     ("false", "false", |value| is_exactly(value, &Value::Bool(false))),
@@ -26,6 +26,11 @@ pub(crate) const KINDS: [(&str, &str, Check); 10] = [
         "axes",
         "a table of tensors, each a list of axes or a table of axis = \"name\"",
         check_dynamic_axes,
+    ),
+    (
+        "constants",
+        "a table of inputs, each a number, true, false, a text or a list of these",
+        check_constants,
     ),
     ("nodes", "a table of nodes, each a table of keys", check_overrides),
     ("range", "a list of two numbers, the smaller first", check_range),
@@ -142,6 +147,21 @@ fn check_shapes(value: Value) -> Checked {
         return Ok(value);
     }
     Err(refusal("a list of shapes such as [[1, 3, 224, 224], [\"batch\", 10]]", &value))
+}
+
+/// The values of inputs.
+fn check_constants(value: Value) -> Checked {
+    fn is_constant(value: &Value) -> bool {
+        match value {
+            Value::Array(items) => items.iter().all(is_constant),
+            Value::Number(_) | Value::Bool(_) | Value::String(_) => true,
+            Value::Null | Value::Object(_) => false,
+        }
+    }
+    match value {
+        Value::Object(inputs) if inputs.values().all(is_constant) => Ok(Value::Object(inputs)),
+        other => Err(refusal("a table such as { rate = 16000, mode = \"fast\" }", &other)),
+    }
 }
 
 /// The axes of each tensor. All notations are brought to `tensor = { "AXIS" = "name" }`; axes

@@ -8,7 +8,7 @@ pub use stream::{Rows, Stored, is_stored, stored};
 
 use stream::Unpacked;
 
-use npy::{encoded, header, read_npy};
+use npy::{descriptor, header, padded, read_npy};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{Model, Tensor, ValueId, ValueType};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -122,11 +122,15 @@ pub fn write(path: &Path, arrays: &Arrays) -> Result<(), Diagnostic> {
         }
         let started = archive.start_file(format!("{name}.npy"), options);
         started.map_err(|e| disk(io::Error::other(e)))?;
-        let (descr, bytes) = encoded(tensor).ok_or_else(|| {
+        let descr = descriptor(tensor).ok_or_else(|| {
             bad(path, format!("array `{}` has type {}", shown(name), tensor.dtype()))
         })?;
         archive.write_all(&header(&descr, tensor.dims())).map_err(disk)?;
-        archive.write_all(&bytes).map_err(disk)?;
+        match tensor.as_strings() {
+            Some(strings) => archive.write_all(&padded(strings)).map_err(disk)?,
+            // A derived tensor is computed a block at a time.
+            None => tensor.in_blocks(|block| archive.write_all(block)).map_err(disk)?,
+        }
     }
     archive.set_comment(COMMENT).map_err(|e| disk(io::Error::other(e)))?;
     let mut file = archive.finish().map_err(|e| disk(io::Error::other(e)))?;

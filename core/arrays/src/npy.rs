@@ -31,17 +31,11 @@ const DESCRIPTORS: [(&str, DataType); 12] = [
     ("b1", DataType::Bool),
 ];
 
-/// Descriptor and bytes of a tensor; strings become fixed-width UTF-32, complex numbers pairs, other types of up to a
+/// Descriptor of a tensor; strings become fixed-width UTF-32, complex numbers pairs, other types of up to a
 /// byte and bfloat16 stay raw bytes. `None` for packed types.
-pub(crate) fn encoded(tensor: &Tensor) -> Option<(String, Bytes)> {
+pub(crate) fn descriptor(tensor: &Tensor) -> Option<String> {
     if let Some(strings) = tensor.as_strings() {
-        let texts: Vec<Vec<char>> =
-            strings.iter().map(|s| String::from_utf8_lossy(s).chars().collect()).collect();
-        let width = texts.iter().map(Vec::len).max().unwrap_or(0).max(1);
-        let padded = texts.iter().flat_map(|text| {
-            (0..width).flat_map(|i| text.get(i).map_or(0, |c| *c as u32).to_le_bytes())
-        });
-        return Some((format!("<U{width}"), padded.collect()));
+        return Some(format!("<U{}", width(&points(strings))));
     }
     let dtype = tensor.dtype();
     let known = DESCRIPTORS.iter().find(|(_, t)| *t == dtype).map(|(d, _)| (*d).to_owned());
@@ -52,7 +46,23 @@ pub(crate) fn encoded(tensor: &Tensor) -> Option<(String, Bytes)> {
         _ => None,
     })?;
     let order = if descr.ends_with('1') { '|' } else { '<' };
-    Some((format!("{order}{descr}"), tensor.bytes().clone()))
+    Some(format!("{order}{descr}"))
+}
+
+/// Strings as [`descriptor`] says.
+pub(crate) fn padded(strings: &[Bytes]) -> Vec<u8> {
+    let texts = points(strings);
+    let width = width(&texts);
+    let code = |text: &[char], i: usize| text.get(i).map_or(0, |c| *c as u32).to_le_bytes();
+    texts.iter().flat_map(|text| (0..width).flat_map(|i| code(text, i))).collect()
+}
+
+fn points(strings: &[Bytes]) -> Vec<Vec<char>> {
+    strings.iter().map(|s| String::from_utf8_lossy(s).chars().collect()).collect()
+}
+
+fn width(texts: &[Vec<char>]) -> usize {
+    texts.iter().map(Vec::len).max().unwrap_or(0).max(1)
 }
 
 pub(crate) fn header(descr: &str, dims: &[usize]) -> Vec<u8> {

@@ -4,11 +4,11 @@ use crate::draft::snake;
 use crate::names::NodeNames;
 use crate::{Operand, Result};
 use bytes::Bytes;
-use onnxd_diagnostics::{Code, Diagnostic, Layer, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Layer};
 use onnxd_ir::infer::{Inference, Scope};
-use onnxd_ir::schema::{self, OpSchema};
 use onnxd_ir::{
-    DataType, Dim, Function, Graph, Node, NodeId, Opsets, Origin, Tensor, ValueId, ValueType,
+    DataType, Dim, Function, Graph, Layers, Node, NodeId, Opsets, Origin, Tensor, ValueId,
+    ValueType,
 };
 use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
@@ -62,7 +62,7 @@ pub(crate) struct State {
     pub(crate) opsets: Opsets,
     pub(crate) inference: Inference<'static>,
     /// Layers that nodes are added for; the last list counts.
-    layers: Vec<Vec<Layer>>,
+    layers: Vec<Layers>,
     /// Names of new values start with it.
     pub(crate) prefix: String,
     pub(crate) reserved: HashSet<String>,
@@ -135,14 +135,14 @@ impl GraphBuilder {
     /// What `f` adds belongs to `layer` of the source network, and its names start with the layer's.
     pub fn in_layer<R>(&self, layer: Layer, f: impl FnOnce(&GraphBuilder) -> R) -> R {
         let name = layer.name.clone();
-        self.in_layers(vec![layer], &name, f)
+        self.in_layers(layer.into(), &name, f)
     }
 
     /// As [`GraphBuilder::in_layer`], for nodes that stand for several layers; new names start with
     /// `prefix`.
     pub fn in_layers<R>(
         &self,
-        layers: Vec<Layer>,
+        layers: Layers,
         prefix: &str,
         f: impl FnOnce(&GraphBuilder) -> R,
     ) -> R {
@@ -409,7 +409,7 @@ impl GraphBuilder {
     /// `N0502` and `N0215` where it contradicts the standard or its inputs; then it is not added.
     pub fn add_node(&self, mut node: Node) -> Result<NodeId> {
         if let Some(layers) = self.state.borrow().layers.last() {
-            node.add_layers(layers.iter().cloned());
+            node.layers.add(layers);
         }
         if let Some(out) = node.outputs.iter().flatten().next().filter(|_| node.name.is_empty()) {
             let state = self.state.borrow();
@@ -430,40 +430,6 @@ impl GraphBuilder {
         frame.graph.remove_node(id);
         drop(state);
         Err(self.at_layer(found.0.into_iter().next().expect("a finding")))
-    }
-
-    /// The operator in the version of its domain; `None` if no table lists it, as in foreign domains.
-    pub(crate) fn schema(&self, domain: &str, op: &str) -> Result<Option<&'static OpSchema>> {
-        let Some(version) = self.version(domain) else {
-            let message = format!("The graph has no operators of the domain `{}`.", shown(domain));
-            return Err(self.diagnostic(Code::OnnxInvalid, message));
-        };
-        let found = schema::find(domain, op, version);
-        let unknown = !domain.is_empty() && schema::history(domain, op).is_empty();
-        if found.is_some() || unknown {
-            return Ok(found);
-        }
-        let message = format!("{} does not exist at opset {version}.", shown(op));
-        Err(self.diagnostic(Code::OnnxInvalid, message))
-    }
-
-    /// Counts, attributes and types, where the operator is known.
-    fn check(&self, node: &Node) -> Result<()> {
-        let domain = if node.is_standard() { "" } else { node.domain.as_str() };
-        let Some(schema) = self.schema(domain, &node.op)? else { return Ok(()) };
-        let findings = onnxd_ir::verify::verify_node(&self.graph(), node, schema);
-        findings.0.into_iter().next().map_or(Ok(()), |first| Err(self.at_layer(first)))
-    }
-
-    /// The finding about a node, at the layer that it was built for.
-    fn at_layer(&self, mut found: Diagnostic) -> Diagnostic {
-        if let Some(layer) = self.layer() {
-            let node = found.layer.replace(layer).map(|l| l.kind).unwrap_or_default();
-            if !node.is_empty() && !found.message.contains(&node) {
-                found.message = format!("{node}: {}", found.message);
-            }
-        }
-        found
     }
 
     pub(crate) fn folds(&self) -> bool {

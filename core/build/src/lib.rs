@@ -18,14 +18,15 @@
 //! [`GraphBuilder::detach`] puts nodes behind one, and [`GraphBuilder::restate`] moves attributes and
 //! inputs to where another version takes them.
 //!
-//! `operators.rs` has a method for each operator of the standard; it is written from the operator
-//! table by `tests.rs`.
+//! `operators` has a method for each operator of the standard, by families; `tests/generated.rs` writes
+//! it from the operator table.
 
 // A diagnostic is built at most once per failing call; boxing it would only hide it.
 #![allow(clippy::result_large_err)]
 
 mod builder;
 mod call;
+mod checked;
 mod control;
 mod draft;
 mod edit;
@@ -36,7 +37,6 @@ mod modes;
 mod names;
 mod operand;
 mod operators;
-mod operators_ml;
 mod promote;
 #[cfg(test)]
 mod tests;
@@ -45,6 +45,5 @@ pub use builder::{GraphBuilder, Var};
 pub use call::{Call, Result};
 pub use control::{Suspended, Turn};
 pub use operand::Operand;
-pub use operators::op;
-pub use operators_ml::op as ml;
+pub use operators::{ml_op as ml, op};
 pub use promote::promoted;

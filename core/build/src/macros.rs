@@ -1,4 +1,4 @@
-//! The notation of `operators.rs`.
+//! The notation of the files in `operators`.
 
 /// `direct name = Op(required: "input", ...; ..variadic)` is an operator of one output without
 /// further inputs and attributes, and gives that output; `call ... { setter: "input or attribute" }`
@@ -43,7 +43,7 @@ macro_rules! operators {
     (@result call $op:ident, $($given:expr),*) => { $crate::Call::<op::$op>::new($($given),*) };
     (@markers $($op:ident)*) => {
         /// The operators as types, by which [`crate::Call`] knows what may be set.
-        pub mod op {
+        pub(crate) mod op {
             $(#[allow(missing_docs)] pub struct $op;)*
         }
     };

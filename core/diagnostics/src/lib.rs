@@ -98,13 +98,13 @@ impl Layer {
 
 /// One finding, ready to be shown; its fields are those of [`Finding`].
 ///
-/// It is one pointer, because nearly every function can give one: the fields themselves, 152 bytes, would be copied at
+/// It is one pointer, because nearly every function can give one: the fields themselves, 168 bytes, would be copied at
 /// each `?`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Diagnostic(Box<Finding>);
 
 /// The fields of a [`Diagnostic`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Finding {
     /// Stable code (`N0203`); a third-party plugin may use codes of its own.
     pub code: Cow<'static, str>,
@@ -116,6 +116,8 @@ pub struct Finding {
     pub layer: Option<Layer>,
     /// What to do next.
     pub help: Cow<'static, str>,
+    /// The version of the standard's operators from which on it would not be there.
+    pub opset: Option<i64>,
 }
 
 impl Code {
@@ -143,6 +145,7 @@ impl Diagnostic {
             message,
             layer: None,
             help: Cow::Borrowed(code.help()),
+            opset: None,
         })
     }
 
@@ -174,6 +177,13 @@ impl Diagnostic {
     #[must_use]
     pub fn at_same(mut self, other: &Diagnostic) -> Diagnostic {
         self.layer.clone_from(&other.layer);
+        self
+    }
+
+    /// Says from which version of the standard's operators on it would not be there.
+    #[must_use]
+    pub fn until_opset(mut self, opset: i64) -> Diagnostic {
+        self.opset = Some(opset);
         self
     }
 
@@ -251,6 +261,14 @@ impl Diagnostics {
     /// The class that decides what happens to the job: the gravest one.
     pub fn class(&self) -> Class {
         self.0.iter().map(|d| d.class).max().unwrap_or(Class::Internal)
+    }
+}
+
+impl Diagnostics {
+    /// The version of the standard's operators from which on none of it would be there, if there is one.
+    pub fn opset(&self) -> Option<i64> {
+        let needed = self.0.iter().map(|found| found.opset).collect::<Option<Vec<i64>>>()?;
+        needed.into_iter().max()
     }
 }
 

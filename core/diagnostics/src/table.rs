@@ -37,6 +37,7 @@ diagnostics! {
     "N0110" SubmissionTooLarge Input "Raise the limit named in the message, or drop a smaller submission.";
     "N0111" ParamsWithoutEffect Input "Leave the param out, or choose the front-end, format or mode that it is for.";
     "N0112" FileNotRead Input "Rename the file to what is read, or take it away.";
+    "N0113" ChangedAfterTaking Input "Drop the files again, once nothing writes to them any more.";
     // 02: the network as its author wrote it
     "N0201" SourceSyntax Input "Correct the file at the place named.";
     "N0202" SourceTruncated Input "The file ends early; copy it again completely.";
@@ -66,6 +67,8 @@ diagnostics! {
     "N0309" RunStopped Environment "Allow the run more time; a loop may have no end.";
     "N0310" EngineMissing Environment "`onnxd doctor` says which engines are there and how to get them.";
     "N0311" DiskFull Environment "Free space on the disk; the job goes on by itself, and the attempt does not count.";
+    "N0312" WorkerDisk Environment "Raise `worker.disk_mib_max`, or look at the plugin named.";
+    "N0313" WorkerThreads Environment "Raise `worker.threads_max`, or look at the plugin named.";
     // 04: plugins
     "N0401" PluginCrashed Internal "The plugin named crashed; report it to its author with the job folder.";
     "N0402" PluginPanicked Internal "The plugin named hit a bug; report it to its author.";

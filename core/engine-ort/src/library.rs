@@ -125,39 +125,44 @@ fn open(path: &Path) -> Result<Library, String> {
 #[repr(C)]
 struct ApiBase {
     get_api: *const c_void,
-    version: extern "C" fn() -> *const c_char,
+    version: Option<unsafe extern "C" fn() -> *const c_char>,
 }
 
 /// Asks the library for its version, and so makes sure that it is one.
 fn version_of(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-    // SAFETY: the name ends with a zero. The library stays open; its initializers are run as for
-    // any library that the user names.
+    // SAFETY: the name ends with a zero. Initializers of the library are foreign code, which may do
+    // anything to this process: the user or the system named the library to be run here. It stays open,
+    // so that no address in it becomes stale.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {
-        // SAFETY: after a failure there is a message, valid until the next call of this thread.
+        // SAFETY: `dlerror` takes nothing. Its message is valid until the next such call of this thread.
         let why = unsafe { libc::dlerror() };
         if why.is_null() {
             return Err(format!("{shown} cannot be loaded"));
         }
-        // SAFETY: a message ends with a zero.
+        // SAFETY: not null; a message ends with a zero, and is copied before the next call.
         let why = unsafe { CStr::from_ptr(why) };
         return Err(OsStr::from_bytes(why.to_bytes()).to_string_lossy().into_owned());
     }
-    // SAFETY: the handle is valid, the name ends with a zero.
+    // SAFETY: the handle is that of an open library, and the name ends with a zero.
     let symbol = unsafe { libc::dlsym(handle, c"OrtGetApiBase".as_ptr()) };
     if symbol.is_null() {
         return Err(format!("{shown} is not a library of ONNX Runtime"));
     }
-    // SAFETY: that is the type of this symbol in every version of ONNX Runtime.
-    let get: extern "C" fn() -> *const ApiBase = unsafe { std::mem::transmute(symbol) };
-    // SAFETY: what it returns is null or lives as long as the library.
+    // SAFETY: not null, and a function of this type in every version of ONNX Runtime. Any bits of an
+    // address may be seen as a function that is unsafe to call.
+    let get: unsafe extern "C" fn() -> *const ApiBase = unsafe { std::mem::transmute(symbol) };
+    // SAFETY: the library exports this name, which ONNX Runtime alone does. It takes nothing, and returns
+    // null or a struct that lives as long as the library.
     let base = unsafe { get().as_ref() }.ok_or_else(|| format!("{shown} has no interface"))?;
-    let version = (base.version)();
+    let version = base.version.ok_or_else(|| format!("{shown} has no version"))?;
+    // SAFETY: a function of the library, of this type in every version of ONNX Runtime.
+    let version = unsafe { version() };
     if version.is_null() {
         return Err(format!("{shown} has no version"));
     }
-    // SAFETY: the version is a constant that ends with a zero.
+    // SAFETY: not null; the version is a constant of the library that ends with a zero.
     Ok(unsafe { CStr::from_ptr(version) }.to_string_lossy().into_owned())
 }

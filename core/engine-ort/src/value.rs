@@ -62,8 +62,9 @@ pub(crate) fn fed(tensor: &Tensor) -> Result<DynValue, Diagnostic> {
     let mut made = made.map_err(|e| refused(&e))?;
     let bytes = tensor.bytes();
     if !bytes.is_empty() {
-        // SAFETY: the value was just made for this many elements of this type, which ONNX stores
-        // in the same way in both; nothing else knows of it yet.
+        // SAFETY: the allocator has made room for as many elements of this type as `dims` say, in main
+        // memory. `Tensor` holds exactly as many, packed in the same way. The value is new, so that
+        // nothing else knows of its memory.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), made.data_ptr_mut().cast(), bytes.len());
         }
@@ -182,8 +183,9 @@ fn tensor(value: &DynValue) -> Result<Option<Tensor>, Diagnostic> {
     let length = elements.and_then(|n| ty.byte_size(n)).unwrap_or(0);
     let bytes = match length {
         0 => Bytes::new(),
-        // SAFETY: a tensor in main memory holds its elements without gaps, and lives while it is
-        // borrowed here.
+        // SAFETY: sessions of ours run on the processor alone, so that tensors lie in main memory. A
+        // tensor holds the elements of its shape without gaps, `length` bytes of this type, and is
+        // borrowed while they are copied.
         _ => Bytes::copy_from_slice(unsafe {
             std::slice::from_raw_parts(value.data_ptr().cast::<u8>(), length)
         }),

@@ -71,16 +71,19 @@ pub(crate) trait Product: Num {
     /// `c = a * b`, or `c += a * b`, where `c` has rows `stride` elements apart.
     ///
     /// # Safety
-    /// All three lie within their memory, and nothing else touches the elements of `c`, which hold
-    /// something if the product is added.
+    /// All three lie within their memory: `a` and `b` as [`Matrix::holds`] says, and `c` with `s.m` rows
+    /// of `s.n` elements that do not overlap. Nothing else touches the elements of `c`, which hold
+    /// something if the product is added. Those of `c` hold something afterwards.
     unsafe fn product(s: Sizes, a: Matrix<Self>, b: Matrix<Self>, to: To<Self>) {
         for i in 0..s.m {
             let row = to.start.wrapping_add(i * to.stride);
             if !to.adds {
-                // SAFETY: a row of `c` lies within its memory, which is ours alone.
+                // SAFETY: row `i` of `c` has `n` elements within its memory, which is ours alone, as the
+                // caller promises.
                 (0..s.n).for_each(|j| unsafe { row.add(j).write(Self::default()) });
             }
-            // SAFETY: as above, and it holds something.
+            // SAFETY: the same row, whose elements hold something: zeros from just now, or what the
+            // caller promises where the product is added.
             let row = unsafe { std::slice::from_raw_parts_mut(row, s.n) };
             for k in 0..s.k {
                 let factor = a.data[i * a.rows + k * a.columns];
@@ -146,7 +149,8 @@ pub(crate) fn multiply_add<T: Product>(
     stride: usize,
 ) {
     let (start, len) = (c.as_mut_ptr().cast(), c.len());
-    // SAFETY: the same memory, which keeps holding something.
+    // SAFETY: the same memory, borrowed exclusively, which may be seen as one that holds nothing as long
+    // as only elements are written. `multiply` writes whole elements or leaves them.
     let c = unsafe { std::slice::from_raw_parts_mut(start, len) };
     multiply(s, a, b, (c, stride), true);
 }
@@ -159,6 +163,7 @@ fn multiply<T: Product>(
     (c, stride): (&mut [MaybeUninit<T>], usize),
     adds: bool,
 ) {
+    // From here on every product lies within its memory.
     if !checked(s, &a, &b, c, stride) {
         return;
     }
@@ -169,8 +174,10 @@ fn multiply<T: Product>(
         let part = s.m.div_ceil(threads).next_multiple_of(ALIGNED);
         let rows = |i: usize, c: &mut [MaybeUninit<T>]| {
             let m = part.min(s.m - i * part);
-            // SAFETY: `checked` has shown that the whole product lies within its memory.
             let a = a.skip(i * part * a.rows);
+            // SAFETY: `checked` has shown that the whole product lies within its memory, so that `m` rows
+            // of it do. These rows of `c` are this task's alone. What is added to holds something, as
+            // `multiply_add` gives such memory, and `multiplied_rows` adds from the second panel on.
             unsafe { T::product(Sizes { m, ..s }, a, b, to(c.as_mut_ptr())) };
         };
         let used = (s.m - 1) * stride + s.n;
@@ -182,13 +189,16 @@ fn multiply<T: Product>(
     }
     let part = s.n.div_ceil(threads).next_multiple_of(ALIGNED);
     if part >= s.n || stride != s.n {
-        // SAFETY: as above.
+        // SAFETY: `checked` has shown that the product lies within its memory. `c` is borrowed exclusively,
+        // and holds something where it is added to, as above.
         unsafe { T::product(s, a, b, to(c.as_mut_ptr())) };
         return;
     }
     for_each_block(&mut c[..s.m * s.n], (s.m, s.n), part, &|_, first, mut block| {
         let ((_, n), (c, _)) = (block.sizes(), block.parts());
-        // SAFETY: as above; the block is ours alone.
+        // SAFETY: `checked` has shown that the whole product lies within its memory, so that `n` columns
+        // from `first` on do. The block is this task's alone, and holds something where it is added to, as
+        // above.
         unsafe { T::product(Sizes { n, ..s }, a, b.skip(first * b.columns), to(c)) };
     });
 }
@@ -205,8 +215,9 @@ pub(crate) fn multiply_into<T: Product>(
     stride: usize,
 ) {
     let (start, len) = (c.as_mut_ptr().cast(), c.len());
-    // SAFETY: the same memory, which keeps holding something.
-    multiply(s, a, b, (unsafe { std::slice::from_raw_parts_mut(start, len) }, stride), false);
+    // SAFETY: as in `multiply_add`.
+    let c = unsafe { std::slice::from_raw_parts_mut(start, len) };
+    multiply(s, a, b, (c, stride), false);
 }
 
 /// Rows of a panel: as many as products take at a time.
@@ -257,7 +268,8 @@ pub(crate) fn add_to_block<T: Product>(k: usize, a: Matrix<T>, b: Matrix<T>, blo
     assert!(a.holds(m, k) && b.holds(k, n), "factors lie within their memory");
     let (c, stride) = block.parts();
     let to = To { start: c, stride, adds: true };
-    // SAFETY: all three have just been checked; the block is borrowed exclusively.
+    // SAFETY: both factors have just been checked. The block is borrowed exclusively, has `m` rows of `n`
+    // elements `stride` apart, and holds something, as a `Block` of `T` does.
     unsafe { T::product(Sizes { m, k, n }, a, b, to) };
 }
 
@@ -285,7 +297,7 @@ macro_rules! floats {
         $($item)*
         unsafe fn product(s: Sizes, a: Matrix<$t>, b: Matrix<$t>, to: To<$t>) {
             if s.m.min(s.n) == 1 {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller promises what `vector_product` asks; a size has just been seen to be 1.
                 return unsafe { vector_product(s, a, b, to) };
             }
             let signed = |n: usize| isize::try_from(n).expect("strides lie within memory");
@@ -295,7 +307,9 @@ macro_rules! floats {
             let (a, b, c, old) = (a.data.as_ptr(), b.data.as_ptr(), to.start, to.adds.into());
             // The library packs its left factor in blocks that fit a core's own cache, so the longer
             // side goes left: `a * b` is the transpose of `b' * a'`.
-            // SAFETY: the caller's promise.
+            // SAFETY: the library reads and writes the elements that sizes and strides say, in either order
+            // of the factors. They lie within their memory, and those of `c` are ours alone, as the caller
+            // promises.
             unsafe {
                 if s.n > s.m {
                     matrixmultiply::$gemm(
@@ -368,8 +382,8 @@ unsafe fn vector_product<T: Product>(s: Sizes, a: Matrix<T>, b: Matrix<T>, to: T
         }
     }
     for (j, sum) in sums.iter().enumerate() {
-        // SAFETY: the product's elements lie within its memory, which is ours alone, and are read
-        // only where they hold something.
+        // SAFETY: `c` has `n` elements `gap` apart, in its one row or column. They lie within its memory,
+        // which is ours alone, and hold something where they are read, as the caller promises.
         unsafe {
             let y = to.start.add(j * gap);
             y.write(if to.adds { y.read().plus(*sum) } else { *sum });

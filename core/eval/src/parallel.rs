@@ -53,7 +53,8 @@ pub(crate) fn for_each_chunk<T: Send>(
     let (all, start) = (memory.len(), Start(memory.as_mut_ptr()));
     share(all.div_ceil(size), &|i| {
         let first = i * size;
-        // SAFETY: the chunk lies within `memory`, which is borrowed until all are done; chunks are disjoint.
+        // SAFETY: `first` is below `all`, and the chunk ends there at the latest. `memory` is borrowed exclusively
+        // until `share` returns, which is after all tasks. Each number occurs once, so that chunks are disjoint.
         let chunk =
             unsafe { std::slice::from_raw_parts_mut(start.at(first), size.min(all - first)) };
         f(i, chunk);
@@ -78,7 +79,7 @@ pub(crate) struct Block<'a, T> {
     memory: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a block is an exclusive borrow of its elements.
+// SAFETY: a block is an exclusive borrow of its elements, as a `&mut [T]` is, and may go where that may go.
 unsafe impl<T: Send> Send for Block<'_, T> {}
 
 impl<T> Block<'_, T> {
@@ -95,7 +96,8 @@ impl<T> Block<'_, T> {
     /// One row.
     pub(crate) fn row(&mut self, i: usize) -> &mut [T] {
         assert!(i < self.rows, "row {i} of {}", self.rows);
-        // SAFETY: the row lies within the block, which is borrowed exclusively.
+        // SAFETY: the row is one of the block's, whose rows lie within the memory that it was made of, `stride`
+        // apart. The block is borrowed exclusively, and no other block has these columns.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.columns) }
     }
 }
@@ -111,16 +113,18 @@ pub(crate) fn for_each_block<T: Send>(
     if rows == 0 || width == 0 {
         return;
     }
-    assert!(memory.len().is_multiple_of(rows * width) && columns > 0, "matrices of one size");
+    let size = rows.checked_mul(width).expect("matrices lie within memory");
+    assert!(memory.len().is_multiple_of(size) && columns > 0, "matrices of one size");
     let blocks = width.div_ceil(columns);
-    let count = memory.len() / (rows * width) * blocks;
+    let count = memory.len() / size * blocks;
     let start = Start(memory.as_mut_ptr());
     let block = |i: usize| {
         let (matrix, first) = (i / blocks, i % blocks * columns);
         let columns = columns.min(width - first);
-        // SAFETY: the place lies within `memory`, which is borrowed until all blocks are done; the
+        // SAFETY: there are as many matrices of `size` elements as `memory` holds, and `first` is a column of the
+        // first row. `memory` is borrowed exclusively until `share` returns. Each number occurs once, so that
         // blocks are disjoint.
-        let start = unsafe { start.at(matrix * rows * width + first) };
+        let start = unsafe { start.at(matrix * size + first) };
         f(matrix, first, Block { start, rows, columns, stride: width, memory: PhantomData });
     };
     share(count, &block);
@@ -130,14 +134,15 @@ pub(crate) fn for_each_block<T: Send>(
 #[derive(Clone, Copy)]
 struct Start<T>(*mut T);
 
-// SAFETY: the pointer alone does nothing; blocks made from it are disjoint.
+// SAFETY: several threads may have the pointer, because each makes references to elements of its own from it. Elements
+// are so handed to other threads, which `Send` allows.
 unsafe impl<T: Send> Sync for Start<T> {}
 
 impl<T> Start<T> {
     /// # Safety
-    /// The place lies within the memory.
+    /// Element `i` lies within the memory.
     unsafe fn at(&self, i: usize) -> *mut T {
-        // SAFETY: the caller's promise.
+        // SAFETY: the memory is one piece, and element `i` lies within it, as the caller promises.
         unsafe { self.0.add(i) }
     }
 }
@@ -161,7 +166,7 @@ macro_rules! vectorized {
                     plain($($arg),*)
                 }
                 if std::arch::is_x86_feature_detected!("avx2") {
-                    // SAFETY: the processor has what the function is compiled for.
+                    // SAFETY: the processor has just said that it has AVX2, which is all that `wide` needs.
                     return unsafe { wide($($arg),*) };
                 }
             }

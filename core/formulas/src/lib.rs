@@ -6,6 +6,7 @@
 // A diagnostic is built at most once per failing call; boxing it would only hide it.
 #![allow(clippy::result_large_err)]
 
+pub mod matrix;
 pub mod special;
 
 use onnxd_build::{GraphBuilder, Operand, Result, Var};

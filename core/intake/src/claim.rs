@@ -17,6 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::copy;
+use crate::names::Names;
 use crate::scan::{ENTRIES_MAX, Limits, scan_opened};
 use crate::submission::File;
 use crate::tree::Stamp;
@@ -78,12 +79,13 @@ impl ClaimError {
 type Result<T> = std::result::Result<T, ClaimError>;
 
 impl Plan {
-    /// Moves what is not moved yet. On any error everything is where it was before.
-    pub fn execute(&self) -> Result<()> {
+    /// Moves what is not moved yet. On any error everything is where it was before. `names` are those
+    /// of the scan.
+    pub fn execute(&self, names: &Names) -> Result<()> {
         let parent = self.dest.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(parent).map_err(|e| system(parent, to_errno(&e)))?;
         match self.whole {
-            Some(folder) => self.move_folder(&folder)?,
+            Some(folder) => self.move_folder(&folder, names)?,
             None => self.move_files()?,
         }
         self.remove_marker();
@@ -97,34 +99,36 @@ impl Plan {
         Ok((open_beneath(&self.inbox, parent)?, name))
     }
 
-    fn move_folder(&self, folder: &Stamp) -> Result<()> {
+    fn move_folder(&self, folder: &Stamp, names: &Names) -> Result<()> {
         let source = self.inbox.join(&self.root);
         let (above, name) = match self.open_parent(&self.root) {
-            Err(ClaimError::Gone(_)) if is_filled(&self.dest) => return self.check_moved_folder(),
+            Err(ClaimError::Gone(_)) if is_filled(&self.dest) => {
+                return self.check_moved_folder(names);
+            }
             opened => opened?,
         };
         let here = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW).map(|s| Stamp::from(&s));
         let is_ours = here.is_ok_and(|s| (s.dev, s.ino) == (folder.dev, folder.ino));
         match (is_ours, is_filled(&self.dest)) {
-            (false, true) => return self.check_moved_folder(),
+            (false, true) => return self.check_moved_folder(names),
             (false, false) if here == Err(Errno::NOENT) => return Err(ClaimError::Gone(source)),
             (false, false) if here.is_ok() => return Err(ClaimError::Changed(source)),
             (false, false) => return Err(system(&source, here.err().unwrap_or(Errno::IO))),
             // The remainder of a copy that was complete.
             (true, true) => {
-                self.check_moved_folder()?;
+                self.check_moved_folder(names)?;
                 return copy::remove_sources(&above, name, self);
             }
             (true, false) => {}
         }
-        self.check_folder(open_dir(&above, name, &source)?, Stamp::same_content)?;
+        self.check_folder(open_dir(&above, name, &source)?, names, Stamp::same_content)?;
         // A plain rename of a folder replaces an empty folder only.
         match renameat(&above, name, CWD, &self.dest) {
             Ok(()) => {}
-            Err(Errno::XDEV) => return copy::folder(&above, name, self),
+            Err(Errno::XDEV) => return copy::folder(&above, name, self, names),
             Err(e) => return Err(system(&source, e)),
         }
-        if let Err(changed) = self.check_moved_folder() {
+        if let Err(changed) = self.check_moved_folder(names) {
             return match renameat_with(CWD, &self.dest, &above, name, RenameFlags::NOREPLACE) {
                 Ok(()) => Err(changed),
                 Err(_) => Err(ClaimError::Kept(source)),
@@ -134,24 +138,25 @@ impl Plan {
         Ok(())
     }
 
-    fn check_moved_folder(&self) -> Result<()> {
+    fn check_moved_folder(&self, names: &Names) -> Result<()> {
         let name = self.dest.file_name().unwrap_or_default();
         let parent = self.dest.parent().unwrap_or(Path::new("/"));
-        let parent = openat(CWD, parent, O_DIR, Mode::empty()).map_err(|e| system(parent, e))?;
+        let parent = openat(CWD, parent, O_OWN, Mode::empty()).map_err(|e| system(parent, e))?;
         // After a copy the inode is another; size and time are kept.
-        self.check_folder(open_dir(&parent, name, &self.dest)?, Stamp::same_bytes)
+        self.check_folder(open_dir(&parent, name, &self.dest)?, names, Stamp::same_bytes)
     }
 
     /// The folder holds exactly the files of the plan, as the scan saw them.
     pub(crate) fn check_folder(
         &self,
         folder: OwnedFd,
+        names: &Names,
         same: fn(&Stamp, &Stamp) -> bool,
     ) -> Result<()> {
         let source = self.inbox.join(&self.root);
         let depth_max = self.files.iter().map(|f| f.name.components().count()).max().unwrap_or(0);
         let limits = Limits { depth_max, entries_max: self.files.len() + ENTRIES_MAX };
-        let tree = scan_opened(folder, limits).map_err(|e| system(&source, e))?;
+        let tree = scan_opened(folder, names, limits).map_err(|e| system(&source, e))?;
         let mut count = 0;
         tree.each_file(&mut |_, _| count += 1);
         for file in &self.files {
@@ -275,6 +280,8 @@ impl Plan {
 
 const O_DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// A folder of the daemon, which may be given as a descriptor below `/proc/self/fd`.
+const O_OWN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Enough for lookups and renames, also in a folder that may not be listed.
 const O_WALK: OFlags = O_DIR.union(OFlags::PATH);
 
@@ -329,7 +336,7 @@ pub(crate) fn make_dir(path: &Path) -> Result<()> {
 }
 
 fn sync_dir(path: &Path) -> Result<()> {
-    let dir = openat(CWD, path, O_DIR, Mode::empty()).map_err(|e| system(path, e))?;
+    let dir = openat(CWD, path, O_OWN, Mode::empty()).map_err(|e| system(path, e))?;
     fsync_dir(&dir);
     Ok(())
 }

@@ -8,9 +8,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use onnxd_diagnostics::{Code, Diagnostic};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, fstat, openat, unlinkat};
 
 use crate::claim::{ClaimError, Plan, fsync_dir, make_dir, open_dir, system, to_errno};
+use crate::names::Names;
 use crate::submission::File;
 use crate::tree::Stamp;
 
@@ -40,7 +42,12 @@ pub(crate) fn file_back(dest: &Path, above: &OwnedFd, name: &OsStr) -> Result<()
 }
 
 /// Copies the folder of a plan to its destination and removes the source.
-pub(crate) fn folder(above: &OwnedFd, name: &OsStr, plan: &Plan) -> Result<(), ClaimError> {
+pub(crate) fn folder(
+    above: &OwnedFd,
+    name: &OsStr,
+    plan: &Plan,
+    names: &Names,
+) -> Result<(), ClaimError> {
     let partial = partial(&plan.dest);
     match fs::remove_dir_all(&partial) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -55,7 +62,7 @@ pub(crate) fn folder(above: &OwnedFd, name: &OsStr, plan: &Plan) -> Result<(), C
         let (parent, file_name) = open_inside(above, name, file, &source)?;
         duplicate(&parent, &file_name, stamp, &from, &to)?;
     }
-    plan.check_folder(open_dir(above, name, &source)?, Stamp::same_content)?;
+    plan.check_folder(open_dir(above, name, &source)?, names, Stamp::same_content)?;
     // An empty folder may stand there; anything else is a reason to stop.
     fs::rename(&partial, &plan.dest).map_err(|e| system(&plan.dest, to_errno(&e)))?;
     remove_sources(above, name, plan)
@@ -112,6 +119,7 @@ fn duplicate(
 ) -> Result<(), ClaimError> {
     let failed = |e: &io::Error| system(source, to_errno(e));
     let from = openat(above, name, O_READ, Mode::empty()).map_err(|e| system(source, e))?;
+    no_link_of_others(above, &from, source)?;
     let partial = partial(dest);
     let to = fs::File::create(&partial).map_err(|e| failed(&e))?;
     let from = fs::File::from(from);
@@ -122,6 +130,19 @@ fn duplicate(
         return Err(ClaimError::Changed(source.to_owned()));
     }
     fs::rename(&partial, dest).map_err(|e| failed(&e))
+}
+
+/// A second name of a file of somebody else would make the daemon read what the dropper may not. The
+/// copy has one name, so that nobody sees it later.
+fn no_link_of_others(above: &OwnedFd, file: &OwnedFd, source: &Path) -> Result<(), ClaimError> {
+    let stat = |of: &OwnedFd| fstat(of).map_err(|e| system(source, e));
+    let file = stat(file)?;
+    if file.st_nlink < 2 || file.st_uid == stat(above)?.st_uid {
+        return Ok(());
+    }
+    let text = format!("`{}` is a hard link to a file of another user", source.display());
+    let why = Diagnostic::new(Code::SymlinkRefused, text);
+    Err(ClaimError::Blocked(why.help("Drop a copy of the file: `cp` without `-l`.")))
 }
 
 fn fill(mut from: &fs::File, mut to: fs::File) -> io::Result<()> {
@@ -179,7 +200,7 @@ mod tests {
         let plan = plan(dir.path());
         fs::create_dir(dir.path().join("job")).unwrap();
         fs::write(dir.path().join("inbox/net/.hidden"), "").unwrap();
-        folder(&opened(&plan.inbox), OsStr::new("net"), &plan).unwrap();
+        folder(&opened(&plan.inbox), OsStr::new("net"), &plan, &Names::default()).unwrap();
         assert_eq!(fs::read_to_string(plan.dest.join("weights/a")).unwrap(), "1 2 3");
         assert!(stamp(&plan.dest.join("net.ini")).same_bytes(&plan.files[0].stamp));
         assert!(!plan.inbox.join("net/weights").exists());
@@ -199,7 +220,7 @@ mod tests {
             let copy = fs::File::options().write(true).open(plan.dest.join(file)).unwrap();
             copy.set_modified(time).unwrap();
         }
-        plan.execute().unwrap();
+        plan.execute(&Names::default()).unwrap();
         assert!(!plan.inbox.join("net").exists());
         assert!(plan.dest.join("weights/a").exists());
     }
@@ -210,9 +231,32 @@ mod tests {
         let plan = plan(dir.path());
         fs::create_dir(dir.path().join("job")).unwrap();
         fs::write(plan.inbox.join("net/weights/a"), "1 2 3 4").unwrap();
-        let result = folder(&opened(&plan.inbox), OsStr::new("net"), &plan);
+        let result = folder(&opened(&plan.inbox), OsStr::new("net"), &plan, &Names::default());
         assert_eq!(result, Err(ClaimError::Changed(plan.inbox.join("net/weights/a"))));
         assert!(!plan.dest.exists());
         assert!(plan.inbox.join("net/net.ini").exists());
+    }
+
+    /// Only root can give files away.
+    #[test]
+    fn a_hard_link_to_a_file_of_another_user_is_not_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = plan(dir.path());
+        let secret = dir.path().join("secret");
+        fs::write(&secret, "not the dropper's").unwrap();
+        if std::os::unix::fs::chown(&secret, Some(65_534), None).is_err() {
+            return;
+        }
+        let (net, dest) = (opened(&plan.inbox.join("net")), dir.path().join("taken"));
+        let copied = |name: &str| {
+            let source = plan.inbox.join("net").join(name);
+            duplicate(&net, name.as_ref(), &stamp(&source), &source, &dest)
+        };
+        fs::hard_link(&secret, plan.inbox.join("net/a")).unwrap();
+        let Err(ClaimError::Blocked(why)) = copied("a") else { panic!() };
+        assert_eq!(why.code, "N0108");
+        assert!(!dest.exists());
+        fs::hard_link(plan.inbox.join("net/net.ini"), dir.path().join("second")).unwrap();
+        assert_eq!(copied("net.ini"), Ok(()), "of the folder's own user");
     }
 }

@@ -6,9 +6,11 @@
 mod members;
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use onnxd_files::own_regular;
 
 /// What is read of a file's begin.
 const BEGIN_BYTES: usize = 64 * 1024;
@@ -134,7 +136,7 @@ fn checkpoint(entries: &[fs::DirEntry]) -> Option<(&'static str, PathBuf)> {
 }
 
 fn of_file(path: &Path) -> Option<&'static str> {
-    let mut file = File::open(path).ok()?;
+    let mut file = own_regular(path).ok()?;
     let bytes = file.metadata().ok()?.len();
     let mut begin = Vec::new();
     (&mut file).take(BEGIN_BYTES as u64).read_to_end(&mut begin).ok()?;

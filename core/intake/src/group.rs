@@ -8,8 +8,9 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-use crate::names::{final_name, is_params, is_role_file, stem};
+use crate::names::{Names, is_params, is_role_file, stem};
 use crate::tree::{FileEntry, Folder, Seen};
 
 /// A network and what may belong to it.
@@ -42,6 +43,8 @@ pub enum Extent<'t> {
         alone: bool,
         /// Stem of the network, or its full name where two networks have the same stem.
         name: OsString,
+        /// Files of the folder that carry no network's name.
+        shared: Rc<[&'t FileEntry]>,
     },
 }
 
@@ -52,6 +55,21 @@ impl Set<'_> {
             Extent::Whole => self.place.seen,
             Extent::Beside { .. } => self.network.seen,
         }
+    }
+
+    /// Parts that are still under a temporary name, relative to `place`.
+    pub(crate) fn coming(&self) -> Vec<PathBuf> {
+        let mut names = Vec::new();
+        match &self.extent {
+            Extent::Beside { coming, .. } => {
+                names.extend(coming.iter().map(|f| PathBuf::from(&f.name)));
+            }
+            Extent::Whole => self.place.each_folder(&mut |folder| {
+                let below = folder.path.strip_prefix(&self.place.path).unwrap_or(&folder.path);
+                names.extend(folder.transient.iter().map(|f| below.join(&f.name)));
+            }),
+        }
+        names
     }
 
     /// Path below the inbox that names the set: the whole folder, or the network.
@@ -111,17 +129,32 @@ pub struct Groups<'t> {
     pub leftovers: Vec<Leftover<'t>>,
     /// Folders in which sets lie side by side, the inbox included: links in them are on their own.
     pub shared: Vec<&'t Folder>,
+    /// Addresses of the files that are networks.
+    networks: HashSet<*const FileEntry>,
+}
+
+impl Groups<'_> {
+    /// Whether a file of the tree is a network, as far as is known.
+    pub fn is_network(&self, file: &FileEntry) -> bool {
+        self.networks.contains(&std::ptr::from_ref(file))
+    }
 }
 
 /// Sorts the tree. `is_network` judges a file by its name (and by what is known about it already).
+/// `stays_beside` tells a network that was one of several when it was found to be complete: once it
+/// is the last, the folder does not become a submission of its name.
 pub fn group<'t>(
     root: &'t Folder,
+    names: &Names,
     ready_markers: bool,
     is_network: &dyn Fn(&Folder, &FileEntry) -> bool,
+    stays_beside: &dyn Fn(&Folder, &FileEntry) -> bool,
 ) -> Groups<'t> {
     let is_network = |folder: &Folder, f: &FileEntry| !is_params(&f.name) && is_network(folder, f);
     let mut walk = Grouping {
         is_network: &is_network,
+        stays_beside,
+        names,
         ready_markers,
         with_network: HashSet::new(),
         groups: Groups::default(),
@@ -133,6 +166,8 @@ pub fn group<'t>(
 
 struct Grouping<'a, 't> {
     is_network: &'a dyn Fn(&Folder, &FileEntry) -> bool,
+    stays_beside: &'a dyn Fn(&Folder, &FileEntry) -> bool,
+    names: &'a Names,
     ready_markers: bool,
     /// Addresses of the folders that hold a network at any depth.
     with_network: HashSet<*const Folder>,
@@ -140,8 +175,12 @@ struct Grouping<'a, 't> {
 }
 
 impl<'t> Grouping<'_, 't> {
+    /// Each file is judged once; comparing thousands of names with all globs takes time.
     fn note_networks(&mut self, folder: &'t Folder) -> bool {
-        let mut any = folder.files.iter().any(|f| (self.is_network)(folder, f));
+        let before = self.groups.networks.len();
+        let networks = folder.files.iter().filter(|f| (self.is_network)(folder, f));
+        self.groups.networks.extend(networks.map(std::ptr::from_ref));
+        let mut any = self.groups.networks.len() > before;
         for below in &folder.folders {
             any |= self.note_networks(below);
         }
@@ -155,7 +194,7 @@ impl<'t> Grouping<'_, 't> {
     fn side_by_side(&mut self, folder: &'t Folder) {
         self.groups.shared.push(folder);
         let (networks, others): (Vec<_>, Vec<_>) =
-            folder.files.iter().partition(|f| (self.is_network)(folder, f));
+            folder.files.iter().partition(|f| self.groups.is_network(f));
         if networks.is_empty() {
             let markers = self.markers_of_folders(folder);
             let loose = others.into_iter().filter(|f| !markers.contains(f.name.as_os_str()));
@@ -173,10 +212,12 @@ impl<'t> Grouping<'_, 't> {
     }
 
     fn below(&mut self, parent: &'t Folder, folder: &'t Folder) {
-        let mut networks = folder.files.iter().filter(|f| (self.is_network)(folder, f));
+        let mut networks = folder.files.iter().filter(|f| self.groups.is_network(f));
         match (networks.next(), networks.next()) {
             // A preset stays, and with it the folder.
-            (Some(network), None) if folder.preset.is_none() => {
+            (Some(network), None)
+                if folder.preset.is_none() && !(self.stays_beside)(folder, network) =>
+            {
                 let marker = self.marker(parent, &[folder.name()]);
                 let extent = Extent::Whole;
                 self.groups.sets.push(Set { place: folder, parent, network, extent, marker });
@@ -194,25 +235,29 @@ impl<'t> Grouping<'_, 't> {
         let mut taken = self.markers_of_folders(folder);
         taken.extend(markers.iter().flatten().map(|m| m.name.as_os_str()));
         let owners = Owners::new(networks);
+        let mut shared = Vec::new();
         for other in others.iter().filter(|f| !taken.contains(f.name.as_os_str())) {
-            if let Some(i) = owners.owner(&other.name) {
-                own[i].push(other);
+            match owners.owner(&other.name) {
+                Some(i) => own[i].push(other),
+                None => shared.push(*other),
             }
         }
+        let shared: Rc<[&'t FileEntry]> = shared.into();
         let mut coming = vec![Vec::new(); networks.len()];
         for file in &folder.transient {
-            let name = final_name(&file.name);
+            let name = self.names.final_name(&file.name);
             match owners.get(name.as_bytes()).flatten().or_else(|| owners.owner(name)) {
                 Some(i) => coming[i].push(file),
                 None if is_role_file(name) => coming.iter_mut().for_each(|c| c.push(file)),
                 None => {}
             }
         }
-        let alone = networks.len() == 1;
+        let alone = networks.len() == 1 && !(self.stays_beside)(folder, networks[0]);
         let parts = own.into_iter().zip(coming);
         for ((network, (own, coming)), marker) in networks.iter().zip(parts).zip(markers) {
             let name = owners.submission_name(&network.name);
-            let extent = Extent::Beside { own, coming, alone, name };
+            let shared = Rc::clone(&shared);
+            let extent = Extent::Beside { own, coming, alone, name, shared };
             let set = Set { place: folder, parent: folder, network, extent, marker };
             self.groups.sets.push(set);
         }
@@ -318,7 +363,7 @@ mod tests {
             let name = f.name.to_str().unwrap();
             name.ends_with(".onnx") || name.ends_with(".ini")
         };
-        let groups = group(root, true, &glob);
+        let groups = group(root, &Names::default(), true, &glob, &|_, _| false);
         let mut lines: Vec<String> = groups
             .sets
             .iter()

@@ -2,6 +2,7 @@
 //!
 //! Every look is a full scan. Events, settle times and the periodic scan only decide when.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -9,10 +10,14 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::Receiver;
 use onnxd_diagnostics::{Code, Diagnostic};
 use rustix::fs::{Access, access};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::judge::{Rules, judge};
 use crate::ledger::Ledger;
+use crate::names::Names;
+use crate::offers::{Offers, top_of};
 use crate::place::Place;
+use crate::recall::Recall;
 use crate::scan::{Limits, scan};
 use crate::settle::{carry_over, has_new_folder, next_settled};
 use crate::status::Status;
@@ -46,6 +51,16 @@ pub struct Config {
     /// A file that remembers the mount that the inbox lies on, so that the empty folder in its place
     /// is not taken for the inbox.
     pub memory: Option<PathBuf>,
+    /// Names of files that are not complete, and of what is not looked at.
+    pub names: Names,
+    /// A file that remembers since when files have been quiet, so that a restart does not have them
+    /// settle anew.
+    pub recall: Option<PathBuf>,
+    /// Drops of a top folder that front-ends are asked about, or that wait to be handed over, at a
+    /// time.
+    pub ahead_max: usize,
+    /// Drops of a top folder that the daemon has in hand at a time.
+    pub in_hand_max: usize,
     /// Bounds of a scan.
     pub limits: Limits,
 }
@@ -65,14 +80,24 @@ impl Config {
             ready_required: false,
             unmatched_after: Some(Duration::from_secs(3_600)),
             memory: None,
+            names: Names::default(),
+            recall: None,
+            ahead_max: 64,
+            in_hand_max: 2,
             limits: Limits::default(),
         }
     }
 }
 
-/// While events keep coming, scans take at most a quarter of the time.
-const GAP_PER_SCAN: u32 = 3;
+/// While events keep coming, short looks take a quarter of a processor, so that a single drop is
+/// found at once. Longer ones take a thirtieth, or as much more as it takes to look once in a second.
+const GAP_PER_SHORT_LOOK: u32 = 3;
+const GAP_PER_LOOK: u32 = 30;
+const SHORT: Duration = Duration::from_millis(2);
 const GAP_MIN: Duration = Duration::from_millis(1);
+const GAP_MAX: Duration = Duration::from_secs(1);
+/// The same between judgements without a look.
+const JUDGE_GAP_MAX: Duration = Duration::from_millis(250);
 /// Looks after a new folder appeared: files written before it was watched made no events.
 const ECHOES: [Duration; 4] = [
     Duration::from_millis(5),
@@ -94,6 +119,13 @@ pub struct Inbox {
     ledger: Ledger,
     tree: Option<Folder>,
     status: Status,
+    offers: Offers,
+    recall: Recall,
+    /// There are more sets than were prepared.
+    more: bool,
+    /// When to judge what the latest scan saw once more, if need be.
+    judge_at: Option<Instant>,
+    judge_not_before: Instant,
     /// Looks that are still due after a new folder appeared, soonest first.
     echoes: Vec<Instant>,
     next: Instant,
@@ -101,25 +133,29 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Checks the configuration and creates the folder; the first [`Inbox::poll`] arms the watch.
+    /// Checks the configuration and creates the folder; the first [`Inbox::turn`] arms the watch.
     pub fn open(config: Config) -> Result<Inbox, Diagnostic> {
         let inbox = resolved(&config.inbox)?;
         may_move(&inbox)?;
         for own in &config.own_folders {
             check_disjoint(&inbox, &resolved(own)?)?;
         }
+        let (watch, dirty) = Watch::new(&inbox, config.poll_only);
         let rules = Rules {
+            writers: watch.writers(),
+            names: config.names.clone(),
             inbox: inbox.clone(),
             settle: config.settle,
             unmatched_after: config.unmatched_after,
             ready_markers: config.ready_markers || config.ready_required,
             ready_required: config.ready_required,
+            ahead_max: config.ahead_max,
             paused: None,
         };
-        let (watch, dirty) = Watch::new(&inbox, config.poll_only);
         let place = Place::new(&inbox, config.memory.clone());
         let status = Status::new(&inbox, watch.mode().clone());
         let now = Instant::now();
+        let recall = Recall::new(config.recall.clone(), now);
         Ok(Inbox {
             config,
             rules,
@@ -129,6 +165,11 @@ impl Inbox {
             ledger: Ledger::default(),
             tree: None,
             status,
+            offers: Offers::default(),
+            recall,
+            more: false,
+            judge_at: None,
+            judge_not_before: now,
             echoes: Vec::new(),
             next: now,
             not_before: now,
@@ -150,9 +191,9 @@ impl Inbox {
         &self.status
     }
 
-    /// When to look again if no hint arrives.
+    /// When to turn again if no hint arrives.
     pub fn next_wakeup(&self) -> Instant {
-        self.next
+        self.judge_at.map_or(self.next, |at| at.max(self.judge_not_before).min(self.next))
     }
 
     /// After a hint, not to look before this: a busy writer must not cost a whole processor.
@@ -160,12 +201,32 @@ impl Inbox {
         self.not_before
     }
 
-    /// Looks once: scans, and returns what is complete and was not returned before.
-    pub fn poll(&mut self, now: Instant, prober: &mut dyn Prober) -> Vec<Found> {
-        let started = Instant::now();
+    /// Something may have changed: looks as soon as it is permitted.
+    pub fn hinted(&mut self) {
+        self.next = self.next.min(self.not_before);
+    }
+
+    /// An answer of the front-ends is there.
+    pub fn answered(&mut self) {
+        self.judge_at = Some(Instant::now());
+    }
+
+    /// Looks if that is due, else judges again what the latest look saw.
+    pub fn turn(&mut self, now: Instant, prober: &mut dyn Prober) {
+        if now >= self.next {
+            self.look(now, prober);
+        } else if now >= self.next_wakeup() {
+            self.judge_again(now, prober);
+        }
+    }
+
+    /// Looks once: scans, and finds out what is complete.
+    pub fn look(&mut self, now: Instant, prober: &mut dyn Prober) {
+        let (started, cpu) = (Instant::now(), processor_time());
         // Taken before the scan: what changes during the scan gives another hint.
         let _ = self.dirty.try_recv();
-        let scanned = self.look(now);
+        self.ledger.scan_begins();
+        let scanned = self.scan(now);
         let duration = started.elapsed();
         self.status.scans += 1;
         self.status.last_scan = SystemTime::now();
@@ -173,33 +234,82 @@ impl Inbox {
         self.status.watch_mode = self.watch.mode().clone();
         self.status.overflows = self.watch.overflows();
         let seen_at = now + duration;
-        self.not_before = seen_at + (duration * GAP_PER_SCAN).max(GAP_MIN);
         let mut tree = match scanned {
             Ok(tree) => tree,
             Err(why) => {
-                self.go_offline(why, now);
-                return Vec::new();
+                self.not_before = seen_at + gap(processor_time() - cpu, GAP_MAX);
+                return self.go_offline(why, now);
             }
         };
         carry_over(self.tree.as_ref(), &mut tree, seen_at);
+        if self.tree.is_none() {
+            self.ledger.beside = self.recall.restore(&mut tree, seen_at);
+        }
         self.expect_echoes(&tree, seen_at);
         self.rules.settle = match self.watch.mode().has_events() {
             true => self.config.settle,
             false => self.config.settle.max(self.config.settle_polling),
         };
-        let judged = judge(&tree, &self.rules, &mut self.ledger, prober, now);
-        self.plan_next(&tree, now, judged.again);
+        let again = self.judge(&tree, now, prober);
+        self.plan_next(&tree, now, again);
         let mut files = 0;
         tree.each_file(&mut |_, _| files += 1);
         self.status.offline = None;
         self.status.files = files;
-        self.status.items = judged.items;
+        self.recall.keep(&mut tree, &self.ledger.beside, seen_at);
+        self.status.forgetful = self.recall.problem().map(str::to_owned);
         self.tree = Some(tree);
-        judged.found
+        self.not_before = now + started.elapsed() + gap(processor_time() - cpu, GAP_MAX);
+    }
+
+    /// Judges what the latest scan saw: answers have come, or there is room for more.
+    pub fn judge_again(&mut self, now: Instant, prober: &mut dyn Prober) {
+        let Some(tree) = self.tree.take() else {
+            self.judge_at = None;
+            return;
+        };
+        let again = self.judge(&tree, now, prober);
+        self.next = again.map_or(self.next, |at| self.next.min(at));
+        self.tree = Some(tree);
+    }
+
+    /// What is complete waits to be handed over. When to look again, if that is known.
+    fn judge(&mut self, tree: &Folder, now: Instant, prober: &mut dyn Prober) -> Option<Instant> {
+        let (started, cpu) = (Instant::now(), processor_time());
+        self.judge_at = None;
+        let offers = &self.offers;
+        let waiting = |top: &OsStr| offers.of(top);
+        let judged = judge(tree, &self.rules, &mut self.ledger, prober, &waiting, now);
+        self.offers.replace(judged.found);
+        self.more = judged.more;
+        self.status.items = judged.items;
+        let gap = gap(processor_time() - cpu, JUDGE_GAP_MAX);
+        self.judge_not_before = now + started.elapsed() + gap;
+        judged.again
+    }
+
+    fn may_hand_over(&self, top: &OsStr) -> bool {
+        self.ledger.in_hand(top) < self.config.in_hand_max
+    }
+
+    /// Whether something can be handed over now.
+    pub fn has_offer(&self) -> bool {
+        self.offers.any(|top| self.may_hand_over(top))
+    }
+
+    /// The next complete set: its top folder waited longest. From now on the daemon has it.
+    pub fn hand_over(&mut self) -> Option<Found> {
+        let (ledger, most) = (&self.ledger, self.config.in_hand_max);
+        let news = self.offers.take(|top| ledger.in_hand(top) < most)?;
+        self.ledger.hand_over(&news);
+        if self.more && self.offers.of(top_of(&news)) < self.rules.ahead_max / 2 {
+            self.judge_at = Some(Instant::now());
+        }
+        Some(news)
     }
 
     /// Arms the watch first, so that nothing falls between watch and scan.
-    fn look(&mut self, now: Instant) -> Result<Folder, String> {
+    fn scan(&mut self, now: Instant) -> Result<Folder, String> {
         let inbox = &self.rules.inbox;
         let offline = |e: rustix::io::Errno| format!("{}: {e}", inbox.display());
         let stat = rustix::fs::lstat(inbox).map_err(offline)?;
@@ -207,7 +317,7 @@ impl Inbox {
         let folder = (stat.st_dev as u64, stat.st_ino as u64);
         self.place.check(folder)?;
         self.watch.keep(folder, now);
-        scan(inbox, self.config.limits).map_err(offline)
+        scan(inbox, &self.config.names, self.config.limits).map_err(offline)
     }
 
     fn go_offline(&mut self, why: String, now: Instant) {
@@ -219,6 +329,7 @@ impl Inbox {
         self.status.offline = Some(why);
         self.status.files = 0;
         self.status.items.clear();
+        self.offers.replace(Vec::new());
         self.next = now + OFFLINE_RETRY.min(self.config.rescan);
     }
 
@@ -271,8 +382,20 @@ impl Inbox {
     }
 
     fn look_soon(&mut self) {
-        self.next = self.not_before;
+        self.next = self.next.min(self.not_before);
     }
+}
+
+/// Time without a look after one that took so much of a processor; more than `most` only after a
+/// very long one.
+fn gap(took: Duration, most: Duration) -> Duration {
+    let short = (took * GAP_PER_SHORT_LOOK).max(GAP_MIN);
+    if took <= SHORT { short } else { (took * GAP_PER_LOOK).min(most).max(short) }
+}
+
+/// What this thread has used: a machine that is busy with other work makes no look longer.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// Spreads the scans of several inboxes: the period varies by up to an eighth in both directions.
@@ -341,6 +464,14 @@ mod tests {
         }
         for own in ["out", "inbox/.onnxd/work", "inbox2"] {
             assert!(open(own).is_ok(), "{own}");
+        }
+    }
+
+    #[test]
+    fn long_looks_leave_the_processor_to_others() {
+        let ms = Duration::from_millis;
+        for (took, wanted) in [(0, 1), (1, 3), (2, 6), (4, 120), (50, 1_000), (1_000, 3_000)] {
+            assert_eq!(gap(ms(took), GAP_MAX), ms(wanted), "{took} ms");
         }
     }
 

@@ -1,8 +1,11 @@
 //! Judges every set of a scan: still arriving, waiting, refused, or ready; asks the front-ends only
 //! about settled sets, and only again when something about them changed.
+//!
+//! A look asks about a few sets of each top folder and prepares a few to be handed over, however
+//! many lie there: one person's thousand drops must not keep another person's single drop waiting.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,17 +14,23 @@ use onnxd_diagnostics::{Class, Diagnostic};
 
 use crate::formats;
 use crate::group::{Extent, Groups, Leftover, Set, group};
-use crate::ledger::{Declined, Ledger, Probed};
-use crate::names::{is_params, is_role_file, is_role_folder};
-use crate::pool::{self, Pool, Pools};
-use crate::refusal::{link_refused, refusal, refused_folder, special_refused, unread, unreadable};
-use crate::settle::{folder_settled, is_settled};
+use crate::ledger::{Declined, Ledger};
+use crate::names::{Names, is_params};
+use crate::pool::{self, Pools};
+use crate::refusal::{link_refused, refused_folder, special_refused, unread};
+use crate::settle::is_settled;
+use crate::siblings::Siblings;
 use crate::status::{Item, State};
-use crate::submission::{
-    Candidate, File, Fingerprint, Found, ProbeOutcome, Prober, Submission, Unmatched, fingerprint,
-    presets_fingerprint,
-};
+use crate::submission::{File, Found, ProbeOutcome, Prober, Submission, Unmatched, fingerprint};
 use crate::tree::{FileEntry, Folder, Seen};
+use crate::turns::top_folder;
+use crate::writers::Writers;
+
+/// How soon files that are open for writing are looked at again.
+const WRITTEN_AGAIN: Duration = Duration::from_secs(1);
+/// Files of sets of a top folder that are prepared; with more, no further set is. Each of them is
+/// looked at whenever the inbox is judged.
+const FILES_AHEAD_MAX: usize = 512;
 
 /// What judging needs to know besides the tree.
 #[derive(Clone, Debug)]
@@ -32,6 +41,12 @@ pub(crate) struct Rules {
     pub(crate) unmatched_after: Option<Duration>,
     pub(crate) ready_markers: bool,
     pub(crate) ready_required: bool,
+    /// Files that are open for writing.
+    pub(crate) writers: Writers,
+    pub(crate) names: Names,
+    /// Sets of a top folder that the front-ends are asked about, or that are prepared to be handed
+    /// over, at a time.
+    pub(crate) ahead_max: usize,
     /// Why nothing is handed over at the moment.
     pub(crate) paused: Option<String>,
 }
@@ -39,22 +54,42 @@ pub(crate) struct Rules {
 /// The outcome of one scan.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
+    /// What can be handed over.
     pub(crate) found: Vec<Found>,
     pub(crate) items: Vec<Item>,
     /// When to look again although nothing changes.
     pub(crate) again: Option<Instant>,
+    /// There is more than was prepared: to be judged again once less is left.
+    pub(crate) more: bool,
 }
 
 impl Judged {
-    fn look_again(&mut self, at: Instant) {
+    /// Takes note of what there is no room for.
+    fn asks(&mut self, room: bool) -> bool {
+        self.more |= !room;
+        room
+    }
+
+    pub(crate) fn look_again(&mut self, at: Instant) {
         self.again = Some(self.again.map_or(at, |a| a.min(at)));
     }
+}
+
+/// What is known of a set before its neighbours are looked at.
+pub(crate) enum Known {
+    State(State),
+    /// The front-ends have been asked and have not answered yet.
+    Open,
+    /// They are asked when it is its turn.
+    Unasked,
+    Answer(ProbeOutcome),
+    /// A file turned out to be no network of its own: the groups have changed.
+    Regroup,
 }
 
 enum Verdict {
     State(State),
     Ready(Box<Submission>),
-    /// A file turned out to be no network of its own: the groups have changed.
     Regroup,
 }
 
@@ -67,76 +102,111 @@ impl Verdict {
     }
 }
 
-/// Judges all sets of a tree.
+/// Judges all sets of a tree. `waiting` says how many sets of a top folder wait to be handed over.
 pub(crate) fn judge(
     tree: &Folder,
     rules: &Rules,
     ledger: &mut Ledger,
     prober: &mut dyn Prober,
+    waiting: &dyn Fn(&OsStr) -> usize,
     now: Instant,
 ) -> Judged {
     ledger.prune(tree);
     // Every round but the last takes at least one file off the list of networks, so this ends.
-    loop {
+    let judged = loop {
+        prober.begin();
         let declined = ledger.declined.clone();
         let groups = {
-            let prober = &*prober;
-            group(tree, rules.ready_markers, &|folder, file| {
+            let (prober, ledger) = (&*prober, &*ledger);
+            let is_network = |folder: &Folder, file: &FileEntry| {
                 prober.is_network(&file.name) && !is_declined(&declined, folder, file)
-            })
+            };
+            let stays_beside = |folder: &Folder, file: &FileEntry| {
+                ledger.beside.contains_key(&folder.path.join(&file.name))
+            };
+            group(tree, &rules.names, rules.ready_markers, &is_network, &stays_beside)
         };
         let mut round = Round {
             tree,
             rules,
             ledger,
             prober,
+            waiting,
             now,
             declined: &declined,
+            groups: &groups,
             pools: Pools::default(),
+            asked: HashMap::new(),
+            ready: HashMap::new(),
             judged: Judged::default(),
         };
-        if round.sets(&groups) {
+        if round.sets() {
             continue;
         }
-        round.leftovers(&groups);
-        round.links(&groups);
-        let mut judged = round.judged;
-        ledger.hand_over(&mut judged.found);
-        ledger.keep_only(&judged.items);
-        return judged;
-    }
+        round.leftovers();
+        round.links();
+        break round.judged;
+    };
+    ledger.keep_only(&judged.items);
+    prober.ask();
+    judged
 }
 
 fn is_declined(declined: &HashMap<PathBuf, Declined>, folder: &Folder, file: &FileEntry) -> bool {
     !declined.is_empty() && declined.contains_key(&folder.path.join(&file.name))
 }
 
-struct Round<'a> {
-    tree: &'a Folder,
-    rules: &'a Rules,
-    ledger: &'a mut Ledger,
-    prober: &'a mut dyn Prober,
-    now: Instant,
+pub(crate) struct Round<'a> {
+    pub(crate) tree: &'a Folder,
+    pub(crate) rules: &'a Rules,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) prober: &'a mut dyn Prober,
+    waiting: &'a dyn Fn(&OsStr) -> usize,
+    pub(crate) now: Instant,
     declined: &'a HashMap<PathBuf, Declined>,
-    pools: Pools,
-    judged: Judged,
+    pub(crate) groups: &'a Groups<'a>,
+    pub(crate) pools: Pools,
+    /// Sets without an answer that the front-ends are asked about, by top folder.
+    asked: HashMap<OsString, usize>,
+    /// Sets that were prepared, and their files, by top folder.
+    ready: HashMap<OsString, (usize, usize)>,
+    pub(crate) judged: Judged,
 }
 
 impl Round<'_> {
     /// True if the groups have to be made again.
-    fn sets(&mut self, groups: &Groups<'_>) -> bool {
+    fn sets(&mut self) -> bool {
+        let groups = self.groups;
+        let known: Vec<Known> = groups.sets.iter().map(|set| self.known(set, &set.id())).collect();
+        if known.iter().any(|k| matches!(k, Known::Regroup)) {
+            return true;
+        }
+        let siblings = Siblings::of(&groups.sets, &known);
+        if siblings.note(&groups.sets, &known, &mut self.ledger.beside) {
+            return true;
+        }
         let mut regroup = false;
-        for set in &groups.sets {
+        for (set, known) in groups.sets.iter().zip(known) {
             let (id, since) = (set.id(), set.seen().first);
-            let state = match self.set(set, &id) {
+            let verdict = match known {
+                Known::State(state) => Verdict::State(state),
+                Known::Answer(outcome) if !siblings.may_change(set) => {
+                    self.verdict(set, &id, outcome)
+                }
+                Known::Open | Known::Answer(_) => Verdict::State(State::Asked),
+                Known::Unasked => Verdict::State(State::Queued),
+                Known::Regroup => Verdict::Regroup,
+            };
+            let state = match verdict {
                 Verdict::Regroup => {
                     regroup = true;
                     continue;
                 }
                 Verdict::State(state) => state,
                 Verdict::Ready(submission) => {
-                    self.judged.found.push(Found::Ready(submission));
-                    State::HandedOver
+                    let folder = submission.folder.clone();
+                    self.is_prepared(&folder, Found::Ready(submission));
+                    State::Queued
                 }
             };
             self.judged.items.push(Item { id, since, state });
@@ -144,28 +214,37 @@ impl Round<'_> {
         regroup
     }
 
-    fn set(&mut self, set: &Set<'_>, id: &Path) -> Verdict {
-        if let Some(refusal) = refusal(set) {
-            return Verdict::State(State::Refused { reason: refusal });
-        }
-        let sure = set.marker.is_some();
-        if self.rules.ready_required && !sure {
-            let missing = vec![format!("{}.ready", id.display())];
-            return Verdict::State(State::WaitingFor { missing });
-        }
-        if !sure && let Some(part) = self.unsettled(set) {
-            return Verdict::State(State::Arriving { part });
-        }
-        let pool = self.pool(set, sure);
-        if self.ledger.is_handed_over(id, set, &pool) {
-            return Verdict::State(State::HandedOver);
-        }
-        if let Some(reason) = self.ledger.blocked(id, set) {
-            return Verdict::State(State::Blocked { reason });
-        }
-        let Some(outcome) = self.outcome(set, id, &pool) else {
-            return Verdict::State(State::Asked);
+    /// Whether the front-ends may be asked about a further set of this top folder.
+    pub(crate) fn may_ask(&mut self, folder: &Path) -> bool {
+        let top = top_folder(folder);
+        let asked = self.asked.get(top).copied().unwrap_or_default();
+        let (waiting, most) = ((self.waiting)(top), self.rules.ahead_max);
+        // Several are asked about in one worker: not one at a time, as they are handed over.
+        self.judged.asks(waiting < most - most / 4 && asked + waiting < most)
+    }
+
+    /// They are asked about a set.
+    pub(crate) fn is_asked(&mut self, folder: &Path) {
+        *self.asked.entry(top_folder(folder).to_owned()).or_default() += 1;
+    }
+
+    /// Whether a further set of this top folder may be prepared to be handed over.
+    fn may_prepare(&mut self, folder: &Path) -> bool {
+        let (sets, files) = self.ready.get(top_folder(folder)).copied().unwrap_or_default();
+        self.judged.asks(sets < self.rules.ahead_max && files < FILES_AHEAD_MAX)
+    }
+
+    fn is_prepared(&mut self, folder: &Path, news: Found) {
+        let (sets, files) = self.ready.entry(top_folder(folder).to_owned()).or_default();
+        *sets += 1;
+        *files += match &news {
+            Found::Ready(submission) => submission.files.len(),
+            Found::Unmatched(unmatched) => unmatched.files.len(),
         };
+        self.judged.found.push(news);
+    }
+
+    fn verdict(&mut self, set: &Set<'_>, id: &Path, outcome: ProbeOutcome) -> Verdict {
         match outcome {
             ProbeOutcome::NotMine(reason) => {
                 let stamp = set.network.stamp;
@@ -176,11 +255,11 @@ impl Round<'_> {
                 Verdict::State(State::Blocked { reason: problem.to_string() })
             }
             ProbeOutcome::Failed(problem) => {
-                let ready = self.ready(set, id, &pool, &[]);
+                let ready = self.ready(set, id, &[]);
                 ready.with(|submission| submission.problem = Some(problem))
             }
             ProbeOutcome::Complete { used, answer } => {
-                self.ready(set, id, &pool, &used).with(|submission| submission.answer = answer)
+                self.ready(set, id, &used).with(|submission| submission.answer = answer)
             }
         }
     }
@@ -190,120 +269,24 @@ impl Round<'_> {
         Verdict::Regroup
     }
 
-    fn is_settled(&self, seen: Seen) -> bool {
+    /// Remembers that a set's file is no network, as the front-ends say.
+    pub(crate) fn declines(&mut self, set: &Set<'_>, reason: String) {
+        let stamp = set.network.stamp;
+        self.decline(network_path(set), Declined { stamp, reason, part_of: None });
+    }
+
+    pub(crate) fn is_settled(&self, seen: Seen) -> bool {
         is_settled(seen, self.now, self.rules.settle)
     }
 
-    /// A part that must be settled before the front-ends are asked, and is not.
-    fn unsettled(&self, set: &Set<'_>) -> Option<PathBuf> {
-        let place = set.place;
-        let presets = self.tree.presets(&set.parent.path);
-        // Half a preset would fail the drop.
-        if let Some((at, file)) = presets.into_iter().find(|(_, f)| !self.is_settled(f.seen)) {
-            return Some(at.join(&file.name));
+    fn ready(&mut self, set: &Set<'_>, id: &Path, used: &[PathBuf]) -> Verdict {
+        if !self.may_prepare(&results_folder(set)) {
+            return Verdict::State(State::Queued);
         }
-        match &set.extent {
-            Extent::Whole => self.unsettled_in(place),
-            Extent::Beside { own, coming, alone, .. } => {
-                let role = place.files.iter().filter(|f| is_role_file(&f.name));
-                let mut files = own.iter().chain(coming).copied().chain(role);
-                let busy = files.find(|f| !self.is_settled(f.seen));
-                let folders = || {
-                    let mut role =
-                        place.folders.iter().filter(|f| *alone && is_role_folder(f.name()));
-                    role.find_map(|f| self.unsettled_in(f))
-                };
-                busy.map(|f| place.path.join(&f.name)).or_else(folders)
-            }
-        }
-    }
-
-    fn unsettled_in(&self, folder: &Folder) -> Option<PathBuf> {
-        if folder_settled(folder, self.now, self.rules.settle) {
-            return None;
-        }
-        let mut latest = (folder.path.clone(), folder.seen.changed);
-        folder.each_folder(&mut |f| {
-            for file in f.files.iter().chain(&f.transient) {
-                if file.seen.changed >= latest.1 {
-                    latest = (f.path.join(&file.name), file.seen.changed);
-                }
-            }
-        });
-        Some(latest.0)
-    }
-
-    fn pool(&mut self, set: &Set<'_>, sure: bool) -> Pool {
-        match set.extent {
-            Extent::Whole => pool::whole(set.place),
-            Extent::Beside { .. } => {
-                let (prober, declined) = (&*self.prober, self.declined);
-                let is_network = |folder: &Folder, file: &FileEntry| {
-                    prober.is_network(&file.name)
-                        && !is_params(&file.name)
-                        && !is_declined(declined, folder, file)
-                };
-                let Rules { settle, .. } = *self.rules;
-                self.pools.beside(set.place, sure, self.now, settle, &is_network)
-            }
-        }
-    }
-
-    /// The front-ends' answer, from the last time if nothing changed since; `None` before it comes.
-    fn outcome(&mut self, set: &Set<'_>, id: &Path, pool: &Pool) -> Option<ProbeOutcome> {
-        let narrow = match &set.extent {
-            Extent::Whole => pool.all,
-            Extent::Beside { own, .. } => {
-                let own = Fingerprint::of(own.iter().map(|f| (Path::new(&f.name), &f.stamp)));
-                own.and(pool.plain)
-            }
-        };
-        // Other presets are other params, which may need other files.
-        let presets = self.tree.presets(&results_folder(set));
-        let narrow = narrow.and(presets_fingerprint(&presets));
-        if let Some(probed) = self.ledger.probes.get(id)
-            && probed.holds(narrow, pool.all, self.now)
-        {
-            let (outcome, retry_at) = (probed.outcome.clone(), probed.retry_at);
-            retry_at.into_iter().for_each(|at| self.judged.look_again(at));
-            return Some(outcome);
-        }
-        let candidate = Candidate {
-            root: self.rules.inbox.join(&set.place.path),
-            folder: results_folder(set),
-            name: set.name(),
-            network: PathBuf::from(&set.network.name),
-            files: pool.files.clone(),
-            narrow,
-            wide: pool.all,
-        };
-        // Nothing is remembered: permissions may change without the files.
-        if let Some(why) = unreadable(&candidate.root, &self.own_files(set, pool)) {
-            return Some(ProbeOutcome::Failed(why));
-        }
-        let outcome = self.prober.probe(&candidate)?;
-        let probed = Probed::new(outcome, narrow, pool.all, self.ledger.probes.get(id), self.now);
-        let outcome = probed.outcome.clone();
-        probed.retry_at.into_iter().for_each(|at| self.judged.look_again(at));
-        self.ledger.probes.insert(id.to_owned(), probed);
-        Some(outcome)
-    }
-
-    /// Files that certainly belong to the set.
-    fn own_files(&self, set: &Set<'_>, pool: &Pool) -> Vec<File> {
-        let is_own = |f: &&File| match &set.extent {
-            Extent::Whole => true,
-            Extent::Beside { own, .. } => own.iter().any(|o| f.name.as_os_str() == o.name),
-        };
-        pool.files.iter().filter(is_own).cloned().collect()
-    }
-
-    fn ready(&mut self, set: &Set<'_>, id: &Path, pool: &Pool, used: &[PathBuf]) -> Verdict {
         let (files, whole) = match &set.extent {
-            Extent::Whole => (pool.files.to_vec(), Some(set.place.stamp)),
-            Extent::Beside { own, alone, .. } => {
-                let own: Vec<&OsStr> = own.iter().map(|f| f.name.as_os_str()).collect();
-                match self.members(set, &own, *alone, pool, used) {
+            Extent::Whole => (pool::whole(set.place).0.to_vec(), Some(set.place.stamp)),
+            Extent::Beside { own, alone, shared, .. } => {
+                match self.members(set, own, shared, *alone, used) {
                     Ok(files) => (files, None),
                     Err(verdict) => return verdict,
                 }
@@ -311,6 +294,12 @@ impl Round<'_> {
         };
         if let Some(reason) = &self.rules.paused {
             return Verdict::State(State::Blocked { reason: reason.clone() });
+        }
+        let root = self.rules.inbox.join(&set.place.path);
+        let names = files.iter().map(|file| file.name.clone()).chain(set.coming());
+        if let Some(part) = self.rules.writers.first(&root, names, self.now) {
+            self.judged.look_again(self.now + WRITTEN_AGAIN);
+            return Verdict::State(State::Arriving { part: set.place.path.join(part) });
         }
         let marker =
             set.marker.map(|m| File { name: set.parent.path.join(&m.name), stamp: m.stamp });
@@ -333,31 +322,46 @@ impl Round<'_> {
     fn members(
         &mut self,
         set: &Set<'_>,
-        own: &[&OsStr],
+        own: &[&FileEntry],
+        shared: &[&FileEntry],
         alone: bool,
-        pool: &Pool,
         used: &[PathBuf],
     ) -> Result<Vec<File>, Verdict> {
-        let is_own = |f: &File| own.iter().any(|name| f.name.as_os_str() == *name);
-        let mut files: Vec<File> = pool.files.iter().filter(|f| is_own(f)).cloned().collect();
-        for path in used {
-            let at = pool.files.partition_point(|f| f.name < *path);
+        let mut files: Vec<File> =
+            own.iter().map(|f| pool::named(set.place, set.place, f)).collect();
+        if used.is_empty() {
+            return Ok(pool::sorted(files));
+        }
+        let names: HashSet<&OsStr> = own.iter().map(|f| f.name.as_os_str()).collect();
+        let is_own = |f: &File| names.contains(f.name.as_os_str());
+        let all = self.all_around(set, shared);
+        for path in used.iter().filter(|path| !names.contains(path.as_os_str())) {
+            let at = all.partition_point(|f| f.name < *path);
             let wanted: Vec<&File> =
-                pool.files[at..].iter().take_while(|f| f.name.starts_with(path)).collect();
+                all[at..].iter().take_while(|f| f.name.starts_with(path)).collect();
             if wanted.is_empty() {
                 let missing = vec![path.display().to_string()];
                 return Err(Verdict::State(State::WaitingFor { missing }));
             }
             for file in wanted.into_iter().filter(|f| !is_own(f)) {
+                // Where no other network is left, the file is nobody else's.
+                let was_beside = self.ledger.beside.remove(&network_path(set)).is_some();
+                if was_beside && self.is_only_network(set) {
+                    return Err(Verdict::Regroup);
+                }
                 if !alone {
                     return Err(self.not_its_own(set, file));
                 }
                 files.push(file.clone());
             }
         }
-        files.sort_by(|a, b| a.name.cmp(&b.name));
+        files = pool::sorted(files);
         files.dedup_by(|a, b| a.name == b.name);
         Ok(files)
+    }
+
+    fn is_only_network(&self, set: &Set<'_>) -> bool {
+        set.place.files.iter().filter(|f| self.groups.is_network(f)).count() == 1
     }
 
     /// A used file that carries no name of the network, in a folder with several networks.
@@ -378,8 +382,8 @@ impl Round<'_> {
         Verdict::State(State::Blocked { reason })
     }
 
-    fn leftovers(&mut self, groups: &Groups<'_>) {
-        for leftover in &groups.leftovers {
+    fn leftovers(&mut self) {
+        for leftover in &self.groups.leftovers {
             let id = leftover.id();
             let seen = leftover.seen();
             let state = match leftover {
@@ -433,17 +437,19 @@ impl Round<'_> {
             Leftover::File(f, _) => (f.path.clone(), None),
         };
         let files = listed(leftover);
-        if self.rules.paused.is_none() && self.ledger.announce(id, fingerprint(&files)) {
+        let news = !self.ledger.is_announced(id, fingerprint(&files));
+        if self.rules.paused.is_none() && news && self.may_prepare(above(id)) {
             let (id, reason) = (id.to_owned(), reason.to_owned());
             let inbox = self.rules.inbox.clone();
             let unmatched = Unmatched { id, inbox, root, files, whole, reason };
-            self.judged.found.push(Found::Unmatched(Box::new(unmatched)));
+            let folder = above(&unmatched.id).to_owned();
+            self.is_prepared(&folder, Found::Unmatched(Box::new(unmatched)));
         }
     }
 
     /// Links and special files that lie side by side with sets; and folders that cannot be read.
-    fn links(&mut self, groups: &Groups<'_>) {
-        for folder in &groups.shared {
+    fn links(&mut self) {
+        for folder in &self.groups.shared {
             let refuse = |id: PathBuf, reason: Diagnostic| Item {
                 id,
                 since: folder.seen.first,
@@ -467,10 +473,14 @@ fn listed(leftover: &Leftover<'_>) -> Vec<File> {
     }
 }
 
-fn network_path(set: &Set<'_>) -> PathBuf {
+fn above(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+pub(crate) fn network_path(set: &Set<'_>) -> PathBuf {
     set.place.path.join(&set.network.name)
 }
 
-fn results_folder(set: &Set<'_>) -> PathBuf {
+pub(crate) fn results_folder(set: &Set<'_>) -> PathBuf {
     set.parent.path.clone()
 }

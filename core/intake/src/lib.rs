@@ -1,11 +1,11 @@
 //! The watched folder: finds what was dropped, decides when it is complete, and moves it out.
 //!
 //! The scan is the truth and events are hints. Nothing here keeps a store or runs plugin code: what
-//! a network needs is asked through [`Prober`], and what lies in the folder is the only state that
-//! survives a restart.
+//! a network needs is asked through [`Prober`]. What lies in the folder is the only state that
+//! survives a restart, and since when it has been quiet.
 //!
 //! ```text
-//! watch -> scan -> settle -> group -> judge (asks the Prober) -> Submission -> claim::Plan
+//! watch -> scan -> settle -> group -> judge (asks the Prober) -> offers -> Submission -> claim::Plan
 //! ```
 
 // A diagnostic is a large error, made once per drop at most: boxing it would only add noise.
@@ -19,17 +19,23 @@ mod inbox;
 mod judge;
 mod ledger;
 pub mod names;
+mod offers;
 mod place;
 mod plan_file;
 mod pool;
+mod question;
+mod recall;
 mod refusal;
 pub mod scan;
 pub mod settle;
+mod siblings;
 mod status;
 mod submission;
 mod thread;
 pub mod tree;
+mod turns;
 mod watch;
+mod writers;
 
 #[cfg(test)]
 mod testing;
@@ -42,4 +48,5 @@ pub use submission::{
     Candidate, File, Fingerprint, Found, ProbeOutcome, Prober, Submission, Unmatched,
 };
 pub use thread::{Control, Intake, StatusHandle, spawn};
+pub use turns::{Turns, top_folder};
 pub use watch::WatchMode;

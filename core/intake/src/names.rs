@@ -5,6 +5,9 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use wildmatch::WildMatch;
 
 /// What to do with a directory entry before looking at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,41 +24,98 @@ pub enum NameClass {
 
 /// Name of the params for all drops in a folder and below.
 pub const PRESET: &str = "onnxd.params.toml";
-/// Suffixes of downloads, uploads and copies that are under way, in lower case.
-const TRANSIENT_SUFFIXES: &[&str] =
-    &[".part", ".partial", ".tmp", ".crdownload", ".download", ".filepart", ".opdownload"];
-/// Suffixes of editors' backup and swap files, in lower case.
-const LITTER_SUFFIXES: &[&str] = &["~", ".swp", ".swo", ".swx"];
-/// Whole names, in lower case.
-const LITTER_NAMES: &[&str] =
-    &["thumbs.db", "ehthumbs.db", "desktop.ini", "@eadir", "#recycle", "__macosx", "lost+found"];
+/// Names that copy programs use until a file or folder is complete; `*` stands for any characters.
+/// Of downloads, uploads and copies; `_UNPACK_` of programs that unpack archives.
+pub const UNFINISHED: &[&str] = &[
+    "*.part",
+    "*.partial",
+    "*.tmp",
+    "*.crdownload",
+    "*.download",
+    "*.filepart",
+    "*.opdownload",
+    "*.uploading",
+    "*.incomplete",
+    "_UNPACK_*",
+];
+/// Names of what editors, file managers and storage appliances leave behind, and of the copies that
+/// Syncthing and Dropbox keep of a file that two machines changed.
+pub const IGNORED: &[&str] = &[
+    "*~",
+    "~$*",
+    "*.swp",
+    "*.swo",
+    "*.swx",
+    "*.sync-conflict-*",
+    "* conflicted copy *",
+    "Thumbs.db",
+    "ehthumbs.db",
+    "desktop.ini",
+    "@eaDir",
+    "#recycle",
+    "__MACOSX",
+    "lost+found",
+];
 
 /// Length of the random suffix in the temporary names of rsync (`.name.AbC123`).
 const RSYNC_RANDOM_LEN: usize = 6;
 
-/// Classifies one name.
-pub fn classify(name: &OsStr) -> NameClass {
-    let lower = name.as_bytes().to_ascii_lowercase();
-    let ends = |suffixes: &[&str]| suffixes.iter().any(|s| lower.ends_with(s.as_bytes()));
-    if lower == PRESET.as_bytes() {
-        NameClass::Preset
-    } else if ends(TRANSIENT_SUFFIXES) || rsync_final(name.as_bytes()).is_some() {
-        NameClass::Transient
-    } else if lower.first() == Some(&b'.')
-        || ends(LITTER_SUFFIXES)
-        || LITTER_NAMES.iter().any(|n| lower == n.as_bytes())
-    {
-        NameClass::Litter
-    } else {
-        NameClass::Plain
+/// What names say by the settings. Hidden files and rsync's temporary names need none.
+#[derive(Clone, Debug)]
+pub struct Names {
+    unfinished: Arc<[WildMatch]>,
+    ignored: Arc<[WildMatch]>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::new(UNFINISHED, IGNORED)
     }
 }
 
-/// The name a file under a temporary name will have in the end.
-pub fn final_name(transient: &OsStr) -> &OsStr {
-    let bytes = transient.as_bytes();
-    let inner = rsync_final(bytes).unwrap_or_else(|| stem(transient));
-    OsStr::from_bytes(inner)
+impl Names {
+    /// `*` stands for any characters and `?` for one; upper and lower case are the same.
+    pub fn new<T: AsRef<str>>(unfinished: &[T], ignored: &[T]) -> Names {
+        let all = |patterns: &[T]| {
+            let one = |pattern: &T| WildMatch::new_case_insensitive(pattern.as_ref());
+            patterns.iter().map(one).collect()
+        };
+        Names { unfinished: all(unfinished), ignored: all(ignored) }
+    }
+
+    /// Classifies one name.
+    pub fn classify(&self, name: &OsStr) -> NameClass {
+        let text = name.to_string_lossy();
+        let is = |patterns: &[WildMatch]| patterns.iter().any(|pattern| pattern.matches(&text));
+        if text.eq_ignore_ascii_case(PRESET) {
+            NameClass::Preset
+        } else if is(&self.unfinished) || rsync_final(name.as_bytes()).is_some() {
+            NameClass::Transient
+        } else if text.starts_with('.') || is(&self.ignored) {
+            NameClass::Litter
+        } else {
+            NameClass::Plain
+        }
+    }
+
+    /// The name that a file under a temporary name will have in the end: without what the pattern
+    /// adds in front or behind.
+    pub fn final_name<'n>(&self, transient: &'n OsStr) -> &'n OsStr {
+        let bytes = transient.as_bytes();
+        if let Some(inner) = rsync_final(bytes) {
+            return OsStr::from_bytes(inner);
+        }
+        let text = transient.to_string_lossy();
+        let pattern = self.unfinished.iter().find(|pattern| pattern.matches(&text));
+        let pattern = pattern.map(ToString::to_string).unwrap_or_default();
+        let fits = |added: &str| !added.contains('*') && added.len() < bytes.len();
+        let inner = match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+            (Some(end), None) if fits(end) => &bytes[..bytes.len() - end.len()],
+            (None, Some(begin)) if fits(begin) => &bytes[begin.len()..],
+            _ => bytes,
+        };
+        OsStr::from_bytes(inner)
+    }
 }
 
 /// `NAME` of `.NAME.XXXXXX` with six random letters or digits.
@@ -103,20 +163,42 @@ mod tests {
     use super::*;
 
     fn class_of(name: &str) -> NameClass {
-        classify(OsStr::new(name))
+        Names::default().classify(OsStr::new(name))
     }
 
     #[test]
     fn temporary_hidden_and_plain_names() {
-        for name in ["a.onnx.part", "A.TMP", "x.crdownload", ".net.ini.a1B2c3", "y.filepart"] {
+        for name in
+            ["a.onnx.part", "A.TMP", "x.crdownload", ".net.ini.a1B2c3", "y.filepart", "_UNPACK_net"]
+        {
             assert_eq!(class_of(name), NameClass::Transient, "{name}");
         }
-        for name in [".hidden", "a~", "a.swp", "Thumbs.db", ".DS_Store", "@eaDir", ".stfolder"] {
+        for name in [
+            ".hidden",
+            "a~",
+            "a.swp",
+            "Thumbs.db",
+            ".DS_Store",
+            "@eaDir",
+            "~$net.onnx",
+            "net.sync-conflict-20261128-101112-ABCDEFG.onnx",
+            "net (Ann's conflicted copy 2026-11-28).onnx",
+        ] {
             assert_eq!(class_of(name), NameClass::Litter, "{name}");
         }
         for name in ["net.ini", "partial", "a.onnx.data", "weights", "tmp", "net.params.toml"] {
             assert_eq!(class_of(name), NameClass::Plain, "{name}");
         }
+    }
+
+    #[test]
+    fn the_settings_say_which_names_are_unfinished() {
+        let names = Names::new(&["*.lock?"], &["old*"]);
+        let class = |name: &str| names.classify(OsStr::new(name));
+        assert_eq!(class("net.onnx.lock1"), NameClass::Transient);
+        assert_eq!((class("OLD net"), class("net.part")), (NameClass::Litter, NameClass::Plain));
+        assert_eq!((class(".hidden"), class(PRESET)), (NameClass::Litter, NameClass::Preset));
+        assert_eq!(names.final_name(OsStr::new("a.lock1")), "a");
     }
 
     #[test]
@@ -131,8 +213,8 @@ mod tests {
 
     #[test]
     fn final_names() {
-        for name in ["net.onnx.part", ".net.onnx.a1B2c3", "net.onnx.TMP"] {
-            assert_eq!(final_name(OsStr::new(name)), "net.onnx", "{name}");
+        for name in ["net.onnx.part", ".net.onnx.a1B2c3", "net.onnx.TMP", "_unpack_net.onnx"] {
+            assert_eq!(Names::default().final_name(OsStr::new(name)), "net.onnx", "{name}");
         }
     }
 

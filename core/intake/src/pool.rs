@@ -1,30 +1,21 @@
-//! The settled files around a network, listed once per folder and scan.
+//! The settled files around a network, listed once per folder and look.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use crate::settle::{folder_settled, is_settled};
+use crate::group::{Groups, Set};
+use crate::names::is_role_file;
 use crate::submission::{File, Fingerprint, fingerprint};
 use crate::tree::{FileEntry, Folder};
 
-/// Files that a network may want.
-#[derive(Clone, Debug)]
-pub(crate) struct Pool {
-    /// Sorted by name.
-    pub(crate) files: Arc<[File]>,
-    /// Without the networks: other drops come and go without making front-ends look again.
-    pub(crate) plain: Fingerprint,
-    /// With them.
-    pub(crate) all: Fingerprint,
-}
-
-/// Everything in a folder and below.
-pub(crate) fn whole(folder: &Folder) -> Pool {
+/// Everything in a folder and below, and its fingerprint.
+pub(crate) fn whole(folder: &Folder) -> (Arc<[File]>, Fingerprint) {
     let files = sorted(list(folder, folder));
     let all = fingerprint(&files);
-    Pool { files: files.into(), plain: all, all }
+    (files.into(), all)
 }
 
 /// Files of `folder` and below, named relative to `base`.
@@ -41,56 +32,93 @@ pub(crate) fn named(base: &Folder, folder: &Folder, file: &FileEntry) -> File {
     File { name, stamp: file.stamp }
 }
 
-fn sorted(mut files: Vec<File>) -> Vec<File> {
+pub(crate) fn sorted(mut files: Vec<File>) -> Vec<File> {
     files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     files
 }
 
-/// The pools of folders in which sets lie side by side, made when first asked for.
-#[derive(Default)]
-pub(crate) struct Pools(HashMap<(*const Folder, bool), Pool>);
+/// What lies around the networks of one folder.
+#[derive(Debug)]
+pub(crate) struct Around {
+    /// Settled files that carry no network's name, and sub-folders that are settled as a whole and
+    /// hold no network. The files of other networks are not among them: other drops come and go
+    /// without making front-ends look again.
+    pub(crate) shared: Vec<File>,
+    pub(crate) shared_print: Fingerprint,
+    /// All settled files, networks included, sorted by name.
+    all: OnceCell<(Arc<[File]>, Fingerprint)>,
+}
 
-impl Pools {
-    /// Settled files directly in `folder`, and those of sub-folders that are settled as a whole and
-    /// hold no network; all of them if a marker says that they are `sure`.
-    pub(crate) fn beside(
-        &mut self,
+impl Around {
+    /// All settled files of the folder, networks included, with their fingerprint.
+    pub(crate) fn all(
+        &self,
         folder: &Folder,
-        sure: bool,
-        now: Instant,
-        settle: Duration,
-        is_network: &dyn Fn(&Folder, &FileEntry) -> bool,
-    ) -> Pool {
-        let make = || {
-            let settled = |f: &&FileEntry| sure || is_settled(f.seen, now, settle);
-            let (networks, mut plain): (Vec<_>, Vec<_>) = folder
-                .files
-                .iter()
-                .filter(settled)
-                .map(|f| (is_network(folder, f), named(folder, folder, f)))
-                .partition(|(network, _)| *network);
-            for below in &folder.folders {
-                let complete = below.first_unread().is_none() && below.first_link().is_none();
-                if complete
-                    && (sure || folder_settled(below, now, settle))
-                    && !holds_network(below, is_network)
-                {
-                    plain.extend(list(folder, below).into_iter().map(|f| (false, f)));
-                }
-            }
-            let mut files = sorted(plain.into_iter().map(|(_, f)| f).collect());
-            let plain = fingerprint(&files);
-            files.extend(networks.into_iter().map(|(_, f)| f));
-            let files = sorted(files);
-            let all = fingerprint(&files);
-            Pool { files: files.into(), plain, all }
-        };
-        self.0.entry((std::ptr::from_ref(folder), sure)).or_insert_with(make).clone()
+        settled: impl Fn(&FileEntry) -> bool,
+    ) -> &(Arc<[File]>, Fingerprint) {
+        self.all.get_or_init(|| {
+            let direct =
+                folder.files.iter().filter(|f| settled(f)).map(|f| named(folder, folder, f));
+            let below = self.shared.iter().filter(|f| f.name.components().nth(1).is_some());
+            let files = sorted(direct.chain(below.cloned()).collect());
+            let print = fingerprint(&files);
+            (files.into(), print)
+        })
     }
 }
 
-fn holds_network(folder: &Folder, is_network: &dyn Fn(&Folder, &FileEntry) -> bool) -> bool {
+/// What lies around networks, by folder, made when first asked for.
+#[derive(Default)]
+pub(crate) struct Pools {
+    around: HashMap<(*const Folder, bool), Rc<Around>>,
+    busy_roles: HashMap<*const Folder, Option<PathBuf>>,
+}
+
+impl Pools {
+    /// What lies around the networks of a set's folder. `settled` says what counts of files, and
+    /// `complete` what counts of sub-folders; where a marker says that they are `sure`, all does.
+    pub(crate) fn around(
+        &mut self,
+        set: &Set<'_>,
+        shared: &[&FileEntry],
+        groups: &Groups<'_>,
+        settled: impl Fn(&FileEntry) -> bool,
+        complete: impl Fn(&Folder) -> bool,
+    ) -> Rc<Around> {
+        let folder = set.place;
+        let sure = set.marker.is_some();
+        let make = || {
+            let direct = shared.iter().filter(|f| settled(f)).map(|f| named(folder, folder, f));
+            let mut shared: Vec<File> = direct.collect();
+            for below in &folder.folders {
+                let readable = below.first_unread().is_none() && below.first_link().is_none();
+                if readable && complete(below) && !holds_network(below, groups) {
+                    shared.extend(list(folder, below));
+                }
+            }
+            let shared = sorted(shared);
+            let shared_print = fingerprint(&shared);
+            Rc::new(Around { shared, shared_print, all: OnceCell::new() })
+        };
+        Rc::clone(self.around.entry((std::ptr::from_ref(folder), sure)).or_insert_with(make))
+    }
+
+    /// A file that belongs to every network of a folder by its name, and is not settled.
+    pub(crate) fn busy_role(
+        &mut self,
+        folder: &Folder,
+        settled: impl Fn(&FileEntry) -> bool,
+    ) -> Option<PathBuf> {
+        let find = || {
+            let mut roles = folder.files.iter().filter(|f| is_role_file(&f.name));
+            roles.find(|f| !settled(f)).map(|f| folder.path.join(&f.name))
+        };
+        self.busy_roles.entry(std::ptr::from_ref(folder)).or_insert_with(find).clone()
+    }
+}
+
+fn holds_network(folder: &Folder, groups: &Groups<'_>) -> bool {
     let mut any = false;
-    folder.each_file(&mut |f, file| any = any || is_network(f, file));
+    folder.each_file(&mut |_, file| any = any || groups.is_network(file));
     any
 }

@@ -12,7 +12,7 @@ use onnxd_diagnostics::Code;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
-use crate::names::{NameClass, classify};
+use crate::names::{NameClass, Names};
 use crate::tree::{FileEntry, Folder, Seen, Stamp, Unread};
 
 /// Bounds of one scan. What lies beyond is reported and never taken.
@@ -39,23 +39,24 @@ const OPEN_FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Reads `root` and everything below it. Fails only if `root` itself cannot be read.
-pub fn scan(root: &Path, limits: Limits) -> Result<Folder, Errno> {
-    scan_opened(openat(CWD, root, OPEN_FOLDER, Mode::empty())?, limits)
+pub fn scan(root: &Path, names: &Names, limits: Limits) -> Result<Folder, Errno> {
+    scan_opened(openat(CWD, root, OPEN_FOLDER, Mode::empty())?, names, limits)
 }
 
 /// The same for a folder that is open already.
-pub(crate) fn scan_opened(root: OwnedFd, limits: Limits) -> Result<Folder, Errno> {
-    let mut walk = Walk { limits, entries: 0, now: Instant::now() };
+pub(crate) fn scan_opened(root: OwnedFd, names: &Names, limits: Limits) -> Result<Folder, Errno> {
+    let mut walk = Walk { names, limits, entries: 0, now: Instant::now() };
     walk.folder(root, PathBuf::new(), 0)
 }
 
-struct Walk {
+struct Walk<'n> {
+    names: &'n Names,
     limits: Limits,
     entries: usize,
     now: Instant,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn folder(&mut self, fd: OwnedFd, path: PathBuf, depth: usize) -> Result<Folder, Errno> {
         let stamp = Stamp::from(&fstat(&fd)?);
         let mut folder = Folder::new(path, stamp, self.now);
@@ -98,14 +99,12 @@ impl Walk {
         folder: &mut Folder,
         subfolders: &mut Vec<OsString>,
     ) -> Result<(), Errno> {
-        let class = classify(&name);
+        let class = self.names.classify(&name);
         if class == NameClass::Litter {
             return Ok(());
         }
-        if kind == FileType::Directory {
-            if class == NameClass::Plain {
-                subfolders.push(name);
-            }
+        if kind == FileType::Directory && class == NameClass::Plain {
+            subfolders.push(name);
             return Ok(());
         }
         let stat = match statat(dir.fd()?, &name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -129,6 +128,10 @@ impl Walk {
             }
             // File systems without types in their listings end up here.
             FileType::Directory if class == NameClass::Plain => subfolders.push(name),
+            // What is being unpacked or copied there is still to come.
+            FileType::Directory if class == NameClass::Transient => {
+                folder.transient.push(file(name));
+            }
             FileType::Directory => {}
             FileType::Symlink => folder.links.push(name),
             _ => folder.specials.push(name),
@@ -210,7 +213,7 @@ mod tests {
         let fifo = at("pipe");
         rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
 
-        let tree = scan(dir.path(), Limits::default()).unwrap();
+        let tree = scan(dir.path(), &Names::default(), Limits::default()).unwrap();
         let names: Vec<_> = tree.files.iter().map(|f| f.name.to_str().unwrap()).collect();
         assert_eq!(names, ["a.onnx", "b.onnx"]);
         assert_eq!(tree.file(OsStr::new("b.onnx")).unwrap().stamp.size, 3);
@@ -227,7 +230,8 @@ mod tests {
     fn limits_are_reported_not_exceeded() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("a/b/c")).unwrap();
-        let tree = scan(dir.path(), Limits { depth_max: 2, entries_max: 100 }).unwrap();
+        let tree =
+            scan(dir.path(), &Names::default(), Limits { depth_max: 2, entries_max: 100 }).unwrap();
         let (folder, why) = tree.first_unread().unwrap();
         assert_eq!(folder.path, Path::new("a/b/c"));
         assert!(why.why.contains("deeper than 2"), "{why:?}");
@@ -235,7 +239,8 @@ mod tests {
         for i in 0..20 {
             fs::write(dir.path().join(format!("{i}.onnx")), "").unwrap();
         }
-        let tree = scan(dir.path(), Limits { depth_max: 9, entries_max: 10 }).unwrap();
+        let tree =
+            scan(dir.path(), &Names::default(), Limits { depth_max: 9, entries_max: 10 }).unwrap();
         assert!(tree.files.len() <= 10);
         assert!(tree.unread.unwrap().why.contains("more than 10"));
     }
@@ -245,7 +250,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("real")).unwrap();
         symlink("real", dir.path().join("link")).unwrap();
-        assert!(scan(&dir.path().join("link"), Limits::default()).is_err());
-        assert!(scan(&dir.path().join("real"), Limits::default()).is_ok());
+        assert!(scan(&dir.path().join("link"), &Names::default(), Limits::default()).is_err());
+        assert!(scan(&dir.path().join("real"), &Names::default(), Limits::default()).is_ok());
     }
 }

@@ -26,6 +26,8 @@ pub struct Status {
     pub scans: u64,
     /// Times the operating system lost events.
     pub overflows: u64,
+    /// Why a restart would have everything settle anew, if it would.
+    pub forgetful: Option<String>,
     /// One per set, leftover and refused entry.
     pub items: Vec<Item>,
 }
@@ -69,8 +71,11 @@ pub enum State {
         /// What is in the way, and what to do.
         reason: String,
     },
-    /// The front-ends have been asked about it and have not answered yet.
+    /// The front-ends have been asked about it, or about a neighbour that may belong to it, and
+    /// have not answered yet.
     Asked,
+    /// Others of the same top folder come first.
+    Queued,
     /// Given to the daemon, which has not answered yet.
     HandedOver,
 }
@@ -85,6 +90,7 @@ impl State {
             State::Refused { .. } => "refused",
             State::Blocked { .. } => "blocked",
             State::Asked => "asked",
+            State::Queued => "queued",
             State::HandedOver => "handed-over",
         }
     }
@@ -97,6 +103,7 @@ impl State {
             State::Unmatched { reason } | State::Blocked { reason } => reason.clone(),
             State::Refused { reason } => reason.to_string(),
             State::Asked => "the front-ends are looking at it".to_owned(),
+            State::Queued => "it is taken when it is its turn".to_owned(),
             State::HandedOver => "being taken".to_owned(),
         }
     }
@@ -113,14 +120,15 @@ impl Status {
             files: 0,
             scans: 0,
             overflows: 0,
+            forgetful: None,
             items: Vec::new(),
         }
     }
 
     /// Nothing will change by itself: no set is arriving, looked at or being taken.
     pub fn is_quiet(&self) -> bool {
-        let moving =
-            |s: &State| matches!(s, State::Arriving { .. } | State::Asked | State::HandedOver);
+        use State::{Arriving, Asked, HandedOver, Queued};
+        let moving = |s: &State| matches!(s, Arriving { .. } | Asked | Queued | HandedOver);
         !self.items.iter().any(|item| moving(&item.state))
     }
 }

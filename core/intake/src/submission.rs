@@ -69,13 +69,16 @@ pub struct Candidate {
     pub name: OsString,
     /// The network, relative to `root`.
     pub network: PathBuf,
-    /// Settled files in `root` and below, sorted by name; the network is one of them.
+    /// User who owns the network.
+    pub owner: u32,
+    /// Settled files in `root` and below, sorted by name; the network is one of them. Where
+    /// networks lie side by side, the files of others are not among them at first.
     pub files: Arc<[File]>,
-    /// Of the network's own files and those that are no networks: an answer holds as long as these
-    /// stay the same,
+    /// Of the network's own files and those that carry no network's name: an answer holds as long
+    /// as these stay the same,
     pub narrow: Fingerprint,
-    /// and one that names missing files as long as the networks around do, too.
-    pub wide: Fingerprint,
+    /// and one that names missing files as long as all files around do, if these are given.
+    pub wide: Option<Fingerprint>,
 }
 
 /// The front-ends' answer about a candidate.
@@ -96,11 +99,16 @@ pub enum ProbeOutcome {
 pub trait Prober {
     /// Whether a file of this name may be a network, by the front-ends' globs.
     fn is_network(&self, name: &OsStr) -> bool;
+    /// All sets are judged from the beginning: the names of networks may be others than before, and
+    /// what was asked since the last [`Prober::ask`] does not count.
+    fn begin(&mut self) {}
     /// What the network needs. Called for settled files only, again only if they changed. `None`
-    /// while the answer is on its way: the question is asked again at every look, and whoever
-    /// implements this asks for a look once the answer is there. One network whose front-end takes
-    /// long must not keep the others.
+    /// while the answer is on its way: the question is asked again whenever the inbox is judged,
+    /// and whoever implements this says [`crate::Control::Answered`] once the answer is there.
+    /// One network whose front-end takes long must not keep the others.
     fn probe(&mut self, candidate: &Candidate) -> Option<ProbeOutcome>;
+    /// All sets were judged: what was asked and has no answer is to be found out, and nothing else.
+    fn ask(&mut self) {}
 }
 
 /// A complete set, ready to be claimed.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, never, select};
+use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 
 use crate::inbox::Inbox;
 use crate::status::Status;
@@ -29,6 +29,8 @@ pub enum Control {
     Resume,
     /// Look now.
     Rescan,
+    /// The prober has an answer.
+    Answered,
     /// End the thread. Dropping the sender does the same.
     Stop,
 }
@@ -82,49 +84,33 @@ struct Loop<P> {
 }
 
 impl<P: Prober> Loop<P> {
-    /// One look and the wait for the next; `None` at the end.
+    /// One look, or another judgement of the latest one, and the wait for the next; `None` at the
+    /// end.
     fn turn(&mut self) -> Option<()> {
-        let news = self.inbox.poll(Instant::now(), &mut self.prober);
+        self.inbox.turn(Instant::now(), &mut self.prober);
         self.status.set(self.inbox.status());
-        for one in news {
-            self.report(&one)?;
-        }
         self.wait()
     }
 
-    /// Sends, and listens meanwhile: the daemon may be waiting to tell us something.
-    fn report(&mut self, news: &Found) -> Option<()> {
-        loop {
-            select! {
-                send(self.found, news.clone()) -> sent => return sent.ok(),
-                recv(self.control) -> said => self.obey(said.ok()?)?,
-            }
-        }
-    }
-
+    /// Hands over what is complete, one drop at a time, and listens meanwhile.
     fn wait(&mut self) -> Option<()> {
-        let never = never();
+        let (never, nowhere) = (never(), bounded(0));
         loop {
             let now = Instant::now();
-            let not_before = self.inbox.not_before();
-            // Hints wait in their channel until the next look is allowed.
-            let (hints, until) = match now < not_before {
-                true => (&never, not_before.min(self.inbox.next_wakeup())),
-                false => (self.inbox.hints(), self.inbox.next_wakeup()),
-            };
-            if now >= self.inbox.next_wakeup() {
+            let (not_before, due) = (self.inbox.not_before(), self.inbox.next_wakeup());
+            if now >= due {
                 return Some(());
             }
+            // Hints wait in their channel until the next look is allowed.
+            let (hints, until) = match now < not_before {
+                true => (&never, not_before.min(due)),
+                false => (self.inbox.hints(), due),
+            };
+            let found = if self.inbox.has_offer() { &self.found } else { &nowhere.0 };
             select! {
-                recv(hints) -> _ => return Some(()),
-                recv(self.control) -> said => {
-                    let said = said.ok()?;
-                    let look = said == Control::Rescan;
-                    self.obey(said)?;
-                    if look {
-                        return Some(());
-                    }
-                }
+                recv(hints) -> _ => self.inbox.hinted(),
+                recv(self.control) -> said => self.obey(said.ok()?)?,
+                send(found, self.inbox.hand_over()?) -> sent => sent.ok()?,
                 default(until.saturating_duration_since(now)) => {}
             }
         }
@@ -138,7 +124,8 @@ impl<P: Prober> Loop<P> {
             Control::ForgetProbes => self.inbox.forget_probes(),
             Control::Pause(reason) => self.inbox.pause(Some(reason)),
             Control::Resume => self.inbox.pause(None),
-            Control::Rescan => {}
+            Control::Rescan => self.inbox.hinted(),
+            Control::Answered => self.inbox.answered(),
             Control::Stop => return None,
         }
         Some(())

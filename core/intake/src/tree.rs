@@ -10,7 +10,7 @@ use onnxd_diagnostics::Code;
 use rustix::fs::Stat;
 
 /// Everything about an inode whose change means that it is still being written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Device of the file system.
     pub dev: u64,

@@ -13,6 +13,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use notify::event::{AccessKind, AccessMode};
 use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use crate::writers::Writers;
+
 /// How changes are noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchMode {
@@ -36,6 +38,19 @@ impl WatchMode {
         *self != WatchMode::Events
     }
 
+    /// The reason of one who wants polling.
+    pub const CONFIGURED: &str = "set so in the configuration";
+
+    /// Why scans have to be frequent, unless that is wanted.
+    pub fn fallback(&self) -> Option<&str> {
+        match self {
+            WatchMode::Events => None,
+            WatchMode::EventsAndPolling { reason } | WatchMode::Polling { reason } => {
+                Some(reason.as_str()).filter(|reason| *reason != Self::CONFIGURED)
+            }
+        }
+    }
+
     /// Events arrive, at least some.
     pub fn has_events(&self) -> bool {
         !matches!(self, WatchMode::Polling { .. })
@@ -49,6 +64,7 @@ const RETRY_MAX: Duration = Duration::from_secs(600);
 /// State shared with the thread that delivers events.
 #[derive(Debug, Default)]
 struct Shared {
+    writers: Writers,
     fault: Mutex<Option<String>>,
     overflows: AtomicU64,
 }
@@ -91,6 +107,11 @@ impl Watch {
         &self.mode
     }
 
+    /// Files that are open for writing, by the events so far.
+    pub(crate) fn writers(&self) -> Writers {
+        self.shared.writers.clone()
+    }
+
     pub(crate) fn overflows(&self) -> u64 {
         self.shared.overflows.load(Ordering::Relaxed)
     }
@@ -116,10 +137,11 @@ impl Watch {
 
     fn arm(&mut self, identity: (u64, u64), now: Instant) {
         self.watcher = None;
+        self.shared.writers.forget();
         self.retry_at = None;
         if self.poll_only {
             self.armed = Some(identity);
-            self.mode = WatchMode::Polling { reason: "set so in the configuration".to_owned() };
+            self.mode = WatchMode::Polling { reason: WatchMode::CONFIGURED.to_owned() };
             return;
         }
         let kind = file_system(&self.root);
@@ -163,6 +185,7 @@ fn start(
     let handler = move |event: notify::Result<Event>| {
         match event {
             Ok(event) => {
+                shared.writers.note(&event, Instant::now());
                 if event.need_rescan() {
                     shared.overflows.fetch_add(1, Ordering::Relaxed);
                 } else if !says_change(&event.kind) {
@@ -209,7 +232,11 @@ fn concerns_one_folder(e: &notify::Error) -> bool {
 }
 
 fn explain(e: &notify::Error) -> String {
-    match e.kind {
+    const MANY: Option<i32> = Some(rustix::io::Errno::MFILE.raw_os_error());
+    match &e.kind {
+        notify::ErrorKind::Io(io) if io.raw_os_error() == MANY => {
+            "the limit fs.inotify.max_user_instances, or that of open files, is reached".to_owned()
+        }
         notify::ErrorKind::MaxFilesWatch => {
             "the limit fs.inotify.max_user_watches is reached".to_owned()
         }
@@ -271,10 +298,35 @@ mod tests {
         let (mut watch, dirty) = Watch::new(dir.path(), false);
         watch.keep((1, 1), Instant::now());
         assert!(watch.mode().has_events(), "{:?}", watch.mode());
-        crate::scan::scan(dir.path(), crate::scan::Limits::default()).unwrap();
+        crate::scan::scan(
+            dir.path(),
+            &crate::names::Names::default(),
+            crate::scan::Limits::default(),
+        )
+        .unwrap();
         assert!(dirty.recv_timeout(Duration::from_millis(100)).is_err());
         fs::write(dir.path().join("a"), "x").unwrap();
         dirty.recv_timeout(Duration::from_secs(5)).unwrap();
+    }
+
+    #[test]
+    fn events_tell_of_a_writer_until_it_closes_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut watch, _dirty) = Watch::new(dir.path(), false);
+        watch.keep((1, 1), Instant::now());
+        let path = dir.path().join("a");
+        let is_open = |wanted: bool| {
+            let until = Instant::now() + Duration::from_secs(5);
+            while watch.writers().has(&path, Instant::now()) != wanted {
+                assert!(Instant::now() < until, "never {wanted}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let mut file = fs::File::create(&path).unwrap();
+        std::io::Write::write_all(&mut file, b"half").unwrap();
+        is_open(true);
+        drop(file);
+        is_open(false);
     }
 
     #[test]

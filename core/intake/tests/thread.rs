@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{FrontEnds, SETTLE, config};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use onnxd_intake::names::Names;
 use onnxd_intake::{Control, Found, Inbox, Intake, State, Submission, spawn};
 
 struct Running {
@@ -63,7 +64,7 @@ fn a_set_is_reported_again_only_after_an_answer() {
     assert!(running.ready().is_none());
     running.control.send(Control::Release(submission.id.clone())).unwrap();
     assert!(running.ready().is_some());
-    submission.plan(&running.dir.path().join("job/input")).execute().unwrap();
+    submission.plan(&running.dir.path().join("job/input")).execute(&Names::default()).unwrap();
     running.control.send(Control::Release(submission.id)).unwrap();
     assert!(running.ready().is_none());
     assert!(running.intake.status.get().items.is_empty());
@@ -122,7 +123,7 @@ fn a_look_at_ten_thousand_files_is_cheap() {
     let mut inbox = Inbox::open(config(dir.path())).unwrap();
     let mut scans: Vec<Duration> = (0..5)
         .map(|_| {
-            inbox.poll(Instant::now(), &mut FrontEnds::default());
+            inbox.look(Instant::now(), &mut FrontEnds::default());
             inbox.status().last_scan_duration
         })
         .collect();

@@ -76,6 +76,17 @@ impl Graph {
         }
     }
 
+    /// As [`Graph::unmark_input`], for thousands at once.
+    pub fn unmark_inputs(&mut self, ids: &[ValueId]) {
+        for id in ids {
+            if self[*id].origin == Origin::Input {
+                self[*id].origin = Origin::None;
+            }
+        }
+        let inputs = std::mem::take(&mut self.inputs).into_iter();
+        self.inputs = inputs.filter(|v| self[*v].origin == Origin::Input).collect();
+    }
+
     /// Lists `id` as a graph output.
     pub fn mark_output(&mut self, id: ValueId) {
         self.outputs.push(id);
@@ -215,23 +226,6 @@ impl Graph {
     /// The value called `name`.
     pub fn value_named(&self, name: &str) -> Option<ValueId> {
         self.names.get(name).copied()
-    }
-
-    /// `base`, or the first of `base_1`, `base_2`, ... that no value of this graph has.
-    pub fn fresh_name(&self, base: &str) -> String {
-        let base = if base.is_empty() { "value" } else { base };
-        if !self.names.contains_key(base) {
-            return base.to_owned();
-        }
-        let mut suffix = 1usize;
-        loop {
-            let name = format!("{base}_{suffix}");
-            if !self.names.contains_key(&name) {
-                return name;
-            }
-            // Doubling keeps a million equal bases from costing a quadratic search.
-            suffix = if suffix < 64 { suffix + 1 } else { suffix + self.values.len() };
-        }
     }
 
     /// Renames a value; the new name must be free.

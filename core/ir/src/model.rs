@@ -99,6 +99,13 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether `node` applies it. The standard's domain has two spellings.
+    pub fn is_of(&self, node: &Node) -> bool {
+        let own = matches!(self.domain.as_str(), "" | "ai.onnx");
+        let same_domain = self.domain == node.domain || own && node.is_standard();
+        same_domain && (&self.name, &self.overload) == (&node.op, &node.overload)
+    }
+
     /// The body as `node` applies it: references to attributes of the function are what the node
     /// gives, else their defaults. Those to attributes that nothing gives are left out, and those to
     /// sub-graphs, because a graph would see the values around the node.

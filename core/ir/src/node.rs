@@ -1,11 +1,6 @@
 //! Nodes: one application of an operator.
 
-use crate::{Attr, ValueId};
-use onnxd_diagnostics::Layer;
-use std::collections::HashSet;
-
-/// So many source layers are each compared with all that a node has.
-const FEW_LAYERS: usize = 8;
+use crate::{Attr, Layers, ValueId};
 
 /// A node of one graph. Ids grow in the order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +35,7 @@ pub struct Node {
     /// `metadata_props`.
     pub metadata: Vec<(String, String)>,
     /// Layers of the source network that it computes; a fusion keeps the union.
-    pub layers: Vec<Layer>,
+    pub layers: Layers,
 }
 
 impl Node {
@@ -107,42 +102,5 @@ impl Node {
     pub fn reads(&self) -> impl Iterator<Item = ValueId> + '_ {
         let captured = self.subgraphs().flat_map(|g| g.captures().map(|(_, outer)| outer));
         self.inputs.iter().flatten().copied().chain(captured)
-    }
-
-    /// Adds source layers that it also computes from now on, each once. Thousands may be fused into
-    /// one node, so those of several nodes are better added at once.
-    pub fn add_layers(&mut self, layers: impl IntoIterator<Item = Layer>) {
-        let layers: Vec<Layer> = layers.into_iter().collect();
-        if layers.len() <= FEW_LAYERS {
-            // Comparing is cheaper than a set of all that the node has, which rewrites would make one by one.
-            for layer in layers {
-                if !self.layers.contains(&layer) {
-                    self.layers.push(layer);
-                }
-            }
-            return;
-        }
-        let mut known: HashSet<Layer> = self.layers.iter().cloned().collect();
-        let new = layers.into_iter().filter(|layer| known.insert(layer.clone()));
-        self.layers.extend(new);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layers_are_added_once_each() {
-        let layer = |i: usize| Layer { name: format!("layer{i}"), ..Layer::default() };
-        let wanted: Vec<Layer> = (0..40).map(layer).collect();
-        for count in [1, FEW_LAYERS, FEW_LAYERS + 1, 40] {
-            let mut node = Node::default();
-            for first in (0..40).step_by(count) {
-                let added = (first..40.min(first + count)).chain([first]).map(layer);
-                node.add_layers(added.chain([layer(0)]));
-            }
-            assert_eq!(node.layers, wanted, "{count} at a time");
-        }
     }
 }

@@ -12,7 +12,19 @@ impl Graph {
     /// a name of its own. See [`Part::inputs`].
     #[must_use]
     pub fn part(&self, leaf: &dyn Fn(ValueId) -> bool, outputs: &[ValueId]) -> Part {
-        let nodes = self.needed(leaf, outputs);
+        self.part_within(leaf, outputs, &mut { usize::MAX }).expect("there is no bound")
+    }
+
+    /// As [`Graph::part`], unless it has more nodes and edges than `left`, from which those that were looked at are
+    /// taken: many parts together may be far larger than the graph.
+    #[must_use]
+    pub fn part_within(
+        &self,
+        leaf: &dyn Fn(ValueId) -> bool,
+        outputs: &[ValueId],
+        left: &mut usize,
+    ) -> Option<Part> {
+        let nodes = self.needed(leaf, outputs, left)?;
         let mut part = Part { graph: Graph::new(self.name.clone()), inputs: BTreeMap::new() };
         let mut made: BTreeMap<ValueId, ValueId> = BTreeMap::new();
         for id in &nodes {
@@ -44,7 +56,7 @@ impl Graph {
             let own = made.get(v).copied().unwrap_or_else(|| self.source(*v, &mut part));
             part.graph.mark_output(own);
         }
-        part
+        Some(part)
     }
 
     /// What a part reads and does not compute: one input, or one constant.
@@ -70,16 +82,23 @@ impl Graph {
         &self,
         leaf: &dyn Fn(ValueId) -> bool,
         outputs: &[ValueId],
-    ) -> BTreeSet<crate::NodeId> {
+        left: &mut usize,
+    ) -> Option<BTreeSet<crate::NodeId>> {
         let mut nodes = BTreeSet::new();
         let mut pending: Vec<_> = outputs.iter().filter_map(|v| self.producer(*v)).collect();
         while let Some(id) = pending.pop() {
             if nodes.insert(id) {
-                let inner = self[id].reads().filter(|v| !leaf(*v));
+                let node = &self[id];
+                let inside = node.subgraphs().map(|graph| graph.value_ids().len()).sum::<usize>();
+                let edges = 1 + node.inputs.len() + node.outputs.len() + inside;
+                let rest = left.checked_sub(edges);
+                *left = rest.unwrap_or(0);
+                rest?;
+                let inner = node.reads().filter(|v| !leaf(*v));
                 pending.extend(inner.filter_map(|v| self.producer(v)));
             }
         }
-        nodes
+        Some(nodes)
     }
 }
 
@@ -125,6 +144,18 @@ mod tests {
         // `b` is computed and, under another name, an input.
         assert!(text.contains("b = Add(a, w)") && text.contains("Neg(b_1)"), "{text}");
         assert!(text.contains("Abs(w)") && !text.contains("Exp"), "{text}");
+    }
+
+    #[test]
+    fn a_part_that_is_too_large_is_not_made() {
+        let g = parse_graph(WHOLE).unwrap();
+        let b = g.value_named("b").unwrap();
+        // Two nodes, three inputs, two outputs.
+        for (left, made, rest) in [(7, true, 0), (9, true, 2), (6, false, 0), (0, false, 0)] {
+            let mut left = left;
+            assert_eq!(g.part_within(&|_| false, &[b], &mut left).is_some(), made);
+            assert_eq!(left, rest);
+        }
     }
 
     #[test]

@@ -20,8 +20,8 @@ const INTEGER: [(&str, Option<usize>, usize); 8] = [
 /// Operators on floats that its optimizations turn into operators on integers where pairs surround them.
 const FUSED: [&str; 3] = ["Conv", "Gemm", "MatMul"];
 
-/// Blocks for which a product becomes `MatMulNBits`.
-const BLOCK_MIN: i64 = 16;
+/// Sizes of blocks for which a product becomes `MatMulNBits`.
+const BLOCKS: std::ops::RangeInclusive<i64> = 16..=256;
 
 /// Whether two products of these weights, if they are `int8`, with `uint8` may be beyond 16 bits.
 #[must_use]
@@ -55,15 +55,25 @@ pub fn saturates(graph: &Graph, node: &Node) -> bool {
 /// as well, unless the session's option `session.qdq_matmulnbits_accuracy_level` is 1.
 #[must_use]
 pub fn rounds_input(graph: &Graph, node: &Node) -> bool {
-    let weights = node.input(1).filter(|_| node.is("MatMul")).and_then(|w| dequantized(graph, w));
+    let is_product = node.is("MatMul") || is_plain_gemm(node);
+    let weights = node.input(1).filter(|_| is_product).and_then(|w| dequantized(graph, w));
     let Some(w) = weights else { return false };
     let bytes = graph
         .constant(w.x)
         .is_some_and(|w| w.rank() == 2 && matches!(w.dtype(), DataType::Int8 | DataType::Uint8));
     bytes
         && matches!(w.axis, 0 | -2)
-        && w.block_size >= BLOCK_MIN
+        && BLOCKS.contains(&w.block_size)
         && w.block_size & (w.block_size - 1) == 0
+}
+
+/// Whether a `Gemm` is a `MatMul` with a bias: others stay in float (seen in ONNX Runtime 1.31).
+fn is_plain_gemm(node: &Node) -> bool {
+    let flag = |name: &str| matches!(node.attr(name), Some(Attr::Int(n)) if *n != 0);
+    let factor = |name: &str| matches!(node.attr(name), Some(Attr::Float(x)) if *x != 1.0);
+    node.is("Gemm")
+        && !["transA", "transB"].into_iter().any(flag)
+        && !["alpha", "beta"].into_iter().any(factor)
 }
 
 /// What the first operand of a product is dequantized from. Optimizations move a Transpose out of the way.
@@ -155,13 +165,21 @@ mod tests {
 
     #[test]
     fn products_of_weights_in_blocks_round_what_they_read() {
-        let product = |dtype: &str, attributes: &str| {
+        let of = |op: &str, dtype: &str, attributes: &str| {
             // Two of four bits in a byte.
             let values = vec!["1"; if dtype == "int4" { 32 } else { 64 }].join(", ");
             let weights = format!("{dtype}[32,2] w = {{{values}}}, float[2,2] ws = {{1, 1, 1, 1}}");
-            let body = format!("b = DequantizeLinear<{attributes}>(w, ws) y = MatMul(x, b)");
+            let body = format!("b = DequantizeLinear<{attributes}>(w, ws) y = {op}(x, b)");
             found(&weights, &body)
         };
+        let product = |dtype: &str, attributes: &str| of("MatMul", dtype, attributes);
+        let blocks = "axis = 0, block_size = 16";
+        assert_eq!(of("Gemm", "uint8", blocks), (0, 1));
+        for other in
+            ["Gemm<transB = 1>", "Gemm<transA = 1>", "Gemm<alpha = 0.5>", "Gemm<beta = 2.0>"]
+        {
+            assert_eq!(of(other, "uint8", blocks), (0, 0), "{other} stays in float");
+        }
         assert_eq!(product("int8", "axis = 0, block_size = 16"), (0, 1));
         assert_eq!(product("uint8", "axis = -2, block_size = 16"), (0, 1));
         assert_eq!(product("int8", "axis = 1, block_size = 16"), (0, 0), "along the other axis");

@@ -12,7 +12,9 @@ use std::ops::Range;
 
 const MAGIC: [u8; 4] = [0x9e, b'J', b'R', 0xc1];
 const CHECKED_FROM: usize = 8;
-const HEADER_BYTES: usize = 21;
+pub(crate) const HEADER_BYTES: usize = 21;
+/// Largest payload: a record, or one that compression made longer.
+const PAYLOAD_BYTES_MAX: usize = RECORD_BYTES_MAX + (1 << 20);
 
 /// What a frame means. Numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +29,34 @@ pub(crate) enum Kind {
     /// The record of a live job, with the sequence number of its last change.
     ImageEntry = 4,
     ImageEnd = 5,
+    /// The numbers (u64) of the packs in force.
+    Packs = 6,
+    /// The id of a dropped job that a pack still holds.
+    ImageGone = 7,
+    /// In a pack: records of jobs, compressed.
+    Records = 8,
+    /// In a pack: what is kept of their folders, compressed.
+    Kept = 9,
+    /// In a pack: what is where.
+    Contents = 10,
 }
+
+const KINDS: [Kind; 10] = [
+    Kind::Put,
+    Kind::Remove,
+    Kind::ImageBegin,
+    Kind::ImageEntry,
+    Kind::ImageEnd,
+    Kind::Packs,
+    Kind::ImageGone,
+    Kind::Records,
+    Kind::Kept,
+    Kind::Contents,
+];
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Put, Kind::Remove, Kind::ImageBegin, Kind::ImageEntry, Kind::ImageEnd]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        KINDS.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -49,6 +72,8 @@ pub(crate) struct Frame<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Scan<'a> {
     pub(crate) frames: Vec<Frame<'a>>,
+    /// Where each of them lies.
+    pub(crate) places: Vec<Range<usize>>,
     /// Unreadable bytes that are followed by readable ones.
     pub(crate) holes: Vec<Range<usize>>,
     /// End of the last readable frame.
@@ -57,7 +82,7 @@ pub(crate) struct Scan<'a> {
 
 /// Appends one frame to `out`.
 pub(crate) fn push(out: &mut Vec<u8>, seq: u64, kind: Kind, payload: &[u8]) {
-    debug_assert!(payload.len() <= RECORD_BYTES_MAX);
+    debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX);
     let start = out.len();
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[0; 4]);
@@ -79,6 +104,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan<'_> {
                 scan.holes.push(scan.end..at);
             }
             scan.frames.push(frame);
+            scan.places.push(at..at + frame_bytes);
             at += frame_bytes;
             scan.end = at;
         } else {
@@ -90,13 +116,14 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan<'_> {
     scan
 }
 
-fn frame_at(bytes: &[u8]) -> Option<(Frame<'_>, usize)> {
+/// The frame that begins with `bytes`, and its length.
+pub(crate) fn frame_at(bytes: &[u8]) -> Option<(Frame<'_>, usize)> {
     let header = bytes.get(..HEADER_BYTES)?;
     if header[..4] != MAGIC {
         return None;
     }
     let payload_bytes = u32_at(header, 8) as usize;
-    if payload_bytes > RECORD_BYTES_MAX {
+    if payload_bytes > PAYLOAD_BYTES_MAX {
         return None;
     }
     let frame_bytes = HEADER_BYTES + payload_bytes;

@@ -42,6 +42,16 @@ pub(crate) fn is_id(id: &str) -> bool {
     Ulid::from_string(id).is_ok_and(|parsed| parsed.to_string() == id)
 }
 
+/// The numbers of the ids that begin with these letters, if any can.
+pub(crate) fn beginning_with(letters: &str) -> Option<std::ops::Range<u128>> {
+    let padded = |with: char| {
+        let missing = ulid::ULID_LEN.checked_sub(letters.len())?;
+        let id: String = letters.chars().chain(std::iter::repeat_n(with, missing)).collect();
+        Ulid::from_string(&id).ok()
+    };
+    Some(padded('0')?.0..padded('Z')?.0.checked_add(1)?)
+}
+
 /// Fewer first letters of an id name no job.
 const PREFIX_MIN: usize = 4;
 /// Ids that are named where several begin alike.

@@ -1,8 +1,10 @@
 //! The append-only journal: the truth from which the index can be built again.
 //!
-//! `journal/NNNN.log` starts with an image of all live jobs; every change follows as one record and
-//! is on the disk before it is acknowledged. Two files are kept, so the image has a second source.
+//! `journal/NNNN.log` starts with an image of all jobs at hand; every change follows as one record
+//! and is on the disk before it is acknowledged. Two files are kept, so the image has a second
+//! source. Packed jobs are not in it: it names the packs in force.
 
+use crate::crash;
 use crate::frame::{Frame, Kind, push, scan};
 use crate::record::{RecordError, decode};
 use crate::store::StoreError;
@@ -21,8 +23,57 @@ const FILES_KEPT: u64 = 2;
 /// One change, ready to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
-    Put { record: &'a [u8] },
-    Remove { id: &'a str },
+    Put {
+        record: &'a [u8],
+    },
+    Remove {
+        id: &'a str,
+    },
+    /// From here on these packs are in force.
+    Packs {
+        numbers: &'a [u64],
+    },
+}
+
+/// What a file starts with: all that the files before it said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Image<'a> {
+    /// Jobs at hand, with the sequence numbers of their last changes.
+    pub(crate) jobs: Vec<(u64, &'a [u8])>,
+    /// Ids of dropped jobs that a pack still holds.
+    pub(crate) gone: Vec<String>,
+    pub(crate) packs: Vec<u64>,
+}
+
+impl<'a> Image<'a> {
+    pub(crate) fn of(
+        jobs: impl Iterator<Item = &'a Entry>,
+        gone: Vec<String>,
+        packs: Vec<u64>,
+    ) -> Image<'a> {
+        let jobs = jobs.map(|e| (e.seq, e.record.as_slice())).collect();
+        Image { jobs, gone, packs }
+    }
+
+    fn frames(&self, last_seq: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // The packs are one more.
+        let count = (self.jobs.len() + self.gone.len() + 1) as u64;
+        push(&mut bytes, last_seq, Kind::ImageBegin, &count.to_le_bytes());
+        for (seq, record) in &self.jobs {
+            push(&mut bytes, *seq, Kind::ImageEntry, record);
+        }
+        for id in &self.gone {
+            push(&mut bytes, last_seq, Kind::ImageGone, id.as_bytes());
+        }
+        push(&mut bytes, last_seq, Kind::Packs, &numbers_as_bytes(&self.packs));
+        push(&mut bytes, last_seq, Kind::ImageEnd, &[]);
+        bytes
+    }
+}
+
+fn numbers_as_bytes(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 /// The record of a live job and the sequence number of its last change.
@@ -38,8 +89,10 @@ pub(crate) type Entries = BTreeMap<String, Entry>;
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) live: Entries,
-    /// Jobs dropped since the last image, with the change that dropped them.
+    /// Dropped jobs that the index or a pack may still hold, with the change that dropped them.
     pub(crate) removed: BTreeMap<String, u64>,
+    /// The packs in force; `None` if no file says, as in journals of an onnxd without packs.
+    pub(crate) packs: Option<Vec<u64>>,
     pub(crate) last_seq: u64,
     /// Changes may be missing; the index may know them.
     pub(crate) damaged: bool,
@@ -88,19 +141,24 @@ impl Reading {
             self.damage(path, "the image of all jobs is missing");
         }
         let mut image_bytes = 0;
+        let mut in_image = false;
         for (at, frame) in scan.frames.iter().enumerate() {
             let Some(kind) = frame.kind else { return Err(newer(path)) };
             match kind {
                 Kind::ImageBegin => self.begin_image(path, frame, &scan.frames[at + 1..]),
                 Kind::ImageEntry => image_bytes += frame.payload.len() as u64,
-                Kind::ImageEnd => {}
-                Kind::Put | Kind::Remove => self.follow(path, frame.seq),
+                Kind::Packs if in_image => {}
+                Kind::Put | Kind::Remove | Kind::Packs => self.follow(path, frame.seq),
+                Kind::ImageGone | Kind::ImageEnd => {}
+                Kind::Records | Kind::Kept | Kind::Contents => return Err(newer(path)),
             }
             match kind {
                 Kind::ImageEntry | Kind::Put => self.put(path, frame)?,
-                Kind::Remove => self.remove(frame),
-                Kind::ImageBegin | Kind::ImageEnd => {}
+                Kind::ImageGone | Kind::Remove => self.remove(frame),
+                Kind::Packs => self.packs = Some(numbers_of(frame.payload)),
+                _ => {}
             }
+            in_image = matches!(kind, Kind::ImageBegin | Kind::ImageEntry | Kind::ImageGone);
         }
         let (file_bytes, readable_bytes) = (bytes.len() as u64, scan.end as u64);
         if readable_bytes < file_bytes {
@@ -114,7 +172,9 @@ impl Reading {
     /// A complete image replaces everything before it.
     fn begin_image(&mut self, path: &Path, begin: &Frame<'_>, rest: &[Frame<'_>]) {
         let announced = <[u8; 8]>::try_from(begin.payload).map(u64::from_le_bytes).ok();
-        let entries = rest.iter().take_while(|f| f.kind == Some(Kind::ImageEntry)).count();
+        let is_entry =
+            |f: &&Frame| matches!(f.kind, Some(Kind::ImageEntry | Kind::ImageGone | Kind::Packs));
+        let entries = rest.iter().take_while(is_entry).count();
         let ended = rest.get(entries).is_some_and(|f| f.kind == Some(Kind::ImageEnd));
         if !ended || announced != Some(entries as u64) || begin.seq < self.last_seq {
             self.damage(path, "the image of all jobs is incomplete");
@@ -122,6 +182,7 @@ impl Reading {
         }
         self.live.clear();
         self.removed.clear();
+        self.packs = None;
         self.damaged = false;
         self.last_seq = begin.seq;
     }
@@ -191,12 +252,13 @@ impl Journal {
     pub(crate) fn resume(
         dir: &Path,
         reading: &Reading,
+        image: &Image<'_>,
         afresh: bool,
     ) -> Result<Journal, StoreError> {
-        let afresh = afresh || reading.damaged;
+        // A file without packs is continued by nothing that an older onnxd would misread.
+        let afresh = afresh || reading.damaged || reading.packs.is_none();
         let number = reading.newest.as_ref().map_or(0, |newest| newest.number);
         let Some(newest) = reading.newest.as_ref().filter(|_| !afresh) else {
-            let image = reading.live.values().map(|e| (e.seq, e.record.as_slice()));
             return Journal::begin(dir, number + 1, reading.last_seq, image);
         };
         let path = path_of(dir, number);
@@ -215,19 +277,13 @@ impl Journal {
     }
 
     /// Starts file `number` with an image; it appears complete or not at all.
-    fn begin<'a>(
+    fn begin(
         dir: &Path,
         number: u64,
         last_seq: u64,
-        image: impl ExactSizeIterator<Item = (u64, &'a [u8])>,
+        image: &Image<'_>,
     ) -> Result<Journal, StoreError> {
-        let mut bytes = Vec::new();
-        push(&mut bytes, last_seq, Kind::ImageBegin, &(image.len() as u64).to_le_bytes());
-        for (seq, record) in image {
-            push(&mut bytes, seq, Kind::ImageEntry, record);
-        }
-        push(&mut bytes, last_seq, Kind::ImageEnd, &[]);
-
+        let bytes = image.frames(last_seq);
         let path = path_of(dir, number);
         let unfinished = path.with_extension("new");
         let write = || -> io::Result<File> {
@@ -235,14 +291,18 @@ impl Journal {
             remove_if_there(&unfinished)?;
             let mut file = OpenOptions::new().append(true).create_new(true).open(&unfinished)?;
             file.write_all(&bytes)?;
+            crash::point("journal written");
             file.sync_all()?;
+            crash::point("journal synced");
             Ok(file)
         };
         let file = write().map_err(|e| StoreError::refused(disk("write", &unfinished, &e)))?;
         // From the rename on there is no way back: the older file may no longer be continued.
         let publish = || -> io::Result<()> {
             fs::rename(&unfinished, &path)?;
+            crash::point("journal renamed");
             File::open(dir)?.sync_all()?;
+            crash::point("journal in place");
             let outdated = |n: &u64| n + FILES_KEPT <= number;
             numbers(dir)?
                 .iter()
@@ -259,11 +319,23 @@ impl Journal {
         self.bytes - self.image_bytes.min(self.bytes) >= CHANGES_BYTES_MAX.max(self.image_bytes)
     }
 
-    /// Goes on in a new file that starts with `image`, all live jobs.
-    pub(crate) fn rotate(&mut self, image: &Entries) -> Result<(), StoreError> {
-        let image = image.values().map(|e| (e.seq, e.record.as_slice()));
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Goes on in a new file that starts with `image`.
+    pub(crate) fn rotate(&mut self, image: &Image<'_>) -> Result<(), StoreError> {
         *self = Journal::begin(&self.dir, self.number + 1, self.last_seq, image)?;
         Ok(())
+    }
+
+    /// Goes on in a new file, and leaves none before it that is longer than its image.
+    pub(crate) fn shrink(&mut self, image: &Image<'_>) -> Result<(), StoreError> {
+        (0..FILES_KEPT).try_for_each(|_| self.rotate(image))
     }
 
     /// Writes changes to the disk; the sequence number of the first. They are acknowledged by the
@@ -275,6 +347,9 @@ impl Journal {
             match change {
                 Change::Put { record } => push(&mut bytes, seq, Kind::Put, record),
                 Change::Remove { id } => push(&mut bytes, seq, Kind::Remove, id.as_bytes()),
+                Change::Packs { numbers } => {
+                    push(&mut bytes, seq, Kind::Packs, &numbers_as_bytes(numbers));
+                }
             }
         }
         let path = path_of(&self.dir, self.number);
@@ -284,12 +359,18 @@ impl Journal {
             let undone = self.file.set_len(self.bytes);
             return Err(StoreError { fatal: undone.is_err(), diagnostic: failed });
         }
+        crash::point("change written");
         // After a failed sync the content of the disk is unknown.
         self.file.sync_data().map_err(|e| StoreError::fatal(disk("write", &path, &e)))?;
+        crash::point("change synced");
         self.bytes += bytes.len() as u64;
         self.last_seq += changes.len() as u64;
         Ok(first)
     }
+}
+
+fn numbers_of(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect()
 }
 
 fn path_of(dir: &Path, number: u64) -> PathBuf {

@@ -1,15 +1,14 @@
 //! Keys and values of the index.
 //!
 //! ```text
-//! jobs/{ulid}                          -> seq u64 | record
-//! by_state/{state}/{priority}/{ulid}   -> (empty)
-//! by_identity/{sha256}/{ulid}          -> (empty), succeeded jobs only
-//! meta/last_seq, meta/schema           -> u64
+//! jobs/{ulid}                  -> seq u64 | record
+//! meta/last_seq, meta/schema   -> u64
 //! ```
+//!
+//! An earlier onnxd also had keys that begin with `by_`; they go.
 
 use crate::journal::{Entries, Entry};
 use crate::record::{RecordError, SCHEMA, decode};
-use onnxd_proto::onnxd::{Job, JobState};
 use std::collections::BTreeMap;
 
 /// Rows of the index in the order of their keys.
@@ -24,33 +23,10 @@ pub(crate) fn job_key(id: &str) -> Vec<u8> {
     format!("jobs/{id}").into_bytes()
 }
 
-pub(crate) fn state_prefix(state: JobState) -> Vec<u8> {
-    format!("by_state/{:02}/", i32::from(state)).into_bytes()
-}
-
-pub(crate) fn identity_prefix(identity: &str) -> Vec<u8> {
-    format!("by_identity/{identity}/").into_bytes()
-}
-
 /// The id at the end of a key; empty for keys of `meta`.
 pub(crate) fn id_of(key: &[u8]) -> &str {
     let id = key.len().checked_sub(ULID_CHARS).map(|at| &key[at..]);
     id.filter(|_| !key.starts_with(b"meta/")).and_then(|id| str::from_utf8(id).ok()).unwrap_or("")
-}
-
-/// The keys under which a job is found besides its id.
-pub(crate) fn index_keys(job: &Job) -> Vec<Vec<u8>> {
-    // Higher priorities first: flipped into the order of unsigned numbers, then inverted.
-    let rank = !((job.priority as u32) ^ (1 << 31));
-    let mut by_state = state_prefix(job.state());
-    by_state.extend_from_slice(format!("{rank:08x}/{}", job.id).as_bytes());
-    let mut keys = vec![by_state];
-    if job.state() == JobState::Succeeded && !job.identity.is_empty() {
-        let mut by_identity = identity_prefix(&job.identity);
-        by_identity.extend_from_slice(job.id.as_bytes());
-        keys.push(by_identity);
-    }
-    keys
 }
 
 /// `seq | record`.
@@ -71,9 +47,6 @@ pub(crate) fn rows_of(live: &Entries, last_seq: u64) -> Rows {
     rows.insert(VERSION.to_vec(), u64::from(SCHEMA).to_be_bytes().to_vec());
     for (id, Entry { seq, record }) in live {
         rows.insert(job_key(id), value_of(*seq, record));
-        if let Ok(job) = decode(record) {
-            rows.extend(index_keys(&job).into_iter().map(|key| (key, Vec::new())));
-        }
     }
     rows
 }
@@ -106,6 +79,7 @@ pub(crate) fn parse_rows(rows: &Rows) -> Result<(Entries, u64), RecordError> {
 mod tests {
     use super::*;
     use crate::record::encode;
+    use onnxd_proto::onnxd::{Job, JobState};
 
     #[test]
     fn rows_come_back() {
@@ -117,19 +91,10 @@ mod tests {
             live.insert(job.id.clone(), Entry { seq: n, record: encode(&job) });
         }
         let rows = rows_of(&live, 7);
-        assert_eq!(rows.len(), 2 + 2 + 2 + 1);
+        assert_eq!(rows.len(), 2 + 2);
         assert_eq!(parse_rows(&rows), Ok((live, 7)));
         let ids: Vec<&str> = rows.keys().map(|key| id_of(key)).collect();
         assert_eq!(ids.iter().filter(|id| id.is_empty()).count(), 2);
-    }
-
-    #[test]
-    fn state_keys_sort_by_priority() {
-        let key = |priority| {
-            index_keys(&Job { id: "x".into(), priority, ..Job::default() }).swap_remove(0)
-        };
-        let priorities = [i32::MAX, 5, 0, -1, i32::MIN];
-        assert!(priorities.windows(2).all(|w| key(w[0]) < key(w[1])));
     }
 
     #[test]

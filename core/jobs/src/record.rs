@@ -2,6 +2,7 @@
 //!
 //! Journal and index hold the same bytes, so that they can be compared without decoding.
 
+use onnxd_proto::footprint::{DECODED_BYTES_MAX, decode_within};
 use onnxd_proto::onnxd::Job;
 use prost::Message;
 
@@ -37,7 +38,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Job, RecordError> {
         return Err(RecordError::Damaged);
     }
     match body.split_first() {
-        Some((&SCHEMA, message)) => Job::decode(message).map_err(|_| RecordError::Damaged),
+        Some((&SCHEMA, message)) => {
+            decode_within(message, DECODED_BYTES_MAX).map_err(|_| RecordError::Damaged)
+        }
         Some((&newer, _)) if newer > SCHEMA => Err(RecordError::Newer(newer)),
         _ => Err(RecordError::Damaged),
     }

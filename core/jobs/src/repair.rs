@@ -2,9 +2,10 @@
 //!
 //! A damaged index is moved aside, never repaired by guessing: the journal can build it again.
 
-use crate::journal::Reading;
+use crate::crash;
+use crate::index::{Index, RowChange, UNWRITTEN_MAX};
+use crate::journal::{Entries, Reading};
 use crate::layout::{Rows, id_of, rows_of};
-use crate::sled_store::{Index, RowChange};
 use onnxd_diagnostics::{Code, Diagnostic};
 use std::fs;
 use std::io;
@@ -57,25 +58,26 @@ impl Place {
         rows: &Rows,
         known_seq: u64,
         truth: &mut Reading,
+        is_packed: impl Fn(&str) -> bool,
     ) -> Result<Index, Diagnostic> {
         let wanted = rows_of(&truth.live, truth.last_seq);
         let behind = |key: &Vec<u8>| {
             let changed = truth.changed_seq(id_of(key));
-            key.starts_with(b"meta/") || changed.is_some_and(|seq| seq > known_seq)
+            // Packing changes no job, so it may be the change that is missing.
+            key.starts_with(b"meta/")
+                || key.starts_with(b"by_")
+                || changed.is_some_and(|seq| seq > known_seq)
+                || is_packed(id_of(key))
         };
         let change = difference(rows, &wanted);
         let only_behind =
             change.remove.iter().chain(change.insert.iter().map(|r| &r.0)).all(behind);
         let content: usize = wanted.iter().map(|(key, value)| key.len() + value.len()).sum();
         let bloated = is_bloated(index.size_bytes().map_err(|why| self.failed(&why))?, content);
-        // A process that ends between journal and index misses one change. More means that the
-        // index lost what it had.
-        let lossy = known_seq + 1 < truth.last_seq;
+        // A process that ends leaves an index without the last changes, which is no damage. More than
+        // those means that the index lost what it had.
+        let lossy = known_seq + UNWRITTEN_MAX < truth.last_seq;
         if only_behind && !lossy && !bloated {
-            if known_seq < truth.last_seq {
-                let (from, to) = (known_seq, truth.last_seq);
-                truth.notes.push(format!("index: brought from change {from} to {to}"));
-            }
             index.fill(change).map_err(|why| self.failed(&why))?;
             return Ok(index);
         }
@@ -88,6 +90,17 @@ impl Place {
         truth.notes.push(format!("index: built anew for {} jobs: {why}", truth.live.len()));
         let (index, rows) = self.start_empty(&mut truth.notes)?;
         index.fill(difference(&rows, &wanted)).map_err(|why| self.failed(&why))?;
+        Ok(index)
+    }
+
+    /// An index of these jobs in place of the one that is there, which must be closed.
+    pub(crate) fn build(&self, live: &Entries, last_seq: u64) -> Result<Index, Diagnostic> {
+        fs::remove_dir_all(self.index()).map_err(|e| self.failed(&e))?;
+        crash::point("index removed");
+        let (index, rows) = Index::open_and_read(&self.index()).map_err(|why| self.failed(&why))?;
+        let wanted = rows_of(live, last_seq);
+        index.fill(difference(&rows, &wanted)).map_err(|why| self.failed(&why))?;
+        crash::point("index built");
         Ok(index)
     }
 
@@ -154,7 +167,7 @@ fn difference(rows: &Rows, wanted: &Rows) -> RowChange {
     let remove = rows.keys().filter(|key| !wanted.contains_key(*key)).cloned().collect();
     let insert = wanted.iter().filter(|(key, value)| rows.get(*key) != Some(*value));
     let insert = insert.map(|(key, value)| (key.clone(), value.clone())).collect();
-    RowChange { remove, insert, job: None }
+    RowChange { remove, insert }
 }
 
 #[cfg(test)]

@@ -3,10 +3,8 @@
 //! The store must not grow with the number of drops; the results themselves are never touched.
 
 use crate::step::is_finished;
-use crate::store::{Store, StoreError};
-use onnxd_proto::onnxd::Job;
+use crate::store::{Brief, Store, StoreError};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
 
@@ -23,16 +21,16 @@ impl Default for Retention {
     }
 }
 
-/// Ids of the jobs to drop: finished too long ago, or not among the newest finished ones.
-pub fn expired<'a>(jobs: &'a [Job], retention: &Retention, now_ms: u64) -> Vec<&'a str> {
+/// The jobs to drop: finished too long ago, or not among the newest finished ones.
+pub fn expired<'a>(jobs: &'a [Brief], retention: &Retention, now_ms: u64) -> Vec<&'a Brief> {
     let oldest_ms = now_ms.saturating_sub(retention.days_max.saturating_mul(MS_PER_DAY));
-    let mut finished: Vec<&Job> = jobs.iter().filter(|job| is_finished(job.state())).collect();
+    let mut finished: Vec<&Brief> = jobs.iter().filter(|job| is_finished(job.state)).collect();
     finished.sort_by_key(|job| Reverse((job.finished_ms, &job.id)));
     finished
-        .iter()
+        .into_iter()
         .enumerate()
         .filter(|(rank, job)| *rank >= retention.finished_max || job.finished_ms < oldest_ms)
-        .map(|(_, job)| job.id.as_str())
+        .map(|(_, job)| job)
         .collect()
 }
 
@@ -41,20 +39,18 @@ pub fn drop_expired(
     store: &mut (impl Store + ?Sized),
     retention: &Retention,
     now_ms: u64,
-) -> Result<Vec<Job>, StoreError> {
-    let mut jobs = store.scan(None)?;
-    let ids: BTreeSet<String> =
-        expired(&jobs, retention, now_ms).into_iter().map(Into::into).collect();
-    store.remove(&ids.iter().map(String::as_str).collect::<Vec<_>>())?;
-    jobs.retain(|job| ids.contains(&job.id));
-    Ok(jobs)
+) -> Result<Vec<Brief>, StoreError> {
+    let jobs = store.briefs()?;
+    let dropped: Vec<Brief> = expired(&jobs, retention, now_ms).into_iter().cloned().collect();
+    store.remove(&dropped.iter().map(|job| job.id.as_str()).collect::<Vec<_>>())?;
+    Ok(dropped)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::memory_store::MemoryStore;
-    use onnxd_proto::onnxd::JobState;
+    use onnxd_proto::onnxd::{Job, JobState};
 
     const NOW_MS: u64 = 100 * MS_PER_DAY;
 
@@ -74,15 +70,17 @@ mod tests {
             job(4, JobState::Quarantined, 99),
             job(5, JobState::Duplicate, 40),
         ];
-        let ids = expired(&jobs, &Retention::default(), NOW_MS);
-        assert_eq!(ids, [&jobs[0].id, &jobs[4].id, &jobs[3].id]);
+        let jobs = jobs.each_ref().map(Brief::of);
+        let dropped = expired(&jobs, &Retention::default(), NOW_MS);
+        assert_eq!(dropped, [&jobs[0], &jobs[4], &jobs[3]]);
     }
 
     #[test]
     fn beyond_the_number_the_oldest_go_first() {
-        let jobs: Vec<Job> = (0..5).map(|n| job(n, JobState::Failed, u64::from(n))).collect();
+        let failed = |n: u32| Brief::of(&job(n, JobState::Failed, u64::from(n)));
+        let jobs: Vec<Brief> = (0..5).map(failed).collect();
         let retention = Retention { days_max: 30, finished_max: 3 };
-        assert_eq!(expired(&jobs, &retention, NOW_MS), [&jobs[3].id, &jobs[4].id]);
+        assert_eq!(expired(&jobs, &retention, NOW_MS), [&jobs[3], &jobs[4]]);
     }
 
     #[test]
@@ -91,7 +89,7 @@ mod tests {
         let (old, new) = (job(1, JobState::Failed, 50), job(2, JobState::Failed, 1));
         assert!(store.put_new(&old).unwrap() && store.put_new(&new).unwrap());
         let dropped = drop_expired(&mut store, &Retention::default(), NOW_MS).unwrap();
-        assert_eq!(dropped, std::slice::from_ref(&old));
+        assert_eq!(dropped, [Brief::of(&old)]);
         assert_eq!(store.scan(None).unwrap(), [new]);
     }
 }

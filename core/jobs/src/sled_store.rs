@@ -1,33 +1,40 @@
-//! The store on disk: sled as an index over the journal.
+//! The store on disk: a journal, sled as an index over it, and packs of finished jobs.
 //!
 //! sled's `flush` does not reach the disk on Linux and a damaged database may open without its
-//! jobs, so the journal is the truth: append and sync, then sled, then acknowledge. On opening both
-//! are compared row by row.
+//! jobs, so the journal is the truth: append and sync, then memory, then acknowledge. sled follows
+//! after some changes. On opening it is compared with the journal row by row.
+//!
+//! Finished jobs leave both for packs: a pack is written and synced, then the journal says that it
+//! is in force, then the index forgets the jobs. A job that is changed again comes back.
 
-use crate::journal::{self, Change, Entries, Journal};
-use crate::layout::{
-    JOBS, LAST_SEQ, Rows, id_of, identity_prefix, index_keys, job_key, parse_rows, parse_value,
-    state_prefix, value_of,
-};
+use crate::at_hand::AtHand;
+use crate::digests;
+use crate::finished::Finished;
+use crate::id::beginning_with;
+use crate::index::{Index, RowChange, UNWRITTEN_MAX};
+use crate::journal::{Change, Entry, Image, Journal};
+use crate::layout::{LAST_SEQ, job_key, value_of};
 use crate::lock::Lock;
-use crate::record::{RecordError, decode};
+use crate::pack::{Item, Row};
+use crate::record::{decode, encode};
 use crate::repair::Place;
-use crate::store::{Store, StoreError, admit};
+use crate::step::is_finished;
+use crate::store::{Brief, Destination, Store, StoreError, admit};
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_proto::onnxd::{Job, JobState};
-use std::collections::BTreeSet;
+use onnxd_proto::onnxd::{Job, JobState, Kept};
+use prost::Message;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use ulid::Ulid;
 
-const CACHE_BYTES: u64 = 32 << 20;
-/// Rows written at once when the index is built.
-const ROWS_PER_BATCH: usize = 1_000;
-const RELEASE_MAX: Duration = Duration::from_secs(5);
-const RELEASE_POLL: Duration = Duration::from_millis(2);
+/// What the journal may hold beside its image after packing.
+const JOURNAL_SLACK_BYTES: u64 = 64 << 10;
+/// What the index may take after packing, and how many times its content.
+const INDEX_SLACK_BYTES: u64 = 2 << 20;
+const INDEX_SLACK: u64 = 8;
 
 /// Jobs in a state folder. One process at a time.
 pub struct SledStore {
@@ -40,8 +47,13 @@ pub struct SledStore {
 }
 
 struct Files {
-    index: Index,
     journal: Journal,
+    finished: Finished,
+    at_hand: AtHand,
+    index: Index,
+    /// Jobs whose rows the index has to follow, and changes since it did.
+    changed: BTreeSet<String>,
+    behind: u64,
 }
 
 impl SledStore {
@@ -65,34 +77,41 @@ impl SledStore {
         }
     }
 
-    /// Journal, then index. Nothing is acknowledged before both have it.
-    fn commit(&mut self, changes: &[(Change<'_>, RowChange)]) -> Result<(), StoreError> {
-        let done = self.write(changes);
+    /// The journal, then memory, and now and then the index. Nothing is acknowledged before.
+    /// `follow` gets the number of the first change.
+    fn commit(
+        &mut self,
+        changes: &[Change<'_>],
+        follow: impl FnOnce(&mut Files, u64),
+    ) -> Result<(), StoreError> {
+        let done = self.write(changes, follow);
         if let Err(StoreError { fatal: true, diagnostic }) = &done {
             self.broken = Some(diagnostic.clone());
         }
         done
     }
 
-    fn write(&mut self, changes: &[(Change<'_>, RowChange)]) -> Result<(), StoreError> {
+    fn write(
+        &mut self,
+        changes: &[Change<'_>],
+        follow: impl FnOnce(&mut Files, u64),
+    ) -> Result<(), StoreError> {
         if self.files()?.journal.is_full() {
-            let image = self.image()?;
-            self.files_mut()?.journal.rotate(&image)?;
+            self.rotate(Journal::rotate)?;
         }
-        let records: Vec<Change<'_>> = changes.iter().map(|(change, _)| *change).collect();
         let files = self.files_mut()?;
-        let first = files.journal.append(&records)?;
-        let mut rows = RowChange::default();
-        for (seq, (change, row_change)) in (first..).zip(changes) {
-            rows.remove.extend_from_slice(&row_change.remove);
-            rows.insert.extend_from_slice(&row_change.insert);
-            if let (Change::Put { record }, Some(key)) = (change, &row_change.job) {
-                rows.insert.push((key.clone(), value_of(seq, record)));
-            }
-        }
-        let last_seq = first + changes.len() as u64 - 1;
-        rows.insert.push((LAST_SEQ.to_vec(), last_seq.to_be_bytes().to_vec()));
-        files.index.write(&rows).map_err(unusable)
+        let first = files.journal.append(changes)?;
+        follow(files, first);
+        files.behind += changes.len() as u64;
+        if files.behind >= UNWRITTEN_MAX { files.write_index() } else { Ok(()) }
+    }
+
+    fn put(&mut self, job: &Job, record: Vec<u8>) -> Result<(), StoreError> {
+        // Two of the same: one goes to the disk and one stays.
+        self.commit(&[Change::Put { record: &record.clone() }], |files, seq| {
+            files.at_hand.put(job, Entry { seq, record });
+            files.changed.insert(job.id.clone());
+        })
     }
 
     fn files_mut(&mut self) -> Result<&mut Files, StoreError> {
@@ -100,75 +119,293 @@ impl SledStore {
         self.files.as_mut().ok_or_else(|| StoreError::fatal(closed()))
     }
 
-    /// All live jobs; never fewer.
-    fn image(&self) -> Result<Entries, StoreError> {
-        let rows = self.files()?.index.rows().map_err(unusable)?;
-        let jobs = rows.keys().filter(|key| key.starts_with(JOBS)).count();
-        match parse_rows(&rows) {
-            Ok((live, _)) if live.len() == jobs => Ok(live),
-            _ => Err(unusable("a record is unreadable".to_owned())),
+    /// Goes on in a new file of the journal.
+    fn rotate(
+        &mut self,
+        how: fn(&mut Journal, &Image<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Files { journal, finished, at_hand, .. } = self.files_mut()?;
+        how(journal, &finished.image(at_hand.entries()))
+    }
+
+    /// A job at hand.
+    fn load(&self, id: &str) -> Result<Option<Job>, StoreError> {
+        self.files()?.at_hand.entry(id).map(job_of).transpose()
+    }
+
+    /// Whether the job is stored as it is here. Equal bytes save decoding them.
+    fn holds(&self, job: &Job) -> Result<bool, StoreError> {
+        match self.files()?.at_hand.entry(&job.id) {
+            Some(entry) if entry.record == encode(job) => Ok(true),
+            _ => Ok(self.get(&job.id)?.as_ref() == Some(job)),
         }
     }
 
-    fn load(&self, id: &str) -> Result<Option<Job>, StoreError> {
-        let value = self.files()?.index.get(&job_key(id)).map_err(unusable)?;
-        let Some(value) = value else { return Ok(None) };
-        job_of(&value).map(Some)
+    fn load_packed(&self, row: &Row) -> Result<Job, StoreError> {
+        self.files()?.finished.job(row).map_err(StoreError::refused)
+    }
+
+    fn packed_row(&self, id: &str) -> Option<&Row> {
+        self.files.as_ref()?.finished.row(id)
+    }
+
+    /// The newest job with this digest that is `wanted`.
+    fn find(&self, digest: u64, wanted: impl Fn(&Job) -> bool) -> Result<Option<Job>, StoreError> {
+        let files = self.files()?;
+        let mut newest = None;
+        for id in files.at_hand.with_digest(digest).filter(|_| digest != 0) {
+            newest = self.load(id)?.filter(&wanted);
+            if newest.is_some() {
+                break;
+            }
+        }
+        let packed = files.finished.find(digest, wanted).map_err(StoreError::refused)?;
+        Ok(packed.into_iter().chain(newest).max_by(|a, b| a.id.cmp(&b.id)))
+    }
+
+    /// Those of `jobs` that may be packed.
+    fn items(&self, jobs: &[(String, Kept)]) -> Result<Vec<Item>, StoreError> {
+        let mut items = BTreeMap::new();
+        for (id, kept) in jobs {
+            let Some(entry) = self.files()?.at_hand.entry(id) else { continue };
+            let job = job_of(entry)?;
+            if is_finished(job.state()) {
+                let kept = kept.encode_to_vec();
+                items.insert(id, Item::new(entry.seq, &job, entry.record.clone(), kept));
+            }
+        }
+        Ok(items.into_values().flatten().collect())
+    }
+
+    /// Frees the space that packed and dropped jobs have taken.
+    fn shrink(&mut self) -> Result<(), StoreError> {
+        let files = self.files()?;
+        let content = files.at_hand.bytes() as u64;
+        if files.journal.file_bytes() > JOURNAL_SLACK_BYTES.max(2 * content) {
+            self.rotate(Journal::shrink)?;
+        }
+        let index_bytes = self.files()?.index.size_bytes().map_err(unusable)?;
+        if index_bytes > INDEX_SLACK_BYTES.max(INDEX_SLACK * content) {
+            self.rebuild_index()?;
+        }
+        Ok(())
+    }
+
+    fn rebuild_index(&mut self) -> Result<(), StoreError> {
+        let place = Place { dir: self.dir.clone() };
+        let Files { journal, finished, at_hand, index, .. } =
+            self.files.take().ok_or_else(|| StoreError::fatal(closed()))?;
+        // The index holds a lock of its own until it is dropped.
+        drop(index);
+        let entries = at_hand.entries().map(|(id, entry)| (id.to_owned(), entry.clone()));
+        match place.build(&entries.collect(), journal.last_seq()) {
+            Ok(index) => {
+                let (changed, behind) = (BTreeSet::new(), 0);
+                self.files = Some(Files { journal, finished, at_hand, index, changed, behind });
+                Ok(())
+            }
+            Err(why) => {
+                self.broken = Some(why.clone());
+                Err(StoreError::fatal(why))
+            }
+        }
+    }
+
+    fn remove_dead_packs(&mut self) -> Result<(), StoreError> {
+        let finished = &self.files()?.finished;
+        let dead = finished.dead();
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let left = finished.numbers().into_iter().filter(|number| !dead.contains(number));
+        let numbers: Vec<u64> = left.collect();
+        self.commit(&[Change::Packs { numbers: &numbers }], |files, _| {
+            files.finished.remove_packs(&dead);
+        })
+    }
+}
+
+impl Drop for SledStore {
+    fn drop(&mut self) {
+        if let (None, Some(files)) = (&self.broken, &mut self.files) {
+            // What the index lacks, the next start adds from the journal.
+            let _ = files.write_index();
+        }
     }
 }
 
 impl Store for SledStore {
     fn get(&self, id: &str) -> Result<Option<Job>, StoreError> {
-        self.load(id)
+        match self.load(id)? {
+            None => self.packed_row(id).map(|row| self.load_packed(row)).transpose(),
+            at_hand => Ok(at_hand),
+        }
     }
 
     fn put_new(&mut self, job: &Job) -> Result<bool, StoreError> {
         let record = admit(job)?;
-        if self.get(&job.id)?.is_some() {
+        if self.files()?.at_hand.entry(&job.id).is_some() || self.is_packed(&job.id) {
             return Ok(false);
         }
-        self.commit(&[(Change::Put { record: &record }, RowChange::between(None, Some(job)))])?;
+        self.put(job, record)?;
         Ok(true)
     }
 
     fn swap(&mut self, old: &Job, new: &Job) -> Result<bool, StoreError> {
         let record = admit(new)?;
-        if old.id != new.id || self.get(&old.id)?.as_ref() != Some(old) {
+        if old.id != new.id || !self.holds(old)? {
             return Ok(false);
         }
-        let rows = RowChange::between(Some(old), Some(new));
-        self.commit(&[(Change::Put { record: &record }, rows)])?;
+        self.put(new, record)?;
+        self.files_mut()?.finished.forget(&new.id);
         Ok(true)
     }
 
     fn scan(&self, state: Option<JobState>) -> Result<Vec<Job>, StoreError> {
-        let index = &self.files()?.index;
-        let Some(state) = state else {
-            let rows = index.prefix(JOBS).map_err(unusable)?;
-            return rows.iter().map(|(_, value)| job_of(value)).collect();
+        let files = self.files()?;
+        let packed = files.finished.rows().filter(|row| state.is_none_or(|s| row.state() == s));
+        let packed = packed.map(|row| self.load_packed(row));
+        let ids = match state {
+            Some(state) => files.at_hand.in_turn(state),
+            None => files.at_hand.entries().map(|(id, _)| id).collect(),
         };
-        let keys = index.prefix(&state_prefix(state)).map_err(unusable)?;
-        let jobs = keys.iter().map(|(key, _)| self.load(id_of(key))?.ok_or_else(dangling));
-        jobs.collect()
+        let at_hand = ids.into_iter().map(|id| self.load(id)?.ok_or_else(dangling));
+        let mut jobs = at_hand.chain(packed).collect::<Result<Vec<Job>, StoreError>>()?;
+        let rank = |job: &Job| state.map(|_| Reverse(job.priority));
+        jobs.sort_by(|a, b| (rank(a), &a.id).cmp(&(rank(b), &b.id)));
+        Ok(jobs)
     }
 
     fn find_identity(&self, identity: &str) -> Result<Option<Job>, StoreError> {
-        let keys = self.files()?.index.prefix(&identity_prefix(identity)).map_err(unusable)?;
-        let Some((key, _)) = keys.last() else { return Ok(None) };
-        self.load(id_of(key))?.ok_or_else(dangling).map(Some)
+        let same = |job: &Job| job.state() == JobState::Succeeded && job.identity == identity;
+        self.find(digests::of_identity(identity), same)
+    }
+
+    fn find_result(&self, to: &Destination<'_>) -> Result<Option<Job>, StoreError> {
+        let fills = |job: &Job| Destination::filled_by(job).as_ref() == Some(to);
+        self.find(digests::of_result(to), fills)
     }
 
     fn remove(&mut self, ids: &[&str]) -> Result<usize, StoreError> {
-        let mut changes = Vec::new();
-        for id in ids.iter().collect::<BTreeSet<_>>() {
-            if let Some(job) = self.get(id)? {
-                changes.push((Change::Remove { id }, RowChange::between(Some(&job), None)));
+        let files = self.files()?;
+        let there = |id: &&str| files.at_hand.entry(id).is_some() || self.is_packed(id);
+        let ids: BTreeSet<&str> = ids.iter().copied().filter(there).collect();
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let changes: Vec<Change<'_>> = ids.iter().map(|id| Change::Remove { id }).collect();
+        self.commit(&changes, |files, _| {
+            for id in &ids {
+                files.at_hand.remove(id);
+                files.finished.forget(id);
+                files.changed.insert((*id).to_owned());
             }
+        })?;
+        self.remove_dead_packs()?;
+        Ok(ids.len())
+    }
+
+    fn briefs(&self) -> Result<Vec<Brief>, StoreError> {
+        let packed = self.files()?.finished.rows().map(|row| Brief {
+            id: Ulid(row.id).to_string(),
+            state: row.state(),
+            finished_ms: row.finished_ms,
+        });
+        let mut briefs: Vec<Brief> = packed.collect();
+        for (_, entry) in self.files()?.at_hand.entries() {
+            briefs.push(Brief::of(&job_of(entry)?));
         }
-        if !changes.is_empty() {
-            self.commit(&changes)?;
+        briefs.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(briefs)
+    }
+
+    fn at_hand(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.files()?.at_hand.entries().map(|(id, _)| id.to_owned()).collect())
+    }
+
+    fn packed_counts(&self) -> BTreeMap<JobState, usize> {
+        let mut counts = BTreeMap::new();
+        let rows = self.files.iter().flat_map(|files| files.finished.rows());
+        rows.for_each(|row| *counts.entry(row.state()).or_default() += 1);
+        counts
+    }
+
+    fn is_packed(&self, id: &str) -> bool {
+        self.packed_row(id).is_some()
+    }
+
+    fn page(
+        &self,
+        state: Option<JobState>,
+        below: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Job>, StoreError> {
+        let files = self.files()?;
+        let at_hand = files.at_hand.ids_below(state, below).take(limit);
+        let mut ids: Vec<String> = at_hand.map(str::to_owned).collect();
+        let end = below.and_then(|id| Ulid::from_string(id).ok()).map_or(u128::MAX, |id| id.0);
+        let packed = files.finished.rows_below(end);
+        let packed = packed.filter(|row| state.is_none_or(|state| row.state() == state));
+        ids.extend(packed.take(limit).map(|row| Ulid(row.id).to_string()));
+        ids.sort_by(|a, b| b.cmp(a));
+        ids.truncate(limit);
+        ids.iter().map(|id| self.get(id)?.ok_or_else(dangling)).collect()
+    }
+
+    fn ids_beginning_with(&self, letters: &str) -> Result<Vec<String>, StoreError> {
+        let letters = letters.to_ascii_uppercase();
+        let at_hand = self.files()?.at_hand.entries().map(|(id, _)| id.to_owned());
+        let mut ids: Vec<String> = at_hand.filter(|id| id.starts_with(&letters)).collect();
+        if let Some(range) = beginning_with(&letters) {
+            let rows = self.files()?.finished.rows_within(range);
+            ids.extend(rows.map(|row| Ulid(row.id).to_string()));
         }
-        Ok(changes.len())
+        ids.sort();
+        Ok(ids)
+    }
+
+    fn newest(&self) -> Result<Option<String>, StoreError> {
+        let files = self.files()?;
+        let at_hand = files.at_hand.ids_below(None, None).next().map(str::to_owned);
+        let packed = files.finished.rows().next_back().map(|row| Ulid(row.id).to_string());
+        Ok(at_hand.max(packed))
+    }
+
+    fn pack(&mut self, jobs: &[(String, Kept)]) -> Result<usize, StoreError> {
+        let items = self.items(jobs)?;
+        if items.is_empty() {
+            return Ok(0);
+        }
+        let made = self.files()?.finished.make(&items).map_err(StoreError::refused)?;
+        let numbers = made.numbers(&self.files()?.finished);
+        let ids: Vec<String> = items.iter().map(|item| Ulid(item.row.id).to_string()).collect();
+        let mut made = Some(made);
+        let follow = |files: &mut Files, _| {
+            for id in ids {
+                files.at_hand.remove(&id);
+                files.changed.insert(id);
+            }
+            made.take().into_iter().for_each(|made| files.finished.adopt(made));
+        };
+        if let Err(e) = self.commit(&[Change::Packs { numbers: &numbers }], follow) {
+            // After a fatal failure the journal tells whether it is in force.
+            if let (false, Some(files), Some(made)) = (e.fatal, &self.files, &made) {
+                files.finished.discard(made);
+            }
+            return Err(e);
+        }
+        match self.shrink() {
+            Err(e) if e.fatal => Err(e),
+            // Packed they are, and the next packing frees the space.
+            _ => Ok(items.len()),
+        }
+    }
+
+    fn kept(&self, id: &str) -> Result<Option<Kept>, StoreError> {
+        let kept = self
+            .packed_row(id)
+            .map(|row| self.files()?.finished.kept(row).map_err(StoreError::refused));
+        kept.transpose()
     }
 
     fn mend(&mut self) -> Result<Vec<String>, StoreError> {
@@ -182,33 +419,24 @@ impl Store for SledStore {
 }
 
 impl Files {
-    /// Opens both and makes them agree. `afresh` goes on in a new file of the journal: after a
-    /// failed sync the memory of the system may show what the disk does not hold.
-    fn open(dir: &Path, afresh: bool) -> Result<(Files, Vec<String>), Diagnostic> {
-        let journal_dir = dir.join("journal");
-        let mut truth = journal::read(&journal_dir)?;
-        let place = Place { dir: dir.to_owned() };
-        let (index, rows) = place.open_index(&mut truth.notes)?;
-        let (known, known_seq) =
-            parse_rows(&rows).map_err(|_: RecordError| journal::newer(&place.index()))?;
-        if truth.damaged || known_seq > truth.last_seq {
-            truth.notes.push(format!(
-                "journal completed from the index: the journal ended with change {}, the index \
-                 with {known_seq}",
-                truth.last_seq
-            ));
-            truth.merge(&known, known_seq);
+    /// Makes the index follow all changes.
+    fn write_index(&mut self) -> Result<(), StoreError> {
+        let mut rows = RowChange::default();
+        for id in std::mem::take(&mut self.changed) {
+            match self.at_hand.entry(&id) {
+                Some(entry) => rows.insert.push((job_key(&id), value_of(entry.seq, &entry.record))),
+                None => rows.remove.push(job_key(&id)),
+            }
         }
-        // The journal first: should the process end here, it already is the whole truth.
-        let journal = Journal::resume(&journal_dir, &truth, afresh).map_err(|e| e.diagnostic)?;
-        let index = place.agree(index, &rows, known_seq, &mut truth)?;
-        Ok((Files { index, journal }, truth.notes))
+        let last_seq = self.journal.last_seq().to_be_bytes();
+        rows.insert.push((LAST_SEQ.to_vec(), last_seq.to_vec()));
+        self.behind = 0;
+        self.index.write(&rows).map_err(unusable)
     }
 }
 
-fn job_of(value: &[u8]) -> Result<Job, StoreError> {
-    let job = parse_value(value).and_then(|(_, record)| decode(record).ok());
-    job.ok_or_else(|| unusable("a record is unreadable".to_owned()))
+fn job_of(entry: &Entry) -> Result<Job, StoreError> {
+    decode(&entry.record).map_err(|_| unusable("a record is unreadable".to_owned()))
 }
 
 fn closed() -> Diagnostic {
@@ -229,178 +457,8 @@ fn unusable(why: String) -> StoreError {
     )
 }
 
-/// Key and value.
-type Row = (Vec<u8>, Vec<u8>);
-
-/// Rows that one change of a job removes and inserts; the job's own row needs the change's number.
-#[derive(Debug, Default)]
-pub(crate) struct RowChange {
-    pub(crate) remove: Vec<Vec<u8>>,
-    pub(crate) insert: Vec<Row>,
-    pub(crate) job: Option<Vec<u8>>,
-}
-
-impl RowChange {
-    fn between(old: Option<&Job>, new: Option<&Job>) -> RowChange {
-        let mut remove = old.map(index_keys).unwrap_or_default();
-        let insert = new.map(index_keys).unwrap_or_default();
-        remove.retain(|key| !insert.contains(key));
-        if let (Some(old), None) = (old, new) {
-            remove.push(job_key(&old.id));
-        }
-        let insert = insert.into_iter().map(|key| (key, Vec::new())).collect();
-        RowChange { remove, insert, job: new.map(|job| job_key(&job.id)) }
-    }
-}
-
-/// Why the index did not open.
-#[derive(Debug)]
-pub(crate) struct OpenError {
-    why: String,
-    /// The files are at fault, not the machine.
-    damaged: bool,
-}
-
-impl OpenError {
-    pub(crate) fn or_refuse(self, path: &Path) -> Result<String, Diagnostic> {
-        if self.damaged {
-            return Ok(self.why);
-        }
-        let message = format!("Cannot open the index {}: {}", path.display(), self.why);
-        Err(Diagnostic::new(Code::Disk, message))
-    }
-}
-
-impl From<SledError> for OpenError {
-    fn from(error: SledError) -> OpenError {
-        let damaged = match &error {
-            SledError::Returned(sled::Error::Io(e)) => {
-                matches!(e.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
-            }
-            SledError::Returned(_) | SledError::Panicked => true,
-        };
-        OpenError { why: error.to_string(), damaged }
-    }
-}
-
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-/// The database.
-pub(crate) struct Index {
-    db: sled::Db,
-}
-
-impl Index {
-    pub(crate) fn open_and_read(path: &Path) -> Result<(Index, Rows), OpenError> {
-        let config = sled::Config::new()
-            .path(path)
-            .flush_every_ms(None)
-            .cache_capacity(CACHE_BYTES)
-            .mode(sled::Mode::LowSpace)
-            .use_compression(false);
-        let open = || {
-            let index = Index { db: config.open()? };
-            let rows = index.read(b"")?;
-            Ok((index, rows.into_iter().collect()))
-        };
-        let given_up = Instant::now() + RELEASE_MAX;
-        loop {
-            match guarded(open) {
-                // Threads of a database closed in this process hold its lock a little longer; no
-                // other process can, because the folder's own lock is ours.
-                Err(e) if e.is_locked() && Instant::now() < given_up => sleep(RELEASE_POLL),
-                opened => return opened.map_err(OpenError::from),
-            }
-        }
-    }
-
-    fn read(&self, prefix: &[u8]) -> sled::Result<Vec<Row>> {
-        let rows = self.db.scan_prefix(prefix);
-        rows.map(|row| row.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
-    }
-
-    fn prefix(&self, prefix: &[u8]) -> Result<Vec<Row>, String> {
-        guarded(|| self.read(prefix)).map_err(|e| e.to_string())
-    }
-
-    fn rows(&self) -> Result<Rows, String> {
-        Ok(self.prefix(b"")?.into_iter().collect())
-    }
-
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        let get = || Ok(self.db.get(key)?.map(|value| value.to_vec()));
-        guarded(get).map_err(|e| e.to_string())
-    }
-
-    pub(crate) fn size_bytes(&self) -> Result<u64, String> {
-        guarded(|| self.db.size_on_disk()).map_err(|e| e.to_string())
-    }
-
-    /// One atomic batch, out of this process when the call returns.
-    fn write(&self, rows: &RowChange) -> Result<(), String> {
-        let mut batch = sled::Batch::default();
-        for key in &rows.remove {
-            batch.remove(key.as_slice());
-        }
-        for (key, value) in &rows.insert {
-            batch.insert(key.as_slice(), value.as_slice());
-        }
-        let write = || {
-            self.db.apply_batch(batch)?;
-            self.db.flush().map(|_| ())
-        };
-        guarded(write).map_err(|e| e.to_string())
-    }
-
-    /// Many rows. The number of the last change comes last: an interrupted filling is noticed.
-    pub(crate) fn fill(&self, mut change: RowChange) -> Result<(), String> {
-        let is_last = |(key, _): &Row| key == LAST_SEQ;
-        let last = change.insert.iter().position(is_last).map(|at| change.insert.swap_remove(at));
-        for remove in change.remove.chunks(ROWS_PER_BATCH) {
-            self.write(&RowChange { remove: remove.to_vec(), ..RowChange::default() })?;
-        }
-        for insert in change.insert.chunks(ROWS_PER_BATCH) {
-            self.write(&RowChange { insert: insert.to_vec(), ..RowChange::default() })?;
-        }
-        let insert = last.into_iter().collect();
-        self.write(&RowChange { insert, ..RowChange::default() })
-    }
-}
-
-#[derive(Debug)]
-enum SledError {
-    Returned(sled::Error),
-    Panicked,
-}
-
-impl SledError {
-    /// sled wraps the system's refusal into a text.
-    fn is_locked(&self) -> bool {
-        matches!(self, SledError::Returned(sled::Error::Io(e))
-            if e.to_string().contains("could not acquire lock"))
-    }
-}
-
-impl std::fmt::Display for SledError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SledError::Returned(e) => e.fmt(f),
-            SledError::Panicked => f.write_str("sled panicked"),
-        }
-    }
-}
-
-/// sled panics on some damage; the daemon must not.
-fn guarded<T>(call: impl FnOnce() -> sled::Result<T>) -> Result<T, SledError> {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(returned) => returned.map_err(SledError::Returned),
-        Err(_) => Err(SledError::Panicked),
-    }
-}
-
+mod opening;
+#[cfg(test)]
+mod packs_tests;
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,13 @@
 //! (state, event) pairs is tested completely.
 //!
 //! ```text
-//! claiming -> claimed -> queued -> running -> publishing -> succeeded
+//! claiming -> claimed -> queued -> running -> publishing -> succeeded, or duplicate of a copy
 //!                          |  ^       |
 //!                          |  +-- retry_wait, quarantined (released by hand)
 //!                          +-- duplicate, cancelled, failed (retried by hand)
 //! ```
+//!
+//! A job in `publishing` is never converted again by itself: its result may have been taken away.
 
 use onnxd_diagnostics::{Class, Code, Severity, shown};
 use onnxd_proto::onnxd::{Diagnostic, Job, JobEvent, JobFile, JobState};
@@ -28,10 +30,11 @@ const WORKER: &str = "worker";
 pub struct Policy {
     /// Starts after which a failure is final.
     pub attempts_max: u32,
-    /// Crashes and time-outs of a worker after which the job is quarantined.
+    /// Crashes and time-outs of a worker, and crashes of the daemon over the job, after which it is
+    /// quarantined.
     pub crashes_max: u32,
     /// Starts after which a job that was running when the daemon died is quarantined. Greater than
-    /// `attempts_max`, because the daemon may have died for reasons that are not the job's.
+    /// `attempts_max`, because nothing says that the daemon died of it.
     pub interrupted_max: u32,
     /// Longest wait before the second attempt; it doubles with each further one.
     pub retry_first_ms: u64,
@@ -76,14 +79,20 @@ pub enum What {
     Started,
     /// The worker entered a stage.
     StageEntered { lease: u64, stage: String },
-    /// The result is complete and about to be renamed to `dest`.
-    ReadyToPublish { lease: u64, dest: String },
+    /// The result lies complete in the folder `staged`, and is about to be renamed to `dest`.
+    ReadyToPublish { lease: u64, staged: String, dest: String },
+    /// A copy of the result of the job `of` lies in `staged`, and is about to be renamed to `dest`.
+    Copied { of: String, staged: String, dest: String },
+    /// It could not be renamed from or to there. It is about to be renamed between these.
+    Redirected { lease: u64, staged: String, dest: String },
     /// The result is in the outbox.
     Published { lease: u64 },
     /// The attempt ended without a result.
     Failed { lease: u64, diagnostics: Vec<Diagnostic>, crashed: bool, timed_out: bool },
     /// The daemon died during the attempt.
     Interrupted { lease: u64 },
+    /// The daemon crashed while it worked for this job: a crash of the job's own.
+    BroughtDown,
     /// The disk that was full has room again.
     RoomAgain,
     /// The daemon was shut down in order and gives the job back.
@@ -106,6 +115,7 @@ impl What {
         match self {
             What::StageEntered { lease, .. }
             | What::ReadyToPublish { lease, .. }
+            | What::Redirected { lease, .. }
             | What::Published { lease }
             | What::Failed { lease, .. }
             | What::Interrupted { lease }
@@ -134,6 +144,8 @@ impl What {
             What::Started => "started".into(),
             What::StageEntered { stage, .. } => format!("stage {}", shown(stage)),
             What::ReadyToPublish { .. } => "result complete".into(),
+            What::Copied { of, .. } => format!("result of job {} copied", shown(of)),
+            What::Redirected { dest, .. } => format!("the result goes to {}", shown(dest)),
             What::Published { .. } => "result published".into(),
             What::Failed { diagnostics, crashed, timed_out, .. } => {
                 let how = match (crashed, timed_out) {
@@ -144,6 +156,7 @@ impl What {
                 format!("{how}{}", first_message(diagnostics))
             }
             What::Interrupted { .. } => "the daemon ended during the attempt".into(),
+            What::BroughtDown => "the daemon crashed while it worked for the job".into(),
             What::RoomAgain => "there is room on the disk again".into(),
             What::GivenBack { .. } => "the daemon was shut down; the attempt does not count".into(),
             What::CancelAsked { .. } => "cancel asked".into(),
@@ -163,7 +176,7 @@ pub fn step(job: &Job, event: &Event, policy: &Policy) -> Option<Job> {
     let to = if event.what.lease().is_some() {
         during_attempt(&mut next, event, policy)?
     } else {
-        outside_attempt(&mut next, event)?
+        outside_attempt(&mut next, event, policy)?
     };
     next.set_state(to);
     next.finished_ms = if is_finished(to) { event.unix_ms } else { 0 };
@@ -204,7 +217,7 @@ pub fn state_word(state: JobState) -> &'static str {
     }
 }
 
-fn outside_attempt(job: &mut Job, event: &Event) -> Option<JobState> {
+fn outside_attempt(job: &mut Job, event: &Event, policy: &Policy) -> Option<JobState> {
     use JobState::{
         Cancelled, Claimed, Claiming, Duplicate, Failed, Publishing, Quarantined, Queued,
         RetryWait, Running,
@@ -218,7 +231,13 @@ fn outside_attempt(job: &mut Job, event: &Event) -> Option<JobState> {
         }
         (Claimed | Queued | RetryWait, What::DuplicateOf { job: of }) => {
             job.duplicate_of.clone_from(of);
+            job.staged.clear();
             Some(Duplicate)
+        }
+        (Queued | RetryWait, What::Copied { of, staged, dest }) => {
+            job.duplicate_of.clone_from(of);
+            place(job, staged, dest);
+            Some(Publishing)
         }
         (Claiming | Claimed | Queued | RetryWait, What::Rejected { diagnostics }) => {
             job.diagnostics = bounded(diagnostics);
@@ -228,8 +247,11 @@ fn outside_attempt(job: &mut Job, event: &Event) -> Option<JobState> {
         (RetryWait, What::Started) if job.not_before_ms <= event.unix_ms => Some(start(job)),
         (Claimed | Queued | RetryWait | Running, What::CancelAsked { .. }) => Some(Cancelled),
         (Publishing, What::CancelAsked { .. }) => {
-            job.published.clear();
+            give_up_place(job);
             Some(Cancelled)
+        }
+        (Claiming | Claimed | Queued | RetryWait | Running | Publishing, What::BroughtDown) => {
+            Some(after_own_crash(job, policy))
         }
         (RetryWait, What::RoomAgain) => {
             job.not_before_ms = 0;
@@ -242,25 +264,37 @@ fn outside_attempt(job: &mut Job, event: &Event) -> Option<JobState> {
 }
 
 fn during_attempt(job: &mut Job, event: &Event, policy: &Policy) -> Option<JobState> {
-    use JobState::{Publishing, Quarantined, Queued, Running, Succeeded};
+    use JobState::{Duplicate, Failed, Publishing, Quarantined, Queued, Running, Succeeded};
     match (job.state(), &event.what) {
         (Running, What::StageEntered { stage, .. }) if *stage != job.stage => {
             job.stage.clone_from(stage);
             Some(Running)
         }
-        (Running, What::ReadyToPublish { dest, .. }) => {
-            job.published.clone_from(dest);
+        (Running, What::ReadyToPublish { staged, dest, .. }) => {
+            place(job, staged, dest);
             Some(Publishing)
         }
-        (Publishing, What::Published { .. }) => Some(Succeeded),
-        (Running | Publishing, What::Failed { diagnostics, crashed, timed_out, .. }) => {
+        (Publishing, What::Redirected { staged, dest, .. })
+            if (staged, dest) != (&job.staged, &job.published) =>
+        {
+            place(job, staged, dest);
+            Some(Publishing)
+        }
+        (Publishing, What::Published { .. }) => {
+            Some(if job.duplicate_of.is_empty() { Succeeded } else { Duplicate })
+        }
+        // Whatever the reason: another attempt might deliver a second time.
+        (Publishing, What::Failed { diagnostics, .. }) => {
             job.diagnostics = bounded(diagnostics);
-            job.published.clear();
+            give_up_place(job);
+            Some(Failed)
+        }
+        (Running, What::Failed { diagnostics, crashed, timed_out, .. }) => {
+            job.diagnostics = bounded(diagnostics);
             let died = *crashed || *timed_out;
             Some(after_failure(job, died, event.unix_ms, policy))
         }
-        (Running | Publishing, What::Interrupted { .. }) => {
-            job.published.clear();
+        (Running, What::Interrupted { .. }) => {
             let suspect = job.attempts >= policy.interrupted_max;
             Some(if suspect { Quarantined } else { Queued })
         }
@@ -270,6 +304,18 @@ fn during_attempt(job: &mut Job, event: &Event, policy: &Policy) -> Option<JobSt
         }
         _ => None,
     }
+}
+
+/// On record before the rename: from then on, a missing `staged` means that the result is at `dest`.
+fn place(job: &mut Job, staged: &str, dest: &str) {
+    staged.clone_into(&mut job.staged);
+    dest.clone_into(&mut job.published);
+}
+
+fn give_up_place(job: &mut Job) {
+    job.staged.clear();
+    job.published.clear();
+    job.duplicate_of.clear();
 }
 
 /// The attempt counts from here on, before any plugin runs: a crash cannot hide it.
@@ -289,6 +335,25 @@ fn begin_again(job: &mut Job) -> JobState {
     job.not_before_ms = 0;
     job.stage.clear();
     if job.identity.is_empty() { JobState::Claimed } else { JobState::Queued }
+}
+
+/// As strict as for a worker's crash. A job that does not have its files yet, or whose result is on
+/// its way, stays where it is meanwhile.
+fn after_own_crash(job: &mut Job, policy: &Policy) -> JobState {
+    let state = job.state();
+    job.crashes = job.crashes.saturating_add(1);
+    if job.crashes < policy.crashes_max {
+        return if state == JobState::Running { JobState::Queued } else { state };
+    }
+    if state == JobState::Claiming {
+        // A person could not release it without its files; the next crash counts.
+        job.crashes = policy.crashes_max.saturating_sub(1);
+        return state;
+    }
+    if state == JobState::Publishing {
+        give_up_place(job);
+    }
+    JobState::Quarantined
 }
 
 /// Failures of the environment may pass, a dead worker gets one more chance, the rest is final.

@@ -7,7 +7,8 @@ use crate::id::is_id;
 use crate::record::{RECORD_BYTES_MAX, encode};
 use crate::step::{Event, Policy, step};
 use onnxd_diagnostics::{Class, Code, Diagnostic, shown};
-use onnxd_proto::onnxd::{Job, JobState};
+use onnxd_proto::onnxd::{Job, JobState, Kept};
+use std::collections::BTreeMap;
 use std::fmt;
 
 const IDENTITY_BYTES_MAX: usize = 128;
@@ -46,6 +47,46 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
+/// A result by what it is of and by what it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination<'a> {
+    pub identity: &'a str,
+    pub folder: &'a str,
+    pub name: &'a str,
+}
+
+impl Destination<'_> {
+    /// Where `job` has its result, or is to have it.
+    pub fn of(job: &Job) -> Destination<'_> {
+        Destination { identity: &job.identity, folder: &job.folder, name: &job.name }
+    }
+
+    /// The place that `job` has brought a result to; none if it has found one there.
+    pub(crate) fn filled_by(job: &Job) -> Option<Destination<'_>> {
+        let filled = match job.state() {
+            JobState::Succeeded => true,
+            JobState::Duplicate => !job.staged.is_empty(),
+            _ => false,
+        };
+        (filled && !job.identity.is_empty()).then(|| Destination::of(job))
+    }
+}
+
+/// What is known of a job without its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brief {
+    pub id: String,
+    pub state: JobState,
+    pub finished_ms: u64,
+}
+
+impl Brief {
+    /// The brief of `job`.
+    pub fn of(job: &Job) -> Brief {
+        Brief { id: job.id.clone(), state: job.state(), finished_ms: job.finished_ms }
+    }
+}
+
 /// Keeps jobs. What a call has acknowledged survives the end of the process.
 pub trait Store {
     /// The job with this id.
@@ -63,8 +104,68 @@ pub trait Store {
     /// The newest succeeded job with this identity.
     fn find_identity(&self, identity: &str) -> Result<Option<Job>, StoreError>;
 
+    /// The newest job with this identity that has brought a result, or a copy of one, to this place.
+    fn find_result(&self, to: &Destination<'_>) -> Result<Option<Job>, StoreError>;
+
     /// Drops jobs; the number of those that were there.
     fn remove(&mut self, ids: &[&str]) -> Result<usize, StoreError>;
+
+    /// Every job in brief, by id. Takes as much memory as there are jobs, but reads no record.
+    fn briefs(&self) -> Result<Vec<Brief>, StoreError> {
+        Ok(self.scan(None)?.iter().map(Brief::of).collect())
+    }
+
+    /// Ids of the jobs that are not packed: all unfinished ones are among them.
+    fn at_hand(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.scan(None)?.into_iter().map(|job| job.id).collect())
+    }
+
+    /// Numbers of the packed jobs in each state.
+    fn packed_counts(&self) -> BTreeMap<JobState, usize> {
+        BTreeMap::new()
+    }
+
+    /// Whether the job is packed, and so finished and at rest.
+    fn is_packed(&self, _id: &str) -> bool {
+        false
+    }
+
+    /// At most `limit` jobs, those in one state or all, newest first, from the one before `below`.
+    fn page(
+        &self,
+        state: Option<JobState>,
+        below: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Job>, StoreError> {
+        let jobs = self.scan(None)?.into_iter().rev();
+        let wanted = |job: &Job| {
+            state.is_none_or(|state| job.state() == state)
+                && below.is_none_or(|below| job.id.as_str() < below)
+        };
+        Ok(jobs.filter(wanted).take(limit).collect())
+    }
+
+    /// Ids that begin with these letters, by id.
+    fn ids_beginning_with(&self, letters: &str) -> Result<Vec<String>, StoreError> {
+        let ids = self.scan(None)?.into_iter().map(|job| job.id);
+        Ok(ids.filter(|id| id.starts_with(letters)).collect())
+    }
+
+    /// The greatest id.
+    fn newest(&self) -> Result<Option<String>, StoreError> {
+        Ok(self.scan(None)?.pop().map(|job| job.id))
+    }
+
+    /// Packs finished jobs with what is kept of their folders; how many. Jobs that are not finished
+    /// or not at hand are left as they are. A packed job is at hand again once it is changed.
+    fn pack(&mut self, _jobs: &[(String, Kept)]) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
+    /// What is kept of the folder of a packed job.
+    fn kept(&self, _id: &str) -> Result<Option<Kept>, StoreError> {
+        Ok(None)
+    }
 
     /// Opens the store anew after a fatal error, and says what had to be repaired.
     fn mend(&mut self) -> Result<Vec<String>, StoreError> {

@@ -4,7 +4,7 @@
 //! its standard output after the store has returned.
 
 use onnxd_jobs::{Ids, MemoryStore, Policy, SledStore, Store, What, is_finished, print};
-use onnxd_proto::onnxd::{Job, JobState};
+use onnxd_proto::onnxd::{Job, JobState, Kept};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::Path;
@@ -45,6 +45,12 @@ fn writer() {
         job.set_state(JobState::Claiming);
         assert!(store.put_new(&job).unwrap());
         acknowledge(&job.id, "0");
+        // Finished ones are packed, now and then all of them.
+        if unix_ms % 7 == 0 {
+            let kept = Kept { report: vec![b'r'; 2_000].into(), ..Kept::default() };
+            let jobs = store.at_hand().unwrap().into_iter().map(|id| (id, kept.clone()));
+            store.pack(&jobs.collect::<Vec<_>>()).unwrap();
+        }
         // The jobs of earlier rounds go on too.
         for job in store.scan(None).unwrap() {
             unix_ms += 1;
@@ -65,7 +71,9 @@ fn next_event(job: &Job) -> Option<What> {
         JobState::Claiming => What::Claimed,
         JobState::Claimed => What::Hashed { files: Vec::new(), identity: job.id.clone() },
         JobState::Queued => What::Started,
-        JobState::Running => What::ReadyToPublish { lease, dest: "/out".into() },
+        JobState::Running => {
+            What::ReadyToPublish { lease, staged: "/jobs/result".into(), dest: "/out".into() }
+        }
         JobState::Publishing => What::Published { lease },
         _ => return None,
     })

@@ -24,7 +24,8 @@ pub use external::{
 pub use mapped::MappedFile;
 pub use metadata::LAYERS_KEY;
 pub use opset::{
-    IR_VERSION_MAX, IR_VERSION_TARGET, OPSET_MAX, OPSET_TARGET, choose_ir, required_ir,
+    IR_VERSION_MAX, IR_VERSION_TARGET, OPSET_MAX, OPSET_TARGET, Runtime, choose_ir, read_by,
+    required_ir,
 };
 pub use sink::{Inline, Placement, TensorSink};
 pub use write::{External, WriteOptions, Written, write_model};

@@ -27,8 +27,10 @@ impl MappedFile {
         if file.metadata()?.len() == 0 {
             return Ok(Bytes::new());
         }
-        // SAFETY: the map is read-only and private to us; the files that onnxd maps lie in folders
-        // of its own, where nothing changes them while a job runs (see above).
+        // SAFETY: the map is read-only, and the file is not to be written while the bytes are in use
+        // (see above). Should it happen nevertheless, they change under code that has checked them, or
+        // reading ends the process by SIGBUS. Only a worker or a command maps files, so that no more
+        // than one conversion goes wrong.
         let map = unsafe { Mmap::map(&file)? };
         Ok(Bytes::from_owner(MappedFile(map)))
     }

@@ -2,6 +2,7 @@
 //! they must survive every boundary that a graph crosses.
 
 use onnxd_diagnostics::Layer;
+use onnxd_ir::Layers;
 use onnxd_proto::onnx::StringStringEntryProto;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -34,16 +35,16 @@ pub(crate) fn to_entries(pairs: &[(String, String)]) -> Vec<StringStringEntryPro
 }
 
 /// Takes the layers out of a node's metadata; an entry that is not ours stays.
-pub(crate) fn take_layers(metadata: &mut Vec<(String, String)>) -> Vec<Layer> {
+pub(crate) fn take_layers(metadata: &mut Vec<(String, String)>) -> Layers {
     let Some(at) = metadata.iter().position(|(key, _)| key == LAYERS_KEY) else {
-        return Vec::new();
+        return Layers::default();
     };
-    let Some(layers) = parse_layers(&metadata[at].1) else { return Vec::new() };
+    let Some(layers) = parse_layers(&metadata[at].1) else { return Layers::default() };
     metadata.remove(at);
     layers
 }
 
-fn parse_layers(text: &str) -> Option<Vec<Layer>> {
+fn parse_layers(text: &str) -> Option<Layers> {
     let items: Vec<Item> = serde_json::from_str(text).ok()?;
     let layer = |item: Item| Layer {
         name: item.name.into_owned(),
@@ -75,7 +76,7 @@ mod tests {
             Layer::new("bn1", ""),
         ];
         let mut metadata = from_entries(vec![entry("a", "b"), layers_entry(&layers).unwrap()]);
-        assert_eq!(take_layers(&mut metadata), layers);
+        assert_eq!(take_layers(&mut metadata)[..], layers);
         assert_eq!(metadata, [("a".to_owned(), "b".to_owned())]);
 
         for foreign in ["", "[1", "{}", "[{\"name\": 3}]"] {

@@ -10,6 +10,36 @@ pub const OPSET_MAX: i64 = 28;
 pub const IR_VERSION_TARGET: i64 = 10;
 /// The newest opset that is written without need: ONNX Runtime reads it since 1.20, of late 2024.
 pub const OPSET_TARGET: i64 = 21;
+/// What a runtime reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// The newest opset.
+    pub opset: i64,
+    /// The newest IR version.
+    pub ir_version: i64,
+}
+
+/// Releases of ONNX Runtime 1.x from their minor version on, with opset and IR version. Releases from 1.15 to 1.31
+/// were tried with models of all opsets and IR versions.
+const RUNTIMES: &[(u32, i64, i64)] = &[
+    (15, 19, 9),
+    (17, 20, 9),
+    (18, 21, 10),
+    (21, 22, 10),
+    (23, 23, 11),
+    (24, 25, 13),
+    (25, 26, 13),
+];
+
+/// What the runtime reads that is named as `onnxruntime-1.23`; `None` for another name or an older version. Newer ones
+/// read at least what the newest known one does.
+#[must_use]
+pub fn read_by(runtime: &str) -> Option<Runtime> {
+    let minor: u32 = runtime.strip_prefix("onnxruntime-1.")?.parse().ok()?;
+    let (_, opset, ir_version) = *RUNTIMES.iter().rev().find(|(from, ..)| *from <= minor)?;
+    Some(Runtime { opset, ir_version })
+}
+
 /// What a model becomes whose IR version is too old to be kept.
 pub(crate) const IR_VERSION_RAISED: i64 = 8;
 /// From this version on an initializer need not be listed as input; onnxd writes nothing older.
@@ -32,11 +62,11 @@ const OPSET_NEEDS: &[(i64, i64)] = &[
 
 /// The IR version that `model` is written with.
 ///
-/// Without `wanted` the model's own is kept, but at most [`IR_VERSION_TARGET`]; one below 4 becomes
-/// 8. In any case the result is not less than [`required_ir`], also where less was wanted.
-pub fn choose_ir(model: &Model, wanted: Option<i64>) -> i64 {
+/// Without `wanted` the model's own is kept, but at most `newest` ([`IR_VERSION_TARGET`] for current runtimes); one
+/// below 4 becomes 8. In any case the result is not less than [`required_ir`], also where less was wanted.
+pub fn choose_ir(model: &Model, wanted: Option<i64>, newest: i64) -> i64 {
     let kept = match model.ir_version {
-        IR_VERSION_MIN.. => model.ir_version.min(IR_VERSION_TARGET),
+        IR_VERSION_MIN.. => model.ir_version.min(newest),
         _ => IR_VERSION_RAISED,
     };
     wanted.unwrap_or(kept).max(required_ir(model))
@@ -141,6 +171,19 @@ mod tests {
     }
 
     #[test]
+    fn runtimes_read_opsets_up_to_theirs() {
+        let read = |version: &str| {
+            let found = read_by(&format!("onnxruntime-{version}"))?;
+            Some((found.opset, found.ir_version))
+        };
+        let found = ["1.17", "1.20", "1.23", "1.40"].map(read);
+        assert_eq!(found, [Some((20, 9)), Some((21, 10)), Some((23, 11)), Some((26, 13))]);
+        for other in ["onnxruntime-1.2", "onnxruntime-1.x", "onnxruntime", "tensorrt-10"] {
+            assert_eq!(read_by(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn operator_sets_need_the_ir_version_they_were_released_with() {
         let cases = [(7, 4), (9, 4), (13, 7), (14, 7), (15, 8), (18, 8), (20, 9), (22, 10)];
         for (opset, ir) in cases {
@@ -151,6 +194,7 @@ mod tests {
 
     #[test]
     fn the_choice_keeps_raises_and_caps() {
+        let choose_ir = |model: &Model, wanted| choose_ir(model, wanted, IR_VERSION_TARGET);
         assert_eq!(choose_ir(&model(3, 8), None), 8);
         assert_eq!(choose_ir(&model(3, 21), None), 10);
         assert_eq!(choose_ir(&model(6, 11), None), 6);
@@ -158,6 +202,7 @@ mod tests {
         assert_eq!(choose_ir(&model(13, 21), None), 10);
         assert_eq!(choose_ir(&model(13, 25), None), 13);
         assert_eq!(choose_ir(&model(8, 17), Some(12)), 12);
+        assert_eq!(super::choose_ir(&model(10, 20), None, 9), 9, "what an older runtime reads");
         assert_eq!(choose_ir(&model(8, 17), Some(3)), 8);
     }
 

@@ -77,7 +77,7 @@ impl StreamWriter {
         self.written + self.buffer.len() as u64
     }
 
-    /// Writes what is left and makes it durable; the number of bytes.
+    /// Writes what is left; the number of bytes.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.flush();
         if self.error.is_none() && !self.stand_ins.tensors.is_empty() {
@@ -85,7 +85,7 @@ impl StreamWriter {
         }
         match self.error {
             Some(error) => Err(error),
-            None => self.file.sync_all().map(|()| self.written),
+            None => Ok(self.written),
         }
     }
 
@@ -113,15 +113,17 @@ impl StreamWriter {
     }
 }
 
-// SAFETY: `chunk_mut` lends the spare capacity of `buffer`, which is never empty because a full
-// buffer is written first; `advance_mut` only lengthens `buffer` by what the caller says it filled.
+// SAFETY: `chunk_mut` lends the spare capacity of `buffer`, which is never empty: a full buffer is written
+// and emptied first, and keeps its capacity. `advance_mut` only lengthens `buffer` by what the caller filled,
+// which was lent by the last `chunk_mut`, as nothing writes the buffer between the two.
 unsafe impl BufMut for StreamWriter {
     fn remaining_mut(&self) -> usize {
         usize::MAX
     }
 
     unsafe fn advance_mut(&mut self, count: usize) {
-        // SAFETY: the caller filled `count` bytes of what `chunk_mut` lent.
+        // SAFETY: the caller promises that it filled `count` bytes of what `chunk_mut` lent, which is the
+        // spare capacity of `buffer`.
         unsafe { self.buffer.advance_mut(count) }
     }
 

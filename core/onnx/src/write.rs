@@ -65,8 +65,8 @@ pub struct Written {
 }
 
 /// Writes `model` to `path`, and its weights to `path` + `.data` where `options` say so. Files
-/// appear complete: they are written beside, made durable, and renamed; a model may so replace the
-/// very file its tensors are mapped from.
+/// appear complete: they are written beside and renamed; a model may so replace the very file its
+/// tensors are mapped from. Whoever keeps them brings them to the disk.
 ///
 /// # Errors
 /// N0304 if writing fails, N0105 if the message would be too large, else as [`crate::to_proto`].

@@ -2,8 +2,8 @@
 
 use crate::params;
 use crate::words::{
-    Accuracy, Color, Compare, ExternalData, IntegerType, Layout, Mode, OperatorFallback,
-    RangeMethod, Recipe, Rounding,
+    Accuracy, Color, Compare, ExternalData, IntegerType, Layout, Mode, Mutations, OperatorFallback,
+    Processor, RangeMethod, Recipe, Rounding,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -52,6 +52,9 @@ params! {
         /// Quantizers that the layers of a network were trained with: computed with what they
         /// learned, or ignored, which leaves the plain weights.
         quantizers: String = "learned | ignored", "learned";
+        /// Values of inputs, which are no inputs of the model then: of numbers, truth values and texts that PyTorch's
+        /// methods take, and of TensorFlow's placeholders.
+        constants: Value = "constants", {};
         /// Settings of the source network that have no effect are errors instead of findings.
         strict: bool = "bool", false;
     }
@@ -61,9 +64,12 @@ params! {
     /// How the model is written.
     pub struct Export in "export" {
         /// Opset of the model; unset is 17, 18 for PyTorch and TensorFlow files (21 for TFLite models of 16-bit
-        /// integers), and a dropped ONNX model's own, but at most 21 where newer ones can be converted. The model is
-        /// converted to it, or every node named that prevents it.
+        /// integers), or the lowest that can say such a file, and a dropped ONNX model's own, but at most 21 where
+        /// newer ones can be converted. The model is converted to it, or every node named that prevents it.
         opset: Option<i64> = "7..30", unset;
+        /// Runtime that is to read the model, such as `onnxruntime-1.23`: a newer opset or IR version than it reads is
+        /// lowered where `opset` and `ir_version` are unset, and what it reads stays. Unset is ONNX Runtime 1.20.
+        runtime: Option<String> = "text", unset;
         /// IR version of the model; unset keeps a dropped ONNX model's own, from 4 to 10, else 8.
         ir_version: Option<i64> = "3..20", unset;
         /// Names of the model's inputs, in their order; empty keeps the source's.
@@ -91,6 +97,9 @@ params! {
         /// An operator without counterpart: an error, kept in the domain of its name, or for PyTorch files kept as
         /// `ATen` of `org.pytorch.aten`. For PyTorch and TensorFlow files.
         operator_fallback: OperatorFallback = "error | custom | aten", "error";
+        /// What becomes of values that a network writes and that outlive a call: an error, or inputs and outputs of
+        /// the model, with their values for the first call in `model.state.npz`. For PyTorch and TensorFlow files.
+        mutations: Mutations = "error | outputs", "error";
         /// Weights in a file beside the model; `auto` does so only where the model would pass 2 GiB.
         external_data: ExternalData = "auto | always | never", "auto";
         /// Tensors of at least this size go to the file beside the model.
@@ -119,6 +128,9 @@ params! {
     }
 }
 
+/// Signal-to-noise ratio in dB from which on a quantized output is good. Below it, a receipt says what helps.
+pub const SQNR_DB_GOOD: f64 = 20.0;
+
 params! {
     /// How the model is quantized.
     pub struct Quantization in "quantization" {
@@ -132,8 +144,8 @@ params! {
         recipe: Recipe = "QDQ_OP_FP32_BIAS | QDQ_OP_INT32_BIAS | QDQ_OP_FP32_BIAS_QDQ", "QDQ_OP_FP32_BIAS";
         /// Type of quantized activations.
         activation_type: IntegerType = "uint8 | int8 | uint16 | int16", "uint8";
-        /// Type of quantized weights; unset is `int8`, held as `uint8` with the zero point 128 where
-        /// accumulators of `int8` may saturate on processors without VNNI.
+        /// Type of quantized weights; unset is `int8`, held as `uint8` with the zero point 128 where accumulators of
+        /// `int8` may saturate on the processors that `processor` says.
         weight_type: Option<IntegerType> = "int8 | uint8 | int4 | uint4 | int16 | uint16", unset;
         /// One scale for each output channel of a weight instead of one for all.
         per_channel: bool = "bool", true;
@@ -142,6 +154,9 @@ params! {
         /// Weights use one bit less, for processors whose 8-bit accumulators saturate; unset is true with
         /// activations of `int8` where `weight_type` is unset, too.
         reduce_range: Option<bool> = "bool", unset;
+        /// Processors that products of `QDQ` and `QLinear` are to be exact on: `vnni` leaves weights `int8`, which run
+        /// up to three times as fast on x86-64 with VNNI and on ARM; unset is what this machine has.
+        processor: Option<Processor> = "any | vnni", unset;
         /// Elements that share a scale in mode `weight_only`.
         block_size: usize = "1..1048576", 32;
         /// How calibration data help to round weights: `adaround` learns it (modes `static` and `dynamic`), `gptq`
@@ -155,7 +170,7 @@ params! {
         time_budget_s: u64 = "1..2592000", 600;
         /// Least SQNR of the outputs of a good result, in dB. Below it, the few operators that cause the loss stay
         /// in floating point, and where that does not help the verdict is `succeeded_with_findings`.
-        sqnr_db_floor: f64 = "-300.0..300.0", 10.0;
+        sqnr_db_floor: f64 = "-300.0..300.0", 15.0;
         /// Leave in floating point the fewest operators needed to reach this SQNR, in dB.
         sqnr_db_min: Option<f64> = "-100.0..300.0", unset;
         /// The same for top-1: percent of the samples whose class may be lost, by array `labels` of the

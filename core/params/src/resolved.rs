@@ -33,7 +33,12 @@ impl Resolved {
             "" => Value::Object(Map::new()),
             json => serde_json::from_str(json).map_err(|e| e.to_string())?,
         };
-        Ok(Resolved { values, seen: Mutex::default() })
+        Ok(Resolved::of(values))
+    }
+
+    /// Params that were read already: an object of sections.
+    pub fn of(values: Value) -> Resolved {
+        Resolved { values, seen: Mutex::default() }
     }
 
     /// The value of a dotted key, or all below a section; null if there is none. Counts as read.

@@ -91,6 +91,14 @@ words! {
         Auto = "auto",
     }
 
+    /// Processors that a quantized model is made for.
+    pub enum Processor {
+        /// Every one.
+        Any = "any",
+        /// Those with instructions for sums of 8-bit products: x86-64 with VNNI, ARM.
+        Vnni = "vnni",
+    }
+
     /// How ranges follow from calibration data.
     pub enum RangeMethod {
         /// All values.
@@ -129,6 +137,14 @@ words! {
         Some = "some",
         /// Everything.
         All = "all",
+    }
+
+    /// What becomes of values that a network writes and that outlive a call.
+    pub enum Mutations {
+        /// They are an error.
+        Error = "error",
+        /// They are inputs and outputs.
+        Outputs = "outputs",
     }
 
     /// What becomes of an operator without counterpart.

@@ -66,9 +66,9 @@ impl Cache {
         Cache { folder: folder.into() }
     }
 
-    /// The result of an earlier inspection of the same file.
+    /// The result of an earlier inspection of the same file, and its descriptor, which was read for that.
     #[must_use]
-    pub fn get(&self, library: &Path) -> Option<PluginInfo> {
+    pub fn get(&self, library: &Path) -> Option<(PluginInfo, Descriptor)> {
         let entry = self.read(library)?;
         let now_ns = now_ns();
         let stamp = stamp(library).ok()?;
@@ -90,7 +90,8 @@ impl Cache {
                 let _ = self.store(library, &Entry { stored_ns: now_ns, ..entry.clone() });
             }
         }
-        Some(PluginInfo { components: components(&descriptor), ..entry.plugin })
+        let plugin = PluginInfo { components: components(&descriptor), ..entry.plugin };
+        Some((plugin, descriptor))
     }
 
     /// Stores the result of an inspection: complete or not at all.
@@ -186,15 +187,15 @@ mod tests {
         let info = library(folder.path(), b"one");
         let path = Path::new(&info.path).to_owned();
         let cache = Cache::new(folder.path().join("cache"));
-        assert_eq!(cache.get(&path), None);
+        assert!(cache.get(&path).is_none());
         cache.put(&info).unwrap();
-        assert_eq!(cache.get(&path), Some(info.clone()));
+        assert_eq!(cache.get(&path).unwrap().0, info);
 
         // Same size and time, other contents: the time of change tells, or the digest.
         let time = path.metadata().unwrap().modified().unwrap();
         fs::write(&path, b"two").unwrap();
         fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
-        assert_eq!(cache.get(&path), None);
+        assert!(cache.get(&path).is_none());
         assert!(cache.put(&info).is_err());
     }
 
@@ -215,7 +216,7 @@ mod tests {
             assert_eq!(cache.get(&path).is_some(), found, "{age}");
         }
         fs::write(&path, b"two").unwrap();
-        assert_eq!(cache.get(&path), None, "its time of change is another one");
+        assert!(cache.get(&path).is_none(), "its time of change is another one");
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
         ] {
             assert_ne!(damaged, json);
             fs::write(&file, damaged).unwrap();
-            assert_eq!(cache.get(&path), None);
+            assert!(cache.get(&path).is_none());
         }
         cache.put(&info).unwrap();
         assert!(cache.get(&path).is_some());

@@ -7,9 +7,10 @@ use crate::messages::from_message;
 use bytes::Bytes;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_plugin_abi as abi;
+use onnxd_proto::footprint::{DECODED_BYTES_MAX, Measured, decode_within};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::{ClaimLevel, ImportLog, PassLog, Probe, QuantizeLog};
-use prost::Message;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 /// Most diagnostics that are taken from one call.
@@ -111,8 +112,8 @@ pub fn run_passes(
     let names = passes.join(", ");
     let who = Who { library, component: &names };
     let list: Vec<Value> = passes.iter().map(|id| json!({"id": id})).collect();
-    let params = who.params(context)?;
-    let params = json!({"passes": list, "rewrites_max": rewrites_max, "params": params});
+    let asked = json!({"passes": list, "rewrites_max": rewrites_max});
+    let params = who.params(context, &asked)?;
     let mut instance = who.create("pass", &params, context)?;
     match instance.run(context) {
         Ok(()) | Err(Failure { status: abi::DECLINED, .. }) => {}
@@ -132,7 +133,7 @@ pub fn quantize(
     context: &mut JobContext,
 ) -> Result<Quantized, CallError> {
     let who = Who { library, component: quantizer };
-    let params = json!({"params": who.params(context)?});
+    let params = who.params(context, &json!({}))?;
     let mut instance = who.create(&format!("quantizer/{quantizer}"), &params, context)?;
     if let Err(failure) = instance.run(context) {
         return Err(who.failed(&failure, Code::OnnxInvalid, context));
@@ -150,28 +151,34 @@ struct Who<'a> {
 
 impl<'a> Who<'a> {
     fn frontend(&self, context: &mut JobContext) -> Result<crate::Instance<'a>, CallError> {
-        let params = json!({"params": self.params(context)?});
+        let params = self.params(context, &json!({}))?;
         self.create(&format!("frontend/{}", self.component), &params, context)
     }
 
     fn create(
         &self,
         kind: &str,
-        params: &Value,
+        params: &str,
         context: &mut JobContext,
     ) -> Result<crate::Instance<'a>, CallError> {
         // What an earlier call left must not be taken for this one's.
         context.take_artifacts();
         self.library
-            .create(kind, &params.to_string())
+            .create(kind, params)
             .map_err(|failure| self.failed(&failure, Code::ParamsBadValue, context))
     }
 
-    fn params(&self, context: &JobContext) -> Result<Value, Diagnostic> {
-        serde_json::from_str(context.params_json())
-            .ok()
-            .filter(Value::is_object)
-            .ok_or_else(|| Diagnostic::new(Code::Internal, "the params are not a JSON object"))
+    /// The object `asked` with the params under `params`, as text: they are handed on as they are.
+    fn params(&self, context: &JobContext, asked: &Value) -> Result<String, Diagnostic> {
+        let params = context.params_json();
+        let is_json = serde_json::from_str::<IgnoredAny>(params).is_ok();
+        if !is_json || !params.trim_start().starts_with('{') {
+            return Err(Diagnostic::new(Code::Internal, "the params are not a JSON object"));
+        }
+        let asked = asked.to_string();
+        let asked = asked.trim_start_matches('{').trim_end_matches('}');
+        let comma = if asked.is_empty() { "" } else { "," };
+        Ok(format!("{{{asked}{comma}\"params\":{params}}}"))
     }
 
     fn says(&self, code: Code, text: &str) -> Diagnostic {
@@ -183,33 +190,25 @@ impl<'a> Who<'a> {
         self.says(Code::PluginContract, "it reported success but handed over no graph")
     }
 
-    fn required<M: Message + Default>(
-        &self,
-        context: &mut JobContext,
-        name: &str,
-    ) -> Result<M, CallError> {
+    fn required<M: Measured>(&self, context: &mut JobContext, name: &str) -> Result<M, CallError> {
         self.decoded(context, name)?.ok_or_else(|| {
             let text = format!("it reported success but handed over no artifact `{name}`");
             self.says(Code::PluginContract, &text).into()
         })
     }
 
-    fn optional<M: Message + Default>(
-        &self,
-        context: &mut JobContext,
-        name: &str,
-    ) -> Result<M, CallError> {
+    fn optional<M: Measured>(&self, context: &mut JobContext, name: &str) -> Result<M, CallError> {
         Ok(self.decoded(context, name)?.unwrap_or_default())
     }
 
-    fn decoded<M: Message + Default>(
+    fn decoded<M: Measured>(
         &self,
         context: &mut JobContext,
         name: &str,
     ) -> Result<Option<M>, Diagnostic> {
         let Some(artifact) = context.take_artifact(name) else { return Ok(None) };
-        M::decode(artifact.data).map(Some).map_err(|e| {
-            self.says(Code::PluginContract, &format!("its artifact `{name}` is malformed: {e}"))
+        decode_within(artifact.data, DECODED_BYTES_MAX).map(Some).map_err(|e| {
+            self.says(Code::PluginContract, &format!("its artifact `{name}` is not taken: {e}"))
         })
     }
 

@@ -85,7 +85,7 @@ unsafe fn bytes<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a [u8
     if s.ptr.is_null() && s.len > 0 {
         return Err(Refusal::invalid(format!("{what} is a null pointer")));
     }
-    // SAFETY: not null or empty, length bounded; readable as the caller promises.
+    // SAFETY: null only if it is empty; `len` bytes are readable as the caller promises.
     Ok(unsafe { s.as_bytes() })
 }
 
@@ -94,7 +94,7 @@ unsafe fn bytes<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a [u8
 /// # Safety
 /// See [`bytes()`].
 unsafe fn text<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a str, Refusal> {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises of `s` what `bytes` asks.
     let bytes = unsafe { bytes(s, what, bytes_max) }?;
     std::str::from_utf8(bytes).map_err(|_| Refusal::invalid(format!("{what} is not UTF-8")))
 }
@@ -105,7 +105,7 @@ unsafe fn text<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a str,
 /// See [`bytes()`].
 unsafe fn beginning<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a str, Refusal> {
     let part = abi::Str { len: s.len.min(bytes_max), ..s };
-    // SAFETY: passed on.
+    // SAFETY: the caller promises `s.len` readable bytes; `part` is the beginning of them.
     let bytes = unsafe { bytes(part, what, bytes_max) }?;
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text),
@@ -124,7 +124,8 @@ unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Refusal> {
     if out.is_null() {
         return Err(Refusal::invalid("the result's pointer is null"));
     }
-    // SAFETY: not null, writable as the caller promises; no alignment is assumed.
+    // SAFETY: not null, so that it is writable as the caller promises; no alignment is assumed.
+    // What was there is plain data of the plugin's, which needs no drop.
     unsafe { out.write_unaligned(value) };
     Ok(())
 }
@@ -137,7 +138,8 @@ unsafe fn sized<T>(pointer: *const T, what: &str) -> Result<u32, Refusal> {
     if pointer.is_null() {
         return Err(Refusal::invalid(format!("the {what} is a null pointer")));
     }
-    // SAFETY: not null; every such struct begins with this field.
+    // SAFETY: not null, so that it begins with a readable size as the caller promises; no alignment
+    // is assumed.
     let found = unsafe { pointer.cast::<u32>().read_unaligned() };
     let expected = size_of::<T>();
     if (found as usize) < expected {
@@ -153,9 +155,10 @@ unsafe fn sized<T>(pointer: *const T, what: &str) -> Result<u32, Refusal> {
 /// # Safety
 /// `desc` is null or readable, and so are its dims.
 unsafe fn described(desc: *const abi::Tensor) -> Result<(i32, Vec<i64>), Refusal> {
-    // SAFETY: passed on.
+    // SAFETY: null, or a description that begins with its size, as the caller promises.
     unsafe { sized(desc, "description") }?;
-    // SAFETY: not null and long enough.
+    // SAFETY: `sized` saw that it is not null and at least as long as ours; readable as the caller
+    // promises. Any bits are numbers and pointers.
     let desc = unsafe { desc.read_unaligned() };
     let dtype = i32::try_from(desc.dtype)
         .map_err(|_| Refusal::invalid(format!("data type {} is unknown", desc.dtype)))?;
@@ -182,9 +185,9 @@ unsafe fn described(desc: *const abi::Tensor) -> Result<(i32, Vec<i64>), Refusal
 
 unsafe extern "C" fn log(job: *const abi::Job, level: i32, target: abi::Str, line: abi::Str) {
     serve(job, "log", |call| {
-        // SAFETY: texts as the ABI demands.
+        // SAFETY: the plugin lends `target` until this function returns.
         let target = String::from_utf8_lossy(unsafe { bytes(target, "target", NAME_BYTES_MAX) }?);
-        // SAFETY: the same.
+        // SAFETY: the plugin lends `line` until this function returns.
         let line = String::from_utf8_lossy(unsafe { bytes(line, "message", 1 << 20) }?);
         call.log(level.clamp(abi::LOG_ERROR, abi::LOG_TRACE), &target, &line);
         Ok(())
@@ -202,7 +205,7 @@ unsafe extern "C" fn progress_about(
     about: abi::Str,
 ) -> abi::Status {
     serve(job, "progress_about", |call| {
-        // SAFETY: text as the ABI demands.
+        // SAFETY: the plugin lends `about` until this function returns; `went_on` gets a copy.
         let about = unsafe { beginning(about, "text", ABOUT_BYTES_MAX) }?;
         went_on(call, done, total, about.to_owned())
     })
@@ -222,7 +225,8 @@ fn went_on(call: &Call, done: u64, total: u64, about: String) -> Result<(), Refu
 unsafe extern "C" fn submission(job: *const abi::Job, out: *mut abi::Str) -> abi::Status {
     serve(job, "submission", |call| {
         call.own_thread()?;
-        // SAFETY: the result's pointer as the ABI demands.
+        // SAFETY: `out` is null or has room for a `Str`. The view lasts as long as promised: the
+        // context owns the call, and so the submission, and outlives `run`.
         unsafe { put(out, abi::Str::of(&call.submission)) }
     })
 }
@@ -234,9 +238,9 @@ unsafe extern "C" fn input_map(
 ) -> abi::Status {
     serve(job, "input_map", |call| {
         call.own_thread()?;
-        // SAFETY: text as the ABI demands.
+        // SAFETY: the plugin lends `name` until this function returns.
         let name = unsafe { text(name, "name", NAME_BYTES_MAX) }?;
-        // SAFETY: null or a struct with its size set.
+        // SAFETY: `out` is null or a `Bytes` of the plugin's with its size set.
         let struct_size = unsafe { sized(out, "result") }?;
         let path = call.inputs.get(name).ok_or_else(|| {
             Refusal::invalid(format!("the submission has no file `{}`", name.escape_debug()))
@@ -246,7 +250,8 @@ unsafe extern "C" fn input_map(
         let bytes = call.tensors.bytes(id).unwrap_or_default();
         let view =
             abi::Bytes { struct_size, reserved: 0, ptr: bytes.as_ptr(), len: bytes.len(), id };
-        // SAFETY: long enough, see `sized`.
+        // SAFETY: `sized` saw that there is room for the view. The table keeps the map until the
+        // plugin gives it back or the worker ends.
         unsafe { put(out, view) }
     })
 }
@@ -263,8 +268,8 @@ unsafe extern "C" fn graph_get(job: *const abi::Job, out: *mut abi::Str) -> abi:
         call.own_thread()?;
         let graph = call.state().graph_in.clone();
         let graph = graph.ok_or_else(|| Refusal::new(abi::UNSUPPORTED, "the job has no graph"))?;
-        // SAFETY: the result's pointer as the ABI demands. The context keeps the graph until the
-        // call is over, so the view outlives this clone.
+        // SAFETY: `out` is null or has room for a `Str`. The context keeps the graph until the call
+        // is over, so the view outlives this clone.
         unsafe { put(out, abi::Str::of(&graph)) }
     })
 }
@@ -272,7 +277,7 @@ unsafe extern "C" fn graph_get(job: *const abi::Job, out: *mut abi::Str) -> abi:
 unsafe extern "C" fn graph_put(job: *const abi::Job, model: abi::Str) -> abi::Status {
     serve(job, "graph_put", |call| {
         call.own_thread()?;
-        // SAFETY: bytes as the ABI demands.
+        // SAFETY: the plugin lends `model` until this function returns; a copy is kept.
         let model = unsafe { bytes(model, "graph", GRAPH_BYTES_MAX) }?;
         call.state().graph_out = Some(copied(model)?);
         Ok(())
@@ -285,7 +290,7 @@ unsafe extern "C" fn tensor_get(
     out: *mut abi::Tensor,
 ) -> abi::Status {
     serve(job, "tensor_get", |call| {
-        // SAFETY: null or a struct with its size set.
+        // SAFETY: `out` is null or a `Tensor` of the plugin's with its size set.
         let struct_size = unsafe { sized(out, "result") }?;
         let array = match call.tensors.derived(id) {
             Some(derived) => Some(call.tensors.computed(id, &derived)?),
@@ -304,7 +309,8 @@ unsafe extern "C" fn tensor_get(
             data: data.cast(),
             nbytes: array.bytes.len() as u64,
         };
-        // SAFETY: long enough, see `sized`. The table keeps the array until the call is over.
+        // SAFETY: `sized` saw that there is room for the view. The table keeps sealed tensors as
+        // long as the worker lives, and computed ones until no call is running (`TensorTable::lend`).
         unsafe { put(out, view) }
     })
 }
@@ -319,12 +325,12 @@ unsafe extern "C" fn tensor_new(
         if id.is_null() || data.is_null() {
             return Err(Refusal::invalid("the result's pointer is null"));
         }
-        // SAFETY: null or a description as the ABI demands.
+        // SAFETY: the plugin lends the description and its dims until this function returns.
         let (dtype, dims) = unsafe { described(desc) }?;
         let (new, first) = call.tensors.create(dtype, &dims)?;
-        // SAFETY: the results' pointers as the ABI demands.
+        // SAFETY: not null, as was seen above, and a place of the plugin's for an id.
         unsafe { put(id, new) }?;
-        // SAFETY: the same.
+        // SAFETY: the same for an address. The memory stays where it is when it is sealed.
         unsafe { put(data, first.cast()) }
     })
 }
@@ -344,10 +350,10 @@ unsafe extern "C" fn tensor_alias(
         if id.is_null() {
             return Err(Refusal::invalid("the result's pointer is null"));
         }
-        // SAFETY: null or a description as the ABI demands.
+        // SAFETY: the plugin lends the description and its dims until this function returns.
         let (dtype, dims) = unsafe { described(desc) }?;
         let new = call.tensors.alias(source, byte_offset, dtype, &dims)?;
-        // SAFETY: the result's pointer as the ABI demands.
+        // SAFETY: not null, as was seen above, and a place of the plugin's for an id.
         unsafe { put(id, new) }
     })
 }
@@ -360,11 +366,11 @@ unsafe extern "C" fn artifact(
 ) -> abi::Status {
     serve(job, "artifact", |call| {
         call.own_thread()?;
-        // SAFETY: texts and bytes as the ABI demands.
+        // SAFETY: the plugin lends `name` until this function returns.
         let name = unsafe { text(name, "name", NAME_BYTES_MAX) }?;
-        // SAFETY: the same.
+        // SAFETY: it lends `mime` as long.
         let mime = unsafe { text(mime, "media type", NAME_BYTES_MAX) }?;
-        // SAFETY: the same.
+        // SAFETY: it lends `data` as long; what is kept of it is a copy or in a file.
         let data = unsafe { bytes(data, "artifact", ARTIFACT_BYTES_MAX) }?;
         if !is_artifact_name(name) {
             let shown = name.escape_debug();
@@ -388,7 +394,7 @@ unsafe extern "C" fn artifact(
 
 unsafe extern "C" fn metric(job: *const abi::Job, key: abi::Str, value: f64) -> abi::Status {
     serve(job, "metric", |call| {
-        // SAFETY: text as the ABI demands.
+        // SAFETY: the plugin lends `key` until this function returns.
         let key = unsafe { text(key, "key", NAME_BYTES_MAX) }?;
         let mut state = call.state();
         if state.metrics.len() >= METRICS_MAX && !state.metrics.contains_key(key) {

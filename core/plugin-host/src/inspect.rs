@@ -148,16 +148,8 @@ pub fn digest(path: &Path) -> std::io::Result<String> {
     Ok(hashed(file)?.1)
 }
 
-/// Size in bytes and SHA-256, in hexadecimal digits, of a file of any size, read in pieces.
-///
-/// # Errors
-/// The system's.
-pub fn file_digest(path: &Path) -> std::io::Result<(u64, String)> {
-    hashed(File::open(path)?)
-}
-
-/// The same of a file that is mapped piece by piece, which saves the copy of its bytes. For workers alone: a file that
-/// is cut short meanwhile ends the process.
+/// Size in bytes and SHA-256, in hexadecimal digits, of a file that is mapped piece by piece, which saves the copy of
+/// its bytes. For workers alone: a file that is cut short meanwhile ends the process.
 ///
 /// # Errors
 /// The system's; also if it is not a regular file.
@@ -171,7 +163,9 @@ pub fn mapped_digest(path: &Path) -> std::io::Result<(u64, String)> {
     let mut hasher = Sha256::new();
     for first in (0..bytes).step_by(MAPPED_BYTES as usize) {
         let len = MAPPED_BYTES.min(bytes - first) as usize;
-        // SAFETY: the map is read-only and ends here; a worker maps the files of its job anyway (see `tensors.rs`).
+        // SAFETY: the bytes are hashed and nothing else; the map ends with this round. A file that is written
+        // meanwhile gives another digest. One that is cut short ends the process, so that workers alone come here
+        // (see above).
         let map = unsafe { MmapOptions::new().offset(first).len(len).populate().map(&file)? };
         hasher.update(&map[..]);
     }
@@ -247,7 +241,7 @@ mod tests {
             let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             std::fs::write(&path, bytes).unwrap();
             let mapped = mapped_digest(&path).unwrap();
-            assert_eq!((mapped.0, &mapped), (len, &file_digest(&path).unwrap()));
+            assert_eq!((mapped.0, &mapped), (len, &hashed(File::open(&path).unwrap()).unwrap()));
         }
         assert!(mapped_digest(folder.path()).is_err());
     }

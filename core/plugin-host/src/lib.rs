@@ -18,7 +18,7 @@ mod refusal;
 mod tensors;
 
 pub use context::{Artifact, HostEvent, JobContext};
-pub use inspect::{digest, file_digest, hexadecimal, inspect, mapped_digest};
+pub use inspect::{digest, hexadecimal, inspect, mapped_digest};
 pub use library::{Failure, Instance, Library};
 pub use messages::from_message;
 pub use refusal::Refusal;

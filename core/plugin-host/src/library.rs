@@ -42,12 +42,14 @@ pub(crate) struct Opened {
 impl Opened {
     /// Opens a library; its initialisers run.
     pub(crate) fn open(path: &Path) -> Result<Opened, Diagnostic> {
-        // SAFETY: initialisers of a plugin are foreign code; the process that calls this is there
-        // to run it, and nothing of the host is shared with it.
+        // SAFETY: initialisers of a plugin are foreign code, which may do anything to this process.
+        // The process is a worker, confined and made for that; the daemon itself never comes here.
+        // The library stays loaded, so that no address in it becomes stale.
         let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let handle = handle.map_err(|e| refused(path, system_text(&e), MISSING))?;
         let handle = ManuallyDrop::new(handle);
-        // SAFETY: the type is that of a pointer to data, which is checked before it is believed.
+        // SAFETY: any symbol has an address, and no more than that is taken from it here. `header`
+        // checks what lies there before it is believed.
         let symbol = unsafe { handle.get::<*const abi::Header>(abi::PLUGIN_SYMBOL.as_bytes()) };
         let symbol = symbol.map_err(|_| {
             let why = format!("exports no symbol `{}`: not an onnxd plugin", abi::PLUGIN_SYMBOL);
@@ -63,15 +65,18 @@ impl Opened {
     /// The header's contents; its strings are read after magic and size are right.
     pub(crate) fn header(&self, path: &Path) -> Result<RawHeader, Diagnostic> {
         let header = self.header;
-        // SAFETY: the symbol exists, and a data symbol of a loaded object is readable; objects end
-        // at pages, so the first sixteen bytes of an aligned symbol are.
+        // SAFETY: `open` found the symbol, not null and aligned to 8. The library stays loaded, and
+        // loaded objects are readable to the end of their last page, so sixteen bytes are.
         let (magic, struct_size) = unsafe { ((*header).magic, (*header).struct_size) };
         check_start(path, magic, struct_size)?;
-        // SAFETY: the magic is right and the struct claims to be as long as ours.
+        // SAFETY: the magic is that of plugins, which promise with it that `struct_size` bytes are
+        // there, static and never written. `check_start` saw that they are not fewer than ours.
+        // Every field may have any bits; the one function is nullable.
         let header = unsafe { &*header };
         let text = |s: abi::Str, what: &str, bytes_max: usize| {
-            static_text(s, bytes_max)
-                .map_err(|why| refused(path, format!("{what} in the header {why}"), BROKEN))
+            // SAFETY: texts of a header are static and never written, as `abi::Header` demands.
+            let text = unsafe { static_text(s, bytes_max) };
+            text.map_err(|why| refused(path, format!("{what} in the header {why}"), BROKEN))
         };
         let descriptor_max = onnxd_config::descriptor::DESCRIPTOR_BYTES_MAX;
         Ok(RawHeader {
@@ -87,10 +92,11 @@ impl Opened {
     }
 
     fn entry(&self) -> Option<*const abi::Plugin> {
-        // SAFETY: only called after `header` has checked magic and size.
+        // SAFETY: `Library::open`, the only caller, has had `header` check magic and size; the
+        // header is static.
         let entry = unsafe { (*self.header).entry }?;
-        // SAFETY: the plugin's function with the signature that the ABI's major fixes; the table
-        // lives as long as the process.
+        // SAFETY: the plugin's function, whose signature the ABI's major fixes (`check` compared
+        // it). The table that it is given is a static of ours.
         Some(unsafe { entry(&raw const HOST) })
     }
 }
@@ -135,7 +141,9 @@ impl Library {
             );
             return Err(refused(path, why, "See the plugin's manual for the onnxd it needs."));
         }
-        let table = negotiated(table).map_err(broken)?;
+        // SAFETY: not null. An entry returns a table that begins with its size and lives as long as
+        // the process, as `abi::Header::entry` demands.
+        let table = unsafe { negotiated(table) }.map_err(broken)?;
         Ok(Library { id, version, table })
     }
 
@@ -179,7 +187,8 @@ impl Library {
         let mut raw: *mut c_void = std::ptr::null_mut();
         let (kind, params) = (kind.as_bytes(), params_json.as_bytes());
         answered(|err| {
-            // SAFETY: the plugin's function; all views outlive the call.
+            // SAFETY: the plugin's function. Both texts and `raw` are borrowed until it returns, and
+            // `err` is the buffer of `answered`.
             unsafe { create(abi::Str::of(kind), abi::Str::of(params), &raw mut raw, err) }
         })?;
         Ok(Instance { library: self, raw, run, destroy })
@@ -188,18 +197,19 @@ impl Library {
     /// The functions of an extension, if the plugin offers it.
     fn probe_function(&self) -> Option<RunFunction> {
         let extension = self.table.extension?;
-        // SAFETY: the plugin's function; the name is static.
+        // SAFETY: the plugin's function, which any thread may call after `entry`; the name is static.
         let found = unsafe { extension(abi::Str::of(abi::EXTENSION_PROBE.as_bytes())) };
         let found: *const abi::ProbeExtension = found.cast();
         if found.is_null() || !found.is_aligned() {
             return None;
         }
-        // SAFETY: not null; a struct of this extension begins with its size.
+        // SAFETY: not null and aligned. Under this name a plugin offers a static struct that begins
+        // with its size.
         let size = unsafe { (*found).struct_size } as usize;
         if size < size_of::<abi::ProbeExtension>() {
             return None;
         }
-        // SAFETY: long enough.
+        // SAFETY: the struct says that it reaches beyond this field, which is a nullable function.
         unsafe { (*found).probe }
     }
 }
@@ -236,7 +246,9 @@ impl Instance<'_> {
     fn call(&mut self, function: RunFunction, context: &mut JobContext) -> Result<(), Failure> {
         let running = context.start();
         answered(|err| {
-            // SAFETY: the plugin's function and the instance it made; the job is never freed.
+            // SAFETY: the plugin's function and the instance that its `create` made. `&mut self` keeps
+            // other threads away from it. The job is never freed, `running` keeps it known to the
+            // host's functions, and `err` is the buffer of `answered`.
             unsafe { function(self.raw, std::ptr::from_ref(running.job), err) }
         })
     }
@@ -244,7 +256,8 @@ impl Instance<'_> {
 
 impl Drop for Instance<'_> {
     fn drop(&mut self) {
-        // SAFETY: the plugin's function, called once for the instance it made.
+        // SAFETY: the plugin's function, called for the instance that its `create` made: once, and
+        // nothing uses the instance afterwards. The borrowed library is still there.
         unsafe { (self.destroy)(self.raw) };
     }
 }
@@ -272,11 +285,15 @@ fn answered(call: impl FnOnce(*mut abi::ErrorBuffer) -> abi::Status) -> Result<(
 }
 
 /// The plugin's table in our own layout: what an older one lacks is `None`.
-fn negotiated(table: *const abi::Plugin) -> Result<abi::Plugin, String> {
+///
+/// # Safety
+/// `table` is not null. If it is aligned, it points to a `struct_size` and as many readable bytes as
+/// that says, which nothing writes.
+unsafe fn negotiated(table: *const abi::Plugin) -> Result<abi::Plugin, String> {
     if !table.is_aligned() {
         return Err("the address of its table is odd".into());
     }
-    // SAFETY: not null; every table begins with its size.
+    // SAFETY: not null, as the caller promises, and aligned; every table begins with its size.
     let size = unsafe { (*table).struct_size } as usize;
     let least = offset_of!(abi::Plugin, extension);
     if size < least {
@@ -290,9 +307,12 @@ fn negotiated(table: *const abi::Plugin) -> Result<abi::Plugin, String> {
         destroy: None,
         extension: None,
     };
+    // Whole functions only: the first half of an address is not one that may be called.
     let shared = size.min(size_of::<abi::Plugin>());
-    // SAFETY: both sides have `shared` bytes, and all bytes of the target are plain data or
-    // nullable functions, for which every value the plugin put there is valid.
+    let shared = shared - shared % size_of::<usize>();
+    // SAFETY: the plugin's table has `size` readable bytes, as the caller promises, and ours has
+    // room for `shared`. A local variable and a static do not overlap. All fields are numbers or
+    // nullable functions, which have no invalid bits.
     unsafe {
         std::ptr::copy_nonoverlapping(table.cast::<u8>(), (&raw mut own).cast(), shared);
     }
@@ -300,14 +320,17 @@ fn negotiated(table: *const abi::Plugin) -> Result<abi::Plugin, String> {
 }
 
 /// A static text of a header, copied.
-fn static_text(s: abi::Str, bytes_max: usize) -> Result<String, String> {
+///
+/// # Safety
+/// `s` is null, or has `len` readable bytes that nothing writes.
+unsafe fn static_text(s: abi::Str, bytes_max: usize) -> Result<String, String> {
     if s.len > bytes_max {
         return Err(format!("has {} bytes, limit {bytes_max}", s.len));
     }
     if s.ptr.is_null() || s.len == 0 {
         return Err("is empty".into());
     }
-    // SAFETY: not null, bounded; static as the ABI demands.
+    // SAFETY: not null and bounded; readable as the caller promises.
     let bytes = unsafe { s.as_bytes() };
     String::from_utf8(bytes.to_vec()).map_err(|_| "is not UTF-8".into())
 }

@@ -26,6 +26,7 @@ pub fn from_message(message: &message::Diagnostic) -> Diagnostic {
         message: text(&message.message),
         layer: (layer != Layer::default()).then_some(layer),
         help: text(&message.help).into(),
+        opset: None,
     })
 }
 

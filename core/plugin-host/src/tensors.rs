@@ -9,10 +9,7 @@ use crate::element::tensor_bytes;
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use onnxd_plugin_abi as abi;
-use rustix::fs::OFlags;
 use std::collections::{HashMap, HashSet};
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -137,8 +134,9 @@ impl TensorTable {
         let maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         let maps = maps.iter().filter(|(id, _)| which(*id));
         for map in maps.filter_map(|(_, map)| map.upgrade()) {
-            // SAFETY: nothing writes to the map, so that its pages are those of the file again.
-            // Where the system refuses, they stay.
+            // SAFETY: `maps` holds maps of files only, read-only and never written through, so that
+            // what is read after this comes from the file again, the same bytes. Where the system
+            // refuses, the pages stay.
             let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
         }
     }
@@ -330,18 +328,13 @@ impl AsRef<[u8]> for MappedFile {
 
 /// `None` for an empty file.
 fn map(path: &Path) -> std::io::Result<Option<Mmap>> {
-    // Not blocking: opening a named pipe would wait for a writer for ever.
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(std::io::Error::other)?;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
-    }
-    if metadata.len() == 0 {
+    let file = onnxd_files::regular(path)?;
+    if file.metadata()?.len() == 0 {
         return Ok(None);
     }
-    // SAFETY: the file belongs to the job's own folder, where nothing writes while a worker runs;
-    // should it be cut short nevertheless, the worker dies by SIGBUS, which is reported as a crash.
+    // SAFETY: a conversion maps copies that nothing writes. Files of a drop that front-ends are asked about may change:
+    // then bytes change under code that has checked them, or reading ends the process by SIGBUS, which is reported as a
+    // crash. That is one confined worker; its parent maps none of these files.
     Ok(Some(unsafe { Mmap::map(&file)? }))
 }
 

@@ -12,6 +12,7 @@ use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::ir::{Model, Tensor};
 use column::{Column, Reader};
 use onnxd_params::host::Calibration as Params;
+pub(crate) use random::OPEN_SIZE;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,8 +83,8 @@ impl SampleSource<'_> {
     }
 
     /// Random numbers where there are no data, and params ask for none: sizes that the model leaves open are small.
-    pub(crate) fn random(self, samples: u64) -> Result<Calibration, Diagnostics> {
-        self.drawn(samples, self.params.random_size().or(Some(random::OPEN_SIZE)))
+    pub(crate) fn random(self, samples: u64, size: usize) -> Result<Calibration, Diagnostics> {
+        self.drawn(samples, self.params.random_size().or(Some(size)))
     }
 
     /// Samples that lie elsewhere in the submission, in the same form; empty if there is nothing at `path`.

@@ -11,7 +11,7 @@ pub struct Component {
     pub(crate) id: &'static str,
     pub(crate) make: Make,
     /// Makes what runs, of what was asked for by this id and these params.
-    pub(crate) begin: fn(&[Component], &str, &Value) -> Begun,
+    pub(crate) begin: fn(&[Component], &str, Value) -> Begun,
 }
 
 pub(crate) type Begun = Result<Box<dyn Instance>, Diagnostic>;
@@ -48,7 +48,7 @@ pub(crate) trait Instance {
 }
 
 /// What the host's `kind` names: `frontend/ID`, `quantizer/ID`, or `pass`, whose ids are in the params.
-pub(crate) fn instance(components: &[Component], kind: &str, params: &Value) -> Begun {
+pub(crate) fn instance(components: &[Component], kind: &str, params: Value) -> Begun {
     let (word, id) = kind.split_once('/').unwrap_or((kind, ""));
     match components.iter().find(|c| c.kind() == word) {
         Some(first) => (first.begin)(components, id, params),

@@ -23,15 +23,19 @@ pub trait Definition {
 /// `host` is null or points to a host table that lives as long as the process.
 pub unsafe fn entry(host: *const abi::Host, plugin: &'static abi::Plugin) -> *const abi::Plugin {
     remember_places();
-    // SAFETY: as the caller promises.
+    // SAFETY: null, or a table that begins with its size and has as many readable bytes, as the caller
+    // promises.
     match unsafe { host::install(host) } {
         true => plugin,
         false => std::ptr::null(),
     }
 }
 
+/// Makes an instance of components.
+///
 /// # Safety
-/// As documented for [`abi::Plugin::create`].
+/// Both texts are readable during the call, `inst` is null or writable, and `err` is null or a buffer as
+/// [`abi::ErrorBuffer`] says. See [`abi::Plugin::create`].
 pub unsafe extern "C" fn create<D: Definition>(
     kind: abi::Str,
     params_json: abi::Str,
@@ -39,60 +43,71 @@ pub unsafe extern "C" fn create<D: Definition>(
     err: *mut abi::ErrorBuffer,
 ) -> abi::Status {
     let made = catch_unwind(|| {
-        // SAFETY: the host lends both strings for the duration of the call.
+        // SAFETY: the caller lends both texts for the duration of the call, and nothing keeps them.
         let (kind, params) = unsafe { (kind.as_bytes(), params_json.as_bytes()) };
         let kind = std::str::from_utf8(kind).map_err(|e| contract(format!("kind: {e}")))?;
         let params: Value = match params {
             [] => Value::Null,
             json => serde_json::from_slice(json).map_err(|e| contract(format!("params: {e}")))?,
         };
-        instance(&D::components(), kind, &params)
+        instance(&D::components(), kind, params)
     });
     match made {
         Ok(Ok(instance)) if !inst.is_null() => {
-            // SAFETY: the host gives a writable place.
+            // SAFETY: not null, so that it is the host's place for an instance, writable and aligned.
             unsafe { *inst = Box::into_raw(Box::new(instance)).cast() };
             abi::OK
         }
         Ok(Ok(_)) => abi::INVALID,
-        Ok(Err(diagnostic)) => fail(err, &diagnostic.into()),
-        Err(panic) => panicked(err, panic.as_ref()),
+        // SAFETY: the caller's buffer, null or writable.
+        Ok(Err(diagnostic)) => unsafe { fail(err, &diagnostic.into()) },
+        // SAFETY: the caller's buffer, null or writable.
+        Err(panic) => unsafe { panicked(err, panic.as_ref()) },
     }
 }
 
+/// Has an instance do its work.
+///
 /// # Safety
-/// As documented for [`abi::Plugin::run`].
+/// `inst` is null or was made by [`create`] and not destroyed, and no other thread uses it. `job` is null or
+/// the host's, alive until this returns. `err` is null or a buffer as [`abi::ErrorBuffer`] says. See
+/// [`abi::Plugin::run`].
 pub unsafe extern "C" fn run(
     inst: *mut c_void,
     job: *const abi::Job,
     err: *mut abi::ErrorBuffer,
 ) -> abi::Status {
-    // SAFETY: the host passes what `create` made, and a job that is alive.
+    // SAFETY: the caller promises what `call` asks.
     unsafe { call(inst, job, err, |instance, job| instance.run(job)) }
 }
 
 /// # Safety
-/// As documented for [`abi::ProbeExtension::probe`].
+/// As [`run`]; see [`abi::ProbeExtension::probe`].
 unsafe extern "C" fn probe(
     inst: *mut c_void,
     job: *const abi::Job,
     err: *mut abi::ErrorBuffer,
 ) -> abi::Status {
-    // SAFETY: as for `run`.
+    // SAFETY: the caller promises what `call` asks.
     unsafe { call(inst, job, err, |instance, job| instance.probe(job)) }
 }
 
+/// Frees an instance.
+///
 /// # Safety
-/// `inst` was made by `create` and is not used any more.
+/// `inst` is null, or was made by [`create`] and is not used any more, by no thread.
 pub unsafe extern "C" fn destroy(inst: *mut c_void) {
     if !inst.is_null() {
-        // SAFETY: `create` made it from a box; a panic in a destructor must not cross.
+        // A panic in a destructor must not cross.
+        // SAFETY: `create` made it from a box of this type, and the caller gives it up.
         let _ = catch_unwind(AssertUnwindSafe(|| unsafe {
             drop(Box::from_raw(inst.cast::<Box<dyn Instance>>()));
         }));
     }
 }
 
+/// A static struct by name; null if there is none.
+///
 /// # Safety
 /// `name` is readable during the call.
 pub unsafe extern "C" fn extension(name: abi::Str) -> *const c_void {
@@ -101,7 +116,7 @@ pub unsafe extern "C" fn extension(name: abi::Str) -> *const c_void {
         reserved: 0,
         probe: Some(probe),
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller lends `name` for the duration of the call, and nothing keeps it.
     match unsafe { name.as_bytes() } == abi::EXTENSION_PROBE.as_bytes() {
         true => (&raw const PROBE).cast(),
         false => std::ptr::null(),
@@ -109,7 +124,7 @@ pub unsafe extern "C" fn extension(name: abi::Str) -> *const c_void {
 }
 
 /// # Safety
-/// `inst` was made by `create`; `job` is alive.
+/// As [`run`].
 unsafe fn call(
     inst: *mut c_void,
     job: *const abi::Job,
@@ -119,11 +134,15 @@ unsafe fn call(
     if inst.is_null() || job.is_null() {
         return abi::INVALID;
     }
-    // SAFETY: as the caller promises; one thread at a time uses an instance.
+    // SAFETY: not null, so that `create` made it from a box of this type, as the caller promises; no other
+    // thread uses it meanwhile.
     let instance = unsafe { &mut *inst.cast::<Box<dyn Instance>>() };
-    let handle = JobHandle::new(job);
+    // SAFETY: the host's job, alive until this returns. A handle that outlives it calls functions which
+    // answer `INVALID` to a job that is over.
+    let handle = unsafe { JobHandle::new(job) };
     let views = handle.views();
-    let current = JobHandle::new(job);
+    // SAFETY: the same job; `current` ends with this function.
+    let current = unsafe { JobHandle::new(job) };
     let work = || host::with_current(&current, || f(instance.as_mut(), handle));
     let mut outcome = catch_unwind(AssertUnwindSafe(work));
     if Arc::strong_count(&views) > 1 && outcome.is_ok() {
@@ -133,16 +152,19 @@ unsafe fn call(
     match outcome {
         Ok(Ok(())) => abi::OK,
         Ok(Err(found)) => {
-            let reporter = JobHandle::new(job);
+            // SAFETY: the same job; `reporter` ends with this function.
+            let reporter = unsafe { JobHandle::new(job) };
             let items = found.0.iter().map(Into::into).collect();
             let bytes = message::Diagnostics { items }.encode_to_vec();
             let _ = reporter.artifact(abi::ARTIFACT_DIAGNOSTICS, &bytes);
             match reporter.progress(0, 0, "") {
                 Err(_) => abi::CANCELLED,
-                Ok(()) => fail(err, &found),
+                // SAFETY: the caller's buffer, null or writable.
+                Ok(()) => unsafe { fail(err, &found) },
             }
         }
-        Err(panic) => panicked(err, panic.as_ref()),
+        // SAFETY: the caller's buffer, null or writable.
+        Err(panic) => unsafe { panicked(err, panic.as_ref()) },
     }
 }
 
@@ -151,8 +173,12 @@ pub(crate) fn contract(message: impl Into<String>) -> Diagnostic {
 }
 
 /// Writes the findings into the host's buffer and chooses the status.
-fn fail(err: *mut abi::ErrorBuffer, found: &Diagnostics) -> abi::Status {
-    write(err, &found.to_string());
+///
+/// # Safety
+/// As [`write()`].
+unsafe fn fail(err: *mut abi::ErrorBuffer, found: &Diagnostics) -> abi::Status {
+    // SAFETY: the caller promises what `write` asks.
+    unsafe { write(err, &found.to_string()) };
     let has = |code: Code| found.0.iter().any(|d| d.code == code.as_str());
     match found.class() {
         Class::Input => abi::INVALID,
@@ -181,7 +207,11 @@ fn remember_places() {
     });
 }
 
-fn panicked(err: *mut abi::ErrorBuffer, panic: &(dyn std::any::Any + Send)) -> abi::Status {
+/// Writes what a panic said, and where it began, into the host's buffer.
+///
+/// # Safety
+/// As [`write()`].
+unsafe fn panicked(err: *mut abi::ErrorBuffer, panic: &(dyn std::any::Any + Send)) -> abi::Status {
     let place = PANICKED_AT.lock().unwrap_or_else(PoisonError::into_inner).take();
     let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
     let text = panic
@@ -189,12 +219,16 @@ fn panicked(err: *mut abi::ErrorBuffer, panic: &(dyn std::any::Any + Send)) -> a
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message");
-    write(err, &format!("panic{place}: {text}"));
+    // SAFETY: the caller promises what `write` asks.
+    unsafe { write(err, &format!("panic{place}: {text}")) };
     abi::INTERNAL
 }
 
-fn write(err: *mut abi::ErrorBuffer, text: &str) {
-    // SAFETY: the buffer is null or the host's, with `cap` writable bytes.
+/// # Safety
+/// `err` is null, or a buffer whose `ptr` is null or has `cap` writable bytes, which nothing else touches
+/// meanwhile.
+unsafe fn write(err: *mut abi::ErrorBuffer, text: &str) {
+    // SAFETY: null, or the host's buffer, which the caller may write to alone.
     let Some(buffer) = (unsafe { err.as_mut() }) else { return };
     if buffer.ptr.is_null() {
         return;
@@ -203,7 +237,8 @@ fn write(err: *mut abi::ErrorBuffer, text: &str) {
     while !text.is_char_boundary(len) {
         len -= 1;
     }
-    // SAFETY: `len` is at most `cap`.
+    // SAFETY: `ptr` is not null and has `cap` writable bytes, of which `len` are used. The text is ours
+    // and lies elsewhere.
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.ptr.cast(), len) };
     buffer.len = len;
 }

@@ -77,7 +77,7 @@ macro_rules! export_plugin {
             };
 
             unsafe extern "C" fn start(host: *const abi::Host) -> *const abi::Plugin {
-                // SAFETY: the host passes its table.
+                // SAFETY: the host calls the entry with its own table, a static, or with null.
                 unsafe { entry(host, &PLUGIN) }
             }
 

@@ -1,14 +1,15 @@
 //! What the section `export` of the params says to a front-end whose networks are lowered, and what files of arrays
 //! beside the network say about its inputs.
 
-use crate::diagnostics::{Code, Diagnostic, shown};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::host_params::Export;
-use crate::ir::{DataType, Dim, ValueType};
+use crate::ir::{DataType, Dim, Tensor, ValueType};
 use crate::lower::Fallback;
 use crate::words::OperatorFallback;
-use crate::{ArrayHeader, Submission};
+use crate::{ArrayHeader, Imported, Params, Submission};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ops::DerefMut;
 
 /// Version of the standard's operators, where the params name none.
 const OPSET: i64 = 18;
@@ -18,6 +19,8 @@ const OPSET: i64 = 18;
 pub struct ExportOptions {
     /// Version of the standard's operators.
     pub opset: i64,
+    /// Whether the params name it.
+    is_opset_given: bool,
     shapes: Vec<Vec<Dim>>,
     dtypes: Vec<DataType>,
     names: Vec<String>,
@@ -32,6 +35,8 @@ pub struct ExportOptions {
     pub without_weights: bool,
     /// Whether nodes tell where in the source they come from.
     pub documented: bool,
+    /// All params, for those that count in some networks only.
+    pub params: Params,
 }
 
 impl ExportOptions {
@@ -74,6 +79,7 @@ impl ExportOptions {
         let export: Export = submission.params().section();
         Ok(ExportOptions {
             opset: get("opset").as_i64().unwrap_or(OPSET),
+            is_opset_given: !get("opset").is_null(),
             shapes: shapes.collect::<Result<_, _>>()?,
             dtypes: dtypes.collect::<Result<_, _>>()?,
             names: names.iter().filter_map(|n| Some(n.as_str()?.to_owned())).collect(),
@@ -83,7 +89,76 @@ impl ExportOptions {
             fallback: fallback(Fallback::of(submission), export.operator_fallback()),
             without_weights: !export.export_params(),
             documented: !export.strip_doc_string(),
+            params: submission.params().clone(),
         })
+    }
+
+    /// Whether what outlives a call becomes inputs and outputs (`export.mutations`). Ask only where something does.
+    pub fn wants_states(&self) -> bool {
+        self.params.get("export.mutations") == "outputs"
+    }
+
+    /// The value that the params fix an input at (`source.constants`), which is no input of the model then.
+    pub fn constant(&self, name: &str) -> Option<&Value> {
+        self.params.get("source.constants").get(name)
+    }
+
+    /// The same as a tensor of type `dtype`.
+    ///
+    /// # Errors
+    /// `N0105` for a value that is no tensor of this type.
+    pub fn constant_tensor(
+        &self,
+        name: &str,
+        dtype: DataType,
+    ) -> Result<Option<Tensor>, Diagnostic> {
+        let Some(value) = self.constant(name) else { return Ok(None) };
+        let tensor = tensor_of(value, dtype);
+        tensor.map(Some).ok_or_else(|| {
+            let (name, value) = (shown(name), value.to_string());
+            let message = format!(
+                "`source.constants` has {} for `{name}`, which is no tensor of {dtype}.",
+                shown(&value)
+            );
+            Diagnostic::new(Code::ParamsBadValue, message)
+        })
+    }
+
+    /// Tells users of values for inputs that the network, whose inputs are `names`, does not have.
+    pub fn tell_constants(&self, names: &[&str]) {
+        let fixed = self.params.get("source.constants").as_object();
+        let unknown = fixed.into_iter().flatten().map(|(name, _)| name.as_str());
+        for name in unknown.filter(|name| !names.contains(name)) {
+            let why = format!("names `{name}`, which is no input of the network");
+            self.params.without_effect("source.constants", why);
+        }
+    }
+
+    /// Imports a network. Where the params name no opset and a newer one than the usual is all that it takes, the model
+    /// has the lowest one that does, and a note says why.
+    ///
+    /// # Errors
+    /// Those of `import`.
+    pub fn at_lowest_opset<O: DerefMut<Target = ExportOptions>>(
+        options: &mut O,
+        mut import: impl FnMut(&mut O) -> Result<Imported, Diagnostics>,
+    ) -> Result<Imported, Diagnostics> {
+        let mut why: Option<Diagnostic> = None;
+        loop {
+            let found = match import(options) {
+                Ok(mut imported) => {
+                    imported.notes.extend(why.map(|why| newer(options.opset, &why)));
+                    return Ok(imported);
+                }
+                Err(found) => found,
+            };
+            let needed = found.opset().filter(|needed| *needed > options.opset);
+            let Some(needed) = needed.filter(|_| !options.is_opset_given) else {
+                return Err(found);
+            };
+            options.opset = needed;
+            why = found.0.into_iter().max_by_key(|found| found.opset);
+        }
     }
 
     /// Takes an input as of another element type than supposed.
@@ -96,6 +171,14 @@ impl ExportOptions {
         let called = self.names.get(at).map(String::as_str);
         let is_its = |a: &&ArrayHeader| a.name == name || called == Some(a.name.as_str());
         self.arrays.iter().find(is_its).or_else(|| self.arrays.get(at))
+    }
+
+    /// Names that params or arrays give to inputs, in their order.
+    pub fn named(&self) -> Vec<&str> {
+        match self.names.is_empty() {
+            true => self.arrays.iter().map(|array| array.name.as_str()).collect(),
+            false => self.names.iter().map(String::as_str).collect(),
+        }
     }
 
     /// Number of the inputs that shapes are given for.
@@ -194,6 +277,55 @@ impl ExportOptions {
     }
 }
 
+/// Numbers or truth values, in lists of lists of equal lengths.
+fn tensor_of(value: &Value, dtype: DataType) -> Option<Tensor> {
+    fn collect(
+        value: &Value,
+        depth: usize,
+        dims: &mut Vec<usize>,
+        to: &mut Vec<Value>,
+    ) -> Option<()> {
+        match value {
+            Value::Array(list) => {
+                match dims.get(depth) {
+                    Some(size) if *size != list.len() => return None,
+                    Some(_) => {}
+                    None if to.is_empty() => dims.push(list.len()),
+                    None => return None,
+                }
+                list.iter().try_for_each(|value| collect(value, depth + 1, dims, to))
+            }
+            other => {
+                to.push(other.clone());
+                (depth == dims.len()).then_some(())
+            }
+        }
+    }
+    let (mut dims, mut all) = (vec![], vec![]);
+    collect(value, 0, &mut dims, &mut all)?;
+    let whole: Option<Vec<i64>> = all.iter().map(Value::as_i64).collect();
+    let reals: Option<Vec<f64>> = all.iter().map(Value::as_f64).collect();
+    match dtype {
+        DataType::Bool => {
+            let truths = all.iter().map(|value| value.as_bool().map(u8::from));
+            let bytes: Vec<u8> = truths.collect::<Option<_>>()?;
+            Tensor::new(DataType::Bool, dims, bytes.into()).ok()
+        }
+        _ if dtype.is_integer() => Some(Tensor::from_vec(dims, whole?).cast(dtype).ok()?.held()),
+        _ => Some(Tensor::from_vec(dims, reals?).cast(dtype).ok()?.held()),
+    }
+}
+
+/// The note for an opset that a network needs.
+fn newer(opset: i64, why: &Diagnostic) -> Diagnostic {
+    let message = format!(
+        "The model has opset {opset}, the lowest that can say it. At opset {OPSET}: {}",
+        why.message
+    );
+    let note = Diagnostic::new(Code::OpsetConversion, message).at_same(why);
+    note.help("Set `export.opset` to decide it.")
+}
+
 /// The size of an axis that varies and has no name, as torch.onnx calls it.
 fn open_size(label: &str, axis: i64) -> Dim {
     Dim::Symbol(format!("{label}_dynamic_axes_{}", axis + 1).into())
@@ -237,4 +369,31 @@ fn dtype_of_word(word: &str) -> Option<DataType> {
         "complex128" => DataType::Complex128,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(constants: &str) -> ExportOptions {
+        let params = format!(r#"{{"source": {{"constants": {constants}}}}}"#);
+        ExportOptions { params: Params::parse(&params).unwrap(), ..ExportOptions::default() }
+    }
+
+    #[test]
+    fn inputs_are_fixed_at_values_of_their_types() {
+        let options = options(r#"{"a": false, "b": [[1, 2, 3]], "c": 0.5, "d": [[1], [2, 3]]}"#);
+        let of = |name: &str, dtype| options.constant_tensor(name, dtype);
+        let truth = of("a", DataType::Bool).unwrap().unwrap();
+        assert_eq!((truth.dims(), truth.bytes().as_ref()), (&[][..], &[0][..]));
+        let row = of("b", DataType::Int32).unwrap().unwrap();
+        assert_eq!((row.dims(), row.to_i64s().unwrap()), (&[1, 3][..], vec![1, 2, 3]));
+        assert_eq!(of("b", DataType::Float16).unwrap().unwrap().dtype(), DataType::Float16);
+        assert_eq!(of("x", DataType::Float).unwrap(), None);
+        for (name, dtype) in
+            [("a", DataType::Float), ("c", DataType::Int64), ("d", DataType::Float)]
+        {
+            assert_eq!(of(name, dtype).unwrap_err().code, "N0105", "{name}");
+        }
+    }
 }

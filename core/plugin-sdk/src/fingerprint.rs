@@ -1,7 +1,7 @@
 //! Tells models apart by what they compute.
 
 use crate::diagnostics::Diagnostic;
-use crate::ir::{Model, Tensor};
+use crate::ir::{Layers, Model, Tensor};
 use onnxd_onnx::Placement;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -20,7 +20,7 @@ pub fn fingerprint(model: &Model) -> Result<String, Diagnostic> {
         for id in graph.node_ids() {
             let node = graph.node_mut(id);
             node.doc.clear();
-            node.layers.clear();
+            node.layers = Layers::default();
             node.metadata.clear();
         }
         for v in graph.value_ids() {

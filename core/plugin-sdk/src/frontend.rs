@@ -5,7 +5,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::host::JobHandle;
 use crate::ir::Model;
 use crate::tensors::{HostTensors, hand_over};
-use crate::{Submission, messages};
+use crate::{State, Submission, messages};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
@@ -72,6 +72,8 @@ pub struct Imported {
     pub notes: Vec<Diagnostic>,
     /// Facts for the report, such as the meaning of an input's range.
     pub metadata: Vec<(String, String)>,
+    /// What the network keeps between calls, if the params ask for it as inputs and outputs.
+    pub states: Vec<State>,
 }
 
 /// Reads networks of one format.
@@ -97,7 +99,7 @@ impl Component {
     }
 }
 
-fn begin(components: &[Component], id: &str, _: &Value) -> Begun {
+fn begin(components: &[Component], id: &str, _: Value) -> Begun {
     let frontend = made(components, id, "front-end", |make| match make {
         Make::Frontend(make) => Some(make()),
         #[cfg(any(feature = "pass", feature = "quantizer"))]
@@ -139,6 +141,7 @@ pub(crate) fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diag
             .collect(),
         metadata: imported.metadata.into_iter().collect(),
         params_read: Some(submission.params().read(&BTreeSet::new())),
+        states: imported.states.into_iter().map(State::message).collect(),
     };
     Ok(job.artifact(abi::ARTIFACT_IMPORT_LOG, &log.encode_to_vec())?)
 }

@@ -17,17 +17,12 @@ static HOST: OnceLock<HostTable> = OnceLock::new();
 
 struct HostTable(abi::Host);
 
-// SAFETY: the table holds function pointers that any thread may call as the interface documents.
-unsafe impl Sync for HostTable {}
-// SAFETY: see `Sync`.
-unsafe impl Send for HostTable {}
-
 /// Keeps a copy of the table. Fields beyond what the host was compiled with stay absent.
 ///
 /// # Safety
 /// `host` is null or points to at least `struct_size` readable bytes of a host table.
 pub(crate) unsafe fn install(host: *const abi::Host) -> bool {
-    // SAFETY: passed on.
+    // SAFETY: the caller promises of `host` what `copied` asks.
     let table = unsafe { copied(host) }.filter(|table| table.abi_major == abi::ABI_MAJOR);
     table.is_some_and(|table| HOST.set(HostTable(table)).is_ok() || HOST.get().is_some())
 }
@@ -38,14 +33,14 @@ unsafe fn copied(host: *const abi::Host) -> Option<abi::Host> {
     if host.is_null() {
         return None;
     }
-    // SAFETY: the first field is readable in every version of the table.
+    // SAFETY: not null; the first field is readable in every version of the table.
     let size = unsafe { (*host).struct_size } as usize;
     if size < offset_of!(abi::Host, log) {
         return None;
     }
     let mut table = std::mem::MaybeUninit::<abi::Host>::zeroed();
-    // SAFETY: both sides have the bytes copied, whole functions only; all-zero is a valid table whose functions are
-    // all absent.
+    // SAFETY: `host` has `size` readable bytes as the caller promises, `table` has room for as many as are copied, and
+    // a local variable overlaps with neither. Whole functions are copied. All-zero is a valid table without functions.
     Some(unsafe {
         let bytes = size.min(size_of::<abi::Host>());
         let bytes = bytes - bytes % size_of::<usize>();
@@ -57,16 +52,17 @@ unsafe fn copied(host: *const abi::Host) -> Option<abi::Host> {
 /// Tells of progress; a host that takes no words hears the numbers alone.
 ///
 /// # Safety
-/// The functions of `host` may be called with `job`.
+/// The functions of `host` may be called with `job`, from this thread.
 unsafe fn tell(
     host: &abi::Host,
     job: *const abi::Job,
     (done, total): (u64, u64),
     about: &str,
 ) -> abi::Status {
-    // SAFETY: as the caller promises; the host copies the text.
     match (host.progress_about.filter(|_| !about.is_empty()), host.progress) {
+        // SAFETY: the host's function with a job of its own, as the caller promises; the text is lent for the call.
         (Some(f), _) => unsafe { f(job, done, total, abi::Str::of(about.as_bytes())) },
+        // SAFETY: the same, with numbers alone.
         (None, Some(f)) => unsafe { f(job, done, total) },
         (None, None) => abi::OK,
     }
@@ -97,7 +93,9 @@ pub(crate) fn with_current<T>(job: &JobHandle, f: impl FnOnce() -> T) -> T {
 #[doc(hidden)]
 pub fn log(level: LogLevel, part: &str, text: &str) {
     if let Some((host, job)) = CURRENT.get() {
-        JobHandle::of(host, job).log(level, part, text);
+        // SAFETY: `with_current` set both from a handle that it borrows, and takes them back before it returns, so
+        // that they are a host and a job of it that is alive.
+        unsafe { JobHandle::of(host, job) }.log(level, part, text);
     }
 }
 
@@ -130,9 +128,11 @@ impl std::fmt::Debug for JobHandle {
     }
 }
 
-// SAFETY: the functions used from other threads (`progress`, tensors) are documented as callable from any.
+// SAFETY: all fields but `job` may be shared. The job is read and never written; the host's functions take it in any
+// thread, or answer `INVALID` where they are for the thread of `run` alone.
 unsafe impl Sync for JobHandle {}
-// SAFETY: see `Sync`.
+// SAFETY: what holds for `Sync` holds here; the handle owns nothing of the job that a certain thread would have to
+// free.
 unsafe impl Send for JobHandle {}
 
 /// A view into memory that the host keeps until the current call returns. All views of a call share one count, by which
@@ -170,12 +170,21 @@ pub(crate) struct Mapped {
 }
 
 impl JobHandle {
-    pub(crate) fn new(job: *const abi::Job) -> JobHandle {
-        JobHandle::of(host(), job)
+    /// A job of the host that is installed.
+    ///
+    /// # Safety
+    /// `job` is one that this host gave, and alive until the current call returns.
+    pub(crate) unsafe fn new(job: *const abi::Job) -> JobHandle {
+        // SAFETY: as the caller promises.
+        unsafe { JobHandle::of(host(), job) }
     }
 
     /// A job of this host; for tests of plugins, which bring one of their own.
-    pub(crate) fn of(host: &'static abi::Host, job: *const abi::Job) -> JobHandle {
+    ///
+    /// # Safety
+    /// `job` is one that `host` gave, and alive until the current call returns. All calls of the host's functions rely
+    /// on it.
+    pub(crate) unsafe fn of(host: &'static abi::Host, job: *const abi::Job) -> JobHandle {
         let (regions, known, views) = Default::default();
         JobHandle { host, job, regions, known, views }
     }
@@ -191,18 +200,19 @@ impl JobHandle {
         if ptr.is_null() || len == 0 {
             return Bytes::new();
         }
-        // SAFETY: as the caller promises; the lifetime ends with the call.
+        // SAFETY: not null, readable and unchanged until the call returns, as the caller promises. Longer than that
+        // the lifetime says too much: `_counted` lets the end of the call find views that were kept, and fail it.
         let bytes = unsafe { std::slice::from_raw_parts(ptr, len) };
         Bytes::from_owner(Borrowed { bytes, _counted: self.views() })
     }
 
     pub(crate) fn threads(&self) -> usize {
-        // SAFETY: the host passes a job with at least these two fields.
+        // SAFETY: the job is alive (`JobHandle::of`), and has these two fields in every version of the interface.
         unsafe { (*self.job).threads.max(1) as usize }
     }
 
     pub(crate) fn progress(&self, done: u64, total: u64, about: &str) -> Result<(), Diagnostic> {
-        // SAFETY: the job is alive during the call.
+        // SAFETY: host and job belong together, and the job is alive (`JobHandle::of`).
         match unsafe { tell(self.host, self.job, (done, total), about) } {
             abi::CANCELLED => {
                 Err(Diagnostic::new(Code::WorkerTimeout, "the conversion was cancelled"))
@@ -221,7 +231,7 @@ impl JobHandle {
         };
         let Some(f) = self.host.log else { return };
         let [part, text] = [part, text].map(|text| abi::Str::of(text.as_bytes()));
-        // SAFETY: the job is alive during the call; the host copies both texts.
+        // SAFETY: the job is alive (`JobHandle::of`); both texts are lent for the call, and the host copies them.
         unsafe { f(self.job, level, part, text) }
     }
 
@@ -232,8 +242,9 @@ impl JobHandle {
     ) -> Result<Bytes, Diagnostic> {
         let f = f.ok_or_else(|| refused(what, abi::UNSUPPORTED))?;
         let mut out = abi::Str::EMPTY;
-        // SAFETY: the job is alive, `out` is writable; the host lends the bytes until the call returns.
+        // SAFETY: the job is alive (`JobHandle::of`), and `out` is a variable that the host may write to.
         match unsafe { f(self.job, &mut out) } {
+            // SAFETY: with `OK` the host lends these bytes, unchanged until the call returns.
             abi::OK => Ok(unsafe { self.view(out.ptr, out.len) }),
             status => Err(refused(what, status)),
         }
@@ -250,7 +261,7 @@ impl JobHandle {
 
     pub(crate) fn put_graph(&self, model: &[u8]) -> Result<(), Diagnostic> {
         let f = self.host.graph_put.ok_or_else(|| refused("graph_put", abi::UNSUPPORTED))?;
-        // SAFETY: the host copies the bytes before it returns.
+        // SAFETY: the job is alive (`JobHandle::of`); the bytes are lent for the call, and the host copies them.
         match unsafe { f(self.job, abi::Str::of(model)) } {
             abi::OK => Ok(()),
             status => Err(refused("graph_put", status)),
@@ -268,7 +279,7 @@ impl JobHandle {
     fn hand_over(&self, name: &str, mime: &str, data: &[u8]) -> Result<(), Diagnostic> {
         let f = self.host.artifact.ok_or_else(|| refused("artifact", abi::UNSUPPORTED))?;
         let mime = abi::Str::of(mime.as_bytes());
-        // SAFETY: the host copies everything before it returns.
+        // SAFETY: the job is alive (`JobHandle::of`); texts and bytes are lent for the call, and the host copies them.
         match unsafe { f(self.job, abi::Str::of(name.as_bytes()), mime, abi::Str::of(data)) } {
             abi::OK => Ok(()),
             status => Err(refused(name, status)),
@@ -279,9 +290,15 @@ impl JobHandle {
         let f = self.host.input_map.ok_or_else(|| refused("input_map", abi::UNSUPPORTED))?;
         let struct_size = size_of::<abi::Bytes>() as u32;
         let mut out = abi::Bytes { struct_size, reserved: 0, ptr: std::ptr::null(), len: 0, id: 0 };
-        // SAFETY: the job is alive, `out` is writable; the mapping lasts until the call returns.
+        // SAFETY: the job is alive (`JobHandle::of`); the name is lent for the call, and `out` is a variable of the
+        // size that it names.
         match unsafe { f(self.job, abi::Str::of(name.as_bytes()), &mut out) } {
-            abi::OK => Ok(Mapped { id: out.id, bytes: unsafe { self.view(out.ptr, out.len) } }),
+            abi::OK => {
+                // SAFETY: with `OK` the host lends these bytes until the call returns, or until they are given back,
+                // before which `with_input` and `InputReader` drop their views.
+                let bytes = unsafe { self.view(out.ptr, out.len) };
+                Ok(Mapped { id: out.id, bytes })
+            }
             status => Err(refused(name, status)),
         }
     }
@@ -308,7 +325,8 @@ impl JobHandle {
     /// Gives back what [`JobHandle::map_input`] mapped, where the host can do that. The caller has no view of it left.
     pub(crate) fn unmap_input(&self, id: u64) -> Result<(), Diagnostic> {
         let Some(unmap) = self.host.input_unmap else { return Ok(()) };
-        // SAFETY: the job is alive, and nothing reads the bytes any more.
+        // SAFETY: the job is alive (`JobHandle::of`). The two callers are in this crate and have dropped their
+        // view; the host counts how often a file was mapped, so that views of others stay valid.
         match unsafe { unmap(self.job, id) } {
             abi::OK => Ok(()),
             status => Err(refused("input_unmap", status)),
@@ -381,11 +399,12 @@ impl JobHandle {
     pub(crate) fn tensor(&self, id: u64) -> Result<(Mapped, i32, Vec<i64>), Diagnostic> {
         let f = self.host.tensor_get.ok_or_else(|| refused("tensor_get", abi::UNSUPPORTED))?;
         let mut out = descriptor(0, &[]);
-        // SAFETY: as for `map_input`.
+        // SAFETY: the job is alive (`JobHandle::of`), and `out` is a variable of the size that it names.
         match unsafe { f(self.job, id, &mut out) } {
             abi::OK => {
+                // SAFETY: with `OK` the host lends the elements of a sealed tensor until the call returns.
                 let bytes = unsafe { self.view(out.data.cast(), out.nbytes as usize) };
-                // SAFETY: the host lends so many sizes.
+                // SAFETY: it lends `rank` sizes as long.
                 let dims = unsafe { derive::lent(out.dims, out.rank as usize) };
                 Ok((Mapped { id, bytes }, out.dtype as i32, dims))
             }
@@ -402,7 +421,8 @@ impl JobHandle {
     ) -> Result<u64, Diagnostic> {
         let (id, data) = self.open_tensor(dtype, dims, bytes.len())?;
         if !bytes.is_empty() {
-            // SAFETY: the host gave so many writable bytes.
+            // SAFETY: the host made this memory for the tensor, so that it has `len` writable bytes, is apart from
+            // `bytes`, and is used by no other code until it is sealed. `open_tensor` saw that it is not null.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len()) };
         }
         self.seal_tensor(id)?;
@@ -420,7 +440,8 @@ impl JobHandle {
         let (mut id, mut data) = (0u64, std::ptr::null_mut());
         let mut desc = descriptor(dtype, dims);
         desc.nbytes = len as u64;
-        // SAFETY: the host checks the description.
+        // SAFETY: the job is alive (`JobHandle::of`); description and dims are lent for the call, and the host
+        // checks them. Both results are variables.
         match unsafe { new(self.job, &desc, &mut id, &mut data) } {
             abi::OK if data.is_null() && len > 0 => Err(refused("tensor_new", abi::OUT_OF_MEMORY)),
             abi::OK => Ok((id, data.cast())),
@@ -431,7 +452,8 @@ impl JobHandle {
     /// Ends writing to a tensor.
     pub(crate) fn seal_tensor(&self, id: u64) -> Result<(), Diagnostic> {
         let seal = self.host.tensor_seal.ok_or_else(|| refused("tensor_seal", abi::UNSUPPORTED))?;
-        // SAFETY: the host checks the id.
+        // SAFETY: the job is alive (`JobHandle::of`), and the host checks the id. Who wrote to the tensor has done so:
+        // `new_tensor` above, or a `Room`, which `seal` consumes.
         match unsafe { seal(self.job, id) } {
             abi::OK => Ok(()),
             status => Err(refused("tensor_seal", status)),
@@ -442,7 +464,8 @@ impl JobHandle {
     fn alias(&self, source: u64, offset: u64, dtype: i32, dims: &[i64]) -> Result<u64, Diagnostic> {
         let f = self.host.tensor_alias.ok_or_else(|| refused("tensor_alias", abi::UNSUPPORTED))?;
         let mut id = 0;
-        // SAFETY: the host checks the ids and the range.
+        // SAFETY: the job is alive (`JobHandle::of`); the description is lent for the call, and the host checks it,
+        // the id and the range. The result is a variable.
         match unsafe { f(self.job, source, offset, &descriptor(dtype, dims), &mut id) } {
             abi::OK => Ok(id),
             status => Err(refused("tensor_alias", status)),
@@ -463,35 +486,4 @@ fn descriptor(dtype: i32, dims: &[i64]) -> abi::Tensor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    static HEARD: AtomicU64 = AtomicU64::new(0);
-
-    unsafe extern "C" fn progress(_: *const abi::Job, done: u64, total: u64) -> abi::Status {
-        HEARD.store(10 * done + total, Ordering::SeqCst);
-        abi::OK
-    }
-
-    #[test]
-    fn an_older_host_hears_the_numbers() {
-        let mut host: abi::Host = unsafe { std::mem::zeroed() };
-        host.progress = Some(progress);
-        host.progress_about = {
-            unsafe extern "C" fn never(
-                _: *const abi::Job,
-                _: u64,
-                _: u64,
-                _: abi::Str,
-            ) -> abi::Status {
-                panic!("beyond what the host says it has")
-            }
-            Some(never)
-        };
-        host.struct_size = offset_of!(abi::Host, progress_about) as u32;
-        let table = unsafe { copied(&raw const host) }.unwrap();
-        assert_eq!(unsafe { tell(&table, std::ptr::null(), (3, 7), "layer") }, abi::OK);
-        assert_eq!(HEARD.load(Ordering::SeqCst), 37);
-    }
-}
+mod tests;

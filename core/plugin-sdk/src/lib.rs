@@ -27,6 +27,7 @@ mod arrays;
 #[cfg(feature = "quantizer")]
 mod calibration;
 mod component;
+mod constants;
 mod entry;
 mod export;
 #[cfg(feature = "options")]
@@ -51,6 +52,7 @@ mod reader;
 mod room;
 #[cfg(feature = "quantizer")]
 mod session;
+pub mod states;
 mod submission;
 mod tensors;
 #[cfg(feature = "testing")]
@@ -63,6 +65,7 @@ pub use arrays::ArrayHeader;
 #[cfg(feature = "quantizer")]
 pub use calibration::{Batches, Calibration, Feeds, Labelled};
 pub use component::Component;
+pub use constants::Constants;
 #[cfg(feature = "options")]
 pub use export_options::ExportOptions;
 pub use external::External;
@@ -80,6 +83,7 @@ pub use progress::Part;
 pub use quantizer::{QuantizeContext, Quantizer};
 pub use reader::InputReader;
 pub use room::Room;
+pub use states::State;
 pub use submission::{LogLevel, Submission};
 
 pub use bytes;

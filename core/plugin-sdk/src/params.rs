@@ -19,6 +19,12 @@ impl Params {
         Ok(Params(Arc::new(Resolved::parse(json)?)))
     }
 
+    /// Params that came with other JSON.
+    #[cfg(feature = "pass")]
+    pub(crate) fn of(values: Value) -> Params {
+        Params(Arc::new(Resolved::of(values)))
+    }
+
     /// A section that [`params!`](crate::params!) declared, in types.
     ///
     /// # Panics

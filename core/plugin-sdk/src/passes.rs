@@ -21,10 +21,10 @@ impl Component {
     }
 }
 
-fn begin(components: &[Component], _: &str, params: &Value) -> Begun {
-    let listed = params["passes"].as_array().ok_or_else(|| contract("no list of passes"))?;
-    let rewrites_max = params["rewrites_max"].as_u64().unwrap_or(0);
-    let params = Params::parse(&params["params"].to_string()).map_err(contract)?;
+fn begin(components: &[Component], _: &str, mut given: Value) -> Begun {
+    let params = Params::of(given["params"].take());
+    let listed = given["passes"].as_array().ok_or_else(|| contract("no list of passes"))?;
+    let rewrites_max = given["rewrites_max"].as_u64().unwrap_or(0);
     let passes = listed.iter().map(|entry| {
         let wanted = entry["id"].as_str().unwrap_or_default();
         made(components, wanted, "pass", |make| match make {

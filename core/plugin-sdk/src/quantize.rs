@@ -8,7 +8,7 @@ use crate::{Attempt, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer
 use onnxd_ir::Model;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
-use onnxd_quantize::report::{LeftInFloat, Origin};
+use onnxd_quantize::report::{LeftInFloat, Origin, Remedy};
 use prost::Message;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ impl Component {
     }
 }
 
-fn begin(components: &[Component], id: &str, _: &Value) -> Begun {
+fn begin(components: &[Component], id: &str, _: Value) -> Begun {
     let quantizer = made(components, id, "quantizer", |make| match make {
         Make::Quantizer(make) => Some(make()),
         _ => None,
@@ -71,7 +71,8 @@ fn hold(model: &mut Model, job: &JobHandle) {
 /// tensors all the time, and new pages from the kernel took an eighth of a transformer's time.
 fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: these change only how the allocator grows and shrinks.
+    // SAFETY: `mallopt` takes numbers alone, and changes only when the allocator asks the system for memory and gives
+    // it back.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 32 << 20);
@@ -81,7 +82,7 @@ fn keep_freed_memory() {
 /// Running a model on samples leaves freed memory behind, beside which the result is copied.
 fn give_back_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: the allocator returns pages that nothing lies in.
+    // SAFETY: `malloc_trim` gives back pages in which the allocator has nothing allocated.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -142,6 +143,10 @@ fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
     }
 }
 
+fn remedy(of: &Remedy) -> message::Remedy {
+    message::Remedy { params: of.params.clone(), gain_db: of.gain_db, bytes: of.bytes }
+}
+
 /// What was measured of the whole network, and what is to be known of the samples.
 fn quality(cx: &QuantizeContext) -> message::Quality {
     const DB_MAX: f64 = 300.0;
@@ -151,6 +156,8 @@ fn quality(cx: &QuantizeContext) -> message::Quality {
         not_finite: samples.not_finite(),
         not_finite_at: samples.not_finite_at().unwrap_or_default(),
         constant: samples.is_constant(),
+        remedies: said.remedies.iter().map(remedy).collect(),
+        nearest_db: said.nearest_db,
         ..message::Quality::default()
     };
     match &said.quality {
@@ -173,6 +180,7 @@ fn quality(cx: &QuantizeContext) -> message::Quality {
             all.origin = match found.origin {
                 _ if random => "random",
                 Origin::Apart => "apart",
+                Origin::Folds => "folds",
                 _ => "calibration",
             }
             .into();

@@ -1,7 +1,7 @@
 //! Quantizers: a float graph becomes a quantized one, guided by calibration data.
 
 use crate::Params;
-use crate::calibration::SampleSource;
+use crate::calibration::{OPEN_SIZE, SampleSource};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
 use crate::progress::{Part, Reporter};
@@ -101,7 +101,21 @@ impl QuantizeContext {
     /// # Errors
     /// Why none can be drawn.
     pub fn random_samples(&self, model: &Model, samples: u64) -> Result<Calibration, Diagnostics> {
-        self.source(model).random(samples)
+        self.source(model).random(samples, OPEN_SIZE)
+    }
+
+    /// As [`QuantizeContext::random_samples`], with axes that the model leaves open of another size, as a network takes
+    /// that pools much.
+    ///
+    /// # Errors
+    /// As [`QuantizeContext::random_samples`].
+    pub fn random_samples_of(
+        &self,
+        model: &Model,
+        samples: u64,
+        size: usize,
+    ) -> Result<Calibration, Diagnostics> {
+        self.source(model).random(samples, size)
     }
 
     fn source<'a>(&'a self, model: &'a Model) -> SampleSource<'a> {

@@ -67,7 +67,9 @@ impl Room {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.place {
             Place::Own(words) => &mut bytemuck::cast_slice_mut(words)[..self.len],
-            // SAFETY: the host gave so many bytes, and leaves them alone until they are sealed.
+            // SAFETY: the host made `len` zeroed bytes for this room, and leaves them alone until `seal` takes the
+            // room. `&mut self` is the only way to them. A room that outlives the call is found like a view
+            // (`_counted`).
             Place::Host { first, .. } => unsafe {
                 std::slice::from_raw_parts_mut(first.as_ptr(), self.len)
             },

@@ -28,8 +28,9 @@ impl Session for QuantizeContext {
         &self,
         model: &Model,
         samples: u64,
+        size: usize,
     ) -> Result<Box<dyn session::Calibration>, Diagnostics> {
-        Ok(Box::new(self.random_samples(model, samples)?))
+        Ok(Box::new(self.random_samples_of(model, samples, size)?))
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, Diagnostic> {

@@ -107,6 +107,8 @@ pub struct LeftInFloat {
 pub enum Origin {
     /// For nothing: no range and no rounding was made of them.
     Apart,
+    /// For ranges of the result. They were measured with ranges of the others (cross-validation).
+    Folds,
     /// For ranges or rounding: the result knows them.
     #[default]
     Calibration,
@@ -123,6 +125,17 @@ pub struct Quality {
     pub samples: u64,
     /// What these samples were used for before.
     pub origin: Origin,
+}
+
+/// Params that would make outputs better, with what they gained on the same samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remedy {
+    /// The params, as a file of params has them: `quantization.sqnr_db_min = 20`.
+    pub params: String,
+    /// Gain of the worst output in dB.
+    pub gain_db: f64,
+    /// Bytes by which the weights grow.
+    pub bytes: i64,
 }
 
 /// How much of a network was quantized.
@@ -176,6 +189,10 @@ pub struct Report {
     pub coverage: Option<Coverage>,
     /// Percent of the samples that lose their class.
     pub top1_loss: Option<f64>,
+    /// Params that would make outputs better, in the order of their price.
+    pub remedies: Vec<Remedy>,
+    /// The worst output with weights of few bits that are rounded to the nearest, in dB.
+    pub nearest_db: Option<f64>,
 }
 
 impl Report {
@@ -195,6 +212,8 @@ impl Report {
         self.quality = other.quality.or(self.quality.take());
         self.coverage = other.coverage.or(self.coverage);
         self.top1_loss = other.top1_loss.or(self.top1_loss);
+        self.remedies.extend(other.remedies);
+        self.nearest_db = other.nearest_db.or(self.nearest_db);
     }
 
     /// The whole report, with `notes` of what was done before in front of its own.

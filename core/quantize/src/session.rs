@@ -52,7 +52,8 @@ pub trait Session {
     /// The samples of the submission.
     fn calibration(&self) -> &dyn Calibration;
 
-    /// Random numbers for the inputs of `model`.
+    /// Random numbers for the inputs of `model`. Axes that it leaves open have `size` entries, unless params say
+    /// another size.
     ///
     /// # Errors
     /// Why none can be drawn.
@@ -60,6 +61,7 @@ pub trait Session {
         &self,
         model: &Model,
         samples: u64,
+        size: usize,
     ) -> Result<Box<dyn Calibration>, Diagnostics>;
 
     /// A file of the submission.

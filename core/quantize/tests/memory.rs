@@ -13,18 +13,18 @@ struct Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is passed on to the system's allocator; only numbers are kept beside it.
+// SAFETY: the system's allocator does the work and keeps its promises. The counters beside it allocate nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
         PEAK.fetch_max(live, Relaxed);
-        // SAFETY: the caller keeps the contract.
+        // SAFETY: the caller promises a size that is not zero, as `System` asks.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller keeps the contract.
+        // SAFETY: the caller promises a place that `alloc` gave for this layout, and so `System`.
         unsafe { System.dealloc(place, layout) }
     }
 }

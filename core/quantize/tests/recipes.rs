@@ -28,7 +28,7 @@ const ROUNDED_PRODUCT: &str =
 
 fn written(before: &Model, recipe: Recipe) -> Model {
     let mut after = before.clone();
-    let told = apply(&mut after, recipe);
+    let told = apply(&mut after, recipe, true);
     assert_eq!(told.left, []);
     valid(&mut after);
     after
@@ -75,7 +75,7 @@ fn a_bias_beyond_32_bits_stays_in_float() {
     for (bias, whole) in [("1e30, -1e30", false), ("0.0, 5.3687e7", false), ("0.0, 5.36e7", true)] {
         let before = quantized(&format!("float[2] anything = {{{bias}}}"), SUM);
         let mut after = before.clone();
-        let told = apply(&mut after, Recipe::Int32Bias);
+        let told = apply(&mut after, Recipe::Int32Bias, true);
         valid(&mut after);
         assert!(distance(&outputs(&before, 3), &outputs(&after, 3)) <= 8.0);
         if whole {

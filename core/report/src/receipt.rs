@@ -38,7 +38,13 @@ pub fn receipt(report: &Report) -> String {
             let meant = quality(report).map_or("", |q| q.meant_for.as_str());
             let meant =
                 if meant.is_empty() { String::new() } else { format!(", for {}", line(meant)) };
-            format!("model: {}, {}, sha256 {digest}{meant}", line(&f.path), bytes(f.bytes))
+            let states = states(report);
+            let opset = report.model.as_ref().and_then(|model| model.opset.get(""));
+            let opset = opset.map(|opset| format!(", opset {opset}")).unwrap_or_default();
+            let from = report.model.as_ref().map_or(0, |model| model.lowered_from);
+            let opset = if from > 0 { format!("{opset} (lowered from {from})") } else { opset };
+            let (path, size) = (line(&f.path), bytes(f.bytes));
+            format!("model: {path}, {size}{opset}, sha256 {digest}{meant}{states}")
         }));
         lines.extend(worst_output(report));
         lines.extend(quantized(report));
@@ -83,6 +89,18 @@ fn worst_output(report: &Report) -> Option<String> {
     Some(format!("against the reference{on}: {name} differs by at most {max_abs}, SQNR {db} dB"))
 }
 
+/// What the model keeps between calls, and where the values for the first one are.
+fn states(report: &Report) -> String {
+    let count = report.model.as_ref().map_or(0, |model| model.states.len());
+    let file = report.outputs.iter().find(|f| f.role() == FileRole::State);
+    let file = file.map(|f| format!(" (first values: {})", line(&f.path))).unwrap_or_default();
+    match count {
+        0 => String::new(),
+        1 => format!(", one state from call to call{file}"),
+        n => format!(", {n} states from call to call{file}"),
+    }
+}
+
 fn quality(report: &Report) -> Option<&Quality> {
     report.quantization.as_ref()?.quality.as_ref()
 }
@@ -108,6 +126,9 @@ fn next(report: &Report, first: Option<&Diagnostic>) -> String {
         Some(found) if !found.help.is_empty() => line(&found.help),
         Some(_) => "see report.html".to_owned(),
         None if report.verdict() == Verdict::SucceededWithFindings => "see report.html".to_owned(),
-        None => "nothing; details are in report.html".to_owned(),
+        None => match quality(report).map(|q| line(&q.next)) {
+            Some(next) if !next.is_empty() => next,
+            _ => "nothing; details are in report.html".to_owned(),
+        },
     }
 }

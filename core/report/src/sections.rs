@@ -139,6 +139,8 @@ fn model(report: &Report) -> Section {
     }));
     rows.push(vec!["parameters".to_owned(), count(model.parameters)]);
     rows.push(vec!["size".to_owned(), bytes(model.bytes)]);
+    let kept = |s: &onnxd_proto::onnxd::State| format!("{} -> {}", line(&s.output), line(&s.input));
+    rows.extend(model.states.iter().map(|s| vec!["state, from call to call".to_owned(), kept(s)]));
     rows.extend(report.metadata.iter().map(|m| vec!["metadata".to_owned(), line(m)]));
     table("model", "Model", &["property", "~value"], rows)
 }
@@ -228,6 +230,11 @@ fn quantization(report: &Report) -> Section {
             let floor = ("floor of the outputs", format!("{:.1} dB", quality.sqnr_db_floor));
             let (key, value) = demanded.unwrap_or(floor);
             row(key, value);
+            for way in &quality.remedies {
+                let text =
+                    format!("{}: {:+.1} dB, {:+} bytes", line(&way.params), way.gain_db, way.bytes);
+                row("what would help", text);
+            }
             if let Some(most) = quality.top1_loss_max {
                 let loss =
                     quality.top1_loss.map_or("not measured".into(), |loss| format!("{loss:.2} %"));
@@ -259,16 +266,27 @@ pub(crate) fn outputs(quality: &Quality) -> String {
     };
     let on = match quality.origin.as_str() {
         "apart" => "held-out samples",
+        "folds" => "samples, each held out in turn",
         "random" => "samples of random numbers",
         _ => "of the samples that it was made of",
     };
-    let worst = match quality.outputs > 1 {
-        true => format!(" (worst {} {:.1} dB)", line(&quality.worst), quality.worst_db),
-        false => String::new(),
-    };
     // The largest SQNR that is stated stands for no difference at all.
-    let sqnr = if db >= 300.0 { "equal to float".to_owned() } else { format!("SQNR {db:.1} dB") };
-    format!("outputs {sqnr}{worst} on {} {on}", quality.samples)
+    let ratio = |db: f64| match db >= 300.0 {
+        true => "equal to float".to_owned(),
+        false => format!("SQNR {db:.1} dB"),
+    };
+    let nearest = quality.nearest_db.map(|db| format!(", rounded to the nearest {db:.1} dB"));
+    let nearest = nearest.unwrap_or_default();
+    match quality.outputs > 1 && quality.worst_db < 300.0 {
+        true => format!(
+            "worst of {} outputs {} {}{nearest}, mean {db:.1} dB, on {} {on}",
+            quality.outputs,
+            line(&quality.worst),
+            ratio(quality.worst_db),
+            quality.samples
+        ),
+        false => format!("outputs {}{nearest} on {} {on}", ratio(db), quality.samples),
+    }
 }
 
 fn tried(report: &Report) -> Section {

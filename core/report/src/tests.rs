@@ -33,6 +33,7 @@ fn good() -> Report {
         op_counts: vec![op("Relu", 2, 2, 2), op("Conv", 3, 3, 3), op("Dropout", 1, 0, 0)],
         parameters: 12_345,
         bytes: 50_000,
+        ..ModelSummary::default()
     };
     let fuse = Pass {
         name: "fuse-batch-norm".into(),
@@ -273,7 +274,7 @@ onnxd 0.1.0: digits
 recognised: n2d2 by org.onnxd.frontend-n2d2: sections [sp] and [conv1]
 result: succeeded
 summary: 3 Conv, 2 Relu.
-model: model.onnx, 50.0 kB, sha256 abababababababab
+model: model.onnx, 50.0 kB, opset 17, sha256 abababababababab
 against the reference on `x` [1, 2]: soft differs by at most 0, SQNR inf dB
 next: nothing; details are in report.html
 job: 01J0

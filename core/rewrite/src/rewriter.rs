@@ -2,9 +2,9 @@
 
 use crate::{Rewrite, Skip};
 use onnxd_build::{GraphBuilder, Var};
-use onnxd_diagnostics::Layer;
 use onnxd_ir::{
-    At, Attr, DataType, Graph, Node, NodeId, Op, Opsets, Origin, Reals, Tensor, ValueId, ValueType,
+    At, Attr, DataType, Graph, Layers, Node, NodeId, Op, Opsets, Origin, Reals, Tensor, ValueId,
+    ValueType,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,9 @@ pub struct Rewriter<'g> {
     /// Version of the standard's operators.
     pub opset: i64,
     first_new: usize,
-    absorbed: Vec<Layer>,
+    absorbed: Layers,
+    /// Values that are read less than before.
+    lost: Vec<ValueId>,
 }
 
 /// Bytes of a constant from which on it is derived from the one that it stands in for, and not held.
@@ -28,7 +30,7 @@ impl<'g> Rewriter<'g> {
     /// For one rewrite, which [`Rewriter::finish`] ends.
     pub fn new(graph: &'g mut Graph, opset: i64) -> Rewriter<'g> {
         let first_new = graph.node_bound();
-        Rewriter { graph, opset, first_new, absorbed: Vec::new() }
+        Rewriter { graph, opset, first_new, absorbed: Layers::default(), lost: Vec::new() }
     }
 
     /// Name of a value, quoted for a reason.
@@ -151,7 +153,7 @@ impl<'g> Rewriter<'g> {
 
     /// A new initializer, named after the value it stands in for. The old one is never edited: others may read it.
     pub fn derive(&mut self, from: ValueId, role: &str, data: Tensor) -> ValueId {
-        let name = format!("{}_{role}", self.graph[from].name);
+        let name = self.graph.derived_name(from, role);
         self.graph.add_initializer(&name, data)
     }
 
@@ -229,7 +231,7 @@ impl<'g> Rewriter<'g> {
         node.name.clone_from(&stale.name);
         self.graph.add_node(node);
         let reads = stale.reads().collect();
-        self.absorbed.extend(stale.layers);
+        self.absorbed.add(&stale.layers);
         self.sweep(reads);
         Ok(())
     }
@@ -257,7 +259,7 @@ impl<'g> Rewriter<'g> {
         });
         let stale = stale.map_err(|found| Skip(found.message.trim_end_matches('.').to_owned()))?;
         let reads = stale.reads().collect();
-        self.absorbed.extend(stale.layers);
+        self.absorbed.add(&stale.layers);
         self.sweep(reads);
         Ok(())
     }
@@ -269,7 +271,7 @@ impl<'g> Rewriter<'g> {
         node.name = gone.first().map(|node| node.name.clone()).unwrap_or_default();
         self.graph.add_node(node);
         let reads = gone.iter().flat_map(Node::reads).collect();
-        self.absorbed.extend(gone.into_iter().flat_map(|node| node.layers));
+        gone.iter().for_each(|node| self.absorbed.add(&node.layers));
         self.sweep(reads);
     }
 
@@ -284,7 +286,8 @@ impl<'g> Rewriter<'g> {
         }
         match self.graph[by].origin() {
             Origin::Node(node, slot) if !self.graph.is_output(by) => {
-                self.absorbed.extend(self.graph.remove_node(stale).layers);
+                self.absorbed.add(&self.graph.remove_node(stale).layers);
+                self.lost.push(old);
                 self.graph.set_output(node, slot, old);
                 self.graph.replace_uses(by, old);
                 Ok(())
@@ -301,19 +304,20 @@ impl<'g> Rewriter<'g> {
     pub fn remove(&mut self, id: NodeId) {
         let node = self.graph.remove_node(id);
         let reads = node.reads().collect();
-        self.absorbed.extend(node.layers);
+        self.absorbed.add(&node.layers);
         self.sweep(reads);
     }
 
     /// Removes the producers of `pending` that are dead, and theirs.
     pub fn sweep(&mut self, mut pending: Vec<ValueId>) {
         while let Some(v) = pending.pop() {
+            self.lost.push(v);
             if let Some(producer) = self.graph.producer(v)
                 && self.is_dead(producer)
             {
                 let node = self.graph.remove_node(producer);
                 pending.extend(node.reads());
-                self.absorbed.extend(node.layers);
+                self.absorbed.add(&node.layers);
             }
         }
     }
@@ -345,13 +349,14 @@ impl<'g> Rewriter<'g> {
 
     /// Says that the nodes which were added have their layers: as copies of those that went they need no others.
     pub fn layers_are_set(&mut self) {
-        self.absorbed.clear();
+        self.absorbed = Layers::default();
     }
 
-    /// Gives the nodes that were added the layers of those that went.
-    pub fn finish(self) {
+    /// Gives the nodes that were added the layers of those that went. Returns values that are read less than before.
+    pub fn finish(self) -> Vec<ValueId> {
         for id in self.graph.nodes_from(self.first_new) {
-            self.graph.node_mut(id).add_layers(self.absorbed.iter().cloned());
+            self.graph.node_mut(id).layers.add(&self.absorbed);
         }
+        self.lost
     }
 }

@@ -35,6 +35,9 @@ pub type Rewrite = Result<(), Skip>;
 /// Rewrites per node of the graph as it was; a rule that makes more would go on for ever.
 const REWRITES_PER_NODE_MAX: u64 = 100;
 
+/// How often a rule goes over all nodes. What it could still do waits for the next round of the passes.
+const ROUNDS_MAX: usize = 32;
+
 /// A pass that applies `apply` wherever the operator `O` is found, until it changes nothing.
 pub fn rule<O: Op + 'static>(
     name: &'static str,
@@ -160,8 +163,8 @@ fn with_subgraphs_known<E>(
 /// What a rule says of a node: nothing if it is not concerned, else the value that the node computes, and the rewrite.
 type Apply<'a> = &'a dyn Fn(&mut Rewriter, NodeId) -> Option<(ValueId, Rewrite)>;
 
-/// Visits every node, and what a rewrite opened up: the new nodes and their readers. A rewrite may also matter
-/// elsewhere (a value is read once where it was read twice), so this goes on until a whole round changes nothing.
+/// Visits every node, and what a rewrite opened up: the new nodes, their readers, and what is around a value that is
+/// read once from then on. A rewrite may also matter elsewhere, so this goes on until a whole round changes nothing.
 fn rewrite_nodes(
     name: &str,
     graph: &mut Graph,
@@ -171,7 +174,7 @@ fn rewrite_nodes(
 ) -> Result<(), Diagnostic> {
     let mut left = (graph.node_count() as u64).saturating_mul(REWRITES_PER_NODE_MAX);
     let mut skipped: BTreeMap<ValueId, Skip> = BTreeMap::new();
-    loop {
+    for _ in 0..ROUNDS_MAX {
         let before = cx.report.rewrites;
         round(name, graph, opset, cx, apply, &mut left, &mut skipped)?;
         if cx.report.rewrites == before {
@@ -209,9 +212,9 @@ fn round(
         skipped.remove(&out);
         match rewrite {
             Ok(()) => {
-                rewriter.finish();
+                let lost = rewriter.finish();
                 cx.rewrote();
-                queue.extend(opened_up(graph, first_new));
+                queue.extend(opened_up(graph, first_new, lost));
                 *left = left.checked_sub(1).ok_or_else(|| {
                     let text = format!("the rule {name} fires on its own results");
                     Diagnostic::new(Code::PluginContract, text)
@@ -224,12 +227,15 @@ fn round(
     Ok(())
 }
 
-/// Nodes added since `first_new`, and the nodes that read their outputs.
-fn opened_up(graph: &Graph, first_new: usize) -> Vec<NodeId> {
+/// Nodes added since `first_new`, the nodes that read their outputs, and those around values that are read once now.
+fn opened_up(graph: &Graph, first_new: usize, lost: Vec<ValueId>) -> Vec<NodeId> {
     let new = graph.nodes_from(first_new);
     let mut found: Vec<NodeId> = new.clone();
     for id in new {
         found.extend(graph[id].outputs.iter().flatten().flat_map(|v| graph.readers(*v)));
+    }
+    for v in lost.into_iter().filter(|v| graph.uses(*v) == 1) {
+        found.extend(graph.producer(v).into_iter().chain(graph.readers(v).iter().copied()));
     }
     found
 }
@@ -273,6 +279,28 @@ mod tests {
         assert_eq!(cx.report.rewrites, 2);
         let skipped = [("b".to_owned(), Skip("`x` is not produced by Relu".into()))];
         assert_eq!(cx.report.skipped, skipped);
+    }
+
+    /// Each rewrite lets the one before it be made. In rounds alone that would be as many rounds as nodes.
+    #[test]
+    fn rewrites_that_open_up_each_other_backwards() {
+        use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+        static LOOKED_AT: AtomicUsize = AtomicUsize::new(0);
+        fn drop_first(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
+            LOOKED_AT.fetch_add(1, Relaxed);
+            cx.read_once(add.b)?;
+            cx.replace(add.out, Neg::new(add.b))
+        }
+        let n = 1_000;
+        let values: Vec<String> = (0..=n).map(|i| format!("v{i} = Exp(x)")).collect();
+        let sums: Vec<String> = (1..=n).map(|i| format!("s{i} = Add(v{}, v{i})", i - 1)).collect();
+        let outputs: Vec<String> = (1..=n).map(|i| format!("float[2] s{i}")).collect();
+        let (values, sums) = (values.join(" "), sums.join(" "));
+        let graph = format!("g (float[2] x) => ({}) {{ {values} {sums} }}", outputs.join(", "));
+        let cx = run(drop_first, &mut model(&graph)).unwrap();
+        assert_eq!(cx.report.rewrites, n);
+        let looked_at = LOOKED_AT.load(Relaxed) as u64;
+        assert!(looked_at <= 4 * n, "{looked_at} looks at {n} nodes");
     }
 
     #[test]

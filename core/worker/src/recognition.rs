@@ -1,6 +1,6 @@
 //! Which front-end takes a network: whom to ask, and what follows from the answers.
 
-use crate::stages::with_needs;
+use crate::stages::{Described, with_needs};
 use onnxd_config::descriptor::names;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_host::from_message;
@@ -52,12 +52,14 @@ impl<'a> Question<'a> {
     /// file must not keep another one from it.
     pub(crate) fn ask<E: Into<Diagnostics>>(
         &self,
+        described: &Described,
         mut probe: impl FnMut(&PluginInfo, &PluginComponent) -> Result<Probe, E>,
     ) -> Vec<ProbeAnswer> {
         let mut answer = |(plugin, component): (&PluginInfo, &PluginComponent)| {
             let (probe, failed) = match probe(plugin, component) {
                 Ok(probe) => {
-                    (Some(with_needs(probe, self.plugins, self.params, self.files)), Vec::new())
+                    let plugins = (self.plugins, described);
+                    (Some(with_needs(probe, plugins, self.params, self.files)), Vec::new())
                 }
                 Err(found) => {
                     (None, found.into().0.iter().map(message::Diagnostic::from).collect())
@@ -175,6 +177,33 @@ pub fn claims_name(glob: &str, path: &str) -> bool {
     WildMatch::new_case_insensitive(glob).matches(name)
 }
 
+/// Takes a front-end away; its plugin's other components stay. False if it is not there.
+pub fn leave_out(plugins: &mut [PluginInfo], plugin: &str, frontend: &str) -> bool {
+    let Some(plugin) = plugins.iter_mut().find(|p| p.id == plugin) else { return false };
+    let before = plugin.components.len();
+    plugin.components.retain(|c| c.kind != "frontend" || c.id != frontend);
+    plugin.components.len() < before
+}
+
+/// Names that front-ends may claim, ready to be compared with thousands of them.
+#[derive(Clone, Debug, Default)]
+pub struct NetworkNames(Vec<WildMatch>);
+
+impl NetworkNames {
+    /// The names that these globs fit.
+    pub fn of<'g>(globs: impl IntoIterator<Item = &'g str>) -> NetworkNames {
+        let globs: std::collections::BTreeSet<&str> = globs.into_iter().collect();
+        NetworkNames(globs.into_iter().map(WildMatch::new_case_insensitive).collect())
+    }
+
+    /// Whether one of them fits a file's name, folders before it aside.
+    #[must_use]
+    pub fn claim(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.0.iter().any(|glob| glob.matches(name))
+    }
+}
+
 /// What a file of the submission is for, by its name.
 pub fn role(name: &str, network: &str) -> FileRole {
     let base = name.rsplit('/').next().unwrap_or(name);
@@ -276,7 +305,8 @@ mod tests {
         let asked = |network: &str, wanted: Option<&str>| {
             let params = json!({ "job": { "frontend": wanted } });
             let question = Question { plugins: &all, files: &[], network, params: &params };
-            let answers = question.ask(|_, _| Ok::<_, Diagnostics>(Probe::default()));
+            let answers =
+                question.ask(&Described::default(), |_, _| Ok::<_, Diagnostics>(Probe::default()));
             answers.into_iter().map(|a| a.plugin).collect::<Vec<_>>()
         };
         assert_eq!(asked("x.net", None), ["p.a", "p.b"]);
@@ -306,6 +336,9 @@ mod tests {
         assert!(claims_name("saved_model.pb", "x/saved_model.pb"));
         assert!(!claims_name("saved.pb", "unsaved.pb"));
         assert!(claims_name("net?.*.pb", "net1.x.PB"));
+        let names = NetworkNames::of(["*.onnx", "saved.pb", "*.onnx"]);
+        assert!(names.claim("models/Net.ONNX") && names.claim("x/saved.pb"));
+        assert!(!names.claim("unsaved.pb") && !names.claim("net.onnx.data"));
     }
 
     #[test]

@@ -2,15 +2,16 @@
 
 use crate::confine;
 use crate::link::Link;
-use crate::recognition::Question;
-use crate::stages::{self, Events};
+use crate::recognition::{Question, leave_out};
+use crate::stages::{self, Described, Events};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_host::call::{self, CallError};
 use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{ProbeRequest, WorkerEvent, request::What};
+use onnxd_proto::onnxd::{ProbeCandidate, ProbeRequest, WorkerEvent, request::What};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,7 +28,10 @@ pub fn worker_main(fd: &str, mode: &str) -> ExitCode {
     let link = Arc::new(Mutex::new(link));
     let answer = match request.what {
         Some(What::Inspect(request)) => Event::Inspected(inspected(&request.path)),
-        Some(What::Probe(request)) => Event::Probed(probed(&request, &link)),
+        Some(What::Probe(request)) => match probed(&request, &link) {
+            Ok(done) => Event::Probed(done),
+            Err(_) => return ExitCode::from(Code::WorkerNoResult.class().exit_code()),
+        },
         Some(What::Convert(request)) => {
             Event::Converted(stages::convert(request, threads, events(&link)))
         }
@@ -66,12 +70,41 @@ fn inspected(path: &str) -> message::InspectResult {
     }
 }
 
-fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResult {
-    let params: Value = serde_json::from_str(&request.params_json).unwrap_or_default();
-    let ProbeRequest { plugins, files, network, .. } = request;
+/// Asks about one candidate after the other. Each answer goes out as soon as it is there, so that a later candidate
+/// cannot take it away.
+fn probed(
+    request: &ProbeRequest,
+    link: &Arc<Mutex<Link>>,
+) -> std::io::Result<message::ProbeResult> {
     // A plugin's entry is called once per process.
-    let mut libraries: BTreeMap<String, Result<Library, Diagnostic>> = BTreeMap::new();
-    let answers = Question { plugins, files, network, params: &params }.ask(|plugin, component| {
+    let mut libraries: Libraries = BTreeMap::new();
+    let described = Described::of(&request.plugins);
+    for (number, candidate) in (0u32..).zip(&request.candidates) {
+        send(link, Event::Probing(message::ProbeStarted { candidate: number }))?;
+        let answers = answers((request, candidate), &described, &mut libraries, link);
+        send(link, Event::Answers(message::ProbeAnswers { candidate: number, answers }))?;
+    }
+    Ok(message::ProbeResult {})
+}
+
+type Libraries = BTreeMap<String, Result<Library, Diagnostic>>;
+
+fn answers(
+    (request, candidate): (&ProbeRequest, &ProbeCandidate),
+    described: &Described,
+    libraries: &mut Libraries,
+    link: &Arc<Mutex<Link>>,
+) -> Vec<message::ProbeAnswer> {
+    let params: Value = serde_json::from_str(&candidate.params_json).unwrap_or_default();
+    let file = |at: &u32| request.files.get(usize::try_from(*at).ok()?).cloned();
+    let files: Vec<message::InputFile> = candidate.files.iter().filter_map(file).collect();
+    let mut plugins = Cow::Borrowed(&request.plugins);
+    for name in &candidate.unasked {
+        leave_out(plugins.to_mut(), &name.plugin, &name.component);
+    }
+    let network = &candidate.network;
+    let question = Question { plugins: &plugins, files: &files, network, params: &params };
+    question.ask(described, |plugin, component| {
         let started = message::StageStarted {
             stage: confine::parent::PROBE.into(),
             plugin: plugin.id.clone(),
@@ -83,13 +116,13 @@ fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResu
             .or_insert_with(|| Library::open_inspected(plugin))
             .as_ref();
         let library = library.map_err(|refused| Diagnostics::from(refused.clone()))?;
-        probe(request, library, &component.id).map_err(stages::findings)
-    });
-    message::ProbeResult { answers }
+        probe(candidate, &files, library, &component.id).map_err(stages::findings)
+    })
 }
 
 fn probe(
-    request: &ProbeRequest,
+    candidate: &ProbeCandidate,
+    files: &[message::InputFile],
     library: &Library,
     frontend: &str,
 ) -> Result<message::Probe, CallError> {
@@ -98,12 +131,12 @@ fn probe(
         bytes: std::fs::metadata(&f.path).map_or(0, |m| m.len()),
     };
     let submission = message::Submission {
-        files: request.files.iter().map(file).collect(),
-        network: request.network.clone(),
-        params_json: request.params_json.clone(),
+        files: files.iter().map(file).collect(),
+        network: candidate.network.clone(),
+        params_json: candidate.params_json.clone(),
         ..message::Submission::default()
     };
-    let inputs = request.files.iter().map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
+    let inputs = files.iter().map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
     let cancel = Arc::new(AtomicBool::new(false));
     let mut context = JobContext::new(&submission, inputs, TensorTable::new(), 1, cancel, |_| {});
     call::probe(library, frontend, &mut context)

@@ -9,7 +9,8 @@ use onnxd_proto::onnxd::{
 };
 use onnxd_worker::confine::outcome::{Exit, Outcome, conclude};
 use onnxd_worker::confine::parent::{WorkerProcess, spawn};
-use onnxd_worker::confine::{LOG_TARGET, Mode, SUBCOMMAND};
+use onnxd_worker::confine::{LOG_TARGET, Mode, NAMESPACES, SUBCOMMAND, THREADS};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,12 @@ use std::time::{Duration, Instant};
 mod child;
 
 const MEMORY_BYTES: u64 = 256 << 20;
+const THREADS_MAX: u32 = 40;
+const DISK_BYTES: u64 = 64 << 20;
+/// The user of a second run where the first is root's, to whom the kernel grants more.
+const NOBODY: u32 = 65534;
+/// The argument of that run.
+const AGAIN: &str = "again";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -26,14 +33,22 @@ fn main() {
         ["middle", folder] => middle(Path::new(folder)),
         // What the test runner may ask for.
         [.., "--list"] => {}
-        _ => all(),
+        [AGAIN] => all(),
+        _ => {
+            all();
+            all_as_another_user();
+        }
     }
 }
 
 fn all() {
-    let tests: [(&str, fn()); 12] = [
+    let tests: [(&str, fn()); 16] = [
         ("what_a_worker_may_not_do", what_a_worker_may_not_do),
+        ("calls_that_no_filter_sees_do_nothing", calls_that_no_filter_sees_do_nothing),
         ("limits_hold", limits_hold),
+        ("threads_have_a_limit", threads_have_a_limit),
+        ("the_disk_has_a_limit", the_disk_has_a_limit),
+        ("namespaces_are_a_workers_own", namespaces_are_a_workers_own),
         ("success_needs_a_result", success_needs_a_result),
         ("every_crash_is_attributed", every_crash_is_attributed),
         ("a_hanging_worker_is_stopped_in_time", a_hanging_worker_is_stopped_in_time),
@@ -50,6 +65,26 @@ fn all() {
         // The runner shows it, as that of other tests.
         println!("test {name} ... ok");
     }
+}
+
+/// Where root runs the tests, all of them once more as a user without rights.
+fn all_as_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // Workers may read the program's folder, and must not read the folders of the tests.
+    let [bin, temporary] = ["bin", "tmp"].map(|name| folder.path().join(name));
+    [&bin, &temporary].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    let own = bin.join("confine");
+    std::fs::copy(program(), &own).unwrap();
+    for path in [folder.path(), &bin, &temporary, &own] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let mut again = std::process::Command::new(&own);
+    again.arg(AGAIN).env("TMPDIR", &temporary).current_dir(&temporary);
+    let status = again.uid(NOBODY).gid(NOBODY).status().unwrap();
+    assert!(status.success(), "as user {NOBODY}: {status}");
 }
 
 /// A folder with an input, a file beside it, and a work folder.
@@ -94,7 +129,9 @@ fn program() -> PathBuf {
 
 fn usual() -> Limits {
     let (memory_bytes, file_bytes) = (MEMORY_BYTES, 1 << 20);
-    Limits { memory_bytes, file_bytes, wall_ms: 30_000, cpu_seconds: 20, threads: 2 }
+    let (threads_max, disk_bytes) = (THREADS_MAX, DISK_BYTES);
+    let (wall_ms, cpu_seconds, threads) = (30_000, 20, 2);
+    Limits { memory_bytes, file_bytes, wall_ms, cpu_seconds, threads, threads_max, disk_bytes }
 }
 
 fn only(outcome: &Outcome) -> Diagnostic {
@@ -104,14 +141,19 @@ fn only(outcome: &Outcome) -> Diagnostic {
 }
 
 fn what_a_worker_may_not_do() {
-    for case in ["files", "network", "processes", "signals", "rights", "own_limits", "threads"] {
-        let mut report = String::new();
-        let outcome = Place::new().start(case, usual()).follow(|event| {
-            if let Some(Event::Log(line)) = &event.what
-                && line.target == LOG_TARGET
-            {
-                report.clone_from(&line.text);
-            }
+    for case in [
+        "files",
+        "process_files",
+        "network",
+        "processes",
+        "signals",
+        "rights",
+        "own_limits",
+        "threads",
+    ] {
+        let (mut report, place) = (String::new(), Place::new());
+        let outcome = place.start(case, usual()).follow(|event| {
+            report += said(event, "").filter(|text| text.contains("confined: ")).unwrap_or("");
         });
         assert!(report.contains("confined: "), "{report}");
         if report.starts_with("not ") {
@@ -122,6 +164,17 @@ fn what_a_worker_may_not_do() {
         assert!(result.is_ok(), "{case}: {}\n{}", result.unwrap_err(), outcome.stderr);
     }
 }
+
+/// Some kernels let the two calls of probes pass before any filter.
+fn calls_that_no_filter_sees_do_nothing() {
+    let outcome = Place::new().run("uprobe", usual());
+    assert!(conclude(&outcome).is_ok(), "{outcome:?}");
+    let outcome = Place::new().run("uretprobe", usual());
+    let refused = conclude(&outcome).is_ok() || outcome.exit == Exit::Signal(ILL);
+    assert!(refused, "{outcome:?}");
+}
+
+const ILL: i32 = rustix::process::Signal::ILL.as_raw();
 
 fn limits_hold() {
     let place = Place::new();
@@ -137,6 +190,76 @@ fn limits_hold() {
     assert_eq!(one.code, "N0405", "{one}");
     assert!(one.message.contains("processor time"), "{one}");
     assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+/// What a worker or its parent says about its confinement, if it begins with `head`.
+fn said<'a>(event: &'a WorkerEvent, head: &str) -> Option<&'a str> {
+    match &event.what {
+        Some(Event::Log(line)) if line.target == LOG_TARGET => line.text.strip_prefix(head),
+        _ => None,
+    }
+}
+
+/// Either the kernel refuses more, or the parent ends the worker.
+fn threads_have_a_limit() {
+    let (mut held, place) = (String::new(), Place::new());
+    let begin = Instant::now();
+    // Address space must not be what ends it.
+    let limits = Limits { memory_bytes: 0, ..usual() };
+    let outcome = place.start("ten_thousand_threads", limits).follow(|event| {
+        held += said(event, THREADS).unwrap_or_default();
+    });
+    if held.ends_with("held by the kernel") {
+        let one = only(&outcome);
+        assert_eq!(one.code, "TEST", "{one}");
+        // The first thread counts, too.
+        assert!(one.message.starts_with(&format!("{} threads, then ", THREADS_MAX - 1)), "{one}");
+    } else {
+        assert!(held.contains("counted by the parent"), "{held}");
+        let one = only(&outcome);
+        assert_eq!(one.code, "N0313", "{one}");
+        assert!(one.message.contains("plugin org.example.bad"), "{one}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+}
+
+fn the_disk_has_a_limit() {
+    for case in [
+        "many_files",
+        "files_behind_half_a_message",
+        "nameless_files",
+        "mapped_files",
+        "many_folders",
+    ] {
+        let (place, begin) = (Place::new(), Instant::now());
+        let one = only(&place.run(case, usual()));
+        assert_eq!(one.code, "N0312", "{case}: {one}");
+        assert!(one.message.contains("plugin org.example.bad"), "{one}");
+        assert!(begin.elapsed() < Duration::from_secs(15), "{case}: {:?}", begin.elapsed());
+    }
+}
+
+fn namespaces_are_a_workers_own() {
+    let (mut own, mut differ) = (String::new(), Vec::new());
+    let worker = Place::new().start("sleeps", Limits { wall_ms: 2000, ..usual() });
+    let pid = worker.pid();
+    let killer = worker.killer();
+    let _outcome = worker.follow(|event| {
+        own += said(event, NAMESPACES).unwrap_or_default();
+        if matches!(event.what, Some(Event::Stage(_))) {
+            let of = |who: &str, kind: &str| std::fs::read_link(format!("/proc/{who}/ns/{kind}"));
+            let kinds = ["user", "net", "ipc", "uts", "cgroup"];
+            let differs =
+                |kind: &&str| of(&pid.to_string(), kind).unwrap() != of("self", kind).unwrap();
+            differ = kinds.into_iter().filter(differs).collect();
+            killer.kill_group(Duration::ZERO);
+        }
+    });
+    for (word, kinds) in [("user", &["user"][..]), ("network", &["net", "ipc", "uts", "cgroup"])] {
+        let says = own.contains(word) && !own.starts_with("none");
+        assert!(kinds.iter().all(|kind| differ.contains(kind) == says), "{own}: {differ:?}");
+    }
+    eprintln!("namespaces {own}");
 }
 
 fn success_needs_a_result() {
@@ -176,19 +299,27 @@ fn a_hanging_worker_is_stopped_in_time() {
         let outcome = place.run(case, limits);
         assert!(begin.elapsed() < Duration::from_secs(15), "{case}");
         assert!(matches!(outcome.exit, Exit::Signal(9 | 15)), "{case}: {outcome:?}");
+        let one = only(&outcome);
+        assert!(one.message.contains("org.example.bad"), "{one}");
         if case == "sleeps" {
-            let one = only(&outcome);
             assert_eq!(one.code, "N0405");
-            assert!(one.message.contains("org.example.bad"), "{one}");
             assert!(begin.elapsed() < Duration::from_secs(5));
+        } else {
+            assert_eq!(one.code, "N0406");
+            assert!(one.message.contains("closed its link to onnxd without an answer"), "{one}");
         }
     }
 }
 
 fn nonsense_on_the_link_ends_the_worker() {
-    let one = only(&Place::new().run("nonsense", usual()));
-    assert_eq!(one.code, "N0903");
-    assert!(one.message.contains("the connection broke"), "{one}");
+    for (case, why) in
+        [("nonsense", "bytes was announced"), ("message_bomb", "it would take more than")]
+    {
+        let one = only(&Place::new().run(case, usual()));
+        assert_eq!(one.code, "N0406");
+        assert!(one.message.contains("plugin org.example.bad"), "{one}");
+        assert!(one.message.contains(why), "{one}");
+    }
 }
 
 fn floods_are_held_back() {

@@ -24,6 +24,18 @@ def cnn():
     ])
 
 
+def wide():
+    """Layers whose weights are too large to be there twice."""
+    return keras.Sequential([
+        keras.layers.Input((6, 6, 16)),
+        keras.layers.Conv2D(16, 3, padding="same", activation="relu"),
+        keras.layers.DepthwiseConv2D(5, depth_multiplier=4),
+        keras.layers.Conv2DTranspose(8, 3, strides=2),
+        keras.layers.Flatten(),
+        keras.layers.Dense(8),
+    ])
+
+
 def dilated():
     """Convolutions that TensorFlow computes on blocks of cells."""
     return keras.Sequential([
@@ -103,6 +115,39 @@ class Loops(tf.Module):
                 x = x + 1.0
             rows = rows.write(i, x)
         return {"last": x, "all": rows.stack()}
+
+
+class Stream(tf.Module):
+    """A wake word a frame at a time: two rings of the last frames and features, how often it was heard, and noise."""
+
+    def __init__(self, noise):
+        self.frames = tf.Variable(tf.zeros([1, 3, 4]), name="frames")
+        self.features = tf.Variable(tf.zeros([1, 2, 5]), name="features")
+        self.heard = tf.Variable(0, name="heard")
+        self.weights = [tf.constant(w) for w in floats((3, 4, 5), (2, 5, 3))]
+        self.generator = tf.random.Generator.from_seed(7) if noise else None
+
+    @tf.function(input_signature=[tf.TensorSpec([1, 1, 4], tf.float32, "x")])
+    def serve(self, x):
+        if self.generator is not None:
+            x = x + 0.1 * self.generator.normal([1, 1, 4]) + 0.1 * self.generator.uniform([1, 1, 4])
+        frames = tf.concat([self.frames, x], 1)[:, 1:]
+        self.frames.assign(frames)
+        features = tf.nn.relu(tf.einsum("btc,tcf->bf", frames, self.weights[0]))
+        past = self.features.read_value()
+        self.features.assign(tf.concat([past[:, 1:], features[:, None]], 1))
+        scores = tf.einsum("btf,tfk->bk", tf.concat([past[:, 1:], features[:, None]], 1), self.weights[1])
+        if self.generator is not None and tf.reduce_max(scores) > 0.5:
+            self.heard.assign_add(1)
+        return tf.nn.sigmoid(scores) + tf.cast(self.heard, tf.float32)
+
+
+def stateful():
+    """A layer that goes on from the call before, in both directions of it."""
+    x = keras.layers.Input(batch_shape=(2, 3, 4))
+    y = keras.layers.GRU(3, stateful=True, return_sequences=True, name="first")(x)
+    y = keras.layers.Bidirectional(keras.layers.LSTM(2, stateful=True), name="both")(y)
+    return keras.Model(x, y)
 
 
 class Shared(tf.Module):

@@ -3,7 +3,8 @@
     python make.py [CASE...]
 
 A case gets a network in one of the formats, and as `expected.inputs.npz` and `expected.outputs.npz` inputs and
-TensorFlow's outputs.
+TensorFlow's outputs. A network that keeps state between calls gets `calls.npz` instead: the input and the output of
+each call.
 """
 
 import os
@@ -14,9 +15,10 @@ import zipfile
 
 import numpy as np
 import tensorflow as tf
+import mediapipe
 import operators
-from cases import Loops, Shared, blocks, branches, cnn, dilated, floats
-from cases import frames, gates, merge_inputs, merges, word_inputs
+from cases import Loops, Shared, Stream, blocks, branches, cnn, dilated, floats
+from cases import frames, gates, merge_inputs, merges, stateful, wide, word_inputs
 from tensorflow import keras
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -87,8 +89,11 @@ def keras_file(case, model, name, inputs):
     expected(case, inputs, outputs if isinstance(outputs, (list, tuple)) else [outputs])
 
 
-def tflite(case, model, inputs, samples=None):
+def tflite(case, model, inputs, samples=None, half=False):
     converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    if half:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.target_spec.supported_types = [tf.float16]
     if samples is not None:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
         converter.representative_dataset = lambda: ([sample[None]] for sample in samples)
@@ -129,6 +134,8 @@ def make_cnn(name):
         frozen(name, tf.function(lambda x: model(x, training=False)).get_concrete_function(spec), inputs)
     elif name == "tflite-cnn":
         tflite(name, model, [inputs[0][:1]])
+    elif name == "tflite-float16":
+        tflite(name, wide(), [floats((1, 6, 6, 16))[0]], half=True)
     elif name == "tflite-int8":
         tflite(name, model, [inputs[0][:1]], floats((32, 16, 16, 3))[0])
     else:
@@ -177,12 +184,62 @@ def make_signatures(name):
         expected(name, inputs, [module.scores(inputs[0])["scores"]])
 
 
+def calls(name, call, *size):
+    """Ten calls with inputs of their own."""
+    named = {}
+    random = np.random.default_rng(3)
+    for i in range(10):
+        named[f"x{i}"] = random.standard_normal(size).astype(np.float32)
+        named[f"y{i}"] = np.asarray(call(named[f"x{i}"]))
+    np.savez_compressed(os.path.join(folder_of(name), "calls.npz"), **named)
+    # A SavedModel has its params inside.
+    folder = os.path.join(folder_of(name), "net")
+    with open(os.path.join(folder if os.path.isdir(folder) else folder_of(name), "params.toml"), "w") as file:
+        file.write('[export]\nmutations = "outputs"\n')
+
+
+def make_stream(name):
+    if name == "stream-keras":
+        model = stateful()
+        with tempfile.TemporaryDirectory() as place:
+            path = os.path.join(place, "net.keras")
+            model.save(path)
+            written(name, "net.keras", open(path, "rb").read())
+        return calls(name, model, 2, 3, 4)
+    module = Stream(name == "stream")
+    if name == "stream":
+        saved(name, lambda place: tf.saved_model.save(module, place, module.serve))
+        return calls(name, module.serve, 1, 1, 4)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([module.serve.get_concrete_function()], module)
+    converter.experimental_enable_resource_variables = True
+    data = converter.convert()
+    written(name, "net.tflite", data)
+    interpreter = tf.lite.Interpreter(model_content=data)
+    interpreter.allocate_tensors()
+    takes, gives = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
+
+    def call(x):
+        interpreter.set_tensor(takes, x)
+        interpreter.invoke()
+        return interpreter.get_tensor(gives)
+
+    calls(name, call, 1, 1, 4)
+
+
 def make_frames(name):
     graph = frames()
     written(name, "net.pb", graph.as_graph_def().SerializeToString(deterministic=True))
     inputs = floats((2, 3))
     with tf.compat.v1.Session(graph=graph) as session:
         expected(name, inputs, [session.run("y:0", {"x:0": inputs[0]})])
+
+
+def make_mediapipe(name):
+    w, b, x, p = floats((3, 3, 3, 2), (3,), (1, 4, 4, 2), (1, 5, 3))
+    m = np.array([[0.9, 0.2, 0, 0.7, -0.1, 1.1, 0, 0.47, 0, 0, 1, 0, 0, 0, 0, 1]], np.float32)
+    weights = {"w": w, "b": b}
+    written(name, "net.tflite", mediapipe.build(weights))
+    expected(name, [x, m, p], mediapipe.computed(x, m, p, weights))
 
 
 def make_operators(name):
@@ -193,13 +250,15 @@ def make_operators(name):
 
 
 CASES = {
-    **dict.fromkeys(["saved-cnn", "frozen-cnn", "keras-cnn", "h5-cnn", "tflite-cnn", "tflite-int8"], make_cnn),
+    **dict.fromkeys(["saved-cnn", "frozen-cnn", "keras-cnn", "h5-cnn", "tflite-cnn", "tflite-int8", "tflite-float16"], make_cnn),
     **dict.fromkeys(["dilated", "tflite-dilated"], make_dilated),
     **dict.fromkeys(["keras-branches", "h5-branches"], make_branches),
     **dict.fromkeys(["keras-merges", "h5-gates"], make_settings),
     **dict.fromkeys(["loops", "loops-zip"], make_loops),
     **dict.fromkeys(["signatures", "refused-strings"], make_signatures),
+    **dict.fromkeys(["stream", "stream-tflite", "stream-keras"], make_stream),
     "frames": make_frames,
+    "mediapipe": make_mediapipe,
     "operators": make_operators,
 }
 

@@ -137,6 +137,60 @@ class Lists(nn.Module):
         return sums
 
 
+class Stream(nn.Module):
+    """A causal convolution over pieces of a signal, with a cache, a running mean, and a count as a number."""
+
+    steps: int
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(3, 4, 3)
+        self.register_buffer("cache", torch.zeros(1, 3, 2))
+        self.register_buffer("mean", torch.ones(4))
+        self.steps = 0
+
+    def forward(self, x):
+        y = torch.cat([self.cache, x], 2)
+        self.cache.copy_(y[:, :, -2:])
+        z = self.conv(y)
+        self.mean.mul_(0.9).add_(z.mean([0, 2]), alpha=0.1)
+        self.steps += 1
+        if self.steps > 3:
+            z = z - self.mean[:, None]
+        return z
+
+
+class StreamOfTensors(Stream):
+    """The same without the number, which traces and exported programs fix."""
+
+    def forward(self, x):
+        y = torch.cat([self.cache, x], 2)
+        self.cache[:, :, :] = y[:, :, -2:]
+        z = self.conv(y)
+        self.mean.mul_(0.9).add_(z.mean([0, 2]), alpha=0.1)
+        return z - self.mean[:, None]
+
+
+class EncoderMask(nn.Module):
+    """In evaluation, torch makes tensors of several lengths of padded ones: what is padded is 0 at the end."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+
+    def forward(self, x, mask):
+        return self.encoder(x, None, mask)
+
+
+class OnnxOperators(nn.Module):
+    """Operators that a program names in ONNX's words."""
+
+    def forward(self, x, cos, sin, positions, keep):
+        y = torch.onnx.ops.rotary_embedding(x, cos, sin, positions, interleaved=True)
+        return torch.onnx.ops.attention(x, x, y, keep)[0]
+
+
 class Unsupported(nn.Module):
     def __init__(self):
         super().__init__()
@@ -182,6 +236,14 @@ CASES = {
     "outputs-dict": row("scripted", Dicts, floats((2, 3))),
     "integers": row("scripted", Integers, lambda: (torch.arange(-6, 6), torch.tensor(7))),
     "lists": row("scripted", Lists, floats((5, 2))),
+    "stream": row("scripted", Stream, floats((1, 3, 5)), calls=10),
+    "stream-traced": row("traced", StreamOfTensors, floats((1, 3, 5)), calls=10),
+    "stream-exported": row("exported", StreamOfTensors, floats((1, 3, 5)), calls=10),
+    "encoder-mask": row(
+        "scripted", EncoderMask, lambda: (torch.randn(2, 4, 8), torch.arange(4) >= torch.tensor([[4], [2]]))),
+    "onnx-operators": row(
+        "exported", OnnxOperators,
+        lambda: (torch.randn(1, 2, 3, 4), torch.rand(5, 2), torch.rand(5, 2), torch.tensor([[0, 3, 4]]), torch.randn(3, 3))),
     "unsupported": row("scripted", Unsupported, floats((3, 3)), debug=True),
     "unsupported-exported": row("exported", Unsupported, floats((3, 3)), debug=True),
     **{f"model-{name}": row("scripted", *of) for name, of in MODELS.items()},

@@ -3,8 +3,10 @@
     python make.py [CASE...]
 
 A case gets `net.pt` (TorchScript) or `net.pt2` (an exported program), and as `expected.inputs.npz` and
-`expected.outputs.npz` the inputs and torch's outputs. Archives name no folder of the machine they were made on.
-The cases `old-...` hold files of older versions of torch, which this script does not make.
+`expected.outputs.npz` the inputs and torch's outputs. A module that keeps state between calls gets `calls.npz` instead:
+the input and the output of each call. Archives name no folder of the machine they were made on.
+The cases `old-...` hold files of older versions of torch, and `torchao-...` those of torchao 0.14.1, which this script
+does not make. `conv-bf16` and others that are not in `cases.py` hold files on which the program was wrong.
 """
 
 import io
@@ -77,31 +79,53 @@ def arrays(folder, name, tensors, prefix):
     np.savez_compressed(os.path.join(folder, name), **named)
 
 
-def make(case, how, build, inputs, dynamic=None, debug=False):
+def stream(folder, module, inputs, calls):
+    """Several calls of a module, each with inputs of its own."""
+    named = {}
+    with torch.no_grad():
+        for i in range(calls):
+            (x,) = inputs()
+            named[f"x{i}"], named[f"y{i}"] = x.numpy().copy(), module(x).numpy().copy()
+    np.savez_compressed(os.path.join(folder, "calls.npz"), **named)
+
+
+def make(case, how, build, inputs, dynamic=None, debug=False, calls=0):
     torch.manual_seed(0)
     module = build()
     module.train(False)
     given = inputs()
     buffer = io.BytesIO()
+    if how == "traced" and calls:
+        # A tracer runs the module, which writes its buffers.
+        before = {name: t.clone() for name, t in module.state_dict().items()}
     if how == "exported":
         program = torch.export.export(module, given, dynamic_shapes=dynamic)
         torch.export.save(program, buffer)
     else:
-        script = torch.jit.trace(module, given) if how == "traced" else torch.jit.script(module)
+        check = {"check_trace": False} if calls else {}
+        script = torch.jit.trace(module, given, **check) if how == "traced" else torch.jit.script(module)
+        if how == "traced" and calls:
+            module.load_state_dict(before)
         torch.jit.save(script, buffer)
     folder = os.path.join(HERE, case)
     written(folder, "net.pt2" if how == "exported" else "net.pt", packed(buffer.getvalue(), debug))
     if debug:
         return
-    arrays(folder, "expected.inputs.npz", flat(given), "input")
-    with torch.no_grad():
-        arrays(folder, "expected.outputs.npz", flat(module(*(t.clone() for t in given))), "output")
+    if calls:
+        stream(folder, module, inputs, calls)
+    else:
+        arrays(folder, "expected.inputs.npz", flat(given), "input")
+        with torch.no_grad():
+            arrays(folder, "expected.outputs.npz", flat(module(*(t.clone() for t in given))), "output")
     shapes = [list(t.shape) for t in given]
     words = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool", torch.int32: "int32"}
+    params = ['mutations = "outputs"'] if calls else []
     if how != "exported":
         dtypes = [words[t.dtype] for t in given]
+        params = [f"input_shapes = {json.dumps(shapes)}", f"input_dtypes = {json.dumps(dtypes)}"] + params
+    if params:
         with open(os.path.join(folder, "params.toml"), "w") as file:
-            file.write(f"[export]\ninput_shapes = {json.dumps(shapes)}\ninput_dtypes = {json.dumps(dtypes)}\n")
+            file.write("\n".join(["[export]"] + params) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,14 @@ type Attempt = (&'static str, Result<c_long>);
 /// All attempts with their outcomes, one line each: the name, then `allowed` or the error.
 pub(crate) fn all() -> Vec<String> {
     let parent = std::os::unix::process::parent_id() as c_long;
-    let groups = [signals(parent), files(), watching(), scheduling(parent), processes(parent)];
+    let groups = [
+        signals(parent),
+        files(),
+        reading(parent),
+        watching(),
+        scheduling(parent),
+        processes(parent),
+    ];
     let said = |(name, outcome): Attempt| match outcome {
         Ok(_) => format!("{name}: allowed"),
         Err(e) => format!("{name}: refused ({e})"),
@@ -36,7 +43,9 @@ pub(crate) fn all() -> Vec<String> {
 /// A system call by number; what is not given is 0.
 fn call<const N: usize>(number: c_long, arguments: [c_long; N]) -> Result<c_long> {
     let at = |i: usize| arguments.get(i).copied().unwrap_or(0);
-    // SAFETY: all arguments are numbers, null, or point to memory that outlives the call.
+    // SAFETY: arguments are numbers, null, or addresses of variables that outlive the call and are as long as the call
+    // says. What is read only comes from `pointer`; the one call that writes gets a variable to write to. What an
+    // allowed call does to the process is what the test is about.
     let answer = unsafe { libc::syscall(number, at(0), at(1), at(2), at(3), at(4), at(5)) };
     if answer < 0 { Err(Error::last_os_error()) } else { Ok(answer) }
 }
@@ -47,7 +56,7 @@ fn pointer<T: ?Sized>(to: &T) -> c_long {
 
 fn signals(parent: c_long) -> Vec<Attempt> {
     let mut ends: [c_int; 2] = [0; 2];
-    // SAFETY: room for two descriptors.
+    // SAFETY: the call writes two descriptors into this variable, which has room for two.
     let made = unsafe { libc::pipe(ends.as_mut_ptr()) };
     let (reader, writer) = (c_long::from(ends[0]), c_long::from(ends[1]));
     let fcntl =
@@ -155,6 +164,28 @@ fn files() -> Vec<Attempt> {
     attempts
 }
 
+/// Files that belong to the same user, and what the kernel tells of other processes and of the machine.
+fn reading(parent: c_long) -> Vec<Attempt> {
+    let read = |path: &str| File::open(path).map(|_| 0);
+    let of_parent = |file: &str| read(&format!("/proc/{parent}/{file}"));
+    vec![
+        ("the parent's memory", of_parent("mem")),
+        ("the parent's maps", of_parent("maps")),
+        ("the parent's environment", of_parent("environ")),
+        ("the parent's descriptors", of_parent("fd")),
+        ("the parent's sockets", of_parent("net/unix")),
+        ("the list of processes", read("/proc")),
+        ("the machine's interfaces", read("/proc/self/net/dev")),
+        ("the machine's sockets", read("/proc/self/net/unix")),
+        ("the machine's addresses", read("/proc/net/fib_trie")),
+        ("interfaces by a thread", read("/proc/thread-self/net/dev")),
+        ("the machine's mounts", read("/proc/self/mountinfo")),
+        ("the folder around the work folder", read("..")),
+        ("the user's folder", read(&std::env::var("HOME").unwrap_or("/root".into()))),
+        ("control groups", read("/sys/fs/cgroup")),
+    ]
+}
+
 fn watching() -> Vec<Attempt> {
     let mut attempts = vec![
         ("inotify_init1", call(libc::SYS_inotify_init1, [0])),
@@ -174,7 +205,8 @@ fn watching() -> Vec<Attempt> {
 fn scheduling(parent: c_long) -> Vec<Attempt> {
     let idle: c_int = 0;
     let processors = [1u64; 16];
-    let limits = [u64::MAX; 2];
+    let (limits, mut told) = ([u64::MAX; 2], [0u64; 2]);
+    let told = std::ptr::from_mut(&mut told) as c_long;
     let attributes = [48u32, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     const SCHED_IDLE: c_long = 5;
     const NICE: c_long = 19;
@@ -193,7 +225,7 @@ fn scheduling(parent: c_long) -> Vec<Attempt> {
         ("sched_setparam", call(libc::SYS_sched_setparam, [parent, pointer(&idle)])),
         ("sched_setattr", call(libc::SYS_sched_setattr, [parent, pointer(&attributes), 0])),
         ("ioprio_set", call(libc::SYS_ioprio_set, [1, parent, 3 << 13])),
-        ("prlimit of the parent", call(libc::SYS_prlimit64, [parent, 7, 0, pointer(&limits)])),
+        ("prlimit of the parent", call(libc::SYS_prlimit64, [parent, 7, 0, told])),
         ("prlimit of its own", call(libc::SYS_prlimit64, [0, 7, pointer(&limits), 0])),
         ("migrate_pages", call(libc::SYS_migrate_pages, [parent, 0, 0, 0])),
     ]

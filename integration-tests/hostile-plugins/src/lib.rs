@@ -1,14 +1,16 @@
 //! Components that do what no plugin should, to show that each costs one attempt of one job and nothing else; and one
 //! that needs more than is there, unless its tensors stay derived.
 
+mod bombs;
 mod derived;
 mod escapes;
 mod floods;
+mod greedy;
 
-use onnxd_plugin_sdk::diagnostics::Diagnostics;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, Node};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
-use onnxd_plugin_sdk::{Frontend, Imported, Probe, QuantizeContext, Quantizer, Submission};
+use onnxd_plugin_sdk::{Claim, Frontend, Imported, Probe, QuantizeContext, Quantizer, Submission};
 use std::time::Duration;
 
 onnxd_plugin_sdk::export_plugin! {
@@ -17,6 +19,7 @@ onnxd_plugin_sdk::export_plugin! {
     components: [
         frontend("bad-probe", "Panics when asked whether a model is its own"; "*.onnx" => || Box::new(BadProbe)),
         frontend("hang-probe", "Never says whether a model is its own"; "*.hang" => || Box::new(HangProbe)),
+        frontend("crash-probe", "Ends its process over some models"; "*.crash" => || Box::new(CrashProbe)),
         frontend("derived", "Rearranges every weight"; "*.derived" => || Box::new(derived::Derived)),
         pass("panic", "Panics" => || Box::new(Hostile("panic"))),
         pass("segfault", "Reads address 8" => || Box::new(Hostile("segfault"))),
@@ -34,8 +37,16 @@ onnxd_plugin_sdk::export_plugin! {
         quantizer("negate", "Turns Relu into Neg, and measures nothing" => || Box::new(Negate)),
         pass("flood-log", "Sends lines for the log without end" => || Box::new(Hostile("flood-log"))),
         pass("flood-stages", "Sends stages without end" => || Box::new(Hostile("flood-stages"))),
+        pass("bomb-failure", "Fails with a million empty findings" => || Box::new(Hostile("bomb-failure"))),
+        pass("bomb-result", "Reports a million empty tensors" => || Box::new(Hostile("bomb-result"))),
+        pass("bomb-stage", "Names its stage in 60 MiB" => || Box::new(Hostile("bomb-stage"))),
+        pass("full-result", "Reports as many findings as are taken" => || Box::new(Hostile("full-result"))),
+        pass("full-text", "Reports as much text as is taken" => || Box::new(Hostile("full-text"))),
+        pass("close-link", "Closes the link and goes on" => || Box::new(Hostile("close-link"))),
         pass("keep-result", "Counts a rewrite that changes nothing" => || Box::new(Hostile("keep-result"))),
         pass("wrong-result", "Turns Relu into Neg" => || Box::new(Hostile("wrong-result"))),
+        pass("start-threads", "Starts threads by the thousand" => || Box::new(Hostile("start-threads"))),
+        pass("fill-disk", "Writes files of allowed size without end" => || Box::new(Hostile("fill-disk"))),
         pass("escapes", "Tries to harm the daemon and the user's files" => || Box::new(Hostile("escapes"))),
     ],
 }
@@ -63,6 +74,22 @@ impl Frontend for HangProbe {
 
     fn import(&self, _: &Submission) -> Result<Imported, Diagnostics> {
         panic!("nobody knows whether this is its own")
+    }
+}
+
+/// Ends its process over files that begin with `abort`, and refuses all others once they are taken.
+struct CrashProbe;
+
+impl Frontend for CrashProbe {
+    fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
+        if submission.read(submission.network())?.starts_with(b"abort") {
+            std::process::abort();
+        }
+        Ok(Probe::new(Claim::ByExtension, "its name ends in .crash"))
+    }
+
+    fn import(&self, _: &Submission) -> Result<Imported, Diagnostics> {
+        Err(Diagnostic::new(Code::SourceSyntax, "it is only asked about").into())
     }
 }
 
@@ -110,7 +137,8 @@ impl Pass for Hostile {
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         match self.0 {
             "panic" => panic!("hostile on purpose"),
-            // SAFETY: none; the crash is the point.
+            // SAFETY: not sound, which is the purpose. The address lies in the first page, which is never
+            // mapped, so that the read ends the process.
             "segfault" => unsafe {
                 std::ptr::with_exposed_provenance::<u8>(8).read_volatile();
             },
@@ -140,6 +168,17 @@ impl Pass for Hostile {
                 let ended = floods::without_end(self.0 == "flood-log");
                 cx.report.notes.push(format!("{ended:?}"));
             }
+            "bomb-failure" | "bomb-result" | "bomb-stage" | "full-result" | "full-text" => {
+                cx.report.notes.push(format!("{:?}", bombs::send(self.0)));
+            }
+            "close-link" => {
+                cx.report.notes.push(format!("{:?}", floods::close()));
+                loop {
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+            }
+            "start-threads" => cx.report.notes.push(greedy::start_threads()),
+            "fill-disk" => cx.report.notes.push(greedy::fill_disk()),
             "escapes" => cx.report.notes.extend(escapes::all()),
             what => cx.report.notes.push(format!("{what}: {}", attempt(what))),
         }
@@ -153,8 +192,9 @@ fn attempt(what: &str) -> String {
         "read-passwd" => std::fs::read("/etc/passwd").map(|_| ()),
         "write-outside" => std::fs::write("/tmp/onnxd-hostile", "x"),
         "connect" => std::net::TcpStream::connect("127.0.0.1:9").map(|_| ()),
-        // SAFETY: the child, if there is one, ends at once.
+        // SAFETY: the child, if there is one, ends at once: it allocates nothing and takes no lock.
         "fork" => match unsafe { libc::fork() } {
+            // SAFETY: `_exit` ends the child without running anything of the parent's.
             0 => unsafe { libc::_exit(0) },
             -1 => Err(std::io::Error::last_os_error()),
             _ => Ok(()),

@@ -1,7 +1,9 @@
 //! Conversions through the built program: what comes out computes what went in, and the report says what happened.
 
 use onnxd_eval::{Executor, RunOptions};
-use onnxd_integration_tests::{command, copy_program, onnxd, outcome, small_model};
+use onnxd_integration_tests::{
+    command, converted, copy_program, folder_with, onnxd, outcome, small_model,
+};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{External, WriteOptions, write_model};
 use serde_json::Value;
@@ -346,4 +348,35 @@ fn the_front_ends_say_which_file_of_a_folder_is_the_network() {
     write(&small_model(), &folder.join("other.onnx"));
     let (status, stderr) = case.convert(&[&folder], &[]);
     assert!(status == 2 && stderr.contains("`network.ini`, `other.onnx`"), "{stderr}");
+}
+
+#[test]
+fn the_runtime_that_is_named_says_which_opset_is_lowered() {
+    let folder = folder_with(&["libonnxd_frontend_onnx.so"]);
+    let at = folder.path();
+    let text = "net (float[2,8] x) => (float[2,8] y) <float[8] s = {1, 1, 1, 1, 1, 1, 1, 1}> {
+        y = RMSNormalization (x, s)
+    }";
+    let model = onnxd_ir::Model::new(onnxd_ir::text::parse_graph(text).unwrap(), 11, 23);
+    onnxd_onnx::write_model(&model, &at.join("net.onnx"), &Default::default()).unwrap();
+    for (runtime, opset, operator) in [
+        (None, ", opset 21 (lowered from 23)", false),
+        (Some("export.runtime=onnxruntime-1.23"), ", opset 23,", true),
+        (Some("export.runtime=onnxruntime-1.17"), ", opset 20 (lowered from 23)", false),
+    ] {
+        let sets: Vec<&str> = runtime.into_iter().chain(["passes.profile=none"]).collect();
+        let (status, stderr, report) = converted(at, "out", &["net.onnx"], &sets);
+        assert_eq!(status, 0, "{stderr}");
+        let receipt = fs::read_to_string(at.join("out/receipt.txt")).unwrap();
+        assert!(receipt.contains(opset), "{receipt}");
+        if runtime.is_some_and(|name| name.ends_with("1.17")) {
+            assert_eq!(report["model"]["ir_version"], 9, "what it reads");
+        }
+        let counts = report["model"]["op_counts"].as_array().unwrap();
+        let kept = counts.iter().any(|row| row["op"] == "RMSNormalization" && row["final"] == 1);
+        assert_eq!(kept, operator, "{counts:?}");
+    }
+    let sets = ["export.runtime=tensorrt-10", "passes.profile=none"];
+    let (status, stderr, _) = converted(at, "out", &["net.onnx"], &sets);
+    assert!(status == 2 && stderr.contains("N0105"), "{status} {stderr}");
 }

@@ -12,6 +12,10 @@ use std::process::Command;
 /// The service's user where the tests run as root, to whom the kernel grants more than to a service.
 const NOBODY: u32 = 65534;
 
+/// What a conversion may write in all, and the threads that it may have.
+const DISK_MIB_MAX: u64 = 64;
+const THREADS_MAX: usize = 80;
+
 /// A folder with a copy of the program and two plugins, all of which belong to the user that runs them.
 struct Installed {
     folder: tempfile::TempDir,
@@ -56,6 +60,8 @@ impl Installed {
         run.env("ONNXD_PLUGINS_PATH", self.at("plugins")).current_dir(self.at(""));
         run.args(["convert", "model.onnx", "--out", "out", "--set", "passes.profile=none"]);
         run.args(["--set", &format!("passes.enable=[\"{pass}\"]")]);
+        run.env("ONNXD_WORKER_DISK_MIB_MAX", DISK_MIB_MAX.to_string());
+        run.env("ONNXD_WORKER_THREADS_MAX", THREADS_MAX.to_string());
         if let Some(user) = self.user {
             run.uid(user).gid(user);
         }
@@ -85,9 +91,31 @@ fn every_way_out_is_closed() {
     assert!(notes.len() > 50, "{} attempts: {notes:?}", notes.len());
     // `ENOENT`, `EINVAL` or `EFAULT` would mean that the kernel looked at the arguments.
     let refused = |note: &&String| {
-        ["os error 1)", "os error 38)", "the means"].iter().any(|e| note.contains(e))
+        ["os error 1)", "os error 13)", "os error 38)", "the means"]
+            .iter()
+            .any(|e| note.contains(e))
     };
     let open: Vec<_> = notes.iter().filter(|note| !refused(note)).collect();
     assert!(open.is_empty() || missing, "{open:#?}");
     assert_eq!(installed.state(), before);
+}
+
+/// Where the kernel counts a worker's threads apart, more are refused; elsewhere the parent ends the worker.
+#[test]
+fn threads_by_the_thousand_stay_within_the_workers_share() {
+    let (status, said, notes) = Installed::new().convert("start-threads");
+    if status == 0 {
+        let count = notes[0].split(' ').next().unwrap().parse::<usize>().unwrap();
+        assert!(count < THREADS_MAX && notes[0].contains("then refused"), "{notes:?}");
+    } else {
+        assert!(said.contains("N0313") && said.contains("org.onnxd.hostile"), "{said}");
+    }
+}
+
+#[test]
+fn a_conversion_that_fills_the_disk_is_stopped() {
+    let (status, said, _) = Installed::new().convert("fill-disk");
+    assert_eq!(status, 75, "{said}");
+    assert!(said.contains("N0312") && said.contains("org.onnxd.hostile"), "{said}");
+    assert!(said.contains(&format!("may write {DISK_MIB_MAX} MiB")), "{said}");
 }

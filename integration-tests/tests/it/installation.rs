@@ -34,6 +34,22 @@ fn run(program: &TempDir, args: &[&str]) -> (i32, String, Duration) {
     (status, stderr, started.elapsed())
 }
 
+/// The folders that systemd makes for the unit, and no settings.
+#[test]
+fn the_daemon_starts_in_the_folders_of_a_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["lib", "run"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    let mut run = command(&at("unused"));
+    run.env_remove("ONNXD_STATE_DIR").arg("once");
+    run.env("STATE_DIRECTORY", at("lib")).env("RUNTIME_DIRECTORY", at("run"));
+    let (status, stderr) = outcome(&run.output().unwrap());
+    assert_eq!(status, 0, "{stderr}");
+    assert!(at("lib/inbox").is_dir() && at("lib/state").is_dir());
+}
+
 #[test]
 fn without_a_front_end_commands_say_so_at_once() {
     let program = alone();

@@ -12,6 +12,7 @@ const EVERYWHERE: &str = "diagnostics";
 /// that they use. ARCHITECTURE.md shows this list.
 const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("diagnostics", &[]),
+    ("files", &[]),
     ("proto", &[]),
     ("plugin-abi", &[]),
     ("params", &[]),
@@ -53,7 +54,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("jobs", &[("proto", "jobs and events as they are stored")]),
-    ("intake", &[]),
+    ("intake", &[("files", "drops, which others can change")]),
     ("report", &[("proto", "the report as a message")]),
     (
         "plugin-sdk",
@@ -80,6 +81,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("plugin-abi", "the interface that it offers"),
             ("proto", "what crosses the interface"),
             ("config", "what a descriptor may say"),
+            ("files", "inputs, which others can change"),
             ("ir", "tensors, held and derived"),
         ],
     ),
@@ -88,6 +90,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         &[
             ("proto", "requests, results and reports"),
             ("plugin-host", "calls of plugins"),
+            ("files", "inputs, which others can change"),
             ("config", "what plugins declare"),
             ("params", "params in types"),
             ("plugin-abi", "names of artifacts"),
@@ -108,6 +111,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("proto", "jobs, requests and reports"),
             ("jobs", "the queue"),
             ("intake", "the inbox"),
+            ("files", "files of droppers, and copies of them"),
             ("worker", "the parent's side of a worker, and its own side when it is one"),
             ("plugin-host", "inspecting libraries"),
             ("report", "results for people"),
@@ -120,6 +124,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("passes-cleanup", &[SDK]),
     ("passes-fusion", &[SDK]),
     ("passes-layout", &[SDK]),
+    ("passes-mediapipe", &[SDK]),
     ("quant-n2d2", &[SDK, ("quantize", "statistics, ranges and rounding")]),
     (
         "quant-inc",

@@ -4,17 +4,20 @@
 //! environment, the current folder or signals, and it does not judge its own process.
 
 mod bad_input;
+mod bombs;
 mod calibration;
 mod conversions;
 mod corpus;
 mod daemon;
 mod dependencies;
+mod droppers;
 mod drops;
 mod escapes;
 mod first_steps;
 mod floods;
 mod foreign_names;
 mod full_disk;
+mod health;
 mod hostile;
 mod hostile_models;
 mod hostile_tensorflow;
@@ -23,13 +26,17 @@ mod installation;
 mod kill;
 mod latency;
 mod layers;
+mod licences;
 mod manual;
+mod many_drops;
 mod memory;
 mod n2d2;
 mod n2d2_integers;
 mod names;
+mod notices;
 mod operators;
 mod owned_files;
+mod packed_jobs;
 mod params;
 mod pictures;
 mod plugins;

@@ -83,7 +83,8 @@ fn saved_statistics_stand_for_the_samples() {
         fs::copy(at.join("first/calibration.json"), at.join("calibration.json")).unwrap();
         let files = ["net.ini", "calibration.json"];
         let (status, stderr, report) = convert(at, "again", &files, &[&set, "calib-reload=1"]);
-        assert_eq!(status, 0, "{stderr}");
+        // Nothing was compared, which is a finding.
+        assert_eq!(status, 1, "{stderr}");
         assert_eq!(report["quantization"]["samples"], 0);
         assert_eq!(model(at, "first"), model(at, "again"), "{mode}");
     }
@@ -105,7 +106,7 @@ fn samples_beyond_the_declared_range_are_named() {
     assert!(status <= 1 && warned(&stderr, &report), "{stderr} {}", report["diagnostics"]);
     let data = ["quantization.n2d2.stimuli_range=data"];
     let (status, stderr, report) = convert(at, "data", &["net.ini", "calib.npz"], &data);
-    assert!(status == 0 && !warned(&stderr, &report), "{stderr} {}", report["diagnostics"]);
+    assert!(status <= 1 && !warned(&stderr, &report), "{stderr} {}", report["diagnostics"]);
 }
 
 #[test]
@@ -141,7 +142,7 @@ fn the_folder_of_n2d2_has_all_files() {
     let at = folder.path();
     let sets = ["export.naming=N2D2", "nbbits=4"];
     let (status, stderr, report) = convert(at, "out", &["net.ini", "calib.npz"], &sets);
-    assert_eq!(status, 0, "{stderr}");
+    assert!(status <= 1, "{stderr}");
     for (row, name) in ["model.onnx", "calibration.json"].iter().enumerate() {
         let path = format!("export_ONNX_int4/{name}");
         assert_eq!(report["outputs"][row]["path"], path.as_str());

@@ -204,6 +204,13 @@ impl Daemon {
         self.ended();
     }
 
+    /// The most memory that it ever had.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     fn assert_runs(&mut self) {
         if let Some(status) = self.child.try_wait().unwrap() {
             let log = fs::read_to_string(&self.log).unwrap_or_default();
@@ -224,7 +231,11 @@ pub(crate) fn wait<T>(what: &str, answer: impl FnMut() -> Option<T>) -> T {
     wait_or(what, String::new, answer)
 }
 
-fn wait_or<T>(what: &str, log: impl Fn() -> String, mut answer: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_or<T>(
+    what: &str,
+    log: impl Fn() -> String,
+    mut answer: impl FnMut() -> Option<T>,
+) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(answer) = answer() {

@@ -2,8 +2,10 @@
 
 use crate::site::{self, SETTLE, Site, report};
 use onnxd_arrays::Arrays;
+use onnxd_eval::{Executor, RunOptions};
 use onnxd_integration_tests::{PLUGINS, command, converted, copied, folder_with, numbers, root};
 use onnxd_ir::Tensor;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -239,6 +241,49 @@ fn files_that_end_early_are_named() {
         assert!(stderr.contains(code) && stderr.contains(said), "{file}: {stderr}");
         if code != "N0101" {
             assert!(stderr.contains("copy"), "{file}: {stderr}");
+        }
+    }
+}
+
+/// What a network keeps between calls goes from call to call, beginning with the file beside the model.
+#[test]
+fn ten_calls_with_their_state_give_what_tensorflow_gave() {
+    for (name, net, count) in
+        [("stream", "net", 4), ("stream-tflite", "net.tflite", 2), ("stream-keras", "net.keras", 5)]
+    {
+        let case = case(name);
+        let folder = folder_with(&PLUGINS);
+        let at = folder.path();
+        copied(&case.join(net), &at.join(net));
+        let (status, stderr, _) = converted(at, "no", &[net], &["export.mutations=error"]);
+        assert_eq!(status, 3, "{name}: {stderr}");
+        assert_eq!(
+            stderr.matches("keeps nothing between calls").count(),
+            count,
+            "{name}: {stderr}"
+        );
+        let (status, stderr, report) = converted(at, "out", &[net], &["export.mutations=outputs"]);
+        assert_eq!(status, 0, "{name}: {stderr}");
+
+        let model = onnxd_onnx::load(&at.join("out/model.onnx")).unwrap().model;
+        let states = report["model"]["states"].as_array().unwrap();
+        let of = |state: &serde_json::Value, key: &str| state[key].as_str().unwrap().to_owned();
+        let calls: BTreeMap<String, Tensor> =
+            onnxd_arrays::read(&case.join("calls.npz")).unwrap().into_iter().collect();
+        let mut kept = onnxd_arrays::read(&at.join("out/model.state.npz")).unwrap();
+        assert_eq!((kept.len(), states.len()), (count, count), "{name}");
+        let x = model.graph[model.graph.inputs()[0]].name.clone();
+        let executor = Executor::new(&model).unwrap();
+        for i in 0..10 {
+            let x = (x.clone(), calls[&format!("x{i}")].clone());
+            let feeds = kept.iter().cloned().chain([x]).collect();
+            let given = executor.run(&feeds, RunOptions::default()).unwrap();
+            let wanted = [calls[&format!("y{i}")].clone()];
+            let wrong = numbers::wrong(&[given[0].1.clone()], &wanted, 1e-5);
+            assert_eq!(wrong, None, "{name}, call {i}");
+            let named: BTreeMap<String, Tensor> = given.into_iter().collect();
+            let next = |state| (of(state, "input"), named[&of(state, "output")].clone());
+            kept = states.iter().map(next).collect();
         }
     }
 }

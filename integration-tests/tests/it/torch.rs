@@ -2,8 +2,10 @@
 
 use crate::site::{self, Site, report};
 use onnxd_arrays::Arrays;
+use onnxd_eval::{Executor, RunOptions};
 use onnxd_integration_tests::{PLUGINS, converted, folder_with, numbers, root};
 use onnxd_ir::{Model, Tensor};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -119,6 +121,77 @@ fn integer_outputs(model: &Model, inputs: &Arrays) -> Vec<Tensor> {
     let steps = reals.values.iter().map(|x| (x / step).round().clamp(-128.0, 127.0) as i8);
     let integers = Tensor::from_vec(reals.dims, steps.collect::<Vec<i8>>());
     numbers::outputs(model, &vec![("x".into(), integers)])
+}
+
+/// What a module keeps between calls goes from call to call, beginning with the file beside the model.
+#[test]
+fn ten_calls_with_their_state_give_what_torch_gave() {
+    for (name, net) in
+        [("stream", "net.pt"), ("stream-traced", "net.pt"), ("stream-exported", "net.pt2")]
+    {
+        let case = case(name);
+        let folder = folder_with(&PLUGINS);
+        let at = folder.path();
+        for file in [net, "params.toml"] {
+            fs::copy(case.join(file), at.join(file)).unwrap();
+        }
+        let (status, stderr, report) = converted(at, "out", &[net, "params.toml"], &[]);
+        assert_eq!(status, 0, "{name}: {stderr}");
+        let outputs = report["outputs"].as_array().unwrap();
+        let file = outputs.iter().find(|file| file["role"] == "state").unwrap();
+        assert_eq!(file["path"], "model.state.npz", "{name}: {outputs:?}");
+        let manifest = fs::read_to_string(at.join("out/manifest.sha256")).unwrap();
+        assert!(manifest.contains("model.state.npz"), "{name}: {manifest}");
+        let receipt = fs::read_to_string(at.join("out/receipt.txt")).unwrap();
+        assert!(receipt.contains("first values: model.state.npz"), "{name}: {receipt}");
+
+        let model = onnxd_onnx::load(&at.join("out/model.onnx")).unwrap().model;
+        let graph = &model.graph;
+        assert!(graph.inputs().iter().all(|v| graph[*v].initializer().is_none()), "{name}");
+        let states = report["model"]["states"].as_array().unwrap();
+        let of = |state: &serde_json::Value, key: &str| state[key].as_str().unwrap().to_owned();
+        for state in states {
+            let key = format!("onnxd.state.{}", of(state, "input"));
+            let said = model.metadata.iter().find(|(k, _)| *k == key);
+            assert_eq!(said.unwrap().1, of(state, "output"), "{name}");
+        }
+        let executor = Executor::new(&model).unwrap();
+        let calls: BTreeMap<String, Tensor> =
+            onnxd_arrays::read(&case.join("calls.npz")).unwrap().into_iter().collect();
+        let mut kept = onnxd_arrays::read(&at.join("out/model.state.npz")).unwrap();
+        assert_eq!(kept.len(), states.len(), "{name}");
+        for i in 0..10 {
+            let x = ("x".to_owned(), calls[&format!("x{i}")].clone());
+            let feeds = kept.iter().cloned().chain([x]).collect();
+            let given = executor.run(&feeds, RunOptions::default()).unwrap();
+            let wanted = [calls[&format!("y{i}")].clone()];
+            let wrong = numbers::wrong(&[given[0].1.clone()], &wanted, 1e-5);
+            assert_eq!(wrong, None, "{name}, call {i}");
+            let named: BTreeMap<String, Tensor> = given.into_iter().collect();
+            let next = |state| (of(state, "input"), named[&of(state, "output")].clone());
+            kept = states.iter().map(next).collect();
+        }
+    }
+}
+
+/// A state is an input like others for quantizers: nobody takes its first value for a constant.
+#[test]
+fn states_stay_inputs_of_a_quantized_model() {
+    let (case, folder) = (case("stream"), folder_with(&PLUGINS));
+    let at = folder.path();
+    for file in ["net.pt", "params.toml"] {
+        fs::copy(case.join(file), at.join(file)).unwrap();
+    }
+    let sets = ["quantization.format=QDQ", "quantization.mode=dynamic"];
+    let (status, stderr, _) = converted(at, "out", &["net.pt", "params.toml"], &sets);
+    assert_eq!(status, 0, "{stderr}");
+    let model = onnxd_onnx::load(&at.join("out/model.onnx")).unwrap().model;
+    let graph = &model.graph;
+    let inputs: Vec<&str> = graph.inputs().iter().map(|v| graph[*v].name.as_str()).collect();
+    assert_eq!(inputs, ["x", "steps", "cache", "mean"]);
+    assert!(graph.nodes().any(|(_, node)| node.op == "DynamicQuantizeLinear"));
+    let kept = onnxd_arrays::read(&at.join("out/model.state.npz")).unwrap();
+    assert_eq!(kept.len(), 3);
 }
 
 /// Numbers like those that the case was recorded with: normal ones, nearly.

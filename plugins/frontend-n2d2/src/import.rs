@@ -18,7 +18,7 @@ use crate::options::Options;
 use crate::source::{INPUT, Source};
 use crate::targets::Target;
 use crate::weights::Weights;
-use crate::{environment, layers, onnx, targets};
+use crate::{environment, known_types, layers, onnx, targets};
 
 /// Version of the file format, and of the operators.
 const IR_VERSION: i64 = 8;
@@ -75,6 +75,7 @@ pub(crate) fn import(
     targets::mark(&builder, &source, &network, &found, &built)?;
     warn_unread_parameters(&network);
     onnx::warn_overrides(&ini, &network);
+    known_types::warn_unknown(&ini, network.environment);
     let warnings = ini.warnings();
     if options.strict && !warnings.is_empty() {
         return Err(Diagnostics(warnings));
@@ -89,7 +90,8 @@ pub(crate) fn import(
         let layer = network.cells[cell].section.layer();
         file.notes.iter().map(move |text| note(text).at(layer.clone()).help(""))
     }));
-    Ok(Imported { model: source.model(builder.finish(), IR_VERSION, OPSET), notes, metadata })
+    let model = source.model(builder.finish(), IR_VERSION, OPSET);
+    Ok(Imported { model, notes, metadata, ..Imported::default() })
 }
 
 /// By layer, the results of its ONNX file that layers and targets use.

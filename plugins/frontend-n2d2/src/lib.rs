@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod geometry;
 mod import;
 mod ini;
+mod known_types;
 mod layers;
 mod mapping;
 mod network;

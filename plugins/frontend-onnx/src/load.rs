@@ -23,7 +23,7 @@ pub(crate) fn load(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     notes.extend(settle_early(&mut model));
     notes.extend(settle_shapes(&mut model).0);
-    Ok(Imported { model, notes, metadata: vec![] })
+    Ok(Imported { model, notes, ..Imported::default() })
 }
 
 /// Bytes that sparse initializers may take when they are written out.

@@ -18,6 +18,7 @@ mod ops;
 mod params;
 mod probe;
 mod schema;
+mod states;
 mod tflite;
 mod wire;
 
@@ -28,6 +29,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::lower::Fallback;
 use onnxd_plugin_sdk::words::OperatorFallback;
 use onnxd_plugin_sdk::{ExportOptions, Frontend, Imported, Probe, Submission};
+use tflite::network::Asked;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-tensorflow",
@@ -51,7 +53,7 @@ impl Frontend for TensorFlow {
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
         let bytes = submission.read(submission.network())?;
-        let options = ExportOptions::read(submission, fallback)?;
+        let mut options = ExportOptions::read(submission, fallback)?;
         let params: params::Source = submission.params().section();
         let idle = |key: &str, why: &str| submission.params().without_effect(key, why);
         if submission.param("export", "operator_fallback") == "aten" {
@@ -65,38 +67,59 @@ impl Frontend for TensorFlow {
                 "has no effect: frozen graphs and TFLite models have constants, and no weights";
             idle("export.export_params", why);
         }
-        let mut imported = match kind {
+        let source = Source { submission, kind, bytes, params: &params };
+        let mut imported =
+            ExportOptions::at_lowest_opset(&mut &mut options, |options| source.import(options))?;
+        borders::channels_first(&mut imported.model.graph, &params)?;
+        Ok(imported)
+    }
+}
+
+/// A file of a known kind.
+struct Source<'s> {
+    submission: &'s Submission,
+    kind: Option<Kind>,
+    bytes: bytes::Bytes,
+    params: &'s params::Source,
+}
+
+impl Source<'_> {
+    fn import(&self, options: &mut ExportOptions) -> Result<Imported, Diagnostics> {
+        let (submission, params, bytes) = (self.submission, self.params, self.bytes.clone());
+        let network = submission.network();
+        match self.kind {
             Some(Kind::SavedModel | Kind::SavedText) => {
-                let files = Files::beside(submission, submission.network());
-                graph::saved::import(&files, &Choice::of_tagged(&params), &options)
+                let files = Files::beside(submission, network);
+                graph::saved::import(&files, &Choice::of_tagged(params), options)
             }
             Some(Kind::Archive) => {
                 let files = Files::inside(bytes)?;
-                graph::saved::import(&files, &Choice::of_tagged(&params), &options)
+                graph::saved::import(&files, &Choice::of_tagged(params), options)
             }
             Some(Kind::Checkpoint) => {
-                let files = Files::beside(submission, submission.network());
-                let prefix = probe::checkpoint_of(submission.network());
-                graph::saved::import_checkpoint(&files, prefix, &Choice::of(&params), &options)
+                let files = Files::beside(submission, network);
+                let prefix = probe::checkpoint_of(network);
+                graph::saved::import_checkpoint(&files, prefix, &Choice::of(params), options)
             }
             Some(kind @ (Kind::Graph | Kind::GraphText)) => {
-                graph::frozen::import(bytes, kind == Kind::GraphText, &params, &options)
+                graph::frozen::import(bytes, kind == Kind::GraphText, params, options)
             }
             Some(Kind::Lite) => {
-                let mut options = options;
-                let is_set = !submission.param("export", "opset").is_null();
                 let signature = params.signature();
-                tflite::network::import(&bytes, signature.as_deref(), &mut options, is_set)
+                let asked = Asked {
+                    signature: signature.as_deref(),
+                    opset_is_set: !submission.param("export", "opset").is_null(),
+                    quantized: submission.param("quantization", "format") != "none",
+                };
+                tflite::network::import(&bytes, asked, options)
             }
-            Some(Kind::Keras) => keras::import(bytes, &options),
-            Some(Kind::Hdf5) => keras::import_hdf5(bytes, &options),
+            Some(Kind::Keras) => keras::import(bytes, options),
+            Some(Kind::Hdf5) => keras::import_hdf5(bytes, options),
             None => {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")
                     .into())
             }
-        }?;
-        borders::channels_first(&mut imported.model.graph, &params)?;
-        Ok(imported)
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 //! model at the end.
 
 use crate::ops::{Source, complex};
-use onnxd_plugin_sdk::build::{Result, Var};
+use crate::states::{Asked, Kept};
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType, settle_stored};
 use onnxd_plugin_sdk::lower::{self, Driver, Table};
+use onnxd_plugin_sdk::states::{Written, needed};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 
 /// A kind of network.
@@ -13,8 +15,6 @@ pub(crate) struct Reader {
     /// The name of its graphs.
     pub(crate) name: &'static str,
     pub(crate) table: fn() -> Table<Source>,
-    /// What is done to the whole graph before constants that nothing reads leave it.
-    pub(crate) settle: fn(&mut Graph),
 }
 
 /// What the run of a network leaves beside its graph.
@@ -26,17 +26,50 @@ pub(crate) struct Ran {
     pub(crate) lost: Vec<String>,
     /// Facts for the report.
     pub(crate) metadata: Vec<(String, String)>,
+    /// What outlives the run.
+    pub(crate) kept: Kept,
 }
 
-/// Runs a network, and makes a model of the graph.
+/// Runs a network, and makes a model of the graph. What outlives a call is found by a first run. A second one has it as
+/// inputs and outputs, which tell whether a result depends on it.
 ///
 /// # Errors
-/// Everything that `run` gives or reported.
+/// Everything that `run` gives or reported; what outlives a call, if a result depends on it and nobody asks for it.
 pub(crate) fn import(
     reader: &Reader,
     options: &ExportOptions,
-    run: impl FnOnce(&Driver<'_, Source>) -> Result<Ran>,
+    run: impl Fn(&Driver<'_, Source>, &Asked) -> Result<Ran>,
 ) -> std::result::Result<Imported, Diagnostics> {
+    let (mut plain, found) = made(reader, options, |driver| run(driver, &Asked::new()))?;
+    let wants = !(found.written.is_empty() && found.anew.is_empty()) && options.wants_states();
+    if !wants {
+        plain.notes.extend(found.begun());
+    }
+    if found.written.is_empty() && !wants {
+        return Ok(plain);
+    }
+    let anew = found.anew.iter().filter(|_| wants);
+    let asked = found.written.iter().chain(anew).map(|written| written.name.clone()).collect();
+    let (with_states, kept) = made(reader, options, |driver| run(driver, &asked))?;
+    if wants {
+        let lost = kept.written.iter().filter(|written| kept.state(written).is_none());
+        let lost = lost.map(|written| written.impossible("has no first value that is known"));
+        return Diagnostics(lost.collect()).or_ok(with_states);
+    }
+    let counting = needed(&with_states.model.graph, &with_states.states);
+    let counts = |written: &&Written| kept.state(written).is_none_or(|s| counting.contains(&s));
+    Diagnostics(kept.written.iter().filter(counts).map(Written::refused).collect()).or_ok(())?;
+    plain.notes.extend(kept.written.iter().map(Written::left_out));
+    drop_unread(&mut plain.model.graph);
+    Ok(plain)
+}
+
+/// Runs a network once.
+fn made(
+    reader: &Reader,
+    options: &ExportOptions,
+    run: impl FnOnce(&Driver<'_, Source>) -> Result<Ran>,
+) -> std::result::Result<(Imported, Kept), Diagnostics> {
     let (table, source) = ((reader.table)(), Source::default());
     let opsets = Opsets::from([(String::new(), options.opset)]);
     let graph = Graph::new(reader.name);
@@ -55,24 +88,61 @@ pub(crate) fn import(
         return Err(Diagnostic::new(Code::LayerUnsupported, message).into());
     }
     weights_last(&mut graph, ran.weights);
-    (reader.settle)(&mut graph);
+    // Without passes, too: what a file stores in few bits stays so, and is rearranged before the model runs.
+    graph.with_subgraphs_mut(options.opset, &mut |graph, _| settle_stored(graph, &mut || true));
     let constants = graph.value_ids().filter(|id| graph.constant(*id).is_some());
     let unread: Vec<ValueId> = constants.filter(|id| graph.uses(*id) == 0).collect();
     graph.drop_unread(unread);
     if options.documented {
         lower::documented(&mut graph);
     }
-    Ok(Imported { model: lower::model(graph, options.opset), notes, metadata: ran.metadata })
+    let model = lower::model(graph, options.opset);
+    let states = ran.kept.states();
+    Ok((Imported { model, notes, metadata: ran.metadata, states }, ran.kept))
+}
+
+/// Removes nodes whose results nothing reads.
+fn drop_unread(graph: &mut Graph) {
+    for id in graph.topological().unwrap_or_default().into_iter().rev() {
+        let outputs = graph[id].outputs.clone();
+        if outputs.iter().flatten().all(|v| graph.uses(*v) == 0) {
+            let read: Vec<ValueId> = graph.remove_node(id).reads().collect();
+            let constants = read.into_iter().filter(|v| graph.constant(*v).is_some());
+            let constants: Vec<ValueId> = constants.collect();
+            graph.drop_unread(constants);
+        }
+    }
 }
 
 /// Weights that are inputs come after those of the network, as far as something reads them.
 fn weights_last(graph: &mut Graph, weights: Vec<ValueId>) {
-    weights.iter().for_each(|id| graph.unmark_input(*id));
+    graph.unmark_inputs(&weights);
     for id in weights {
         if graph.uses(id) > 0 {
             graph.mark_input(id);
         }
     }
+}
+
+/// What stands for each input that the params fix, by the names and element types of all.
+///
+/// # Errors
+/// `N0105` for values that are none of their inputs.
+pub(crate) fn fixed(
+    b: &GraphBuilder,
+    options: &ExportOptions,
+    inputs: &[(&str, Option<DataType>)],
+) -> Result<Vec<Option<Var>>> {
+    options.tell_constants(&inputs.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let var = |(name, dtype): &(&str, Option<DataType>)| {
+        let Some(dtype) = dtype else { return Ok(None) };
+        let tensor = options.constant_tensor(name, *dtype)?;
+        Ok(tensor.map(|tensor| match tensor.len() > 1 {
+            true => b.parameter(name, tensor),
+            false => b.constant(tensor),
+        }))
+    };
+    inputs.iter().map(var).collect()
 }
 
 /// The type of the input number `at` as the source declares it, and sizes as the params say them.
@@ -97,7 +167,8 @@ pub(crate) fn input_type(
     };
     let Some(shape) = shape else {
         let message = format!("Nothing says how many axes the input `{}` has.", shown(name));
-        let help = "Say its sizes with `export.input_shapes`.";
+        let help =
+            "Say its sizes with `export.input_shapes`, or fix its value with `source.constants`.";
         return Err(Diagnostic::new(Code::LayerParameter, message).help(help));
     };
     Ok(ValueType::Tensor { dtype: Some(dtype), shape: Some(shape) })

@@ -24,17 +24,18 @@ mod diag {
 }
 
 use archive::kind::{self, Kind};
+use archive::objects::ScriptArchive;
 use archive::zip::Archive;
 use diag::Diagnostics;
-use onnxd_plugin_sdk::{Claim, Frontend, Imported, Probe, Submission};
+use onnxd_plugin_sdk::{Claim, Constants, ExportOptions, Frontend, Imported, Probe, Submission};
 use options::Options;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-torch",
     summary: "Reads PyTorch models: TorchScript archives and exported programs",
     components: [
-        frontend("torch", "PyTorch models"; "*.pt", "*.pth", "*.ts", "*.pt2"; declares [
-            "is_source = true\n", params::Source::ROWS, params::Export::ROWS
+        frontend("torch", "PyTorch models"; "*.pt", "*.pth", "*.ts", "*.jit", "*.torchscript", "*.pt2"; declares [
+            "is_source = true\n", params::Source::ROWS
         ] => || Box::new(Torch)),
     ],
 }
@@ -54,17 +55,21 @@ impl Frontend for Torch {
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
         let bytes = submission.read(submission.network())?;
-        let options = Options::read(submission)?;
+        let mut options = Options::read(submission)?;
         let found = kind::of(&bytes)?;
         if let Some(refusal) = found.refusal() {
             return Err(refusal.into());
         }
         let archive = Archive::open(bytes)?;
-        match &found {
-            Kind::Program(graphs) => {
-                program::import::import(submission, &archive, graphs, &options)
-            }
-            _ => script::import::import(submission, archive, options),
+        if let Kind::Program(graphs) = &found {
+            return ExportOptions::at_lowest_opset(&mut options, |options| {
+                program::import::import(submission, &archive, graphs, options)
+            });
         }
+        let archive = ScriptArchive::open(archive)?;
+        options.constants = Constants::read(submission);
+        ExportOptions::at_lowest_opset(&mut options, |options| {
+            script::import::import(submission, &archive, options)
+        })
     }
 }

@@ -5,7 +5,7 @@ use crate::params;
 use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::Fallback;
 use onnxd_plugin_sdk::words::OperatorFallback;
-use onnxd_plugin_sdk::{ExportOptions, Submission};
+use onnxd_plugin_sdk::{Constants, ExportOptions, Submission};
 use std::ops::{Deref, DerefMut};
 
 /// The params that a front-end for PyTorch reads.
@@ -14,6 +14,8 @@ pub(crate) struct Options {
     export: ExportOptions,
     /// Whether dropout and the like stay as the file has them.
     pub(crate) training: bool,
+    /// Values of inputs.
+    pub(crate) constants: Constants,
 }
 
 impl Deref for Options {
@@ -32,7 +34,8 @@ impl DerefMut for Options {
 impl Options {
     /// Options that say the shapes of inputs, and nothing else.
     pub(crate) fn of_shapes(opset: i64, shapes: Vec<Vec<Dim>>) -> Options {
-        Options { export: ExportOptions::of_shapes(opset, shapes), training: false }
+        let export = ExportOptions::of_shapes(opset, shapes);
+        Options { export, ..Options::default() }
     }
 
     /// # Errors
@@ -40,7 +43,8 @@ impl Options {
     pub(crate) fn read(submission: &Submission) -> Result<Options, Diagnostic> {
         let export = ExportOptions::read(submission, fallback)?;
         let source: params::Source = submission.params().section();
-        Ok(Options { export, training: source.training() == "preserve" })
+        let training = source.training() == "preserve";
+        Ok(Options { export, training, ..Options::default() })
     }
 }
 

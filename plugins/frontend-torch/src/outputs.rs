@@ -6,24 +6,26 @@ use crate::machine::{Elements, Item, Machine, Result};
 pub(crate) use onnxd_plugin_sdk::lower::{documented, model};
 use std::collections::HashSet;
 
-/// Lists the tensors of what the program gives as outputs, in their order; `names` are the source's, as far as it
-/// has them.
+/// What is said of an input that the program writes.
+pub(crate) const INPUT: &str = "input";
+
+/// Lists the tensors of what the program gives as outputs, in their order. What is in a dict has its key for a name.
 ///
 /// # Errors
 /// `N0203` if something is no tensor.
-pub(crate) fn listed(machine: &Machine<'_>, result: &Item, names: &[String]) -> Result<()> {
+pub(crate) fn listed(machine: &Machine<'_>, result: &Item) -> Result<()> {
     let mut leaves = vec![];
-    flattened(machine, result, &mut leaves)?;
+    flattened(machine, result, "", &mut leaves)?;
     if leaves.is_empty() {
         let message = "The program gives no tensor.";
         return Err(machine.problem(Code::LayerUnsupported, message));
     }
     let mut taken = HashSet::new();
-    for (i, item) in leaves.iter().enumerate() {
-        let name = match names.get(i).filter(|_| names.len() == leaves.len()) {
-            Some(name) => name.clone(),
-            None if leaves.len() == 1 => "output".to_owned(),
-            None => format!("output_{i}"),
+    for (i, (name, item)) in leaves.iter().enumerate() {
+        let name = match name.as_str() {
+            "" if leaves.len() == 1 => "output".to_owned(),
+            "" => format!("output_{i}"),
+            name => name.to_owned(),
         };
         let var = machine.var_of(item)?;
         let var = complex::real(machine.builder(), var)?;
@@ -33,29 +35,51 @@ pub(crate) fn listed(machine: &Machine<'_>, result: &Item, names: &[String]) -> 
     Ok(())
 }
 
-fn flattened(machine: &Machine<'_>, item: &Item, into: &mut Vec<Item>) -> Result<()> {
+/// The name of what is in a dict under `key`, or a part of what is under `path`.
+pub(crate) fn key_path(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// Tensors with their names, empty outside of dicts.
+fn flattened(
+    machine: &Machine<'_>,
+    item: &Item,
+    path: &str,
+    into: &mut Vec<(String, Item)>,
+) -> Result<()> {
+    let parts = |items: &[Item], into: &mut Vec<(String, Item)>| {
+        let named = |i: usize| match path {
+            "" => String::new(),
+            path => key_path(path, &i.to_string()),
+        };
+        let mut all = items.iter().enumerate();
+        all.try_for_each(|(i, item)| flattened(machine, item, &named(i), into))
+    };
     match item {
         Item::None => {}
         Item::Dict(cell) => {
-            for (_, item) in cell.borrow().iter() {
-                flattened(machine, item, into)?;
+            for (key, item) in cell.borrow().iter() {
+                let key = match key {
+                    Item::Text(key) => key_path(path, key),
+                    Item::Int(key) => key_path(path, &key.to_string()),
+                    _ => path.to_owned(),
+                };
+                flattened(machine, item, &key, into)?;
             }
         }
         Item::List(cell) => match &*cell.borrow() {
-            Elements::Known(items) => {
-                items.iter().try_for_each(|item| flattened(machine, item, into))?;
+            Elements::Known(items) => parts(items, into)?,
+            Elements::Sequence(var) | Elements::Numbers(var, _) => {
+                into.push((path.to_owned(), machine.tensor(*var)));
             }
-            Elements::Sequence(var) | Elements::Numbers(var, _) => into.push(machine.tensor(*var)),
         },
-        Item::Tuple(items) | Item::Record(_, items) => {
-            items.iter().try_for_each(|item| flattened(machine, item, into))?;
-        }
+        Item::Tuple(items) | Item::Record(_, items) => parts(items, into)?,
         Item::Object(object) => {
             let message =
                 format!("The program gives an object of class `{}`.", shown(&object.class));
             return Err(machine.problem(Code::LayerUnsupported, message));
         }
-        other => into.push(other.clone()),
+        other => into.push((path.to_owned(), other.clone())),
     }
     Ok(())
 }

@@ -11,12 +11,3 @@ onnxd_plugin_sdk::params! {
         training: String = "eval | preserve", "eval";
     }
 }
-
-onnxd_plugin_sdk::params! {
-    /// What becomes of programs that keep something between runs.
-    pub(crate) struct Export in "export" {
-        /// What becomes of buffers and inputs that an exported program writes: an error, or outputs with their new
-        /// values.
-        mutations: String = "error | outputs", "error";
-    }
-}

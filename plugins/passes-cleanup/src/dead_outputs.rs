@@ -5,7 +5,7 @@
 
 use onnxd_plugin_sdk::ir::schema::{self, ParamKind};
 use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, ValueId};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The first version in which `Scan` has no batch axis.
 const SCAN_OPSET_MIN: i64 = 9;
@@ -89,8 +89,9 @@ pub(crate) fn remove(graph: &mut Graph, id: NodeId, opset: i64) -> bool {
         body.set_outputs(kept(body.outputs(), |i| is_kept(i, form.before)));
         if form.carried > 0 {
             let left = kept(body.inputs(), is_kept_input);
-            let gone = body.inputs().to_vec().into_iter().filter(|v| !left.contains(v));
-            gone.for_each(|v| body.unmark_input(v));
+            let left: HashSet<ValueId> = left.into_iter().collect();
+            let gone = body.inputs().iter().copied().filter(|v| !left.contains(v));
+            body.unmark_inputs(&gone.collect::<Vec<_>>());
         }
     });
     let scanned = &live[form.carried..];
@@ -113,16 +114,17 @@ fn kept<T: Clone>(all: &[T], is_kept: impl Fn(usize) -> bool) -> Vec<T> {
 fn carry(body: &Graph, form: &Form, live: &mut [bool]) {
     let outputs = body.outputs();
     let of = |i: usize| outputs[form.before + i];
+    let carried = body.inputs().iter().skip(form.inputs_before).take(form.carried);
+    let carried: HashMap<ValueId, usize> = carried.enumerate().map(|(i, v)| (*v, i)).collect();
     let mut pending: Vec<ValueId> = outputs[..form.before].to_vec();
     pending.extend((0..live.len()).filter(|i| live[*i]).map(of));
     let mut seen: HashSet<ValueId> = pending.iter().copied().collect();
     while let Some(v) = pending.pop() {
         let reads = body.producer(v).map(|node| body[node].reads().collect()).unwrap_or_default();
         let mut next: Vec<ValueId> = reads;
-        let carried = body.inputs().iter().skip(form.inputs_before).take(form.carried);
-        if let Some(i) = carried.clone().position(|own| *own == v).filter(|i| !live[*i]) {
-            live[i] = true;
-            next.push(of(i));
+        if let Some(i) = carried.get(&v).filter(|i| !live[**i]) {
+            live[*i] = true;
+            next.push(of(*i));
         }
         pending.extend(next.into_iter().filter(|v| seen.insert(*v)));
     }

@@ -1,18 +1,29 @@
 //! Computes what depends on constants only, so that runtimes need not and other passes see the values.
 //!
-//! A result may be larger than the operands that go with the node by [`GROWTH_BYTES_MAX`] at most: a model that
-//! describes its weights by `ConstantOfShape` or `Expand` stays small, and weights that something else reads are not
-//! there twice. What is only moved or cast is derived from its operands and computed when the model is written.
-//! `DequantizeLinear` and its kin stay: they say how a weight is stored.
+//! A result may be larger than the operands that go with the node by [`GROWTH_BYTES_MAX`] at most, and all results
+//! together by [`GROWTH_PART`] of the model: a model that describes its weights by `ConstantOfShape` or `Expand` stays
+//! small, and weights that something else reads are not there twice. What is only moved or cast is derived from its
+//! operands and computed when the model is written. `DequantizeLinear` and its kin stay, and so does a `Cast` of a
+//! large constant to a wider type: they say how a weight is stored. What rearranges their results
+//! rearranges what they read.
 
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::eval;
-use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Opsets, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{
+    Attr, Graph, Model, Node, NodeId, Opsets, Tensor, ValueId, settle_stored,
+};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
 use std::collections::{HashMap, HashSet};
 
 /// How much larger a folded result may be than the operands that go.
 const GROWTH_BYTES_MAX: usize = 64 << 10;
+
+/// Which part of the initializers a run may add to them, where that is more than [`GROWTH_BYTES_FREE`].
+const GROWTH_PART: usize = 16;
+const GROWTH_BYTES_FREE: usize = 16 << 10;
+
+/// Bytes up to which a constant is cast to a wider type.
+const WIDENED_BYTES_MAX: usize = 1 << 10;
 
 /// Bytes that all results of one run may take, beside [`FOLDED_FACTOR`] times the initializers: a
 /// chain in which each node doubles its input would otherwise fill the memory.
@@ -24,7 +35,12 @@ const FOLDED_FACTOR: usize = 4;
 const KEPT: [&str; 4] =
     ["QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "OptionalHasElement"];
 
-pub(crate) struct FoldConstants;
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FoldConstants {
+    /// Whether constants of fewer bits are cast whatever their size: a quantizer looks for weights that are floats, and
+    /// gives them a type of its own.
+    pub(crate) widens: bool,
+}
 
 impl Pass for FoldConstants {
     fn name(&self) -> &'static str {
@@ -32,10 +48,22 @@ impl Pass for FoldConstants {
     }
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
-        let mut left = initializer_bytes(model) * FOLDED_FACTOR + FOLDED_BYTES_MAX;
+        let bytes = initializer_bytes(model);
+        let mut left = Left {
+            bytes: bytes * FOLDED_FACTOR + FOLDED_BYTES_MAX,
+            growth: GROWTH_BYTES_FREE.max(bytes / GROWTH_PART),
+            widens: self.widens,
+        };
         let opset = model.opset();
         let opsets = &model.opsets;
         model.graph.with_subgraphs_mut(opset, &mut |graph, _| {
+            settle_stored(graph, &mut || {
+                let may = !cx.fuel.is_empty();
+                if may {
+                    cx.rewrote();
+                }
+                may
+            });
             fold(graph, opsets, false, &mut left, cx);
         });
         for function in &mut model.functions {
@@ -47,6 +75,40 @@ impl Pass for FoldConstants {
         }
         Ok(())
     }
+}
+
+/// What a run may still add.
+struct Left {
+    /// Bytes of results.
+    bytes: usize,
+    /// Bytes by which results are larger than what goes.
+    growth: usize,
+    /// See [`FoldConstants::widens`].
+    widens: bool,
+}
+
+impl Left {
+    /// How large the results of a node may be in place of operands of `gone` bytes.
+    fn max(&self, graph: &Graph, node: &Node, gone: usize) -> usize {
+        let growth = match is_widening(graph, node) {
+            true if self.widens => return self.bytes,
+            true => WIDENED_BYTES_MAX.saturating_sub(gone),
+            false => GROWTH_BYTES_MAX,
+        };
+        (gone + growth.min(self.growth)).min(self.bytes)
+    }
+
+    fn take(&mut self, results: usize, gone: usize) {
+        self.bytes = self.bytes.saturating_sub(results);
+        self.growth = self.growth.saturating_sub(results.saturating_sub(gone));
+    }
+}
+
+/// Whether a node says that a weight is stored in fewer bits.
+fn is_widening(graph: &Graph, node: &Node) -> bool {
+    let bits = |v: Option<ValueId>| Some(graph[v?].ty.as_ref()?.dtype()?.bits());
+    let from = node.input(0).and_then(|v| graph.constant(v)).map(|known| known.dtype().bits());
+    node.is("Cast") && from.zip(bits(node.output(0))).is_some_and(|(from, to)| to > from)
 }
 
 fn initializer_bytes(model: &Model) -> usize {
@@ -68,7 +130,7 @@ fn fold(
     graph: &mut Graph,
     opsets: &Opsets,
     in_function: bool,
-    left: &mut usize,
+    left: &mut Left,
     cx: &mut PassContext,
 ) {
     let order = graph.topological().unwrap_or_default();
@@ -90,10 +152,11 @@ fn fold(
             let read = || graph.readers(v).iter().any(|reader| !folding.contains(reader));
             !*stays.entry(v).or_insert_with(|| graph.is_output(v) || read())
         };
-        let bytes_max = bytes_max(&graph[id], &operands, &mut goes).min(*left);
+        let gone = gone(&graph[id], &operands, &mut goes);
+        let bytes_max = left.max(graph, &graph[id], gone);
         match compute(graph, id, version, &operands, bytes_max) {
             Ok(results) => {
-                *left -= results.iter().map(Tensor::byte_len).sum::<usize>().min(*left);
+                left.take(results.iter().map(Tensor::byte_len).sum(), gone);
                 replace(graph, id, results);
                 cx.rewrote();
             }
@@ -138,12 +201,8 @@ fn folding(graph: &Graph, order: &[NodeId]) -> HashSet<NodeId> {
     nodes
 }
 
-/// How large the results of a node may be.
-fn bytes_max(
-    node: &Node,
-    operands: &[Option<Tensor>],
-    goes: &mut dyn FnMut(ValueId) -> bool,
-) -> usize {
+/// Bytes of operands that go with a node.
+fn gone(node: &Node, operands: &[Option<Tensor>], goes: &mut dyn FnMut(ValueId) -> bool) -> usize {
     // One that is read twice is there once: `Concat(w, w)` grows.
     let distinct = (0..operands.len()).filter(|i| !node.inputs[..*i].contains(&node.inputs[*i]));
     let gone = distinct.filter(|i| node.input(*i).is_some_and(&mut *goes));
@@ -153,7 +212,7 @@ fn bytes_max(
         _ => None,
     });
     let gone = gone.filter_map(|i| operands[i].as_ref());
-    gone.chain(own).map(Tensor::byte_len).sum::<usize>() + GROWTH_BYTES_MAX
+    gone.chain(own).map(Tensor::byte_len).sum()
 }
 
 fn compute(
@@ -188,7 +247,7 @@ mod tests {
     #[test]
     fn a_chain_of_constants() {
         let model = check_pass_same(
-            &FoldConstants,
+            &FoldConstants::default(),
             "g (float[6] x) => (float[2,3] y)
              <int64[2] a = {1, 1}>
              {
@@ -203,7 +262,7 @@ mod tests {
     #[test]
     fn a_result_that_is_much_larger_is_left_alone() {
         check_pass_skip(
-            &FoldConstants,
+            &FoldConstants::default(),
             "",
             "g (float[1] x) => (float[1000,1000] y)
              <int64[2] shape = {1000, 1000}>
@@ -230,7 +289,7 @@ mod tests {
             .set_initializer(w, Some(Tensor::from_vec(vec![256, 128], vec![1f32; 256 * 128])));
         onnxd_plugin_sdk::ir::infer(&mut model);
         let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
-        FoldConstants.run(&mut model, &mut cx).unwrap();
+        FoldConstants::default().run(&mut model, &mut cx).unwrap();
         model.graph.node_count()
     }
 
@@ -266,7 +325,7 @@ mod tests {
         g.add_node(Node::new("Add", [x, c], [y]));
         g.mark_output(y);
         let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
-        FoldConstants.run(&mut model, &mut cx).unwrap();
+        FoldConstants::default().run(&mut model, &mut cx).unwrap();
         assert_eq!((cx.report.rewrites, model.graph.node_count()), (1, 1));
     }
 
@@ -287,8 +346,8 @@ mod tests {
         }
         g.mark_output(v);
         let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
-        FoldConstants.run(&mut model, &mut cx).unwrap();
-        assert!(cx.report.rewrites > 4, "{}", cx.report.rewrites);
+        FoldConstants::default().run(&mut model, &mut cx).unwrap();
+        assert!(cx.report.rewrites >= 4, "{}", cx.report.rewrites);
         initializer_bytes(&model)
     }
 
@@ -298,6 +357,64 @@ mod tests {
         assert!(bytes <= 4 * GROWTH_BYTES_MAX, "{bytes} bytes of `Concat(v, v)`");
         let bytes = doubled(true);
         assert!(bytes <= FOLDED_BYTES_MAX + (8 << 10), "{bytes} bytes of `Concat(v, -v)`");
+    }
+
+    /// The nodes that are left of a Transpose and a product of half-precision weights of `n` columns.
+    fn halves(n: usize, widens: bool) -> (usize, usize) {
+        let graph = format!(
+            "g (float[N,16] x, float16[{n},16] w) => (float[N,{n}] y)
+             {{ c = Cast<to = 1>(w) t = Transpose(c) y = MatMul(x, t) }}"
+        );
+        let graph = onnxd_plugin_sdk::ir::text::parse_graph(&graph).unwrap();
+        let mut model = Model::new(graph, 8, 17);
+        let w = model.graph.value_named("w").unwrap();
+        model.graph.unmark_input(w);
+        let numbers = Tensor::from_vec(vec![n, 16], vec![1i64; n * 16]);
+        let numbers = numbers.cast(onnxd_plugin_sdk::ir::DataType::Float16).unwrap();
+        model.graph.set_initializer(w, Some(numbers.held()));
+        onnxd_plugin_sdk::ir::infer(&mut model);
+        let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
+        for _ in 0..2 {
+            FoldConstants { widens }.run(&mut model, &mut cx).unwrap();
+        }
+        let stored = model.graph.value_ids().filter(|v| model.graph.uses(*v) > 0);
+        let bytes = stored.filter_map(|v| model.graph.constant(v)).map(Tensor::byte_len).sum();
+        (model.graph.node_count(), bytes)
+    }
+
+    #[test]
+    fn weights_keep_the_type_that_they_are_stored_in() {
+        assert_eq!(halves(64, false), (2, 64 * 16 * 2), "one Cast, and no Transpose");
+        assert_eq!(halves(8, false), (1, 8 * 16 * 4), "what is small is cast");
+        assert_eq!(halves(64, true), (1, 64 * 16 * 4), "quantizers look for floats");
+    }
+
+    /// How many nodes are left where `n` nodes each make a constant of 4 KiB, beside a matrix of `rows` KiB.
+    fn made(n: usize, rows: usize) -> usize {
+        let mut model = Model::new(Graph::new("g"), 8, 17);
+        let g = &mut model.graph;
+        let w = Tensor::from_vec(vec![rows, 1 << 10], vec![1i8; rows << 10]);
+        let (w, size) = (g.add_initializer("w", w), Tensor::vector(vec![1i64 << 10]));
+        g.mark_output(w);
+        for _ in 0..n {
+            let (size, x) = (g.add_initializer("n", size.clone()), g.add_value("x", None));
+            g.add_node(Node::new("ConstantOfShape", [size], [x]));
+            let y = g.add("y", onnxd_plugin_sdk::ir::ops::Neg::new(x));
+            let z = g.add_input("z", None);
+            let sum = g.add_value("sum", None);
+            g.add_node(Node::new("Add", [y, z], [sum]));
+            g.mark_output(sum);
+        }
+        let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
+        FoldConstants::default().run(&mut model, &mut cx).unwrap();
+        model.graph.node_count() - n
+    }
+
+    #[test]
+    fn all_results_grow_by_a_part_of_the_model() {
+        assert_eq!(made(3, 1), 0, "a few KiB are free");
+        assert!(made(40, 1) > 40, "160 KiB beside 1 KiB");
+        assert_eq!(made(40, 16 * 160), 0, "160 KiB beside 2.5 MiB");
     }
 
     #[test]
@@ -314,7 +431,7 @@ mod tests {
         let function = onnxd_plugin_sdk::ir::Function { graph: body, opsets, ..Default::default() };
         model.functions.push(function);
         let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
-        FoldConstants.run(&mut model, &mut cx).unwrap();
+        FoldConstants::default().run(&mut model, &mut cx).unwrap();
         assert_eq!((cx.report.rewrites, model.functions[0].graph.node_count()), (0, 2));
     }
 
@@ -332,7 +449,7 @@ mod tests {
         let function = onnxd_plugin_sdk::ir::Function { graph: body, opsets, ..Default::default() };
         model.functions.push(function);
         let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
-        FoldConstants.run(&mut model, &mut cx).unwrap();
+        FoldConstants::default().run(&mut model, &mut cx).unwrap();
         let body = &model.functions[0].graph;
         assert_eq!((cx.report.rewrites, body.node_count()), (1, 2));
         assert!(body.constant(body.value_named("z").unwrap()).is_some());
@@ -352,14 +469,14 @@ mod tests {
         let z = g.add("z", onnxd_plugin_sdk::ir::ops::Neg::new(y));
         g.mark_output(z);
         let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
-        FoldConstants.run(&mut model, &mut cx).unwrap();
+        FoldConstants::default().run(&mut model, &mut cx).unwrap();
         assert_eq!(model.graph.constant(y).unwrap().to_i64s().unwrap(), [1, 0]);
     }
 
     #[test]
     fn inside_a_branch() {
         check_pass_same(
-            &FoldConstants,
+            &FoldConstants::default(),
             "g (bool b, float[2] x) => (float[2] y)
              {
                y = If (b) <

@@ -75,7 +75,7 @@ fn in_place(graph: &mut Graph, id: NodeId) -> Rewrite {
     let made = inline(graph, "", &body, &bindings).map_err(|d| Skip(d.into_finding().message))?;
     deliver(graph, id, bound, &made);
     for id in graph.nodes_from(bound) {
-        graph.node_mut(id).add_layers(layers.iter().cloned());
+        graph.node_mut(id).layers.add(&layers);
     }
     Ok(())
 }

@@ -131,7 +131,7 @@ impl Inliner {
         }
         let opsets = self.imports(function)?;
         let mut body = function.body_for(node);
-        let mut bindings = Vec::new();
+        let (mut bindings, mut left_out) = (Vec::new(), Vec::new());
         for (i, (own, declared)) in
             body.inputs().to_vec().into_iter().zip(function.graph.inputs()).enumerate()
         {
@@ -139,10 +139,11 @@ impl Inliner {
                 Some(given) => bindings.push((function.graph[*declared].name.as_str(), given)),
                 None => {
                     leave_out(&mut body, own);
-                    body.unmark_input(own);
+                    left_out.push(own);
                 }
             }
         }
+        body.unmark_inputs(&left_out);
         let prefix = if node.name.is_empty() { &function.name } else { &node.name }.clone();
         let bound = graph.node_bound();
         let made =

@@ -4,6 +4,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod dead_outputs;
+mod draw_bernoulli;
 mod fold_constants;
 mod inline_branches;
 mod inline_functions;
@@ -46,10 +47,18 @@ onnxd_plugin_sdk::export_plugin! {
             || rule("remove-dropout", remove_dropout::remove_dropout),
         ),
         pass(
+            "draw-bernoulli",
+            "Draws as Bernoulli does, which ONNX Runtime draws with the probabilities exchanged" =>
+            || rule("draw-bernoulli", draw_bernoulli::draw_bernoulli),
+        ),
+        pass(
             "fold-constants",
             "Computes what depends on constants only";
             declares ["when = { \"export.constant_folding\" = \"true\" }"] =>
-            |_| Box::new(fold_constants::FoldConstants),
+            |params| {
+                let widens = params.get("quantization.format") != "none";
+                Box::new(fold_constants::FoldConstants { widens })
+            },
         ),
         pass(
             "simplify-shapes",

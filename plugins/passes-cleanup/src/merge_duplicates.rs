@@ -2,10 +2,10 @@
 //!
 //! Sub-graphs are compared by what they compute, and read what the graph around them computes, too.
 
-use onnxd_plugin_sdk::diagnostics::{Diagnostics, Layer};
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::eval;
 use onnxd_plugin_sdk::ir::{
-    Attr, DataType, Graph, Model, NodeId, Origin, Tensor, ValueId, ValueType,
+    Attr, DataType, Graph, Layers, Model, NodeId, Origin, Tensor, ValueId, ValueType,
 };
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
 use std::collections::{BTreeMap, HashMap};
@@ -77,7 +77,7 @@ struct Outer {
     computed: HashMap<Key, Vec<Option<Known>>>,
     constants: HashMap<ValueId, Plain>,
     /// Layers of nodes that went, with what is read instead.
-    absorbed: Vec<(ValueId, Vec<Layer>)>,
+    absorbed: Vec<(ValueId, Layers)>,
 }
 
 #[derive(Clone)]
@@ -90,7 +90,7 @@ struct Known {
 /// Merges nodes of `graph` with each other, and then those of its sub-graphs with them.
 fn merge_nodes(graph: &mut Graph, outer: &mut Outer, cx: &mut PassContext) {
     let mut seen: HashMap<Key, NodeId> = HashMap::new();
-    let mut layers: HashMap<NodeId, Vec<Layer>> = HashMap::new();
+    let mut layers: HashMap<NodeId, Layers> = HashMap::new();
     for id in graph.topological().unwrap_or_default() {
         if cx.fuel.is_empty() {
             break;
@@ -106,12 +106,12 @@ fn merge_nodes(graph: &mut Graph, outer: &mut Outer, cx: &mut PassContext) {
         };
         let outputs = graph[first].outputs.clone();
         if stands_for(graph, id, &outputs) {
-            layers.entry(first).or_default().extend(graph.remove_node(id).layers);
+            layers.entry(first).or_default().add(&graph.remove_node(id).layers);
             cx.rewrote();
         }
     }
     for (kept, layers) in layers {
-        graph.node_mut(kept).add_layers(layers);
+        graph.node_mut(kept).layers.add(&layers);
     }
     let around = graph.node_ids().into_iter();
     let around: Vec<NodeId> = around.filter(|id| graph[*id].subgraphs().next().is_some()).collect();
@@ -130,7 +130,7 @@ fn merge_nodes(graph: &mut Graph, outer: &mut Outer, cx: &mut PassContext) {
     }
     for (v, layers) in own.absorbed {
         if let Some(id) = graph.producer(v) {
-            graph.node_mut(id).add_layers(layers);
+            graph.node_mut(id).layers.add(&layers);
         }
     }
 }

@@ -47,7 +47,9 @@ pub(crate) fn merge_splits(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Rewr
         let place = cx.derive(out, "place", Tensor::scalar(place));
         cx.replace(out, Gather { data, indices: place, axis: axis as i64 })?;
         if let Some(id) = cx.graph.producer(out) {
-            cx.graph.node_mut(id).add_layers(own.into_iter().chain(layers.iter().cloned()));
+            let node = cx.graph.node_mut(id);
+            node.layers.add(&own);
+            node.layers.add(&layers);
         }
     }
     cx.layers_are_set();

@@ -133,7 +133,7 @@ fn split(graph: &mut Graph, opset: i64, data: ValueId, axis: usize, parts: &[Par
     }
     let gone: Vec<Node> = parts.iter().map(|p| graph.remove_node(p.node)).collect();
     split.name.clone_from(&gone[0].name);
-    split.add_layers(gone.into_iter().flat_map(|node| node.layers));
+    gone.iter().for_each(|node| split.layers.add(&node.layers));
     graph.add_node(split);
 }
 

@@ -118,7 +118,7 @@ fn unrolled(graph: &mut Graph, id: NodeId, opset: i64) -> Rewrite {
     }
     deliver(graph, id, bound, &carried);
     for id in graph.nodes_from(bound) {
-        graph.node_mut(id).add_layers(layers.iter().cloned());
+        graph.node_mut(id).layers.add(&layers);
     }
     Ok(())
 }

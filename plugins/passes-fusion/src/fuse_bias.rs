@@ -37,8 +37,8 @@ pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Arithmetic>) -> Rewrite {
         && let Some(axis) = turned.perm.iter().position(|axis| *axis == 1)
         && let Some(mut conv) = biased(cx, turned.data, (constant, &by), axis)?
     {
-        let old = &cx.graph[turned.data];
-        let (name, ty) = (format!("{}_biased", old.name), old.ty.clone());
+        let name = cx.graph.derived_name(turned.data, "biased");
+        let ty = cx.graph[turned.data].ty.clone();
         let data = cx.graph.add_value(&name, ty);
         conv.outputs = vec![Some(data)];
         conv.name = String::new();

@@ -39,9 +39,9 @@
 //! ```
 
 use crate::region::{Member, Region, regions};
-use onnxd_plugin_sdk::diagnostics::{Diagnostics, Layer};
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{
-    Attr, Derivation, Dim, Facts, Graph, Model, Node, NodeId, Tensor, ValueId, ValueType,
+    Attr, Derivation, Dim, Facts, Graph, Layers, Model, Node, NodeId, Tensor, ValueId, ValueType,
 };
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
 use std::collections::{HashMap, HashSet};
@@ -157,7 +157,7 @@ struct Rows<'a> {
     /// The matrix for each value of the region.
     rows: HashMap<ValueId, ValueId>,
     /// Of its first node.
-    layers: Vec<Layer>,
+    layers: Layers,
     /// Constants by what tells whether they share their elements.
     stored: &'a mut HashMap<(usize, usize), ValueId>,
 }
@@ -168,7 +168,7 @@ impl<'a> Rows<'a> {
         facts: &'a Facts,
         stored: &'a mut HashMap<(usize, usize), ValueId>,
     ) -> Rows<'a> {
-        Rows { graph, facts, rows: HashMap::new(), layers: Vec::new(), stored }
+        Rows { graph, facts, rows: HashMap::new(), layers: Layers::default(), stored }
     }
 
     fn rewrite(mut self, region: &Region, border: &Border) {
@@ -241,7 +241,7 @@ impl<'a> Rows<'a> {
             node.op = "Gemm".into();
             node.inputs.push(bias);
             node.outputs = sum.outputs;
-            node.add_layers(sum.layers);
+            node.layers.add(&sum.layers);
             if let Some(stored) = node.input(1).and_then(|w| self.untransposed(w)) {
                 node.inputs[1] = Some(stored);
                 node = node.with("transB", Attr::Int(1));

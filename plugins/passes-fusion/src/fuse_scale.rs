@@ -83,7 +83,7 @@ pub(crate) fn fuse_scale(cx: &mut Rewriter, at: At<Arithmetic>) -> Rewrite {
     match Search::new(cx, &factor).value(x) {
         Ok(scaled) => {
             let Some(mut node) = scaled.node(cx) else { return Skip::unlike() };
-            node.add_layers(layers);
+            node.layers.add(&layers);
             node.outputs = vec![Some(at.out)];
             cx.replace_by(at.out, node)?;
         }

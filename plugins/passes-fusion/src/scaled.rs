@@ -2,8 +2,7 @@
 //! constants that the factor goes into. First the graph is searched and nothing changes; then it is built.
 
 use crate::arithmetic::per_channel;
-use onnxd_plugin_sdk::diagnostics::Layer;
-use onnxd_plugin_sdk::ir::{Attr, Node, NodeId, Reals, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{Attr, Layers, Node, NodeId, Reals, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
 
 /// Nodes that are looked at for one factor.
@@ -321,7 +320,7 @@ impl Scaled {
 
 /// Lets `node` compute what is like `old` in all but the factor.
 fn beside(cx: &mut Rewriter, old: ValueId, mut node: Node) -> ValueId {
-    let (name, ty) = (format!("{}_scaled", cx.graph[old].name), cx.graph[old].ty.clone());
+    let (name, ty) = (cx.graph.derived_name(old, "scaled"), cx.graph[old].ty.clone());
     let out = cx.graph.add_value(&name, ty);
     node.outputs = vec![Some(out)];
     cx.graph.add_node(node);
@@ -330,14 +329,14 @@ fn beside(cx: &mut Rewriter, old: ValueId, mut node: Node) -> ValueId {
 
 impl Reader {
     /// Reads `v`, which lacks the factor, and what makes up for it. The latter is work of `layers`, too.
-    pub(crate) fn build(self, cx: &mut Rewriter, v: ValueId, layers: &[Layer]) -> Result<(), Skip> {
+    pub(crate) fn build(self, cx: &mut Rewriter, v: ValueId, layers: &Layers) -> Result<(), Skip> {
         let mut node = cx.graph[self.node].clone();
         let out = node.output(0).expect("it has one output");
         node.inputs[self.slot] = Some(v);
         match self.how {
             Compensated::Input(slot, scaled) => {
                 node.inputs[slot] = Some(scaled.build(cx, node.inputs[slot]));
-                node.add_layers(layers.iter().cloned());
+                node.layers.add(layers);
                 cx.replace_by(out, node)
             }
             Compensated::Later(readers) => {

@@ -51,7 +51,7 @@ impl Pass for MoveTransposes {
                         return;
                     }
                     let region = Region::of(graph, opset, order.clone(), in_turn);
-                    if let Some(moved) = region.cheaper(graph) {
+                    if let Some(moved) = region.cheaper(graph, cx) {
                         moved.apply(graph);
                         cx.rewrote();
                     }

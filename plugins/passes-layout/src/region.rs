@@ -2,9 +2,10 @@
 //! 8 bits are cheaper: quantized tensors are transposed as integers, and operators on reals stay next to them.
 
 use crate::agnostic::{Order, Relaid, rank, relaid};
-use crate::cut::{Network, SINK, SOURCE, UNBOUNDED};
+use crate::cut::{Cut, Network, SINK, SOURCE, UNBOUNDED};
 use crate::relay::Moved;
 use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, ValueId, ValueType};
+use onnxd_plugin_sdk::rewrite::{PassContext, Skip};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a Transpose costs. Elements of more than 8 bits add so little that fewer Transposes are always cheaper, unless
@@ -53,8 +54,9 @@ impl Region {
         Region { back: inverse(&order), order, members, forward }
     }
 
-    /// The members that work in the other layout where Transposes cost least, if that is less than now.
-    pub(crate) fn cheaper(self, graph: &Graph) -> Option<Moved> {
+    /// The members that work in the other layout where Transposes cost least, if that is less than now. What takes too
+    /// long to find out is left alone.
+    pub(crate) fn cheaper(self, graph: &Graph, cx: &mut PassContext) -> Option<Moved> {
         let mut network = Network::new(self.members.len());
         let mut now = 0;
         for v in self.values(graph) {
@@ -77,7 +79,11 @@ impl Region {
                 arcs.for_each(|side| network.add_arc(*side, taken, UNBOUNDED));
             }
         }
-        let (left, changes) = network.cut();
+        let Cut { cost: left, changes, held } = network.cut();
+        for (id, _) in self.members.iter().filter(|(_, (point, _))| held.contains(point)) {
+            let place = graph[*id].output(0).map(|v| graph[v].name.as_str()).unwrap_or_default();
+            cx.skip(place, Skip("the layouts around it take too long to choose".into()));
+        }
         let moved = self.members.into_iter().filter(|(_, (point, _))| changes[*point]);
         let nodes = moved.map(|(id, (_, relaid))| (id, relaid)).collect();
         (left < now).then_some(Moved {

@@ -2,8 +2,7 @@
 
 use crate::agnostic::{Order, Relaid, dequantized};
 use crate::region::perm;
-use onnxd_plugin_sdk::diagnostics::Layer;
-use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Layers, Node, NodeId, Tensor, ValueId, ValueType};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a constant from which on it is derived and not held.
@@ -72,7 +71,7 @@ impl Relay<'_> {
             if is_back && (out == other || !self.graph.is_output(out)) {
                 self.graph.replace_uses(out, other);
                 let gone = self.graph.remove_node(id);
-                self.graph.node_mut(computed_by).add_layers(gone.layers);
+                self.graph.node_mut(computed_by).layers.add(&gone.layers);
             } else if !asked {
                 let both = perm.iter().map(|axis| self.plan.order[*axis] as i64).collect();
                 self.graph.set_input(id, 0, Some(other));
@@ -154,7 +153,7 @@ impl Relay<'_> {
         })
     }
 
-    fn transpose(&mut self, from: ValueId, to: ValueId, order: &Order, layers: Vec<Layer>) {
+    fn transpose(&mut self, from: ValueId, to: ValueId, order: &Order, layers: Layers) {
         let perm = order.iter().map(|axis| *axis as i64).collect();
         let node = Node::new("Transpose", [from], [to]).with("perm", Attr::Ints(perm));
         self.graph.add_node(Node { layers, ..node });
@@ -167,7 +166,7 @@ impl Relay<'_> {
         let replaced = self.graph[producer].is("Transpose") || dequantized(self.graph, v).is_some();
         if replaced && self.graph.uses(v) == 0 {
             let gone = self.graph.remove_node(producer);
-            self.graph.node_mut(id).add_layers(gone.layers);
+            self.graph.node_mut(id).layers.add(&gone.layers);
         }
     }
 

@@ -49,7 +49,7 @@ impl Quantizer for Scheme {
             Mode::Static => {
                 let request = chosen(request, &STATIC);
                 let (mut done, held) = search_static(model, &request, cx)?;
-                recipes::apply(model, recipe).report(&mut done, "as the recipe says");
+                recipes::apply(model, recipe, true).report(&mut done, "as the recipe says");
                 match self.0 {
                     Form::Qdq => keep_bias_unfused(model),
                     Form::QLinear => {

@@ -23,7 +23,7 @@ pub(crate) fn carry(
     let folded = fold_fake_quantization(model);
     // What is wrong with the types is found when the result is verified.
     let _ = infer(model);
-    let recipe = recipes::apply(model, recipe);
+    let recipe = recipes::apply(model, recipe, true);
     if form == Form::QLinear {
         let _ = infer(model);
         // What only passed through the other form did not change.

@@ -128,7 +128,7 @@ fn fold(graph: &mut Graph, bn: &At<BatchNormalization>) -> Option<()> {
         _ => return None,
     };
     let own = std::mem::replace(&mut graph.node_mut(new).layers, layers);
-    graph.node_mut(new).add_layers(own);
+    graph.node_mut(new).layers.add(&own);
     graph.node_mut(new).metadata.extend(metadata);
     graph.remove_node(before?);
     Some(())

@@ -16,11 +16,14 @@ use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::words::{self, Accuracy};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::observe::Saved;
+use onnxd_quantize::report::Quality;
 use onnxd_quantize::session::Batches;
 use std::cell::Cell;
 
 /// The file of the statistics, as it is written beside the model and looked for in the submission.
 const STATISTICS: &str = "calibration.json";
+/// Samples that another graph is made of at most, to grade the way it was made.
+const GRADED_MAX: u64 = 512;
 /// Labelled stimuli in the submission.
 const TEST: &str = "test.npz";
 
@@ -51,7 +54,17 @@ impl Quantizer for N2d2 {
         let measured = measure(&network, &plan, &runs.model, cx, most(params, &options))?;
         report::fill(cx, &options, learned, (&network, &plan, &written), &measured);
         let most = if learned { 0 } else { most(params, &options) };
-        tell_quality(model, (&network, &plan), &runs.model, cx, most)?;
+        let held = held_out(cx, params, &options, learned);
+        tell_quality(
+            model,
+            (&network, &plan),
+            &runs.model,
+            cx,
+            (most, &|cx| match held {
+                Some(from) => held_out_quality(model, cx, params, &options, from).map(Some),
+                None => Ok(None),
+            }),
+        )?;
         on_stimuli(model, &runs.model, &plan, params, cx)?;
         if casting == Casting::Implicit {
             let text = "the model was written without casts, and its types do not fit together: \
@@ -69,19 +82,28 @@ impl Quantizer for N2d2 {
     }
 }
 
-/// Says how near the outputs are to those of the float network, or why that is not known.
+/// What another graph of the same network gives on samples that it does not know.
+type Graded<'g> = &'g dyn Fn(&QuantizeContext) -> Result<Option<Quality>, Diagnostics>;
+
+/// Says how near the outputs are to those of the float network, or why that is not known. `most` samples calibrated.
 fn tell_quality(
     float: &Model,
     planned: (&Network, &Plan),
     integer: &Model,
     cx: &mut QuantizeContext,
-    most: u64,
+    (most, graded): (u64, Graded),
 ) -> Result<(), Diagnostics> {
     if cx.calibration().is_empty() {
         cx.unmeasured("there are no samples; drop some as `calib.npz`, too");
         return Ok(());
     }
-    match whole(float, planned, integer, cx, most) {
+    let told = whole(float, planned, integer, cx, most).and_then(|own| match graded(cx) {
+        Ok(graded) => Ok(lower(own, graded)),
+        Err(found) if cx.is_stopped() => Err(found),
+        // Without other samples, what is stated is of its own, which the host tells.
+        Err(_) => Ok(own),
+    });
+    match told {
         Ok(quality) => cx.quality(quality),
         Err(found) if cx.is_stopped() => return Err(found),
         Err(found) => {
@@ -90,6 +112,49 @@ fn tell_quality(
         }
     }
     Ok(())
+}
+
+/// The lower ratio of each output: of the result on the samples that calibrated, and of what is made of others.
+fn lower(own: Quality, graded: Option<Quality>) -> Quality {
+    let Some(mut graded) = graded else { return own };
+    for (name, db) in &mut graded.outputs {
+        let same = own.outputs.iter().find(|(other, _)| other == name);
+        *db = same.map_or(*db, |(_, own)| db.min(*own));
+    }
+    graded
+}
+
+/// Where the samples begin that [`held_out_quality`] measures: the last quarter, where all of them calibrate.
+fn held_out(
+    cx: &QuantizeContext,
+    params: &Params,
+    options: &Options,
+    learned: bool,
+) -> Option<u64> {
+    let (samples, batch) = (cx.calibration().samples(), cx.calibration().batch_size() as u64);
+    let others = learned || is_reloaded(cx, params) || most(params, options) < samples;
+    let count = (samples / 4).next_multiple_of(batch.max(1)).max(batch);
+    let from = samples.checked_sub(count)?.min(GRADED_MAX) / batch * batch;
+    (!others && from > 0 && !cx.calibration().is_random()).then_some(from)
+}
+
+/// N2D2 calibrates on all samples, which therefore grade themselves. So what the first ones make, in the same way, is
+/// measured on the others.
+fn held_out_quality(
+    model: &Model,
+    cx: &QuantizeContext,
+    params: &Params,
+    options: &Options,
+    from: u64,
+) -> Result<Quality, Diagnostics> {
+    let _part = cx.part("of the first samples alone");
+    let network = crate::prepared(model, options)?;
+    let statistics =
+        with_samples(cx, (from, from), |data| crate::measured(&network, data, options))?;
+    let plan = crate::decided(&network, &statistics, options)?;
+    let casting = if params.fake_quantization() { Casting::Fake } else { Casting::Explicit };
+    let written = write(&network, &plan, casting)?;
+    whole(model, (&network, &plan), &written.model, cx, from)
 }
 
 /// Whether statistics take the place of samples.
@@ -221,7 +286,8 @@ fn planned(
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
     if learned::has_ranges(model) {
-        return with_samples(cx, params, options, |data| learned::plan(model, data, options));
+        let most = most(params, options);
+        return with_samples(cx, (u64::MAX, most), |data| learned::plan(model, data, options));
     }
     let network = crate::prepared(model, options)?;
     let facts = saved::facts(model, options)?;
@@ -250,16 +316,16 @@ fn measured(
     params: &Params,
     options: &Options,
 ) -> Result<(Statistics, u64), Diagnostics> {
+    let most = most(params, options);
     let statistics =
-        with_samples(cx, params, options, |data| crate::measured(network, data, options))?;
-    Ok((statistics, cx.calibration().samples().min(most(params, options))))
+        with_samples(cx, (u64::MAX, most), |data| crate::measured(network, data, options))?;
+    Ok((statistics, cx.calibration().samples().min(most)))
 }
 
-/// Hands on the samples.
+/// Hands on the samples: the first `all`, of which the first `most` calibrate.
 fn with_samples<T>(
     cx: &QuantizeContext,
-    params: &Params,
-    options: &Options,
+    (all, most): (u64, u64),
     work: impl FnOnce(Data) -> Result<T, Diagnostics>,
 ) -> Result<T, Diagnostics> {
     let calibration = cx.calibration();
@@ -279,8 +345,7 @@ fn with_samples<T>(
             batch
         }))
     };
-    let most = most(params, options);
-    work(Data { all: &|| pass(u64::MAX), calibrating: &|| pass(most) })
+    work(Data { all: &|| pass(all), calibrating: &|| pass(most) })
 }
 
 /// Exports stimuli and measures the accuracy on them, if asked: on those of the test, else on

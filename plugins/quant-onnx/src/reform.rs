@@ -27,13 +27,13 @@ pub(crate) fn reform(model: &mut Model, form: Form, report: &mut Report) {
 }
 
 /// Writes the Linear layers of what was just quantized as a recipe says.
-pub(crate) fn linear(model: &mut Model, recipe: Recipe, report: &mut Report) {
-    recipes::apply(model, recipe).report(report, "as the recipe says");
+pub(crate) fn linear(model: &mut Model, recipe: Recipe, exact: bool, report: &mut Report) {
+    recipes::apply(model, recipe, exact).report(report, "as the recipe says");
 }
 
 /// Writes what was just quantized with operators on integers.
-pub(crate) fn fold(model: &mut Model, report: &mut Report) {
+pub(crate) fn fold(model: &mut Model, exact: bool, report: &mut Report) {
     // The types of what quantization added; what is wrong is found when the result is verified.
     let _ = infer(model);
-    onnxd_quantize::emit::fold(model).report(report, "between integers");
+    onnxd_quantize::emit::fold_for(model, exact).report(report, "between integers");
 }

@@ -3,14 +3,37 @@
 use crate::{reform, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_plugin_sdk::words::Mode;
+use onnxd_plugin_sdk::words::{Mode, Processor};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::accuracy::{cover, measure};
 use onnxd_quantize::emit::{is_quantized, keep_bias_unfused, quantize_dynamic};
 use onnxd_quantize::graph::{fix_weights, in_float32};
-use onnxd_quantize::plan::params;
+use onnxd_quantize::plan::{Remedies, params};
 use onnxd_quantize::report::{Form, Report};
 use onnxd_quantize::search::{search_dynamic, search_static};
+
+/// Whether products are asked to be fast on processors with instructions for sums of 8-bit products, rather than exact
+/// on all. Where no param says it, this machine does: what is converted here often runs here.
+fn runs_on_vnni(cx: &QuantizeContext, mode: Mode) -> bool {
+    if mode != Mode::Static {
+        return false;
+    }
+    match cx.quantization().processor() {
+        Some(processor) => processor == Processor::Vnni,
+        None => has_vnni(),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_vnni() -> bool {
+    is_x86_feature_detected!("avx512vnni") || is_x86_feature_detected!("avxvnni")
+}
+
+/// Others add such products in 32 bits.
+#[cfg(not(target_arch = "x86_64"))]
+fn has_vnni() -> bool {
+    true
+}
 
 /// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
 pub(crate) struct Scheme(pub(crate) Form);
@@ -27,9 +50,13 @@ impl Quantizer for Scheme {
             cx.report(before);
             return Ok(());
         }
-        let request = params::request(cx, false)?;
+        let mut request = params::request(cx, false)?;
+        request.remedies = Remedies { wide_activations: self.0 == Form::Qdq, weights_alone: true };
         params::unmatched(model, &request, cx);
         let mode = cx.quantization().mode();
+        let fast = runs_on_vnni(cx, mode);
+        let exact = request.settings.exact && !fast;
+        request.settings.exact = exact;
         in_float32(model, &mut before);
         let opset = match mode {
             // Weights alone say themselves what they need.
@@ -49,9 +76,9 @@ impl Quantizer for Scheme {
                 if let Some(tables) = request.tables() {
                     done.append(quantize_dynamic(model, &tables, self.0)?);
                 }
-                reform::linear(model, cx.quantization().recipe(), &mut done);
+                reform::linear(model, cx.quantization().recipe(), exact, &mut done);
                 match self.0 {
-                    Form::QLinear => reform::fold(model, &mut done),
+                    Form::QLinear => reform::fold(model, exact, &mut done),
                     Form::Qdq => keep_bias_unfused(model),
                 }
                 (done, Some(held))
@@ -70,6 +97,9 @@ impl Quantizer for Scheme {
         let mut done = done.finish(before.notes);
         cover(&float, model, &mut done);
         measure(&float, model, held.as_ref(), cx, &mut done)?;
+        if mode == Mode::WeightOnly {
+            weights::judge(&request, &mut done);
+        }
         cx.report(done);
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(crate) fn quantize(
     };
     let calibration = cx.calibration();
     let size = calibration.batch_size().max(1);
-    let held = Held::last(&SampleSet::of(cx), model);
+    let mut held = Held::last_of_few(&SampleSet::of(cx), model);
     let most = held.calibrating(&SampleSet::of(cx));
     let readings = Cell::new(0);
     let samples = || -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + '_> {
@@ -52,7 +52,24 @@ pub(crate) fn quantize(
         methods,
         progress: &progress,
     };
+    let float = model.clone();
     let mut done = quantize_weights(model, request, form, Some(&data))?;
+    if has_few_bits(request) {
+        let mut nearest = float.clone();
+        let rounded = quantize_weights(&mut nearest, request, form, None)?;
+        let set = SampleSet::of(cx);
+        let db = held.db((&float, &nearest), &set)?;
+        // What samples were to help with, and what did not help where none were seen, is left out.
+        if db > held.db((&float, model), &set)? && cx.quantization().rounding().is_none() {
+            (*model, done) = (nearest, rounded);
+            done.fact(
+                "quantization.rounding",
+                "to the nearest, which loses least on held-out samples",
+            );
+            return Ok((done, Some(held)));
+        }
+        done.nearest_db = Some(db);
+    }
     if methods.awq {
         let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();
         let text = format!(
@@ -62,6 +79,19 @@ pub(crate) fn quantize(
         done.fact("quantization.scaled_inputs", text);
     }
     Ok((done, Some(held)))
+}
+
+/// Whether weights have so few bits that no floor holds for the outputs.
+fn has_few_bits(request: &Request) -> bool {
+    request.settings.weight.bits() <= 4
+}
+
+/// Weights of few bits are graded beside those that are rounded to the nearest, which these may be.
+pub(crate) fn judge(request: &Request, done: &mut Report) {
+    let Some(Ok(quality)) = &done.quality else { return };
+    if has_few_bits(request) && done.nearest_db.is_none() {
+        done.nearest_db = quality.outputs.iter().map(|(_, db)| *db).reduce(f64::min);
+    }
 }
 
 /// What samples are used for; `None` for nothing.

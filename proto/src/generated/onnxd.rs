@@ -120,6 +120,16 @@ pub struct OpCount {
     #[prost(uint64, tag = "4")]
     pub r#final: u64,
 }
+/// What a model keeps between calls: the output of one call is the input of the next one.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct State {
+    #[prost(string, tag = "1")]
+    pub input: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub output: ::prost::alloc::string::String,
+}
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -140,6 +150,11 @@ pub struct ModelSummary {
     /// of model.onnx and its external data
     #[prost(uint64, tag = "7")]
     pub bytes: u64,
+    #[prost(message, repeated, tag = "8")]
+    pub states: ::prost::alloc::vec::Vec<State>,
+    /// opset before it was lowered to what runtimes read; 0: it was not
+    #[prost(int64, tag = "9")]
+    pub lowered_from: i64,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -329,7 +344,7 @@ pub struct Quality {
     /// that both networks ran on
     #[prost(uint64, tag = "5")]
     pub samples: u64,
-    /// apart | calibration | random: what these samples were used for before
+    /// apart | folds | calibration | random: what these samples were used for before
     #[prost(string, tag = "6")]
     pub origin: ::prost::alloc::string::String,
     /// why nothing was measured
@@ -366,6 +381,30 @@ pub struct Quality {
     /// where the first of these samples lies
     #[prost(string, tag = "18")]
     pub not_finite_at: ::prost::alloc::string::String,
+    /// params that would make outputs better, in the order of their price
+    #[prost(message, repeated, tag = "19")]
+    pub remedies: ::prost::alloc::vec::Vec<Remedy>,
+    /// worst output with weights of few bits that are rounded to the nearest
+    #[prost(double, optional, tag = "20")]
+    pub nearest_db: ::core::option::Option<f64>,
+    /// what helps where outputs are usable and not good
+    #[prost(string, tag = "21")]
+    pub next: ::prost::alloc::string::String,
+}
+/// Params that were tried, and what they gained on the samples of the result.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Remedy {
+    /// "quantization.sqnr_db_min = 20"
+    #[prost(string, tag = "1")]
+    pub params: ::prost::alloc::string::String,
+    /// of the worst output
+    #[prost(double, tag = "2")]
+    pub gain_db: f64,
+    /// by which the constants grow
+    #[prost(int64, tag = "3")]
+    pub bytes: i64,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -540,6 +579,8 @@ pub enum FileRole {
     ExternalData = 8,
     /// of a plugin
     Artifact = 9,
+    /// what the model keeps between calls, for the first one
+    State = 10,
 }
 impl FileRole {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -558,6 +599,7 @@ impl FileRole {
             Self::Model => "model",
             Self::ExternalData => "external_data",
             Self::Artifact => "artifact",
+            Self::State => "state",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -573,6 +615,7 @@ impl FileRole {
             "model" => Some(Self::Model),
             "external_data" => Some(Self::ExternalData),
             "artifact" => Some(Self::Artifact),
+            "state" => Some(Self::State),
             _ => None,
         }
     }
@@ -752,6 +795,9 @@ pub struct ImportLog {
     pub metadata: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
     #[prost(message, optional, tag = "3")]
     pub params_read: ::core::option::Option<ParamsRead>,
+    /// the initializer of each input is its value for the first call
+    #[prost(message, repeated, tag = "4")]
+    pub states: ::prost::alloc::vec::Vec<State>,
 }
 /// How sure a front-end is that a network is its own.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -833,7 +879,7 @@ pub struct Limits {
     /// 0 = unlimited
     #[prost(uint64, tag = "2")]
     pub cpu_seconds: u64,
-    /// deadline watched by the parent; 0 = none
+    /// deadline watched by the parent, of a probe for each candidate; 0 = none
     #[prost(uint64, tag = "3")]
     pub wall_ms: u64,
     /// largest file the worker may write; 0 = unlimited
@@ -841,6 +887,12 @@ pub struct Limits {
     pub file_bytes: u64,
     #[prost(uint32, tag = "5")]
     pub threads: u32,
+    /// threads of the process, also those that plugins start; 0 = unlimited
+    #[prost(uint32, tag = "6")]
+    pub threads_max: u32,
+    /// all that the worker may write, watched by the parent; 0 = unlimited
+    #[prost(uint64, tag = "7")]
+    pub disk_bytes: u64,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -856,19 +908,52 @@ pub struct InputFile {
     #[prost(string, tag = "3")]
     pub sha256: ::prost::alloc::string::String,
 }
-/// Asks front-ends whether they claim a network and what is missing.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FrontendName {
+    #[prost(string, tag = "1")]
+    pub plugin: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub component: ::prost::alloc::string::String,
+}
+/// One network that front-ends are asked about.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProbeCandidate {
+    /// its submission: places in ProbeRequest.files
+    #[prost(uint32, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<u32>,
+    #[prost(string, tag = "2")]
+    pub network: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub params_json: ::prost::alloc::string::String,
+    /// who is not asked about it, although it may claim the name
+    #[prost(message, repeated, tag = "4")]
+    pub unasked: ::prost::alloc::vec::Vec<FrontendName>,
+}
+/// Asks front-ends whether they claim networks and what is missing.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ProbeRequest {
     #[prost(message, repeated, tag = "1")]
     pub plugins: ::prost::alloc::vec::Vec<PluginInfo>,
+    /// of all candidates
     #[prost(message, repeated, tag = "2")]
     pub files: ::prost::alloc::vec::Vec<InputFile>,
-    #[prost(string, tag = "3")]
-    pub network: ::prost::alloc::string::String,
-    #[prost(string, tag = "4")]
-    pub params_json: ::prost::alloc::string::String,
+    /// asked about one after the other
+    #[prost(message, repeated, tag = "5")]
+    pub candidates: ::prost::alloc::vec::Vec<ProbeCandidate>,
+}
+/// From now on all that happens is about this candidate.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProbeStarted {
+    #[prost(uint32, tag = "1")]
+    pub candidate: u32,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -889,12 +974,21 @@ pub struct ProbeAnswer {
     #[prost(bool, tag = "6")]
     pub died: bool,
 }
+/// What the front-ends say about one candidate; sent as soon as it is there.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ProbeResult {
-    #[prost(message, repeated, tag = "1")]
+pub struct ProbeAnswers {
+    #[prost(uint32, tag = "1")]
+    pub candidate: u32,
+    #[prost(message, repeated, tag = "2")]
     pub answers: ::prost::alloc::vec::Vec<ProbeAnswer>,
+}
+/// The last message of a probe: all candidates were asked about.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ProbeResult {
 }
 /// Reads the descriptor of one library.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -1017,7 +1111,7 @@ pub struct ConvertResult {
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct WorkerEvent {
-    #[prost(oneof = "worker_event::What", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "worker_event::What", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub what: ::core::option::Option<worker_event::What>,
 }
 /// Nested message and enum types in `WorkerEvent`.
@@ -1039,6 +1133,10 @@ pub mod worker_event {
         Converted(super::ConvertResult),
         #[prost(message, tag = "7")]
         Failed(super::Diagnostics),
+        #[prost(message, tag = "8")]
+        Probing(super::ProbeStarted),
+        #[prost(message, tag = "9")]
+        Answers(super::ProbeAnswers),
     }
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -1086,6 +1184,18 @@ pub struct Recognized {
     /// digest of plugins and params: with others they are asked again
     #[prost(string, tag = "3")]
     pub asked: ::prost::alloc::string::String,
+}
+/// What a pack keeps of the folder of a finished job.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Kept {
+    /// of a job that can be tried again
+    #[prost(bytes = "bytes", tag = "1")]
+    pub claim: ::prost::bytes::Bytes,
+    /// report.json
+    #[prost(bytes = "bytes", tag = "2")]
+    pub report: ::prost::bytes::Bytes,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -1136,7 +1246,7 @@ pub struct Job {
     pub not_before_ms: u64,
     #[prost(string, tag = "19")]
     pub stage: ::prost::alloc::string::String,
-    /// folder of the result, absolute
+    /// folder of the result, absolute; where it is to go while it is published
     #[prost(string, tag = "20")]
     pub published: ::prost::alloc::string::String,
     #[prost(string, tag = "21")]
@@ -1153,6 +1263,9 @@ pub struct Job {
     /// on params; known before the first attempt
     #[prost(message, repeated, tag = "26")]
     pub notes: ::prost::alloc::vec::Vec<Diagnostic>,
+    /// the complete result until it is renamed to `published`, absolute
+    #[prost(string, tag = "27")]
+    pub staged: ::prost::alloc::string::String,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

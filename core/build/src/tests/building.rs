@@ -88,6 +88,14 @@ fn shape_arithmetic_that_is_known_becomes_a_constant() {
 }
 
 #[test]
+fn a_number_with_two_new_axes_is_a_matrix() {
+    let b = builder(18);
+    let one = b.constant(Tensor::scalar(7f32));
+    assert_eq!(b.dims_of(b.unsqueeze(one, [0]).unwrap()), Some(vec![1]));
+    assert_eq!(b.dims_of(b.unsqueeze(one, [0, 1]).unwrap()), Some(vec![1, 1]));
+}
+
+#[test]
 fn sizes_that_are_not_known_are_followed() {
     let b = builder(18);
     let ty = ValueType::tensor(DataType::Float, [Dim::from("N"), Dim::Known(4)]);
@@ -122,6 +130,18 @@ impl GraphBuilder {
     fn matmul_or_fail(&self, x: Var, w: Var) -> Result<Var> {
         self.mat_mul(x, w)
     }
+}
+
+#[test]
+fn what_a_later_opset_can_say_names_it() {
+    let needed = |found: Result<Var>| found.err().and_then(|found| found.opset);
+    let b = builder(18);
+    let x = b.input("x", ValueType::tensor(DataType::Bfloat16, [1, 1, 4, 4]));
+    assert_eq!(needed(b.conv(x, x).one()), Some(22));
+    let x = b.input("y", float([2]));
+    assert_eq!(needed(b.gelu(x).one()), Some(20));
+    let text = b.input("z", ValueType::tensor(DataType::String, [2]));
+    assert_eq!(needed(b.conv(text, text).one()), None, "no opset has it");
 }
 
 #[test]

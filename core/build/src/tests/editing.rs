@@ -168,7 +168,7 @@ fn what_stands_in_has_names_and_layers_of_the_node() {
     let mut graph =
         parsed("g (float[2] x) => (float[2] y, float[2] z) { [fc] y = Relu(x) z = Abs(x) }");
     let ids = graph.node_ids();
-    graph.node_mut(ids[0]).layers = vec![Layer::new("a", "Scale")];
+    graph.node_mut(ids[0]).layers = Layer::new("a", "Scale").into();
     GraphBuilder::edit(&mut graph, &opsets(18), |b| {
         for id in &ids {
             b.stand_in(*id, |b, node| {

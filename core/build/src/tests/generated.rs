@@ -1,8 +1,12 @@
-//! `operators.rs` and `operators_ml.rs` are what the operator table says.
+//! The files in `operators` are what the operator table says.
 
 use crate::draft::snake;
+use onnxd_ir::infer;
 use onnxd_ir::schema::{self, OpSchema, Param, ParamKind};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Operators that `builder.rs`, `call.rs` and `control.rs` have under their names.
 const OWN: [&str; 6] = ["Cast", "Constant", "If", "Loop", "Scan", "SequenceMap"];
@@ -12,6 +16,9 @@ const FOREIGN: &str = "SimplifiedLayerNormalization";
 
 /// Words that Rust does not allow as names.
 const RESERVED: [&str; 6] = ["where", "mod", "type", "else", "loop", "if"];
+
+/// Longest line.
+const COLUMNS_MAX: usize = 120;
 
 fn name(text: &str) -> String {
     let name = snake(text).replace(['.', '-'], "_");
@@ -48,7 +55,14 @@ fn row(newest: &OpSchema, link: &str) -> String {
     if matches!(newest.inputs.last().map(|p| p.kind), Some(ParamKind::Variadic { .. })) {
         given.push_str("; ..inputs");
     }
-    write!(row, "    {kind} {} = {op}({given})", name(op)).unwrap();
+    let line = format!("    {kind} {} = {op}({given})", name(op));
+    match line.len() + " {".len() <= COLUMNS_MAX {
+        true => row.push_str(&line),
+        false => {
+            let given = given.replace(", ", ",\n        ");
+            write!(row, "    {kind} {} = {op}(\n        {given}\n    )", name(op)).unwrap();
+        }
+    }
     if !setters.is_empty() {
         row.push_str(" {\n");
         for setter in setters {
@@ -60,31 +74,75 @@ fn row(newest: &OpSchema, link: &str) -> String {
     row
 }
 
-fn file(domain: &str, link: impl Fn(&str) -> String) -> String {
+/// How each of these files begins.
+const HEAD: &str = "//! Written by `UPDATE_EXPECT=1 cargo test -p onnxd-build`: ";
+
+/// The families of a domain with their rows. A family has the name of the file with its rules of inference.
+fn families(domain: &str, link: impl Fn(&str) -> String) -> BTreeMap<&'static str, String> {
     let mut ops: Vec<&str> =
         schema::operators(domain).filter(|op| !OWN.contains(op) && *op != FOREIGN).collect();
     ops.sort_unstable();
     let newest = ops.iter().filter_map(|op| schema::history(domain, op).last());
-    let rows: String = newest.filter(|s| !s.deprecated).map(|s| row(s, &link(s.name))).collect();
-    format!(
-        "//! A method for each operator of the standard; `UPDATE_EXPECT=1 cargo test -p onnxd-build` \
-         writes it.\n\nuse crate::macros::operators;\n\noperators! {{ \"{domain}\"\n{rows}}}\n"
-    )
+    let mut families = BTreeMap::<_, String>::new();
+    for schema in newest.filter(|s| !s.deprecated) {
+        let family = infer::family(domain, schema.name).expect(schema.name);
+        families.entry(family).or_default().push_str(&row(schema, &link(schema.name)));
+    }
+    families
 }
 
-fn same(path: &str, text: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(written, text, "UPDATE_EXPECT=1 writes {} anew", path.display());
+/// The files by their names. `ml` is a domain of its own.
+fn files() -> BTreeMap<String, String> {
+    let page = "https://onnx.ai/onnx/operators";
+    let standard = families("", |op| format!("{page}/onnx__{op}.html"));
+    let ml = families("ai.onnx.ml", |op| format!("{page}/onnx_aionnxml_{op}.html"));
+    let list = |names: &[&str], line: fn(&str) -> String| -> String {
+        names.iter().map(|name| line(name)).collect()
+    };
+    let of_standard: Vec<&str> = standard.keys().copied().collect();
+    let of_ml: Vec<&str> = ml.keys().copied().collect();
+    let mut all = [of_standard.as_slice(), &of_ml].concat();
+    all.sort_unstable();
+    let mods = list(&all, |name| format!("mod {name};\n"));
+    let types = |module: &str, names: &[&str]| {
+        let uses = list(names, |name| format!("    pub use super::{name}::op::*;\n"));
+        format!("pub mod {module} {{\n{uses}}}\n")
+    };
+    let root = format!(
+        "{HEAD}the operators by families.\n\n{mods}\n\
+         /// The operators as types, by which [`crate::Call`] knows what may be set.\n{}\n\
+         /// Those of `ai.onnx.ml`.\n{}",
+        types("op", &of_standard),
+        types("ml_op", &of_ml)
+    );
+    let of = |domain: &'static str| {
+        move |(name, rows): (&str, String)| {
+            let head =
+                format!("{HEAD}a method for each operator.\n\nuse crate::macros::operators;\n\n");
+            (format!("{name}.rs"), format!("{head}operators! {{ \"{domain}\"\n{rows}}}\n"))
+        }
+    };
+    let families = standard.into_iter().map(of("")).chain(ml.into_iter().map(of("ai.onnx.ml")));
+    families.chain([("mod.rs".to_owned(), root)]).collect()
 }
 
 #[test]
 fn there_is_a_method_for_each_operator() {
-    let page = "https://onnx.ai/onnx/operators";
-    same("src/operators.rs", &file("", |op| format!("{page}/onnx__{op}.html")));
-    let ml = |op: &str| format!("{page}/onnx_aionnxml_{op}.html");
-    same("src/operators_ml.rs", &file("ai.onnx.ml", ml));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/operators");
+    let files = files();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        files.iter().for_each(|(name, text)| fs::write(folder.join(name), text).unwrap());
+    }
+    let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let text = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        (name, fs::read_to_string(&path).unwrap())
+    };
+    let written: BTreeMap<String, String> = entries.map(text).collect();
+    assert!(written.keys().eq(files.keys()), "UPDATE_EXPECT=1 writes {} anew", folder.display());
+    for (name, text) in files {
+        assert_eq!(written[&name], text, "UPDATE_EXPECT=1 writes {name} anew");
+    }
 }

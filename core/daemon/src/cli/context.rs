@@ -1,9 +1,11 @@
 //! What most commands need: settings, a launcher of confined children, and the plugins.
 
 use super::out;
+use crate::conversion::submission::names;
 use crate::conversion::{Launcher, Plugins};
 use onnxd_config::{Environment, Settings, load};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use onnxd_intake::names::Names;
 use std::path::{Path, PathBuf};
 
 /// The surroundings of a command.
@@ -20,6 +22,11 @@ impl Context {
         let settings = load(file, &environment, &[])?.settings;
         let launcher = Launcher::new(&settings);
         Ok(Context { environment, settings, launcher })
+    }
+
+    /// Names that the settings call unfinished or ignored.
+    pub(crate) fn names(&self) -> Names {
+        names(&self.settings)
     }
 
     /// The library of ONNX Runtime that the settings name.

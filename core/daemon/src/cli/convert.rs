@@ -6,12 +6,13 @@ use super::progress::Progress;
 use super::scratch::Scratch;
 use super::{Ended, logged, out};
 use crate::conversion::attempt::listed;
+use crate::conversion::companions::{completed, folder_of_network, samples_named};
 use crate::conversion::probe::ask;
 use crate::conversion::publish::{own_folder, prepare};
 use crate::conversion::recognised::tell;
-use crate::conversion::submission::{folder_of_single_file, presets_of};
+use crate::conversion::submission::presets_of;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
-use onnxd_config::Params;
+use onnxd_config::{Params, Preset};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_proto::onnxd::{self as message, WorkerEvent};
 use onnxd_worker::confine::parent::{GRACE, Killer};
@@ -20,16 +21,14 @@ use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often companions may lead to further ones.
-const ROUNDS_MAX: usize = 16;
-
 const AFTER_HELP: &str = "\
 One folder is a submission as it would be dropped. Several paths lie side by side by their last
 names; the first file that a front-end takes is the network, the others belong to it:
 
     onnxd convert net.ini weights/ block.ini.tpl --params params.ini --out result/
 
-What a network that is named alone refers to is looked for beside it; params are not.
+What a network refers to is looked for beside it; params are not. One file of arrays beside a
+network that is quantized is its calibration data.
 `onnxd.params.toml` holds for drops in the inbox; `--presets DIR` reads it elsewhere.
 
 DIR gets model.onnx, report.json, report.txt, report.html, receipt.txt and manifest.sha256. If DIR
@@ -131,8 +130,15 @@ impl Convert {
             let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
-        let submission = Submission::from_paths(&self.paths, &plugins, &ours, &about)?;
-        let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
+        let submission =
+            Submission::from_paths(&self.paths, &plugins, &context.names(), &ours, &about)?;
+        let resolve = |presets: &[Preset]| {
+            submission.params(&plugins, presets, self.params.as_deref(), &self.set)
+        };
+        let mut params = resolve(presets)?;
+        if let Some(samples) = samples_named(&self.paths, &submission, &params) {
+            params = resolve(&[presets, &[samples]].concat())?;
+        }
         let unread = submission.unread_params(&self.paths, self.params.as_deref(), &found);
         let unread = unread.iter().map(|d| message::Diagnostic::of(d, Severity::Warning)).collect();
         Ok((Work { context, plugins, params, unread, job, stop }, submission))
@@ -155,12 +161,14 @@ impl Convert {
         let outcome = self.once(work, submission, scratch.to_owned())?;
         let lacks_file =
             outcome.report.diagnostics.iter().any(|d| d.code == Code::FileMissing.as_str());
-        let Some(folder) = folder_of_single_file(&self.paths).filter(|_| lacks_file) else {
+        let folder = folder_of_network(&self.paths, &submission.network);
+        let Some(folder) = folder.filter(|_| lacks_file) else {
             return Ok(outcome);
         };
-        // What a network named alone refers to is looked for beside it; only then, because most
-        // networks need nothing and the question costs a process.
-        if !work.completed(submission, folder)? {
+        // What a network refers to is looked for beside it; only then, because most networks need
+        // nothing and the question costs a process.
+        let with = (&work.context.launcher, &work.plugins, &work.params);
+        if !completed(submission, folder, &work.context.names(), with)? {
             return Ok(outcome);
         }
         let again = scratch.join("again");
@@ -211,21 +219,6 @@ struct Work<'a> {
     unread: Vec<message::Diagnostic>,
     job: &'a str,
     stop: &'a Stop,
-}
-
-impl Work<'_> {
-    /// Adds what the network needs and what lies in `folder`; a companion may need others.
-    fn completed(&self, submission: &mut Submission, folder: &Path) -> Result<bool, Diagnostics> {
-        let mut any = false;
-        for _ in 0..ROUNDS_MAX {
-            let choice = ask(&self.context.launcher, &self.plugins, submission, &self.params)?;
-            if !submission.complete(folder, &choice.needs)? {
-                break;
-            }
-            any = true;
-        }
-        Ok(any)
-    }
 }
 
 /// Stops the worker when this process is told to stop, so that nothing unfinished is left.

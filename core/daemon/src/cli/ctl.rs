@@ -68,11 +68,7 @@ impl Ctl {
 impl DaemonArgs {
     /// Asks the daemon, prints its answer, and gives the exit status.
     pub(crate) fn ask(&self, request: &Request, text: impl Fn(&Value) -> String) -> Ended {
-        let socket = match &self.socket {
-            Some(socket) => socket.clone(),
-            None => Context::load(self.config.as_deref())?.settings.control.socket,
-        };
-        let answer = client::ask(&socket, request)?;
+        let answer = client::ask(&self.socket()?, request)?;
         if self.json {
             out::json(&answer);
         } else if answer["ok"] == true {
@@ -82,6 +78,41 @@ impl DaemonArgs {
             return if self.json { Ok(status(&answer)) } else { Err(Failure(findings(&answer))) };
         }
         Ok(if answer["healthy"] == false { FINDINGS } else { 0 })
+    }
+
+    /// Asks for one page after the other; `show` gets each, and says whether it wants the next.
+    pub(crate) fn ask_pages(
+        &self,
+        mut request: impl FnMut(Option<String>) -> Request,
+        mut show: impl FnMut(&Value) -> bool,
+    ) -> Ended {
+        let (socket, mut next) = (self.socket()?, None);
+        loop {
+            let answer = client::ask(&socket, &request(next))?;
+            if answer["ok"] != true {
+                if self.json {
+                    out::json(&answer);
+                    return Ok(status(&answer));
+                }
+                return Err(Failure(findings(&answer)));
+            }
+            next = answer["next"].as_str().map(str::to_owned);
+            if !show(&answer) || next.is_none() {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Whether answers are printed as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    fn socket(&self) -> Result<PathBuf, Failure> {
+        match &self.socket {
+            Some(socket) => Ok(socket.clone()),
+            None => Ok(Context::load(self.config.as_deref())?.settings.control.socket),
+        }
     }
 
     fn check_config(&self) -> Ended {

@@ -6,8 +6,8 @@ use crate::conversion::Plugins;
 use onnxd_config::default_files;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{Limits, ProbeRequest, Request};
-use onnxd_worker::confine::LOG_TARGET;
+use onnxd_proto::onnxd::{Limits, LogLine, ProbeRequest, Request};
+use onnxd_worker::confine::{CGROUP, IN_FORCE, LOG_TARGET, NAMESPACES, THREADS};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -38,11 +38,16 @@ fn bad(what: &'static str, text: String) -> Checked {
     Checked { what, verdict: "warning", text }
 }
 
+/// Something else does the work of what is missing.
+fn fallback(what: &'static str, text: String) -> Checked {
+    Checked { what, verdict: "fallback", text }
+}
+
 impl Doctor {
     pub(crate) fn run(&self) -> Ended {
         let context = Context::load(self.config.as_deref())?;
         let mut checks = vec![self.settings(&context)];
-        checks.push(confinement(&context));
+        checks.extend(confinement(&context));
         checks.extend(plugins(&context));
         checks.extend(folders(&context));
         checks.extend(engines(&context));
@@ -66,23 +71,36 @@ impl Doctor {
 }
 
 /// Starts a worker that has nothing to do and listens to what it says about itself.
-fn confinement(context: &Context) -> Checked {
+fn confinement(context: &Context) -> Vec<Checked> {
     let what = Some(What::Probe(ProbeRequest::default()));
-    let limits = Some(Limits { wall_ms: 5000, threads: 1, ..Limits::default() });
-    let mut said = None;
+    let threads_max = context.settings.worker.threads_max;
+    let limits = Some(Limits { wall_ms: 5000, threads: 1, threads_max, ..Limits::default() });
+    let mut said = Vec::new();
     let answer = context.launcher.spawn(&Request { limits, what }).map(|worker| {
         let end = worker.follow(|event| match &event.what {
-            Some(Event::Log(log)) if log.target == LOG_TARGET => said = Some(log.clone()),
+            Some(Event::Log(log)) if log.target == LOG_TARGET => said.push(log.clone()),
             _ => {}
         });
         end.answer()
     });
-    match (answer, said) {
-        (Ok(Ok(_)), Some(log)) if log.level > 2 => good("confinement", log.text),
-        (Ok(Ok(_)), Some(log)) => bad("confinement", log.text),
-        (Ok(Ok(_)), None) => bad("confinement", "the worker did not say what is in force".into()),
-        (Ok(Err(found)), _) => bad("confinement", found.to_string().replace('\n', " ")),
-        (Err(why), _) => bad("confinement", why.to_string()),
+    let why = match answer {
+        Ok(Ok(_)) if said.is_empty() => "the worker did not say what is in force".to_owned(),
+        Ok(Ok(_)) => return said.into_iter().map(told).collect(),
+        Ok(Err(found)) => found.to_string().replace('\n', " "),
+        Err(why) => why.to_string(),
+    };
+    vec![bad("confinement", why)]
+}
+
+/// What a worker or its parent says of one part of the confinement.
+fn told(line: LogLine) -> Checked {
+    let parts = [(NAMESPACES, "namespaces"), (CGROUP, "cgroup"), (THREADS, "threads")];
+    let part = parts.iter().find_map(|(head, what)| Some((what, line.text.strip_prefix(head)?)));
+    match part {
+        Some((what, text)) if line.level >= IN_FORCE => good(what, text.to_owned()),
+        Some((what, text)) => fallback(what, text.to_owned()),
+        None if line.level >= IN_FORCE => good("confinement", line.text),
+        None => bad("confinement", line.text),
     }
 }
 

@@ -4,10 +4,11 @@ use super::context::Context;
 use super::failure::Failure;
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
+use crate::conversion::companions::{completed, folder_of_network, samples_named};
 use crate::conversion::probe::{ask, probe};
 use crate::conversion::recognised::tell;
 use crate::conversion::submission::presets_of;
-use onnxd_config::{Declared, Params};
+use onnxd_config::{Declared, Params, Preset};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_proto::onnxd::{self as message, ClaimLevel, ProbeAnswer};
 use onnxd_worker::recognition::{Choice, level, why};
@@ -67,9 +68,21 @@ impl Explain {
             let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
-        let submission = Submission::from_paths(&self.paths, &plugins, &|_| false, &about)
-            .map_err(|e| tell(&self.paths, e))?;
-        let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
+        let mut submission =
+            Submission::from_paths(&self.paths, &plugins, &context.names(), &|_| false, &about)
+                .map_err(|e| tell(&self.paths, e))?;
+        let resolve = |presets: &[Preset]| {
+            submission.params(&plugins, presets, self.params.as_deref(), &self.set)
+        };
+        let mut params = resolve(presets)?;
+        if let Some(samples) = samples_named(&self.paths, &submission, &params) {
+            params = resolve(&[presets, &[samples]].concat())?;
+        }
+        if let Some(folder) = folder_of_network(&self.paths, &submission.network) {
+            let with = (&context.launcher, &plugins, &params);
+            // Why front-ends do not take it is told below.
+            let _ = completed(&mut submission, folder, &context.names(), with);
+        }
         let unread = submission.unread_params(&self.paths, self.params.as_deref(), &found);
         let question = submission.question(&plugins.used, params.json());
         let answers = probe(&context.launcher, &question)?;

@@ -2,8 +2,9 @@
 
 use super::ctl::{DaemonArgs, text_of};
 use super::{Ended, layout, out};
-use crate::run::control::protocol::Request;
+use crate::run::control::protocol::{JOBS_MAX, Request};
 use serde_json::Value;
+use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Shows and changes the jobs of the running daemon.
@@ -25,6 +26,9 @@ enum What {
         /// At most this many.
         #[arg(long, default_value_t = 50)]
         limit: usize,
+        /// All jobs, however many there are.
+        #[arg(long, conflicts_with = "limit")]
+        all: bool,
     },
     /// Shows one job with its files, findings and history.
     Show {
@@ -50,9 +54,10 @@ enum What {
 
 impl Jobs {
     pub(crate) fn run(self) -> Ended {
-        let is_list = matches!(self.what, What::List { .. });
         let request = match self.what {
-            What::List { state, limit } => Request::List { state, limit: Some(limit) },
+            What::List { state, limit, all } => {
+                return list(&self.daemon, state.as_deref(), if all { usize::MAX } else { limit });
+            }
             What::Show { job } => Request::Show { job },
             What::Retry { job } => Request::Retry { job },
             What::Cancel { job } => Request::Cancel { job },
@@ -60,20 +65,55 @@ impl Jobs {
         };
         self.daemon.ask(&request, |answer| {
             let (now, columns) = (now_ms(), out::columns());
-            match is_list {
-                true => list(answer, now, columns),
-                false => answer.get("job").map_or_else(String::new, |job| shown(job, now, columns)),
-            }
+            answer.get("job").map_or_else(String::new, |job| shown(job, now, columns))
         })
     }
 }
 
-fn list(answer: &Value, now_ms: u64, columns: Option<usize>) -> String {
+/// Prints each page as it comes, so that any number of jobs takes the memory of one page.
+fn list(daemon: &DaemonArgs, state: Option<&str>, limit: usize) -> Ended {
+    let (left, printed) = (Cell::new(limit), Cell::new(0));
+    let request = |after| {
+        let limit = Some(left.get().min(JOBS_MAX));
+        Request::List { state: state.map(str::to_owned), limit, after }
+    };
+    let columns = out::columns();
+    daemon.ask_pages(request, |page| {
+        let jobs = page["jobs"].as_array().map_or(&[][..], Vec::as_slice);
+        let before = printed.replace(printed.get() + jobs.len());
+        left.set(left.get() - jobs.len().min(left.get()));
+        let is_last = page["next"].is_null() || left.get() == 0;
+        match daemon.is_json() {
+            true => out::json_text(&json_page(page, before, is_last)),
+            false => {
+                let total = if is_last { page["total"].as_u64() } else { None };
+                let more = total.filter(|total| *total > printed.get() as u64);
+                let more = more.map(|total| format!("{} of {total} jobs\n", printed.get()));
+                out::print(
+                    &(table(jobs, before == 0, now_ms(), columns) + &more.unwrap_or_default()),
+                );
+            }
+        }
+        !is_last
+    })
+}
+
+/// A page as a part of one JSON object, whose `jobs` are those of all pages.
+fn json_page(page: &Value, before: usize, is_last: bool) -> String {
+    let jobs = page["jobs"].as_array().into_iter().flatten();
+    let lines: Vec<String> = jobs.map(|job| format!("  {job}")).collect();
+    let head = match before {
+        0 => format!("{{\"ok\":true,\"total\":{},\"jobs\":[\n", page["total"]),
+        _ => ",\n".to_owned(),
+    };
+    head + &lines.join(",\n") + if is_last { "\n]}\n" } else { "" }
+}
+
+fn table(jobs: &[Value], is_first: bool, now_ms: u64, columns: Option<usize>) -> String {
     let head = ["JOB", "STATE", "AGE", "TOOK", "NAME", "REASON"].map(str::to_owned).to_vec();
-    let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
     let ids: Vec<String> = jobs.iter().map(|job| text_of(&job["job"])).collect();
     let letters = distinct(&ids);
-    let row = |job: &&Value| {
+    let row = |job: &Value| {
         let (state, stage) = (text_of(&job["state"]), text_of(&job["stage"]));
         let state = if stage.is_empty() { state } else { format!("{state} ({stage})") };
         let (folder, name) = (text_of(&job["folder"]), text_of(&job["name"]));
@@ -88,10 +128,9 @@ fn list(answer: &Value, now_ms: u64, columns: Option<usize>) -> String {
         let why = if progress.is_empty() { text_of(&job["reason"]) } else { progress };
         vec![id, state, age, took.unwrap_or_default(), name, why]
     };
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(jobs.iter().map(row)).collect();
-    let (count, total) = (jobs.len() as u64, answer["total"].as_u64().unwrap_or_default());
-    let more = if total > count { format!("{count} of {total} jobs\n") } else { String::new() };
-    layout::table(&rows, columns) + &more
+    let head = Some(head).filter(|_| is_first);
+    let rows: Vec<Vec<String>> = head.into_iter().chain(jobs.iter().map(row)).collect();
+    layout::table(&rows, columns)
 }
 
 /// First letters of ids that tell them apart. The first ten are the time of arrival.
@@ -163,11 +202,22 @@ mod tests {
                 "name": "net", "reason": "started", "created_ms": 1000, "finished_ms": 4500})
         };
         let jobs = [job("01ARZ3NDEKTSV4RRFFQ69G5FAV"), job("01ARZ3NDEKTSX4RRFFQ69G5FAV")];
-        let text = list(&json!({"total": 3, "jobs": jobs}), 7_201_000, None);
+        let text = table(&jobs, true, 7_201_000, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "01ARZ3NDEKTSV  running (import)  2 h  3 s   a/net  started");
         assert!(lines[2].starts_with("01ARZ3NDEKTSX  "), "{text}");
-        assert_eq!(lines[3], "2 of 3 jobs");
+        let next = table(&jobs, false, 7_201_000, None);
+        assert!(next.starts_with("01ARZ3NDEKTSV  running (import)"), "{next}");
+    }
+
+    #[test]
+    fn pages_are_one_json_object() {
+        let page = |ids: &[u32]| json!({"ok": true, "total": 3, "jobs": ids, "next": "x"});
+        let text = json_page(&page(&[1, 2]), 0, false) + &json_page(&page(&[3]), 2, true);
+        let all: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(all, json!({"ok": true, "total": 3, "jobs": [1, 2, 3]}));
+        let none: Value = serde_json::from_str(&json_page(&page(&[]), 0, true)).unwrap();
+        assert_eq!(none["jobs"], json!([]));
     }
 
     #[test]

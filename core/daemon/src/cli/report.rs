@@ -4,7 +4,8 @@ use super::context::Context;
 use super::{Ended, out};
 use crate::conversion::publish::{REPORT, read_report};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
-use onnxd_jobs::one_id;
+use onnxd_jobs::{kept_in_packs, one_id};
+use onnxd_proto::onnxd as message;
 use std::path::{Path, PathBuf};
 
 /// Folders below outbox and failed that are looked through for a job.
@@ -41,7 +42,7 @@ enum Format {
 
 impl Report {
     pub(crate) fn run(&self) -> Ended {
-        let report = read_report(&self.path()?)?;
+        let report = self.report()?;
         let format = if self.json { Format::Json } else { self.format };
         match format {
             Format::Text => out::print(&onnxd_report::text(&report)),
@@ -52,13 +53,13 @@ impl Report {
         Ok(0)
     }
 
-    fn path(&self) -> Result<PathBuf, super::Failure> {
+    fn report(&self) -> Result<message::Report, super::Failure> {
         let named = Path::new(&self.what);
         if named.is_dir() {
-            return Ok(named.join(REPORT));
+            return Ok(read_report(&named.join(REPORT))?);
         }
         if named.exists() || self.what.contains('/') {
-            return Ok(named.to_owned());
+            return Ok(read_report(named)?);
         }
         let context = Context::load(self.config.as_deref())?;
         let output = &context.settings.output;
@@ -71,13 +72,22 @@ impl Report {
             (id, entry.path().join(REPORT))
         });
         found.extend(kept.filter(|(_, report)| report.is_file()));
-        let id = one_id(&self.what, found.iter().map(|(id, _)| id.as_str()))?.map(str::to_owned);
-        let of_job = found.into_iter().find(|(job, _)| Some(job) == id.as_ref());
-        of_job.map(|(_, report)| report).ok_or_else(|| {
-            let text = format!("no file and no job `{}`", shown(&self.what));
-            let help = "Name a job's id, a report.json, or the folder it lies in.";
-            Diagnostic::new(Code::Unreadable, text).help(help).into()
-        })
+        // Those of jobs at rest are packed.
+        let packed = kept_in_packs(&context.settings.state.dir, &self.what.to_ascii_uppercase())?;
+        let ids = found.iter().map(|(id, _)| id).chain(packed.iter().map(|(id, _)| id));
+        let id = one_id(&self.what, ids.map(String::as_str))?.map(str::to_owned);
+        if let Some((_, report)) = found.iter().find(|(job, _)| Some(job) == id.as_ref()) {
+            return Ok(read_report(report)?);
+        }
+        let kept = packed.into_iter().find(|(job, _)| Some(job) == id.as_ref());
+        match kept.map(|(_, kept)| kept.report).filter(|report| !report.is_empty()) {
+            Some(report) => Ok(onnxd_report::from_json(&String::from_utf8_lossy(&report))?),
+            None => {
+                let text = format!("no file and no job `{}`", shown(&self.what));
+                let help = "Name a job's id, a report.json, or the folder it lies in.";
+                Err(Diagnostic::new(Code::Unreadable, text).help(help).into())
+            }
+        }
     }
 }
 

@@ -27,6 +27,6 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What is left over has a hidden name and does no harm.
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = crate::conversion::files::remove_folder(&self.0);
     }
 }

@@ -3,7 +3,7 @@
 //! Exit status alone is never proof of success: that takes the result message, status 0, and files
 //! that are what the message announces.
 
-use super::probe::{Died, leave_out};
+use super::probe::Died;
 use super::recognised::tell_in_report;
 use super::{Launcher, Plugins, Submission, verify};
 use onnxd_config::{Params, Settings};
@@ -18,6 +18,7 @@ use onnxd_proto::onnxd::{
 use onnxd_report::SCHEMA;
 use onnxd_worker::confine::outcome::{self, End, Exit};
 use onnxd_worker::confine::parent::{Killer, PROBE, WorkerProcess};
+use onnxd_worker::recognition::leave_out;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -66,7 +67,7 @@ pub(crate) fn convert(
     mut on_event: impl FnMut(&WorkerEvent),
 ) -> Result<Outcome, Diagnostic> {
     loop {
-        let attempt = Attempt::start(launcher, settings, order.clone())?;
+        let attempt = Attempt::start(launcher, settings, &order)?;
         on_start(attempt.killer());
         let (mut outcome, died) = attempt.finish(&mut on_event);
         let Some(died) = died.filter(|d| order.goes_on_without(d)) else {
@@ -86,9 +87,9 @@ fn no_folder(out: &std::path::Path, e: &std::io::Error) -> Diagnostic {
 }
 
 /// A running attempt.
-struct Attempt {
+struct Attempt<'o> {
     worker: WorkerProcess,
-    order: Order,
+    order: &'o Order,
 }
 
 /// How an attempt ended.
@@ -253,10 +254,12 @@ pub(crate) fn limits(settings: &Settings, params_json: &str) -> Limits {
         wall_ms: of("timeout_s").unwrap_or(worker.timeout_s).saturating_mul(1000),
         file_bytes: worker.file_mib_max << 20,
         threads: worker.threads,
+        threads_max: worker.threads_max,
+        disk_bytes: worker.disk_mib_max << 20,
     }
 }
 
-impl Attempt {
+impl<'o> Attempt<'o> {
     /// Starts the worker; its deadline begins now.
     ///
     /// # Errors
@@ -264,8 +267,8 @@ impl Attempt {
     fn start(
         launcher: &Launcher,
         settings: &Settings,
-        order: Order,
-    ) -> Result<Attempt, Diagnostic> {
+        order: &'o Order,
+    ) -> Result<Attempt<'o>, Diagnostic> {
         let out = order.work_dir.join(OUT);
         std::fs::create_dir(&out).map_err(|e| no_folder(&out, &e))?;
         let limits = limits(settings, &order.params_json);
@@ -283,9 +286,9 @@ impl Attempt {
         let Attempt { worker, order } = self;
         let end = worker.follow(on_event);
         let out_dir = order.work_dir.join(OUT);
-        let (report, verdict) = judge(&end, &order, &out_dir);
+        let (report, verdict) = judge(&end, order, &out_dir);
         let died = died_probing(&end);
-        (Outcome { report: with_notes(report, order.notes), verdict, out_dir }, died)
+        (Outcome { report: with_notes(report, order.notes.clone()), verdict, out_dir }, died)
     }
 }
 
@@ -376,8 +379,8 @@ mod tests {
             component: "c".into(),
         });
         let stderr = String::new();
-        let (end, stopped, wall_ms) = (End::Closed, false, 0);
-        outcome::Outcome { exit, end, stage, answer, stderr, stopped, wall_ms }
+        let (end, stopped, wall_ms, lacked_memory) = (End::Closed, false, 0, false);
+        outcome::Outcome { exit, end, stage, answer, stderr, lacked_memory, stopped, wall_ms }
     }
 
     fn converted(verdict: message::Verdict, outputs: Vec<FileDigest>) -> Option<Event> {

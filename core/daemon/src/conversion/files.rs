@@ -1,6 +1,7 @@
 //! Files of a result: their digests, their way to the disk, and the way to their destination.
 
-pub(crate) use onnxd_plugin_host::file_digest as digest;
+pub(crate) use onnxd_files::remove_tree as remove_folder;
+use onnxd_files::{Copied, copy_tree, own_folder, own_regular};
 use onnxd_plugin_host::hexadecimal;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest, Sha256};
@@ -13,6 +14,12 @@ pub(crate) fn inner(name: &str) -> Option<PathBuf> {
     let path = Path::new(name);
     let normal = path.components().all(|c| matches!(c, Component::Normal(_)));
     (normal && !name.is_empty()).then(|| path.to_owned())
+}
+
+/// Size and SHA-256 of a regular file; a link is not followed.
+pub(crate) fn digest(file: &Path) -> io::Result<(u64, String)> {
+    let Copied { bytes, sha256 } = onnxd_files::digest(&own_regular(file)?)?;
+    Ok((bytes, sha256))
 }
 
 /// Writes a file; [`sync`] brings it to the disk.
@@ -54,7 +61,7 @@ pub(crate) fn move_folder(from: &Path, to: &Path) -> io::Result<()> {
     }
     let unfinished = unfinished(from, to);
     remove_folder(&unfinished)?;
-    copy_folder(from, &unfinished)?;
+    copy_tree(&own_folder(from)?, &unfinished)?;
     sync(&unfinished, None)?;
     let renamed = rename_new(&unfinished, to);
     if renamed.is_err() {
@@ -74,14 +81,6 @@ pub(crate) fn move_file(from: &Path, to: &Path) -> io::Result<()> {
     rename_new(from, to)
 }
 
-/// Removes a folder with all that is in it; it is no error if there is none.
-pub(crate) fn remove_folder(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
-}
-
 /// Removes a file; it is no error if there is none.
 pub(crate) fn remove_file(file: &Path) -> io::Result<()> {
     match fs::remove_file(file) {
@@ -92,12 +91,16 @@ pub(crate) fn remove_file(file: &Path) -> io::Result<()> {
 
 /// A hidden name beside `to` that is of `from` alone: two folders may be on their way to the same
 /// name, and a copy that was interrupted is found again wherever it goes next.
-pub(crate) fn unfinished(from: &Path, to: &Path) -> PathBuf {
+fn unfinished(from: &Path, to: &Path) -> PathBuf {
     let digest = Sha256::digest(from.as_os_str().as_encoded_bytes());
     to.with_file_name(format!(".onnxd-{}.part", hexadecimal(&digest[..8])))
 }
 
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+/// Renames within a file system, to a name that is free.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], [`io::ErrorKind::CrossesDevices`]; else the system's.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         // A file system without that kind of rename. A folder with contents is never replaced.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
@@ -117,20 +120,6 @@ fn sync_parent(path: &Path) -> io::Result<()> {
         Some(folder) => sync_folder(folder),
         None => Ok(()),
     }
-}
-
-fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -173,7 +162,7 @@ mod tests {
         let from = root.path().join("from");
         fs::create_dir_all(from.join("b")).unwrap();
         fs::write(from.join("b/c"), b"2").unwrap();
-        copy_folder(&from, &root.path().join("to")).unwrap();
+        copy_tree(&own_folder(&from).unwrap(), &root.path().join("to")).unwrap();
         assert_eq!(fs::read(root.path().join("to/b/c")).unwrap(), b"2");
         let (bytes, sha256) = digest(&root.path().join("to/b/c")).unwrap();
         assert_eq!(bytes, 1);

@@ -5,7 +5,7 @@ use onnxd_config::settings::Confine;
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{Limits, Request};
+use onnxd_proto::onnxd::{Limits, Request, WorkerEvent};
 use onnxd_worker::confine::Mode;
 use onnxd_worker::confine::outcome::Outcome;
 use onnxd_worker::confine::parent::{WorkerProcess, spawn};
@@ -20,6 +20,7 @@ const QUESTION_MEMORY_BYTES: u64 = 1 << 30;
 pub(crate) struct Launcher {
     program: PathBuf,
     mode: Mode,
+    threads_max: u32,
 }
 
 impl Launcher {
@@ -29,7 +30,8 @@ impl Launcher {
             Confine::Required => Mode::Required,
             Confine::BestEffort => Mode::BestEffort,
         };
-        Launcher { program: PathBuf::from("/proc/self/exe"), mode }
+        let threads_max = settings.worker.threads_max;
+        Launcher { program: PathBuf::from("/proc/self/exe"), mode, threads_max }
     }
 
     /// A launcher of another program.
@@ -45,19 +47,31 @@ impl Launcher {
 
     /// Asks one question and waits for the answer.
     pub(crate) fn ask(&self, what: What, limit: Duration) -> Result<Event, Diagnostics> {
-        self.follow(what, limit)?.answer()
+        self.follow(what, limit, |_| {})?.answer()
     }
 
-    /// The same, with all that is known about the end of the child.
-    pub(crate) fn follow(&self, what: What, limit: Duration) -> Result<Outcome, Diagnostic> {
+    /// The same, with all that is known about the end of the child, and its news as they come. The
+    /// limit is that of each candidate.
+    pub(crate) fn follow(
+        &self,
+        what: What,
+        limit: Duration,
+        on_event: impl FnMut(&WorkerEvent),
+    ) -> Result<Outcome, Diagnostic> {
+        let candidates = match &what {
+            What::Probe(probe) => probe.candidates.len().max(1) as u64,
+            _ => 1,
+        };
         let limits = Limits {
             memory_bytes: QUESTION_MEMORY_BYTES,
-            cpu_seconds: limit.as_secs().max(1),
+            cpu_seconds: limit.as_secs().max(1) * candidates,
             wall_ms: limit.as_millis().try_into().unwrap_or(u64::MAX),
             file_bytes: 0,
             threads: 1,
+            threads_max: self.threads_max,
+            disk_bytes: 0,
         };
         let request = Request { limits: Some(limits), what: Some(what) };
-        Ok(self.spawn(&request)?.follow(|_| {}))
+        Ok(self.spawn(&request)?.follow(on_event))
     }
 }

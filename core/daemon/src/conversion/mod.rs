@@ -7,6 +7,7 @@
 //! messages, and as much of a file as tells its format.
 
 pub(crate) mod attempt;
+pub(crate) mod companions;
 pub(crate) mod doing;
 pub(crate) mod files;
 pub(crate) mod launch;

@@ -9,8 +9,9 @@ use onnxd_plugin_host::{from_message, hexadecimal};
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{InspectRequest, InspectResult, PluginComponent, PluginInfo};
-use onnxd_worker::recognition::claims_name;
+use onnxd_worker::recognition::{NetworkNames, claims_name};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,9 +61,10 @@ impl Plugins {
         for library in &plugins.bystanders {
             tracing::debug!(path = %library.display(), "a library that is no plugin");
         }
-        let mut good = Vec::new();
+        let (mut good, mut descriptors) = (Vec::new(), Descriptors::new());
         for library in &found.libraries {
-            if let Some(known) = cache.as_ref().and_then(|c| c.get(library)) {
+            if let Some((known, descriptor)) = cache.as_ref().and_then(|c| c.get(library)) {
+                descriptors.insert(known.path.clone(), descriptor);
                 good.push(known);
                 continue;
             }
@@ -81,7 +83,7 @@ impl Plugins {
         let is_disabled = |p: &PluginInfo| settings.plugins.disable.contains(&p.id);
         (plugins.disabled, good) = good.into_iter().partition(is_disabled);
         (plugins.used, plugins.shadowed) = first_of_each_id(good);
-        plugins.declared = declared(&plugins.used);
+        plugins.declared = declared(&plugins.used, descriptors);
         plugins.defaults = settings.defaults.clone();
         Ok(plugins)
     }
@@ -108,7 +110,7 @@ impl Plugins {
         self.shadowed
             .extend(shadowed.into_iter().map(|plugin| Shadowed { plugin, by: by.clone() }));
         self.used = std::iter::once(info).chain(others).collect::<Vec<PluginInfo>>();
-        self.declared = declared(&self.used);
+        self.declared = declared(&self.used, Descriptors::new());
         Ok(())
     }
 
@@ -166,6 +168,11 @@ impl Plugins {
         self.frontend_globs().iter().any(|glob| claims_name(glob, name))
     }
 
+    /// The names that front-ends may claim, for many comparisons.
+    pub(crate) fn network_names(&self) -> NetworkNames {
+        NetworkNames::of(self.frontend_globs())
+    }
+
     /// The component called `fuse-pad` or `org.example.tidy/remove-foo`.
     ///
     /// # Errors
@@ -190,10 +197,17 @@ impl Plugins {
     }
 }
 
-/// Params as the plugins declare them; their descriptors were checked when they were inspected.
-fn declared(plugins: &[PluginInfo]) -> Declared {
-    let read = |p: &PluginInfo| Some((p.id.clone(), Descriptor::parse(&p.descriptor).ok()?));
-    let described: Vec<(String, Descriptor)> = plugins.iter().filter_map(read).collect();
+/// Descriptors that were read, by the path of the library.
+type Descriptors = BTreeMap<String, Descriptor>;
+
+/// Params as the plugins declare them; their descriptors were checked when they were inspected. Those that are not
+/// known yet are read.
+fn declared(plugins: &[PluginInfo], mut known: Descriptors) -> Declared {
+    let mut read = |p: &PluginInfo| {
+        let known = known.remove(&p.path);
+        Some((p.id.clone(), known.or_else(|| Descriptor::parse(&p.descriptor).ok())?))
+    };
+    let described: Vec<(String, Descriptor)> = plugins.iter().filter_map(&mut read).collect();
     let components =
         described.iter().flat_map(|(id, d)| d.components.iter().map(|c| (id.as_str(), c)));
     Declared::of(components)

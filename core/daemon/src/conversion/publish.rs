@@ -1,24 +1,23 @@
 //! Brings a result to the place where people look for it: whole, or not at all.
 //!
-//! Everything is first written and synced in the attempt's own folder. A new destination appears by
-//! one rename. What happens to an existing folder given to `onnxd convert`, `target.rs` says.
+//! Everything is first written and synced in the attempt's own folder. How it gets into the outbox,
+//! `run/publication.rs` says, and what happens to a folder given to `onnxd convert`, `target.rs`.
 
-use super::files::{move_folder, remove_folder, sync, write};
+use super::files::{remove_folder, sync, write};
 use super::{Outcome, Verdict};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_proto::onnxd::{Param, Report};
 use onnxd_report::{BYTES_MAX, from_json, html, json, receipt, text};
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Names of what is beside the model.
 pub(crate) const REPORT: &str = "report.json";
-pub(crate) const VIEWS: [&str; 4] = [REPORT, "report.txt", "report.html", "receipt.txt"];
+pub(crate) const RECEIPT: &str = "receipt.txt";
+pub(crate) const VIEWS: [&str; 4] = [REPORT, "report.txt", "report.html", RECEIPT];
 /// What a model is called; in a folder below if the params name one.
 pub(crate) const MODEL_FILES: [&str; 2] = ["model.onnx", "model.onnx.data"];
-/// Names tried with a number before giving up, should even the job's name be taken.
-const COLLISIONS_MAX: usize = 100;
 
 /// Writes the reports beside the outputs and brings all of it to the disk.
 ///
@@ -39,11 +38,16 @@ fn written(report: &mut Report, out: &Path, failed: bool, mode: Option<u32>) -> 
     } else if let Some(folder) = own_folder(&report.params) {
         rename_outputs(report, out, &folder)?;
     }
-    let views = [json(report), text(report), html(report), receipt(report)];
-    for (name, text) in VIEWS.into_iter().zip(views) {
-        write(&out.join(name), text.as_bytes())?;
-    }
+    write_views(report, out)?;
     sync(out, mode)
+}
+
+/// Writes what stands beside a model.
+pub(crate) fn write_views(report: &Report, out: &Path) -> io::Result<()> {
+    // One after the other: each may be larger than the report itself.
+    let views: [fn(&Report) -> String; 4] = [json, text, html, receipt];
+    let mut named = VIEWS.into_iter().zip(views);
+    named.try_for_each(|(name, view)| write(&out.join(name), view(report).as_bytes()))
 }
 
 /// The folder in the result's that the params want the outputs in.
@@ -67,46 +71,6 @@ fn rename_outputs(report: &mut Report, out: &Path, folder: &str) -> io::Result<(
         file.path = renamed;
     }
     Ok(())
-}
-
-/// Moves a prepared result to `<folder>/<name>`, or `<folder>/<name>.<job>` if that is taken, and
-/// says where it is. A result of the same job that is there already is kept.
-///
-/// # Errors
-/// `N0304`.
-#[allow(dead_code, reason = "the daemon publishes through it")]
-pub(crate) fn to_outbox(
-    result: &Path,
-    folder: &Path,
-    name: &str,
-    job: &str,
-) -> Result<PathBuf, Diagnostic> {
-    fs::create_dir_all(folder).map_err(|e| disk("made", folder, &e))?;
-    if let Some(there) = published(folder, name, job) {
-        remove_folder(result).map_err(|e| disk("removed", result, &e))?;
-        return Ok(there);
-    }
-    for to in destinations(folder, name, job) {
-        match move_folder(result, &to) {
-            Ok(()) => return Ok(to),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(disk("published", &to, &e)),
-        }
-    }
-    let taken = io::Error::from(io::ErrorKind::AlreadyExists);
-    Err(disk("published", &folder.join(name), &taken))
-}
-
-/// Where a job's result is, if it was published already: a crash may come right after the rename.
-pub(crate) fn published(folder: &Path, name: &str, job: &str) -> Option<PathBuf> {
-    let of_job = |to: &PathBuf| read_report(&to.join(REPORT)).is_ok_and(|r| r.job == job);
-    destinations(folder, name, job).take(2).find(of_job)
-}
-
-fn destinations(folder: &Path, name: &str, job: &str) -> impl Iterator<Item = PathBuf> {
-    let numbered = (2..COLLISIONS_MAX).map(move |i| format!("{name}.{job}.{i}"));
-    let names = [name.to_owned(), format!("{name}.{job}")].into_iter().chain(numbered);
-    names.map(move |name| folder.join(name))
 }
 
 /// Reads a report back.
@@ -136,31 +100,6 @@ fn disk(what: &str, path: &Path, error: &io::Error) -> Diagnostic {
 mod tests {
     use super::*;
     use crate::conversion::testing::success;
-
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn the_outbox_keeps_every_result_once() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("outbox/a/b");
-        let publish = |job: &str| {
-            let mut outcome = success(root.path(), job, &["model.onnx"]);
-            prepare(&mut outcome, None).unwrap();
-            to_outbox(&outcome.out_dir, &folder, "net", job).unwrap()
-        };
-        assert_eq!(publish("J1"), folder.join("net"));
-        assert_eq!(publish("J2"), folder.join("net.J2"));
-        // After a crash the same job publishes again.
-        assert_eq!(publish("J2"), folder.join("net.J2"));
-        assert_eq!(names(&folder), ["net", "net.J2"]);
-        assert_eq!(published(&folder, "net", "J3"), None);
-    }
 
     #[test]
     fn outputs_go_to_the_folder_of_the_params() {

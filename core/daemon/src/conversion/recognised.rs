@@ -18,7 +18,10 @@ fn with_format(path: &Path, message: &str) -> Option<String> {
 /// Findings about files or folders that were named; the first that is known is told.
 pub(crate) fn tell<P: AsRef<Path>>(paths: &[P], mut found: Diagnostics) -> Diagnostics {
     for one in found.0.iter_mut().filter(|d| is_about_format(&d.code)) {
-        let told = paths.iter().find_map(|path| with_format(path.as_ref(), &one.message));
+        // A person may name a link to a file.
+        let real = |path: &P| path.as_ref().canonicalize().ok();
+        let mut paths = paths.iter().filter_map(real);
+        let told = paths.find_map(|path| with_format(&path, &one.message));
         told.into_iter().for_each(|message| one.message = message);
     }
     found

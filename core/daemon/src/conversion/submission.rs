@@ -4,17 +4,24 @@
 
 use super::Plugins;
 use super::files::inner;
-use onnxd_config::{PARAMS_BYTES_MAX, Params, Preset};
+use onnxd_config::{PARAMS_BYTES_MAX, Params, Preset, Settings};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_intake::names::{NameClass, PRESET, classify, is_params, is_role_file, is_role_folder};
+use onnxd_files::regular_beneath;
+use onnxd_intake::names::{NameClass, Names, PRESET, is_params, is_role_file, is_role_folder};
 use onnxd_intake::scan::DEPTH_MAX;
 use onnxd_proto::onnxd::{InputFile, Need, PluginInfo};
 use onnxd_worker::recognition::{Choice, Question};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+/// Names that the settings call unfinished or ignored.
+pub(crate) fn names(settings: &Settings) -> Names {
+    Names::new(&settings.intake.unfinished, &settings.intake.ignored)
+}
 
 /// Most files of one submission.
 pub(crate) const FILES_MAX: usize = 100_000;
@@ -57,10 +64,11 @@ impl Submission {
     pub(crate) fn from_paths(
         paths: &[PathBuf],
         plugins: &Plugins,
+        names: &Names,
         ours: &dyn Fn(&Path) -> bool,
         ask: Ask<'_>,
     ) -> Result<Submission, Diagnostics> {
-        let mut walk = Walk::new(ours);
+        let mut walk = Walk::new(names, ours);
         let mut named = Vec::new();
         for path in paths {
             match (fs::metadata(path), paths.len()) {
@@ -101,8 +109,14 @@ impl Submission {
     ///
     /// # Errors
     /// Everything that is wrong with what would be added.
-    pub(crate) fn complete(&mut self, folder: &Path, needs: &[Need]) -> Result<bool, Diagnostics> {
-        let mut walk = Walk { files: std::mem::take(&mut self.files), ..Walk::new(&|_| false) };
+    pub(crate) fn complete(
+        &mut self,
+        folder: &Path,
+        names: &Names,
+        needs: &[Need],
+    ) -> Result<bool, Diagnostics> {
+        let mut walk =
+            Walk { files: std::mem::take(&mut self.files), ..Walk::new(names, &|_| false) };
         let before = walk.files.len();
         for need in needs.iter().filter(|need| !need.found) {
             // A front-end may also take a file by its last name, as networks name paths of others.
@@ -134,12 +148,16 @@ impl Submission {
         file: Option<&Path>,
         overrides: &[String],
     ) -> Result<Params, Diagnostics> {
-        let files: Vec<PathBuf> = match file {
-            Some(file) => vec![file.to_owned()],
-            None => self.params_files().iter().map(|f| PathBuf::from(&f.path)).collect(),
+        let texts = match file {
+            Some(file) => vec![read_params(file, File::open(file))?],
+            // Those of a drop, which others can still change.
+            None => {
+                let files = self.params_files();
+                let paths = files.iter().map(|file| Path::new(&file.path));
+                let texts = paths.map(|path| read_params(path, onnxd_files::regular(path)));
+                texts.collect::<Result<Vec<_>, Diagnostic>>()?
+            }
         };
-        let texts = files.iter().map(|path| read_params(path));
-        let texts = texts.collect::<Result<Vec<_>, Diagnostic>>()?;
         let texts: Vec<(&str, &str)> =
             texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let presets = [std::slice::from_ref(&plugins.defaults), presets].concat();
@@ -195,13 +213,17 @@ impl Submission {
 /// # Errors
 /// `N0107` for one that cannot be read.
 pub(crate) fn presets(inbox: &Path, folder: &Path) -> Result<Vec<Preset>, Diagnostic> {
+    let unreadable = |e| read_params(inbox, Err(e)).unwrap_err();
+    let top = OwnedFd::from(File::open(inbox).map_err(unreadable)?);
     let below = folder.ancestors().collect::<Vec<_>>().into_iter().rev();
-    let files = below.map(|at| at.join(PRESET)).filter(|file| inbox.join(file).exists());
-    let preset = |file: PathBuf| {
-        let (_, text) = read_params(&inbox.join(&file))?;
-        Ok(Preset::of_file(file.to_string_lossy().into_owned(), text))
+    let preset = |file: PathBuf| match regular_beneath(&top, &file) {
+        Err(e) if e.kind() == ErrorKind::NotFound => None,
+        opened => {
+            let read = read_params(&inbox.join(&file), opened);
+            Some(read.map(|(_, text)| Preset::of_file(file.to_string_lossy().into_owned(), text)))
+        }
     };
-    files.map(preset).collect()
+    below.map(|at| at.join(PRESET)).filter_map(preset).collect()
 }
 
 /// The presets for what a command names: those from `root` down to the folder that the drop lies in; without `root`,
@@ -252,7 +274,7 @@ fn unread_preset(paths: &[PathBuf]) -> Option<Diagnostic> {
 }
 
 /// The folder of the only file that was named.
-pub(crate) fn folder_of_single_file(paths: &[PathBuf]) -> Option<&Path> {
+fn folder_of_single_file(paths: &[PathBuf]) -> Option<&Path> {
     let [path] = paths else { return None };
     let folder = path.parent().filter(|_| path.is_file())?;
     Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
@@ -264,11 +286,12 @@ struct Walk<'a> {
     found: Diagnostics,
     full: bool,
     ours: &'a dyn Fn(&Path) -> bool,
+    names: &'a Names,
 }
 
 impl<'a> Walk<'a> {
-    fn new(ours: &'a dyn Fn(&Path) -> bool) -> Walk<'a> {
-        Walk { files: Vec::new(), found: Diagnostics::default(), full: false, ours }
+    fn new(names: &'a Names, ours: &'a dyn Fn(&Path) -> bool) -> Walk<'a> {
+        Walk { files: Vec::new(), found: Diagnostics::default(), full: false, ours, names }
     }
 
     fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) {
@@ -284,7 +307,7 @@ impl<'a> Walk<'a> {
         };
         for entry in entries {
             let (path, name) = (entry.path(), entry.file_name());
-            if classify(&name) != NameClass::Plain || self.full {
+            if self.names.classify(&name) != NameClass::Plain || self.full {
                 continue;
             }
             let Some(name) = name.to_str() else {
@@ -435,12 +458,13 @@ fn is_candidate(name: &str, plugins: &Plugins) -> bool {
     !in_role_folder && !is_role_file(base) && !is_params(base) && plugins.may_be_network(name)
 }
 
-fn read_params(path: &Path) -> Result<(String, String), Diagnostic> {
+/// Name and text of an `opened` params file.
+fn read_params(path: &Path, opened: io::Result<File>) -> Result<(String, String), Diagnostic> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let unreadable = |why: &dyn std::fmt::Display| {
         Diagnostic::new(Code::Unreadable, format!("params `{}`: {why}", path.display()))
     };
-    let file = File::open(path).map_err(|e| unreadable(&e))?;
+    let file = opened.map_err(|e| unreadable(&e))?;
     let mut bytes = Vec::new();
     // One byte more shows that there is too much; the params' own reader says so.
     let read = file.take(PARAMS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);

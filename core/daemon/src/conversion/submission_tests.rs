@@ -47,8 +47,13 @@ fn asked(s: &Submission) -> Result<Choice, Diagnostics> {
 fn several_candidates_are_asked_about_as_in_the_inbox() {
     let network = |files: &[&str]| {
         let root = folder(files);
-        let found =
-            Submission::from_paths(&[root.path().to_owned()], &plugins(), &|_| false, &asked);
+        let found = Submission::from_paths(
+            &[root.path().to_owned()],
+            &plugins(),
+            &Names::default(),
+            &|_| false,
+            &asked,
+        );
         found.map(|s| s.network).map_err(|found| found.0[0].message.clone())
     };
     assert_eq!(network(&["a.ini", "b.onnx"]).unwrap(), "a.ini", "one uses the other");
@@ -58,7 +63,8 @@ fn several_candidates_are_asked_about_as_in_the_inbox() {
     assert_eq!(two, "the front-ends take 2 files for networks: `a.ini`, `c.onnx`");
     let root = folder(&["x.ini", "c.onnx", "a.ini"]);
     let paths = ["x.ini", "c.onnx", "a.ini"].map(|p| root.path().join(p));
-    let s = Submission::from_paths(&paths, &plugins(), &|_| false, &asked).unwrap();
+    let s =
+        Submission::from_paths(&paths, &plugins(), &Names::default(), &|_| false, &asked).unwrap();
     assert_eq!(s.network, "c.onnx", "the first that is taken");
 }
 
@@ -69,8 +75,14 @@ fn names(s: &Submission) -> Vec<&str> {
 #[test]
 fn one_folder_is_the_root() {
     let root = folder(&["lenet/net.ini", "lenet/params.ini", "lenet/weights/a.ini", "lenet/.x"]);
-    let s = Submission::from_paths(&[root.path().join("lenet")], &plugins(), &|_| false, &unasked)
-        .unwrap();
+    let s = Submission::from_paths(
+        &[root.path().join("lenet")],
+        &plugins(),
+        &Names::default(),
+        &|_| false,
+        &unasked,
+    )
+    .unwrap();
     assert_eq!((s.name.as_str(), s.network.as_str()), ("lenet", "net.ini"));
     assert_eq!(names(&s), ["net.ini", "params.ini", "weights/a.ini"]);
     assert_eq!(s.params_files()[0].name, "params.ini");
@@ -80,7 +92,8 @@ fn one_folder_is_the_root() {
 fn several_paths_lie_side_by_side() {
     let root = folder(&["n/net.ini", "w/weights/a.syntxt", "block.ini.tpl"]);
     let paths = ["block.ini.tpl", "n/net.ini", "w/weights"].map(|p| root.path().join(p));
-    let s = Submission::from_paths(&paths, &plugins(), &|_| false, &unasked).unwrap();
+    let s = Submission::from_paths(&paths, &plugins(), &Names::default(), &|_| false, &unasked)
+        .unwrap();
     assert_eq!((s.name.as_str(), s.network.as_str()), ("net", "net.ini"));
     assert_eq!(names(&s), ["block.ini.tpl", "net.ini", "weights/a.syntxt"]);
 }
@@ -88,29 +101,46 @@ fn several_paths_lie_side_by_side() {
 #[test]
 fn a_single_file_is_the_network_whatever_its_name() {
     let root = folder(&["x.bin"]);
-    let s = Submission::from_paths(&[root.path().join("x.bin")], &plugins(), &|_| false, &unasked)
-        .unwrap();
+    let s = Submission::from_paths(
+        &[root.path().join("x.bin")],
+        &plugins(),
+        &Names::default(),
+        &|_| false,
+        &unasked,
+    )
+    .unwrap();
     assert_eq!(s.network, "x.bin");
 }
 
 #[test]
 fn what_lies_beside_a_single_network_is_added_when_needed() {
     let root = folder(&["a.onnx", "a.data", "w/b.data", "c.data", "other"]);
-    let mut s =
-        Submission::from_paths(&[root.path().join("a.onnx")], &plugins(), &|_| false, &unasked)
-            .unwrap();
+    let mut s = Submission::from_paths(
+        &[root.path().join("a.onnx")],
+        &plugins(),
+        &Names::default(),
+        &|_| false,
+        &unasked,
+    )
+    .unwrap();
     let need = |path: &str| Need { path: path.into(), ..Need::default() };
     let needs = ["a.data", "w", "far/c.data", "absent", "../etc"].map(need);
-    assert!(s.complete(root.path(), &needs).unwrap());
+    assert!(s.complete(root.path(), &Names::default(), &needs).unwrap());
     assert_eq!(names(&s), ["a.data", "a.onnx", "c.data", "w/b.data"]);
-    assert!(!s.complete(root.path(), &needs[2..]).unwrap());
+    assert!(!s.complete(root.path(), &Names::default(), &needs[2..]).unwrap());
 }
 
 #[test]
 fn params_of_the_network_come_before_those_of_the_folder() {
     let root = folder(&["net.onnx", "params.toml", "net.params.toml", "net.params.ini"]);
-    let s = Submission::from_paths(&[root.path().to_owned()], &plugins(), &|_| false, &unasked)
-        .unwrap();
+    let s = Submission::from_paths(
+        &[root.path().to_owned()],
+        &plugins(),
+        &Names::default(),
+        &|_| false,
+        &unasked,
+    )
+    .unwrap();
     let found: Vec<&str> = s.params_files().iter().map(|f| f.name.as_str()).collect();
     assert_eq!(found, ["net.params.ini", "net.params.toml"]);
 }
@@ -121,7 +151,10 @@ fn what_is_wrong_is_said() {
     symlink("/etc/passwd", root.path().join("z/link")).unwrap();
     let at = |names: &[&str]| -> Diagnostic {
         let paths: Vec<PathBuf> = names.iter().map(|n| root.path().join(n)).collect();
-        Submission::from_paths(&paths, &plugins(), &|_| false, &asked).unwrap_err().0.remove(0)
+        Submission::from_paths(&paths, &plugins(), &Names::default(), &|_| false, &asked)
+            .unwrap_err()
+            .0
+            .remove(0)
     };
     for (paths, code, text) in [
         (&["missing"][..], "N0107", "No such file"),
@@ -135,4 +168,14 @@ fn what_is_wrong_is_said() {
     }
     fs::remove_file(root.path().join("z/link")).unwrap();
     assert!(at(&["."]).message.contains("2 files for networks: `b.onnx`, `c.onnx`"));
+}
+
+/// Intake's own tests use its lists.
+#[test]
+fn the_settings_have_the_names_of_intake() {
+    use onnxd_intake::names::{IGNORED, UNFINISHED};
+    let environment = onnxd_config::Environment { cores: 2, ..Default::default() };
+    let settings = onnxd_config::load(None, &environment, &[]).unwrap().settings;
+    assert_eq!(settings.intake.unfinished, UNFINISHED);
+    assert_eq!(settings.intake.ignored, IGNORED);
 }

@@ -3,13 +3,13 @@
 //! A file there is replaced or removed only if it is an earlier result's, unchanged, and no input of
 //! this conversion. Everything else stays; where it is in the way, the conversion is refused.
 
-use super::files::{digest, inner, move_file, move_folder, remove_file, sync, sync_folder, write};
+use super::files::{digest, inner, move_file, move_folder, remove_file, sync_folder, write};
 use super::manifest::{MANIFEST, Manifest};
 use super::publish::{MODEL_FILES, VIEWS};
 use super::{Outcome, Verdict};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use std::collections::{BTreeSet, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -262,8 +262,11 @@ fn manifest(outcome: &Outcome) -> io::Result<Manifest> {
     for name in VIEWS {
         manifest.add(name, &digest(&outcome.out_dir.join(name))?.1);
     }
-    write(&outcome.out_dir.join(MANIFEST), manifest.text().as_bytes())?;
-    sync(&outcome.out_dir, None)?;
+    let listed = outcome.out_dir.join(MANIFEST);
+    write(&listed, manifest.text().as_bytes())?;
+    // All other files were brought to the disk when the result was prepared.
+    File::open(&listed)?.sync_all()?;
+    sync_folder(&outcome.out_dir)?;
     Ok(manifest)
 }
 

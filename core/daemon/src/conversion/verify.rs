@@ -4,7 +4,7 @@
 //! only if the files are there and are what was announced. The digests that the report names are
 //! taken here, once the worker has ended: nothing but this process can change the files any more.
 
-use super::files::{digest, inner};
+use super::files::{digest, inner, remove_folder};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_proto::onnxd::{FileDigest, FileRole};
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> std::io::Result<()>
         match (kept.contains(&path), is_folder) {
             (true, true) => remove_others(&path, kept)?,
             (true, false) => {}
-            (false, true) => fs::remove_dir_all(path)?,
+            (false, true) => remove_folder(&path)?,
             (false, false) => fs::remove_file(path)?,
         }
     }

@@ -11,14 +11,17 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_intake::Plan;
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as News;
 use onnxd_proto::onnxd::{InputFile, Job, WorkerEvent};
 use onnxd_worker::confine::parent::Killer;
 
+use super::copies;
 use super::event::Event;
 use super::layout::JobDir;
 use super::prober::{Tools, asked};
+use super::publication;
 use crate::conversion::doing::Shared;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Verdict, convert, files, publish};
 
@@ -30,8 +33,8 @@ const WARN: i32 = 2;
 /// How an attempt ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// The result is complete and synced in this folder.
-    Ready { out_dir: PathBuf },
+    /// The result is complete and synced in this folder, which waits to be renamed.
+    Ready { staged: PathBuf },
     Failed {
         diagnostics: Vec<message::Diagnostic>,
         crashed: bool,
@@ -68,6 +71,11 @@ impl Stop {
         if let Some(killer) = killer {
             kill(&killer);
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).asked
     }
 
     fn started(&self, killer: Killer) {
@@ -111,7 +119,7 @@ impl Work {
     }
 
     fn run(&self) -> Ending {
-        let outcome = self.convert();
+        let outcome = self.convert().and_then(|outcome| self.of_what_was_taken(outcome));
         let mut outcome = match outcome {
             Ok(outcome) => outcome,
             Err(found) => {
@@ -125,8 +133,13 @@ impl Work {
             _ => publish::prepare(&mut outcome, Some(self.settings.output.mode.0)),
         };
         // The copy beside the job is for `onnxd report`; the one in the result is what counts.
-        let json = onnxd_report::json(&outcome.report);
-        if let Err(e) = fs::write(self.dir.report(), json) {
+        let copied = match (&prepared, outcome.verdict) {
+            (Ok(()), Verdict::Succeeded | Verdict::SucceededWithFindings) => {
+                fs::copy(outcome.out_dir.join(publish::REPORT), self.dir.report()).map(drop)
+            }
+            _ => fs::write(self.dir.report(), onnxd_report::json(&outcome.report)),
+        };
+        if let Err(e) = copied {
             tracing::warn!(job = self.job.id, reason = %e, "no copy of the report");
         }
         match (prepared, outcome.verdict) {
@@ -135,21 +148,46 @@ impl Work {
                 let diagnostics = outcome.report.diagnostics;
                 Ending::Failed { diagnostics, crashed, timed_out, stopped }
             }
-            (Ok(()), _) => Ending::Ready { out_dir: outcome.out_dir },
+            (Ok(()), _) => self.staged(&outcome),
+        }
+    }
+
+    fn staged(&self, outcome: &Outcome) -> Ending {
+        let staged = self.dir.result(self.job.lease);
+        match publication::stage(&outcome.out_dir, &staged) {
+            Ok(()) => Ending::Ready { staged },
+            Err(e) => {
+                let text = format!("`{}` could not be staged: {e}", staged.display());
+                let disk = Diagnostic::new(Code::of_write(&e), text);
+                failed(vec![message::Diagnostic::from(&disk)])
+            }
         }
     }
 
     fn convert(&self) -> Result<Outcome, Diagnostics> {
+        copies::ensure(&self.job, &self.dir)?;
         let work_dir = self.dir.work();
         let disk = |e: std::io::Error| {
             Diagnostic::new(Code::of_write(&e), format!("`{}`: {e}", work_dir.display()))
         };
         files::remove_folder(&work_dir).map_err(disk)?;
         fs::create_dir(&work_dir).map_err(disk)?;
+        #[cfg(test)]
+        if let Some(simulated) = super::crash_world::outcome(self) {
+            return Ok(simulated);
+        }
         let order = order(&self.job, &self.dir, &self.tools);
         let on_start = |killer| self.stop.started(killer);
         let on_event = |event: &WorkerEvent| self.pass_on(event);
         Ok(convert(&self.tools.launcher, &self.settings, order, on_start, on_event)?)
+    }
+
+    /// What goes to `done/` has to be what the report tells of.
+    fn of_what_was_taken(&self, outcome: Outcome) -> Result<Outcome, Diagnostics> {
+        if !matches!(outcome.verdict, Verdict::Failed { .. }) {
+            copies::unchanged(&Plan::load(&self.dir.claim())?, &self.dir)?;
+        }
+        Ok(outcome)
     }
 
     fn pass_on(&self, event: &WorkerEvent) {
@@ -183,8 +221,10 @@ fn failed(diagnostics: Vec<message::Diagnostic>) -> Ending {
 
 /// The files of a claimed job as a conversion sees them.
 pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
+    // A worker opens inputs where no component of their path is a link.
+    let input = dir.input().canonicalize().unwrap_or_else(|_| dir.input());
     let file = |f: &message::JobFile| InputFile {
-        path: dir.input().join(&f.name).to_string_lossy().into_owned(),
+        path: input.join(&f.name).to_string_lossy().into_owned(),
         name: f.name.clone(),
         sha256: f.sha256.clone(),
     };

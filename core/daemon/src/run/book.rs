@@ -3,9 +3,9 @@
 //!
 //! The store holds thousands of finished jobs; decisions must not read them all.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use onnxd_jobs::{Summary, is_finished, next_job, state_word};
+use onnxd_jobs::{Store, StoreError, Summary, is_finished, next_job, state_word};
 use onnxd_proto::onnxd::{Job, JobState};
 
 /// Finished jobs that still tell which folder had its turn.
@@ -21,16 +21,36 @@ struct Entry {
 pub(crate) struct Book {
     live: BTreeMap<String, Entry>,
     recent: VecDeque<Summary>,
+    /// Finished jobs that are not packed yet. A quarantined job waits for a person.
+    at_rest: BTreeSet<String>,
     counts: BTreeMap<i32, usize>,
 }
 
 impl Book {
+    /// What there is to remember of the jobs in a store.
+    pub(crate) fn of(store: &dyn Store) -> Result<Book, StoreError> {
+        let mut book = Book::default();
+        for id in store.at_hand()? {
+            store.get(&id)?.iter().for_each(|job| book.note(None, job));
+        }
+        for (state, count) in store.packed_counts() {
+            book.note_packed(state, count);
+        }
+        Ok(book)
+    }
+
     /// Follows one change; `old` is `None` for a new job.
     pub(crate) fn note(&mut self, old: Option<&Job>, new: &Job) {
         if let Some(old) = old {
-            self.uncount(old);
+            self.uncount(old.state());
         }
         *self.counts.entry(new.state).or_default() += 1;
+        match new.state() {
+            state if is_finished(state) && state != JobState::Quarantined => {
+                self.at_rest.insert(new.id.clone());
+            }
+            _ => drop(self.at_rest.remove(&new.id)),
+        }
         let summary = Summary::of(new);
         if !is_finished(new.state()) {
             let entry = Entry { summary, identity: new.identity.clone() };
@@ -43,15 +63,31 @@ impl Book {
     }
 
     /// A job is no longer in the store.
-    pub(crate) fn forget(&mut self, job: &Job) {
-        self.uncount(job);
-        self.live.remove(&job.id);
+    pub(crate) fn forget(&mut self, id: &str, state: JobState) {
+        self.uncount(state);
+        self.live.remove(id);
+        self.at_rest.remove(id);
     }
 
-    fn uncount(&mut self, job: &Job) {
-        if let Some(n) = self.counts.get_mut(&job.state) {
+    fn uncount(&mut self, state: JobState) {
+        if let Some(n) = self.counts.get_mut(&i32::from(state)) {
             *n = n.saturating_sub(1);
         }
+    }
+
+    /// The store holds so many packed jobs in `state`.
+    pub(crate) fn note_packed(&mut self, state: JobState, count: usize) {
+        *self.counts.entry(i32::from(state)).or_default() += count;
+    }
+
+    /// A job has been packed.
+    pub(crate) fn packed(&mut self, id: &str) {
+        self.at_rest.remove(id);
+    }
+
+    /// Finished jobs that are not packed, but for quarantined ones.
+    pub(crate) fn at_rest(&self) -> impl Iterator<Item = &str> {
+        self.at_rest.iter().map(String::as_str)
     }
 
     /// The job to start next. One with the same identity as a running job waits for that: it may
@@ -61,16 +97,22 @@ impl Book {
         let running: Vec<&str> = self
             .live
             .values()
-            .filter(|e| busy(e.summary.state))
+            .filter(|e| busy(e.summary.state) || held(&e.summary.id))
             .map(|e| e.identity.as_str())
             .collect();
         let may_wait = |e: &&Entry| {
             busy(e.summary.state)
                 || !(held(&e.summary.id) || running.contains(&e.identity.as_str()))
         };
-        let live = self.live.values().filter(may_wait).map(|e| e.summary.clone());
-        let jobs: Vec<Summary> = live.chain(self.recent.iter().cloned()).collect();
-        next_job(&jobs, now_ms).map(|job| job.id.clone())
+        let live = self.live.values().filter(may_wait).map(|e| &e.summary);
+        next_job(live.chain(&self.recent), now_ms).map(|job| job.id.clone())
+    }
+
+    /// Whether a job with this identity is being converted or published, or is at work otherwise.
+    pub(crate) fn is_in_hand(&self, identity: &str, at_work: impl Fn(&str) -> bool) -> bool {
+        let busy = |state| matches!(state, JobState::Running | JobState::Publishing);
+        let same = |e: &&Entry| e.identity == identity;
+        self.live.values().filter(same).any(|e| busy(e.summary.state) || at_work(&e.summary.id))
     }
 
     /// When the next waiting retry is due.
@@ -133,7 +175,10 @@ mod tests {
         book.note(Some(&queued), &failed);
         assert_eq!((book.live(), book.count(JobState::Queued)), (0, 0));
         assert_eq!(book.counts(), [("failed", 1)].into());
-        book.forget(&failed);
+        assert_eq!(book.at_rest().collect::<Vec<_>>(), ["a"]);
+        book.packed("a");
+        assert_eq!((book.at_rest().count(), book.count(JobState::Failed)), (0, 1));
+        book.forget(&failed.id, failed.state());
         assert_eq!(book.counts(), [].into());
     }
 }

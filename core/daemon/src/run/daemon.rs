@@ -20,11 +20,15 @@ use serde_json::Value;
 
 use super::attempt::Stop;
 use super::book::Book;
+use super::crash;
 use super::event::Event;
 use super::housekeeping::{Order, Ordered};
+use super::in_flight::InFlight;
 use super::layout::Folders;
 use super::mailbox::Mailbox;
 use super::outbox::Unpublished;
+use super::own_crash;
+use super::packing::Packing;
 use super::prober::SharedTools;
 use super::receipts::Receipts;
 use super::refused::Refused;
@@ -100,7 +104,10 @@ pub(crate) struct Queue {
     pub(crate) ids: Ids,
     /// What the store did not take.
     pub(crate) refused: Refused,
+    /// What had to be repaired since the start.
+    pub(crate) repairs: Vec<String>,
     pub(crate) timers: Timers,
+    pub(crate) packing: Packing,
 }
 
 /// Drops on their way in.
@@ -112,6 +119,8 @@ pub(crate) struct Drops {
     pub(crate) to_hash: VecDeque<String>,
     /// Claimed jobs whose files could not be read for reasons of the machine, and which.
     pub(crate) unread: BTreeMap<String, String>,
+    /// What is taken and not converted yet, by top folder.
+    pub(crate) in_flight: InFlight,
     /// Receipts of drops that stay, as they were written last.
     pub(crate) receipts: Receipts,
 }
@@ -203,7 +212,7 @@ impl Daemon {
         }
     }
 
-    fn may_take(&self) -> bool {
+    pub(crate) fn may_take(&self) -> bool {
         self.course.phase == Phase::Working
             && self.drops.taking.len() < TAKING_MAX
             && self.course.paused_by.is_none()
@@ -221,9 +230,10 @@ impl Daemon {
         }
         self.due(now)?;
         while self.drops.taking.len() < TAKING_MAX && self.course.phase == Phase::Working {
-            let Some(id) = self.drops.to_hash.pop_front() else { break };
+            let Some(id) = self.next_to_hash() else { break };
             self.hash(&id)?;
         }
+        self.admit_waiting()?;
         self.schedule()?;
         if self.course.once && self.course.phase == Phase::Working {
             self.end_once();
@@ -256,8 +266,9 @@ impl Daemon {
     }
 
     pub(crate) fn dispatch(&mut self, event: &Event) -> Turn {
+        let _work = event.job().map(|job| own_crash::Work::on(job, self.lease(job)));
         match event {
-            Event::Found(Found::Ready(submission)) => self.take(submission),
+            Event::Found(Found::Ready(submission)) => self.admit(submission),
             Event::Found(Found::Unmatched(unmatched)) => {
                 self.order(Order::Unmatched(unmatched.clone()));
                 Ok(())
@@ -269,6 +280,7 @@ impl Daemon {
                 Ok(())
             }
             Event::Ended { job, lease, ending } => self.on_ended(job, *lease, ending),
+            Event::Copied { job, done } => self.on_copied(job, done),
             Event::Published { job, lease, done } => self.on_published(job, *lease, done),
             Event::Kept(kept) => self.on_kept(kept),
             Event::Abandoned { job } => self.on_abandoned(job),
@@ -287,7 +299,8 @@ impl Daemon {
 
     /// Takes one step of a job and makes it durable; `None` if it is stale.
     pub(crate) fn apply(&mut self, id: &str, what: What) -> Turn<Option<Job>> {
-        self.apply_with(id, what, |_| {})
+        let Some(old) = self.queue.store.get(id)? else { return Ok(None) };
+        self.take_step(&old, &old, what)
     }
 
     /// The same, with further fields of the job changed in the same record.
@@ -300,26 +313,42 @@ impl Daemon {
         let Some(old) = self.queue.store.get(id)? else { return Ok(None) };
         let mut with = old.clone();
         change(&mut with);
-        let Some(next) = step(&with, &what.at(now_ms()), &self.policy(&with)) else {
-            tracing::debug!(job = id, state = state_word(old.state()), "stale news");
+        self.take_step(&old, &with, what)
+    }
+
+    /// From `old`, as it is stored, to what follows `with`.
+    fn take_step(&mut self, old: &Job, with: &Job, what: What) -> Turn<Option<Job>> {
+        let policy = self.policy(with, &what);
+        let event = what.at(now_ms());
+        let Some(next) = step(with, &event, &policy) else {
+            tracing::debug!(job = old.id, state = state_word(old.state()), "stale news");
             return Ok(None);
         };
-        if !self.queue.store.swap(&old, &next)? {
+        crash::transition("before", &event.what);
+        if !self.queue.store.swap(old, &next)? {
             return Ok(None);
         }
+        crash::transition("after", &event.what);
         self.was_recorded();
-        self.queue.book.note(Some(&old), &next);
+        self.queue.book.note(Some(old), &next);
+        self.drops.in_flight.note(&next);
         log_change(&next);
         let bad = matches!(next.state(), JobState::Failed | JobState::Quarantined);
         self.course.any_failed |= bad;
         Ok(Some(next))
     }
 
-    fn policy(&self, job: &Job) -> Policy {
+    /// A failure alone asks how often the job is tried.
+    fn policy(&self, job: &Job, what: &What) -> Policy {
+        if !matches!(what, What::Failed { .. }) {
+            return Policy::default();
+        }
         let params: Value = serde_json::from_str(&job.params_json).unwrap_or_default();
         let own = params["job"]["attempts_max"].as_u64().and_then(|n| u32::try_from(n).ok());
         let attempts_max = own.unwrap_or(self.settings.jobs.attempts_max);
-        Policy { attempts_max, ..Policy::default() }
+        let policy = Policy { attempts_max, ..Policy::default() };
+        // A simulation does not wait.
+        if cfg!(test) { Policy { retry_first_ms: 0, ..policy } } else { policy }
     }
 
     /// Gives the housekeeping thread an order.
@@ -329,17 +358,23 @@ impl Daemon {
 
     /// Starts a thread for a job; [`Daemon::on_abandoned`] hears of its panic.
     pub(crate) fn spawn(&mut self, id: &str, name: &str, work: impl FnOnce() + Send + 'static) {
-        let (job, events) = (id.to_owned(), self.around.events.clone());
+        let (job, events, lease) = (id.to_owned(), self.around.events.clone(), self.lease(id));
         let thread = std::thread::Builder::new().name(format!("{name} {id}"));
         let guarded = move || {
+            let _work = own_crash::Work::on(&job, lease);
             if catch_unwind(AssertUnwindSafe(work)).is_err() {
                 // Without a receiver the daemon has ended; the next one begins again.
                 let _ = events.send(Event::Abandoned { job });
             }
         };
-        if let Err(e) = thread.spawn(guarded) {
+        if let Err(e) = thread.spawn(crash::inherited(guarded)) {
             self.no_owner(id, &e);
         }
+    }
+
+    /// The lease of a job's attempt, if there is one.
+    fn lease(&self, id: &str) -> u64 {
+        self.attempts.running.get(id).map_or(0, |running| running.lease)
     }
 
     /// The originals of a job that has ended leave its folder. A quarantined job keeps them.

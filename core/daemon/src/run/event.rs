@@ -1,14 +1,14 @@
 //! Everything that can happen to the daemon. The event loop receives nothing else.
 
-use std::path::PathBuf;
-
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Found};
 
 use super::attempt::Ending;
 use super::control::ClientRequest;
+use super::duplicates::Copy;
 use super::housekeeping::Kept;
 use super::prepare::Prepared;
+use super::publication::Placed;
 use super::requests::Reloaded;
 
 #[derive(Debug)]
@@ -23,8 +23,10 @@ pub(crate) enum Event {
     Stage { job: String, lease: u64, stage: String },
     /// A worker has ended.
     Ended { job: String, lease: u64, ending: Box<Ending> },
+    /// An earlier result was copied for a job, or not.
+    Copied { job: String, done: Box<Result<Copy, String>> },
     /// A result is in the outbox, or not.
-    Published { job: String, lease: u64, done: Box<Result<PathBuf, Diagnostic>> },
+    Published { job: String, lease: u64, done: Box<Result<Placed, Diagnostic>> },
     /// The thread of a job ended without an answer.
     Abandoned { job: String },
     /// The housekeeping thread has done something.
@@ -40,6 +42,20 @@ pub(crate) enum Event {
 }
 
 impl Event {
+    /// The job that it is news of.
+    pub(crate) fn job(&self) -> Option<&str> {
+        match self {
+            Event::Claimed { job, .. }
+            | Event::Prepared { job, .. }
+            | Event::Stage { job, .. }
+            | Event::Ended { job, .. }
+            | Event::Copied { job, .. }
+            | Event::Published { job, .. }
+            | Event::Abandoned { job } => Some(job),
+            _ => None,
+        }
+    }
+
     /// Whether carrying it out records a change of a job, so that it must not be lost. Whoever asks
     /// over the socket is told of a refusal instead.
     pub(crate) fn changes_jobs(&self) -> bool {

@@ -8,27 +8,31 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_intake::names::Names;
 use onnxd_intake::{ClaimError, Unmatched};
-use onnxd_proto::onnxd::Job;
+use onnxd_proto::onnxd::{self, Job};
 
+use super::crash;
 use super::event::Event;
-use super::layout::{Folders, is_filled, make_dir};
-use super::{moving, originals, receipts};
-use crate::conversion::files::{remove_file, remove_folder};
+use super::held::Held;
+use super::layout::{Folders, JobDir, is_filled};
+use super::{originals, packing, receipts};
+use crate::conversion::files::remove_folder;
+use crate::conversion::submission::names;
 
 /// Something to be done on the disk.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// The originals of a finished job leave its folder.
     PutAway(Box<Job>),
-    /// The originals of a failed job come back.
-    Fetch(Box<Job>),
-    /// The result of `earlier` appears a second time, under the name of `job`.
-    Republish { job: Box<Job>, earlier: PathBuf, dest: PathBuf },
+    /// The originals of a failed job come back, and what was packed of its folder.
+    Fetch { job: Box<Job>, kept: Option<onnxd::Kept> },
     /// What no front-end wants is moved away.
     Unmatched(Box<Unmatched>),
     /// Receipts of drops that stay.
     Receipts(receipts::Change),
+    /// What was packed of the folders of jobs goes, and their reports if they were packed.
+    Packed(Vec<(JobDir, bool)>),
     /// Folders of jobs that are forgotten.
     Remove(Vec<PathBuf>),
 }
@@ -38,7 +42,6 @@ pub(crate) enum Order {
 pub(crate) enum Kept {
     PutAway { job: String, done: Result<(), Diagnostic> },
     Fetched { job: String, done: Result<(), Diagnostic> },
-    Republished { job: Box<Job>, done: Result<(), String> },
     Unmatched { id: PathBuf, done: Result<PathBuf, ClaimError> },
     Removed,
 }
@@ -51,14 +54,16 @@ pub(crate) fn spawn(
     orders: Receiver<Ordered>,
     events: Sender<Event>,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name("housekeeping".into()).spawn(move || {
+    let keep = move || {
         for (order, settings) in orders {
             let kept = carry_out(order, &settings);
+            crash::point("order carried out");
             if events.send(Event::Kept(kept)).is_err() {
                 return;
             }
         }
-    })
+    };
+    std::thread::Builder::new().name("housekeeping".into()).spawn(crash::inherited(keep))
 }
 
 fn carry_out(order: Order, settings: &Settings) -> Kept {
@@ -70,21 +75,32 @@ fn carry_out(order: Order, settings: &Settings) -> Kept {
             let done = done.map_err(|e| Diagnostic::new(Code::of_write(&e), e.to_string()));
             Kept::PutAway { job: job.id, done }
         }
-        Order::Fetch(job) => {
-            let done = originals::fetch(&job, &folders);
+        Order::Fetch { job, kept } => {
+            let dir = folders.job(&job.id);
+            let restored = kept.map_or(Ok(()), |kept| packing::restore(&dir, &kept));
+            crash::point("folder restored");
+            let done = restored
+                .map_err(|e| Diagnostic::new(Code::of_write(&e), e.to_string()))
+                .and_then(|()| originals::fetch(&job, &folders));
             Kept::Fetched { job: job.id, done }
         }
-        Order::Republish { job, earlier, dest } => {
-            let done = republish(&job, &earlier, &dest).map_err(|e| e.to_string());
-            Kept::Republished { job, done }
+        Order::Packed(dirs) => {
+            for (dir, report) in dirs {
+                if let Err(e) = packing::remove_kept(&dir, report) {
+                    tracing::warn!(path = %dir.path().display(), reason = %e, "not removed");
+                }
+            }
+            Kept::Removed
         }
         Order::Unmatched(unmatched) => {
-            let done = put_aside(&unmatched, &folders);
+            let done = put_aside(&unmatched, &folders, &names(settings));
             Kept::Unmatched { id: unmatched.id, done }
         }
         Order::Remove(paths) => {
             // Originals that could not be moved are never removed.
-            for path in paths.iter().filter(|path| !is_filled(&path.join("input"))) {
+            let has_originals =
+                |path: &Path| ["originals", "input"].iter().any(|n| is_filled(&path.join(n)));
+            for path in paths.iter().filter(|path| !has_originals(path)) {
                 if let Err(e) = remove_folder(path) {
                     tracing::warn!(path = %path.display(), reason = %e, "not removed");
                 }
@@ -98,21 +114,12 @@ fn carry_out(order: Order, settings: &Settings) -> Kept {
     }
 }
 
-fn republish(job: &Job, earlier: &Path, dest: &Path) -> std::io::Result<()> {
-    if originals::is_result_of(dest, &job.id) {
-        return Ok(());
-    }
-    moving::link_new(earlier, dest, |part| {
-        // The receipt may be a link to the earlier one, which must stay as it is.
-        let receipt = part.join("receipt.txt");
-        remove_file(&receipt)?;
-        std::fs::write(&receipt, originals::duplicate_receipt(job))?;
-        std::fs::File::open(&receipt)?.sync_all()
-    })
-}
-
 /// Moves it to `unmatched/<path below the inbox>`, with a number where that is taken.
-fn put_aside(unmatched: &Unmatched, folders: &Folders) -> Result<PathBuf, ClaimError> {
+fn put_aside(
+    unmatched: &Unmatched,
+    folders: &Folders,
+    names: &Names,
+) -> Result<PathBuf, ClaimError> {
     let plain = folders.unmatched.join(&unmatched.id);
     let numbered = |n: u32| PathBuf::from(format!("{}.{n}", plain.display()));
     let free = (1..).map(numbered).find(|to| !to.exists()).filter(|_| plain.exists());
@@ -123,10 +130,11 @@ fn put_aside(unmatched: &Unmatched, folders: &Folders) -> Result<PathBuf, ClaimE
         (None, None) => plain.parent().unwrap_or(&folders.unmatched),
     };
     let above = dest.parent().unwrap_or(Path::new("/"));
-    make_dir(above).map_err(|e| {
+    let held = Held::make(above).map_err(|e| {
         ClaimError::Failed(Diagnostic::new(Code::of_write(&e), format!("{}: {e}", above.display())))
     })?;
-    unmatched.plan(dest).execute()?;
+    let dest = held.at(dest.file_name().unwrap_or_default());
+    unmatched.plan(&dest).execute(names)?;
     // A single file lies in the numbered folder under its own name.
     let moved = match (&free, unmatched.whole) {
         (Some(folder), None) => folder.join(unmatched.id.file_name().unwrap_or_default()),

@@ -11,9 +11,8 @@ use onnxd_proto::onnxd::Job;
 use rustix::fs::access;
 use rustix::io::Errno;
 
-use super::originals::is_result_of;
-
-/// The folder of a job: `claim` says what was taken, `input/` holds it, `work/` is the worker's,
+/// The folder of a job: `claim` says what was taken, `originals/` holds it, `input/` is the daemon's
+/// copy that conversions read, `work/` is the worker's, `result.<lease>` is what waits for the outbox,
 /// `report.json` is the latest report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JobDir(PathBuf);
@@ -27,12 +26,37 @@ impl JobDir {
         self.0.join("claim")
     }
 
+    /// What was dropped, moved here; its owner may still write into it.
+    pub(crate) fn originals(&self) -> PathBuf {
+        self.0.join("originals")
+    }
+
+    /// What conversions read.
     pub(crate) fn input(&self) -> PathBuf {
         self.0.join("input")
     }
 
+    /// A copy on its way.
+    pub(crate) fn input_part(&self) -> PathBuf {
+        self.0.join("input.part")
+    }
+
+    /// Where the originals are: in `input/` if they were not copied.
+    pub(crate) fn kept(&self) -> PathBuf {
+        let originals = self.originals();
+        match originals.symlink_metadata() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.input(),
+            _ => originals,
+        }
+    }
+
     pub(crate) fn work(&self) -> PathBuf {
         self.0.join("work")
+    }
+
+    /// The complete result of an attempt until it is renamed into the outbox.
+    pub(crate) fn result(&self, lease: u64) -> PathBuf {
+        self.0.join(format!("result.{lease}"))
     }
 
     pub(crate) fn report(&self) -> PathBuf {
@@ -81,16 +105,28 @@ impl Folders {
         JobDir(self.jobs().join(id))
     }
 
-    /// `outbox/<folder>/<name>`, or with the job's id added where that is taken: a result is never
-    /// written over another one.
-    pub(crate) fn result(&self, job: &Job) -> PathBuf {
+    /// Where a result may go, the best place first: `outbox/<folder>/<name>`, or with the job's id
+    /// added where that is taken, or with a number.
+    pub(crate) fn destinations(&self, job: &Job) -> impl Iterator<Item = PathBuf> {
         let plain = self.outbox.join(&job.folder).join(&job.name);
-        match fs::symlink_metadata(&plain) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => plain,
-            // Put there before a crash.
-            Ok(_) if is_result_of(&plain, &job.id) => plain,
-            _ => below(&self.outbox, job),
+        let numbered = (2..NAMES_MAX).map(|n| format!(".{}.{n}", job.id));
+        let others = [format!(".{}", job.id)].into_iter().chain(numbered);
+        [plain].into_iter().chain(others.map(|suffix| named(&self.outbox, job, &suffix)))
+    }
+
+    /// The first of them that nothing has.
+    pub(crate) fn free_destination(&self, job: &Job) -> io::Result<PathBuf> {
+        for path in self.destinations(job) {
+            if !exists(&path)? {
+                return Ok(path);
+            }
         }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// A hidden folder on the file system of the outbox, for what a job brings there.
+    pub(crate) fn passage(&self, job: &Job) -> PathBuf {
+        self.outbox.join(&job.folder).join(format!(".onnxd-{}.part", job.id))
     }
 
     /// Where the originals of a failed job go.
@@ -107,12 +143,19 @@ impl Folders {
 /// Longest file name of common file systems, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
-/// `<root>/<folder>/<name>.<job>`; a name too long for that is cut.
+/// Names tried before giving up, should even the job's name be taken.
+const NAMES_MAX: usize = 100;
+
+/// `<root>/<folder>/<name>.<job>`.
 fn below(root: &Path, job: &Job) -> PathBuf {
-    let room = NAME_BYTES_MAX - 1 - job.id.len().min(NAME_BYTES_MAX - 1);
+    named(root, job, &format!(".{}", job.id))
+}
+
+/// `<root>/<folder>/<name><suffix>`; a name too long for that is cut.
+fn named(root: &Path, job: &Job, suffix: &str) -> PathBuf {
+    let room = NAME_BYTES_MAX.saturating_sub(suffix.len());
     let end = (0..=room.min(job.name.len())).rev().find(|at| job.name.is_char_boundary(*at));
-    let name = &job.name[..end.unwrap_or(0)];
-    root.join(&job.folder).join(format!("{name}.{}", job.id))
+    root.join(&job.folder).join(format!("{}{suffix}", &job.name[..end.unwrap_or(0)]))
 }
 
 /// Creates a folder and those above it; what is new survives a power cut.
@@ -136,6 +179,16 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether there is anything of this name, a link that leads nowhere too; an error where that cannot
+/// be told.
+pub(crate) fn exists(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 /// Whether a folder exists and holds anything; an error where that cannot be told.
 pub(crate) fn holds(folder: &Path) -> io::Result<bool> {
     match fs::read_dir(folder) {
@@ -151,6 +204,20 @@ pub(crate) fn is_filled(folder: &Path) -> bool {
 }
 
 #[cfg(test)]
+impl Folders {
+    /// All of them in one, for tests.
+    pub(crate) fn below(root: &Path) -> Folders {
+        Folders {
+            state: root.join("state"),
+            outbox: root.join("outbox"),
+            failed: root.join("failed"),
+            done: root.join("done"),
+            unmatched: root.join("unmatched"),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -158,22 +225,18 @@ mod tests {
     fn a_result_never_takes_the_place_of_another() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let folders = Folders {
-            state: at("state"),
-            outbox: at("outbox"),
-            failed: at("failed"),
-            done: at("done"),
-            unmatched: at("unmatched"),
-        };
+        let folders = Folders::below(dir.path());
         let job = Job {
             id: "01J".into(),
             name: "net".into(),
             folder: "alice/x".into(),
             ..Job::default()
         };
-        assert_eq!(folders.result(&job), at("outbox/alice/x/net"));
+        assert_eq!(folders.free_destination(&job).unwrap(), at("outbox/alice/x/net"));
         make_dir(&at("outbox/alice/x/net")).unwrap();
-        assert_eq!(folders.result(&job), at("outbox/alice/x/net.01J"));
+        assert_eq!(folders.free_destination(&job).unwrap(), at("outbox/alice/x/net.01J"));
+        std::os::unix::fs::symlink("nowhere", at("outbox/alice/x/net.01J")).unwrap();
+        assert_eq!(folders.free_destination(&job).unwrap(), at("outbox/alice/x/net.01J.2"));
         assert_eq!(folders.failed_job(&job), at("failed/alice/x/net.01J"));
         let long = Job { name: "ü".repeat(127), ..job };
         let name = folders.done_job(&long).file_name().unwrap().to_owned();

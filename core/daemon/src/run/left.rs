@@ -42,12 +42,14 @@ impl Daemon {
                 why: why.clone(),
             }));
         }
-        let jobs = self.queue.store.scan(None).map_err(|e| e.diagnostic)?;
-        left.extend(jobs.into_iter().filter(|job| !is_finished(job.state())).map(|job| Left {
-            state: state_word(job.state()),
-            why: job.events.last().map(|e| e.reason.clone()).unwrap_or_default(),
-            what: job.id,
-        }));
+        for id in self.queue.store.at_hand().map_err(|e| e.diagnostic)? {
+            let job = self.queue.store.get(&id).map_err(|e| e.diagnostic)?;
+            left.extend(job.filter(|job| !is_finished(job.state())).map(|job| Left {
+                state: state_word(job.state()),
+                why: job.events.last().map(|e| e.reason.clone()).unwrap_or_default(),
+                what: job.id,
+            }));
+        }
         Ok(Ended { any_failed: self.course.any_failed, left })
     }
 }

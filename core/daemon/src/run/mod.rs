@@ -10,9 +10,24 @@
 mod attempt;
 mod book;
 pub(crate) mod control;
+mod copies;
+mod crash;
+#[cfg(test)]
+#[path = "crash_store_tests.rs"]
+mod crash_store;
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+#[path = "crash_world_tests.rs"]
+mod crash_world;
 mod daemon;
+mod desk;
+mod duplicates;
 mod event;
+mod health;
+mod held;
 mod housekeeping;
+mod in_flight;
 mod layout;
 pub(crate) mod left;
 mod log;
@@ -20,9 +35,12 @@ mod mailbox;
 mod moving;
 mod originals;
 mod outbox;
+mod own_crash;
 mod owners;
+mod packing;
 mod prepare;
 mod prober;
+mod publication;
 mod receipts;
 mod recover;
 mod refused;
@@ -31,33 +49,36 @@ mod restart;
 mod room;
 mod scheduler;
 mod set_aside;
+mod signals;
 #[cfg(test)]
 mod simulation_tests;
 mod systemd;
 mod taking;
 mod timers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::bounded;
 use onnxd_config::{Entry, Environment, Loaded, Settings, load};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::{Config, Inbox};
 use onnxd_jobs::{Ids, SledStore, Store, StoreError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use onnxd_worker::confine::cgroup;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
+use crate::conversion::submission::names;
 use crate::conversion::{Launcher, Plugins};
 use daemon::{Attempts, Course, Daemon, Drops, Phase, Queue, Results, Surroundings, no_thread};
-use event::Event;
 use layout::{Folders, make_dir};
 use mailbox::Mailbox;
+use packing::Packing;
 use prober::{FrontendProber, SharedTools, Tools};
 use refused::Refused;
 use room::Room;
 use set_aside::SetAside;
+pub(crate) use signals::Signals;
 use systemd::Watchdog;
 use timers::Timers;
 
@@ -93,18 +114,30 @@ impl Source {
     }
 }
 
-/// Runs the daemon until it is told to stop, or with `once` until nothing is left to do.
+/// Runs the daemon until it is told to stop, or with `once` until nothing is left to do. Asked to
+/// end before it is ready, it leaves everything as it is.
 pub(crate) fn run(
     source: Source,
-    settings: Settings,
+    mut settings: Settings,
     once: bool,
+    signals: Signals,
 ) -> Result<left::Ended, Diagnostics> {
     let log = log::init(&settings.log);
+    keep_apart();
     systemd::still_starting("opening the store");
-    let folders = make_folders(&settings)?;
+    let folders = make_folders(&mut settings)?;
     let (store, repairs) = SledStore::open(&settings.state.dir)?;
     repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
+    if signals.ask_for_end() {
+        return Ok(ended_early(&settings.intake.inbox));
+    }
+    if let Err(e) = own_crash::note_crashes(&settings.state.dir) {
+        tracing::warn!(reason = %e, "crashes of the daemon are not counted for the jobs at fault");
+    }
     let tools = tools(&settings, &source.environment, once)?;
+    if signals.ask_for_end() {
+        return Ok(ended_early(&settings.intake.inbox));
+    }
     let (inbox_config, socket) = (inbox_config(&settings), settings.control.socket.clone());
     let inbox_folder = settings.intake.inbox.clone();
     // Before anything is moved: an inbox that cannot be used is a wrong configuration.
@@ -128,19 +161,40 @@ pub(crate) fn run(
     };
     let store = Box::new(store);
     let mut daemon = new_daemon(store, source, settings, log, tools, folders, around, once)?;
+    daemon.queue.repairs = repairs;
     let recovered = daemon.restart();
     daemon.outlive(recovered, None)?;
     let prober = FrontendProber::new(daemon.tools.clone(), inbox_folder, for_prober, set_aside);
     let watched = onnxd_intake::spawn(inbox, prober, found_by_intake, control);
     daemon.around.watched = Some(watched.map_err(no_thread)?);
     let _server = control::listen(&socket, events.clone())?;
-    listen_to_signals(events)?;
+    signals.forward(events)?;
     systemd::ready(&daemon.status_line());
     let inbox = &daemon.settings.intake.inbox;
     tracing::info!(inbox = %inbox.display(), socket = %socket.display(), "ready");
     daemon.run()?;
     tracing::info!("ended");
     Ok(daemon.ended()?)
+}
+
+/// Nobody knows what lies in the inbox then, so that `onnxd once` must not say that nothing is left.
+fn ended_early(inbox: &Path) -> left::Ended {
+    tracing::info!("ended before the start was done, as asked");
+    let why = "onnxd was asked to end before it looked".to_owned();
+    let unseen = left::Left { what: inbox.display().to_string(), state: "unseen", why };
+    left::Ended { left: vec![unseen], ..left::Ended::default() }
+}
+
+/// Draws the line between this process and its workers, which have the same user. Before there are any.
+fn keep_apart() {
+    // No other process of the user can read its memory, or what it has open.
+    if let Err(e) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(reason = %e, "processes of the same user can read the daemon's memory");
+    }
+    match cgroup::divide() {
+        Ok(()) => tracing::info!("each worker gets a cgroup, which holds memory and threads"),
+        Err(why) => tracing::info!(reason = why, "workers get no cgroups"),
+    }
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of the daemon, each made by another part
@@ -154,12 +208,21 @@ fn new_daemon(
     around: Surroundings,
     once: bool,
 ) -> Result<Daemon, Diagnostic> {
-    let newest = store.scan(None).map_err(|e: StoreError| e.diagnostic)?;
-    let ids = Ids::after(newest.last().map(|job| job.id.as_str()));
+    let newest = store.newest().map_err(|e: StoreError| e.diagnostic)?;
+    let ids = Ids::after(newest.as_deref());
     let (now, receipts) = (Instant::now(), receipts::left(&folders));
     let (timers, refused) = (Timers::new(now), Refused::new(now));
+    let packing = Packing::new(now);
     Ok(Daemon {
-        queue: Queue { store, book: book::Book::default(), ids, refused, timers },
+        queue: Queue {
+            store,
+            book: book::Book::default(),
+            ids,
+            refused,
+            repairs: Vec::new(),
+            timers,
+            packing,
+        },
         drops: Drops { receipts, ..Drops::default() },
         attempts: Attempts {
             running: Default::default(),
@@ -185,7 +248,9 @@ fn new_daemon(
     })
 }
 
-fn make_folders(settings: &Settings) -> Result<Folders, Diagnostic> {
+/// Makes the folders, and resolves links in the paths that the settings give: below them, links are
+/// others' work and are not followed.
+fn make_folders(settings: &mut Settings) -> Result<Folders, Diagnostic> {
     let folders = Folders::of(settings);
     let jobs = folders.jobs();
     let all = [&jobs, &folders.outbox, &folders.failed, &folders.done, &folders.unmatched];
@@ -195,7 +260,14 @@ fn make_folders(settings: &Settings) -> Result<Folders, Diagnostic> {
                 .help("onnxd must be allowed to write its folders.")
         })?;
     }
-    Ok(folders)
+    let output = &mut settings.output;
+    let all = [&mut output.outbox, &mut output.failed, &mut output.done, &mut output.unmatched];
+    for folder in all {
+        *folder = folder.canonicalize().map_err(|e| {
+            Diagnostic::new(Code::ConfigBadValue, format!("{}: {e}", folder.display()))
+        })?;
+    }
+    Ok(Folders::of(settings))
 }
 
 fn tools(settings: &Settings, environment: &Environment, once: bool) -> Result<Tools, Diagnostic> {
@@ -226,23 +298,23 @@ fn inbox_config(settings: &Settings) -> Config {
         own_folders: own.into_iter().chain([&settings.state.dir]).cloned().collect(),
         settle: Duration::from_millis(intake.settle_ms),
         rescan: Duration::from_secs(intake.rescan_s),
+        names: names(settings),
         poll_only: intake.poll,
         ready_required: intake.ready_markers,
         memory: Some(settings.state.dir.join("inbox")),
+        recall: Some(settings.state.dir.join("inbox.quiet")),
         unmatched_after: (!unmatched.is_zero()).then_some(unmatched),
         ..Config::new(&intake.inbox)
     }
 }
 
-fn listen_to_signals(events: Sender<Event>) -> Result<(), Diagnostic> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(no_thread)?;
-    let listen = move || {
-        for signal in signals.forever() {
-            if events.send(Event::Signal(signal)).is_err() {
-                return;
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("signals".into());
-    thread.spawn(listen).map(drop).map_err(no_thread)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_ends_before_it_looks_leaves_the_inbox() {
+        let ended = ended_early(Path::new("/inbox"));
+        assert_eq!((ended.left[0].what.as_str(), ended.any_failed), ("/inbox", false));
+    }
 }

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 
 use onnxd_config::settings::Originals;
 use onnxd_diagnostics::{Code, Diagnostic, escaped};
+use onnxd_files::{own_folder, replace_in};
 use onnxd_intake::Plan;
 use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report, Verdict, Versions};
 use onnxd_worker::recognition::role;
 
+use super::crash;
 use super::layout::{Folders, JobDir, holds, is_filled, make_dir, sync_dir};
 use super::moving::move_new;
+use super::publication::remove_passage;
 use crate::conversion::files::{digest, remove_file, remove_folder};
 
 /// Largest receipt that is read to recognise a result.
@@ -28,7 +31,15 @@ pub(crate) fn put_away(
     keep_work: bool,
 ) -> io::Result<()> {
     let dir = folders.job(&job.id);
-    if holds(&dir.input())? {
+    remove_passage(job, folders)?;
+    crash::point("passage removed");
+    // The copy goes first: once the originals are away it would be taken for them.
+    if dir.originals().try_exists()? {
+        remove_folder(&dir.input())?;
+    }
+    crash::point("copy removed");
+    // Also an empty one: whoever dropped it may have removed the files meanwhile.
+    if dir.originals().try_exists()? || holds(&dir.kept())? {
         let succeeded = matches!(job.state(), JobState::Succeeded | JobState::Duplicate);
         match (succeeded, policy) {
             (true, Originals::Delete) => {}
@@ -51,6 +62,7 @@ pub(crate) fn put_away(
             }
         }
     }
+    crash::point("originals moved");
     for path in leftovers(&dir, keep_work)? {
         match fs::symlink_metadata(&path)?.is_dir() {
             true => remove_folder(&path)?,
@@ -77,20 +89,20 @@ pub(crate) fn leftovers(dir: &JobDir, keep_work: bool) -> io::Result<Vec<PathBuf
 /// Moves the originals to `to`, with words beside them. Across file systems a crash may leave a part
 /// of what was moved already: that part goes, whichever side it is on.
 fn bring(job: &Job, dir: &JobDir, to: &Path, words: &[(&str, String)]) -> io::Result<()> {
-    let (input, own) = (dir.input(), own_names(&original_names(dir), job));
+    let (kept, own) = (dir.kept(), own_names(&original_names(dir), job));
     let mut to = to.to_owned();
     if to.symlink_metadata().is_ok() {
-        if is_part(&input, &to, &own)? {
-            return remove_folder(&input);
+        if is_part(&kept, &to, &own)? {
+            return remove_folder(&kept);
         }
-        match is_part(&to, &input, &own)? {
+        match is_part(&to, &kept, &own)? {
             true => remove_folder(&to)?,
             // Other files have this name: both stay.
             false => to = free_beside(&to),
         }
     }
     write_beside_originals(dir, words)?;
-    move_new(&input, &to)
+    move_new(&kept, &to)
 }
 
 fn free_beside(path: &Path) -> PathBuf {
@@ -123,10 +135,10 @@ fn is_part(part: &Path, whole: &Path, own: &[String]) -> io::Result<bool> {
 pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
     let dir = folders.job(&job.id);
     let failed = folders.failed_job(job);
-    if is_filled(&dir.input()) {
+    if is_filled(&dir.kept()) {
         // Brought back before a crash, which may have left a part of the other side.
         let own = own_names(&original_names(&dir), job);
-        if is_part(&failed, &dir.input(), &own).is_ok_and(|part| part)
+        if is_part(&failed, &dir.kept(), &own).is_ok_and(|part| part)
             && let Err(e) = remove_folder(&failed)
         {
             tracing::warn!(folder = %failed.display(), reason = %e, "it stays");
@@ -154,8 +166,10 @@ pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
     for name in own {
         remove_file(&failed.join(name)).map_err(disk)?;
     }
-    remove_folder(&dir.input()).map_err(disk)?;
-    move_new(&failed, &dir.input()).map_err(disk)
+    for stale in [dir.input(), dir.originals()] {
+        remove_folder(&stale).map_err(disk)?;
+    }
+    move_new(&failed, &dir.originals()).map_err(disk)
 }
 
 /// Whether a folder holds the result of this job: its receipt says so.
@@ -231,15 +245,14 @@ fn success_receipt(job: &Job) -> String {
     )
 }
 
-/// Writes into the folder of the originals before it is moved, so that both appear together.
+/// Writes into the folder of the originals before it is moved, so that both appear together. Whoever
+/// dropped it can still make entries there: none of them is followed.
 fn write_beside_originals(dir: &JobDir, files: &[(&str, String)]) -> io::Result<()> {
-    let taken = original_names(dir);
+    let (taken, folder) = (original_names(dir), own_folder(&dir.kept())?);
     for (name, text) in files {
-        let path = dir.input().join(free_name(name, &taken, dir));
-        fs::write(&path, text)?;
-        fs::File::open(&path)?.sync_all()?;
+        replace_in(&folder, free_name(name, &taken, dir).as_ref(), text.as_bytes())?;
     }
-    sync_dir(&dir.input())
+    sync_dir(&dir.kept())
 }
 
 fn original_names(dir: &JobDir) -> HashSet<PathBuf> {
@@ -280,18 +293,13 @@ pub(crate) fn set_aside(folders: &Folders, name: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn site() -> (tempfile::TempDir, Folders, Job) {
         let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let folders = Folders {
-            state: at("state"),
-            outbox: at("outbox"),
-            failed: at("failed"),
-            done: at("done"),
-            unmatched: at("unmatched"),
-        };
+        let folders = Folders::below(dir.path());
         let mut job = Job { id: "01J".into(), name: "net".into(), ..Job::default() };
         job.set_state(JobState::Succeeded);
         (dir, folders, job)
@@ -311,7 +319,7 @@ mod tests {
         let (_dir, folders, job) = site();
         let (dir, done) = (folders.job("01J"), folders.done_job(&job));
         fill(&done, &[("model.onnx", "m"), ("w/a", "1"), ("receipt.txt", "job: 01J\n")]);
-        fill(&dir.input(), &[("w/a", "1"), ("receipt.txt", "job: 01J")]);
+        fill(&dir.originals(), &[("w/a", "1"), ("receipt.txt", "job: 01J")]);
         fill(dir.path(), &[("claim", ""), ("report.json", ""), ("work/out/x", ""), ("y.part", "")]);
         put_away(&job, &folders, Originals::Move, false).unwrap();
         assert!(leftovers(&dir, false).unwrap().is_empty(), "only claim and report stay");
@@ -320,12 +328,30 @@ mod tests {
         assert!(done.join("model.onnx").exists());
     }
 
+    /// The daemon is killed once the originals are away, and they are taken out of `done`.
+    #[test]
+    fn a_copy_is_never_put_away() {
+        let (_dir, folders, job) = site();
+        let (dir, done) = (folders.job("01J"), folders.done_job(&job));
+        fill(&dir.originals(), &[("model.onnx", "m")]);
+        fill(&dir.input(), &[("model.onnx", "m")]);
+        let at = Some(("originals moved".to_owned(), 1));
+        crash::enter(Some(Arc::new(crash::Plan { at, ..crash::Plan::default() })));
+        let put = || put_away(&job, &folders, Originals::Move, false);
+        let killed = std::panic::catch_unwind(put).unwrap_err();
+        crash::enter(None);
+        assert!(killed.is::<crash::Killed>() && done.join("model.onnx").exists());
+        fs::remove_dir_all(&done).unwrap();
+        put().unwrap();
+        assert!(!done.exists() && leftovers(&dir, false).unwrap().is_empty());
+    }
+
     #[test]
     fn files_of_others_are_not_taken_for_a_remainder() {
         let (_dir, folders, job) = site();
         let (dir, done) = (folders.job("01J"), folders.done_job(&job));
         fill(&done, &[("model.onnx", "somebody's")]);
-        fill(&dir.input(), &[("model.onnx", "m"), ("w/a", "1")]);
+        fill(&dir.originals(), &[("model.onnx", "m"), ("w/a", "1")]);
         put_away(&job, &folders, Originals::Move, false).unwrap();
         assert_eq!(fs::read(done.join("model.onnx")).unwrap(), b"somebody's");
         let beside = free_beside(&done).with_file_name("net.01J.1");
@@ -339,14 +365,14 @@ mod tests {
         job.set_state(JobState::Failed);
         let (dir, failed) = (folders.job("01J"), folders.failed_job(&job));
         fill(&failed, &[("w/a", "1")]);
-        fill(&dir.input(), &[("model.onnx", "m"), ("w/a", "1")]);
+        fill(&dir.originals(), &[("model.onnx", "m"), ("w/a", "1")]);
         put_away(&job, &folders, Originals::Move, false).unwrap();
         assert!(failed.join("model.onnx").exists() && failed.join("receipt.txt").exists());
         assert_eq!(fs::read_dir(&folders.failed).unwrap().count(), 1);
 
-        fill(&dir.input(), &[("model.onnx", "m"), ("w/a", "1")]);
+        fill(&dir.originals(), &[("model.onnx", "m"), ("w/a", "1")]);
         fs::remove_file(failed.join("model.onnx")).unwrap();
         fetch(&job, &folders).unwrap();
-        assert!(!failed.exists() && dir.input().join("w/a").exists());
+        assert!(!failed.exists() && dir.originals().join("w/a").exists());
     }
 }

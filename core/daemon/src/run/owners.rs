@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `claiming` | the thread that moves the files | it gives the job up, or the round executes the plan again |
 //! | `claimed` | the thread that reads the files, or its queue | the round reads them again |
-//! | `queued`, `retry_wait` | the scheduler | it looks at all waiting jobs in every turn |
+//! | `queued`, `retry_wait` | the scheduler, or the copy of an earlier result | it looks at them each turn |
 //! | `running` | the thread of the attempt | the attempt counts as interrupted or crashed |
 //! | `publishing` | the thread that renames the result | tried again later; the result and its place stay |
 //! | finished, originals here | the housekeeping thread | tried again every minute |
@@ -94,6 +94,10 @@ impl Daemon {
         let why = Diagnostic::new(Code::Internal, format!("The thread of job {id} panicked"));
         error!(job = id, reason = %why, "abandoned");
         match self.attempts.running.get(id).map(|running| running.lease) {
+            Some(lease) if self.publishing(id)?.is_some() => {
+                self.on_published(id, lease, &Err(why))?;
+            }
+            Some(_) if self.waits_for_turn(id) => self.convert_instead(id),
             Some(lease) => {
                 let diagnostics = vec![message::Diagnostic::from(&why)];
                 let (crashed, timed_out) = (true, false);
@@ -111,6 +115,16 @@ impl Daemon {
         warn!(job = id, reason = %e, "a thread could not start; it is tried again");
         self.drops.taking.remove(id);
         self.attempts.running.remove(id);
+        if self.waits_for_turn(id) {
+            self.convert_instead(id);
+        }
+    }
+
+    /// It is in the scheduler's hands, so a thread of it was one that copies.
+    fn waits_for_turn(&self, id: &str) -> bool {
+        let mut states = self.queue.book.states();
+        let waits = |state| matches!(state, JobState::Queued | JobState::RetryWait);
+        states.any(|(job, state)| job == id && waits(state))
     }
 }
 

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use onnxd_config::Params;
+use onnxd_config::settings::Take;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::Plan;
 use onnxd_plugin_host::hexadecimal;
@@ -13,10 +14,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::attempt::submission;
+use super::copies;
 use super::layout::JobDir;
 use crate::conversion::attempt::listed;
 use crate::conversion::submission::presets;
-use crate::conversion::{Plugins, Submission, files};
+use crate::conversion::{Plugins, Submission};
 
 /// What becomes known of a job by reading its files.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,16 +39,17 @@ pub(crate) fn prepare(
     job: &Job,
     plan: &Plan,
     dir: &JobDir,
+    take: Take,
     plugins: &Plugins,
 ) -> Result<Prepared, Diagnostics> {
     let mut job = job.clone();
-    for (file, known) in plan.files.iter().zip(&mut job.files) {
+    for (file, known) in plan.files.iter().zip(&job.files) {
         if file.name.to_str() != Some(&known.name) {
             return Err(not_text(&file.name).into());
         }
-        let path = dir.input().join(&file.name);
-        (known.bytes, known.sha256) = files::digest(&path)
-            .map_err(|e| Diagnostic::new(Code::Disk, format!("Reading {}: {e}", path.display())))?;
+    }
+    for (copied, known) in copies::take(plan, dir, take)?.into_iter().zip(&mut job.files) {
+        (known.bytes, known.sha256) = (copied.bytes, copied.sha256);
     }
     let submission = submission(&job, dir);
     let presets = presets(Path::new(&job.inbox), Path::new(&job.folder))?;

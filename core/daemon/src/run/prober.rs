@@ -1,33 +1,28 @@
 //! Answers intake's questions about a candidate by asking the front-ends in a confined child.
 
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::Sender;
+use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
-use onnxd_intake::{Candidate, Control, Fingerprint, ProbeOutcome, Prober};
+use onnxd_intake::{Candidate, Control, ProbeOutcome, Prober};
 use onnxd_plugin_host::hexadecimal;
-use onnxd_proto::onnxd::{InputFile, Recognized};
+use onnxd_proto::onnxd::{InputFile, ProbeAnswer, Recognized};
+use onnxd_worker::recognition::{NetworkNames, Question};
 use prost::Message;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::desk::{Batch, Desk, Fetched, network};
 use super::set_aside::SetAside;
-use crate::conversion::probe::probe;
+use crate::conversion::probe::probe_each;
 use crate::conversion::submission::presets;
 use crate::conversion::{Launcher, Plugins, Submission};
 
-/// Networks that front-ends look at, at the same time.
-const QUESTIONS_MAX: usize = 4;
-/// Answers that wait to be fetched; of drops that went away meanwhile none is.
-const ANSWERS_MAX: usize = 4_096;
-/// How long an answer is waited for before intake looks at other drops.
-const PROMPT: Duration = Duration::from_millis(250);
 /// Most missing files that are named to a person.
 const MISSING_MAX: usize = 20;
 
@@ -56,28 +51,26 @@ impl SharedTools {
     }
 }
 
-/// Asks front-ends, each question in a thread of its own.
+/// Asks front-ends, several networks in one child, and several children at a time.
 #[derive(Debug)]
 pub(crate) struct FrontendProber {
-    pub(crate) tools: SharedTools,
-    pub(crate) inbox: PathBuf,
-    /// To ask for a look once an answer is there.
-    pub(crate) intake: Sender<Control>,
-    pub(crate) set_aside: SetAside,
-    questions: Questions,
+    asking: Asking,
+    /// The names of networks, by the plugins of the look.
+    names: NetworkNames,
+    plugins: Arc<Plugins>,
+    /// What the look has asked and has no answer for.
+    wanted: Vec<Candidate>,
 }
 
-/// Questions on their way and answers that were not fetched yet, by network.
-type Questions = Arc<Mutex<HashMap<PathBuf, Question>>>;
-
-#[derive(Debug)]
-struct Question {
-    /// Those that were asked.
-    plugins: Arc<Plugins>,
-    /// Of the files that were asked about: others are another question.
-    narrow: Fingerprint,
-    wide: Fingerprint,
-    answer: Option<ProbeOutcome>,
+/// What the threads share that ask.
+#[derive(Clone, Debug)]
+struct Asking {
+    tools: SharedTools,
+    inbox: PathBuf,
+    /// To say that an answer is there.
+    intake: Sender<Control>,
+    set_aside: SetAside,
+    desk: Arc<Mutex<Desk>>,
 }
 
 impl FrontendProber {
@@ -87,151 +80,177 @@ impl FrontendProber {
         intake: Sender<Control>,
         set_aside: SetAside,
     ) -> Self {
-        FrontendProber { tools, inbox, intake, set_aside, questions: Questions::default() }
+        let plugins = tools.get().plugins;
+        let asking = Asking { tools, inbox, intake, set_aside, desk: Arc::default() };
+        let names = plugins.network_names();
+        FrontendProber { asking, names, plugins, wanted: Vec::new() }
     }
-
-    /// The answer to this question, if it was asked and has come.
-    fn fetch(&self, network: &Path, candidate: &Candidate) -> Fetched {
-        let mut all = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.remove(network) {
-            Some(Question { plugins, narrow, wide, answer: Some(answer) })
-                if Arc::ptr_eq(&plugins, &self.tools.get().plugins)
-                    && narrow == candidate.narrow
-                    && (wide == candidate.wide
-                        || !matches!(answer, ProbeOutcome::Waiting { .. })) =>
-            {
-                Fetched::Answer(answer)
-            }
-            // An answer about files, or of plugins, that have changed since is of no use.
-            Some(Question { answer: Some(_), .. }) | None => {
-                let pending = all.values().filter(|q| q.answer.is_none()).count();
-                if pending < QUESTIONS_MAX { Fetched::Unasked } else { Fetched::Pending }
-            }
-            Some(pending) => {
-                all.insert(network.to_owned(), pending);
-                Fetched::Pending
-            }
-        }
-    }
-
-    fn ask(&self, candidate: &Candidate, network: &Path) {
-        let (narrow, wide) = (candidate.narrow, candidate.wide);
-        let (tools, set_aside) = (self.tools.get(), self.set_aside.clone());
-        let (inbox, plugins) = (self.inbox.clone(), Arc::clone(&tools.plugins));
-        let (questions, intake) = (Arc::clone(&self.questions), self.intake.clone());
-        let lock = |questions: &Questions, answer: Option<ProbeOutcome>| {
-            let mut all = questions.lock().unwrap_or_else(PoisonError::into_inner);
-            if all.len() > ANSWERS_MAX {
-                all.retain(|_, question| question.answer.is_none());
-            }
-            let plugins = Arc::clone(&plugins);
-            all.insert(network.to_owned(), Question { plugins, narrow, wide, answer });
-        };
-        lock(&questions, None);
-        let (done, prompt) = bounded(1);
-        let (candidate, asked) = (candidate.clone(), network.to_owned());
-        let work = move || {
-            let answer =
-                catch_unwind(AssertUnwindSafe(|| answer(&tools, &inbox, &set_aside, &candidate)));
-            let answer = answer.unwrap_or_else(|_| {
-                let text = "the thread that asks the front-ends panicked";
-                ProbeOutcome::Failed(Diagnostic::new(Code::Internal, text))
-            });
-            let mut all = questions.lock().unwrap_or_else(PoisonError::into_inner);
-            let plugins = tools.plugins;
-            all.insert(asked, Question { plugins, narrow, wide, answer: Some(answer) });
-            drop(all);
-            // Either a look still waits for it, or the next look finds it.
-            if done.send(()).is_err() {
-                let _ = intake.send(Control::Rescan);
-            }
-        };
-        match std::thread::Builder::new().name("probe".into()).spawn(work) {
-            // Most answers come at once, and save a look.
-            Ok(_) => drop(prompt.recv_timeout(PROMPT)),
-            Err(e) => {
-                let text = format!("A thread could not start: {e}");
-                let why = Diagnostic::new(Code::WorkerStart, text);
-                lock(&self.questions, Some(ProbeOutcome::Failed(why)));
-            }
-        }
-    }
-}
-
-enum Fetched {
-    Answer(ProbeOutcome),
-    Pending,
-    Unasked,
 }
 
 impl Prober for FrontendProber {
+    fn begin(&mut self) {
+        let plugins = self.asking.tools.get().plugins;
+        if !Arc::ptr_eq(&plugins, &self.plugins) {
+            self.names = plugins.network_names();
+            self.plugins = plugins;
+        }
+        self.wanted.clear();
+    }
+
     fn is_network(&self, name: &OsStr) -> bool {
-        let plugins = self.tools.get().plugins;
-        name.to_str().is_some_and(|name| plugins.may_be_network(name))
+        name.to_str().is_some_and(|name| self.names.claim(name))
     }
 
     fn probe(&mut self, candidate: &Candidate) -> Option<ProbeOutcome> {
-        let network = candidate.root.join(&candidate.network);
-        let mut fetched = self.fetch(&network, candidate);
-        if matches!(fetched, Fetched::Unasked) {
-            self.ask(candidate, &network);
-            fetched = self.fetch(&network, candidate);
+        match self.asking.desk().fetch(candidate, &self.plugins) {
+            Fetched::Answer(answer) => return Some(answer),
+            Fetched::Pending => {}
+            Fetched::Unasked => self.wanted.push(candidate.clone()),
         }
-        match fetched {
-            Fetched::Answer(answer) => Some(answer),
-            Fetched::Pending | Fetched::Unasked => None,
+        None
+    }
+
+    fn ask(&mut self) {
+        self.asking.desk().replace(std::mem::take(&mut self.wanted));
+        loop {
+            let Some(batch) = self.asking.desk().begin() else { return };
+            let asking = self.asking.clone();
+            // Shared with the thread, so that it is not lost if that does not start.
+            let batch = Arc::new(batch);
+            let theirs = Arc::clone(&batch);
+            let thread = std::thread::Builder::new().name("probe".into());
+            if let Err(e) = thread.spawn(move || asking.work(theirs)) {
+                let text = format!("A thread could not start: {e}");
+                let why = Diagnostic::new(Code::WorkerStart, text);
+                let tools = self.asking.tools.get();
+                return self.asking.fail(&batch, &tools.plugins, &why);
+            }
         }
     }
 }
 
-fn answer(
-    tools: &Tools,
-    inbox: &Path,
-    set_aside: &SetAside,
-    candidate: &Candidate,
-) -> ProbeOutcome {
-    let submission = submission(candidate);
-    let presets = presets(inbox, &candidate.folder).map_err(Diagnostics::from);
-    let params = presets.and_then(|presets| submission.params(&tools.plugins, &presets, None, &[]));
-    let params = match params {
-        Ok(params) => params,
-        Err(found) => return ProbeOutcome::Failed(first(found)),
-    };
-    let plugins = set_aside.without(&tools.plugins);
-    let question = submission.question(&plugins.used, params.json());
-    let answers = match probe(&tools.launcher, &question) {
-        Ok(answers) => answers,
-        Err(found) => return ProbeOutcome::Failed(first(found)),
-    };
-    answers.iter().for_each(|answer| set_aside.note(answer));
-    let choice = match question.choose(&answers).map_err(first) {
-        Ok(choice) => choice,
-        Err(why) if why.code == Code::NoFrontend.as_str() => {
-            // One that is not asked any more might have taken it.
-            return match set_aside.concerns(&tools.plugins, &submission.network) {
-                Some(why) => ProbeOutcome::Failed(why),
-                None => ProbeOutcome::NotMine(why.into_finding().message),
-            };
-        }
-        Err(why) => return ProbeOutcome::Failed(why),
-    };
-    let missing = choice.needs.iter().filter(|need| !need.found);
-    let missing: Vec<String> =
-        missing.take(MISSING_MAX).map(|n| format!("{} ({})", n.path, n.what)).collect();
-    if !missing.is_empty() {
-        return ProbeOutcome::Waiting { missing };
+impl Asking {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    let mut used: Vec<PathBuf> =
-        choice.needs.iter().flat_map(|n| &n.found_as).map(PathBuf::from).collect();
-    used.extend(submission.params_files().iter().map(|f| PathBuf::from(&f.name)));
-    used.extend(roles(candidate, params.json()));
-    used.sort();
-    used.dedup();
-    let asked = asked(&tools.plugins, &params.json().to_string());
-    let died = answers.into_iter().filter(|answer| answer.died);
-    let notes = died.flat_map(|answer| answer.failed).map(|d| d.with(Severity::Warning)).collect();
-    let recognized = Recognized { recognition: Some(choice.recognition), notes, asked };
-    ProbeOutcome::Complete { used, answer: recognized.encode_to_vec().into() }
+
+    /// Asks about one batch after the other until none is left.
+    fn work(&self, mut batch: Arc<Batch>) {
+        loop {
+            let tools = self.tools.get();
+            if catch_unwind(AssertUnwindSafe(|| self.ask(&tools, &batch))).is_err() {
+                let text = "the thread that asks the front-ends panicked";
+                self.fail(&batch, &tools.plugins, &Diagnostic::new(Code::Internal, text));
+            } else {
+                self.desk().end(&batch);
+            }
+            let next = self.desk().begin();
+            match next {
+                Some(next) => batch = Arc::new(next),
+                None => return,
+            }
+        }
+    }
+
+    fn ask(&self, tools: &Tools, batch: &Batch) {
+        let tell = |candidate: &Candidate, outcome| self.tell(candidate, &tools.plugins, outcome);
+        let mut asked = Vec::new();
+        for candidate in &batch.candidates {
+            match About::of(candidate, &self.inbox, &tools.plugins) {
+                Ok(about) => asked.push(about),
+                Err(found) => tell(candidate, ProbeOutcome::Failed(first(found))),
+            }
+        }
+        let plugins = self.set_aside.without(&tools.plugins);
+        let questions: Vec<Question> =
+            asked.iter().map(|a| a.submission.question(&plugins.used, a.params.json())).collect();
+        probe_each(&tools.launcher, &questions, |at, answers| {
+            let (Some(about), Some(question)) = (asked.get(at), questions.get(at)) else { return };
+            let outcome = match answers {
+                Ok(answers) => about.conclude(question, answers, tools, &self.set_aside),
+                Err(found) => ProbeOutcome::Failed(first(found)),
+            };
+            tell(about.candidate, outcome);
+        });
+    }
+
+    /// Intake may fetch the answer.
+    fn tell(&self, candidate: &Candidate, plugins: &Arc<Plugins>, outcome: ProbeOutcome) {
+        self.desk().answered(candidate, plugins, outcome);
+        // Without a receiver the inbox is not watched any more.
+        let _ = self.intake.send(Control::Answered);
+    }
+
+    /// What has no answer gets this one.
+    fn fail(&self, batch: &Batch, plugins: &Arc<Plugins>, why: &Diagnostic) {
+        let mut desk = self.desk();
+        for candidate in &batch.candidates {
+            if desk.is_asked(&network(candidate)) {
+                desk.answered(candidate, plugins, ProbeOutcome::Failed(why.clone()));
+            }
+        }
+        desk.end(batch);
+    }
+}
+
+/// A candidate as a conversion sees it, with its params.
+struct About<'c> {
+    candidate: &'c Candidate,
+    submission: Submission,
+    params: Params,
+}
+
+impl<'c> About<'c> {
+    fn of(
+        candidate: &'c Candidate,
+        inbox: &Path,
+        plugins: &Plugins,
+    ) -> Result<About<'c>, Diagnostics> {
+        let submission = submission(candidate);
+        let presets = presets(inbox, &candidate.folder)?;
+        let params = submission.params(plugins, &presets, None, &[])?;
+        Ok(About { candidate, submission, params })
+    }
+
+    fn conclude(
+        &self,
+        question: &Question,
+        answers: Vec<ProbeAnswer>,
+        tools: &Tools,
+        set_aside: &SetAside,
+    ) -> ProbeOutcome {
+        answers.iter().for_each(|answer| set_aside.note(answer));
+        let choice = match question.choose(&answers).map_err(first) {
+            Ok(choice) => choice,
+            Err(why) if why.code == Code::NoFrontend.as_str() => {
+                // One that is not asked any more might have taken it.
+                return match set_aside.concerns(&tools.plugins, &self.submission.network) {
+                    Some(why) => ProbeOutcome::Failed(why),
+                    None => ProbeOutcome::NotMine(why.into_finding().message),
+                };
+            }
+            Err(why) => return ProbeOutcome::Failed(why),
+        };
+        let missing = choice.needs.iter().filter(|need| !need.found);
+        let missing: Vec<String> =
+            missing.take(MISSING_MAX).map(|n| format!("{} ({})", n.path, n.what)).collect();
+        if !missing.is_empty() {
+            return ProbeOutcome::Waiting { missing };
+        }
+        let json = self.params.json();
+        let mut used: Vec<PathBuf> =
+            choice.needs.iter().flat_map(|n| &n.found_as).map(PathBuf::from).collect();
+        used.extend(self.submission.params_files().iter().map(|f| PathBuf::from(&f.name)));
+        used.extend(roles(self.candidate, json));
+        used.sort();
+        used.dedup();
+        let asked = asked(&tools.plugins, &json.to_string());
+        let died = answers.into_iter().filter(|answer| answer.died);
+        let notes =
+            died.flat_map(|answer| answer.failed).map(|d| d.with(Severity::Warning)).collect();
+        let recognized = Recognized { recognition: Some(choice.recognition), notes, asked };
+        ProbeOutcome::Complete { used, answer: recognized.encode_to_vec().into() }
+    }
 }
 
 /// What an answer depends on, the files aside: with others the front-ends are asked again.

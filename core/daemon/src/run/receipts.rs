@@ -6,16 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use onnxd_files::{own_folder, own_regular, replace_in};
 use onnxd_intake::{Item, State};
 use onnxd_proto::onnxd::{Job, JobState};
 
 use super::daemon::{Daemon, Turn};
+use super::held::Held;
 use super::housekeeping::Order;
-use super::layout::{Folders, make_dir};
+use super::layout::Folders;
 use crate::conversion::files::remove_file;
 
 /// A drop that is on its way has no receipt.
@@ -102,7 +104,7 @@ fn of_drop(item: &Item) -> Option<(PathBuf, String)> {
         State::Blocked { .. } => {
             "if the reason is not yours, ask whoever runs onnxd; it is tried again".to_owned()
         }
-        State::Arriving { .. } | State::Asked | State::HandedOver => return None,
+        State::Arriving { .. } | State::Asked | State::Queued | State::HandedOver => return None,
     };
     if item.since.elapsed() < AFTER {
         return None;
@@ -159,14 +161,15 @@ pub(crate) fn carry_out(change: &Change, folders: &Folders) {
     // The list first: a receipt that is not in the list would stay for ever.
     let all: Vec<&PathBuf> = change.all.iter().chain(&change.remove).collect();
     let listed = serde_json::to_string(&all).map_err(io::Error::other);
-    let mut done = listed.and_then(|text| replace_file(&list(folders), &text));
+    let list = list(folders);
+    let name = list.file_name().unwrap_or_default();
+    let state = own_folder(&folders.state);
+    let mut done = state.and_then(|state| replace_in(&state, name, listed?.as_bytes()));
     for (path, text) in &change.write {
         done = done.and(replace(&folders.outbox.join(path), text));
     }
-    for path in change.remove.iter().map(|path| folders.outbox.join(path)) {
-        if is_receipt(&path) {
-            done = done.and(remove_file(&path));
-        }
+    for path in &change.remove {
+        done = done.and(remove(&folders.outbox.join(path)));
     }
     if let Err(e) = done {
         tracing::warn!(reason = %e, "receipts of drops that wait could not be written");
@@ -174,28 +177,29 @@ pub(crate) fn carry_out(change: &Change, folders: &Folders) {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    if path.symlink_metadata().is_ok() && !is_receipt(path) {
+    let (folder, name) = (Held::make(parent(path))?, path.file_name().unwrap_or_default());
+    let there = folder.at(name);
+    if there.symlink_metadata().is_ok() && !is_receipt(&there) {
         return Err(io::Error::other(format!("{} is not onnxd's", path.display())));
     }
-    make_dir(path.parent().unwrap_or(Path::new("/")))?;
-    replace_file(path, text)
+    replace_in(&folder, name, text.as_bytes())
 }
 
-/// Appears whole, under a hidden name before.
-fn replace_file(path: &Path, text: &str) -> io::Result<()> {
-    let mut part = std::ffi::OsString::from(".");
-    part.push(path.file_name().unwrap_or_default());
-    part.push(".part");
-    let part = path.with_file_name(part);
-    remove_file(&part)?;
-    let mut file = fs::File::options().write(true).create_new(true).open(&part)?;
-    file.write_all(text.as_bytes())?;
-    fs::rename(&part, path)
+fn remove(path: &Path) -> io::Result<()> {
+    let folder = match Held::open(parent(path)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let there = folder.at(path.file_name().unwrap_or_default());
+    if is_receipt(&there) { remove_file(&there) } else { Ok(()) }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
 }
 
 fn is_receipt(path: &Path) -> bool {
     let mut head = [0; HEAD.len()];
-    let regular = path.symlink_metadata().is_ok_and(|found| found.is_file());
-    let read = regular.then(|| fs::File::open(path)?.read_exact(&mut head));
-    matches!(read, Some(Ok(()))) && head == HEAD.as_bytes()
+    let read = own_regular(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head == HEAD.as_bytes()
 }

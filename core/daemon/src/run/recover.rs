@@ -4,6 +4,8 @@
 
 use onnxd_proto::onnxd::JobState;
 
+use super::publication::Staged;
+
 /// What the disk tells about a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnDisk {
@@ -11,10 +13,8 @@ pub(crate) struct OnDisk {
     pub(crate) plan: bool,
     /// The originals, or some of them, are in the job's folder.
     pub(crate) input: bool,
-    /// The outbox holds the result of this very job.
-    pub(crate) published: bool,
-    /// A complete result waits to be renamed. It is made before the intent is recorded.
-    pub(crate) staged: bool,
+    /// The folder that the record of a publication says is to be renamed.
+    pub(crate) staged: Staged,
 }
 
 /// What to do about a job at the start.
@@ -30,7 +30,7 @@ pub(crate) enum Action {
     Nothing,
     /// The attempt ended with the daemon.
     Interrupt,
-    /// The result is in its place; record it.
+    /// The result was brought to its place; record it.
     Confirm,
     /// Rename the result.
     Publish,
@@ -53,9 +53,9 @@ pub(crate) fn action(state: JobState, disk: OnDisk) -> Action {
         Claimed if disk.plan && disk.input => Action::Hash,
         Queued | RetryWait if disk.input => Action::Nothing,
         Running if disk.input => Action::Interrupt,
-        Publishing if disk.published => Action::Confirm,
-        Publishing if disk.staged => Action::Publish,
-        Publishing if disk.input => Action::Interrupt,
+        Publishing if disk.staged == Staged::Here => Action::Publish,
+        // Also where the outbox holds nothing: then the result was taken away.
+        Publishing if disk.staged == Staged::Moved => Action::Confirm,
         Claimed | Queued | RetryWait | Running | Publishing => Action::Lost,
         Succeeded | Failed | Cancelled | Duplicate if disk.input => Action::PutAway,
         Succeeded | Failed | Cancelled | Duplicate | Quarantined | Unknown => Action::Nothing,
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use JobState::*;
 
-    const WHOLE: OnDisk = OnDisk { plan: true, input: true, published: false, staged: false };
+    const WHOLE: OnDisk = OnDisk { plan: true, input: true, staged: Staged::Gone };
 
     #[test]
     fn every_state_has_its_action() {
@@ -99,17 +99,12 @@ mod tests {
 
     #[test]
     fn a_result_is_published_once() {
-        let publishing = |published, staged, input| {
-            action(Publishing, OnDisk { published, staged, input, ..WHOLE })
-        };
-        // Renamed before the crash, whatever else is there.
-        for (staged, input) in [(false, true), (true, true), (false, false)] {
-            assert_eq!(publishing(true, staged, input), Action::Confirm);
+        let publishing = |staged, input| action(Publishing, OnDisk { staged, input, ..WHOLE });
+        for input in [true, false] {
+            assert_eq!(publishing(Staged::Here, input), Action::Publish);
+            assert_eq!(publishing(Staged::Moved, input), Action::Confirm);
+            // Never converted again: it may have been delivered.
+            assert_eq!(publishing(Staged::Gone, input), Action::Lost);
         }
-        assert_eq!(publishing(false, true, true), Action::Publish);
-        assert_eq!(publishing(false, true, false), Action::Publish);
-        // The result is incomplete: convert again.
-        assert_eq!(publishing(false, false, true), Action::Interrupt);
-        assert_eq!(publishing(false, false, false), Action::Lost);
     }
 }

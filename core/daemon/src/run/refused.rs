@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::Diagnostic;
 use onnxd_jobs::{StoreError, is_finished};
+use onnxd_proto::onnxd::Job;
 
 use super::book::Book;
 use super::daemon::{Daemon, Halt, Turn};
@@ -64,6 +65,9 @@ impl Refused {
         self.why = Some(e.diagnostic);
     }
 }
+
+/// Repairs that `health` remembers.
+const REPAIRS_MAX: usize = 100;
 
 impl Daemon {
     /// Carries an event out, or keeps it until the store takes changes again.
@@ -131,9 +135,9 @@ impl Daemon {
     fn mend(&mut self) -> Turn {
         let repairs = self.queue.store.mend()?;
         repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
-        self.queue.book = Book::default();
-        let jobs = self.queue.store.scan(None)?;
-        jobs.iter().for_each(|job| self.queue.book.note(None, job));
+        let room = REPAIRS_MAX.saturating_sub(self.queue.repairs.len());
+        self.queue.repairs.extend(repairs.into_iter().take(room));
+        self.queue.book = Book::of(self.queue.store.as_ref())?;
         (self.queue.refused.closed, self.queue.refused.reopened) = (false, true);
         Ok(())
     }
@@ -141,10 +145,13 @@ impl Daemon {
     /// Jobs that were finished by the change that failed: their originals are still here. Events
     /// that waited come first, because their jobs had an owner until then.
     fn settle_finished(&mut self) -> Turn {
-        for job in self.queue.store.scan(None)?.iter().filter(|job| is_finished(job.state())) {
-            let is_left = self.owner(&job.id, job.state()) == Some(Owner::Person);
-            if is_left && !self.attempts.running.contains_key(&job.id) {
-                self.recover(job)?;
+        for id in self.queue.store.at_hand()? {
+            let job = self.queue.store.get(&id)?.filter(|job| is_finished(job.state()));
+            let is_left = |job: &Job| self.owner(&job.id, job.state()) == Some(Owner::Person);
+            if let Some(job) = job.filter(is_left)
+                && !self.attempts.running.contains_key(&id)
+            {
+                self.recover(&job)?;
             }
         }
         Ok(())

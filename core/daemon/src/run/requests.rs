@@ -4,18 +4,19 @@ use std::time::Instant;
 
 use crossbeam_channel::Sender;
 use onnxd_config::{Entry, Loaded};
-use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, shown};
-use onnxd_intake::{Control, Item, State, Status};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_intake::Control;
 use onnxd_jobs::{What, is_finished, one_id, state_word};
 use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::{Value, json};
 
 use super::control::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
 use super::control::{ClientRequest, Now, inbox_json, job_json, summary_json};
-use super::daemon::{Daemon, Halt, Phase, Running, Turn};
+use super::daemon::{Daemon, Halt, Running, Turn};
 use super::housekeeping::Order;
 use super::outbox::PUBLISHING;
 use super::prober::Tools;
+use super::publication::{Staged, look, staged_folder};
 use super::timers::free_mib;
 use crate::conversion::{Launcher, Plugins};
 
@@ -60,7 +61,9 @@ impl Daemon {
             }
         };
         let answer = match &request {
-            Request::List { state, limit } => self.list(state.as_deref(), *limit)?,
+            Request::List { state, limit, after } => {
+                self.list(state.as_deref(), *limit, after.as_deref())?
+            }
             Request::Show { job } => self.show(job)?,
             Request::Cancel { job } => self.cancel(job, actor)?,
             Request::Release { job } => self.release(job, actor)?,
@@ -98,8 +101,8 @@ impl Daemon {
         if self.queue.store.get(job)?.is_some() {
             return Ok(Ok(request));
         }
-        let all = self.queue.store.scan(None)?;
-        match one_id(job, all.iter().map(|j| j.id.as_str())) {
+        let all = self.queue.store.ids_beginning_with(job)?;
+        match one_id(job, all.iter().map(String::as_str)) {
             Ok(Some(id)) => *job = id.to_owned(),
             Ok(None) => {}
             Err(why) => return Ok(Err(why)),
@@ -107,7 +110,7 @@ impl Daemon {
         Ok(Ok(request))
     }
 
-    fn list(&self, state: Option<&str>, limit: Option<usize>) -> Turn<Value> {
+    fn list(&self, state: Option<&str>, limit: Option<usize>, after: Option<&str>) -> Turn<Value> {
         let named = state.map(|word| {
             let states = (0..).map_while(|n| JobState::try_from(n).ok());
             states.into_iter().find(|s| state_word(*s) == word).ok_or(word)
@@ -119,13 +122,19 @@ impl Daemon {
                 return Ok(refused(&Diagnostic::new(Code::Usage, message)));
             }
         };
-        let mut jobs = self.queue.store.scan(state)?;
-        let total = jobs.len();
-        jobs.sort_by(|a, b| b.id.cmp(&a.id));
-        jobs.truncate(limit.unwrap_or(JOBS_MAX).min(JOBS_MAX));
+        let limit = limit.unwrap_or(JOBS_MAX).min(JOBS_MAX);
+        // One more than is shown tells whether there is a next page.
+        let mut jobs = self.queue.store.page(state, after, limit + 1)?;
+        let is_last = jobs.len() <= limit;
+        jobs.truncate(limit);
+        let total = match state {
+            Some(state) => self.queue.book.count(state),
+            None => self.queue.book.counts().values().sum(),
+        };
+        let next = jobs.last().filter(|_| !is_last).map(|job| job.id.clone());
         let jobs: Vec<Value> =
             jobs.iter().map(|j| summary_json(j, self.now_doing(j).as_ref())).collect();
-        Ok(granted(json!({"total": total, "jobs": jobs})))
+        Ok(granted(json!({"total": total, "jobs": jobs, "next": next})))
     }
 
     /// What the job's worker is about; a cancelled job is only cancelled once that has ended.
@@ -149,6 +158,12 @@ impl Daemon {
         let moving = |running: &Running| running.stage == PUBLISHING;
         if self.results.busy.contains(id) || self.attempts.running.get(id).is_some_and(moving) {
             return Ok(refused(&in_hand(id)));
+        }
+        if let Some(job) = self.publishing(id)?
+            && look(&staged_folder(&job, &self.folders)).is_ok_and(|found| found == Staged::Moved)
+        {
+            let text = format!("The result of job {id} is in the outbox already");
+            return Ok(refused(&Diagnostic::new(Code::Usage, text).help("")));
         }
         let actor = actor.to_owned();
         let Some(job) = self.apply(id, What::CancelAsked { actor })? else {
@@ -189,7 +204,8 @@ impl Daemon {
                 self.results.busy.insert(id.to_owned());
                 let asker = (client.actor.clone(), client.answer.clone());
                 self.results.asking.insert(id.to_owned(), asker);
-                self.order(Order::Fetch(Box::new(job)));
+                let kept = self.queue.store.kept(id)?;
+                self.order(Order::Fetch { job: Box::new(job), kept });
                 Ok(None)
             }
         }
@@ -199,7 +215,10 @@ impl Daemon {
     pub(crate) fn on_fetched(&mut self, id: &str, done: &Result<(), Diagnostic>) -> Turn {
         let Some((actor, answer)) = self.results.asking.get(id).cloned() else { return Ok(()) };
         let said = match done {
-            Err(why) => refused(why),
+            Err(why) => {
+                self.tidy_packed(id)?;
+                refused(why)
+            }
             Ok(()) => match self.apply_with(id, What::RetryAsked { actor }, forget_findings)? {
                 Some(job) => self.begun_again(&job),
                 None => self.not_possible(id, "tried again")?,
@@ -323,30 +342,6 @@ impl Daemon {
         }))
     }
 
-    fn health(&self) -> Value {
-        let mut problems: Vec<String> = Vec::new();
-        problems.extend(self.course.paused_by.iter().map(|actor| format!("paused by {actor}")));
-        problems.extend(self.attempts.disk_low.iter().cloned());
-        problems.extend(self.queue.refused.why().map(|why| format!("the job store waits: {why}")));
-        problems.extend(self.results.unwritable.iter().cloned());
-        if let Some(watched) = &self.around.watched {
-            problems.extend(inbox_problems(&watched.status.get()));
-        }
-        problems.extend(several(self.drops.unread.values(), "taken drops cannot be read"));
-        problems.extend(several(self.attempts.room.whys(), "jobs wait for room on the disk"));
-        let results = self.results.unpublished.values().map(|u| &u.why);
-        problems.extend(several(results, "results wait for the outbox"));
-        let plugins = self.tools.get().plugins;
-        problems.extend(plugins.has_frontend().err().map(|why| why.into_finding().message));
-        problems.extend(self.around.set_aside.problems());
-        problems.extend(plugins.refused.iter().map(|why| why.message.clone()));
-        problems.extend(several(self.results.unsettled.values(), "jobs keep their originals"));
-        if self.course.phase != Phase::Working {
-            problems.push("stopping".into());
-        }
-        granted(json!({"healthy": problems.is_empty(), "problems": problems}))
-    }
-
     fn status(&self) -> Value {
         let running: Vec<Value> = self
             .attempts
@@ -365,6 +360,7 @@ impl Daemon {
             "summary": self.status_line(),
             "paused_by": self.course.paused_by,
             "disk_low": self.attempts.disk_low,
+            "held_back": self.drops.in_flight.waiting(),
             "free_mib": free_mib(&self.folders.state),
             "jobs": self.queue.book.counts(),
             "running": running,
@@ -383,30 +379,6 @@ impl Daemon {
 /// Findings of an earlier try say nothing about the next one.
 fn forget_findings(job: &mut Job) {
     job.diagnostics.clear();
-}
-
-/// How many there are, and why the first one is there.
-fn several<'a>(whys: impl ExactSizeIterator<Item = &'a String>, what: &str) -> Option<String> {
-    let count = whys.len();
-    whys.into_iter().next().map(|why| format!("{count} {what}: {why}"))
-}
-
-/// What keeps drops from being taken that their owners did not cause.
-fn inbox_problems(inbox: &Status) -> Vec<String> {
-    let mut problems: Vec<String> =
-        inbox.offline.iter().map(|why| format!("inbox offline: {why}")).collect();
-    let blocked: Vec<String> = inbox.items.iter().filter_map(hindrance).collect();
-    problems.extend(several(blocked.iter(), "drops are blocked"));
-    problems
-}
-
-fn hindrance(item: &Item) -> Option<String> {
-    let why = match &item.state {
-        State::Blocked { reason } => reason.clone(),
-        State::Refused { reason } if reason.class == Class::Environment => reason.to_string(),
-        _ => return None,
-    };
-    Some(format!("{}: {why}", item.id.display()))
 }
 
 fn changed<'a>(old: &[Entry], new: &'a [Entry]) -> Vec<&'a str> {

@@ -100,6 +100,12 @@ impl Room {
         self.waits().then_some(self.look)
     }
 
+    /// What waits is tried again at once.
+    #[cfg(test)]
+    pub(crate) fn hurry(&mut self) {
+        self.ready |= self.waits();
+    }
+
     /// Takes note of free space; whether it has grown enough to try again.
     fn grew(&mut self, free: &[u64; FOLDERS]) -> bool {
         let grown = |(now, least): (&u64, &u64)| *now >= least.saturating_add(GROWTH_BYTES);

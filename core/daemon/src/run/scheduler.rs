@@ -41,9 +41,19 @@ impl Daemon {
         let tools = self.tools.get();
         // The plugins may be others than when the job was queued.
         let params: Value = serde_json::from_str(&job.params_json).unwrap_or_default();
+        let recorded = job.clone();
         job.identity = identity(&attempt::submission(&job, &dir), &params, &tools.plugins);
+        if job.identity != recorded.identity && self.is_in_hand(&job) {
+            // It waits like one that had this identity from the beginning.
+            self.queue.store.swap(&recorded, &job)?;
+            self.queue.book.note(Some(&recorded), &job);
+            return Ok(());
+        }
+        if let Some(there) = self.result_there(&job)? {
+            return self.is_duplicate(job, &there);
+        }
         if let Some(earlier) = self.earlier(&job)? {
-            return self.answer_at_once(job, &earlier);
+            return self.copy(job, &earlier);
         }
         let identity = job.identity;
         let started = self.apply_with(id, What::Started, |j| j.identity = identity)?;
@@ -58,8 +68,8 @@ impl Daemon {
             doing: Shared::default(),
             given_back: false,
         };
-        let tools =
-            Tools { plugins: self.around.set_aside.without(&tools.plugins).into(), ..tools };
+        let plugins = self.around.set_aside.rest_of(&tools.plugins);
+        let tools = Tools { plugins, ..tools };
         let (stop, events) = (running.stop.clone(), self.around.events.clone());
         let doing = running.doing.clone();
         self.attempts.running.insert(id.to_owned(), running);
@@ -88,7 +98,7 @@ impl Daemon {
         let state = self.queue.store.get(id)?.map_or(JobState::Unknown, |job| job.state());
         match ending {
             _ if is_finished(state) => self.end_attempt(id),
-            Ending::Ready { out_dir } => self.publish(id, lease, out_dir),
+            Ending::Ready { staged } => self.publish(id, lease, staged),
             Ending::Failed { stopped: true, .. } if given_back => {
                 self.apply(id, What::GivenBack { lease })?;
                 self.attempts.running.remove(id);
@@ -108,6 +118,7 @@ impl Daemon {
 
     pub(crate) fn end_attempt(&mut self, id: &str) -> Turn {
         self.attempts.running.remove(id);
+        self.attempts.no_copy.remove(id);
         if let Some(job) = self.queue.store.get(id)? {
             self.settle(job);
         }

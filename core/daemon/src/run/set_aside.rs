@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use onnxd_diagnostics::{Class, Code, Diagnostic};
 use onnxd_proto::onnxd::{self as message, ProbeAnswer};
+use onnxd_worker::recognition::leave_out;
 
 use crate::conversion::Plugins;
-use crate::conversion::probe::leave_out;
 
 /// Questions that a front-end may hang over.
 const HANGS_MAX: usize = 2;
@@ -44,6 +44,14 @@ impl SetAside {
             leave_out(&mut rest.used, &plugin, &frontend);
         }
         rest
+    }
+
+    /// The same, shared as long as no front-end is set aside.
+    pub(crate) fn rest_of(&self, plugins: &Arc<Plugins>) -> Arc<Plugins> {
+        match self.names().is_empty() {
+            true => Arc::clone(plugins),
+            false => self.without(plugins).into(),
+        }
     }
 
     /// Why it is unknown whether a file of this name is a network: one that might take it is set

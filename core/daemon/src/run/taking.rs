@@ -5,7 +5,8 @@
 //! ```
 //! Every arrow may be the last one before a crash; `restart.rs` goes on from there.
 
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Control, Plan, Submission};
@@ -13,28 +14,82 @@ use onnxd_jobs::What;
 use onnxd_proto::onnxd::{self as message, Job, JobFile, JobState, Recognized};
 use prost::Message;
 
+use super::copies::make_private_dir;
+use super::crash;
 use super::daemon::{Daemon, Halt, Turn, now_ms};
 use super::event::Event;
 use super::housekeeping::{Kept, Order};
-use super::layout::make_dir;
-use super::originals::is_result_of;
 use super::prepare::{Prepared, prepare};
+use super::room::free_bytes;
 use crate::conversion::files::remove_folder;
+use crate::conversion::submission::names;
+
+/// Drops of one top folder that are moved and read at the same time: large ones take minutes.
+const TAKING_OF_ONE_MAX: usize = 2;
+
+/// Whether enough drops of a top folder are being taken.
+fn is_busy(taken: &[String], top: &str) -> bool {
+    taken.iter().filter(|t| *t == top).count() >= TAKING_OF_ONE_MAX
+}
 
 impl Daemon {
+    /// Takes a drop, unless others of its top folder are to be converted first.
+    pub(crate) fn admit(&mut self, submission: &Submission) -> Turn {
+        let most = self.settings.intake.in_flight_mib << 20;
+        let tops = self.tops_taken();
+        match self.drops.in_flight.holds_back(submission, most, |top| is_busy(&tops, top)) {
+            true => Ok(()),
+            false => self.take(submission),
+        }
+    }
+
+    /// Top folders of the drops that are being moved or read.
+    fn tops_taken(&self) -> Vec<String> {
+        self.drops.taking.keys().map(|id| self.drops.in_flight.top_of(id).to_owned()).collect()
+    }
+
+    /// A claimed job whose files have to be read, and whose top folder may have another one read.
+    pub(crate) fn next_to_hash(&mut self) -> Option<String> {
+        let tops = self.tops_taken();
+        let may = |id: &String| !is_busy(&tops, self.drops.in_flight.top_of(id));
+        let at = self.drops.to_hash.iter().position(may)?;
+        self.drops.to_hash.remove(at)
+    }
+
+    /// Takes drops that were held back and have their turn now.
+    pub(crate) fn admit_waiting(&mut self) -> Turn {
+        let most = self.settings.intake.in_flight_mib << 20;
+        while self.may_take() {
+            let tops = self.tops_taken();
+            let next = self.drops.in_flight.next(most, |top| is_busy(&tops, top));
+            let Some(submission) = next else { break };
+            if let Err(e) = self.take(&submission) {
+                // The store did not record it: it keeps its turn.
+                self.drops.in_flight.put_back(submission);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+
     /// Records a drop and begins to move it.
-    pub(crate) fn take(&mut self, submission: &Submission) -> Turn {
+    fn take(&mut self, submission: &Submission) -> Turn {
+        if let Err(why) = self.has_room_for(submission) {
+            self.leave(&submission.id, &why);
+            return Ok(());
+        }
         let id = self.queue.ids.next_id();
         let dir = self.folders.job(&id);
-        let plan = submission.plan(&dir.input());
-        if let Err(e) = make_dir(dir.path()).and_then(|()| plan.save(&dir.claim())) {
+        let plan = submission.plan(&dir.originals());
+        if let Err(e) = make_private_dir(dir.path()).and_then(|()| plan.save(&dir.claim())) {
             let why = Diagnostic::new(Code::of_write(&e), format!("{}: {e}", dir.path().display()));
             self.leave(&submission.id, &why);
             return Ok(());
         }
         let job = new_job(&id, submission);
+        crash::point("before a new job");
         match self.queue.store.put_new(&job) {
-            Ok(_) => {}
+            Ok(_) => crash::point("after a new job"),
             // Recorded or not: the next start, or the round, finds out.
             Err(e) if e.fatal => return Err(e.into()),
             Err(e) => {
@@ -49,11 +104,39 @@ impl Daemon {
         }
         self.was_recorded();
         self.queue.book.note(None, &job);
+        self.drops.in_flight.note(&job);
         let (name, drop) = (&job.name, submission.id.display());
         tracing::info!(job = %id, %name, to = "claiming", %drop, "job claiming");
         self.drops.taking.insert(id, Some(submission.id.clone()));
         self.spawn_taking(job, plan, true);
         Ok(())
+    }
+
+    /// Whether its copy leaves as much space as is wanted.
+    fn has_room_for(&self, submission: &Submission) -> Result<(), Diagnostic> {
+        let state = &self.folders.state;
+        let Some(free) = free_bytes(state) else { return Ok(()) };
+        let disk = std::fs::metadata(state).map(|found| found.dev()).ok();
+        // From another file system the originals are copied, too.
+        let is_near = submission.files.iter().all(|file| Some(file.stamp.dev) == disk);
+        // What is being copied already counts whole: how far it came is not known.
+        let taking = self.drops.in_flight.bytes_of(self.drops.taking.keys());
+        let bytes = submission.bytes().saturating_add(taking);
+        let needed = bytes.saturating_mul(if is_near { 1 } else { 2 });
+        let wanted = self.settings.jobs.min_free_mib << 20;
+        if free >= needed.saturating_add(wanted) {
+            return Ok(());
+        }
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        let text = format!(
+            "no room on the disk: its copy and those in the making take {} MiB, {} MiB are free, \
+             and {} MiB are to stay free (jobs.min_free_mib)",
+            mib(needed),
+            free >> 20,
+            mib(wanted)
+        );
+        Err(Diagnostic::new(Code::DiskFull, text)
+            .help("Free space on the disk of the state folder; the drop is taken then."))
     }
 
     /// The drop stays in the inbox, with the reason.
@@ -81,19 +164,22 @@ impl Daemon {
     pub(crate) fn spawn_taking(&mut self, job: Job, plan: Plan, claim: bool) {
         let dir = self.folders.job(&job.id);
         let plugins = self.tools.get().plugins;
+        let (take, names) = (self.settings.intake.take, names(&self.settings));
         let events = self.around.events.clone();
         let id = job.id.clone();
         let work = move || {
             // Without a receiver the daemon has ended; the next one goes on from the plan.
             if claim {
-                let done = plan.execute();
+                let done = plan.execute(&names);
+                crash::point("files moved");
                 let moved = done.is_ok();
                 let _ = events.send(Event::Claimed { job: job.id.clone(), done });
                 if !moved {
                     return;
                 }
             }
-            let done = prepare(&job, &plan, &dir, &plugins).map(Box::new);
+            let done = prepare(&job, &plan, &dir, take, &plugins).map(Box::new);
+            crash::point("files read");
             let _ = events.send(Event::Prepared { job: job.id, done });
         };
         self.spawn(&id, "take", work);
@@ -129,8 +215,11 @@ impl Daemon {
     /// else has taken it.
     pub(crate) fn give_up(&mut self, id: &str, why: &ClaimError) -> Turn {
         if let Some(job) = self.queue.store.get(id)? {
+            crash::point("before a job is forgotten");
             self.queue.store.remove(&[id])?;
-            self.queue.book.forget(&job);
+            crash::point("after a job is forgotten");
+            self.queue.book.forget(id, job.state());
+            self.drops.in_flight.forget(id);
             let reason = why.diagnostic().into_finding().message;
             tracing::info!(job = id, name = job.name, reason, "not taken");
         }
@@ -167,6 +256,7 @@ impl Daemon {
             // Says nothing about the files: they are read again in the next round.
             Err(found) if found.class() == Class::Environment => {
                 tracing::warn!(job = id, reason = %found, "its files cannot be read now");
+                found.0.iter().for_each(|why| self.attempts.room.blocks(why));
                 self.drops.unread.insert(id.to_owned(), found.to_string());
             }
             Err(found) => self.reject(id, found)?,
@@ -193,51 +283,19 @@ impl Daemon {
             }
             return Ok(());
         }
-        if let Some(earlier) = self.earlier(&known)? {
-            return self.answer_at_once(known, &earlier);
+        if let Some(there) = self.result_there(&known)? {
+            return self.is_duplicate(known, &there);
         }
         let Prepared { files, identity, .. } = prepared.clone();
         self.apply_with(&job.id, What::Hashed { files, identity }, |j| *j = known)?;
-        Ok(())
-    }
-
-    /// The job that has answered this one already, if its result still exists.
-    pub(crate) fn earlier(&self, job: &Job) -> Turn<Option<Job>> {
-        if self.attempts.no_copy.contains(&job.id) {
-            return Ok(None);
-        }
-        let earlier = self.queue.store.find_identity(&job.identity)?;
-        let there = |e: &Job| e.id != job.id && is_result_of(e.published.as_ref(), &e.id);
-        Ok(earlier.filter(there))
-    }
-
-    /// Under the same name nothing has to be done; under another one the result appears again.
-    pub(crate) fn answer_at_once(&mut self, mut job: Job, earlier: &Job) -> Turn {
-        job.duplicate_of.clone_from(&earlier.id);
-        job.published.clone_from(&earlier.published);
-        if (&job.folder, &job.name) == (&earlier.folder, &earlier.name) {
-            return self.is_duplicate(job);
-        }
-        let dest = self.folders.result(&job);
-        job.published = dest.to_string_lossy().into_owned();
-        self.results.busy.insert(job.id.clone());
-        let earlier = PathBuf::from(&earlier.published);
-        self.order(Order::Republish { job: Box::new(job), earlier, dest });
-        Ok(())
-    }
-
-    fn is_duplicate(&mut self, job: Job) -> Turn {
-        let (id, of) = (job.id.clone(), job.duplicate_of.clone());
-        if let Some(job) = self.apply_with(&id, What::DuplicateOf { job: of }, |j| *j = job)? {
-            self.settle(job);
-        }
-        Ok(())
+        self.copy_at_once(&job.id)
     }
 
     pub(crate) fn on_kept(&mut self, kept: &Kept) -> Turn {
         match kept {
             Kept::PutAway { job, done } => {
                 self.results.busy.remove(job);
+                self.tidy_packed(job)?;
                 if let Err(why) = done {
                     self.attempts.room.blocks(why);
                     let reason = &why.message;
@@ -246,16 +304,6 @@ impl Daemon {
                 }
             }
             Kept::Fetched { job, done } => self.on_fetched(job, done)?,
-            Kept::Republished { job, done } => {
-                match done {
-                    Ok(()) => self.is_duplicate((**job).clone())?,
-                    Err(reason) => {
-                        tracing::warn!(job = job.id, reason, "converted instead of copied");
-                        self.convert_anyway(job)?;
-                    }
-                }
-                self.results.busy.remove(&job.id);
-            }
             Kept::Unmatched { id, done } => match done {
                 Ok(to) => {
                     tracing::info!(drop = %id.display(), to = %to.display(), "unmatched");
@@ -265,15 +313,6 @@ impl Daemon {
             },
             Kept::Removed => {}
         }
-        Ok(())
-    }
-
-    fn convert_anyway(&mut self, job: &Job) -> Turn {
-        self.attempts.no_copy.insert(job.id.clone());
-        let what = What::Hashed { files: job.files.clone(), identity: job.identity.clone() };
-        let known = Job { published: String::new(), duplicate_of: String::new(), ..job.clone() };
-        // A queued job stays what it is: the step is stale then.
-        self.apply_with(&job.id, what, |j| *j = known)?;
         Ok(())
     }
 }

@@ -11,6 +11,8 @@ use onnxd_proto::onnxd::JobState;
 use super::daemon::{Daemon, Halt, Phase, Turn, now_ms};
 use super::housekeeping::Order;
 use super::owners::ROUND;
+#[cfg(test)]
+use super::packing::Packing;
 use super::{room, systemd};
 
 const DISK: Duration = Duration::from_secs(10);
@@ -80,6 +82,7 @@ impl Daemon {
             again,
             publish,
             round,
+            self.next_packing(),
             watchdog,
             disk,
         ];
@@ -136,7 +139,7 @@ impl Daemon {
             self.adopt()?;
             self.write_receipts()?;
         }
-        Ok(())
+        self.pack_due(now)
     }
 
     fn watch_intake(&mut self, now: Instant) {
@@ -183,14 +186,15 @@ impl Daemon {
             days_max: jobs.retain_days.into(),
             finished_max: usize::try_from(jobs.retain_max).unwrap_or(usize::MAX),
         };
+        let quarantined = self.queue.store.scan(Some(JobState::Quarantined))?;
         let dropped = drop_expired(self.queue.store.as_mut(), &retention, now_ms())?;
         if dropped.is_empty() {
             return Ok(());
         }
         tracing::info!(count = dropped.len(), "old jobs forgotten");
-        dropped.iter().for_each(|job| self.queue.book.forget(job));
-        for job in dropped.iter().filter(|job| job.state() == JobState::Quarantined) {
-            self.order(Order::PutAway(Box::new(job.clone())));
+        dropped.iter().for_each(|job| self.queue.book.forget(&job.id, job.state));
+        for job in quarantined.into_iter().filter(|q| dropped.iter().any(|job| job.id == q.id)) {
+            self.order(Order::PutAway(Box::new(job)));
         }
         let folders = dropped.iter().map(|job| self.folders.job(&job.id).path().to_owned());
         let order = Order::Remove(folders.collect());
@@ -258,7 +262,9 @@ impl Daemon {
     pub(crate) fn hurry(&mut self) {
         let now = Instant::now();
         self.queue.timers.round = now;
+        self.queue.packing = Packing::at_once(now);
         self.move_at_once(now);
+        self.attempts.room.hurry();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Joining, dividing and repeating tensors.
 
 use super::layout::size_list;
-use super::slice::sliced;
+use super::slice::{sliced, whole};
 use crate::call::{Call, one};
 use crate::cells::{expanded, joined, take};
 use crate::dims;
@@ -42,11 +42,10 @@ pub(super) fn split(call: &Call) -> Outcome<Vec<Tensor>> {
     if parts.iter().copied().fold(0, usize::saturating_add) != size {
         return Err(Fault::invalid(format!("parts {parts:?} do not add up to {size}")));
     }
-    let mut start = 0;
+    let (mut start, mut tables) = (0, whole(x.dims()));
     parts
         .iter()
         .map(|part| {
-            let mut tables: Vec<Vec<usize>> = x.dims().iter().map(|d| (0..*d).collect()).collect();
             tables[axis] = (start..start + part).collect();
             start += part;
             call.moved(|| sliced(x, &tables), || take(x, &tables, None))

@@ -29,11 +29,15 @@ pub(super) fn slice(call: &Call) -> Outcome<Vec<Tensor>> {
         return Err(Fault::invalid("starts, ends, axes and steps differ in length"));
     }
     dims::axes(&axes, x.rank())?;
-    let mut tables = whole(x.dims());
+    let mut tables = vec![None; x.rank()];
     for (((start, end), axis), step) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {
         let axis = dims::axis(*axis, x.rank())?;
-        tables[axis] = walk(*start, *end, *step, x.dims()[axis] as i64)?;
+        tables[axis] = Some(walk(*start, *end, *step, x.dims()[axis] as i64)?);
     }
+    // Many small slices of one long axis must not each count it.
+    let tables = tables.into_iter().zip(x.dims());
+    let tables: Vec<Vec<usize>> =
+        tables.map(|(table, d)| table.unwrap_or_else(|| (0..*d).collect())).collect();
     one(call.moved(|| sliced(x, &tables), || take(x, &tables, None))?)
 }
 

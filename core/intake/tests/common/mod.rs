@@ -84,7 +84,12 @@ impl Bench {
     }
 
     pub fn poll(&mut self) -> Vec<Found> {
-        self.inbox.poll(Instant::now(), &mut self.front_ends)
+        self.look_at(Instant::now())
+    }
+
+    pub fn look_at(&mut self, now: Instant) -> Vec<Found> {
+        self.inbox.look(now, &mut self.front_ends);
+        std::iter::from_fn(|| self.inbox.hand_over()).collect()
     }
 
     /// Looks as the thread would for that long, and returns what became ready.
@@ -126,6 +131,7 @@ pub fn config(dir: &Path) -> Config {
         settle_polling: SETTLE,
         poll: Duration::from_millis(10),
         unmatched_after: Some(SETTLE * 3),
+        in_hand_max: usize::MAX,
         ..Config::new(dir.join("inbox"))
     }
 }

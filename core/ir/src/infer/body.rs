@@ -213,15 +213,17 @@ impl Inference<'_> {
         self.nodes_left -= size;
         let mut body = function.body_for(node);
         let mut body_known = Known::default();
+        let mut constants = Vec::new();
         for (i, own) in function.graph.inputs().iter().enumerate() {
             let Some(given) = node.input(i) else { continue };
             body[*own].ty = g[given].ty.clone();
             body_known.extend(known.get(&given).map(|data| (*own, data.clone())));
             if let Some(tensor) = g.constant(given) {
-                body.unmark_input(*own);
+                constants.push(*own);
                 body.set_initializer(*own, Some(tensor.clone()));
             }
         }
+        body.unmark_inputs(&constants);
         let opsets = std::mem::replace(&mut self.opsets, Cow::Borrowed(&function.opsets));
         let scope = self.graph(&mut body, body_known, depth + 1);
         self.opsets = opsets;

@@ -35,7 +35,10 @@ fn first(site: &Site<'_>) -> Option<Data> {
         "Concat" => concat(site),
         "Slice" => slice(site),
         "Squeeze" => site.data(0).filter(|d| d.items.len() == 1).map(|d| reshaped(d, true)),
-        "Unsqueeze" => site.data(0).filter(|d| d.scalar).map(|d| reshaped(d, false)),
+        // More axes than one hold no list.
+        "Unsqueeze" if site.list_or_input("axes", 1).is_some_and(|axes| axes.len() == 1) => {
+            site.data(0).filter(|d| d.scalar).map(|d| reshaped(d, false))
+        }
         "Reshape" => {
             let rank = match site.list("shape") {
                 Some(list) => list.len(),

@@ -111,46 +111,55 @@ fn infer_with(
 /// The domain of classical machine learning.
 const ML: &str = "ai.onnx.ml";
 
-/// Rules by domain.
-const FAMILIES: &[(&str, Rules)] = &[
-    ("", activation::RULES),
-    ("", attention::RULES),
-    ("", control::RULES),
-    ("", conv::RULES),
-    ("", einsum::RULES),
-    ("", index::RULES),
-    ("", linear::RULES),
-    ("", logic::RULES),
-    ("", loss::RULES),
-    ("", math::RULES),
-    ("", norm::RULES),
-    ("", pool::RULES),
-    ("", quant::RULES),
-    ("", recurrent::RULES),
-    ("", reduce::RULES),
-    ("", resize::RULES),
-    ("", sequence::RULES),
-    ("", shape::RULES),
-    ("", signal::RULES),
-    ("", text::RULES),
-    ("", vision::RULES),
-    (ML, ml::RULES),
-    (microsoft::DOMAIN, microsoft::RULES),
-    ("ai.onnx.preview", attention::PREVIEW),
+/// Rules by domain and family.
+const FAMILIES: &[Family<Rule>] = &[
+    ("", "activation", activation::RULES),
+    ("", "attention", attention::RULES),
+    ("", "control", control::RULES),
+    ("", "conv", conv::RULES),
+    ("", "einsum", einsum::RULES),
+    ("", "index", index::RULES),
+    ("", "linear", linear::RULES),
+    ("", "logic", logic::RULES),
+    ("", "loss", loss::RULES),
+    ("", "math", math::RULES),
+    ("", "norm", norm::RULES),
+    ("", "pool", pool::RULES),
+    ("", "quant", quant::RULES),
+    ("", "recurrent", recurrent::RULES),
+    ("", "reduce", reduce::RULES),
+    ("", "resize", resize::RULES),
+    ("", "sequence", sequence::RULES),
+    ("", "shape", shape::RULES),
+    ("", "signal", signal::RULES),
+    ("", "text", text::RULES),
+    ("", "vision", vision::RULES),
+    (ML, "ml", ml::RULES),
+    (microsoft::DOMAIN, "microsoft", microsoft::RULES),
+    ("ai.onnx.preview", "attention", attention::PREVIEW),
 ];
 
-const TYPE_FAMILIES: &[(&str, TypeRules)] = &[
-    ("", control::TYPES),
-    ("", sequence::TYPES),
-    (ML, ml::TYPES),
-    ("ai.onnx.preview.training", ml::TRAINING),
+const TYPE_FAMILIES: &[Family<TypeRule>] = &[
+    ("", "control", control::TYPES),
+    ("", "sequence", sequence::TYPES),
+    (ML, "ml", ml::TYPES),
+    ("ai.onnx.preview.training", "ml", ml::TRAINING),
 ];
 
 type Table<F> = HashMap<(&'static str, &'static str), F>;
 
-fn table<F: Copy>(families: &[(&'static str, &'static [(&'static str, F)])]) -> Table<F> {
-    let rows = families.iter().flat_map(|(d, rows)| rows.iter().map(|(op, f)| ((*d, *op), *f)));
+/// A domain, the name of a family, and the rules of its operators.
+type Family<F> = (&'static str, &'static str, &'static [(&'static str, F)]);
+
+fn table<F: Copy>(families: &[Family<F>]) -> Table<F> {
+    let rows = families.iter().flat_map(|(d, _, rows)| rows.iter().map(|(op, f)| ((*d, *op), *f)));
     rows.collect()
+}
+
+fn family_in<F>(families: &[Family<F>], domain: &str, op: &str) -> Option<&'static str> {
+    let has =
+        |(of, _, rows): &&Family<F>| *of == domain && rows.iter().any(|(name, _)| *name == op);
+    families.iter().find(has).map(|(_, family, _)| *family)
 }
 
 fn rules() -> &'static Table<Rule> {
@@ -167,6 +176,13 @@ fn type_rules() -> &'static Table<TypeRule> {
 #[must_use]
 pub fn has_rule(domain: &str, op: &str) -> bool {
     rules().contains_key(&(domain, op)) || type_rules().contains_key(&(domain, op))
+}
+
+/// The family of an operator: the file of its rule.
+#[must_use]
+pub fn family(domain: &str, op: &str) -> Option<&'static str> {
+    let of_shapes = family_in(FAMILIES, domain, op);
+    of_shapes.or_else(|| family_in(TYPE_FAMILIES, domain, op))
 }
 
 /// Inference over the nodes of one model, one at a time. [`infer`] is a loop over all its nodes; who

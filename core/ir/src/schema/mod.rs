@@ -135,14 +135,25 @@ pub(crate) struct Registry {
 pub(crate) struct Domain {
     /// Newest version; `None` where only some operators are listed.
     version: Option<i64>,
-    /// Versions of each operator, oldest first.
-    operators: HashMap<&'static str, Vec<OpSchema>>,
+    /// Each operator by its name.
+    operators: HashMap<&'static str, Operator>,
+}
+
+/// One operator of a domain, which is read when it is asked for.
+#[derive(Default)]
+pub(crate) struct Operator {
+    /// Its lines, one for each version, and the sets of types that they name.
+    lines: Vec<(&'static str, &'static read::Sets)>,
+    read: OnceLock<Vec<OpSchema>>,
 }
 
 fn registry() -> &'static Registry {
     static REGISTRY: OnceLock<Registry> = OnceLock::new();
-    let texts = [include_str!("operators.txt"), include_str!("microsoft.txt")];
-    REGISTRY.get_or_init(|| read::registry(&texts))
+    REGISTRY.get_or_init(registry_of_texts)
+}
+
+fn registry_of_texts() -> Registry {
+    read::registry(&[include_str!("operators.txt"), include_str!("microsoft.txt")])
 }
 
 fn domain(domain: &str) -> Option<&'static Domain> {
@@ -157,7 +168,7 @@ pub fn find(domain: &str, op: &str, opset: i64) -> Option<&'static OpSchema> {
 /// All versions of an operator, oldest first; empty if it is not known.
 pub fn history(domain: &str, op: &str) -> &'static [OpSchema] {
     let known = self::domain(domain).and_then(|d| d.operators.get(op));
-    known.map_or(&[], Vec::as_slice)
+    known.map_or(&[], Operator::versions)
 }
 
 /// Newest version of the standard's own operators.

@@ -1,45 +1,78 @@
 //! Reads `operators.txt` and `microsoft.txt`. The files are part of the program, so a mistake in
 //! them is a panic that tests find.
+//!
+//! Every library of a process has the table anew, and a network has few of its operators. So the
+//! files are only searched for the names that they have; what a name stands for is read when it is
+//! asked for. Reading both files whole took a millisecond in each library.
 
-use super::{AttrSchema, Domain, OpSchema, Param, ParamKind, ParamType, Registry, TypeSet};
+use super::{
+    AttrSchema, Domain, OpSchema, Operator, Param, ParamKind, ParamType, Registry, TypeSet,
+};
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// Short names of attribute types, by their number in `AttributeProto.AttributeType`.
 const KINDS: [&str; 15] =
     ["", "f", "i", "s", "t", "g", "fs", "is", "ss", "ts", "gs", "sp", "sps", "tp", "tps"];
 
+/// The sets of types that one file lists, by their numbers.
+pub(super) struct Sets(Vec<Set>);
+
+struct Set {
+    text: &'static str,
+    read: OnceLock<TypeSet>,
+}
+
+impl Sets {
+    /// The sets at the head of a file, before its first domain.
+    fn of(text: &'static str) -> Sets {
+        let head = text.lines().take_while(|l| !l.starts_with("domain "));
+        let sets = head.filter_map(|l| l.strip_prefix("types "));
+        Sets(sets.map(|text| Set { text, read: OnceLock::new() }).collect())
+    }
+
+    fn get(&self, number: usize) -> &TypeSet {
+        let set = &self.0[number];
+        set.read.get_or_init(|| {
+            let mut types = TypeSet::default();
+            set.text.split(' ').skip(1).for_each(|t| types.add(t));
+            types
+        })
+    }
+}
+
 pub(super) fn registry(texts: &[&'static str]) -> Registry {
     let mut domains = HashMap::new();
-    texts.iter().for_each(|text| read(text, &mut domains));
+    texts.iter().for_each(|text| index(text, &mut domains));
     Registry { domains }
 }
 
 /// Adds what one file lists. A domain that is listed already keeps its version.
-fn read(text: &'static str, domains: &mut HashMap<&'static str, Domain>) {
-    let mut sets: Vec<&'static TypeSet> = Vec::new();
-    let mut domain = "";
-    for line in text.lines().filter(|l| !l.starts_with('#')) {
+fn index(text: &'static str, domains: &mut HashMap<&'static str, Domain>) {
+    // Lives as long as the table, which lives as long as the program.
+    let sets: &'static Sets = Box::leak(Box::new(Sets::of(text)));
+    let listed = |line: &&str| !line.starts_with('#') && !line.starts_with("types ");
+    let mut domain = None;
+    for line in text.lines().filter(listed) {
         let (first, rest) = split(line, ' ');
-        match first {
-            "types" => {
-                let mut set = TypeSet::default();
-                rest.split(' ').skip(1).for_each(|t| set.add(t));
-                // Lives as long as the table, which lives as long as the program.
-                sets.push(Box::leak(Box::new(set)));
-            }
-            "domain" => {
-                let (version, name) = split(rest, ' ');
-                let number = || version.parse().expect("a version is a number");
-                let version = (version != "?").then(number);
-                domain = name;
-                domains.entry(name).or_insert(Domain { version, operators: HashMap::new() });
-            }
-            _ => {
-                let schema = operator(line, &sets);
-                let of = domains.get_mut(domain).expect("operators follow their domain");
-                of.operators.entry(schema.name).or_default().push(schema);
-            }
+        if first == "domain" {
+            let (version, name) = split(rest, ' ');
+            let number = || version.parse().expect("a version is a number");
+            let version = (version != "?").then(number);
+            let new = || Domain { version, operators: HashMap::new() };
+            domain = Some(domains.entry(name).or_insert_with(new));
+        } else {
+            let of = domain.as_mut().expect("operators follow their domain");
+            of.operators.entry(first).or_default().lines.push((line, sets));
         }
+    }
+}
+
+impl Operator {
+    /// All versions, oldest first.
+    pub(super) fn versions(&self) -> &[OpSchema] {
+        let read = || self.lines.iter().map(|(line, sets)| operator(line, sets)).collect();
+        self.read.get_or_init(read)
     }
 }
 
@@ -56,7 +89,7 @@ fn count(text: &str) -> usize {
     if text == "*" { usize::MAX } else { text.parse().expect("a count is a number or `*`") }
 }
 
-fn operator(line: &'static str, sets: &[&'static TypeSet]) -> OpSchema {
+fn operator(line: &'static str, sets: &'static Sets) -> OpSchema {
     let fields: Vec<&'static str> = line.split('|').collect();
     let [head, inputs, outputs, attributes, constraints, counts] = fields[..] else {
         panic!("an operator has six fields: {line}");
@@ -73,7 +106,7 @@ fn operator(line: &'static str, sets: &[&'static TypeSet]) -> OpSchema {
         constraints: words(constraints)
             .map(|c| {
                 let (letter, set) = split(c, '=');
-                (letter, sets[count(set)])
+                (letter, sets.get(count(set)))
             })
             .collect(),
         inputs_min: counts[0],

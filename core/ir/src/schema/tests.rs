@@ -15,6 +15,31 @@ fn versions_are_found() {
     assert!(find("", "Upsample", 10).unwrap().deprecated);
 }
 
+/// A process pays for the operators of its network, not for those of the standard.
+#[test]
+fn only_what_is_asked_for_is_read() {
+    let fresh = super::registry_of_texts();
+    let standard = &fresh.domains[""];
+    standard.operators["Conv"].versions();
+    let read = standard.operators.iter().filter(|(_, o)| o.read.get().is_some());
+    assert_eq!(read.map(|(name, _)| *name).collect::<Vec<_>>(), ["Conv"]);
+}
+
+/// A mistake in a line shows only when the line is read, so all are.
+#[test]
+fn every_line_is_read() {
+    let files = [include_str!("operators.txt"), include_str!("microsoft.txt")];
+    let lines = files.iter().flat_map(|text| text.lines()).filter(|line| line.contains('|'));
+    let fresh = super::registry_of_texts();
+    let mut versions = 0;
+    for (name, operator) in fresh.domains.values().flat_map(|d| &d.operators) {
+        assert!(operator.versions().is_sorted_by_key(|s| s.since), "{name}");
+        assert!(operator.versions().iter().all(|s| s.name == *name), "{name}");
+        versions += operator.versions().len();
+    }
+    assert_eq!(versions, lines.count());
+}
+
 #[test]
 fn a_schema_in_full() {
     let conv = find("", "Conv", 17).unwrap();

@@ -190,7 +190,7 @@ fn findings_point_to_the_layer_of_the_source() {
         parse_graph("g (float[2] x) => (float[2] y) { y = Relu<what = 1>(x) }").unwrap();
     let id = graph.node_ids()[0];
     let conv = Layer { place: "net.ini:7".into(), ..Layer::new("conv1", "Conv") };
-    graph.node_mut(id).layers = vec![conv, Layer::new("relu1", "Activation")];
+    graph.node_mut(id).layers = vec![conv, Layer::new("relu1", "Activation")].into();
     let found = verify(&Model::new(graph, 8, 17), Level::Full);
     let text = found.0[0].to_string();
     assert!(

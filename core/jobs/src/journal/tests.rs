@@ -14,7 +14,8 @@ fn id(n: u32) -> String {
 
 fn open(dir: &Path) -> (Journal, Reading) {
     let reading = read(dir).unwrap();
-    (Journal::resume(dir, &reading, false).unwrap(), reading)
+    let image = Image::of(reading.live.values(), Vec::new(), Vec::new());
+    (Journal::resume(dir, &reading, &image, false).unwrap(), reading)
 }
 
 fn put(journal: &mut Journal, n: u32, name: &str) -> u64 {
@@ -28,7 +29,7 @@ fn names(reading: &Reading) -> Vec<String> {
 /// Rotates the way the store does.
 fn rotate(journal: &mut Journal, dir: &Path) {
     let live = read(dir).unwrap().live;
-    journal.rotate(&live).unwrap();
+    journal.rotate(&Image::of(live.values(), Vec::new(), Vec::new())).unwrap();
 }
 
 #[test]

@@ -28,6 +28,10 @@ fn finding(class: &str) -> Vec<Diagnostic> {
     vec![Diagnostic { code, class: class.into(), message, ..Diagnostic::default() }]
 }
 
+fn staged() -> String {
+    "/jobs/result".into()
+}
+
 fn failed(class: &str, crashed: bool, timed_out: bool) -> What {
     What::Failed { lease: LEASE, diagnostics: finding(class), crashed, timed_out }
 }
@@ -63,6 +67,8 @@ const STATES: [JobState; 12] = [
 fn table() -> Vec<(What, Vec<(JobState, JobState)>)> {
     let lease = LEASE;
     let in_attempt = |to| vec![(Running, to), (Publishing, to)];
+    // What is on its way to the outbox is never converted again by itself.
+    let but_publishing = |to| vec![(Running, to), (Publishing, Failed)];
     let before = |to| vec![(Claimed, to), (Queued, to), (RetryWait, to)];
     vec![
         (What::Claimed, vec![(Claiming, Claimed)]),
@@ -74,17 +80,39 @@ fn table() -> Vec<(What, Vec<(JobState, JobState)>)> {
         ),
         (What::Started, vec![(Queued, Running), (RetryWait, Running)]),
         (What::StageEntered { lease, stage: "export".into() }, vec![(Running, Running)]),
-        (What::ReadyToPublish { lease, dest: "/out".into() }, vec![(Running, Publishing)]),
+        (
+            What::ReadyToPublish { lease, staged: staged(), dest: "/out".into() },
+            vec![(Running, Publishing)],
+        ),
+        (
+            What::Copied { of: "x".into(), staged: staged(), dest: "/out".into() },
+            vec![(Queued, Publishing), (RetryWait, Publishing)],
+        ),
+        (
+            What::Redirected { lease, staged: staged(), dest: "/out.2".into() },
+            vec![(Publishing, Publishing)],
+        ),
         (What::Published { lease }, vec![(Publishing, Succeeded)]),
         (failed("input", false, false), in_attempt(Failed)),
         (failed("unsupported", false, false), in_attempt(Failed)),
         (failed("internal", false, false), in_attempt(Failed)),
         (failed("unheard-of", false, false), in_attempt(Failed)),
-        (failed("environment", false, false), in_attempt(RetryWait)),
-        (failed("internal", true, false), in_attempt(RetryWait)),
-        (failed("environment", false, true), in_attempt(RetryWait)),
+        (failed("environment", false, false), but_publishing(RetryWait)),
+        (failed("internal", true, false), but_publishing(RetryWait)),
+        (failed("environment", false, true), but_publishing(RetryWait)),
+        (
+            What::BroughtDown,
+            vec![
+                (Claiming, Claiming),
+                (Claimed, Claimed),
+                (Queued, Queued),
+                (RetryWait, RetryWait),
+                (Running, Queued),
+                (Publishing, Publishing),
+            ],
+        ),
         (What::RoomAgain, vec![(RetryWait, Queued)]),
-        (What::Interrupted { lease }, in_attempt(Queued)),
+        (What::Interrupted { lease }, vec![(Running, Queued)]),
         (What::GivenBack { lease }, vec![(Running, Queued)]),
         (What::CancelAsked { actor: actor() }, [before(Cancelled), in_attempt(Cancelled)].concat()),
         (What::RetryAsked { actor: actor() }, vec![(Failed, Queued), (Cancelled, Queued)]),
@@ -125,6 +153,25 @@ fn news_of_another_lease_changes_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn a_copy_ends_as_a_duplicate() {
+    let what = What::Copied { of: "x".into(), staged: staged(), dest: "/out".into() };
+    let copied = after(&job(Queued), what).unwrap();
+    let there = after(&copied, What::Published { lease: LEASE }).unwrap();
+    assert_eq!((there.state(), there.duplicate_of.as_str()), (Duplicate, "x"));
+    let cancelled = after(&copied, What::CancelAsked { actor: actor() }).unwrap();
+    let again = after(&cancelled, What::RetryAsked { actor: actor() }).unwrap();
+    assert_eq!((again.duplicate_of.as_str(), again.staged.as_str()), ("", ""));
+}
+
+#[test]
+fn the_same_place_again_is_no_news() {
+    let ready = What::ReadyToPublish { lease: LEASE, staged: staged(), dest: "/out".into() };
+    let publishing = after(&job(Running), ready).unwrap();
+    let same = What::Redirected { lease: LEASE, staged: staged(), dest: "/out".into() };
+    assert_eq!(after(&publishing, same), None);
 }
 
 #[test]
@@ -183,6 +230,23 @@ fn the_second_crash_quarantines() {
     assert_eq!((twice.state(), twice.crashes), (Quarantined, 2));
     let released = after(&twice, What::Released { actor: actor() }).unwrap();
     assert_eq!((released.crashes, released.attempts), (0, 0));
+}
+
+#[test]
+fn the_second_crash_of_the_daemon_over_a_job_quarantines() {
+    for state in [Claimed, Queued, RetryWait, Running, Publishing] {
+        let mut job = job(state);
+        (job.staged, job.published) = (staged(), "/out".into());
+        let once = after(&job, What::BroughtDown).unwrap();
+        assert_eq!(once.crashes, 1, "{state:?}");
+        // A crash of its worker is one of the two.
+        let again = Job { crashes: 1, ..job };
+        let twice = after(&again, What::BroughtDown).unwrap();
+        assert_eq!((twice.state(), twice.crashes), (Quarantined, 2), "{state:?}");
+    }
+    let claiming = Job { crashes: 1, ..job(Claiming) };
+    let claiming = after(&claiming, What::BroughtDown).unwrap();
+    assert_eq!((claiming.state(), claiming.crashes), (Claiming, 1), "its files are elsewhere");
 }
 
 #[test]
@@ -270,7 +334,8 @@ fn any_what() -> impl Strategy<Value = (usize, u64, u64)> {
 fn with_lease(what: What, lease: u64) -> What {
     match what {
         What::StageEntered { .. } => What::StageEntered { lease, stage: lease.to_string() },
-        What::ReadyToPublish { dest, .. } => What::ReadyToPublish { lease, dest },
+        What::ReadyToPublish { staged, dest, .. } => What::ReadyToPublish { lease, staged, dest },
+        What::Redirected { staged, dest, .. } => What::Redirected { lease, staged, dest },
         What::Published { .. } => What::Published { lease },
         What::Failed { diagnostics, crashed, timed_out, .. } => {
             What::Failed { lease, diagnostics, crashed, timed_out }
@@ -301,6 +366,9 @@ proptest! {
             let by_hand = matches!(what, What::RetryAsked { .. } | What::Released { .. });
             prop_assert!(!is_finished(job.state()) || by_hand);
             prop_assert!(!matches!(job.state(), Succeeded | Duplicate));
+            if job.state() == Publishing {
+                prop_assert!(!matches!(next.state(), Running | Queued | RetryWait), "twice");
+            }
             prop_assert_eq!(next.lease, job.lease + u64::from(what == What::Started));
             prop_assert!(next.attempts <= limit, "{} attempts", next.attempts);
             prop_assert!(next.crashes <= policy.crashes_max);
@@ -313,8 +381,10 @@ proptest! {
             let asked = matches!(what, What::CancelAsked { .. });
             prop_assert_eq!(next.state() == Cancelled, asked);
             // No other state has a place in the outbox; a cancelled job has given it up.
-            let has_place = matches!(next.state(), Publishing | Succeeded);
+            let copied = next.state() == Duplicate && job.state() == Publishing;
+            let has_place = copied || matches!(next.state(), Publishing | Succeeded);
             prop_assert_eq!(!next.published.is_empty(), has_place);
+            prop_assert_eq!(!next.staged.is_empty(), has_place);
             prop_assert!(next.events.len() <= EVENTS_MAX);
             prop_assert_eq!(next.events.last().unwrap().from(), job.state());
             prop_assert_eq!(next.finished_ms > 0, is_finished(next.state()) && now_ms > 0);

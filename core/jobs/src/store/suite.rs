@@ -25,7 +25,7 @@ pub(crate) fn success(identity: &str, lease: u64) -> Vec<Event> {
         What::Hashed { files: Vec::new(), identity: identity.into() },
         What::Started,
         What::StageEntered { lease, stage: "import".into() },
-        What::ReadyToPublish { lease, dest: "/out/net".into() },
+        What::ReadyToPublish { lease, staged: "/jobs/result".into(), dest: "/out/net".into() },
         What::Published { lease },
     ]
     .into_iter()
@@ -39,6 +39,7 @@ pub(crate) fn run<S: Store>(store: &mut S, mut reopen: impl FnMut(&mut S)) {
     put_and_swap(store, &mut reopen);
     one_life(store, &mut reopen);
     identities(store, &mut reopen);
+    results(store, &mut reopen);
     order_by_priority(store, &mut reopen);
     refusals(store);
     let all = store.scan(None).unwrap();
@@ -105,6 +106,46 @@ fn identities<S: Store>(store: &mut S, reopen: &mut impl FnMut(&mut S)) {
     assert_eq!(store.remove(&[&new_job(21).id]).unwrap(), 1);
     reopen(store);
     assert_eq!(newest(store), Some(new_job(20).id));
+}
+
+/// Copies of one result under other names; what was found to be there already brings nothing.
+fn results<S: Store>(store: &mut S, reopen: &mut impl FnMut(&mut S)) {
+    let lives = [(50, None), (51, Some("copy")), (52, Some("copy")), (53, Some("same"))];
+    for (n, copied) in lives {
+        let name = if n == 50 { "net" } else { "other" };
+        assert!(store.put_new(&Job { name: name.into(), ..new_job(n) }).unwrap());
+        let of = new_job(50).id;
+        let (staged, dest) = ("/jobs/result".into(), "/out/other".into());
+        let events = match copied {
+            None => success("copied", 1),
+            Some("copy") => vec![
+                What::Claimed.at(1),
+                What::Hashed { files: Vec::new(), identity: "copied".into() }.at(2),
+                What::Copied { of, staged, dest }.at(3),
+                What::Published { lease: 0 }.at(4),
+            ],
+            Some(_) => vec![
+                What::Claimed.at(1),
+                What::Hashed { files: Vec::new(), identity: "copied".into() }.at(2),
+                What::DuplicateOf { job: of }.at(3),
+            ],
+        };
+        // One copy does not get to its place.
+        for event in events.into_iter().take(if n == 52 { 3 } else { 9 }) {
+            let id = new_job(n).id;
+            assert!(store.apply(&id, &event, &Policy::default()).unwrap().is_some(), "{event:?}");
+        }
+    }
+    reopen(store);
+    let found = |store: &S, folder, name| {
+        let to = Destination { identity: "copied", folder, name };
+        store.find_result(&to).unwrap().map(|job| job.id)
+    };
+    assert_eq!(found(store, "people/ann", "net"), Some(new_job(50).id));
+    assert_eq!(found(store, "people/ann", "other"), Some(new_job(51).id));
+    assert_eq!(found(store, "people", "ann/other"), None);
+    assert_eq!(found(store, "people/ann", "oth"), None);
+    assert_eq!(store.find_identity("copied").unwrap().map(|job| job.id), Some(new_job(50).id));
 }
 
 fn order_by_priority<S: Store>(store: &mut S, reopen: &mut impl FnMut(&mut S)) {

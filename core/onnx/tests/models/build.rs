@@ -91,7 +91,7 @@ pub(crate) fn rich() -> Model {
     node.overload = "v2".into();
     node.doc = "node text".into();
     node.metadata = vec![("namespace".into(), "a/b".into())];
-    node.layers = vec![Layer { name: "l".into(), kind: "K".into(), place: "f:3".into() }];
+    node.layers = Layer { name: "l".into(), kind: "K".into(), place: "f:3".into() }.into();
     node.inputs.insert(1, None);
     node.outputs.insert(0, None);
     node.attrs = attributes(types);

@@ -10,9 +10,10 @@ use onnxd_plugin_abi as abi;
 /// # Safety
 /// `from` is null or readable, and so is what it points to.
 unsafe fn recipe(from: *const abi::Derivation, rank: usize) -> Result<Recipe, Refusal> {
-    // SAFETY: passed on.
+    // SAFETY: null, or a derivation that begins with its size, as the caller promises.
     unsafe { sized(from, "derivation") }?;
-    // SAFETY: not null and long enough.
+    // SAFETY: `sized` saw that it is not null and at least as long as ours; readable as the caller
+    // promises. Any bits are numbers and pointers.
     let from = unsafe { from.read_unaligned() };
     if from.source_count > SOURCES_MAX {
         let text = format!("{} sources are more than {SOURCES_MAX}", from.source_count);
@@ -25,9 +26,11 @@ unsafe fn recipe(from: *const abi::Derivation, rank: usize) -> Result<Recipe, Re
     if from.strides.is_null() && strides > 0 {
         return Err(Refusal::invalid("the strides are a null pointer"));
     }
-    // SAFETY: as many are readable as the caller promises; no alignment is assumed.
+    // SAFETY: not null, and `source_count` ids are readable as the caller promises; no alignment is
+    // assumed.
     let sources = (0..from.source_count).map(|i| unsafe { from.sources.add(i).read_unaligned() });
-    // SAFETY: the same.
+    // SAFETY: not null where there are any, and as many as the rank are readable as the caller
+    // promises; no alignment is assumed.
     let strides = (0..strides).map(|i| unsafe { from.strides.add(i).read_unaligned() });
     let (sources, strides) = (sources.collect(), strides.collect());
     Ok(Recipe { kind: from.kind, sources, offset: from.offset, strides, axis: from.axis })
@@ -40,12 +43,12 @@ pub(super) unsafe extern "C" fn tensor_derive(
     id: *mut u64,
 ) -> abi::Status {
     serve(job, "tensor_derive", |call| {
-        // SAFETY: null or a description as the ABI demands.
+        // SAFETY: the plugin lends the description and its dims until this function returns.
         let (dtype, dims) = unsafe { described(desc) }?;
-        // SAFETY: null or a derivation as the ABI demands.
+        // SAFETY: the plugin lends the derivation, its sources and as many strides as the rank as long.
         let recipe = unsafe { recipe(from, dims.len()) }?;
         let new = call.tensors.derive(recipe, dtype, &dims)?;
-        // SAFETY: the result's pointer as the ABI demands.
+        // SAFETY: `id` is null or a place of the plugin's for an id.
         unsafe { put(id, new) }
     })
 }
@@ -57,7 +60,7 @@ pub(super) unsafe extern "C" fn tensor_derivation(
     desc: *mut abi::Tensor,
 ) -> abi::Status {
     serve(job, "tensor_derivation", |call| {
-        // SAFETY: null or structs with their sizes set.
+        // SAFETY: both are null or structs of the plugin's with their sizes set.
         let sizes = unsafe { (sized(from, "derivation")?, sized(desc, "result")?) };
         let Some(derived) = call.tensors.derived(id) else {
             let held = call.tensors.get(id).is_some();
@@ -84,9 +87,10 @@ pub(super) unsafe extern "C" fn tensor_derivation(
             data: std::ptr::null(),
             nbytes: derived.tensor.byte_len() as u64,
         };
-        // SAFETY: long enough, see `sized`. The table keeps the tensor as long as the process lives.
+        // SAFETY: `sized` saw that there is room. The table keeps the tensor, and so what the views
+        // show, as long as the worker lives.
         unsafe { put(from, said) }?;
-        // SAFETY: the same.
+        // SAFETY: there is room, and the views stay valid, as for `from`.
         unsafe { put(desc, described) }
     })
 }

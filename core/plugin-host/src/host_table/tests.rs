@@ -46,6 +46,8 @@ fn a_tensor_is_made_written_sealed_and_read() {
     let job = std::ptr::from_ref(running.job);
     let (mut id, mut data) = (0, null_mut::<c_void>());
     let d = desc(1, &[2, 2], 16);
+    // SAFETY: all pointers are to variables of this test. The host gave 16 bytes, aligned to 64, and what
+    // it tells of a sealed tensor stays valid while the call runs.
     unsafe {
         assert_eq!(tensor_new(job, &raw const d, &raw mut id, &raw mut data), abi::OK);
         data.cast::<[f32; 4]>().write([1., 2., 3., 4.]);
@@ -92,6 +94,8 @@ fn nonsense_gets_a_status_and_a_line_in_the_log() {
         deep,
     ];
     let name = s("x");
+    // SAFETY: all pointers are null, or to variables of this test; texts that claim more than they have
+    // are null, which the host is to find before it reads.
     unsafe {
         for d in &bad {
             assert_eq!(tensor_new(job, d, id, data), abi::INVALID, "{d:?}");
@@ -138,7 +142,9 @@ fn a_call_that_is_over_is_refused() {
     drop(running);
     let stranger = abi::Job { struct_size: 8, threads: 1 };
     for job in [job, null(), &raw const stranger] {
+        // SAFETY: the host compares addresses of jobs and does not follow them.
         assert_eq!(unsafe { progress(job, 1, 2) }, abi::INVALID);
+        // SAFETY: the same; the text is static.
         assert_eq!(unsafe { graph_put(job, s("g")) }, abi::INVALID);
     }
 }
@@ -155,6 +161,8 @@ fn inputs_are_those_of_the_submission_only() {
     let job = std::ptr::from_ref(running.job);
     let size = size_of::<abi::Bytes>() as u32;
     let mut out = abi::Bytes { struct_size: size, reserved: 0, ptr: null(), len: 0, id: 0 };
+    // SAFETY: all pointers are to variables of this test. The file is mapped twice, so that its bytes are
+    // there until it was given back twice; `running` keeps the submission.
     unsafe {
         assert_eq!(input_map(job, s("w/weights.bin"), &raw mut out), abi::OK);
         assert_eq!((out.len, *out.ptr), (100, 7));
@@ -188,6 +196,8 @@ fn results_replace_each_other_and_are_bounded() {
     context.set_graph(Bytes::from_static(b"in"));
     let running = context.start();
     let job = std::ptr::from_ref(running.job);
+    // SAFETY: `view` is a variable of this test, all texts are static. The context keeps the graph that
+    // `view` shows until the call is over.
     unsafe {
         let mut view = abi::Str::EMPTY;
         assert_eq!(graph_get(job, &raw mut view), abi::OK);
@@ -217,6 +227,7 @@ fn threads_may_log_and_read_but_not_put() {
     let running = context.start();
     let job = std::ptr::from_ref(running.job) as usize;
     std::thread::scope(|scope| {
+        // SAFETY: the host compares addresses of jobs and does not follow them; the text is static.
         scope.spawn(|| unsafe {
             let job = job as *const abi::Job;
             assert_eq!(progress(job, 1, 2), abi::OK);
@@ -236,6 +247,8 @@ fn the_text_of_progress_is_bounded() {
     let (job, most) = (std::ptr::from_ref(running.job), ABOUT_BYTES_MAX);
     let long = format!("a{}", "\u{e9}".repeat(1 << 20));
     let cut_off = abi::Str::of(&[b'a', 0xc3]);
+    // SAFETY: texts are static or variables of this test; those that claim more than they have are null,
+    // which the host is to find before it reads.
     unsafe {
         assert_eq!(progress_about(job, 1, 2, s("layer")), abi::OK);
         assert_eq!(progress_about(job, 1, 2, s(&long)), abi::OK);
@@ -260,6 +273,7 @@ fn progress_tells_of_cancellation() {
     let table = TensorTable::new();
     let mut context = JobContext::new(&submission, BTreeMap::new(), table, 1, cancel, |_| {});
     let running = context.start();
+    // SAFETY: the job is that of a call in progress.
     assert_eq!(unsafe { progress(running.job, 0, 0) }, abi::CANCELLED);
 }
 
@@ -270,6 +284,7 @@ fn a_panic_in_the_host_stays_there() {
     let submission = Submission::default();
     let mut context = JobContext::new(&submission, BTreeMap::new(), table, 1, Arc::default(), sink);
     let running = context.start();
+    // SAFETY: the job is that of a call in progress; no panic crosses the boundary.
     assert_eq!(unsafe { progress(running.job, 0, 0) }, abi::INTERNAL);
 }
 
@@ -303,6 +318,7 @@ fn a_tensor_is_derived_told_and_computed() {
     let job = std::ptr::from_ref(running.job);
     let derive = |from: &abi::Derivation, dtype: u32, dims: &[i64]| {
         let (d, mut id) = (desc(dtype, dims, 0), 0);
+        // SAFETY: description, derivation and `id` are variables that outlive the call.
         let status = unsafe { derived::tensor_derive(job, from, &raw const d, &raw mut id) };
         assert_eq!(status, abi::OK);
         id
@@ -310,6 +326,8 @@ fn a_tensor_is_derived_told_and_computed() {
     let turned = derive(&derivation(abi::DERIVE_STRIDED, &[w], 0, &[1, 4], 0), 1, &[4, 3]);
     let bytes = derive(&derivation(abi::DERIVE_CAST, &[turned], 0, &[], 0), 2, &[4, 3]);
     let twice = derive(&derivation(abi::DERIVE_CONCAT, &[bytes, bytes], 0, &[], 1), 2, &[4, 6]);
+    // SAFETY: both structs are variables of this test. What the host tells through them stays valid while
+    // `running` lives.
     unsafe {
         let (mut from, mut out) = (derivation(0, &[], 0, &[], 0), desc(0, &[], 0));
         let told = derived::tensor_derivation(job, turned, &raw mut from, &raw mut out);
@@ -344,6 +362,8 @@ fn derivations_that_make_no_sense_are_refused() {
     let job = std::ptr::from_ref(running.job);
     let ask = |from: &abi::Derivation, dtype: u32, dims: &[i64]| {
         let (d, mut id) = (desc(dtype, dims, 0), 0);
+        // SAFETY: all pointers are null or to variables that outlive the call; a count that is too large
+        // is refused before anything is read.
         unsafe { derived::tensor_derive(job, from, &raw const d, &raw mut id) }
     };
     let (strided, cast, concat) = (abi::DERIVE_STRIDED, abi::DERIVE_CAST, abi::DERIVE_CONCAT);
@@ -381,6 +401,7 @@ fn derivations_that_make_no_sense_are_refused() {
     }
     let null_desc = derivation(cast, &[w], 0, &[], 0);
     let mut id = 0;
+    // SAFETY: all pointers are null or to variables of this test.
     unsafe {
         assert_eq!(derived::tensor_derive(job, null(), null(), &raw mut id), abi::INVALID);
         let asked = derived::tensor_derive(job, &raw const null_desc, null(), &raw mut id);
@@ -400,6 +421,7 @@ fn chains_of_derivations_end() {
     let job = std::ptr::from_ref(running.job);
     let derive = |kind: u32, last: u64, strides: &[i64], dtype: u32, dims: &[i64]| {
         let (from, d, mut id) = (derivation(kind, &[last], 0, strides, 0), desc(dtype, dims, 0), 0);
+        // SAFETY: description, derivation and `id` are variables that outlive the call.
         let status =
             unsafe { derived::tensor_derive(job, &raw const from, &raw const d, &raw mut id) };
         (status == abi::OK).then_some(id)

@@ -73,7 +73,7 @@ enum Container {
 
 impl Archive {
     /// Opens a zip archive: reads its directory, and nothing else. Members need no checksums, which some writers leave
-    /// out.
+    /// out; [`Archive::wrong_checksums`] tells which have another one.
     ///
     /// # Errors
     /// `N0201`, `N0202` for a damaged one, `N0213` beyond limits.
@@ -128,6 +128,14 @@ impl Archive {
         match &self.0 {
             Container::Zip(zip) => Box::new(from(&zip.members, folder)),
             Container::Tar(_, members) => Box::new(from(members, folder)),
+        }
+    }
+
+    /// The members that were read so far and do not have the checksum that the archive says.
+    pub fn wrong_checksums(&self) -> Vec<String> {
+        match &self.0 {
+            Container::Zip(zip) => zip.wrong.borrow().iter().cloned().collect(),
+            Container::Tar(..) => Vec::new(),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::diagnostics::Diagnostic;
 use bytes::Bytes;
 use flate2::Crc;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
 use zip::read::{ArchiveOffset, Config};
 use zip::{CompressionMethod, ZipArchive, ZipReadOptions};
@@ -25,8 +25,10 @@ pub(super) struct Zip {
     pub(super) members: BTreeMap<String, Member>,
     /// Bytes that may still be inflated.
     left: Cell<u64>,
-    /// Whether members must have their checksums. Some writers leave them out.
+    /// Whether members must have their checksums.
     is_checked: bool,
+    /// Members that were read and have another checksum, where they need none.
+    pub(super) wrong: RefCell<BTreeSet<String>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,8 @@ impl Zip {
         }
         let members = members(&zip)?;
         let left = (bytes.len() as u64).saturating_mul(INFLATED_RATIO_MAX).max(INFLATED_FREE);
-        Ok(Zip { bytes, zip: RefCell::new(zip), members, left: Cell::new(left), is_checked })
+        let (zip, left) = (RefCell::new(zip), Cell::new(left));
+        Ok(Zip { bytes, zip, members, left, is_checked, wrong: RefCell::default() })
     }
 
     /// The bytes of a member: a slice of the file if it is stored, else inflated and kept.
@@ -97,8 +100,13 @@ impl Zip {
             CompressionMethod::Deflated => self.inflate(&mut zip, member.index, (name, size))?,
             other => return Err(unsupported(format!("member `{name}` is packed by {other}"))),
         };
-        if self.is_checked && checksum(&content) != sum {
-            return Err(damaged(format!("member `{name}` does not have its checksum")));
+        // Some writers leave them out.
+        let is_left_out = sum == 0 && !self.is_checked;
+        if !is_left_out && checksum(&content) != sum {
+            if self.is_checked {
+                return Err(damaged(format!("member `{name}` does not have its checksum")));
+            }
+            self.wrong.borrow_mut().insert(name.to_owned());
         }
         Ok(content)
     }

@@ -249,8 +249,9 @@ impl Input<'_> {
         if array.dtype() != self.dtype && !convertible {
             return Err(format!("{} for an input of {}", array.dtype(), self.dtype));
         }
-        if dims.contains(&0) {
-            return Err("it is empty".into());
+        // Other axes may be empty, as that of the past in a cache of keys and values is at first.
+        if dims.first() == Some(&0) {
+            return Err("it has no samples".into());
         }
         let Some(shape) = self.shape else { return Ok(Form::Samples) };
         let (form, ours, theirs) = match dims.len().checked_sub(shape.len()) {
@@ -339,15 +340,16 @@ impl Column {
 
     /// Whether each sample is a whole input.
     pub(super) fn is_whole(&self) -> bool {
-        self.parts.iter().any(Part::is_whole)
+        self.parts.iter().any(Part::is_whole) || self.random.as_ref().is_some_and(Random::is_scalar)
     }
 }
 
 /// Inputs whose first axes are fixed to different sizes have no samples there: what fills all of them once is one
-/// sample.
+/// sample. So it is beside an input that has no such axis.
 fn matched(mut columns: Vec<Column>) -> Vec<Column> {
     let sizes: Option<Vec<u64>> = columns.iter().map(Column::batch_size).collect();
-    if sizes.is_some_and(|sizes| sizes.iter().any(|size| *size != sizes[0])) {
+    let differ = sizes.is_some_and(|sizes| sizes.iter().any(|size| *size != sizes[0]));
+    if differ || columns.iter().any(Column::is_whole) {
         columns.iter_mut().for_each(Column::in_runs);
     }
     columns

@@ -9,7 +9,7 @@ use crate::ir::{At, DataType, Dim, Graph, Reals, Tensor, ValueId, element_count}
 /// Elements of a sample at most.
 const ELEMENTS_MAX: usize = 1 << 26;
 /// Size of axes that a model leaves open, where no one says one.
-pub(super) const OPEN_SIZE: usize = 32;
+pub(crate) const OPEN_SIZE: usize = 32;
 /// Integers stay below this where nothing tells more.
 const INTEGERS: usize = 10;
 /// Nodes that are looked at for the tables that an input indexes.
@@ -32,6 +32,8 @@ pub(super) struct Random {
     samples: u64,
     /// Without the axis of the samples.
     dims: Vec<usize>,
+    /// The input is a scalar: each sample is all of it.
+    scalar: bool,
     dtype: DataType,
     draw: Draw,
     seed: u64,
@@ -57,8 +59,10 @@ impl Random {
             Diagnostic::new(Code::EvalInputs, text).help(help)
         };
         let drop = "Drop samples, and leave `calibration.random` out.";
-        let Some([_, sizes @ ..]) = input.shape else {
-            return Err(refused("it has no axis of samples".into(), drop));
+        let (sizes, scalar) = match input.shape {
+            Some([_, sizes @ ..]) => (sizes, false),
+            Some([]) => (&[][..], true),
+            None => return Err(refused("its rank is not known".into(), drop)),
         };
         let size = |(at, dim): (usize, &Dim)| match dim {
             Dim::Known(n) => usize::try_from(*n).map_err(|e| refused(e.to_string(), drop)),
@@ -80,7 +84,11 @@ impl Random {
         };
         // Inputs differ from each other.
         let seed = drawing.seed ^ RandomSource::new(index).bits();
-        Ok(Random { samples: drawing.samples, dims, dtype: input.dtype, draw, seed })
+        Ok(Random { samples: drawing.samples, dims, scalar, dtype: input.dtype, draw, seed })
+    }
+
+    pub(super) fn is_scalar(&self) -> bool {
+        self.scalar
     }
 
     pub(super) fn samples(&self) -> u64 {
@@ -94,7 +102,7 @@ impl Random {
 
     /// The next samples of a stream.
     pub(super) fn take(&self, stream: &mut RandomSource, count: usize) -> Result<Tensor, String> {
-        let dims = [&[count], &self.dims[..]].concat();
+        let dims = if self.scalar { Vec::new() } else { [&[count], &self.dims[..]].concat() };
         let total = element_count(&dims).filter(|n| *n <= ELEMENTS_MAX.max(self.of_one()));
         let total = total.ok_or("a batch is larger than is drawn")?;
         let mut number = || match self.draw {

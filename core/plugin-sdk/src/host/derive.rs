@@ -54,7 +54,9 @@ impl JobHandle {
             reserved: 0,
         };
         let (dims, mut id) = (sizes(dims), 0);
-        // SAFETY: the host checks ids and sizes; all that is pointed to is alive.
+        // SAFETY: the job is alive (`JobHandle::of`). Derivation, sources, strides, description and dims are
+        // variables that outlive the call; the host checks ids and sizes. There are as many strides as dims where
+        // the kind has any: `Tensor::derived` made sure.
         match unsafe { f(self.job, &from, &descriptor(dtype.number(), &dims), &mut id) } {
             abi::OK => Ok(id),
             status => Err(refused("tensor_derive", status)),
@@ -75,7 +77,7 @@ impl JobHandle {
             reserved: 0,
         };
         let mut desc = descriptor(0, &[]);
-        // SAFETY: the job is alive, both structs are writable.
+        // SAFETY: the job is alive (`JobHandle::of`), and both structs are variables of the sizes that they name.
         match unsafe { f(self.job, id, &mut from, &mut desc) } {
             abi::OK => {}
             abi::DECLINED => return Ok(None),
@@ -83,7 +85,8 @@ impl JobHandle {
         }
         let rank = desc.rank as usize;
         let strides = if from.kind == abi::DERIVE_STRIDED { rank } else { 0 };
-        // SAFETY: the host lends as many of each until the call returns.
+        // SAFETY: with `OK` the host lends `rank` sizes, `source_count` ids, and as many strides as sizes if the
+        // kind has any, until the call returns; they are copied here.
         let (dims, sources, strides) = unsafe {
             (
                 lent(desc.dims, rank),
@@ -111,7 +114,7 @@ pub(super) unsafe fn lent<T: Copy>(first: *const T, count: usize) -> Vec<T> {
     if first.is_null() {
         return Vec::new();
     }
-    // SAFETY: as the caller promises; no alignment is assumed.
+    // SAFETY: not null, so that `count` elements are readable as the caller promises; no alignment is assumed.
     (0..count).map(|i| unsafe { first.add(i).read_unaligned() }).collect()
 }
 

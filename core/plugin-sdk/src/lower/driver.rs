@@ -179,6 +179,11 @@ impl<'s, C: 'static> Driver<'s, C> {
         self.table.find(op).is_some()
     }
 
+    /// Whether a pass of a plugin lowers an operator.
+    pub fn is_lowered(&self, op: &str) -> bool {
+        self.fallback.lowered.contains(op)
+    }
+
     /// Whether the table has this operator, or something else takes it.
     pub fn takes(&self, op: &str) -> bool {
         self.table.find(op).is_some() || self.fallback.kept(op).is_some()

@@ -6,7 +6,7 @@
 //! let outputs = testing::run(&imported.model, [("x", Tensor::vector(vec![0.5f32]))]);
 //! ```
 
-mod host;
+pub(crate) mod host;
 pub mod mutations;
 #[cfg(test)]
 mod tests;
@@ -113,7 +113,8 @@ impl Dropped {
             lowered: self.lowered.clone(),
         };
         let host = TestHost::new(submission.encode_to_vec(), self.files.clone());
-        (host, JobHandle::of(&host::TABLE, host.job()))
+        // SAFETY: a job of this table's, which is never freed.
+        (host, unsafe { JobHandle::of(&host::TABLE, host.job()) })
     }
 }
 
@@ -182,9 +183,9 @@ pub fn quantize(
 ///
 /// # Errors
 /// What the executor cannot do.
-pub fn run<const N: usize>(
+pub fn run<'n>(
     model: &Model,
-    feeds: [(&str, Tensor); N],
+    feeds: impl IntoIterator<Item = (&'n str, Tensor)>,
 ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
     let feeds = feeds.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();
     Executor::new(model)?.run(&feeds, RunOptions::default())
@@ -202,7 +203,9 @@ fn called<Log: Message + Default>(
         let graph = onnxd_onnx::encode_to_bytes(model, &mut HostTensors(&job))?;
         host.state().graph = graph;
     }
-    with_current(&job, || f(JobHandle::of(&host::TABLE, host.job())))?;
+    // SAFETY: a job of this table's, which is never freed.
+    let own = unsafe { JobHandle::of(&host::TABLE, host.job()) };
+    with_current(&job, || f(own))?;
     let (graph, mut files, logged) = {
         let mut state = host.state();
         let artifacts = std::mem::take(&mut state.artifacts);

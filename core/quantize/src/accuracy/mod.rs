@@ -15,6 +15,7 @@ pub use classes::{classes, top1};
 pub(crate) use compare::{COMPARED_MAX, KEPT_MAX, layers, outputs};
 pub use compare::{float_outputs, layers_db, output_names, outputs_db, score};
 pub use first_pass::FirstPass;
+pub(crate) use quality::random_samples;
 pub use quality::{Held, cover, measure};
 pub use samples::{SampleSet, default_samples};
 pub use score::Score;

@@ -5,12 +5,12 @@ use crate::accuracy::samples::{SampleSet, default_samples};
 use crate::accuracy::{Kept, Score, float_outputs, output_names, score};
 use crate::observe::Limits;
 use crate::report::{Coverage, Origin, Quality, Report};
-use crate::session::Session;
+use crate::session::{Calibration, Session};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::{Graph, Model, Node, Tensor};
 
-/// With fewer samples, all are needed for ranges.
-const HELD_OUT_MIN: u64 = 16;
+/// Fewer held-out samples say too little: then each is held out in turn instead.
+const HELD_OUT_MIN: u64 = 8;
 
 /// The share of the samples that is held out.
 const HELD_OUT: u64 = 8;
@@ -24,19 +24,35 @@ pub struct Held {
     pub(crate) held_out: bool,
     /// What the float network gives on the first of them, if it is known.
     pub(crate) float: Vec<Kept>,
+    /// What the result gives on all samples but those that its ranges were made of (cross-validation).
+    pub(crate) folds: Option<Score>,
 }
 
 impl Held {
-    /// The last samples, which nothing is made of; few samples are used twice.
+    /// The last samples, which nothing is made of; few samples are used twice. A model that runs long is measured on
+    /// few in any case.
     #[must_use]
     pub fn last(data: &SampleSet, model: &Model) -> Held {
         let samples = data.calibration.samples();
-        let count = data.whole((samples / HELD_OUT).min(default_samples(model)).max(1));
-        let enough = samples >= HELD_OUT_MIN && count * 4 <= samples;
+        let most = default_samples(model);
+        let count = data.whole((samples / HELD_OUT).min(most).max(1));
+        let enough = samples / HELD_OUT >= HELD_OUT_MIN.min(most * 2) && count * 4 <= samples;
         match enough && !data.calibration.is_random() {
             true => Held { held_out: true, ..Held::between(samples - count, samples) },
             false => Held::first(data, model, false),
         }
+    }
+
+    /// As [`Held::last`], and the last quarter of few samples: what is made of the others hardly loses by it.
+    #[must_use]
+    pub fn last_of_few(data: &SampleSet, model: &Model) -> Held {
+        let held = Held::last(data, model);
+        let samples = data.calibration.samples();
+        let count = data.whole((samples / 4).min(default_samples(model)).max(1));
+        if held.held_out || count >= samples || data.calibration.is_random() {
+            return held;
+        }
+        Held { held_out: true, ..Held::between(samples - count, samples) }
     }
 
     /// The first samples. They may have had a say.
@@ -48,7 +64,7 @@ impl Held {
 
     /// These samples, which may have had a say.
     pub(crate) fn between(from: u64, to: u64) -> Held {
-        Held { from, to, held_out: false, float: Vec::new() }
+        Held { from, to, held_out: false, float: Vec::new(), folds: None }
     }
 
     /// How near the outputs of `found` are to those of the float model, which runs once.
@@ -64,6 +80,14 @@ impl Held {
         }
         let _part = data.session.part("comparison".into());
         score((float, found), &mut samples(), &self.float, Limits::of_floats())
+    }
+
+    /// The worst output of `found` against the float model in dB, see [`Score::db`].
+    ///
+    /// # Errors
+    /// Why samples cannot be had, or a model does not run on them.
+    pub fn db(&mut self, models: (&Model, &Model), data: &SampleSet) -> Result<f64, Diagnostics> {
+        Ok(self.score(models, data)?.db())
     }
 
     /// Samples that a result may be made of: those before.
@@ -96,6 +120,34 @@ pub fn measure(
     Ok(())
 }
 
+/// Sizes of the axes that a model leaves open: some networks pool so much that small inputs are gone before the end,
+/// others have axes that take one entry alone.
+const OPEN_SIZES: [usize; 5] = [32, 64, 224, 1, 512];
+
+/// Random numbers that the model takes: the first of several sizes on which it runs.
+///
+/// # Errors
+/// Why none can be drawn, or why the model runs on none.
+pub(crate) fn random_samples(
+    model: &Model,
+    cx: &dyn Session,
+) -> Result<Box<dyn Calibration>, Diagnostics> {
+    let mut first = None;
+    for size in OPEN_SIZES {
+        let tried = cx.random_samples(model, default_samples(model), size).and_then(|drawn| {
+            let set = SampleSet { calibration: drawn.as_ref(), ..SampleSet::of(cx) };
+            float_outputs(model, &mut set.batches(0, 1), Limits::of_floats())?;
+            Ok(drawn)
+        });
+        match tried {
+            Ok(drawn) => return Ok(drawn),
+            Err(found) if cx.is_stopped() => return Err(found),
+            Err(found) => first = first.or(Some(found)),
+        }
+    }
+    Err(first.unwrap_or_default())
+}
+
 /// Tells how much of the float network was quantized.
 pub fn cover(float: &Model, found: &Model, report: &mut Report) {
     let ((weighted, weights), (left, floats)) = (weighted(float), weighted(found));
@@ -116,7 +168,7 @@ fn measured(
         return Ok(Err("no output of the network holds real numbers".into()));
     }
     let drawn = match cx.calibration().samples() == 0 {
-        true => Some(cx.random_samples(float, default_samples(float))?),
+        true => Some(random_samples(float, cx)?),
         false => None,
     };
     let data = match &drawn {
@@ -136,8 +188,14 @@ fn measured(
     let _part = cx.part("quality".into());
     let mut samples = data.batches(held.from, held.to);
     let score = score((float, found), &mut samples, &held.float, Limits::of_floats())?;
+    // The result itself, and what is made as it was, of other samples: the less counts.
+    let folds = held.folds.as_ref().filter(|_| drawn.is_none());
+    let of_folds = folds.map(Score::each_db).unwrap_or_default();
+    let of_folds = of_folds.into_iter().map(|db| db.unwrap_or(f64::INFINITY));
+    let dbs = score.each_db().into_iter().zip(of_folds.chain(std::iter::repeat(f64::INFINITY)));
+    let outputs = names.into_iter().zip(dbs);
     let outputs: Vec<(String, f64)> =
-        names.into_iter().zip(score.each_db()).filter_map(|(n, db)| Some((n, db?))).collect();
+        outputs.filter_map(|(name, (db, of_folds))| Some((name, db?.min(of_folds)))).collect();
     if outputs.is_empty() {
         return Ok(Err(
             "all outputs of the float network are zero or not finite on the samples".into()
@@ -146,9 +204,12 @@ fn measured(
     let origin = match held.held_out {
         _ if drawn.is_some() => Origin::Random,
         true => Origin::Apart,
+        false if folds.is_some() => Origin::Folds,
         false => Origin::Calibration,
     };
-    Ok(Ok(Quality { outputs, samples: held.to - held.from, origin }))
+    let batch = data.batch();
+    let samples = folds.map_or(held.to - held.from, |folds| folds.runs.len() as u64 * batch);
+    Ok(Ok(Quality { outputs, samples: samples.min(data.calibration.samples()), origin }))
 }
 
 /// Operators with constant weights in floating point, and how many these are.

@@ -16,21 +16,22 @@ impl Score {
         self.runs.extend(other.runs);
     }
 
-    /// Signal-to-noise ratio in dB: the mean over the outputs.
+    /// Signal-to-noise ratio in dB of the worst output, at most 300: what else is exact makes up for nothing.
     #[must_use]
     pub fn db(&self) -> f64 {
-        let totals = self.totals();
-        let of = |a: &Agreement| a.sqnr_db().map(|db| db.min(300.0));
-        let known: Vec<f64> = totals.iter().filter_map(of).collect();
-        known.iter().sum::<f64>() / known.len().max(1) as f64
+        self.each_db().into_iter().flatten().fold(300.0, f64::min)
     }
 
-    /// That of each output, from -infinity to infinity; `None` where the float model gives zeros
-    /// alone.
+    /// That of each output, from -infinity to infinity; `None` where the float model gives zeros alone. Few samples say
+    /// little of others, so the noise counts with its standard error.
     #[must_use]
     pub fn each_db(&self) -> Vec<Option<f64>> {
-        let of = |a: &Agreement| a.sqnr_db().filter(|_| a.signal > 0.0);
-        self.totals().iter().map(of).collect()
+        let noise = |at: usize| self.runs.iter().map(move |run| run[at].noise);
+        let of = |(at, total): (usize, Agreement)| {
+            let noise = total.noise + standard_error(noise(at));
+            Agreement { noise, ..total }.sqnr_db().filter(|_| total.signal > 0.0)
+        };
+        self.totals().into_iter().enumerate().map(of).collect()
     }
 
     fn totals(&self) -> Vec<Agreement> {
@@ -66,6 +67,16 @@ impl Score {
     }
 }
 
+/// The standard error of a sum, by what its parts differ by; 0 for a single part, and where a part has no end.
+fn standard_error(parts: impl Iterator<Item = f64> + Clone) -> f64 {
+    let (count, sum) = parts.clone().fold((0.0, 0.0), |(n, sum), x| (n + 1.0, sum + x));
+    if count < 2.0 || !f64::is_finite(sum) {
+        return 0.0;
+    }
+    let squares: f64 = parts.map(|x| (x - sum / count).powi(2)).sum();
+    (squares * count / (count - 1.0)).sqrt()
+}
+
 /// The share of the noise that must go where a single run says so.
 const ALONE: f64 = 0.05;
 
@@ -83,7 +94,9 @@ mod tests {
     #[test]
     fn a_gain_counts_that_most_samples_have() {
         let plain = score(&[1.0, 2.0, 9.0, 4.0]);
-        assert!((plain.db() - 10.0 * 25f64.log10()).abs() < 1e-9);
+        // The noise is 16, and its standard error twice the deviation of 3.6.
+        let expected = 10.0 * (400.0 / (16.0 + (38.0f64 * 4.0 / 3.0).sqrt())).log10();
+        assert!((plain.db() - expected).abs() < 1e-9, "{}", plain.db());
         assert!(plain.is_beaten_by(&score(&[0.9, 1.9, 8.7, 3.8])));
         // The same gain in all, of one sample alone.
         assert!(!plain.is_beaten_by(&score(&[1.0, 2.0, 8.3, 4.0])));
@@ -96,5 +109,21 @@ mod tests {
         let mut both = score(&[1.0, 2.0]);
         both.append(score(&[9.0, 4.0]));
         assert_eq!(both.db(), plain.db());
+        // Equal runs leave no doubt.
+        assert_eq!(score(&[1.0, 1.0]).db(), 20.0);
+    }
+
+    #[test]
+    fn the_worst_output_counts() {
+        let output = |signal: f64, noise: f64| Agreement {
+            elements: 1,
+            signal,
+            noise,
+            ..Agreement::default()
+        };
+        let two =
+            Score { runs: vec![vec![output(100.0, 0.0), output(100.0, 100.0), output(0.0, 0.0)]] };
+        assert_eq!(two.db(), 0.0);
+        assert_eq!(Score::default().db(), 300.0);
     }
 }

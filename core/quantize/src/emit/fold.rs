@@ -13,30 +13,37 @@ use crate::emit::forms::{self, FoldContext, Folded, SUFFIX};
 use crate::graph::quantized::{MICROSOFT, dequantize_source, each_graph, is_linear, sweep};
 use crate::graph::weighted::is_weighted;
 use crate::report::name_of;
-use onnxd_ir::{Graph, Model, Node, NodeId};
+use onnxd_ir::{Graph, Layers, Model, Node, NodeId};
 use std::collections::BTreeSet;
 
 /// Turns operators between `DequantizeLinear` and `QuantizeLinear` into operators on integers
 /// (`QLinearConv`, ...), where ONNX Runtime has a kernel for them. Types should be inferred.
 pub fn fold(model: &mut Model) -> Folded {
-    fold_if(model, forms::drop_needless, &|_| true)
+    fold_for(model, true)
+}
+
+/// As [`fold`]. If it is not to be `exact` on every processor, weights of `int8` stay, which run faster on those with
+/// instructions for sums of 8-bit products.
+pub fn fold_for(model: &mut Model, exact: bool) -> Folded {
+    fold_if(model, forms::drop_needless, &|_| true, exact)
 }
 
 /// As [`fold`], of weighted operators only: `Conv`, `ConvTranspose`, `Gemm` and `MatMul`.
 pub fn fold_weighted(model: &mut Model) -> Folded {
-    fold_if(model, |_, _| {}, &is_weighted)
+    fold_if(model, |_, _| {}, &is_weighted, true)
 }
 
 fn fold_if(
     model: &mut Model,
     first: fn(&mut Graph, &mut Folded),
     wanted: &dyn Fn(&Node) -> bool,
+    exact: bool,
 ) -> Folded {
     let opset = model.opset();
     let mut report = Folded::default();
     each_graph(&mut model.graph, &mut |graph| {
         first(graph, &mut report);
-        fold_graph(graph, opset, wanted, &mut report);
+        fold_graph(graph, (opset, exact), wanted, &mut report);
     });
     let mut uses_microsoft = false;
     model.for_each_graph(|graph| {
@@ -48,7 +55,12 @@ fn fold_if(
     report
 }
 
-fn fold_graph(graph: &mut Graph, opset: i64, wanted: &dyn Fn(&Node) -> bool, report: &mut Folded) {
+fn fold_graph(
+    graph: &mut Graph,
+    (opset, exact): (i64, bool),
+    wanted: &dyn Fn(&Node) -> bool,
+    report: &mut Folded,
+) {
     let Ok(order) = graph.topological() else { return };
     for id in order {
         let Some(node) = graph.node(id).cloned() else { continue };
@@ -59,7 +71,7 @@ fn fold_graph(graph: &mut Graph, opset: i64, wanted: &dyn Fn(&Node) -> bool, rep
         let (name, op) = (name_of(graph, &node), node.op.clone());
         let rule = forms::fold_of(&node);
         let made = match rule {
-            Some(rule) => rule(&mut FoldContext { graph, opset, node }),
+            Some(rule) => rule(&mut FoldContext { graph, opset, node, exact }),
             None => Err(format!("no operator on integers stands for {op}")),
         };
         match made {
@@ -89,6 +101,6 @@ fn replace(graph: &mut Graph, id: NodeId, mut made: Node) {
     }
     let id = graph.add_node(made);
     gone.extend(sweep(graph, reads.into_iter().collect()));
-    let layers: Vec<_> = gone.into_iter().flat_map(|node| node.layers).collect();
-    graph.node_mut(id).add_layers(layers);
+    let layers: Layers = gone.into_iter().map(|node| node.layers).collect();
+    graph.node_mut(id).layers.add(&layers);
 }

@@ -14,7 +14,7 @@ mod weights;
 
 pub use dynamic::{quantize_dynamic, quantize_dynamic_but};
 pub use fake_quant::fold_fake_quantization;
-pub use fold::{fold, fold_weighted};
+pub use fold::{fold, fold_for, fold_weighted};
 pub use forms::Folded;
 pub use pairs::{Ranges, place};
 pub use runtime_faults::keep_bias_unfused;

@@ -12,8 +12,7 @@ use crate::plan::{QuantizePlan, Quantized};
 use crate::range::weights::finite;
 use crate::range::{Scale, integers};
 use crate::report::{QuantizedLayer, QuantizedTensor, Report, name_of};
-use onnxd_diagnostics::Layer;
-use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Reals, Tensor, ValueId, ValueType};
+use onnxd_ir::{Attr, DataType, Graph, Layers, Node, NodeId, Reals, Tensor, ValueId, ValueType};
 use std::collections::BTreeMap;
 
 /// The range of what a value was, by the value that the plan observes.
@@ -40,7 +39,7 @@ pub(crate) fn add_linear(
     (op, from, to): (&str, ValueId, ValueId),
     (scale, zero): (ValueId, Option<ValueId>),
     axis: Option<i64>,
-    (name, layers): (&str, &[Layer]),
+    (name, layers): (&str, &Layers),
 ) {
     let mut node = Node::new(op, [from, scale], [to]);
     node.inputs.extend(zero.map(Some));
@@ -48,7 +47,7 @@ pub(crate) fn add_linear(
         node = node.with("axis", Attr::Int(axis));
     }
     node.name = format!("{name}_{op}");
-    node.add_layers(layers.iter().cloned());
+    node.layers.add(layers);
     graph.add_node(node);
 }
 
@@ -153,7 +152,7 @@ impl Placer<'_> {
             let slot = graph[producer].outputs.iter().position(|o| *o == Some(x));
             let clamp = graph.remove_node(*id);
             graph.set_output(producer, slot.unwrap_or(0), out);
-            graph.node_mut(producer).add_layers(clamp.layers);
+            graph.node_mut(producer).layers.add(&clamp.layers);
         }
     }
 
@@ -246,7 +245,7 @@ impl Placer<'_> {
         (scale, zero): (ValueId, Option<ValueId>),
         axis: Option<usize>,
         (out, name): (ValueId, &str),
-        layers: &[Layer],
+        layers: &Layers,
     ) {
         // The standard's default is left out.
         let axis = axis.filter(|axis| *axis != 1).map(|axis| axis as i64);
@@ -263,12 +262,12 @@ impl Placer<'_> {
         let step = self.graph.add_initializer(&format!("{name}_scale"), step);
         let zero = self.graph.add_initializer(&format!("{name}_zero_point"), zero);
         let out = self.graph.add_value(&format!("{name}_dequantized"), None);
-        self.dequantize(x, (step, Some(zero)), None, (out, name), &[]);
+        self.dequantize(x, (step, Some(zero)), None, (out, name), &Layers::default());
         Some(out)
     }
 
     /// The layers of who computes a value, else of its first reader.
-    fn layers(&self, v: ValueId) -> Vec<Layer> {
+    fn layers(&self, v: ValueId) -> Layers {
         let by = self.graph.producer(v).or_else(|| self.graph.readers(v).first().copied());
         by.map(|id| self.graph[id].layers.clone()).unwrap_or_default()
     }

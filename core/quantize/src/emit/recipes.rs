@@ -9,7 +9,7 @@ use crate::graph::quantized::{
     QuantizedValue, Why, dequantize_source, name, quantize_target, rank_of, sweep,
 };
 use crate::report::name_of;
-use onnxd_ir::{Graph, Model, Node, NodeId, Reals, Tensor, ValueId, text};
+use onnxd_ir::{Graph, Layers, Model, Node, NodeId, Reals, Tensor, ValueId, text};
 pub use onnxd_params::words::Recipe;
 
 /// [`Recipe::Int32Bias`].
@@ -23,7 +23,9 @@ const INT32_BIAS: &str = "linear (uint8[M, K] x, int8[K, N] w, uint8 x_zero, int
 
 /// Writes all Linear layers of a graph with pairs of `QuantizeLinear` and `DequantizeLinear` as the
 /// recipe says. Those in sub-graphs stay, because a recipe reads constants.
-pub fn apply(model: &mut Model, recipe: Recipe) -> Folded {
+///
+/// With `exact`, products are so on every processor.
+pub fn apply(model: &mut Model, recipe: Recipe, exact: bool) -> Folded {
     let (opset, graph) = (model.opset(), &mut model.graph);
     let mut report = Folded::default();
     for id in graph.node_ids() {
@@ -41,7 +43,7 @@ pub fn apply(model: &mut Model, recipe: Recipe) -> Folded {
                 }
             }
             Recipe::Int32Bias => {
-                let made = int32_bias(&mut FoldContext { graph, opset, node }, id, &linear);
+                let made = int32_bias(&mut FoldContext { graph, opset, node, exact }, id, &linear);
                 match made {
                     Ok(()) => report.folded.push((name, "MatMul".into(), "MatMulInteger".into())),
                     Err(why) => report.left.push((name, why)),
@@ -90,8 +92,8 @@ impl Linear {
         let slot = graph[self.add].inputs.iter().position(|v| *v == Some(self.summand))?;
         graph.set_input(self.add, slot, Some(self.product));
         let gone = sweep(graph, vec![self.summand]);
-        let layers = gone.into_iter().flat_map(|node| node.layers);
-        graph.node_mut(self.add).add_layers(layers);
+        let layers: Layers = gone.into_iter().map(|node| node.layers).collect();
+        graph.node_mut(self.add).layers.add(&layers);
         Some(parameters)
     }
 }
@@ -194,11 +196,11 @@ fn int32_bias(site: &mut FoldContext, id: NodeId, linear: &Linear) -> Result<(),
     let result = made.first().and_then(|y| site.graph.producer(*y)).ok_or("it has no result")?;
     site.graph.set_output(result, 0, out);
     let swept = sweep(site.graph, gone.iter().flat_map(Node::reads).collect());
-    let layers: Vec<_> = gone.into_iter().chain(swept).flat_map(|node| node.layers).collect();
+    let layers: Layers = gone.into_iter().chain(swept).map(|node| node.layers).collect();
     for id in site.graph.nodes_from(first) {
         let node = site.graph.node_mut(id);
         node.name = format!("{}_{}", site.node.name, node.op);
-        node.add_layers(layers.iter().cloned());
+        node.layers.add(&layers);
     }
     Ok(())
 }

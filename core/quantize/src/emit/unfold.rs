@@ -8,7 +8,7 @@ use crate::emit::pairs::add_linear;
 use crate::graph::quantized::{each_graph, sweep};
 use crate::report::name_of;
 use onnxd_ir::ops::is_quantization;
-use onnxd_ir::{Graph, Model, Node, NodeId};
+use onnxd_ir::{Graph, Layers, Model, Node, NodeId};
 
 /// Turns operators on integers (`QLinearConv`, ...) into operators on floats between
 /// `DequantizeLinear` and `QuantizeLinear`.
@@ -52,7 +52,7 @@ fn replace(graph: &mut Graph, id: NodeId, mut float: Float) {
     let mut gone = vec![graph.remove_node(id)];
     let further = float.instead.unwrap_or_default();
     gone.extend(further.into_iter().map(|id| graph.remove_node(id)));
-    let layers: Vec<_> = gone.iter().flat_map(|node| node.layers.iter().cloned()).collect();
+    let layers: Layers = gone.iter().map(|node| node.layers.clone()).collect();
     float.node.outputs = gone[gone.len() - 1].outputs.clone();
     for i in 0..float.count.min(float.node.outputs.len()) {
         let (Some(out), Some((scale, zero))) = (float.node.outputs[i], float.made) else {
@@ -67,7 +67,7 @@ fn replace(graph: &mut Graph, id: NodeId, mut float: Float) {
     }
     let name = &gone[0].name;
     float.node.name = name.strip_suffix(SUFFIX).unwrap_or(name).to_owned();
-    float.node.add_layers(layers);
+    float.node.layers.add(&layers);
     graph.add_node(float.node);
     sweep(graph, gone.iter().flat_map(Node::reads).collect());
 }

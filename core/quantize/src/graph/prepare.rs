@@ -12,7 +12,7 @@ pub fn fix_weights(model: &mut Model, report: &mut Report) {
     let graph = &mut model.graph;
     let both = graph.inputs().iter().copied().filter(|v| graph[*v].initializer().is_some());
     let both: Vec<ValueId> = both.collect();
-    both.iter().for_each(|v| graph.unmark_input(*v));
+    graph.unmark_inputs(&both);
     if !both.is_empty() {
         let text = format!(
             "{} inputs have initializers, which are taken for constants: they are no inputs any more",

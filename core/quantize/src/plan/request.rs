@@ -138,6 +138,17 @@ pub struct Request {
     /// Nothing but weighted operators computes on integers: no operator follows, saturation stands for no
     /// clamp, and what `Gemm` computes is quantized at once, as with `Conv`.
     pub weighted_only: bool,
+    /// What the format has besides, where outputs are not good.
+    pub remedies: Remedies,
+}
+
+/// Ways to better outputs that a format has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remedies {
+    /// Activations of 16 bits.
+    pub wide_activations: bool,
+    /// Mode `weight_only`.
+    pub weights_alone: bool,
 }
 
 impl Default for Request {
@@ -151,6 +162,7 @@ impl Default for Request {
             linear_outputs: false,
             matmul_const_b_only: true,
             weighted_only: false,
+            remedies: Remedies::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! plain that it helps. Samples decide where they take next to no time to run, and with
 //! `accuracy = "auto"`.
 
-use crate::accuracy::{Base, Held, SampleSet, Score, default_samples};
+use crate::accuracy::{self, Base, Held, SampleSet, Score, default_samples};
 use crate::emit::quantize_dynamic_but;
 use crate::observe::Limits;
 use crate::plan::Request;
@@ -50,9 +50,10 @@ pub fn search_dynamic(
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
     let demand = Demand::of(cx).filter(|_| samples > 0);
-    let measured = samples > 0 && (auto || default_samples(model) >= QUICK);
-    let drawn =
-        if samples == 0 { cx.random_samples(model, default_samples(model)).ok() } else { None };
+    // A single sample that chose a way could not tell what it is worth.
+    let measured = samples > cx.calibration().batch_size().max(1) as u64
+        && (auto || default_samples(model) >= QUICK);
+    let drawn = if samples == 0 { accuracy::random_samples(model, cx).ok() } else { None };
     let (found, mut done, change, kept, held) = {
         let data = match &drawn {
             Some(drawn) => SampleSet { calibration: drawn.as_ref(), ..SampleSet::of(cx) },
@@ -147,8 +148,9 @@ impl<'c> Search<'c> {
         let samples = data.calibration.samples();
         let most = if auto { HELD_MAX } else { default_samples(float) };
         let held_out = data.whole((samples / 4).min(most));
-        // Too few samples to hold some out are used twice.
-        let (calibrating, held) = match samples >= 8 && held_out < samples {
+        // A single batch is used twice.
+        let held_out = held_out.max(data.whole(1));
+        let (calibrating, held) = match held_out < samples {
             true => (samples - held_out, Held::between(samples - held_out, samples)),
             false => (samples, Held::between(0, samples.min(most))),
         };

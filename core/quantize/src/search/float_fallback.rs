@@ -16,7 +16,7 @@ const CLASSIFIED_MAX: u64 = 4096;
 /// What params demand; at least one of both.
 #[derive(Clone, Copy)]
 pub(crate) struct Demand {
-    /// Signal-to-noise ratio of the outputs.
+    /// Signal-to-noise ratio of the worst output.
     sqnr_db_min: Option<f64>,
     /// Percent of the samples whose class may be lost.
     top1_loss_max: Option<f64>,
@@ -29,6 +29,11 @@ impl Demand {
         let (sqnr_db_min, top1_loss_max) = (params.sqnr_db_min(), params.top1_loss_max());
         let some = sqnr_db_min.is_some() || top1_loss_max.is_some();
         some.then_some(Demand { sqnr_db_min, top1_loss_max })
+    }
+
+    /// That the worst output has this ratio in dB.
+    pub(crate) fn of_db(least: f64) -> Demand {
+        Demand { sqnr_db_min: Some(least), top1_loss_max: None }
     }
 }
 
@@ -84,7 +89,7 @@ pub(crate) trait FloatFallback {
     /// What can stay in floating point by itself.
     fn choices(&self) -> Result<Vec<NodeId>, Diagnostics>;
 
-    /// Signal-to-noise ratio of the outputs with these in floating point.
+    /// Signal-to-noise ratio of the worst output with these in floating point.
     fn sqnr_db(&mut self, floats: &BTreeSet<NodeId>) -> Result<f64, Diagnostics>;
 
     /// The model with these in floating point.
@@ -221,7 +226,7 @@ impl Fewest {
 /// What alone ruins outputs, of which the SQNR is `db`: the few operations, half of all at most,
 /// without which the SQNR is clearly above the floor, else just above it.
 pub(crate) fn rescued(db: f64, fallback: &mut dyn FloatFallback) -> Result<InFloat, Diagnostics> {
-    const CLEARLY_DB: f64 = 10.0;
+    const CLEARLY_DB: f64 = 5.0;
     let floor = fallback.data().session.quantization().sqnr_db_floor();
     let most = fallback.choices()?.len() / 2;
     if db >= floor || most == 0 {

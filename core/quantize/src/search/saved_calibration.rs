@@ -123,6 +123,7 @@ pub(crate) fn quantize(
         roundings: Vec::new(),
         calibrating: samples,
         held: held.clone(),
+        folds: None,
         clock: Clock::of(cx),
         tried: Vec::new(),
     };

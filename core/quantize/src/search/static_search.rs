@@ -11,6 +11,7 @@ use crate::plan::{Request, params};
 use crate::range::Method;
 use crate::report::{Attempt, Report};
 use crate::search::float_fallback::{Demand, FloatFallback, InFloat, fewest, rescued};
+use crate::search::folds::{Folds, Judged};
 use crate::search::progress::{Candidates, Clock, layers};
 use crate::search::smooth_quant::uneven;
 use crate::search::trial::Trial;
@@ -67,6 +68,8 @@ pub(crate) struct Search<'c> {
     pub(crate) held: Held,
     /// Those that the result is measured on.
     pub(crate) judged: Held,
+    /// Few samples, split for the same purpose.
+    pub(crate) folds: Option<Folds>,
     pub(crate) clock: Clock<'c>,
     pub(crate) tried: Vec<(String, f64)>,
 }
@@ -96,10 +99,15 @@ pub fn search_static(
         let auto = params::tries_all(cx);
         let mut trial = if auto { search.all()? } else { search.usual()? };
         let chosen = trial.name(search.changes[trial.base]);
+        if search.folds.is_none() {
+            search.split(&trial)?;
+        }
         if trial.rounding.is_none() && params::learns(cx) {
+            search.hold_back();
             trial.rounding = Some(search.learn(&trial)?);
         }
-        let (found, mut done, kept) = search.kept(&trial, cx)?;
+        let (found, mut done, kept, judged) = search.kept(&trial, cx)?;
+        done.remedies = search.remedies(&trial, (&found, &kept.floats), judged.db)?;
         let saved = saved_calibration::saved(model, &search, &trial, &kept.floats)?;
         cx.write(saved_calibration::STATISTICS, &saved.to_json())?;
         let attempt = |(what, sqnr_db): (String, f64)| {
@@ -107,7 +115,7 @@ pub fn search_static(
             Attempt { what, sqnr_db, chosen }
         };
         done.tried = search.tried.into_iter().map(attempt).collect();
-        (found, done, kept, Held { float: search.held.float, ..search.judged })
+        (found, done, kept, Held { float: search.held.float, folds: judged.folds, ..search.judged })
     };
     *model = found;
     kept.tell(&mut done);
@@ -145,6 +153,7 @@ impl<'c> Search<'c> {
             roundings: Vec::new(),
             calibrating,
             held,
+            folds: None,
             clock: Clock::of(cx),
             tried: Vec::new(),
         })
@@ -154,7 +163,7 @@ impl<'c> Search<'c> {
     pub(crate) fn observe(
         &mut self,
         base: usize,
-        method: Method,
+        parts: &Parts,
         from: u64,
         to: u64,
     ) -> Result<(), Diagnostics> {
@@ -163,8 +172,7 @@ impl<'c> Search<'c> {
         }
         let _part = self.data.session.part("calibration".into());
         let mut samples = self.data.batches(from, to);
-        let parts = self.parts(method);
-        self.bases[base].observe(&mut samples, &parts, Limits::of_floats())
+        self.bases[base].observe(&mut samples, parts, Limits::of_floats())
     }
 
     /// What the first samples tell of one base.
@@ -183,7 +191,7 @@ impl<'c> Search<'c> {
     }
 
     /// What statistics are made of.
-    fn parts(&self, method: Method) -> Parts {
+    pub(crate) fn parts(&self, method: Method) -> Parts {
         let mut parts = method.parts(self.data.batch());
         if self.data.session.calibration_params().histograms() {
             parts.bins = Method::Mse.parts(1).bins;
@@ -243,12 +251,16 @@ impl<'c> Search<'c> {
     }
 
     /// Measures a trial against the float model.
-    fn measure(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Result<Score, Diagnostics> {
+    pub(crate) fn measure(
+        &mut self,
+        trial: &Trial,
+        floats: &BTreeSet<NodeId>,
+    ) -> Result<Score, Diagnostics> {
         let (_, model, _) = self.made(trial, floats)?;
         self.score_of(&model)
     }
 
-    fn score_of(&mut self, model: &Model) -> Result<Score, Diagnostics> {
+    pub(crate) fn score_of(&mut self, model: &Model) -> Result<Score, Diagnostics> {
         self.held.score((&self.bases[0].model, model), &self.data)
     }
 
@@ -319,7 +331,7 @@ impl<'c> Search<'c> {
         // Weights of bases behind the chosen one are not needed any more.
         let (best, _) = best;
         self.bases.truncate(best.base + 1);
-        self.observe(best.base, method, self.held.to, self.calibrating)?;
+        self.observe(best.base, &self.parts(method), self.held.to, self.calibrating)?;
         Ok(best)
     }
 
@@ -350,7 +362,7 @@ impl<'c> Search<'c> {
         &mut self,
         trial: &Trial,
         cx: &dyn Session,
-    ) -> Result<(Model, Report, InFloat), Diagnostics> {
+    ) -> Result<(Model, Report, InFloat, Judged), Diagnostics> {
         if (self.held.from, self.held.to) != (self.judged.from, self.judged.to) {
             self.held = self.judged.clone();
         }
@@ -361,11 +373,11 @@ impl<'c> Search<'c> {
             }
             None => {
                 let (found, done) = self.finish(trial, &BTreeSet::new())?;
-                let db = self.score_of(&found)?.db();
+                let judged = self.judge(trial, (&found, &BTreeSet::new()))?;
                 let _part = cx.part("what ruins outputs".into());
-                let left = rescued(db, &mut Fallback { search: self, trial })?;
+                let left = rescued(judged.db, &mut Fallback { search: self, trial })?;
                 if left.floats.is_empty() {
-                    return Ok((found, done, left));
+                    return Ok((found, done, left, judged));
                 }
                 left
             }
@@ -373,7 +385,8 @@ impl<'c> Search<'c> {
         let _part = cx.part("result".into());
         let (found, mut done) = self.finish(trial, &left.floats)?;
         done.notes.extend(left.note.clone());
-        Ok((found, done, left))
+        let judged = self.judge(trial, (&found, &left.floats))?;
+        Ok((found, done, left, judged))
     }
 
     /// The graph that is kept, with the SQNR of every layer.
@@ -400,9 +413,9 @@ impl<'c> Search<'c> {
 }
 
 /// A trial of which weighted operators can be left out.
-struct Fallback<'s, 'c> {
-    search: &'s mut Search<'c>,
-    trial: &'s Trial,
+pub(crate) struct Fallback<'s, 'c> {
+    pub(crate) search: &'s mut Search<'c>,
+    pub(crate) trial: &'s Trial,
 }
 
 impl FloatFallback for Fallback<'_, '_> {
@@ -411,7 +424,7 @@ impl FloatFallback for Fallback<'_, '_> {
     }
 
     fn sqnr_db(&mut self, floats: &BTreeSet<NodeId>) -> Result<f64, Diagnostics> {
-        Ok(self.search.measure(self.trial, floats)?.db())
+        self.search.judged_db(self.trial, floats)
     }
 
     fn model(&self, floats: &BTreeSet<NodeId>) -> Result<Model, Diagnostics> {

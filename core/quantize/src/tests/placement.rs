@@ -159,13 +159,13 @@ fn what_cannot_be_quantized_is_not_touched() {
     assert!(reasons.iter().all(|why| why.contains("finite")) && reasons.len() == 2, "{reasons:?}");
 }
 
-/// See [`crate::emit::keep_sums_apart`].
+/// See [`crate::emit::keep_bias_unfused`].
 #[test]
-fn vectors_added_to_products_of_signed_integers_get_axes() {
+fn vectors_added_to_products_of_integers_get_axes() {
     let settings =
         crate::plan::Settings { activation: DataType::Int8, ..crate::plan::Settings::default() };
     let request = Request { settings, ..Request::default() };
-    for (opset, dims) in [(17, vec![8]), (21, vec![1, 1, 8])] {
+    for (opset, dims) in [(17, vec![1, 1, 8]), (21, vec![1, 1, 8])] {
         let mut float = model(BLOCK, 3);
         float.opsets.insert(String::new(), opset);
         let given = samples(&float, 2, 4);
@@ -177,6 +177,20 @@ fn vectors_added_to_products_of_signed_integers_get_axes() {
         let bias = graph.constant(graph[add].input(1).unwrap()).unwrap();
         assert_eq!(bias.dims(), dims, "opset {opset}");
         assert_eq!(outputs(&made, &given[0]), before);
+    }
+    // Where sizes are known, those of unsigned ones too.
+    for (sizes, dims) in [("1,4,8", vec![1, 1, 8]), ("n,4,8", vec![8])] {
+        let text = format!(
+            "g (float[{sizes}] x) => (float[{sizes}] y) <float[8,8] w, float[8] b>
+             {{ p = MatMul(x, w) y = Add(p, b) }}"
+        );
+        let float = model(&text, 3);
+        let given = samples(&model(&text.replace("n,", "2,"), 3), 2, 4);
+        let (mut made, _) = quantized(&float, &Request::default(), &given);
+        crate::emit::keep_bias_unfused(&mut made);
+        let graph = &made.graph;
+        let add = graph.producer(graph.value_named("y").unwrap()).unwrap();
+        assert_eq!(graph.constant(graph[add].input(1).unwrap()).unwrap().dims(), dims, "{sizes}");
     }
     let text = "g (float[1,2,3] x, float[1] b) => (float[1,2,1] y) <float[3,1] w>
         { p = MatMul(x, w) y = Add(b, p) }";

@@ -3,8 +3,8 @@
 use super::work::sizes;
 use super::{Effort, TIME_IS_OVER};
 use onnxd_eval::{Executor, RandomSource, RunOptions};
-use onnxd_ir::{DataType, Model, Part, Reals, Tensor, ValueType};
-use std::collections::BTreeMap;
+use onnxd_ir::{DataType, Function, Graph, Model, Part, Reals, Tensor, ValueType};
+use std::collections::{BTreeMap, HashSet};
 
 /// Random numbers by the names of values, the same for both models.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Feeds {
         }
         let model = Model {
             opsets: whole.opsets.clone(),
-            functions: whole.functions.clone(),
+            functions: applied(whole, graph),
             ..Model::new(graph.clone(), whole.ir_version, whole.opset())
         };
         let options =
@@ -79,6 +79,25 @@ impl Feeds {
         self.drawn.insert(name.to_owned(), drawn.clone());
         Ok(drawn)
     }
+}
+
+/// The functions of a model that `graph` applies. A model may have thousands, and parts of it few.
+fn applied(whole: &Model, graph: &Graph) -> Vec<Function> {
+    let mut names: HashSet<(&str, &str, &str)> = HashSet::new();
+    let mut found: Vec<&Function> = vec![];
+    let mut pending = vec![graph];
+    while let Some(graph) = pending.pop() {
+        for (_, node) in graph.nodes() {
+            pending.extend(node.subgraphs());
+            if !names.insert((&node.domain, &node.op, &node.overload)) {
+                continue;
+            }
+            let function = whole.functions.iter().find(|f| f.is_of(node));
+            pending.extend(function.map(|f| &f.graph));
+            found.extend(function);
+        }
+    }
+    found.into_iter().cloned().collect()
 }
 
 /// A number that most operators take: indices and sizes are small.

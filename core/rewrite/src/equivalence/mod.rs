@@ -8,13 +8,19 @@ mod work;
 use feeds::Feeds;
 use onnxd_diagnostics::Layer;
 use onnxd_eval::{Comparison, compare};
-use onnxd_ir::{DataType, Model, NodeId, Part, Tensor, ValueId, same_node, verify};
-use work::{Reached, work};
+use onnxd_ir::{DataType, Graph, Model, NodeId, Origin, Part, Tensor, ValueId, same_node, verify};
+use std::collections::BTreeMap;
+use work::{Reached, inside_functions, work};
 
 /// Values that are not compared for a reason, and kept with it.
 const REASONS_MAX: usize = 100;
+const TOO_MUCH: &str = "it takes more work than is allowed";
 const TIME_IS_OVER: &str = "the time is over";
 const TOO_FAR: &str = "random numbers in place of what it reads tell nothing of it";
+/// Nodes and edges that a part may have, whatever the others have.
+const SMALL_PART: usize = 64;
+/// All larger parts together may have so many times the nodes and values of the models.
+const LARGE_PARTS: usize = 8;
 /// How much more work is allowed to make sure of differences.
 const CERTAINTY: u64 = 16;
 
@@ -65,15 +71,13 @@ pub fn equivalence(before: &Model, after: &Model, effort: Effort) -> Equivalence
     changed.sort_by_key(|c| (c.work, c.position));
     for c in changed {
         if c.work > search.work_left {
-            search.pass_over(c.value, "it takes more work than is allowed");
-            continue;
+            search.pass_over(&c.values, TOO_MUCH);
+        } else if search.is_over() {
+            search.pass_over(&c.values, TIME_IS_OVER);
+        } else {
+            search.work_left -= c.work;
+            search.look_at(&c.values);
         }
-        if search.is_over() {
-            search.pass_over(c.value, TIME_IS_OVER);
-            continue;
-        }
-        search.work_left -= c.work;
-        search.look_at(c.value);
     }
     search.make_sure();
     search.conclude()
@@ -93,8 +97,10 @@ pub fn compare_outputs(
     let (old_outputs, new_outputs): (Vec<_>, Vec<_>) = pairs.unzip();
     let whole = |_| false;
     let parts = [old.part(&whole, &old_outputs), new.part(&whole, &new_outputs)];
-    if work(before, &parts[0]).saturating_add(work(after, &parts[1])) > effort.work {
-        return Err("it takes more work than is allowed".into());
+    let works = [(before, &parts[0]), (after, &parts[1])];
+    let works = works.map(|(model, part)| work(inside_functions(model), part));
+    if works[0].saturating_add(works[1]) > effort.work {
+        return Err(TOO_MUCH.into());
     }
     let mut feeds = Feeds::default();
     let wanted = feeds.outputs(before, &parts[0], effort)?;
@@ -105,9 +111,9 @@ pub fn compare_outputs(
     wanted.into_iter().zip(found).map(apart).collect()
 }
 
-/// A value whose computation is another one than before.
+/// Values of one node whose computation is another one than before.
 struct Changed {
-    value: ValueId,
+    values: Vec<ValueId>,
     position: usize,
     work: u64,
 }
@@ -121,6 +127,8 @@ struct Search<'m> {
     order: Vec<usize>,
     /// By value of `before`: the place in that order of the value of its name.
     order_before: Vec<Option<usize>>,
+    /// Work that a node may be because it applies a function, before and after.
+    functions: [u64; 2],
     effort: Effort<'m>,
     work_left: u64,
     /// Work that may still be done to make sure of differences.
@@ -153,6 +161,7 @@ impl<'m> Search<'m> {
             pairs,
             order,
             order_before,
+            functions: [before, after].map(inside_functions),
             effort,
             work_left,
             certainty_left: work_left.saturating_mul(CERTAINTY),
@@ -164,27 +173,55 @@ impl<'m> Search<'m> {
 
     /// Values that both models have and that the same nodes do not compute; counts the others.
     fn changed(&mut self) -> Vec<Changed> {
-        let mut changed = Vec::new();
-        for v in self.after.graph.value_ids() {
-            let Some(pair) = self.pairs[v.index()] else { continue };
-            match self.same_source(v, pair) {
-                None => {}
-                Some(true) => self.found.unchanged += 1,
-                Some(false) => {
-                    let (old, new) = self.parts(v, pair);
-                    let work = work(self.before, &old).saturating_add(work(self.after, &new));
-                    changed.push(Changed { value: v, position: self.order[v.index()], work });
-                }
+        let (mut small, mut large) = (Vec::new(), Vec::new());
+        for values in self.changed_values() {
+            match self.sized(values, &mut { SMALL_PART }) {
+                Ok(changed) => small.push(changed),
+                Err(values) => large.push(values),
             }
         }
-        changed
+        let size = |model: &Model| model.graph.node_bound() + model.graph.value_ids().len();
+        let mut left = LARGE_PARTS * (size(self.before) + size(self.after));
+        for values in large {
+            match self.sized(values, &mut left) {
+                Ok(changed) => small.push(changed),
+                Err(values) => self.pass_over(&values, TOO_MUCH),
+            }
+        }
+        small
+    }
+
+    /// Values that are not computed as before, those of one node together.
+    fn changed_values(&mut self) -> Vec<Vec<ValueId>> {
+        let mut by_node: BTreeMap<NodeId, Vec<ValueId>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for v in self.after.graph.value_ids() {
+            let Some(pair) = self.pairs[v.index()] else { continue };
+            match (self.same_source(v, pair), self.after.graph.producer(v)) {
+                (None, _) => {}
+                (Some(true), _) => self.found.unchanged += 1,
+                (Some(false), Some(node)) => by_node.entry(node).or_default().push(v),
+                (Some(false), None) => others.push(vec![v]),
+            }
+        }
+        others.extend(by_node.into_values());
+        others
+    }
+
+    /// What it takes to compare values of one node; the values themselves if that is in more than `left` nodes and
+    /// edges.
+    fn sized(&self, values: Vec<ValueId>, left: &mut usize) -> Result<Changed, Vec<ValueId>> {
+        let Some((old, new)) = self.parts(&values, left) else { return Err(values) };
+        let [before, after] = self.functions;
+        let work = work(before, &old).saturating_add(work(after, &new));
+        Ok(Changed { position: self.order[values[0].index()], values, work })
     }
 
     /// Whether a value comes from the same place in both models; `None` for what nothing computes.
     fn same_source(&self, v: ValueId, pair: ValueId) -> Option<bool> {
         let (old, new) = (&self.before.graph, &self.after.graph);
         let same = match (old.producer(pair), new.producer(v)) {
-            (Some(a), Some(b)) => self.same_node(a, b) && slot(old, a, pair) == slot(new, b, v),
+            (Some(a), Some(b)) => self.same_node(a, b) && slot(old, pair) == slot(new, v),
             (None, None) => match (old.constant(pair), new.constant(v)) {
                 (Some(a), Some(b)) if new.uses(v) > 0 && old.uses(pair) > 0 => a == b,
                 _ => return None,
@@ -207,23 +244,34 @@ impl<'m> Search<'m> {
         same_node((old, a), (new, b), &same)
     }
 
-    /// What computes a value before and after, from values that both models have and that come earlier.
-    fn parts(&self, v: ValueId, pair: ValueId) -> (Part, Part) {
-        let at = self.order[v.index()];
+    /// What computes values of one node before and after, from values that both models have and that come earlier,
+    /// unless that is more than `left`.
+    fn parts(&self, values: &[ValueId], left: &mut usize) -> Option<(Part, Part)> {
+        let at = self.order[values.first()?.index()];
+        let pairs = self.pairs_of(values)?;
         let (old, new) = (&self.before.graph, &self.after.graph);
         let earlier = |order: usize| order > 0 && order < at;
         let old_leaf = |u: ValueId| self.order_before[u.index()].is_some_and(earlier);
         let new_leaf =
             |u: ValueId| self.pairs[u.index()].is_some() && earlier(self.order[u.index()]);
-        (old.part(&old_leaf, &[pair]), new.part(&new_leaf, &[v]))
+        let new = new.part_within(&new_leaf, values, left)?;
+        Some((old.part_within(&old_leaf, &pairs, left)?, new))
     }
 
-    fn look_at(&mut self, v: ValueId) {
-        let pair = self.pairs[v.index()].expect("what changed is in both models");
-        let (old, new) = self.parts(v, pair);
-        match self.compared(&old, &new).as_deref() {
-            Ok([Verdict::Equal(how)]) => self.equal(v, *how),
-            _ => self.uncertain.push(v),
+    /// The values of these names before.
+    fn pairs_of(&self, values: &[ValueId]) -> Option<Vec<ValueId>> {
+        values.iter().map(|v| self.pairs[v.index()]).collect()
+    }
+
+    fn look_at(&mut self, values: &[ValueId]) {
+        let parts = self.parts(values, &mut { usize::MAX }).expect("there is no bound");
+        let verdicts = self.compared(&parts.0, &parts.1).unwrap_or_default();
+        let mut verdicts = verdicts.into_iter();
+        for v in values {
+            match verdicts.next() {
+                Some(Verdict::Equal(how)) => self.equal(*v, how),
+                _ => self.uncertain.push(*v),
+            }
         }
     }
 
@@ -236,7 +284,7 @@ impl<'m> Search<'m> {
             match verdict {
                 Ok(Verdict::Equal(how)) => self.equal(v, how),
                 Ok(Verdict::Apart(what)) => self.suspects.push((v, what)),
-                Err(why) => self.pass_over(v, &why),
+                Err(why) => self.pass_over(&[v], &why),
             }
         }
     }
@@ -281,8 +329,7 @@ impl<'m> Search<'m> {
 
     /// Compares values as they follow from the inputs of the network.
     fn compared_whole(&self, values: &[ValueId]) -> Result<Vec<Verdict>, String> {
-        let pairs: Option<Vec<ValueId>> = values.iter().map(|v| self.pairs[v.index()]).collect();
-        let pairs = pairs.ok_or("it is new")?;
+        let pairs = self.pairs_of(values).ok_or("it is new")?;
         let whole = |_| false;
         let (old, new) = (&self.before.graph, &self.after.graph);
         self.compared(&old.part(&whole, &pairs), &new.part(&whole, values))
@@ -311,11 +358,12 @@ impl<'m> Search<'m> {
         }
     }
 
-    fn pass_over(&mut self, v: ValueId, why: &str) {
-        self.found.not_compared += 1;
-        if self.found.reasons.len() < REASONS_MAX {
-            self.found.reasons.push((self.after.graph[v].name.clone(), why.to_owned()));
-        }
+    fn pass_over(&mut self, values: &[ValueId], why: &str) {
+        self.found.not_compared += values.len();
+        let room = REASONS_MAX.saturating_sub(self.found.reasons.len());
+        let told = values.iter().take(room);
+        let told = told.map(|v| (self.after.graph[*v].name.clone(), why.to_owned()));
+        self.found.reasons.extend(told);
     }
 
     /// Inner values may change as long as the outputs do not.
@@ -348,8 +396,12 @@ impl<'m> Search<'m> {
     }
 }
 
-fn slot(graph: &onnxd_ir::Graph, id: NodeId, v: ValueId) -> Option<usize> {
-    graph[id].outputs.iter().position(|o| *o == Some(v))
+/// Which output of its node a value is.
+fn slot(graph: &Graph, v: ValueId) -> Option<usize> {
+    match graph[v].origin() {
+        Origin::Node(_, slot) => Some(slot),
+        _ => None,
+    }
 }
 
 enum Verdict {

@@ -21,10 +21,9 @@ fn elements(graph: &Graph, v: ValueId) -> u64 {
     sizes.map_or(UNKNOWN_WORK, |s| s.iter().fold(1u64, |n, s| n.saturating_mul(*s as u64)))
 }
 
-/// About how many multiplications and additions a part takes.
-pub(super) fn work(whole: &Model, part: &Part) -> u64 {
+/// About how many multiplications and additions a part takes, each node `functions` more.
+pub(super) fn work(functions: u64, part: &Part) -> u64 {
     let graph = &part.graph;
-    let functions = inside_functions(whole);
     let nodes = graph.nodes().map(|(_, n)| of_node(graph, n).saturating_add(functions));
     let nodes = nodes.fold(0, u64::saturating_add);
     let handled = graph.inputs().iter().chain(graph.outputs());
@@ -33,7 +32,7 @@ pub(super) fn work(whole: &Model, part: &Part) -> u64 {
 }
 
 /// What a node may take that applies a function.
-fn inside_functions(whole: &Model) -> u64 {
+pub(super) fn inside_functions(whole: &Model) -> u64 {
     whole.functions.iter().map(|f| f.graph.node_count() as u64).sum()
 }
 

@@ -1,7 +1,7 @@
 //! Resource limits of a worker: memory, processor time, file size, open files, no core dumps.
 //!
-//! The number of processes is not limited here, because the kernel counts it per user; the system
-//! call filter denies new processes instead.
+//! The kernel counts threads for each user, so their number is limited here only in a user namespace
+//! of the worker's own. The system call filter denies new processes.
 
 use onnxd_proto::onnxd::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -38,6 +38,17 @@ pub fn apply(limits: &Limits, input_bytes: u64) -> Result<()> {
     Ok(())
 }
 
+/// Limits the threads of this process, which must be alone in a user namespace.
+///
+/// # Errors
+/// The system's.
+pub fn hold_threads(limits: &Limits) -> Result<()> {
+    match u64::from(limits.threads_max) {
+        0 => Ok(()),
+        max => set(Resource::Nproc, max, max),
+    }
+}
+
 /// The memory budget counts what a plugin allocates; what the process needs anyway comes on top.
 fn address_space_bytes(limits: &Limits, input_bytes: u64, own_bytes: u64) -> u64 {
     let threads = u64::from(limits.threads.max(1));
@@ -65,7 +76,8 @@ fn set(resource: Resource, soft: u64, hard: u64) -> Result<()> {
 
 /// Lets a write beyond the file size limit fail with an error that can be reported.
 fn fail_instead_of_signal() -> Result<()> {
-    // SAFETY: ignoring a signal installs no handler.
+    // SAFETY: to ignore a signal installs no handler, so that no code of ours runs inside others. The signal
+    // number is valid.
     let previous = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     if previous == libc::SIG_ERR { Err(Error::last_os_error()) } else { Ok(()) }
 }

@@ -2,7 +2,7 @@
 //! room in the log.
 
 use super::LOG_TARGET;
-use onnxd_plugin_host::context::{ABOUT_BYTES_MAX, cut};
+use crate::link::MESSAGE_BYTES_MAX;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{LogLine, StageStarted, WorkerEvent};
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ pub const LINES_PER_SECOND: u64 = 200;
 const NEWS_PER_SECOND: u64 = 500;
 /// Messages that are read in one second; the worker waits meanwhile.
 const MESSAGES_PER_SECOND: u64 = 20_000;
+/// Their bytes; one message may be as long.
+const BYTES_PER_SECOND: u64 = MESSAGE_BYTES_MAX as u64;
 const SECOND: Duration = Duration::from_secs(1);
 /// Level of the line that says what was dropped: a warning.
 const WARN: i32 = 2;
@@ -33,17 +35,10 @@ pub(super) struct Meter {
     progress_now: Window,
     stages_now: Window,
     messages_now: Window,
+    bytes_now: Window,
 }
 
 impl Meter {
-    /// Cuts what a worker says too long: whoever broke out of its host's functions sends what it likes.
-    pub(super) fn bound(event: &mut WorkerEvent) {
-        if let Some(Event::Progress(progress)) = &mut event.what {
-            let end = cut(&progress.about, ABOUT_BYTES_MAX).len();
-            progress.about.truncate(end);
-        }
-    }
-
     /// Whether a message is passed on.
     pub(super) fn admits(&mut self, event: &WorkerEvent, now: Instant) -> bool {
         match &event.what {
@@ -74,9 +69,10 @@ impl Meter {
         false
     }
 
-    /// How long to wait before the next message is read.
-    pub(super) fn pause(&mut self, now: Instant) -> Duration {
-        self.messages_now.pause(1, MESSAGES_PER_SECOND, now)
+    /// How long to wait before the next message is read, after one of so many bytes.
+    pub(super) fn pause(&mut self, bytes: u64, now: Instant) -> Duration {
+        let messages = self.messages_now.pause(1, MESSAGES_PER_SECOND, now);
+        messages.max(self.bytes_now.pause(bytes, BYTES_PER_SECOND, now))
     }
 
     /// A line that says what was dropped, if anything was.
@@ -162,16 +158,6 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_progress_are_cut() {
-        let about = "\u{20ac}".repeat(1 << 20);
-        let progress = Progress { about, ..Progress::default() };
-        let mut event = WorkerEvent { what: Some(Event::Progress(progress)) };
-        Meter::bound(&mut event);
-        let Some(Event::Progress(Progress { about, .. })) = event.what else { panic!() };
-        assert_eq!(about, "\u{20ac}".repeat(ABOUT_BYTES_MAX / 3));
-    }
-
-    #[test]
     fn news_are_thinned_and_messages_slowed() {
         let (mut meter, now) = (Meter::default(), Instant::now());
         let stage = |stage: &str| {
@@ -187,8 +173,9 @@ mod tests {
         };
         let progress = (0..5000).filter(|_| meter.admits(&progress, now)).count();
         assert_eq!(progress as u64, NEWS_PER_SECOND);
-        let pauses = (0..MESSAGES_PER_SECOND).map(|_| meter.pause(now)).filter(|p| !p.is_zero());
+        let pauses = (0..MESSAGES_PER_SECOND).map(|_| meter.pause(1, now)).filter(|p| !p.is_zero());
         assert_eq!(pauses.collect::<Vec<_>>(), [SECOND]);
-        assert_eq!(meter.pause(now + SECOND), Duration::ZERO);
+        assert_eq!(meter.pause(BYTES_PER_SECOND - 1, now + SECOND), Duration::ZERO);
+        assert_eq!(meter.pause(1, now + SECOND), SECOND);
     }
 }

@@ -1,17 +1,23 @@
 //! What a worker gives up before it opens the first plugin, and the parent's side of a worker.
 //!
-//! The order matters: bound to the parent's life first, then limits, files, and the system call
-//! filter last, because it denies what the others need. All of it is for a process with one thread.
+//! The order matters: bound to the parent's life first, then namespaces, limits, files, and the
+//! system call filter last, because it denies what the others need. All of it is for a process with
+//! one thread.
 
+mod bounds;
+pub mod cgroup;
 pub mod landlock;
 pub mod limits;
 pub mod meter;
+pub mod namespaces;
 pub mod outcome;
 pub mod parent;
 pub mod seccomp;
+pub mod watch;
 
 use crate::link::Link;
 use landlock::{Level, Paths};
+use namespaces::Apart;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
@@ -28,6 +34,16 @@ use std::path::{Path, PathBuf};
 pub const SUBCOMMAND: &str = "worker";
 /// Target of the log line that says which parts are in force.
 pub const LOG_TARGET: &str = "onnxd.confine";
+/// How the line begins that says which namespaces a worker has.
+pub const NAMESPACES: &str = "namespaces ";
+/// How the line begins that says whether a worker has a cgroup.
+pub const CGROUP: &str = "cgroup ";
+/// How the line begins that says what holds the number of threads.
+pub const THREADS: &str = "threads ";
+/// Level of a line that says what is in force; and of one that says what stands in for it.
+pub const IN_FORCE: i32 = 4;
+/// See [`IN_FORCE`].
+pub const FALLBACK: i32 = 3;
 
 /// Whether a worker runs where the system cannot confine it completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +80,8 @@ pub struct Confinement {
     pub files: Result<Level, String>,
     /// System call filter, or why not.
     pub calls: Result<(), String>,
+    /// Namespaces of its own, or why none. They are a second line, so none is missed.
+    pub namespaces: Result<Apart, String>,
 }
 
 impl Confinement {
@@ -127,9 +145,9 @@ impl Plan {
         }
         for file in files {
             // A file that cannot be looked at is reported by whoever opens it.
-            let size = std::fs::metadata(&file.path).map_or(0, |data| data.len());
+            let size = std::fs::symlink_metadata(&file.path).map_or(0, |data| data.len());
             self.input_bytes = self.input_bytes.saturating_add(size);
-            self.paths.read.push(PathBuf::from(&file.path));
+            self.paths.inputs.push(PathBuf::from(&file.path));
         }
     }
 
@@ -167,20 +185,46 @@ pub fn start(fd: &str, mode: &str) -> Result<(Link, Request, Confinement), Diagn
 fn begin(link: &mut Link, mode: Mode) -> Result<(Request, Confinement), Diagnostic> {
     let cannot = |why: String| Diagnostic::new(Code::WorkerStart, why);
     die_with_parent(link).map_err(|e| cannot(format!("the parent: {e}")))?;
+    // The parent is trusted; its message is bounded.
     let request: Option<Request> =
-        link.receive().map_err(|e| cannot(format!("the request: {e}")))?;
+        link.receive(usize::MAX).map_err(|e| cannot(format!("the request: {e}")))?;
     let request = request.ok_or_else(|| cannot("the parent sent no request".into()))?;
-    let confinement = confine(&Plan::of(&request)).map_err(cannot)?;
+    let plan = Plan::of(&request);
+    let confinement = confine(&plan).map_err(cannot)?;
     let missing = confinement.missing();
     if mode == Mode::Required && !missing.is_empty() {
         let help = "Use a system that offers it, or set `worker.confine = \"best-effort\"`.";
         return Err(cannot(confinement.to_string()).help(help));
     }
-    let level = if missing.is_empty() { 4 } else { 2 };
-    let (target, text) = (LOG_TARGET.to_owned(), confinement.to_string());
-    let what = Some(Event::Log(LogLine { level, target, text }));
-    link.send(&WorkerEvent { what }).map_err(|e| cannot(format!("the link: {e}")))?;
+    let level = if missing.is_empty() { IN_FORCE } else { WARNING };
+    let apart = match &confinement.namespaces {
+        Ok(apart) => line(IN_FORCE, format!("{NAMESPACES}{apart}")),
+        Err(why) => line(FALLBACK, format!("{NAMESPACES}none: {why}")),
+    };
+    let bounds = plan.limits.threads_max;
+    let threads = match &confinement.namespaces {
+        Ok(apart) if apart.counts_threads => {
+            line(IN_FORCE, format!("{THREADS}at most {bounds}, held by the kernel"))
+        }
+        // What the parent says of a cgroup comes before.
+        _ => {
+            let by = "counted by the parent unless a cgroup holds them";
+            line(FALLBACK, format!("{THREADS}at most {bounds}, {by}"))
+        }
+    };
+    for event in [line(level, confinement.to_string()), apart, threads] {
+        link.send(&event).map_err(|e| cannot(format!("the link: {e}")))?;
+    }
     Ok((request, confinement))
+}
+
+/// Level of a line for operators.
+const WARNING: i32 = 2;
+
+/// A line about what confines a worker.
+fn line(level: i32, text: String) -> WorkerEvent {
+    let line = LogLine { level, target: LOG_TARGET.to_owned(), text };
+    WorkerEvent { what: Some(Event::Log(line)) }
 }
 
 /// Gives up everything that `plan` does not name.
@@ -192,8 +236,13 @@ pub fn confine(plan: &Plan) -> Result<Confinement, String> {
     if threads != 1 {
         return Err(format!("a process with {threads} threads cannot be confined"));
     }
+    let namespaces = namespaces::enter().map_err(|e| e.to_string());
+    let counted = namespaces.as_ref().is_ok_and(|apart| apart.counts_threads);
+    let limits = limits::apply(&plan.limits, plan.input_bytes)
+        .and_then(|()| if counted { limits::hold_threads(&plan.limits) } else { Ok(()) });
     Ok(Confinement {
-        limits: limits::apply(&plan.limits, plan.input_bytes).map_err(|e| e.to_string()),
+        namespaces,
+        limits: limits.map_err(|e| e.to_string()),
         files: landlock::restrict(&plan.paths).map_err(|e| e.to_string()),
         calls: seccomp::restrict().map_err(|e| e.to_string()),
     })
@@ -217,8 +266,9 @@ fn die_with_parent(link: &Link) -> std::io::Result<()> {
 fn link_from_stdin() -> std::io::Result<Link> {
     let own = std::io::stdin().as_fd().try_clone_to_owned()?;
     let null = std::fs::File::open("/dev/null")?;
-    // SAFETY: both descriptors are open; standard input is replaced by an empty one, as `dup2`
-    // promises to do in one step.
+    // SAFETY: `null` is open. `dup2` closes the old standard input and puts an empty one in its place, in
+    // one step, so that no other file can come to have its number. Nothing in this process owns number 0;
+    // the link is a descriptor of its own.
     let replaced =
         unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&null), libc::STDIN_FILENO) };
     if replaced < 0 {
@@ -247,12 +297,13 @@ mod tests {
         assert_eq!(plan.input_bytes, 10);
         assert_eq!(plan.paths.write, [Path::new("/var/work")]);
         assert!(plan.paths.read.contains(&PathBuf::from("/opt/p")));
-        assert!(plan.paths.read.contains(&input));
+        assert_eq!(plan.paths.inputs, [input]);
     }
 
     #[test]
     fn what_is_missing_is_said() {
-        let full = Confinement { limits: Ok(()), files: Ok(Level::Full), calls: Ok(()) };
+        let (limits, calls, namespaces) = (Ok(()), Ok(()), Err("not here".into()));
+        let full = Confinement { limits, files: Ok(Level::Full), calls, namespaces };
         assert_eq!(full.missing(), [""; 0]);
         let some = Confinement { files: Ok(Level::None), calls: Err("no".into()), ..full };
         let expected = "not completely confined: file rules: the kernel has no Landlock; \

@@ -3,7 +3,10 @@
 //! The exit status alone is never proof of success: a plugin may call `exit(0)`. A worker succeeded
 //! if it sent its answer *and* ended with status 0.
 
+use super::parent::ENDING;
+use super::watch::Excess;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_host::call::DIAGNOSTICS_MAX;
 use onnxd_plugin_host::from_message;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{ConvertResult, StageStarted};
@@ -22,8 +25,14 @@ pub enum Exit {
 pub enum End {
     /// The worker closed it or ended.
     Closed,
+    /// The worker closed it and went on; it was stopped.
+    Lingering,
     /// The deadline passed; the worker was stopped.
     Late,
+    /// A message could not be taken; the worker was stopped.
+    Refused(String),
+    /// The worker took more than it may; it was stopped.
+    Over(Excess),
     /// It could not be used any more; the worker was stopped.
     Broken(String),
 }
@@ -41,6 +50,8 @@ pub struct Outcome {
     pub answer: Option<Event>,
     /// The end of its standard error.
     pub stderr: String,
+    /// Whether the kernel ended it because its cgroup had no memory left.
+    pub lacked_memory: bool,
     /// Whether a user asked for its end.
     pub stopped: bool,
     /// The time limit it had; 0 if none.
@@ -69,7 +80,8 @@ impl Outcome {
             _ => None,
         };
         if let (Some(failed), End::Closed) = (reported, &self.end) {
-            return Err(Diagnostics(failed.items.iter().map(from_message).collect()));
+            let items = failed.items.iter().take(DIAGNOSTICS_MAX);
+            return Err(Diagnostics(items.map(from_message).collect()));
         }
         if let Some(trouble) = self.trouble() {
             return Err(trouble.into());
@@ -90,6 +102,12 @@ impl Outcome {
         }
         match &self.end {
             End::Late => return Some(self.hung(&format!("within {} ms", self.wall_ms))),
+            End::Lingering => return Some(self.lingering()),
+            End::Refused(why) => {
+                let text = format!("it sent a message that onnxd does not take: {why}");
+                return Some(self.broke_contract(&text));
+            }
+            End::Over(excess) => return Some(self.over(*excess)),
             End::Broken(why) => {
                 let text = format!("the connection broke: {why}");
                 return Some(self.says(Code::WorkerNoResult, &text));
@@ -102,9 +120,21 @@ impl Outcome {
             Exit::Code(_) if self.stderr.contains("panicked at") => Some(self.panicked()),
             Exit::Code(code) => {
                 let text = format!("it ended with status {code} and without a result");
-                Some(self.says(self.blame(Code::PluginContract, Code::WorkerNoResult), &text))
+                Some(self.broke_contract(&text))
             }
         }
+    }
+
+    fn broke_contract(&self, text: &str) -> Diagnostic {
+        self.says(self.blame(Code::PluginContract, Code::WorkerNoResult), text)
+    }
+
+    /// It was stopped because of that, so that the signal it ended by tells nothing.
+    fn lingering(&self) -> Diagnostic {
+        let when = if self.answer.is_some() { "after its answer" } else { "without an answer" };
+        let waited = ENDING.as_secs();
+        let text = format!("it closed its link to onnxd {when}, and did not end within {waited} s");
+        self.broke_contract(&text)
     }
 
     fn panicked(&self) -> Diagnostic {
@@ -116,9 +146,33 @@ impl Outcome {
         self.says(self.blame(Code::PluginHung, Code::WorkerTimeout), &text)
     }
 
+    fn over(&self, excess: Excess) -> Diagnostic {
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        let (code, text) = match excess {
+            Excess::Threads(found, max) => {
+                (Code::WorkerThreads, format!("it had {found} threads, and may have {max}"))
+            }
+            Excess::Disk(found, max) => {
+                let (found, max) = (mib(found), mib(max));
+                (Code::WorkerDisk, format!("it wrote {found} MiB in all, and may write {max} MiB"))
+            }
+            Excess::Entries => {
+                let text =
+                    "it made more files, or more folders inside each other, than are counted";
+                let one = self.says(Code::WorkerDisk, text);
+                return one.help("Report it to the author of the plugin that is named.");
+            }
+        };
+        self.says(code, &text)
+    }
+
     fn killed_by(&self, signal: i32) -> Diagnostic {
         let name = signal_name(signal);
-        if signal == libc::SIGABRT && self.lacked_memory() {
+        if signal == libc::SIGKILL && self.lacked_memory {
+            let text = format!("the memory of its cgroup was used up ({name})");
+            return self.says(Code::OutOfMemory, &text);
+        }
+        if signal == libc::SIGABRT && self.could_not_allocate() {
             let text = format!("it could not allocate memory and aborted ({name})");
             return self.says(Code::OutOfMemory, &text);
         }
@@ -145,7 +199,7 @@ impl Outcome {
     }
 
     /// What the allocators of Rust and C++ print before they abort.
-    fn lacked_memory(&self) -> bool {
+    fn could_not_allocate(&self) -> bool {
         ["memory allocation of", "bad_alloc", "out of memory"]
             .iter()
             .any(|text| self.stderr.contains(text))
@@ -184,6 +238,7 @@ fn signal_name(signal: i32) -> &'static str {
         libc::SIGBUS => "SIGBUS: a mapped file is shorter than it was",
         libc::SIGFPE => "SIGFPE: integer division by zero",
         libc::SIGILL => "SIGILL: an instruction this processor does not have",
+        libc::SIGKILL => "SIGKILL",
         libc::SIGTERM => "SIGTERM",
         libc::SIGINT => "SIGINT",
         libc::SIGHUP => "SIGHUP",
@@ -210,6 +265,7 @@ mod tests {
             }),
             answer: None,
             stderr: String::new(),
+            lacked_memory: false,
             stopped: false,
             wall_ms: 500,
         }
@@ -249,6 +305,12 @@ mod tests {
             (outcome(Exit::Signal(24)), "N0405", "processor time"),
             (ended(End::Late), "N0405", "within 500 ms"),
             (ended(End::Broken("b".into())), "N0903", "the connection broke: b"),
+            (ended(End::Refused("b".into())), "N0406", "does not take: b"),
+            (ended(End::Lingering), "N0406", "closed its link to onnxd without an answer"),
+            (ended(End::Over(Excess::Threads(71, 70))), "N0313", "had 71 threads, and may have 70"),
+            (ended(End::Over(Excess::Disk(3 << 20, 1))), "N0312", "wrote 3 MiB in all"),
+            (ended(End::Over(Excess::Entries)), "N0312", "more files"),
+            (Outcome { lacked_memory: true, ..outcome(Exit::Signal(9)) }, "N0305", "its cgroup"),
             (printed(Exit::Code(101), "thread 'main' panicked at x"), "N0402", "panicked"),
             (outcome(Exit::Code(3)), "N0406", "status 3"),
         ] {

@@ -3,11 +3,15 @@
 //! Whatever runs in a worker may crash, hang, lie, or leave the connection open, so each wait here
 //! has an end as soon as the request has a time limit, and memory is bounded.
 
+use super::bounds;
+use super::cgroup::Cgroup;
 use super::meter::{Meter, Window};
 use super::outcome::{End, Exit, Outcome};
-use super::{Mode, SUBCOMMAND};
+use super::watch::{Watch, Watcher};
+use super::{CGROUP, FALLBACK, IN_FORCE, Mode, SUBCOMMAND, line};
 use crate::link::Link;
 use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_proto::footprint::DECODED_BYTES_MAX;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{Request, StageStarted, WorkerEvent};
@@ -34,8 +38,10 @@ const STDERR_BYTES_PER_SECOND: u64 = 16 << 20;
 pub const GRACE: Duration = Duration::from_secs(2);
 /// For one message to arrive completely, and for a request to be taken.
 const MESSAGE: Duration = Duration::from_secs(60);
+/// For more news to come, after some that nobody waits for.
+const GATHER: Duration = Duration::from_millis(1);
 /// For a worker to end after it has closed the connection.
-const ENDING: Duration = Duration::from_secs(10);
+pub(super) const ENDING: Duration = Duration::from_secs(10);
 
 /// The stage in which front-ends are asked whether a network is theirs.
 pub const PROBE: &str = "probe";
@@ -53,8 +59,12 @@ pub struct WorkerProcess {
     link: Link,
     killer: Killer,
     stderr: Tail,
+    watcher: Watcher,
+    cgroup: std::result::Result<Cgroup, String>,
     deadline: Option<Instant>,
     wall_ms: u64,
+    /// Networks that it is asked about, each with a time limit of its own.
+    candidates: u32,
 }
 
 /// Stops a worker from any thread; does nothing once the worker has ended.
@@ -84,25 +94,54 @@ pub fn spawn(
 
 fn started(request: &Request, program: &Path, mode: Mode) -> Result<WorkerProcess> {
     let (here, there) = UnixStream::pair()?;
+    here.set_write_timeout(Some(MESSAGE))?;
     let mut command = Command::new(program);
     command.args([SUBCOMMAND, "0", mode.as_str()]).process_group(0);
     // As standard input, the link reaches this child and no other that is started meanwhile.
     command.stdin(OwnedFd::from(there)).stdout(Stdio::null()).stderr(Stdio::piped());
     command.env_clear().current_dir("/");
     command.envs(ENVIRONMENT.iter().filter_map(|key| Some((key, std::env::var_os(key)?))));
-    if let Some(What::Convert(convert)) = &request.what {
-        command.current_dir(&convert.work_dir).env("TMPDIR", &convert.work_dir);
+    let folder = match &request.what {
+        Some(What::Convert(convert)) => Some(convert.work_dir.as_str()),
+        _ => None,
+    };
+    if let Some(folder) = folder {
+        command.current_dir(folder).env("TMPDIR", folder);
     }
+    let limits = request.limits.unwrap_or_default();
+    let cgroup = Cgroup::make(&limits)?;
     let mut child = spawn_from_lasting_thread(command)?;
-    let wall_ms = request.limits.unwrap_or_default().wall_ms;
+    let wall_ms = limits.wall_ms;
     let deadline = (wall_ms > 0).then(|| Instant::now() + Duration::from_millis(wall_ms));
     let stderr = Tail::of(child.stderr.take());
     let pid = Pid::from_child(&child);
     let killer = Killer { pid, reaped: Arc::default(), asked: Arc::default() };
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-    here.set_write_timeout(Some(MESSAGE))?;
     let link = Link::new(here);
-    let mut worker = WorkerProcess { child, pidfd, link, killer, stderr, deadline, wall_ms };
+    let candidates = match &request.what {
+        Some(What::Probe(probe)) => u32::try_from(probe.candidates.len()).unwrap_or(u32::MAX),
+        _ => 0,
+    };
+    // From here on, what fails ends the child.
+    let mut worker = WorkerProcess {
+        child,
+        pidfd,
+        link,
+        killer,
+        stderr,
+        watcher: Watcher::default(),
+        cgroup,
+        deadline,
+        wall_ms,
+        candidates,
+    };
+    let watched = worker.killer.clone();
+    worker.watcher = Watcher::start(Watch::new(worker.pid(), &limits, folder), move || {
+        // What has no bound would go on in the time between two signals.
+        watched.signal(Signal::KILL);
+    })?;
+    // It does nothing before it has the request.
+    worker.cgroup.as_ref().map_or(Ok(()), |cgroup| cgroup.take(worker.child.id()))?;
     match worker.link.send(request) {
         // It ended before it took the request; `follow` finds out why.
         Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
@@ -129,32 +168,52 @@ impl WorkerProcess {
     #[must_use]
     pub fn follow(mut self, mut on_event: impl FnMut(&WorkerEvent)) -> Outcome {
         let (mut stage, mut answer, mut meter) = (None, None, Meter::default());
-        let whole = (self.deadline, self.wall_ms);
-        let end = loop {
+        let mut whole = (self.deadline, self.wall_ms);
+        let mut probing = None;
+        on_event(&match &self.cgroup {
+            Ok(_) => line(IN_FORCE, format!("{CGROUP}of its own: memory, threads")),
+            Err(why) => line(FALLBACK, format!("{CGROUP}none: {why}")),
+        });
+        let mut end = loop {
+            let before = self.link.received_bytes();
             let mut event = match self.next() {
                 Ok(event) => event,
                 Err(end) => break end,
             };
-            Meter::bound(&mut event);
+            bounds::bound(&mut event);
             if meter.admits(&event, Instant::now()) {
                 on_event(&event);
             }
-            self.pause(meter.pause(Instant::now()));
-            if let Some(Event::Stage(started)) = &event.what {
-                (self.deadline, self.wall_ms) = limited(whole, &started.stage);
+            let bytes = self.link.received_bytes() - before;
+            let pause = meter.pause(bytes, Instant::now());
+            self.pause(if self.may_gather(&event) { pause.max(GATHER) } else { pause });
+            match &event.what {
+                Some(Event::Stage(started)) => {
+                    (self.deadline, self.wall_ms) = limited(whole, &started.stage);
+                }
+                // Numbers grow and have an end, so that whoever sends them gains no more time.
+                Some(Event::Probing(next))
+                    if probing < Some(next.candidate) && next.candidate < self.candidates =>
+                {
+                    probing = Some(next.candidate);
+                    whole = afresh(whole);
+                    (self.deadline, self.wall_ms) = whole;
+                }
+                _ => {}
             }
             note(event, &mut stage, &mut answer);
         };
         if let Some(line) = meter.dropped() {
             on_event(&line);
         }
-        let exit = self.exit(&end);
+        let exit = self.exit(&mut end);
         Outcome {
             exit,
             end,
             stage,
             answer,
             stderr: self.stderr.text(),
+            lacked_memory: self.cgroup.as_ref().is_ok_and(Cgroup::lacked_memory),
             stopped: self.killer.asked.load(Ordering::SeqCst),
             wall_ms: self.wall_ms,
         }
@@ -170,16 +229,23 @@ impl WorkerProcess {
         }
         let complete = Instant::now() + MESSAGE;
         self.link.set_deadline(Some(self.deadline.map_or(complete, |d| d.min(complete))));
-        match self.link.receive() {
+        match self.link.receive(DECODED_BYTES_MAX) {
             Ok(Some(event)) => Ok(event),
             Ok(None) => Err(End::Closed),
             Err(e) => Err(match e.kind() {
                 ErrorKind::TimedOut if self.is_late() => End::Late,
                 // What a worker did not read when it ended resets the connection.
                 ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => End::Closed,
+                ErrorKind::InvalidData => End::Refused(e.to_string()),
                 _ => broken(e),
             }),
         }
+    }
+
+    /// Whether more news may come before they are looked at: what tells how far it is. A worker tells the start of
+    /// each pass, and to be woken for each takes more time than to read it.
+    fn may_gather(&self, event: &WorkerEvent) -> bool {
+        !self.link.has_more() && matches!(event.what, Some(Event::Progress(_)))
     }
 
     /// Lets a worker wait that sends faster than is read, until the deadline at most.
@@ -195,6 +261,9 @@ impl WorkerProcess {
     /// Waits for a message, the end of the process, or the deadline. Messages come first, so none
     /// is lost when the process ends.
     fn ready(&self) -> Result<Ready> {
+        if self.link.has_more() {
+            return Ok(Ready::Message);
+        }
         let link = self.link.as_fd();
         // Without a descriptor for the process the link stands for it: it closes at the end.
         let process = self.pidfd.as_ref().map_or(link, AsFd::as_fd);
@@ -213,11 +282,18 @@ impl WorkerProcess {
         }
     }
 
-    fn exit(&mut self, end: &End) -> Exit {
+    fn exit(&mut self, end: &mut End) -> Exit {
         let patience = if *end == End::Closed { ENDING } else { Duration::ZERO };
         self.await_end(Instant::now() + patience);
         if !self.killer.has_ended() {
+            if *end == End::Closed {
+                *end = End::Lingering;
+            }
             self.killer.stop_group(GRACE);
+        }
+        // Before the process number may be given to another process.
+        if let Some(excess) = self.watcher.stop() {
+            *end = End::Over(excess);
         }
         self.reap()
     }
@@ -309,6 +385,11 @@ fn limited(whole: (Option<Instant>, u64), stage: &str) -> (Option<Instant>, u64)
     }
 }
 
+/// The whole time again, for another candidate.
+fn afresh((deadline, wall_ms): (Option<Instant>, u64)) -> (Option<Instant>, u64) {
+    (deadline.map(|_| Instant::now() + Duration::from_millis(wall_ms)), wall_ms)
+}
+
 enum Ready {
     Message,
     Ended,
@@ -318,7 +399,8 @@ enum Ready {
 fn note(event: WorkerEvent, stage: &mut Option<StageStarted>, answer: &mut Option<Event>) {
     match event.what {
         Some(Event::Stage(started)) => *stage = Some(started),
-        Some(Event::Progress(_) | Event::Log(_)) | None => {}
+        Some(Event::Probing(_)) => *stage = None,
+        Some(Event::Progress(_) | Event::Log(_) | Event::Answers(_)) | None => {}
         Some(last) => *answer = Some(last),
     }
 }

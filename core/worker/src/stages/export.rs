@@ -4,13 +4,13 @@ use super::listing::{LISTING, listing};
 use super::opset;
 use super::outputs::{complete_outputs, distinct_node_names};
 use super::session::Session;
-use super::summary;
-use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity, nearest, shown};
+use super::{states, summary};
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Layer, Severity, nearest, shown};
 use onnxd_ir::{Attr, Dim, Graph, Model, Node, ValueId, ValueType, settle_shapes};
 use onnxd_onnx::{External, WriteOptions};
 use onnxd_params::host::Export;
 use onnxd_params::words::ExternalData;
-use onnxd_proto::onnxd::{FileDigest, FileRole};
+use onnxd_proto::onnxd::{FileDigest, FileRole, ModelSummary};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -23,14 +23,14 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     for finding in settle_shapes(&mut model).0 {
         session.note(&finding, Severity::Warning);
     }
-    opset::choose(session, &mut model)?;
+    let lowered_from = opset::choose(session, &mut model)?;
     let params: Export = session.section();
-    model.ir_version = onnxd_onnx::choose_ir(&model, params.ir_version());
     for (side, names) in
         [(Side::Inputs, params.input_names()), (Side::Outputs, params.output_names())]
     {
         let renamed = rename(&mut model.graph, side, names)?;
         rename_facts(&mut session.report.metadata, side, &renamed);
+        states::rename(session, &renamed, matches!(side, Side::Inputs));
     }
     dynamic_axes(&mut model.graph, &params.dynamic_axes())?;
     if params.strip_doc_string() {
@@ -42,6 +42,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     if params.keep_initializers_as_inputs() {
         initializers_as_inputs(&mut model.graph);
     }
+    states::mark(session, &mut model)?;
     forget_own_names(&mut model);
     distinct_node_names(&mut model);
     provenance(session, &mut model);
@@ -55,6 +56,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
         let role = FileRole::Artifact.into();
         session.outputs.push(FileDigest { path, bytes, role, ..FileDigest::default() });
     }
+    states::write(session, &folder)?;
     let mut bytes_total = 0;
     for (path, bytes) in written.files {
         bytes_total += bytes;
@@ -64,7 +66,10 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
         session.outputs.push(FileDigest { path: name, bytes, role, ..FileDigest::default() });
     }
     session.op_counts[2] = summary::count_ops(&model);
-    session.report.model = Some(summary::describe(&model, bytes_total));
+    let states = session.states.clone();
+    let summary = summary::describe(&model, bytes_total, states);
+    let lowered_from = lowered_from.unwrap_or_default();
+    session.report.model = Some(ModelSummary { lowered_from, ..summary });
     Ok(())
 }
 
@@ -80,7 +85,7 @@ fn is_without_weights(session: &Session) -> bool {
     is_asked && looked.has_param(key) && !looked.is_idle(key)
 }
 
-fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
+pub(crate) fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::new(Code::of_write(error), format!("`{}`: {error}", path.display()))
 }
 
@@ -244,7 +249,10 @@ fn forget_own_names(model: &mut Model) {
         for id in graph.node_ids() {
             let node = graph.node_mut(id);
             let name = node.name.clone();
-            node.layers.retain(|layer| layer.name != name || !layer.place.is_empty());
+            let tells = |layer: &Layer| layer.name != name || !layer.place.is_empty();
+            if !node.layers.iter().all(tells) {
+                node.layers.edit(|layers| layers.retain(tells));
+            }
         }
     });
 }

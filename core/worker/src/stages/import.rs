@@ -2,7 +2,7 @@
 
 use super::outputs::complete_outputs;
 use super::session::{Session, findings};
-use super::{lowered, summary};
+use super::{lowered, states, summary};
 use crate::confine::parent::PROBE;
 use crate::recognition::{Choice, Question, role};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
@@ -36,6 +36,7 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     }
     let metadata = imported.log.metadata.iter().map(|(k, v)| format!("{k} = {v}"));
     session.report.metadata.extend(metadata);
+    states::take(session, &imported.log.states)?;
     session.op_counts[0] = summary::count_ops(session.model()?);
     lowered::lower(session, &rows)?;
     let mut model = session.model()?.clone();
@@ -77,7 +78,9 @@ fn recognised(session: &mut Session) -> Result<Choice, Diagnostics> {
     let params = session.params.peek("").clone();
     let (plugins, files, network) = (&request.plugins, &request.files, &request.network);
     let question = Question { plugins, files, network, params: &params };
-    question.choose(&question.ask(|plugin, component| probe(session, plugin, component, network)))
+    let described = session.described.clone();
+    let ask = |plugin: &_, component: &_| probe(session, plugin, component, network);
+    question.choose(&question.ask(&described, ask))
 }
 
 fn probe(

@@ -20,8 +20,10 @@ mod quality;
 mod quantize;
 mod session;
 mod spoken;
+mod states;
 pub(crate) mod summary;
 
+pub(crate) use described::Described;
 pub(crate) use needs::with_needs;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, WorkerEvent};

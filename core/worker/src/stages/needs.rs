@@ -10,15 +10,14 @@ use serde_json::Value;
 /// Adds what the quantizer and the passes that the params ask for need.
 pub(crate) fn with_needs(
     mut probe: Probe,
-    plugins: &[PluginInfo],
+    (plugins, described): (&[PluginInfo], &Described),
     params: &Value,
     files: &[InputFile],
 ) -> Probe {
     if probe.level() == ClaimLevel::ClaimNo {
         return probe;
     }
-    let described = Described::of(plugins);
-    for component in chosen_components(&described, plugins, params) {
+    for component in chosen_components(described, plugins, params) {
         let holds =
             |need: &&Declared| need.condition.holds(&|key| value(params, key), &probe.facts);
         let needs: Vec<Need> = component
@@ -129,7 +128,9 @@ mod tests {
         let probe = Probe { level: ClaimLevel::ClaimByContent.into(), facts, ..Probe::default() };
         let file = |name: &&str| InputFile { name: (*name).into(), ..InputFile::default() };
         let files: Vec<InputFile> = files.iter().map(file).collect();
-        let probe = with_needs(probe, &plugins(), params, &files);
+        let plugins = plugins();
+        let described = Described::of(&plugins);
+        let probe = with_needs(probe, (&plugins, &described), params, &files);
         assert!(probe.needs.iter().all(|n| n.found != n.found_as.is_empty()));
         probe.needs.into_iter().map(|n| (n.path, n.found_as)).collect()
     }

@@ -1,10 +1,11 @@
 //! The verdict on a quantization: whether its outputs are good for something, whether much of the network was
 //! quantized, and whether the samples could tell. Quantizers measure; what that means is decided here, for all alike.
+//! The worst output decides: others that are exact make up for nothing.
 
-use super::meant::meant_for;
+use super::meant::{meant_for, saturating};
 use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Severity, shown};
-use onnxd_params::host::Quantization;
+use onnxd_params::host::{Quantization, SQNR_DB_GOOD};
 use onnxd_proto::onnxd::{Quality, QuantizeLog};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub(super) fn judge(
     apart: Option<(String, f64)>,
 ) -> Quality {
     let params: Quantization = session.section();
-    let quality = Quality {
+    let mut quality = Quality {
         sqnr_db_floor: params.sqnr_db_floor(),
         sqnr_db_min: params.sqnr_db_min(),
         top1_loss_max: params.top1_loss_max(),
@@ -42,15 +43,22 @@ pub(super) fn judge(
             .is_some_and(|list| !list.is_empty())
     });
     let found = samples(&quality).into_iter().chain(coverage(&quality, log, chosen));
-    let found: Vec<Diagnostic> = found.chain(outputs(&quality, &help(session, log))).collect();
-    for finding in &found {
+    // Of statistics from a file it is not known whether the samples made them.
+    let (advice, reloaded) = (help(session, log), !log.statistics.is_empty());
+    let found = found.chain(outputs(&quality, &advice)).chain(own_samples(&quality, reloaded));
+    let found = found.chain(saturation(session, log));
+    for finding in &found.collect::<Vec<Diagnostic>>() {
         session.note(finding, Severity::Error);
+    }
+    if quality.sqnr_db.is_some() && quality.worst_db < SQNR_DB_GOOD {
+        quality.next = remedies(&quality, &advice);
     }
     if quality.sqnr_db.is_none() {
         let why = match quality.unmeasured.as_str() {
             "" => "the quantizer does not measure it",
             why => why,
         };
+        let known = apart.is_some();
         let mut text = format!(
             "how near the outputs are to those of the float network was not measured: {}",
             shown(why)
@@ -73,9 +81,64 @@ pub(super) fn judge(
             }
         }
         let help = "Drop samples as `calib.npz`, or compare by `onnxd compare`.";
-        session.note(&Diagnostic::new(Code::QuantizationLoss, text).help(help), Severity::Warning);
+        // A result that was never compared is not known to be right.
+        let (code, severity) = match known {
+            true => (Code::QuantizationLoss, Severity::Warning),
+            false => (Code::QuantizationPoor, Severity::Error),
+        };
+        session.note(&Diagnostic::new(code, text).help(help), severity);
     }
     quality
+}
+
+/// What helps where outputs are usable and not good: samples first, then what was tried, by its price.
+fn remedies(quality: &Quality, advice: &str) -> String {
+    let worst = format!("output `{}` has {:.1} dB", shown(&quality.worst), quality.worst_db);
+    if quality.remedies.is_empty() {
+        return format!("{worst}, which is usable and not good. {advice}");
+    }
+    let tried = quality.remedies.iter().map(|way| {
+        let bytes = match way.bytes {
+            0 => String::new(),
+            more if more > 0 => format!(" and {more} bytes"),
+            less => format!(" and takes {} bytes less", -less),
+        };
+        format!("`{}` gains {:.1} dB{bytes}", shown(&way.params), way.gain_db)
+    });
+    let tried: Vec<String> = tried.collect();
+    format!("{worst}, which is usable and not good. More samples may help; {}.", tried.join("; "))
+}
+
+/// What was measured does not hold on processors without VNNI, unless params name the type of weights. A quantizer that
+/// looks at the processor has made its choice: the receipt names the processors, behind the model.
+fn saturation(session: &Session, log: &QuantizeLog) -> Option<Diagnostic> {
+    let param = |key: &str| session.params.peek(&format!("quantization.{key}"));
+    let mut read = log.params_read.iter().flat_map(|read| &read.keys);
+    let chosen = read.any(|key| key == "quantization.processor");
+    if chosen || param("weight_type").is_string() || param("reduce_range").is_boolean() {
+        return None;
+    }
+    let nodes = saturating(session.model().ok()?)?;
+    let text = format!(
+        "the outputs were not measured as ONNX Runtime computes them without VNNI: there the \
+         accumulators of {nodes} saturate"
+    );
+    let help = "If the model is to run there, take the format QDQ or QLinear, `quantization.reduce_range` \
+                = true, or the option `session.x64quantprecision` = 1 of ONNX Runtime. Else accept it by \
+                `quantization.weight_type` = \"int8\".";
+    Some(poor(text, help))
+}
+
+/// A figure that the result was fitted to is too high, by an amount that is not known.
+fn own_samples(quality: &Quality, reloaded: bool) -> Option<Diagnostic> {
+    let own = quality.sqnr_db.is_some() && quality.origin == "calibration" && !reloaded;
+    own.then(|| {
+        let text = format!(
+            "the quantization was graded on its own samples: the ratio of {:.1} dB may be lower on others",
+            quality.worst_db
+        );
+        poor(text, "Drop more samples: some are then held out.")
+    })
 }
 
 fn poor(text: String, help: impl Into<Cow<'static, str>>) -> Diagnostic {
@@ -165,27 +228,31 @@ fn outputs(quality: &Quality, help: &str) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let on = match quality.origin.as_str() {
         "apart" => "held-out samples",
+        "folds" => "samples, each held out in turn",
         "random" => "samples of random numbers",
         _ => "of the samples that it was made of",
     };
     let on = format!("on {} {on}", quality.samples);
-    match (quality.sqnr_db, quality.sqnr_db_min) {
-        (Some(db), Some(least)) if db < least - SAME_DB => {
-            let text = format!("the outputs reach {db:.1} dB of the {least:.1} demanded, {on}");
-            found.push(poor(text, help.to_owned()));
-        }
-        (Some(_), None) if quality.worst_db < quality.sqnr_db_floor - SAME_DB => {
-            let text = format!(
-                "output `{}` has {:.1} dB against the float network, {on}: below {:.1} it is good \
-                 for little",
-                shown(&quality.worst),
-                quality.worst_db,
-                quality.sqnr_db_floor
-            );
-            found.push(poor(text, help.to_owned()));
-        }
-        _ => {}
-    }
+    let (worst, db, floor) = (shown(&quality.worst), quality.worst_db, quality.sqnr_db_floor);
+    let text = match (quality.sqnr_db_min, quality.nearest_db) {
+        _ if quality.sqnr_db.is_none() => None,
+        (Some(least), _) => (db < least - SAME_DB)
+            .then(|| format!("output `{worst}` reaches {db:.1} dB of the {least:.1} demanded, {on}")),
+        // Few bits cost much in any case: what counts is whether they were chosen well.
+        (None, Some(nearest)) => (db < nearest - SAME_DB).then(|| {
+            format!(
+                "output `{worst}` has {db:.1} dB against the float network, {on}; weights that are \
+                 rounded to the nearest have {nearest:.1} dB"
+            )
+        }),
+        (None, None) => (db < floor - SAME_DB).then(|| {
+            format!(
+                "output `{worst}` has {db:.1} dB against the float network, {on}: below {floor:.1} it \
+                 is good for little"
+            )
+        }),
+    };
+    found.extend(text.map(|text| poor(text, help.to_owned())));
     if let (Some(loss), Some(most)) = (quality.top1_loss, quality.top1_loss_max)
         && loss > most
     {
@@ -198,7 +265,7 @@ fn outputs(quality: &Quality, help: &str) -> Vec<Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_proto::onnxd::Skip;
+    use onnxd_proto::onnxd::{Remedy, Skip};
 
     fn good() -> Quality {
         Quality {
@@ -210,7 +277,7 @@ mod tests {
             products: Some(4),
             quantized: 4,
             weights: 1.0,
-            sqnr_db_floor: 10.0,
+            sqnr_db_floor: 15.0,
             ..Quality::default()
         }
     }
@@ -223,15 +290,51 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_of_its_own_samples_is_a_finding() {
+        let own = Quality { origin: "calibration".into(), ..good() };
+        let text = own_samples(&own, false).unwrap().into_finding().message;
+        assert!(text.contains("graded on its own samples"), "{text}");
+        assert!(own_samples(&own, true).is_none());
+        assert!(own_samples(&good(), false).is_none());
+        assert!(own_samples(&Quality { origin: "folds".into(), ..good() }, false).is_none());
+    }
+
+    #[test]
+    fn usable_outputs_are_told_what_helps() {
+        let remedy =
+            |params: &str, gain_db, bytes| Remedy { params: params.into(), gain_db, bytes };
+        let ways =
+            vec![remedy("a = 1", 6.25, 0), remedy("b = 2", 3.0, -12), remedy("c = 3", 9.0, 40)];
+        let text = remedies(&Quality { worst_db: 16.0, remedies: ways, ..good() }, "");
+        assert!(
+            text.ends_with(
+                "`a = 1` gains 6.2 dB; `b = 2` gains 3.0 dB and takes 12 bytes less; `c = 3` gains \
+                 9.0 dB and 40 bytes."
+            ),
+            "{text}"
+        );
+        assert!(remedies(&good(), "Look.").ends_with("not good. Look."));
+    }
+
+    #[test]
     fn what_is_poor_is_a_finding() {
         assert_eq!(found(&good(), false), "");
         let text = found(&Quality { worst_db: -1.4, ..good() }, false);
         assert!(text.contains("`y` has -1.4 dB") && text.contains("4 held-out samples"), "{text}");
         let text = found(&Quality { sqnr_db_min: Some(40.0), ..good() }, false);
-        assert!(text.contains("30.0 dB of the 40.0 demanded"), "{text}");
+        assert!(text.contains("`y` reaches 29.0 dB of the 40.0 demanded"), "{text}");
+        // The mean of an output that is lost and one that is exact says nothing.
+        let mean =
+            Quality { sqnr_db: Some(150.0), worst_db: 0.0, sqnr_db_min: Some(20.0), ..good() };
+        assert!(found(&mean, false).contains("0.0 dB of the 20.0"));
         // What is demanded may be below the floor.
-        let low = Quality { sqnr_db: Some(6.0), worst_db: 5.0, sqnr_db_min: Some(5.5), ..good() };
+        let low = Quality { sqnr_db: Some(7.0), worst_db: 6.0, sqnr_db_min: Some(5.5), ..good() };
         assert_eq!(found(&low, false), "");
+        // Weights of few bits are compared with what is simplest.
+        let few = Quality { worst_db: 8.0, nearest_db: Some(7.0), ..good() };
+        assert_eq!(found(&few, false), "");
+        let text = found(&Quality { nearest_db: Some(9.0), ..few }, false);
+        assert!(text.contains("rounded to the nearest have 9.0 dB"), "{text}");
         let lost = Quality { top1_loss: Some(3.0), top1_loss_max: Some(1.0), ..good() };
         assert!(found(&lost, false).contains("3.00 % of the samples"));
         let text = found(&Quality { quantized: 0, weights: 0.0, ..good() }, true);

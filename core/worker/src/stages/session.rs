@@ -21,6 +21,7 @@ use onnxd_proto::onnxd::{
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -45,11 +46,15 @@ pub(crate) struct Session {
     pub(crate) tensors: Arc<TensorTable>,
     pub(crate) report: Report,
     pub(crate) outputs: Vec<message::FileDigest>,
+    /// What the model keeps between calls.
+    pub(crate) states: Vec<message::State>,
+    /// The values of states for the first call, once they are no part of the model any more.
+    pub(crate) initial: onnxd_arrays::Arrays,
     /// Source, after passes, final.
     pub(crate) op_counts: [BTreeMap<String, u64>; 3],
     libraries: BTreeMap<String, Library>,
     /// What the plugins say about themselves.
-    pub(crate) described: Described,
+    pub(crate) described: Rc<Described>,
     threads: u32,
     events: Events,
     /// What the conversion took notice of.
@@ -63,7 +68,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(request: ConvertRequest, threads: u32, events: Events) -> Session {
         let params = Arc::new(Resolved::parse(&request.params_json).unwrap_or_default());
-        let described = Described::of(&request.plugins);
+        let described = Rc::new(Described::of(&request.plugins));
         let report = Report {
             schema: REPORT_SCHEMA,
             job: request.job.clone(),
@@ -90,6 +95,8 @@ impl Session {
             typed: None,
             tensors: TensorTable::new(),
             outputs: Vec::new(),
+            states: Vec::new(),
+            initial: Vec::new(),
             op_counts: Default::default(),
             libraries: BTreeMap::new(),
             described,

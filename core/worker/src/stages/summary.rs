@@ -33,7 +33,11 @@ pub(crate) fn op_counts(counts: &[BTreeMap<String, u64>; 3]) -> Vec<message::OpC
 }
 
 /// Versions, inputs, outputs and size of the written model.
-pub(crate) fn describe(model: &Model, bytes: u64) -> message::ModelSummary {
+pub(crate) fn describe(
+    model: &Model,
+    bytes: u64,
+    states: Vec<message::State>,
+) -> message::ModelSummary {
     let graph = &model.graph;
     let value = |v: &onnxd_ir::ValueId| message::ValueSummary {
         name: graph[*v].name.clone(),
@@ -52,6 +56,8 @@ pub(crate) fn describe(model: &Model, bytes: u64) -> message::ModelSummary {
         op_counts: Vec::new(),
         parameters,
         bytes,
+        states,
+        lowered_from: 0,
     }
 }
 
@@ -60,7 +66,8 @@ pub(crate) fn describe(model: &Model, bytes: u64) -> message::ModelSummary {
 pub(crate) fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     peak_of(&status).unwrap_or_else(|| {
-        // SAFETY: an all-zero `rusage` is valid, and the call only writes into it.
+        // SAFETY: `rusage` is numbers alone, so that all-zero is a valid one. The call writes into this
+        // variable; if it fails, zeros stay.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             libc::getrusage(libc::RUSAGE_SELF, &mut usage);

@@ -37,7 +37,7 @@ pub struct Summary {
 pub fn summary(path: &Path) -> Result<Summary, Diagnostics> {
     let model = onnxd_onnx::load(path)?.model;
     let bytes = path.metadata().map_or(0, |m| m.len());
-    Ok(Summary { model: summary::describe(&model, bytes), ops: summary::count_ops(&model) })
+    Ok(Summary { model: summary::describe(&model, bytes, vec![]), ops: summary::count_ops(&model) })
 }
 
 /// A value and its type.

@@ -187,7 +187,8 @@ impl Running {
 /// pages from the kernel cost more than filling them does (a third of MobileNetV2's time at batch 8).
 fn keep_freed_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: these change only how the allocator grows and shrinks.
+    // SAFETY: `mallopt` takes numbers alone, and changes only when the allocator asks the system for
+    // memory and gives it back.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_MAX, 0);

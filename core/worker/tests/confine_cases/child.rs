@@ -36,12 +36,25 @@ fn case(convert: &ConvertRequest, link: &mut Link) -> std::result::Result<(), St
     match convert.name.as_str() {
         "nothing" | "result_then_crash" => Ok(()),
         "files" => files(work, Path::new(&convert.files[0].path)),
+        "process_files" => process_files(),
         "network" => network(),
         "processes" => processes(),
         "signals" => signals(),
         "rights" => rights(work),
         "own_limits" => own_limits(),
         "threads" => threads(),
+        "uprobe" => probe_call(UPROBE),
+        "uretprobe" => probe_call(URETPROBE),
+        "ten_thousand_threads" => ten_thousand_threads(),
+        "many_files" => fill(work, Fill::Named),
+        "files_behind_half_a_message" => {
+            // The parent waits for the rest.
+            std::io::Write::write_all(&mut duplicate(link)?, &[100, 0, 0, 0, 1]).map_err(said)?;
+            fill(work, Fill::Named)
+        }
+        "nameless_files" => fill(work, Fill::Open),
+        "mapped_files" => fill(work, Fill::Mapped),
+        "many_folders" => many_folders(work),
         "file_size" => file_size(work),
         "memory_is_refused" => memory_is_refused(),
         "memory_bomb" => memory_bomb(),
@@ -57,6 +70,7 @@ fn case(convert: &ConvertRequest, link: &mut Link) -> std::result::Result<(), St
         },
         "closes_and_sleeps" => closes_and_sleeps(link),
         "nonsense" => nonsense(link),
+        "message_bomb" => message_bomb(link),
         "floods" => floods(link),
         "chatter" => {
             eprintln!("{}", "x".repeat(100_000));
@@ -109,6 +123,28 @@ fn files(work: &Path, input: &Path) -> std::result::Result<(), String> {
     succeed("random numbers", fs::File::open("/dev/urandom"))
 }
 
+/// The machine's interfaces, sockets and mounts are not for a worker, on whichever path.
+fn process_files() -> std::result::Result<(), String> {
+    let own = "/proc/thread-self/net";
+    for folder in ["/proc/self/net", "/proc/net", own] {
+        for name in ["dev", "unix", "tcp", "route"] {
+            let path = format!("{folder}/{name}");
+            expect(&path, fs::read(&path), libc::EACCES)?;
+        }
+        expect(folder, fs::read_dir(folder), libc::EACCES)?;
+    }
+    for name in ["mountinfo", "environ", "cgroup", "task", "fd", "root"] {
+        let path = format!("/proc/self/{name}");
+        expect(&path, fs::File::open(&path), libc::EACCES)?;
+    }
+    let parent = format!("/proc/{}/status", getppid().map_or(1, rustix::process::Pid::as_raw_pid));
+    expect("of the parent", fs::read(parent), libc::EACCES)?;
+    for name in ["maps", "smaps", "stat", "statm", "status"] {
+        succeed(name, fs::read(format!("/proc/self/{name}")))?;
+    }
+    Ok(())
+}
+
 fn network() -> std::result::Result<(), String> {
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::unix::net::{UnixListener, UnixStream};
@@ -121,9 +157,10 @@ fn network() -> std::result::Result<(), String> {
 
 fn processes() -> std::result::Result<(), String> {
     expect("start a program", process::Command::new("/bin/true").status(), libc::EPERM)?;
-    // SAFETY: a child, if there is one, ends at once.
+    // SAFETY: a child, if there is one, ends at once: it allocates nothing, and takes no lock that another
+    // thread may have held.
     let forked = match unsafe { libc::fork() } {
-        // SAFETY: nothing of the parent's is used or unwound.
+        // SAFETY: `_exit` ends the child without running anything of the parent's.
         0 => unsafe { libc::_exit(0) },
         -1 => Err(Error::last_os_error()),
         pid => Ok(pid),
@@ -160,6 +197,96 @@ fn threads() -> std::result::Result<(), String> {
     let threads: Vec<_> = (0..8u64).map(|i| thread::spawn(move || i * i)).collect();
     let sum: u64 = threads.into_iter().map(|t| t.join().unwrap_or(0)).sum();
     if sum == 140 { Ok(()) } else { Err(format!("threads computed {sum}")) }
+}
+
+/// Their numbers on x86-64; elsewhere there are no such calls, and the numbers are those of others.
+const URETPROBE: libc::c_long = 335;
+const UPROBE: libc::c_long = 336;
+
+/// An error of the kernel's, or of the filter's where it is asked.
+fn probe_call(number: libc::c_long) -> std::result::Result<(), String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(());
+    }
+    // SAFETY: the call takes no arguments; where it is not refused, it ends the process.
+    match unsafe { libc::syscall(number, 0, 0, 0, 0, 0, 0) } {
+        -1 => Ok(()),
+        answer => Err(format!("call {number} answered {answer}")),
+    }
+}
+
+fn ten_thousand_threads() -> std::result::Result<(), String> {
+    const COUNT: usize = 10_000;
+    for count in 0..COUNT {
+        let small = thread::Builder::new().stack_size(64 << 10);
+        if let Err(e) = small.spawn(|| thread::sleep(Duration::from_secs(60))) {
+            return Err(format!("{count} threads, then {e}"));
+        }
+    }
+    thread::sleep(Duration::from_secs(60));
+    Err(format!("{COUNT} threads were allowed"))
+}
+
+/// What becomes of a file that was written, and goes on taking room.
+#[derive(Clone, Copy)]
+enum Fill {
+    Named,
+    Open,
+    Mapped,
+}
+
+/// Files of allowed size without end.
+fn fill(work: &Path, how: Fill) -> std::result::Result<(), String> {
+    let mut kept = Vec::new();
+    for count in 0..200 {
+        let path = work.join(count.to_string());
+        let mut file = fs::OpenOptions::new();
+        let mut file = file.read(true).write(true).create_new(true).open(&path).map_err(said)?;
+        std::io::Write::write_all(&mut file, &[1; 1 << 20]).map_err(said)?;
+        if !matches!(how, Fill::Named) {
+            fs::remove_file(&path).map_err(said)?;
+        }
+        match how {
+            Fill::Named => {}
+            Fill::Open => kept.push(Kept::Open(file)),
+            Fill::Mapped => {
+                // SAFETY: no other process has the file.
+                let map = unsafe { memmap2::Mmap::map(&file) };
+                kept.push(Kept::Mapped(map.map_err(said)?));
+            }
+        }
+    }
+    thread::sleep(Duration::from_secs(60));
+    Err(format!(
+        "200 files were allowed, {} of them without a name",
+        kept.iter().map(Kept::bytes).count()
+    ))
+}
+
+enum Kept {
+    Open(fs::File),
+    Mapped(memmap2::Mmap),
+}
+
+impl Kept {
+    fn bytes(&self) -> u64 {
+        match self {
+            Kept::Open(file) => file.metadata().map_or(0, |data| data.len()),
+            Kept::Mapped(map) => map.len() as u64,
+        }
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // for `map_err`
+fn said(e: Error) -> String {
+    e.to_string()
+}
+
+fn many_folders(work: &Path) -> std::result::Result<(), String> {
+    let deep = work.join("a/".repeat(100));
+    fs::create_dir_all(deep).map_err(said)?;
+    thread::sleep(Duration::from_secs(60));
+    Err("folders inside each other without end were allowed".into())
 }
 
 fn file_size(work: &Path) -> std::result::Result<(), String> {
@@ -204,6 +331,24 @@ fn nonsense(link: &mut Link) -> std::result::Result<(), String> {
     }
 }
 
+/// Three MiB that would be 700 once they are decoded: a failure with empty diagnostics.
+fn message_bomb(link: &mut Link) -> std::result::Result<(), String> {
+    use std::io::Write;
+    let mut items = [1 << 3 | 2, 0].repeat(3 << 19);
+    // The length of the failure, a varint of four bytes.
+    let len = items.len();
+    let varint = [len | 0x80, len >> 7 | 0x80, len >> 14 | 0x80, len >> 21].map(|b| b as u8);
+    let mut message = [&[7 << 3 | 2], &varint[..]].concat();
+    message.append(&mut items);
+    let len = u32::try_from(message.len()).map_err(|e| e.to_string())?;
+    let mut stream = duplicate(link)?;
+    stream.write_all(&len.to_le_bytes()).map_err(|e| e.to_string())?;
+    stream.write_all(&message).map_err(|e| e.to_string())?;
+    loop {
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
 fn floods(link: &mut Link) -> std::result::Result<(), String> {
     for i in 0..20_000 {
         let text = format!("line {i}");
@@ -225,7 +370,8 @@ fn duplicate(link: &Link) -> std::result::Result<std::os::unix::net::UnixStream,
 /// A write to an address that is not mapped. Sending the signal instead would reach the handler of
 /// the standard library, which only lets real faults through.
 fn fault() -> ! {
-    // SAFETY: the crash is the purpose; the address is never mapped.
+    // SAFETY: not sound, which is the purpose. The address lies in the first page, which is never mapped, so that the
+    // write ends the process and changes nothing.
     unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
     process::abort()
 }

@@ -181,10 +181,12 @@ fn calls_that_depend_on_themselves() {
 fn sizes_that_overflow() {
     const HALF: &str = "4611686018427387904";
     const LAST: &str = "9223372036854775807";
+    const LARGE: &str = "2147483647";
     let pair = |key: &str, n: &str| format!("\"{key}\": [{n}, {n}]");
     let image = "4, 4, 1";
-    let pool =
-        |n: &str| pair("pool_size", n) + ", " + &pair("strides", n) + ", \"padding\": \"same\"";
+    let pool = |size: &str, stride: &str| {
+        pair("pool_size", size) + ", " + &pair("strides", stride) + ", \"padding\": \"same\""
+    };
     let pads = format!("\"padding\": [[{LAST}, {LAST}], [{LAST}, {LAST}]]");
     let crop = format!("\"cropping\": [[{LAST}, {LAST}], [-{LAST}, {LAST}]]");
     let crowd = |class, n: &str| {
@@ -205,9 +207,13 @@ fn sizes_that_overflow() {
             ("pads", one("ZeroPadding2D", image, &pads), REFUSED_OR_FINE),
             ("crop", one("Cropping2D", image, &crop), REFUSED_OR_FINE),
             ("upsample", one("UpSampling2D", image, &pair("size", LAST)), REFUSED_OR_FINE),
-            ("windows", one("MaxPooling2D", image, &pool(LAST)), REFUSED_OR_FINE),
-            ("no windows", one("AveragePooling2D", image, &pool("0")), REFUSED),
-            ("negative windows", one("MaxPooling2D", image, &pool("-3")), REFUSED),
+            ("windows", one("MaxPooling2D", image, &pool(LAST, "1")), REFUSED_OR_FINE),
+            ("no windows", one("AveragePooling2D", image, &pool("0", "1")), REFUSED),
+            ("negative windows", one("MaxPooling2D", image, &pool("-3", "1")), REFUSED),
+            ("strides", one("MaxPooling2D", image, &pool("2", LAST)), REFUSED_OR_FINE),
+            ("no strides", one("AveragePooling2D", image, &pool("2", "0")), REFUSED),
+            ("negative strides", one("MaxPooling2D", image, &pool("2", "-3")), REFUSED),
+            ("largest sizes", one("MaxPooling2D", image, &pool(LARGE, LARGE)), REFUSED_OR_FINE),
             (
                 "adaptive",
                 one("AdaptiveMaxPooling2D", image, &pair("output_size", LAST)),

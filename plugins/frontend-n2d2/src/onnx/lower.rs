@@ -267,9 +267,10 @@ fn expand(
         let name = node.output(0).map_or(&node.name, |v| &inner[v].name);
         let place = b.layer.place.clone();
         let layer = Layer { name: name.clone(), kind: node.op.clone(), place };
-        let layers = &mut inner.node_mut(id).layers;
-        layers.retain(|l| l.name != layer.name);
-        layers.insert(0, layer);
+        inner.node_mut(id).layers.edit(|layers| {
+            layers.retain(|l| l.name != layer.name);
+            layers.insert(0, layer);
+        });
     }
     let inputs = inner.inputs().to_vec();
     let outer = bound.iter().map(|(x, _)| b.id(*x)).collect::<Lowered<Vec<ValueId>>>()?;

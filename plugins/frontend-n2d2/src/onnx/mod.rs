@@ -112,11 +112,9 @@ impl OnnxFile {
         verify(&decoded.model, Level::Full).or_ok(()).map_err(located)?;
         let graph = &mut decoded.model.graph;
         // An initializer that a caller could replace is a parameter all the same.
-        for input in graph.inputs().to_vec() {
-            if graph[input].initializer().is_some() {
-                graph.unmark_input(input);
-            }
-        }
+        let held = graph.inputs().iter().copied().filter(|v| graph[*v].initializer().is_some());
+        let held: Vec<ValueId> = held.collect();
+        graph.unmark_inputs(&held);
         let named = graph.nodes().filter(|(_, node)| !node.name.is_empty());
         let mut by_node = HashMap::new();
         for (name, out) in named.filter_map(|(_, n)| Some((n.name.clone(), n.output(0)?))) {

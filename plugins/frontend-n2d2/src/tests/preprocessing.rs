@@ -77,6 +77,28 @@ fn what_has_no_arithmetic_is_named_with_its_section() {
     assert!(matches!(&steps[0], Step::Unavailable { why } if why.contains("brings that channel")));
 }
 
+#[test]
+fn types_that_n2d2_does_not_have_are_told() {
+    let notes = |rest: &str| {
+        let ini = format!("{}{rest}", around([1, 4, 4], "Type=Softmax"));
+        let told = random(&ini).unwrap().notes.into_iter().map(|note| note.into_finding().message);
+        told.collect::<Vec<String>>()
+    };
+    for database in ["DIR_Database", "GTSDB_DIR_Database", "CompositeDatabase"] {
+        let known = format!(
+            "[database]\nType={database}\n[sp.Transformation]\nType=EqualizeTransformation\n"
+        );
+        assert_eq!(notes(&known), Vec::<String>::new());
+    }
+    let unknown =
+        "[database]\nType=NoSuch_Database\n[sp.Transformation-1]\nType=NoSuchTransformation\n";
+    let told = notes(unknown);
+    assert!(
+        told[0].contains("names no database") && told[1].contains("names no transformation"),
+        "{told:?}"
+    );
+}
+
 /// Sections of channels as a network has them whose weights were made for three.
 const CHANNELS: &str = "[sp.Transformation]\nType=RescaleTransformation\nWidth=4\nHeight=4\n\
     [sp.ChannelTransformation-r]\nType=ChannelExtractionTransformation\nCSChannel=Red\n\

@@ -74,9 +74,7 @@ pub(crate) fn enter<'a>(
     }
     let args: HashMap<&str, Vec<Item>> =
         parameters.into_iter().zip(args.into_iter().map(|item| vec![item])).collect();
-    let written = effects::before(runner, caller, node)?;
-    let mut scope = Scope::new(body, args, runner.path(caller, node, function));
-    scope.written = written;
+    let scope = Scope::new(body, args, runner.path(caller, node, function));
     runner.ordered(&scope)?;
     Ok(scope)
 }
@@ -106,7 +104,8 @@ pub(crate) fn results<'a>(
         };
         runner.value(scope, text)
     };
-    let given = outputs.map(|arg| result(&arg.name)).collect();
+    let ran = effects::run(runner, scope, None);
+    let given = ran.and_then(|()| outputs.map(|arg| result(&arg.name)).collect());
     runner.depth.set(runner.depth.get() - 1);
     given
 }

@@ -68,17 +68,31 @@ fn nested<'a>(
         return Ok(Some(vec![Item::Hole; node::output_count(node, None)]));
     };
     let b = runner.builder();
-    let given = b.in_layer(scope.layer(node), |_| match node.op.as_str() {
-        "If" | "StatelessIf" => {
-            let arm = |at: usize| calls::call(runner, scope, node, functions[at], args.to_vec());
-            branch(runner.driver, truth(b, choice)?, [&|| arm(0), &|| arm(1)])
-        }
-        _ => {
-            let arm = |at: usize| calls::call(runner, scope, node, functions[at], args.to_vec());
-            chosen(runner.driver, choice, functions.len(), &arm)
-        }
+    // What a branch writes is one more thing that it gives.
+    let written = effects::written(runner, scope, node)?;
+    let before = runner.states.all();
+    let arm = |at: usize| {
+        runner.states.restore(before.clone());
+        let mut given = calls::call(runner, scope, node, functions[at], args.to_vec())?;
+        given.extend(present(runner, &written));
+        Ok(given)
+    };
+    let mut given = b.in_layer(scope.layer(node), |_| match node.op.as_str() {
+        "If" | "StatelessIf" => branch(runner.driver, truth(b, choice)?, [&|| arm(0), &|| arm(1)]),
+        _ => chosen(runner.driver, choice, functions.len(), &arm),
     })?;
+    runner.states.restore(before);
+    write(runner, &written, given.split_off(given.len().saturating_sub(written.len())));
     Ok(Some(given))
+}
+
+/// The present values of variables.
+fn present(runner: &Runner<'_, '_>, names: &[String]) -> Vec<Item> {
+    names.iter().map(|name| runner.states.value(name).unwrap_or(Item::Hole)).collect()
+}
+
+fn write(runner: &Runner<'_, '_>, names: &[String], items: Vec<Item>) {
+    names.iter().zip(items).for_each(|(name, item)| runner.states.set(name, item));
 }
 
 /// The function that an attribute names.
@@ -109,20 +123,24 @@ fn looped<'a>(
 ) -> Result<Vec<Item>> {
     let condition = needed(runner, scope, node, "cond")?;
     let body = needed(runner, scope, node, "body")?;
-    let written = effects::before_and_in(runner, scope, node)?;
-    let call = |function: &'a str, args: &[Item]| {
-        let mut inner = calls::enter(runner, scope, node, function, args.to_vec())?;
-        inner.written = written.clone();
-        let given = calls::results(runner, &inner, node, function)?;
+    // What a turn writes is one more thing that it carries.
+    let written = effects::written(runner, scope, node)?;
+    let call = |function: &'a str, items: &[Item]| {
+        let (args, values) = items.split_at(items.len().min(inputs.len()));
+        write(runner, &written, values.to_vec());
+        let inner = calls::enter(runner, scope, node, function, args.to_vec())?;
+        let mut given = calls::results(runner, &inner, node, function)?;
         let (name, n, m) = (shown(function), given.len(), inputs.len());
         if function == body && n != m {
             let message = format!("The function `{name}` gives {n} values, and the loop has {m}.");
             return Err(runner.problem(scope, node, Code::SourceSyntax, message));
         }
+        given.extend(present(runner, &written));
         Ok(given)
     };
     let mut budget = TRACE_MAX;
-    let constant = (0..inputs.len()).map(|at| passes(runner, body, at, &mut budget)).collect();
+    let constant = (0..inputs.len()).map(|at| passes(runner, body, at, &mut budget));
+    let constant = constant.chain(written.iter().map(|_| false)).collect();
     let repetition = Repetition {
         turn: &|items| call(body, items),
         condition: &|items| {
@@ -135,7 +153,11 @@ fn looped<'a>(
         declared: declared(node),
         constant,
     };
-    runner.builder().in_layer(scope.layer(node), |_| repeat(runner, inputs, &repetition))
+    let begins = [inputs.to_vec(), present(runner, &written)].concat();
+    let repeated = || repeat(runner, &begins, &repetition);
+    let mut given = runner.builder().in_layer(scope.layer(node), |_| repeated())?;
+    write(runner, &written, given.split_off(inputs.len().min(given.len())));
+    Ok(given)
 }
 
 /// The shapes that the node declares for the values of the loop.

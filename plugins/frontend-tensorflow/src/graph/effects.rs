@@ -1,15 +1,13 @@
-//! Which variables are written before a node runs. An ONNX model keeps nothing between runs, so a value that was
-//! written cannot be read; what is written and never read is left out.
+//! The order in which variables are read and written. Nodes run when a result needs them; those that read or write a
+//! variable that is written run before, one after the other, as the edges of the graph say.
 
 use super::node::{self, Reference};
+use super::order;
 use super::run::{Body, DEPTH_MAX, Item, Runner, Scope};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
-
-/// Names of variables.
-pub(crate) type Written = Rc<HashSet<String>>;
 
 /// Nodes that only pass a handle on, one behind the other.
 const IDENTITIES_MAX: usize = 64;
@@ -17,77 +15,101 @@ const IDENTITIES_MAX: usize = 64;
 /// The parameters of functions that they write to, by position.
 pub(crate) type Writes = BTreeSet<usize>;
 
-/// The variables that are written before `node` runs, as far as the order of nodes says it.
+/// Runs the nodes that read or write variables which are written: of a function all, of the main graph those that a
+/// result waits for.
 ///
 /// # Errors
 /// As [`Runner::value`].
-pub(crate) fn before<'a>(
+pub(crate) fn run<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
-    node: &'a NodeDef,
-) -> Result<Written> {
+    wanted: Option<&HashSet<usize>>,
+) -> Result<()> {
+    let body = &scope.body;
     let writes = |node: &NodeDef| !written_inputs(runner, node).is_empty();
-    if !*scope.body.writes.get_or_init(|| scope.body.nodes.iter().any(writes)) {
-        return Ok(scope.written.clone());
+    if !*body.writes.get_or_init(|| body.nodes.iter().any(writes)) {
+        return Ok(());
     }
-    let mut all = HashSet::clone(&scope.written);
-    let mut seen = HashSet::new();
-    let mut open: Vec<&'a NodeDef> = vec![node];
-    while let Some(next) = open.pop() {
-        for text in &next.input {
-            let found = scope.body.find(name_of(text));
-            let Some(index) = found.filter(|index| seen.insert(*index)) else { continue };
-            runner.work(scope, node, 1)?;
-            let before = &scope.body.nodes[index];
-            for input in written_inputs(runner, before) {
-                if let Some(name) = variable(runner, scope, before, input)? {
-                    all.insert(name);
-                }
+    let is_wanted = |index: &usize| wanted.is_none_or(|wanted| wanted.contains(index));
+    let has_flow = body.nodes.iter().any(order::is_flow);
+    let is_inside_flow = |index: usize| has_flow && order::is_inside_flow(body, index);
+    let mut names = HashSet::new();
+    let mut writers = HashSet::new();
+    for index in (0..body.nodes.len()).filter(is_wanted) {
+        let node = &body.nodes[index];
+        runner.work(scope, node, 1)?;
+        for name in written(runner, scope, node)? {
+            if is_inside_flow(index) {
+                runner.states.lose(&name, scope.layer(node));
             }
-            open.push(before);
+            names.insert(name);
+        }
+        if writes(node) {
+            writers.insert(index);
         }
     }
-    Ok(Rc::new(all))
-}
-
-/// The variable of TensorFlow 1 that a node reads by itself, if it is written before the node runs.
-///
-/// # Errors
-/// As [`Runner::value`].
-pub(crate) fn stale<'a>(
-    runner: &Runner<'a, '_>,
-    scope: &Scope<'a>,
-    node: &'a NodeDef,
-) -> Result<Option<&'a str>> {
-    let of = |text: &'a String| {
-        let index = scope.body.find(leaf(&scope.body, text))?;
-        let found = &scope.body.nodes[index];
-        matches!(found.op.as_str(), "Variable" | "VariableV2").then_some(found.name.as_str())
-    };
-    let read: Vec<&str> =
-        node.input.iter().filter(|text| !text.starts_with('^')).filter_map(of).collect();
-    if read.is_empty() {
-        return Ok(None);
+    if writers.is_empty() {
+        return Ok(());
     }
-    let written = before(runner, scope, node)?;
-    Ok(read.into_iter().find(|name| written.contains(*name)))
+    for index in order::sequence(body).into_iter().filter(is_wanted) {
+        let node = &body.nodes[index];
+        let reads = || -> Result<bool> {
+            for at in 0..data_inputs(node).count() {
+                let name = variable(runner, scope, node, at)?;
+                if name.is_some_and(|name| names.contains(&name)) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        if !writers.contains(&index) && (is_passed(node) || !reads()?) {
+            continue;
+        }
+        match is_inside_flow(index) {
+            true => {
+                for at in 0..data_inputs(node).count() {
+                    let name = variable(runner, scope, node, at)?;
+                    if let Some(name) = name.filter(|name| names.contains(name)) {
+                        runner.states.lose(&name, scope.layer(node));
+                    }
+                }
+            }
+            false => runner.evaluate(scope, index)?,
+        }
+    }
+    Ok(())
 }
 
-/// As [`before`], for functions that a node runs again and again: what they write is written before they run again.
+/// Whether a node has no effect and gives a handle on, or looks at it alone.
+fn is_passed(node: &NodeDef) -> bool {
+    matches!(
+        node.op.as_str(),
+        "Enter" | "RefEnter" | "VarIsInitializedOp" | "IsVariableInitialized" | "VariableShape"
+    )
+}
+
+/// The variables that a node writes, itself or by functions that it calls.
 ///
 /// # Errors
 /// As [`Runner::value`].
-pub(crate) fn before_and_in<'a>(
+pub(crate) fn written<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-) -> Result<Written> {
-    let before = before(runner, scope, node)?;
-    let mut all = HashSet::clone(&before);
+) -> Result<Vec<String>> {
+    let mut all = vec![];
     for input in written_inputs(runner, node) {
-        all.extend(variable(runner, scope, node, input)?);
+        let Some(name) = variable(runner, scope, node, input)? else { continue };
+        let text = data_inputs(node).nth(input).filter(|_| runner.states.value(&name).is_none());
+        let initial = text.map(|text| runner.value(scope, leaf(&scope.body, text))).transpose()?;
+        if let Some(Item::Tensor(var)) = initial {
+            runner.states.begin(&name, var);
+        }
+        if !all.contains(&name) {
+            all.push(name);
+        }
     }
-    Ok(Rc::new(all))
+    Ok(all)
 }
 
 /// The inputs of a node whose variables it writes, itself or by functions that it calls.
@@ -129,7 +151,7 @@ fn of_function(runner: &Runner<'_, '_>, function: &str) -> Rc<Writes> {
     if let Some(body) = runner.body(function) {
         for node in body.nodes {
             for input in written_inputs(runner, node) {
-                let name = data_input(node, input).map(|text| leaf(&body, text));
+                let name = data_inputs(node).nth(input).map(|text| leaf(&body, text));
                 all.extend(name.and_then(|name| args.get(name)));
             }
         }
@@ -140,18 +162,20 @@ fn of_function(runner: &Runner<'_, '_>, function: &str) -> Rc<Writes> {
     all
 }
 
-fn data_input(node: &NodeDef, at: usize) -> Option<&str> {
-    node.input.iter().filter(|text| !text.starts_with('^')).nth(at).map(String::as_str)
+fn data_inputs(node: &NodeDef) -> impl Iterator<Item = &str> {
+    node.input.iter().filter(|text| !text.starts_with('^')).map(String::as_str)
 }
 
-/// The name of the node or argument that a handle comes from.
+/// The name of the node or argument that a handle comes from. What writes a variable of TensorFlow 1 gives it on.
 fn leaf<'b>(body: &Body<'b>, text: &'b str) -> &'b str {
     let mut name = name_of(text);
     for _ in 0..IDENTITIES_MAX {
         let node = body.find(name).map(|index| &body.nodes[index]);
-        let passes =
-            node.filter(|node| matches!(node.op.as_str(), "Identity" | "Enter" | "RefEnter"));
-        match passes.and_then(|node| node.input.first()) {
+        let passes = |node: &&NodeDef| {
+            matches!(node.op.as_str(), "Identity" | "Enter" | "RefEnter")
+                || node::is_write(&node.op) && !node.op.contains("Resource")
+        };
+        match node.filter(passes).and_then(|node| node.input.first()) {
             Some(text) => name = name_of(text),
             None => break,
         }
@@ -159,29 +183,72 @@ fn leaf<'b>(body: &Body<'b>, text: &'b str) -> &'b str {
     name
 }
 
-/// The variable that an input of a node is a handle of.
-fn variable<'a>(
+/// The variable that an input of a node is, or is a handle of. A frozen one is a constant.
+///
+/// # Errors
+/// As [`Runner::value`].
+pub(crate) fn variable<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
     input: usize,
 ) -> Result<Option<String>> {
-    let Some(text) = data_input(node, input) else { return Ok(None) };
+    let Some(text) = data_inputs(node).nth(input) else { return Ok(None) };
+    let direct = name_of(text);
     let name = leaf(&scope.body, text);
-    let item = match scope.args.get(name) {
-        Some(items) => items.first().cloned(),
-        None => match scope.body.find(name).map(|index| &scope.body.nodes[index]) {
-            Some(node) if node.op == "VarHandleOp" => Some(runner.value(scope, &node.name)?),
-            Some(node) if matches!(node.op.as_str(), "Variable" | "VariableV2") => {
-                return Ok(Some(node.name.clone()));
-            }
-            _ => None,
-        },
+    let found = scope.body.find(name).map(|index| &scope.body.nodes[index]);
+    let item = match (scope.args.get(name), found) {
+        (Some(items), _) => items.first().cloned(),
+        (None, Some(node)) if node.op == "VarHandleOp" => Some(runner.value(scope, &node.name)?),
+        (None, Some(node)) if is_variable(node) => {
+            // Behind an Identity it is a value that was read.
+            let is_itself = direct == name || !is_read(scope, direct);
+            return Ok(is_itself.then(|| node.name.clone()));
+        }
+        (None, Some(node)) if node.op == "Const" => Some(runner.value(scope, &node.name)?),
+        _ => None,
     };
     Ok(match item {
         Some(Item::Resource(variable)) => Some(variable.name.clone()),
+        Some(Item::Tensor(var)) => runner.states.constant(var),
         _ => None,
     })
+}
+
+/// Whether a node is a variable of TensorFlow 1.
+pub(crate) fn is_variable(node: &NodeDef) -> bool {
+    matches!(node.op.as_str(), "Variable" | "VariableV2")
+}
+
+fn is_read(scope: &Scope<'_>, name: &str) -> bool {
+    scope.body.find(name).is_some_and(|index| scope.body.nodes[index].op == "Identity")
+}
+
+/// The values of inputs as they are now: variables of TensorFlow 1 that a node reads by itself, and such that were
+/// frozen, may have been written. Functions that a node calls do so themselves.
+pub(crate) fn present<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    mut inputs: Vec<Item>,
+) -> Vec<Item> {
+    if runner.states.is_empty() || !node::called(node, &runner.library).is_empty() {
+        return inputs;
+    }
+    let first = usize::from(node::is_write(&node.op));
+    for (at, text) in data_inputs(node).enumerate().skip(first) {
+        let found = scope.body.find(name_of(text)).map(|index| &scope.body.nodes[index]);
+        let Some(input) = inputs.get_mut(at) else { break };
+        let name = match (found.filter(|node| is_variable(node)), &input) {
+            (Some(read), _) => Some(read.name.clone()),
+            (None, Item::Tensor(var)) => runner.states.constant(*var),
+            (None, _) => None,
+        };
+        if let Some(name) = name {
+            *input = runner.states.read(runner, &name, input.clone());
+        }
+    }
+    inputs
 }
 
 /// The node or argument that a text names, also a control input.

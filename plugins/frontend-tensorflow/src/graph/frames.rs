@@ -5,11 +5,11 @@ use super::branch::{branch, chosen, known, truth};
 use super::control::WEIGHT;
 use super::flow::{Arm, Choice, Flow, Frame};
 use super::list::single;
+use super::node;
 use super::node::Reference;
 use super::repeat::{Repetition, repeat};
 use super::run::{DEPTH_MAX, Item, Runner, Scope};
 use super::siblings::Group;
-use super::{effects, node};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -207,10 +207,8 @@ fn looped<'a>(
         let message = "The loop has no condition.";
         return Err(runner.problem(scope, node, Code::SourceSyntax, message));
     };
-    let written = effects::before(runner, scope, node)?;
     let inner = |items: &[Item], switched: bool| {
-        let mut inner = scope.part();
-        inner.written = written.clone();
+        let inner = scope.part();
         flow.sources.iter().for_each(|source| inner.inherit(scope, *source));
         frame.enters().for_each(|enter| inner.inherit(scope, enter));
         for (variable, item) in frame.variables.iter().zip(items) {

@@ -11,10 +11,13 @@ use crate::wire::tensor::dims_of;
 use crate::wire::text;
 use bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::ValueType;
+use onnxd_plugin_sdk::ir::{DataType, ValueType};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use prost::Message;
 use std::collections::{HashMap, HashSet};
+
+/// Candidates for outputs that a message names.
+const CANDIDATES_MAX: usize = 12;
 
 /// Before this version of graphs, a placeholder without axes was one whose shape is not known.
 const SCALARS_SINCE: i32 = 24;
@@ -34,7 +37,39 @@ pub(crate) fn import(
         let message = format!("The file is no graph of TensorFlow: {e}.");
         Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
     })?;
-    network::import(&network(&graph, &params.inputs(), &params.outputs())?, options)
+    let network = network(&graph, &params.inputs(), &params.outputs())?;
+    let imported = network::import(&network, options);
+    match params.outputs().is_empty() {
+        true => imported.map_err(|found| guessed(&graph, found)),
+        false => imported,
+    }
+}
+
+/// What was found. Where something cannot be converted, and the outputs were guessed among several nodes, they are
+/// named.
+pub(crate) fn guessed(graph: &GraphDef, mut found: Diagnostics) -> Diagnostics {
+    let (nodes, left) = leftovers::split(graph);
+    let left: Vec<&str> = left.into_iter().map(|node| node.name.as_str()).collect();
+    let unsupported = |found: &&mut Diagnostic| found.code == Code::LayerUnsupported.as_str();
+    let Some(first) = found.0.iter_mut().find(unsupported).filter(|_| nodes.len() + left.len() > 1)
+    else {
+        return found;
+    };
+    let listed = |names: &[&str]| {
+        let all: Vec<String> =
+            names.iter().take(CANDIDATES_MAX).map(|name| format!("`{}`", shown(name))).collect();
+        let more = names.len().saturating_sub(CANDIDATES_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{more}", all.join(", "))
+    };
+    let taken: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    let mut help = format!("{} The outputs were guessed: {}.", first.help, listed(&taken));
+    if !left.is_empty() {
+        help.push_str(&format!(" Nothing reads {} either.", listed(&left)));
+    }
+    help.push_str(" Name those that count with `source.outputs`.");
+    *first = first.clone().help(help.trim_start().to_owned());
+    found
 }
 
 /// The inputs and outputs of a graph: those that are named, else what its nodes tell.
@@ -90,7 +125,42 @@ fn inputs(graph: &GraphDef) -> Vec<Port> {
         let last = node.name.rsplit('/').next().unwrap_or_default();
         !last.starts_with("unused_control_flow_input")
     });
-    used.map(|node| port(graph, node)).collect()
+    let mut ports: Vec<Port> = used.map(|node| port(graph, node)).collect();
+    let is_open = |port: &&mut Port| port.ty.shape().is_none();
+    for port in ports.iter_mut().filter(is_open) {
+        // A condition is one truth value, whether its placeholder says so or not.
+        if port.ty.dtype() == Some(DataType::Bool) && is_condition(graph, &port.name) {
+            port.ty = ValueType::Tensor { dtype: port.ty.dtype(), shape: Some(vec![]) };
+        }
+    }
+    ports
+}
+
+/// Whether a condition of the graph is what a node gives, or the opposite of that.
+fn is_condition(graph: &GraphDef, name: &str) -> bool {
+    let mut seen = HashSet::from([name]);
+    let mut open = vec![name];
+    while let Some(name) = open.pop() {
+        for node in &graph.node {
+            let mut data = node.input.iter().filter(|text| !text.starts_with('^'));
+            let is_it = |text: &String| match node::reference(text) {
+                Some(node::Reference::Slot(found, _) | node::Reference::Output(found, ..)) => {
+                    found == name
+                }
+                None => false,
+            };
+            let Some(at) = data.position(is_it) else { continue };
+            match node.op.as_str() {
+                "Switch" | "RefSwitch" if data.next().is_none() => return true,
+                "If" | "StatelessIf" if at == 0 => return true,
+                "Identity" | "LogicalNot" | "Cast" if seen.insert(&node.name) => {
+                    open.push(&node.name);
+                }
+                _ => {}
+            }
+        }
+    }
+    false
 }
 
 pub(crate) fn is_placeholder(node: &NodeDef) -> bool {

@@ -34,4 +34,5 @@ pub(crate) mod sequence;
 pub(crate) mod siblings;
 pub(crate) mod slices;
 pub(crate) mod slots;
+pub(crate) mod states;
 pub(crate) mod turns;

@@ -1,10 +1,13 @@
 //! A network that is a graph of TensorFlow: what goes in, what comes out, and the run between.
 
+use super::effects;
 use super::lists::Sequences;
 use super::resources::Variables;
 use super::run::{Body, Item, Runner, Scope};
+use super::states::States;
 use crate::model::{self, Ran, Reader};
 use crate::ops::{Source, complex, table};
+use crate::states::{self, Asked};
 use crate::wire::dtype;
 use crate::wire::proto::GraphDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
@@ -40,7 +43,7 @@ pub(crate) fn type_of(number: i32, shape: Option<Vec<Dim>>) -> ValueType {
     ValueType::Tensor { dtype: dtype::of(number), shape }
 }
 
-const READER: Reader = Reader { name: "tensorflow", table, settle: |_| {} };
+const READER: Reader = Reader { name: "tensorflow", table };
 
 /// Runs a network.
 ///
@@ -52,8 +55,8 @@ pub(crate) fn import(
 ) -> std::result::Result<Imported, Diagnostics> {
     let mut sequences = Sequences::default();
     loop {
-        let imported = model::import(&READER, options, |driver| {
-            let ran = run(network, driver, options, &sequences)?;
+        let imported = model::import(&READER, options, |driver, asked| {
+            let ran = run(network, driver, options, (&sequences, asked))?;
             Ok(Ran { metadata: network.metadata.clone(), ..ran })
         });
         if !sequences.take() {
@@ -67,24 +70,35 @@ fn run(
     network: &Network<'_>,
     driver: &Driver<'_, Source>,
     options: &ExportOptions,
-    sequences: &Sequences,
+    (sequences, asked): (&Sequences, &Asked),
 ) -> Result<Ran> {
     let b = driver.builder();
     b.reserve(network.outputs.iter().map(|port| port.name.clone()));
+    states::reserve(b, asked);
     let functions = network.graph.library.iter().flat_map(|library| &library.function);
     let named = functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f)));
     let weights = options.without_weights.then(Vec::new);
-    let runner = Runner::new(driver, named.collect(), &network.variables, weights, sequences);
+    let kept = (sequences, States::new(asked));
+    let runner = Runner::new(driver, named.collect(), &network.variables, weights, kept);
     let body = Rc::new(Body::new(&network.graph.node));
     let places = network.outputs.iter().map(|port| port.place.as_str());
     body.needed.get_or_init(|| body.needed_by(places));
     let scope = Scope::new(body, HashMap::new(), String::new());
     runner.ordered(&scope)?;
-    for (at, port) in network.inputs.iter().enumerate() {
+    let inputs: Vec<_> =
+        network.inputs.iter().map(|port| (port.name.as_str(), port.ty.dtype())).collect();
+    let mut at = 0;
+    for (port, fixed) in network.inputs.iter().zip(model::fixed(b, options, &inputs)?) {
+        if let Some(var) = fixed {
+            runner.feed(&scope, &port.place, Item::Tensor(var))?;
+            continue;
+        }
         let declared = (port.ty.dtype(), port.ty.shape().map(<[Dim]>::to_vec));
         let ty = model::input_type(options, at, &port.name, declared)?;
         feed(&runner, &scope, port, ty)?;
+        at += 1;
     }
+    effects::run(&runner, &scope, scope.body.needed.get())?;
     let mut lost = vec![];
     for port in &network.outputs {
         let found = runner.value(&scope, &port.place)?;
@@ -100,7 +114,8 @@ fn run(
         }
     }
     let weights = runner.weights.take().unwrap_or_default().into_iter().map(|var| b.id(var));
-    Ok(Ran { weights: weights.collect::<Result<_>>()?, lost, ..Ran::default() })
+    let (weights, kept) = (weights.collect::<Result<_>>()?, runner.states.kept(b)?);
+    Ok(Ran { weights, lost, kept, ..Ran::default() })
 }
 
 /// Takes the sizes that the source declares for an output of which not even the number of axes is known.

@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::lower::Value;
 use std::collections::HashMap;
 
 /// Attributes that say how and where TensorFlow computes, but not what, and how long lists of inputs are.
-const WITHOUT_EFFECT: [&str; 26] = [
+const WITHOUT_EFFECT: [&str; 27] = [
     "N",
     "num_args",
     "num_host_args",
@@ -34,6 +34,7 @@ const WITHOUT_EFFECT: [&str; 26] = [
     "grad_x",
     "grad_y",
     "init",
+    "precision_config",
 ];
 
 /// Element types that results have and inputs do not tell.
@@ -52,7 +53,12 @@ const TYPES: [&str; 11] = [
 ];
 
 /// Further ones, each of one operator. Elsewhere inputs tell types of these names.
-const OWN_TYPES: [(&str, &str); 2] = [("QuantizeV2", "T"), ("TopKV2", "index_type")];
+const OWN_TYPES: [(&str, &str); 4] = [
+    ("QuantizeV2", "T"),
+    ("RaggedRange", "Tsplits"),
+    ("TopKV2", "index_type"),
+    ("XlaConvV2", "preferred_element_type"),
+];
 
 /// A tensor that a node reads: output `slot` of a node, or an argument of the function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,10 +156,7 @@ const LOOKS: [&str; 7] = [
 /// Whether an operator changes the variable that is its first input.
 pub(crate) fn is_write(op: &str) -> bool {
     let first = schema::find(op).and_then(|operator| operator.inputs.first());
-    let is_random = op.starts_with("Stateful") || op.starts_with("Rng");
-    first.is_some_and(|arg| matches!(arg.name, "ref" | "var" | "resource"))
-        && !LOOKS.contains(&op)
-        && !is_random
+    first.is_some_and(|arg| matches!(arg.name, "ref" | "var" | "resource")) && !LOOKS.contains(&op)
 }
 
 /// The functions that a node calls: by an attribute, or by the operator's name.

@@ -3,6 +3,8 @@
 use super::node::{self, Reference};
 use super::run::Body;
 use crate::wire::proto::NodeDef;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
 
 /// A node that waits for itself, if control inputs are part of the circle. The way back of a loop is none.
 pub(crate) fn circle(body: &Body<'_>) -> Option<usize> {
@@ -42,6 +44,52 @@ fn waiting(body: &Body<'_>, by_control: bool) -> Vec<bool> {
         }
     }
     open.into_iter().map(|n| n > 0).collect()
+}
+
+/// All nodes that run at last, each behind those that it waits for, and else in the order of the graph.
+pub(crate) fn sequence(body: &Body<'_>) -> Vec<usize> {
+    let mut open = vec![0usize; body.nodes.len()];
+    let mut readers = vec![vec![]; body.nodes.len()];
+    for (index, open) in open.iter_mut().enumerate() {
+        for input in inputs(body, index, true) {
+            *open += 1;
+            readers[input].push(index);
+        }
+    }
+    let first = (0..open.len()).filter(|index| open[*index] == 0).map(Reverse);
+    let mut ready: BinaryHeap<Reverse<usize>> = first.collect();
+    let mut found = vec![];
+    while let Some(Reverse(index)) = ready.pop() {
+        found.push(index);
+        for reader in std::mem::take(&mut readers[index]) {
+            open[reader] -= 1;
+            if open[reader] == 0 {
+                ready.push(Reverse(reader));
+            }
+        }
+    }
+    found
+}
+
+/// Whether what is behind a node runs under a condition or in a loop of TensorFlow 1.
+pub(crate) fn is_flow(node: &NodeDef) -> bool {
+    ["Switch", "_SwitchN", "Enter", "NextIteration", "LoopCond"].iter().any(|op| is_op(node, op))
+}
+
+/// Whether a node is part of a loop or condition of TensorFlow 1: it waits for one that is, with no way out between.
+pub(crate) fn is_inside_flow(body: &Body<'_>, index: usize) -> bool {
+    let mut seen = HashSet::from([index]);
+    let mut open = vec![index];
+    while let Some(at) = open.pop() {
+        let node = &body.nodes[at];
+        if is_flow(node) {
+            return true;
+        }
+        if !is_op(node, "Merge") && !is_op(node, "Exit") {
+            open.extend(inputs(body, at, true).filter(|input| seen.insert(*input)));
+        }
+    }
+    false
 }
 
 /// The nodes that a node waits for.

@@ -9,7 +9,7 @@ use super::slots::{Given, Slot, first_slot, has_form, is_same, widened};
 use super::turns::{self, Counter, Limit};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueId, ValueType};
 use std::rc::Rc;
 
 /// How often a body is built. Each time some value has a more general form.
@@ -122,12 +122,13 @@ fn attempt(
         Ok(Ok((outputs, given, mut built))) => {
             let mut graph = b.close(&outputs)?;
             // A list that is only written has no value in the body.
-            for (at, _) in &built.scans {
-                if let Some(Given::List(v, _)) = given.get(*at) {
-                    graph.unmark_input(*v);
-                    graph.drop_unread([*v]);
-                }
-            }
+            let lists = built.scans.iter().filter_map(|(at, _)| match given.get(*at) {
+                Some(Given::List(v, _)) => Some(*v),
+                _ => None,
+            });
+            let lists: Vec<ValueId> = lists.collect();
+            graph.unmark_inputs(&lists);
+            graph.drop_unread(lists);
             built.body = graph;
             Ok(Attempt::Done(Box::new(built)))
         }

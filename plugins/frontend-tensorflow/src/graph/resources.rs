@@ -1,9 +1,8 @@
-//! Variables, which nodes reach by handles. A variable is a constant: what a network writes to it and reads again has
-//! no counterpart in ONNX.
+//! Variables, which nodes reach by handles. A variable that nothing writes is a constant.
 
-use super::effects;
 use super::node;
 use super::run::{Item, Runner, Scope};
+use super::states;
 use crate::wire::proto::NodeDef;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::{Result, Var};
@@ -51,14 +50,14 @@ pub(crate) fn run<'a>(
     let given = match (op, first) {
         ("VarHandleOp", _) => made(runner, scope, node)?,
         ("Variable" | "VariableV2", _) => match made(runner, scope, node)?.pop() {
-            Some(Item::Resource(resource)) => read(runner, scope, node, &resource)?,
+            Some(Item::Resource(resource)) => vec![Item::Tensor(resource.var)],
             _ => vec![Item::Hole],
         },
         ("VarIsInitializedOp" | "IsVariableInitialized", _) => {
             let yes = Tensor::new(DataType::Bool, vec![], Bytes::from_static(&[1]));
             vec![Item::Tensor(runner.builder().constant(yes.expect("one byte")))]
         }
-        ("ReadVariableOp", Some(Item::Resource(resource))) => read(runner, scope, node, resource)?,
+        ("ReadVariableOp", Some(Item::Resource(resource))) => vec![read(runner, resource)],
         // Freezing leaves nodes in functions that read a variable which is a constant by now.
         ("ReadVariableOp", Some(Item::Tensor(_))) => inputs.to_vec(),
         ("ResourceGather" | "ResourceGatherNd" | "VariableShape", Some(Item::Tensor(_))) => {
@@ -70,13 +69,10 @@ pub(crate) fn run<'a>(
         }
         ("ResourceGather" | "ResourceGatherNd" | "VariableShape", Some(Item::Resource(from))) => {
             let mut inputs = inputs.to_vec();
-            match read(runner, scope, node, from)?.pop() {
-                Some(item) => inputs[0] = item,
-                None => return Ok(None),
-            }
+            inputs[0] = read(runner, from);
             of_value(runner, scope, node, &inputs)
         }
-        _ if node::is_write(op) => refused(runner, scope, node, &node.name),
+        _ if node::is_write(op) => states::write(runner, scope, node, inputs)?,
         _ => return Ok(None),
     };
     Ok(Some(given))
@@ -97,43 +93,25 @@ fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Re
             return Ok(vec![Item::Hole]);
         }
     };
-    let var = runner.weight(&node.name, tensor.clone());
+    let var = match runner.states.input(runner.builder(), &node.name, &tensor)? {
+        Some(input) => input,
+        None => runner.weight(&node.name, tensor.clone()),
+    };
+    runner.states.begin(&node.name, var);
     let variable = Variable { name: node.name.clone(), tensor, var };
     Ok(vec![Item::Resource(Rc::new(variable))])
 }
 
-/// The value of a variable; refused if the network writes it before.
-fn read<'a>(
-    runner: &Runner<'a, '_>,
-    scope: &Scope<'a>,
-    node: &'a NodeDef,
-    variable: &Variable,
-) -> Result<Vec<Item>> {
-    if effects::before(runner, scope, node)?.contains(&variable.name) {
-        return Ok(refused(runner, scope, node, &variable.name));
-    }
+/// The value of a variable when a node reads it.
+fn read(runner: &Runner<'_, '_>, variable: &Variable) -> Item {
     let b = runner.builder();
-    let var = match b.id(variable.var) {
-        Ok(_) => variable.var,
-        Err(_) => b.parameter(&variable.name, variable.tensor.clone()),
-    };
-    Ok(vec![Item::Tensor(var)])
-}
-
-/// Reports that a node reads a variable that the network writes before.
-pub(crate) fn refused<'a>(
-    runner: &Runner<'a, '_>,
-    scope: &Scope<'a>,
-    node: &'a NodeDef,
-    variable: &str,
-) -> Vec<Item> {
-    let variable = shown(variable);
-    let message = format!(
-        "The network writes `{variable}` and reads it, and an ONNX model keeps nothing between runs."
-    );
-    let help = "Export the network in inference mode, with its state as an input and an output.";
-    runner.driver.report(runner.problem(scope, node, Code::LayerUnsupported, message).help(help));
-    vec![Item::Hole; node::output_count(node, None)]
+    match runner.states.read(runner, &variable.name, Item::Tensor(variable.var)) {
+        // The handle was made inside of a condition that is over.
+        Item::Tensor(var) if b.id(var).is_err() => {
+            Item::Tensor(b.parameter(&variable.name, variable.tensor.clone()))
+        }
+        item => item,
+    }
 }
 
 /// What reads an element of a variable, as an operator that reads its value.

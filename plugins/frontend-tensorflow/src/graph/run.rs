@@ -1,9 +1,10 @@
 //! Runs graphs on the values of an ONNX graph that is built on the way: each node is computed when an output needs it.
 //! Calls are inlined, variables are constants, and what functions carry besides tensors stays here.
 
-use super::effects::{Writes, Written};
+use super::effects::Writes;
 use super::flow::Flow;
 use super::node::{self, Library, Reference};
+use super::states::States;
 use super::{calls, control, effects, frames, idioms, lists, narrow, order, resources};
 use crate::ops::Source;
 use crate::ops::activation::GELU;
@@ -106,8 +107,6 @@ pub(crate) struct Scope<'a> {
     done: RefCell<HashMap<usize, Rc<[Item]>>>,
     /// What names of its nodes start with: empty, or ends with `/`.
     pub(crate) path: String,
-    /// The variables that are written before it runs.
-    pub(crate) written: Written,
 }
 
 impl<'a> Scope<'a> {
@@ -116,8 +115,7 @@ impl<'a> Scope<'a> {
         args: HashMap<&'a str, Vec<Item>>,
         path: String,
     ) -> Scope<'a> {
-        let (done, written) = Default::default();
-        Scope { body, args, done, path, written }
+        Scope { body, args, done: RefCell::default(), path }
     }
 
     pub(crate) fn has_run(&self, node: usize) -> bool {
@@ -131,9 +129,7 @@ impl<'a> Scope<'a> {
 
     /// A scope for a part of the same nodes, in which none of them has run.
     pub(crate) fn part(&self) -> Scope<'a> {
-        let mut part = Scope::new(self.body.clone(), self.args.clone(), self.path.clone());
-        part.written = self.written.clone();
-        part
+        Scope::new(self.body.clone(), self.args.clone(), self.path.clone())
     }
 
     /// Takes what a node gave in another scope of the same nodes, if it has run there.
@@ -155,6 +151,8 @@ pub(crate) struct Runner<'a, 's> {
     pub(crate) variables: &'a resources::Variables<'a>,
     /// The lists that are sequences of ONNX.
     pub(crate) sequences: &'a lists::Sequences,
+    /// The values of variables as they are written.
+    pub(crate) states: States,
     /// Variables that became inputs; `None` if they are constants.
     pub(crate) weights: RefCell<Option<Vec<Var>>>,
     /// What functions write to, as far as it was asked.
@@ -173,7 +171,7 @@ impl<'a, 's> Runner<'a, 's> {
         library: Library<'a>,
         variables: &'a resources::Variables<'a>,
         weights: Option<Vec<Var>>,
-        sequences: &'a lists::Sequences,
+        (sequences, states): (&'a lists::Sequences, States),
     ) -> Runner<'a, 's> {
         let (bodies, writes, depth, paths, ran, repeated) = Default::default();
         let weights = RefCell::new(weights);
@@ -183,6 +181,7 @@ impl<'a, 's> Runner<'a, 's> {
             bodies,
             variables,
             sequences,
+            states,
             weights,
             writes,
             depth,
@@ -378,11 +377,9 @@ impl<'a, 's> Runner<'a, 's> {
             let named = vec![("x".to_owned(), Value::Var(x))];
             return Ok(self.lower(scope, node, GELU, vec![], named));
         }
-        if let Some(variable) = effects::stale(self, scope, node)? {
-            return Ok(resources::refused(self, scope, node, variable));
-        }
         let data = node.input.iter().filter(|text| !text.starts_with('^'));
         let inputs = data.map(|text| self.known(scope, text)).collect::<Result<Vec<Item>>>()?;
+        let inputs = effects::present(self, scope, node, inputs);
         if node.op == "Const" {
             return self.constant(scope, node);
         }
@@ -415,10 +412,13 @@ impl<'a, 's> Runner<'a, 's> {
         let tensor = tensor_of(proto).map_err(|e| e.at(scope.layer(node)))?;
         let b = self.builder();
         let small = tensor.len() <= 1 && tensor.as_strings().is_none();
-        let var = match small {
-            true => b.constant(tensor),
-            false => b.parameter(&format!("{}{}", scope.path, node.name), tensor),
+        let name = format!("{}{}", scope.path, node.name);
+        let var = match (self.states.input(b, &name, &tensor)?, small) {
+            (Some(input), _) => input,
+            (None, true) => b.constant(tensor),
+            (None, false) => b.parameter(&name, tensor),
         };
+        self.states.freeze(&name, var);
         Ok(vec![Item::Tensor(var)])
     }
 

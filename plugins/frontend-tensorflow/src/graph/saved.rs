@@ -6,7 +6,7 @@ use super::network::{self, Network, Port, type_of};
 use super::resources::Variables;
 use crate::files::{AGAIN, Files};
 use crate::params;
-use crate::wire::proto::{GraphDef, MetaGraphDef, SavedModel, SignatureDef, TensorInfo};
+use crate::wire::proto::{GraphDef, MetaGraphDef, NodeDef, SavedModel, SignatureDef, TensorInfo};
 use crate::wire::tensor::dims_of;
 use crate::wire::text;
 use onnxd_plugin_sdk::build::Result;
@@ -123,7 +123,17 @@ fn import_graph(
     let mut network = network(meta, graph, choice)?;
     let checkpoint = Checkpoint::open(meta, files, prefix)?;
     network.variables = Variables::new(move |node| checkpoint.value(node));
-    network::import(&network, options)
+    let imported = network::import(&network, options);
+    match choice.outputs.is_empty() && is_unsigned(meta, choice) {
+        true => imported.map_err(|found| frozen::guessed(graph, found)),
+        false => imported,
+    }
+}
+
+/// Whether nothing says what goes in and comes out.
+fn is_unsigned(meta: &MetaGraphDef, choice: &Choice) -> bool {
+    let has_signature = !meta.signature_def.is_empty() || choice.signature.is_some();
+    !has_signature && meta.meta_info_def.as_ref().is_none_or(|info| info.tags.is_empty())
 }
 
 /// What goes in and comes out: as the params say, else as a signature says. A graph of a checkpoint may have none.
@@ -132,8 +142,6 @@ fn network<'m>(
     graph: &'m GraphDef,
     choice: &Choice,
 ) -> Result<Network<'m>> {
-    let has_signature = !meta.signature_def.is_empty() || choice.signature.is_some();
-    let is_checkpoint = meta.meta_info_def.as_ref().is_none_or(|info| info.tags.is_empty());
     if !choice.outputs.is_empty() {
         if choice.signature.is_some() {
             let message = "`source.signature` and `source.outputs` both say what comes out.";
@@ -141,7 +149,7 @@ fn network<'m>(
         }
         return frozen::network(graph, &choice.inputs, &choice.outputs);
     }
-    if is_checkpoint && !has_signature {
+    if is_unsigned(meta, choice) {
         refuse_training(graph)?;
         let mut network = frozen::network(graph, &choice.inputs, &[])?;
         // Placeholders of the loss, such as labels, are still there.
@@ -170,8 +178,37 @@ fn refuse_training(graph: &GraphDef) -> Result<()> {
         "The graph trains its variables (`{}`), so it does not tell what its results are.",
         shown(&node.name)
     );
-    let help = "Name the nodes of its results with `source.outputs`.";
+    let results = results(graph);
+    let help = match results.is_empty() {
+        true => "Name the nodes of its results with `source.outputs`.".to_owned(),
+        false => format!(
+            "Name the nodes of its results with `source.outputs`; they may be among `{}`.",
+            shown(&results.join("`, `"))
+        ),
+    };
     Err(Diagnostic::new(Code::LayerParameter, message).help(help))
+}
+
+/// Nodes that a graph that trains may have for its results: the last ones of operators that most often give them.
+fn results(graph: &GraphDef) -> Vec<&str> {
+    const RESULTS: [&str; 9] = [
+        "Softmax",
+        "LogSoftmax",
+        "Sigmoid",
+        "Tanh",
+        "ArgMax",
+        "TopKV2",
+        "BiasAdd",
+        "MatMul",
+        "Add",
+    ];
+    const NAMED_MAX: usize = 8;
+    let is_result = |node: &&NodeDef| {
+        let is_training = ["gradients/", "save/", "train"].iter().any(|p| node.name.starts_with(p));
+        RESULTS.contains(&node.op.as_str()) && !is_training && !node.name.contains("Initializer")
+    };
+    let found = graph.node.iter().rev().filter(is_result).map(|node| node.name.as_str());
+    found.take(NAMED_MAX).collect()
 }
 
 /// The graph with a tag; without one that for serving, or the only one.

@@ -58,11 +58,17 @@ pub(super) fn run(runner: &Runner<'_, '_>, model: &Layer, options: &ExportOption
     let names = output_names(network);
     b.reserve(names.iter().cloned());
     runner.outputs.borrow_mut().extend(names.iter().cloned());
-    let mut items = vec![];
-    for (at, port) in ports.iter().enumerate() {
+    let inputs: Vec<_> = ports.iter().map(|port| (port.name.as_str(), Some(port.dtype))).collect();
+    let (mut at, mut items) = (0, vec![]);
+    for (port, fixed) in ports.iter().zip(model::fixed(b, options, &inputs)?) {
+        if let Some(var) = fixed {
+            items.push(var.into());
+            continue;
+        }
         let declared = (Some(port.dtype), port.shape.clone());
         let ty = model::input_type(options, at, &port.name, declared)?;
         items.push(b.input(&port.name, ty).into());
+        at += 1;
     }
     // The structure of inputs has one leaf for each port.
     let outputs = runner.network(network, "", &Given::one(Item::of(items)))?;
@@ -76,7 +82,8 @@ pub(super) fn run(runner: &Runner<'_, '_>, model: &Layer, options: &ExportOption
         }
     }
     let weights = runner.weights.take().unwrap_or_default().into_iter().map(|var| b.id(var));
-    Ok(Ran { weights: weights.collect::<Result<_>>()?, lost, ..Ran::default() })
+    let (weights, kept) = (weights.collect::<Result<_>>()?, runner.states.kept(b)?);
+    Ok(Ran { weights, lost, kept, ..Ran::default() })
 }
 
 /// What the model reads.

@@ -15,11 +15,13 @@ mod inputs;
 mod masks;
 mod rows;
 mod run;
+mod sizes;
 mod training;
 mod values;
 mod weights;
 
 use crate::model::{self, Reader};
+use crate::states::{self, States};
 use bytes::Bytes;
 use config::{Layer, damaged};
 use hdf5::Hdf5;
@@ -75,7 +77,7 @@ fn is_keras2(version: &str) -> bool {
     version.starts_with("2") || version.starts_with("1")
 }
 
-const READER: Reader = Reader { name: "keras", table: rows::table, settle: |_| {} };
+const READER: Reader = Reader { name: "keras", table: rows::table };
 
 /// Runs the model.
 fn converted(
@@ -84,9 +86,12 @@ fn converted(
     is_keras2: bool,
     options: &ExportOptions,
 ) -> Result<Imported, Diagnostics> {
-    model::import(&READER, options, |driver| {
+    sizes::check(model)?;
+    model::import(&READER, options, |driver, asked| {
         let without = options.without_weights.then(Vec::new);
-        let runner = Runner::new(driver, weights, is_keras2, without);
+        let states = States::new(asked);
+        states::reserve(driver.builder(), asked);
+        let runner = Runner::new(driver, weights, is_keras2, (without, states));
         inputs::run(&runner, model, options)
     })
 }

@@ -6,6 +6,7 @@ use super::hdf5::Hdf5;
 use super::rows;
 use super::values::{self, Item, problem};
 use crate::ops::Source;
+use crate::states::States;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::DataType;
@@ -78,6 +79,8 @@ pub(crate) struct Runner<'r, 's> {
     pub(super) held: RefCell<HashMap<(String, Option<DataType>), Var>>,
     /// Weights that became inputs; `None` if they are constants.
     pub(super) weights: RefCell<Option<Vec<Var>>>,
+    /// What layers keep from one call to the next.
+    pub(super) states: States,
     /// Layers that were refused.
     pub(super) refused: RefCell<HashSet<String>>,
     /// Names that outputs of the graph will have.
@@ -92,11 +95,11 @@ impl<'r, 's> Runner<'r, 's> {
         driver: &'r Driver<'s, Source>,
         file: &'r Hdf5,
         is_keras2: bool,
-        weights: Option<Vec<Var>>,
+        (weights, states): (Option<Vec<Var>>, States),
     ) -> Runner<'r, 's> {
         let (held, refused, outputs, training, ran) = Default::default();
         let weights = RefCell::new(weights);
-        Runner { driver, file, is_keras2, held, weights, refused, outputs, training, ran }
+        Runner { driver, file, is_keras2, held, weights, states, refused, outputs, training, ran }
     }
 
     pub(crate) fn builder(&self) -> &'r Lower<'s, Source> {

@@ -1,8 +1,9 @@
 use super::fixture::{self, FUNCTIONAL, OLD, SEQUENCE};
 use super::hdf5::Hdf5;
 use super::{config, converted, import, import_hdf5};
+use crate::states::tests as testing;
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
-use onnxd_plugin_sdk::ir::{DataType, Graph, Level, verify};
+use onnxd_plugin_sdk::ir::{DataType, Graph, Level, Tensor, verify};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 
 fn read(config: &str, groups: &fixture::Groups<'_>) -> Result<Imported, Diagnostics> {
@@ -194,6 +195,54 @@ fn cells_compute_floats_of_integers() {
     assert_eq!(ops(&graph)[0], "Cast");
     let output = graph.outputs()[0];
     assert_eq!(graph[output].ty.as_ref().unwrap().dtype(), Some(DataType::Float));
+}
+
+#[test]
+fn layers_of_8_bit_floats_need_opset_19() {
+    let weights: [(&str, &[u64]); 8] = [
+        ("0", &[3, 2]),
+        ("1", &[2]),
+        ("2", &[]),
+        ("3", &[4]),
+        ("4", &[]),
+        ("5", &[4]),
+        ("6", &[]),
+        ("7", &[4]),
+    ];
+    let config = one_layer("Dense", r#""units": 2, "use_bias": true"#);
+    let dense = ("layers/dense/vars", &weights[..]);
+    let found = read(&config, &[dense]).map(|_| ()).unwrap_err();
+    assert_eq!(found.opset(), Some(19), "{found}");
+    let graph = read_for(19, &config, &[dense]).map_err(|e| e.to_string()).unwrap().model.graph;
+    let few = ["Div", "Clip", "Cast", "Cast", "Mul"];
+    let all = [&few[..], &few, &["MatMul", "Add"]].concat();
+    assert_eq!(ops(&graph), all);
+}
+
+#[test]
+fn stateful_layers_go_on_from_the_call_before() {
+    let cell =
+        ("layers/simple_rnn/cell/vars", &[("0", &[3, 2][..]), ("1", &[2, 2]), ("2", &[2])][..]);
+    let rnn = r#""units": 2, "use_bias": true, "activation": "linear", "stateful": true"#;
+    let config = one_layer("SimpleRNN", rnn);
+    let found = read(&config, &[cell]).map(|_| ()).unwrap_err();
+    assert!(found.0[0].message.contains("the size of the batch is not known"), "{found}");
+    let config = config.replace("[null, 4, 3]", "[1, 4, 3]");
+    let found = read(&config, &[cell]).map(|_| ()).unwrap_err();
+    assert!(found.0[0].message.starts_with("The network writes the state"), "{found}");
+    let calls = |config: &str, options: &ExportOptions, steps: usize, count: usize| {
+        let file = fixture::archive(config, &fixture::weights(&[cell]));
+        let done = import(file.into(), options).map_err(|e| e.to_string()).unwrap();
+        let input = done.model.graph.inputs()[0];
+        let x = done.model.graph[input].name.clone();
+        let ones = Tensor::from_vec(vec![1, steps, 3], vec![1f32; 3 * steps]);
+        testing::calls(done, &[(&x, ones)], count)
+    };
+    let wanting = testing::wanting();
+    let twice = calls(&config, &wanting, 4, 2);
+    let once = calls(&config.replace("[1, 4, 3]", "[1, 8, 3]"), &wanting, 8, 1);
+    assert_eq!(twice[1], once[0]);
+    assert_ne!(twice[0], twice[1]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use onnxd_plugin_sdk::ir::text::print_graph;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::Table;
 
-const READER: Reader = Reader { name: "net", table: Table::new, settle: |_| {} };
+const READER: Reader = Reader { name: "net", table: Table::new };
 
 fn options() -> ExportOptions {
     ExportOptions::of_shapes(18, vec![])
@@ -13,7 +13,7 @@ fn options() -> ExportOptions {
 
 #[test]
 fn weights_come_last_and_what_nothing_reads_leaves() {
-    let done = import(&READER, &options(), |driver| {
+    let done = import(&READER, &options(), |driver, _| {
         let b = driver.builder();
         let vector = || ValueType::tensor(DataType::Float, [2]);
         let (w, unread) = (b.input("w", vector()), b.input("unread", vector()));
@@ -32,7 +32,7 @@ fn weights_come_last_and_what_nothing_reads_leaves() {
 
 #[test]
 fn what_is_reported_comes_before_what_ends_the_run() {
-    let found = import(&READER, &options(), |driver| {
+    let found = import(&READER, &options(), |driver, _| {
         no_tensor(driver, "y", "a list");
         Err(Diagnostic::new(Code::LayerCycle, "The end."))
     });
@@ -57,7 +57,7 @@ fn inputs_need_a_type_and_axes() {
 
 #[test]
 fn outputs_have_a_known_number_of_axes() {
-    let found = import(&READER, &options(), |driver| {
+    let found = import(&READER, &options(), |driver, _| {
         let b = driver.builder();
         let x = b.input("x", ValueType::tensor(DataType::Float, [6]));
         let sizes =
@@ -72,10 +72,10 @@ fn outputs_have_a_known_number_of_axes() {
 #[test]
 fn outputs_are_not_lost_without_a_word() {
     let lost = || vec!["y".to_owned()];
-    let found = import(&READER, &options(), |_| Ok(Ran { lost: lost(), ..Ran::default() }));
+    let found = import(&READER, &options(), |_, _| Ok(Ran { lost: lost(), ..Ran::default() }));
     let found = found.unwrap_err().to_string();
     assert!(found.contains("Nothing computes the outputs `y`."), "{found}");
-    let found = import(&READER, &options(), |driver| {
+    let found = import(&READER, &options(), |driver, _| {
         driver.report(Diagnostic::new(Code::LayerCycle, "The cause."));
         Ok(Ran { lost: lost(), ..Ran::default() })
     });
@@ -84,7 +84,7 @@ fn outputs_are_not_lost_without_a_word() {
 
 #[test]
 fn a_real_tensor_is_no_complex_output() {
-    let found = import(&READER, &options(), |driver| {
+    let found = import(&READER, &options(), |driver, _| {
         let x = driver.builder().input("x", ValueType::tensor(DataType::Float, [2]));
         output(driver, x, "y", Some(DataType::Complex64))?;
         Ok(Ran::default())

@@ -2,7 +2,7 @@
 
 use super::create::number;
 use super::sample::{Mode, Pixels};
-use super::{Lower, Source};
+use super::{Lower, Source, soft_nms};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -62,7 +62,7 @@ arguments! {
     /// T: type = float, pad_to_max_output_size: bool = false) -> selected_indices, selected_scores, valid_outputs`
     struct Suppress5 {
         boxes: Var, scores: Var, max_output_size: Var, iou_threshold: Var, score_threshold: Var,
-        soft_nms_sigma: f64, pad_to_max_output_size: bool,
+        soft_nms_sigma: Var, pad_to_max_output_size: bool, drops: bool = false,
     }
     /// `CombinedNonMaxSuppression(boxes, scores, max_output_size_per_class, max_total_size, iou_threshold,
     /// score_threshold; pad_per_class: bool = false, clip_boxes: bool = true) -> nmsed_boxes, nmsed_scores,
@@ -112,15 +112,19 @@ fn padded(b: &GraphBuilder, x: Var, most: Option<Var>) -> Lowered<Var> {
 }
 
 fn suppress_scored(b: &Lower, a: Suppress5) -> Lowered<[Var; 3]> {
-    if a.soft_nms_sigma != 0.0 {
-        let message = "ONNX drops boxes, and does not lower their scores (`soft_nms_sigma`).";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
     let given = [a.boxes, a.scores, a.max_output_size, a.iou_threshold];
-    let found = suppressed(b, given, Some(a.score_threshold))?;
+    let sigma = b.constant_of(a.soft_nms_sigma).and_then(|sigma| sigma.to_reals());
+    let is_hard = sigma.is_some_and(|sigma| sigma.values.iter().all(|sigma| *sigma == 0.0));
+    let (found, scores) = match is_hard {
+        false => soft_nms::kept(b, given, a.score_threshold, (a.soft_nms_sigma, a.drops))?,
+        true => {
+            let found = suppressed(b, given, Some(a.score_threshold))?;
+            (found, b.gather(a.scores, found).axis(0).one()?)
+        }
+    };
     let most = a.pad_to_max_output_size.then_some(a.max_output_size);
     let count = b.cast(b.size(found)?, Int32)?;
-    let scores = padded(b, b.gather(a.scores, found).axis(0).one()?, most)?;
+    let scores = padded(b, scores, most)?;
     Ok([whole(b, padded(b, found, most)?)?, scores, count])
 }
 

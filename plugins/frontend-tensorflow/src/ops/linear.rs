@@ -74,11 +74,32 @@ pub(crate) fn summed(b: &GraphBuilder, inputs: Vec<Var>, equation: &str) -> Lowe
             single.push(c);
         }
     }
+    let inputs = aligned(b, inputs, terms)?;
     if single == result {
         return b.einsum(inputs).equation(equation.as_str()).one();
     }
     let y = b.einsum(inputs).equation(format!("{terms}->{single}")).one()?;
     on_diagonals(b, y, &single, result)
+}
+
+/// Inputs of which `...` stands for as many axes of each: in front of those that an input has are axes of size 1. ONNX
+/// Runtime ends the process where the numbers differ.
+pub(crate) fn aligned(b: &GraphBuilder, inputs: Vec<Var>, terms: &str) -> Lowered<Vec<Var>> {
+    // Where `...` is, and for how many axes it stands.
+    let elided = |(x, term): (&Var, &str)| {
+        let at = term.find("...")?;
+        Some((at, (b.rank_of(*x)? + 3).checked_sub(term.len())?))
+    };
+    let all: Vec<Option<(usize, usize)>> =
+        inputs.iter().zip(terms.split(',')).map(elided).collect();
+    let most = all.iter().flatten().map(|(_, count)| *count).max().unwrap_or(0);
+    let alike = |(x, found): (Var, Option<(usize, usize)>)| match found {
+        Some((at, count)) if count < most => {
+            unsqueezed(b, x, &(at..at + most - count).map(|axis| axis as i64).collect::<Vec<_>>())
+        }
+        _ => Ok(x),
+    };
+    inputs.into_iter().zip(all).map(alike).collect()
 }
 
 /// `x`, whose axes have the letters of `single`, with an axis for each letter of `result`.

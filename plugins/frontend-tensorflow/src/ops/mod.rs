@@ -55,6 +55,7 @@ pub(crate) mod segment;
 mod sets;
 pub(crate) mod shape;
 pub(crate) mod slicing;
+mod soft_nms;
 pub(crate) mod solve;
 pub(crate) mod sort;
 pub(crate) mod space;
@@ -63,6 +64,7 @@ pub(crate) mod special;
 #[cfg(test)]
 mod tests;
 pub(crate) mod update;
+pub(crate) mod xla;
 
 use crate::graph::node::RESULTS_MAX;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -127,6 +129,7 @@ pub(crate) fn table() -> Table<Source> {
         sparse::rows,
         special::rows,
         update::rows,
+        xla::rows,
     ];
     families.into_iter().fold(Table::new(), |table, rows| rows(table))
 }

@@ -1,12 +1,13 @@
 //! Tensors whose rows have any length: values one after the other, and where each row begins.
 
-use super::create::filled;
+use super::create::{filled, number};
 use super::scatter::scattered;
 use super::{Lower, Source, of, rank};
+use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
+use onnxd_plugin_sdk::ir::DataType::{Double, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -14,6 +15,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "RaggedGather" => gather;
         "RaggedTensorToTensor" => to_tensor;
+        "RaggedRange" => range;
     }
 }
 
@@ -31,6 +33,40 @@ arguments! {
         shape: Vec<i64>, values: Var, default_value: Var, row_partition_tensors: Vec<Var>,
         num_row_partition_tensors: i64, row_partition_types: Vec<String>,
     }
+}
+
+arguments! {
+    /// `RaggedRange(starts, limits, deltas; T: type = int32, Tsplits: type = int64)
+    /// -> rt_nested_splits, rt_dense_values`
+    struct Range { starts: Var, limits: Var, deltas: Var, tsplits: ElementType }
+}
+
+/// A row from each start to its limit. A number alone stands for those of all rows.
+fn range(b: &Lower, a: Range) -> Lowered<[Var; 2]> {
+    let dtype = of(b, a.starts)?;
+    let computed = if dtype.is_float() { Double } else { Int64 };
+    let flat = |x: Var| b.reshape(b.cast(x, computed)?, [-1]).one();
+    let [starts, limits, deltas] = [flat(a.starts)?, flat(a.limits)?, flat(a.deltas)?];
+    let rows = b.shape(b.add(starts, b.add(limits, deltas)?)?).one()?;
+    let each = |x: Var| b.expand(x, rows);
+    let [starts, limits, deltas] = [each(starts)?, each(limits)?, each(deltas)?];
+    let zero = || b.constant(number(0.0, computed));
+    let apart = b.sub(limits, starts)?;
+    let way = b.where_(b.less(deltas, zero())?, b.neg(apart)?, apart)?;
+    let (way, step) = (b.max([way, zero()])?, b.abs(deltas)?);
+    let sizes = match computed {
+        Double => b.cast(b.ceil(b.div(way, step)?)?, Int64)?,
+        _ => b.div(b.sub(b.add(way, step)?, b.constant(number(1.0, computed)))?, step)?,
+    };
+    let first = b.constant(Tensor::vector(vec![0i64]));
+    let splits = b.concat([first, b.cum_sum(sizes, 0).one()?]).axis(0).one()?;
+    let total = b.reduce_sum(sizes).axes([0]).keepdims(0).one()?;
+    let places = b.range(0, total, 1).one()?;
+    let row = rows_of(b, splits, places)?;
+    let of_row = |x: Var| b.gather(x, row).axis(0).one();
+    let within = b.cast(b.sub(places, of_row(splits)?)?, computed)?;
+    let values = b.add(of_row(starts)?, b.mul(within, of_row(deltas)?)?)?;
+    Ok([b.cast(splits, a.tsplits.0)?, b.cast(values, dtype)?])
 }
 
 fn nested(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {

@@ -13,6 +13,8 @@ import re
 
 from tensorflow.python.framework import op_def_registry
 from tensorflow.core.framework import types_pb2
+# Registers the operators of XLA.
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops  # noqa: F401
 import tensorflow as tf
 
 LEFT_OUT = re.compile(
@@ -20,7 +22,7 @@ LEFT_OUT = re.compile(
     r"|Summary|Debug|Iterator|Barrier|^Stage|^Map(Stage|Unstage|Size|Clear|Peek|Incomplete)|OrderedMap|Risc|DTensor|Uniform(Quant|Dequ)"
     r"|Backprop(Filter|Bias)|^Stats|^SdcaO|Load.*Parameters|Retrieve.*Parameters|Ragged?Cross|^Cudnn|^Mlir|^Batch(Function)?$|KafkaD"
 )
-KEPT = {"IteratorGetNext", "TensorForestTreePredict", "XlaDynamicSlice", "XlaDynamicUpdateSlice"}
+KEPT = {"IteratorGetNext", "TensorForestTreePredict", "XlaConv", "XlaConvV2", "XlaDynamicSlice", "XlaDynamicUpdateSlice"}
 # What TensorFlow's optimizer puts in place of several operators.
 KEPT |= {"_FusedMatMul", "_FusedConv2D", "_FusedConv3D", "_FusedDepthwiseConv2dNative", "_FusedBatchNormEx"}
 

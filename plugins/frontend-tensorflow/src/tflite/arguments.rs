@@ -56,6 +56,9 @@ pub(crate) fn arguments(
     if let Some(stored) = kept::between_steps(graph, called) {
         found.set("stored", stored.into());
     }
+    if operator.keeps_states() && model::states(graph, called).next().is_some() {
+        found.set("keeps", Value::Bool(runner.states.is_asked()));
+    }
     for (name, given) in &operator.more {
         found.set(name, more(graph, called, *given));
     }

@@ -22,20 +22,12 @@ pub(super) fn run<'a>(
     inputs: &[Option<Item>],
 ) -> Result<Option<Vec<Item>>> {
     let at = Place { runner, scope, called };
-    let found = match called.name() {
-        "CALL" => at.call(at.graph("subgraph")?, &at.all(inputs)?)?,
-        "STABLEHLO_COMPOSITE" => {
-            at.call(at.graph("decomposition_subgraph_index")?, &at.all(inputs)?)?
-        }
-        "IF" => {
-            let branches = [at.graph("then_subgraph_index")?, at.graph("else_subgraph_index")?];
-            at.condition(branches, inputs)?
-        }
-        "WHILE" | "STABLEHLO_WHILE" => at.repetition(&at.all(inputs)?)?,
-        "STABLEHLO_CASE" => at.choice(inputs)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(found))
+    let choices = runner.choices.get();
+    let is_choice = matches!(called.name(), "IF" | "WHILE" | "STABLEHLO_WHILE" | "STABLEHLO_CASE");
+    runner.choices.set(choices + usize::from(is_choice));
+    let found = at.run(inputs);
+    runner.choices.set(choices);
+    found
 }
 
 /// An operator in its graph.
@@ -46,6 +38,24 @@ struct Place<'r, 'a, 's> {
 }
 
 impl<'a> Place<'_, 'a, '_> {
+    fn run(&self, inputs: &[Option<Item>]) -> Result<Option<Vec<Item>>> {
+        let found = match self.called.name() {
+            "CALL" => self.call(self.graph("subgraph")?, &self.all(inputs)?)?,
+            "STABLEHLO_COMPOSITE" => {
+                self.call(self.graph("decomposition_subgraph_index")?, &self.all(inputs)?)?
+            }
+            "IF" => {
+                let branches =
+                    [self.graph("then_subgraph_index")?, self.graph("else_subgraph_index")?];
+                self.condition(branches, inputs)?
+            }
+            "WHILE" | "STABLEHLO_WHILE" => self.repetition(&self.all(inputs)?)?,
+            "STABLEHLO_CASE" => self.choice(inputs)?,
+            _ => return Ok(None),
+        };
+        Ok(Some(found))
+    }
+
     fn problem(&self, code: Code, what: impl Into<String>) -> Diagnostic {
         Diagnostic::new(code, what).at(self.scope.layer(self.called))
     }

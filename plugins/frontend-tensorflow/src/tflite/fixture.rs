@@ -1,6 +1,6 @@
 //! Small TFLite files for tests.
 
-use super::network::import;
+use super::network::{Asked, import};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::ir::text::print_graph;
@@ -191,7 +191,8 @@ pub(crate) fn signature(key: &str, inputs: &[(&str, i32)], outputs: &[(&str, i32
 /// A converted file as text, or its findings.
 pub(crate) fn converted(bytes: &Bytes, opset: i64) -> Result<String, String> {
     let mut options = ExportOptions::of_shapes(opset, vec![]);
-    let read = import(bytes, None, &mut options, true);
+    let asked = Asked { opset_is_set: true, ..Asked::default() };
+    let read = import(bytes, asked, &mut options);
     let shown = |all: Vec<_>| all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
     read.map(|done| print_graph(&done.model.graph)).map_err(|found| shown(found.0))
 }

@@ -18,7 +18,6 @@ pub(crate) mod rows;
 pub(crate) mod run;
 mod select;
 mod variables;
-mod weights;
 
 use crate::ops::{self, Source};
 use onnxd_plugin_sdk::lower::Table;

@@ -123,6 +123,17 @@ impl Model {
     }
 }
 
+/// The inputs of an operator that its kernel changes, for the next call.
+pub(crate) fn states<'g>(
+    graph: &'g SubGraph,
+    called: &'g Operator,
+) -> impl Iterator<Item = usize> + 'g {
+    let is_state = |index: &usize| {
+        graph.tensors.get(*index).is_some_and(|tensor| tensor.variable && tensor.data.is_none())
+    };
+    called.inputs.iter().flatten().copied().filter(is_state)
+}
+
 impl Operator {
     /// Its name, for messages.
     pub(crate) fn name(&self) -> &str {

@@ -2,9 +2,10 @@
 
 use super::model::{self, Model, Tensor};
 use super::run::{Item, Runner, Scope};
-use super::{table, weights};
+use super::table;
 use crate::model::{Ran, Reader};
 use crate::ops::Source;
+use crate::states;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
@@ -19,33 +20,45 @@ const SIGNATURE: &str = "serving_default";
 /// The first version in which integers of 16 bits are quantized.
 const QUANTIZES_INT16: i64 = 21;
 
-const READER: Reader = Reader { name: "tflite", table, settle: weights::settle };
+const READER: Reader = Reader { name: "tflite", table };
 
-/// Reads a model, of the signature that is asked for. `opset_is_set` tells whether the params name the version of
-/// ONNX's operators.
+/// What the params ask of a TFLite model, beside how it is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked<'p> {
+    /// The signature.
+    pub(crate) signature: Option<&'p str>,
+    /// Whether they name the version of ONNX's operators.
+    pub(crate) opset_is_set: bool,
+    /// Whether the result is quantized, so that weights that are quantized alone are quantized anew.
+    pub(crate) quantized: bool,
+}
+
+/// Reads a model.
 ///
 /// # Errors
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(
     bytes: &Bytes,
-    signature: Option<&str>,
+    asked: Asked<'_>,
     options: &mut ExportOptions,
-    opset_is_set: bool,
 ) -> std::result::Result<Imported, Diagnostics> {
     let model = model::read(bytes)?;
-    if !opset_is_set && has_int16(&model) {
+    if !asked.opset_is_set && has_int16(&model) {
         options.opset = options.opset.max(QUANTIZES_INT16);
     }
-    let ports = Ports::of(&model, signature)?;
-    crate::model::import(&READER, options, |driver| {
-        let (lost, count) = run(&model, &ports, driver, options)?;
+    let ports = Ports::of(&model, asked.signature)?;
+    // A quantizer takes a model with integers as one that is quantized already.
+    let floats = asked.quantized && !model.is_quantized();
+    crate::model::import(&READER, options, |driver, asked| {
+        let (count, ran) = run(&model, &ports, driver, (options, floats, asked))?;
         let mut metadata = model.facts.clone();
         if count > 0 {
             // TFLite quantizes what such weights are multiplied by, so its results differ a little.
-            let fact = format!("{count}, as floats: activations are not quantized");
+            let kept = if floats { "floats" } else { "integers" };
+            let fact = format!("{count}, as {kept}: activations are not quantized");
             metadata.push(("source.integer_weights".to_owned(), fact));
         }
-        Ok(Ran { lost, metadata, ..Ran::default() })
+        Ok(Ran { metadata, ..ran })
     })
 }
 
@@ -145,20 +158,29 @@ fn choose(model: &Model, wanted: Option<&str>) -> Diagnostic {
     Diagnostic::new(Code::ParamsBadValue, message).help(help)
 }
 
-/// Builds the graph; gives the outputs that nothing computes, and how many weights are stored as integers and
-/// became floats.
+/// Builds the graph; tells how many weights are quantized alone. Those become floats, if that is asked for.
 fn run(
     model: &Model,
     ports: &Ports,
     driver: &Driver<'_, Source>,
-    options: &ExportOptions,
-) -> Result<(Vec<String>, usize)> {
+    (options, floats, asked): (&ExportOptions, bool, &states::Asked),
+) -> Result<(usize, Ran)> {
     let b = driver.builder();
     b.reserve(ports.outputs.iter().map(|(name, _)| name.clone()));
+    states::reserve(b, asked);
     let graph = &model.graphs[ports.graph];
-    let runner = Runner::new(driver, model);
+    let runner = Runner::new(driver, model, (floats, asked));
     let scope = Scope::new(graph, String::new());
-    for (at, (name, index)) in ports.inputs.iter().enumerate() {
+    let of = |(name, index): &(String, usize)| (name.clone(), graph.tensors[*index].dtype());
+    let inputs: Vec<(String, Option<DataType>)> = ports.inputs.iter().map(of).collect();
+    let inputs: Vec<_> = inputs.iter().map(|(name, dtype)| (name.as_str(), *dtype)).collect();
+    let fixed = crate::model::fixed(b, options, &inputs)?;
+    let mut at = 0;
+    for ((name, index), fixed) in ports.inputs.iter().zip(fixed) {
+        if let Some(var) = fixed {
+            scope.set(*index, Item::Tensor(var));
+            continue;
+        }
         let ty = input_type(options, at, name, &graph.tensors[*index])?;
         let var = b.input(name, ty);
         let item = match graph.tensors[*index].dtype() {
@@ -170,6 +192,7 @@ fn run(
             _ => Item::Tensor(var),
         };
         scope.set(*index, item);
+        at += 1;
     }
     let wanted: Vec<usize> = ports.outputs.iter().map(|(_, index)| *index).collect();
     runner.run(&scope, &wanted)?;
@@ -182,7 +205,9 @@ fn run(
             Item::Handle(_) => crate::model::no_tensor(driver, name, "a variable or table"),
         }
     }
-    Ok((lost, runner.unfolded.get()))
+    let mut kept = runner.states.kept(b)?;
+    runner.variables.keep(b, &mut kept)?;
+    Ok((runner.alone.get(), Ran { lost, kept, ..Ran::default() }))
 }
 
 /// The type of an input as the file declares it, and sizes as the params say them.

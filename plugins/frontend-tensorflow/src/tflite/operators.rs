@@ -25,6 +25,15 @@ pub(crate) struct Operator {
     pub(crate) refused: Option<&'static str>,
 }
 
+impl Operator {
+    /// Whether its row gives the states at the end behind its results, if it is asked for them.
+    pub(crate) fn keeps_states(&self) -> bool {
+        matches!(self.name, "RNN" | "SVDF")
+            || self.name.ends_with("LSTM")
+            || self.name.ends_with("SEQUENCE_RNN")
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Input {
     pub(crate) name: &'static str,

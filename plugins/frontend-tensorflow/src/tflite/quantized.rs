@@ -10,6 +10,9 @@ use std::cell::Cell;
 /// The first version in which `QuantizeLinear` knows integers of 16 bits.
 const INT16_SINCE: i64 = 21;
 
+/// The first version in which `DequantizeLinear` has a scale for each channel.
+pub(crate) const AXIS_SINCE: i64 = 13;
+
 /// The part of a step that a half may miss by the rounding of floats, with room.
 const HALF_MARGIN: f64 = 1.0 / 4096.0;
 

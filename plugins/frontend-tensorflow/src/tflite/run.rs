@@ -3,13 +3,14 @@
 
 use super::arguments::{Arguments, arguments};
 use super::constant::UNFOLDED_BYTES_MAX;
-use super::model::{Model, Operator, Quantization, SubGraph, Tensor as Declared};
+use super::model::{self, Model, Operator, Quantization, SubGraph, Tensor as Declared};
 use super::network::dim;
 use super::operators::{self, CUSTOM};
 use super::variables::{self, Variables};
 use super::{constant, control, kept, quantized};
 use crate::ops::Source;
 use crate::ops::activation::clipped;
+use crate::states::{Asked, States};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, ValueType};
@@ -78,8 +79,8 @@ impl<'a> Scope<'a> {
     /// Says what a tensor is from now on.
     pub(crate) fn set(&self, index: usize, item: Item) {
         self.items.borrow_mut().insert(index, item);
-        for folded in [false, true] {
-            self.real.borrow_mut().remove(&(index, folded));
+        for alone in [false, true] {
+            self.real.borrow_mut().remove(&(index, alone));
         }
     }
 
@@ -92,7 +93,9 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn layer(&self, operator: &Operator) -> Layer {
-        let name = operator.outputs.first().map(|index| self.name(*index));
+        // What sets a variable has no output, and what it sets it to is its last input.
+        let last = operator.inputs.iter().rev().flatten().next();
+        let name = operator.outputs.first().or(last).map(|index| self.name(*index));
         Layer::new(name.unwrap_or_else(|| self.path.clone()), operator.name())
     }
 }
@@ -101,18 +104,30 @@ pub(crate) struct Runner<'a, 's> {
     pub(crate) driver: &'a Driver<'s, Source>,
     pub(crate) model: &'a Model,
     pub(super) variables: Variables,
+    /// Tensors that kernels change in place.
+    pub(super) states: States,
+    /// Conditions and loops around what runs.
+    pub(super) choices: Cell<usize>,
     ran: Cell<usize>,
     /// Bytes that constants may still take beside the file.
-    room: Cell<usize>,
-    /// Weights that are stored as integers and became floats.
-    pub(super) unfolded: Cell<usize>,
+    pub(super) room: Cell<usize>,
+    /// Whether weights that are quantized alone become floats at once.
+    floats: bool,
+    /// How many weights are quantized alone.
+    pub(super) alone: Cell<usize>,
 }
 
 impl<'a, 's> Runner<'a, 's> {
-    pub(crate) fn new(driver: &'a Driver<'s, Source>, model: &'a Model) -> Runner<'a, 's> {
-        let (variables, ran) = (Variables::of(model), Cell::new(0));
-        let (room, unfolded) = (Cell::new(UNFOLDED_BYTES_MAX), Cell::new(0));
-        Runner { driver, model, variables, ran, room, unfolded }
+    /// `floats` tells whether weights that are quantized alone become floats at once, `asked` which states are inputs.
+    pub(crate) fn new(
+        driver: &'a Driver<'s, Source>,
+        model: &'a Model,
+        (floats, asked): (bool, &Asked),
+    ) -> Runner<'a, 's> {
+        let (variables, states) = (Variables::new(model, asked), States::new(asked));
+        let (choices, ran, alone) = Default::default();
+        let room = Cell::new(UNFOLDED_BYTES_MAX);
+        Runner { driver, model, variables, states, choices, ran, room, floats, alone }
     }
 
     pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
@@ -148,7 +163,7 @@ impl<'a, 's> Runner<'a, 's> {
         let mut found = vec![];
         for operator in graph.operators.iter().rev() {
             let is_read = operator.outputs.iter().any(|index| open.contains(index));
-            if is_read || self.variables.is_effect(graph, operator) {
+            if is_read || self.variables.is_effect(operator) {
                 open.extend(operator.inputs.iter().flatten());
                 found.push(operator);
             }
@@ -171,7 +186,8 @@ impl<'a, 's> Runner<'a, 's> {
         if declared.variable && declared.data.is_none() {
             let dtype = declared.dtype().unwrap_or(DataType::Float);
             let zeros = quantized::zeros(declared, dtype, &self.room)?;
-            return Ok(Item::Tensor(self.builder().constant(zeros)));
+            let state = self.states.value(self.builder(), &scope.name(index), zeros)?;
+            return Ok(Item::Tensor(state));
         }
         let Some(data) = declared.data.as_ref().or_else(empty) else {
             let name = shown(&declared.name);
@@ -191,33 +207,34 @@ impl<'a, 's> Runner<'a, 's> {
         }
     }
 
-    /// The real numbers of a quantized tensor. `folded` makes a constant float at once.
+    /// The real numbers of a quantized tensor. `alone` says that it is a weight of an operator on floats.
     fn real(
         &self,
         scope: &Scope<'a>,
         index: usize,
         (var, found): (Var, &Quantization),
-        folded: bool,
+        alone: bool,
     ) -> Result<Var> {
         let declared = &scope.graph.tensors[index];
-        if let Some(known) = scope.real.borrow().get(&(index, folded)) {
+        if let Some(known) = scope.real.borrow().get(&(index, alone)) {
             return Ok(*known);
         }
         let b = self.builder();
         if declared.variable && declared.data.is_none() {
-            // States are zero at first.
-            return Ok(b.constant(quantized::zeros(declared, DataType::Float, &self.room)?));
+            // States are zero at first, and go on as the real numbers that they stand for.
+            let zeros = quantized::zeros(declared, DataType::Float, &self.room)?;
+            return self.states.value(b, &real_name(&scope.name(index)), zeros);
         }
-        let constant = if folded { b.constant_of(var) } else { None };
+        let is_constant = alone && b.constant_of(var).is_some();
+        self.alone.set(self.alone.get() + usize::from(is_constant));
+        let is_float = self.floats || b.opset() < quantized::AXIS_SINCE;
+        let constant = b.constant_of(var).filter(|_| alone && is_float);
         let constant = constant.and_then(|tensor| quantized::real_constant(&tensor, found));
         let real = match constant {
-            Some(tensor) => {
-                self.unfolded.set(self.unfolded.get() + 1);
-                self.constant(&scope.name(index), tensor)
-            }
+            Some(tensor) => self.constant(&scope.name(index), tensor),
             None => quantized::real(b, var, found, &declared.name)?,
         };
-        scope.real.borrow_mut().insert((index, folded), real);
+        scope.real.borrow_mut().insert((index, alone), real);
         Ok(real)
     }
 
@@ -245,15 +262,15 @@ impl<'a, 's> Runner<'a, 's> {
             }
         }
         let kept = kept::keeps_integers(scope.graph, called);
-        let folded =
+        let on_floats =
             called.outputs.iter().all(|out| kept::written(called, declared(scope, *out)).is_none());
         let mut values = vec![];
         for (at, (item, index)) in inputs.iter().zip(&called.inputs).enumerate() {
             values.push(match (item, index) {
                 (Some(Item::Tensor(var)), Some(index)) if !kept => {
                     let tensor = declared(scope, *index);
-                    let fold = folded && tensor.data.is_some() && operator.name != "DEQUANTIZE";
-                    let real = |found| self.real(scope, *index, (*var, found), fold);
+                    let alone = on_floats && tensor.data.is_some() && operator.name != "DEQUANTIZE";
+                    let real = |found| self.real(scope, *index, (*var, found), alone);
                     let found = kept::read(called, at, tensor);
                     Value::Var(match found {
                         Some(found) => self.in_layer(scope, called, || real(found))?,
@@ -284,8 +301,32 @@ impl<'a, 's> Runner<'a, 's> {
         }
         let found = arguments(self, scope.graph, called, operator, values)?;
         let op = operator.same_as.unwrap_or(operator.name);
-        let results = self.lower(scope, called, op, found, kept)?;
+        for index in model::states(scope.graph, called).filter(|_| operator.keeps_states()) {
+            self.states.begin(&self.state_name(scope, index), scope.layer(called));
+        }
+        let mut results = self.lower(scope, called, op, found, kept)?;
+        if results.len() > called.outputs.len() {
+            self.keep(scope, called, results.split_off(called.outputs.len()));
+        }
         self.results(scope, called, results, kept)
+    }
+
+    /// Takes what a kernel leaves in its states for the next call.
+    fn keep(&self, scope: &Scope<'a>, called: &Operator, states: Vec<Value>) {
+        for (index, state) in model::states(scope.graph, called).zip(states) {
+            if let Value::Var(var) = state {
+                let name = self.state_name(scope, index);
+                self.states.write("state", &name, scope.layer(called), var);
+            }
+        }
+    }
+
+    /// The name of a state; a quantized one goes on as real numbers.
+    fn state_name(&self, scope: &Scope<'a>, index: usize) -> String {
+        match quantized::of(declared(scope, index)) {
+            Some(_) => real_name(&scope.name(index)),
+            None => scope.name(index),
+        }
     }
 
     fn in_layer<R>(&self, scope: &Scope<'a>, called: &Operator, f: impl FnOnce() -> R) -> R {
@@ -417,6 +458,11 @@ impl<'a, 's> Runner<'a, 's> {
 
 fn declared<'a>(scope: &Scope<'a>, index: usize) -> &'a Declared {
     &scope.graph.tensors[index]
+}
+
+/// The name of the real numbers of a quantized state.
+fn real_name(name: &str) -> String {
+    format!("{name}_real")
 }
 
 /// The beginning of a long name.

@@ -1,11 +1,15 @@
-//! Variables, which keep their values between runs of a TFLite model. ONNX has no such thing: a variable is a constant
-//! that the first run sets, or a value that each run sets before it reads it.
+//! Variables, which keep their values between runs of a TFLite model. A variable that only the first run sets is a
+//! constant. What other runs set goes on to the next one, as a state. So do tensors that kernels change in place.
 
-use super::model::{Model, Operator, SubGraph};
+use super::model::{Model, Operator, SubGraph, Tensor as Declared};
+use super::quantized;
 use super::run::{Item, Runner, Scope};
-use onnxd_plugin_sdk::build::Result;
+use crate::states::{Asked, Kept, state};
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;
+use onnxd_plugin_sdk::states::Written;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -15,82 +19,115 @@ use std::rc::Rc;
 pub(super) struct Variables {
     /// The value of each at present.
     values: RefCell<HashMap<Rc<str>, Item>>,
-    /// Those that graphs other than initial ones set.
-    changed: HashSet<String>,
-    /// Those that such graphs read.
-    read: HashSet<String>,
-    /// The variables that tensors of graphs are handles of, by the numbers of both.
-    handles: HashMap<(usize, usize), String>,
+    /// Those that are inputs of the model.
+    asked: Asked,
+    inputs: RefCell<HashMap<Rc<str>, Var>>,
+    /// Those that runs after the first one set, and where.
+    written: RefCell<Vec<Written>>,
+    /// The graphs that set variables, themselves or by others.
+    setting: HashSet<usize>,
 }
 
 impl Variables {
-    pub(super) fn of(model: &Model) -> Variables {
-        let initial: HashSet<usize> =
-            model.graphs.iter().flat_map(|graph| &graph.operators).filter_map(started).collect();
-        let mut found = Variables::default();
-        let (mut changed, mut read) = (HashSet::new(), HashSet::new());
-        for graph in &model.graphs {
-            for operator in &graph.operators {
-                if let (Some(name), Some(handle)) = (name_of(operator), operator.outputs.first()) {
-                    found.handles.insert((graph.number, *handle), name);
-                }
+    pub(super) fn new(model: &Model, asked: &Asked) -> Variables {
+        let mut setting = HashSet::new();
+        loop {
+            let sets = |operator: &Operator| {
+                operator.name() == "ASSIGN_VARIABLE"
+                    || called(operator).any(|graph| setting.contains(&graph))
+            };
+            let all = model.graphs.iter().filter(|graph| graph.operators.iter().any(sets));
+            let all: HashSet<usize> = all.map(|graph| graph.number).collect();
+            if all.len() == setting.len() {
+                break;
             }
+            setting = all;
         }
-        let all: HashSet<String> = found.handles.values().cloned().collect();
-        for graph in model.graphs.iter().filter(|graph| !initial.contains(&graph.number)) {
-            for operator in &graph.operators {
-                // A handle from outside of the graph may be that of any variable.
-                let names = || match found.variable(graph, operator) {
-                    Some(name) => HashSet::from([name.clone()]),
-                    None => all.clone(),
-                };
-                match operator.name() {
-                    "ASSIGN_VARIABLE" => changed.extend(names()),
-                    "READ_VARIABLE" => read.extend(names()),
-                    _ => {}
-                }
-            }
-        }
-        Variables { changed, read, ..found }
-    }
-
-    /// The variable that an operator reads or sets; `None` if its handle comes from outside of the graph.
-    fn variable(&self, graph: &SubGraph, operator: &Operator) -> Option<&String> {
-        let handle = operator.inputs.first().copied().flatten()?;
-        self.handles.get(&(graph.number, handle))
+        Variables { asked: asked.clone(), setting, ..Variables::default() }
     }
 
     /// Whether an operator has to run although nothing reads its results.
-    pub(super) fn is_effect(&self, graph: &SubGraph, operator: &Operator) -> bool {
-        match operator.name() {
-            "CALL_ONCE" => true,
-            "ASSIGN_VARIABLE" => {
-                self.variable(graph, operator).is_none_or(|name| self.read.contains(name))
+    pub(super) fn is_effect(&self, operator: &Operator) -> bool {
+        matches!(operator.name(), "CALL_ONCE" | "ASSIGN_VARIABLE")
+            || called(operator).any(|graph| self.setting.contains(&graph))
+    }
+
+    /// Says what a variable is before the first run.
+    fn begin(&self, b: &GraphBuilder, name: Rc<str>, value: Item) -> Result<()> {
+        let first = match &value {
+            Item::Tensor(var) if self.asked.contains(&*name) => b.constant_of(*var),
+            _ => None,
+        };
+        let value = match first {
+            Some(first) => {
+                let input = state(b, &name, first)?;
+                self.inputs.borrow_mut().insert(name.clone(), input);
+                Item::Tensor(input)
             }
-            _ => false,
+            None => value,
+        };
+        self.values.borrow_mut().insert(name, value);
+        Ok(())
+    }
+
+    fn write(&self, name: &Rc<str>, value: Item, written: Written) {
+        self.values.borrow_mut().insert(name.clone(), value);
+        let mut all = self.written.borrow_mut();
+        if !all.iter().any(|known| known.name == written.name) {
+            all.push(written);
         }
+    }
+
+    /// What was written, and the values at the end as outputs if they are asked for.
+    ///
+    /// # Errors
+    /// Those of the builder.
+    pub(super) fn keep(&self, b: &GraphBuilder, kept: &mut Kept) -> Result<()> {
+        for written in self.written.borrow().iter() {
+            let input = self.inputs.borrow().get(written.name.as_str()).copied();
+            let value = self.values.borrow().get(written.name.as_str()).cloned();
+            if let (Some(input), Some(Item::Tensor(value))) = (input, value) {
+                kept.output(b, &written.name, [input, value])?;
+            }
+        }
+        kept.written.extend(self.written.borrow().iter().cloned());
+        Ok(())
     }
 }
 
-/// The graph that an operator runs once.
+/// The graphs that an operator runs, each time.
+fn called(operator: &Operator) -> impl Iterator<Item = usize> {
+    let graphs = operator.options.iter().filter(|(name, _)| {
+        (name.ends_with("subgraph_index") || *name == "subgraph") && *name != INITIAL
+    });
+    graphs.filter_map(|(_, value)| match value {
+        Value::Int(index) => usize::try_from(*index).ok(),
+        _ => None,
+    })
+}
+
+/// The option that says which graph an operator runs once.
+const INITIAL: &str = "init_subgraph_index";
+
 fn started(operator: &Operator) -> Option<usize> {
-    let (_, value) = operator.options.iter().find(|(name, _)| *name == "init_subgraph_index")?;
+    let (_, value) = operator.options.iter().find(|(name, _)| *name == INITIAL)?;
     let Value::Int(index) = value else { return None };
     usize::try_from(*index).ok()
 }
 
 /// The name of the variable that an operator gives a handle of.
-fn name_of(operator: &Operator) -> Option<String> {
+fn name_of(operator: &Operator) -> String {
     let text = |name: &str| {
-        operator.options.iter().find_map(|(known, value)| match value {
+        let found = operator.options.iter().find_map(|(known, value)| match value {
             Value::Text(text) if *known == name => Some(text.as_str()),
             _ => None,
-        })
+        });
+        found.unwrap_or_default()
     };
-    (operator.name() == "VAR_HANDLE").then(|| {
-        let (container, name) = (text("container"), text("shared_name"));
-        format!("{}/{}", container.unwrap_or_default(), name.unwrap_or_default())
-    })
+    match text("container") {
+        "" => text("shared_name").to_owned(),
+        container => format!("{container}/{}", text("shared_name")),
+    }
 }
 
 /// Runs an operator of this family; `None` if it is of another one.
@@ -107,44 +144,33 @@ pub(super) fn run<'a>(
         Some(Some(Item::Handle(name))) => Some(name.clone()),
         _ => None,
     };
-    let refused = |what: String| {
-        let found = Diagnostic::new(Code::LayerUnsupported, what);
-        runner.driver.report(found.at(scope.layer(called)));
-        Ok(Some(vec![Item::Hole; called.outputs.len()]))
-    };
     let variables = &runner.variables;
     match called.name() {
-        "VAR_HANDLE" => {
-            let name = name_of(called).unwrap_or_default();
-            Ok(Some(vec![Item::Handle(name.into())]))
-        }
+        "VAR_HANDLE" => Ok(Some(vec![Item::Handle(name_of(called).into())])),
         "READ_VARIABLE" => {
             let Some(name) = handle() else { return Ok(None) };
             let known = variables.values.borrow().get(&name).cloned();
-            let plain = shown(name.trim_start_matches('/'));
             match known {
                 Some(item) => Ok(Some(vec![item])),
-                None if variables.changed.contains(&*name) => refused(format!(
-                    "The variable `{plain}` is read, and set for the next run: ONNX keeps nothing \
-                     between runs."
-                )),
-                None => refused(format!("Nothing sets the variable `{plain}`, which is read.")),
+                None => unset(runner, scope, called, &name).map(Some),
             }
         }
         "ASSIGN_VARIABLE" => {
             let (Some(name), Some(Some(value))) = (handle(), inputs.get(1)) else {
                 return Ok(None);
             };
-            let plain = shown(name.trim_start_matches('/'));
-            if scope.depth > 0 && !scope.initial && variables.read.contains(&*name) {
-                return refused(format!(
-                    "The variable `{plain}` is set inside of a condition, loop or call."
-                ));
+            if scope.initial {
+                variables.begin(runner.builder(), name, value.clone())?;
+                return Ok(Some(vec![]));
             }
-            // What the first run sets does not stay if later runs change it.
-            if !scope.initial || !variables.changed.contains(&*name) {
-                variables.values.borrow_mut().insert(name, value.clone());
+            let layer = scope.layer(called);
+            let written = Written { what: "variable", name: name.to_string(), layer };
+            if runner.choices.get() > 0 {
+                let why = "is set inside of a condition or loop";
+                runner.driver.report(written.impossible(why));
+                return Ok(Some(vec![]));
             }
+            variables.write(&name, value.clone(), written);
             Ok(Some(vec![]))
         }
         "CALL_ONCE" => {
@@ -160,6 +186,41 @@ pub(super) fn run<'a>(
         }
         _ => Ok(None),
     }
+}
+
+/// A variable that is read, and that no first run sets: kernels for microcontrollers begin with zeros.
+fn unset<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    called: &'a Operator,
+    name: &Rc<str>,
+) -> Result<Vec<Item>> {
+    let declared = called.outputs.first().map(|index| &scope.graph.tensors[*index]);
+    let is_set = runner.variables.setting.iter().any(|graph| sets(runner.model, *graph));
+    let (Some(declared), true) = (declared.filter(|tensor| is_known(tensor)), is_set) else {
+        let message = format!("Nothing sets the variable `{}`, which is read.", shown(name));
+        let found = Diagnostic::new(Code::LayerUnsupported, message);
+        runner.driver.report(found.at(scope.layer(called)));
+        return Ok(vec![Item::Hole]);
+    };
+    let dtype = declared.dtype().unwrap_or(DataType::Float);
+    let zeros = quantized::zeros(declared, dtype, &runner.room)?;
+    let zeros = Item::Tensor(runner.builder().constant(zeros));
+    runner.variables.begin(runner.builder(), name.clone(), zeros)?;
+    let value = runner.variables.values.borrow().get(name).cloned();
+    Ok(vec![value.unwrap_or(Item::Hole)])
+}
+
+fn sets(model: &Model, number: usize) -> bool {
+    let graph: Option<&SubGraph> = model.graphs.iter().find(|graph| graph.number == number);
+    let initial: HashSet<usize> =
+        model.graphs.iter().flat_map(|graph| &graph.operators).filter_map(started).collect();
+    graph.is_some_and(|graph| !initial.contains(&graph.number))
+}
+
+/// Whether all sizes of a tensor are known.
+fn is_known(tensor: &Declared) -> bool {
+    tensor.ranked && tensor.sizes().iter().all(|size| *size >= 0)
 }
 
 #[cfg(test)]

@@ -55,6 +55,11 @@ impl ScriptArchive {
         Ok(ScriptArchive { root, constants, version, code, old, archive })
     }
 
+    /// A warning if the file may be damaged, as far as it was read.
+    pub(crate) fn doubt(&self) -> Option<Diagnostic> {
+        super::zip::doubt(&self.archive)
+    }
+
     /// What maps the code of a module path to lines of the user's source, if the archive has it.
     pub(crate) fn debug(&self, module: &str) -> Result<Option<Bytes>, Diagnostic> {
         let name = match self.old {

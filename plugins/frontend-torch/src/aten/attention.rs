@@ -3,6 +3,7 @@
 use super::conv::batched;
 use super::dtype::{of, operand};
 use super::linear::{gelu, linear, matmul};
+use super::nested;
 use super::norm::layer;
 use super::sizes::{known_size, rank, scalar, size, sizes, times, vector};
 use super::{Lower, Several, Source};
@@ -24,16 +25,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::_scaled_dot_product_fused_attention_overrideable" => |b, a: Fused| fused(b, a, 9);
         "aten::_native_multi_head_attention" => |b, a: MultiHead| multi_head(b, &a);
         "aten::_transformer_encoder_layer_fwd" => encoder_layer;
-        // Sequences that are padded stay so.
-        "aten::_nested_tensor_from_mask_left_aligned" => |_, _: LeftAligned| Ok(false);
     }
-    .refused("aten::_nested_tensor_from_mask", NESTED)
-    .refused("aten::_nested_from_padded", NESTED)
-    .refused("aten::_nested_from_padded_tensor", NESTED)
-    .refused("aten::_nested_tensor_from_tensor_list", NESTED)
 }
-
-const NESTED: &str = "ONNX has no tensors of several lengths";
 
 arguments! {
     /// `scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float
@@ -68,8 +61,6 @@ arguments! {
         norm_bias_1: Var, norm_weight_2: Var, norm_bias_2: Var, ffn_weight_1: Var, ffn_bias_1: Var,
         ffn_weight_2: Var, ffn_bias_2: Var, mask: Option<Var>, mask_type: Option<i64>,
     }
-    /// `_nested_tensor_from_mask_left_aligned(Tensor t, Tensor mask)`
-    struct LeftAligned { t: Var, mask: Var }
 }
 
 /// The attention of a fused operator. Its other results serve the computation of gradients.
@@ -254,6 +245,12 @@ fn kept(b: &Lower, mask: Var, kind: Option<i64>) -> Lowered<Var> {
 }
 
 fn encoder_layer(b: &Lower, a: Encoder) -> Lowered<Var> {
+    let lengths = nested::mask_of(b, a.src);
+    // What lies behind the end of a sequence is no key.
+    let (mask, mask_type) = match (a.mask, lengths) {
+        (None, Some(lengths)) => (Some(b.not(lengths)?), Some(1)),
+        (mask, _) => (mask, a.mask_type),
+    };
     let norm = |x, weights: [Var; 2]| layer(b, x, vec![a.embed_dim], weights.map(Some), a.eps);
     let first = |x| norm(x, [a.norm_weight_1, a.norm_bias_1]);
     let second = |x| norm(x, [a.norm_weight_2, a.norm_bias_2]);
@@ -268,10 +265,10 @@ fn encoder_layer(b: &Lower, a: Encoder) -> Lowered<Var> {
             qkv_bias: a.qkv_bias,
             proj_weight: a.proj_weight,
             proj_bias: a.proj_bias,
-            mask: a.mask,
+            mask,
             need_weights: false,
             average_attn_weights: false,
-            mask_type: a.mask_type,
+            mask_type,
         };
         match multi_head(b, &attention)?.0[..] {
             [Value::Var(y), ..] => Ok(y),
@@ -292,5 +289,8 @@ fn encoder_layer(b: &Lower, a: Encoder) -> Lowered<Var> {
         let x = first(b.add(attended(src)?, src)?)?;
         Ok([second(b.add(forward(x)?, x)?)?])
     })?;
+    if let Some(lengths) = lengths {
+        nested::mark(b, y, lengths);
+    }
     Ok(y)
 }

@@ -1,6 +1,7 @@
 //! Conversions of the element type, and operators that give their argument as it is.
 
 use super::dtype::{self, is_complex, named, of, operand};
+use super::torchao;
 use super::{Lower, Source, Unary, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
@@ -13,6 +14,14 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = rows! { table;
         "aten::to" | "aten::_to_copy" | "aten::to_dense" | "aten::to_mkldnn" => to;
+        "aten::promote_types" => |b, a: Types| {
+            let (one, other) = (named(b, a.type1)?, named(b, a.type2)?);
+            let common = dtype::meet(one, other).map(dtype::number);
+            common.ok_or_else(|| {
+                let message = format!("The types {one} and {other} meet in none.");
+                b.diagnostic(Code::LayerUnsupported, message)
+            })
+        };
         "aten::type_as" => |b, a: Like| like(b, a.input, a.other);
         "prims::convert_element_type" => |b, a: Converted| cast(b, a.a, named(b, a.dtype)?);
         "aten::_cast_Byte" => |b, a: Unary| cast(b, a.input, Uint8);
@@ -47,6 +56,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 arguments! {
     /// `to.dtype(Tensor self, ScalarType dtype)`, `to.other(Tensor self, Tensor other)`
     struct To { input: Var, dtype: Option<i64>, other: Option<Var>, masked_grad: Option<bool> }
+    /// `promote_types(ScalarType type1, ScalarType type2) -> ScalarType`
+    struct Types { type1: i64, type2: i64 }
     /// `type_as(Tensor self, Tensor other)`
     struct Like { input: Var, other: Var }
     /// `prims::convert_element_type(Tensor a, ScalarType dtype)`
@@ -94,7 +105,10 @@ fn like(b: &Lower, x: Var, other: Var) -> Lowered<Var> {
 
 fn to(b: &Lower, a: To) -> Lowered<Var> {
     match (a.dtype, a.other) {
-        (Some(number), _) => cast(b, a.input, named(b, number)?),
+        (Some(number), _) => match named(b, number)? {
+            Float => torchao::stored(b, a.input, Float),
+            dtype => cast(b, a.input, dtype),
+        },
         (None, Some(other)) => like(b, a.input, other),
         (None, None) => Ok(a.input),
     }

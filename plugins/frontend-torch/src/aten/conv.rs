@@ -69,16 +69,29 @@ pub(super) struct Window {
     pub(super) groups: i64,
 }
 
+/// Cells that a window, its steps and its pads take along an axis.
+pub(super) const CELLS_MAX: i64 = 1 << 24;
+
 /// A list with one item for each of `n` axes; one item stands for all.
 pub(super) fn per_axis(b: &Lower, list: &[i64], n: usize) -> Lowered<Vec<i64>> {
-    match list {
-        [one] => Ok(vec![*one; n]),
-        all if all.len() == n => Ok(all.to_vec()),
-        _ => {
-            let message = format!("{list:?} does not have an item for each of {n} axes.");
-            Err(b.diagnostic(Code::LayerParameter, message))
+    within(b, list, n, -CELLS_MAX)
+}
+
+/// The same of sizes, strides or dilations, which are at least one.
+pub(super) fn steps_per_axis(b: &Lower, list: &[i64], n: usize) -> Lowered<Vec<i64>> {
+    within(b, list, n, 1)
+}
+
+fn within(b: &Lower, list: &[i64], n: usize, least: i64) -> Lowered<Vec<i64>> {
+    let message = match list {
+        all if all.iter().any(|item| !(least..=CELLS_MAX).contains(item)) => {
+            format!("{list:?} of a window must be from {least} to {CELLS_MAX}.")
         }
-    }
+        [one] => return Ok(vec![*one; n]),
+        all if all.len() == n => return Ok(all.to_vec()),
+        _ => format!("{list:?} does not have an item for each of {n} axes."),
+    };
+    Err(b.diagnostic(Code::LayerParameter, message))
 }
 
 /// A list twice: what is before all axes is also behind them.
@@ -124,9 +137,9 @@ pub(super) fn conv(b: &Lower, [x, weight]: [Var; 2], bias: Option<Var>, w: Windo
 
 fn plain(b: &Lower, a: Plain) -> Lowered<Var> {
     let n = spatial(b, a.weight)?;
-    let dilation = per_axis(b, &a.dilation, n)?;
+    let dilation = steps_per_axis(b, &a.dilation, n)?;
     let pads = pads(b, &a.padding, a.weight, &dilation)?;
-    let stride = per_axis(b, &a.stride, n)?;
+    let stride = steps_per_axis(b, &a.stride, n)?;
     conv(b, [a.input, a.weight], a.bias, Window { stride, pads, dilation, groups: a.groups })
 }
 
@@ -185,9 +198,9 @@ fn transposed(b: &Lower, a: Transposed) -> Lowered<Var> {
 
 pub(super) fn convolution(b: &Lower, a: Convolution) -> Lowered<Var> {
     let n = spatial(b, a.weight)?;
-    let stride = per_axis(b, &a.stride, n)?;
+    let stride = steps_per_axis(b, &a.stride, n)?;
     let pads = both_sides(&per_axis(b, &a.padding, n)?);
-    let dilation = per_axis(b, &a.dilation, n)?;
+    let dilation = steps_per_axis(b, &a.dilation, n)?;
     if !a.transposed {
         let window = Window { stride, pads, dilation, groups: a.groups };
         return conv(b, [a.input, a.weight], a.bias, window);
@@ -212,9 +225,9 @@ fn kernel(b: &Lower, a: Kernel, depthwise: bool) -> Lowered<Var> {
         true => channels.ok_or_else(|| b.diagnostic(Code::LayerParameter, message))?,
         false => 1,
     };
-    let stride = per_axis(b, &a.stride, n)?;
+    let stride = steps_per_axis(b, &a.stride, n)?;
     let pads = both_sides(&per_axis(b, &a.padding, n)?);
-    let dilation = per_axis(b, &a.dilation.unwrap_or_else(|| vec![1]), n)?;
+    let dilation = steps_per_axis(b, &a.dilation.unwrap_or_else(|| vec![1]), n)?;
     conv(b, [a.input, a.weight], a.bias, Window { stride, pads, dilation, groups })
 }
 

@@ -52,7 +52,7 @@ arguments! {
     struct Eye { n: Value, m: Option<Value>, dtype: Option<i64> }
     struct Arange { start: Option<Value>, end: Value, step: Option<Value>, dtype: Option<i64> }
     struct DimArange { like: Var, dim: i64 }
-    struct Linspace { start: Value, end: Value, steps: i64, dtype: Option<i64> }
+    struct Linspace { start: Value, end: Value, steps: Value, dtype: Option<i64> }
     struct Logspace { start: Value, end: Value, steps: i64, base: f64, dtype: Option<i64> }
     /// Nested lists of numbers, or one number.
     struct Data { data: Option<Value>, t: Option<Value>, s: Option<Value>, dtype: Option<i64> }
@@ -214,18 +214,28 @@ fn dim_arange(b: &Lower, a: DimArange) -> Lowered<Var> {
 }
 
 fn linspace(b: &Lower, a: &Linspace) -> Lowered<Var> {
-    if !(0..=INDICES_MAX).contains(&a.steps) {
+    let to = named(b, a.dtype, Float)?;
+    let steps = of::known(b, &a.steps);
+    if steps.is_some_and(|steps| !(0..=INDICES_MAX).contains(&steps)) {
         return Err(unsupported(b, "linspace gives too many numbers."));
     }
-    let to = named(b, a.dtype, Float)?;
-    if let (Some(start), Some(end)) = (real(b, &a.start), real(b, &a.end)) {
-        return vector_of(b, spaced(start, end, a.steps), to);
+    if let (Some(start), Some(end), Some(steps)) = (real(b, &a.start), real(b, &a.end), steps) {
+        return vector_of(b, spaced(start, end, steps), to);
     }
     let within = if to.is_float() { to } else { Float };
-    let (start, end) = (operand(b, &a.start, within)?, operand(b, &a.end, within)?);
-    let step = b.div(b.sub(end, start)?, (a.steps - 1).max(1) as f64)?;
-    let places = vector_of(b, (0..a.steps).map(|i| i as f64).collect(), within)?;
-    b.cast(b.add(start, b.mul(step, places)?)?, to)
+    let [start, end] = [&a.start, &a.end].map(|end| operand(b, end, within));
+    let (start, end) = (start?, end?);
+    let steps = operand(b, &a.steps, Int64)?;
+    let places = b.range(0i64, steps, 1i64).one()?;
+    let last = b.sub(steps, 1i64)?;
+    let step =
+        b.div(b.sub(end, start)?, b.cast(b.max([last.into(), Operand::Int(1)])?, within)?)?;
+    // As [`spaced`] does.
+    let along = |places: Var| b.mul(step, b.cast(places, within)?);
+    let (front, back) = (b.add(start, along(places)?)?, b.sub(end, along(b.sub(last, places)?)?)?);
+    let single = b.equal(steps, 1i64)?;
+    let first = b.or(b.less(places, b.div(steps, 2i64)?)?, single)?;
+    b.cast(b.where_(first, front, back)?, to)
 }
 
 /// Numbers from `start` to `end`; the second half is counted from the end, so that the end is exact.

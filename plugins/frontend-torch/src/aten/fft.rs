@@ -284,6 +284,24 @@ fn to_real(b: &Lower, x: Var, dim: usize, n: Option<&Value>, power: i32) -> Lowe
     scaled(b, b.gather(y, 0i64).axis(last).one()?, &Value::Int(n), power)
 }
 
+/// The window of a transform of `n` elements, of which it covers `width` in the middle; all of them alike without one.
+pub(super) fn window(
+    b: &Lower,
+    window: Option<Var>,
+    (n, width): (i64, i64),
+    dtype: onnxd_plugin_sdk::ir::DataType,
+) -> Lowered<Var> {
+    let left = (n - width) / 2;
+    let window = match window {
+        Some(window) => b.cast(window, dtype)?,
+        None => b.expand(operand(b, &Value::Int(1), dtype)?, [width])?,
+    };
+    match width == n {
+        true => Ok(window),
+        false => b.pad(window, [left, n - width - left]).one(),
+    }
+}
+
 fn stft(b: &Lower, a: Stft) -> Lowered<Var> {
     if b.opset() < 17 || is(b, a.input) {
         let message = "Spectra of short times exist from opset 17 on, of real numbers.";
@@ -296,15 +314,7 @@ fn stft(b: &Lower, a: Stft) -> Lowered<Var> {
     }
     let dtype = of(b, x)?;
     let width = a.win_length.unwrap_or(a.n_fft);
-    let left = (a.n_fft - width) / 2;
-    let window = match a.window {
-        Some(window) => b.cast(window, dtype)?,
-        None => b.expand(operand(b, &Value::Int(1), dtype)?, [width])?,
-    };
-    let window = match width == a.n_fft {
-        true => window,
-        false => b.pad(window, [left, a.n_fft - width - left]).one()?,
-    };
+    let window = window(b, a.window, (a.n_fft, width), dtype)?;
     let hop = a.hop_length.unwrap_or(a.n_fft / 4);
     let signal = b.unsqueeze(x, [2])?;
     let call = b.stft(signal, hop).window(window).frame_length(a.n_fft);

@@ -1,8 +1,9 @@
 //! Images at given points, and as columns of their windows.
 
-use super::conv::{batched, per_axis};
+use super::conv::{CELLS_MAX, batched, per_axis, steps_per_axis};
 use super::dtype::of;
 use super::pad::zeros_around;
+use super::shape::unsupported;
 use super::sizes::{known, plus, scalar, size, times, vector};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
@@ -58,7 +59,7 @@ fn grid_sampler(b: &Lower, a: Grid) -> Lowered<Var> {
     }
     if b.rank_of(a.input).is_some_and(|rank| rank != 4) && !new {
         let message = "Volumes are sampled from opset 20 on.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.diagnostic(Code::LayerUnsupported, message).until_opset(20));
     }
     let call = b.grid_sample(a.input, a.grid).mode(mode).padding_mode(padding);
     call.align_corners(a.align_corners).one()
@@ -106,17 +107,22 @@ fn one(b: &Lower, dtype: onnxd_plugin_sdk::ir::DataType) -> Lowered<Var> {
 
 /// `[batch, channels, height, width]` as `[batch, channels * window, windows]`.
 fn im2col(b: &Lower, x: Var, a: &Columns) -> Lowered<Var> {
-    let lists = [&a.kernel_size, &a.dilation, &a.padding, &a.stride];
-    let [kernel, dilation, padding, stride] = lists.map(|list| per_axis(b, list, 2));
-    let (kernel, dilation, padding, stride) = (kernel?, dilation?, padding?, stride?);
+    let [kernel, dilation, stride] =
+        [&a.kernel_size, &a.dilation, &a.stride].map(|list| steps_per_axis(b, list, 2));
+    let (kernel, dilation, stride) = (kernel?, dilation?, stride?);
+    let padding = per_axis(b, &a.padding, 2)?;
     let mut y = zeros_around(b, x, &padding)?;
     for i in 0..2 {
         let reach = dilation[i] * (kernel[i] - 1);
         let padded = plus(b, &size(b, x, 2 + i)?, &Value::Int(2 * padding[i] - reach))?;
+        let windows = known(b, &padded).map_or(1, |n| n.max(0) / stride[i] + 1);
+        if windows.saturating_mul(kernel[i]) > CELLS_MAX {
+            return Err(unsupported(b, "There are too many cells in all windows."));
+        }
         let offsets: Vec<i64> = (0..kernel[i]).map(|k| k * dilation[i]).collect();
         let index = match known(b, &padded) {
             Some(n) => {
-                let starts: Vec<i64> = (0..n).step_by(stride[i].max(1) as usize).collect();
+                let starts: Vec<i64> = (0..n).step_by(stride[i] as usize).collect();
                 let all = offsets.iter().flat_map(|o| starts.iter().map(move |s| s + o)).collect();
                 b.constant(Tensor::from_vec(vec![offsets.len(), starts.len()], all))
             }
@@ -138,9 +144,10 @@ fn col2im(b: &Lower, a: Columns) -> Lowered<Var> {
         let message = "Windows are put together from opset 18 on.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
-    let lists = [&a.kernel_size, &a.dilation, &a.padding, &a.stride];
-    let [kernel, dilation, padding, stride] = lists.map(|list| per_axis(b, list, 2));
-    let (kernel, dilation, padding, stride) = (kernel?, dilation?, padding?, stride?);
+    let [kernel, dilation, stride] =
+        [&a.kernel_size, &a.dilation, &a.stride].map(|list| steps_per_axis(b, list, 2));
+    let (kernel, dilation, stride) = (kernel?, dilation?, stride?);
+    let padding = per_axis(b, &a.padding, 2)?;
     let image = match a.output_size.unwrap_or_default().as_slice() {
         [one] => vec![one.clone(), one.clone()],
         all => all.to_vec(),

@@ -87,17 +87,8 @@ fn others(table: Table<Source>) -> Table<Source> {
 
 fn solvers(table: Table<Source>) -> Table<Source> {
     table
-        .refused("aten::inverse", NO_SOLVER)
-        .refused("aten::linalg_inv", NO_SOLVER)
-        .refused("aten::linalg_inv_ex", NO_SOLVER)
         .refused("aten::linalg_pinv", NO_SOLVER)
-        .refused("aten::linalg_solve", NO_SOLVER)
-        .refused("aten::linalg_solve_ex", NO_SOLVER)
         .refused("aten::linalg_lstsq", NO_SOLVER)
-        .refused("aten::linalg_solve_triangular", NO_SOLVER)
-        .refused("aten::linalg_cholesky", NO_SOLVER)
-        .refused("aten::linalg_cholesky_ex", NO_SOLVER)
-        .refused("aten::linalg_qr", NO_SOLVER)
         .refused("aten::linalg_lu", NO_SOLVER)
         .refused("aten::linalg_svd", NO_SOLVER)
         .refused("aten::linalg_svdvals", NO_SOLVER)

@@ -25,12 +25,16 @@ pub(crate) mod elementwise;
 mod embedding;
 mod fft;
 mod grid;
+mod grouped;
 mod index;
+mod istft;
 mod join;
 mod layout;
 mod linear;
 mod loss;
+mod loss_ctc;
 pub(crate) mod math;
+pub(crate) mod nested;
 mod norm;
 pub(crate) mod order;
 mod packed;
@@ -52,11 +56,13 @@ mod search;
 pub(crate) mod shape;
 pub(crate) mod sizes;
 mod slicing;
+mod solve;
 mod sort;
 mod special;
 mod statistics;
 #[cfg(test)]
 pub(crate) mod tests;
+mod torchao;
 mod vision;
 mod window;
 
@@ -75,6 +81,8 @@ pub(crate) struct Source {
     pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
     /// How quantized tensors are quantized.
     pub(crate) quantized: RefCell<HashMap<Var, quantizer::Quantizer>>,
+    /// Which elements of tensors of several lengths are no padding.
+    nested: RefCell<HashMap<Var, Var>>,
     /// Whether operators in training mode stay in it.
     pub(crate) training: bool,
 }
@@ -122,11 +130,15 @@ const FAMILIES: &[Family] = &[
     grid::rows,
     embedding::rows,
     index::rows,
+    grouped::rows,
+    istft::rows,
     join::rows,
     layout::rows,
     linear::rows,
     loss::rows,
+    loss_ctc::rows,
     math::rows,
+    nested::rows,
     norm::rows,
     packed::rows,
     pad::rows,
@@ -144,6 +156,7 @@ const FAMILIES: &[Family] = &[
     search::rows,
     shape::rows,
     slicing::rows,
+    solve::rows,
     sort::rows,
     special::rows,
     statistics::rows,
@@ -151,6 +164,7 @@ const FAMILIES: &[Family] = &[
     recurrent_dynamic::rows,
     resize::rows,
     window::rows,
+    torchao::rows,
     vision::rows,
 ];
 

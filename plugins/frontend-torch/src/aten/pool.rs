@@ -1,6 +1,6 @@
 //! Pooling with windows of one size, and what undoes it.
 
-use super::conv::{batched, both_sides, per_axis};
+use super::conv::{batched, both_sides, per_axis, steps_per_axis};
 use super::dtype::{of, operand};
 use super::pad::zeros_around;
 use super::sizes::{product, rank, size, sizes, vector};
@@ -68,9 +68,9 @@ struct Windows {
 impl Windows {
     fn new(b: &Lower, n: usize, lists: [&[i64]; 4], ceil: bool) -> Lowered<Windows> {
         let [kernel, stride, padding, dilation] = lists;
-        let kernel = per_axis(b, kernel, n)?;
-        let stride = if stride.is_empty() { kernel.clone() } else { per_axis(b, stride, n)? };
-        let (padding, dilation) = (per_axis(b, padding, n)?, per_axis(b, dilation, n)?);
+        let kernel = steps_per_axis(b, kernel, n)?;
+        let stride = if stride.is_empty() { kernel.clone() } else { steps_per_axis(b, stride, n)? };
+        let (padding, dilation) = (per_axis(b, padding, n)?, steps_per_axis(b, dilation, n)?);
         Ok(Windows { kernel, stride, padding, dilation, ceil })
     }
 

@@ -184,9 +184,7 @@ fn bernoulli(b: &Lower, a: Bernoulli) -> Lowered<Var> {
             expanded_as(b, operand(b, &p, within)?, a.input)?
         }
     };
-    if b.opset() >= 15 {
-        return b.bernoulli(chances).dtype(to).one();
-    }
+    // Not ONNX's Bernoulli: ONNX Runtime draws 1 with the probability of 0.
     b.cast(b.less(drawn(b, chances, UNIFORM)?, chances)?, to)
 }
 

@@ -6,7 +6,7 @@ use super::{Lower, Source, dtype};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -27,8 +27,10 @@ arguments! {
     struct Narrow { input: Var, dim: i64, start: Value, length: Value }
     struct SelectScatter { input: Var, src: Var, dim: i64, index: Value }
     struct SliceScatter { input: Var, src: Var, dim: i64, start: Value, end: Value, step: Value }
-    struct Strided { input: Var, size: Vec<i64>, stride: Vec<i64>, storage_offset: Option<i64> }
-    struct StridedScatter { input: Var, src: Var, size: Vec<i64>, stride: Vec<i64>, storage_offset: Option<i64> }
+    struct Strided { input: Var, size: Vec<Value>, stride: Vec<Value>, storage_offset: Option<Value> }
+    struct StridedScatter {
+        input: Var, src: Var, size: Vec<Value>, stride: Vec<Value>, storage_offset: Option<Value>,
+    }
 }
 
 /// A part of an axis, as Python's slices say it.
@@ -239,40 +241,79 @@ fn with_indices(b: &Lower, x: Var, src: Var, axis: usize, indices: Var) -> Lower
 }
 
 /// The places in memory that strides give, in the order of the result.
-fn places(b: &Lower, size: &[i64], stride: &[i64], offset: Option<i64>) -> Lowered<Vec<i64>> {
-    let count = size.iter().try_fold(1i64, |n, size| n.checked_mul(*size));
-    if count.is_none_or(|n| !(0..=INDICES_MAX).contains(&n)) || size.len() != stride.len() {
+enum Places {
+    Known(Vec<i64>, Vec<i64>),
+    /// As sizes or strides are known when the model runs.
+    Computed(Var),
+}
+
+fn places(b: &Lower, size: &[Value], stride: &[Value], offset: Option<&Value>) -> Lowered<Places> {
+    if size.len() != stride.len() {
+        return Err(unsupported(b, "A tensor has not as many strides as axes."));
+    }
+    let offset = offset.unwrap_or(&Value::Int(0));
+    let all = (of::all_known(b, size), of::all_known(b, stride), of::known(b, offset));
+    let (Some(sizes), Some(strides), Some(offset)) = all else {
+        return computed_places(b, size, stride, offset).map(Places::Computed);
+    };
+    let count = sizes.iter().try_fold(1i64, |n, size| n.checked_mul(*size));
+    let fits = |n: &i64| (0..=INDICES_MAX).contains(n);
+    if !count.is_some_and(|n| fits(&n)) || !sizes.iter().all(fits) {
         return Err(unsupported(b, "A tensor with strides of its own is too large."));
     }
-    let mut places = vec![offset.unwrap_or(0)];
-    for (n, step) in size.iter().zip(stride) {
+    let mut places = if count == Some(0) { Vec::new() } else { vec![offset] };
+    for (n, step) in sizes.iter().zip(&strides) {
         let along = |at: i64| (0..*n).map(move |i| at.wrapping_add(i.wrapping_mul(*step)));
         places = places.into_iter().flat_map(along).collect();
     }
-    Ok(places)
+    Ok(Places::Known(sizes, places))
 }
 
-fn shaped(size: &[i64], places: Vec<i64>, last: Option<usize>) -> Tensor {
-    let dims: Vec<usize> = size.iter().map(|n| *n as usize).chain(last).collect();
-    Tensor::from_vec(dims, places)
+/// The sum of what each axis contributes.
+fn computed_places(b: &Lower, size: &[Value], stride: &[Value], offset: &Value) -> Lowered<Var> {
+    let rank = size.len();
+    let mut sum = dtype::operand(b, offset, DataType::Int64)?;
+    for (axis, (n, step)) in size.iter().zip(stride).enumerate() {
+        let along = b.range(0i64, of::scalar(b, n)?, 1i64).one()?;
+        let along = b.mul(along, of::scalar(b, step)?)?;
+        let behind: Vec<i64> = (1..(rank - axis) as i64).collect();
+        let along = if behind.is_empty() { along } else { b.unsqueeze(along, behind)? };
+        sum = b.add(sum, along)?;
+    }
+    Ok(sum)
+}
+
+impl Places {
+    /// As indices; with `last` along a last axis of one element.
+    fn indices(self, b: &Lower, last: bool) -> Lowered<Var> {
+        match self {
+            Places::Known(sizes, places) => {
+                let dims = sizes.iter().map(|n| *n as usize).chain(last.then_some(1));
+                Ok(b.constant(Tensor::from_vec(dims.collect::<Vec<_>>(), places)))
+            }
+            Places::Computed(var) if last => b.unsqueeze(var, [-1]),
+            Places::Computed(var) => Ok(var),
+        }
+    }
 }
 
 fn as_strided(b: &Lower, a: Strided) -> Lowered<Var> {
-    let places = places(b, &a.size, &a.stride, a.storage_offset)?;
+    let places = places(b, &a.size, &a.stride, a.storage_offset.as_ref())?;
     let flat = reshaped(b, a.input, vec![(-1).into()])?;
-    let all = b.dims_of(flat).is_some_and(|dims| dims == [places.len() as i64]);
-    if all && places.iter().enumerate().all(|(i, place)| *place == i as i64) {
-        return reshaped(b, a.input, a.size.into_iter().map(Into::into).collect());
+    if let Places::Known(sizes, places) = &places {
+        let all = b.dims_of(flat).is_some_and(|dims| dims == [places.len() as i64]);
+        if all && places.iter().enumerate().all(|(i, place)| *place == i as i64) {
+            return reshaped(b, a.input, sizes.iter().copied().map(Into::into).collect());
+        }
     }
-    b.gather(flat, shaped(&a.size, places, None)).one()
+    b.gather(flat, places.indices(b, false)?).one()
 }
 
 fn as_strided_scatter(b: &Lower, a: StridedScatter) -> Lowered<Var> {
-    let places = places(b, &a.size, &a.stride, a.storage_offset)?;
+    let places = places(b, &a.size, &a.stride, a.storage_offset.as_ref())?;
     let flat = reshaped(b, a.input, vec![(-1).into()])?;
-    let sizes: Vec<Value> = a.size.iter().map(|n| Value::Int(*n)).collect();
-    let src = expanded(b, like(b, a.src, a.input)?, &sizes)?;
-    let written = b.scatter_nd(flat, shaped(&a.size, places, Some(1)), src).one()?;
+    let src = expanded(b, like(b, a.src, a.input)?, &a.size)?;
+    let written = b.scatter_nd(flat, places.indices(b, true)?, src).one()?;
     let whole: Lowered<Vec<Value>> =
         (0..rank(b, a.input)?).map(|axis| size(b, a.input, axis)).collect();
     reshaped(b, written, super::shape::values(whole?))

@@ -11,6 +11,7 @@ mod create;
 mod edges;
 mod index;
 mod layers;
+mod solve;
 mod sort;
 mod views;
 

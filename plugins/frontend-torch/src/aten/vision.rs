@@ -61,7 +61,7 @@ fn roi_align(b: &Lower, a: RoiAlign) -> Lowered<Var> {
         (false, false) => None,
         (true, false) => {
             let message = "Regions are aligned to the centres of pixels from opset 16 on.";
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
+            return Err(b.diagnostic(Code::LayerUnsupported, message).until_opset(16));
         }
     };
     let images = b.cast(b.gather(a.rois, 0i64).axis(1).one()?, Int64)?;
@@ -80,8 +80,7 @@ fn roi_pool(b: &Lower, a: RoiPool) -> Lowered<Several> {
 fn deform_conv(b: &Lower, a: DeformConv) -> Lowered<Var> {
     if b.opset() < 19 {
         let message = "Deformable convolutions exist from opset 19 on.";
-        let help = "Ask for it: `export.opset = 19`.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message).help(help));
+        return Err(b.diagnostic(Code::LayerUnsupported, message).until_opset(19));
     }
     let kernel = b.dims_of(a.weight).map(|dims| dims.into_iter().skip(2).collect::<Vec<_>>());
     let mask = a.use_mask.then_some(a.mask);

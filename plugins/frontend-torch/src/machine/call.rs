@@ -5,7 +5,7 @@ use super::arguments::Bound;
 use super::kinds::as_traced;
 use super::{CALL_WORK, Item, Machine, Number, NumberKind};
 use super::{OPERATOR_WORK, Result, TEXT_BYTES};
-use crate::aten::quantizer;
+use crate::aten::{nested, quantizer};
 use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
 use crate::schema::{self, Kind, Schema};
@@ -260,6 +260,7 @@ impl Machine<'_> {
     }
 
     fn rows(&self, key: &str, named: Vec<(String, Value)>, results: usize) -> Result<Vec<Value>> {
+        nested::check(self.builder(), key, &named).map_err(|why| why.at(self.layer()))?;
         if let Some(given) = self.of_complex(key, &named, results)? {
             return Ok(given);
         }

@@ -3,8 +3,9 @@
 use super::alias::{Base, From, State, View};
 use super::item::{Shared, now};
 use super::{Elements, Instance, Item, Machine, Result};
+use crate::diag::Layer;
 use onnxd_plugin_sdk::build::Var;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Something that outlives a block and can be changed in it.
@@ -30,7 +31,14 @@ enum Undo {
 #[derive(Default)]
 pub(crate) struct Journal {
     blocks: Vec<Block>,
+    /// What was made until then outlives the run.
+    outliving: Option<u64>,
+    /// Where the program changed what outlives the run.
+    writes: HashMap<Key, Layer>,
 }
+
+/// The address of a place, with what of it.
+type Key = (usize, Option<Rc<str>>);
 
 #[derive(Default)]
 pub(crate) struct Block {
@@ -38,7 +46,7 @@ pub(crate) struct Block {
     begun: u64,
     undo: Vec<Undo>,
     /// Addresses of what has an entry: one for each place is enough.
-    noted: HashSet<(usize, Option<Rc<str>>)>,
+    noted: HashSet<Key>,
 }
 
 impl Block {
@@ -77,7 +85,7 @@ impl Place {
         }
     }
 
-    fn key(&self) -> (usize, Option<Rc<str>>) {
+    fn key(&self) -> Key {
         match self {
             Place::Base(base) => (Rc::as_ptr(base) as usize, None),
             Place::List(list) => (Rc::as_ptr(list) as *const u8 as usize, None),
@@ -86,12 +94,26 @@ impl Place {
         }
     }
 
+    /// The place that a value is, if it can be changed.
+    pub(crate) fn of(item: &Item) -> Option<Place> {
+        match item {
+            Item::Tensor(view) => Some(Place::Base(view.base.clone())),
+            Item::List(list) => Some(Place::List(list.clone())),
+            Item::Dict(dict) => Some(Place::Dict(dict.clone())),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.key().0
+    }
+
     pub(crate) fn is(&self, other: &Place) -> bool {
         self.key() == other.key()
     }
 }
 
-fn from_key(view: &Rc<View>) -> (usize, Option<Rc<str>>) {
+fn from_key(view: &Rc<View>) -> Key {
     (Rc::as_ptr(view) as usize, Some("from".into()))
 }
 
@@ -158,7 +180,7 @@ impl Machine<'_> {
         }
     }
 
-    fn note(&self, key: (usize, Option<Rc<str>>), undo: impl FnOnce() -> Undo) {
+    fn note(&self, key: Key, undo: impl FnOnce() -> Undo) {
         let mut journal = self.journal.borrow_mut();
         if let Some(block) = journal.blocks.last_mut()
             && block.noted.insert(key)
@@ -167,8 +189,38 @@ impl Machine<'_> {
         }
     }
 
+    /// Notes from now on where the program changes what was made before.
+    pub(crate) fn watch(&self) {
+        self.journal.borrow_mut().outliving = Some(now());
+    }
+
+    /// Where the program changed a place first, if it is watched.
+    pub(crate) fn layer_of_write(&self, place: &Place) -> Layer {
+        self.journal.borrow().writes.get(&place.key()).cloned().unwrap_or_default()
+    }
+
+    /// Where the program wrote first into the memory of a tensor.
+    pub(crate) fn layer_of_write_into(&self, item: &Item) -> Layer {
+        match item {
+            Item::Tensor(view) => self.layer_of_write(&Place::Base(view.base.clone())),
+            _ => Layer::default(),
+        }
+    }
+
+    fn touched(&self, place: &Place) -> Key {
+        let mut journal = self.journal.borrow_mut();
+        let key = place.key();
+        if journal.outliving.is_some_and(|end| place.born() <= end)
+            && !journal.writes.contains_key(&key)
+        {
+            journal.writes.insert(key.clone(), self.layer());
+        }
+        key
+    }
+
     pub(crate) fn set_base(&self, base: &Rc<Base>, state: State) {
-        self.note(Place::Base(base.clone()).key(), || Undo::Base(base.clone(), base.state.get()));
+        let key = self.touched(&Place::Base(base.clone()));
+        self.note(key, || Undo::Base(base.clone(), base.state.get()));
         base.state.set(state);
     }
 
@@ -199,7 +251,7 @@ impl Machine<'_> {
         list: &Rc<Shared<Elements>>,
         f: impl FnOnce(&mut Elements) -> R,
     ) -> R {
-        let key = Place::List(list.clone()).key();
+        let key = self.touched(&Place::List(list.clone()));
         self.note(key, || Undo::List(list.clone(), list.borrow().clone()));
         f(&mut list.borrow_mut())
     }
@@ -210,15 +262,15 @@ impl Machine<'_> {
         dict: &Rc<Shared<Vec<(Item, Item)>>>,
         f: impl FnOnce(&mut Vec<(Item, Item)>) -> R,
     ) -> R {
-        let key = Place::Dict(dict.clone()).key();
+        let key = self.touched(&Place::Dict(dict.clone()));
         self.note(key, || Undo::Dict(dict.clone(), dict.borrow().clone()));
         f(&mut dict.borrow_mut())
     }
 
     pub(crate) fn set_attribute(&self, object: &Rc<Instance>, name: &Rc<str>, item: Item) {
-        let place = Place::Attribute(object.clone(), name.clone());
+        let key = self.touched(&Place::Attribute(object.clone(), name.clone()));
         let before = || object.attributes.borrow().get(name).cloned();
-        self.note(place.key(), || Undo::Attribute(object.clone(), name.clone(), before()));
+        self.note(key, || Undo::Attribute(object.clone(), name.clone(), before()));
         object.attributes.borrow_mut().insert(name.clone(), item);
     }
 

@@ -25,6 +25,7 @@ mod sequences;
 pub(crate) use arguments::default_item;
 pub(crate) use branch::Variables;
 pub(crate) use item::{Elements, Instance, Item, Number, NumberKind};
+pub(crate) use journal::Place;
 pub(crate) use python::{equal, shown_item};
 pub(crate) use repeat::{Turn, Turns};
 
@@ -137,14 +138,10 @@ impl<'s> Machine<'s> {
             }
             found
         })?;
-        let mut told: Vec<Diagnostic> = vec![];
-        notes.retain(|note| {
-            let new = !told.contains(note);
-            told.extend(new.then(|| note.clone()));
-            new
-        });
+        let mut told: HashSet<Diagnostic> = HashSet::new();
+        notes.retain(|note| told.insert(note.clone()));
         // They come after the user's inputs, as far as something reads them.
-        weights.iter().for_each(|id| graph.unmark_input(*id));
+        graph.unmark_inputs(&weights);
         for id in weights {
             if graph.uses(id) > 0 {
                 graph.mark_input(id);

@@ -124,9 +124,13 @@ impl Machine<'_> {
 
     /// The size of an axis: a number, if it is known.
     fn size(&self, x: Var, dim: &Item) -> Result<Item> {
+        let b = self.builder();
+        // Counted from the front, the number of axes does not matter.
+        if let (Some(axis @ 0..), None) = (dim.as_int(), b.rank_of(x)) {
+            return self.size_at(x, axis);
+        }
         let rank = self.rank(x)? as i64;
         let Some(dim) = dim.as_int() else {
-            let b = self.builder();
             let index = self.number_var(dim, NumberKind::Int)?;
             let var = b.gather(b.shape(x).one()?, index).one()?;
             self.sizes.borrow_mut().insert(var);

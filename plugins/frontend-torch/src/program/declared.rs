@@ -106,7 +106,7 @@ impl Symbols {
     /// The value of a tensor `name` of a graph, with what is declared of it.
     ///
     /// # Errors
-    /// `N0901` if it is something else.
+    /// `N0215` if it is something else.
     pub(super) fn tensor(
         &self,
         machine: &Machine<'_>,
@@ -170,11 +170,12 @@ impl Symbols {
             return Ok(());
         }
         if differs {
-            let message = format!(
-                "`{}` is {declared:?} in the program, and {found:?} as it was converted.",
-                shown(name)
-            );
-            return Err(machine.problem(Code::InvariantBroken, message));
+            let found = found.map(|found| found.to_string()).unwrap_or_default();
+            let name = shown(name);
+            let message =
+                format!("`{name}` is {declared} in the program, and its operator gives {found}.");
+            let help = "Export the program again. If torch runs it as it is, please report it.";
+            return Err(machine.problem(Code::ShapeMismatch, message).help(help));
         }
         let merged = sizes.iter().enumerate().map(|(axis, declared)| {
             let inferred = known.map_or(&Dim::Unknown, |known| &known[axis]);

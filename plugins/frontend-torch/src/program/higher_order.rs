@@ -2,9 +2,11 @@
 
 use super::run::{Runner, Scope};
 use super::{Argument, Graph, Node, json};
+use crate::aten::dtype::of_number;
 use crate::diag::{Code, shown};
 use crate::machine::{Item, Number, NumberKind, Result, Turn, Turns, Variables};
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::DataType;
 use std::rc::Rc;
 
 impl Runner<'_, '_> {
@@ -31,9 +33,19 @@ impl Runner<'_, '_> {
             }
             // Regions that change nothing of what is computed.
             ("wrap_with_set_grad_enabled", [Bool(_), Sub(_, body), operands @ ..])
-            | ("wrap_with_autocast", [_, _, Bool(false), _, Sub(_, body), operands @ ..])
             | ("invoke_subgraph", [Sub(_, body), Text(_), operands @ ..]) => {
                 self.graph(body, each(operands)?)?
+            }
+            ("wrap_with_autocast", [_, dtype, Bool(on), _, Sub(_, body), operands @ ..]) => {
+                let dtype = match dtype {
+                    Int(number) => of_number(*number),
+                    _ => Some(DataType::Bfloat16),
+                };
+                let operands = each(operands)?;
+                self.within_autocast(dtype.filter(|_| *on), || self.graph(body, operands))?
+            }
+            ("associative_scan", [Sub(_, body), List(scanned), List(more)]) => {
+                self.associative(body, &all(scanned)?, &all(more)?)?
             }
             ("hints_wrapper", [Sub(_, body), List(operands), ..])
             | ("run_const_graph", [Sub(_, body), List(operands)]) => {
@@ -48,12 +60,6 @@ impl Runner<'_, '_> {
             },
             ("auto_functionalized" | "auto_functionalized_v2", [Operator(op), ..]) => {
                 return self.functionalized(op, node, scope);
-            }
-            ("wrap_with_autocast", _) => {
-                let message = "A region with `torch.autocast` changes the element types inside.";
-                let help = "Export the program without autocast, or with `enabled=False`.";
-                let found = self.machine.problem(Code::LayerUnsupported, message);
-                return Err(found.help(help));
             }
             _ => {
                 let message =
@@ -126,6 +132,18 @@ impl Runner<'_, '_> {
         scanned: &[Item],
         more: &[Item],
     ) -> Result<Vec<Item>> {
+        self.scanned(carried, scanned, |state, slices| {
+            self.graph(body, [state, slices, more].concat())
+        })
+    }
+
+    /// As [`Runner::scan`], where `body` gives the next values.
+    fn scanned(
+        &self,
+        carried: Vec<Item>,
+        scanned: &[Item],
+        body: impl Fn(&[Item], &[Item]) -> Result<Vec<Item>>,
+    ) -> Result<Vec<Item>> {
         let machine = self.machine;
         let count = carried.len();
         let Some(first) = scanned.first() else {
@@ -141,7 +159,7 @@ impl Runner<'_, '_> {
             let slice =
                 |source: &Var| Ok(machine.tensor(machine.builder().gather(*source, i).one()?));
             let slices = sources.iter().map(slice).collect::<Result<Vec<_>>>()?;
-            let mut next = self.graph(body, [&*state, &slices, more].concat())?;
+            let mut next = body(&state, &slices)?;
             if next.len() < count {
                 return Err(self.damaged("the body of a scan gives too few values"));
             }
@@ -151,6 +169,36 @@ impl Runner<'_, '_> {
         let turns = Turns { most: Some(most), condition: None };
         let (given, stacked) = machine.repeat(&turns, &numbered(carried), &turn)?;
         Ok(self.in_order(given, count)?.into_iter().chain(stacked).collect())
+    }
+
+    /// What a function gives of all slices up to each one along the first axis: the first as it is, then the one before
+    /// with the next.
+    fn associative(&self, body: &Graph, scanned: &[Item], more: &[Item]) -> Result<Vec<Item>> {
+        let machine = self.machine;
+        let call = |op: &str, item: &Item, arguments: Vec<Item>| {
+            machine.call(op, None, [vec![item.clone()], arguments].concat(), vec![])
+        };
+        let [zero, one] = [Item::Int(0), Item::Int(1)];
+        let first = |item: &Item| call("aten::select", item, vec![zero.clone(), zero.clone()]);
+        let rest = |item: &Item| {
+            call("aten::slice", item, vec![zero.clone(), one.clone(), Item::None, one.clone()])
+        };
+        let firsts = scanned.iter().map(first).collect::<Result<Vec<_>>>()?;
+        let rests = scanned.iter().map(rest).collect::<Result<Vec<_>>>()?;
+        let count = scanned.len();
+        let given = self.scanned(firsts.clone(), &rests, |state, slices| {
+            let next = self.graph(body, [state, slices, more].concat())?;
+            if next.len() != count {
+                return Err(self.damaged("the body of a scan gives another number of values"));
+            }
+            Ok([&*next, &*next].concat())
+        })?;
+        let joined = firsts.iter().zip(&given[count..]).map(|(first, rest)| {
+            let first = call("aten::unsqueeze", first, vec![zero.clone()])?;
+            let both = Item::list(vec![first, rest.clone()]);
+            machine.call("aten::cat", None, vec![both, zero.clone()], vec![])
+        });
+        joined.collect()
     }
 
     /// The values that [`numbered`] named.

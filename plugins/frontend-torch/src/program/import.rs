@@ -4,21 +4,27 @@ use super::declared::Symbols;
 use super::run::Runner;
 use super::weights::Weights;
 use super::{Argument, Input, InputKind, Meta, OutputKind, Program, run};
+use crate::archive::pickle::{Object, Pickled};
 use crate::archive::storage::Place;
 use crate::archive::zip::Archive;
 use crate::aten::complex::real;
 use crate::aten::{Source, table};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
-use crate::machine::{Item, Machine, Number, NumberKind, Result};
+use crate::machine::{Instance, Item, Machine, Number, NumberKind, Result};
 use crate::options::Options;
-use crate::outputs;
+use crate::outputs::{self, INPUT};
 use crate::params;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::{self, Dim, Opsets, ValueType};
+use onnxd_plugin_sdk::ir::{self, Dim, Opsets, ValueId, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
-use onnxd_plugin_sdk::{Imported, Submission};
+use onnxd_plugin_sdk::states::{Written, depend_on};
+use onnxd_plugin_sdk::{Imported, State, Submission};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
+
+/// Tensors that stand for tensors that stand for others.
+const PARTS_DEPTH_MAX: usize = 8;
 
 /// Reads one of the exported programs of an archive, whose graphs are in the members `graphs`.
 ///
@@ -36,23 +42,26 @@ pub(crate) fn import(
     let import = Import { program: &program, weights: &weights, options };
     let mut made = import.made(&BTreeSet::new())?;
     if !made.written.is_empty() {
-        if submission.params().section::<params::Export>().mutations() != "outputs" {
-            return Err(Diagnostics(made.written.iter().map(Written::refused).collect()));
-        }
-        // What is written must be an input too, so that the next run goes on from it.
-        let states = made.written.iter().filter(|written| written.what != "input");
-        let states: BTreeSet<Rc<str>> = states.map(|written| written.name.clone()).collect();
-        if !states.is_empty() {
-            made = import.made(&states)?;
+        if submission.wants_states() {
+            // What is written must be an input too, so that the next call goes on from it.
+            let states = made.written.iter().filter(|written| written.what != INPUT);
+            let states: BTreeSet<Rc<str>> = states.map(|w| w.name.as_str().into()).collect();
+            if !states.is_empty() {
+                made = import.made(&states)?;
+            }
+        } else {
+            made.without_written()?;
         }
     }
     if options.documented {
         outputs::documented(&mut made.graph);
     }
+    made.notes.extend(crate::archive::zip::doubt(archive));
     Ok(Imported {
         model: outputs::model(made.graph, options.opset),
         notes: made.notes,
         metadata: made.ranges,
+        states: made.states,
     })
 }
 
@@ -96,31 +105,34 @@ struct Import<'a> {
     options: &'a Options,
 }
 
-/// A graph, and what the program writes that outlives a run.
+/// A graph, and what the program writes that outlives a call.
 struct Made {
     graph: ir::Graph,
     notes: Vec<Diagnostic>,
     ranges: Vec<(String, String)>,
+    /// Buffers, parameters and inputs that have a new value at the end: the last outputs of the graph.
     written: Vec<Written>,
+    states: Vec<State>,
 }
 
-/// A buffer, parameter or input that has a new value at the end.
-struct Written {
-    what: &'static str,
-    name: Rc<str>,
-}
-
-impl Written {
-    fn refused(&self) -> Diagnostic {
-        let name = shown(&self.name);
-        let message = format!(
-            "The program writes the {} `{name}`, and an ONNX model keeps nothing between runs.",
-            self.what
-        );
-        let help = "Set `export.mutations = \"outputs\"` to get the new value as an output, or export the \
-            program in evaluation mode.";
-        let layer = Layer::new(self.name.to_string(), self.what);
-        Diagnostic::new(Code::LayerUnsupported, message).at(layer).help(help)
+impl Made {
+    /// Leaves out what is written, where nobody can miss it.
+    ///
+    /// # Errors
+    /// `N0203` for what a later call could see, and for inputs that a result depends on.
+    fn without_written(&mut self) -> std::result::Result<(), Diagnostics> {
+        let outputs = self.graph.outputs().to_vec();
+        let (results, new) = outputs.split_at(outputs.len() - self.written.len());
+        let counts = |(written, new): &(&Written, &ValueId)| {
+            written.what != INPUT || depend_on(&self.graph, results, **new)
+        };
+        let counting = self.written.iter().zip(new).filter(counts);
+        let refused = counting.map(|(written, _)| written.refused()).collect();
+        Diagnostics(refused).or_ok(())?;
+        self.notes.extend(self.written.iter().map(Written::left_out));
+        self.graph.set_outputs(results.to_vec());
+        self.graph.drop_unread(new.to_vec());
+        Ok(())
     }
 }
 
@@ -135,11 +147,15 @@ impl Import<'_> {
         let machine = Machine::new(driver).without_weights(self.options.without_weights);
         machine.declares.set(true);
         let symbols = Symbols::default();
-        let running = Running { import: self, machine: &machine, symbols: &symbols, states };
+        let held = RefCell::default();
+        let running = Running { import: self, machine: &machine, symbols: &symbols, states, held };
         let ran = running.run();
         let ranges = running.ranges();
         match (machine.finish(), ran) {
-            (Ok((graph, notes)), Ok(written)) => Ok(Made { graph, notes, ranges, written }),
+            (Ok((graph, notes)), Ok((written, inputs))) => {
+                let states = kept(&graph, &written, &inputs);
+                Ok(Made { graph, notes, ranges, written, states })
+            }
             // What kept operators from being converted may be why the program could not go on.
             (finished, ran) => {
                 let mut all = finished.err().unwrap_or_default();
@@ -150,16 +166,22 @@ impl Import<'_> {
     }
 }
 
+/// States by their names in the source, and the inputs of the graph that they became.
+type Inputs = Vec<(Rc<str>, String)>;
+
 /// A program that becomes a graph.
 struct Running<'a, 's> {
     import: &'a Import<'a>,
     machine: &'a Machine<'s>,
     symbols: &'a Symbols,
     states: &'a BTreeSet<Rc<str>>,
+    /// The inputs that became of states.
+    held: RefCell<Vec<(Rc<str>, Var)>>,
 }
 
 impl Running<'_, '_> {
-    fn run(&self) -> Result<Vec<Written>> {
+    /// What the program writes that outlives a call, and the names of the inputs that states became.
+    fn run(&self) -> Result<(Vec<Written>, Inputs)> {
         let program = self.import.program;
         self.machine.builder().reserve(output_names(program));
         let inputs = self.inputs()?;
@@ -169,9 +191,13 @@ impl Running<'_, '_> {
             _ => Ok(None),
         };
         let vars = inputs.iter().map(before).collect::<Result<Vec<_>>>()?;
+        self.machine.watch();
         let runner = Runner::new(self.machine, self.symbols);
         let given = runner.graph(&program.graph, inputs.clone())?;
-        self.outputs(&inputs, &vars, given)
+        let written = self.outputs(&inputs, &vars, given)?;
+        let name =
+            |(state, var): &(Rc<str>, Var)| (state.clone(), self.machine.builder().name_of(*var));
+        Ok((written, self.held.borrow().iter().map(name).collect()))
     }
 
     // ---- inputs ----
@@ -197,7 +223,10 @@ impl Running<'_, '_> {
         let user = both().map(user).collect::<Result<Vec<_>>>()?;
         let item = |((input, named), given): ((&Input, &Argument), Option<Item>)| match named {
             _ if given.is_some() => Ok(given.unwrap_or(Item::None)),
-            Argument::Tensor(name) | Argument::Object(name) if used.contains(name) => {
+            // A state that is written and never read is an input all the same: callers pass on all states alike.
+            Argument::Tensor(name) | Argument::Object(name)
+                if used.contains(name) || self.states.contains(weight_name(&input.kind)) =>
+            {
                 self.held(&input.kind, &mut tied)
             }
             _ => Ok(Item::None),
@@ -259,6 +288,9 @@ impl Running<'_, '_> {
             let message = format!("The program uses the object `{}`.", shown(object));
             return Err(self.machine.problem(Code::LayerUnsupported, message));
         }
+        if let Some(Pickled::Object(object)) = self.import.weights.get(kind)? {
+            return self.parts(weight_name(kind), object, 0);
+        }
         let Some(stored) = self.import.weights.tensor(kind)? else { return Ok(Item::None) };
         if let Some(known) = tied.get(&stored.place) {
             return Ok(known.clone());
@@ -273,6 +305,7 @@ impl Running<'_, '_> {
                 let var = b.input(name, ty);
                 let id = b.id(var)?;
                 b.graph_mut().set_initializer(id, Some(stored.tensor.clone()));
+                self.held.borrow_mut().push((name.into(), var));
                 var
             }
             false if matches!(kind, InputKind::Parameter(_) | InputKind::Buffer { .. }) => {
@@ -283,6 +316,39 @@ impl Running<'_, '_> {
         let item = self.machine.tensor(var);
         tied.insert(stored.place.clone(), item.clone());
         Ok(item)
+    }
+
+    /// A tensor that stands for others, with these as attributes.
+    fn parts(&self, path: &str, object: &Object, depth: usize) -> Result<Item> {
+        if depth > PARTS_DEPTH_MAX {
+            let message = format!("`{}` has too many tensors inside each other.", shown(path));
+            return Err(Diagnostic::new(Code::SourceLimit, message));
+        }
+        let instance = Instance::new(&object.class, path);
+        let state = object.state.borrow().clone();
+        // A class with slots has two dicts.
+        let state = match state {
+            Some(Pickled::Tuple(both)) => both.first().cloned(),
+            state => state,
+        };
+        let Some(Pickled::Dict(items)) = state else { return Ok(Item::Object(Rc::new(instance))) };
+        for (key, value) in items.borrow().iter() {
+            let Some(key) = key.text() else { continue };
+            let path = format!("{path}.{key}");
+            let item = match value {
+                Pickled::Tensor(stored) => {
+                    self.machine.tensor(self.machine.weight(&path, stored.tensor.clone()))
+                }
+                Pickled::Object(inner) => self.parts(&path, inner, depth + 1)?,
+                Pickled::Int(x) => Item::Int(*x),
+                Pickled::Float(x) => Item::Float(*x),
+                Pickled::Bool(x) => Item::Bool(*x),
+                Pickled::Text(x) => Item::Text(x.clone()),
+                _ => Item::None,
+            };
+            instance.attributes.borrow_mut().insert(key.into(), item);
+        }
+        Ok(Item::Object(Rc::new(instance)))
     }
 
     // ---- outputs ----
@@ -297,18 +363,20 @@ impl Running<'_, '_> {
         let machine = self.machine;
         let program = self.import.program;
         let mut written: Vec<(Written, Item)> = vec![];
-        let mut note = |what, name: &Rc<str>, item: &Item| {
-            if !written.iter().any(|(w, _)| w.name == *name) {
-                written.push((Written { what, name: name.clone() }, item.clone()));
+        let mut note = |what, name: &Rc<str>, place, item: &Item| {
+            if !written.iter().any(|(w, _)| w.name == **name) {
+                let layer = Layer { name: name.to_string(), kind: String::from(what), place };
+                written.push((Written { what, name: name.to_string(), layer }, item.clone()));
             }
         };
         let names = output_names(program);
-        let outputs = program.outputs.iter().zip(given).zip(names);
-        for ((kind, item), name) in outputs {
+        let outputs = program.outputs.iter().zip(given).zip(names).zip(&program.graph.outputs);
+        for (((kind, item), name), output) in outputs {
+            let place = || run::place_of(&program.graph, output);
             match kind {
-                OutputKind::BufferMutation(of) => note("buffer", of, &item),
-                OutputKind::ParameterMutation(of) => note("parameter", of, &item),
-                OutputKind::InputMutation(of) => note("input", of, &item),
+                OutputKind::BufferMutation(of) => note("buffer", of, place(), &item),
+                OutputKind::ParameterMutation(of) => note("parameter", of, place(), &item),
+                OutputKind::InputMutation(of) => note(INPUT, of, place(), &item),
                 OutputKind::Token => {}
                 OutputKind::User | OutputKind::Loss | OutputKind::Gradient(_) => {
                     if !matches!(item, Item::None) {
@@ -323,16 +391,17 @@ impl Running<'_, '_> {
         for ((input, named), (item, before)) in all {
             let Some(before) = before else { continue };
             if machine.var_of(item)? != *before {
+                let place = machine.layer_of_write_into(item).place;
                 match (&input.kind, named) {
-                    (InputKind::User, Argument::Tensor(name)) => note("input", name, item),
-                    (InputKind::Parameter(name), _) => note("parameter", name, item),
-                    (InputKind::Buffer { name, .. }, _) => note("buffer", name, item),
-                    (kind, _) => note("constant", &weight_name(kind).into(), item),
+                    (InputKind::User, Argument::Tensor(name)) => note(INPUT, name, place, item),
+                    (InputKind::Parameter(name), _) => note("parameter", name, place, item),
+                    (InputKind::Buffer { name, .. }, _) => note("buffer", name, place, item),
+                    (kind, _) => note("constant", &weight_name(kind).into(), place, item),
                 }
             }
         }
         for (written, item) in &written {
-            let name = format!("{}_next", written.name);
+            let name = State::new(&written.name).output;
             machine.builder().output(machine.var_of(item)?, &name)?;
         }
         Ok(written.into_iter().map(|(written, _)| written).collect())
@@ -360,6 +429,16 @@ impl Running<'_, '_> {
     }
 }
 
+/// The states of a graph whose last outputs are what was written, by the names of the inputs that they became.
+fn kept(graph: &ir::Graph, written: &[Written], inputs: &Inputs) -> Vec<State> {
+    let new = graph.outputs().iter().rev().take(written.len()).rev();
+    let state = |(written, new): (&Written, &ValueId)| {
+        let (_, input) = inputs.iter().find(|(name, _)| **name == *written.name)?;
+        Some(State { input: input.clone(), output: graph[*new].name.clone() })
+    };
+    written.iter().zip(new).filter_map(state).collect()
+}
+
 fn weight_name(kind: &InputKind) -> &str {
     match kind {
         InputKind::Parameter(name)
@@ -371,17 +450,21 @@ fn weight_name(kind: &InputKind) -> &str {
     }
 }
 
-/// Names of the outputs: those of the program's graph, each once.
+/// Names of the outputs: keys of dicts, else those of the program's graph, each once.
 fn output_names(program: &Program) -> Vec<String> {
     let mut taken = HashSet::new();
-    let name = |(i, output): (usize, &Argument)| {
-        let name = match output {
-            Argument::Tensor(name) | Argument::Symbol(name) => name.to_string(),
-            _ => format!("output_{i}"),
+    let users = program.outputs.iter().filter(|kind| **kind == OutputKind::User).count();
+    let mut keys = program.keys.iter().filter(|_| program.keys.len() == users);
+    let name = |(i, (kind, output)): (usize, (&OutputKind, &Argument))| {
+        let key = if *kind == OutputKind::User { keys.next() } else { None };
+        let name = match (key.filter(|key| !key.is_empty()), output) {
+            (Some(key), _) => key.clone(),
+            (None, Argument::Tensor(name) | Argument::Symbol(name)) => name.to_string(),
+            (None, _) => format!("output_{i}"),
         };
         if taken.insert(name.clone()) { name } else { format!("{name}_{i}") }
     };
-    program.graph.outputs.iter().enumerate().map(name).collect()
+    program.outputs.iter().zip(&program.graph.outputs).enumerate().map(name).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ const TEXT_MAX: usize = 128 << 20;
 /// Objects, lists, and what they hold. A node of a program has about a hundred.
 const VALUES_MAX: usize = 1 << 23;
 
+/// Bytes of a tensor: addresses of processors have 48 bits, and some 57.
+const BYTES_MAX: i64 = 1 << 57;
+
 /// Reads a program. Objects and lists within each other are limited by `serde_json`.
 pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
     if text.len() > TEXT_MAX {
@@ -37,6 +40,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
         graph: module.graph,
         inputs: input_specs.into_iter().map(input).collect::<Result<_, _>>()?,
         outputs: output_specs.iter().map(output).collect::<Result<_, _>>()?,
+        keys: keys::of_calls(&module.calls),
         ranges,
     })
 }
@@ -130,6 +134,8 @@ struct Range {
 struct GraphModule {
     graph: Graph,
     signature: Signature,
+    #[serde(default, rename = "module_call_graph")]
+    calls: Vec<keys::Call>,
 }
 
 #[derive(Deserialize)]
@@ -262,6 +268,36 @@ pub(super) fn operator(text: &str) -> Option<(Rc<str>, Rc<str>)> {
     let (namespace, name) = (parts.next()?, parts.next()?);
     let overload = parts.next().filter(|overload| *overload != "default").unwrap_or_default();
     Some((format!("{namespace}::{name}").into(), overload.into()))
+}
+
+/// Tensors by name, each with sizes that a tensor can have.
+pub(super) fn tensors<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<HashMap<Rc<str>, Meta>, D::Error> {
+    let tensors = HashMap::<Rc<str>, Meta>::deserialize(from)?;
+    for (name, meta) in &tensors {
+        if let Some(why) = impossible(&meta.sizes) {
+            let name = onnxd_plugin_sdk::diagnostics::shown(name);
+            return Err(D::Error::custom(format!("the tensor `{name}` has {why}")));
+        }
+    }
+    Ok(tensors)
+}
+
+/// Why no tensor has these sizes.
+fn impossible(sizes: &[Size]) -> Option<String> {
+    let known = || {
+        sizes.iter().filter_map(|size| match size {
+            Size::Known(size) => Some(*size),
+            Size::Symbolic(_) => None,
+        })
+    };
+    if let Some(negative) = known().find(|size| *size < 0) {
+        return Some(format!("the size {negative}"));
+    }
+    let bytes = known().try_fold(1, |bytes: i64, size| bytes.checked_mul(size));
+    let fits = bytes.is_some_and(|bytes| bytes <= BYTES_MAX);
+    (!fits).then(|| "more bytes than any machine has".to_owned())
 }
 
 pub(super) fn passed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Passed>, D::Error> {

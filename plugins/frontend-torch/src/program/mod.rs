@@ -4,12 +4,15 @@
 //! [`run`] runs the graph on the machine, and [`import`] makes a model of it.
 
 mod argument;
+mod autocast;
 mod declared;
 mod dtypes;
 pub(crate) mod functions;
 mod higher_order;
 pub(crate) mod import;
 pub(crate) mod json;
+mod keys;
+mod onnx;
 mod run;
 pub(crate) mod sizes;
 mod statistics;
@@ -34,6 +37,8 @@ pub(crate) struct Program {
     pub(crate) inputs: Vec<Input>,
     /// What each output of the graph is.
     pub(crate) outputs: Vec<OutputKind>,
+    /// Names of what users get, where it is in dicts; else empty.
+    pub(crate) keys: Vec<String>,
     /// Symbols of sizes, with the smallest and the largest number they stand for.
     pub(crate) ranges: Vec<(Rc<str>, Option<i64>, Option<i64>)>,
 }
@@ -86,7 +91,7 @@ pub(crate) struct Graph {
     pub(crate) inputs: Vec<Argument>,
     pub(crate) outputs: Vec<Argument>,
     pub(crate) nodes: Vec<Node>,
-    #[serde(rename = "tensor_values")]
+    #[serde(rename = "tensor_values", deserialize_with = "json::tensors")]
     pub(crate) tensors: HashMap<Rc<str>, Meta>,
     #[serde(rename = "sym_int_values", default)]
     pub(crate) ints: HashMap<Rc<str>, Size>,

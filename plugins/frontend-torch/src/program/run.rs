@@ -6,7 +6,7 @@ use super::{Argument, Graph, Node, NodeArgument, Passed, Target};
 use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::schema::{self, Schema};
-use onnxd_plugin_sdk::ir::ValueType;
+use onnxd_plugin_sdk::ir::{DataType, ValueType};
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -42,11 +42,14 @@ pub(super) struct Runner<'m, 's> {
     pub(super) symbols: &'m Symbols,
     /// Whether a graph runs already.
     inside: Cell<bool>,
+    /// The type of 16 bits in a region with autocast.
+    pub(super) autocast: Cell<Option<DataType>>,
 }
 
 impl<'m, 's> Runner<'m, 's> {
     pub(super) fn new(machine: &'m Machine<'s>, symbols: &'m Symbols) -> Runner<'m, 's> {
-        Runner { machine, symbols, inside: Cell::new(false) }
+        let (inside, autocast) = Default::default();
+        Runner { machine, symbols, inside, autocast }
     }
 
     /// What a graph gives for its inputs.
@@ -111,9 +114,22 @@ impl<'m, 's> Runner<'m, 's> {
                 false => named.push((argument.name.clone(), item)),
             }
         }
+        if name == "export::access_subclass_inner_tensor" {
+            return self.part_of(&positional);
+        }
+        let results =
+            node.outputs.iter().filter(|output| !matches!(output, Argument::None)).count();
+        if let Some(given) = self.onnx((name, overload), &positional, &named, results)? {
+            return Ok(given);
+        }
         if schema.is_some() || name.starts_with("aten::") || name.starts_with("prim::") {
             let arguments = positional.clone();
+            self.operands(name, &mut positional)?;
+            for (_, item) in &mut named {
+                self.operands(name, std::slice::from_mut(item))?;
+            }
             let given = self.machine.call(name, Some(overload), positional, named)?;
+            let given = self.rounded(node, given, scope)?;
             self.move_statistics(name, &arguments)?;
             return Ok(given);
         }
@@ -161,6 +177,20 @@ impl<'m, 's> Runner<'m, 's> {
         };
         let mut all: Vec<Item> = node.outputs.iter().filter_map(of).collect();
         Ok(if all.len() == 1 { all.remove(0) } else { Item::tuple(all) })
+    }
+
+    /// An attribute of a tensor that stands for others.
+    fn part_of(&self, arguments: &[Item]) -> Result<Item> {
+        let (Some(item), Some(Item::Text(name))) = (arguments.first(), arguments.get(1)) else {
+            return Err(self.damaged("a part of a tensor has no name"));
+        };
+        if let Item::Object(object) = item
+            && let Some(part) = object.attributes.borrow().get(name)
+        {
+            return Ok(part.clone());
+        }
+        let message = format!("{} has no part `{}`.", item.what(), shown(name));
+        Err(self.machine.problem(Code::LayerUnsupported, message))
     }
 
     fn declared(&self, graph: &Graph, output: &Argument) -> Result<Option<ValueType>> {
@@ -350,6 +380,16 @@ fn by_position(schema: Option<&Schema>, at: usize, argument: &NodeArgument) -> b
         }
         (passed, None) => passed.is_none() && argument.name.is_empty(),
     }
+}
+
+/// Where the user's code computes an output of a graph; empty if nothing says it.
+pub(super) fn place_of(graph: &Graph, output: &Argument) -> String {
+    let Argument::Tensor(name) = output else { return String::new() };
+    let gives = |node: &&Node| {
+        node.outputs.iter().any(|given| matches!(given, Argument::Tensor(of) if of == name))
+    };
+    let node = graph.nodes.iter().find(gives);
+    node.and_then(Node::stack_trace).and_then(place).unwrap_or_default()
 }
 
 /// The innermost module that a node is in, and where the user's code computes it; as far as the node does not say it,

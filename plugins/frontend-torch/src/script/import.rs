@@ -1,11 +1,13 @@
 //! From an archive to a model.
 
+use super::ast::Parameter;
+use super::kept::Kept;
 use super::library::Library;
 use super::places;
 use super::run::Interpreter;
+use super::states::{Found, States, Types};
 use super::types::Type;
 use crate::archive::objects::ScriptArchive;
-use crate::archive::zip::Archive;
 use crate::aten::{Source, table};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
@@ -13,9 +15,10 @@ use crate::options::Options;
 use crate::outputs;
 use crate::params;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{Imported, Submission};
+use serde_json::Value;
 
 /// Work that runs may make which are given up, because an input turned out to hold indices.
 const REPEATED_MAX: u64 = 5_000_000;
@@ -30,14 +33,13 @@ const NAMED_MAX: usize = 20;
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(
     submission: &Submission,
-    archive: Archive,
-    mut options: Options,
+    archive: &ScriptArchive,
+    options: &mut Options,
 ) -> std::result::Result<Imported, Diagnostics> {
-    let archive = ScriptArchive::open(archive)?;
     let method = submission.params().section::<params::Source>().method();
-    let mut repeated = 0;
+    let (mut repeated, mut kept) = (0, Kept::new(submission));
     loop {
-        match made(&archive, &method, &options) {
+        match made(archive, &method, options, kept.types()) {
             Made::Index(at, worked) => {
                 repeated += RUN_WORK + worked;
                 if repeated > REPEATED_MAX {
@@ -45,21 +47,40 @@ pub(crate) fn import(
                 }
                 options.use_as(at, DataType::Int64);
             }
-            Made::Graph(mut graph, mut notes) => {
-                places::translated(&archive, &mut notes);
-                if options.documented {
-                    places::documented(&archive, &mut graph);
-                    outputs::documented(&mut graph);
+            Made::Graph(run) => match kept.next(*run) {
+                Ok(None) => {}
+                Ok(Some(run)) => {
+                    options.constants.tell(submission);
+                    return Ok(imported(archive, options, run));
                 }
-                let model = outputs::model(*graph, options.opset);
-                return Ok(Imported { model, notes, ..Imported::default() });
-            }
-            Made::Nothing(mut found) => {
-                places::translated(&archive, &mut found.0);
-                return Err(found);
-            }
+                Err(found) => return Err(in_source(archive, found)),
+            },
+            Made::Nothing(found) => return Err(in_source(archive, kept.explained(found))),
         }
     }
+}
+
+/// Findings with the lines of the user's source.
+fn in_source(archive: &ScriptArchive, mut found: Diagnostics) -> Diagnostics {
+    places::translated(archive, &mut found.0);
+    found
+}
+
+fn imported(archive: &ScriptArchive, options: &Options, run: Run) -> Imported {
+    let Run { mut graph, mut notes, found } = run;
+    // States come behind the user's inputs.
+    let states = found.states.iter().filter_map(|state| graph.value_named(&state.input));
+    let states: Vec<ValueId> = states.collect();
+    graph.unmark_inputs(&states);
+    states.iter().for_each(|id| graph.mark_input(*id));
+    places::translated(archive, &mut notes);
+    if options.documented {
+        places::documented(archive, &mut graph);
+        outputs::documented(&mut graph);
+    }
+    notes.extend(archive.doubt());
+    let model = outputs::model(graph, options.opset);
+    Imported { model, notes, states: found.states, ..Imported::default() }
 }
 
 fn undeclared() -> Diagnostic {
@@ -70,21 +91,29 @@ fn undeclared() -> Diagnostic {
 
 /// The graph of an archive, if there is one.
 pub(crate) fn graph(archive: &ScriptArchive, options: &Options) -> Option<Graph> {
-    match made(archive, "forward", options) {
-        Made::Graph(graph, _) => Some(*graph),
+    match made(archive, "forward", options, Types::new()) {
+        Made::Graph(run) => Some(run.graph),
         _ => None,
     }
 }
 
 /// What a run of the program gives.
 enum Made {
-    Graph(Box<Graph>, Vec<Diagnostic>),
+    Graph(Box<Run>),
     /// The input of this number holds indices, and must be of integers. So much work was made until it was known.
     Index(usize, u64),
     Nothing(Diagnostics),
 }
 
-fn made(archive: &ScriptArchive, method: &str, options: &Options) -> Made {
+/// A graph, what users should know, and what the program wrote.
+pub(super) struct Run {
+    pub(super) graph: Graph,
+    pub(super) notes: Vec<Diagnostic>,
+    pub(super) found: Found,
+}
+
+/// Runs the program, with the states of `types` as inputs.
+fn made(archive: &ScriptArchive, method: &str, options: &Options, types: Types) -> Made {
     let library = Library::new(|module: &str| archive.code.get(module).cloned());
     let table = table();
     let source = Source::new(options.training);
@@ -92,14 +121,14 @@ fn made(archive: &ScriptArchive, method: &str, options: &Options) -> Made {
     let driver =
         Driver::new(&table, &source, Graph::new("torch"), opsets, options.fallback.clone());
     let machine = Machine::new(driver).without_weights(options.without_weights);
-    let run = Interpreter::new(&machine, &library, archive, options.training);
+    let run = Interpreter::new(&machine, &library, archive, options.training, States::of(types));
     let ran = run_method(&run, method, options);
     drop(run);
     if let Some(at) = machine.index.get() {
         return Made::Index(at, machine.worked());
     }
     match (machine.finish(), ran) {
-        (Ok((graph, notes)), Ok(())) => Made::Graph(Box::new(graph), notes),
+        (Ok((graph, notes)), Ok(found)) => Made::Graph(Box::new(Run { graph, notes, found })),
         // What kept operators from being converted may be why the program could not go on.
         (finished, ran) => {
             let mut all = finished.err().unwrap_or_default();
@@ -110,20 +139,30 @@ fn made(archive: &ScriptArchive, method: &str, options: &Options) -> Made {
 }
 
 /// Runs a method of the module that was saved, or of one inside.
-fn run_method(run: &Interpreter<'_, '_>, path: &str, options: &Options) -> Result<()> {
+fn run_method(run: &Interpreter<'_, '_>, path: &str, options: &Options) -> Result<Found> {
     let (object, method) = run.method_at(path, options)?;
     let mut inputs = Inputs { run, options, next: 0, supposed: vec![] };
     let mut items = vec![];
-    for parameter in method.parameters.iter().skip(1) {
+    let parameters = method.parameters.get(1..).unwrap_or_default();
+    let is_bound = |p: &Parameter| options.constants.has(&p.name);
+    let bound = parameters.iter().rposition(is_bound).map_or(0, |last| last + 1);
+    for (i, parameter) in parameters.iter().enumerate() {
         let ty = parameter.ty.clone().unwrap_or(Type::Tensor);
-        if parameter.default.is_some() && inputs.next >= options.count() {
-            break;
-        }
-        items.push(inputs.input(&parameter.name, &ty)?);
+        let is_left_out = inputs.next >= options.count() && !is_bound(parameter);
+        items.push(match parameter.default.as_ref().filter(|_| is_left_out) {
+            Some(_) if i >= bound => break,
+            Some(default) => run.default(default)?,
+            None => inputs.input(&parameter.name, &ty)?,
+        });
     }
     inputs.tell();
+    let named = method.parameters.iter().skip(1).zip(&items);
+    let named: Vec<_> = named.map(|(p, item)| (p.name.to_string(), item.clone())).collect();
+    run.machine.watch();
+    run.machine.begin_block();
     let result = run.called_with_hooks(&object, &method, items)?;
-    outputs::listed(run.machine, &result, &[])
+    outputs::listed(run.machine, &result)?;
+    run.written(&named)
 }
 
 /// The inputs of the graph, as they are made.
@@ -140,6 +179,9 @@ impl Inputs<'_, '_, '_> {
     /// The value of a parameter of the method.
     fn input(&mut self, name: &str, ty: &Type) -> Result<Item> {
         let machine = self.run.machine;
+        if let Some(value) = self.options.constants.take(name) {
+            return self.constant(name, value, ty);
+        }
         Ok(match ty {
             Type::Tensor | Type::Any => machine.tensor(self.tensor(name)),
             Type::Int => self.number(name, NumberKind::Int)?,
@@ -151,6 +193,19 @@ impl Inputs<'_, '_, '_> {
                 let part = |(i, ty): (usize, &Type)| self.input(&format!("{name}_{i}"), ty);
                 Item::tuple(types.map(part).collect::<Result<_>>()?)
             }
+            Type::Dict(key, of) if **key == Type::Text => {
+                let keys: Vec<String> =
+                    self.options.named().iter().map(|&key| key.into()).collect();
+                let keys = keys.get(self.next..).unwrap_or_default();
+                if keys.is_empty() {
+                    let message = format!("The keys of the dict `{}` are not known.", shown(name));
+                    let help =
+                        "Name them with `export.input_names`, or by an `inputs.npz` beside it.";
+                    return Err(machine.problem(Code::LayerUnsupported, message).help(help));
+                }
+                let part = |key: &String| Ok((Item::text(key), self.input(key, of)?));
+                Item::dict(keys.iter().map(part).collect::<Result<_>>()?)
+            }
             Type::List(of) => {
                 // As many as shapes are given for; one if it is the only way to know.
                 let rest = self.options.count().saturating_sub(self.next).max(1);
@@ -160,8 +215,47 @@ impl Inputs<'_, '_, '_> {
             other => {
                 let message =
                     format!("The input `{}` is of type `{other}`, which ONNX lacks.", shown(name));
-                return Err(machine.problem(Code::LayerUnsupported, message));
+                let help = "Give its value in `source.constants`, if it is always the same.";
+                return Err(machine.problem(Code::LayerUnsupported, message).help(help));
             }
+        })
+    }
+
+    /// The value that the params give to a parameter.
+    fn constant(&self, name: &str, value: &Value, ty: &Type) -> Result<Item> {
+        let wrong = || {
+            let (name, value) = (shown(name), shown(&value.to_string()));
+            let message = format!("`source.constants` has {value} for `{name}` of type `{ty}`.");
+            Diagnostic::new(Code::ParamsBadValue, message)
+        };
+        let plain = || match value {
+            Value::Bool(x) => Some(Item::Bool(*x)),
+            Value::Number(x) => x.as_i64().map(Item::Int).or_else(|| x.as_f64().map(Item::Float)),
+            Value::String(text) => Some(Item::text(text)),
+            Value::Array(items) => {
+                let items = items.iter().map(|item| self.constant(name, item, &Type::Any));
+                items.collect::<Result<_>>().ok().map(Item::list)
+            }
+            Value::Null | Value::Object(_) => None,
+        };
+        Ok(match (ty, value) {
+            (Type::Any, _) => plain().ok_or_else(wrong)?,
+            (Type::Optional(of), _) => self.constant(name, value, of)?,
+            (Type::Bool, Value::Bool(_)) | (Type::Text, Value::String(_)) => {
+                plain().ok_or_else(wrong)?
+            }
+            (Type::Int, Value::Number(x)) if x.is_i64() => plain().ok_or_else(wrong)?,
+            (Type::Number, Value::Number(_)) => plain().ok_or_else(wrong)?,
+            (Type::Float, Value::Number(x)) => Item::Float(x.as_f64().ok_or_else(wrong)?),
+            (Type::List(of), Value::Array(items)) => {
+                let items = items.iter().map(|item| self.constant(name, item, of));
+                Item::list(items.collect::<Result<_>>()?)
+            }
+            (Type::Tensor, Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+                let item = plain().ok_or_else(wrong)?;
+                self.run.machine.call("aten::tensor", None, vec![item], vec![])?
+            }
+            _ => return Err(wrong()),
         })
     }
 

@@ -1,6 +1,6 @@
 //! The method of a module that is converted, and the hooks that torch runs around it.
 
-use super::ast::Function;
+use super::ast::{Function, Parameter};
 use super::run::Interpreter;
 use super::types::Type;
 use crate::diag::{Code, Diagnostic, shown};
@@ -129,20 +129,25 @@ fn wanted(message: String) -> Diagnostic {
 /// Whether a method can be called with the inputs of a graph, as many as the params give shapes for.
 fn takes_inputs(method: &Function, options: &Options) -> bool {
     let inputs = method.parameters.get(1..).unwrap_or_default();
+    let open = |p: &&Parameter| !options.constants.has(&p.name);
+    let inputs: Vec<&Parameter> = inputs.iter().filter(open).collect();
     let least: usize = inputs.iter().filter(|p| p.default.is_none()).map(|p| count(&p.ty)).sum();
     let most: usize = inputs.iter().map(|p| count(&p.ty)).fold(0, usize::saturating_add);
     let given = options.count();
     let fits = given == 0 || (least..=most).contains(&given);
-    let typed = |ty: &Option<Type>| ty.as_ref().is_none_or(is_input);
+    let keys = !options.named().is_empty();
+    let typed = |ty: &Option<Type>| ty.as_ref().is_none_or(|ty| is_input(ty, keys));
     fits && inputs.iter().all(|p| p.default.is_some() || typed(&p.ty))
 }
 
 /// Whether inputs of a graph can be a value of this type.
-fn is_input(ty: &Type) -> bool {
+fn is_input(ty: &Type, keys: bool) -> bool {
     match ty {
         Type::Tensor | Type::Any | Type::Int | Type::Float | Type::Number | Type::Bool => true,
-        Type::Optional(of) | Type::List(of) => is_input(of),
-        Type::Tuple(types) => types.iter().all(is_input),
+        Type::Optional(of) | Type::List(of) => is_input(of, keys),
+        // Their keys must be known.
+        Type::Dict(key, of) => keys && **key == Type::Text && is_input(of, keys),
+        Type::Tuple(types) => types.iter().all(|ty| is_input(ty, keys)),
         _ => false,
     }
 }

@@ -7,6 +7,7 @@ mod definition;
 mod expression;
 mod flow;
 pub(crate) mod import;
+mod kept;
 mod lexer;
 pub(crate) mod library;
 mod method;
@@ -15,6 +16,7 @@ pub(crate) mod parse;
 mod places;
 pub(crate) mod run;
 mod statement;
+mod states;
 #[cfg(test)]
 mod tests;
 pub(crate) mod types;

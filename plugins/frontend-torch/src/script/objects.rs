@@ -40,6 +40,11 @@ impl Interpreter<'_, '_> {
         };
         Ok(match from {
             Pickled::None => Item::None,
+            Pickled::Bool(_) | Pickled::Int(_) | Pickled::Float(_)
+                if self.states.types.contains_key(path) =>
+            {
+                self.states.number(self.machine, path, from)?.unwrap_or(Item::None)
+            }
             Pickled::Bool(x) => Item::Bool(*x),
             Pickled::Int(x) => Item::Int(*x),
             Pickled::Float(x) => Item::Float(*x),
@@ -49,19 +54,23 @@ impl Interpreter<'_, '_> {
             Pickled::Tuple(items) => Item::tuple(all(items)?),
             Pickled::List(cell) => {
                 let key = Rc::as_ptr(cell).cast::<u8>();
-                self.shared(key, || Ok(Item::list(all(&cell.borrow())?)))?
+                let item = self.shared(key, || Ok(Item::list(all(&cell.borrow())?)))?;
+                self.states.name(&item, path, "list");
+                item
             }
             Pickled::Dict(cell) => {
                 let key = Rc::as_ptr(cell).cast::<u8>();
-                self.shared(key, || {
+                let item = self.shared(key, || {
                     let pair = |(k, v): &(Pickled, Pickled)| {
                         let name = k.text().map_or_else(String::new, |t| join(path, t));
                         Ok((self.load(k, "", depth + 1)?, self.load(v, &name, depth + 1)?))
                     };
                     Ok(Item::dict(cell.borrow().iter().map(pair).collect::<Result<_>>()?))
-                })?
+                })?;
+                self.states.name(&item, path, "dict");
+                item
             }
-            Pickled::Tensor(stored) => self.tensor(stored, path, false)?,
+            Pickled::Tensor(stored) => self.tensor(stored, path, "tensor")?,
             Pickled::Object(object) => self.object(object, path, depth)?,
             other => {
                 let message = format!("`{}` is {}.", shown(path), other.kind());
@@ -104,8 +113,8 @@ impl Interpreter<'_, '_> {
                     let Some(name) = key.text() else { continue };
                     let path = join(path, name);
                     let item = match value {
-                        Pickled::Tensor(stored) if self.is_weight(&class, name)? => {
-                            self.tensor(stored, &path, true)?
+                        Pickled::Tensor(stored) => {
+                            self.tensor(stored, &path, self.what(&class, name)?)?
                         }
                         value => self.load(value, &path, depth + 1)?,
                     };
@@ -124,33 +133,43 @@ impl Interpreter<'_, '_> {
     }
 
     /// Whether an attribute of a module is a parameter or buffer.
-    fn is_weight(&self, class: &str, name: &str) -> Result<bool> {
-        let Some(class) = self.library.find_class(class)? else { return Ok(false) };
-        Ok(class.parameters.iter().chain(&class.buffers).any(|known| &**known == name))
+    fn what(&self, class: &str, name: &str) -> Result<&'static str> {
+        let Some(class) = self.library.find_class(class)? else { return Ok("attribute") };
+        let is = |of: &[Rc<str>]| of.iter().any(|known| &**known == name);
+        Ok(match (is(&class.parameters), is(&class.buffers)) {
+            (true, _) => "parameter",
+            (_, true) => "buffer",
+            _ => "attribute",
+        })
     }
 
     fn has_setstate(&self, class: &str) -> Result<bool> {
         Ok(self.method(class, "__setstate__")?.is_some())
     }
 
-    /// A tensor as an initializer under its path; one that was loaded under another path is that one.
-    fn tensor(&self, stored: &Rc<Stored>, path: &str, is_weight: bool) -> Result<Item> {
-        if let Some(known) = self.loaded.tensors.borrow().get(&stored.place) {
-            return Ok(known.clone());
+    /// A tensor as an initializer under its path; one that was loaded under another path is that one. A state is an
+    /// input.
+    fn tensor(&self, stored: &Rc<Stored>, path: &str, what: &'static str) -> Result<Item> {
+        let known = self.loaded.tensors.borrow().get(&stored.place).cloned();
+        let is_state = self.states.types.contains_key(path);
+        if let Some(known) = known.filter(|_| !is_state) {
+            return Ok(known);
         }
         let b = self.machine.builder();
         let name = if path.is_empty() { "constant" } else { path };
         let tensor = stored.tensor.clone();
-        let var = match is_weight {
-            true => self.machine.weight(name, tensor),
-            false => b.parameter(name, tensor),
+        let var = match self.states.input(self.machine, path, &tensor)? {
+            Some(input) => input,
+            None if matches!(what, "parameter" | "buffer") => self.machine.weight(name, tensor),
+            None => b.parameter(name, tensor),
         };
         let var = match &stored.quantizer {
             Some(quantizer) => self.dequantized(var, quantizer)?,
             None => var,
         };
         let item = self.machine.tensor(var);
-        self.loaded.tensors.borrow_mut().insert(stored.place.clone(), item.clone());
+        self.states.name(&item, path, what);
+        self.loaded.tensors.borrow_mut().entry(stored.place.clone()).or_insert(item.clone());
         Ok(item)
     }
 
@@ -171,7 +190,7 @@ impl Interpreter<'_, '_> {
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+pub(super) fn join(path: &str, name: &str) -> String {
     match path {
         "" => name.to_owned(),
         path => format!("{path}.{name}"),

@@ -28,15 +28,18 @@ pub(crate) fn documented(archive: &ScriptArchive, graph: &mut Graph) {
 fn documented_in(archive: &ScriptArchive, graph: &mut Graph, origins: &mut Known) {
     for id in graph.node_ids() {
         let node = graph.node_mut(id);
-        for layer in &mut node.layers {
-            let Some(origin) = origin(archive, &layer.place, origins) else { continue };
-            layer.place = place(&origin);
-            if node.doc.is_empty() {
-                let within = origin.function.as_ref().map(|name| format!(", in {name}"));
-                let within = within.unwrap_or_default();
-                node.doc = format!("{}{within}: {}", layer.place, origin.text);
+        let doc = &mut node.doc;
+        node.layers.edit(|layers| {
+            for layer in layers {
+                let Some(origin) = origin(archive, &layer.place, origins) else { continue };
+                layer.place = place(&origin);
+                if doc.is_empty() {
+                    let within = origin.function.as_ref().map(|name| format!(", in {name}"));
+                    let within = within.unwrap_or_default();
+                    *doc = format!("{}{within}: {}", layer.place, origin.text);
+                }
             }
-        }
+        });
         graph.edit_subgraphs(id, |inner| documented_in(archive, inner, origins));
     }
 }

@@ -3,6 +3,7 @@
 use super::ast::{Class, ClassKind, Expr, Function, Statement, StatementKind, Target};
 use super::library::Library;
 use super::objects::Loaded;
+use super::states::States;
 use super::types::Type;
 use crate::archive::objects::ScriptArchive;
 use crate::diag::{Code, Layer, shown};
@@ -23,6 +24,7 @@ pub(crate) struct Interpreter<'m, 's> {
     pub(super) constants: RefCell<Vec<Item>>,
     /// Whether modules that were saved in training mode stay in it.
     pub(super) training: bool,
+    pub(super) states: States,
 }
 
 /// The variables of a function that runs. Arms of conditions and bodies of loops have scopes of their own.
@@ -63,14 +65,15 @@ impl Scopes {
 }
 
 impl<'m, 's> Interpreter<'m, 's> {
-    pub(crate) fn new(
+    pub(super) fn new(
         machine: &'m Machine<'s>,
         library: &'m Library<'m>,
         archive: &'m ScriptArchive,
         training: bool,
+        states: States,
     ) -> Interpreter<'m, 's> {
         let (loaded, constants) = Default::default();
-        Interpreter { machine, library, archive, loaded, constants, training }
+        Interpreter { machine, library, archive, loaded, constants, training, states }
     }
 
     /// The module that was saved.
@@ -129,6 +132,11 @@ impl<'m, 's> Interpreter<'m, 's> {
     /// The method of a class, if it has it.
     pub(super) fn method(&self, class: &str, name: &str) -> Result<Option<Rc<Function>>> {
         Ok(self.library.find_class(class)?.and_then(|class| class.method(name).cloned()))
+    }
+
+    /// The default of a parameter.
+    pub(super) fn default(&self, default: &Expr) -> Result<Item> {
+        self.expression(default, &Interpreter::fresh_scopes(""))
     }
 
     fn run(

@@ -4,8 +4,7 @@ use super::affine::{Source, Step, Weight, step_of};
 use super::cell::Kind;
 use super::chain::{Chain, Weights};
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result as Built, Var};
-use onnxd_plugin_sdk::diagnostics::Layer;
-use onnxd_plugin_sdk::ir::{Attr, Graph, Opsets, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Layers, Opsets, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 use std::collections::HashMap;
 
@@ -126,7 +125,7 @@ pub(crate) fn rewrite(
         Source::Step(_) => None,
     });
     let all = gone.iter().copied().chain(taken);
-    let all: Vec<Layer> = all.flat_map(|id| cx.graph[id].layers.clone()).collect();
+    let all: Layers = all.map(|id| cx.graph[id].layers.clone()).collect();
     let last = chain.hidden[chain.hidden.len() - 1];
     let name = cx.graph[last].name.clone();
     // Nodes around the operator come from the last step alone: else each would tell the layers of all steps.
@@ -145,7 +144,7 @@ pub(crate) fn rewrite(
     cx.sweep(reads);
     for id in cx.graph.nodes_from(first_new) {
         if cx.graph[id].is(operator_of(chain)) {
-            cx.graph.node_mut(id).add_layers(all.iter().cloned());
+            cx.graph.node_mut(id).layers.add(&all);
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use crate::plan::{
 };
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
-use onnxd_plugin_sdk::ir::{Attr, DataType, Dim, Graph, Model, Node, ValueId};
+use onnxd_plugin_sdk::ir::{Attr, DataType, Dim, Graph, Layers, Model, Node, ValueId};
 use rescale::{Accumulator, raised, rescale, rounded, saturate, saturation, storage};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -75,7 +75,7 @@ pub fn write(
         let layers = writer.layers(cell);
         let done = builder.in_layers(layers.clone(), &cell.name, |_| writer.cell(index));
         if let Err(why) = done {
-            let layer = layers.into_iter().next();
+            let layer = layers.first().cloned();
             let layer = layer.unwrap_or_else(|| Layer::new(&cell.name, format!("{:?}", cell.kind)));
             let text = format!("`{}` cannot be written in integers: {}", cell.name, why.0);
             problems.push(Diagnostic::new(Code::FeatureUnsupported, text).at(layer));
@@ -121,19 +121,13 @@ impl Writer<'_> {
     }
 
     /// The layers of a cell; of one in integers that of its last node, which it is called by, first.
-    fn layers(&self, cell: &Cell) -> Vec<Layer> {
+    fn layers(&self, cell: &Cell) -> Layers {
         let graph = self.t.b.graph();
         let mut nodes: Vec<&Node> = cell.nodes.iter().filter_map(|id| graph.node(*id)).collect();
         if cell.kind != Kind::Float {
             nodes.reverse();
         }
-        let mut layers: Vec<Layer> = Vec::new();
-        for layer in nodes.iter().flat_map(|node| &node.layers) {
-            if !layers.contains(layer) {
-                layers.push(layer.clone());
-            }
-        }
-        layers
+        nodes.into_iter().map(|node| node.layers.clone()).collect()
     }
 
     fn cell(&mut self, index: usize) -> Result<()> {

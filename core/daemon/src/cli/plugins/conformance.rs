@@ -28,6 +28,9 @@ use std::sync::atomic::AtomicBool;
 /// The hidden subcommand.
 pub(crate) const SUBCOMMAND: &str = "conformance";
 
+/// Threads that a case may have.
+const THREADS_MAX: u32 = 256;
+
 /// What a plugin is put through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Case {
@@ -115,6 +118,7 @@ impl Conformance {
             cpu_seconds: 10,
             file_bytes: 1 << 20,
             threads: 1,
+            threads_max: THREADS_MAX,
             ..Limits::default()
         };
         Plan::of(&Request { limits: Some(limits), what: Some(What::Convert(convert)) })

@@ -18,13 +18,16 @@ pub(crate) const JOBS_MAX: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", deny_unknown_fields)]
 pub(crate) enum Request {
-    /// Jobs, newest first.
+    /// A page of jobs, newest first.
     #[serde(rename = "jobs.list")]
     List {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<usize>,
+        /// The job that the page before ended with: `next` of its answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
     },
     /// One job with its files and history.
     #[serde(rename = "jobs.show")]
@@ -95,7 +98,7 @@ mod tests {
     #[test]
     fn requests_read_back() {
         let all = [
-            Request::List { state: Some("failed".into()), limit: None },
+            Request::List { state: Some("failed".into()), limit: None, after: Some("01J".into()) },
             Request::Show { job: "01J".into() },
             Request::Retry { job: "01J".into() },
             Request::Cancel { job: "01J".into() },
@@ -112,7 +115,7 @@ mod tests {
             assert_eq!(parse(&line).unwrap(), request, "{line}");
         }
         let line = r#"{"do":"jobs.list"}"#;
-        assert_eq!(parse(line).unwrap(), Request::List { state: None, limit: None });
+        assert_eq!(parse(line).unwrap(), Request::List { state: None, limit: None, after: None });
     }
 
     #[test]

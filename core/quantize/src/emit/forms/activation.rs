@@ -139,6 +139,6 @@ fn drop_clip(graph: &mut Graph, id: NodeId) -> Option<()> {
     }
     graph.set_input(quantize, 0, Some(x));
     let gone = graph.remove_node(id);
-    graph.node_mut(quantize).add_layers(gone.layers);
+    graph.node_mut(quantize).layers.add(&gone.layers);
     Some(())
 }

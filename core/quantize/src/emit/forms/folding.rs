@@ -24,6 +24,8 @@ pub(crate) struct FoldContext<'g> {
     pub(crate) graph: &'g mut Graph,
     pub(crate) opset: i64,
     pub(crate) node: Node,
+    /// Whether products are to be exact on every processor.
+    pub(crate) exact: bool,
 }
 
 impl FoldContext<'_> {
@@ -89,11 +91,12 @@ impl FoldContext<'_> {
         self.shared(&name, zeros)
     }
 
-    /// The weights `w` such that products with `x` are exact on every processor, see
+    /// The weights `w` such that products with `x` are exact on the processors that are asked for, see
     /// [`beyond_16_bits`].
     pub(crate) fn exact(&mut self, x: &QuantizedValue, w: QuantizedValue) -> QuantizedValue {
         let data = self.graph.constant(w.q).filter(|data| beyond_16_bits(data)).and_then(flipped);
-        let Some(data) = data.filter(|_| x.dtype == DataType::Uint8) else { return w };
+        let above = self.exact && x.dtype == DataType::Uint8;
+        let Some(data) = data.filter(|_| above) else { return w };
         let zero = self.zero(&w);
         let Some(zeros) = self.graph.constant(zero).and_then(flipped) else { return w };
         let names = [w.q, zero].map(|v| format!("{}_uint8", self.graph[v].name));

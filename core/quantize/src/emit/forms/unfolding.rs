@@ -188,7 +188,7 @@ impl UnfoldContext<'_> {
         let out = self.graph.add_value(&format!("{}_{role}", self.out()), None);
         node.name = self.graph[out].name.clone();
         node.outputs = vec![Some(out)];
-        node.add_layers(self.node.layers.iter().cloned());
+        node.layers.add(&self.node.layers);
         self.graph.add_node(node);
         out
     }

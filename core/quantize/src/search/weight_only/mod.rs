@@ -204,9 +204,9 @@ fn check(g: &Graph, request: &Request, form: Form, found: &mut Diagnostics) {
         } else if settings.block_size == 0 {
             refuse("a block has one element at least".to_owned());
         } else if form == Form::QLinear
-            && !(settings.block_size >= 16 && settings.block_size.is_power_of_two())
+            && !((16..=256).contains(&settings.block_size) && settings.block_size.is_power_of_two())
         {
-            let text = "ONNX Runtime's operators take blocks of a power of two, 16 at least, not";
+            let text = "ONNX Runtime's operators take blocks of a power of two from 16 to 256, not";
             refuse(format!("{text} {}", settings.block_size));
         }
     }

@@ -56,7 +56,7 @@ macro_rules! older {
     };
 }
 
-/// Needed for the second of two filters only, which then denies it.
+/// Answered as if the kernel did not have it: no worker needs another filter.
 pub(super) const SECCOMP: Call = ("SYS_seccomp", libc::SYS_seccomp);
 
 pub(super) const GROUPS: &[Group] = &[
@@ -210,7 +210,7 @@ const PRCTL: &[u64] = &[
     libc::PR_GET_NAME as u64,
     libc::PR_SET_TIMERSLACK as u64,
     libc::PR_GET_TIMERSLACK as u64,
-    // The second filter asks for it once more.
+    // It is in force: asked for once more it changes nothing.
     libc::PR_SET_NO_NEW_PRIVS as u64,
     libc::PR_GET_NO_NEW_PRIVS as u64,
     libc::PR_SET_THP_DISABLE as u64,

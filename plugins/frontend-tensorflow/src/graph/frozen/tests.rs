@@ -117,3 +117,73 @@ fn an_update_at_a_computed_place_stays_within() {
     let ops: Vec<String> = model.graph.nodes().map(|(_, node)| node.op.to_string()).collect();
     assert_eq!(ops, ["Cast", "Slice", "Max", "Min", "Add", "Slice", "Slice", "Concat"]);
 }
+
+/// `DT_BOOL`
+const BOOL: i32 = 10;
+
+/// `y = training ? x * 2 : x + 1`, where the placeholder of the condition says nothing of its shape.
+fn trained() -> GraphDef {
+    graph(
+        vec![
+            placeholder("x", &[2]),
+            node("training", "Placeholder", &[]).attr("dtype", Attr::Type(BOOL)),
+            node("pred_id", "Identity", &["training"]),
+            node("switch", "Switch", &["x", "pred_id"]),
+            floats("two", &[2.0]),
+            node("mul", "Mul", &["switch:1", "two"]),
+            floats("one", &[1.0]),
+            node("add", "AddV2", &["switch", "one"]),
+            node("merge", "Merge", &["add", "mul"]),
+            node("y", "Identity", &["merge"]),
+        ],
+        vec![],
+    )
+}
+
+fn import_with(graph: &GraphDef, constants: &str) -> Result<Imported, Diagnostics> {
+    let params = format!(r#"{{"source": {{"constants": {constants}}}}}"#);
+    let mut options = ExportOptions::of_shapes(18, vec![]);
+    options.params = onnxd_plugin_sdk::Params::parse(&params).unwrap();
+    network::import(&super::network(graph, &[], &[])?, &options)
+}
+
+#[test]
+fn a_condition_is_one_truth_value() {
+    let model = fixture::import(&trained()).unwrap().model;
+    let flag = &model.graph[model.graph.inputs()[1]];
+    assert_eq!(flag.ty.as_ref().unwrap().dims(), Some(vec![]));
+}
+
+#[test]
+fn placeholders_are_fixed() {
+    for (value, op) in [("false", "Add"), ("true", "Mul")] {
+        let constants = format!(r#"{{"training": {value}}}"#);
+        let model = import_with(&trained(), &constants).unwrap().model;
+        assert_eq!(names(&model)[0], ["x"]);
+        let ops: Vec<String> = model.graph.nodes().map(|(_, node)| node.op.to_string()).collect();
+        assert!(ops.iter().any(|found| found == op) && !ops.contains(&"If".to_owned()), "{ops:?}");
+    }
+    // A name that no input has is told by the host.
+    let other = import_with(&trained(), r#"{"trainin": true}"#).unwrap().model;
+    assert_eq!(names(&other)[0], ["x", "training"]);
+    let said = fixture::found(import_with(&trained(), r#"{"training": 3}"#));
+    assert_eq!(
+        said,
+        ["N0105 `source.constants` has 3 for `training`, which is no tensor of bool."]
+    );
+}
+
+#[test]
+fn guessed_outputs_are_named_where_something_is_wrong() {
+    let nodes = vec![
+        placeholder("x", &[2]),
+        node("y", "Neg", &["x"]),
+        node("text", "AsString", &["x"]),
+        node("shape", "Shape", &["x"]),
+    ];
+    let graph = graph(nodes, vec![]);
+    let found = fixture::import(&graph).map_err(|found| guessed(&graph, found)).unwrap_err();
+    let said = found.0[0].help.clone();
+    let wanted = "The outputs were guessed: `y`, `text`. Nothing reads `shape` either. Name those";
+    assert!(found.0.len() == 1 && said.contains(wanted), "{said:?}");
+}

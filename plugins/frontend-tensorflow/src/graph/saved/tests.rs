@@ -1,7 +1,10 @@
 use super::*;
 use crate::graph::bundle::tests::{checkpoint, entry};
 use crate::graph::fixture::{FLOAT, call, found, function, graph, names, node, placeholder, shape};
-use crate::wire::proto::{Attr, AttrValue, GraphDef, NodeDef, SaverDef, TensorProto};
+use crate::states::tests as testing;
+use crate::wire::proto::{
+    Attr, AttrValue, GraphDef, ListValue, NameAttrList, NodeDef, SaverDef, TensorProto,
+};
 use onnxd_plugin_sdk::bytes::Bytes;
 use onnxd_plugin_sdk::ir::DataType;
 
@@ -10,6 +13,20 @@ fn words(name: &str, words: &[&str]) -> NodeDef {
     let tensor_shape = Some(shape(&[words.len() as i64]));
     let value = TensorProto { dtype: 7, tensor_shape, string_val, ..TensorProto::default() };
     node(name, "Const", &[]).attr("value", Attr::Tensor(value))
+}
+
+fn number(value: i32) -> TensorProto {
+    let tensor_shape = Some(shape(&[]));
+    TensorProto { dtype: 3, tensor_shape, int_val: vec![value], ..TensorProto::default() }
+}
+
+fn real(value: f32) -> TensorProto {
+    let tensor_shape = Some(shape(&[]));
+    TensorProto { dtype: FLOAT, tensor_shape, float_val: vec![value], ..TensorProto::default() }
+}
+
+fn func(name: &str) -> Attr {
+    Attr::Func(NameAttrList { name: name.to_owned(), ..NameAttrList::default() })
 }
 
 /// `y = x * b + a`; both variables have one shape, and the order of keys is not that of the handles.
@@ -89,20 +106,63 @@ fn variables_are_told_apart_by_the_restore_function() {
     assert_eq!(x.ty.as_ref().unwrap().dtype(), Some(DataType::Float));
 }
 
+/// What the model with its states as inputs and outputs gives for ones, in calls one after the other.
+fn calls(graph: GraphDef, count: usize) -> Vec<Vec<f32>> {
+    let files = files(graph);
+    let saved = SavedModel::decode(files.read(NETWORK).unwrap()).unwrap();
+    let done = import_saved(&saved, &files, &Choice::default(), &testing::wanting()).unwrap();
+    let x = onnxd_plugin_sdk::ir::Tensor::from_vec(vec![1, 2], vec![1f32, 1.0]);
+    testing::calls(done, &[("x", x)], count)
+}
+
+/// The one finding of a model whose results change from call to call.
+fn refusal(graph: GraphDef) -> String {
+    let said = found(import_of(&files(graph)));
+    assert_eq!(said.len(), 1, "{said:?}");
+    said[0].clone()
+}
+
+const REFUSED: &str =
+    "N0203 The network writes the variable `a`, and an ONNX model keeps nothing between calls.";
+
 #[test]
-fn what_is_written_is_not_read() {
+fn what_is_written_is_read_in_the_next_call() {
     let mut body = reads();
-    body.insert(0, node("write", "AssignAddVariableOp", &["h", "x"]));
-    // Nothing reads after the write.
-    assert!(import_of(&files(saved(body.clone()))).is_ok());
+    body.insert(0, node("write", "AssignAddVariableOp", &["h", "row"]));
+    body.insert(0, node("axis", "Const", &[]).attr("value", Attr::Tensor(number(0))));
+    body.insert(0, node("row", "Max", &["x", "axis"]));
+    // The write waits for the read.
+    body[2].input.push("^a".into());
+    assert_eq!(refusal(saved(body.clone())), REFUSED);
+    assert_eq!(calls(saved(body.clone()), 3), [[4.0, 6.0], [5.0, 7.0], [6.0, 8.0]]);
+    // The read waits for the write.
+    body[2].input.pop();
+    body[3].input.push("^write".into());
+    assert_eq!(refusal(saved(body.clone())), REFUSED);
+    assert_eq!(calls(saved(body), 3), [[5.0, 7.0], [6.0, 8.0], [7.0, 9.0]]);
+}
+
+#[test]
+fn what_each_call_sets_before_it_reads_it_is_no_state() {
+    let mut body = reads();
+    body.insert(0, node("write", "AssignVariableOp", &["h", "x"]));
     body[1].input.push("^write".into());
-    let said = found(import_of(&files(saved(body))));
-    assert_eq!(
-        said,
-        [
-            "N0203 The network writes `a` and reads it, and an ONNX model keeps nothing between runs."
-        ]
-    );
+    let done = import_of(&files(saved(body))).unwrap();
+    assert!(done.states.is_empty() && done.notes.len() == 1, "{:?}", done.notes);
+    let text = onnxd_plugin_sdk::ir::text::print_graph(&done.model.graph);
+    assert!(text.contains("AddV2") || text.contains("Add(product, x)"), "{text}");
+}
+
+#[test]
+fn what_nothing_reads_is_left_out() {
+    let mut body = reads();
+    body[0] = node("a", "Identity", &["x"]);
+    body[3].input[1] = "a:output:0".into();
+    body.push(node("write", "AssignAddVariableOp", &["h", "x"]));
+    let done = import_of(&files(saved(body))).unwrap();
+    let said = done.notes[0].to_string();
+    assert!(said.contains("the outputs do not need it"), "{said}");
+    assert_eq!(done.model.graph.node_count(), 2, "Mul and Add");
 }
 
 #[test]
@@ -111,38 +171,98 @@ fn a_variable_of_tensorflow_1_is_read_where_its_value_is_used() {
         vec![
             node("a", "VariableV2", &[]).attr("dtype", Attr::Type(FLOAT)),
             placeholder("serving_x", &[-1, 2]),
-            node("write", "AssignAdd", &["a", "serving_x"]),
+            node("axis", "Const", &[]).attr("value", Attr::Tensor(number(0))),
+            node("row", "Max", &["serving_x", "axis"]),
+            node("write", "AssignAdd", &["a", "row"]),
             node("read", "Identity", &["a"]),
             node("PartitionedCall", "AddV2", &["serving_x", "read"]),
         ],
         vec![],
     );
     graph.node[0].attr.insert("shared_name".into(), shared("key/a"));
+    // No result waits for the write.
     assert!(import_of(&files(graph.clone())).is_ok());
-    graph.node[3].input.push("^write".into());
-    let said = found(import_of(&files(graph)));
-    assert!(said[0].contains("The network writes `a` and reads it"), "{said:?}");
+    graph.node[5].input.push("^write".into());
+    assert_eq!(refusal(graph.clone()), REFUSED);
+    assert_eq!(calls(graph.clone(), 2), [[3.0, 4.0], [4.0, 5.0]]);
+    // What the write itself gives is the new value.
+    graph.node[5].input = vec!["write".into()];
+    assert_eq!(calls(graph, 2), [[3.0, 4.0], [4.0, 5.0]]);
 }
 
 fn shared(name: &'static str) -> AttrValue {
     AttrValue { value: Some(Attr::S(Bytes::from_static(name.as_bytes()))) }
 }
 
-#[test]
-fn writes_in_calls_are_seen() {
+/// A function that adds `a` to itself, as far as its caller does not say otherwise.
+fn doubling(more: NodeDef) -> GraphDef {
     let mut graph = saved(reads());
     let library = graph.library.as_mut().unwrap();
-    library.function.push(function(
-        "count",
-        &["v"],
-        &[("r", "v")],
-        vec![node("add", "AssignAddVariableOp", &["v", "v"])],
-    ));
+    let doubles = vec![
+        node("old", "ReadVariableOp", &["v"]),
+        node("add", "AssignAddVariableOp", &["v", "old:value:0"]),
+    ];
+    library.function.push(function("doubles", &["v"], &[], doubles));
+    library.function.push(function("nothing", &["v"], &[], vec![]));
     let serve = &mut library.function[0];
-    serve.node_def.push(call("counted", "count", &["h"]));
+    serve.node_def.push(more);
     serve.node_def[0].input.push("^counted".into());
-    let said = found(import_of(&files(graph)));
-    assert!(said[0].contains("The network writes `a` and reads it"), "{said:?}");
+    graph
+}
+
+#[test]
+fn writes_in_calls_are_seen() {
+    let graph = doubling(call("counted", "doubles", &["h"]));
+    assert_eq!(refusal(graph.clone()), REFUSED);
+    assert_eq!(calls(graph, 2), [[5.0, 8.0], [7.0, 12.0]]);
+}
+
+#[test]
+fn writes_under_conditions_are_seen() {
+    let mut graph = doubling(
+        node("counted", "If", &["is_large:z:0", "h"])
+            .attr("then_branch", func("doubles"))
+            .attr("else_branch", func("nothing")),
+    );
+    let serve = &mut graph.library.as_mut().unwrap().function[0];
+    // While the sum of `a` is below 10.
+    let nodes = [
+        node("before", "ReadVariableOp", &["h"]),
+        node("zero", "Const", &[]).attr("value", Attr::Tensor(number(0))),
+        node("sum", "Sum", &["before:value:0", "zero"]),
+        node("ten", "Const", &[]).attr("value", Attr::Tensor(real(10.0))),
+        node("is_large", "Less", &["sum:output:0", "ten"]),
+    ];
+    serve.node_def.extend(nodes);
+    assert_eq!(refusal(graph.clone()), REFUSED);
+    assert_eq!(calls(graph, 3), [[5.0, 8.0], [7.0, 12.0], [7.0, 12.0]]);
+}
+
+#[test]
+fn writes_in_loops_are_seen() {
+    let mut graph = doubling(
+        node("counted", "While", &["zero", "h"])
+            .attr("cond", func("three"))
+            .attr("body", func("turn"))
+            .attr("T", Attr::List(ListValue { r#type: vec![3, 20], ..ListValue::default() })),
+    );
+    let library = graph.library.as_mut().unwrap();
+    let turn = vec![
+        node("one", "Const", &[]).attr("value", Attr::Tensor(number(1))),
+        node("next", "AddV2", &["i", "one"]),
+        call("double", "doubles", &["v"]),
+    ];
+    let results = [("next", "next:z:0"), ("r", "v")];
+    library.function.push(function("turn", &["i", "v"], &results, turn));
+    let three = vec![
+        node("three", "Const", &[]).attr("value", Attr::Tensor(number(3))),
+        node("less", "Less", &["i", "three"]),
+    ];
+    library.function.push(function("three", &["i", "v"], &[("go", "less:z:0")], three));
+    let zero = node("zero", "Const", &[]).attr("value", Attr::Tensor(number(0)));
+    library.function[0].node_def.push(zero);
+    assert_eq!(refusal(graph.clone()), REFUSED);
+    assert_eq!(calls(graph, 2), [[11.0, 20.0], [67.0, 132.0]]);
 }
 
 #[test]

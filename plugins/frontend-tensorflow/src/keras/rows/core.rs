@@ -1,6 +1,7 @@
 //! Core layers, and those that do nothing outside of training.
 
-use super::{quantized, weights_and_bias};
+use super::quantized::{self, Float8};
+use super::weights_and_bias;
 use crate::ops::create::number;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
@@ -61,6 +62,9 @@ fn dense(b: &Lower, a: Dense) -> Lowered<Var> {
     if quantized::is_quantized(b, &a.weights) {
         return quantized::dense(b, a.inputs, a.units, &a.weights, a.use_bias);
     }
+    if let Some(layer) = Float8::of(b, &a.weights, a.use_bias) {
+        return layer.computed(b, a.inputs, |x, kernel| b.mat_mul(x, kernel));
+    }
     match weights_and_bias(b, &a.weights, a.use_bias)? {
         ([kernel], Some(bias)) if rank(b, a.inputs)? == 2 => b.gemm(a.inputs, kernel).c(bias).one(),
         ([kernel], Some(bias)) => b.add(b.mat_mul(a.inputs, kernel)?, bias),
@@ -74,6 +78,10 @@ fn einsum_dense(b: &Lower, mut a: EinsumDense) -> Lowered<Var> {
     let has_bias = a.bias_axes.is_some();
     if quantized::is_quantized(b, &a.weights) {
         return quantized::einsum_dense(b, a.inputs, &a.equation, &a.weights, has_bias);
+    }
+    if let Some(layer) = Float8::of(b, &a.weights, has_bias) {
+        let product = |x, kernel| b.einsum([x, kernel]).equation(a.equation).one();
+        return layer.computed(b, a.inputs, product);
     }
     let ([kernel], bias) = weights_and_bias(b, &a.weights, has_bias)?;
     let y = b.einsum([a.inputs, kernel]).equation(a.equation).one()?;

@@ -1,4 +1,5 @@
-//! Layers with weights of 8 and 4 bits. Activations are quantized on the way, by the largest one in each sum.
+//! Layers with weights of 8 and 4 bits. Activations are quantized on the way, by the largest one in each sum. Those
+//! that become floats of 8 bits have scales that training left.
 
 use super::exactly;
 use crate::ops::create::number;
@@ -58,6 +59,50 @@ fn restored(b: &GraphBuilder, q: Var, [scale, zero, groups]: [Var; 3], axis: i64
     let each = |x: Var| b.gather(x, groups).axis(axis).one();
     let apart = b.sub(b.cast(q, dtype)?, b.cast(each(zero)?, dtype)?)?;
     b.mul(apart, each(scale)?)
+}
+
+/// The largest float of 8 bits, with 4 of the exponent.
+const FLOAT8_MAX: f64 = 448.0;
+
+/// A layer that computes on floats of 8 bits.
+pub(super) struct Float8 {
+    pub(super) kernel: Var,
+    bias: Option<Var>,
+    inputs_scale: Var,
+    kernel_scale: Var,
+}
+
+impl Float8 {
+    /// Reads the weights: behind kernel and bias the scale of the inputs and its history, those of the kernel, and
+    /// those of gradients.
+    pub(super) fn of(b: &GraphBuilder, weights: &[Var], has_bias: bool) -> Option<Float8> {
+        let (weights, bias) = without_bias(weights, has_bias);
+        let [kernel, inputs_scale, _, kernel_scale, ..] = weights[..] else { return None };
+        let is_scale = |v: Var| b.rank_of(v) == Some(0);
+        let is_float8 = weights.len() == 7 && is_scale(inputs_scale) && is_scale(kernel_scale);
+        is_float8.then_some(Float8 { kernel, bias, inputs_scale, kernel_scale })
+    }
+
+    /// What `product` makes of inputs and kernel once they have few bits, plus the bias.
+    pub(super) fn computed(
+        &self,
+        b: &GraphBuilder,
+        x: Var,
+        product: impl FnOnce(Var, Var) -> Lowered<Var>,
+    ) -> Lowered<Var> {
+        let dtype = of(b, x)?;
+        let few = |x: Var, scale: Var| {
+            let scale = b.cast(scale, dtype)?;
+            let x = crate::ops::activation::clipped(b, b.div(x, scale)?, -FLOAT8_MAX, FLOAT8_MAX)?;
+            b.mul(b.cast(b.cast(x, DataType::Float8E4M3FN)?, dtype)?, scale)
+        };
+        let y = product(few(x, self.inputs_scale)?, few(self.kernel, self.kernel_scale)?)?;
+        let rounded = |bias: Var| match dtype {
+            DataType::Float => b.cast(b.cast(bias, DataType::Bfloat16)?, dtype),
+            _ => Ok(bias),
+        };
+        biased(b, y, self.bias.map(rounded).transpose()?)
+    }
 }
 
 /// The weights without the bias, and the bias.

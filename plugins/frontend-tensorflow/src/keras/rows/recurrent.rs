@@ -8,13 +8,14 @@ use crate::keras::masks;
 use crate::keras::run::{Called, Given};
 use crate::keras::values::Item;
 use crate::ops::activation::leaky;
-use crate::ops::of;
 use crate::ops::recurrent::masked::{Options, layer as over};
 use crate::ops::recurrent::{Activation, Cell, Kind};
 use crate::ops::shape::transposed;
 use crate::ops::slicing::reversed;
+use crate::ops::{of, size_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{self, Code};
+use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Value};
 use serde_json::Value as Json;
 
@@ -84,7 +85,7 @@ impl Call {
     }
 }
 
-/// States that outlive a call are no result of a network.
+/// States that outlive a call, of layers that cannot have them as inputs and outputs.
 pub(crate) fn refuse_stateful(b: &GraphBuilder, layer: &Layer) -> Lowered<()> {
     if !is(layer, "stateful") {
         return Ok(());
@@ -210,14 +211,17 @@ fn collect(
 /// A layer of cells over a sequence.
 fn sequence(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowered<Vec<Item>> {
     let (b, layer) = (runner.builder(), called.layer);
-    refuse_stateful(b, layer)?;
-    let Call { x, initial, mask } = Call::of(b, given)?;
+    let Call { x, mut initial, mask } = Call::of(b, given)?;
     let cells = cells(runner, called)?;
     // Integers become of the type of the weights.
     let x = match cells.first() {
         Some(cell) if !of(b, x)?.is_float() => b.cast(x, of(b, cell.kernel)?)?,
         _ => x,
     };
+    let kept = if is(layer, "stateful") { state_names(called, &cells) } else { vec![] };
+    if initial.is_empty() && !kept.is_empty() {
+        initial = kept_states(runner, called, x, &kept)?;
+    }
     let states: usize = cells.iter().map(|cell| cell.kind.states()).sum();
     if states == 0 || !(initial.is_empty() || initial.len() == states) {
         let message = format!("The layer has {states} states, and is given {}.", initial.len());
@@ -233,12 +237,60 @@ fn sequence(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowe
         zeros: is(layer, "zero_output_for_mask"),
     };
     let (output, states) = over(b, &cells, swap(x)?, &initial, options)?;
+    for ((name, _), state) in kept.iter().zip(&states) {
+        let place = diagnostics::Layer::new(called.path, layer.class.clone());
+        runner.states.write("state", name, place, *state);
+    }
     let output = if options.sequences { swap(output)? } else { output };
     let mut items: Vec<Item> = vec![output.into()];
     if is(layer, "return_state") {
         items.extend(states.into_iter().map(Item::from));
     }
     Ok(items)
+}
+
+/// The names of a layer's states and how many units each has, in the order in which cells take them.
+fn state_names(called: &Called<'_>, cells: &[Cell]) -> Vec<(String, i64)> {
+    let units = cells.iter().flat_map(|cell| vec![cell.units; cell.kind.states()]);
+    let name = |at: usize| match at {
+        0 => format!("{}/state", called.path),
+        _ => format!("{}/state_{at}", called.path),
+    };
+    units.enumerate().map(|(at, units)| (name(at), units)).collect()
+}
+
+/// Numbers of a state.
+const STATE_MAX: usize = 1 << 26;
+
+/// The states that a layer keeps, which are zeros before the first call.
+fn kept_states(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    x: Var,
+    names: &[(String, i64)],
+) -> Lowered<Vec<Var>> {
+    let b = runner.builder();
+    let batch = if is(called.layer, "time_major") { 1 } else { 0 };
+    let Some(size) = size_of(b, x, batch) else {
+        let message =
+            "The layer keeps its states (`stateful`), and the size of the batch is not known.";
+        let help = "Fix it with `export.input_shapes`.";
+        return Err(b.diagnostic(Code::LayerParameter, message).help(help));
+    };
+    let state = |(name, units): &(String, i64)| {
+        let dims = [size, *units].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let count = dims[0].checked_mul(dims[1]).filter(|count| *count <= STATE_MAX);
+        let Some(count) = count else {
+            let message = format!("A state of [{size}, {units}] numbers is larger than is kept.");
+            return Err(b.diagnostic(Code::SourceLimit, message));
+        };
+        let zeros = Tensor::from_vec(dims, vec![0f32; count]);
+        let zeros = zeros.cast(of(b, x)?).map(|zeros| zeros.held());
+        let zeros =
+            zeros.map_err(|_| b.diagnostic(Code::LayerParameter, "A state has an odd type."))?;
+        runner.states.value(b, name, zeros)
+    };
+    names.iter().map(state).collect()
 }
 
 /// Both layers of `Bidirectional`, each with its weights.

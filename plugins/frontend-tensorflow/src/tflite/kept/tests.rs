@@ -89,7 +89,8 @@ fn biases_are_real_numbers() {
         tensor("y", FLOAT, &[1, 1], 0),
     ];
     let shown = text(&single(FULLY_CONNECTED, tensors, vec![vec![1, 2], int32s(&[8])], vec![]));
-    assert!(shown.contains("{2.0}") || shown.contains("{2}"), "{shown}");
+    assert!(shown.contains("y_constant_2 = {0.25}"), "{shown}");
+    assert!(shown.contains("DequantizeLinear(constant, y_constant_2)"), "{shown}");
 }
 
 /// What is chosen between is cast, and the last value has the name.

@@ -1,4 +1,4 @@
-use super::import;
+use super::{Asked, import};
 use crate::tflite::fixture::{
     BOOL, FLOAT, Field, Fields, INT8, INT16, Lite, RESOURCE, converted, file, graph, operator,
     problem, quantized, signature, tensor, text,
@@ -110,7 +110,7 @@ fn integers_of_16_bits() {
     assert!(old.contains("Round") && old.contains("Clip") && !old.contains("Linear"), "{old}");
     assert!(converted(&lite.bytes(), 21).unwrap().contains("QuantizeLinear"));
     let mut options = ExportOptions::of_shapes(18, vec![]);
-    let done = import(&lite.bytes(), None, &mut options, false).unwrap();
+    let done = import(&lite.bytes(), Asked::default(), &mut options).unwrap();
     assert_eq!(done.model.opset(), 21);
 }
 
@@ -203,7 +203,7 @@ fn variable(again: bool) -> Lite {
 fn variables_are_what_the_first_run_sets() {
     let shown = text(&variable(false));
     assert!(shown.contains("= Add(x, "), "{shown}");
-    assert!(problem(&variable(true)).contains("keeps nothing between runs"));
+    assert!(problem(&variable(true)).contains("keeps nothing between calls"));
 }
 
 #[test]
@@ -289,4 +289,33 @@ fn damaged_files_are_read_or_refused() {
             let _ = converted(&damaged.into(), 18);
         }
     }
+}
+
+/// `y = conv(x, w)` on floats, where the filter is stored as integers with a scale for each result.
+fn weights_alone() -> Lite {
+    let filter = quantized(tensor("w", INT8, &[2, 1, 3, 1], 1), &[0.5, 2.0], &[0, 0], 0);
+    let tensors =
+        vec![tensor("x", FLOAT, &[1, 1, 3, 1], 0), filter, tensor("y", FLOAT, &[1, 1, 1, 2], 0)];
+    let options = vec![(0, Field::I8(1)), (1, Field::I32(1)), (2, Field::I32(1))];
+    let conv = operator(0, &[0, 1], &[2], options);
+    Lite {
+        codes: vec![(3, "")],
+        constants: vec![vec![1, 2, 3, 4, 5, 6]],
+        graphs: vec![graph(tensors, [&[0], &[2]], vec![conv])],
+        ..Lite::default()
+    }
+}
+
+#[test]
+fn weights_that_are_quantized_alone_stay_integers() {
+    let shown = text(&weights_alone());
+    assert!(shown.contains("int8[2,1,1,3] w_1 = {1, 2, 3, 4, 5, 6}"), "{shown}");
+    assert!(shown.contains("DequantizeLinear<axis = 0>(w_1"), "{shown}");
+    assert_eq!(shown.matches("Transpose").count(), 2, "those of input and result: {shown}");
+    // Integers are what a quantizer takes a model for that is quantized already.
+    let asked = Asked { quantized: true, ..Asked::default() };
+    let options = &mut ExportOptions::of_shapes(18, vec![]);
+    let done = import(&weights_alone().bytes(), asked, options).unwrap();
+    let shown = onnxd_plugin_sdk::ir::text::print_graph(&done.model.graph);
+    assert!(!shown.contains("DequantizeLinear") && shown.contains("8.0, 10.0, 12.0"), "{shown}");
 }

@@ -1,11 +1,10 @@
 //! Operators of StableHLO.
 
-use super::window::{Meeting, dilated};
-use crate::ops::conv::{Padding, Window, conv};
+use super::window::Meeting;
 use crate::ops::create::scalar;
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::{transposed, unsqueezed};
-use crate::ops::slicing::reversed;
+use crate::ops::xla::{Dimensions, Form, convolved, others};
 use crate::ops::{Lower, Source, of, rank, rows};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
@@ -30,7 +29,7 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "STABLEHLO_IOTA" => |b, a: Iota| {
             let Some(size) = usize::try_from(a.iota_dimension).ok().and_then(|at| a.shape.get(at)) else {
-                return Err(outside(b));
+                return Err(crate::ops::xla::outside(b));
             };
             let numbers = b.range(scalar(0, Int64), scalar(*size, Int64), scalar(1, Int64)).one()?;
             let numbers = spread(b, numbers, &[a.iota_dimension], a.shape.len() as i64)?;
@@ -71,30 +70,6 @@ arguments! {
         output_feature_dimension: i64, output_spatial_dimensions: Vec<i64>, feature_group_count: i64,
         batch_group_count: i64,
     }
-}
-
-fn outside(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
-    b.diagnostic(Code::LayerParameter, "An axis is named that the tensor does not have.")
-}
-
-/// The places `0..n` that a list does not name.
-///
-/// # Errors
-/// `N0204` if it names another place, or one of them twice.
-pub(super) fn others(b: &GraphBuilder, n: i64, named: &[i64]) -> Lowered<Vec<i64>> {
-    let rest: Vec<i64> = (0..n).filter(|axis| !named.contains(axis)).collect();
-    if rest.len() + named.len() == n as usize { Ok(rest) } else { Err(outside(b)) }
-}
-
-/// A permutation that puts axis `from[i]` to place `to[i]`.
-pub(super) fn moved(b: &GraphBuilder, from: &[i64], to: &[i64]) -> Lowered<Vec<i64>> {
-    let n = from.len() as i64;
-    if !others(b, n, from)?.is_empty() || !others(b, n, to)?.is_empty() {
-        return Err(outside(b));
-    }
-    let mut perm = vec![0; from.len()];
-    from.iter().zip(to).for_each(|(from, to)| perm[*to as usize] = *from);
-    Ok(perm)
 }
 
 /// `x` with its axis `i` at place `places[i]` of `n`; the other axes have size 1.
@@ -172,37 +147,22 @@ fn dot_general(b: &Lower, a: DotGeneral) -> Lowered<Var> {
 }
 
 fn convolution(b: &Lower, a: Convolution) -> Lowered<Var> {
-    if a.batch_group_count > 1 {
-        let message = "Groups of samples with filters of their own have no counterpart in ONNX.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
-    let n = a.window_strides.len();
-    let first: Vec<i64> = (0..n as i64 + 2).collect();
-    let order = |first: i64, second: i64, spatial: &[i64]| [&[first, second], spatial].concat();
-    let input =
-        order(a.input_batch_dimension, a.input_feature_dimension, &a.input_spatial_dimensions);
-    let kernel = order(
-        a.kernel_output_feature_dimension,
-        a.kernel_input_feature_dimension,
-        &a.kernel_spatial_dimensions,
-    );
-    let output =
-        order(a.output_batch_dimension, a.output_feature_dimension, &a.output_spatial_dimensions);
-    let x = transposed(b, a.input, &moved(b, &input, &first)?)?;
-    let w = transposed(b, a.kernel, &moved(b, &kernel, &first)?)?;
-    let zero = b.constant(scalar(0, of(b, x)?));
-    let x = dilated(b, x, &[vec![1, 1], a.lhs_dilation].concat(), zero)?;
-    let turned: Vec<i64> =
-        (2..).zip(&a.window_reversal).filter(|(_, on)| **on).map(|(at, _)| at).collect();
-    let dims = crate::ops::conv::sizes(b, w)?;
-    let or_ones = |list: Vec<i64>| if list.is_empty() { vec![1; n] } else { list };
-    let pairs = a.padding.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();
-    let window = Window {
-        kernel: dims.get(2..).unwrap_or_default().to_vec(),
-        strides: a.window_strides,
-        dilations: or_ones(a.rhs_dilation),
-        padding: if a.padding.is_empty() { Padding::Valid } else { Padding::Explicit(pairs) },
+    let dimensions = Dimensions {
+        input: [a.input_batch_dimension, a.input_feature_dimension],
+        input_spatial: a.input_spatial_dimensions,
+        kernel: [a.kernel_output_feature_dimension, a.kernel_input_feature_dimension],
+        kernel_spatial: a.kernel_spatial_dimensions,
+        output: [a.output_batch_dimension, a.output_feature_dimension],
+        output_spatial: a.output_spatial_dimensions,
     };
-    let y = conv(b, x, reversed(b, w, &turned)?, None, &window, a.feature_group_count.max(1))?;
-    transposed(b, y, &moved(b, &first, &output)?)
+    let form = Form {
+        strides: a.window_strides,
+        padding: a.padding,
+        lhs_dilation: a.lhs_dilation,
+        rhs_dilation: a.rhs_dilation,
+        reversal: a.window_reversal,
+        groups: a.feature_group_count,
+        batch_groups: a.batch_group_count,
+    };
+    convolved(b, [a.input, a.kernel], &dimensions, form)
 }

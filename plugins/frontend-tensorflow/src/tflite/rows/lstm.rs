@@ -2,7 +2,7 @@
 //! forget gate leaves.
 
 use super::activation::activated;
-use super::recurrent::{Inputs, begin, merged, repeated, time_first, unless_zeros};
+use super::recurrent::{Inputs, begin, merged, repeated, time_first, unless_zeros, with_states};
 use super::size_of;
 use crate::ops::activation::clipped;
 use crate::ops::create::filled;
@@ -37,17 +37,17 @@ arguments! {
     /// `LSTM(inputs*)`: one step.
     struct Single {
         inputs: Vec<Value>, activation: String, cell_clip: f64, proj_clip: f64, kernel_type: String,
-        stored: Option<Vec<f64>>,
+        stored: Option<Vec<f64>>, keeps: bool = false,
     }
     /// `UNIDIRECTIONAL_SEQUENCE_LSTM(inputs*)`
     struct Sequence {
         inputs: Vec<Value>, activation: String, cell_clip: f64, proj_clip: f64, time_major: bool,
-        diagonal_recurrent_tensors: Option<bool>, stored: Option<Vec<f64>>,
+        diagonal_recurrent_tensors: Option<bool>, stored: Option<Vec<f64>>, keeps: bool = false,
     }
     /// `BIDIRECTIONAL_SEQUENCE_LSTM(inputs*)`
     struct BothWays {
         inputs: Vec<Value>, activation: String, cell_clip: f64, proj_clip: f64, merge_outputs: bool,
-        time_major: bool,
+        time_major: bool, keeps: bool = false,
     }
 }
 
@@ -65,6 +65,8 @@ struct Cell {
     cell_clip: f64,
     projection_clip: f64,
     stored: Option<Stored>,
+    /// Whether the states at the end are results.
+    keeps: bool,
 }
 
 /// How a layer on integers stores what it computes in each step, what it reads of that in the next one, and what its
@@ -130,17 +132,18 @@ impl Cell {
             cell_clip,
             projection_clip: clip,
             stored: None,
+            keeps: false,
         }
     }
 
-    /// The results over `x`, which has the time first.
+    /// The results over `x`, which has the time first, and the states at the end if those are results.
     fn over(
         &self,
         b: &GraphBuilder,
         x: Var,
         states: [Option<Var>; 2],
         backwards: bool,
-    ) -> Lowered<Var> {
+    ) -> Lowered<(Var, Vec<Var>)> {
         let [h, c] = states.map(|state| unless_zeros(b, state));
         let word = match self.activation.as_str() {
             "TANH" => Some("Tanh"),
@@ -157,12 +160,14 @@ impl Cell {
                 let columns = if is_diagonal { 0 } else { 1 };
                 let h = begin(b, h, x, recurrent, columns)?;
                 let c = begin(b, c, x, need(b, self.input[FORGET])?, 0)?;
-                let y = repeated(b, x, &[h, c], backwards, |b, x, states| {
+                let (y, states) = repeated(b, x, &[h, c], backwards, |b, x, states| {
                     self.step(b, x, [states[0], states[1]]).map(Vec::from)
                 })?;
                 match self.stored {
-                    Some(to) if to.state != to.result => reread(b, y, to.state, to.result),
-                    _ => Ok(y),
+                    Some(to) if to.state != to.result => {
+                        Ok((reread(b, y, to.state, to.result)?, states))
+                    }
+                    _ => Ok((y, states)),
                 }
             }
         }
@@ -176,7 +181,7 @@ impl Cell {
         states: [Option<Var>; 2],
         backwards: bool,
         activation: &str,
-    ) -> Lowered<Var> {
+    ) -> Lowered<(Var, Vec<Var>)> {
         let is_coupled = self.input[INPUT].is_none();
         let stacked = |all: &[Option<Var>; 4], gates: &[usize]| -> Lowered<Var> {
             let one = |gate: &usize| match *gate {
@@ -202,8 +207,12 @@ impl Cell {
         let words = ["Sigmoid", activation, activation].map(str::to_owned).to_vec();
         let call =
             call.activations(words).hidden_size(size_of(b, need(b, self.recurrent[FORGET])?, 1));
-        let y = call.direction(backwards.then_some("reverse")).one()?;
-        squeezed(b, y, &[1])
+        let call = call.direction(backwards.then_some("reverse"));
+        if !self.keeps {
+            return Ok((squeezed(b, call.one()?, &[1])?, vec![]));
+        }
+        let [y, h, c] = call.outputs()?;
+        Ok((squeezed(b, y, &[1])?, vec![squeezed(b, h, &[0])?, squeezed(b, c, &[0])?]))
     }
 
     /// Both states after a step.
@@ -273,19 +282,20 @@ fn within(b: &GraphBuilder, x: Var, clip: f64) -> Lowered<Var> {
 fn single(b: &Lower, a: Single) -> Lowered<Values> {
     let inputs = Inputs(a.inputs);
     if a.kernel_type == "BASIC" {
-        return basic(b, &inputs);
+        return basic(b, &inputs, a.keeps);
     }
     let mut cell = Cell::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
     cell.norm = [20, 21, 22, 23].map(|at| inputs.at(at));
     cell.stored = Stored::of(b, &inputs, a.stored);
+    cell.keeps = a.keeps;
     let x = unsqueezed(b, inputs.need(b, 0)?, &[0])?;
-    let y = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
-    Ok(Values(vec![squeezed(b, y, &[0])?.into()]))
+    let (y, states) = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
+    Ok(with_states(vec![squeezed(b, y, &[0])?], a.keeps, &states))
 }
 
 /// `LSTM(input, previous, weights, bias, state)` of the kernel `BASIC`: one matrix for input and previous result, with
 /// the gates in the order input, cell, forget, output.
-fn basic(b: &GraphBuilder, inputs: &Inputs) -> Lowered<Values> {
+fn basic(b: &GraphBuilder, inputs: &Inputs, keeps: bool) -> Lowered<Values> {
     let both = b.concat([inputs.need(b, 0)?, inputs.need(b, 1)?]).axis(-1).one()?;
     let gates = product(b, [both, inputs.need(b, 2)?], [false, true])?;
     let gates = b.add(gates, inputs.need(b, 3)?)?;
@@ -297,17 +307,18 @@ fn basic(b: &GraphBuilder, inputs: &Inputs) -> Lowered<Values> {
     let kept = b.mul(b.sigmoid(parts[2])?, inputs.need(b, 4)?)?;
     let c = b.add(b.mul(b.sigmoid(parts[0])?, b.tanh(parts[1])?)?, kept)?;
     let h = b.mul(b.sigmoid(parts[3])?, b.tanh(c)?)?;
-    Ok(Values([h, c, both, gates].map(Value::from).to_vec()))
+    Ok(with_states(vec![h, c, both, gates], keeps, &[h, c]))
 }
 
-fn sequence(b: &Lower, a: Sequence) -> Lowered<Var> {
+fn sequence(b: &Lower, a: Sequence) -> Lowered<Values> {
     let inputs = Inputs(a.inputs);
     let mut cell = Cell::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
     cell.norm = [20, 21, 22, 23].map(|at| inputs.at(at));
     cell.stored = Stored::of(b, &inputs, a.stored);
+    cell.keeps = a.keeps;
     let x = time_first(b, inputs.need(b, 0)?, a.time_major)?;
-    let y = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
-    time_first(b, y, a.time_major)
+    let (y, states) = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
+    Ok(with_states(vec![time_first(b, y, a.time_major)?], a.keeps, &states))
 }
 
 fn both_ways(b: &Lower, a: BothWays) -> Lowered<Values> {
@@ -319,10 +330,11 @@ fn both_ways(b: &Lower, a: BothWays) -> Lowered<Values> {
         for gate in 0..4 {
             cell.input[gate] = inputs.weights(b, first + gate, aux + gate)?;
         }
+        cell.keeps = a.keeps;
         let states = [inputs.at(states), inputs.at(states + 1)];
         cell.over(b, time_first(b, x, a.time_major)?, states, backwards)
     };
-    merged(b, [side(false)?, side(true)?], [a.time_major, a.merge_outputs])
+    merged(b, [side(false)?, side(true)?], [a.time_major, a.merge_outputs, a.keeps])
 }
 
 #[cfg(test)]

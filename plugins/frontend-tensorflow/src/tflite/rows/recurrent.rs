@@ -14,11 +14,18 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "RNN" => |b, a: Rnn| step(b, a.input, a.state, [a.weights, a.recurrent_weights], a.bias);
+        "RNN" => |b, a: Rnn| {
+            let y = step(b, a.input, a.state, [a.weights, a.recurrent_weights], a.bias)?;
+            let y = activated(b, y, &a.activation)?;
+            Ok(with_states(vec![y], a.keeps, &[y]))
+        };
         "UNIDIRECTIONAL_SEQUENCE_RNN" => |b, a: Sequence| {
-            let layer = Layer { weights: a.weights, recurrent: a.recurrent_weights, bias: a.bias, state: a.state };
+            let keeps = a.keeps;
+            let layer =
+                Layer { weights: a.weights, recurrent: a.recurrent_weights, bias: a.bias, state: a.state, keeps };
             let x = time_first(b, a.input, a.time_major)?;
-            time_first(b, layer.over(b, x, &a.activation, false)?, a.time_major)
+            let (y, states) = layer.over(b, x, &a.activation, false)?;
+            Ok(with_states(vec![time_first(b, y, a.time_major)?], a.keeps, &states))
         };
         "BIDIRECTIONAL_SEQUENCE_RNN" => both_ways;
         "SVDF" => svdf;
@@ -27,17 +34,25 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     /// `RNN(input, weights, recurrent_weights, bias, state)`
-    struct Rnn { input: Var, weights: Var, recurrent_weights: Var, bias: Var, state: Var }
+    struct Rnn {
+        input: Var, weights: Var, recurrent_weights: Var, bias: Var, state: Var, activation: String,
+        keeps: bool = false,
+    }
     /// `UNIDIRECTIONAL_SEQUENCE_RNN(input, weights, recurrent_weights, bias, state)`
     struct Sequence {
         input: Var, weights: Var, recurrent_weights: Var, bias: Var, state: Var, time_major: bool,
-        activation: String,
+        activation: String, keeps: bool = false,
     }
     /// `BIDIRECTIONAL_SEQUENCE_RNN(inputs*)`: the input, four tensors of each direction, and an auxiliary input with
     /// its weights.
-    struct BothWays { inputs: Vec<Value>, time_major: bool, activation: String, merge_outputs: bool }
+    struct BothWays {
+        inputs: Vec<Value>, time_major: bool, activation: String, merge_outputs: bool, keeps: bool = false,
+    }
     /// `SVDF(input, weights_feature, weights_time, bias?, state)`
-    struct Svdf { input: Var, weights_feature: Var, weights_time: Var, bias: Option<Var>, state: Var, rank: i64 }
+    struct Svdf {
+        input: Var, weights_feature: Var, weights_time: Var, bias: Option<Var>, state: Var, rank: i64,
+        keeps: bool = false,
+    }
 }
 
 /// A layer of `activation(x W + h R + bias)`.
@@ -46,11 +61,25 @@ struct Layer {
     recurrent: Var,
     bias: Var,
     state: Var,
+    /// Whether the state at the end is a result.
+    keeps: bool,
+}
+
+/// The results of a layer, and its states at the end if they are kept for the next call.
+pub(super) fn with_states(results: Vec<Var>, keeps: bool, states: &[Var]) -> Values {
+    let states = states.iter().copied().filter(|_| keeps);
+    Values(results.into_iter().chain(states).map(Value::from).collect())
 }
 
 impl Layer {
-    /// Its states over `x`, which has the time first.
-    fn over(&self, b: &GraphBuilder, x: Var, activation: &str, backwards: bool) -> Lowered<Var> {
+    /// Its results over `x`, which has the time first, and its state at the end if that is a result.
+    fn over(
+        &self,
+        b: &GraphBuilder,
+        x: Var,
+        activation: &str,
+        backwards: bool,
+    ) -> Lowered<(Var, Vec<Var>)> {
         let state = unless_zeros(b, Some(self.state));
         let word = match activation {
             "TANH" => "Tanh",
@@ -71,8 +100,12 @@ impl Layer {
         let call =
             call.initial_h(state.map(directed).transpose()?).activations(vec![word.to_owned()]);
         let call = call.hidden_size(size_of(b, self.recurrent, 0));
-        let y = call.direction(backwards.then_some("reverse")).one()?;
-        b.squeeze(y).axes([1]).one()
+        let call = call.direction(backwards.then_some("reverse"));
+        if !self.keeps {
+            return Ok((b.squeeze(call.one()?).axes([1]).one()?, vec![]));
+        }
+        let [y, h] = call.outputs()?;
+        Ok((b.squeeze(y).axes([1]).one()?, vec![b.squeeze(h).axes([0]).one()?]))
     }
 }
 
@@ -82,15 +115,15 @@ fn step(b: &GraphBuilder, x: Var, h: Var, [w, r]: [Var; 2], bias: Var) -> Lowere
     b.add(own, b.gemm(h, r).trans_b(1).one()?)
 }
 
-/// States at every step over `x`, which has the time first: `next` gives the states after a step, of which the first
-/// one is the result.
+/// States at every step over `x`, which has the time first, and all states at the end: `next` gives the states after a
+/// step, of which the first one is the result.
 pub(super) fn repeated(
     b: &GraphBuilder,
     x: Var,
     states: &[Var],
     backwards: bool,
     next: impl FnOnce(&GraphBuilder, Var, &[Var]) -> Lowered<Vec<Var>>,
-) -> Lowered<Var> {
+) -> Lowered<(Var, Vec<Var>)> {
     let turned = |x: Var| if backwards { reversed(b, x, &[0]) } else { Ok(x) };
     let results = b.scan(states, &[turned(x)?], |b, states, slices| {
         let mut states = next(b, slices[0], states)?;
@@ -98,7 +131,7 @@ pub(super) fn repeated(
         states.push(result);
         Ok(states)
     })?;
-    turned(results[states.len()])
+    Ok((turned(results[states.len()])?, results[..states.len()].to_vec()))
 }
 
 /// A state, unless it consists of zeros.
@@ -178,14 +211,15 @@ impl Inputs {
 /// The results of both directions, one after the other or beside each other.
 pub(super) fn merged(
     b: &GraphBuilder,
-    [forwards, backwards]: [Var; 2],
-    [time_major, merge]: [bool; 2],
+    [(forwards, first), (backwards, second)]: [(Var, Vec<Var>); 2],
+    [time_major, merge, keeps]: [bool; 3],
 ) -> Lowered<Values> {
     let both = [time_first(b, forwards, time_major)?, time_first(b, backwards, time_major)?];
-    Ok(Values(match merge {
-        true => vec![b.concat(both).axis(2).one()?.into()],
-        false => both.map(Value::from).to_vec(),
-    }))
+    let results = match merge {
+        true => vec![b.concat(both).axis(2).one()?],
+        false => both.to_vec(),
+    };
+    Ok(with_states(results, keeps, &[first, second].concat()))
 }
 
 fn both_ways(b: &Lower, a: BothWays) -> Lowered<Values> {
@@ -200,15 +234,16 @@ fn both_ways(b: &Lower, a: BothWays) -> Lowered<Values> {
             recurrent: inputs.need(b, first + 1)?,
             bias: inputs.need(b, first + 2)?,
             state: inputs.need(b, first + 3)?,
+            keeps: a.keeps,
         };
         layer.over(b, time_first(b, x, a.time_major)?, &a.activation, backwards)
     };
-    merged(b, [side(false)?, side(true)?], [a.time_major, a.merge_outputs])
+    merged(b, [side(false)?, side(true)?], [a.time_major, a.merge_outputs, a.keeps])
 }
 
 /// Features of the last steps, weighted by how long ago they were, and added up by `rank`. The state holds those of the
-/// steps before.
-fn svdf(b: &Lower, a: Svdf) -> Lowered<Var> {
+/// steps before, the oldest of which goes.
+fn svdf(b: &Lower, a: Svdf) -> Lowered<Values> {
     let features = b.gemm(a.input, a.weights_feature).trans_b(1).one()?;
     let filters = size_of(b, a.weights_time, 0);
     let (Some(filters), Some(memory)) = (filters, size_of(b, a.weights_time, 1)) else {
@@ -216,17 +251,22 @@ fn svdf(b: &Lower, a: Svdf) -> Lowered<Var> {
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
     let newest = b.slice(a.weights_time, [-1], [i64::MAX]).axes([1]).one()?;
-    let weighted = match unless_zeros(b, Some(a.state)) {
+    let mut states = vec![];
+    let weighted = match unless_zeros(b, Some(a.state)).or(a.keeps.then_some(a.state)) {
         None => b.mul(features, b.reshape(newest, [-1]).one()?)?,
         Some(state) => {
             let state = b.reshape(state, [-1, filters, memory]).one()?;
             let kept = b.slice(state, [1], [i64::MAX]).axes([2]).one()?;
             let all = b.concat([kept, b.unsqueeze(features, [2])?]).axis(2).one()?;
+            if a.keeps {
+                states.push(b.reshape(all, b.shape(a.state).one()?).one()?);
+            }
             b.reduce_sum(b.mul(all, a.weights_time)?).axes([2]).keepdims(0).one()?
         }
     };
     let rank = a.rank.max(1);
     let units = b.reshape(weighted, [-1, filters / rank, rank]).one()?;
     let y = b.reduce_sum(units).axes([2]).keepdims(0).one()?;
-    a.bias.map_or(Ok(y), |bias| b.add(y, bias))
+    let y = a.bias.map_or(Ok(y), |bias| b.add(y, bias))?;
+    Ok(with_states(vec![y], a.keeps, &states))
 }

@@ -113,7 +113,7 @@ impl Meeting {
 }
 
 /// `x` with `dilations[i] - 1` cells of `value` between the cells of axis `i`.
-pub(super) fn dilated(b: &GraphBuilder, x: Var, dilations: &[i64], value: Var) -> Lowered<Var> {
+pub(crate) fn dilated(b: &GraphBuilder, x: Var, dilations: &[i64], value: Var) -> Lowered<Var> {
     let n = rank(b, x)?;
     let mut y = x;
     let dilations = for_each_axis(b, n, dilations.to_vec(), 1)?;

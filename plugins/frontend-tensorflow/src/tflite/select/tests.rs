@@ -1,3 +1,4 @@
+use super::options as options_of;
 use super::*;
 use crate::wire::proto::{Attr, AttrValue};
 use bytes::Bytes;
@@ -40,4 +41,17 @@ fn node_of_a_custom_operator() {
     assert_eq!(node(&operator("FlexExp", options("Exp", &bytes))), None);
     assert_eq!(node(&operator("Erf", options("Erf", &bytes))), None);
     assert_eq!(node(&operator("FlexErf", Bytes::from_static(b"none"))), None);
+}
+
+#[test]
+fn options_of_other_custom_operators() {
+    // `{"k": [6, 5]}`, as FlexBuffers' library writes it.
+    let map = [107, 0, 2, 6, 5, 1, 6, 1, 1, 1, 7, 44, 2, 36, 1];
+    let list = Value::from([6, 5].map(Value::Int).to_vec());
+    assert_eq!(options_of(&Bytes::copy_from_slice(&map)), [("k".to_owned(), list)]);
+    let none = options_of(&Bytes::new());
+    assert!(none.is_empty());
+    let bytes = options_of(&Bytes::from_static(&[1, 0, 0, 0, 2, 0, 0, 0]));
+    let all = [1, 0, 0, 0, 2, 0, 0, 0].map(Value::Int).to_vec();
+    assert_eq!(bytes, [("options".to_owned(), Value::from(all))]);
 }

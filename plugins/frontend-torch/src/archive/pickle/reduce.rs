@@ -179,6 +179,16 @@ pub(super) fn call(
         ("torch._utils", _) => rebuild(name, given, context, callee),
         ("torch._tensor" | "torch.tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => {
             match &given[..] {
+                // A tensor that stands for others, such as quantized ones: they are its attributes.
+                [Pickled::Global(_, function), class, arguments, state]
+                    if &**function == "_rebuild_wrapper_subclass" =>
+                {
+                    let made = opaque(class, arguments, None, context)?;
+                    if let Pickled::Object(object) = &made {
+                        object.state.replace(Some(state.clone()));
+                    }
+                    Ok(made)
+                }
                 [function, _, arguments, ..] => call(function, arguments, context, false),
                 _ => Err(damaged(format!("the pickle calls `{name}` with too little"))),
             }

@@ -91,3 +91,13 @@ fn windows_are_periodic_by_default() {
     let given = [("window_length", Given::from(4i64)), ("periodic", none()), ("dtype", none())];
     assert_near(&only("aten::hann_window", given), &floats([0.0, 0.5, 1.0, 0.5]));
 }
+
+/// ONNX Runtime's Bernoulli draws 1 with the probability of 0.
+#[test]
+fn chances_are_compared_with_uniform_numbers() {
+    let p = Tensor::from_vec([1000, 3], [0.0f32, 0.75, 1.0].repeat(1000));
+    let drawn = only("aten::bernoulli", [("input", Given::from(p)), ("p", none())]);
+    let drawn = drawn.to_reals().unwrap().values;
+    let sums = [0, 1, 2].map(|of| drawn.iter().skip(of).step_by(3).sum::<f64>());
+    assert!(sums[0] == 0.0 && (650.0..850.0).contains(&sums[1]) && sums[2] == 1000.0, "{sums:?}");
+}

@@ -6,6 +6,7 @@ mod loops;
 use crate::Torch;
 use crate::archive::fixture;
 use crate::diag::Diagnostics;
+use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Tensor, ValueId, ValueType};
 use onnxd_plugin_sdk::testing::{self, Dropped};
 use serde_json::{Map, Value, json};
@@ -134,6 +135,10 @@ fn program(graph: Value, written: &[&str]) -> Value {
 
 /// An archive of programs; each has the weights `sub.a` and `sub.tied` (1, 2), and the buffers `k` and `n` (3, 4).
 fn archive(programs: &[(&str, Value)]) -> Dropped {
+    Dropped::file("x.pt2", archived(programs))
+}
+
+fn archived(programs: &[(&str, Value)]) -> Bytes {
     let entry = |path: &str| {
         json!({"path_name": path, "is_param": true, "use_pickle": false, "tensor_meta": {
             "dtype": 7, "sizes": [{"as_int": 2}], "strides": [{"as_int": 1}],
@@ -156,7 +161,7 @@ fn archive(programs: &[(&str, Value)]) -> Dropped {
         members.push((list, config.clone().into_bytes()));
     }
     let members: Vec<(&str, &[u8])> = members.iter().map(|(n, b)| (&**n, &**b)).collect();
-    Dropped::file("x.pt2", fixture::archive(&members))
+    fixture::archive(&members)
 }
 
 fn imported(dropped: &Dropped) -> Result<Model, Diagnostics> {
@@ -272,7 +277,7 @@ fn what_is_written_is_an_error_or_an_output() {
         assert!(found[0].contains("buffer `k`") && found[1].contains("buffer `n`"), "{found:?}");
         let model = imported(&dropped.param("export.mutations", "outputs")).unwrap();
         let graph = &model.graph;
-        assert_eq!(names(graph, graph.outputs()), ["y", "k_next", "n_next"]);
+        assert_eq!(names(graph, graph.outputs()), ["y", "k_out", "n_out"]);
         assert_eq!(names(graph, graph.inputs()), ["x", "k", "n"]);
         let first = testing::run(&model, [("x", floats(&[0.0, 0.0]))]).unwrap();
         assert_eq!(first[0].1, floats(&[4.0, 5.0]));
@@ -280,6 +285,20 @@ fn what_is_written_is_an_error_or_an_output() {
         let next = testing::run(&model, next).unwrap();
         assert_eq!((&next[0].1, &next[2].1), (&floats(&[5.0, 6.0]), &floats(&[6.0, 8.0])));
     }
+}
+
+#[test]
+fn what_is_written_into_an_input_counts_if_an_output_depends_on_it() {
+    let with = |lines: &str| archive(&[("model", program(graph("x: 2", lines, "y", &[]), &[]))]);
+    let after = with("y = aten.mul.Tensor(x, 2)\n a = aten.add_.Tensor(x, 1)");
+    let done = testing::import(&Torch, &after).unwrap();
+    let told: Vec<_> = done.log.notes.iter().map(|note| note.message.as_str()).collect();
+    assert!(told.len() == 1 && told[0].contains("writes the input `x`"), "{told:?}");
+    assert_eq!((done.model.graph.outputs().len(), done.model.graph.node_count()), (1, 1));
+    let before = with("a = aten.add_.Tensor(x, 1)\n y = aten.mul.Tensor(a, 2)");
+    assert!(refused(&before)[0].contains("input `x`"));
+    let model = imported(&before.param("export.mutations", "outputs")).unwrap();
+    assert_eq!(names(&model.graph, model.graph.outputs()), ["y", "x_out"]);
 }
 
 #[test]

@@ -4,11 +4,13 @@ mod programs;
 
 use crate::Torch;
 use crate::archive::fixture::{archive, floats, object, pickle, tensor};
+use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{DataType, Graph, Model, ValueId};
 use onnxd_plugin_sdk::testing::{self, Dropped};
 use serde_json::{Value, json};
 
 mod flow;
+mod states;
 
 /// The class `Net` with a weight, a buffer and a module inside.
 const HEAD: &str = "class Inner(Module):
@@ -38,6 +40,10 @@ fn module(code: &str) -> Dropped {
 
 /// The same with a constant of rank 0 of 64 bits.
 fn module_with(code: &str, constant: Option<f64>) -> Dropped {
+    Dropped::file("net.pt", file(code, constant))
+}
+
+fn file(code: &str, constant: Option<f64>) -> Bytes {
     let weight = |at: u8| tensor("Float", "0", 6, (at, &[2], &[1]));
     let inner = object("__torch__", "Inner", &[("training", vec![0x88]), ("scale", weight(4))]);
     let state =
@@ -46,15 +52,14 @@ fn module_with(code: &str, constant: Option<f64>) -> Dropped {
         Some(_) => [tensor("Double", "0", 1, (0, &[], &[])), vec![0x85]].concat(),
         None => b")".to_vec(),
     };
-    let file = archive(&[
+    archive(&[
         ("net/data.pkl", &pickle(&object("__torch__", "Net", &state))),
         ("net/data/0", &floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
         ("net/constants.pkl", &pickle(&constants)),
         ("net/constants/0", &constant.unwrap_or(0.0).to_le_bytes()),
         ("net/code/__torch__.py", format!("{HEAD}{code}").as_bytes()),
         ("net/version", b"3\n"),
-    ]);
-    Dropped::file("net.pt", file)
+    ])
 }
 
 fn shapes(shapes: Value) -> impl Fn(Dropped) -> Dropped {
@@ -75,6 +80,22 @@ fn named(graph: &Graph, values: &[ValueId]) -> Vec<String> {
 
 fn operators(graph: &Graph) -> Vec<String> {
     graph.nodes().map(|(_, node)| format!("{}:{}", node.domain, node.op)).collect()
+}
+
+#[test]
+fn members_without_their_checksums_are_told() {
+    let sound = file(FORWARD, None);
+    let notes = |bytes: &[u8]| {
+        let dropped = shapes(json!([[2]]))(Dropped::file("net.pt", bytes));
+        import(&dropped.param("export.input_dtypes", json!(["float32"]))).unwrap().1
+    };
+    assert_eq!(notes(&sound), [""; 0]);
+    let weights = floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let at = sound.windows(weights.len()).position(|bytes| bytes == weights).unwrap();
+    let mut changed = sound.to_vec();
+    changed[at] ^= 1;
+    let found = notes(&changed);
+    assert!(found.len() == 1 && found[0].contains("member `data/0` does"), "{found:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::shapes::moved;
 use crate::keras::rows::count;
 use crate::ops::compare::choice;
 use crate::ops::create::scalar;
-use crate::ops::linear::swapped;
+use crate::ops::linear::{aligned, swapped};
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::axis_of;
 use crate::ops::{Lower, Source, of, rank, widened};
@@ -190,6 +190,7 @@ fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {
     };
     let tensors = tensors.into_iter().map(|x| b.cast(x, computed)).collect::<Lowered<Vec<_>>>()?;
     let equation: String = a.subscripts.chars().filter(|c| !c.is_whitespace()).collect();
+    let tensors = aligned(b, tensors, equation.split("->").next().unwrap_or_default())?;
     b.cast(b.einsum(tensors).equation(equation).one()?, if bytes { Int32 } else { to })
 }
 

@@ -1,7 +1,8 @@
 //! What small programs mean: the method that is taken, hooks, functions within functions, lists that grow.
 
-use super::{import, module, operators, shapes};
-use onnxd_plugin_sdk::ir::Origin;
+use super::{import, module, named, operators, shapes};
+use onnxd_plugin_sdk::ir::{DataType, Origin, Tensor};
+use onnxd_plugin_sdk::testing;
 use serde_json::json;
 
 /// The operators of a program, its sub-graphs left out, and the texts of notes.
@@ -129,4 +130,82 @@ fn what_python_computes_is_not_told_to_be_unknown() {
 ";
     let why = run(code).unwrap_err();
     assert!(why.contains("cholesky_inverse") && !why.contains("prim::min"), "{why}");
+}
+
+#[test]
+fn tensors_of_several_lengths_are_padded_ones() {
+    let with = |last: &str| {
+        let code = format!(
+            "  def forward(self: __torch__.Net, x: Tensor, m: Tensor) -> Tensor:
+    n = torch._nested_tensor_from_mask(x, m, False)
+    return {last}
+"
+        );
+        let dropped = shapes(json!([[2, 3, 1], [2, 3]]))(module(&code));
+        import(&dropped.param("export.input_dtypes", json!(["float32", "bool"])))
+    };
+    let (model, _) = with("torch.to_padded_tensor(n, 0., torch.size(x))").unwrap();
+    let run = |mask: [u8; 6]| {
+        let x = Tensor::from_vec(vec![2, 3, 1], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let mask = Tensor::from_vec_as(DataType::Bool, vec![2, 3], mask.to_vec());
+        testing::run(&model, [("x", x), ("m", mask)]).unwrap()[0].1.to_reals().unwrap().values
+    };
+    assert_eq!(run([1, 1, 0, 1, 0, 0]), [1.0, 2.0, 0.0, 4.0, 0.0, 0.0]);
+    assert_eq!(run([1, 1, 1, 0, 0, 0]), [1.0, 2.0, 3.0, 0.0, 0.0, 0.0]);
+    // A mask with holes makes no tensor of several lengths.
+    assert_eq!(run([1, 0, 1, 1, 1, 1]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let why = with("torch.cumsum(n, 1)").unwrap_err();
+    assert!(
+        why.contains("`aten::cumsum` takes a tensor") && why.contains("several lengths"),
+        "{why}"
+    );
+}
+
+#[test]
+fn parameters_of_a_method_may_have_values() {
+    let code = "  def forward(self: __torch__.Net,
+    x: Tensor,
+    mode: str,
+    rate: int=8,
+    at: Optional[List[int]]=None) -> Tensor:
+    if torch.eq(mode, \"slow\"):
+      y = torch.slice(x, 0, None, None, torch.floordiv(rate, 4))
+    else:
+      y = torch.neg(x)
+    if torch.__isnot__(at, None):
+      at0 = unchecked_cast(List[int], at)
+      z = torch.permute(y, at0)
+    else:
+      z = y
+    return z
+";
+    let with = |constants: serde_json::Value| {
+        let dropped = shapes(json!([[2]]))(module(code));
+        import(&dropped.param("source.constants", constants))
+    };
+    let why = import(&shapes(json!([[2]]))(module(code))).unwrap_err();
+    assert!(why.contains("`mode` is of type `str`") && why.contains("source.constants"), "{why}");
+    let ops = |constants| operators(&with(constants).unwrap().0.graph);
+    assert_eq!(ops(json!({"mode": "fast"})), [":Neg"]);
+    assert_eq!(ops(json!({"mode": "slow", "at": [0]})), [":Slice"]);
+    let bound = module(code).param("source.constants", json!({"mode": "fast", "x": [1.5, 2]}));
+    let graph = import(&bound).unwrap().0.graph;
+    assert_eq!(graph.inputs().len(), 0);
+    let why = with(json!({"mode": 3})).unwrap_err();
+    assert!(why.contains("`source.constants` has 3 for `mode` of type `str`"), "{why}");
+}
+
+#[test]
+fn keys_of_dicts_are_names_of_inputs_and_outputs() {
+    let code =
+        "  def forward(self: __torch__.Net, x: Dict[str, Tensor]) -> Dict[str, List[Tensor]]:
+    return {\"sum\": [torch.add(x[\"a\"], x[\"b\"])], \"parts\": [x[\"a\"], torch.neg(x[\"b\"])]}
+";
+    let dropped = shapes(json!([[2], [2]]))(module(code));
+    let why = import(&dropped).unwrap_err();
+    assert!(why.contains("keys of the dict `x`") && why.contains("export.input_names"), "{why}");
+    let graph = import(&dropped.param("export.input_names", json!(["a", "b"]))).unwrap().0.graph;
+    assert_eq!(named(&graph, graph.inputs()), ["a: float[2]", "b: float[2]"]);
+    let outputs = ["sum.0: float[2]", "parts.0: float[2]", "parts.1: float[2]"];
+    assert_eq!(named(&graph, graph.outputs()), outputs);
 }

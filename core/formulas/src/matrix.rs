@@ -1,0 +1,175 @@
+//! Systems of equations, inverses and factors of matrices: eliminations and reflections as loops over the columns.
+//!
+//! Rows and columns are the last two axes, so that stacks of matrices are one tensor all the way. Sizes need not be
+//! known, but the number of axes and the element type.
+
+use crate::{number, of};
+use onnxd_build::{GraphBuilder, Result, Turn, Var};
+use onnxd_diagnostics::{Code, shown};
+use onnxd_ir::{DataType, Tensor};
+
+fn rank(b: &GraphBuilder, x: Var) -> Result<i64> {
+    let rank = b.rank_of(x).filter(|rank| *rank >= 2).ok_or_else(|| {
+        let message = format!("`{}` is not known to be a matrix.", shown(&b.name_of(x)));
+        b.diagnostic(Code::LayerParameter, message)
+    })?;
+    Ok(rank as i64)
+}
+
+fn go_on(b: &GraphBuilder) -> Var {
+    let truth = Tensor::new(DataType::Bool, vec![], vec![1].into());
+    b.constant(truth.expect("one byte is a truth value"))
+}
+
+/// The size of an axis, as a number.
+fn size(b: &GraphBuilder, x: Var, axis: i64) -> Result<Var> {
+    b.squeeze(b.shape(x).start(axis).end(axis + 1).one()?).axes([0]).one()
+}
+
+/// Column or row `at` of matrices.
+fn line(b: &GraphBuilder, x: Var, at: Var, axis: i64) -> Result<Var> {
+    b.gather(x, at).axis(axis).one()
+}
+
+/// `x`, which has the type of another value: results of loops have no sizes.
+fn like(b: &GraphBuilder, x: Var, other: Var) -> Result<Var> {
+    if let Some(ty) = b.type_of(other) {
+        b.declare(x, ty);
+    }
+    Ok(x)
+}
+
+fn zeros(b: &GraphBuilder, like: Var) -> Result<Var> {
+    b.expand(number(b, like, 0.0)?, b.shape(like).one()?)
+}
+
+/// Matrices with rows and columns exchanged.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn transposed(b: &GraphBuilder, x: Var) -> Result<Var> {
+    let rank = rank(b, x)?;
+    let mut perm: Vec<i64> = (0..rank).collect();
+    perm.swap(rank as usize - 1, rank as usize - 2);
+    b.transpose(x).perm(perm).one()
+}
+
+/// Identity matrices of as many rows as `x` has, and as many as there are in `x`.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn identity(b: &GraphBuilder, x: Var) -> Result<Var> {
+    let rank = rank(b, x)?;
+    let rows = size(b, x, rank - 2)?;
+    let places = b.range(0, rows, 1).one()?;
+    let matrix = b.cast(b.equal(places, b.unsqueeze(places, [1])?)?, of(b, x)?)?;
+    if rank == 2 {
+        return Ok(matrix);
+    }
+    let square = b.unsqueeze(rows, [0])?;
+    let shape = b.concat([b.shape(x).end(-2).one()?, square, square]).axis(0).one()?;
+    b.expand(matrix, shape)
+}
+
+/// `x` such that the product of `matrix` and it is `rhs`, which has as many axes: Gauss and Jordan, with exchange of
+/// rows.
+///
+/// # Errors
+/// `N0204` if `matrix` is not known to be one.
+pub fn solved(b: &GraphBuilder, matrix: Var, rhs: Var) -> Result<Var> {
+    let n = rank(b, matrix)?;
+    let both = b.concat([matrix, rhs]).axis(n - 1).one()?;
+    let found = eliminated(b, both)?;
+    let from = b.unsqueeze(size(b, matrix, n - 1)?, [0])?;
+    let found = b.slice(found, from, [i64::MAX]).axes([n - 1]).one()?;
+    like(b, found, rhs)
+}
+
+/// What stands beside the left square of matrices once that is the identity.
+fn eliminated(b: &GraphBuilder, x: Var) -> Result<Var> {
+    let n = rank(b, x)?;
+    let (row_axis, column_axis) = (n - 2, n - 1);
+    let count = size(b, x, row_axis)?;
+    let dtype = of(b, x)?;
+    let whole = b.shape(x).one()?;
+    let found = b.loop_(count, go_on(b), &[x], |b, k, go_on, state| {
+        let rows = b.range(0, count, 1).one()?;
+        let column = line(b, state[0], k, column_axis)?;
+        let size = b.where_(b.less(rows, k)?, -1.0, b.abs(column)?)?;
+        let best = b.arg_max(size).axis(n - 2).keepdims(1).one()?;
+        let from = b.where_(b.equal(rows, best)?, k, rows)?;
+        let from = b.where_(b.equal(rows, k)?, best, from)?;
+        let from = b.expand(b.unsqueeze(from, [column_axis])?, whole)?;
+        let turned = b.gather_elements(state[0], from).axis(row_axis).one()?;
+        let column = line(b, turned, k, column_axis)?;
+        let pivot = b.gather(column, k).axis(n - 2).one()?;
+        let row = b.div(line(b, turned, k, row_axis)?, b.unsqueeze(pivot, [n - 2])?)?;
+        // The own row keeps one times itself.
+        let share = b.sub(column, b.cast(b.equal(rows, k)?, dtype)?)?;
+        let less = b.mul(b.unsqueeze(share, [column_axis])?, b.unsqueeze(row, [row_axis])?)?;
+        let carried = vec![b.sub(turned, less)?];
+        Ok(Turn { condition: go_on, carried, scanned: vec![] })
+    })?;
+    Ok(found[0])
+}
+
+/// The triangle whose product with itself, transposed, is the matrix: column by column, from the lower half.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn cholesky(b: &GraphBuilder, x: Var) -> Result<Var> {
+    let n = rank(b, x)?;
+    let count = size(b, x, n - 1)?;
+    let found = b.loop_(count, go_on(b), &[zeros(b, x)?], |b, k, go_on, state| {
+        let rows = b.range(0, count, 1).one()?;
+        let row = b.unsqueeze(line(b, state[0], k, n - 2)?, [n - 1])?;
+        let before = b.squeeze(b.mat_mul(state[0], row)?).axes([n - 1]).one()?;
+        let rest = b.sub(line(b, x, k, n - 1)?, before)?;
+        let own = b.unsqueeze(b.gather(rest, k).axis(n - 2).one()?, [n - 2])?;
+        let column = b.where_(b.less(rows, k)?, 0.0, b.div(rest, b.sqrt(own)?)?)?;
+        let next = b.where_(b.equal(rows, k)?, b.unsqueeze(column, [n - 1])?, state[0])?;
+        Ok(Turn { condition: go_on, carried: vec![next], scanned: vec![] })
+    })?;
+    like(b, found[0], x)
+}
+
+/// Householder's reflections, with the signs of LAPACK: the product of them all, whose columns are orthogonal, and what
+/// they make of the matrix, whose upper triangle counts.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn reflected(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
+    let n = rank(b, x)?;
+    let (height, width) = (size(b, x, n - 2)?, size(b, x, n - 1)?);
+    let start = identity(b, x)?;
+    let count = b.min([height, width])?;
+    let found = b.loop_(count, go_on(b), &[start, x], |b, k, go_on, state| {
+        let (q, r) = (state[0], state[1]);
+        let rows = b.range(0, height, 1).one()?;
+        let column = line(b, r, k, n - 1)?;
+        let zero = number(b, r, 0.0)?;
+        let below = b.where_(b.greater(rows, k)?, column, zero)?;
+        let rest = b.reduce_sum(b.mul(below, below)?).axes([-1]).keepdims(1).one()?;
+        let own = b.unsqueeze(b.gather(column, k).axis(n - 2).one()?, [n - 2])?;
+        let length = b.sqrt(b.add(rest, b.mul(own, own)?)?)?;
+        let turned = b.where_(b.less(own, zero)?, length, b.neg(length)?)?;
+        // A column that is zero below its own row is left as it is.
+        let stays = b.equal(rest, zero)?;
+        let first = b.sub(own, turned)?;
+        let mirror = b.where_(b.equal(rows, k)?, first, below)?;
+        let square = b.reduce_sum(b.mul(mirror, mirror)?).axes([-1]).keepdims(1).one()?;
+        let one = number(b, r, 1.0)?;
+        let scale = b.div(b.add(one, one)?, b.where_(stays, one, square)?)?;
+        let scale = b.unsqueeze(b.where_(stays, zero, scale)?, [n - 1])?;
+        let across = b.unsqueeze(mirror, [n - 2])?;
+        let mirror = b.unsqueeze(mirror, [n - 1])?;
+        let of_r = b.mul(b.mat_mul(mirror, b.mat_mul(across, r)?)?, scale)?;
+        let of_q = b.mul(b.mat_mul(b.mat_mul(q, mirror)?, across)?, scale)?;
+        Ok(Turn {
+            condition: go_on,
+            carried: vec![b.sub(q, of_q)?, b.sub(r, of_r)?],
+            scanned: vec![],
+        })
+    })?;
+    Ok([like(b, found[0], start)?, like(b, found[1], x)?])
+}

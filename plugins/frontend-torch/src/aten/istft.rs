@@ -1,0 +1,96 @@
+//! A signal from its spectra of short times: each spectrum gives a piece of the signal, weighted by the window, and
+//! overlapping pieces are added up. Both is one transpose convolution, whose kernels are the waves of a transform.
+
+use super::complex::parts;
+use super::dtype::{of, operand};
+use super::fft::window;
+use super::sizes::{known_size, rank, size, vector};
+use super::{Lower, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+use std::f64::consts::TAU;
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "complex::istft" => istft;
+    }
+}
+
+/// Numbers in the kernels.
+const KERNELS_MAX: i64 = 1 << 26;
+
+arguments! {
+    /// `istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None,
+    /// bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False)`
+    struct Istft {
+        input: Var, n_fft: i64, hop_length: Option<i64>, win_length: Option<i64>, window: Option<Var>,
+        center: bool, normalized: bool, onesided: Option<bool>, length: Option<i64>, return_complex: bool,
+    }
+}
+
+fn istft(b: &Lower, a: Istft) -> Lowered<Var> {
+    let wrong = |message: &str| Err(b.diagnostic(Code::LayerUnsupported, message));
+    if a.return_complex {
+        return wrong("The inverse of spectra of short times is converted for real signals only.");
+    }
+    let [re, im] = parts(b, a.input)?;
+    let single = rank(b, re)? == 2;
+    let rows = known_size(b, re, usize::from(!single));
+    let (n, hop) = (a.n_fft, a.hop_length.unwrap_or(a.n_fft / 4));
+    let width = a.win_length.unwrap_or(n);
+    if !(1..=KERNELS_MAX).contains(&n) || !(1..=n).contains(&width) || hop < 1 {
+        return wrong("The sizes of the transform, its window and its steps do not fit.");
+    }
+    let onesided = a.onesided.unwrap_or(rows != Some(n));
+    let count = if onesided { n / 2 + 1 } else { n };
+    if rows.is_some_and(|rows| rows != count) {
+        return wrong("The spectra do not have as many frequencies as the transform gives.");
+    }
+    if n.saturating_mul(2 * count) > KERNELS_MAX {
+        return wrong("The spectra have too many frequencies.");
+    }
+    let dtype = of(b, re)?;
+    let mut both = b.concat([re, im]).axis(i64::from(!single)).one()?;
+    if single {
+        both = b.unsqueeze(both, [0])?;
+    }
+    let window = window(b, a.window, (n, width), dtype)?;
+    let waves = b.cast(b.constant(waves(n, count, onesided, a.normalized)), dtype)?;
+    let y = b.conv_transpose(both, b.mul(waves, window)?).strides([hop]).one()?;
+    // What the windows weigh in all, at each place.
+    let square = b.unsqueeze(b.mul(window, window)?, [0, 1])?;
+    let pieces = [Value::Int(1), Value::Int(1), size(b, both, 2)?];
+    let ones = b.expand(operand(b, &Value::Int(1), dtype)?, vector(b, &pieces)?)?;
+    let weight = b.conv_transpose(ones, square).strides([hop]).one()?;
+    let start = if a.center { n / 2 } else { 0 };
+    let end = match (a.length, a.center) {
+        (Some(length), _) => start.saturating_add(length),
+        (None, true) if n > 1 => -(n / 2),
+        (None, _) => i64::MAX,
+    };
+    let part = |x: Var| b.slice(x, [start], [end]).axes([2]).one();
+    let y = b.div(part(y)?, part(weight)?)?;
+    b.squeeze(y).axes(if single { vec![0, 1] } else { vec![1] }).one()
+}
+
+/// The waves of each frequency: first those of real parts, then those of imaginary ones.
+fn waves(n: i64, count: i64, onesided: bool, normalized: bool) -> Tensor {
+    let unit = if normalized { (n as f64).sqrt() } else { n as f64 };
+    let mut values = Vec::with_capacity((2 * count * n) as usize);
+    for imaginary in [false, true] {
+        for k in 0..count {
+            // What is left out of one side is the mirror image of what is there.
+            let twice = onesided && k != 0 && 2 * k != n;
+            let scale = if twice { 2.0 } else { 1.0 } / unit;
+            for i in 0..n {
+                let angle = TAU * ((k * i) % n) as f64 / n as f64;
+                let wave = if imaginary { -angle.sin() } else { angle.cos() };
+                values.push((scale * wave) as f32);
+            }
+        }
+    }
+    Tensor::from_vec(vec![2 * count as usize, 1, n as usize], values)
+}

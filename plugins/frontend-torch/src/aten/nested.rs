@@ -1,0 +1,84 @@
+//! Tensors of several lengths, as torch makes them in its encoder of transformers: padded tensors with a mask. What
+//! lies behind the end of a sequence is computed, counts nowhere, and is padding where the tensor ends.
+
+use super::dtype::{of, operand};
+use super::sizes::{scalar, size};
+use super::{Lower, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        // Another mask leaves its tensor as it is, at the end: torch does not make it one of several lengths.
+        "aten::_nested_tensor_from_mask_left_aligned" => |_, _: Aligned| Ok(true);
+        "aten::_nested_tensor_from_mask" => |b, a: FromMask| {
+            let nested = b.identity(a.t)?;
+            mark(b, nested, b.cast(a.mask, Bool)?);
+            Ok(nested)
+        };
+        "aten::to_padded_tensor" | "aten::nested_to_padded_tensor" => padded;
+    }
+    .refused("aten::_nested_from_padded", NESTED)
+    .refused("aten::_nested_from_padded_tensor", NESTED)
+    .refused("aten::_nested_tensor_from_tensor_list", NESTED)
+}
+
+const NESTED: &str = "ONNX has no tensors of several lengths";
+
+/// Operators that take tensors of several lengths.
+const TAKES: [&str; 4] = [
+    "aten::_transformer_encoder_layer_fwd",
+    "aten::to_padded_tensor",
+    "aten::nested_to_padded_tensor",
+    "aten::size",
+];
+
+arguments! {
+    /// `_nested_tensor_from_mask_left_aligned(Tensor t, Tensor mask)`
+    struct Aligned { t: Var, mask: Var }
+    /// `_nested_tensor_from_mask(Tensor t, Tensor mask, bool mask_check=True)`
+    struct FromMask { t: Var, mask: Var, mask_check: Value = Value::None }
+    /// `to_padded_tensor(Tensor self, float padding, SymInt[]? output_size=None)`
+    struct Padded { input: Var, padding: f64, output_size: Value = Value::None }
+}
+
+/// Which elements of the first two axes of a tensor are no padding, if it is one of several lengths.
+pub(crate) fn mask_of(b: &Lower, x: Var) -> Option<Var> {
+    b.source.nested.borrow().get(&x).copied()
+}
+
+/// Says which elements of the first two axes of a tensor are no padding.
+pub(crate) fn mark(b: &Lower, x: Var, mask: Var) {
+    b.source.nested.borrow_mut().insert(x, mask);
+}
+
+/// # Errors
+/// `N0203` if an argument is a tensor of several lengths and the operator does not take it.
+pub(crate) fn check(b: &Lower, op: &str, arguments: &[(String, Value)]) -> Lowered<()> {
+    let nested = b.source.nested.borrow();
+    let is_nested = |value: &Value| matches!(value, Value::Var(x) if nested.contains_key(x));
+    let plain = op.split('.').next().unwrap_or(op);
+    if nested.is_empty() || TAKES.contains(&plain) || !arguments.iter().any(|(_, v)| is_nested(v)) {
+        return Ok(());
+    }
+    let message = format!("`{}` takes a tensor here that is made of several lengths.", shown(op));
+    Err(b.diagnostic(Code::LayerUnsupported, message))
+}
+
+fn padded(b: &Lower, a: Padded) -> Lowered<Var> {
+    let Some(mask) = mask_of(b, a.input) else { return Ok(a.input) };
+    let shown = b.or(mask, b.not(left_aligned(b, mask)?)?)?;
+    let padding = operand(b, &Value::Float(a.padding), of(b, a.input)?)?;
+    b.where_(b.unsqueeze(shown, [-1])?, a.input, padding)
+}
+
+/// Whether all sequences begin at the start, and end once.
+fn left_aligned(b: &Lower, mask: Var) -> Lowered<Var> {
+    let lengths = b.reduce_sum(b.cast(mask, Int64)?).axes([1]).keepdims(1).one()?;
+    let places = b.range(0i64, scalar(b, &size(b, mask, 1)?)?, 1i64).one()?;
+    let same = b.cast(b.equal(mask, b.less(places, lengths)?)?, Int64)?;
+    b.cast(b.reduce_min(same).keepdims(0).one()?, Bool)
+}

@@ -1,0 +1,142 @@
+//! Systems of equations, inverses and factors of matrices, as loops over columns.
+
+use super::sizes::{known_size, rank};
+use super::{Lower, Several, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::matrix::{cholesky, identity, reflected, solved, transposed};
+use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "aten::inverse" => |b, a: One| solved(b, a.input, identity(b, a.input)?);
+        "aten::linalg_inv" => |b, a: Inverse| solved(b, a.A, identity(b, a.A)?);
+        "aten::linalg_inv_ex" => |b, a: Inverse| {
+            let inverse = solved(b, a.A, identity(b, a.A)?)?;
+            Ok(Several(vec![inverse.into(), sound(b).into()]))
+        };
+        "aten::linalg_solve" => |b, a: Solve| system(b, a.A, a.B, a.left.unwrap_or(true));
+        "aten::linalg_solve_ex" => |b, a: Solve| {
+            Ok(Several(vec![system(b, a.A, a.B, a.left.unwrap_or(true))?.into(), sound(b).into()]))
+        };
+        "aten::_linalg_solve_ex" => |b, a: Solve| {
+            let found = system(b, a.A, a.B, a.left.unwrap_or(true))?;
+            Ok(Several(vec![found.into(), Value::None, Value::None, sound(b).into()]))
+        };
+        "aten::cholesky" | "aten::linalg_cholesky" => |b, a: Cholesky| factor(b, &a);
+        "aten::linalg_cholesky_ex" => |b, a: Cholesky| {
+            Ok(Several(vec![factor(b, &a)?.into(), sound(b).into()]))
+        };
+        "aten::linalg_solve_triangular" => |b, a: Triangular| {
+            let matrix = triangle(b, a.input, a.upper, a.unitriangular)?;
+            system(b, matrix, a.B, a.left)
+        };
+        "aten::triangular_solve" => |b, a: OldTriangular| {
+            let matrix = triangle(b, a.A, a.upper, a.unitriangular)?;
+            let matrix = if a.transpose { transposed(b, matrix)? } else { matrix };
+            Ok(Several(vec![system(b, matrix, a.input, true)?.into(), a.A.into()]))
+        };
+        "aten::linalg_qr" => |b, a: Qr| {
+            factors(b, a.A, a.mode.as_deref().unwrap_or("reduced"))
+        };
+        "aten::qr" => |b, a: OldQr| factors(b, a.input, if a.some { "reduced" } else { "complete" });
+    }
+}
+
+/// Torch's names of matrices are capitals.
+#[allow(non_snake_case)]
+mod named {
+    use super::{Var, arguments};
+    arguments! {
+        /// `inverse(Tensor self)`
+        pub(super) struct One { input: Var }
+        /// `linalg_inv_ex(Tensor A, *, bool check_errors=False)`
+        pub(super) struct Inverse { A: Var, check_errors: Option<bool> }
+        /// `linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False)`
+        pub(super) struct Solve { A: Var, B: Var, left: Option<bool>, check_errors: Option<bool> }
+        /// `linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False)`
+        pub(super) struct Cholesky { input: Var, upper: bool, check_errors: Option<bool> }
+        /// `linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)`
+        pub(super) struct Triangular { input: Var, B: Var, upper: bool, left: bool, unitriangular: bool }
+        /// `triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False)`
+        pub(super) struct OldTriangular {
+            input: Var, A: Var, upper: bool, transpose: bool, unitriangular: bool,
+        }
+        /// `linalg_qr(Tensor A, str mode="reduced")`
+        pub(super) struct Qr { A: Var, mode: Option<String> }
+        /// `qr(Tensor self, bool some=True)`
+        pub(super) struct OldQr { input: Var, some: bool }
+    }
+}
+use named::{Cholesky, Inverse, OldQr, OldTriangular, One, Qr, Solve, Triangular};
+
+/// What torch says of matrices that could be solved; the model cannot say it of others.
+fn sound(b: &Lower) -> Var {
+    b.constant(Tensor::scalar(0i32))
+}
+
+/// `x` such that `matrix x = other`, or `x matrix = other`. `other` may be vectors.
+fn system(b: &Lower, matrix: Var, other: Var, left: bool) -> Lowered<Var> {
+    let (of_matrix, of_other) = (rank(b, matrix)?, rank(b, other)?);
+    let same = |axis: usize| known_size(b, matrix, axis) == known_size(b, other, axis);
+    let stacked = of_other + 1 == of_matrix && (0..of_other).all(same);
+    if of_other == 1 || stacked {
+        let found = system(b, matrix, b.unsqueeze(other, [-1])?, true)?;
+        return b.squeeze(found).axes([-1]).one();
+    }
+    if !left {
+        let found = system(b, transposed(b, matrix)?, transposed(b, other)?, true)?;
+        return transposed(b, found);
+    }
+    // Stacks broadcast: a product has the shape of the result, and its stack is that of the matrices.
+    let alike = of_matrix == of_other && (0..of_other.saturating_sub(2)).all(same);
+    if alike {
+        return solved(b, matrix, other);
+    }
+    let shape = b.shape(b.mat_mul(matrix, other)?).one()?;
+    let other = b.expand(other, shape)?;
+    let stack = b.slice(shape, [0], [-2]).one()?;
+    let sizes = b.concat([stack, b.shape(matrix).start(-2).one()?]).axis(0).one()?;
+    solved(b, b.expand(matrix, sizes)?, other)
+}
+
+/// A triangle of matrices; with ones on its diagonal, if they are not held.
+fn triangle(b: &Lower, x: Var, upper: bool, unit: bool) -> Lowered<Var> {
+    let part = b.trilu(x).upper(upper);
+    if !unit {
+        return part.one();
+    }
+    let without = b.trilu(x).upper(upper).k(if upper { 1i64 } else { -1 }).one()?;
+    b.add(without, identity(b, x)?)
+}
+
+fn factor(b: &Lower, a: &Cholesky) -> Lowered<Var> {
+    // Only one half of the matrix counts, and the loop reads the lower one.
+    match a.upper {
+        false => cholesky(b, a.input),
+        true => transposed(b, cholesky(b, transposed(b, a.input)?)?),
+    }
+}
+
+fn factors(b: &Lower, x: Var, mode: &str) -> Lowered<Several> {
+    let [q, r] = reflected(b, x)?;
+    let r = b.trilu(r).upper(true).one()?;
+    let (q, r) = match mode {
+        "complete" => (q, r),
+        "reduced" | "r" => {
+            let n = rank(b, x)? as i64;
+            let sizes = b.shape(x).start(n - 2).one()?;
+            let least = b.reduce_min(sizes).keepdims(1).one()?;
+            let zero = b.constant(Tensor::vector(vec![0i64]));
+            let q = b.slice(q, zero, least).axes([n - 1]).one()?;
+            (q, b.slice(r, zero, least).axes([n - 2]).one()?)
+        }
+        _ => {
+            return Err(b.diagnostic(Code::LayerParameter, "The mode of `linalg_qr` is not known."));
+        }
+    };
+    let q = if mode == "r" { b.constant(Tensor::vector(Vec::<f32>::new())) } else { q };
+    Ok(Several(vec![q.into(), r.into()]))
+}

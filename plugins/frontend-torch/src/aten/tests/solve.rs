@@ -1,0 +1,72 @@
+//! Tests of systems of equations and of products of groups. Expected numbers are torch's.
+
+use super::{Given, assert_near, floats, only, run_at};
+use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::lower::Value;
+
+fn matrix(rows: usize, values: &[f32]) -> Tensor {
+    Tensor::from_vec([rows, values.len() / rows], values.to_vec())
+}
+
+#[test]
+fn rows_are_exchanged_where_a_pivot_is_zero() {
+    let a = || matrix(2, &[0.0, 2.0, 1.0, 4.0]);
+    let inverse = only("aten::inverse", [("input", a().into())]);
+    assert_near(&inverse, &matrix(2, &[-2.0, 1.0, 0.5, 0.0]));
+    let solved = |b: Tensor, left: bool| {
+        only("aten::linalg_solve", [("A", a().into()), ("B", b.into()), ("left", left.into())])
+    };
+    assert_near(&solved(floats([2.0, 5.0]), true), &floats([1.0, 1.0]));
+    assert_near(&solved(matrix(1, &[1.0, 6.0]), false), &matrix(1, &[1.0, 1.0]));
+    // Stacks broadcast.
+    let stack = Tensor::from_vec([2, 2, 1], vec![2f32, 5.0, 4.0, 10.0]);
+    let wanted = Tensor::from_vec([2, 2, 1], vec![1f32, 1.0, 2.0, 2.0]);
+    assert_near(&solved(stack, true), &wanted);
+}
+
+#[test]
+fn factors_of_matrices_have_the_signs_of_lapack() {
+    let factor = |upper: bool| {
+        let a = matrix(2, &[4.0, 2.0, 2.0, 5.0]);
+        only("aten::linalg_cholesky", [("input", a.into()), ("upper", upper.into())])
+    };
+    assert_near(&factor(false), &matrix(2, &[2.0, 0.0, 1.0, 2.0]));
+    assert_near(&factor(true), &matrix(2, &[2.0, 1.0, 0.0, 2.0]));
+    let a = matrix(3, &[3.0, 1.0, 0.0, 2.0, 4.0, 3.0]);
+    let arguments = [("A", Given::from(a)), ("mode", "reduced".into())];
+    let found = run_at(18, "aten::linalg_qr", arguments).unwrap();
+    let q = [-0.6, 0.357_770_9, 0.0, -0.894_427_2, -0.8, -0.268_328_16];
+    assert_near(&found[0], &matrix(3, &q));
+    assert_near(&found[1], &matrix(2, &[-5.0, -3.0, 0.0, -2.236_068]));
+}
+
+#[test]
+fn each_row_is_multiplied_in_its_group() {
+    let until = |end: i32, x: Tensor, y: Tensor| {
+        let ends = Tensor::vector(vec![1i32, end]);
+        let ends = ("offs", Given::from(ends));
+        only("aten::_grouped_mm", [("input", x.into()), ("mat2", y.into()), ends])
+    };
+    let grouped = |x: Tensor, y: Tensor| until(3, x, y);
+    let rows = matrix(3, &[1.0, 2.0, 3.0]);
+    let two = Tensor::from_vec([2, 1, 1], vec![10f32, 100.0]);
+    assert_near(&grouped(rows, two.clone()), &matrix(3, &[10.0, 200.0, 300.0]));
+    assert_near(&grouped(two, matrix(1, &[1.0, 2.0, 3.0])), &matrix(1, &[10.0, 200.0, 300.0]));
+    let found = grouped(matrix(1, &[1.0, 2.0, 3.0]), matrix(3, &[1.0, 10.0, 100.0]));
+    assert_near(&found, &Tensor::from_vec([2, 1, 1], vec![1f32, 320.0]));
+    // What lies behind the last group is in none.
+    let found = until(2, matrix(1, &[1.0, 2.0, 3.0]), matrix(3, &[1.0, 10.0, 100.0]));
+    assert_near(&found, &Tensor::from_vec([2, 1, 1], vec![1f32, 20.0]));
+}
+
+#[test]
+fn a_line_may_have_a_computed_number_of_steps() {
+    let steps = Given::from(Tensor::scalar(4i64));
+    let ends = [("start", Given::from(0.0)), ("end", Tensor::scalar(3f32).into())];
+    let [start, end] = ends;
+    let line = only(
+        "aten::linspace",
+        [start, end, ("steps", steps), ("dtype", Given::Value(Value::None))],
+    );
+    assert_near(&line, &floats([0.0, 1.0, 2.0, 3.0]));
+}

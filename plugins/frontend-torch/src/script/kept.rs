@@ -1,0 +1,130 @@
+//! From run to run of a method, until all that it keeps between calls is known.
+//!
+//! The first run takes what the module holds for constants, and finds what is written. Where that may count, states
+//! are inputs of further runs. These may go other ways and write more, or give other sizes, so that states become more
+//! general. The last run writes nothing but what it takes as inputs.
+
+use super::import::Run;
+use super::states::Types;
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::outputs::INPUT;
+use onnxd_plugin_sdk::Submission;
+use onnxd_plugin_sdk::states::{Written, needed};
+
+/// Runs with states as inputs.
+const RUNS_MAX: usize = 12;
+
+/// What is known of the states of a method so far.
+pub(super) struct Kept<'s> {
+    submission: &'s Submission,
+    /// The run in which all is constant, and what it wrote, where states are inputs of the present run.
+    first: Option<(Run, Vec<Written>)>,
+    types: Types,
+    runs: usize,
+}
+
+impl Kept<'_> {
+    pub(super) fn new(submission: &Submission) -> Kept<'_> {
+        Kept { submission, first: None, types: Types::new(), runs: 0 }
+    }
+
+    /// The states that the next run takes as inputs.
+    pub(super) fn types(&self) -> Types {
+        self.types.clone()
+    }
+
+    /// The run to be taken, if there is no need for another one.
+    ///
+    /// # Errors
+    /// `N0203` for what is written and cannot be left out.
+    pub(super) fn next(&mut self, run: Run) -> Result<Option<Run>, Diagnostics> {
+        let found = &run.found;
+        if found.written.is_empty() && found.impossible.is_empty() {
+            return Ok(Some(run));
+        }
+        if !self.submission.wants_states() {
+            return self.next_without(run);
+        }
+        if !found.impossible.is_empty() {
+            let all = found.impossible.iter().map(|(written, why)| written.impossible(why));
+            return Err(Diagnostics(all.collect()));
+        }
+        Ok(if self.is_settled(&run)? { Some(run) } else { None })
+    }
+
+    /// As [`Kept::next`], where states are not asked for: what no output depends on is left out.
+    fn next_without(&mut self, run: Run) -> Result<Option<Run>, Diagnostics> {
+        let strict = |w: &&Written| matches!(w.what, "buffer" | "parameter");
+        let impossible = run.found.impossible.iter().map(|(written, _)| written);
+        let refused: Vec<Written> =
+            run.found.written.iter().filter(strict).chain(impossible).cloned().collect();
+        if !refused.is_empty() {
+            return Err(self.refused(&refused));
+        }
+        if !self.is_settled(&run)? {
+            if self.first.is_none() {
+                let written = run.found.written.clone();
+                self.first = Some((run, written));
+            }
+            return Ok(None);
+        }
+        let counting = needed(&run.graph, &run.found.states);
+        let counts = |w: &&Written| {
+            let mut states = counting.iter();
+            w.what != INPUT
+                && states.any(|s| s.input == w.name || s.output == format!("{}_out", w.name))
+        };
+        let refused: Vec<Written> = run.found.written.iter().filter(counts).cloned().collect();
+        if !refused.is_empty() {
+            return Err(self.refused(&refused));
+        }
+        // What the module holds stays constant.
+        let run = self.first.take().map_or(run, |(first, _)| first);
+        Ok(Some(without_written(run)))
+    }
+
+    /// Whether a run had all states that it wrote as inputs; else the next one has them.
+    fn is_settled(&mut self, run: &Run) -> Result<bool, Diagnostics> {
+        let found = &run.found.types;
+        if found.iter().all(|(name, ty)| self.types.get(name) == Some(ty)) {
+            return Ok(true);
+        }
+        self.runs += 1;
+        if self.runs > RUNS_MAX {
+            let message = "What the network keeps between calls takes other shapes without end.";
+            return Err(Diagnostic::new(Code::LayerUnsupported, message).into());
+        }
+        self.types.extend(found.iter().map(|(name, ty)| (name.clone(), ty.clone())));
+        Ok(false)
+    }
+
+    /// All that was written, once for each name: the first run saw where.
+    fn refused(&self, written: &[Written]) -> Diagnostics {
+        let first = self.first.iter().flat_map(|(_, written)| written);
+        let seen = |w: &Written| first.clone().find(|f| f.name == w.name).unwrap_or(w).refused();
+        Diagnostics(written.iter().map(seen).collect())
+    }
+
+    /// Findings of a run that gave no graph: with states as inputs only because nobody knew whether they count, what
+    /// was written is the reason.
+    pub(super) fn explained(&self, found: Diagnostics) -> Diagnostics {
+        match &self.first {
+            Some((_, written)) => {
+                let counts = written.iter().filter(|w| w.what != INPUT);
+                Diagnostics(counts.map(Written::refused).collect())
+            }
+            None => found,
+        }
+    }
+}
+
+/// Takes the outputs away that were added for what was written.
+fn without_written(mut run: Run) -> Run {
+    let outputs = run.graph.outputs().to_vec();
+    let (results, new) = outputs.split_at(outputs.len() - run.found.outputs);
+    run.graph.set_outputs(results.to_vec());
+    run.graph.drop_unread(new.to_vec());
+    run.notes.extend(run.found.written.iter().map(Written::left_out));
+    run.found.states.clear();
+    run
+}
