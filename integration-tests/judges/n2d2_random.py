@@ -304,7 +304,16 @@ class Bound:
         self.listed = {t["name"]: (t["scales"][0], "uint" in t["type"]) for t in said}
         self.readers = {c.name: sum(i == c.name for d in net.cells for i in d.inputs) for c in net.cells}
         self.targets = {t.name for t in net.targets}
+        for cell in reversed(net.cells[1:]):
+            self.hand_over(cell)
         self.steps, self.errors = {}, {}
+
+    def hand_over(self, cell):
+        """A pool of one element is nothing: what it reads is rescaled under its name."""
+        alone = len(cell.inputs) == 1 and self.readers[cell.inputs[0]] == 1 and cell.inputs[0] not in self.targets
+        nothing = cell.window and cell.window[:3] == ((1, 1), (1, 1), (0, 0))
+        if cell.kind in ("Max", "Average") and nothing and alone and cell.name in self.listed:
+            self.listed.setdefault(cell.inputs[0], self.listed[cell.name])
 
     def run(self):
         self.steps["sp"] = self.listed["env"][0]
