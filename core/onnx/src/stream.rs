@@ -48,8 +48,19 @@ impl TensorSink for StandIns {
 
 /// Bytes that are collected before they are written; more are not copied.
 const BUFFER_BYTES: usize = 1 << 16;
+/// Bytes of a memory map that are brought in and written at a time.
+const WRITE_BYTES: usize = 1 << 20;
+/// Bytes of the smallest page that a memory map is brought in by.
+const PAGE_BYTES: usize = 1 << 12;
 /// Places for stand-ins beyond the longest one, so that a piece of address space serves many.
 const PLACES: usize = 1 << 16;
+
+/// Reads one byte of each page. `write` copies without waiting for pages: at the first one that is
+/// not there, Linux clears the rest of the part of the file that it was about to fill, and begins anew.
+fn bring_in(bytes: &[u8]) {
+    let first_of_each = bytes.iter().step_by(PAGE_BYTES);
+    std::hint::black_box(first_of_each.fold(0, |sum: u8, byte| sum.wrapping_add(*byte)));
+}
 
 /// A buffered file that prost can encode into.
 pub(crate) struct StreamWriter {
@@ -106,8 +117,12 @@ impl StreamWriter {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        if self.error.is_none() {
-            self.error = self.file.write_all(bytes).err();
+        for part in bytes.chunks(WRITE_BYTES) {
+            if self.error.is_some() {
+                break;
+            }
+            bring_in(part);
+            self.error = self.file.write_all(part).err();
         }
         self.written += bytes.len() as u64;
     }

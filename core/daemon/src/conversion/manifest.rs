@@ -2,17 +2,21 @@
 //!
 //! A later conversion to the same folder replaces or removes only files that are still what the
 //! manifest says. The form is that of `sha256sum`, so `sha256sum -c manifest.sha256` checks a result.
+//! Lines that it takes for comments tell how large files looked, so that a later conversion need not read them.
 
-use super::files::{digest, inner};
+use super::files::{digest, inner, sync_folder, write};
+use super::stamp::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Its name in a result folder.
 pub(crate) const MANIFEST: &str = "manifest.sha256";
 /// Its first line; `sha256sum` takes it for a comment. Another first line means another author.
 const HEAD: &str = "# onnxd result 1";
+/// What the line of a file's stamp begins with.
+const STAMP: &str = "# unchanged ";
 /// Largest manifest that is read, in bytes.
 const BYTES_MAX: u64 = 64 << 20;
 /// Hexadecimal digits of a digest.
@@ -21,7 +25,11 @@ const DIGITS: usize = 64;
 /// Files of a result by their names, relative to its folder. A name has several digests while a
 /// result is being replaced by another one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Manifest(BTreeMap<String, BTreeSet<String>>);
+pub(crate) struct Manifest {
+    digests: BTreeMap<String, BTreeSet<String>>,
+    /// Of large files, where they lay when the manifest was written.
+    stamps: BTreeMap<String, Stamp>,
+}
 
 impl Manifest {
     /// The manifest of `folder`; `None` if there is none that onnxd wrote.
@@ -49,6 +57,11 @@ impl Manifest {
             return None;
         }
         for line in lines {
+            if let Some(stamp) = line.strip_prefix(STAMP) {
+                let (stamp, name) = stamp.split_once("  ")?;
+                manifest.stamps.insert(unescaped(name)?, stamp.parse().ok()?);
+                continue;
+            }
             let (escaped, line) = line.strip_prefix('\\').map_or((false, line), |l| (true, l));
             let (digest, name) = line.split_once("  ")?;
             let name = if escaped { unescaped(name)? } else { name.to_owned() };
@@ -67,34 +80,54 @@ impl Manifest {
             Some(name) => format!("\\{digest}  {name}\n"),
             None => format!("{digest}  {name}\n"),
         };
-        let lines = self.0.iter().flat_map(|(name, all)| all.iter().map(|d| line(name, d)));
-        format!("{HEAD}\n{}", lines.collect::<String>())
+        let stamp = |(name, stamp): (&String, &Stamp)| {
+            let name = escaped(name).unwrap_or_else(|| name.clone());
+            format!("{STAMP}{stamp}  {name}\n")
+        };
+        let stamps = self.stamps.iter().map(stamp);
+        let lines = self.digests.iter().flat_map(|(name, all)| all.iter().map(|d| line(name, d)));
+        format!("{HEAD}\n{}", stamps.chain(lines).collect::<String>())
     }
 
     pub(crate) fn add(&mut self, name: &str, digest: &str) {
-        self.0.entry(name.to_owned()).or_default().insert(digest.to_owned());
+        self.digests.entry(name.to_owned()).or_default().insert(digest.to_owned());
+    }
+
+    /// Writes it to `at`, and brings it to the disk. Its files lie in `folder`, where they stay what they are.
+    pub(crate) fn write(&mut self, at: &Path, folder: &Path) -> io::Result<()> {
+        let paths: Vec<PathBuf> = self.names().map(|name| folder.join(name)).collect();
+        let stamps = Stamp::settled(paths.iter().map(PathBuf::as_path), at)?;
+        let names = self.digests.keys().cloned();
+        self.stamps = names.zip(stamps).filter_map(|(name, s)| Some((name, s?))).collect();
+        write(at, self.text().as_bytes())?;
+        File::open(at)?.sync_all()?;
+        at.parent().map_or(Ok(()), sync_folder)
     }
 
     /// What either of the two says.
     pub(crate) fn with(mut self, other: &Manifest) -> Manifest {
-        for (name, digests) in &other.0 {
+        for (name, digests) in &other.digests {
             digests.iter().for_each(|digest| self.add(name, digest));
         }
         self
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.digests.keys().map(String::as_str)
     }
 
     pub(crate) fn names_file(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.digests.contains_key(name)
     }
 
     /// Whether the file `name` in `folder` is what the manifest says.
     pub(crate) fn fits(&self, folder: &Path, name: &str) -> bool {
-        let Some(known) = self.0.get(name) else { return false };
-        digest(&folder.join(name)).is_ok_and(|(_, sha256)| known.contains(&sha256))
+        let (path, stamp) = (folder.join(name), self.stamps.get(name));
+        let Some(known) = self.digests.get(name) else { return false };
+        if stamp.is_some_and(|stamp| Stamp::of(&path).is_ok_and(|now| now == *stamp)) {
+            return true;
+        }
+        digest(&path).is_ok_and(|(_, sha256)| known.contains(&sha256))
     }
 }
 
@@ -133,8 +166,11 @@ mod tests {
             manifest.add(name, &format!("{i:064x}"));
         }
         manifest.add("model.onnx", &"f".repeat(DIGITS));
+        for (name, stamp) in [("model.onnx", "1 2 3"), ("new\nline", "4 5 -6")] {
+            manifest.stamps.insert(name.to_owned(), stamp.parse().unwrap());
+        }
         let text = manifest.text();
-        assert_eq!(text.lines().count(), 7, "{text}");
+        assert_eq!(text.lines().count(), 9, "{text}");
         assert_eq!(Manifest::parse(&text), Some(manifest));
     }
 

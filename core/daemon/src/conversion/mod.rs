@@ -16,6 +16,7 @@ pub(crate) mod plugins;
 pub(crate) mod probe;
 pub(crate) mod publish;
 pub(crate) mod recognised;
+mod stamp;
 pub(crate) mod submission;
 pub(crate) mod target;
 mod verify;

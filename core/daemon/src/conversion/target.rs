@@ -9,7 +9,7 @@ use super::publish::{MODEL_FILES, VIEWS};
 use super::{Outcome, Verdict};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -207,14 +207,14 @@ impl Target {
             done => return done.map_err(|e| disk("published", &self.folder, &e)),
         }
         self.check(new.names())?;
-        self.update(result, &new).map_err(|e| disk("published", &self.folder, &e))
+        self.update(result, new).map_err(|e| disk("published", &self.folder, &e))
     }
 
     /// File by file: the old model goes first and the new one comes last, so a model that is there
     /// belongs to the report beside it. Until then the manifest names the files of both results:
     /// what an interrupted update leaves is onnxd's own.
-    fn update(&self, result: &Path, new: &Manifest) -> io::Result<()> {
-        let (old, both) = (result.join("old.manifest"), self.earlier.clone().with(new));
+    fn update(&self, result: &Path, mut new: Manifest) -> io::Result<()> {
+        let (old, both) = (result.join("old.manifest"), self.earlier.clone().with(&new));
         write(&old, both.text().as_bytes())?;
         fs::rename(&old, self.folder.join(MANIFEST))?;
         self.clear(&[MANIFEST])?;
@@ -229,7 +229,9 @@ impl Target {
             }
             move_file(&result.join(name), &to)?;
         }
-        fs::rename(result.join(MANIFEST), self.folder.join(MANIFEST))?;
+        let listed = result.join(MANIFEST);
+        new.write(&listed, &self.folder)?;
+        fs::rename(listed, self.folder.join(MANIFEST))?;
         sync_folder(&self.folder)
     }
 
@@ -262,11 +264,8 @@ fn manifest(outcome: &Outcome) -> io::Result<Manifest> {
     for name in VIEWS {
         manifest.add(name, &digest(&outcome.out_dir.join(name))?.1);
     }
-    let listed = outcome.out_dir.join(MANIFEST);
-    write(&listed, manifest.text().as_bytes())?;
     // All other files were brought to the disk when the result was prepared.
-    File::open(&listed)?.sync_all()?;
-    sync_folder(&outcome.out_dir)?;
+    manifest.write(&outcome.out_dir.join(MANIFEST), &outcome.out_dir)?;
     Ok(manifest)
 }
 
@@ -441,7 +440,7 @@ mod tests {
         let new = manifest(&outcome).unwrap();
         // The model cannot be moved, so the update stops in the middle.
         fs::remove_file(outcome.out_dir.join("model.onnx")).unwrap();
-        assert!(case.target(&[]).update(&outcome.out_dir, &new).is_err());
+        assert!(case.target(&[]).update(&outcome.out_dir, new).is_err());
         assert_eq!(case.read(&format!("out/{DATA}")), "J2");
         assert!(!case.at("out/model.onnx").exists(), "a model without its report");
         case.succeed("J3", &["model.onnx"], &[]).unwrap();

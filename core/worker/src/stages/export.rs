@@ -4,7 +4,7 @@ use super::listing::{LISTING, listing};
 use super::opset;
 use super::outputs::{complete_outputs, distinct_node_names};
 use super::session::Session;
-use super::{states, summary};
+use super::{sources, states, summary};
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Layer, Severity, nearest, shown};
 use onnxd_ir::{Attr, Dim, Graph, Model, Node, ValueId, ValueType, settle_shapes};
 use onnxd_onnx::{External, WriteOptions};
@@ -45,6 +45,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     states::mark(session, &mut model)?;
     forget_own_names(&mut model);
     distinct_node_names(&mut model);
+    sources::take(session)?;
     provenance(session, &mut model);
     let folder = out_dir(session);
     std::fs::create_dir_all(&folder).map_err(|e| disk(&folder, &e))?;

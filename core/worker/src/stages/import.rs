@@ -2,18 +2,16 @@
 
 use super::outputs::complete_outputs;
 use super::session::{Session, findings};
-use super::{lowered, states, summary};
+use super::{lowered, sources, states, summary};
 use crate::confine::parent::PROBE;
-use crate::recognition::{Choice, Question, role};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
+use crate::recognition::{Choice, Question};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_ir::{Level, Model, by_gravity, examine};
-use onnxd_plugin_host::{call, from_message, mapped_digest};
-use onnxd_proto::onnxd as message;
+use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd::{PluginComponent, PluginInfo, Probe, Recognition};
-use std::path::Path;
 
 pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
-    digest_sources(session)?;
+    sources::begin(session)?;
     let choice = recognised(session)?;
     session.report.recognition = Some(choice.recognition.clone());
     Diagnostics(choice.missing()).or_ok(())?;
@@ -93,21 +91,4 @@ fn probe(
     session.library(plugin)?;
     let mut context = session.context(&session.submission(network));
     call::probe(session.loaded(&plugin.id), &component.id, &mut context).map_err(findings)
-}
-
-/// Sizes and digests of the dropped files, unless the parent knows them already.
-fn digest_sources(session: &mut Session) -> Result<(), Diagnostics> {
-    for file in session.request.files.clone() {
-        let path = Path::new(&file.path);
-        let unreadable = |e: std::io::Error| {
-            Diagnostic::new(Code::Unreadable, format!("`{}`: {e}", shown(&file.name)))
-        };
-        let (bytes, sha256) = match file.sha256.is_empty() {
-            true => mapped_digest(path).map_err(unreadable)?,
-            false => (path.metadata().map_err(unreadable)?.len(), file.sha256.clone()),
-        };
-        let role = role(&file.name, &session.request.network).into();
-        session.report.source.push(message::FileDigest { path: file.name, bytes, sha256, role });
-    }
-    Ok(())
 }

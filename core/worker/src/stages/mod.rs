@@ -19,6 +19,7 @@ mod outputs;
 mod quality;
 mod quantize;
 mod session;
+mod sources;
 mod spoken;
 mod states;
 pub(crate) mod summary;

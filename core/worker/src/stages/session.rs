@@ -4,7 +4,7 @@ use super::described::Described;
 use super::export::out_dir;
 use super::idle::Looked;
 use super::spoken::Spoken;
-use super::{Events, quantize, summary};
+use super::{Events, quantize, sources, summary};
 use bytes::Bytes;
 use onnxd_config::descriptor::Component;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity};
@@ -46,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) tensors: Arc<TensorTable>,
     pub(crate) report: Report,
     pub(crate) outputs: Vec<message::FileDigest>,
+    /// Digests of the sources that are still computed.
+    pub(super) digests: Option<sources::Pending>,
     /// What the model keeps between calls.
     pub(crate) states: Vec<message::State>,
     /// The values of states for the first call, once they are no part of the model any more.
@@ -95,6 +97,7 @@ impl Session {
             typed: None,
             tensors: TensorTable::new(),
             outputs: Vec::new(),
+            digests: None,
             states: Vec::new(),
             initial: Vec::new(),
             op_counts: Default::default(),
@@ -266,6 +269,7 @@ impl Session {
 
     /// The report with its verdict.
     pub(crate) fn conclude(mut self, outcome: Result<(), Diagnostics>) -> ConvertResult {
+        let outcome = outcome.and(sources::take(&mut self));
         let errors = self.report.diagnostics.iter().filter(|d| d.severity() == Severity::Error);
         let findings = errors.count();
         let report = &mut self.report;
