@@ -137,6 +137,8 @@ pub struct Spelling {
     pub ignored: Option<String>,
     /// It is refused, for this reason.
     pub refused: Option<String>,
+    /// Its value names an INI file of params beside the network.
+    pub params_file: bool,
 }
 
 /// A condition on params, and on facts of the network.

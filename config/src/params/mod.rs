@@ -115,6 +115,30 @@ impl Params {
         Ok(Params { json: sections(&entries), entries, notes })
     }
 
+    /// Files of params that options in INI `files` and `overrides` name, in their order.
+    pub fn files_named(
+        declared: &Declared,
+        files: &[(&str, &str)],
+        overrides: &[String],
+    ) -> Vec<String> {
+        // What is wrong is told when the params are resolved.
+        let mut reader = Reader::new(declared.rows(), CODES, BYTES_MAX);
+        let ini = files.iter().filter(|(name, _)| name.ends_with(".ini"));
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for (name, text) in ini {
+            let lines = ini::lines(&mut reader, name, text).into_iter();
+            let top = lines.filter(|line| line.section.is_empty());
+            pairs.extend(top.filter_map(|line| Some((line.key, line.value?))));
+        }
+        let given = overrides.iter().filter_map(|text| text.split_once('='));
+        pairs.extend(given.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())));
+        let names_file = |key: &str| {
+            let named = spelling::find(declared, spelling::bare(key));
+            named.is_some_and(|named| named.spelling.params_file)
+        };
+        pairs.into_iter().filter(|(key, _)| names_file(key)).map(|(_, value)| value).collect()
+    }
+
     /// One object of nested sections, complete with defaults; unset keys are `null`.
     /// `passes.order` lists the passes that result from profile, enable and disable.
     pub fn json(&self) -> &Value {

@@ -45,6 +45,10 @@ pub(super) fn read<'t>(
         reader.bad_value(place, &format!("`{option}` is not supported: {why}"));
         return None;
     }
+    if spelling.params_file {
+        // Its lines come as a file of params.
+        return None;
+    }
     let Some(row) = row else {
         reader.bad_value(place, &format!("`{option}` stands for a key that no plugin declares"));
         return None;

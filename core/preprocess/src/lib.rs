@@ -10,7 +10,7 @@ mod step;
 
 #[cfg(feature = "apply")]
 pub use apply::{Depth, Picture};
-pub use step::{Border, Operator, Order, Sizing, Step};
+pub use step::{Border, Equalization, Norm, Operator, Order, Sizing, Step, ThresholdOperation};
 
 use std::fmt;
 

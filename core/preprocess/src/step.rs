@@ -77,6 +77,67 @@ pub enum Step {
         /// To `[-1, 1)`.
         signed: bool,
     },
+    /// `[min, max]` becomes the whole range of the samples, or `[0, 1]` of real ones.
+    ClipRange {
+        /// The smallest sample; if it is not above 0, the picture's.
+        min: f64,
+        /// The largest sample; if it is not above 0, the picture's.
+        max: f64,
+    },
+    /// OpenCV's `threshold`, for each channel.
+    Threshold {
+        /// Samples above it are above.
+        threshold: f64,
+        /// Whether Otsu's method finds the threshold instead.
+        otsu: bool,
+        /// What becomes of the samples.
+        operation: ThresholdOperation,
+        /// The number that `Binary` writes.
+        max: f64,
+    },
+    /// OpenCV's `normalize`. All but [`Norm::MinMax`] give real numbers.
+    Normalize {
+        /// What is made equal.
+        norm: Norm,
+        /// To what, unless it is [`Norm::MinMax`].
+        value: f64,
+        /// The range of [`Norm::MinMax`], in shares of the whole range.
+        range: [f64; 2],
+        /// Whether each channel has its own norm.
+        per_channel: bool,
+    },
+    /// Correlation with a kernel, the picture mirrored beyond its edges.
+    Filter {
+        /// The numbers, rows first.
+        kernel: Vec<f64>,
+        /// Numbers in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
+    /// The same samples with other sizes.
+    Reshape {
+        /// Rows; 0 is as many as before.
+        rows: usize,
+        /// Pixels in a row; 0 is what follows.
+        columns: usize,
+        /// Samples of a pixel; 0 is as many as before.
+        channels: usize,
+    },
+    /// Cuts off rows and columns that are like the picture's edge.
+    Trim {
+        /// Levels of grey that are told apart; 0 is all.
+        levels: usize,
+        /// What the three channels are.
+        order: Order,
+    },
+    /// Equalizes the histogram of the lightness.
+    Equalize {
+        /// How.
+        method: Equalization,
+        /// What the three channels are.
+        order: Order,
+    },
     /// A step that there is no arithmetic for.
     Unavailable {
         /// Which, where it stands, and why.
@@ -94,6 +155,51 @@ pub enum Sizing {
     Fit,
     /// Kept; the sizes are the smallest that the given ones fit into.
     Fill,
+}
+
+/// What a sample becomes, by whether it is above a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThresholdOperation {
+    /// Above the largest number, else 0.
+    Binary,
+    /// Above 0, else the largest number.
+    BinaryInverted,
+    /// Above the threshold.
+    Truncate,
+    /// Above itself, else 0.
+    ToZero,
+    /// Above 0.
+    ToZeroInverted,
+}
+
+/// What normalization makes equal in all pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Norm {
+    /// The range.
+    MinMax,
+    /// The sum of absolute values.
+    L1,
+    /// The root of the sum of squares.
+    L2,
+    /// The largest absolute value.
+    Linf,
+}
+
+/// How a histogram is equalized.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Equalization {
+    /// That of the whole picture.
+    Standard,
+    /// Those of tiles, their contrast limited (CLAHE).
+    Clahe {
+        /// The limit, in mean counts of a level.
+        clip_limit: f64,
+        /// Tiles of a row and of a column.
+        grid: usize,
+    },
 }
 
 /// What lies beyond a picture's edge.

@@ -26,10 +26,12 @@ const SILENT: &[&str] = &[
 const INTEGER: &[&str] = &[
     "ChannelExtractionTransformation",
     "ColorSpaceTransformation",
+    "EqualizeTransformation",
     "FlipTransformation",
     "PadCropTransformation",
     "RandomResizeCropTransformation",
     "RescaleTransformation",
+    "ReshapeTransformation",
     "SliceExtractionTransformation",
     "TrimTransformation",
 ];

@@ -3,7 +3,11 @@
 //! Pictures are BGR, as OpenCV reads them. The steps are those of the set that N2D2 calibrates on. What there is no
 //! arithmetic for becomes a step that says so, because it may never be needed.
 
-use onnxd_plugin_sdk::preprocess::{Border, Operator, Order, Sizing, Step, Steps};
+use onnxd_plugin_sdk::preprocess::{
+    Border, Equalization, Norm, Operator, Order, Sizing, Step, Steps, ThresholdOperation,
+};
+
+mod kernel;
 
 use crate::diag::{Diagnostic, shown};
 use crate::environment::{Scope, Transformation, transformations};
@@ -33,11 +37,18 @@ impl Row {
 const ROWS: &[Row] = &[
     row::<ChannelExtraction>("ChannelExtraction", |s| told(s, channel_extraction)),
     row::<ColorSpace>("ColorSpace", |s| told(s, color_space)),
+    row::<Equalize>("Equalize", |s| told(s, equalize)),
+    Row { kind: "Filter", keys: [&kernel::KEYS, &["Orientation"]], make: filter },
     row::<Flip>("Flip", |s| told(s, flip)),
+    row::<Normalize>("Normalize", |s| told(s, normalize)),
     row::<PadCrop>("PadCrop", |s| told(s, pad_crop)),
     row::<RangeAffine>("RangeAffine", range_affine),
+    row::<RangeClipping>("RangeClipping", |s| told(s, range_clipping)),
     row::<Rescale>("Rescale", |s| told(s, rescale)),
+    row::<Reshape>("Reshape", |s| told(s, reshape)),
     row::<SliceExtraction>("SliceExtraction", |s| told(s, slice_extraction)).beside(&BORDERS),
+    row::<Threshold>("Threshold", |s| told(s, threshold)),
+    row::<Trim>("Trim", |s| told(s, trim)),
 ];
 
 const BORDERS: [&str; 5] =
@@ -53,15 +64,27 @@ words! {
     Space { BGR, RGB }
     BorderType { ConstantBorder, ReplicateBorder, ReflectBorder, WrapBorder, MinusOneReflectBorder }
     Operation { Plus, Minus, Multiplies, Divides }
+    EqualizeMethod { Standard, CLAHE }
+    NormType { L1, L2, Linf, MinMax }
+    ThresholdType { Binary, BinaryInverted, Truncate, ToZero, ToZeroInverted }
+    TrimMethod { Reduce, Discretize }
     ApplyTo { All, LearnOnly, ValidationOnly, TestOnly, NoLearn, NoValidation, NoTest }
 }
 
 settings! {
     struct ChannelExtraction { CSChannel: Channel }
     struct ColorSpace { ColorSpace: Space }
+    struct Equalize {
+        Method: EqualizeMethod = EqualizeMethod::Standard,
+        CLAHE_ClipLimit: f64 = 40.0, CLAHE_GridSize: usize = 8,
+    }
     struct Flip {
         RandomHorizontalFlip: bool = false, RandomVerticalFlip: bool = false,
         HorizontalFlip: bool = false, VerticalFlip: bool = false,
+    }
+    struct Normalize {
+        Norm: NormType = NormType::MinMax, NormValue: f64 = 1.0,
+        NormMin: f64 = 0.0, NormMax: f64 = 1.0, PerChannel: bool = false,
     }
     struct PadCrop {
         Width: i64, Height: i64, AdditiveWH: bool = false,
@@ -72,14 +95,21 @@ settings! {
         SecondOperator: Operation = Operation::Plus, SecondValue: Option<Vec<f64>> = None,
         Truncate: bool = false,
     }
+    struct RangeClipping { RangeMin: f64 = 0.0, RangeMax: f64 = 0.0 }
     struct Rescale {
         Width: usize, Height: usize, KeepAspectRatio: bool = false, ResizeToFit: bool = true,
     }
+    struct Reshape { NbRows: usize, NbCols: usize = 0, NbChannels: usize = 0 }
     struct SliceExtraction {
         RandomOffsetX: bool = false, RandomOffsetY: bool = false,
         RandomRotation: bool = false, RandomScaling: bool = false,
         OffsetX: usize = 0, OffsetY: usize = 0, Width: usize, Height: usize,
     }
+    struct Threshold {
+        Threshold: f64, OtsuMethod: bool = false, MaxValue: f64 = 1.0,
+        Operation: ThresholdType = ThresholdType::Binary,
+    }
+    struct Trim { NbLevels: usize, Method: TrimMethod = TrimMethod::Discretize }
 }
 
 /// The set of stimuli that N2D2 calibrates on.
@@ -206,10 +236,36 @@ fn color_space(_: SectionRef, a: &ColorSpace) -> Made {
     Ok([Step::Spread].into_iter().chain(reverse).collect())
 }
 
+fn equalize(_: SectionRef, a: &Equalize) -> Made {
+    let method = match a.Method {
+        EqualizeMethod::Standard => Equalization::Standard,
+        EqualizeMethod::CLAHE => {
+            Equalization::Clahe { clip_limit: a.CLAHE_ClipLimit, grid: a.CLAHE_GridSize }
+        }
+    };
+    Ok(vec![Step::Equalize { method, order: Order::Bgr }])
+}
+
+fn filter(section: SectionRef) -> Made {
+    let kernel::Kernel { values: kernel, width, height } = kernel::Kernel::of(section)?;
+    Ok(vec![Step::Filter { kernel, width, height }])
+}
+
 fn flip(section: SectionRef, a: &Flip) -> Made {
     let horizontal = (a.RandomHorizontalFlip, "RandomHorizontalFlip");
     not_random(section, &[horizontal, (a.RandomVerticalFlip, "RandomVerticalFlip")])?;
     Ok(vec![Step::Flip { horizontal: a.HorizontalFlip, vertical: a.VerticalFlip }])
+}
+
+fn normalize(_: SectionRef, a: &Normalize) -> Made {
+    let norm = match a.Norm {
+        NormType::L1 => Norm::L1,
+        NormType::L2 => Norm::L2,
+        NormType::Linf => Norm::Linf,
+        NormType::MinMax => Norm::MinMax,
+    };
+    let (value, range) = (a.NormValue, [a.NormMin, a.NormMax]);
+    Ok(vec![Step::Normalize { norm, value, range, per_channel: a.PerChannel }])
 }
 
 fn pad_crop(_: SectionRef, a: &PadCrop) -> Made {
@@ -248,6 +304,10 @@ pub(crate) fn range_affine(section: SectionRef) -> Made {
     Ok(steps)
 }
 
+fn range_clipping(_: SectionRef, a: &RangeClipping) -> Made {
+    Ok(vec![Step::ClipRange { min: a.RangeMin, max: a.RangeMax }])
+}
+
 fn rescale(_: SectionRef, a: &Rescale) -> Made {
     let sizing = match (a.KeepAspectRatio, a.ResizeToFit) {
         (false, _) => Sizing::Exact,
@@ -257,9 +317,34 @@ fn rescale(_: SectionRef, a: &Rescale) -> Made {
     Ok(vec![Step::Resize { width: a.Width, height: a.Height, sizing }])
 }
 
+fn reshape(_: SectionRef, a: &Reshape) -> Made {
+    let (rows, columns, channels) = (a.NbRows, a.NbCols, a.NbChannels);
+    Ok(vec![Step::Reshape { rows, columns, channels }])
+}
+
 fn slice_extraction(section: SectionRef, a: &SliceExtraction) -> Made {
     let offsets = [(a.RandomOffsetX, "RandomOffsetX"), (a.RandomOffsetY, "RandomOffsetY")];
     let others = [(a.RandomRotation, "RandomRotation"), (a.RandomScaling, "RandomScaling")];
     not_random(section, &[offsets, others].concat())?;
     Ok(vec![Step::Crop { x: a.OffsetX, y: a.OffsetY, width: a.Width, height: a.Height }])
+}
+
+fn threshold(_: SectionRef, a: &Threshold) -> Made {
+    let operation = match a.Operation {
+        ThresholdType::Binary => ThresholdOperation::Binary,
+        ThresholdType::BinaryInverted => ThresholdOperation::BinaryInverted,
+        ThresholdType::Truncate => ThresholdOperation::Truncate,
+        ThresholdType::ToZero => ThresholdOperation::ToZero,
+        ThresholdType::ToZeroInverted => ThresholdOperation::ToZeroInverted,
+    };
+    let (threshold, otsu, max) = (a.Threshold, a.OtsuMethod, a.MaxValue);
+    Ok(vec![Step::Threshold { threshold, otsu, operation, max }])
+}
+
+fn trim(section: SectionRef, a: &Trim) -> Made {
+    if a.Method == TrimMethod::Reduce && a.NbLevels > 0 {
+        let what = "`Reduce` finds levels by random clusters (k-means); use `Discretize`";
+        return Err(section.problem("Method", what));
+    }
+    Ok(vec![Step::Trim { levels: a.NbLevels, order: Order::Bgr }])
 }

@@ -12,6 +12,7 @@ pub(crate) mod doing;
 pub(crate) mod files;
 pub(crate) mod launch;
 mod manifest;
+mod named_params;
 pub(crate) mod plugins;
 pub(crate) mod probe;
 pub(crate) mod publish;

@@ -30,8 +30,8 @@ impl Stamp {
         path.symlink_metadata().map(|data| Stamp::from(&data))
     }
 
-    /// The stamps of those files `paths` that are worth it, as seen once their file system's clock, which writing `clock`
-    /// asks, has gone on since each was changed.
+    /// The stamps of those files `paths` that are worth it. Their file system's clock, which writing
+    /// `clock` asks, has gone on since each was changed.
     pub(super) fn settled<'a>(
         paths: impl IntoIterator<Item = &'a Path>,
         clock: &Path,

@@ -158,6 +158,7 @@ impl Submission {
                 texts.collect::<Result<Vec<_>, Diagnostic>>()?
             }
         };
+        let texts = self.with_named_params(&plugins.declared, texts, overrides)?;
         let texts: Vec<(&str, &str)> =
             texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let presets = [std::slice::from_ref(&plugins.defaults), presets].concat();
@@ -459,7 +460,10 @@ fn is_candidate(name: &str, plugins: &Plugins) -> bool {
 }
 
 /// Name and text of an `opened` params file.
-fn read_params(path: &Path, opened: io::Result<File>) -> Result<(String, String), Diagnostic> {
+pub(super) fn read_params(
+    path: &Path,
+    opened: io::Result<File>,
+) -> Result<(String, String), Diagnostic> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let unreadable = |why: &dyn std::fmt::Display| {
         Diagnostic::new(Code::Unreadable, format!("params `{}`: {why}", path.display()))

@@ -1,7 +1,7 @@
 //! Where samples lie.
 
 use super::picture::room;
-use crate::{Border, Fault, Picture, fault};
+use crate::{Border, Depth, Fault, Order, Picture, fault};
 
 pub(crate) fn crop(
     picture: &Picture,
@@ -90,4 +90,81 @@ fn place(at: i64, len: usize, border: &Border) -> Option<usize> {
         Border::ReflectInner if len == 1 => 0,
         Border::ReflectInner => mirrored(2 * (len - 1), 0),
     } as usize)
+}
+
+/// The sample of an axis of `len` at `at`: the axis is mirrored, its ends not repeated.
+pub(super) fn mirrored_inside(at: i64, len: usize) -> usize {
+    place(at, len, &Border::ReflectInner).unwrap_or_default()
+}
+
+/// Samples of a picture as large as this one.
+pub(super) fn room_of(picture: &Picture) -> Result<usize, Fault> {
+    room(picture.width, picture.height, picture.channels)
+}
+
+/// The same samples in other rows; 0 channels are as many as before.
+pub(crate) fn reshape(
+    picture: Picture,
+    rows: usize,
+    columns: usize,
+    channels: usize,
+) -> Result<Picture, Fault> {
+    let channels = if channels == 0 { picture.channels } else { channels };
+    let (all, height) = (picture.samples.len(), if rows == 0 { picture.height } else { rows });
+    let width = height.checked_mul(channels).filter(|n| *n > 0 && all % n == 0).map(|n| all / n);
+    match width {
+        Some(width) if columns == 0 || columns == width => {
+            Ok(Picture { width, height, channels, ..picture })
+        }
+        _ => Err(fault(format!(
+            "{all} samples are no picture of {height} rows with {columns} pixels of {channels} channels"
+        ))),
+    }
+}
+
+/// Cuts off the rows and columns at the edges that have the edges' most frequent level throughout. `levels` is
+/// how many levels of grey are told apart; 0 is all.
+pub(crate) fn trim(picture: &Picture, levels: usize, order: Order) -> Result<Picture, Fault> {
+    if picture.depth != Depth::Byte || levels == 1 {
+        return Err(fault("trimming takes samples of 8 bits, and at least two levels"));
+    }
+    let grey = super::colour::grey(picture.clone(), order);
+    if grey.channels != 1 {
+        return Err(fault(format!("a picture of {} channels has no levels", grey.channels)));
+    }
+    let level = |v: &f32| match levels.checked_sub(1) {
+        None => *v as u8,
+        Some(steps) => {
+            let step = (steps as f64 * f64::from(*v) / 255.0).round();
+            (255.0 * step / steps as f64) as u8
+        }
+    };
+    let (width, height) = (grey.width, grey.height);
+    let samples: Vec<u8> = grey.samples.iter().map(level).collect();
+    let at = |x: usize, y: usize| samples[y * width + x];
+    let mut counts = [0_usize; 256];
+    for y in 0..height {
+        counts[usize::from(at(0, y))] += 1;
+        counts[usize::from(at(width - 1, y))] += 1;
+    }
+    for x in 1..width.saturating_sub(1) {
+        counts[usize::from(at(x, 0))] += 1;
+        counts[usize::from(at(x, height - 1))] += 1;
+    }
+    let most = counts.iter().max().copied().unwrap_or_default();
+    let edge = counts.iter().position(|c| *c == most).unwrap_or_default() as u8;
+    let column = |x: &usize| (0..height).any(|y| at(*x, y) != edge);
+    let row = |y: &usize| (0..width).any(|x| at(x, *y) != edge);
+    let ends = [
+        (0..width).find(column),
+        (0..width).rfind(column),
+        (0..height).find(row),
+        (0..height).rfind(row),
+    ];
+    match ends {
+        [Some(left), Some(right), Some(top), Some(bottom)] => {
+            crop(picture, [left, top], [right + 1 - left, bottom + 1 - top])
+        }
+        _ => Err(fault("all of the picture is like its edge, and would be trimmed")),
+    }
 }

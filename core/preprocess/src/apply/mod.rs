@@ -2,7 +2,10 @@
 
 mod arithmetic;
 mod colour;
+mod equalize;
+mod filter;
 mod geometry;
+mod levels;
 mod picture;
 mod resize;
 #[cfg(test)]
@@ -43,6 +46,21 @@ impl Step {
             Step::Arithmetic { operator, values } => arithmetic::apply(picture, *operator, values),
             Step::Truncate => Ok(arithmetic::truncate(picture)),
             Step::ScaleIntegers { signed } => arithmetic::scale_integers(picture, *signed),
+            Step::ClipRange { min, max } => Ok(levels::clip_range(picture, *min, *max)),
+            Step::Threshold { threshold, otsu, operation, max } => {
+                levels::threshold(picture, *threshold, *otsu, *operation, *max)
+            }
+            Step::Normalize { norm, value, range, per_channel } => {
+                Ok(levels::normalize(picture, *norm, *value, *range, *per_channel))
+            }
+            Step::Filter { kernel, width, height } => {
+                filter::filter(&picture, kernel, [*width, *height])
+            }
+            Step::Reshape { rows, columns, channels } => {
+                geometry::reshape(picture, *rows, *columns, *channels)
+            }
+            Step::Trim { levels, order } => geometry::trim(&picture, *levels, *order),
+            Step::Equalize { method, order } => equalize::equalize(picture, *method, *order),
             Step::Unavailable { why } => Err(fault(why.clone())),
         }
     }

@@ -1,6 +1,8 @@
 //! What becomes of the sections about transformations.
 
-use onnxd_plugin_sdk::preprocess::{Border, Operator, Order, Sizing, Step, Steps};
+use onnxd_plugin_sdk::preprocess::{
+    Border, Equalization, Norm, Operator, Order, Sizing, Step, Steps, ThresholdOperation,
+};
 
 use super::{around, close, random};
 
@@ -54,9 +56,60 @@ fn transformations_become_steps() {
 }
 
 #[test]
+fn levels_and_filters_become_steps() {
+    let clip = one("RangeClippingTransformation\nRangeMax=200");
+    assert_eq!(clip, [Step::ClipRange { min: 0.0, max: 200.0 }]);
+    let threshold = one("ThresholdTransformation\nThreshold=9\nOperation=ToZero");
+    let operation = ThresholdOperation::ToZero;
+    assert_eq!(threshold, [Step::Threshold { threshold: 9.0, otsu: false, operation, max: 1.0 }]);
+    let normalize = one("NormalizeTransformation\nNorm=L2\nPerChannel=1");
+    let range = [0.0, 1.0];
+    assert_eq!(
+        normalize,
+        [Step::Normalize { norm: Norm::L2, value: 1.0, range, per_channel: true }]
+    );
+    let reshape = one("ReshapeTransformation\nNbRows=2\nNbCols=8");
+    assert_eq!(reshape, [Step::Reshape { rows: 2, columns: 8, channels: 0 }]);
+    assert_eq!(
+        one("TrimTransformation\nNbLevels=4"),
+        [Step::Trim { levels: 4, order: Order::Bgr }]
+    );
+    let equalize = one("EqualizeTransformation\nMethod=CLAHE\nCLAHE_GridSize=4");
+    let method = Equalization::Clahe { clip_limit: 40.0, grid: 4 };
+    assert_eq!(equalize, [Step::Equalize { method, order: Order::Bgr }]);
+    let matrix = one("FilterTransformation\nKernel=*\nKernel.Mat=0 1 2 3 4 5\nKernel.SizeX=3");
+    let kernel: Vec<f64> = (0..6).map(f64::from).collect();
+    assert_eq!(matrix, [Step::Filter { kernel, width: 3, height: 2 }]);
+}
+
+#[test]
+fn kernels_follow_their_formula() {
+    let kernel = |rest: &str| {
+        let sizes = "Kernel.SizeX=7\nKernel.SizeY=7";
+        let steps = one(&format!("FilterTransformation\n{sizes}\nKernel={rest}"));
+        let [Step::Filter { kernel, .. }] = steps.as_slice() else { panic!("{steps:?}") };
+        kernel.clone()
+    };
+    let near =
+        |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
+    let gaussian = kernel("Gaussian\nKernel.Sigma=1\nKernel.Positive=0");
+    near(gaussian[24], -0.5 / std::f64::consts::PI);
+    near(gaussian[0], gaussian[24] * (-9f64).exp());
+    for zero_sum in ["LoG", "DoG", "Gabor\nKernel.Theta=30"] {
+        let kernel = kernel(zero_sum);
+        near(kernel.iter().filter(|v| **v > 0.0).sum(), 1.0);
+        near(kernel.iter().sum(), 0.0);
+    }
+}
+
+#[test]
 fn what_has_no_arithmetic_is_named_with_its_section() {
     for (section, why) in [
-        ("EqualizeTransformation", "EqualizeTransformation"),
+        ("MorphologyTransformation", "MorphologyTransformation"),
+        ("TrimTransformation\nNbLevels=4\nMethod=Reduce", "k-means"),
+        ("FilterTransformation\nKernel=Sobel\nKernel.SizeX=3\nKernel.SizeY=3", "`Sobel`"),
+        ("FilterTransformation\nKernel=*\nKernel.Mat=1 2 3\nKernel.SizeX=2", "3 numbers"),
+        ("FilterTransformation\nKernel=DoG\nKernel.SizeX=99999\nKernel.SizeY=9", "99999 x 9"),
         ("ColorSpaceTransformation\nColorSpace=HSV", "HSV"),
         ("FlipTransformation\nRandomHorizontalFlip=1", "at random"),
         ("RescaleTransformation\nWidth=3", "`Height` is missing"),
