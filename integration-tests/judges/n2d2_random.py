@@ -357,7 +357,7 @@ class Bound:
             x = np.concatenate([self.values[i] for i in cell.inputs], 1)
             error = self.sum(cell, cell.weights.astype(np.float64), x, np.concatenate(errors, 1), step)
             if cell.blocks not in (None, (1, 1)):
-                error = self.blocks(cell, error, weighted(cell, cell.weights.astype(np.float64), x))
+                error = block_sums(cell, error)
         elif cell.kind == "BatchNorm":
             (e,), step = self.branches(cell)
             g = np.abs(gain(cell)[0])
@@ -366,14 +366,6 @@ class Bound:
         else:
             return self.other(cell)
         self.settle(cell, error + self.factor(cell, error))
-
-    def blocks(self, cell, error, parts):
-        """Parts are rescaled by themselves before they are summed."""
-        name = f"{cell.name}_conv"
-        self.values[name] = self.raw[name] = parts
-        self.settle(Cell(name, "Conv", [], parts.shape[1:]), error + self.factor(Cell(name, "Conv", [], ()), error))
-        error, half = self.errors[name], 0.5 * self.weight_steps(np.ones((parts.shape[1], 1)))
-        return block_sums(cell, error + (np.abs(parts) + error) * channels(half)) + self.steps[name] * channels(half)
 
     def weight_steps(self, weights):
         """Of every output; a shift makes up for its gain in the weights, which may be halved."""

@@ -2,10 +2,10 @@
 
 use crate::Floats;
 use crate::canonical::{canonicalize, exchange, reals, transposed};
-use crate::plan::{Activation, Cell, Kind, Network, Parameters, Source};
+use crate::plan::{Activation, Blocks, Cell, Kind, Network, Parameters, Source};
 use crate::statistics;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::ops::{Clip, Gemm, Relu};
+use onnxd_plugin_sdk::ir::ops::{Clip, Conv, Gemm, Relu};
 use onnxd_plugin_sdk::ir::{
     At, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId, ValueType,
 };
@@ -88,6 +88,11 @@ impl Reader<'_> {
         let mut found =
             self.find(id).unwrap_or_else(|| Found::plain(Kind::Float, flowing(graph, node)));
         let mut nodes = vec![id];
+        let blocks = self.blocks(&mut found, id, output);
+        if let Some(blocks) = &blocks {
+            output = graph[blocks.node].output(0).unwrap_or(output);
+            nodes.push(blocks.node);
+        }
         let absorbs = matches!(found.kind, Kind::Conv | Kind::Fc | Kind::Sum | Kind::Max);
         if let Some((next, activation)) = absorbs.then(|| self.absorbed(output)).flatten() {
             found.activation = activation;
@@ -113,6 +118,7 @@ impl Reader<'_> {
             nodes,
             inputs,
             parameters: found.parameters,
+            blocks,
             activation: found.activation,
             output,
             channels: channels.unwrap_or(0),
@@ -195,6 +201,35 @@ impl Reader<'_> {
         };
         let parameters = Parameters { dims, weights, bias: bias? };
         Some(Found { parameters: Some(parameters), ..Found::plain(kind, vec![x]) })
+    }
+
+    /// The sums of blocks of `v`, a convolution without bias, if a convolution with ones alone reads
+    /// it. Their bias becomes the cell's.
+    fn blocks(&self, found: &mut Found, id: NodeId, v: ValueId) -> Option<Blocks> {
+        let graph = self.graph;
+        let parameters = found.parameters.as_mut().filter(|_| found.kind == Kind::Conv)?;
+        let ([reader], 1, None) = (graph.readers(v), graph.uses(v), &parameters.bias) else {
+            return None;
+        };
+        let sums = At::<Conv>::find(graph, *reader).filter(|sums| sums.x == v)?;
+        let (op, next) = (&sums.op, self.weighted(&graph[*reader], Kind::Conv)?.parameters?);
+        let shape = graph[v].ty.as_ref()?.shape()?;
+        let &[channels, 1, rows, columns] = next.dims.as_slice() else { return None };
+        let [_, _, height, width] = shape else { return None };
+        let (sizes, plane) = ([rows as i64, columns as i64], [height.known()?, width.known()?]);
+        let blocks = Blocks { node: *reader, sizes, plane };
+        let [below, right] = blocks.missing();
+        let one_after_the_other = op.group == channels as i64
+            && op.strides == sizes
+            && op.pads == [0, 0, below, right]
+            && op.dilations.iter().all(|d| *d == 1)
+            && next.weights.iter().all(|w| *w == 1.0)
+            && graph[*reader].layers.first() == graph[id].layers.first();
+        if !one_after_the_other {
+            return None;
+        }
+        parameters.bias = next.bias;
+        Some(blocks)
     }
 
     /// The activation that alone reads `v`.
@@ -314,7 +349,8 @@ impl Network {
             let Some(parameters) = &mut cell.parameters else { continue };
             put_weights(graph, cell.node, parameters);
             if let Some(bias) = &parameters.bias {
-                put(graph, cell.node, 2, vec![bias.len()], bias);
+                let node = cell.blocks.as_ref().map_or(cell.node, |blocks| blocks.node);
+                put(graph, node, 2, vec![bias.len()], bias);
             }
         }
     }

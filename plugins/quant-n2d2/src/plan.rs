@@ -42,12 +42,33 @@ pub struct Cell {
     pub inputs: Vec<Source>,
     /// Float weights and biases, of `Conv` and `Fc` only.
     pub parameters: Option<Parameters>,
+    /// Blocks whose accumulators are added, of `Conv` only: N2D2's `SubSample`.
+    pub blocks: Option<Blocks>,
     /// What its last node does.
     pub activation: Activation,
     /// The value that holds its result in `Network::model`.
     pub output: ValueId,
     /// Size of the axis of channels of the result (axis 1; the last of one or two).
     pub channels: usize,
+}
+
+/// Blocks of a map that are added up, one after the other along each axis. Those at the end are cut
+/// off where the map ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The node that adds them, a convolution with ones, and has the cell's bias.
+    pub node: NodeId,
+    /// Rows and columns of a block.
+    pub sizes: [i64; 2],
+    /// Rows and columns of the map.
+    pub plane: [i64; 2],
+}
+
+impl Blocks {
+    /// Rows and columns that the last blocks lack.
+    pub fn missing(&self) -> [i64; 2] {
+        [0, 1].map(|axis| (-self.plane[axis]).rem_euclid(self.sizes[axis].max(1)))
+    }
 }
 
 /// Where a cell's input comes from.

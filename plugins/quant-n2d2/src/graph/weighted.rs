@@ -10,7 +10,7 @@ use super::proof::accumulator_max;
 use super::rescale::Accumulator;
 use super::types::{Casting, Result};
 use super::{Writer, transposed};
-use crate::plan::{Cell, Integers, Kind};
+use crate::plan::{Blocks, Cell, Integers, Kind};
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::{Attr, DataType, Node, Tensor, ValueId, ValueType};
 use std::borrow::Cow;
@@ -66,18 +66,42 @@ impl Writer<'_> {
             true => Cow::Owned(transposed(&integers.weights, dims[0], dims[1])),
             false => Cow::Borrowed(integers.weights.as_slice()),
         };
-        let max = accumulator_max(integers, dims[0], range(input));
+        let terms = cell.blocks.as_ref().map_or(1, |blocks| blocks.sizes[0] * blocks.sizes[1]);
+        let max = accumulator_max(integers, dims[0], terms, range(input));
         let axes = if fc { 0 } else { dims.len() - 2 };
         let dims = if fc { vec![dims[1], dims[0]] } else { dims.clone() };
         let role = if integers.bias.is_some() { "bias" } else { "act" };
         let factors = Factors { node, fc, dims, weights: &weights, input, role };
         let (mut value, dtype) = self.sum(&factors, max)?;
+        if let Some(blocks) = &cell.blocks {
+            value = self.block_sums(value, dtype, blocks)?;
+        }
         if let Some(bias) = &integers.bias {
             let t = &self.t;
             let bias = t.integers(bias, t.held(dtype), axes, "b")?;
             value = t.b.named("act", t.b.add(value, bias)?);
         }
         Ok(Accumulator { value, dtype, max, axes: Some(axes) })
+    }
+
+    /// The sums of blocks of accumulators.
+    fn block_sums(&self, x: Var, dtype: DataType, blocks: &Blocks) -> Result<Var> {
+        let [rows, columns] = blocks.sizes;
+        let (t, b) = (&self.t, self.t.b);
+        let numbers =
+            |role, of: &[i64]| b.parameter(role, Tensor::from_vec(vec![of.len()], of.to_vec()));
+        let mut x = x;
+        let [below, right] = blocks.missing();
+        if below + right > 0 {
+            let pads = numbers("pads", &[0, 0, 0, 0, 0, 0, below, right]);
+            let zero = t.integers(&[0], t.held(dtype), 0, "zero")?;
+            x = b.pad(x, pads).constant_value(zero).role("padded").one()?;
+        }
+        let [down, along] =
+            [0, 1].map(|axis| (blocks.plane[axis] + blocks.missing()[axis]) / blocks.sizes[axis]);
+        let shape = numbers("blocks", &[0, 0, down, rows, along, columns]);
+        let parts = b.reshape(x, shape).role("parted").one()?;
+        Ok(b.reduce_sum(parts).axes([3, 5]).keepdims(0).role("sums").one()?)
     }
 
     /// The sums over windows of images of `channels` channels, by the attributes of `node`.
@@ -92,7 +116,7 @@ impl Writer<'_> {
         let count = count.filter(|n| *n < 1 << 26).ok_or("its windows are too large")?;
         let ones = Integers { weights: vec![1; count], bias: None };
         let dims: Vec<usize> = [channels, 1].into_iter().chain(window.iter().copied()).collect();
-        let max = accumulator_max(&ones, channels, range(input));
+        let max = accumulator_max(&ones, channels, 1, range(input));
         let weights = &ones.weights;
         let factors = Factors { node, fc: false, dims, weights, input, role: "windows" };
         let (value, dtype) = self.sum(&factors, max)?;

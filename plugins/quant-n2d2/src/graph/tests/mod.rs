@@ -92,7 +92,8 @@ fn network() -> Network {
         let output = value(names[names.len() - 1]);
         let name = names[names.len() - 1].to_owned();
         let (node, inputs) = (nodes[0], inputs.to_vec());
-        Cell { name, kind, node, nodes, inputs, parameters, activation, output, channels }
+        let blocks = None;
+        Cell { name, kind, node, nodes, inputs, parameters, blocks, activation, output, channels }
     };
     let none = Activation::Linear;
     let cells = vec![
