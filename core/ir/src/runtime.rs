@@ -67,6 +67,28 @@ pub fn rounds_input(graph: &Graph, node: &Node) -> bool {
         && w.block_size & (w.block_size - 1) == 0
 }
 
+/// Whether a sigmoid reads a depthwise convolution of integers, as in `SiLU`: kernels for integers spend more on it, and
+/// on the order of axes around it, than the convolution saves (seen in ONNX Runtime 1.31).
+#[must_use]
+pub fn slows(graph: &Graph, node: &Node) -> bool {
+    const SIGMOIDS: [&str; 3] = ["Sigmoid", "HardSigmoid", "QLinearSigmoid"];
+    const CASTS: [&str; 2] = ["DequantizeLinear", "QuantizeLinear"];
+    let made_by = |v: Option<ValueId>| graph.producer(v?).map(|id| &graph[id]);
+    let mut maker = made_by(node.input(0).filter(|_| SIGMOIDS.contains(&node.op.as_str())));
+    for _ in 0..2 {
+        maker = maker.and_then(|n| {
+            if CASTS.contains(&n.op.as_str()) { made_by(n.input(0)) } else { Some(n) }
+        });
+    }
+    let Some(conv) = maker else { return false };
+    let weights = match conv.op.as_str() {
+        "Conv" => conv.input(1).and_then(|w| dequantized(graph, w)).map(|w| w.x),
+        "QLinearConv" => conv.input(3),
+        _ => None,
+    };
+    weights.and_then(|w| graph.constant(w)).is_some_and(|w| depthwise(conv, w))
+}
+
 /// Whether a `Gemm` is a `MatMul` with a bias: others stay in float (seen in ONNX Runtime 1.31).
 fn is_plain_gemm(node: &Node) -> bool {
     let flag = |name: &str| matches!(node.attr(name), Some(Attr::Int(n)) if *n != 0);
@@ -125,6 +147,27 @@ mod tests {
         let count =
             |is: fn(&Graph, &Node) -> bool| graph.nodes().filter(|(_, n)| is(&graph, n)).count();
         (count(saturates), count(rounds_input))
+    }
+
+    #[test]
+    fn sigmoids_behind_depthwise_convolutions_are_slow() {
+        let slow = |group: usize, body: &str| {
+            let text = format!(
+                "g (float[1,4,8,8] x, uint8[1,4,8,8] q) => (y)
+                 <float s = {{0.5}}, uint8 z = {{0}}, int8[4,1,1,1] w = {{1, 2, 3, 4}}> {{ {body} }}"
+            );
+            let graph = parse_graph(&text.replace("GROUP", &group.to_string())).unwrap();
+            graph.nodes().any(|(_, node)| slows(&graph, node))
+        };
+        let conv = "v = DequantizeLinear(w, s) c = Conv<group = GROUP>(x, v)";
+        let cast = "a = QuantizeLinear(c, s, z) b = DequantizeLinear(a, s, z) y = Sigmoid(b)";
+        assert!(slow(4, &format!("{conv} {cast}")));
+        assert!(slow(4, &format!("{conv} y = HardSigmoid(c)")));
+        assert!(!slow(1, &format!("{conv} {cast}")), "not depthwise");
+        assert!(!slow(4, &format!("{conv} y = Relu(c)")));
+        assert!(!slow(4, "y = Sigmoid(x)"));
+        let integers = "c = QLinearConv<group = GROUP>(q, s, z, w, s, z, s, z)";
+        assert!(slow(4, &format!("{integers} y = com.microsoft.QLinearSigmoid(c, s, z, s, z)")));
     }
 
     const W: &str = "int8[2,2] w = {1, -65, 3, 4}";

@@ -1,7 +1,7 @@
 //! The runtimes and processors that a quantized model is meant for, and what ONNX Runtime makes of it elsewhere.
 
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_ir::runtime::{rounds_input, saturates};
+use onnxd_ir::runtime::{rounds_input, saturates, slows};
 use onnxd_ir::{Model, verify};
 
 /// Nodes that are named, of those that something is said of.
@@ -36,7 +36,8 @@ pub(super) fn saturating(model: &Model) -> Option<String> {
 pub(super) fn meant_for(model: &Model) -> String {
     // Whether its option keeps them from saturating.
     let (mut own, mut help) = (false, true);
-    let (mut saturating, mut rounded, mut slow) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut saturating, mut rounded) = (Vec::new(), Vec::new());
+    let (mut slow, mut slowing) = (Vec::new(), Vec::new());
     model.for_each_graph(|graph| {
         for (_, node) in graph.nodes() {
             own |= node.domain == "com.microsoft";
@@ -47,6 +48,7 @@ pub(super) fn meant_for(model: &Model) -> String {
             }
             rounded.extend(rounds_input(graph, node).then(name));
             slow.extend(node.is("ConvInteger").then(name));
+            slowing.extend(slows(graph, node).then(name));
         }
     });
     let runtime = if own { "ONNX Runtime" } else { "runtimes of the ONNX standard" };
@@ -76,6 +78,12 @@ pub(super) fn meant_for(model: &Model) -> String {
         text += &format!(
             "; ONNX Runtime is slower on the ConvInteger of {} than in float",
             named(&slow)
+        );
+    }
+    if !slowing.is_empty() {
+        text += &format!(
+            "; ONNX Runtime may be slower on it than in float: {} read depthwise convolutions",
+            named(&slowing)
         );
     }
     text
