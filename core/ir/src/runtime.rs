@@ -67,8 +67,8 @@ pub fn rounds_input(graph: &Graph, node: &Node) -> bool {
         && w.block_size & (w.block_size - 1) == 0
 }
 
-/// Whether a sigmoid reads a depthwise convolution of integers, as in `SiLU`: kernels for integers spend more on it, and
-/// on the order of axes around it, than the convolution saves (seen in ONNX Runtime 1.31).
+/// Whether a sigmoid reads a depthwise convolution of integers, as in `SiLU`: kernels for integers spend more on it,
+/// and on the order of axes around it, than the convolution saves (seen in ONNX Runtime 1.31).
 #[must_use]
 pub fn slows(graph: &Graph, node: &Node) -> bool {
     const SIGMOIDS: [&str; 3] = ["Sigmoid", "HardSigmoid", "QLinearSigmoid"];

@@ -175,6 +175,7 @@ fn quality(cx: &QuantizeContext) -> message::Quality {
                 (all.worst, all.worst_db) = (name.clone(), *db);
                 all.sqnr_db = Some(dbs.iter().sum::<f64>() / dbs.len() as f64);
             }
+            all.error_db = found.error_db;
             (all.outputs, all.samples) = (dbs.len() as u64, found.samples);
             let random = samples.is_random() || found.origin == Origin::Random;
             all.origin = match found.origin {

@@ -121,6 +121,9 @@ pub enum Origin {
 pub struct Quality {
     /// Outputs by name, with their signal-to-noise ratios in dB.
     pub outputs: Vec<(String, f64)>,
+    /// By how many dB the standard error of few samples lowered that of the worst output; 0 where it
+    /// is not known.
+    pub error_db: f64,
     /// Samples that both networks ran on.
     pub samples: u64,
     /// What these samples were used for before.

@@ -132,7 +132,7 @@ pub(crate) fn whole(
         let text = "all outputs of the float network are zero or not finite on the samples";
         return Err(Diagnostic::new(Code::EvalInputs, text).into());
     }
-    Ok(Quality { outputs, samples: to - from, origin })
+    Ok(Quality { outputs, error_db: 0.0, samples: to - from, origin })
 }
 
 /// Looks for values of inputs that lie beyond their integers.

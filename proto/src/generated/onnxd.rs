@@ -390,6 +390,9 @@ pub struct Quality {
     /// what helps where outputs are usable and not good
     #[prost(string, tag = "21")]
     pub next: ::prost::alloc::string::String,
+    /// of worst_db: by how much the standard error of few samples lowered it
+    #[prost(double, tag = "22")]
+    pub error_db: f64,
 }
 /// Params that were tried, and what they gained on the samples of the result.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

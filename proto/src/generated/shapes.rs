@@ -294,6 +294,7 @@ impl Measured for crate::onnxd::Quality {
             (19, Kind::Messages(&<crate::onnxd::Remedy as Measured>::SHAPE)), // remedies
             (20, Kind::Number), // nearest_db
             (21, Kind::Text), // next
+            (22, Kind::Number), // error_db
         ],
     };
 }

@@ -193,9 +193,16 @@ fn measured(
     let of_folds = folds.map(Score::each_db).unwrap_or_default();
     let of_folds = of_folds.into_iter().map(|db| db.unwrap_or(f64::INFINITY));
     let dbs = score.each_db().into_iter().zip(of_folds.chain(std::iter::repeat(f64::INFINITY)));
-    let outputs = names.into_iter().zip(dbs);
-    let outputs: Vec<(String, f64)> =
-        outputs.filter_map(|(name, (db, of_folds))| Some((name, db?.min(of_folds)))).collect();
+    let each = names.into_iter().zip(dbs).enumerate();
+    let each = each.filter_map(|(at, (name, (db, of_folds)))| Some((at, name, db?, of_folds)));
+    let least = |(_, _, own, of_folds): &(usize, String, f64, f64)| own.min(*of_folds);
+    let each: Vec<_> = each.collect();
+    let worst = each.iter().min_by(|a, b| least(a).total_cmp(&least(b)));
+    let error_db = worst.map_or(0.0, |(at, _, own, of_folds)| {
+        let by = folds.filter(|_| of_folds < own).unwrap_or(&score);
+        by.error_db(*at)
+    });
+    let outputs: Vec<(String, f64)> = each.iter().map(|of| (of.1.clone(), least(of))).collect();
     if outputs.is_empty() {
         return Ok(Err(
             "all outputs of the float network are zero or not finite on the samples".into()
@@ -209,7 +216,8 @@ fn measured(
     };
     let batch = data.batch();
     let samples = folds.map_or(held.to - held.from, |folds| folds.runs.len() as u64 * batch);
-    Ok(Ok(Quality { outputs, samples: samples.min(data.calibration.samples()), origin }))
+    let samples = samples.min(data.calibration.samples());
+    Ok(Ok(Quality { outputs, error_db, samples, origin }))
 }
 
 /// Operators with constant weights in floating point, and how many these are.

@@ -34,6 +34,15 @@ impl Score {
         self.totals().into_iter().enumerate().map(of).collect()
     }
 
+    /// By how many dB the standard error lowers the ratio of the output `at`.
+    #[must_use]
+    pub fn error_db(&self, at: usize) -> f64 {
+        let noise = || self.runs.iter().filter_map(move |run| Some(run.get(at)?.noise));
+        let (total, error) = (noise().sum::<f64>(), standard_error(noise()));
+        let share = error / total;
+        if share.is_finite() { 10.0 * share.ln_1p() / std::f64::consts::LN_10 } else { 0.0 }
+    }
+
     fn totals(&self) -> Vec<Agreement> {
         let mut totals = vec![Agreement::default(); self.runs.first().map_or(0, Vec::len)];
         for run in &self.runs {
@@ -97,6 +106,9 @@ mod tests {
         // The noise is 16, and its standard error twice the deviation of 3.6.
         let expected = 10.0 * (400.0 / (16.0 + (38.0f64 * 4.0 / 3.0).sqrt())).log10();
         assert!((plain.db() - expected).abs() < 1e-9, "{}", plain.db());
+        let without = 10.0 * (400.0f64 / 16.0).log10();
+        assert!((plain.error_db(0) - (without - plain.db())).abs() < 1e-9);
+        assert_eq!((score(&[0.0, 0.0]).error_db(0), plain.error_db(1)), (0.0, 0.0));
         assert!(plain.is_beaten_by(&score(&[0.9, 1.9, 8.7, 3.8])));
         // The same gain in all, of one sample alone.
         assert!(!plain.is_beaten_by(&score(&[1.0, 2.0, 8.3, 4.0])));

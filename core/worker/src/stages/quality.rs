@@ -16,6 +16,10 @@ const WEIGHTS_MIN: f64 = 0.5;
 /// An output below it on random numbers has nothing to do with what it was.
 const RANDOM_DB_MIN: f64 = 0.0;
 
+/// Larger standard errors of a ratio in dB are findings, unless the ratio is at least so high.
+const ERROR_DB_MAX: f64 = 2.0;
+const HIGH_DB: f64 = 40.0;
+
 /// Differences of ratios below this are not told.
 const SAME_DB: f64 = 0.05;
 
@@ -46,7 +50,7 @@ pub(super) fn judge(
     // Of statistics from a file it is not known whether the samples made them.
     let (advice, reloaded) = (help(session, log), !log.statistics.is_empty());
     let found = found.chain(outputs(&quality, &advice)).chain(own_samples(&quality, reloaded));
-    let found = found.chain(saturation(session, log));
+    let found = found.chain(differing_samples(&quality)).chain(saturation(session, log));
     for finding in &found.collect::<Vec<Diagnostic>>() {
         session.note(finding, Severity::Error);
     }
@@ -127,6 +131,23 @@ fn saturation(session: &Session, log: &QuantizeLog) -> Option<Diagnostic> {
                 = true, or the option `session.x64quantprecision` = 1 of ONNX Runtime. Else accept it by \
                 `quantization.weight_type` = \"int8\".";
     Some(poor(text, help))
+}
+
+/// A figure of few samples that differ much may be far off on others, unless it is high in any case.
+fn differing_samples(quality: &Quality) -> Option<Diagnostic> {
+    let held_out = matches!(quality.origin.as_str(), "apart" | "folds");
+    let uncertain = quality.error_db > ERROR_DB_MAX && quality.worst_db < HIGH_DB;
+    (uncertain && held_out && quality.sqnr_db.is_some()).then(|| {
+        let text = format!(
+            "{} samples that differ much say little of others: the standard error of {:.1} dB of output \
+             `{}` is {:.1} dB",
+            quality.samples,
+            quality.worst_db,
+            shown(&quality.worst),
+            quality.error_db
+        );
+        poor(text, "Drop more samples of the data that the network will see.")
+    })
 }
 
 /// A figure that the result was fitted to is too high, by an amount that is not known.
@@ -287,6 +308,19 @@ mod tests {
         let log = QuantizeLog { left_in_float: vec![skip], ..QuantizeLog::default() };
         let all = samples(quality).into_iter().chain(coverage(quality, &log, chosen));
         all.chain(outputs(quality, "")).map(|d| d.into_finding().message + "; ").collect()
+    }
+
+    #[test]
+    fn few_samples_that_differ_are_a_finding() {
+        let of = |origin: &str, worst_db, error_db| {
+            let quality = Quality { origin: origin.into(), worst_db, error_db, ..good() };
+            differing_samples(&quality).map(|d| d.into_finding().message)
+        };
+        let text = of("folds", 22.6, 3.0).unwrap();
+        assert!(text.contains("standard error of 22.6 dB of output `y` is 3.0 dB"), "{text}");
+        assert_eq!(of("folds", 22.6, 1.9), None);
+        assert_eq!(of("apart", 50.0, 3.0), None);
+        assert_eq!(of("random", 22.6, 3.0), None);
     }
 
     #[test]
