@@ -1,0 +1,86 @@
+//! The exponential function, and what is made of it.
+
+use super::logarithm::log_1p_up_to_one;
+use super::{above, below, polynomial};
+use std::f32::consts::LOG2_E;
+
+/// The sum with it has no digits behind the point, and its last bits are the integer.
+const MAGIC: f32 = 12_582_912.0;
+/// The natural logarithm of 2 as nine bits, whose products with exponents are exact, and the rest.
+pub(super) const LN_2_HIGH: f32 = 355.0 / 512.0;
+pub(super) const LN_2_LOW: f32 = -2.121_944_4e-4;
+/// `(e^r - 1 - r) / r^2` for `r` up to `ln(2) / 2`, within 0.23 units of the last place of `e^r - 1`.
+const CURVE: [f32; 5] = [0.499_999_97, 0.166_665_43, 0.041_667_2, 0.008_366_547_5, 0.001_388_251_5];
+
+/// `high + low` as `k * ln(2)` and a rest `r`: `k` and `e^r - 1`. `high` is at most 200 in magnitude, and `low` small.
+#[inline(always)]
+pub(super) fn reduced(high: f32, low: f32) -> (i32, f32) {
+    let shifted = (high + low) * LOG2_E + MAGIC;
+    let k = shifted - MAGIC;
+    let r = (high - k * LN_2_HIGH) + (low - k * LN_2_LOW);
+    let exponent = shifted.to_bits().cast_signed().wrapping_sub(MAGIC.to_bits().cast_signed());
+    (exponent, r * r * polynomial(r, CURVE) + r)
+}
+
+/// 2 to an integer power within the range of normal numbers.
+#[inline(always)]
+fn power_of_two(k: i32) -> f32 {
+    f32::from_bits((k.wrapping_add(127) as u32) << 23)
+}
+
+/// `x * 2^k` for `k` from -252 to 254, rounded once where the result is subnormal.
+#[inline(always)]
+pub(super) fn scaled(x: f32, k: i32) -> f32 {
+    let half = k >> 1;
+    x * power_of_two(half) * power_of_two(k.wrapping_sub(half))
+}
+
+/// `e^x`.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    // Beyond these the result is infinite, or rounds to zero.
+    let (k, less_one) = reduced(below(above(x, -104.0), 89.0), 0.0);
+    scaled(1.0 + less_one, k)
+}
+
+/// `e^x - 1` for `x` up to zero; larger ones mean nothing.
+#[inline(always)]
+pub(crate) fn exp_m1_below(x: f32) -> f32 {
+    // The sum keeps the sign of a zero.
+    let (k, less_one) = reduced(above(below(x, 1.0), -20.0), 0.0);
+    let power = power_of_two(k);
+    let y = power * less_one + (power - 1.0);
+    if x == 0.0 { x } else { y }
+}
+
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    let small = exp(-x.abs());
+    (if x < 0.0 { small } else { 1.0 }) / (1.0 + small)
+}
+
+/// The hyperbolic tangent: `(e^2a - 1) / (e^2a + 1)` of the magnitude.
+#[inline(always)]
+pub(crate) fn tanh(x: f32) -> f32 {
+    // From 9.02 on the result rounds to one.
+    let (k, less_one) = reduced(2.0 * below(x.abs(), 10.0), 0.0);
+    let power = power_of_two(k);
+    let less_one = power * less_one + (power - 1.0);
+    (less_one / (less_one + 2.0)).copysign(x)
+}
+
+/// `ln(1 + e^x)`.
+#[inline(always)]
+pub(crate) fn softplus(x: f32) -> f32 {
+    above(x, 0.0) + log_1p_up_to_one(exp(-x.abs()))
+}
+
+/// `x * tanh(softplus(x))`, where the tangent is `n / (n + 2)` for `n = e^x (e^x + 2)`.
+#[inline(always)]
+pub(crate) fn mish(x: f32) -> f32 {
+    // From here on the tangent rounds to one.
+    let power = exp(below(x, 20.0));
+    let n = power * (power + 2.0);
+    x * (n / (n + 2.0))
+}
