@@ -6,7 +6,7 @@ use crate::elementwise::{map, zip};
 use crate::fault::{Fault, Outcome};
 use crate::math::erf;
 use crate::num::{Num, float, numeric, slice};
-use crate::parallel::fill_parts;
+use crate::parallel::{fill_parts, filled_parts};
 use crate::reals::{reals, stored};
 use crate::steps::Limits;
 use crate::vector;
@@ -55,7 +55,7 @@ macro_rules! activations {
             $(let $attr = call.float(stringify!($attr), $default)?;)*
             $(
                 let kernel = |x: &[f32], y: &mut [f32]| vector::$kernel($($p,)* x, y);
-                if let Some(found) = vector::mapped_by(call, &kernel)? {
+                if let Some(found) = vector::of_floats(call, &kernel)? {
                     return Ok(found);
                 }
             )?
@@ -91,7 +91,7 @@ activations! {
 fn celu(call: &Call) -> Outcome<Vec<Tensor>> {
     let alpha = call.float("alpha", 1.0)?;
     let kernel = |x: &[f32], y: &mut [f32]| vector::celus(alpha, x, y);
-    match (alpha > 0.0).then(|| vector::mapped_by(call, &kernel)).transpose()?.flatten() {
+    match (alpha > 0.0).then(|| vector::of_floats(call, &kernel)).transpose()?.flatten() {
         Some(found) => Ok(found),
         None => celu_by_definition(call),
     }
@@ -114,7 +114,7 @@ fn gelu(call: &Call) -> Outcome<Vec<Tensor>> {
         "tanh" => (tanh, vector::gelus_by_tanh),
         other => return Err(Fault::invalid(format!("approximation `{other}` is not defined"))),
     };
-    if let Some(found) = vector::mapped(call, kernel)? {
+    if let Some(found) = vector::of_floats(call, &kernel)? {
         return Ok(found);
     }
     float!(x.dtype(), T => one(map(x, |v: T| f(f64::from(v)) as T)?))
@@ -206,8 +206,7 @@ fn over_runs(call: &Call, runs: Runs, f: fn(&mut [f64])) -> Outcome<Vec<Tensor>>
 /// Replaces contiguous `float` runs, which is what attention has.
 fn over_contiguous(x: &Tensor, along: usize, f: fn(&[f32], &mut [f32])) -> Outcome<Vec<Tensor>> {
     let values = slice::<f32>(x)?;
-    let mut out = vec![0f32; values.len()];
-    fill_parts(&mut out, along, vector::COST, &|first, part| {
+    let out = filled_parts(values.len(), along, vector::COST, &|first, part| {
         let sources = values[first..].chunks(along.max(1));
         part.chunks_mut(along.max(1)).zip(sources).for_each(|(out, x)| f(x, out));
     });

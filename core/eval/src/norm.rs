@@ -4,8 +4,9 @@ use crate::call::{Call, Row, one, raw, rounded, row, widened};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
-use crate::parallel::{fill_parts, vectorized};
+use crate::parallel::{fill_parts, filled_parts, vectorized};
 use crate::reals::{reals, sized, stored};
+use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -145,15 +146,13 @@ type OneRun<'f, T> = dyn Fn(usize, &[T], (f64, f64), &mut [T]) + Sync + 'f;
 
 /// Normalizes runs of `run` elements.
 fn over_runs<T: Num>(values: &[T], run: usize, epsilon: f64, apply: &OneRun<T>) -> Vec<T> {
-    let mut y = vec![T::default(); values.len()];
-    fill_parts(&mut y, run, 4, &|first, part| {
+    filled_parts(values.len(), run, 4, &|first, part| {
         let sources = values[first..].chunks(run.max(1));
         for (i, (y, x)) in part.chunks_mut(run.max(1)).zip(sources).enumerate() {
-            let (mean, var) = moments_of(x);
+            let (mean, var) = vector::moments(x);
             apply(first / run.max(1) + i, x, (mean, (var + epsilon).sqrt().recip()), y);
         }
-    });
-    y
+    })
 }
 
 /// The same, where parts of `area` elements have a scale and shift in common: those of channel `(run, part)`.
@@ -167,29 +166,6 @@ fn over_channels<T: Num>(
         let parts = x.chunks(area.max(1)).zip(y.chunks_mut(area.max(1)));
         parts.enumerate().for_each(|(k, (x, y))| normalized(x, moments, affine(i, k), y));
     })
-}
-
-/// Sums that are taken side by side.
-const LANES: usize = 16;
-
-vectorized! {
-    /// Mean and variance, in `f64`.
-    fn moments_of<T: Num>(run: &[T]) -> (f64, f64) {
-        let count = run.len() as f64;
-        let (chunks, rest) = run.as_chunks::<LANES>();
-        let mut sums = [0f64; LANES];
-        for chunk in chunks {
-            sums.iter_mut().zip(chunk).for_each(|(sum, v)| *sum += v.to_f64());
-        }
-        let sum = sums.iter().sum::<f64>() + rest.iter().map(|v| v.to_f64()).sum::<f64>();
-        let mean = sum / count;
-        let square = |v: &T| (v.to_f64() - mean) * (v.to_f64() - mean);
-        let mut sums = [0f64; LANES];
-        for chunk in chunks {
-            sums.iter_mut().zip(chunk).for_each(|(sum, v)| *sum += square(v));
-        }
-        (mean, (sums.iter().sum::<f64>() + rest.iter().map(square).sum::<f64>()) / count)
-    }
 }
 
 vectorized! {
@@ -297,7 +273,7 @@ fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
             return Ok(outputs);
         }
         let stats: Vec<(f64, f64)> =
-            values.chunks(run.max(1)).map(moments_of).collect();
+            values.chunks(run.max(1)).map(vector::moments).collect();
         if stats.len() == kept.iter().product::<usize>() {
             let deviation = stats.iter().map(|s| (s.1 + epsilon).sqrt().recip()).collect();
             outputs.push(stored(stash, &kept, stats.iter().map(|s| s.0).collect())?);
@@ -334,7 +310,7 @@ fn mean_variance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     float!(x.dtype(), T => {
         let mut y = slice::<T>(&turned)?.into_owned();
         for part in y.chunks_mut(run.max(1)) {
-            let (mean, var) = moments_of(part);
+            let (mean, var) = vector::moments(part);
             let deviation = var.sqrt() + 1e-9;
             part.iter_mut().for_each(|v| *v = ((f64::from(*v) - mean) / deviation) as T);
         }

@@ -4,6 +4,7 @@
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 /// Steps of work of one task; less than a few of these are not shared out.
 const PART: usize = 1 << 14;
@@ -41,6 +42,39 @@ pub(crate) fn fill_parts<T: Send>(
         return;
     }
     for_each_chunk(out, size, &|i, part| fill(i * size, part));
+}
+
+/// Elements of new memory that are cleared at a time, shortly before they are filled.
+const CLEARED: usize = 1 << 12;
+
+/// As [`fill_parts`], for `len` elements of new memory. It is cleared in pieces that are still in the cache when they
+/// are filled; all at once it would go through memory twice.
+pub(crate) fn filled_parts<T: Default + Send>(
+    len: usize,
+    unit: usize,
+    cost: usize,
+    fill: &(dyn Fn(usize, &mut [T]) + Sync),
+) -> Vec<T> {
+    let mut all = Vec::with_capacity(len);
+    let unit = unit.max(1);
+    let piece = (CLEARED / unit).max(1) * unit;
+    fill_parts(&mut all.spare_capacity_mut()[..len], unit, cost, &|first, part| {
+        for (i, part) in part.chunks_mut(piece).enumerate() {
+            fill(first + i * piece, cleared(part));
+        }
+    });
+    // SAFETY: there is room for `len` elements, and `fill_parts` has given each of them to the closure, which has
+    // written them.
+    unsafe { all.set_len(len) };
+    all
+}
+
+fn cleared<T: Default>(memory: &mut [MaybeUninit<T>]) -> &mut [T] {
+    for place in memory.iter_mut() {
+        place.write(T::default());
+    }
+    // SAFETY: all of it has just been written. It is the same memory, borrowed as exclusively as before.
+    unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len()) }
 }
 
 /// Shares out `memory` in chunks of `size` elements, of which the last may be shorter: `f(number, chunk)`.
@@ -100,6 +134,37 @@ impl<T> Block<'_, T> {
         // apart. The block is borrowed exclusively, and no other block has these columns.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.columns) }
     }
+}
+
+impl<'a, T: Copy> Block<'a, MaybeUninit<T>> {
+    /// The same block, whose rows have been filled with what `value` gives.
+    fn filled(mut self, value: impl Fn(usize) -> T) -> Block<'a, T> {
+        for i in 0..self.rows {
+            self.row(i).fill(MaybeUninit::new(value(i)));
+        }
+        let Block { start, rows, columns, stride, .. } = self;
+        Block { start: start.cast(), rows, columns, stride, memory: PhantomData }
+    }
+}
+
+/// As [`for_each_block`], for new memory of `count` matrices, whose rows begin as `value(matrix, row)`. Each block is
+/// filled with that shortly before `f` sees it.
+pub(crate) fn filled_blocks<T: Copy + Send>(
+    (count, rows, width): (usize, usize, usize),
+    columns: usize,
+    value: &(dyn Fn(usize, usize) -> T + Sync),
+    f: &(dyn Fn(usize, usize, Block<T>) + Sync),
+) -> Vec<T> {
+    let size = rows.checked_mul(width).and_then(|size| size.checked_mul(count));
+    let size = size.expect("matrices lie within memory");
+    let mut all = Vec::with_capacity(size);
+    let memory = &mut all.spare_capacity_mut()[..size];
+    for_each_block(memory, (rows, width), columns, &|matrix, first, block| {
+        f(matrix, first, block.filled(|row| value(matrix, row)));
+    });
+    // SAFETY: there is room for `size` elements, and the blocks, which cover each of them, have been filled.
+    unsafe { all.set_len(size) };
+    all
 }
 
 /// Shares out `memory`, which holds matrices of `rows` times `width` elements, in blocks of at most
@@ -192,6 +257,35 @@ mod tests {
                 }
             });
             assert!(memory.iter().enumerate().all(|(i, v)| *v == i + 1));
+        }
+    }
+
+    #[test]
+    fn new_memory_is_filled_before_it_is_seen() {
+        for (count, rows, width, columns) in
+            [(0, 2, 3, 1), (2, 0, 3, 1), (3, 4, 10, 3), (1, 1, 5000, 9000)]
+        {
+            let made = filled_blocks(
+                (count, rows, width),
+                columns,
+                &|m, i| m * rows + i,
+                &|m, first, mut block| {
+                    for i in 0..block.sizes().0 {
+                        for (j, v) in block.row(i).iter_mut().enumerate() {
+                            assert_eq!(*v, m * rows + i);
+                            *v = *v * width + first + j;
+                        }
+                    }
+                },
+            );
+            assert!(made.into_iter().eq(0..count * rows * width));
+        }
+        for (count, unit, cost) in [(0, 1, 1), (100_000, 7, 3), (10_000, 9000, 1), (5, 10, 1 << 20)]
+        {
+            let made = filled_parts(count, unit, cost, &|first, part: &mut [usize]| {
+                part.iter_mut().enumerate().for_each(|(i, v)| *v += first + i);
+            });
+            assert!(made.into_iter().eq(0..count));
         }
     }
 

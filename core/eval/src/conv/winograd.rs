@@ -272,7 +272,7 @@ impl Winograd<'_> {
             }
             for f in 0..count {
                 let run = y.row(from + f);
-                ends.begin(from + f, run);
+                run.fill(ends.start(from + f));
                 add_outputs(&m[f * band.tiles()..], products, band, o2, run);
                 ends.end(from + f, run);
             }

@@ -6,52 +6,56 @@ mod exponential;
 mod gelu;
 mod logarithm;
 mod softmax;
+mod sums;
 #[cfg(test)]
 mod tests;
 
 use crate::call::{Call, one};
 use crate::fault::Outcome;
-use crate::parallel::{fill_parts, vectorized};
+use crate::num::slice;
+use crate::parallel::{filled_parts, vectorized};
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) use exponential::{exp, exp_m1_below, mish, sigmoid, softplus, tanh};
 pub(crate) use gelu::{erf, gelu, gelu_by_tanh};
 pub(crate) use logarithm::log;
 pub(crate) use softmax::{log_softmax, softmax};
+pub(crate) use sums::{moments, sum, sum_of};
 
 /// Computes results from as many elements.
 pub(crate) type Kernel = fn(&[f32], &mut [f32]);
 
-/// The kernel's results for a tensor, if it is one of `float`s.
-pub(crate) fn mapped(call: &Call, kernel: Kernel) -> Outcome<Option<Vec<Tensor>>> {
-    mapped_by(call, &kernel)
+/// The kernel's results for the elements of a tensor of `float`s.
+pub(crate) fn mapped(x: &Tensor, kernel: &(dyn Fn(&[f32], &mut [f32]) + Sync)) -> Outcome<Tensor> {
+    let values = slice::<f32>(x)?;
+    let fill = |first: usize, part: &mut [f32]| kernel(&values[first..first + part.len()], part);
+    Ok(Tensor::from_vec(x.dims(), filled_parts(values.len(), 1, COST, &fill)))
 }
 
-/// The same for a kernel with parameters.
-pub(crate) fn mapped_by(
+/// The same for the first input of an operator, if that is one.
+pub(crate) fn of_floats(
     call: &Call,
     kernel: &(dyn Fn(&[f32], &mut [f32]) + Sync),
 ) -> Outcome<Option<Vec<Tensor>>> {
     let x = call.x(0)?;
-    if x.dtype() != DataType::Float {
-        return Ok(None);
-    }
-    let values = call.slice::<f32>(0)?;
-    let mut y = vec![0f32; values.len()];
-    fill_parts(&mut y, 1, COST, &|first, part| kernel(&values[first..first + part.len()], part));
-    one(Tensor::from_vec(x.dims(), y)).map(Some)
+    (x.dtype() == DataType::Float).then(|| one(mapped(x, kernel)?)).transpose()
 }
 
 /// Steps of work that an element takes, beside moving it.
 pub(crate) const COST: usize = 4;
 
-/// Loops over a function of one number.
+/// Loops over a function of one number. Iterators' closures would be compiled apart, for vectors of any processor.
 macro_rules! kernels {
     ($($(#[$doc:meta])* $name:ident($($p:ident),*) $x:ident => $y:expr;)*) => { $(
         vectorized! {
             $(#[$doc])*
+            #[allow(clippy::needless_range_loop)]
             pub(crate) fn $name($($p: f32,)* x: &[f32], y: &mut [f32]) {
-                y.iter_mut().zip(x).for_each(|(y, $x)| { let $x = *$x; *y = $y; });
+                let x = &x[..y.len()];
+                for i in 0..y.len() {
+                    let $x = x[i];
+                    y[i] = $y;
+                }
             }
         }
     )* };
@@ -59,6 +63,7 @@ macro_rules! kernels {
 
 kernels! {
     ceils() x => x.ceil();
+    cubes() x => x * x * x;
     celus(alpha) x => above(x, 0.0) + alpha * exp_m1_below(below(x / alpha, 0.0));
     elus(alpha) x => if x < 0.0 { alpha * exp_m1_below(x) } else { x };
     erfs() x => erf(x);
@@ -70,13 +75,17 @@ kernels! {
     hard_swishes() x => x * below(above(x / 6.0 + 0.5, 0.0), 1.0);
     logs() x => log(x);
     mishes() x => mish(x);
+    // As a power: minus zero and minus infinity become positive.
+    powers_of_half() x => if x == f32::NEG_INFINITY { f32::INFINITY } else { x.sqrt() + 0.0 };
     reciprocals() x => x.recip();
     rounds() x => x.round_ties_even();
+    same() x => x;
     selus(alpha, gamma) x => gamma * if x > 0.0 { x } else { alpha * exp_m1_below(x) };
     sigmoids() x => sigmoid(x);
     softpluses() x => softplus(x);
     softsigns() x => x / (1.0 + x.abs());
     square_roots() x => x.sqrt();
+    squares() x => x * x;
     swishes(alpha) x => x * sigmoid(alpha * x);
     tanhs() x => tanh(x);
 }
