@@ -102,21 +102,26 @@ fn softplus_of(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-fn gelu(call: &Call) -> Outcome<Vec<Tensor>> {
-    let x = call.x(0)?;
+/// The form that the node names, of one number and of many.
+pub(crate) fn gelu_kernel(call: &Call) -> Outcome<(fn(f64) -> f64, vector::Kernel)> {
     let exact = |x: f64| 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2));
     let tanh = |x: f64| {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
         0.5 * x * (1.0 + inner.tanh())
     };
-    let (f, kernel): (fn(f64) -> f64, vector::Kernel) = match call.string("approximate", "none")? {
-        "none" => (exact, vector::gelus),
-        "tanh" => (tanh, vector::gelus_by_tanh),
-        other => return Err(Fault::invalid(format!("approximation `{other}` is not defined"))),
-    };
+    match call.string("approximate", "none")? {
+        "none" => Ok((exact, vector::gelus)),
+        "tanh" => Ok((tanh, vector::gelus_by_tanh)),
+        other => Err(Fault::invalid(format!("approximation `{other}` is not defined"))),
+    }
+}
+
+fn gelu(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (f, kernel) = gelu_kernel(call)?;
     if let Some(found) = vector::of_floats(call, &kernel)? {
         return Ok(found);
     }
+    let x = call.x(0)?;
     float!(x.dtype(), T => one(map(x, |v: T| f(f64::from(v)) as T)?))
 }
 

@@ -28,7 +28,7 @@ pub(super) fn depthwise<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T
                     add_by_taps(window, x, w, y);
                 }
             }
-            ends.end(filter, y);
+            ends.end(i * area, y);
         }
         T::keep(memory);
     })

@@ -99,6 +99,11 @@ pub(super) fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<us
     Ok((Plan { window, batch: x_dims[0], groups, channels: w_dims[1], filters }, dims))
 }
 
+/// The sizes of the result, if the operands fit.
+pub(crate) fn result_dims(call: &Call, x: &Tensor, w: &Tensor) -> Option<Vec<usize>> {
+    plan(call, x, w).ok().map(|(_, dims)| dims)
+}
+
 /// One product per image and group.
 struct Groups<'a, T> {
     plan: &'a Plan,
@@ -159,7 +164,9 @@ impl<'a, T: Product> Groups<'a, T> {
             return Matrix::new(&x[start..], self.area);
         }
         // All of it is overwritten.
-        memory.resize(self.depth * n, T::default());
+        if memory.len() < self.depth * n {
+            memory.resize(self.depth * n, T::default());
+        }
         unroll(&self.plan.window, x, start, n, memory);
         Matrix::new(memory, n)
     }
@@ -175,18 +182,21 @@ impl<'a, T: Product> Groups<'a, T> {
             .for_each(|(f, run)| run.fill(self.ends.start(first + f)));
         multiply_add(s, Matrix::new(w, self.depth), b, y, self.area);
         T::keep(memory);
-        y.chunks_mut(self.area).enumerate().for_each(|(f, run)| self.ends.end(first + f, run));
+        let from = i * self.plan.filters;
+        let runs = y.chunks_mut(self.area).enumerate();
+        runs.for_each(|(f, run)| self.ends.end((from + f) * self.area, run));
     }
 
     /// Some output positions of image and group `i`, from `start` on, which hold what they begin with.
     fn tile(&self, i: usize, start: usize, mut y: Block<T>) {
-        let (x, w, first) = self.operands(i);
+        let (x, w, _) = self.operands(i);
         let (filters, n) = y.sizes();
         let mut memory = T::scratch();
         let b = self.columns(x, start, n, &mut memory);
         add_to_block(self.depth, Matrix::new(w, self.depth), b, &mut y);
         T::keep(memory);
-        (0..filters).for_each(|f| self.ends.end(first + f, y.row(f)));
+        let index = |f: usize| (i * self.plan.filters + f) * self.area + start;
+        (0..filters).for_each(|f| self.ends.end(index(f), y.row(f)));
     }
 }
 
@@ -196,8 +206,9 @@ impl<T: Product> Ends<'_, T> {
         self.bias.map_or(T::default(), |bias| bias[channel])
     }
 
-    pub(super) fn end(&self, channel: usize, run: &mut [T]) {
-        T::follow(self.steps, channel, run);
+    /// `at` is the index of the run in the result.
+    pub(super) fn end(&self, at: usize, run: &mut [T]) {
+        T::follow(self.steps, at, run);
     }
 }
 

@@ -78,7 +78,7 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
     let both = (&a, &b);
     let out = a.dtype();
     match (a.dtype(), b.dtype()) {
-        (DataType::Float, DataType::Float) => match fixed_power(&a, &b)? {
+        (DataType::Float, DataType::Float) => match fixed_power(a.rank(), &b)? {
             Some(kernel) => one(mapped(&a, &kernel)?),
             None => one(zip(call, out, both, f32::powf)?),
         },
@@ -98,9 +98,9 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
     }
 }
 
-/// The kernel for an exponent that stands for all elements, if there is one.
-fn fixed_power(base: &Tensor, exponent: &Tensor) -> Outcome<Option<vector::Kernel>> {
-    if exponent.len() != 1 || exponent.rank() > base.rank() {
+/// The kernel for powers of a base with so many axes, where one exponent stands for all elements, if there is one.
+pub(crate) fn fixed_power(rank: usize, exponent: &Tensor) -> Outcome<Option<vector::Kernel>> {
+    if exponent.len() != 1 || exponent.rank() > rank {
         return Ok(None);
     }
     Ok(match slice::<f32>(exponent)?[0] {

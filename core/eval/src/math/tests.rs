@@ -110,9 +110,13 @@ fn one_exponent_for_all_gives_what_the_definition_does() {
             let same = y == wanted || (y.is_nan() && wanted.is_nan());
             let near = (y - wanted).abs() <= 1.2e-7 * wanted.abs();
             assert!(same || near, "{x}^{exponent} is {y}, not {wanted}");
-            assert_eq!(y.is_sign_negative() && y == 0.0, wanted.is_sign_negative() && wanted == 0.0);
+            assert_eq!(
+                y.is_sign_negative() && y == 0.0,
+                wanted.is_sign_negative() && wanted == 0.0
+            );
         }
     }
-    let wide = run("Pow", 15, &[], &[&Tensor::scalar(3f32), &Tensor::from_vec(vec![1, 1], vec![2f32])]);
+    let wide =
+        run("Pow", 15, &[], &[&Tensor::scalar(3f32), &Tensor::from_vec(vec![1, 1], vec![2f32])]);
     assert_eq!((wide.dims(), reals(&wide)), (&[1, 1][..], vec![9.0]));
 }
