@@ -6,7 +6,7 @@ use crate::elementwise::{map, zip};
 use crate::fault::{Fault, Outcome};
 use crate::math::erf;
 use crate::num::{Num, float, numeric, slice};
-use crate::parallel::{fill_parts, filled_parts};
+use crate::parallel::{copied_parts, fill_parts};
 use crate::reals::{reals, stored};
 use crate::steps::Limits;
 use crate::vector;
@@ -54,7 +54,7 @@ macro_rules! activations {
         fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
             $(let $attr = call.float(stringify!($attr), $default)?;)*
             $(
-                let kernel = |x: &[f32], y: &mut [f32]| vector::$kernel($($p,)* x, y);
+                let kernel = |run: &mut [f32]| vector::$kernel($($p,)* run);
                 if let Some(found) = vector::of_floats(call, &kernel)? {
                     return Ok(found);
                 }
@@ -90,7 +90,7 @@ activations! {
 /// By the kernel where the exponential is of nothing positive.
 fn celu(call: &Call) -> Outcome<Vec<Tensor>> {
     let alpha = call.float("alpha", 1.0)?;
-    let kernel = |x: &[f32], y: &mut [f32]| vector::celus(alpha, x, y);
+    let kernel = |run: &mut [f32]| vector::celus(alpha, run);
     match (alpha > 0.0).then(|| vector::of_floats(call, &kernel)).transpose()?.flatten() {
         Some(found) => Ok(found),
         None => celu_by_definition(call),
@@ -209,13 +209,11 @@ fn over_runs(call: &Call, runs: Runs, f: fn(&mut [f64])) -> Outcome<Vec<Tensor>>
 }
 
 /// Replaces contiguous `float` runs, which is what attention has.
-fn over_contiguous(x: &Tensor, along: usize, f: fn(&[f32], &mut [f32])) -> Outcome<Vec<Tensor>> {
-    let values = slice::<f32>(x)?;
-    let out = filled_parts(values.len(), along, vector::COST, &|first, part| {
-        let sources = values[first..].chunks(along.max(1));
-        part.chunks_mut(along.max(1)).zip(sources).for_each(|(out, x)| f(x, out));
+fn over_contiguous(x: &Tensor, along: usize, f: vector::Kernel) -> Outcome<Vec<Tensor>> {
+    let y = copied_parts(&slice::<f32>(x)?, along, vector::COST, &|_, part| {
+        part.chunks_mut(along.max(1)).for_each(f);
     });
-    one(Tensor::from_vec(x.dims(), out))
+    one(Tensor::from_vec(x.dims(), y))
 }
 
 fn largest(run: &[f64]) -> f64 {

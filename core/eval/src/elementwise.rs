@@ -94,7 +94,7 @@ fn zipped<A: Element, B: Element, R: Element>(
 const BLOCK: usize = 64;
 
 /// `f` of every pair of the broadcast elements, in row-major order; for what is no number.
-pub(crate) fn pairs<A: Sync, B: Sync, R: Default + Send>(
+pub(crate) fn pairs<A: Sync, B: Sync, R: Clone + Default + Send>(
     dims: &[usize],
     (a, a_dims): (&[A], &[usize]),
     (b, b_dims): (&[B], &[usize]),
@@ -110,7 +110,7 @@ pub(crate) fn pairs<A: Sync, B: Sync, R: Default + Send>(
 type OneRun<'f, R> = dyn Fn(&mut [R], [usize; 2], [usize; 2]) + Sync + 'f;
 
 /// Results of which `f` computes every innermost run, or part of one: elements are 0 (one for all) or 1 apart.
-fn for_each_run<R: Default + Send>(
+fn for_each_run<R: Clone + Default + Send>(
     dims: &[usize],
     operands: [&[usize]; 2],
     f: &OneRun<'_, R>,

@@ -4,7 +4,7 @@ use crate::call::{Call, Row, one, raw, rounded, row, widened};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
-use crate::parallel::{fill_parts, filled_parts, vectorized};
+use crate::parallel::{copied_parts, fill_parts, vectorized};
 use crate::reals::{reals, sized, stored};
 use crate::vector;
 use onnxd_ir::{DataType, Tensor};
@@ -141,16 +141,15 @@ fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     Ok(outputs)
 }
 
-/// What normalizes a run: its number, its elements, its mean and inverse deviation, and where the result goes.
-type OneRun<'f, T> = dyn Fn(usize, &[T], (f64, f64), &mut [T]) + Sync + 'f;
+/// What normalizes a run: its number, mean and inverse deviation, and its elements, which it replaces.
+type OneRun<'f, T> = dyn Fn(usize, (f64, f64), &mut [T]) + Sync + 'f;
 
 /// Normalizes runs of `run` elements.
 fn over_runs<T: Num>(values: &[T], run: usize, epsilon: f64, apply: &OneRun<T>) -> Vec<T> {
-    filled_parts(values.len(), run, 4, &|first, part| {
-        let sources = values[first..].chunks(run.max(1));
-        for (i, (y, x)) in part.chunks_mut(run.max(1)).zip(sources).enumerate() {
-            let (mean, var) = vector::moments(x);
-            apply(first / run.max(1) + i, x, (mean, (var + epsilon).sqrt().recip()), y);
+    copied_parts(values, run, 4, &|first, part| {
+        for (i, run) in part.chunks_mut(run.max(1)).enumerate() {
+            let (mean, var) = vector::moments(run);
+            apply(first / run.len() + i, (mean, (var + epsilon).sqrt().recip()), run);
         }
     })
 }
@@ -162,39 +161,28 @@ fn over_channels<T: Num>(
     epsilon: f64,
     affine: &(dyn Fn(usize, usize) -> (f64, f64) + Sync),
 ) -> Vec<T> {
-    over_runs(values, run, epsilon, &|i, x, moments, y| {
-        let parts = x.chunks(area.max(1)).zip(y.chunks_mut(area.max(1)));
-        parts.enumerate().for_each(|(k, (x, y))| normalized(x, moments, affine(i, k), y));
+    over_runs(values, run, epsilon, &|i, moments, run| {
+        let parts = run.chunks_mut(area.max(1)).enumerate();
+        parts.for_each(|(k, part)| normalize(moments, affine(i, k), part));
     })
 }
 
 vectorized! {
     /// Normalizes by mean and inverse deviation; one scale and shift for all.
-    fn normalized<T: Num>(
-        x: &[T],
-        moments: (f64, f64),
-        affine: (f64, f64),
-        y: &mut [T],
-    ) {
+    fn normalize<T: Num>(moments: (f64, f64), affine: (f64, f64), run: &mut [T]) {
         let ((mean, gain), (scale, shift)) = (moments, affine);
-        for (y, v) in y.iter_mut().zip(x) {
-            *y = T::from_f64((v.to_f64() - mean) * gain * scale + shift);
+        for v in run {
+            *v = T::from_f64((v.to_f64() - mean) * gain * scale + shift);
         }
     }
 }
 
 vectorized! {
     /// The same with a scale and shift for each element.
-    fn normalized_each<T: Num>(
-        x: &[T],
-        moments: (f64, f64),
-        affine: (&[f64], &[f64]),
-        y: &mut [T],
-    ) {
+    fn normalize_each<T: Num>(moments: (f64, f64), affine: (&[f64], &[f64]), run: &mut [T]) {
         let (mean, gain) = moments;
-        let affine = affine.0.iter().zip(affine.1);
-        for ((y, v), (scale, shift)) in y.iter_mut().zip(x).zip(affine) {
-            *y = T::from_f64((v.to_f64() - mean) * gain * scale + shift);
+        for (v, (scale, shift)) in run.iter_mut().zip(affine.0.iter().zip(affine.1)) {
+            *v = T::from_f64((v.to_f64() - mean) * gain * scale + shift);
         }
     }
 }
@@ -263,9 +251,9 @@ fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let kept = [outer, &vec![1; inner.len()]].concat();
     float!(wide.dtype(), T => {
         let values = slice::<T>(&wide)?;
-        let y = over_runs(&values, run, epsilon, &|i, x, moments, y| {
+        let y = over_runs(&values, run, epsilon, &|i, moments, part| {
             let from = if whole { i * run } else { 0 };
-            normalized_each(x, moments, (&scale[from..], &shift[from..]), y);
+            normalize_each(moments, (&scale[from..], &shift[from..]), part);
         });
         let y = Tensor::from_vec(x.dims(), y);
         let mut outputs = vec![rounded(&y, x.dtype())?];

@@ -44,37 +44,115 @@ pub(crate) fn fill_parts<T: Send>(
     for_each_chunk(out, size, &|i, part| fill(i * size, part));
 }
 
-/// Elements of new memory that are cleared at a time, shortly before they are filled.
-const CLEARED: usize = 1 << 12;
+/// Memory that is filled from the front.
+pub(crate) struct Unfilled<'a, T> {
+    memory: &'a mut [MaybeUninit<T>],
+    /// Elements that are filled.
+    count: usize,
+}
 
-/// As [`fill_parts`], for `len` elements of new memory. It is cleared in pieces that are still in the cache when they
-/// are filled; all at once it would go through memory twice.
-pub(crate) fn filled_parts<T: Default + Send>(
+impl<T: Clone> Unfilled<'_, T> {
+    /// Fills with copies what follows.
+    ///
+    /// # Panics
+    /// If there is less room.
+    pub(crate) fn push(&mut self, run: &[T]) {
+        let room = &mut self.memory[self.count..][..run.len()];
+        for (place, value) in room.iter_mut().zip(run) {
+            place.write(value.clone());
+        }
+        self.count += run.len();
+    }
+
+    /// The same with copies of one element.
+    pub(crate) fn push_all(&mut self, value: &T, count: usize) {
+        for place in &mut self.memory[self.count..][..count] {
+            place.write(value.clone());
+        }
+        self.count += count;
+    }
+
+    /// Elements that there is room for, filled or not.
+    pub(crate) fn room(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// What is filled from index `from` on.
+    pub(crate) fn since(&mut self, from: usize) -> &mut [T] {
+        let filled = &mut self.memory[from..self.count];
+        // SAFETY: elements up to `count` have been written by `push` and `push_all`, which alone raise it. It is the
+        // same memory, borrowed as exclusively.
+        unsafe { std::slice::from_raw_parts_mut(filled.as_mut_ptr().cast(), filled.len()) }
+    }
+}
+
+/// As [`fill_parts`], for `len` elements of new memory, which is not cleared first.
+///
+/// # Panics
+/// If `fill` leaves a part unfilled.
+pub(crate) fn pushed_parts<T: Send>(
+    len: usize,
+    unit: usize,
+    cost: usize,
+    fill: &(dyn Fn(usize, &mut Unfilled<T>) + Sync),
+) -> Vec<T> {
+    let mut all = Vec::with_capacity(len);
+    fill_parts(&mut all.spare_capacity_mut()[..len], unit, cost, &|first, memory| {
+        let mut part = Unfilled { memory, count: 0 };
+        fill(first, &mut part);
+        assert_eq!(part.count, part.memory.len(), "all of a part is filled");
+    });
+    // SAFETY: there is room for `len` elements. `fill_parts` gives each of them to the closure once, which has just
+    // seen that all of its part is filled.
+    unsafe { all.set_len(len) };
+    all
+}
+
+/// Elements of new memory that are written first and then changed, while they are in the cache.
+const PIECE: usize = 1 << 12;
+
+/// As [`fill_parts`], for new memory that is cleared shortly before it is filled.
+pub(crate) fn filled_parts<T: Clone + Default + Send>(
     len: usize,
     unit: usize,
     cost: usize,
     fill: &(dyn Fn(usize, &mut [T]) + Sync),
 ) -> Vec<T> {
-    let mut all = Vec::with_capacity(len);
-    let unit = unit.max(1);
-    let piece = (CLEARED / unit).max(1) * unit;
-    fill_parts(&mut all.spare_capacity_mut()[..len], unit, cost, &|first, part| {
-        for (i, part) in part.chunks_mut(piece).enumerate() {
-            fill(first + i * piece, cleared(part));
-        }
-    });
-    // SAFETY: there is room for `len` elements, and `fill_parts` has given each of them to the closure, which has
-    // written them.
-    unsafe { all.set_len(len) };
-    all
+    let begin = |_, count: usize, part: &mut Unfilled<T>| part.push_all(&T::default(), count);
+    begun_parts(len, unit, cost, (&begin, fill))
 }
 
-fn cleared<T: Default>(memory: &mut [MaybeUninit<T>]) -> &mut [T] {
-    for place in memory.iter_mut() {
-        place.write(T::default());
-    }
-    // SAFETY: all of it has just been written. It is the same memory, borrowed as exclusively as before.
-    unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), memory.len()) }
+/// The same for memory that begins as a copy of `values`.
+pub(crate) fn copied_parts<T: Clone + Send + Sync>(
+    values: &[T],
+    unit: usize,
+    cost: usize,
+    fill: &(dyn Fn(usize, &mut [T]) + Sync),
+) -> Vec<T> {
+    let begin = |first: usize, count: usize, part: &mut Unfilled<T>| {
+        part.push(&values[first..first + count]);
+    };
+    begun_parts(values.len(), unit, cost, (&begin, fill))
+}
+
+/// Writes so many elements from an index on.
+type Begin<'f, T> = dyn Fn(usize, usize, &mut Unfilled<T>) + Sync + 'f;
+
+fn begun_parts<T: Clone + Send>(
+    len: usize,
+    unit: usize,
+    cost: usize,
+    (begin, fill): (&Begin<T>, &(dyn Fn(usize, &mut [T]) + Sync)),
+) -> Vec<T> {
+    let unit = unit.max(1);
+    let piece = (PIECE / unit).max(1) * unit;
+    pushed_parts(len, unit, cost, &|first, part| {
+        while part.count < part.memory.len() {
+            let (at, count) = (part.count, piece.min(part.memory.len() - part.count));
+            begin(first + at, count, part);
+            fill(first + at, part.since(at));
+        }
+    })
 }
 
 /// Shares out `memory` in chunks of `size` elements, of which the last may be shorter: `f(number, chunk)`.
@@ -287,6 +365,12 @@ mod tests {
             });
             assert!(made.into_iter().eq(0..count));
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "all of a part is filled")]
+    fn a_part_that_is_left_unfilled_is_noticed() {
+        pushed_parts(10, 5, 1, &|_, part: &mut Unfilled<u8>| part.push(&[1; 9]));
     }
 
     #[test]

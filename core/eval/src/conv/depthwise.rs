@@ -3,32 +3,32 @@
 use super::forward::{Ends, Plan};
 use super::window::Window;
 use crate::gemm::Product;
-use crate::parallel::{filled_parts, vectorized};
+use crate::parallel::{Unfilled, pushed_parts, vectorized};
 
 /// Output elements whose sums are held in registers.
-const LANES: usize = 16;
+const LANES: usize = 32;
 
 pub(super) fn depthwise<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> {
     let window = &plan.window;
     let (area, inputs, taps) = (window.outputs(), window.inputs(), window.taps());
     let all = plan.groups * plan.filters;
     let phases = Phases::of(window);
-    filled_parts(plan.batch * all * area, area, taps, &|first, part| {
+    pushed_parts(plan.batch * all * area, area, taps, &|first, part| {
         let mut memory = T::scratch();
-        for (i, y) in part.chunks_mut(area).enumerate() {
-            let i = first / area + i;
-            let (image, filter) = (i / all, i % all);
+        for i in 0..part.room() / area {
+            let at = first + i * area;
+            let (image, filter) = (at / area / all, at / area % all);
             let group = filter / plan.filters;
             let x = &x[(image * plan.groups + group) * inputs..][..inputs];
             let w = &w[filter * taps..][..taps];
             match &phases {
-                Some(phases) => phases.fill(window, x, (w, ends.start(filter)), &mut memory, y),
+                Some(phases) => phases.push(window, x, (w, ends.start(filter)), &mut memory, part),
                 None => {
-                    y.fill(ends.start(filter));
-                    add_by_taps(window, x, w, y);
+                    part.push_all(&ends.start(filter), area);
+                    add_by_taps(window, x, w, part.since(i * area));
                 }
             }
-            ends.end(i * area, y);
+            ends.end(at, part.since(i * area));
         }
         T::keep(memory);
     })
@@ -66,13 +66,13 @@ impl Phases {
     }
 
     /// `y = start + w * x` for one channel.
-    fn fill<T: Product>(
+    fn push<T: Product>(
         &self,
         window: &Window,
         x: &[T],
         (w, start): (&[T], T),
         memory: &mut Vec<T>,
-        y: &mut [T],
+        y: &mut Unfilled<T>,
     ) {
         let ([o0, o1, o2], [i0, i1, i2]) = (window.output, window.input);
         let run = (o1 - 1) * self.width + o2;
@@ -83,16 +83,14 @@ impl Phases {
         for (x, plane) in x.chunks((i1 * i2).max(1)).zip(planes.chunks_mut(self.plane)) {
             self.lay_out(window, x, plane);
         }
-        for (o, y) in (0..o0).zip(y.chunks_mut(o1 * o2)) {
+        for o in 0..o0 {
             sums.fill(start);
             for (k, w) in w.chunks(self.offsets.len()).enumerate() {
                 if let Some(i) = window.source(0, o, k) {
                     add_taps(&planes[i * self.plane..], (&self.offsets, w), sums);
                 }
             }
-            for (y, sums) in y.chunks_mut(o2).zip(sums.chunks(self.width)) {
-                y.copy_from_slice(&sums[..o2]);
-            }
+            sums.chunks(self.width).take(o1).for_each(|sums| y.push(&sums[..o2]));
         }
     }
 

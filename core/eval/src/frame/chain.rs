@@ -7,23 +7,47 @@ use crate::conv;
 use crate::item::Item;
 use crate::steps::{self, Step};
 use crate::support;
+use crate::vector;
 use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
 use std::collections::HashMap;
 
-/// For each node of `order` the place of the node that may follow it as a step.
-pub(super) fn next_steps(graph: &Graph, order: &[NodeId]) -> Vec<Option<usize>> {
+/// What may be computed along with a node, as its next step.
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    /// The place of the node.
+    place: usize,
+    /// The place of a Sigmoid before it, where the node is the Mul of SiLU.
+    gate: Option<usize>,
+}
+
+/// For each node of `order` what may follow it as a step.
+pub(super) fn next_steps(graph: &Graph, order: &[NodeId]) -> Vec<Option<Next>> {
     let places: HashMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
+    let place = |id: NodeId| places.get(&id).copied();
+    let follows = |id: NodeId| {
+        let node = &graph[id];
+        node.is_standard() && steps::may_follow(&node.op) && node.outputs.len() == 1
+    };
     let next_step = |id: &NodeId| {
         let node = &graph[*id];
         let begins = node.op == "Conv" || steps::may_follow(&node.op);
         let [Some(v)] = node.outputs[..] else { return None };
-        if !begins || !node.is_standard() || graph.uses(v) != 1 {
+        if !begins || !node.is_standard() {
             return None;
         }
-        let reader = graph.readers(v).first()?;
-        let next = &graph[*reader];
-        let follows = next.is_standard() && steps::may_follow(&next.op);
-        (follows && next.outputs.len() == 1).then(|| places.get(reader).copied()).flatten()
+        let readers = graph.readers(v);
+        match (graph.uses(v), readers) {
+            (1, [reader]) if follows(*reader) => Some(Next { place: place(*reader)?, gate: None }),
+            (2, [a, b]) => {
+                let (gate, product) = if graph[*a].op == "Sigmoid" { (*a, *b) } else { (*b, *a) };
+                let s = graph[gate].output(0).filter(|s| graph.uses(*s) == 1)?;
+                let silu = graph[gate].op == "Sigmoid" && graph[product].op == "Mul";
+                let silu = silu && follows(gate) && follows(product);
+                let silu = silu && graph.readers(s) == [product];
+                silu.then(|| Some(Next { place: place(product)?, gate: Some(place(gate)?) }))?
+            }
+            _ => None,
+        }
     };
     order.iter().map(next_step).collect()
 }
@@ -48,18 +72,24 @@ impl Runner<'_, '_, '_> {
         let first = if alone { None } else { self.begun(frame, node) };
         let Some((mut chain, dims)) = first else { return Chain::default() };
         let mut before = node.output(0);
-        while let (Some(place), Some(v)) = (behind, before) {
-            let node = &frame.graph[plan.order[place]];
+        while let (Some(next), Some(v)) = (behind, before) {
             // What an observer wants must be there.
-            if self.watch.wants(frame.place, frame.graph, v) {
+            let gate = next.gate.map(|place| &frame.graph[plan.order[place]]);
+            let hidden = [Some(v), gate.and_then(|gate| gate.output(0))];
+            let mut wanted = |v| self.watch.wants(frame.place, frame.graph, v);
+            if hidden.into_iter().flatten().any(&mut wanted) {
                 break;
             }
+            let node = &frame.graph[plan.order[next.place]];
             let position = node.inputs.iter().position(|input| *input == Some(v));
-            let step = position.and_then(|i| self.step(frame, node, i, &dims));
+            let step = match gate {
+                Some(gate) => self.silu(gate, node),
+                None => position.and_then(|i| self.step(frame, node, i, &dims)),
+            };
             let Some(step) = step else { break };
-            chain.places.push(place);
+            chain.places.extend(next.gate.into_iter().chain([next.place]));
             chain.steps.push(step);
-            (behind, before) = (plan.next_steps[place], node.output(0));
+            (behind, before) = (plan.next_steps[next.place], node.output(0));
         }
         if chain.places.is_empty() { Chain::default() } else { chain }
     }
@@ -84,6 +114,12 @@ impl Runner<'_, '_, '_> {
             }
         }
         None
+    }
+
+    /// The product of a value and its sigmoid.
+    fn silu(&self, gate: &Node, product: &Node) -> Option<Step> {
+        let own = [gate, product].iter().any(|node| self.executor.function(node).is_some());
+        (!own).then_some(Step::Map(vector::silus))
     }
 
     /// What a node does to its input at `position`, if its others are there.

@@ -71,10 +71,15 @@ fn what_is_added_to_a_convolution_changes_no_bit() {
             (0..count).map(|i| format!("{:?}", (i * 7 % 11) as f32 / 9.0 - 0.5)).collect();
         all.join(", ")
     };
+    let silu = "{ a = Conv<pads = [1, 1, 1, 1], GROUP>(x, w) s = Sigmoid(a) d = Mul(s, a)
+        y = Mul(d, e) }";
     let body =
         "{ t = Relu(z) a = Conv<pads = [1, 1, 1, 1], GROUP>(x, w) b = Add(t, a) c = Sigmoid(b)
         d = Mul(c, e) y = Relu(d) }";
-    for (channels, group) in [(4, 1), (4, 2), (4, 4), (16, 1)] {
+    for ((channels, group), body) in [(4, 1), (4, 2), (4, 4), (16, 1)]
+        .into_iter()
+        .flat_map(|sizes| [(sizes, body), (sizes, silu)])
+    {
         let per = channels / group;
         let dims = format!("float[2, {channels}, 45, 40]");
         let factors = weights(channels);

@@ -11,7 +11,7 @@ use crate::shape::densified;
 use crate::steps::{self, Step};
 use crate::watch::{MAIN, Watch};
 use crate::{support, table};
-use chain::{Chain, next_steps};
+use chain::{Chain, Next, next_steps};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{Attr, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
 use std::sync::OnceLock;
@@ -28,9 +28,8 @@ pub(crate) struct Plan {
     order: Vec<NodeId>,
     /// For each place in `order`: values that nothing reads afterwards.
     last_reads: Vec<Vec<ValueId>>,
-    /// For each place in `order`: the place of the only reader of the node's output, where it may be
-    /// computed along with the node.
-    next_steps: Vec<Option<usize>>,
+    /// For each place in `order`: what may be computed along with the node.
+    next_steps: Vec<Option<Next>>,
     /// For each place in `order` whose node computes the same in every run: what it computed.
     constants: Vec<Option<OnceLock<Vec<Tensor>>>>,
     /// (own value, value of the enclosing graph).

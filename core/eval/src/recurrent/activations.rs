@@ -3,7 +3,6 @@
 use super::Kind;
 use crate::call::Call;
 use crate::fault::{Fault, Outcome};
-use crate::parallel::vectorized;
 use crate::vector;
 use onnxd_ir::Attr;
 
@@ -12,7 +11,7 @@ use onnxd_ir::Attr;
 pub(super) struct Activation {
     f: Function,
     /// The same of many `float`s, where that is faster; it has no parameters.
-    many: Option<fn(&mut [f32])>,
+    many: Option<vector::Kernel>,
     alpha: f64,
     beta: f64,
 }
@@ -30,18 +29,6 @@ impl Activation {
             Some(many) => many(run),
             None => run.iter_mut().for_each(|v| *v = self.of(f64::from(*v)) as f32),
         }
-    }
-}
-
-vectorized! {
-    fn tangents(run: &mut [f32]) {
-        run.iter_mut().for_each(|v| *v = vector::tanh(*v));
-    }
-}
-
-vectorized! {
-    fn sigmoids(run: &mut [f32]) {
-        run.iter_mut().for_each(|v| *v = vector::sigmoid(*v));
     }
 }
 
@@ -101,8 +88,8 @@ pub(super) fn activations(
         let lower = name.to_ascii_lowercase();
         let (f, alpha, beta) = entry(&lower).ok_or_else(unknown)?;
         let many = match lower.as_str() {
-            "tanh" => Some(tangents as fn(&mut [f32])),
-            "sigmoid" => Some(sigmoids as fn(&mut [f32])),
+            "tanh" => Some(vector::tanhs as vector::Kernel),
+            "sigmoid" => Some(vector::sigmoids as vector::Kernel),
             _ => None,
         };
         all.push(Activation { f, many, alpha: next(alpha, true), beta: next(beta, false) });

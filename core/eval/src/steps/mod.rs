@@ -9,7 +9,7 @@ use crate::fault::Outcome;
 use crate::math::fixed_power;
 use crate::norm::{Affine, affine};
 use crate::num::{Num, slice};
-use crate::parallel::filled_parts;
+use crate::parallel::copied_parts;
 use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 use pairs::{Named, Other, Pair};
@@ -83,9 +83,6 @@ fn map(op: &str) -> Option<vector::Kernel> {
     })
 }
 
-/// Elements that a function is computed of at a time.
-const BLOCK: usize = 1024;
-
 impl Step {
     /// The step that a node stands for, where `call` has all of its inputs but the one at `position`, which is a
     /// result of these sizes. `None` if it must be computed on its own.
@@ -132,13 +129,7 @@ impl Step {
                 });
             }
             Step::Clip(limits) => run.iter_mut().for_each(|v| *v = limits.clip(*v)),
-            Step::Map(kernel) => {
-                let mut given = [0f32; BLOCK];
-                for run in run.chunks_mut(BLOCK) {
-                    given[..run.len()].copy_from_slice(run);
-                    kernel(&given[..run.len()], run);
-                }
-            }
+            Step::Map(kernel) => kernel(run),
             Step::Pair(pair, other) => other.apply(*pair, at, run),
         }
     }
@@ -157,10 +148,8 @@ fn for_each_piece(at: usize, run: &mut [f32], size: usize, mut f: impl FnMut(usi
 
 /// The result of several steps one after the other.
 pub(crate) fn applied(x: &Tensor, steps: &[Step]) -> Outcome<Tensor> {
-    let values = slice::<f32>(x)?;
     let cost = vector::COST * steps.len();
-    let y = filled_parts(values.len(), 1, cost, &|first, part| {
-        part.copy_from_slice(&values[first..first + part.len()]);
+    let y = copied_parts(&slice::<f32>(x)?, 1, cost, &|first, part| {
         steps.iter().for_each(|step| step.apply(first, part));
     });
     Ok(Tensor::from_vec(x.dims(), y))

@@ -28,11 +28,11 @@ fn power_of_two(k: i32) -> f32 {
     f32::from_bits((k.wrapping_add(127) as u32) << 23)
 }
 
-/// `x * 2^k` for `k` from -252 to 254, rounded once where the result is subnormal.
+/// `x * 2^k` for `k` from -158 to 95, rounded once where the result is subnormal.
 #[inline(always)]
-pub(super) fn scaled(x: f32, k: i32) -> f32 {
-    let half = k >> 1;
-    x * power_of_two(half) * power_of_two(k.wrapping_sub(half))
+pub(super) fn scaled_down(x: f32, k: i32) -> f32 {
+    const DOWN: f32 = 1.0 / 4_294_967_296.0;
+    x * power_of_two(k.wrapping_add(32)) * DOWN
 }
 
 /// `e^x`.
@@ -40,7 +40,15 @@ pub(super) fn scaled(x: f32, k: i32) -> f32 {
 pub(crate) fn exp(x: f32) -> f32 {
     // Beyond these the result is infinite, or rounds to zero.
     let (k, less_one) = reduced(below(above(x, -104.0), 89.0), 0.0);
-    scaled(1.0 + less_one, k)
+    let half = k >> 1;
+    (1.0 + less_one) * power_of_two(half) * power_of_two(k.wrapping_sub(half))
+}
+
+/// `e^-a` for the magnitude `a` of `x`.
+#[inline(always)]
+fn exp_of_minus(x: f32) -> f32 {
+    let (k, less_one) = reduced(above(-x.abs(), -104.0), 0.0);
+    scaled_down(1.0 + less_one, k)
 }
 
 /// `e^x - 1` for `x` up to zero; larger ones mean nothing.
@@ -56,7 +64,7 @@ pub(crate) fn exp_m1_below(x: f32) -> f32 {
 /// `1 / (1 + e^-x)`.
 #[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
-    let small = exp(-x.abs());
+    let small = exp_of_minus(x);
     (if x < 0.0 { small } else { 1.0 }) / (1.0 + small)
 }
 
@@ -73,7 +81,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
 /// `ln(1 + e^x)`.
 #[inline(always)]
 pub(crate) fn softplus(x: f32) -> f32 {
-    above(x, 0.0) + log_1p_up_to_one(exp(-x.abs()))
+    above(x, 0.0) + log_1p_up_to_one(exp_of_minus(x))
 }
 
 /// `x * tanh(softplus(x))`, where the tangent is `n / (n + 2)` for `n = e^x (e^x + 2)`.

@@ -13,7 +13,7 @@ mod tests;
 use crate::call::{Call, one};
 use crate::fault::Outcome;
 use crate::num::slice;
-use crate::parallel::{filled_parts, vectorized};
+use crate::parallel::{copied_parts, vectorized};
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) use exponential::{exp, exp_m1_below, mish, sigmoid, softplus, tanh};
@@ -22,20 +22,19 @@ pub(crate) use logarithm::log;
 pub(crate) use softmax::{log_softmax, softmax};
 pub(crate) use sums::{moments, sum, sum_of};
 
-/// Computes results from as many elements.
-pub(crate) type Kernel = fn(&[f32], &mut [f32]);
+/// Replaces elements by a function of each.
+pub(crate) type Kernel = fn(&mut [f32]);
 
 /// The kernel's results for the elements of a tensor of `float`s.
-pub(crate) fn mapped(x: &Tensor, kernel: &(dyn Fn(&[f32], &mut [f32]) + Sync)) -> Outcome<Tensor> {
-    let values = slice::<f32>(x)?;
-    let fill = |first: usize, part: &mut [f32]| kernel(&values[first..first + part.len()], part);
-    Ok(Tensor::from_vec(x.dims(), filled_parts(values.len(), 1, COST, &fill)))
+pub(crate) fn mapped(x: &Tensor, kernel: &(dyn Fn(&mut [f32]) + Sync)) -> Outcome<Tensor> {
+    let y = copied_parts(&slice::<f32>(x)?, 1, COST, &|_, part| kernel(part));
+    Ok(Tensor::from_vec(x.dims(), y))
 }
 
 /// The same for the first input of an operator, if that is one.
 pub(crate) fn of_floats(
     call: &Call,
-    kernel: &(dyn Fn(&[f32], &mut [f32]) + Sync),
+    kernel: &(dyn Fn(&mut [f32]) + Sync),
 ) -> Outcome<Option<Vec<Tensor>>> {
     let x = call.x(0)?;
     (x.dtype() == DataType::Float).then(|| one(mapped(x, kernel)?)).transpose()
@@ -49,12 +48,10 @@ macro_rules! kernels {
     ($($(#[$doc:meta])* $name:ident($($p:ident),*) $x:ident => $y:expr;)*) => { $(
         vectorized! {
             $(#[$doc])*
-            #[allow(clippy::needless_range_loop)]
-            pub(crate) fn $name($($p: f32,)* x: &[f32], y: &mut [f32]) {
-                let x = &x[..y.len()];
-                for i in 0..y.len() {
-                    let $x = x[i];
-                    y[i] = $y;
+            pub(crate) fn $name($($p: f32,)* run: &mut [f32]) {
+                for place in run {
+                    let $x = *place;
+                    *place = $y;
                 }
             }
         }
@@ -82,6 +79,7 @@ kernels! {
     same() x => x;
     selus(alpha, gamma) x => gamma * if x > 0.0 { x } else { alpha * exp_m1_below(x) };
     sigmoids() x => sigmoid(x);
+    silus() x => x * sigmoid(x);
     softpluses() x => softplus(x);
     softsigns() x => x / (1.0 + x.abs());
     square_roots() x => x.sqrt();
@@ -102,12 +100,13 @@ pub(crate) fn above(x: f32, limit: f32) -> f32 {
     if x < limit { limit } else { x }
 }
 
-/// `c[0] + c[1] * x + ...`
+/// `c[0] + c[1] * x + ...`, the even and the odd terms side by side.
 #[inline(always)]
 fn polynomial<const N: usize>(x: f32, c: [f32; N]) -> f32 {
-    let mut sum = c[N - 1];
-    for i in (0..N - 1).rev() {
-        sum = sum * x + c[i];
+    let square = x * x;
+    let mut sums = [0.0; 2];
+    for i in (0..N).rev() {
+        sums[i % 2] = sums[i % 2] * square + c[i];
     }
-    sum
+    sums[0] + x * sums[1]
 }

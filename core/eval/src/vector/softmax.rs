@@ -1,6 +1,6 @@
 //! Softmax of a run. Only sums are taken in `double`.
 
-use super::exp;
+use super::{exp, sum_of};
 use crate::num::Num;
 use crate::parallel::vectorized;
 
@@ -18,33 +18,34 @@ fn largest(run: &[f32]) -> f32 {
     lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, Num::larger)
 }
 
-/// Writes `e^(x - top)` and gives their sum.
+/// Replaces each number by `e^(x - top)` and gives the sum of these.
 #[inline(always)]
-fn exponentials(run: &[f32], top: f32, out: &mut [f32]) -> f64 {
-    let (chunks, rest) = run.as_chunks::<LANES>();
-    let (results, last) = out.split_at_mut(chunks.len() * LANES);
-    let mut sums = [0f64; LANES];
-    for (x, y) in chunks.iter().zip(results.as_chunks_mut::<LANES>().0) {
-        *y = x.map(|x| exp(x - top));
-        sums.iter_mut().zip(y).for_each(|(sum, y)| *sum += f64::from(*y));
+fn exponentials(run: &mut [f32], top: f32) -> f64 {
+    for x in run.iter_mut() {
+        *x = exp(*x - top);
     }
-    last.iter_mut().zip(rest).for_each(|(y, x)| *y = exp(x - top));
-    sums.iter().sum::<f64>() + last.iter().map(|y| f64::from(*y)).sum::<f64>()
+    sum_of(run, |x| x)
 }
 
 vectorized! {
     /// Softmax of `run`.
-    pub(crate) fn softmax(run: &[f32], out: &mut [f32]) {
-        let factor = exponentials(run, largest(run), out).recip() as f32;
-        out.iter_mut().for_each(|y| *y *= factor);
+    pub(crate) fn softmax(run: &mut [f32]) {
+        let factor = exponentials(run, largest(run)).recip() as f32;
+        run.iter_mut().for_each(|x| *x *= factor);
     }
 }
 
 vectorized! {
     /// The logarithm of softmax of `run`.
-    pub(crate) fn log_softmax(run: &[f32], out: &mut [f32]) {
-        let top = largest(run);
-        let less = f64::from(top) + exponentials(run, top, out).ln();
-        out.iter_mut().zip(run).for_each(|(y, x)| *y = (f64::from(*x) - less) as f32);
+    pub(crate) fn log_softmax(run: &mut [f32]) {
+        let (top, mut sum) = (largest(run), 0.0);
+        let mut powers = [0f32; 256];
+        for part in run.chunks(powers.len()) {
+            let powers = &mut powers[..part.len()];
+            powers.copy_from_slice(part);
+            sum += exponentials(powers, top);
+        }
+        let less = f64::from(top) + sum.ln();
+        run.iter_mut().for_each(|x| *x = (f64::from(*x) - less) as f32);
     }
 }
