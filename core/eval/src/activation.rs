@@ -41,6 +41,9 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 fn relu(call: &Call) -> Outcome<Vec<Tensor>> {
+    if let Some(found) = vector::of_floats(call, &vector::rectify)? {
+        return Ok(found);
+    }
     let x = call.x(0)?;
     numeric!(x.dtype(), T => one(map(x, |v: T| v.larger(T::default()))?))
 }
@@ -103,7 +106,7 @@ fn softplus_of(x: f64) -> f64 {
 }
 
 /// The form that the node names, of one number and of many.
-pub(crate) fn gelu_kernel(call: &Call) -> Outcome<(fn(f64) -> f64, vector::Kernel)> {
+pub(crate) fn gelu_kernel(call: &Call) -> Outcome<(fn(f64) -> f64, vector::InPlace)> {
     let exact = |x: f64| 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2));
     let tanh = |x: f64| {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
@@ -209,7 +212,7 @@ fn over_runs(call: &Call, runs: Runs, f: fn(&mut [f64])) -> Outcome<Vec<Tensor>>
 }
 
 /// Replaces contiguous `float` runs, which is what attention has.
-fn over_contiguous(x: &Tensor, along: usize, f: vector::Kernel) -> Outcome<Vec<Tensor>> {
+fn over_contiguous(x: &Tensor, along: usize, f: vector::InPlace) -> Outcome<Vec<Tensor>> {
     let y = copied_parts(&slice::<f32>(x)?, along, vector::COST, &|_, part| {
         part.chunks_mut(along.max(1)).for_each(f);
     });

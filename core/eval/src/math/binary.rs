@@ -99,7 +99,7 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The kernel for powers of a base with so many axes, where one exponent stands for all elements, if there is one.
-pub(crate) fn fixed_power(rank: usize, exponent: &Tensor) -> Outcome<Option<vector::Kernel>> {
+pub(crate) fn fixed_power(rank: usize, exponent: &Tensor) -> Outcome<Option<vector::InPlace>> {
     if exponent.len() != 1 || exponent.rank() > rank {
         return Ok(None);
     }

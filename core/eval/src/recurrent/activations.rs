@@ -11,7 +11,7 @@ use onnxd_ir::Attr;
 pub(super) struct Activation {
     f: Function,
     /// The same of many `float`s, where that is faster; it has no parameters.
-    many: Option<vector::Kernel>,
+    many: Option<vector::InPlace>,
     alpha: f64,
     beta: f64,
 }
@@ -88,8 +88,8 @@ pub(super) fn activations(
         let lower = name.to_ascii_lowercase();
         let (f, alpha, beta) = entry(&lower).ok_or_else(unknown)?;
         let many = match lower.as_str() {
-            "tanh" => Some(vector::tanhs as vector::Kernel),
-            "sigmoid" => Some(vector::sigmoids as vector::Kernel),
+            "tanh" => Some(vector::tanhs as vector::InPlace),
+            "sigmoid" => Some(vector::sigmoids as vector::InPlace),
             _ => None,
         };
         all.push(Activation { f, many, alpha: next(alpha, true), beta: next(beta, false) });

@@ -23,7 +23,7 @@ pub(crate) enum Step {
     /// Clip.
     Clip(Limits<f32>),
     /// A smooth function of one element.
-    Map(vector::Kernel),
+    Map(vector::InPlace),
     /// A function of two elements, of which the other is known.
     Pair(Pair, Other),
 }
@@ -69,7 +69,7 @@ fn maps(op: &str) -> bool {
 }
 
 /// Functions without parameters.
-fn map(op: &str) -> Option<vector::Kernel> {
+fn map(op: &str) -> Option<vector::InPlace> {
     Some(match op {
         "Erf" => vector::erfs,
         "Exp" => vector::exps,
@@ -121,12 +121,9 @@ impl Step {
                 let affine = channels[i % channels.len()];
                 run.iter_mut().for_each(|v| *v = affine.apply(*v));
             }),
-            Step::Relu => run.iter_mut().for_each(|v| *v = v.larger(0.0)),
+            Step::Relu => vector::rectify(run),
             Step::Clip(Limits { low: Some(low), high: Some(high) }) => {
-                run.iter_mut().for_each(|v| {
-                    let above = if *v < *low { *low } else { *v };
-                    *v = if above > *high { *high } else { above };
-                });
+                vector::clip(*low, *high, run);
             }
             Step::Clip(limits) => run.iter_mut().for_each(|v| *v = limits.clip(*v)),
             Step::Map(kernel) => kernel(run),

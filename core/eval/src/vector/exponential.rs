@@ -12,51 +12,82 @@ pub(super) const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// `(e^r - 1 - r) / r^2` for `r` up to `ln(2) / 2`, within 0.23 units of the last place of `e^r - 1`.
 const CURVE: [f32; 5] = [0.499_999_97, 0.166_665_43, 0.041_667_2, 0.008_366_547_5, 0.001_388_251_5];
 
-/// `high + low` as `k * ln(2)` and a rest `r`: `k` and `e^r - 1`. `high` is at most 200 in magnitude, and `low` small.
+/// 2 to an integer power, from -256 to 255, as what it adds to the bits of a number.
+#[derive(Clone, Copy)]
+pub(super) struct Power(u32);
+
+impl Power {
+    /// The sum of [`MAGIC`] and the integer.
+    #[inline(always)]
+    fn shifted(sum: f32) -> Power {
+        Power(sum.to_bits() << 23)
+    }
+
+    /// The power times 2 to another integer, as far as that is a normal number.
+    #[inline(always)]
+    fn times(self, exponent: u32) -> f32 {
+        f32::from_bits(self.0.wrapping_add((127 + exponent) << 23))
+    }
+
+    /// Two powers whose product it is.
+    #[inline(always)]
+    fn halves(self) -> (f32, f32) {
+        let half = ((self.0.cast_signed() >> 24) << 23).cast_unsigned();
+        (Power(half).times(0), Power(self.0.wrapping_sub(half)).times(0))
+    }
+}
+
+/// `x` as `k * ln(2)` and a rest `r`: `2^k` and `e^r - 1`. `x` is at most 170 in magnitude.
 #[inline(always)]
-pub(super) fn reduced(high: f32, low: f32) -> (i32, f32) {
+fn reduced(x: f32) -> (Power, f32) {
+    let shifted = x * LOG2_E + MAGIC;
+    let k = shifted - MAGIC;
+    (Power::shifted(shifted), less_one((x - k * LN_2_HIGH) - k * LN_2_LOW))
+}
+
+/// The same for `high + low`, where `low` is small.
+#[inline(always)]
+pub(super) fn reduced_sum(high: f32, low: f32) -> (Power, f32) {
     let shifted = (high + low) * LOG2_E + MAGIC;
     let k = shifted - MAGIC;
-    let r = (high - k * LN_2_HIGH) + (low - k * LN_2_LOW);
-    let exponent = shifted.to_bits().cast_signed().wrapping_sub(MAGIC.to_bits().cast_signed());
-    (exponent, r * r * polynomial(r, CURVE) + r)
+    (Power::shifted(shifted), less_one((high - k * LN_2_HIGH) + (low - k * LN_2_LOW)))
 }
 
-/// 2 to an integer power within the range of normal numbers.
+/// `e^r - 1`.
 #[inline(always)]
-fn power_of_two(k: i32) -> f32 {
-    f32::from_bits((k.wrapping_add(127) as u32) << 23)
+fn less_one(r: f32) -> f32 {
+    r * r * polynomial(r, CURVE) + r
 }
 
-/// `x * 2^k` for `k` from -158 to 95, rounded once where the result is subnormal.
+/// `x` times a power of 2 from -158 to 95, rounded once where the result is subnormal.
 #[inline(always)]
-pub(super) fn scaled_down(x: f32, k: i32) -> f32 {
+pub(super) fn scaled_down(x: f32, power: Power) -> f32 {
     const DOWN: f32 = 1.0 / 4_294_967_296.0;
-    x * power_of_two(k.wrapping_add(32)) * DOWN
+    x * power.times(32) * DOWN
 }
 
 /// `e^x`.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     // Beyond these the result is infinite, or rounds to zero.
-    let (k, less_one) = reduced(below(above(x, -104.0), 89.0), 0.0);
-    let half = k >> 1;
-    (1.0 + less_one) * power_of_two(half) * power_of_two(k.wrapping_sub(half))
+    let (power, less_one) = reduced(below(above(x, -104.0), 89.0));
+    let (first, second) = power.halves();
+    (1.0 + less_one) * first * second
 }
 
 /// `e^-a` for the magnitude `a` of `x`.
 #[inline(always)]
 fn exp_of_minus(x: f32) -> f32 {
-    let (k, less_one) = reduced(above(-x.abs(), -104.0), 0.0);
-    scaled_down(1.0 + less_one, k)
+    let (power, less_one) = reduced(above(-x.abs(), -104.0));
+    scaled_down(1.0 + less_one, power)
 }
 
 /// `e^x - 1` for `x` up to zero; larger ones mean nothing.
 #[inline(always)]
 pub(crate) fn exp_m1_below(x: f32) -> f32 {
     // The sum keeps the sign of a zero.
-    let (k, less_one) = reduced(above(below(x, 1.0), -20.0), 0.0);
-    let power = power_of_two(k);
+    let (power, less_one) = reduced(above(below(x, 1.0), -20.0));
+    let power = power.times(0);
     let y = power * less_one + (power - 1.0);
     if x == 0.0 { x } else { y }
 }
@@ -72,8 +103,8 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn tanh(x: f32) -> f32 {
     // From 9.02 on the result rounds to one.
-    let (k, less_one) = reduced(2.0 * below(x.abs(), 10.0), 0.0);
-    let power = power_of_two(k);
+    let (power, less_one) = reduced(2.0 * below(x.abs(), 10.0));
+    let power = power.times(0);
     let less_one = power * less_one + (power - 1.0);
     (less_one / (less_one + 2.0)).copysign(x)
 }

@@ -1,6 +1,6 @@
 //! The error function and Gelu.
 
-use super::exponential::{reduced, scaled_down};
+use super::exponential::{reduced_sum, scaled_down};
 use super::{above, below, polynomial};
 
 /// From here on the error function of a `float` is one.
@@ -63,10 +63,10 @@ pub(crate) fn gelu(x: f32) -> f32 {
     let a = if x.abs() > GELU_END { 0.0 } else { x.abs() };
     // The square of the first twelve bits is exact, so that the exponential has all of its digits.
     let high = f32::from_bits(a.to_bits() & 0xffff_f000);
-    let (k, less_one) = reduced(-0.5 * high * high, -0.5 * (a - high) * (a + high));
+    let (power, less_one) = reduced_sum(-0.5 * high * high, -0.5 * (a - high) * (a + high));
     let inverse = 1.0 / (a + 4.0);
     let factor = polynomial((a - 4.0) * inverse, TAIL) * inverse * a;
-    above(x, 0.0) - scaled_down((1.0 + less_one) * factor, k)
+    above(x, 0.0) - scaled_down((1.0 + less_one) * factor, power)
 }
 
 /// Twice the square root of 2 / pi, and that times 0.044715.
@@ -81,11 +81,11 @@ pub(crate) fn gelu_by_tanh(x: f32) -> f32 {
     let wide = f64::from(x);
     let v = wide * (TWICE + CUBIC * wide * wide);
     let far = v.abs() > POWER_END;
-    let power = if far { 0.0 } else { -v.abs() };
-    let high = power as f32;
-    let (k, less_one) = reduced(high, (power - f64::from(high)) as f32);
+    let exponent = if far { 0.0 } else { -v.abs() };
+    let high = exponent as f32;
+    let (power, less_one) = reduced_sum(high, (exponent - f64::from(high)) as f32);
     let small = if far { 0.0 } else { 1.0 + less_one };
-    let quotient = x / (1.0 + scaled_down(small, k));
-    let tail = scaled_down(small * if far { 0.0 } else { quotient }, k);
+    let quotient = x / (1.0 + scaled_down(small, power));
+    let tail = scaled_down(small * if far { 0.0 } else { quotient }, power);
     if v < 0.0 { tail } else { quotient }
 }

@@ -22,8 +22,8 @@ pub(crate) use logarithm::log;
 pub(crate) use softmax::{log_softmax, softmax};
 pub(crate) use sums::{moments, sum, sum_of};
 
-/// Replaces elements by a function of each.
-pub(crate) type Kernel = fn(&mut [f32]);
+/// A kernel that replaces elements by a function of each.
+pub(crate) type InPlace = fn(&mut [f32]);
 
 /// The kernel's results for the elements of a tensor of `float`s.
 pub(crate) fn mapped(x: &Tensor, kernel: &(dyn Fn(&mut [f32]) + Sync)) -> Outcome<Tensor> {
@@ -60,6 +60,7 @@ macro_rules! kernels {
 
 kernels! {
     ceils() x => x.ceil();
+    clip(low, high) x => below(above(x, low), high);
     cubes() x => x * x * x;
     celus(alpha) x => above(x, 0.0) + alpha * exp_m1_below(below(x / alpha, 0.0));
     elus(alpha) x => if x < 0.0 { alpha * exp_m1_below(x) } else { x };
@@ -74,6 +75,7 @@ kernels! {
     mishes() x => mish(x);
     // As a power: minus zero and minus infinity become positive.
     powers_of_half() x => if x == f32::NEG_INFINITY { f32::INFINITY } else { x.sqrt() + 0.0 };
+    rectify() x => if x <= 0.0 { 0.0 } else { x };
     reciprocals() x => x.recip();
     rounds() x => x.round_ties_even();
     same() x => x;
