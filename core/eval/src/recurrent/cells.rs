@@ -1,12 +1,12 @@
 //! One step of each kind of cell, for one element of the batch.
 
+use super::numbers::Number;
 use super::packed::Packed;
-use super::real::Real;
 use super::{Direction, Kind, Layer};
 
 /// Advances the state of batch `b` by the input at `t`; `sums` is the product of the state and the recurrence weights,
 /// in which the gates are computed.
-pub(super) fn advance<T: Real>(
+pub(super) fn advance<T: Number>(
     l: &Layer,
     direction: &mut Direction<T>,
     b: usize,
@@ -54,7 +54,7 @@ pub(super) fn advance<T: Real>(
 }
 
 /// `(reset * h) * weights' + bias`.
-fn remembered<T: Real>(
+fn remembered<T: Number>(
     weights: &Packed<T>,
     bias: &[T],
     (h, reset): (&[T], &mut [T]),
@@ -66,7 +66,7 @@ fn remembered<T: Real>(
 }
 
 /// Gates in the order input, output, forget, cell; peepholes input, output, forget.
-fn lstm<T: Real>(
+fn lstm<T: Number>(
     l: &Layer,
     peephole: &[T],
     f: &[super::Activation],
@@ -102,20 +102,20 @@ fn lstm<T: Real>(
     multiply(h, output);
 }
 
-fn add<T: Real>(to: &mut [T], what: &[T]) {
+fn add<T: Number>(to: &mut [T], what: &[T]) {
     to.iter_mut().zip(what).for_each(|(y, x)| *y = y.plus(*x));
 }
 
-fn multiply<T: Real>(to: &mut [T], by: &[T]) {
+fn multiply<T: Number>(to: &mut [T], by: &[T]) {
     to.iter_mut().zip(by).for_each(|(y, x)| *y = y.times(*x));
 }
 
-fn add_products<T: Real>(to: &mut [T], a: &[T], b: &[T]) {
+fn add_products<T: Number>(to: &mut [T], a: &[T], b: &[T]) {
     to.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = y.plus(a.times(*b)));
 }
 
 /// NaN stays.
-fn clip<T: Real>(l: &Layer, sums: &mut [T]) {
+fn clip<T: Number>(l: &Layer, sums: &mut [T]) {
     if l.clip.is_finite() {
         let (low, high) = (T::from_f64(-l.clip), T::from_f64(l.clip));
         for sum in sums {

@@ -2,8 +2,8 @@
 
 mod activations;
 mod cells;
+mod numbers;
 mod packed;
-mod real;
 #[cfg(test)]
 mod tests;
 
@@ -12,9 +12,9 @@ use crate::cells::transposed;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, Sizes, multiply_into};
 use activations::{Activation, activations};
+use numbers::Number;
 use onnxd_ir::{DataType, Tensor};
 use packed::Packed;
-use real::Real;
 use std::borrow::Cow;
 
 pub(crate) const ROWS: &[Row] =
@@ -107,13 +107,13 @@ fn layer(call: &Call, kind: Kind, x: &Tensor) -> Outcome<Layer> {
 
 impl Layer {
     /// A left side of a product with the weights.
-    fn operand<'a, T: Real>(&self, values: &'a [T]) -> Cow<'a, [T]> {
+    fn operand<'a, T: Number>(&self, values: &'a [T]) -> Cow<'a, [T]> {
         if self.rounded { T::rounded(values) } else { Cow::Borrowed(values) }
     }
 }
 
 /// The elements of a tensor that must have these sizes.
-fn sized<'a, T: Real>(x: &'a Tensor, dims: &[usize], what: &str) -> Outcome<Cow<'a, [T]>> {
+fn sized<'a, T: Number>(x: &'a Tensor, dims: &[usize], what: &str) -> Outcome<Cow<'a, [T]>> {
     if x.dims() != dims {
         return Err(Fault::invalid(format!("{what} is {x:?}, its shape must be {dims:?}")));
     }
@@ -121,7 +121,7 @@ fn sized<'a, T: Real>(x: &'a Tensor, dims: &[usize], what: &str) -> Outcome<Cow<
 }
 
 /// An optional input of these sizes, zeros if absent.
-fn or_zeros<'a, T: Real>(
+fn or_zeros<'a, T: Number>(
     call: &'a Call,
     i: usize,
     dims: &[usize],
@@ -134,14 +134,14 @@ fn or_zeros<'a, T: Real>(
 }
 
 /// `a * b'` for a row-major `a` of `m` rows and `b` of `n` rows, all of length `k`.
-fn product<T: Real>((m, k, n): (usize, usize, usize), a: &[T], b: &[T]) -> Vec<T> {
+fn product<T: Number>((m, k, n): (usize, usize, usize), a: &[T], b: &[T]) -> Vec<T> {
     let mut y = vec![T::default(); m * n];
     multiply_into(Sizes { m, k, n }, Matrix::new(a, k), Matrix::transposed(b, k), &mut y, n);
     y
 }
 
 /// A state of `[directions, batch, hidden]`, in the other order under layout 1.
-fn state<T: Real>(call: &Call, i: usize, l: &Layer, batch_first: bool) -> Outcome<Vec<T>> {
+fn state<T: Number>(call: &Call, i: usize, l: &Layer, batch_first: bool) -> Outcome<Vec<T>> {
     let dims = [l.directions, l.batch, l.hidden];
     match call.opt(i) {
         Some(x) if batch_first && x.rank() == 3 => {
@@ -177,7 +177,7 @@ fn recurrent(call: &Call, kind: Kind, rounded: bool) -> Outcome<Vec<Tensor>> {
 }
 
 /// The outputs for a sequence `[steps, batch, width]`.
-fn computed<T: Real>(
+fn computed<T: Number>(
     call: &Call,
     l: &Layer,
     x: &Tensor,
@@ -244,7 +244,7 @@ fn computed<T: Real>(
 
 /// The recurrence weights that meet the state, those that meet what the reset gate leaves of it, and the bias of the
 /// hidden gate of a GRU.
-fn recurrence<'a, T: Real>(
+fn recurrence<'a, T: Number>(
     l: &Layer,
     r: &'a [T],
     bias: &'a [T],
@@ -263,7 +263,7 @@ fn recurrence<'a, T: Real>(
 }
 
 /// Walks one direction through the sequence; each batch has its own length.
-fn walk<T: Real>(l: &Layer, direction: &mut Direction<T>, back: bool, k: usize, y: &mut [T]) {
+fn walk<T: Number>(l: &Layer, direction: &mut Direction<T>, back: bool, k: usize, y: &mut [T]) {
     let wide = l.gates * l.hidden;
     let told = direction.r.columns();
     let mut products = vec![T::default(); l.batch * told];
