@@ -105,8 +105,11 @@ fn softplus_of(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// The form that the node names, of one number and of many.
-pub(crate) fn gelu_kernel(call: &Call) -> Outcome<(fn(f64) -> f64, vector::InPlace)> {
+/// A function of one number, and the kernel for many.
+type Forms = (fn(f64) -> f64, vector::InPlace);
+
+/// The form that the node names.
+pub(crate) fn gelu_kernel(call: &Call) -> Outcome<Forms> {
     let exact = |x: f64| 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2));
     let tanh = |x: f64| {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);

@@ -175,7 +175,7 @@ impl<'m> Executor<'m> {
     /// anywhere, and each kernel would copy them each time. The copy is kept as in [`Executor::in_memory`].
     pub(crate) fn aligned(&self, tensor: Tensor, room: usize) -> Tensor {
         let plain = tensor.derivation().is_none() && tensor.dtype() == DataType::Float;
-        let displaced = |x: &Tensor| x.bytes().as_ptr().addr() % size_of::<f32>() != 0;
+        let displaced = |x: &Tensor| !x.bytes().as_ptr().addr().is_multiple_of(size_of::<f32>());
         if !plain || self.is_fresh() || !displaced(&tensor) {
             return tensor;
         }

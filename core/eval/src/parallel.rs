@@ -135,6 +135,9 @@ pub(crate) fn copied_parts<T: Clone + Send + Sync>(
     begun_parts(values.len(), unit, cost, (&begin, fill))
 }
 
+/// Changes elements from an index on.
+type Fill<'f, T> = dyn Fn(usize, &mut [T]) + Sync + 'f;
+
 /// Writes so many elements from an index on.
 type Begin<'f, T> = dyn Fn(usize, usize, &mut Unfilled<T>) + Sync + 'f;
 
@@ -142,7 +145,7 @@ fn begun_parts<T: Clone + Send>(
     len: usize,
     unit: usize,
     cost: usize,
-    (begin, fill): (&Begin<T>, &(dyn Fn(usize, &mut [T]) + Sync)),
+    (begin, fill): (&Begin<T>, &Fill<T>),
 ) -> Vec<T> {
     let unit = unit.max(1);
     let piece = (PIECE / unit).max(1) * unit;

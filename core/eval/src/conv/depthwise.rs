@@ -15,6 +15,9 @@ pub(super) fn depthwise<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T
     let phases = Phases::of(window);
     pushed_parts(plan.batch * all * area, area, taps, &|first, part| {
         let mut memory = T::scratch();
+        if let Some(phases) = &phases {
+            phases.clear(window, &mut memory);
+        }
         for i in 0..part.room() / area {
             let at = first + i * area;
             let (image, filter) = (at / area / all, at / area % all);
@@ -65,20 +68,24 @@ impl Phases {
         Some(Phases { rows, width, plane, offsets: (0..k1 * k2).map(offset).collect() })
     }
 
-    /// `y = start + w * x` for one channel.
+    /// Makes memory for the planes of a channel and for sums, with zeros where no input goes.
+    fn clear<T: Product>(&self, window: &Window, memory: &mut Vec<T>) {
+        let sums = ((window.output[1] - 1) * self.width + window.output[2]).next_multiple_of(LANES);
+        memory.clear();
+        // The last lanes may read past the last plane.
+        memory.resize(window.input[0] * self.plane + LANES + sums, T::default());
+    }
+
+    /// `y = start + w * x` for one channel, in memory that was cleared for it or another one.
     fn push<T: Product>(
         &self,
         window: &Window,
         x: &[T],
         (w, start): (&[T], T),
-        memory: &mut Vec<T>,
+        memory: &mut [T],
         y: &mut Unfilled<T>,
     ) {
         let ([o0, o1, o2], [i0, i1, i2]) = (window.output, window.input);
-        let run = (o1 - 1) * self.width + o2;
-        let padded = run.next_multiple_of(LANES);
-        // The last lanes may read past the last plane, whatever is there. All else is overwritten.
-        memory.resize(i0 * self.plane + LANES + padded, T::default());
         let (planes, sums) = memory.split_at_mut(i0 * self.plane + LANES);
         for (x, plane) in x.chunks((i1 * i2).max(1)).zip(planes.chunks_mut(self.plane)) {
             self.lay_out(window, x, plane);
@@ -94,7 +101,7 @@ impl Phases {
         }
     }
 
-    /// Copies a channel into the layout.
+    /// Copies a channel into the layout; what is not input stays as it is.
     fn lay_out<T: Product>(&self, window: &Window, x: &[T], plane: &mut [T]) {
         let ([_, s1, s2], [_, p1, p2]) = (window.strides, window.before);
         let [_, i1, i2] = window.input;
@@ -105,12 +112,7 @@ impl Phases {
             let end = (i2 + p2).saturating_sub(c).div_ceil(s2).clamp(first, self.width);
             for (row, out) in part.chunks_mut(self.width).enumerate() {
                 let line = (row * s1 + r).checked_sub(p1).filter(|i| *i < i1 && first < end);
-                let Some(line) = line else {
-                    out.fill(T::default());
-                    continue;
-                };
-                out[..first].fill(T::default());
-                out[end..].fill(T::default());
+                let Some(line) = line else { continue };
                 let line = &x[line * i2 + first * s2 + c - p2..(line + 1) * i2];
                 match s2 {
                     1 => out[first..end].copy_from_slice(&line[..end - first]),

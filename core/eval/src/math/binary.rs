@@ -106,7 +106,6 @@ pub(crate) fn fixed_power(rank: usize, exponent: &Tensor) -> Outcome<Option<vect
     Ok(match slice::<f32>(exponent)?[0] {
         -1.0 => Some(vector::reciprocals),
         0.5 => Some(vector::powers_of_half),
-        1.0 => Some(vector::same),
         2.0 => Some(vector::squares),
         3.0 => Some(vector::cubes),
         _ => None,

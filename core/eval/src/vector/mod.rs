@@ -78,7 +78,6 @@ kernels! {
     rectify() x => if x <= 0.0 { 0.0 } else { x };
     reciprocals() x => x.recip();
     rounds() x => x.round_ties_even();
-    same() x => x;
     selus(alpha, gamma) x => gamma * if x > 0.0 { x } else { alpha * exp_m1_below(x) };
     sigmoids() x => sigmoid(x);
     silus() x => x * sigmoid(x);
