@@ -3,11 +3,12 @@
 
 use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, multiply_into};
 use crate::parallel::{Block, for_each_block, threads, vectorized};
+use std::array::from_fn;
 
 /// Columns of the product that are computed together.
 const COLUMNS: usize = 32;
 /// Rows that are.
-const ROWS: usize = 2;
+const ROWS: usize = 4;
 /// With as many rows a product that packs its factors each time takes less.
 const MANY: usize = 24;
 
@@ -59,19 +60,22 @@ impl<'a, T: Product> Packed<'a, T> {
     /// Columns of the product from `first` on, which begins a block.
     fn some_columns(&self, x: &[T], first: usize, y: &mut Block<T>) {
         let (m, n) = y.sizes();
+        let row_of = |i: usize| &x[i * self.k..(i + 1) * self.k];
         let blocks = self.blocks[first * self.k..].chunks(COLUMNS * self.k);
         for (block, at) in blocks.zip((0..n).step_by(COLUMNS)) {
             let end = n.min(at + COLUMNS);
-            for row in (0..m).step_by(ROWS) {
-                let x = &x[row * self.k..];
+            let mut row = 0;
+            while row < m {
                 let mut sums = [[T::default(); COLUMNS]; ROWS];
-                match row + 1 < m {
-                    true => add_two(block, x.split_at(self.k), &mut sums),
-                    false => add_one(block, &x[..self.k], &mut sums[0]),
+                let count = if m - row < ROWS { 1 } else { ROWS };
+                match count {
+                    1 => add_one(block, row_of(row), &mut sums[0]),
+                    _ => add_several(block, from_fn(|i| row_of(row + i)), &mut sums),
                 }
-                for (i, sums) in sums.iter().enumerate().take(m - row) {
+                for (i, sums) in sums.iter().enumerate().take(count) {
                     y.row(row + i)[at..end].copy_from_slice(&sums[..end - at]);
                 }
+                row += count;
             }
         }
     }
@@ -81,22 +85,36 @@ vectorized! {
     fn add_one<T: Product>(block: &[T], x: &[T], sums: &mut [T; COLUMNS]) {
         let mut own = *sums;
         for (w, x) in block.as_chunks::<COLUMNS>().0.iter().zip(x) {
-            own.iter_mut().zip(w).for_each(|(sum, w)| *sum = sum.plus(x.times(*w)));
+            for j in 0..COLUMNS {
+                own[j] = own[j].plus(x.times(w[j]));
+            }
         }
         *sums = own;
     }
 }
 
+/// Columns whose sums for several rows fit into registers.
+const HALF: usize = COLUMNS / 2;
+
 vectorized! {
-    fn add_two<T: Product>(block: &[T], x: (&[T], &[T]), sums: &mut [[T; COLUMNS]; ROWS]) {
-        let [mut first, mut second] = *sums;
-        for (w, (a, b)) in block.as_chunks::<COLUMNS>().0.iter().zip(x.0.iter().zip(x.1)) {
-            for j in 0..COLUMNS {
-                first[j] = first[j].plus(a.times(w[j]));
-                second[j] = second[j].plus(b.times(w[j]));
+    /// The halves of the columns one after the other, so that weights are read once for all rows.
+    fn add_several<T: Product>(block: &[T], x: [&[T]; ROWS], sums: &mut [[T; COLUMNS]; ROWS]) {
+        let weights = block.as_chunks::<COLUMNS>().0;
+        let x = x.map(|x| &x[..weights.len()]);
+        for first in [0, HALF] {
+            let mut own = [[T::default(); HALF]; ROWS];
+            for (k, w) in weights.iter().enumerate() {
+                let w = &w[first..first + HALF];
+                for i in 0..ROWS {
+                    for j in 0..HALF {
+                        own[i][j] = own[i][j].plus(x[i][k].times(w[j]));
+                    }
+                }
+            }
+            for i in 0..ROWS {
+                sums[i][first..first + HALF].copy_from_slice(&own[i]);
             }
         }
-        *sums = [first, second];
     }
 }
 
@@ -106,7 +124,7 @@ mod tests {
 
     #[test]
     fn products_equal_the_definition() {
-        for (m, k, n) in [(1, 3, 1), (2, 5, 31), (3, 4, 33), (5, 1, 70), (24, 3, 40), (4, 64, 4200)]
+        for (m, k, n) in [(1, 3, 1), (2, 5, 31), (3, 4, 33), (9, 1, 70), (24, 3, 40), (4, 64, 4200)]
         {
             let fill =
                 |count: usize, by: usize| (0..count).map(move |i| (i * by % 11) as f32 - 5.0);
