@@ -1,6 +1,7 @@
 //! Work shared out over the threads of the current pool, where it is worth it, and over the lanes of
 //! the processor.
 
+use crate::num::Num;
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -321,6 +322,59 @@ macro_rules! vectorized {
     };
 }
 pub(crate) use vectorized;
+
+/// How products are added up.
+pub(crate) trait Sum {
+    /// `sum + a * b`.
+    fn add<T: Num>(sum: T, a: T, b: T) -> T;
+}
+
+/// Rounded twice.
+pub(crate) struct Apart;
+
+/// Rounded once, by an instruction that not all processors have.
+pub(crate) struct Fused;
+
+impl Sum for Apart {
+    #[inline(always)]
+    fn add<T: Num>(sum: T, a: T, b: T) -> T {
+        sum.plus(a.times(b))
+    }
+}
+
+impl Sum for Fused {
+    #[inline(always)]
+    fn add<T: Num>(sum: T, a: T, b: T) -> T {
+        a.fused(b, sum)
+    }
+}
+
+/// As [`vectorized!`] for loops that add up products, by `S::add`: they are fused where the processor can do that,
+/// as in all products of matrices, so that last bits depend on it.
+macro_rules! products {
+    ($(#[$doc:meta])* fn $name:ident<$t:ident: $bound:path>($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+        $(#[$doc])*
+        fn $name<$t: $bound>($($arg: $ty),*) {
+            #[inline(always)]
+            fn plain<$t: $bound, S: $crate::parallel::Sum>($($arg: $ty),*) $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn wide<$t: $bound>($($arg: $ty),*) {
+                    plain::<$t, $crate::parallel::Fused>($($arg),*)
+                }
+                let fuses = std::arch::is_x86_feature_detected!("fma");
+                if fuses && std::arch::is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has just said that it has AVX2 and FMA, which is all that `wide` needs.
+                    return unsafe { wide($($arg),*) };
+                }
+            }
+            plain::<$t, $crate::parallel::Apart>($($arg),*)
+        }
+    };
+}
+pub(crate) use products;
 
 #[cfg(test)]
 mod tests {

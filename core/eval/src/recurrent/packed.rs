@@ -2,7 +2,7 @@
 //! These are packed once, in the order in which they are read.
 
 use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, multiply_into};
-use crate::parallel::{Block, for_each_block, threads, vectorized};
+use crate::parallel::{Block, for_each_block, products, threads};
 use std::array::from_fn;
 
 /// Columns of the product that are computed together.
@@ -81,12 +81,12 @@ impl<'a, T: Product> Packed<'a, T> {
     }
 }
 
-vectorized! {
+products! {
     fn add_one<T: Product>(block: &[T], x: &[T], sums: &mut [T; COLUMNS]) {
         let mut own = *sums;
         for (w, x) in block.as_chunks::<COLUMNS>().0.iter().zip(x) {
             for j in 0..COLUMNS {
-                own[j] = own[j].plus(x.times(w[j]));
+                own[j] = S::add(own[j], *x, w[j]);
             }
         }
         *sums = own;
@@ -96,7 +96,7 @@ vectorized! {
 /// Columns whose sums for several rows fit into registers.
 const HALF: usize = COLUMNS / 2;
 
-vectorized! {
+products! {
     /// The halves of the columns one after the other, so that weights are read once for all rows.
     fn add_several<T: Product>(block: &[T], x: [&[T]; ROWS], sums: &mut [[T; COLUMNS]; ROWS]) {
         let weights = block.as_chunks::<COLUMNS>().0;
@@ -107,7 +107,7 @@ vectorized! {
                 let w = &w[first..first + HALF];
                 for i in 0..ROWS {
                     for j in 0..HALF {
-                        own[i][j] = own[i][j].plus(x[i][k].times(w[j]));
+                        own[i][j] = S::add(own[i][j], x[i][k], w[j]);
                     }
                 }
             }
