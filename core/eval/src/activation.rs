@@ -6,9 +6,10 @@ use crate::elementwise::{map, zip};
 use crate::fault::{Fault, Outcome};
 use crate::math::erf;
 use crate::num::{Num, float, numeric, slice};
-use crate::parallel::fill_parts;
+use crate::parallel::{copied_parts, fill_parts};
 use crate::reals::{reals, stored};
 use crate::steps::Limits;
+use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -40,15 +41,27 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 fn relu(call: &Call) -> Outcome<Vec<Tensor>> {
+    if let Some(found) = vector::of_floats(call, &vector::rectify)? {
+        return Ok(found);
+    }
     let x = call.x(0)?;
     numeric!(x.dtype(), T => one(map(x, |v: T| v.larger(T::default()))?))
 }
 
-/// A function of a float element with parameters from the attributes.
+/// A function of a float element with parameters from the attributes, and the kernel for those of 32 bits, if one is
+/// faster.
 macro_rules! activations {
-    ($($name:ident($($attr:ident = $default:expr),*) $x:ident => $y:expr;)*) => { $(
+    ($(
+        $name:ident($($attr:ident = $default:expr),*) $x:ident => $y:expr $(, by $kernel:ident($($p:ident),*))?;
+    )*) => { $(
         fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
             $(let $attr = call.float(stringify!($attr), $default)?;)*
+            $(
+                let kernel = |run: &mut [f32]| vector::$kernel($($p,)* run);
+                if let Some(found) = vector::of_floats(call, &kernel)? {
+                    return Ok(found);
+                }
+            )?
             let x = call.x(0)?;
             float!(x.dtype(), T => {
                 $(let $attr = T::from($attr);)*
@@ -59,22 +72,32 @@ macro_rules! activations {
 }
 
 activations! {
-    celu(alpha = 1.0) x => x.max(0.0) + (alpha * (x / alpha).exp_m1()).min(0.0);
-    elu(alpha = 1.0) x => if x < 0.0 { alpha * x.exp_m1() } else { x };
-    hard_sigmoid(alpha = 0.2, beta = 0.5) x => (alpha * x + beta).clamp(0.0, 1.0);
-    hard_swish() x => x * (x / 6.0 + 0.5).clamp(0.0, 1.0);
+    celu_by_definition(alpha = 1.0) x => x.max(0.0) + (alpha * (x / alpha).exp_m1()).min(0.0);
+    elu(alpha = 1.0) x => if x < 0.0 { alpha * x.exp_m1() } else { x }, by elus(alpha);
+    hard_sigmoid(alpha = 0.2, beta = 0.5) x => (alpha * x + beta).clamp(0.0, 1.0), by hard_sigmoids(alpha, beta);
+    hard_swish() x => x * (x / 6.0 + 0.5).clamp(0.0, 1.0), by hard_swishes();
     leaky_relu(alpha = 0.01) x => if x < 0.0 { alpha * x } else { x };
-    mish() x => x * softplus_of(f64::from(x)).tanh() as T;
+    mish() x => x * softplus_of(f64::from(x)).tanh() as T, by mishes();
     selu(alpha = 1.673_263_2, gamma = 1.050_701) x =>
-        gamma * if x > 0.0 { x } else { alpha * x.exp_m1() };
+        gamma * if x > 0.0 { x } else { alpha * x.exp_m1() }, by selus(alpha, gamma);
     shrink(lambd = 0.5, bias = 0.0) x =>
         if x < -lambd { x + bias } else if x > lambd { x - bias } else { 0.0 };
-    sigmoid() x => ((-x).exp() + 1.0).recip();
-    softplus() x => softplus_of(f64::from(x)) as T;
-    softsign() x => x / (1.0 + x.abs());
-    swish(alpha = 1.0) x => x / (1.0 + (-alpha * x).exp());
-    tanh() x => x.tanh();
+    sigmoid() x => ((-x).exp() + 1.0).recip(), by sigmoids();
+    softplus() x => softplus_of(f64::from(x)) as T, by softpluses();
+    softsign() x => x / (1.0 + x.abs()), by softsigns();
+    swish(alpha = 1.0) x => x / (1.0 + (-alpha * x).exp()), by swishes(alpha);
+    tanh() x => x.tanh(), by tanhs();
     thresholded_relu(alpha = 1.0) x => if x > alpha { x } else { 0.0 };
+}
+
+/// By the kernel where the exponential is of nothing positive.
+fn celu(call: &Call) -> Outcome<Vec<Tensor>> {
+    let alpha = call.float("alpha", 1.0)?;
+    let kernel = |run: &mut [f32]| vector::celus(alpha, run);
+    match (alpha > 0.0).then(|| vector::of_floats(call, &kernel)).transpose()?.flatten() {
+        Some(found) => Ok(found),
+        None => celu_by_definition(call),
+    }
 }
 
 /// `ln(1 + exp(x))` without overflow.
@@ -82,18 +105,29 @@ fn softplus_of(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-fn gelu(call: &Call) -> Outcome<Vec<Tensor>> {
-    let x = call.x(0)?;
+/// A function of one number, and the kernel for many.
+type Forms = (fn(f64) -> f64, vector::InPlace);
+
+/// The form that the node names.
+pub(crate) fn gelu_kernel(call: &Call) -> Outcome<Forms> {
     let exact = |x: f64| 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2));
     let tanh = |x: f64| {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
         0.5 * x * (1.0 + inner.tanh())
     };
-    let f: fn(f64) -> f64 = match call.string("approximate", "none")? {
-        "none" => exact,
-        "tanh" => tanh,
-        other => return Err(Fault::invalid(format!("approximation `{other}` is not defined"))),
-    };
+    match call.string("approximate", "none")? {
+        "none" => Ok((exact, vector::gelus)),
+        "tanh" => Ok((tanh, vector::gelus_by_tanh)),
+        other => Err(Fault::invalid(format!("approximation `{other}` is not defined"))),
+    }
+}
+
+fn gelu(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (f, kernel) = gelu_kernel(call)?;
+    if let Some(found) = vector::of_floats(call, &kernel)? {
+        return Ok(found);
+    }
+    let x = call.x(0)?;
     float!(x.dtype(), T => one(map(x, |v: T| f(f64::from(v)) as T)?))
 }
 
@@ -180,18 +214,12 @@ fn over_runs(call: &Call, runs: Runs, f: fn(&mut [f64])) -> Outcome<Vec<Tensor>>
     })
 }
 
-/// Softmax of contiguous `float` runs, which is what attention has: only the sum is taken in `f64`.
-fn softmax_contiguous(x: &Tensor, along: usize) -> Outcome<Vec<Tensor>> {
-    let mut out = slice::<f32>(x)?.into_owned();
-    fill_parts(&mut out, along, 4, &|_, part| {
-        for run in part.chunks_mut(along.max(1)) {
-            let top = run.iter().copied().fold(f32::NEG_INFINITY, Num::larger);
-            run.iter_mut().for_each(|x| *x = (*x - top).exp());
-            let scale = run.iter().map(|x| f64::from(*x)).sum::<f64>().recip();
-            run.iter_mut().for_each(|x| *x = (f64::from(*x) * scale) as f32);
-        }
+/// Replaces contiguous `float` runs, which is what attention has.
+fn over_contiguous(x: &Tensor, along: usize, f: vector::InPlace) -> Outcome<Vec<Tensor>> {
+    let y = copied_parts(&slice::<f32>(x)?, along, vector::COST, &|_, part| {
+        part.chunks_mut(along.max(1)).for_each(f);
     });
-    one(Tensor::from_vec(x.dims(), out))
+    one(Tensor::from_vec(x.dims(), y))
 }
 
 fn largest(run: &[f64]) -> f64 {
@@ -228,17 +256,28 @@ fn softmax_flat(call: &Call) -> Outcome<Vec<Tensor>> {
 
 fn softmax_over(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
     match (call.x(0)?, runs) {
-        (x, (_, along, 1)) if x.dtype() == DataType::Float => softmax_contiguous(x, along),
+        (x, (_, along, 1)) if x.dtype() == DataType::Float => {
+            over_contiguous(x, along, vector::softmax)
+        }
         _ => over_runs(call, runs, softmax_run),
     }
 }
 
 fn log_softmax(call: &Call) -> Outcome<Vec<Tensor>> {
-    over_runs(call, along_axis(call)?, log_softmax_run)
+    log_softmax_over(call, along_axis(call)?)
 }
 
 fn log_softmax_flat(call: &Call) -> Outcome<Vec<Tensor>> {
-    over_runs(call, from_axis(call)?, log_softmax_run)
+    log_softmax_over(call, from_axis(call)?)
+}
+
+fn log_softmax_over(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
+    match (call.x(0)?, runs) {
+        (x, (_, along, 1)) if x.dtype() == DataType::Float => {
+            over_contiguous(x, along, vector::log_softmax)
+        }
+        _ => over_runs(call, runs, log_softmax_run),
+    }
 }
 
 fn hardmax(call: &Call) -> Outcome<Vec<Tensor>> {

@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::dims::{broadcast, broadcast_strides};
 use crate::fault::Outcome;
 use crate::num::slice;
-use crate::parallel::fill_parts;
+use crate::parallel::filled_parts;
 use onnxd_ir::{DataType, Element, Tensor};
 
 /// `f` of every element.
@@ -39,9 +39,7 @@ fn tensor_of<T: Element, R: Element>(
 }
 
 fn filled<T: Element, R: Element>(x: &[T], fill: &(dyn Fn(&[T], &mut [R]) + Sync)) -> Vec<R> {
-    let mut out = vec![R::default(); x.len()];
-    fill_parts(&mut out, 1, 1, &|first, part| fill(&x[first..first + part.len()], part));
-    out
+    filled_parts(x.len(), 1, 1, &|first, part| fill(&x[first..first + part.len()], part))
 }
 
 /// `f` of every pair, both sides broadcast; `dtype` is the type of the result.
@@ -76,8 +74,7 @@ fn zipped<A: Element, B: Element, R: Element>(
     let dims = broadcast(a.dims(), b.dims())?;
     call.room(dtype, &dims)?;
     let (x, y) = (slice::<A>(a)?, slice::<B>(b)?);
-    let mut out = vec![R::default(); dims.iter().product()];
-    for_each_run(&mut out, &dims, [a.dims(), b.dims()], &|out, starts, steps| {
+    let out = for_each_run(&dims, [a.dims(), b.dims()], &|out, starts, steps| {
         let (x, y) = (&x[starts[0]..], &y[starts[1]..]);
         if steps == [1, 1] {
             return run(out, x, y);
@@ -103,31 +100,27 @@ pub(crate) fn pairs<A: Sync, B: Sync, R: Clone + Default + Send>(
     (b, b_dims): (&[B], &[usize]),
     f: impl Fn(&A, &B) -> R + Sync,
 ) -> Vec<R> {
-    let mut out = vec![R::default(); dims.iter().product()];
-    for_each_run(&mut out, dims, [a_dims, b_dims], &|out, [a_start, b_start], [da, db]| {
+    for_each_run(dims, [a_dims, b_dims], &|out, [a_start, b_start], [da, db]| {
         let (a, b) = (&a[a_start..], &b[b_start..]);
         out.iter_mut().enumerate().for_each(|(i, y)| *y = f(&a[i * da], &b[i * db]));
-    });
-    out
+    })
 }
 
 /// Computes a run of results: where it begins in both operands, and how far apart their elements are.
 type OneRun<'f, R> = dyn Fn(&mut [R], [usize; 2], [usize; 2]) + Sync + 'f;
 
-/// Calls `f` for every innermost run of the result, or part of one: elements are 0 (one for all) or 1
-/// apart.
-fn for_each_run<R: Send>(
-    out: &mut [R],
+/// Results of which `f` computes every innermost run, or part of one: elements are 0 (one for all) or 1 apart.
+fn for_each_run<R: Clone + Default + Send>(
     dims: &[usize],
     operands: [&[usize]; 2],
     f: &OneRun<'_, R>,
-) {
+) -> Vec<R> {
     let (runs, steps) = merged(dims, &operands.map(|own| broadcast_strides(own, dims)));
     let run = runs.last().copied().unwrap_or(1);
     let inner = [0, 1].map(|k: usize| steps[k].last().copied().unwrap_or(1));
     let outer = runs.len().saturating_sub(1);
     let unit = if outer == 0 { 1 } else { run };
-    fill_parts(out, unit, 1, &|first, part| {
+    filled_parts(dims.iter().product(), unit, 1, &|first, part| {
         let mut done = 0;
         while done < part.len() {
             let at = first + done;
@@ -142,7 +135,7 @@ fn for_each_run<R: Send>(
             f(&mut part[done..done + size], starts, inner);
             done += size;
         }
-    });
+    })
 }
 
 /// Joins neighbouring axes that all operands walk through evenly, so that the innermost runs are

@@ -6,8 +6,9 @@ use crate::parallel::alone;
 use crate::watch::Observer;
 use crate::{inputs, support};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_ir::{Function, Graph, Model, Tensor};
+use onnxd_ir::{DataType, Function, Graph, Model, Tensor};
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -120,6 +121,12 @@ impl<'m> Executor<'m> {
         Ok(named)
     }
 
+    /// The most bytes of values alive at a time so far.
+    #[cfg(test)]
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Relaxed)
+    }
+
     /// Whether nothing has run yet.
     pub(crate) fn is_fresh(&self) -> bool {
         self.peak.load(Relaxed) == 0
@@ -162,6 +169,32 @@ impl<'m> Executor<'m> {
             self.kept.fetch_add(bytes, Relaxed);
         }
         held.reshaped(tensor.dims()).unwrap_or(held)
+    }
+
+    /// A constant whose numbers lie at places that are multiples of their width. In files that are mapped they lie
+    /// anywhere, and each kernel would copy them each time. The copy is kept as in [`Executor::in_memory`].
+    pub(crate) fn aligned(&self, tensor: Tensor, room: usize) -> Tensor {
+        let plain = tensor.derivation().is_none() && tensor.dtype() == DataType::Float;
+        let displaced = |x: &Tensor| !x.bytes().as_ptr().addr().is_multiple_of(size_of::<f32>());
+        if !plain || self.is_fresh() || !displaced(&tensor) {
+            return tensor;
+        }
+        let computed = || self.computed.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = computed().get(&tensor.identity()).map(|(_, held)| held.clone());
+        if let Some(held) = known {
+            return held.reshaped(tensor.dims()).unwrap_or(held);
+        }
+        let bytes = tensor.byte_len();
+        if self.kept.load(Relaxed).saturating_add(bytes) > room {
+            return tensor;
+        }
+        let Some(Cow::Owned(copy)) = tensor.as_slice::<f32>() else { return tensor };
+        let held = Tensor::from_vec(tensor.dims(), copy);
+        let both = (tensor.clone(), held.clone());
+        if computed().insert(tensor.identity(), both).is_none() {
+            self.kept.fetch_add(bytes, Relaxed);
+        }
+        held
     }
 
     pub(crate) fn plan(&self, graph: &Graph) -> Result<&Plan, Diagnostic> {

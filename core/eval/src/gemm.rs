@@ -53,9 +53,9 @@ pub(crate) struct Sizes {
 
 /// An element type that matrices can be multiplied over.
 pub(crate) trait Product: Num {
-    /// Applies what follows a product to elements of one channel. Only `f32` is ever followed.
-    fn follow(steps: &[Step], channel: usize, run: &mut [Self]) {
-        let _ = (steps, channel, run);
+    /// Applies what follows a product to elements of the result from index `at` on. Only `f32` is ever followed.
+    fn follow(steps: &[Step], at: usize, run: &mut [Self]) {
+        let _ = (steps, at, run);
     }
 
     /// Memory for intermediate results: that of an earlier one, where the type keeps it.
@@ -327,8 +327,8 @@ macro_rules! floats {
 
 floats!(
     f32 sgemm {
-        fn follow(steps: &[Step], channel: usize, run: &mut [f32]) {
-            steps.iter().for_each(|step| step.apply(channel, run));
+        fn follow(steps: &[Step], at: usize, run: &mut [f32]) {
+            steps.iter().for_each(|step| step.apply(at, run));
         }
 
         fn scratch() -> Vec<f32> {

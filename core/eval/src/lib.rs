@@ -58,6 +58,7 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod text;
+mod vector;
 mod watch;
 
 pub use compare::{Comparison, compare};

@@ -4,8 +4,9 @@ use crate::call::{Call, Row, one, raw, rounded, row, widened};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
-use crate::parallel::fill_parts;
+use crate::parallel::{copied_parts, fill_parts, vectorized};
 use crate::reals::{reals, sized, stored};
+use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -140,27 +141,50 @@ fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     Ok(outputs)
 }
 
-/// Normalizes runs of `run` elements; `affine(run, element)` gives scale and shift.
-fn over_runs<T: Num>(
-    values: &[T],
-    run: usize,
-    epsilon: f64,
-    affine: impl Fn(usize, usize) -> (f64, f64) + Sync,
-) -> Vec<T> {
-    let mut y = vec![T::default(); values.len()];
-    fill_parts(&mut y, run, 4, &|first, part| {
-        let sources = values[first..].chunks(run.max(1));
-        for (i, (y, x)) in part.chunks_mut(run.max(1)).zip(sources).enumerate() {
-            let i = first / run.max(1) + i;
-            let (mean, var) = moments(x.iter().map(|v| v.to_f64()));
-            let gain = (var + epsilon).sqrt().recip();
-            for (j, (y, v)) in y.iter_mut().zip(x).enumerate() {
-                let (scale, shift) = affine(i, j);
-                *y = T::from_f64((v.to_f64() - mean) * gain * scale + shift);
-            }
+/// What normalizes a run: its number, mean and inverse deviation, and its elements, which it replaces.
+type OneRun<'f, T> = dyn Fn(usize, (f64, f64), &mut [T]) + Sync + 'f;
+
+/// Normalizes runs of `run` elements.
+fn over_runs<T: Num>(values: &[T], run: usize, epsilon: f64, apply: &OneRun<T>) -> Vec<T> {
+    copied_parts(values, run, 4, &|first, part| {
+        for (i, run) in part.chunks_mut(run.max(1)).enumerate() {
+            let (mean, var) = vector::moments(run);
+            apply(first / run.len() + i, (mean, (var + epsilon).sqrt().recip()), run);
         }
-    });
-    y
+    })
+}
+
+/// The same, where parts of `area` elements have a scale and shift in common: those of channel `(run, part)`.
+fn over_channels<T: Num>(
+    values: &[T],
+    (run, area): (usize, usize),
+    epsilon: f64,
+    affine: &(dyn Fn(usize, usize) -> (f64, f64) + Sync),
+) -> Vec<T> {
+    over_runs(values, run, epsilon, &|i, moments, run| {
+        let parts = run.chunks_mut(area.max(1)).enumerate();
+        parts.for_each(|(k, part)| normalize(moments, affine(i, k), part));
+    })
+}
+
+vectorized! {
+    /// Normalizes by mean and inverse deviation; one scale and shift for all.
+    fn normalize<T: Num>(moments: (f64, f64), affine: (f64, f64), run: &mut [T]) {
+        let ((mean, gain), (scale, shift)) = (moments, affine);
+        for v in run {
+            *v = T::from_f64((v.to_f64() - mean) * gain * scale + shift);
+        }
+    }
+}
+
+vectorized! {
+    /// The same with a scale and shift for each element.
+    fn normalize_each<T: Num>(moments: (f64, f64), affine: (&[f64], &[f64]), run: &mut [T]) {
+        let (mean, gain) = moments;
+        for (v, (scale, shift)) in run.iter_mut().zip(affine.0.iter().zip(affine.1)) {
+            *v = T::from_f64((v.to_f64() - mean) * gain * scale + shift);
+        }
+    }
 }
 
 fn instance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
@@ -170,7 +194,8 @@ fn instance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     float!(x.dtype(), T => {
         let (scale, b) = (per_channel::<T>(call, 1, c)?, per_channel::<T>(call, 2, c)?);
         let affine = |i: usize, _| (f64::from(scale[i % c]), f64::from(b[i % c]));
-        one(Tensor::from_vec(x.dims(), over_runs(&call.slice::<T>(0)?, area, epsilon, affine)))
+        let y = over_channels(&call.slice::<T>(0)?, (area, area), epsilon, &affine);
+        one(Tensor::from_vec(x.dims(), y))
     })
 }
 
@@ -188,12 +213,12 @@ fn group_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     float!(x.dtype(), T => {
         let scale = per_channel::<T>(call, 1, parameters)?;
         let b = per_channel::<T>(call, 2, parameters)?;
-        let affine = |i: usize, j: usize| {
-            let channel = i % groups * (c / groups) + j / area.max(1);
-            let k = channel / (c / parameters);
+        let affine = |i: usize, part: usize| {
+            let k = (i % groups * (c / groups) + part) / (c / parameters);
             (f64::from(scale[k]), f64::from(b[k]))
         };
-        one(Tensor::from_vec(x.dims(), over_runs(&call.slice::<T>(0)?, run, epsilon, affine)))
+        let y = over_channels(&call.slice::<T>(0)?, (run, area), epsilon, &affine);
+        one(Tensor::from_vec(x.dims(), y))
     })
 }
 
@@ -221,21 +246,22 @@ fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let to = if whole { x.dims() } else { inner };
     let scale = spread(call.x(1)?, to)?;
     let shift = call.opt(2).map(|b| spread(b, to)).transpose()?;
-    let affine = |i: usize, j: usize| {
-        let k = if whole { i * run + j } else { j };
-        (scale[k], shift.as_ref().map_or(0.0, |b| b[k]))
-    };
+    let shift = shift.unwrap_or_else(|| vec![0.0; scale.len()]);
     let wide = widened(x)?;
     let kept = [outer, &vec![1; inner.len()]].concat();
     float!(wide.dtype(), T => {
         let values = slice::<T>(&wide)?;
-        let y = Tensor::from_vec(x.dims(), over_runs(&values, run, epsilon, affine));
+        let y = over_runs(&values, run, epsilon, &|i, moments, part| {
+            let from = if whole { i * run } else { 0 };
+            normalize_each(moments, (&scale[from..], &shift[from..]), part);
+        });
+        let y = Tensor::from_vec(x.dims(), y);
         let mut outputs = vec![rounded(&y, x.dtype())?];
         if !call.wants(1) && !call.wants(2) {
             return Ok(outputs);
         }
         let stats: Vec<(f64, f64)> =
-            values.chunks(run.max(1)).map(|p| moments(p.iter().map(|v| f64::from(*v)))).collect();
+            values.chunks(run.max(1)).map(vector::moments).collect();
         if stats.len() == kept.iter().product::<usize>() {
             let deviation = stats.iter().map(|s| (s.1 + epsilon).sqrt().recip()).collect();
             outputs.push(stored(stash, &kept, stats.iter().map(|s| s.0).collect())?);
@@ -272,7 +298,7 @@ fn mean_variance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     float!(x.dtype(), T => {
         let mut y = slice::<T>(&turned)?.into_owned();
         for part in y.chunks_mut(run.max(1)) {
-            let (mean, var) = moments(part.iter().map(|v| f64::from(*v)));
+            let (mean, var) = vector::moments(part);
             let deviation = var.sqrt() + 1e-9;
             part.iter_mut().for_each(|v| *v = ((f64::from(*v) - mean) / deviation) as T);
         }

@@ -32,6 +32,11 @@ pub(crate) trait Num: Element + Copy + PartialOrd + Default {
     /// `self` to an integer power: exact modulo 2^bits for integers.
     fn power(self, exponent: i64) -> Self;
 
+    /// `self * factor + term`, rounded once where the type can do that.
+    fn fused(self, factor: Self, term: Self) -> Self {
+        self.times(factor).plus(term)
+    }
+
     /// The remainder with the sign of `other`.
     fn modulo(self, other: Self) -> Self {
         let rest = self.remainder(other);
@@ -74,6 +79,7 @@ macro_rules! floats {
         fn to_f64(self) -> f64 { f64::from(self) }
         fn from_f64(x: f64) -> $t { x as $t }
         fn power(self, exponent: i64) -> $t { self.powf(exponent as $t) }
+        fn fused(self, factor: $t, term: $t) -> $t { self.mul_add(factor, term) }
     })* };
 }
 

@@ -11,8 +11,8 @@ use crate::call::{Call, Row, control, integers, raw};
 use crate::cells::{joined, transposed};
 use crate::dims::{broadcast, broadcast_strides, size};
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Sizes, multiply_add};
-use crate::reals::{reals, stored};
+use crate::gemm::{Matrix, Sizes, multiply_into};
+use crate::reals::{Real, reals};
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -155,6 +155,12 @@ impl Bias {
         Ok(bias)
     }
 
+    /// Whether every query sees every key as it is.
+    fn is_none(&self, keys: usize) -> bool {
+        let all = self.valid.iter().all(|n| *n >= keys as i64);
+        all && self.mask.is_none() && self.left < 0 && self.right < 0
+    }
+
     fn at(&self, b: usize, h: usize, i: usize, j: usize) -> f64 {
         let ahead = (j as i64).saturating_sub(self.offsets[b].saturating_add(i as i64));
         let hidden = j as i64 >= self.valid[b]
@@ -172,20 +178,70 @@ impl Bias {
 }
 
 /// Softmax of the logits; a query that sees no key gets zeros.
-fn probabilities(row: &mut [f64], bias: &[f64]) {
-    let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if top == f64::NEG_INFINITY || bias.iter().all(|b| *b == f64::NEG_INFINITY) {
-        row.fill(0.0);
-        return;
-    }
-    row.iter_mut().for_each(|v| *v = (*v - top).exp());
-    let sum: f64 = row.iter().sum();
-    row.iter_mut().for_each(|v| *v /= sum);
+fn probabilities<T: Real>(row: &mut [T], sees: bool) {
+    let top = row.iter().any(|v| *v > T::LOWEST);
+    if top && sees { T::softmax(row) } else { row.fill(T::default()) }
 }
 
 /// `softmax(cap(scale * Q * K') + bias) * V` per batch and head.
 fn attention(call: &Call) -> Outcome<Vec<Tensor>> {
     let o = operands(call)?;
+    let narrow = [&o.q, &o.k, &o.v].iter().all(|x| x.dtype() == DataType::Float);
+    if narrow { attended::<f32>(call, o) } else { attended::<f64>(call, o) }
+}
+
+/// What is done to the logits.
+struct Logits<'a> {
+    bias: &'a Bias,
+    scale: f64,
+    cap: f64,
+    /// Which stage is shown, if any.
+    mode: Option<i64>,
+}
+
+impl Logits<'_> {
+    /// The probabilities of the keys, from products of queries and keys; the wanted stage goes to `shown`.
+    fn finish<T: Real>(
+        &self,
+        scores: &mut [T],
+        keys: usize,
+        (b, h): (usize, usize),
+        shown: &mut Vec<T>,
+    ) {
+        let scale = T::from_f64(self.scale);
+        scores.iter_mut().for_each(|v| *v = v.times(scale));
+        let mut show = |stage: i64, scores: &[T]| {
+            if self.mode == Some(stage) {
+                shown.extend_from_slice(scores);
+            }
+        };
+        show(0, scores);
+        if self.cap > 0.0 {
+            let cap = T::from_f64(self.cap);
+            scores.iter_mut().for_each(|v| *v = v.over(cap));
+            T::tangents(scores);
+            scores.iter_mut().for_each(|v| *v = v.times(cap));
+        }
+        show(1, scores);
+        let mut sees = vec![true; scores.len() / keys.max(1)];
+        if !self.bias.is_none(keys) {
+            for (i, (row, sees)) in scores.chunks_mut(keys.max(1)).zip(&mut sees).enumerate() {
+                *sees = false;
+                for (j, value) in row.iter_mut().enumerate() {
+                    let added = self.bias.at(b, h, i, j);
+                    *sees |= added != f64::NEG_INFINITY;
+                    *value = value.plus(T::from_f64(added));
+                }
+            }
+        }
+        show(2, scores);
+        let rows = scores.chunks_mut(keys.max(1)).zip(sees);
+        rows.for_each(|(row, sees)| probabilities(row, sees));
+        show(3, scores);
+    }
+}
+
+fn attended<T: Real>(call: &Call, o: Operands) -> Outcome<Vec<Tensor>> {
     let bias = Bias::of(call, &o)?;
     let given = call.float_opt("scale")?.map(f64::from);
     let scale = given.unwrap_or((o.size as f64).sqrt().recip());
@@ -193,59 +249,35 @@ fn attention(call: &Call) -> Outcome<Vec<Tensor>> {
     let mode = call.int("qk_matmul_output_mode", 0)?;
     let shown_dims = [o.batch, o.heads, o.queries, o.keys];
     let y_dims = [o.batch, o.heads, o.queries, o.width];
-    let shown_room = if call.wants(3) { call.room(DataType::Double, &shown_dims)? } else { 0 };
-    let mut shown: Vec<f64> = Vec::with_capacity(shown_room);
-    let mut y = vec![0f64; call.room(DataType::Double, &y_dims)?];
-    let area = call.room(DataType::Double, &shown_dims[2..])?;
-    let (q, k, v) = (reals(&o.q)?, reals(&o.k)?, reals(&o.v)?);
-    let mut scores = vec![0f64; area];
-    let mut row_bias = vec![0f64; o.keys];
+    let shown_room = if call.wants(3) { call.room(T::DTYPE, &shown_dims)? } else { 0 };
+    let mut shown: Vec<T> = Vec::with_capacity(shown_room);
+    let mut y = vec![T::default(); call.room(T::DTYPE, &y_dims)?];
+    let area = call.room(T::DTYPE, &shown_dims[2..])?;
+    let logits = Logits { bias: &bias, scale, cap, mode: (shown_room > 0).then_some(mode) };
+    let (q, k, v) = (T::elements(&o.q)?, T::elements(&o.k)?, T::elements(&o.v)?);
+    let mut scores = vec![T::default(); area];
     for at in 0..if y.is_empty() && shown_room == 0 { 0 } else { o.batch * o.heads } {
-        let (b, h) = (at / o.heads, at % o.heads);
         let kv = at / o.group;
         let (query, key) = (&q[at * o.queries * o.size..], &k[kv * o.keys * o.size..]);
         let s = Sizes { m: o.queries, k: o.size, n: o.keys };
-        scores.fill(0.0);
         let (left, right) = (Matrix::new(query, o.size), Matrix::transposed(key, o.size));
-        multiply_add(s, left, right, &mut scores, o.keys);
-        let mut show = |stage: i64, scores: &[f64]| {
-            if shown_room > 0 && stage == mode {
-                shown.extend_from_slice(scores);
-            }
-        };
-        scores.iter_mut().for_each(|v| *v *= scale);
-        show(0, &scores);
-        if cap > 0.0 {
-            scores.iter_mut().for_each(|v| *v = (*v / cap).tanh() * cap);
-        }
-        show(1, &scores);
-        let mut biased = vec![0f64; if mode == 2 { area } else { 0 }];
-        for (i, row) in scores.chunks_mut(o.keys.max(1)).enumerate() {
-            for (j, (value, added)) in row.iter_mut().zip(&mut row_bias).enumerate() {
-                *added = bias.at(b, h, i, j);
-                *value += *added;
-            }
-            if mode == 2 {
-                biased[i * o.keys..(i + 1) * o.keys].copy_from_slice(row);
-            }
-            probabilities(row, &row_bias);
-        }
-        show(2, &biased);
-        show(3, &scores);
+        scores.fill(T::default());
+        multiply_into(s, left, right, &mut scores, o.keys);
+        logits.finish(&mut scores, o.keys, (at / o.heads, at % o.heads), &mut shown);
         let s = Sizes { m: o.queries, k: o.keys, n: o.width };
         let out = &mut y[at * o.queries * o.width..(at + 1) * o.queries * o.width];
         let value = Matrix::new(&v[kv * o.keys * o.width..], o.width);
-        multiply_add(s, Matrix::new(&scores, o.keys), value, out, o.width);
+        multiply_into(s, Matrix::new(&scores, o.keys), value, out, o.width);
     }
     let dtype = o.q.dtype();
-    let y = stored(dtype, &y_dims, y)?;
+    let y = T::stored(dtype, &y_dims, y)?;
     let y = if call.x(0)?.rank() == 3 { merge_heads(&y)? } else { y };
     let mut outputs = vec![y, o.k, o.v];
     if call.wants(3) {
         if !(0..=3).contains(&mode) {
             return Err(Fault::invalid(format!("qk_matmul_output_mode {mode} is not defined")));
         }
-        outputs.push(stored(dtype, &shown_dims, shown)?);
+        outputs.push(T::stored(dtype, &shown_dims, shown)?);
     }
     Ok(outputs)
 }

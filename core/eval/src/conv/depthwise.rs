@@ -3,32 +3,38 @@
 use super::forward::{Ends, Plan};
 use super::window::Window;
 use crate::gemm::Product;
-use crate::parallel::{fill_parts, vectorized};
+use crate::parallel::{Unfilled, pushed_parts, vectorized};
 
 /// Output elements whose sums are held in registers.
-const LANES: usize = 16;
+const LANES: usize = 32;
 
-pub(super) fn depthwise<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>, y: &mut [T]) {
+pub(super) fn depthwise<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> {
     let window = &plan.window;
     let (area, inputs, taps) = (window.outputs(), window.inputs(), window.taps());
     let all = plan.groups * plan.filters;
     let phases = Phases::of(window);
-    fill_parts(y, area, taps, &|first, part| {
-        let mut memory = Vec::new();
-        for (i, y) in part.chunks_mut(area).enumerate() {
-            let i = first / area + i;
-            let (image, filter) = (i / all, i % all);
+    pushed_parts(plan.batch * all * area, area, taps, &|first, part| {
+        let mut memory = T::scratch();
+        if let Some(phases) = &phases {
+            phases.clear(window, &mut memory);
+        }
+        for i in 0..part.room() / area {
+            let at = first + i * area;
+            let (image, filter) = (at / area / all, at / area % all);
             let group = filter / plan.filters;
             let x = &x[(image * plan.groups + group) * inputs..][..inputs];
             let w = &w[filter * taps..][..taps];
-            ends.begin(filter, y);
             match &phases {
-                Some(phases) => phases.add(window, x, w, &mut memory, y),
-                None => add_by_taps(window, x, w, y),
+                Some(phases) => phases.push(window, x, (w, ends.start(filter)), &mut memory, part),
+                None => {
+                    part.push_all(&ends.start(filter), area);
+                    add_by_taps(window, x, w, part.since(i * area));
+                }
             }
-            ends.end(filter, y);
+            ends.end(at, part.since(i * area));
         }
-    });
+        T::keep(memory);
+    })
 }
 
 /// How a channel is laid out so that every kernel element meets the inputs of neighbouring outputs
@@ -62,32 +68,40 @@ impl Phases {
         Some(Phases { rows, width, plane, offsets: (0..k1 * k2).map(offset).collect() })
     }
 
-    /// `y += w * x` for one channel.
-    fn add<T: Product>(&self, window: &Window, x: &[T], w: &[T], memory: &mut Vec<T>, y: &mut [T]) {
-        let ([o0, o1, o2], [i0, i1, i2]) = (window.output, window.input);
-        let run = (o1 - 1) * self.width + o2;
-        let padded = run.next_multiple_of(LANES);
-        // The last lanes may read past the last plane.
+    /// Makes memory for the planes of a channel and for sums, with zeros where no input goes.
+    fn clear<T: Product>(&self, window: &Window, memory: &mut Vec<T>) {
+        let sums = ((window.output[1] - 1) * self.width + window.output[2]).next_multiple_of(LANES);
         memory.clear();
-        memory.resize(i0 * self.plane + padded + LANES, T::default());
+        // The last lanes may read past the last plane.
+        memory.resize(window.input[0] * self.plane + LANES + sums, T::default());
+    }
+
+    /// `y = start + w * x` for one channel, in memory that was cleared for it or another one.
+    fn push<T: Product>(
+        &self,
+        window: &Window,
+        x: &[T],
+        (w, start): (&[T], T),
+        memory: &mut [T],
+        y: &mut Unfilled<T>,
+    ) {
+        let ([o0, o1, o2], [i0, i1, i2]) = (window.output, window.input);
         let (planes, sums) = memory.split_at_mut(i0 * self.plane + LANES);
         for (x, plane) in x.chunks((i1 * i2).max(1)).zip(planes.chunks_mut(self.plane)) {
             self.lay_out(window, x, plane);
         }
-        for (o, y) in (0..o0).zip(y.chunks_mut(o1 * o2)) {
-            sums.fill(T::default());
+        for o in 0..o0 {
+            sums.fill(start);
             for (k, w) in w.chunks(self.offsets.len()).enumerate() {
                 if let Some(i) = window.source(0, o, k) {
                     add_taps(&planes[i * self.plane..], (&self.offsets, w), sums);
                 }
             }
-            for (y, sums) in y.chunks_mut(o2).zip(sums.chunks(self.width)) {
-                y.iter_mut().zip(sums).for_each(|(y, s)| *y = y.plus(*s));
-            }
+            sums.chunks(self.width).take(o1).for_each(|sums| y.push(&sums[..o2]));
         }
     }
 
-    /// Copies a channel into the layout.
+    /// Copies a channel into the layout; what is not input stays as it is.
     fn lay_out<T: Product>(&self, window: &Window, x: &[T], plane: &mut [T]) {
         let ([_, s1, s2], [_, p1, p2]) = (window.strides, window.before);
         let [_, i1, i2] = window.input;
@@ -95,16 +109,32 @@ impl Phases {
             let (r, c) = (phase / s2, phase % s2);
             // Column `j` of the part is input column `j * s2 + c - p2`.
             let first = p2.saturating_sub(c).div_ceil(s2).min(self.width);
+            let end = (i2 + p2).saturating_sub(c).div_ceil(s2).clamp(first, self.width);
             for (row, out) in part.chunks_mut(self.width).enumerate() {
-                let Some(line) = (row * s1 + r).checked_sub(p1).filter(|i| *i < i1) else {
-                    continue;
-                };
-                let line = &x[line * i2..(line + 1) * i2];
-                let from = (first * s2 + c).saturating_sub(p2);
-                let source = line.iter().skip(from).step_by(s2);
-                out[first..].iter_mut().zip(source).for_each(|(y, x)| *y = *x);
+                let line = (row * s1 + r).checked_sub(p1).filter(|i| *i < i1 && first < end);
+                let Some(line) = line else { continue };
+                let line = &x[line * i2 + first * s2 + c - p2..(line + 1) * i2];
+                match s2 {
+                    1 => out[first..end].copy_from_slice(&line[..end - first]),
+                    2 => every_second(line, &mut out[first..end]),
+                    _ => {
+                        let source = line.iter().step_by(s2);
+                        out[first..end].iter_mut().zip(source).for_each(|(y, x)| *y = *x);
+                    }
+                }
             }
         }
+    }
+}
+
+vectorized! {
+    fn every_second<T: Product>(line: &[T], out: &mut [T]) {
+        let (pairs, last) = line.as_chunks::<2>();
+        let count = pairs.len().min(out.len());
+        for i in 0..count {
+            out[i] = pairs[i][0];
+        }
+        out[count..].iter_mut().zip(last).for_each(|(y, x)| *y = *x);
     }
 }
 

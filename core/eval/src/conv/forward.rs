@@ -8,7 +8,7 @@ use crate::call::Call;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, add_to_block, multiply_add};
 use crate::num::slice;
-use crate::parallel::{Block, fill_parts, for_each_block, threads};
+use crate::parallel::{Block, fill_parts, filled_blocks, threads};
 use crate::steps::Step;
 use onnxd_ir::{DataType, Tensor};
 
@@ -45,16 +45,12 @@ pub(crate) fn convolved<T: Product>(
     let (plan, dims) = plan(call, x, w)?;
     let total = call.room(T::DTYPE, &dims)?;
     let (x, w) = (slice::<T>(x)?, slice::<T>(w)?);
-    let mut y = vec![T::default(); total];
-    if total == 0 {
-        return Ok(Tensor::from_vec(dims, y));
-    }
     let ends = Ends { bias, steps: call.steps };
-    if plan.channels == 1 {
-        depthwise(&plan, &x, &w, &ends, &mut y);
-    } else {
-        grouped(&plan, &x, &w, &ends, &mut y);
-    }
+    let y = match plan.channels {
+        _ if total == 0 => vec![],
+        1 => depthwise(&plan, &x, &w, &ends),
+        _ => grouped(&plan, &x, &w, &ends),
+    };
     Ok(Tensor::from_vec(dims, y))
 }
 
@@ -103,6 +99,11 @@ pub(super) fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<us
     Ok((Plan { window, batch: x_dims[0], groups, channels: w_dims[1], filters }, dims))
 }
 
+/// The sizes of the result, if the operands fit.
+pub(crate) fn result_dims(call: &Call, x: &Tensor, w: &Tensor) -> Option<Vec<usize>> {
+    plan(call, x, w).ok().map(|(_, dims)| dims)
+}
+
 /// One product per image and group.
 struct Groups<'a, T> {
     plan: &'a Plan,
@@ -119,23 +120,26 @@ pub(super) struct Ends<'a, T> {
     pub(super) steps: &'a [Step],
 }
 
-fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>, y: &mut [T]) {
+fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> {
     let area = plan.window.outputs();
     let depth = plan.channels * plan.window.taps();
     let images = plan.batch * plan.groups;
-    debug_assert_eq!(y.len(), images * plan.filters * area);
     let groups = Groups { plan, x, w, ends, area, depth };
     let threads = threads();
     if images < threads && area < plan.filters && area < AREA_SMALL {
+        let mut y = vec![T::default(); images * plan.filters * area];
         y.chunks_mut(plan.filters * area).enumerate().for_each(|(i, y)| groups.by_filters(i, y));
-        return;
+        return y;
     }
     let work = images.saturating_mul(plan.filters * area).saturating_mul(depth);
     let threads = if work < PARALLEL_MIN { 1 } else { threads };
     let share = area.div_ceil(threads.div_ceil(images)).next_multiple_of(16);
     let fits = (TILE_MAX / plan.filters.max(1)).max(TILE_MIN);
     let tile = share.min(fits).min((UNROLLED_MAX / depth.max(1)).max(16)).min(area);
-    for_each_block(y, (plan.filters, area), tile, &|i, first, block| groups.tile(i, first, block));
+    let start = |i: usize, row: usize| ends.start(i % plan.groups * plan.filters + row);
+    filled_blocks((images, plan.filters, area), tile, &start, &|i, first, block| {
+        groups.tile(i, first, block);
+    })
 }
 
 impl<'a, T: Product> Groups<'a, T> {
@@ -160,7 +164,9 @@ impl<'a, T: Product> Groups<'a, T> {
             return Matrix::new(&x[start..], self.area);
         }
         // All of it is overwritten.
-        memory.resize(self.depth * n, T::default());
+        if memory.len() < self.depth * n {
+            memory.resize(self.depth * n, T::default());
+        }
         unroll(&self.plan.window, x, start, n, memory);
         Matrix::new(memory, n)
     }
@@ -171,35 +177,38 @@ impl<'a, T: Product> Groups<'a, T> {
         let mut memory = T::scratch();
         let b = self.columns(x, 0, self.area, &mut memory);
         let s = Sizes { m: self.plan.filters, k: self.depth, n: self.area };
-        y.chunks_mut(self.area).enumerate().for_each(|(f, run)| self.ends.begin(first + f, run));
+        y.chunks_mut(self.area)
+            .enumerate()
+            .for_each(|(f, run)| run.fill(self.ends.start(first + f)));
         multiply_add(s, Matrix::new(w, self.depth), b, y, self.area);
         T::keep(memory);
-        y.chunks_mut(self.area).enumerate().for_each(|(f, run)| self.ends.end(first + f, run));
+        let from = i * self.plan.filters;
+        let runs = y.chunks_mut(self.area).enumerate();
+        runs.for_each(|(f, run)| self.ends.end((from + f) * self.area, run));
     }
 
-    /// Some output positions of image and group `i`, from `start` on.
+    /// Some output positions of image and group `i`, from `start` on, which hold what they begin with.
     fn tile(&self, i: usize, start: usize, mut y: Block<T>) {
-        let (x, w, first) = self.operands(i);
+        let (x, w, _) = self.operands(i);
         let (filters, n) = y.sizes();
-        (0..filters).for_each(|f| self.ends.begin(first + f, y.row(f)));
         let mut memory = T::scratch();
         let b = self.columns(x, start, n, &mut memory);
         add_to_block(self.depth, Matrix::new(w, self.depth), b, &mut y);
         T::keep(memory);
-        (0..filters).for_each(|f| self.ends.end(first + f, y.row(f)));
+        let index = |f: usize| (i * self.plan.filters + f) * self.area + start;
+        (0..filters).for_each(|f| self.ends.end(index(f), y.row(f)));
     }
 }
 
 impl<T: Product> Ends<'_, T> {
-    /// Output starts as zeros.
-    pub(super) fn begin(&self, channel: usize, run: &mut [T]) {
-        if let Some(bias) = self.bias {
-            run.fill(bias[channel]);
-        }
+    /// What the sums of a channel begin with.
+    pub(super) fn start(&self, channel: usize) -> T {
+        self.bias.map_or(T::default(), |bias| bias[channel])
     }
 
-    pub(super) fn end(&self, channel: usize, run: &mut [T]) {
-        T::follow(self.steps, channel, run);
+    /// `at` is the index of the run in the result.
+    pub(super) fn end(&self, at: usize, run: &mut [T]) {
+        T::follow(self.steps, at, run);
     }
 }
 

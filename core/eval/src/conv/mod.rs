@@ -15,7 +15,7 @@ use crate::linear::centered;
 use crate::num::{float, slice};
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) use forward::convolved;
+pub(crate) use forward::{convolved, result_dims};
 
 pub(crate) const ROWS: &[Row] = &[
     row("Conv", conv),

@@ -241,7 +241,7 @@ impl Winograd<'_> {
     /// The outputs of one image from line `first` on.
     fn band(&self, image: usize, first: usize, y: &mut Block<f32>) {
         let Winograd { plan, w, ends, .. } = *self;
-        let (channels, [_, _, o2]) = (plan.channels, plan.window.output);
+        let (channels, [_, o1, o2]) = (plan.channels, plan.window.output);
         let (filters, n) = y.sizes();
         let band = Band::of(plan, (n / o2).div_ceil(OUT));
         let share = band.share;
@@ -272,9 +272,9 @@ impl Winograd<'_> {
             }
             for f in 0..count {
                 let run = y.row(from + f);
-                ends.begin(from + f, run);
+                run.fill(ends.start(from + f));
                 add_outputs(&m[f * band.tiles()..], products, band, o2, run);
-                ends.end(from + f, run);
+                ends.end((image * plan.filters + from + f) * o1 * o2 + first * o2, run);
             }
         }
         f32::keep(memory);

@@ -5,6 +5,7 @@ use crate::dims;
 use crate::elementwise::zip;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, integer, numeric, slice};
+use crate::vector::{self, mapped};
 use onnxd_ir::{DataType, Tensor};
 
 /// The two operands; before opset 7 the second is aligned by the attributes `broadcast` and `axis`.
@@ -77,7 +78,10 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
     let both = (&a, &b);
     let out = a.dtype();
     match (a.dtype(), b.dtype()) {
-        (DataType::Float, DataType::Float) => one(zip(call, out, both, f32::powf)?),
+        (DataType::Float, DataType::Float) => match fixed_power(a.rank(), &b)? {
+            Some(kernel) => one(mapped(&a, &kernel)?),
+            None => one(zip(call, out, both, f32::powf)?),
+        },
         (base, exponent)
             if exponent.is_integer() && (base.is_integer() || exponent != DataType::Uint64) =>
         {
@@ -92,6 +96,20 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
             })
         }
     }
+}
+
+/// The kernel for powers of a base with so many axes, where one exponent stands for all elements, if there is one.
+pub(crate) fn fixed_power(rank: usize, exponent: &Tensor) -> Outcome<Option<vector::InPlace>> {
+    if exponent.len() != 1 || exponent.rank() > rank {
+        return Ok(None);
+    }
+    Ok(match slice::<f32>(exponent)?[0] {
+        -1.0 => Some(vector::reciprocals),
+        0.5 => Some(vector::powers_of_half),
+        2.0 => Some(vector::squares),
+        3.0 => Some(vector::cubes),
+        _ => None,
+    })
 }
 
 /// Exponents as `int64`; larger ones become smaller ones that give the same integer powers. Modulo

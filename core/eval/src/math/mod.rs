@@ -8,7 +8,7 @@ mod variadic;
 
 use crate::call::{Row, raw, row};
 
-pub(crate) use binary::operands;
+pub(crate) use binary::{fixed_power, operands};
 pub(crate) use special::erf;
 
 pub(crate) const ROWS: &[Row] = &[

@@ -98,3 +98,25 @@ fn large_exponents_wrap_like_small_ones() {
     let y = run("Pow", 15, &[], &[&Tensor::vector(vec![3i64]), &odd]);
     assert_eq!(y.to_i64s().unwrap(), [3i64.wrapping_pow(41)]);
 }
+
+#[test]
+fn one_exponent_for_all_gives_what_the_definition_does() {
+    let ends = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, 1e-45, -2.5, 0.7];
+    let base = Tensor::vector(ends.to_vec());
+    for exponent in [-1f32, 0.5, 1.0, 2.0, 3.0, 2.5, -2.0, 0.0] {
+        let y = run("Pow", 15, &[], &[&base, &Tensor::scalar(exponent)]);
+        for (x, y) in ends.iter().zip(reals(&y)) {
+            let wanted = f64::from(x.powf(exponent));
+            let same = y == wanted || (y.is_nan() && wanted.is_nan());
+            let near = (y - wanted).abs() <= 1.2e-7 * wanted.abs();
+            assert!(same || near, "{x}^{exponent} is {y}, not {wanted}");
+            assert_eq!(
+                y.is_sign_negative() && y == 0.0,
+                wanted.is_sign_negative() && wanted == 0.0
+            );
+        }
+    }
+    let wide =
+        run("Pow", 15, &[], &[&Tensor::scalar(3f32), &Tensor::from_vec(vec![1, 1], vec![2f32])]);
+    assert_eq!((wide.dims(), reals(&wide)), (&[1, 1][..], vec![9.0]));
+}

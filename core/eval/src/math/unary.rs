@@ -5,12 +5,18 @@ use crate::call::{Call, one};
 use crate::elementwise::map;
 use crate::fault::Outcome;
 use crate::num::{Num, float, integer, numeric};
-use crate::parallel::fill_parts;
-use onnxd_ir::{DataType, Tensor};
+use crate::vector;
+use onnxd_ir::Tensor;
 
+/// A function of a float element, and the kernel for those of 32 bits, if one is faster.
 macro_rules! real_functions {
-    ($($name:ident $f:expr;)*) => { $(
+    ($($name:ident $f:expr $(, by $kernel:ident)?;)*) => { $(
         pub(super) fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
+            $(
+                if let Some(found) = vector::of_floats(call, &vector::$kernel)? {
+                    return Ok(found);
+                }
+            )?
             let x = call.x(0)?;
             float!(x.dtype(), T => {
                 let f: fn(T) -> T = $f;
@@ -27,17 +33,17 @@ real_functions! {
     asinh |x| x.asinh();
     atan |x| x.atan();
     atanh |x| x.atanh();
-    ceil |x| x.ceil();
+    ceil |x| x.ceil(), by ceils;
     cos |x| x.cos();
     cosh |x| x.cosh();
-    exp |x| x.exp();
-    floor |x| x.floor();
-    log |x| x.ln();
-    reciprocal |x| x.recip();
-    round |x| x.round_ties_even();
+    exp |x| x.exp(), by exps;
+    floor |x| x.floor(), by floors;
+    log |x| x.ln(), by logs;
+    reciprocal |x| x.recip(), by reciprocals;
+    round |x| x.round_ties_even(), by rounds;
     sin |x| x.sin();
     sinh |x| x.sinh();
-    sqrt |x| x.sqrt();
+    sqrt |x| x.sqrt(), by square_roots;
     tan |x| x.tan();
 }
 
@@ -58,13 +64,8 @@ pub(super) fn sign(call: &Call) -> Outcome<Vec<Tensor>> {
 
 pub(super) fn erf(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
-    if x.dtype() == DataType::Float {
-        let values = call.slice::<f32>(0)?;
-        let mut y = vec![0f32; values.len()];
-        fill_parts(&mut y, 1, 8, &|first, part| {
-            special::erf32(&values[first..first + part.len()], part);
-        });
-        return one(Tensor::from_vec(x.dims(), y));
+    if let Some(found) = vector::of_floats(call, &vector::erfs)? {
+        return Ok(found);
     }
     numeric!(x.dtype(), T => one(map(x, |v: T| T::from_f64(special::erf(v.to_f64())))?))
 }

@@ -5,7 +5,8 @@ use crate::conv::window::{AXES, Walk, Window};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, is_nan, numeric};
-use crate::parallel::{fill_parts, for_each_chunk};
+use crate::parallel::{fill_parts, filled_parts, for_each_chunk};
+use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 use std::ops::Range;
 
@@ -241,7 +242,18 @@ fn global(
 }
 
 fn global_average_pool(call: &Call) -> Outcome<Vec<Tensor>> {
-    global(call, |values, count| values.sum::<f64>() / count)
+    let x = call.x(0)?;
+    if x.dtype() != DataType::Float || x.rank() < 2 {
+        return global(call, |values, count| values.sum::<f64>() / count);
+    }
+    let values = call.slice::<f32>(0)?;
+    let (outer, inner) = x.dims().split_at(2);
+    let area: usize = inner.iter().product();
+    let y = filled_parts(outer.iter().product(), 1, area, &|first, part| {
+        let planes = (first..).map(|i| &values[i * area..(i + 1) * area]);
+        part.iter_mut().zip(planes).for_each(|(y, x)| *y = (vector::sum(x) / area as f64) as f32);
+    });
+    one(Tensor::from_vec([outer, &vec![1; inner.len()]].concat(), y))
 }
 
 fn global_max_pool(call: &Call) -> Outcome<Vec<Tensor>> {

@@ -3,28 +3,41 @@
 use super::Kind;
 use crate::call::Call;
 use crate::fault::{Fault, Outcome};
+use crate::vector;
 use onnxd_ir::Attr;
 
 /// A function with its parameters.
 #[derive(Clone, Copy)]
 pub(super) struct Activation {
-    f: fn(f64, f64, f64) -> f64,
+    f: Function,
+    /// The same of many `float`s, where that is faster; it has no parameters.
+    many: Option<vector::InPlace>,
     alpha: f64,
     beta: f64,
 }
+
+type Function = fn(f64, f64, f64) -> f64;
 
 impl Activation {
     pub(super) fn of(&self, x: f64) -> f64 {
         (self.f)(x, self.alpha, self.beta)
     }
+
+    /// Replaces every number by the function of it.
+    pub(super) fn of_floats(&self, run: &mut [f32]) {
+        match self.many {
+            Some(many) => many(run),
+            None => run.iter_mut().for_each(|v| *v = self.of(f64::from(*v)) as f32),
+        }
+    }
 }
 
 /// The function, and the default of each parameter that it takes.
-type Entry = (fn(f64, f64, f64) -> f64, Option<f64>, Option<f64>);
+type Entry = (Function, Option<f64>, Option<f64>);
 
 fn entry(name: &str) -> Option<Entry> {
-    let found: Entry = match name.to_ascii_lowercase().as_str() {
-        "relu" => (|x, _, _| x.max(0.0), None, None),
+    let found: Entry = match name {
+        "relu" => (|x, _, _| if x < 0.0 { 0.0 } else { x }, None, None),
         "tanh" => (|x, _, _| x.tanh(), None, None),
         "sigmoid" => (|x, _, _| 1.0 / (1.0 + (-x).exp()), None, None),
         "affine" => (|x, a, b| a * x + b, Some(1.0), Some(0.0)),
@@ -72,8 +85,14 @@ pub(super) fn activations(
     let mut all = Vec::new();
     for name in names.iter().take(usual.len() * directions) {
         let unknown = || Fault::invalid(format!("activation `{name}` is not defined"));
-        let (f, alpha, beta) = entry(name).ok_or_else(unknown)?;
-        all.push(Activation { f, alpha: next(alpha, true), beta: next(beta, false) });
+        let lower = name.to_ascii_lowercase();
+        let (f, alpha, beta) = entry(&lower).ok_or_else(unknown)?;
+        let many = match lower.as_str() {
+            "tanh" => Some(vector::tanhs as vector::InPlace),
+            "sigmoid" => Some(vector::sigmoids as vector::InPlace),
+            _ => None,
+        };
+        all.push(Activation { f, many, alpha: next(alpha, true), beta: next(beta, false) });
     }
     Ok(all.chunks(usual.len()).map(<[Activation]>::to_vec).collect())
 }

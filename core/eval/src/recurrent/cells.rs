@@ -1,74 +1,126 @@
 //! One step of each kind of cell, for one element of the batch.
 
-use super::{Direction, Kind, Layer, product};
+use super::numbers::Number;
+use super::packed::Packed;
+use super::{Direction, Kind, Layer};
 
-/// Advances the state of batch `b` by the input at `t`; `told` is the product of the state and the
-/// recurrence weights.
-pub(super) fn advance(l: &Layer, direction: &mut Direction, b: usize, t: usize, told: &[f64]) {
+/// Advances the state of batch `b` by the input at `t`; `sums` is the product of the state and the recurrence weights,
+/// in which the gates are computed.
+pub(super) fn advance<T: Number>(
+    l: &Layer,
+    direction: &mut Direction<T>,
+    b: usize,
+    t: usize,
+    sums: &mut [T],
+) {
+    let wide = l.gates * l.hidden;
+    let fed = &direction.fed[(t * l.batch + b) * wide..][..wide];
+    let area = b * l.hidden..(b + 1) * l.hidden;
+    let (h, c) = (&mut direction.h[area.clone()], &mut direction.c[area]);
+    let f = direction.functions;
     match l.kind {
-        Kind::Rnn => rnn(l, direction, b, t, told),
-        Kind::Gru => gru(l, direction, b, t, told),
-        Kind::Lstm => lstm(l, direction, b, t, told),
+        Kind::Rnn => {
+            add(sums, fed);
+            clip(l, sums);
+            T::activate(&f[0], sums);
+            h.copy_from_slice(sums);
+        }
+        Kind::Gru => {
+            // Gates in the order update, reset, hidden.
+            let (gates, hidden) = sums.split_at_mut(2 * l.hidden);
+            add(gates, fed);
+            clip(l, gates);
+            T::activate(&f[0], gates);
+            let (update, reset) = gates.split_at_mut(l.hidden);
+            match &direction.remembered {
+                None => {
+                    add(hidden, direction.hidden_bias);
+                    multiply(hidden, reset);
+                }
+                Some(weights) => remembered(weights, direction.hidden_bias, (h, reset), hidden),
+            }
+            add(hidden, &fed[2 * l.hidden..]);
+            clip(l, hidden);
+            T::activate(&f[1], hidden);
+            for ((h, update), hidden) in h.iter_mut().zip(update).zip(hidden) {
+                *h = T::ONE.minus(*update).times(*hidden).plus(update.times(*h));
+            }
+        }
+        Kind::Lstm => {
+            add(sums, fed);
+            lstm(l, direction.peephole, f, (h, c), sums);
+        }
     }
 }
 
-/// The input part of the gates at a place.
-fn fed(l: &Layer, t: usize, b: usize) -> usize {
-    (t * l.batch + b) * l.gates * l.hidden
-}
-
-fn rnn(l: &Layer, d: &mut Direction, b: usize, t: usize, told: &[f64]) {
-    let start = fed(l, t, b);
-    for (j, told) in told.iter().enumerate() {
-        let sum = d.fed[start + j] + told + d.recurrent_bias[j];
-        d.h[b * l.hidden + j] = d.functions[0].of(sum.clamp(-l.clip, l.clip));
-    }
-}
-
-/// Gates in the order update, reset, hidden.
-fn gru(l: &Layer, d: &mut Direction, b: usize, t: usize, told: &[f64]) {
-    let (n, start) = (l.hidden, fed(l, t, b));
-    let (f, g) = (d.functions[0], d.functions[1]);
-    let gate = |d: &Direction, k: usize| {
-        f.of((d.fed[start + k] + told[k] + d.recurrent_bias[k]).clamp(-l.clip, l.clip))
-    };
-    let update: Vec<f64> = (0..n).map(|j| gate(d, j)).collect();
-    let reset: Vec<f64> = (0..n).map(|j| gate(d, n + j)).collect();
-    let h = &d.h[b * n..(b + 1) * n];
-    let bias = &d.recurrent_bias[2 * n..];
-    let remembered: Vec<f64> = if l.switch {
-        (0..n).map(|j| reset[j] * (told[2 * n + j] + bias[j])).collect()
-    } else {
-        let kept: Vec<f64> = reset.iter().zip(h).map(|(r, h)| r * h).collect();
-        let mut sums = product(1, n, n, &kept, &d.r[2 * n * n..]);
-        sums.iter_mut().zip(bias).for_each(|(v, b)| *v += b);
-        sums
-    };
-    for j in 0..n {
-        let sum = (d.fed[start + 2 * n + j] + remembered[j]).clamp(-l.clip, l.clip);
-        let h = &mut d.h[b * n + j];
-        *h = (1.0 - update[j]) * g.of(sum) + update[j] * *h;
-    }
+/// `(reset * h) * weights' + bias`.
+fn remembered<T: Number>(
+    weights: &Packed<T>,
+    bias: &[T],
+    (h, reset): (&[T], &mut [T]),
+    sums: &mut [T],
+) {
+    multiply(reset, h);
+    weights.multiply(reset, sums);
+    add(sums, bias);
 }
 
 /// Gates in the order input, output, forget, cell; peepholes input, output, forget.
-fn lstm(l: &Layer, d: &mut Direction, b: usize, t: usize, told: &[f64]) {
-    let (n, start) = (l.hidden, fed(l, t, b));
-    let (f, g, h) = (d.functions[0], d.functions[1], d.functions[2]);
-    for j in 0..n {
-        let before = d.c[b * n + j];
-        let sum = |k: usize, peep: f64| {
-            let k = k * n + j;
-            (d.fed[start + k] + told[k] + d.recurrent_bias[k] + peep).clamp(-l.clip, l.clip)
-        };
-        let input = f.of(sum(0, d.peephole[j] * before));
-        let forget = match l.switch {
-            true => 1.0 - input,
-            false => f.of(sum(2, d.peephole[2 * n + j] * before)),
-        };
-        let cell = forget * before + input * g.of(sum(3, 0.0));
-        let output = f.of(sum(1, d.peephole[n + j] * cell));
-        d.c[b * n + j] = cell;
-        d.h[b * n + j] = output * h.of(cell);
+fn lstm<T: Number>(
+    l: &Layer,
+    peephole: &[T],
+    f: &[super::Activation],
+    (h, c): (&mut [T], &mut [T]),
+    sums: &mut [T],
+) {
+    let n = l.hidden;
+    let (input, rest) = sums.split_at_mut(n);
+    let (output, rest) = rest.split_at_mut(n);
+    let (forget, cell) = rest.split_at_mut(n);
+    if !peephole.is_empty() {
+        add_products(input, c, peephole);
+        add_products(forget, c, &peephole[2 * n..]);
+    }
+    for gate in [&mut *input, &mut *forget, &mut *cell] {
+        clip(l, gate);
+    }
+    T::activate(&f[0], input);
+    match l.switch {
+        true => forget.iter_mut().zip(&*input).for_each(|(forget, i)| *forget = T::ONE.minus(*i)),
+        false => T::activate(&f[0], forget),
+    }
+    T::activate(&f[1], cell);
+    multiply(c, forget);
+    add_products(c, input, cell);
+    if !peephole.is_empty() {
+        add_products(output, c, &peephole[n..]);
+    }
+    clip(l, output);
+    T::activate(&f[0], output);
+    h.copy_from_slice(c);
+    T::activate(&f[2], h);
+    multiply(h, output);
+}
+
+fn add<T: Number>(to: &mut [T], what: &[T]) {
+    to.iter_mut().zip(what).for_each(|(y, x)| *y = y.plus(*x));
+}
+
+fn multiply<T: Number>(to: &mut [T], by: &[T]) {
+    to.iter_mut().zip(by).for_each(|(y, x)| *y = y.times(*x));
+}
+
+fn add_products<T: Number>(to: &mut [T], a: &[T], b: &[T]) {
+    to.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = y.plus(a.times(*b)));
+}
+
+/// NaN stays.
+fn clip<T: Number>(l: &Layer, sums: &mut [T]) {
+    if l.clip.is_finite() {
+        let (low, high) = (T::from_f64(-l.clip), T::from_f64(l.clip));
+        for sum in sums {
+            let above = if *sum < low { low } else { *sum };
+            *sum = if above > high { high } else { above };
+        }
     }
 }

@@ -2,16 +2,19 @@
 
 mod activations;
 mod cells;
+mod numbers;
+mod packed;
 #[cfg(test)]
 mod tests;
 
 use crate::call::{Call, Row, integers, raw};
 use crate::cells::transposed;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Sizes, multiply_add};
-use crate::reals::{reals, sized, stored};
+use crate::gemm::{Matrix, Sizes, multiply_into};
 use activations::{Activation, activations};
+use numbers::Number;
 use onnxd_ir::{DataType, Tensor};
+use packed::Packed;
 use std::borrow::Cow;
 
 pub(crate) const ROWS: &[Row] =
@@ -47,15 +50,19 @@ struct Layer {
 }
 
 /// The weights and the state of one direction.
-struct Direction<'a> {
-    r: &'a [f64],
-    /// Input part of every gate: `[steps, batch, gates * hidden]`.
-    fed: Vec<f64>,
-    recurrent_bias: &'a [f64],
-    peephole: &'a [f64],
+struct Direction<'a, T> {
+    r: Packed<'a, T>,
+    /// The weights of a GRU's hidden gate, where they meet what the reset gate leaves of the state.
+    remembered: Option<Packed<'a, T>>,
+    /// Input part of every gate, with its biases: `[steps, batch, gates * hidden]`.
+    fed: Vec<T>,
+    /// The recurrence bias of a GRU's hidden gate, which is not in `fed`.
+    hidden_bias: &'a [T],
+    /// Empty without.
+    peephole: &'a [T],
     functions: &'a [Activation],
-    h: Vec<f64>,
-    c: Vec<f64>,
+    h: Vec<T>,
+    c: Vec<T>,
 }
 
 fn layer(call: &Call, kind: Kind, x: &Tensor) -> Outcome<Layer> {
@@ -100,34 +107,48 @@ fn layer(call: &Call, kind: Kind, x: &Tensor) -> Outcome<Layer> {
 
 impl Layer {
     /// A left side of a product with the weights.
-    fn operand<'a>(&self, values: &'a [f64]) -> Cow<'a, [f64]> {
-        if self.rounded { Cow::Owned(crate::quant::rounded(values)) } else { Cow::Borrowed(values) }
+    fn operand<'a, T: Number>(&self, values: &'a [T]) -> Cow<'a, [T]> {
+        if self.rounded { T::rounded(values) } else { Cow::Borrowed(values) }
     }
 }
 
+/// The elements of a tensor that must have these sizes.
+fn sized<'a, T: Number>(x: &'a Tensor, dims: &[usize], what: &str) -> Outcome<Cow<'a, [T]>> {
+    if x.dims() != dims {
+        return Err(Fault::invalid(format!("{what} is {x:?}, its shape must be {dims:?}")));
+    }
+    T::elements(x)
+}
+
 /// An optional input of these sizes, zeros if absent.
-fn or_zeros(call: &Call, i: usize, dims: &[usize], what: &str) -> Outcome<Vec<f64>> {
+fn or_zeros<'a, T: Number>(
+    call: &'a Call,
+    i: usize,
+    dims: &[usize],
+    what: &str,
+) -> Outcome<Cow<'a, [T]>> {
     match call.opt(i) {
         Some(x) => sized(x, dims, what),
-        None => Ok(vec![0.0; call.room(DataType::Double, dims)?]),
+        None => Ok(Cow::Owned(vec![T::default(); call.room(T::DTYPE, dims)?])),
     }
 }
 
 /// `a * b'` for a row-major `a` of `m` rows and `b` of `n` rows, all of length `k`.
-fn product(m: usize, k: usize, n: usize, a: &[f64], b: &[f64]) -> Vec<f64> {
-    let mut y = vec![0.0; m * n];
-    multiply_add(Sizes { m, k, n }, Matrix::new(a, k), Matrix::transposed(b, k), &mut y, n);
+fn product<T: Number>((m, k, n): (usize, usize, usize), a: &[T], b: &[T]) -> Vec<T> {
+    let mut y = vec![T::default(); m * n];
+    multiply_into(Sizes { m, k, n }, Matrix::new(a, k), Matrix::transposed(b, k), &mut y, n);
     y
 }
 
 /// A state of `[directions, batch, hidden]`, in the other order under layout 1.
-fn state(call: &Call, i: usize, l: &Layer, batch_first: bool) -> Outcome<Vec<f64>> {
+fn state<T: Number>(call: &Call, i: usize, l: &Layer, batch_first: bool) -> Outcome<Vec<T>> {
     let dims = [l.directions, l.batch, l.hidden];
     match call.opt(i) {
         Some(x) if batch_first && x.rank() == 3 => {
-            sized(&transposed(x, &[1, 0, 2])?, &dims, "the initial state")
+            let x = transposed(x, &[1, 0, 2])?;
+            Ok(sized::<T>(&x, &dims, "the initial state")?.into_owned())
         }
-        _ => or_zeros(call, i, &dims, "the initial state"),
+        _ => Ok(or_zeros::<T>(call, i, &dims, "the initial state")?.into_owned()),
     }
 }
 
@@ -140,48 +161,12 @@ fn recurrent(call: &Call, kind: Kind, rounded: bool) -> Outcome<Vec<Tensor>> {
     }
     let x = if batch_first { transposed(given, &[1, 0, 2])? } else { given.clone() };
     let l = Layer { rounded, ..layer(call, kind, &x)? };
-    let (d, wide) = (l.directions, l.gates * l.hidden);
-    let w = sized(call.x(1)?, &[d, wide, l.width], "W")?;
-    let r = sized(call.x(2)?, &[d, wide, l.hidden], "R")?;
-    let bias = or_zeros(call, 3, &[d, 2 * wide], "B")?;
-    let peephole = match kind {
-        Kind::Lstm => or_zeros(call, 7, &[d, 3 * l.hidden], "P")?,
-        _ => vec![],
+    // Steps of quantization are computed in `double`.
+    let narrow = !rounded && given.dtype() != DataType::Double;
+    let mut outputs = match narrow {
+        true => computed::<f32>(call, &l, &x, batch_first)?,
+        false => computed::<f64>(call, &l, &x, batch_first)?,
     };
-    let h = state(call, 5, &l, batch_first)?;
-    let c = if kind == Kind::Lstm { state(call, 6, &l, batch_first)? } else { vec![0.0; h.len()] };
-    let functions = activations(call, kind, d)?;
-    let y_dims = [l.steps, d, l.batch, l.hidden];
-    let mut y = vec![0f64; call.room(DataType::Double, &y_dims)?];
-    call.room(DataType::Double, &[l.steps, l.batch, wide])?;
-    let fed = reals(&x)?;
-    let values = l.operand(&fed);
-    let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
-    for k in 0..d {
-        let area = l.batch * l.hidden;
-        let part = |all: &'_ [f64], size: usize| all[k * size..(k + 1) * size].to_vec();
-        let mut direction = Direction {
-            r: &r[k * wide * l.hidden..(k + 1) * wide * l.hidden],
-            fed: product(l.steps * l.batch, l.width, wide, &values, &part(&w, wide * l.width)),
-            recurrent_bias: &bias[(2 * k + 1) * wide..(2 * k + 2) * wide],
-            peephole: if kind == Kind::Lstm { &peephole[k * 3 * l.hidden..] } else { &[] },
-            functions: &functions[k],
-            h: part(&h, area),
-            c: part(&c, area),
-        };
-        for row in direction.fed.chunks_mut(wide.max(1)) {
-            row.iter_mut().zip(&bias[2 * k * wide..]).for_each(|(v, b)| *v += b);
-        }
-        walk(&l, &mut direction, l.reverse && k + 1 == d, k, &mut y);
-        last_h.extend(direction.h);
-        last_c.extend(direction.c);
-    }
-    let dtype = given.dtype();
-    let (y, h_dims) = (stored(dtype, &y_dims, y)?, [d, l.batch, l.hidden]);
-    let mut outputs = vec![y, stored(dtype, &h_dims, last_h)?];
-    if kind == Kind::Lstm {
-        outputs.push(stored(dtype, &h_dims, last_c)?);
-    }
     if batch_first {
         outputs[0] = transposed(&outputs[0], &[2, 0, 1, 3])?;
         for state in &mut outputs[1..] {
@@ -191,14 +176,104 @@ fn recurrent(call: &Call, kind: Kind, rounded: bool) -> Outcome<Vec<Tensor>> {
     Ok(outputs)
 }
 
+/// The outputs for a sequence `[steps, batch, width]`.
+fn computed<T: Number>(
+    call: &Call,
+    l: &Layer,
+    x: &Tensor,
+    batch_first: bool,
+) -> Outcome<Vec<Tensor>> {
+    let (d, wide) = (l.directions, l.gates * l.hidden);
+    let w = sized::<T>(call.x(1)?, &[d, wide, l.width], "W")?;
+    let r = sized::<T>(call.x(2)?, &[d, wide, l.hidden], "R")?;
+    let bias = or_zeros::<T>(call, 3, &[d, 2 * wide], "B")?;
+    let peephole = match call.opt(7).filter(|_| l.kind == Kind::Lstm) {
+        Some(p) => sized::<T>(p, &[d, 3 * l.hidden], "P")?,
+        None => Cow::Borrowed(&[][..]),
+    };
+    let h = state::<T>(call, 5, l, batch_first)?;
+    let c = match l.kind {
+        Kind::Lstm => state::<T>(call, 6, l, batch_first)?,
+        _ => vec![T::default(); h.len()],
+    };
+    let functions = activations(call, l.kind, d)?;
+    let y_dims = [l.steps, d, l.batch, l.hidden];
+    let mut y = vec![T::default(); call.room(T::DTYPE, &y_dims)?];
+    // The weights of a direction are packed.
+    call.room(T::DTYPE, &[l.steps, l.batch, wide])?;
+    call.room(T::DTYPE, &[wide.saturating_mul(2), l.hidden])?;
+    let fed = T::elements(x)?;
+    let values = l.operand(&fed);
+    let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
+    for k in 0..d {
+        let area = l.batch * l.hidden;
+        let part = |all: &'_ [T], size: usize| all[k * size..(k + 1) * size].to_vec();
+        let r = &r[k * wide * l.hidden..(k + 1) * wide * l.hidden];
+        let bias = &bias[2 * k * wide..2 * (k + 1) * wide];
+        let sizes = (l.steps * l.batch, l.width, wide);
+        let fed = product(sizes, &values, &w[k * wide * l.width..(k + 1) * wide * l.width]);
+        let (r, remembered, hidden_bias) = recurrence(l, r, &bias[wide..]);
+        let mut direction = Direction {
+            r,
+            remembered,
+            fed,
+            hidden_bias,
+            peephole: peephole.get(k * 3 * l.hidden..(k + 1) * 3 * l.hidden).unwrap_or_default(),
+            functions: &functions[k],
+            h: part(&h, area),
+            c: part(&c, area),
+        };
+        // All biases that stand in plain sums.
+        let summed = if l.kind == Kind::Gru { 2 * l.hidden } else { wide };
+        for row in direction.fed.chunks_mut(wide.max(1)) {
+            row.iter_mut().zip(bias).for_each(|(v, b)| *v = v.plus(*b));
+            let recurrent = row[..summed].iter_mut().zip(&bias[wide..]);
+            recurrent.for_each(|(v, b)| *v = v.plus(*b));
+        }
+        walk(l, &mut direction, l.reverse && k + 1 == d, k, &mut y);
+        last_h.extend(direction.h);
+        last_c.extend(direction.c);
+    }
+    let (dtype, h_dims) = (x.dtype(), [d, l.batch, l.hidden]);
+    let mut outputs = vec![T::stored(dtype, &y_dims, y)?, T::stored(dtype, &h_dims, last_h)?];
+    if l.kind == Kind::Lstm {
+        outputs.push(T::stored(dtype, &h_dims, last_c)?);
+    }
+    Ok(outputs)
+}
+
+/// The recurrence weights that meet the state, those that meet what the reset gate leaves of it, and the bias of the
+/// hidden gate of a GRU.
+fn recurrence<'a, T: Number>(
+    l: &Layer,
+    r: &'a [T],
+    bias: &'a [T],
+) -> (Packed<'a, T>, Option<Packed<'a, T>>, &'a [T]) {
+    let (n, wide) = (l.hidden, l.gates * l.hidden);
+    let packed = |weights, m, columns| Packed::of(weights, (m, n, columns));
+    match l.kind {
+        Kind::Gru if !l.switch => {
+            let (gates, hidden) = r.split_at(2 * n * n);
+            // One element of the batch at a time, as the reset gate must be there.
+            (packed(gates, l.batch, 2 * n), Some(packed(hidden, 1, n)), &bias[2 * n..])
+        }
+        Kind::Gru => (packed(r, l.batch, wide), None, &bias[2 * n..]),
+        _ => (packed(r, l.batch, wide), None, &[]),
+    }
+}
+
 /// Walks one direction through the sequence; each batch has its own length.
-fn walk(l: &Layer, direction: &mut Direction, back: bool, k: usize, y: &mut [f64]) {
+fn walk<T: Number>(l: &Layer, direction: &mut Direction<T>, back: bool, k: usize, y: &mut [T]) {
     let wide = l.gates * l.hidden;
+    let told = direction.r.columns();
+    let mut products = vec![T::default(); l.batch * told];
+    let mut sums = vec![T::default(); wide];
     for step in 0..l.lengths.iter().copied().max().unwrap_or(0) {
-        let told = product(l.batch, l.hidden, wide, &l.operand(&direction.h), direction.r);
+        direction.r.multiply(&l.operand(&direction.h), &mut products);
         for b in (0..l.batch).filter(|b| step < l.lengths[*b]) {
             let t = if back { l.lengths[b] - 1 - step } else { step };
-            cells::advance(l, direction, b, t, &told[b * wide..(b + 1) * wide]);
+            sums[..told].copy_from_slice(&products[b * told..(b + 1) * told]);
+            cells::advance(l, direction, b, t, &mut sums);
             let at = ((t * l.directions + k) * l.batch + b) * l.hidden;
             let state = b * l.hidden..(b + 1) * l.hidden;
             y[at..at + l.hidden].copy_from_slice(&direction.h[state]);

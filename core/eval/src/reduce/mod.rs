@@ -9,6 +9,7 @@ use crate::dims;
 use crate::fault::Outcome;
 use crate::num::{Num, numeric, slice};
 use crate::parallel::fill_parts;
+use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -83,7 +84,7 @@ fn total<T: Num>(run: &[T], f: impl Fn(T) -> T, wide: impl Fn(f64) -> f64) -> T 
     if T::INTEGER {
         run.iter().fold(T::default(), |sum, v| sum.plus(f(*v)))
     } else {
-        T::from_f64(run.iter().map(|v| wide(v.to_f64())).sum())
+        T::from_f64(vector::sum_of(run, wide))
     }
 }
 
@@ -118,10 +119,7 @@ fn reduce_prod(call: &Call) -> Outcome<Vec<Tensor>> {
 /// Integers truncate.
 fn reduce_mean(call: &Call) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
-        let mean = |run: &[T]| {
-            let sum: f64 = run.iter().map(|v| v.to_f64()).sum();
-            T::from_f64(sum / run.len() as f64)
-        };
+        let mean = |run: &[T]| T::from_f64(vector::sum(run) / run.len() as f64);
         reduced::<T>(call, &mean, &|v| v)
     })
 }

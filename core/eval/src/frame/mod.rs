@@ -1,5 +1,7 @@
 //! One activation of a graph: its live values, and the order in which they come and go.
 
+mod chain;
+
 use crate::call::{Call, Scope};
 use crate::executor::{Executor, RunOptions, address};
 use crate::fault::{Fault, layer_of};
@@ -9,9 +11,9 @@ use crate::shape::densified;
 use crate::steps::{self, Step};
 use crate::watch::{MAIN, Watch};
 use crate::{support, table};
+use chain::{Chain, Next, next_steps};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
-use onnxd_ir::{Attr, DataType, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
-use std::collections::HashMap;
+use onnxd_ir::{Attr, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,9 +28,8 @@ pub(crate) struct Plan {
     order: Vec<NodeId>,
     /// For each place in `order`: values that nothing reads afterwards.
     last_reads: Vec<Vec<ValueId>>,
-    /// For each place in `order`: the place of the only reader of the node's output, where it can be
-    /// computed along with a convolution.
-    next_steps: Vec<Option<usize>>,
+    /// For each place in `order`: what may be computed along with the node.
+    next_steps: Vec<Option<Next>>,
     /// For each place in `order` whose node computes the same in every run: what it computed.
     constants: Vec<Option<OnceLock<Vec<Tensor>>>>,
     /// (own value, value of the enclosing graph).
@@ -61,25 +62,6 @@ impl Plan {
     }
 }
 
-/// For each node of `order` the place of the node that may follow it as a step.
-fn next_steps(graph: &Graph, order: &[NodeId]) -> Vec<Option<usize>> {
-    let places: HashMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
-    let next_step = |id: &NodeId| {
-        let node = &graph[*id];
-        let begins = node.op == "Conv" || steps::may_follow(&node.op);
-        let [Some(v)] = node.outputs[..] else { return None };
-        if !begins || !node.is_standard() || graph.uses(v) != 1 {
-            return None;
-        }
-        let reader = graph.readers(v).first()?;
-        let next = &graph[*reader];
-        let first = next.inputs.first() == Some(&Some(v));
-        let follows = first && next.is_standard() && steps::may_follow(&next.op);
-        (follows && next.outputs.len() == 1).then(|| places.get(reader).copied()).flatten()
-    };
-    order.iter().map(next_step).collect()
-}
-
 /// Room for the outputs of each node of `order` that has nothing but constants for inputs, such as
 /// the dequantized weights of a model that is run on many samples.
 fn constants(graph: &Graph, order: &[NodeId]) -> Vec<Option<OnceLock<Vec<Tensor>>>> {
@@ -105,14 +87,7 @@ fn constants(graph: &Graph, order: &[NodeId]) -> Vec<Option<OnceLock<Vec<Tensor>
 struct Work<'a> {
     node: &'a Node,
     last: &'a Node,
-    steps: &'a [Step],
-}
-
-/// Nodes that are computed along with a convolution: their places and what they do.
-#[derive(Default)]
-struct Chain {
-    places: Vec<usize>,
-    steps: Vec<Step>,
+    chain: &'a Chain,
 }
 
 /// A graph while it runs.
@@ -203,7 +178,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
                 let chain = self.chain(&frame, plan, place);
                 chain.places.iter().for_each(|place| done[*place] = true);
                 let last = chain.places.last().map_or(*id, |place| plan.order[*place]);
-                let work = Work { node: &graph[*id], last: &graph[last], steps: &chain.steps };
+                let work = Work { node: &graph[*id], last: &graph[last], chain: &chain };
                 let kept = plan.constants[place].as_ref();
                 let kept = kept.filter(|_| executor.function(work.node).is_none());
                 self.node(&mut frame, &work, kept)?;
@@ -231,40 +206,6 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
 
     fn room(&self) -> usize {
         self.options.bytes_max.saturating_sub(self.live)
-    }
-
-    /// The nodes behind the one at `place` that are computed along with it.
-    fn chain(&mut self, frame: &Frame, plan: &Plan, place: usize) -> Chain {
-        let mut chain = Chain::default();
-        let node = &frame.graph[plan.order[place]];
-        let fuses = node.op == "Conv";
-        let first = plan.next_steps[place].filter(|_| fuses);
-        let weights = first.and_then(|_| frame.value(node.input(1)?));
-        let weights = weights.as_ref().and_then(Item::tensor);
-        let Some(w) = weights.filter(|w| w.dtype() == DataType::Float && w.rank() > 0) else {
-            return chain;
-        };
-        let mut behind = first.filter(|_| self.executor.function(node).is_none());
-        while let Some(place) = behind {
-            let node = &frame.graph[plan.order[place]];
-            // What an observer wants must be there.
-            let mut wanted = |v| self.watch.wants(frame.place, frame.graph, v);
-            if node.inputs[0].is_some_and(&mut wanted) {
-                break;
-            }
-            let inputs = node.inputs.iter().map(|v| frame.value((*v)?));
-            let inputs = steps::others(inputs);
-            let missing = node.inputs.iter().zip(&inputs).skip(1);
-            let missing = missing.filter(|(v, x)| v.is_some() && x.is_none()).count();
-            let opset = support::opset(frame.opsets, "");
-            let call = self.call(frame, node, opset, &inputs);
-            let known = missing == 0 && self.executor.function(node).is_none();
-            let Some(step) = known.then(|| Step::of(&call, w.dims()[0])).flatten() else { break };
-            chain.places.push(place);
-            chain.steps.push(step);
-            behind = plan.next_steps[place];
-        }
-        chain
     }
 
     fn call<'a>(
@@ -318,6 +259,12 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
                 Some(v) if frame.left_out.contains(v) => Ok(None),
                 Some(v) => match frame.value(*v).ok_or_else(|| undefined(frame.graph, *v))? {
                     Item::Tensor(x) => {
+                        let constant = frame.graph[*v].initializer().is_some();
+                        let constant = constant && frame.values[v.index()].is_none();
+                        let x = match constant {
+                            true => self.executor.aligned(x, self.keeps()),
+                            false => x,
+                        };
                         Ok(Some(Item::Tensor(self.executor.in_memory(x, self.keeps()))))
                     }
                     other => Ok(Some(other)),
@@ -333,7 +280,13 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let executor = self.executor;
         let outputs = self.stop().and_then(|()| match executor.function(node) {
             Some(function) => self.function(frame, node, function, inputs),
-            None => self.operator(frame, node, &inputs, work.steps),
+            None => match &work.chain.source {
+                None => self.operator(frame, node, &inputs, &work.chain.steps),
+                Some(x) => {
+                    self.call(frame, node, 0, &[]).room_like(x, x.dims())?;
+                    Ok(vec![Item::Tensor(steps::applied(x, &work.chain.steps)?)])
+                }
+            },
         });
         outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))
     }

@@ -1,0 +1,149 @@
+//! Nodes that are computed along with the one before them: what a convolution or an operator on elements is followed
+//! by, as long as nothing else reads the values between.
+
+use super::{Frame, Plan, Runner};
+use crate::call::Call;
+use crate::conv;
+use crate::item::Item;
+use crate::steps::{self, Step};
+use crate::support;
+use crate::vector;
+use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
+use std::collections::HashMap;
+
+/// What may be computed along with a node, as its next step.
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    /// The place of the node.
+    place: usize,
+    /// The place of a Sigmoid before it, where the node is the Mul of SiLU.
+    gate: Option<usize>,
+}
+
+/// For each node of `order` what may follow it as a step.
+pub(super) fn next_steps(graph: &Graph, order: &[NodeId]) -> Vec<Option<Next>> {
+    let places: HashMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
+    let place = |id: NodeId| places.get(&id).copied();
+    let follows = |id: NodeId| {
+        let node = &graph[id];
+        node.is_standard() && steps::may_follow(&node.op) && node.outputs.len() == 1
+    };
+    let next_step = |id: &NodeId| {
+        let node = &graph[*id];
+        let begins = node.op == "Conv" || steps::may_follow(&node.op);
+        let [Some(v)] = node.outputs[..] else { return None };
+        if !begins || !node.is_standard() {
+            return None;
+        }
+        let readers = graph.readers(v);
+        match (graph.uses(v), readers) {
+            (1, [reader]) if follows(*reader) => Some(Next { place: place(*reader)?, gate: None }),
+            (2, [a, b]) => {
+                let (gate, product) = if graph[*a].op == "Sigmoid" { (*a, *b) } else { (*b, *a) };
+                let s = graph[gate].output(0).filter(|s| graph.uses(*s) == 1)?;
+                let silu = graph[gate].op == "Sigmoid" && graph[product].op == "Mul";
+                let silu = silu && follows(gate) && follows(product);
+                let silu = silu && graph.readers(s) == [product];
+                silu.then(|| Some(Next { place: place(product)?, gate: Some(place(gate)?) }))?
+            }
+            _ => None,
+        }
+    };
+    order.iter().map(next_step).collect()
+}
+
+/// Nodes that are computed along with the one before them: their places and what they do.
+#[derive(Default)]
+pub(super) struct Chain {
+    pub(super) places: Vec<usize>,
+    pub(super) steps: Vec<Step>,
+    /// What the steps are applied to, the first of which is the first node itself; where there is none, that node
+    /// applies the others to its result.
+    pub(super) source: Option<Tensor>,
+}
+
+impl Runner<'_, '_, '_> {
+    /// The nodes behind the one at `place` that are computed along with it.
+    pub(super) fn chain(&mut self, frame: &Frame, plan: &Plan, place: usize) -> Chain {
+        let node = &frame.graph[plan.order[place]];
+        let mut behind = plan.next_steps[place];
+        // What is the same in each run is kept on its own.
+        let alone = behind.is_none() || plan.constants[place].is_some();
+        let first = if alone { None } else { self.begun(frame, node) };
+        let Some((mut chain, dims)) = first else { return Chain::default() };
+        let mut before = node.output(0);
+        while let (Some(next), Some(v)) = (behind, before) {
+            // What an observer wants must be there.
+            let gate = next.gate.map(|place| &frame.graph[plan.order[place]]);
+            let hidden = [Some(v), gate.and_then(|gate| gate.output(0))];
+            let mut wanted = |v| self.watch.wants(frame.place, frame.graph, v);
+            if hidden.into_iter().flatten().any(&mut wanted) {
+                break;
+            }
+            let node = &frame.graph[plan.order[next.place]];
+            let position = node.inputs.iter().position(|input| *input == Some(v));
+            let step = match gate {
+                Some(gate) => self.silu(gate, node),
+                None => position.and_then(|i| self.step(frame, node, i, &dims)),
+            };
+            let Some(step) = step else { break };
+            chain.places.extend(next.gate.into_iter().chain([next.place]));
+            chain.steps.push(step);
+            (behind, before) = (plan.next_steps[next.place], node.output(0));
+        }
+        if chain.places.is_empty() { Chain::default() } else { chain }
+    }
+
+    /// A chain that begins with `node`, and the sizes of its result.
+    fn begun(&self, frame: &Frame, node: &Node) -> Option<(Chain, Vec<usize>)> {
+        if self.executor.function(node).is_some() {
+            return None;
+        }
+        let inputs = self.known(frame, node);
+        let is_float = |x: &&Tensor| x.dtype() == DataType::Float && !x.is_empty();
+        if node.op == "Conv" {
+            let [x, w] = [0, 1].map(|i| inputs.get(i)?.as_ref().filter(is_float));
+            let call = self.call(frame, node, support::opset(frame.opsets, ""), &inputs);
+            return Some((Chain::default(), conv::result_dims(&call, x?, w?)?));
+        }
+        for (position, x) in inputs.iter().enumerate().take(2) {
+            let Some(x) = x.as_ref().filter(is_float) else { continue };
+            if let Some(step) = self.step(frame, node, position, x.dims()) {
+                let (places, source) = (vec![], Some(x.clone()));
+                return Some((Chain { places, steps: vec![step], source }, x.dims().to_vec()));
+            }
+        }
+        None
+    }
+
+    /// The product of a value and its sigmoid.
+    fn silu(&self, gate: &Node, product: &Node) -> Option<Step> {
+        let own = [gate, product].iter().any(|node| self.executor.function(node).is_some());
+        (!own).then_some(Step::Map(vector::silus))
+    }
+
+    /// What a node does to its input at `position`, if its others are there.
+    fn step(&self, frame: &Frame, node: &Node, position: usize, dims: &[usize]) -> Option<Step> {
+        let inputs = self.known(frame, node);
+        let lacks =
+            |(i, v): (usize, &Option<ValueId>)| i != position && v.is_some() && inputs[i].is_none();
+        if self.executor.function(node).is_some() || node.inputs.iter().enumerate().any(lacks) {
+            return None;
+        }
+        let call: Call = self.call(frame, node, support::opset(frame.opsets, ""), &inputs);
+        Step::of(&call, position, dims)
+    }
+
+    /// The inputs that are there and are tensors.
+    fn known(&self, frame: &Frame, node: &Node) -> Vec<Option<Tensor>> {
+        let tensor = |v: &Option<ValueId>| match frame.value((*v)?)? {
+            Item::Tensor(x) => Some(self.executor.in_memory(x, self.keeps())),
+            _ => None,
+        };
+        node.inputs.iter().map(tensor).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;
