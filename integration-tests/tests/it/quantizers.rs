@@ -307,7 +307,7 @@ fn products_that_saturate_are_told() {
         let any = set.contains("activation_type").then_some("quantization.processor=any");
         let sets: Vec<&str> = ["quantization.format=QDQ", set].into_iter().chain(any).collect();
         let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
-        assert_eq!(status, 0, "{stderr}");
+        assert!(status <= 1, "{stderr}");
         assert_eq!(report.to_string().contains("saturate"), told, "{set}");
     }
     let int8 = ["quantization.activation_type=int8", "quantization.weight_type=int8"];

@@ -132,11 +132,13 @@ fn saturation(session: &Session, log: &QuantizeLog) -> Option<Diagnostic> {
     Some(poor(text, help))
 }
 
-/// A figure of few samples that differ much may be far off on others. It is a finding where the outputs may not be good.
+/// A figure of few samples that differ much may be far off on others. It is a finding where it is called good.
+/// Below that, more samples are asked for in any case.
 fn differing_samples(quality: &Quality) -> Option<Diagnostic> {
     let held_out = matches!(quality.origin.as_str(), "apart" | "folds");
-    let uncertain =
-        quality.error_db > ERROR_DB_MAX && quality.worst_db - quality.error_db < SQNR_DB_GOOD;
+    let good = quality.worst_db >= SQNR_DB_GOOD;
+    let doubtful = good && quality.worst_db - quality.error_db < SQNR_DB_GOOD;
+    let uncertain = doubtful && quality.error_db > ERROR_DB_MAX;
     (uncertain && held_out && quality.sqnr_db.is_some()).then(|| {
         let text = format!(
             "{} samples that differ much say little of others: the standard error of {:.1} dB of output \
