@@ -1,9 +1,10 @@
 //! The order in which variables are read and written. Nodes run when a result needs them; those that read or write a
 //! variable that is written run before, one after the other, as the edges of the graph say.
 
+use super::body::Body;
 use super::node::{self, Reference};
 use super::order;
-use super::run::{Body, DEPTH_MAX, Item, Runner, Scope};
+use super::run::{DEPTH_MAX, Item, Runner, Scope};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -203,7 +204,7 @@ pub(crate) fn variable<'a>(
         (None, Some(node)) if is_variable(node) => {
             // Behind an Identity it is a value that was read.
             let is_itself = direct == name || !is_read(scope, direct);
-            return Ok(is_itself.then(|| node.name.clone()));
+            return Ok(is_itself.then(|| runner.states.name(scope, node)));
         }
         (None, Some(node)) if node.op == "Const" => Some(runner.value(scope, &node.name)?),
         _ => None,
@@ -216,7 +217,7 @@ pub(crate) fn variable<'a>(
 }
 
 /// Whether a node is a variable of TensorFlow 1.
-pub(crate) fn is_variable(node: &NodeDef) -> bool {
+fn is_variable(node: &NodeDef) -> bool {
     matches!(node.op.as_str(), "Variable" | "VariableV2")
 }
 
@@ -240,7 +241,7 @@ pub(crate) fn present<'a>(
         let found = scope.body.find(name_of(text)).map(|index| &scope.body.nodes[index]);
         let Some(input) = inputs.get_mut(at) else { break };
         let name = match (found.filter(|node| is_variable(node)), &input) {
-            (Some(read), _) => Some(read.name.clone()),
+            (Some(read), _) => Some(runner.states.name(scope, read)),
             (None, Item::Tensor(var)) => runner.states.constant(*var),
             (None, _) => None,
         };

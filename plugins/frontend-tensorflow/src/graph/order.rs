@@ -1,7 +1,7 @@
 //! The order in which nodes run. Data alone is followed when they are evaluated; control inputs are looked at here.
 
+use super::body::Body;
 use super::node::{self, Reference};
-use super::run::Body;
 use crate::wire::proto::NodeDef;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};

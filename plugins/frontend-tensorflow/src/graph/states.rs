@@ -1,9 +1,9 @@
 //! What a graph keeps between calls: the values of variables at each place of the run, and what operators that write
 //! variables make of them.
 
-use super::effects;
 use super::node;
 use super::run::{Item, Runner, Scope};
+use super::{checkpoint, effects};
 use crate::states::{self, Asked, Kept};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
@@ -20,6 +20,8 @@ const SKIPPED: i64 = 256;
 /// The values of variables, by their names.
 #[derive(Debug, Default)]
 pub(crate) struct States {
+    /// The nodes of the main graph that make each variable, by what tells it from others.
+    makers: HashMap<String, Vec<String>>,
     /// Those that are inputs of the model.
     asked: Asked,
     /// The value of each at present.
@@ -34,8 +36,24 @@ pub(crate) struct States {
 }
 
 impl States {
-    pub(crate) fn new(asked: &Asked) -> States {
-        States { asked: asked.clone(), ..States::default() }
+    pub(crate) fn new(asked: &Asked, main: &[NodeDef]) -> States {
+        let mut makers: HashMap<String, Vec<String>> = HashMap::new();
+        for node in main.iter().filter(|node| checkpoint::is_variable(&node.op)) {
+            makers.entry(checkpoint::identity(node, None)).or_default().push(node.name.clone());
+        }
+        States { makers, asked: asked.clone(), ..States::default() }
+    }
+
+    /// The nodes of the main graph that make the variable of a node; none for one that a function has to itself.
+    pub(crate) fn makers(&self, scope: &Scope<'_>, node: &NodeDef) -> &[String] {
+        let found = self.makers.get(&checkpoint::identity(node, scope.function));
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    /// The name of a variable: that of its node in the main graph, else what tells it from others.
+    pub(crate) fn name(&self, scope: &Scope<'_>, node: &NodeDef) -> String {
+        let own = || checkpoint::identity(node, scope.function);
+        self.makers(scope, node).first().cloned().unwrap_or_else(own)
     }
 
     /// The input that stands for a variable, if it is one that the model has as an input.

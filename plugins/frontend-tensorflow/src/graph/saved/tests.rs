@@ -194,6 +194,63 @@ fn shared(name: &'static str) -> AttrValue {
     AttrValue { value: Some(Attr::S(Bytes::from_static(name.as_bytes()))) }
 }
 
+/// `y = f(x) + g(x)`, where both functions have a node `v` that makes a variable.
+fn in_functions(f: Option<&'static str>, g: Option<&'static str>) -> GraphDef {
+    let made = |of: Option<&'static str>| {
+        let mut made = node("v", "VarHandleOp", &[]).attr("dtype", Attr::Type(FLOAT));
+        made.attr.extend(of.map(|name| ("shared_name".to_owned(), shared(name))));
+        made
+    };
+    let adds = |name: &str, of| {
+        let nodes = vec![
+            made(of),
+            node("old", "ReadVariableOp", &["v:resource:0"]),
+            node("y", "AddV2", &["x", "old:value:0"]),
+        ];
+        function(name, &["x"], &[("y", "y:z:0")], nodes)
+    };
+    let mut graph = saved(vec![
+        call("one", "f", &["x"]),
+        call("two", "g", &["x"]),
+        node("y", "AddV2", &["one:output:0", "two:output:0"]),
+    ]);
+    graph.library.as_mut().unwrap().function.extend([adds("f", f), adds("g", g)]);
+    graph
+}
+
+/// What a network without states gives for ones.
+fn once(graph: GraphDef) -> Vec<f32> {
+    let model = import_of(&files(graph)).unwrap().model;
+    let x = onnxd_plugin_sdk::ir::Tensor::from_vec(vec![1, 2], vec![1f32, 1.0]);
+    let given = onnxd_plugin_sdk::testing::run(&model, [("x", x)]).unwrap();
+    given[0].1.as_slice::<f32>().unwrap().to_vec()
+}
+
+#[test]
+fn variables_of_functions_are_told_apart_by_more_than_their_nodes() {
+    assert_eq!(once(in_functions(Some("key/a"), Some("key/b"))), [6.0, 8.0]);
+    // `a` is a variable of the main graph, too, of which another key has the value.
+    assert_eq!(once(in_functions(Some("a"), Some("b"))), [6.0, 8.0]);
+    assert_eq!(once(in_functions(Some("a"), Some("a"))), [4.0, 6.0]);
+    let all = found(import_of(&files(in_functions(None, Some("a")))));
+    assert!(
+        all[0].starts_with("N0209 The checkpoint has no value for the variable `v`"),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn what_a_function_writes_is_the_variable_of_that_shared_name() {
+    let mut graph = in_functions(Some("a"), Some("b"));
+    let library = graph.library.as_mut().unwrap();
+    let f = library.function.iter_mut().find(|f| f.signature.as_ref().unwrap().name == "f");
+    let f = &mut f.unwrap().node_def;
+    f.push(node("write", "AssignAddVariableOp", &["v:resource:0", "old:value:0"]));
+    assert_eq!(refusal(graph.clone()), REFUSED);
+    // `a` is doubled in each call, and `b` stays.
+    assert_eq!(calls(graph, 2), [[6.0, 8.0], [7.0, 10.0]]);
+}
+
 /// A function that adds `a` to itself, as far as its caller does not say otherwise.
 fn doubling(more: NodeDef) -> GraphDef {
     let mut graph = saved(reads());
