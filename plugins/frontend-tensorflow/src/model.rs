@@ -49,7 +49,8 @@ pub(crate) fn import(
         return Ok(plain);
     }
     let anew = found.anew.iter().filter(|_| wants);
-    let asked = found.written.iter().chain(anew).map(|written| written.name.clone()).collect();
+    let asked: Asked =
+        found.written.iter().chain(anew).map(|written| written.name.clone()).collect();
     let (with_states, kept) = made(reader, options, |driver| run(driver, &asked))?;
     if wants {
         let lost = kept.written.iter().filter(|written| kept.state(written).is_none());
@@ -58,8 +59,12 @@ pub(crate) fn import(
     }
     let counting = needed(&with_states.model.graph, &with_states.states);
     let counts = |written: &&Written| kept.state(written).is_none_or(|s| counting.contains(&s));
-    Diagnostics(kept.written.iter().filter(counts).map(Written::refused).collect()).or_ok(())?;
-    plain.notes.extend(kept.written.iter().map(Written::left_out));
+    // Other layers begin anew in each call, of which there are notes.
+    let anew: Asked = kept.anew.iter().map(|written| written.name.clone()).collect();
+    let own = |w: &&Written| asked.contains(&w.name) || !anew.contains(&w.name);
+    let written = || kept.written.iter().filter(own);
+    Diagnostics(written().filter(counts).map(Written::refused).collect()).or_ok(())?;
+    plain.notes.extend(written().map(Written::left_out));
     drop_unread(&mut plain.model.graph);
     Ok(plain)
 }

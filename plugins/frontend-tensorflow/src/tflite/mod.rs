@@ -17,6 +17,7 @@ pub(crate) mod quantized;
 pub(crate) mod rows;
 pub(crate) mod run;
 mod select;
+mod states;
 mod variables;
 
 use crate::ops::{self, Source};
