@@ -18,7 +18,9 @@ pub(crate) struct Kept {
     pub(crate) written: Vec<Written>,
     /// States of layers that may begin anew in each call.
     pub(crate) anew: Vec<Written>,
-    states: Vec<(String, State)>,
+    states: Vec<State>,
+    /// Which of them each name is.
+    places: HashMap<String, usize>,
 }
 
 impl Kept {
@@ -42,23 +44,22 @@ impl Kept {
         if let Some(output) = graph.outputs().last() {
             state.output.clone_from(&graph[*output].name);
         }
-        self.states.push((name.to_owned(), state));
+        self.places.entry(name.to_owned()).or_insert(self.states.len());
+        self.states.push(state);
         Ok(())
     }
 
     /// What stands for something that is written.
     pub(crate) fn state(&self, written: &Written) -> Option<&State> {
-        self.states.iter().find(|(name, _)| *name == written.name).map(|(_, state)| state)
+        self.places.get(&written.name).and_then(|at| self.states.get(*at))
     }
 
     /// Notes for layers that begin anew in each call.
     pub(crate) fn begun(&self) -> Vec<Diagnostic> {
-        let mut layers: Vec<&Layer> = vec![];
-        for written in &self.anew {
-            if !layers.contains(&&written.layer) {
-                layers.push(&written.layer);
-            }
-        }
+        let mut seen = HashSet::new();
+        let layers = self.anew.iter().map(|written| &written.layer);
+        let layers: Vec<&Layer> =
+            layers.filter(|layer| seen.insert((&layer.name, &layer.kind))).collect();
         let note = |layer: &Layer| {
             let message = "The kernel of this layer goes on from its state of the call before; the model begins \
                 each call with zeros.";
@@ -71,7 +72,7 @@ impl Kept {
 
     /// All inputs and outputs.
     pub(crate) fn states(&self) -> Vec<State> {
-        self.states.iter().map(|(_, state)| state.clone()).collect()
+        self.states.clone()
     }
 }
 

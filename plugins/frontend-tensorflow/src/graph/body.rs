@@ -16,14 +16,16 @@ pub(crate) struct Body<'a> {
     /// The nodes that the results need, if all of them are known beforehand.
     pub(crate) needed: OnceCell<HashSet<usize>>,
     flow: OnceCell<Flow>,
+    /// Whether each node is part of a loop or condition of TensorFlow 1.
+    inside_flow: OnceCell<Vec<bool>>,
     circle: OnceCell<Option<usize>>,
 }
 
 impl<'a> Body<'a> {
     pub(crate) fn new(nodes: &'a [NodeDef]) -> Body<'a> {
         let by_name = nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        let (writes, needed, flow, circle) = Default::default();
-        Body { nodes, by_name, writes, needed, flow, circle }
+        let (writes, needed, flow, inside_flow, circle) = Default::default();
+        Body { nodes, by_name, writes, needed, flow, inside_flow, circle }
     }
 
     /// A node that waits for itself by control inputs.
@@ -51,6 +53,12 @@ impl<'a> Body<'a> {
     /// Its loops and conditions of TensorFlow 1.
     pub(crate) fn flow(&self) -> &Flow {
         self.flow.get_or_init(|| Flow::new(self))
+    }
+
+    /// Whether a node is part of a loop or condition of TensorFlow 1.
+    pub(crate) fn is_inside_flow(&self, index: usize) -> bool {
+        let inside = self.inside_flow.get_or_init(|| order::inside_flow(self));
+        inside.get(index).copied().unwrap_or(false)
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {

@@ -113,6 +113,7 @@ pub(crate) struct Runner<'a, 's> {
     pub(crate) depth: Cell<usize>,
     /// Paths of calls, each with its function.
     paths: RefCell<HashSet<(String, &'a str)>>,
+    in_order: RefCell<Vec<(String, &'a str)>>,
     ran: Cell<usize>,
     /// Bytes of constants beyond those of the file.
     repeated: Cell<usize>,
@@ -126,7 +127,7 @@ impl<'a, 's> Runner<'a, 's> {
         weights: Option<Vec<Var>>,
         (sequences, states): (&'a lists::Sequences, States),
     ) -> Runner<'a, 's> {
-        let (bodies, writes, depth, paths, ran, repeated) = Default::default();
+        let (bodies, writes, depth, paths, in_order, ran, repeated) = Default::default();
         let weights = RefCell::new(weights);
         Runner {
             driver,
@@ -139,6 +140,7 @@ impl<'a, 's> Runner<'a, 's> {
             writes,
             depth,
             paths,
+            in_order,
             ran,
             repeated,
         }
@@ -158,22 +160,29 @@ impl<'a, 's> Runner<'a, 's> {
         Some(body)
     }
 
-    /// The paths of calls so far, for a part of the graph that may be run again.
-    pub(crate) fn remembered(&self) -> HashSet<(String, &'a str)> {
-        self.paths.borrow().clone()
+    /// How many calls have paths so far, for a part of the graph that may be run again.
+    pub(crate) fn remembered(&self) -> usize {
+        self.in_order.borrow().len()
     }
 
-    pub(crate) fn remember(&self, paths: HashSet<(String, &'a str)>) {
-        self.paths.replace(paths);
+    /// Forgets the paths of all calls but the first ones.
+    pub(crate) fn remember(&self, count: usize) {
+        let (mut paths, mut in_order) = (self.paths.borrow_mut(), self.in_order.borrow_mut());
+        let from = count.min(in_order.len());
+        let later = in_order.split_off(from);
+        for path in later {
+            paths.remove(&path);
+        }
     }
 
     /// What names inside a call start with; the second call of a function in one place has its node's name in it.
     pub(crate) fn path(&self, caller: &Scope<'_>, node: &NodeDef, function: &'a str) -> String {
         let path = calls::path_of(&caller.path, &node.name);
-        match self.paths.borrow_mut().insert((path.clone(), function)) {
-            true => path,
-            false => format!("{}{}/", caller.path, node.name),
+        if !self.paths.borrow_mut().insert((path.clone(), function)) {
+            return format!("{}{}/", caller.path, node.name);
         }
+        self.in_order.borrow_mut().push((path.clone(), function));
+        path
     }
 
     /// Gives a tensor of the main graph that an input of the model stands for.

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 use onnxd_plugin_sdk::states::Written;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Groups of numbers that a generator passes over for each number that is drawn.
 const SKIPPED: i64 = 256;
@@ -26,8 +26,12 @@ pub(crate) struct States {
     asked: Asked,
     /// The value of each at present.
     values: RefCell<HashMap<String, Item>>,
+    /// What each change of a value took the place of, in their order.
+    changes: RefCell<Vec<(String, Option<Item>)>>,
     /// Those that were written, in that order, and by which node.
     written: RefCell<Vec<(String, Layer)>>,
+    /// Their names.
+    told: RefCell<HashSet<String>>,
     /// Those whose order of writes is not followed, and why.
     lost: RefCell<HashMap<String, Layer>>,
     /// Variables that were frozen, by their values; `None` if several have the same one.
@@ -81,7 +85,9 @@ impl States {
 
     /// Says what a variable is before the first node runs.
     pub(crate) fn begin(&self, name: &str, var: Var) {
-        self.values.borrow_mut().entry(name.to_owned()).or_insert(Item::Tensor(var));
+        if self.value(name).is_none() {
+            self.set(name, Item::Tensor(var));
+        }
     }
 
     /// Says which constant a variable may have become.
@@ -105,16 +111,26 @@ impl States {
     }
 
     pub(crate) fn set(&self, name: &str, item: Item) {
-        self.values.borrow_mut().insert(name.to_owned(), item);
+        let before = self.values.borrow_mut().insert(name.to_owned(), item);
+        self.changes.borrow_mut().push((name.to_owned(), before));
     }
 
-    /// All present values, for a part of the graph that may not run.
-    pub(crate) fn all(&self) -> HashMap<String, Item> {
-        self.values.borrow().clone()
+    /// The place that values have come to, for a part of the graph that may not run.
+    pub(crate) fn now(&self) -> usize {
+        self.changes.borrow().len()
     }
 
-    pub(crate) fn restore(&self, values: HashMap<String, Item>) {
-        self.values.replace(values);
+    /// Takes back what changed since then.
+    pub(crate) fn take_back(&self, since: usize) {
+        let (mut values, mut changes) = (self.values.borrow_mut(), self.changes.borrow_mut());
+        let from = since.min(changes.len());
+        let later = changes.split_off(from);
+        for (name, before) in later.into_iter().rev() {
+            match before {
+                Some(before) => drop(values.insert(name, before)),
+                None => drop(values.remove(&name)),
+            }
+        }
     }
 
     /// Says that a variable is written or read where the order of that is not followed.
@@ -174,7 +190,7 @@ pub(crate) fn write<'a>(
     let first = inputs.first().filter(|item| matches!(item, Item::Tensor(_)));
     let before = runner.states.value(&name).or_else(|| first.cloned()).unwrap_or(Item::Hole);
     let (known, layer) = (&runner.states, scope.layer(node));
-    if !known.written.borrow().iter().any(|(written, _)| *written == name) {
+    if known.told.borrow_mut().insert(name.clone()) {
         known.written.borrow_mut().push((name.clone(), layer));
     }
     let (after, given) = match drawn(runner, scope, node, (&before, inputs))? {
