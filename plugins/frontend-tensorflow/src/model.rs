@@ -1,6 +1,7 @@
 //! What all readers have in common: the run of a network on a new graph, the types of its inputs and outputs, and the
 //! model at the end.
 
+use crate::graph::states::lost_in_frames;
 use crate::ops::{Source, complex};
 use crate::states::{Asked, Kept};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
@@ -42,6 +43,10 @@ pub(crate) fn import(
 ) -> std::result::Result<Imported, Diagnostics> {
     let (mut plain, found) = made(reader, options, |driver| run(driver, &Asked::new()))?;
     let wants = !(found.written.is_empty() && found.anew.is_empty()) && options.wants_states();
+    if !found.lost.is_empty() && options.wants_states() {
+        return Err(Diagnostics(found.lost.iter().map(lost_in_frames).collect()));
+    }
+    plain.notes.extend(found.lost.iter().map(Written::left_out));
     if !wants {
         plain.notes.extend(found.begun());
     }

@@ -18,6 +18,8 @@ pub(crate) struct Kept {
     pub(crate) written: Vec<Written>,
     /// States of layers that may begin anew in each call.
     pub(crate) anew: Vec<Written>,
+    /// What is written where that is not followed, and nothing reads afterwards.
+    pub(crate) lost: Vec<Written>,
     states: Vec<State>,
     /// Which of them each name is.
     places: HashMap<String, usize>,

@@ -7,12 +7,12 @@ use super::{checkpoint, effects};
 use crate::states::{self, Asked, Kept};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Layer, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 use onnxd_plugin_sdk::states::Written;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Groups of numbers that a generator passes over for each number that is drawn.
 const SKIPPED: i64 = 256;
@@ -33,7 +33,7 @@ pub(crate) struct States {
     /// Their names.
     told: RefCell<HashSet<String>>,
     /// Those whose order of writes is not followed, and why.
-    lost: RefCell<HashMap<String, Layer>>,
+    lost: RefCell<BTreeMap<String, Layer>>,
     /// Variables that were frozen, by their values; `None` if several have the same one.
     constants: RefCell<HashMap<Var, Option<String>>>,
     inputs: RefCell<HashMap<String, Var>>,
@@ -142,8 +142,7 @@ impl States {
     pub(crate) fn read<'a>(&self, runner: &Runner<'a, '_>, name: &str, initial: Item) -> Item {
         let lost = self.lost.borrow().get(name).cloned();
         if let Some(layer) = lost {
-            let why = "is in a loop or condition of TensorFlow 1, where it cannot be followed";
-            runner.driver.report(of(name, layer).impossible(why));
+            runner.driver.report(lost_in_frames(&of(name, layer)));
             return Item::Hole;
         }
         self.value(name).unwrap_or(initial)
@@ -151,7 +150,10 @@ impl States {
 
     /// What was written, and the values at the end as outputs if they are asked for.
     pub(crate) fn kept(&self, b: &GraphBuilder) -> Result<Kept> {
+        let lost = self.lost.borrow();
+        let lost = lost.iter().map(|(name, layer)| of(name, layer.clone())).collect();
         let mut kept = Kept::default();
+        kept.lost = lost;
         for (name, layer) in self.written.borrow().iter() {
             let value = self.value(name);
             let input = self.inputs.borrow().get(name).copied();
@@ -162,6 +164,14 @@ impl States {
         }
         Ok(kept)
     }
+}
+
+/// The finding for a write whose order among others is not followed.
+pub(crate) fn lost_in_frames(written: &Written) -> Diagnostic {
+    let why = "is in a loop or condition of TensorFlow 1, where it cannot be followed";
+    let help = "Write the variable before or behind it, or save the network with `tf.function`: loops and conditions \
+        of TensorFlow 2 are followed.";
+    written.impossible(why).help(help)
 }
 
 fn of(name: &str, layer: Layer) -> Written {

@@ -22,7 +22,10 @@ impl<'a> Runner<'a, '_> {
             };
             all_go_on &= impossible.is_none();
             match impossible {
-                Some(why) => self.driver.report(written.impossible(why)),
+                Some(why) => {
+                    let help = "Put the layer outside, or have its state as a value that goes in and comes out.";
+                    self.driver.report(written.impossible(why).help(help));
+                }
                 // A second kernel goes on from where the first one ended.
                 None if self.states.has_begun(&written.name) => self.states.wrote(written),
                 None => self.states.begin(&written.name, layer),

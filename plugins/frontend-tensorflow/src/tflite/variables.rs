@@ -188,7 +188,8 @@ pub(super) fn run<'a>(
             let written = Written { what: "variable", name: name.to_string(), layer };
             if runner.choices.get() > 0 {
                 let why = "is set inside of a condition or loop";
-                runner.driver.report(written.impossible(why));
+                let help = "Give the new value as a result of the condition or loop, and set the variable behind it.";
+                runner.driver.report(written.impossible(why).help(help));
                 return Ok(Some(vec![]));
             }
             match scope.initial {
@@ -246,7 +247,9 @@ fn unset<'a>(
             let (name, layer) = (name.to_string(), scope.layer(called));
             let why = "is read inside of a condition or loop before anything sets it";
             let found = Written { what: "variable", name, layer }.impossible(why);
-            runner.driver.report(found);
+            runner
+                .driver
+                .report(found.help("Set it in the graph of the first run, or read it before."));
             return Ok(vec![Item::Hole]);
         }
         return Ok(vec![zeros]);

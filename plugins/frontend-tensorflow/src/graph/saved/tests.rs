@@ -190,6 +190,41 @@ fn a_variable_of_tensorflow_1_is_read_where_its_value_is_used() {
     assert_eq!(calls(graph, 2), [[3.0, 4.0], [4.0, 5.0]]);
 }
 
+/// The write is on one side of a condition.
+#[test]
+fn writes_in_conditions_of_tensorflow_1_are_told() {
+    let condition = TensorProto { dtype: 10, bool_val: vec![true], ..real(0.0) };
+    let mut graph = graph(
+        vec![
+            node("a", "VariableV2", &[]).attr("dtype", Attr::Type(FLOAT)),
+            placeholder("serving_x", &[-1, 2]),
+            placeholder("c", &[]).attr("dtype", Attr::Type(10)),
+            node("axis", "Const", &[]).attr("value", Attr::Tensor(number(0))),
+            node("row", "Max", &["serving_x", "axis"]),
+            node("part", "Switch", &["row", "c"]),
+            node("write", "AssignAdd", &["a", "part:1"]),
+            node("both", "Merge", &["part", "write"]),
+            node("read", "Identity", &["a", "^both"]),
+            node("PartitionedCall", "AddV2", &["serving_x", "read"]),
+        ],
+        vec![],
+    );
+    graph.node[0].attr.insert("shared_name".into(), shared("key/a"));
+    graph.node[2] = node("c", "Const", &[]).attr("value", Attr::Tensor(condition));
+    let all = import_of(&files(graph.clone())).unwrap_err();
+    let said = all.0[0].to_string();
+    assert!(said.contains("`a`, which is in a loop or condition of TensorFlow 1"), "{said}");
+    assert!(said.contains("[layer write (AssignAdd)]") && said.contains("`tf.function`"), "{said}");
+    // Nothing reads it: a note, or a finding where all states are asked for.
+    graph.node[8].input = vec!["row".into(), "^both".into()];
+    let note = import_of(&files(graph.clone())).unwrap().notes[0].to_string();
+    assert!(note.contains("the outputs do not need it"), "{note}");
+    let files = files(graph);
+    let saved = SavedModel::decode(files.read(NETWORK).unwrap()).unwrap();
+    let asked = import_saved(&saved, &files, &Choice::default(), &testing::wanting()).unwrap_err();
+    assert!(asked.0[0].to_string().contains("condition of TensorFlow 1"), "{asked:?}");
+}
+
 fn shared(name: &'static str) -> AttrValue {
     AttrValue { value: Some(Attr::S(Bytes::from_static(name.as_bytes()))) }
 }
