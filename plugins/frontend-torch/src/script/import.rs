@@ -69,7 +69,7 @@ fn in_source(archive: &ScriptArchive, mut found: Diagnostics) -> Diagnostics {
 fn imported(archive: &ScriptArchive, options: &Options, run: Run) -> Imported {
     let Run { mut graph, mut notes, found } = run;
     // States come behind the user's inputs.
-    let states = found.states.iter().filter_map(|state| graph.value_named(&state.input));
+    let states = found.states.iter().filter_map(|(_, state)| graph.value_named(&state.input));
     let states: Vec<ValueId> = states.collect();
     graph.unmark_inputs(&states);
     states.iter().for_each(|id| graph.mark_input(*id));
@@ -80,7 +80,8 @@ fn imported(archive: &ScriptArchive, options: &Options, run: Run) -> Imported {
     }
     notes.extend(archive.doubt());
     let model = outputs::model(graph, options.opset);
-    Imported { model, notes, states: found.states, ..Imported::default() }
+    let states = found.states.into_iter().map(|(_, state)| state).collect();
+    Imported { model, notes, states, ..Imported::default() }
 }
 
 fn undeclared() -> Diagnostic {
