@@ -31,6 +31,7 @@ fn argument(text: &str, graphs: &[(&str, Value)]) -> Value {
         (_, Some(symbol), ..) => json!({"as_sym_int": {"as_name": symbol}}),
         (_, _, Ok(int), _) => json!({ "as_int": int }),
         (_, _, _, Ok(float)) => json!({ "as_float": float }),
+        _ if text.starts_with('\'') => json!({"as_string": text.trim_matches('\'')}),
         _ if text.starts_with("torch.ops.") => json!({ "as_operator": text }),
         _ => json!({"as_tensor": {"name": text}}),
     }
