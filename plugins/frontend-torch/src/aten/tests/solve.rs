@@ -1,7 +1,7 @@
 //! Tests of systems of equations and of products of groups. Expected numbers are torch's.
 
 use super::{Given, assert_near, floats, only, run_at};
-use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 
 fn matrix(rows: usize, values: &[f32]) -> Tensor {
@@ -22,6 +22,32 @@ fn rows_are_exchanged_where_a_pivot_is_zero() {
     let stack = Tensor::from_vec([2, 2, 1], vec![2f32, 5.0, 4.0, 10.0]);
     let wanted = Tensor::from_vec([2, 2, 1], vec![1f32, 1.0, 2.0, 2.0]);
     assert_near(&solved(stack, true), &wanted);
+}
+
+#[test]
+fn what_lapack_says_of_matrices_is_the_place_of_the_first_wrong_one() {
+    let stack = |values: &[f32]| Tensor::from_vec([3, 2, 2], values.to_vec());
+    // The second one has no second pivot, the third one no first one.
+    let a = || stack(&[1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 2.0, 4.0, 0.0, 1.0, 0.0, 1.0]);
+    let info = |op: &str, given: [(&str, Given); 2]| {
+        let info = run_at(18, op, given).unwrap().pop().unwrap();
+        assert_eq!(info.dtype(), DataType::Int32, "{op}");
+        (info.dims().to_vec(), info.to_i64s().unwrap())
+    };
+    let words = (vec![3], vec![0, 2, 1]);
+    let check = ("check_errors", Given::from(false));
+    assert_eq!(info("aten::linalg_inv_ex", [("A", a().into()), check.clone()]), words);
+    let b = || Tensor::from_vec([3, 2, 1], vec![1f32; 6]);
+    assert_eq!(info("aten::linalg_solve_ex", [("A", a().into()), ("B", b().into())]), words);
+    // Symmetric ones that are positive definite, not at all, and not as a whole.
+    let a = || stack(&[4.0, 2.0, 2.0, 5.0, -1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 1.0]);
+    let words = (vec![3], vec![0, 1, 2]);
+    for upper in [false, true] {
+        let given = [("input", a().into()), ("upper", upper.into())];
+        assert_eq!(info("aten::linalg_cholesky_ex", given), words);
+    }
+    let one = [("A", matrix(2, &[1.0, 2.0, 2.0, 4.0]).into()), check];
+    assert_eq!(info("aten::linalg_inv_ex", one), (vec![], vec![2]));
 }
 
 #[test]
