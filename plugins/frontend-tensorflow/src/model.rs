@@ -143,16 +143,22 @@ pub(crate) fn fixed(
     options: &ExportOptions,
     inputs: &[(&str, Option<DataType>)],
 ) -> Result<Vec<Option<Var>>> {
-    options.tell_constants(&inputs.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let constants = options.constants();
     let var = |(name, dtype): &(&str, Option<DataType>)| {
-        let Some(dtype) = dtype else { return Ok(None) };
-        let tensor = options.constant_tensor(name, *dtype)?;
+        let Some(dtype) = dtype else {
+            // Such an input is refused as a whole.
+            constants.take(name);
+            return Ok(None);
+        };
+        let tensor = constants.tensor(name, *dtype)?;
         Ok(tensor.map(|tensor| match tensor.len() > 1 {
             true => b.parameter(name, tensor),
             false => b.constant(tensor),
         }))
     };
-    inputs.iter().map(var).collect()
+    let fixed = inputs.iter().map(var).collect();
+    constants.tell(&options.params);
+    fixed
 }
 
 /// The type of the input number `at` as the source declares it, and sizes as the params say them.
