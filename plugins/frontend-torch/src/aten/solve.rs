@@ -111,7 +111,9 @@ fn system_by<const N: usize>(
         return Ok(found);
     }
     // Stacks broadcast: a product has the shape of the result, and its stack is that of the matrices.
-    let alike = of_matrix == of_other && (0..of_other.saturating_sub(2)).all(same);
+    let stack = 0..of_other.saturating_sub(2);
+    let alike = of_matrix == of_other
+        && stack.into_iter().all(|axis| known_size(b, matrix, axis).is_some() && same(axis));
     if alike {
         return solver(b, matrix, other);
     }

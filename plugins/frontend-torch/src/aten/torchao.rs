@@ -74,8 +74,10 @@ fn blocks(b: &Lower, x: Var, block: &[Value]) -> Lowered<Blocks> {
     }
     let (mut shape, mut within, mut each) = (vec![], vec![], vec![]);
     for (axis, block) in block.iter().enumerate() {
-        let whole = *block == all[axis] || known(b, block) == known_size(b, x, axis);
-        match known(b, block) {
+        let size = known(b, block);
+        // Two sizes that are not known may differ.
+        let whole = *block == all[axis] || size.is_some() && size == known_size(b, x, axis);
+        match size {
             Some(1) => {
                 shape.push(all[axis].clone());
                 each.push(all[axis].clone());

@@ -96,3 +96,20 @@ fn a_line_may_have_a_computed_number_of_steps() {
     );
     assert_near(&line, &floats([0.0, 1.0, 2.0, 3.0]));
 }
+
+/// Sizes of blocks and axes that are both unknown need not be equal.
+#[test]
+fn blocks_of_unknown_sizes_are_no_whole_axes() {
+    let x = matrix(2, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).cast(DataType::Int8).unwrap();
+    let block = Given::List(vec![Value::from(1i64).into(), Tensor::scalar(2i64).into()]);
+    let arguments = [
+        ("input", Given::from(x.held())),
+        ("block_size", block),
+        ("scale", matrix(2, &[1.0, 10.0, 100.0, 1000.0]).into()),
+        ("zero_point", Value::None.into()),
+        ("input_dtype", 1i64.into()),
+        ("output_dtype", 6i64.into()),
+    ];
+    let found = only("torchao::dequantize_affine", arguments);
+    assert_near(&found, &matrix(2, &[1.0, 2.0, 30.0, 40.0, 500.0, 600.0, 7000.0, 8000.0]));
+}
