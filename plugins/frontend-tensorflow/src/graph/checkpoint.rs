@@ -87,7 +87,8 @@ fn word<'n>(node: &'n NodeDef, attr: &str) -> Option<&'n str> {
     }
 }
 
-/// What tells a variable from others: its shared name, wherever its node is; else its node, in the function that has it.
+/// What tells a variable from others: its shared name, wherever its node is; else its node, in the function that has
+/// it.
 pub(crate) fn identity(node: &NodeDef, function: Option<&str>) -> String {
     match (shared_name(node), word(node, "container"), function) {
         (Some(shared), None, _) => shared.to_owned(),
