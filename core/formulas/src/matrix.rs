@@ -8,7 +8,7 @@ use onnxd_build::{GraphBuilder, Result, Turn, Var};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::{DataType, Tensor};
 
-fn rank(b: &GraphBuilder, x: Var) -> Result<i64> {
+pub(crate) fn rank(b: &GraphBuilder, x: Var) -> Result<i64> {
     let rank = b.rank_of(x).filter(|rank| *rank >= 2).ok_or_else(|| {
         let message = format!("`{}` is not known to be a matrix.", shown(&b.name_of(x)));
         b.diagnostic(Code::LayerParameter, message)
@@ -22,7 +22,7 @@ fn go_on(b: &GraphBuilder) -> Var {
 }
 
 /// The size of an axis, as a number.
-fn size(b: &GraphBuilder, x: Var, axis: i64) -> Result<Var> {
+pub(crate) fn size(b: &GraphBuilder, x: Var, axis: i64) -> Result<Var> {
     b.squeeze(b.shape(x).start(axis).end(axis + 1).one()?).axes([0]).one()
 }
 

@@ -134,11 +134,11 @@ impl States {
     }
 
     /// The name of the state with a key: `name`, or one that begins with it if another state has it.
-    pub(crate) fn named(&self, key: (usize, usize, bool), name: String) -> String {
+    pub(crate) fn named(&self, key: (usize, usize, bool), name: &str) -> String {
         if let Some(known) = self.names.borrow().get(&key) {
             return known.clone();
         }
-        let name = fresh(&name, &mut self.taken.borrow_mut());
+        let name = fresh(name, &mut self.taken.borrow_mut());
         self.names.borrow_mut().insert(key, name.clone());
         name
     }

@@ -42,7 +42,7 @@ impl Options {
         let export = ExportOptions::read(submission, fallback)?;
         let source: params::Source = submission.params().section();
         let training = source.training() == "preserve";
-        Ok(Options { export, training, ..Options::default() })
+        Ok(Options { export, training })
     }
 }
 

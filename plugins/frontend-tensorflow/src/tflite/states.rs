@@ -49,7 +49,7 @@ impl<'a> Runner<'a, '_> {
     pub(super) fn state_name(&self, scope: &Scope<'a>, index: usize, real: bool) -> String {
         let name = scope.name(index);
         let name = if real { format!("{name}_real") } else { name };
-        self.states.named((scope.graph.number, index, real), name)
+        self.states.named((scope.graph.number, index, real), &name)
     }
 }
 

@@ -25,6 +25,9 @@ pub(super) struct StateType {
 /// States that are inputs of the graph, by their names.
 pub(super) type Types = BTreeMap<String, StateType>;
 
+/// Names of one value, and what it is by each.
+type Names = Vec<(Rc<str>, &'static str)>;
+
 /// What the loader and the run know of states.
 #[derive(Default)]
 pub(super) struct States {
@@ -33,7 +36,7 @@ pub(super) struct States {
     /// The inputs that became of them.
     inputs: RefCell<Vec<(String, Var)>>,
     /// All names of what was loaded, by its address, and what it is by each.
-    names: RefCell<HashMap<usize, Vec<(Rc<str>, &'static str)>>>,
+    names: RefCell<HashMap<usize, Names>>,
 }
 
 /// What a run wrote.
