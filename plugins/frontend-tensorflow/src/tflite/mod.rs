@@ -18,6 +18,7 @@ pub(crate) mod rows;
 pub(crate) mod run;
 mod select;
 mod states;
+mod tables;
 mod variables;
 
 use crate::ops::{self, Source};

@@ -7,7 +7,7 @@ use super::model::{Model, Operator, Quantization, SubGraph, Tensor as Declared};
 use super::network::dim;
 use super::operators::{self, CUSTOM};
 use super::variables::{self, Variables};
-use super::{constant, control, kept, quantized};
+use super::{constant, control, kept, quantized, tables};
 use crate::ops::Source;
 use crate::ops::activation::clipped;
 use crate::states::{Asked, States};
@@ -259,7 +259,7 @@ impl<'a, 's> Runner<'a, 's> {
             self.driver.report(found.at(scope.layer(called)));
             return Ok(holes());
         }
-        for special in [control::run, variables::run] {
+        for special in [control::run, variables::run, tables::run] {
             if let Some(items) = special(self, scope, called, &inputs)? {
                 return Ok(items);
             }
