@@ -1,7 +1,7 @@
 //! Singular values and vectors, and those of symmetric matrices, by rotations of columns (one-sided Jacobi).
 //!
-//! A rotation makes two columns orthogonal. In one turn of a loop, each column meets another one; after as many turns as
-//! there are others, all have met. Columns change places between turns as players of a tournament do: the first one
+//! A rotation makes two columns orthogonal. In one turn of a loop, each column meets another one; after as many turns
+//! as there are others, all have met. Columns change places between turns as players of a tournament do: the first one
 //! stays, the others go round. A fixed number of such sweeps is enough for floats of 64 bits, so that the loop needs no
 //! condition.
 
