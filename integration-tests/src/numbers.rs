@@ -3,6 +3,9 @@
 use onnxd_arrays::Arrays;
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{Model, Tensor};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The outputs of a model as the built-in executor computes them. Arrays are in the order of the inputs.
 ///
@@ -43,4 +46,35 @@ fn differs(found: &Tensor, wanted: &Tensor, tolerance: f64) -> Option<String> {
     let near = |(a, b): &(&f64, &f64)| (*a - *b).abs() <= tolerance * scale;
     let (a, b) = found.iter().zip(&wanted).find(|pair| !near(pair))?;
     Some(format!("has {a}, not {b}"))
+}
+
+/// Inputs and outputs that a model has for what its network keeps between calls, as the report names them.
+pub fn states(report: &Value) -> Vec<(String, String)> {
+    let all = report["model"]["states"].as_array();
+    let of = |state: &Value, key: &str| state[key].as_str().expect("a state has names").to_owned();
+    let names = |state: &Value| (of(state, "input"), of(state, "output"));
+    all.into_iter().flatten().map(names).collect()
+}
+
+/// What is wrong in the first of ten calls, one after the other, that gives something else than the source. `kept` are
+/// the states of the first call; the file `calls` has what goes in (`x0`) and what must come out first (`y0`).
+pub fn wrong_call(
+    model: &Model,
+    states: &[(String, String)],
+    mut kept: Arrays,
+    calls: &Path,
+) -> Option<String> {
+    let calls = onnxd_arrays::read(calls).expect("recorded calls");
+    let calls: BTreeMap<String, Tensor> = calls.into_iter().collect();
+    let x = &model.graph[model.graph.inputs()[0]].name;
+    let executor = Executor::new(model).expect("a model that runs");
+    (0..10).find_map(|i| {
+        let x = (x.clone(), calls[&format!("x{i}")].clone());
+        let feeds = kept.iter().cloned().chain([x]).collect();
+        let given = executor.run(&feeds, RunOptions::default()).expect("a call");
+        let wrong = wrong(&[given[0].1.clone()], &[calls[&format!("y{i}")].clone()], 1e-5);
+        let named: BTreeMap<String, Tensor> = given.into_iter().collect();
+        kept = states.iter().map(|(input, out)| (input.clone(), named[out].clone())).collect();
+        wrong.map(|wrong| format!("call {i}: {wrong}"))
+    })
 }

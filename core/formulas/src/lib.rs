@@ -7,6 +7,7 @@
 #![allow(clippy::result_large_err)]
 
 pub mod matrix;
+pub mod singular;
 pub mod special;
 
 use onnxd_build::{GraphBuilder, Operand, Result, Var};

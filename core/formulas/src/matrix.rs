@@ -8,7 +8,7 @@ use onnxd_build::{GraphBuilder, Result, Turn, Var};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::{DataType, Tensor};
 
-fn rank(b: &GraphBuilder, x: Var) -> Result<i64> {
+pub(crate) fn rank(b: &GraphBuilder, x: Var) -> Result<i64> {
     let rank = b.rank_of(x).filter(|rank| *rank >= 2).ok_or_else(|| {
         let message = format!("`{}` is not known to be a matrix.", shown(&b.name_of(x)));
         b.diagnostic(Code::LayerParameter, message)
@@ -22,7 +22,7 @@ fn go_on(b: &GraphBuilder) -> Var {
 }
 
 /// The size of an axis, as a number.
-fn size(b: &GraphBuilder, x: Var, axis: i64) -> Result<Var> {
+pub(crate) fn size(b: &GraphBuilder, x: Var, axis: i64) -> Result<Var> {
     b.squeeze(b.shape(x).start(axis).end(axis + 1).one()?).axes([0]).one()
 }
 
@@ -77,16 +77,53 @@ pub fn identity(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// # Errors
 /// `N0204` if `matrix` is not known to be one.
 pub fn solved(b: &GraphBuilder, matrix: Var, rhs: Var) -> Result<Var> {
-    let n = rank(b, matrix)?;
-    let both = b.concat([matrix, rhs]).axis(n - 1).one()?;
-    let found = eliminated(b, both)?;
-    let from = b.unsqueeze(size(b, matrix, n - 1)?, [0])?;
-    let found = b.slice(found, from, [i64::MAX]).axes([n - 1]).one()?;
-    like(b, found, rhs)
+    Ok(solved_by(b, matrix, rhs, false)?.0)
 }
 
-/// What stands beside the left square of matrices once that is the identity.
-fn eliminated(b: &GraphBuilder, x: Var) -> Result<Var> {
+/// As [`solved`], with LAPACK's word on each matrix: zero, or the number of the first column without a pivot.
+///
+/// # Errors
+/// Those of [`solved`].
+pub fn solved_or_not(b: &GraphBuilder, matrix: Var, rhs: Var) -> Result<[Var; 2]> {
+    let (found, pivots) = solved_by(b, matrix, rhs, true)?;
+    let pivots = pivots.first().copied().unwrap_or(found);
+    Ok([found, first_wrong(b, b.equal(pivots, number(b, pivots, 0.0)?)?)?])
+}
+
+fn solved_by(
+    b: &GraphBuilder,
+    matrix: Var,
+    rhs: Var,
+    with_pivots: bool,
+) -> Result<(Var, Vec<Var>)> {
+    let n = rank(b, matrix)?;
+    let both = b.concat([matrix, rhs]).axis(n - 1).one()?;
+    let (found, pivots) = eliminated(b, both, with_pivots)?;
+    let from = b.unsqueeze(size(b, matrix, n - 1)?, [0])?;
+    let found = b.slice(found, from, [i64::MAX]).axes([n - 1]).one()?;
+    Ok((like(b, found, rhs)?, pivots))
+}
+
+/// The pivots of matrices along a new first axis. The sign of each tells whether rows were exchanged for it, so that
+/// their product is the determinant.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn pivots(b: &GraphBuilder, x: Var) -> Result<Var> {
+    let (found, pivots) = eliminated(b, x, true)?;
+    Ok(pivots.first().copied().unwrap_or(found))
+}
+
+/// Of truth values along the first axis, the number of the first one that holds, counted from one; zero if none does.
+fn first_wrong(b: &GraphBuilder, wrong: Var) -> Result<Var> {
+    let wrong = b.cast(wrong, DataType::Int32)?;
+    let first = b.arg_max(wrong).axis(0).keepdims(0).one()?;
+    let first = b.cast(b.add(first, 1)?, DataType::Int32)?;
+    b.mul(first, b.reduce_max(wrong).axes([0]).keepdims(0).one()?)
+}
+
+/// What stands beside the left square of matrices once that is the identity, and the pivots if they are asked for.
+fn eliminated(b: &GraphBuilder, x: Var, with_pivots: bool) -> Result<(Var, Vec<Var>)> {
     let n = rank(b, x)?;
     let (row_axis, column_axis) = (n - 2, n - 1);
     let count = size(b, x, row_axis)?;
@@ -108,9 +145,14 @@ fn eliminated(b: &GraphBuilder, x: Var) -> Result<Var> {
         let share = b.sub(column, b.cast(b.equal(rows, k)?, dtype)?)?;
         let less = b.mul(b.unsqueeze(share, [column_axis])?, b.unsqueeze(row, [row_axis])?)?;
         let carried = vec![b.sub(turned, less)?];
-        Ok(Turn { condition: go_on, carried, scanned: vec![] })
+        let mut scanned = vec![];
+        if with_pivots {
+            let stays = b.equal(b.squeeze(best).axes([n - 2]).one()?, k)?;
+            scanned.push(b.where_(stays, pivot, b.neg(pivot)?)?);
+        }
+        Ok(Turn { condition: go_on, carried, scanned })
     })?;
-    Ok(found[0])
+    Ok((found[0], found[1..].to_vec()))
 }
 
 /// The triangle whose product with itself, transposed, is the matrix: column by column, from the lower half.
@@ -118,6 +160,22 @@ fn eliminated(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// # Errors
 /// `N0204` if `x` is not known to be a matrix.
 pub fn cholesky(b: &GraphBuilder, x: Var) -> Result<Var> {
+    Ok(triangle_by(b, x, false)?.0)
+}
+
+/// As [`cholesky`], with LAPACK's word on each matrix: zero, or the size of the first square at the top left that is
+/// not positive definite.
+///
+/// # Errors
+/// Those of [`cholesky`].
+pub fn cholesky_or_not(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
+    let (found, squares) = triangle_by(b, x, true)?;
+    let squares = squares.first().copied().unwrap_or(found);
+    let right = b.greater(squares, number(b, squares, 0.0)?)?;
+    Ok([found, first_wrong(b, b.not(right)?)?])
+}
+
+fn triangle_by(b: &GraphBuilder, x: Var, with_squares: bool) -> Result<(Var, Vec<Var>)> {
     let n = rank(b, x)?;
     let count = size(b, x, n - 1)?;
     let found = b.loop_(count, go_on(b), &[zeros(b, x)?], |b, k, go_on, state| {
@@ -125,12 +183,14 @@ pub fn cholesky(b: &GraphBuilder, x: Var) -> Result<Var> {
         let row = b.unsqueeze(line(b, state[0], k, n - 2)?, [n - 1])?;
         let before = b.squeeze(b.mat_mul(state[0], row)?).axes([n - 1]).one()?;
         let rest = b.sub(line(b, x, k, n - 1)?, before)?;
-        let own = b.unsqueeze(b.gather(rest, k).axis(n - 2).one()?, [n - 2])?;
+        let square = b.gather(rest, k).axis(n - 2).one()?;
+        let own = b.unsqueeze(square, [n - 2])?;
         let column = b.where_(b.less(rows, k)?, 0.0, b.div(rest, b.sqrt(own)?)?)?;
         let next = b.where_(b.equal(rows, k)?, b.unsqueeze(column, [n - 1])?, state[0])?;
-        Ok(Turn { condition: go_on, carried: vec![next], scanned: vec![] })
+        let scanned = with_squares.then_some(square).into_iter().collect();
+        Ok(Turn { condition: go_on, carried: vec![next], scanned })
     })?;
-    like(b, found[0], x)
+    Ok((like(b, found[0], x)?, found[1..].to_vec()))
 }
 
 /// Householder's reflections, with the signs of LAPACK: the product of them all, whose columns are orthogonal, and what

@@ -3,9 +3,11 @@
 //! once, when the model is written, and the file keeps the size that its source had.
 
 mod moves;
+mod readers;
 
 use crate::{Attr, DataType, Graph, Node, NodeId, Tensor, ValueId, ValueType};
 use moves::moved;
+use readers::Readers;
 
 /// Bytes up to which a constant may be there twice, because something else reads it too.
 const TWICE_BYTES_MAX: usize = 4 << 10;
@@ -37,6 +39,10 @@ struct Linear {
 /// Moves what rearranges stored weights before what makes real numbers of them, as often as `may` allows it. Sub-graphs
 /// are graphs of their own.
 pub fn settle_stored(graph: &mut Graph, may: &mut dyn FnMut() -> bool) {
+    settle(graph, &mut Readers::default(), may);
+}
+
+fn settle(graph: &mut Graph, readers: &mut Readers, may: &mut dyn FnMut() -> bool) {
     // What overlapping parts and repeated joints may add is what was there.
     let constants = graph.value_ids().filter_map(|v| graph[v].initializer());
     let mut room = constants.map(Tensor::byte_len).fold(TWICE_BYTES_MAX, usize::saturating_add);
@@ -44,13 +50,13 @@ pub fn settle_stored(graph: &mut Graph, may: &mut dyn FnMut() -> bool) {
         if graph.node(id).is_none() {
             continue;
         }
-        let found = rearranged(graph, id);
+        let found = rearranged(graph, readers, id);
         if let Some((real, parts, grown)) = found.filter(|(.., grown)| *grown <= room) {
             if !may() {
                 return;
             }
             room -= grown;
-            exchange(graph, id, real, parts);
+            exchange(graph, readers, id, real, parts);
         } else if let Some(read) = looked_up(graph, id).or_else(|| rearranged_rows(graph, id)) {
             if !may() {
                 return;
@@ -103,13 +109,17 @@ fn stored(graph: &Graph, real: ValueId) -> Option<Stored> {
 
 /// The real values that a node rearranges, each read by nothing that needs them as they are, what is stored of its
 /// results, and by how many bytes constants grow.
-fn rearranged(graph: &Graph, id: NodeId) -> Option<(Vec<ValueId>, Vec<Stored>, usize)> {
+fn rearranged(
+    graph: &Graph,
+    readers: &mut Readers,
+    id: NodeId,
+) -> Option<(Vec<ValueId>, Vec<Stored>, usize)> {
     let node = graph.node(id).filter(|node| node.is_standard())?;
     let count = if node.is("Concat") { node.inputs.len() } else { 1 };
     let real: Vec<ValueId> = node.inputs.iter().take(count).copied().collect::<Option<_>>()?;
     let parts = real.iter().map(|real| stored(graph, *real)).collect::<Option<Vec<_>>>()?;
     let alone = |(real, part): (&ValueId, &Stored)| {
-        part.tensor.byte_len() <= TWICE_BYTES_MAX || is_alone(graph, *real, id)
+        part.tensor.byte_len() <= TWICE_BYTES_MAX || is_alone(graph, readers, *real, id)
     };
     if !real.iter().zip(&parts).all(alone) {
         return None;
@@ -124,14 +134,11 @@ fn rearranged(graph: &Graph, id: NodeId) -> Option<(Vec<ValueId>, Vec<Stored>, u
 
 /// Whether nothing else reads a value or the constant behind it: only nodes that take parts of it, or such that do the
 /// same as the node.
-fn is_alone(graph: &Graph, real: ValueId, id: NodeId) -> bool {
-    let takes_part = |id: NodeId| matches!(graph[id].op.as_str(), "Slice" | "Split" | "Gather");
+fn is_alone(graph: &Graph, readers: &mut Readers, real: ValueId, id: NodeId) -> bool {
     let constant = graph.producer(real).and_then(|id| graph[id].input(0));
-    let same = |other: NodeId| does_same(graph, id, other);
-    let mut readers = graph.readers(real).iter().copied();
     !graph.is_output(real)
         && constant.is_some_and(|constant| graph.uses(constant) == 1)
-        && readers.all(|other| same(other) || takes_part(id) && takes_part(other))
+        && readers.are_alike(graph, real, id)
 }
 
 fn does_same(graph: &Graph, one: NodeId, other: NodeId) -> bool {
@@ -140,13 +147,18 @@ fn does_same(graph: &Graph, one: NodeId, other: NodeId) -> bool {
 }
 
 /// Puts what makes real numbers of the rearranged constants in the place of the node, and of those that do the same.
-fn exchange(graph: &mut Graph, id: NodeId, real: Vec<ValueId>, parts: Vec<Stored>) {
+fn exchange(
+    graph: &mut Graph,
+    readers: &mut Readers,
+    id: NodeId,
+    real: Vec<ValueId>,
+    parts: Vec<Stored>,
+) {
     let outputs = graph[id].outputs.clone();
-    let same = |other: &NodeId| {
-        let gives_output = graph[*other].outputs.iter().flatten().any(|out| graph.is_output(*out));
-        *other != id && !gives_output && does_same(graph, id, *other)
-    };
-    let same: Vec<NodeId> = graph.readers(real[0]).iter().copied().filter(same).collect();
+    let gives_output =
+        |other: NodeId| graph[other].outputs.iter().flatten().any(|out| graph.is_output(*out));
+    let mut same = readers.same(graph, real[0], id);
+    same.retain(|other| *other != id && !gives_output(*other));
     for other in same {
         let gone = graph.remove_node(other);
         for (from, to) in gone.outputs.iter().zip(&outputs) {

@@ -27,6 +27,7 @@ pub use opset::{
     IR_VERSION_MAX, IR_VERSION_TARGET, OPSET_MAX, OPSET_TARGET, Runtime, choose_ir, read_by,
     required_ir,
 };
+pub use packed::without_initializers;
 pub use sink::{Inline, Placement, TensorSink};
 pub use write::{External, WriteOptions, Written, write_model};
 

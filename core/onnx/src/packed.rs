@@ -7,12 +7,16 @@ use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_proto::onnx::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// `ModelProto.graph`.
 const GRAPH: u32 = 7;
 /// `GraphProto.node`.
 const NODE: u32 = 1;
+/// `GraphProto.initializer`.
+const INITIALIZER: u32 = 5;
+/// `TensorProto.name`.
+const TENSOR_NAME: u32 = 8;
 /// `GraphProto.value_info`.
 const VALUE_INFO: u32 = 13;
 
@@ -135,6 +139,36 @@ impl From<ModelProto> for PackedModel {
     }
 }
 
+/// An encoded `ModelProto` without some initializers of its main graph. Nothing else of it is taken apart.
+///
+/// # Errors
+/// N0501 (no protobuf), N0213 (a limit).
+pub fn without_initializers(bytes: Bytes, names: &BTreeSet<&str>) -> Result<Bytes, Diagnostic> {
+    wire::check(&bytes)?;
+    let mut rest = Vec::with_capacity(bytes.len());
+    for field in wire::fields(bytes) {
+        if field.number != GRAPH {
+            rest.put(field.whole);
+            continue;
+        }
+        let stays = |part: &wire::Field| part.number != INITIALIZER || !is_named(part, names);
+        let parts: Vec<wire::Field> = wire::fields(field.content).filter(stays).collect();
+        let len: usize = parts.iter().map(|part| part.whole.len()).sum();
+        encode_key(GRAPH, WireType::LengthDelimited, &mut rest);
+        encode_varint(len as u64, &mut rest);
+        parts.into_iter().for_each(|part| rest.put(part.whole));
+    }
+    Ok(rest.into())
+}
+
+/// Whether the encoded tensor of a field has one of these names.
+fn is_named(tensor: &wire::Field, names: &BTreeSet<&str>) -> bool {
+    let name =
+        wire::fields(tensor.content.clone()).filter(|part| part.number == TENSOR_NAME).last();
+    let name = name.as_ref().and_then(|name| std::str::from_utf8(&name.content).ok());
+    names.contains(name.unwrap_or_default())
+}
+
 /// Fields of a graph as they are written.
 enum Chunk {
     Bytes(Vec<u8>),
@@ -250,5 +284,30 @@ mod tests {
         assert_eq!(packed.model.graph, Some(rest));
         let names = std::iter::from_fn(|| packed.nodes.next()).map(|n| n.unwrap().name.unwrap());
         assert_eq!(names.map(|n| n.len()).collect::<Vec<_>>(), [1, LARGE_BYTES, 1]);
+    }
+
+    #[test]
+    fn initializers_are_taken_out() {
+        let tensor = |name: &str| TensorProto {
+            name: Some(name.into()),
+            raw_data: Some(vec![1; 40].into()),
+            ..TensorProto::default()
+        };
+        let mut graph = GraphProto {
+            node: vec![NodeProto { name: Some("a".into()), ..NodeProto::default() }],
+            initializer: vec![tensor("a"), tensor("b"), tensor("c")],
+            ..GraphProto::default()
+        };
+        let model = |graph: &GraphProto| ModelProto {
+            graph: Some(graph.clone()),
+            ir_version: Some(8),
+            ..ModelProto::default()
+        };
+        let bytes: Bytes = model(&graph).encode_to_vec().into();
+        let rest = without_initializers(bytes.clone(), &["a", "c"].into()).unwrap();
+        graph.initializer.retain(|tensor| tensor.name() == "b");
+        assert_eq!(ModelProto::decode(rest).unwrap(), model(&graph));
+        let damaged = bytes.slice(..bytes.len() - 3);
+        assert!(without_initializers(damaged, &["a"].into()).is_err());
     }
 }

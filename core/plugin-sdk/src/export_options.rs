@@ -3,11 +3,12 @@
 
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::host_params::Export;
-use crate::ir::{DataType, Dim, Tensor, ValueType};
+use crate::ir::{DataType, Dim, ValueType};
 use crate::lower::Fallback;
 use crate::words::OperatorFallback;
-use crate::{ArrayHeader, Imported, Params, Submission};
+use crate::{ArrayHeader, Constants, Imported, Params, Submission};
 use serde_json::Value;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::DerefMut;
 
@@ -37,6 +38,7 @@ pub struct ExportOptions {
     pub documented: bool,
     /// All params, for those that count in some networks only.
     pub params: Params,
+    constants: OnceCell<Constants>,
 }
 
 impl ExportOptions {
@@ -90,6 +92,7 @@ impl ExportOptions {
             without_weights: !export.export_params(),
             documented: !export.strip_doc_string(),
             params: submission.params().clone(),
+            constants: OnceCell::new(),
         })
     }
 
@@ -98,40 +101,9 @@ impl ExportOptions {
         self.params.get("export.mutations") == "outputs"
     }
 
-    /// The value that the params fix an input at (`source.constants`), which is no input of the model then.
-    pub fn constant(&self, name: &str) -> Option<&Value> {
-        self.params.get("source.constants").get(name)
-    }
-
-    /// The same as a tensor of type `dtype`.
-    ///
-    /// # Errors
-    /// `N0105` for a value that is no tensor of this type.
-    pub fn constant_tensor(
-        &self,
-        name: &str,
-        dtype: DataType,
-    ) -> Result<Option<Tensor>, Diagnostic> {
-        let Some(value) = self.constant(name) else { return Ok(None) };
-        let tensor = tensor_of(value, dtype);
-        tensor.map(Some).ok_or_else(|| {
-            let (name, value) = (shown(name), value.to_string());
-            let message = format!(
-                "`source.constants` has {} for `{name}`, which is no tensor of {dtype}.",
-                shown(&value)
-            );
-            Diagnostic::new(Code::ParamsBadValue, message)
-        })
-    }
-
-    /// Tells users of values for inputs that the network, whose inputs are `names`, does not have.
-    pub fn tell_constants(&self, names: &[&str]) {
-        let fixed = self.params.get("source.constants").as_object();
-        let unknown = fixed.into_iter().flatten().map(|(name, _)| name.as_str());
-        for name in unknown.filter(|name| !names.contains(name)) {
-            let why = format!("names `{name}`, which is no input of the network");
-            self.params.without_effect("source.constants", why);
-        }
+    /// The inputs that the params give a value, which are no inputs of the model. Ask only where inputs can have one.
+    pub fn constants(&self) -> &Constants {
+        self.constants.get_or_init(|| Constants::of(&self.params))
     }
 
     /// Imports a network. Where the params name no opset and a newer one than the usual is all that it takes, the model
@@ -143,11 +115,13 @@ impl ExportOptions {
         options: &mut O,
         mut import: impl FnMut(&mut O) -> Result<Imported, Diagnostics>,
     ) -> Result<Imported, Diagnostics> {
-        let mut why: Option<Diagnostic> = None;
+        // The opset at which the network could not be said, and what needed a newer one.
+        let mut why: Option<(i64, Diagnostic)> = None;
         loop {
             let found = match import(options) {
                 Ok(mut imported) => {
-                    imported.notes.extend(why.map(|why| newer(options.opset, &why)));
+                    let note = why.map(|(old, why)| newer([old, options.opset], &why));
+                    imported.notes.extend(note);
                     return Ok(imported);
                 }
                 Err(found) => found,
@@ -156,8 +130,8 @@ impl ExportOptions {
             let Some(needed) = needed.filter(|_| !options.is_opset_given) else {
                 return Err(found);
             };
-            options.opset = needed;
-            why = found.0.into_iter().max_by_key(|found| found.opset);
+            let old = std::mem::replace(&mut options.opset, needed);
+            why = found.0.into_iter().max_by_key(|found| found.opset).map(|why| (old, why));
         }
     }
 
@@ -277,49 +251,10 @@ impl ExportOptions {
     }
 }
 
-/// Numbers or truth values, in lists of lists of equal lengths.
-fn tensor_of(value: &Value, dtype: DataType) -> Option<Tensor> {
-    fn collect(
-        value: &Value,
-        depth: usize,
-        dims: &mut Vec<usize>,
-        to: &mut Vec<Value>,
-    ) -> Option<()> {
-        match value {
-            Value::Array(list) => {
-                match dims.get(depth) {
-                    Some(size) if *size != list.len() => return None,
-                    Some(_) => {}
-                    None if to.is_empty() => dims.push(list.len()),
-                    None => return None,
-                }
-                list.iter().try_for_each(|value| collect(value, depth + 1, dims, to))
-            }
-            other => {
-                to.push(other.clone());
-                (depth == dims.len()).then_some(())
-            }
-        }
-    }
-    let (mut dims, mut all) = (vec![], vec![]);
-    collect(value, 0, &mut dims, &mut all)?;
-    let whole: Option<Vec<i64>> = all.iter().map(Value::as_i64).collect();
-    let reals: Option<Vec<f64>> = all.iter().map(Value::as_f64).collect();
-    match dtype {
-        DataType::Bool => {
-            let truths = all.iter().map(|value| value.as_bool().map(u8::from));
-            let bytes: Vec<u8> = truths.collect::<Option<_>>()?;
-            Tensor::new(DataType::Bool, dims, bytes.into()).ok()
-        }
-        _ if dtype.is_integer() => Some(Tensor::from_vec(dims, whole?).cast(dtype).ok()?.held()),
-        _ => Some(Tensor::from_vec(dims, reals?).cast(dtype).ok()?.held()),
-    }
-}
-
 /// The note for an opset that a network needs.
-fn newer(opset: i64, why: &Diagnostic) -> Diagnostic {
+fn newer([old, opset]: [i64; 2], why: &Diagnostic) -> Diagnostic {
     let message = format!(
-        "The model has opset {opset}, the lowest that can say it. At opset {OPSET}: {}",
+        "The model has opset {opset}, the lowest that can say it. At opset {old}: {}",
         why.message
     );
     let note = Diagnostic::new(Code::OpsetConversion, message).at_same(why);
@@ -374,26 +309,24 @@ fn dtype_of_word(word: &str) -> Option<DataType> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn options(constants: &str) -> ExportOptions {
-        let params = format!(r#"{{"source": {{"constants": {constants}}}}}"#);
-        ExportOptions { params: Params::parse(&params).unwrap(), ..ExportOptions::default() }
-    }
+    use crate::ir::{Graph, Model};
 
     #[test]
-    fn inputs_are_fixed_at_values_of_their_types() {
-        let options = options(r#"{"a": false, "b": [[1, 2, 3]], "c": 0.5, "d": [[1], [2, 3]]}"#);
-        let of = |name: &str, dtype| options.constant_tensor(name, dtype);
-        let truth = of("a", DataType::Bool).unwrap().unwrap();
-        assert_eq!((truth.dims(), truth.bytes().as_ref()), (&[][..], &[0][..]));
-        let row = of("b", DataType::Int32).unwrap().unwrap();
-        assert_eq!((row.dims(), row.to_i64s().unwrap()), (&[1, 3][..], vec![1, 2, 3]));
-        assert_eq!(of("b", DataType::Float16).unwrap().unwrap().dtype(), DataType::Float16);
-        assert_eq!(of("x", DataType::Float).unwrap(), None);
-        for (name, dtype) in
-            [("a", DataType::Float), ("c", DataType::Int64), ("d", DataType::Float)]
-        {
-            assert_eq!(of(name, dtype).unwrap_err().code, "N0105", "{name}");
-        }
+    fn the_note_of_a_newer_opset_names_the_one_that_did_not_do() {
+        let mut options = Box::new(ExportOptions { opset: OPSET, ..ExportOptions::default() });
+        let needs = |opset: i64| {
+            let found = Diagnostic::new(Code::LayerUnsupported, format!("needs {opset}"));
+            Err(Diagnostics::from(found.until_opset(opset)))
+        };
+        let done = ExportOptions::at_lowest_opset(&mut options, |options| match options.opset {
+            OPSET => needs(19),
+            19 => needs(21),
+            opset => {
+                let model = Model::new(Graph::new("g"), 8, opset);
+                Ok(Imported { model, ..Imported::default() })
+            }
+        });
+        let note = done.unwrap().notes[0].message.to_string();
+        assert!(note.contains("has opset 21") && note.ends_with("At opset 19: needs 21"), "{note}");
     }
 }

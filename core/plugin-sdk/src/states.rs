@@ -1,7 +1,13 @@
 //! What a network keeps between calls. An ONNX model keeps nothing, so each such value is an input and an output.
 //!
-//! All front-ends follow one rule. What a call writes and a later one could see is found and refused, with its place.
-//! With `export.mutations = "outputs"` it becomes a [`State`].
+//! With `export.mutations = "error"`, front-ends follow these rules:
+//!
+//! - What a call writes and a result of this or a later call depends on is refused, with its place. A front-end may
+//!   refuse more: that of PyTorch refuses each write of a buffer or parameter, which training alone has to do.
+//! - What else is written, such as an input in place, is left out, with a note.
+//! - A layer whose kernel may begin anew in each call, as those of TFLite, does so, with a note.
+//!
+//! With `export.mutations = "outputs"`, each of these becomes a [`State`]. What cannot be one is refused.
 
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Layer, shown};
@@ -9,7 +15,7 @@ use crate::host_params::Export;
 use crate::ir::{Graph, Node, ValueId};
 use crate::words::Mutations;
 use onnxd_proto::onnxd as message;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// A value that outlives a call: the output of one call is the input of the next one.
 ///
@@ -87,17 +93,22 @@ impl Written {
 /// The states that results depend on, in this call or in a later one. All outputs of the graph that belong to no state
 /// are results.
 pub fn needed<'s>(graph: &Graph, states: &'s [State]) -> Vec<&'s State> {
-    let named = |name: &str| graph.outputs().iter().rev().copied().find(|v| graph[*v].name == name);
+    let outputs: HashMap<&str, ValueId> =
+        graph.outputs().iter().map(|v| (graph[*v].name.as_str(), *v)).collect();
+    let named = |name: &str| outputs.get(name).copied();
     let own: BTreeSet<ValueId> = states.iter().filter_map(|s| named(&s.output)).collect();
+    // What each state was before comes from its output of the call before.
+    let mut before: HashMap<&str, Vec<ValueId>> = HashMap::new();
+    for state in states {
+        before.entry(&state.input).or_default().extend(named(&state.output));
+    }
     let mut open: Vec<ValueId> =
         graph.outputs().iter().copied().filter(|v| !own.contains(v)).collect();
     let mut seen: BTreeSet<ValueId> = open.iter().copied().collect();
     while let Some(value) = open.pop() {
         let read = graph.producer(value).and_then(|id| graph.node(id));
         let read = read.into_iter().flat_map(Node::reads);
-        // What a state was before comes from its output of the call before.
-        let before = states.iter().filter(|s| s.input == graph[value].name);
-        let before = before.filter_map(|s| named(&s.output));
+        let before = before.get(graph[value].name.as_str()).into_iter().flatten().copied();
         for next in read.chain(before) {
             if seen.insert(next) {
                 open.push(next);

@@ -2,10 +2,8 @@
 
 use crate::site::{self, SETTLE, Site, report};
 use onnxd_arrays::Arrays;
-use onnxd_eval::{Executor, RunOptions};
 use onnxd_integration_tests::{PLUGINS, command, converted, copied, folder_with, numbers, root};
 use onnxd_ir::Tensor;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -266,24 +264,10 @@ fn ten_calls_with_their_state_give_what_tensorflow_gave() {
         assert_eq!(status, 0, "{name}: {stderr}");
 
         let model = onnxd_onnx::load(&at.join("out/model.onnx")).unwrap().model;
-        let states = report["model"]["states"].as_array().unwrap();
-        let of = |state: &serde_json::Value, key: &str| state[key].as_str().unwrap().to_owned();
-        let calls: BTreeMap<String, Tensor> =
-            onnxd_arrays::read(&case.join("calls.npz")).unwrap().into_iter().collect();
-        let mut kept = onnxd_arrays::read(&at.join("out/model.state.npz")).unwrap();
+        let states = numbers::states(&report);
+        let kept = onnxd_arrays::read(&at.join("out/model.state.npz")).unwrap();
         assert_eq!((kept.len(), states.len()), (count, count), "{name}");
-        let x = model.graph[model.graph.inputs()[0]].name.clone();
-        let executor = Executor::new(&model).unwrap();
-        for i in 0..10 {
-            let x = (x.clone(), calls[&format!("x{i}")].clone());
-            let feeds = kept.iter().cloned().chain([x]).collect();
-            let given = executor.run(&feeds, RunOptions::default()).unwrap();
-            let wanted = [calls[&format!("y{i}")].clone()];
-            let wrong = numbers::wrong(&[given[0].1.clone()], &wanted, 1e-5);
-            assert_eq!(wrong, None, "{name}, call {i}");
-            let named: BTreeMap<String, Tensor> = given.into_iter().collect();
-            let next = |state| (of(state, "input"), named[&of(state, "output")].clone());
-            kept = states.iter().map(next).collect();
-        }
+        let wrong = numbers::wrong_call(&model, &states, kept, &case.join("calls.npz"));
+        assert_eq!(wrong, None, "{name}");
     }
 }

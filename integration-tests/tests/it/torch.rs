@@ -2,10 +2,8 @@
 
 use crate::site::{self, Site, report};
 use onnxd_arrays::Arrays;
-use onnxd_eval::{Executor, RunOptions};
 use onnxd_integration_tests::{PLUGINS, converted, folder_with, numbers, root};
 use onnxd_ir::{Model, Tensor};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -148,29 +146,16 @@ fn ten_calls_with_their_state_give_what_torch_gave() {
         let model = onnxd_onnx::load(&at.join("out/model.onnx")).unwrap().model;
         let graph = &model.graph;
         assert!(graph.inputs().iter().all(|v| graph[*v].initializer().is_none()), "{name}");
-        let states = report["model"]["states"].as_array().unwrap();
-        let of = |state: &serde_json::Value, key: &str| state[key].as_str().unwrap().to_owned();
-        for state in states {
-            let key = format!("onnxd.state.{}", of(state, "input"));
+        let states = numbers::states(&report);
+        for (input, output) in &states {
+            let key = format!("onnxd.state.{input}");
             let said = model.metadata.iter().find(|(k, _)| *k == key);
-            assert_eq!(said.unwrap().1, of(state, "output"), "{name}");
+            assert_eq!(said.unwrap().1, *output, "{name}");
         }
-        let executor = Executor::new(&model).unwrap();
-        let calls: BTreeMap<String, Tensor> =
-            onnxd_arrays::read(&case.join("calls.npz")).unwrap().into_iter().collect();
-        let mut kept = onnxd_arrays::read(&at.join("out/model.state.npz")).unwrap();
+        let kept = onnxd_arrays::read(&at.join("out/model.state.npz")).unwrap();
         assert_eq!(kept.len(), states.len(), "{name}");
-        for i in 0..10 {
-            let x = ("x".to_owned(), calls[&format!("x{i}")].clone());
-            let feeds = kept.iter().cloned().chain([x]).collect();
-            let given = executor.run(&feeds, RunOptions::default()).unwrap();
-            let wanted = [calls[&format!("y{i}")].clone()];
-            let wrong = numbers::wrong(&[given[0].1.clone()], &wanted, 1e-5);
-            assert_eq!(wrong, None, "{name}, call {i}");
-            let named: BTreeMap<String, Tensor> = given.into_iter().collect();
-            let next = |state| (of(state, "input"), named[&of(state, "output")].clone());
-            kept = states.iter().map(next).collect();
-        }
+        let wrong = numbers::wrong_call(&model, &states, kept, &case.join("calls.npz"));
+        assert_eq!(wrong, None, "{name}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What all readers have in common: the run of a network on a new graph, the types of its inputs and outputs, and the
 //! model at the end.
 
+use crate::graph::states::lost_in_frames;
 use crate::ops::{Source, complex};
 use crate::states::{Asked, Kept};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
@@ -42,6 +43,10 @@ pub(crate) fn import(
 ) -> std::result::Result<Imported, Diagnostics> {
     let (mut plain, found) = made(reader, options, |driver| run(driver, &Asked::new()))?;
     let wants = !(found.written.is_empty() && found.anew.is_empty()) && options.wants_states();
+    if !found.lost.is_empty() && options.wants_states() {
+        return Err(Diagnostics(found.lost.iter().map(lost_in_frames).collect()));
+    }
+    plain.notes.extend(found.lost.iter().map(Written::left_out));
     if !wants {
         plain.notes.extend(found.begun());
     }
@@ -49,7 +54,8 @@ pub(crate) fn import(
         return Ok(plain);
     }
     let anew = found.anew.iter().filter(|_| wants);
-    let asked = found.written.iter().chain(anew).map(|written| written.name.clone()).collect();
+    let asked: Asked =
+        found.written.iter().chain(anew).map(|written| written.name.clone()).collect();
     let (with_states, kept) = made(reader, options, |driver| run(driver, &asked))?;
     if wants {
         let lost = kept.written.iter().filter(|written| kept.state(written).is_none());
@@ -58,8 +64,12 @@ pub(crate) fn import(
     }
     let counting = needed(&with_states.model.graph, &with_states.states);
     let counts = |written: &&Written| kept.state(written).is_none_or(|s| counting.contains(&s));
-    Diagnostics(kept.written.iter().filter(counts).map(Written::refused).collect()).or_ok(())?;
-    plain.notes.extend(kept.written.iter().map(Written::left_out));
+    // Other layers begin anew in each call, of which there are notes.
+    let anew: Asked = kept.anew.iter().map(|written| written.name.clone()).collect();
+    let own = |w: &&Written| asked.contains(&w.name) || !anew.contains(&w.name);
+    let written = || kept.written.iter().filter(own);
+    Diagnostics(written().filter(counts).map(Written::refused).collect()).or_ok(())?;
+    plain.notes.extend(written().map(Written::left_out));
     drop_unread(&mut plain.model.graph);
     Ok(plain)
 }
@@ -133,16 +143,22 @@ pub(crate) fn fixed(
     options: &ExportOptions,
     inputs: &[(&str, Option<DataType>)],
 ) -> Result<Vec<Option<Var>>> {
-    options.tell_constants(&inputs.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let constants = options.constants();
     let var = |(name, dtype): &(&str, Option<DataType>)| {
-        let Some(dtype) = dtype else { return Ok(None) };
-        let tensor = options.constant_tensor(name, *dtype)?;
+        let Some(dtype) = dtype else {
+            // Such an input is refused as a whole.
+            constants.take(name);
+            return Ok(None);
+        };
+        let tensor = constants.tensor(name, *dtype)?;
         Ok(tensor.map(|tensor| match tensor.len() > 1 {
             true => b.parameter(name, tensor),
             false => b.constant(tensor),
         }))
     };
-    inputs.iter().map(var).collect()
+    let fixed = inputs.iter().map(var).collect();
+    constants.tell(&options.params);
+    fixed
 }
 
 /// The type of the input number `at` as the source declares it, and sizes as the params say them.

@@ -18,7 +18,11 @@ pub(crate) struct Kept {
     pub(crate) written: Vec<Written>,
     /// States of layers that may begin anew in each call.
     pub(crate) anew: Vec<Written>,
-    states: Vec<(String, State)>,
+    /// What is written where that is not followed, and nothing reads afterwards.
+    pub(crate) lost: Vec<Written>,
+    states: Vec<State>,
+    /// Which of them each name is.
+    places: HashMap<String, usize>,
 }
 
 impl Kept {
@@ -42,23 +46,22 @@ impl Kept {
         if let Some(output) = graph.outputs().last() {
             state.output.clone_from(&graph[*output].name);
         }
-        self.states.push((name.to_owned(), state));
+        self.places.entry(name.to_owned()).or_insert(self.states.len());
+        self.states.push(state);
         Ok(())
     }
 
     /// What stands for something that is written.
     pub(crate) fn state(&self, written: &Written) -> Option<&State> {
-        self.states.iter().find(|(name, _)| *name == written.name).map(|(_, state)| state)
+        self.places.get(&written.name).and_then(|at| self.states.get(*at))
     }
 
     /// Notes for layers that begin anew in each call.
     pub(crate) fn begun(&self) -> Vec<Diagnostic> {
-        let mut layers: Vec<&Layer> = vec![];
-        for written in &self.anew {
-            if !layers.contains(&&written.layer) {
-                layers.push(&written.layer);
-            }
-        }
+        let mut seen = HashSet::new();
+        let layers = self.anew.iter().map(|written| &written.layer);
+        let layers: Vec<&Layer> =
+            layers.filter(|layer| seen.insert((&layer.name, &layer.kind))).collect();
         let note = |layer: &Layer| {
             let message = "The kernel of this layer goes on from its state of the call before; the model begins \
                 each call with zeros.";
@@ -71,7 +74,7 @@ impl Kept {
 
     /// All inputs and outputs.
     pub(crate) fn states(&self) -> Vec<State> {
-        self.states.iter().map(|(_, state)| state.clone()).collect()
+        self.states.clone()
     }
 }
 
@@ -92,6 +95,18 @@ pub(crate) fn state(b: &GraphBuilder, name: &str, tensor: Tensor) -> Result<Var>
     Ok(var)
 }
 
+/// A name that nothing else has. `taken` counts how often each was asked for.
+pub(crate) fn fresh(name: &str, taken: &mut HashMap<String, usize>) -> String {
+    let mut found = name.to_owned();
+    while taken.contains_key(&found) {
+        let count = taken.entry(name.to_owned()).or_insert(1);
+        *count += 1;
+        found = format!("{name}_{count}");
+    }
+    taken.insert(found.clone(), 1);
+    found
+}
+
 /// The states of a network whose layers run one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct States {
@@ -101,6 +116,11 @@ pub(crate) struct States {
     inputs: RefCell<HashMap<String, Var>>,
     written: RefCell<Vec<Written>>,
     anew: RefCell<Vec<Written>>,
+    /// The names of both.
+    told: RefCell<[HashSet<String>; 2]>,
+    /// Names that are given, by what tells a state from others, and how often each was asked for.
+    names: RefCell<HashMap<(usize, usize, bool), String>>,
+    taken: RefCell<HashMap<String, usize>>,
 }
 
 impl States {
@@ -113,8 +133,24 @@ impl States {
         !self.asked.is_empty()
     }
 
+    /// The name of the state with a key: `name`, or one that begins with it if another state has it.
+    pub(crate) fn named(&self, key: (usize, usize, bool), name: &str) -> String {
+        if let Some(known) = self.names.borrow().get(&key) {
+            return known.clone();
+        }
+        let name = fresh(name, &mut self.taken.borrow_mut());
+        self.names.borrow_mut().insert(key, name.clone());
+        name
+    }
+
+    /// Whether a layer with this state ran before.
+    pub(crate) fn has_begun(&self, name: &str) -> bool {
+        self.told.borrow()[1].contains(name)
+    }
+
     /// Says that a layer has a state, which may begin anew in each call.
     pub(crate) fn begin(&self, name: &str, layer: Layer) {
+        self.told.borrow_mut()[1].insert(name.to_owned());
         self.anew.borrow_mut().push(Written { what: "state", name: name.to_owned(), layer });
     }
 
@@ -141,9 +177,13 @@ impl States {
     /// Says what a state is from now on, by the layer that writes it.
     pub(crate) fn write(&self, what: &'static str, name: &str, layer: Layer, var: Var) {
         self.values.borrow_mut().insert(name.to_owned(), var);
-        let mut written = self.written.borrow_mut();
-        if !written.iter().any(|known| known.name == name) {
-            written.push(Written { what, name: name.to_owned(), layer });
+        self.wrote(Written { what, name: name.to_owned(), layer });
+    }
+
+    /// Says that a state is written.
+    pub(crate) fn wrote(&self, written: Written) {
+        if self.told.borrow_mut()[0].insert(written.name.clone()) {
+            self.written.borrow_mut().push(written);
         }
     }
 

@@ -27,7 +27,7 @@ use archive::kind::{self, Kind};
 use archive::objects::ScriptArchive;
 use archive::zip::Archive;
 use diag::Diagnostics;
-use onnxd_plugin_sdk::{Claim, Constants, ExportOptions, Frontend, Imported, Probe, Submission};
+use onnxd_plugin_sdk::{Claim, ExportOptions, Frontend, Imported, Probe, Submission};
 use options::Options;
 
 onnxd_plugin_sdk::export_plugin! {
@@ -67,7 +67,6 @@ impl Frontend for Torch {
             });
         }
         let archive = ScriptArchive::open(archive)?;
-        options.constants = Constants::read(submission);
         ExportOptions::at_lowest_opset(&mut options, |options| {
             script::import::import(submission, &archive, options)
         })

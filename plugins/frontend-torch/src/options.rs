@@ -5,7 +5,7 @@ use crate::params;
 use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::Fallback;
 use onnxd_plugin_sdk::words::OperatorFallback;
-use onnxd_plugin_sdk::{Constants, ExportOptions, Submission};
+use onnxd_plugin_sdk::{ExportOptions, Submission};
 use std::ops::{Deref, DerefMut};
 
 /// The params that a front-end for PyTorch reads.
@@ -14,8 +14,6 @@ pub(crate) struct Options {
     export: ExportOptions,
     /// Whether dropout and the like stay as the file has them.
     pub(crate) training: bool,
-    /// Values of inputs.
-    pub(crate) constants: Constants,
 }
 
 impl Deref for Options {
@@ -44,7 +42,7 @@ impl Options {
         let export = ExportOptions::read(submission, fallback)?;
         let source: params::Source = submission.params().section();
         let training = source.training() == "preserve";
-        Ok(Options { export, training, ..Options::default() })
+        Ok(Options { export, training })
     }
 }
 

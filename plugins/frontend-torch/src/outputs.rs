@@ -40,6 +40,17 @@ pub(crate) fn key_path(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
+/// What the key of a dict is called.
+pub(crate) fn key_word(key: &Item) -> Option<String> {
+    match key {
+        Item::Text(key) => Some(key.to_string()),
+        Item::Int(key) => Some(key.to_string()),
+        Item::Float(key) => Some(key.to_string()),
+        Item::Bool(key) => Some(if *key { "True" } else { "False" }.to_owned()),
+        _ => None,
+    }
+}
+
 /// Tensors with their names, empty outside of dicts.
 fn flattened(
     machine: &Machine<'_>,
@@ -59,11 +70,7 @@ fn flattened(
         Item::None => {}
         Item::Dict(cell) => {
             for (key, item) in cell.borrow().iter() {
-                let key = match key {
-                    Item::Text(key) => key_path(path, key),
-                    Item::Int(key) => key_path(path, &key.to_string()),
-                    _ => path.to_owned(),
-                };
+                let key = key_word(key).map_or_else(|| path.to_owned(), |key| key_path(path, &key));
                 flattened(machine, item, &key, into)?;
             }
         }

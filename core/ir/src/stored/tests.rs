@@ -1,4 +1,5 @@
-use super::{TWICE_BYTES_MAX, settle_stored};
+use super::readers::Readers;
+use super::{TWICE_BYTES_MAX, settle, settle_stored};
 use crate::text::{parse_graph, print_graph};
 use crate::{DataType, Graph, Tensor, ValueType};
 
@@ -168,4 +169,28 @@ fn one_scale_in_a_vector_stays_as_it_is() {
     .unwrap();
     settle_stored(&mut graph, &mut || true);
     assert!(print_graph(&graph).contains("Transpose"), "{}", print_graph(&graph));
+}
+
+/// Readers are looked at a few times, not once for each other one.
+#[test]
+fn work_grows_with_the_readers_of_a_value() {
+    let looks = |count: usize, node: &dyn Fn(usize) -> String, end: &str| {
+        let nodes: String = (0..count).map(|i| format!("y{i} = {} ", node(i))).collect();
+        let mut graph = graph(&format!("b = Cast<to = 1>(v) {nodes} {end} y = Neg(y0)"));
+        for id in graph.node_ids() {
+            let Some(out) = graph[id].output(0) else { continue };
+            graph[out].ty = Some(ValueType::tensor(DataType::Float, vec![64, 64]));
+        }
+        let mut readers = Readers::default();
+        settle(&mut graph, &mut readers, &mut || true);
+        readers.looks
+    };
+    let grows = |node: &dyn Fn(usize) -> String, end: &str| {
+        let (few, many) = (looks(50, node, end), looks(500, node, end));
+        assert!(few > 0 && many < 12 * few, "{few} and {many} for {}", node(0));
+    };
+    // Readers that are different, that are the same, and that are the same but for one.
+    grows(&|i| format!("Gather<axis = {}, tag = {i}>(b, at)", i % 2), "");
+    grows(&|_| "Transpose<perm = [1, 0]>(b)".to_owned(), "");
+    grows(&|_| "Transpose<perm = [1, 0]>(b)".to_owned(), "other = Neg(b)");
 }

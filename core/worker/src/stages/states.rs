@@ -6,10 +6,8 @@ use super::export::disk;
 use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_ir::{Graph, Model, Tensor, ValueId};
-use onnxd_proto::onnx::ModelProto;
 use onnxd_proto::onnxd::{FileDigest, FileRole, State};
-use prost::Message;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 /// Name of the file with the values for the first call, beside the model.
@@ -28,12 +26,13 @@ pub(crate) fn take(session: &mut Session, states: &[State]) -> Result<(), Diagno
         return Err(Diagnostic::new(Code::PluginContract, text).into());
     }
     let graph = &session.model()?.graph;
-    let wrong = states.iter().filter_map(|state| wrong(graph, state));
+    let ports = Ports::of(graph);
+    let wrong = states.iter().filter_map(|state| wrong(graph, &ports, state));
     let wrong = wrong.map(|why| Diagnostic::new(Code::PluginContract, why)).collect();
     Diagnostics(wrong).or_ok(())?;
     let value = |state: &State| {
-        let input = named(graph, graph.inputs(), &state.input)?;
-        Some((state.input.clone(), graph[input].initializer()?.clone()))
+        let input = ports.inputs.get(state.input.as_str())?;
+        Some((state.input.clone(), graph[*input].initializer()?.clone()))
     };
     session.initial = states.iter().filter_map(value).collect();
     session.states = states.to_vec();
@@ -45,53 +44,62 @@ fn without_values(session: &mut Session) -> Result<(), Diagnostics> {
     if session.states.is_empty() {
         return Ok(());
     }
-    let damaged = |e: prost::DecodeError| Diagnostic::new(Code::PluginContract, e.to_string());
-    let mut model = ModelProto::decode(session.lend_graph()).map_err(damaged)?;
+    let graph = session.lend_graph();
     let names: BTreeSet<&str> = session.states.iter().map(|state| state.input.as_str()).collect();
-    if let Some(graph) = &mut model.graph {
-        graph.initializer.retain(|tensor| !names.contains(tensor.name()));
-    }
-    session.replace_graph(model.encode_to_vec().into());
+    let rest = onnxd_onnx::without_initializers(graph, &names)?;
+    session.replace_graph(rest);
     Ok(())
 }
 
-fn wrong(graph: &Graph, State { input, output }: &State) -> Option<String> {
-    let found = named(graph, graph.inputs(), input);
-    if found.is_none_or(|v| graph[v].initializer().is_none()) {
+fn wrong(graph: &Graph, ports: &Ports<'_>, State { input, output }: &State) -> Option<String> {
+    let found = ports.inputs.get(input.as_str());
+    if found.is_none_or(|v| graph[*v].initializer().is_none()) {
         return Some(format!("the state `{}` is no input with an initializer", shown(input)));
     }
-    let found = named(graph, graph.outputs(), output);
+    let found = ports.outputs.get(output.as_str());
     found.is_none().then(|| format!("the state `{}` is no output", shown(output)))
 }
 
-fn named(graph: &Graph, among: &[ValueId], name: &str) -> Option<ValueId> {
-    among.iter().copied().find(|v| graph[*v].name == name)
+/// The inputs and outputs of a graph by their names.
+struct Ports<'g> {
+    inputs: HashMap<&'g str, ValueId>,
+    outputs: HashMap<&'g str, ValueId>,
+}
+
+impl Ports<'_> {
+    fn of(graph: &Graph) -> Ports<'_> {
+        // The first one of a name counts.
+        let named =
+            |among: &[ValueId]| among.iter().rev().map(|v| (graph[*v].name.as_str(), *v)).collect();
+        Ports { inputs: named(graph.inputs()), outputs: named(graph.outputs()) }
+    }
 }
 
 /// Renames states as inputs or outputs of the model were.
 pub(crate) fn rename(session: &mut Session, renamed: &[(String, String)], is_input: bool) {
-    if is_input {
-        for (name, _) in &mut session.initial {
-            if let Some((_, new)) = renamed.iter().find(|(old, _)| old == name) {
-                name.clone_from(new);
-            }
-        }
-    }
-    for state in &mut session.states {
-        let name = if is_input { &mut state.input } else { &mut state.output };
-        if let Some((_, new)) = renamed.iter().find(|(old, _)| old == name) {
+    let renamed: HashMap<&str, &String> =
+        renamed.iter().rev().map(|(old, new)| (old.as_str(), new)).collect();
+    let take = |name: &mut String| {
+        if let Some(new) = renamed.get(name.as_str()) {
             name.clone_from(new);
         }
+    };
+    if is_input {
+        session.initial.iter_mut().for_each(|(name, _)| take(name));
+    }
+    for state in &mut session.states {
+        take(if is_input { &mut state.input } else { &mut state.output });
     }
 }
 
 /// Names the states in the model that is written.
 pub(crate) fn mark(session: &Session, model: &mut Model) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
+    let graph = &model.graph;
+    let ports = Ports::of(graph);
     for (state, (_, value)) in session.states.iter().zip(&session.initial) {
-        let graph = &model.graph;
-        let input = named(graph, graph.inputs(), &state.input);
-        let output = named(graph, graph.outputs(), &state.output);
+        let input = ports.inputs.get(state.input.as_str()).copied();
+        let output = ports.outputs.get(state.output.as_str()).copied();
         let dtype = |v: Option<ValueId>| graph[v?].ty.as_ref()?.dtype();
         if input.is_none() || output.is_none() {
             let text = format!("passes left no input or output for `{}`", shown(&state.input));
@@ -105,8 +113,13 @@ pub(crate) fn mark(session: &Session, model: &mut Model) -> Result<(), Diagnosti
             let help = "Quantize in a way that leaves inputs and outputs in floating point.";
             found.push(Diagnostic::new(Code::LayerUnsupported, text).help(help));
         }
-        model.set_metadata(&format!("onnxd.state.{}", state.input), state.output.clone());
     }
+    let states = session.states.iter().take(session.initial.len());
+    let marks: Vec<(String, String)> =
+        states.map(|s| (format!("onnxd.state.{}", s.input), s.output.clone())).collect();
+    let keys: BTreeSet<&str> = marks.iter().map(|(key, _)| key.as_str()).collect();
+    model.metadata.retain(|(key, _)| !keys.contains(key.as_str()));
+    model.metadata.extend(marks);
     found.or_ok(())
 }
 
@@ -135,10 +148,12 @@ pub(crate) fn write(session: &mut Session, folder: &Path) -> Result<(), Diagnost
 
 /// Puts the values for the first call back, where the reference names none.
 pub(crate) fn restore(session: &Session, model: &mut Model) {
-    for (name, value) in &session.initial {
-        let graph = &mut model.graph;
-        if let Some(input) = named(graph, graph.inputs(), name) {
-            graph.set_initializer(input, Some(Tensor::clone(value)));
-        }
+    let ports = Ports::of(&model.graph);
+    let input = |(name, value): &(String, Tensor)| {
+        ports.inputs.get(name.as_str()).map(|input| (*input, value.clone()))
+    };
+    let found: Vec<(ValueId, Tensor)> = session.initial.iter().filter_map(input).collect();
+    for (input, value) in found {
+        model.graph.set_initializer(input, Some(value));
     }
 }

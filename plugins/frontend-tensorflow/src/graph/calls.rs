@@ -74,7 +74,8 @@ pub(crate) fn enter<'a>(
     }
     let args: HashMap<&str, Vec<Item>> =
         parameters.into_iter().zip(args.into_iter().map(|item| vec![item])).collect();
-    let scope = Scope::new(body, args, runner.path(caller, node, function));
+    let mut scope = Scope::new(body, args, runner.path(caller, node, function));
+    scope.function = Some(function);
     runner.ordered(&scope)?;
     Ok(scope)
 }

@@ -1,9 +1,9 @@
 //! The values of a graph's variables, in a checkpoint beside it.
 
+use super::body::Body;
 use super::bundle::Bundle;
 use super::node::Library;
 use super::restore::{self, Stored};
-use super::run::Body;
 use crate::files::Files;
 use crate::wire::proto::{Attr, MetaGraphDef, NodeDef};
 use crate::wire::tensor::known_dims;
@@ -34,7 +34,8 @@ impl<'a, 's> Checkpoint<'a, 's> {
         let library: Library<'a> =
             functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect();
         let nodes: &[NodeDef] = graph.map(|graph| graph.node.as_slice()).next().unwrap_or_default();
-        let has_variables = nodes.iter().any(|node| is_variable(&node.op));
+        let inner = library.values().flat_map(|function| &function.node_def);
+        let has_variables = nodes.iter().chain(inner).any(|node| is_variable(&node.op));
         let stored = restore::stored(meta, &Body::new(nodes), &library);
         // Weights that are missing are missed when they are read.
         let index = format!("{prefix}.index");
@@ -45,20 +46,17 @@ impl<'a, 's> Checkpoint<'a, 's> {
         Ok(Checkpoint { bundle, stored })
     }
 
-    /// The value of the variable that a node makes.
+    /// The value of the variable that a node makes, as `makers` of the main graph do.
     ///
     /// # Errors
     /// `N0209` if there is none, `N0201` if it is damaged.
-    pub(crate) fn value(&self, node: &NodeDef) -> Result<Tensor> {
+    pub(crate) fn value(&self, node: &NodeDef, makers: &[String]) -> Result<Tensor> {
         let Some(bundle) = &self.bundle else { return Err(lacking(node)) };
-        let tensor = match self.stored.get(node.name.as_str()) {
+        let makers = || makers.iter().map(String::as_str);
+        let tensor = match makers().find_map(|name| self.stored.get(name)) {
             Some(stored) => bundle.tensor(&stored.key, &stored.slice)?,
             // Checkpoints of TensorFlow 1 have variables by their names.
-            None => match [shared_name(node), Some(node.name.as_str())]
-                .into_iter()
-                .flatten()
-                .find(|name| bundle.has(name))
-            {
+            None => match shared_name(node).into_iter().chain(makers()).find(|n| bundle.has(n)) {
                 Some(name) => bundle.tensor(name, "")?,
                 None => return Err(lacking(node)),
             },
@@ -79,9 +77,24 @@ pub(crate) fn is_variable(op: &str) -> bool {
 }
 
 fn shared_name(node: &NodeDef) -> Option<&str> {
-    match node.attr.get("shared_name")?.value.as_ref()? {
-        Attr::S(bytes) => std::str::from_utf8(bytes).ok().filter(|name| !name.is_empty()),
+    word(node, "shared_name")
+}
+
+fn word<'n>(node: &'n NodeDef, attr: &str) -> Option<&'n str> {
+    match node.attr.get(attr)?.value.as_ref()? {
+        Attr::S(bytes) => std::str::from_utf8(bytes).ok().filter(|word| !word.is_empty()),
         _ => None,
+    }
+}
+
+/// What tells a variable from others: its shared name, wherever its node is; else its node, in the function that has
+/// it.
+pub(crate) fn identity(node: &NodeDef, function: Option<&str>) -> String {
+    match (shared_name(node), word(node, "container"), function) {
+        (Some(shared), None, _) => shared.to_owned(),
+        (Some(shared), Some(container), _) => format!("{container}/{shared}"),
+        (None, _, None) => node.name.clone(),
+        (None, _, Some(function)) => format!("{}@{function}", node.name),
     }
 }
 

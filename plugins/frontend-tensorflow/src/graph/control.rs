@@ -70,9 +70,9 @@ fn nested<'a>(
     let b = runner.builder();
     // What a branch writes is one more thing that it gives.
     let written = effects::written(runner, scope, node)?;
-    let before = runner.states.all();
+    let before = runner.states.now();
     let arm = |at: usize| {
-        runner.states.restore(before.clone());
+        runner.states.take_back(before);
         let mut given = calls::call(runner, scope, node, functions[at], args.to_vec())?;
         given.extend(present(runner, &written));
         Ok(given)
@@ -81,7 +81,7 @@ fn nested<'a>(
         "If" | "StatelessIf" => branch(runner.driver, truth(b, choice)?, [&|| arm(0), &|| arm(1)]),
         _ => chosen(runner.driver, choice, functions.len(), &arm),
     })?;
-    runner.states.restore(before);
+    runner.states.take_back(before);
     write(runner, &written, given.split_off(given.len().saturating_sub(written.len())));
     Ok(Some(given))
 }

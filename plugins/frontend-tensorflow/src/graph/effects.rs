@@ -1,9 +1,10 @@
 //! The order in which variables are read and written. Nodes run when a result needs them; those that read or write a
 //! variable that is written run before, one after the other, as the edges of the graph say.
 
+use super::body::Body;
 use super::node::{self, Reference};
 use super::order;
-use super::run::{Body, DEPTH_MAX, Item, Runner, Scope};
+use super::run::{DEPTH_MAX, Item, Runner, Scope};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -31,15 +32,13 @@ pub(crate) fn run<'a>(
         return Ok(());
     }
     let is_wanted = |index: &usize| wanted.is_none_or(|wanted| wanted.contains(index));
-    let has_flow = body.nodes.iter().any(order::is_flow);
-    let is_inside_flow = |index: usize| has_flow && order::is_inside_flow(body, index);
     let mut names = HashSet::new();
     let mut writers = HashSet::new();
     for index in (0..body.nodes.len()).filter(is_wanted) {
         let node = &body.nodes[index];
         runner.work(scope, node, 1)?;
         for name in written(runner, scope, node)? {
-            if is_inside_flow(index) {
+            if body.is_inside_flow(index) {
                 runner.states.lose(&name, scope.layer(node));
             }
             names.insert(name);
@@ -54,8 +53,8 @@ pub(crate) fn run<'a>(
     for index in order::sequence(body).into_iter().filter(is_wanted) {
         let node = &body.nodes[index];
         let reads = || -> Result<bool> {
-            for at in 0..data_inputs(node).count() {
-                let name = variable(runner, scope, node, at)?;
+            for text in data_inputs(node) {
+                let name = variable_of(runner, scope, text)?;
                 if name.is_some_and(|name| names.contains(&name)) {
                     return Ok(true);
                 }
@@ -65,10 +64,10 @@ pub(crate) fn run<'a>(
         if !writers.contains(&index) && (is_passed(node) || !reads()?) {
             continue;
         }
-        match is_inside_flow(index) {
+        match body.is_inside_flow(index) {
             true => {
-                for at in 0..data_inputs(node).count() {
-                    let name = variable(runner, scope, node, at)?;
+                for text in data_inputs(node) {
+                    let name = variable_of(runner, scope, text)?;
                     if let Some(name) = name.filter(|name| names.contains(name)) {
                         runner.states.lose(&name, scope.layer(node));
                     }
@@ -97,15 +96,17 @@ pub(crate) fn written<'a>(
     scope: &Scope<'a>,
     node: &'a NodeDef,
 ) -> Result<Vec<String>> {
-    let mut all = vec![];
+    let (mut all, mut seen) = (vec![], HashSet::new());
+    let texts: Vec<&str> = data_inputs(node).collect();
     for input in written_inputs(runner, node) {
-        let Some(name) = variable(runner, scope, node, input)? else { continue };
-        let text = data_inputs(node).nth(input).filter(|_| runner.states.value(&name).is_none());
+        let Some(text) = texts.get(input) else { continue };
+        let Some(name) = variable_of(runner, scope, text)? else { continue };
+        let text = Some(text).filter(|_| runner.states.value(&name).is_none());
         let initial = text.map(|text| runner.value(scope, leaf(&scope.body, text))).transpose()?;
         if let Some(Item::Tensor(var)) = initial {
             runner.states.begin(&name, var);
         }
-        if !all.contains(&name) {
+        if seen.insert(name.clone()) {
             all.push(name);
         }
     }
@@ -150,8 +151,13 @@ fn of_function(runner: &Runner<'_, '_>, function: &str) -> Rc<Writes> {
     let mut all = Writes::new();
     if let Some(body) = runner.body(function) {
         for node in body.nodes {
-            for input in written_inputs(runner, node) {
-                let name = data_inputs(node).nth(input).map(|text| leaf(&body, text));
+            let inputs = written_inputs(runner, node);
+            let texts: Vec<&str> = match inputs.is_empty() {
+                true => vec![],
+                false => data_inputs(node).collect(),
+            };
+            for input in inputs {
+                let name = texts.get(input).map(|text| leaf(&body, text));
                 all.extend(name.and_then(|name| args.get(name)));
             }
         }
@@ -193,7 +199,18 @@ pub(crate) fn variable<'a>(
     node: &'a NodeDef,
     input: usize,
 ) -> Result<Option<String>> {
-    let Some(text) = data_inputs(node).nth(input) else { return Ok(None) };
+    match data_inputs(node).nth(input) {
+        Some(text) => variable_of(runner, scope, text),
+        None => Ok(None),
+    }
+}
+
+/// As [`variable`], by the text of the input.
+fn variable_of<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    text: &str,
+) -> Result<Option<String>> {
     let direct = name_of(text);
     let name = leaf(&scope.body, text);
     let found = scope.body.find(name).map(|index| &scope.body.nodes[index]);
@@ -203,7 +220,7 @@ pub(crate) fn variable<'a>(
         (None, Some(node)) if is_variable(node) => {
             // Behind an Identity it is a value that was read.
             let is_itself = direct == name || !is_read(scope, direct);
-            return Ok(is_itself.then(|| node.name.clone()));
+            return Ok(is_itself.then(|| runner.states.name(scope, node)));
         }
         (None, Some(node)) if node.op == "Const" => Some(runner.value(scope, &node.name)?),
         _ => None,
@@ -216,7 +233,7 @@ pub(crate) fn variable<'a>(
 }
 
 /// Whether a node is a variable of TensorFlow 1.
-pub(crate) fn is_variable(node: &NodeDef) -> bool {
+fn is_variable(node: &NodeDef) -> bool {
     matches!(node.op.as_str(), "Variable" | "VariableV2")
 }
 
@@ -240,7 +257,7 @@ pub(crate) fn present<'a>(
         let found = scope.body.find(name_of(text)).map(|index| &scope.body.nodes[index]);
         let Some(input) = inputs.get_mut(at) else { break };
         let name = match (found.filter(|node| is_variable(node)), &input) {
-            (Some(read), _) => Some(read.name.clone()),
+            (Some(read), _) => Some(runner.states.name(scope, read)),
             (None, Item::Tensor(var)) => runner.states.constant(*var),
             (None, _) => None,
         };

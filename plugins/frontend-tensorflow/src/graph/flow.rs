@@ -1,7 +1,7 @@
 //! Where the loops and conditions of a graph of TensorFlow 1 are. Nothing says it but how the nodes are connected.
 
+use super::body::Body;
 use super::frames::place;
-use super::run::Body;
 use super::siblings::{Group, Siblings};
 use crate::wire::proto::{Attr, NodeDef};
 use onnxd_plugin_sdk::build::Result;

@@ -126,41 +126,47 @@ fn inputs(graph: &GraphDef) -> Vec<Port> {
         !last.starts_with("unused_control_flow_input")
     });
     let mut ports: Vec<Port> = used.map(|node| port(graph, node)).collect();
-    let is_open = |port: &&mut Port| port.ty.shape().is_none();
+    let is_open =
+        |port: &&mut Port| port.ty.shape().is_none() && port.ty.dtype() == Some(DataType::Bool);
+    let mut conditions = None;
     for port in ports.iter_mut().filter(is_open) {
         // A condition is one truth value, whether its placeholder says so or not.
-        if port.ty.dtype() == Some(DataType::Bool) && is_condition(graph, &port.name) {
+        if conditions.get_or_insert_with(|| self::conditions(graph)).contains(port.name.as_str()) {
             port.ty = ValueType::Tensor { dtype: port.ty.dtype(), shape: Some(vec![]) };
         }
     }
     ports
 }
 
-/// Whether a condition of the graph is what a node gives, or the opposite of that.
-fn is_condition(graph: &GraphDef, name: &str) -> bool {
-    let mut seen = HashSet::from([name]);
-    let mut open = vec![name];
-    while let Some(name) = open.pop() {
-        for node in &graph.node {
-            let mut data = node.input.iter().filter(|text| !text.starts_with('^'));
-            let is_it = |text: &String| match node::reference(text) {
-                Some(node::Reference::Slot(found, _) | node::Reference::Output(found, ..)) => {
-                    found == name
-                }
-                None => false,
-            };
-            let Some(at) = data.position(is_it) else { continue };
-            match node.op.as_str() {
-                "Switch" | "RefSwitch" if data.next().is_none() => return true,
-                "If" | "StatelessIf" if at == 0 => return true,
-                "Identity" | "LogicalNot" | "Cast" if seen.insert(&node.name) => {
-                    open.push(&node.name);
-                }
-                _ => {}
-            }
+/// The nodes that give the conditions of a graph, or the opposite of one.
+fn conditions(graph: &GraphDef) -> HashSet<&str> {
+    let nodes: HashMap<&str, &NodeDef> =
+        graph.node.iter().map(|node| (node.name.as_str(), node)).collect();
+    let name = |text: &'_ String| match node::reference(text) {
+        Some(node::Reference::Slot(name, _) | node::Reference::Output(name, ..)) => {
+            nodes.get_key_value(name).map(|(name, _)| *name)
+        }
+        None => None,
+    };
+    let condition = |node: &NodeDef| {
+        let mut data = node.input.iter().filter(|text| !text.starts_with('^'));
+        match node.op.as_str() {
+            "Switch" | "RefSwitch" => data.nth(1).and_then(name),
+            "If" | "StatelessIf" => data.next().and_then(name),
+            _ => None,
+        }
+    };
+    let mut open: Vec<&str> = graph.node.iter().filter_map(condition).collect();
+    let mut found = HashSet::new();
+    while let Some(next) = open.pop() {
+        let passes =
+            |node: &&&NodeDef| matches!(node.op.as_str(), "Identity" | "LogicalNot" | "Cast");
+        if found.insert(next) {
+            let node = nodes.get(next).filter(passes);
+            open.extend(node.and_then(|node| node.input.first()).and_then(name));
         }
     }
-    false
+    found
 }
 
 pub(crate) fn is_placeholder(node: &NodeDef) -> bool {

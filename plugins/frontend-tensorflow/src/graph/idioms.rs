@@ -1,7 +1,7 @@
 //! Formulas of several nodes that are one operator, where what a node becomes alone would hide it.
 
+use super::body::Body;
 use super::node::{self, Reference};
-use super::run::Body;
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::tensor_of;
 use std::f64::consts::FRAC_1_SQRT_2;

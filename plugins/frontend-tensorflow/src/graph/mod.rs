@@ -1,5 +1,6 @@
 //! Graphs of nodes, as SavedModels and frozen files have them, and their functions.
 
+mod body;
 pub(crate) mod branch;
 pub(crate) mod bundle;
 pub(crate) mod calls;

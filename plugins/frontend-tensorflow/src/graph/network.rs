@@ -1,9 +1,10 @@
 //! A network that is a graph of TensorFlow: what goes in, what comes out, and the run between.
 
+use super::body::Body;
 use super::effects;
 use super::lists::Sequences;
 use super::resources::Variables;
-use super::run::{Body, Item, Runner, Scope};
+use super::run::{Item, Runner, Scope};
 use super::states::States;
 use crate::model::{self, Ran, Reader};
 use crate::ops::{Source, complex, table};
@@ -78,7 +79,7 @@ fn run(
     let functions = network.graph.library.iter().flat_map(|library| &library.function);
     let named = functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f)));
     let weights = options.without_weights.then(Vec::new);
-    let kept = (sequences, States::new(asked));
+    let kept = (sequences, States::new(asked, &network.graph.node));
     let runner = Runner::new(driver, named.collect(), &network.variables, weights, kept);
     let body = Rc::new(Body::new(&network.graph.node));
     let places = network.outputs.iter().map(|port| port.place.as_str());

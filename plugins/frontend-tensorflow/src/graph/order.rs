@@ -1,10 +1,10 @@
 //! The order in which nodes run. Data alone is followed when they are evaluated; control inputs are looked at here.
 
+use super::body::Body;
 use super::node::{self, Reference};
-use super::run::Body;
 use crate::wire::proto::NodeDef;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 
 /// A node that waits for itself, if control inputs are part of the circle. The way back of a loop is none.
 pub(crate) fn circle(body: &Body<'_>) -> Option<usize> {
@@ -72,24 +72,30 @@ pub(crate) fn sequence(body: &Body<'_>) -> Vec<usize> {
 }
 
 /// Whether what is behind a node runs under a condition or in a loop of TensorFlow 1.
-pub(crate) fn is_flow(node: &NodeDef) -> bool {
+fn is_flow(node: &NodeDef) -> bool {
     ["Switch", "_SwitchN", "Enter", "NextIteration", "LoopCond"].iter().any(|op| is_op(node, op))
 }
 
-/// Whether a node is part of a loop or condition of TensorFlow 1: it waits for one that is, with no way out between.
-pub(crate) fn is_inside_flow(body: &Body<'_>, index: usize) -> bool {
-    let mut seen = HashSet::from([index]);
-    let mut open = vec![index];
+/// Whether each node is part of a loop or condition of TensorFlow 1: it waits for one that is, with no way out between.
+pub(crate) fn inside_flow(body: &Body<'_>) -> Vec<bool> {
+    let mut inside: Vec<bool> = body.nodes.iter().map(is_flow).collect();
+    let mut open: Vec<usize> = (0..inside.len()).filter(|at| inside[*at]).collect();
+    if open.is_empty() {
+        return inside;
+    }
+    let mut readers = vec![vec![]; inside.len()];
+    let stays = |node: &NodeDef| !is_op(node, "Merge") && !is_op(node, "Exit");
+    for index in (0..inside.len()).filter(|index| stays(&body.nodes[*index])) {
+        inputs(body, index, true).for_each(|input| readers[input].push(index));
+    }
     while let Some(at) = open.pop() {
-        let node = &body.nodes[at];
-        if is_flow(node) {
-            return true;
-        }
-        if !is_op(node, "Merge") && !is_op(node, "Exit") {
-            open.extend(inputs(body, at, true).filter(|input| seen.insert(*input)));
+        for reader in std::mem::take(&mut readers[at]) {
+            if !std::mem::replace(&mut inside[reader], true) {
+                open.push(reader);
+            }
         }
     }
-    false
+    inside
 }
 
 /// The nodes that a node waits for.

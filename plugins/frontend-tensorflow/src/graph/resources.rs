@@ -14,15 +14,15 @@ use std::rc::Rc;
 /// A variable with its value from the checkpoint.
 #[derive(Debug)]
 pub(crate) struct Variable {
-    /// The name of its node.
+    /// Its name, which no other variable has.
     pub(crate) name: String,
     tensor: Tensor,
     /// Its value in the graph in which the handle was made.
     var: Var,
 }
 
-/// Finds the value of a variable by its node.
-type Find<'a> = Box<dyn Fn(&NodeDef) -> Result<Tensor> + 'a>;
+/// Finds the value of a variable by its node, and by the nodes of the main graph that make the same one.
+type Find<'a> = Box<dyn Fn(&NodeDef, &[String]) -> Result<Tensor> + 'a>;
 
 /// The values of variables. A frozen graph has none.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(crate) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    pub(crate) fn new(find: impl Fn(&NodeDef) -> Result<Tensor> + 'a) -> Variables<'a> {
+    pub(crate) fn new(find: impl Fn(&NodeDef, &[String]) -> Result<Tensor> + 'a) -> Variables<'a> {
         Variables { find: Some(Box::new(find)) }
     }
 }
@@ -86,19 +86,20 @@ fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Re
         runner.driver.report(runner.problem(scope, node, Code::WeightsMissing, message).help(help));
         return Ok(vec![Item::Hole]);
     };
-    let tensor = match find(node) {
+    let name = runner.states.name(scope, node);
+    let tensor = match find(node, runner.states.makers(scope, node)) {
         Ok(tensor) => tensor,
         Err(found) => {
             runner.driver.report(found.at(scope.layer(node)));
             return Ok(vec![Item::Hole]);
         }
     };
-    let var = match runner.states.input(runner.builder(), &node.name, &tensor)? {
+    let var = match runner.states.input(runner.builder(), &name, &tensor)? {
         Some(input) => input,
-        None => runner.weight(&node.name, tensor.clone()),
+        None => runner.weight(&name, tensor.clone()),
     };
-    runner.states.begin(&node.name, var);
-    let variable = Variable { name: node.name.clone(), tensor, var };
+    runner.states.begin(&name, var);
+    let variable = Variable { name, tensor, var };
     Ok(vec![Item::Resource(Rc::new(variable))])
 }
 

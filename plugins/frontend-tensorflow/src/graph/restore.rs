@@ -1,7 +1,7 @@
 //! Which tensor of the checkpoint is the value of which variable, as the function or nodes that restore them say it.
 
+use super::body::Body;
 use super::node::{self, Library, Reference};
-use super::run::Body;
 use crate::wire::proto::{Attr, MetaGraphDef, NodeDef};
 use crate::wire::tensor::tensor_of;
 use std::collections::{HashMap, HashSet};

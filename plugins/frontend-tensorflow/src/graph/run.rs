@@ -1,11 +1,12 @@
 //! Runs graphs on the values of an ONNX graph that is built on the way: each node is computed when an output needs it.
-//! Calls are inlined, variables are constants, and what functions carry besides tensors stays here.
+//! Calls are inlined, variables have the values that were written last, and what functions carry besides tensors stays
+//! here.
 
+use super::body::Body;
 use super::effects::Writes;
-use super::flow::Flow;
 use super::node::{self, Library, Reference};
 use super::states::States;
-use super::{calls, control, effects, frames, idioms, lists, narrow, order, resources};
+use super::{calls, control, effects, frames, idioms, lists, narrow, resources};
 use crate::ops::Source;
 use crate::ops::activation::GELU;
 use crate::wire::proto::{Attr, NodeDef};
@@ -14,7 +15,7 @@ use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Driver, Lower, Lowering, Value};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -48,57 +49,6 @@ pub(crate) enum Item {
     Hole,
 }
 
-/// The nodes of a graph or function.
-pub(crate) struct Body<'a> {
-    pub(crate) nodes: &'a [NodeDef],
-    by_name: HashMap<&'a str, usize>,
-    /// Whether one of them writes a variable.
-    pub(crate) writes: OnceCell<bool>,
-    /// The nodes that the results need, if all of them are known beforehand.
-    pub(crate) needed: OnceCell<HashSet<usize>>,
-    flow: OnceCell<Flow>,
-    circle: OnceCell<Option<usize>>,
-}
-
-impl<'a> Body<'a> {
-    pub(crate) fn new(nodes: &'a [NodeDef]) -> Body<'a> {
-        let by_name = nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        let (writes, needed, flow, circle) = Default::default();
-        Body { nodes, by_name, writes, needed, flow, circle }
-    }
-
-    /// A node that waits for itself by control inputs.
-    pub(crate) fn circle(&self) -> Option<usize> {
-        *self.circle.get_or_init(|| order::circle(self))
-    }
-
-    /// The nodes that these places need.
-    pub(crate) fn needed_by<'t>(&self, places: impl Iterator<Item = &'t str>) -> HashSet<usize> {
-        let of = |text: &str| {
-            let (Reference::Slot(name, _) | Reference::Output(name, ..)) =
-                node::reference(text.trim_start_matches('^'))?;
-            self.find(name)
-        };
-        let mut open: Vec<usize> = places.filter_map(of).collect();
-        let mut found = HashSet::new();
-        while let Some(at) = open.pop() {
-            if found.insert(at) {
-                open.extend(self.nodes[at].input.iter().filter_map(|text| of(text)));
-            }
-        }
-        found
-    }
-
-    /// Its loops and conditions of TensorFlow 1.
-    pub(crate) fn flow(&self) -> &Flow {
-        self.flow.get_or_init(|| Flow::new(self))
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
-    }
-}
-
 /// A graph that runs, or one call of a function.
 pub(crate) struct Scope<'a> {
     pub(crate) body: Rc<Body<'a>>,
@@ -107,6 +57,8 @@ pub(crate) struct Scope<'a> {
     done: RefCell<HashMap<usize, Rc<[Item]>>>,
     /// What names of its nodes start with: empty, or ends with `/`.
     pub(crate) path: String,
+    /// The function whose body it is; `None` for the main graph.
+    pub(crate) function: Option<&'a str>,
 }
 
 impl<'a> Scope<'a> {
@@ -115,7 +67,7 @@ impl<'a> Scope<'a> {
         args: HashMap<&'a str, Vec<Item>>,
         path: String,
     ) -> Scope<'a> {
-        Scope { body, args, done: RefCell::default(), path }
+        Scope { body, args, done: RefCell::default(), path, function: None }
     }
 
     pub(crate) fn has_run(&self, node: usize) -> bool {
@@ -129,7 +81,8 @@ impl<'a> Scope<'a> {
 
     /// A scope for a part of the same nodes, in which none of them has run.
     pub(crate) fn part(&self) -> Scope<'a> {
-        Scope::new(self.body.clone(), self.args.clone(), self.path.clone())
+        let scope = Scope::new(self.body.clone(), self.args.clone(), self.path.clone());
+        Scope { function: self.function, ..scope }
     }
 
     /// Takes what a node gave in another scope of the same nodes, if it has run there.
@@ -160,6 +113,7 @@ pub(crate) struct Runner<'a, 's> {
     pub(crate) depth: Cell<usize>,
     /// Paths of calls, each with its function.
     paths: RefCell<HashSet<(String, &'a str)>>,
+    in_order: RefCell<Vec<(String, &'a str)>>,
     ran: Cell<usize>,
     /// Bytes of constants beyond those of the file.
     repeated: Cell<usize>,
@@ -173,7 +127,7 @@ impl<'a, 's> Runner<'a, 's> {
         weights: Option<Vec<Var>>,
         (sequences, states): (&'a lists::Sequences, States),
     ) -> Runner<'a, 's> {
-        let (bodies, writes, depth, paths, ran, repeated) = Default::default();
+        let (bodies, writes, depth, paths, in_order, ran, repeated) = Default::default();
         let weights = RefCell::new(weights);
         Runner {
             driver,
@@ -186,6 +140,7 @@ impl<'a, 's> Runner<'a, 's> {
             writes,
             depth,
             paths,
+            in_order,
             ran,
             repeated,
         }
@@ -205,22 +160,29 @@ impl<'a, 's> Runner<'a, 's> {
         Some(body)
     }
 
-    /// The paths of calls so far, for a part of the graph that may be run again.
-    pub(crate) fn remembered(&self) -> HashSet<(String, &'a str)> {
-        self.paths.borrow().clone()
+    /// How many calls have paths so far, for a part of the graph that may be run again.
+    pub(crate) fn remembered(&self) -> usize {
+        self.in_order.borrow().len()
     }
 
-    pub(crate) fn remember(&self, paths: HashSet<(String, &'a str)>) {
-        self.paths.replace(paths);
+    /// Forgets the paths of all calls but the first ones.
+    pub(crate) fn remember(&self, count: usize) {
+        let (mut paths, mut in_order) = (self.paths.borrow_mut(), self.in_order.borrow_mut());
+        let from = count.min(in_order.len());
+        let later = in_order.split_off(from);
+        for path in later {
+            paths.remove(&path);
+        }
     }
 
     /// What names inside a call start with; the second call of a function in one place has its node's name in it.
     pub(crate) fn path(&self, caller: &Scope<'_>, node: &NodeDef, function: &'a str) -> String {
         let path = calls::path_of(&caller.path, &node.name);
-        match self.paths.borrow_mut().insert((path.clone(), function)) {
-            true => path,
-            false => format!("{}{}/", caller.path, node.name),
+        if !self.paths.borrow_mut().insert((path.clone(), function)) {
+            return format!("{}{}/", caller.path, node.name);
         }
+        self.in_order.borrow_mut().push((path.clone(), function));
+        path
     }
 
     /// Gives a tensor of the main graph that an input of the model stands for.

@@ -122,7 +122,7 @@ fn import_graph(
     };
     let mut network = network(meta, graph, choice)?;
     let checkpoint = Checkpoint::open(meta, files, prefix)?;
-    network.variables = Variables::new(move |node| checkpoint.value(node));
+    network.variables = Variables::new(move |node, makers| checkpoint.value(node, makers));
     let imported = network::import(&network, options);
     match choice.outputs.is_empty() && is_unsigned(meta, choice) {
         true => imported.map_err(|found| frozen::guessed(graph, found)),

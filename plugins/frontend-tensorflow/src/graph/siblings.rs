@@ -1,7 +1,7 @@
 //! Which results of TensorFlow 1 are of one condition, so that one `If` gives all of them.
 
+use super::body::Body;
 use super::flow::{Choice, Flow, Frame, Place};
-use super::run::Body;
 use onnxd_plugin_sdk::build::Result;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;

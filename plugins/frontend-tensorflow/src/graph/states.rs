@@ -1,18 +1,18 @@
 //! What a graph keeps between calls: the values of variables at each place of the run, and what operators that write
 //! variables make of them.
 
-use super::effects;
 use super::node;
 use super::run::{Item, Runner, Scope};
+use super::{checkpoint, effects};
 use crate::states::{self, Asked, Kept};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Layer, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 use onnxd_plugin_sdk::states::Written;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Groups of numbers that a generator passes over for each number that is drawn.
 const SKIPPED: i64 = 256;
@@ -20,22 +20,44 @@ const SKIPPED: i64 = 256;
 /// The values of variables, by their names.
 #[derive(Debug, Default)]
 pub(crate) struct States {
+    /// The nodes of the main graph that make each variable, by what tells it from others.
+    makers: HashMap<String, Vec<String>>,
     /// Those that are inputs of the model.
     asked: Asked,
     /// The value of each at present.
     values: RefCell<HashMap<String, Item>>,
+    /// What each change of a value took the place of, in their order.
+    changes: RefCell<Vec<(String, Option<Item>)>>,
     /// Those that were written, in that order, and by which node.
     written: RefCell<Vec<(String, Layer)>>,
+    /// Their names.
+    told: RefCell<HashSet<String>>,
     /// Those whose order of writes is not followed, and why.
-    lost: RefCell<HashMap<String, Layer>>,
+    lost: RefCell<BTreeMap<String, Layer>>,
     /// Variables that were frozen, by their values; `None` if several have the same one.
     constants: RefCell<HashMap<Var, Option<String>>>,
     inputs: RefCell<HashMap<String, Var>>,
 }
 
 impl States {
-    pub(crate) fn new(asked: &Asked) -> States {
-        States { asked: asked.clone(), ..States::default() }
+    pub(crate) fn new(asked: &Asked, main: &[NodeDef]) -> States {
+        let mut makers: HashMap<String, Vec<String>> = HashMap::new();
+        for node in main.iter().filter(|node| checkpoint::is_variable(&node.op)) {
+            makers.entry(checkpoint::identity(node, None)).or_default().push(node.name.clone());
+        }
+        States { makers, asked: asked.clone(), ..States::default() }
+    }
+
+    /// The nodes of the main graph that make the variable of a node; none for one that a function has to itself.
+    pub(crate) fn makers(&self, scope: &Scope<'_>, node: &NodeDef) -> &[String] {
+        let found = self.makers.get(&checkpoint::identity(node, scope.function));
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    /// The name of a variable: that of its node in the main graph, else what tells it from others.
+    pub(crate) fn name(&self, scope: &Scope<'_>, node: &NodeDef) -> String {
+        let own = || checkpoint::identity(node, scope.function);
+        self.makers(scope, node).first().cloned().unwrap_or_else(own)
     }
 
     /// The input that stands for a variable, if it is one that the model has as an input.
@@ -63,7 +85,9 @@ impl States {
 
     /// Says what a variable is before the first node runs.
     pub(crate) fn begin(&self, name: &str, var: Var) {
-        self.values.borrow_mut().entry(name.to_owned()).or_insert(Item::Tensor(var));
+        if self.value(name).is_none() {
+            self.set(name, Item::Tensor(var));
+        }
     }
 
     /// Says which constant a variable may have become.
@@ -87,16 +111,26 @@ impl States {
     }
 
     pub(crate) fn set(&self, name: &str, item: Item) {
-        self.values.borrow_mut().insert(name.to_owned(), item);
+        let before = self.values.borrow_mut().insert(name.to_owned(), item);
+        self.changes.borrow_mut().push((name.to_owned(), before));
     }
 
-    /// All present values, for a part of the graph that may not run.
-    pub(crate) fn all(&self) -> HashMap<String, Item> {
-        self.values.borrow().clone()
+    /// The place that values have come to, for a part of the graph that may not run.
+    pub(crate) fn now(&self) -> usize {
+        self.changes.borrow().len()
     }
 
-    pub(crate) fn restore(&self, values: HashMap<String, Item>) {
-        self.values.replace(values);
+    /// Takes back what changed since then.
+    pub(crate) fn take_back(&self, since: usize) {
+        let (mut values, mut changes) = (self.values.borrow_mut(), self.changes.borrow_mut());
+        let from = since.min(changes.len());
+        let later = changes.split_off(from);
+        for (name, before) in later.into_iter().rev() {
+            match before {
+                Some(before) => drop(values.insert(name, before)),
+                None => drop(values.remove(&name)),
+            }
+        }
     }
 
     /// Says that a variable is written or read where the order of that is not followed.
@@ -108,8 +142,7 @@ impl States {
     pub(crate) fn read<'a>(&self, runner: &Runner<'a, '_>, name: &str, initial: Item) -> Item {
         let lost = self.lost.borrow().get(name).cloned();
         if let Some(layer) = lost {
-            let why = "is in a loop or condition of TensorFlow 1, where it cannot be followed";
-            runner.driver.report(of(name, layer).impossible(why));
+            runner.driver.report(lost_in_frames(&of(name, layer)));
             return Item::Hole;
         }
         self.value(name).unwrap_or(initial)
@@ -117,7 +150,10 @@ impl States {
 
     /// What was written, and the values at the end as outputs if they are asked for.
     pub(crate) fn kept(&self, b: &GraphBuilder) -> Result<Kept> {
+        let lost = self.lost.borrow();
+        let lost = lost.iter().map(|(name, layer)| of(name, layer.clone())).collect();
         let mut kept = Kept::default();
+        kept.lost = lost;
         for (name, layer) in self.written.borrow().iter() {
             let value = self.value(name);
             let input = self.inputs.borrow().get(name).copied();
@@ -128,6 +164,14 @@ impl States {
         }
         Ok(kept)
     }
+}
+
+/// The finding for a write whose order among others is not followed.
+pub(crate) fn lost_in_frames(written: &Written) -> Diagnostic {
+    let why = "is in a loop or condition of TensorFlow 1, where it cannot be followed";
+    let help = "Write the variable before or behind it, or save the network with `tf.function`: loops and conditions \
+        of TensorFlow 2 are followed.";
+    written.impossible(why).help(help)
 }
 
 fn of(name: &str, layer: Layer) -> Written {
@@ -156,7 +200,7 @@ pub(crate) fn write<'a>(
     let first = inputs.first().filter(|item| matches!(item, Item::Tensor(_)));
     let before = runner.states.value(&name).or_else(|| first.cloned()).unwrap_or(Item::Hole);
     let (known, layer) = (&runner.states, scope.layer(node));
-    if !known.written.borrow().iter().any(|(written, _)| *written == name) {
+    if known.told.borrow_mut().insert(name.clone()) {
         known.written.borrow_mut().push((name.clone(), layer));
     }
     let (after, given) = match drawn(runner, scope, node, (&before, inputs))? {

@@ -246,6 +246,19 @@ fn stateful_layers_go_on_from_the_call_before() {
 }
 
 #[test]
+fn stateful_layers_of_convolutions_are_refused_with_what_to_do() {
+    let conv = r#""filters": 2, "kernel_size": [3], "stateful": true"#;
+    let cell = (
+        "layers/conv_lstm1d/cell/vars",
+        &[("0", &[3, 2, 8][..]), ("1", &[3, 2, 8]), ("2", &[8])][..],
+    );
+    let config = one_layer("ConvLSTM1D", conv).replace("[null, 4, 3]", "[1, 4, 3, 2]");
+    let found = read(&config, &[cell]).map(|_| ()).unwrap_err().0[0].to_string();
+    assert!(found.contains("`stateful`") && found.contains("ConvLSTM1D)]"), "{found}");
+    assert!(found.contains("`return_state`"), "{found}");
+}
+
+#[test]
 fn scales_of_bfloat16_are_computed_in_32_bits() {
     let graph =
         graph(&one_layer("Rescaling", r#""scale": 0.5, "offset": 1.0, "dtype": "mixed_bfloat16""#));

@@ -1,12 +1,12 @@
-//! Inverses, determinants and systems of equations: eliminations as loops over the columns.
-//!
-//! Rows and columns are the last two axes, so that stacks of matrices are one tensor all the way.
+//! Inverses, determinants and systems of equations. Rows and columns are the last two axes, so that stacks of matrices
+//! are one tensor all the way.
 
 use super::create::filled;
 use super::linear::swapped;
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Turn, Var};
+use onnxd_plugin_sdk::formulas::matrix::{cholesky, identity, pivots, solved};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Float};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
@@ -30,7 +30,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "MatrixDeterminant" | "BatchMatrixDeterminant" => determinant;
         "LogMatrixDeterminant" => |b, a: One| {
-            let pivots = eliminated(b, a.input)?.1;
+            let pivots = pivots(b, a.input)?;
             let sign = b.reduce_prod(b.sign(pivots)?).axes([0]).keepdims(0).one()?;
             Ok([sign, b.reduce_sum(b.log(b.abs(pivots)?)?).axes([0]).keepdims(0).one()?])
         };
@@ -74,63 +74,16 @@ fn width(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     b.squeeze(b.shape(x).start(last).one()?).axes([0]).one()
 }
 
-/// Numbers of rows of a square matrix.
-fn places(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    b.range(0, width(b, x)?, 1).one()
-}
-
-/// Identity matrices, as many as there are in `x`.
-fn identity(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    let places = places(b, x)?;
-    let matrix = b.cast(b.equal(places, b.unsqueeze(places, [1])?)?, of(b, x)?)?;
-    b.expand(matrix, b.shape(x).one()?)
+fn determinant(b: &Lower, a: One) -> Lowered<Var> {
+    if of(b, a.input)? == Float {
+        return b.det(a.input);
+    }
+    b.reduce_prod(pivots(b, a.input)?).axes([0]).keepdims(0).one()
 }
 
 /// Column or row `at` of matrices.
 fn line(b: &GraphBuilder, x: Var, at: Var, axis: i64) -> Lowered<Var> {
     b.gather(x, at).axis(axis).one()
-}
-
-/// Gauss and Jordan: the matrix (and what stands beside it) once its left square is the identity, and the pivots along
-/// a new first axis, with the sign of the exchange of rows.
-fn eliminated(b: &GraphBuilder, x: Var) -> Lowered<(Var, Var)> {
-    let n = rank(b, x)? as i64;
-    let (row_axis, column_axis) = (n - 2, n - 1);
-    let count = b.squeeze(b.shape(x).start(row_axis).end(row_axis + 1).one()?).axes([0]).one()?;
-    let dtype = of(b, x)?;
-    let go_on = b.constant(Tensor::new(Bool, vec![], vec![1].into()).expect("one truth value"));
-    let whole = b.shape(x).one()?;
-    let found = b.loop_(count, go_on, &[x], |b, k, go_on, state| {
-        let rows = b.range(0, count, 1).one()?;
-        let column = line(b, state[0], k, column_axis)?;
-        let size = b.where_(b.less(rows, k)?, -1.0, b.abs(column)?)?;
-        let best = b.arg_max(size).axis(n - 2).keepdims(1).one()?;
-        let from = b.where_(b.equal(rows, best)?, k, rows)?;
-        let from = b.where_(b.equal(rows, k)?, best, from)?;
-        let from = b.expand(b.unsqueeze(from, [column_axis])?, whole)?;
-        let turned = b.gather_elements(state[0], from).axis(row_axis).one()?;
-        let column = line(b, turned, k, column_axis)?;
-        let pivot = b.gather(column, k).axis(n - 2).one()?;
-        let row = b.div(line(b, turned, k, row_axis)?, b.unsqueeze(pivot, [n - 2])?)?;
-        // The own row keeps one times itself.
-        let share = b.sub(column, b.cast(b.equal(rows, k)?, dtype)?)?;
-        let less = b.mul(b.unsqueeze(share, [column_axis])?, b.unsqueeze(row, [row_axis])?)?;
-        let stays = b.equal(b.squeeze(best).axes([n - 2]).one()?, k)?;
-        let signed = b.where_(stays, pivot, b.neg(pivot)?)?;
-        let carried = vec![b.sub(turned, less)?];
-        Ok(Turn { condition: go_on, carried, scanned: vec![signed] })
-    })?;
-    Ok((found[0], found[1]))
-}
-
-/// `x` such that the product of `matrix` and it is `rhs`.
-pub(crate) fn solved(b: &GraphBuilder, matrix: Var, rhs: Var) -> Lowered<Var> {
-    let last = rank(b, matrix)? as i64 - 1;
-    let both = b.concat([matrix, rhs]).axis(last).one()?;
-    let (found, _) = eliminated(b, both)?;
-    let from = b.unsqueeze(width(b, matrix)?, [0])?;
-    let found = b.slice(found, from, [i64::MAX]).axes([last]).one()?;
-    like(b, found, rhs)
 }
 
 /// `x`, which is known to have the type of another value: results of loops have no sizes.
@@ -139,33 +92,6 @@ fn like(b: &GraphBuilder, x: Var, other: Var) -> Lowered<Var> {
         b.declare(x, ty);
     }
     Ok(x)
-}
-
-fn determinant(b: &Lower, a: One) -> Lowered<Var> {
-    if of(b, a.input)? == Float {
-        return b.det(a.input);
-    }
-    b.reduce_prod(eliminated(b, a.input)?.1).axes([0]).keepdims(0).one()
-}
-
-/// The triangle whose product with itself, turned, is the matrix: column by column, from the lower half.
-pub(crate) fn cholesky(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    let n = rank(b, x)? as i64;
-    let dtype = of(b, x)?;
-    let go_on = b.constant(Tensor::new(Bool, vec![], vec![1].into()).expect("one truth value"));
-    let zeros = filled(b, b.shape(x).one()?, 0, dtype)?;
-    let count = width(b, x)?;
-    let found = b.loop_(count, go_on, &[zeros], |b, k, go_on, state| {
-        let rows = b.range(0, count, 1).one()?;
-        let row = b.unsqueeze(line(b, state[0], k, n - 2)?, [n - 1])?;
-        let before = b.squeeze(b.mat_mul(state[0], row)?).axes([n - 1]).one()?;
-        let rest = b.sub(line(b, x, k, n - 1)?, before)?;
-        let own = b.unsqueeze(b.gather(rest, k).axis(n - 2).one()?, [n - 2])?;
-        let column = b.where_(b.less(rows, k)?, 0.0, b.div(rest, b.sqrt(own)?)?)?;
-        let next = b.where_(b.equal(rows, k)?, b.unsqueeze(column, [n - 1])?, state[0])?;
-        Ok(Turn { condition: go_on, carried: vec![next], scanned: vec![] })
-    })?;
-    like(b, found[0], x)
 }
 
 /// As [`solved`], of a triangle: row by row, from the one that has one element.

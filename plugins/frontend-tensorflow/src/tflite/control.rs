@@ -3,6 +3,7 @@
 use super::model::{Operator, SubGraph};
 use super::network::dim;
 use super::run::{Item, Runner, Scope};
+use super::variables::BRANCHES;
 use onnxd_plugin_sdk::build::{Operand, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
@@ -22,11 +23,14 @@ pub(super) fn run<'a>(
     inputs: &[Option<Item>],
 ) -> Result<Option<Vec<Item>>> {
     let at = Place { runner, scope, called };
-    let choices = runner.choices.get();
-    let is_choice = matches!(called.name(), "IF" | "WHILE" | "STABLEHLO_WHILE" | "STABLEHLO_CASE");
+    let (choices, loops) = (runner.choices.get(), runner.loops.get());
+    let is_loop = matches!(called.name(), "WHILE" | "STABLEHLO_WHILE");
+    let is_choice = is_loop || matches!(called.name(), "IF" | "STABLEHLO_CASE");
     runner.choices.set(choices + usize::from(is_choice));
+    runner.loops.set(loops + usize::from(is_loop));
     let found = at.run(inputs);
     runner.choices.set(choices);
+    runner.loops.set(loops);
     found
 }
 
@@ -197,7 +201,7 @@ impl<'a> Place<'_, 'a, '_> {
 
     /// The graph with a number, the last one for numbers that are out of range.
     fn choice(&self, inputs: &[Option<Item>]) -> Result<Vec<Item>> {
-        let indices = match self.option("branch_subgraph_indices") {
+        let indices = match self.option(BRANCHES) {
             Some(Value::List(indices)) if !indices.is_empty() => indices,
             _ => return Err(self.problem(Code::SourceSyntax, "The operator names no graphs.")),
         };

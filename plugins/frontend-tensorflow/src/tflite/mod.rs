@@ -17,6 +17,8 @@ pub(crate) mod quantized;
 pub(crate) mod rows;
 pub(crate) mod run;
 mod select;
+mod states;
+mod tables;
 mod variables;
 
 use crate::ops::{self, Source};

@@ -121,7 +121,7 @@ impl Ports {
         }
         let mut taken = HashMap::new();
         for (name, _) in ports.inputs.iter_mut().chain(&mut ports.outputs) {
-            *name = fresh(name, &mut taken);
+            *name = states::fresh(if name.is_empty() { "tensor" } else { name }, &mut taken);
         }
         Ok(ports)
     }
@@ -130,19 +130,6 @@ impl Ports {
 /// The name of a tensor without what TensorFlow's exporters add to it.
 fn plain(name: &str) -> String {
     name.strip_suffix(":0").unwrap_or(name).to_owned()
-}
-
-/// A name that no other tensor has. `taken` counts how often each was asked for.
-fn fresh(name: &str, taken: &mut HashMap<String, usize>) -> String {
-    let name = if name.is_empty() { "tensor" } else { name };
-    let mut found = name.to_owned();
-    while taken.contains_key(&found) {
-        let count = taken.entry(name.to_owned()).or_insert(1);
-        *count += 1;
-        found = format!("{name}_{count}");
-    }
-    taken.insert(found.clone(), 1);
-    found
 }
 
 fn choose(model: &Model, wanted: Option<&str>) -> Diagnostic {
@@ -205,6 +192,7 @@ fn run(
             Item::Handle(_) => crate::model::no_tensor(driver, name, "a variable or table"),
         }
     }
+    runner.variables.unset().into_iter().for_each(|found| driver.report(found));
     let mut kept = runner.states.kept(b)?;
     runner.variables.keep(b, &mut kept)?;
     Ok((runner.alone.get(), Ran { lost, kept, ..Ran::default() }))

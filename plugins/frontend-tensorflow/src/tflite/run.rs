@@ -3,11 +3,11 @@
 
 use super::arguments::{Arguments, arguments};
 use super::constant::UNFOLDED_BYTES_MAX;
-use super::model::{self, Model, Operator, Quantization, SubGraph, Tensor as Declared};
+use super::model::{Model, Operator, Quantization, SubGraph, Tensor as Declared};
 use super::network::dim;
 use super::operators::{self, CUSTOM};
 use super::variables::{self, Variables};
-use super::{constant, control, kept, quantized};
+use super::{constant, control, kept, quantized, tables};
 use crate::ops::Source;
 use crate::ops::activation::clipped;
 use crate::states::{Asked, States};
@@ -108,6 +108,8 @@ pub(crate) struct Runner<'a, 's> {
     pub(super) states: States,
     /// Conditions and loops around what runs.
     pub(super) choices: Cell<usize>,
+    /// Loops among them.
+    pub(super) loops: Cell<usize>,
     ran: Cell<usize>,
     /// Bytes that constants may still take beside the file.
     pub(super) room: Cell<usize>,
@@ -125,9 +127,9 @@ impl<'a, 's> Runner<'a, 's> {
         (floats, asked): (bool, &Asked),
     ) -> Runner<'a, 's> {
         let (variables, states) = (Variables::new(model, asked), States::new(asked));
-        let (choices, ran, alone) = Default::default();
+        let (choices, loops, ran, alone) = Default::default();
         let room = Cell::new(UNFOLDED_BYTES_MAX);
-        Runner { driver, model, variables, states, choices, ran, room, floats, alone }
+        Runner { driver, model, variables, states, choices, loops, ran, room, floats, alone }
     }
 
     pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
@@ -186,7 +188,8 @@ impl<'a, 's> Runner<'a, 's> {
         if declared.variable && declared.data.is_none() {
             let dtype = declared.dtype().unwrap_or(DataType::Float);
             let zeros = quantized::zeros(declared, dtype, &self.room)?;
-            let state = self.states.value(self.builder(), &scope.name(index), zeros)?;
+            let name = self.state_name(scope, index, false);
+            let state = self.states.value(self.builder(), &name, zeros)?;
             return Ok(Item::Tensor(state));
         }
         let Some(data) = declared.data.as_ref().or_else(empty) else {
@@ -223,7 +226,7 @@ impl<'a, 's> Runner<'a, 's> {
         if declared.variable && declared.data.is_none() {
             // States are zero at first, and go on as the real numbers that they stand for.
             let zeros = quantized::zeros(declared, DataType::Float, &self.room)?;
-            return self.states.value(b, &real_name(&scope.name(index)), zeros);
+            return self.states.value(b, &self.state_name(scope, index, true), zeros);
         }
         let is_constant = alone && b.constant_of(var).is_some();
         self.alone.set(self.alone.get() + usize::from(is_constant));
@@ -256,7 +259,7 @@ impl<'a, 's> Runner<'a, 's> {
             self.driver.report(found.at(scope.layer(called)));
             return Ok(holes());
         }
-        for special in [control::run, variables::run] {
+        for special in [control::run, variables::run, tables::run] {
             if let Some(items) = special(self, scope, called, &inputs)? {
                 return Ok(items);
             }
@@ -301,32 +304,14 @@ impl<'a, 's> Runner<'a, 's> {
         }
         let found = arguments(self, scope.graph, called, operator, values)?;
         let op = operator.same_as.unwrap_or(operator.name);
-        for index in model::states(scope.graph, called).filter(|_| operator.keeps_states()) {
-            self.states.begin(&self.state_name(scope, index), scope.layer(called));
+        if operator.keeps_states() && !self.begin_states(scope, called) {
+            return Ok(holes());
         }
         let mut results = self.lower(scope, called, op, found, kept)?;
         if results.len() > called.outputs.len() {
             self.keep(scope, called, results.split_off(called.outputs.len()));
         }
         self.results(scope, called, results, kept)
-    }
-
-    /// Takes what a kernel leaves in its states for the next call.
-    fn keep(&self, scope: &Scope<'a>, called: &Operator, states: Vec<Value>) {
-        for (index, state) in model::states(scope.graph, called).zip(states) {
-            if let Value::Var(var) = state {
-                let name = self.state_name(scope, index);
-                self.states.write("state", &name, scope.layer(called), var);
-            }
-        }
-    }
-
-    /// The name of a state; a quantized one goes on as real numbers.
-    fn state_name(&self, scope: &Scope<'a>, index: usize) -> String {
-        match quantized::of(declared(scope, index)) {
-            Some(_) => real_name(&scope.name(index)),
-            None => scope.name(index),
-        }
     }
 
     fn in_layer<R>(&self, scope: &Scope<'a>, called: &Operator, f: impl FnOnce() -> R) -> R {
@@ -456,13 +441,8 @@ impl<'a, 's> Runner<'a, 's> {
     }
 }
 
-fn declared<'a>(scope: &Scope<'a>, index: usize) -> &'a Declared {
+pub(super) fn declared<'a>(scope: &Scope<'a>, index: usize) -> &'a Declared {
     &scope.graph.tensors[index]
-}
-
-/// The name of the real numbers of a quantized state.
-fn real_name(name: &str) -> String {
-    format!("{name}_real")
 }
 
 /// The beginning of a long name.

@@ -9,10 +9,14 @@ use crate::graph::node;
 use crate::wire::proto::NodeDef;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::lower::Value;
 use prost::Message;
 
 const PREFIX: &str = "Flex";
+
+/// Bytes of the options of a custom operator that plugins lower. Structs of C and maps of words have some hundred.
+const OPTION_BYTES_MAX: usize = 1 << 16;
 
 /// The namespace of custom operators that plugins lower.
 const DOMAIN: &str = "tflite";
@@ -26,29 +30,50 @@ fn node(called: &Operator) -> Option<NodeDef> {
 }
 
 /// The options of a custom operator: entries of a map, or the bytes of a struct of C as `options`.
-fn options(bytes: &Bytes) -> Vec<(String, Value)> {
+///
+/// # Errors
+/// `N0213` beyond limits, `N0203` for an option that no argument can be.
+fn options(bytes: &Bytes) -> Result<Vec<(String, Value)>> {
+    if bytes.len() > OPTION_BYTES_MAX {
+        let count = bytes.len();
+        let message = format!("The options take {count} bytes; {OPTION_BYTES_MAX} may be.");
+        return Err(Diagnostic::new(Code::SourceLimit, message));
+    }
     if bytes.is_empty() {
-        return vec![];
+        return Ok(vec![]);
     }
     match flex::read(bytes) {
         Some(Flex::Map(entries)) => {
-            let entry = |(name, value)| Some((name, option(value)?));
-            entries.into_iter().filter_map(entry).collect()
+            let entry = |(name, value): (String, Flex)| match option(value) {
+                Some(value) => Ok((name, value)),
+                None => {
+                    let message =
+                        format!("The option `{}` has a map, which is not read.", shown(&name));
+                    Err(Diagnostic::new(Code::LayerUnsupported, message))
+                }
+            };
+            entries.into_iter().map(entry).collect()
         }
-        _ => {
-            let all: Vec<Value> = bytes.iter().map(|byte| Value::Int((*byte).into())).collect();
-            vec![("options".to_owned(), all.into())]
-        }
+        _ => Ok(vec![("options".to_owned(), numbers(bytes))]),
     }
 }
 
+fn numbers(bytes: &[u8]) -> Value {
+    bytes.iter().map(|byte| Value::Int((*byte).into())).collect::<Vec<Value>>().into()
+}
+
+/// An option as an argument: `null` is one that is left out, and bytes that are no text are numbers. `None` for maps.
 fn option(value: Flex) -> Option<Value> {
     Some(match value {
-        Flex::Null | Flex::Map(_) => return None,
+        Flex::Map(_) => return None,
+        Flex::Null => Value::None,
         Flex::Bool(x) => Value::Bool(x),
         Flex::Int(x) => Value::Int(x),
         Flex::Float(x) => Value::Float(x),
-        Flex::Bytes(bytes) => Value::Text(String::from_utf8(bytes.to_vec()).ok()?),
+        Flex::Bytes(bytes) => match std::str::from_utf8(&bytes) {
+            Ok(text) => Value::Text(text.to_owned()),
+            Err(_) => numbers(&bytes),
+        },
         Flex::List(items) => items.into_iter().map(option).collect::<Option<Vec<Value>>>()?.into(),
     })
 }
@@ -81,7 +106,7 @@ impl<'a> Runner<'a, '_> {
         };
         let Some(node) = node else {
             let mut named = vec![("inputs".to_owned(), values.into())];
-            named.extend(options(&called.custom_options));
+            named.extend(options(&called.custom_options)?);
             let found = Arguments { named, activation: None };
             let results = self.lower(scope, called, op, found, true)?;
             return self.results(scope, called, results, true);

@@ -1,7 +1,7 @@
 //! Variables, which keep their values between runs of a TFLite model. A variable that only the first run sets is a
 //! constant. What other runs set goes on to the next one, as a state. So do tensors that kernels change in place.
 
-use super::model::{Model, Operator, SubGraph, Tensor as Declared};
+use super::model::{Model, Operator, Tensor as Declared};
 use super::quantized;
 use super::run::{Item, Runner, Scope};
 use crate::states::{Asked, Kept, state};
@@ -24,26 +24,38 @@ pub(super) struct Variables {
     inputs: RefCell<HashMap<Rc<str>, Var>>,
     /// Those that runs after the first one set, and where.
     written: RefCell<Vec<Written>>,
+    /// Their names.
+    told: RefCell<HashSet<Rc<str>>>,
+    /// Those that are zeros at first because nothing sets them before they are read, and what to say if nothing sets
+    /// them behind that either.
+    zeros: RefCell<Vec<(Rc<str>, Diagnostic)>>,
     /// The graphs that set variables, themselves or by others.
     setting: HashSet<usize>,
+    /// Whether a first run sets variables.
+    initial: bool,
 }
 
 impl Variables {
     pub(super) fn new(model: &Model, asked: &Asked) -> Variables {
-        let mut setting = HashSet::new();
-        loop {
-            let sets = |operator: &Operator| {
-                operator.name() == "ASSIGN_VARIABLE"
-                    || called(operator).any(|graph| setting.contains(&graph))
-            };
-            let all = model.graphs.iter().filter(|graph| graph.operators.iter().any(sets));
-            let all: HashSet<usize> = all.map(|graph| graph.number).collect();
-            if all.len() == setting.len() {
-                break;
+        let mut callers: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut open = vec![];
+        for graph in &model.graphs {
+            for operator in &graph.operators {
+                called(operator).for_each(|inner| {
+                    callers.entry(inner).or_default().push(graph.number);
+                });
+                open.extend((operator.name() == "ASSIGN_VARIABLE").then_some(graph.number));
             }
-            setting = all;
         }
-        Variables { asked: asked.clone(), setting, ..Variables::default() }
+        let mut setting = HashSet::new();
+        while let Some(graph) = open.pop() {
+            if setting.insert(graph) {
+                open.extend(callers.remove(&graph).unwrap_or_default());
+            }
+        }
+        let operators = model.graphs.iter().flat_map(|graph| &graph.operators);
+        let initial = operators.filter_map(started).any(|graph| setting.contains(&graph));
+        Variables { asked: asked.clone(), setting, initial, ..Variables::default() }
     }
 
     /// Whether an operator has to run although nothing reads its results.
@@ -72,10 +84,15 @@ impl Variables {
 
     fn write(&self, name: &Rc<str>, value: Item, written: Written) {
         self.values.borrow_mut().insert(name.clone(), value);
-        let mut all = self.written.borrow_mut();
-        if !all.iter().any(|known| known.name == written.name) {
-            all.push(written);
+        if self.told.borrow_mut().insert(name.clone()) {
+            self.written.borrow_mut().push(written);
         }
+    }
+
+    /// Findings for variables that are read and that nothing sets.
+    pub(super) fn unset(&self) -> Vec<Diagnostic> {
+        let (told, zeros) = (self.told.borrow(), self.zeros.take());
+        zeros.into_iter().filter(|(name, _)| !told.contains(name)).map(|(_, found)| found).collect()
     }
 
     /// What was written, and the values at the end as outputs if they are asked for.
@@ -98,13 +115,21 @@ impl Variables {
 /// The graphs that an operator runs, each time.
 fn called(operator: &Operator) -> impl Iterator<Item = usize> {
     let graphs = operator.options.iter().filter(|(name, _)| {
-        (name.ends_with("subgraph_index") || *name == "subgraph") && *name != INITIAL
+        let is_one = name.ends_with("subgraph_index") || *name == "subgraph";
+        (is_one || *name == BRANCHES) && *name != INITIAL
     });
-    graphs.filter_map(|(_, value)| match value {
+    let numbers = graphs.flat_map(|(_, value)| match value {
+        Value::List(all) => all.as_slice(),
+        one => std::slice::from_ref(one),
+    });
+    numbers.filter_map(|value| match value {
         Value::Int(index) => usize::try_from(*index).ok(),
         _ => None,
     })
 }
+
+/// The option that says between which graphs an operator chooses.
+pub(super) const BRANCHES: &str = "branch_subgraph_indices";
 
 /// The option that says which graph an operator runs once.
 const INITIAL: &str = "init_subgraph_index";
@@ -159,18 +184,18 @@ pub(super) fn run<'a>(
             let (Some(name), Some(Some(value))) = (handle(), inputs.get(1)) else {
                 return Ok(None);
             };
-            if scope.initial {
-                variables.begin(runner.builder(), name, value.clone())?;
-                return Ok(Some(vec![]));
-            }
             let layer = scope.layer(called);
             let written = Written { what: "variable", name: name.to_string(), layer };
             if runner.choices.get() > 0 {
                 let why = "is set inside of a condition or loop";
-                runner.driver.report(written.impossible(why));
+                let help = "Give the new value as a result of the condition or loop, and set the variable behind it.";
+                runner.driver.report(written.impossible(why).help(help));
                 return Ok(Some(vec![]));
             }
-            variables.write(&name, value.clone(), written);
+            match scope.initial {
+                true => variables.begin(runner.builder(), name, value.clone())?,
+                false => variables.write(&name, value.clone(), written),
+            }
             Ok(Some(vec![]))
         }
         "CALL_ONCE" => {
@@ -188,34 +213,50 @@ pub(super) fn run<'a>(
     }
 }
 
-/// A variable that is read, and that no first run sets: kernels for microcontrollers begin with zeros.
+/// A variable that is read before anything sets it. Kernels for microcontrollers begin with zeros, so it is such where
+/// calls set it and no first run sets any: where one does, TFLite fails here.
 fn unset<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
     called: &'a Operator,
     name: &Rc<str>,
 ) -> Result<Vec<Item>> {
+    let variables = &runner.variables;
+    let message = match variables.initial {
+        false => format!("Nothing sets the variable `{}`, which is read.", shown(name)),
+        true => format!(
+            "The variable `{}` is read, and the graph of the first run sets others, not this one.",
+            shown(name)
+        ),
+    };
+    let help = "Set the variable where the model sets its others, and convert that to TFLite.";
+    let found = Diagnostic::new(Code::LayerUnsupported, message).help(help);
+    let found = found.at(scope.layer(called));
     let declared = called.outputs.first().map(|index| &scope.graph.tensors[*index]);
-    let is_set = runner.variables.setting.iter().any(|graph| sets(runner.model, *graph));
-    let (Some(declared), true) = (declared.filter(|tensor| is_known(tensor)), is_set) else {
-        let message = format!("Nothing sets the variable `{}`, which is read.", shown(name));
-        let found = Diagnostic::new(Code::LayerUnsupported, message);
-        runner.driver.report(found.at(scope.layer(called)));
+    let Some(declared) = declared.filter(|tensor| !variables.initial && is_known(tensor)) else {
+        runner.driver.report(found);
         return Ok(vec![Item::Hole]);
     };
     let dtype = declared.dtype().unwrap_or(DataType::Float);
     let zeros = quantized::zeros(declared, dtype, &runner.room)?;
     let zeros = Item::Tensor(runner.builder().constant(zeros));
-    runner.variables.begin(runner.builder(), name.clone(), zeros)?;
-    let value = runner.variables.values.borrow().get(name).cloned();
+    variables.zeros.borrow_mut().push((name.clone(), found));
+    if runner.choices.get() > 0 {
+        // What is made here is no value of the graph around.
+        if variables.asked.contains(&**name) {
+            let (name, layer) = (name.to_string(), scope.layer(called));
+            let why = "is read inside of a condition or loop before anything sets it";
+            let found = Written { what: "variable", name, layer }.impossible(why);
+            runner
+                .driver
+                .report(found.help("Set it in the graph of the first run, or read it before."));
+            return Ok(vec![Item::Hole]);
+        }
+        return Ok(vec![zeros]);
+    }
+    variables.begin(runner.builder(), name.clone(), zeros)?;
+    let value = variables.values.borrow().get(name).cloned();
     Ok(vec![value.unwrap_or(Item::Hole)])
-}
-
-fn sets(model: &Model, number: usize) -> bool {
-    let graph: Option<&SubGraph> = model.graphs.iter().find(|graph| graph.number == number);
-    let initial: HashSet<usize> =
-        model.graphs.iter().flat_map(|graph| &graph.operators).filter_map(started).collect();
-    graph.is_some_and(|graph| !initial.contains(&graph.number))
 }
 
 /// Whether all sizes of a tensor are known.

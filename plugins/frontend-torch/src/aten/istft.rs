@@ -72,7 +72,14 @@ fn istft(b: &Lower, a: Istft) -> Lowered<Var> {
         (None, _) => i64::MAX,
     };
     let part = |x: Var| b.slice(x, [start], [end]).axes([2]).one();
-    let y = b.div(part(y)?, part(weight)?)?;
+    let sized = b.shape(y).start(2).end(3).one()?;
+    let mut y = b.div(part(y)?, part(weight)?)?;
+    if a.length.is_some() && b.ints_of(sized).is_none_or(|sizes| sizes[0] < end) {
+        // A longer signal than the spectra tell of ends in zeros.
+        let missing = b.max([b.sub(end, sized)?, b.constant(Tensor::vector(vec![0i64]))])?;
+        let before = b.constant(Tensor::vector(vec![0i64; 5]));
+        y = b.pad(y, b.concat([before, missing]).axis(0).one()?).one()?;
+    }
     b.squeeze(y).axes(if single { vec![0, 1] } else { vec![1] }).one()
 }
 

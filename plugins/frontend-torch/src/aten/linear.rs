@@ -2,6 +2,7 @@
 
 use super::dtype::{float_of, of};
 use super::sizes::{axis, known_size, product, rank, size, sizes, times, vector, wrapped};
+use super::spectral::{self, Spectral};
 use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -87,18 +88,11 @@ fn others(table: Table<Source>) -> Table<Source> {
 
 fn solvers(table: Table<Source>) -> Table<Source> {
     table
-        .refused("aten::linalg_pinv", NO_SOLVER)
         .refused("aten::linalg_lstsq", NO_SOLVER)
         .refused("aten::linalg_lu", NO_SOLVER)
-        .refused("aten::linalg_svd", NO_SOLVER)
-        .refused("aten::linalg_svdvals", NO_SOLVER)
         .refused("aten::linalg_eig", NO_SOLVER)
-        .refused("aten::linalg_eigh", NO_SOLVER)
         .refused("aten::linalg_eigvals", NO_SOLVER)
-        .refused("aten::linalg_eigvalsh", NO_SOLVER)
         .refused("aten::linalg_matrix_exp", NO_SOLVER)
-        .refused("aten::linalg_matrix_rank", NO_SOLVER)
-        .refused("aten::pinverse", NO_SOLVER)
 }
 
 const NO_SOLVER: &str = "ONNX has no operator that solves or factors matrices";
@@ -450,8 +444,13 @@ pub(crate) fn matrix_norm(b: &Lower, a: &MatrixNorm) -> Lowered<Var> {
         (_, Some(-1.0)) => by_sum(row, column, false),
         (_, Some(f64::INFINITY)) => by_sum(column, row, true),
         (_, Some(f64::NEG_INFINITY)) => by_sum(column, row, false),
+        (Value::Text(name), _) if name == "nuc" => {
+            spectral::norm(b, x, [row, column], a.keepdim, Spectral::Nuclear)
+        }
+        (_, Some(2.0)) => spectral::norm(b, x, [row, column], a.keepdim, Spectral::Largest),
+        (_, Some(-2.0)) => spectral::norm(b, x, [row, column], a.keepdim, Spectral::Least),
         (ord, _) => {
-            let message = format!("The norm {ord:?} of a matrix needs its singular values.");
+            let message = format!("Torch has no norm {ord:?} of a matrix.");
             Err(b.diagnostic(Code::LayerUnsupported, message))
         }
     }

@@ -59,6 +59,7 @@ mod slicing;
 mod solve;
 mod sort;
 mod special;
+mod spectral;
 mod statistics;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -159,6 +160,7 @@ const FAMILIES: &[Family] = &[
     solve::rows,
     sort::rows,
     special::rows,
+    spectral::rows,
     statistics::rows,
     recurrent::rows,
     recurrent_dynamic::rows,

@@ -9,6 +9,7 @@ use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+use std::collections::HashMap;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
@@ -59,13 +60,22 @@ pub(crate) fn mark(b: &Lower, x: Var, mask: Var) {
 /// `N0203` if an argument is a tensor of several lengths and the operator does not take it.
 pub(crate) fn check(b: &Lower, op: &str, arguments: &[(String, Value)]) -> Lowered<()> {
     let nested = b.source.nested.borrow();
-    let is_nested = |value: &Value| matches!(value, Value::Var(x) if nested.contains_key(x));
     let plain = op.split('.').next().unwrap_or(op);
-    if nested.is_empty() || TAKES.contains(&plain) || !arguments.iter().any(|(_, v)| is_nested(v)) {
+    let has_nested = || arguments.iter().any(|(_, value)| is_nested(&nested, value));
+    if nested.is_empty() || TAKES.contains(&plain) || !has_nested() {
         return Ok(());
     }
     let message = format!("`{}` takes a tensor here that is made of several lengths.", shown(op));
     Err(b.diagnostic(Code::LayerUnsupported, message))
+}
+
+/// Whether a value is a tensor of several lengths, or a list that has one.
+fn is_nested(nested: &HashMap<Var, Var>, value: &Value) -> bool {
+    match value {
+        Value::Var(x) => nested.contains_key(x),
+        Value::List(items) => items.iter().any(|item| is_nested(nested, item)),
+        _ => false,
+    }
 }
 
 fn padded(b: &Lower, a: Padded) -> Lowered<Var> {

@@ -3,9 +3,11 @@
 use super::sizes::{known_size, rank};
 use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
-use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::formulas::matrix::{cholesky, identity, reflected, solved, transposed};
+use onnxd_plugin_sdk::formulas::matrix::{
+    cholesky, cholesky_or_not, identity, reflected, solved, solved_or_not, transposed,
+};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -14,20 +16,22 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::inverse" => |b, a: One| solved(b, a.input, identity(b, a.input)?);
         "aten::linalg_inv" => |b, a: Inverse| solved(b, a.A, identity(b, a.A)?);
         "aten::linalg_inv_ex" => |b, a: Inverse| {
-            let inverse = solved(b, a.A, identity(b, a.A)?)?;
-            Ok(Several(vec![inverse.into(), sound(b).into()]))
+            let [inverse, info] = solved_or_not(b, a.A, identity(b, a.A)?)?;
+            Ok(Several(vec![inverse.into(), info.into()]))
         };
         "aten::linalg_solve" => |b, a: Solve| system(b, a.A, a.B, a.left.unwrap_or(true));
         "aten::linalg_solve_ex" => |b, a: Solve| {
-            Ok(Several(vec![system(b, a.A, a.B, a.left.unwrap_or(true))?.into(), sound(b).into()]))
+            let [found, info] = system_or_not(b, a.A, a.B, a.left.unwrap_or(true))?;
+            Ok(Several(vec![found.into(), info.into()]))
         };
         "aten::_linalg_solve_ex" => |b, a: Solve| {
-            let found = system(b, a.A, a.B, a.left.unwrap_or(true))?;
-            Ok(Several(vec![found.into(), Value::None, Value::None, sound(b).into()]))
+            let [found, info] = system_or_not(b, a.A, a.B, a.left.unwrap_or(true))?;
+            Ok(Several(vec![found.into(), Value::None, Value::None, info.into()]))
         };
         "aten::cholesky" | "aten::linalg_cholesky" => |b, a: Cholesky| factor(b, &a);
         "aten::linalg_cholesky_ex" => |b, a: Cholesky| {
-            Ok(Several(vec![factor(b, &a)?.into(), sound(b).into()]))
+            let [found, info] = factor_or_not(b, &a)?;
+            Ok(Several(vec![found.into(), info.into()]))
         };
         "aten::linalg_solve_triangular" => |b, a: Triangular| {
             let matrix = triangle(b, a.input, a.upper, a.unitriangular)?;
@@ -72,34 +76,52 @@ mod named {
 }
 use named::{Cholesky, Inverse, OldQr, OldTriangular, One, Qr, Solve, Triangular};
 
-/// What torch says of matrices that could be solved; the model cannot say it of others.
-fn sound(b: &Lower) -> Var {
-    b.constant(Tensor::scalar(0i32))
-}
+/// How a system of equations is solved.
+type Solver<T> = fn(&GraphBuilder, Var, Var) -> Lowered<T>;
 
 /// `x` such that `matrix x = other`, or `x matrix = other`. `other` may be vectors.
 fn system(b: &Lower, matrix: Var, other: Var, left: bool) -> Lowered<Var> {
+    Ok(system_by(b, (matrix, other), left, |b, matrix, other| Ok([solved(b, matrix, other)?]))?[0])
+}
+
+/// As [`system`], with what LAPACK says of each matrix.
+fn system_or_not(b: &Lower, matrix: Var, other: Var, left: bool) -> Lowered<[Var; 2]> {
+    system_by(b, (matrix, other), left, solved_or_not)
+}
+
+/// As [`system`]; the first result of `solver` is the solution.
+fn system_by<const N: usize>(
+    b: &Lower,
+    (matrix, other): (Var, Var),
+    left: bool,
+    solver: Solver<[Var; N]>,
+) -> Lowered<[Var; N]> {
     let (of_matrix, of_other) = (rank(b, matrix)?, rank(b, other)?);
     let same = |axis: usize| known_size(b, matrix, axis) == known_size(b, other, axis);
     let stacked = of_other + 1 == of_matrix && (0..of_other).all(same);
     if of_other == 1 || stacked {
-        let found = system(b, matrix, b.unsqueeze(other, [-1])?, true)?;
-        return b.squeeze(found).axes([-1]).one();
+        let mut found = system_by(b, (matrix, b.unsqueeze(other, [-1])?), true, solver)?;
+        found[0] = b.squeeze(found[0]).axes([-1]).one()?;
+        return Ok(found);
     }
     if !left {
-        let found = system(b, transposed(b, matrix)?, transposed(b, other)?, true)?;
-        return transposed(b, found);
+        let turned = (transposed(b, matrix)?, transposed(b, other)?);
+        let mut found = system_by(b, turned, true, solver)?;
+        found[0] = transposed(b, found[0])?;
+        return Ok(found);
     }
     // Stacks broadcast: a product has the shape of the result, and its stack is that of the matrices.
-    let alike = of_matrix == of_other && (0..of_other.saturating_sub(2)).all(same);
+    let stack = 0..of_other.saturating_sub(2);
+    let alike = of_matrix == of_other
+        && stack.into_iter().all(|axis| known_size(b, matrix, axis).is_some() && same(axis));
     if alike {
-        return solved(b, matrix, other);
+        return solver(b, matrix, other);
     }
     let shape = b.shape(b.mat_mul(matrix, other)?).one()?;
     let other = b.expand(other, shape)?;
     let stack = b.slice(shape, [0], [-2]).one()?;
     let sizes = b.concat([stack, b.shape(matrix).start(-2).one()?]).axis(0).one()?;
-    solved(b, b.expand(matrix, sizes)?, other)
+    solver(b, b.expand(matrix, sizes)?, other)
 }
 
 /// A triangle of matrices; with ones on its diagonal, if they are not held.
@@ -118,6 +140,14 @@ fn factor(b: &Lower, a: &Cholesky) -> Lowered<Var> {
         false => cholesky(b, a.input),
         true => transposed(b, cholesky(b, transposed(b, a.input)?)?),
     }
+}
+
+fn factor_or_not(b: &Lower, a: &Cholesky) -> Lowered<[Var; 2]> {
+    if !a.upper {
+        return cholesky_or_not(b, a.input);
+    }
+    let [found, info] = cholesky_or_not(b, transposed(b, a.input)?)?;
+    Ok([transposed(b, found)?, info])
 }
 
 fn factors(b: &Lower, x: Var, mode: &str) -> Lowered<Several> {

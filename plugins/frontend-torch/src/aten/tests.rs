@@ -13,6 +13,7 @@ mod index;
 mod layers;
 mod solve;
 mod sort;
+mod spectral;
 mod views;
 
 /// An argument of an operator in a test.

@@ -23,7 +23,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "aten::_int_mm" => |b, a: Product| b.mat_mul_integer(a.input, a.mat2).one();
     }
+    .refused("aten::_weight_int4pack_mm_for_cpu", PACKED)
+    .refused("aten::_weight_int4pack_mm", PACKED)
+    .refused("aten::_weight_int4pack_mm_with_scales_and_zeros", PACKED)
+    .refused("aten::_convert_weight_to_int4pack_for_cpu", PACKED)
+    .refused("aten::_convert_weight_to_int4pack", PACKED)
 }
+
+/// Blocks of 64, 32 or 2 rows are interleaved, as the instructions of the processor are that packed them.
+const PACKED: &str = "the order of its weights is that of the processor which packed them, and the file does not \
+    say which; quantize in a plain layout";
 
 /// Torch's number of float32.
 const FLOAT: i64 = 6;
@@ -74,8 +83,10 @@ fn blocks(b: &Lower, x: Var, block: &[Value]) -> Lowered<Blocks> {
     }
     let (mut shape, mut within, mut each) = (vec![], vec![], vec![]);
     for (axis, block) in block.iter().enumerate() {
-        let whole = *block == all[axis] || known(b, block) == known_size(b, x, axis);
-        match known(b, block) {
+        let size = known(b, block);
+        // Two sizes that are not known may differ.
+        let whole = *block == all[axis] || size.is_some() && size == known_size(b, x, axis);
+        match size {
             Some(1) => {
                 shape.push(all[axis].clone());
                 each.push(all[axis].clone());

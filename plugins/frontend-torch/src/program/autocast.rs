@@ -8,14 +8,52 @@ use super::{Argument, Node};
 use crate::machine::{Item, Result};
 use onnxd_plugin_sdk::ir::DataType;
 
-/// Operators that take operands in 16 bits, by their names without `aten::`.
-const NARROW: [&str; 26] = [
+/// A region with autocast.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Region {
+    /// The type of 16 bits.
+    half: DataType,
+    device: Device,
+}
+
+/// Devices that differ in their operators of 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Device {
+    Cpu,
+    Mps,
+    Other,
+}
+
+impl Region {
+    /// A region of a device with a type, or with the one that torch has for the device.
+    pub(super) fn new(device: &str, half: Option<DataType>) -> Option<Region> {
+        let default = match device {
+            "cpu" | "hpu" | "xla" => DataType::Bfloat16,
+            "cuda" | "hip" | "xpu" | "mps" | "ipu" | "privateuseone" => DataType::Float16,
+            _ => return None,
+        };
+        let device = match device {
+            "cpu" => Device::Cpu,
+            "mps" => Device::Mps,
+            _ => Device::Other,
+        };
+        Some(Region { half: half.unwrap_or(default), device })
+    }
+
+    /// Whether an operator takes operands in 16 bits.
+    fn narrows(self, plain: &str) -> bool {
+        let own = if self.device == Device::Cpu { &CPU[..] } else { &OTHERS[..] };
+        let is_any = NARROW.contains(&plain) || own.contains(&plain);
+        is_any && !(self.device == Device::Mps && NOT_ON_MPS.contains(&plain))
+    }
+}
+
+/// Operators that take operands in 16 bits on all devices, by their names without `aten::`. Cells of recurrent networks
+/// and `einsum` do so by the products inside of them.
+const NARROW: [&str; 25] = [
     "_convolution",
-    "_native_multi_head_attention",
     "addbmm",
     "addmm",
-    "addmv",
-    "addr",
     "baddbmm",
     "bmm",
     "chain_matmul",
@@ -26,17 +64,28 @@ const NARROW: [&str; 26] = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
-    "convolution",
     "einsum",
     "gru_cell",
+    "linalg_multi_dot",
     "linalg_vecdot",
     "linear",
     "lstm_cell",
     "matmul",
     "mm",
-    "mv",
+    "prelu",
+    "rnn_relu_cell",
+    "rnn_tanh_cell",
     "scaled_dot_product_attention",
 ];
+
+/// Further ones on processors.
+const CPU: [&str; 3] = ["_addmm_activation", "_native_multi_head_attention", "mkldnn_rnn_layer"];
+
+/// Further ones on other devices.
+const OTHERS: [&str; 4] = ["addmv", "addr", "convolution", "mv"];
+
+/// Those that stay as they are on devices of Apple.
+const NOT_ON_MPS: [&str; 3] = ["conv3d", "conv_transpose3d", "linalg_vecdot"];
 
 /// Operators that move elements or change their type, and compute nothing.
 const MOVES: [&str; 27] = [
@@ -74,13 +123,13 @@ fn is_half(dtype: DataType) -> bool {
 }
 
 impl Runner<'_, '_> {
-    /// Runs a region in which `dtype` is the type of 16 bits; none where autocast is off.
+    /// Runs a region; none where autocast is off.
     pub(super) fn within_autocast<T>(
         &self,
-        dtype: Option<DataType>,
+        region: Option<Region>,
         f: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let before = self.autocast.replace(dtype);
+        let before = self.autocast.replace(region);
         let done = f();
         self.autocast.set(before);
         done
@@ -89,10 +138,10 @@ impl Runner<'_, '_> {
     /// The operands of an operator as it computes with them in the present region.
     pub(super) fn operands(&self, name: &str, items: &mut [Item]) -> Result<()> {
         let plain = name.strip_prefix("aten::").unwrap_or(name);
-        let Some(half) = self.autocast.get().filter(|_| !MOVES.contains(&plain)) else {
+        let Some(region) = self.autocast.get().filter(|_| !MOVES.contains(&plain)) else {
             return Ok(());
         };
-        let narrow = NARROW.contains(&plain);
+        let (half, narrow) = (region.half, region.narrows(plain));
         items.iter_mut().try_for_each(|item| {
             *item = self.operand(item, half, narrow)?;
             Ok(())

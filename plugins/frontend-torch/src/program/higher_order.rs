@@ -1,5 +1,6 @@
 //! Operators that take graphs: conditions, loops, and regions of a program.
 
+use super::autocast::Region;
 use super::run::{Runner, Scope};
 use super::{Argument, Graph, Node, json};
 use crate::aten::dtype::of_number;
@@ -36,13 +37,10 @@ impl Runner<'_, '_> {
             | ("invoke_subgraph", [Sub(_, body), Text(_), operands @ ..]) => {
                 self.graph(body, each(operands)?)?
             }
-            ("wrap_with_autocast", [_, dtype, Bool(on), _, Sub(_, body), operands @ ..]) => {
-                let dtype = match dtype {
-                    Int(number) => of_number(*number),
-                    _ => Some(DataType::Bfloat16),
-                };
+            ("wrap_with_autocast", [device, dtype, Bool(on), _, Sub(_, body), operands @ ..]) => {
+                let region = if *on { Some(self.region(device, dtype)?) } else { None };
                 let operands = each(operands)?;
-                self.within_autocast(dtype.filter(|_| *on), || self.graph(body, operands))?
+                self.within_autocast(region, || self.graph(body, operands))?
             }
             ("associative_scan", [Sub(_, body), List(scanned), List(more)]) => {
                 self.associative(body, &all(scanned)?, &all(more)?)?
@@ -68,6 +66,30 @@ impl Runner<'_, '_> {
             }
         };
         Ok(Item::tuple(given))
+    }
+
+    /// The region that a device and a type of elements say.
+    fn region(&self, device: &Argument, dtype: &Argument) -> Result<Region> {
+        let half = match dtype {
+            Argument::Int(number) => match of_number(*number) {
+                Some(half @ (DataType::Bfloat16 | DataType::Float16)) => Some(half),
+                _ => {
+                    let message =
+                        format!("A region with autocast has elements of number {number}.");
+                    return Err(self.machine.problem(Code::LayerUnsupported, message));
+                }
+            },
+            _ => None,
+        };
+        let device = match device {
+            Argument::Text(device) => device,
+            _ => "",
+        };
+        Region::new(device.split(':').next().unwrap_or_default(), half).ok_or_else(|| {
+            let message =
+                format!("What autocast does on the device `{}` is not known.", shown(device));
+            self.machine.problem(Code::LayerUnsupported, message)
+        })
     }
 
     fn condition(

@@ -2,15 +2,15 @@
 
 use super::declared::Symbols;
 use super::run::Runner;
+use super::states::{Inputs, Tied, complete, kept};
 use super::weights::Weights;
 use super::{Argument, Input, InputKind, Meta, OutputKind, Program, run};
 use crate::archive::pickle::{Object, Pickled};
-use crate::archive::storage::Place;
 use crate::archive::zip::Archive;
 use crate::aten::complex::real;
 use crate::aten::{Source, table};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
-use crate::machine::{Instance, Item, Machine, Number, NumberKind, Result};
+use crate::machine::{self, Instance, Item, Machine, Number, NumberKind, Result};
 use crate::options::Options;
 use crate::outputs::{self, INPUT};
 use crate::params;
@@ -20,7 +20,7 @@ use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::states::{Written, depend_on};
 use onnxd_plugin_sdk::{Imported, State, Submission};
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::rc::Rc;
 
 /// Tensors that stand for tensors that stand for others.
@@ -48,6 +48,7 @@ pub(crate) fn import(
             let states: BTreeSet<Rc<str>> = states.map(|w| w.name.as_str().into()).collect();
             if !states.is_empty() {
                 made = import.made(&states)?;
+                complete(&made.written, &made.states)?;
             }
         } else {
             made.without_written()?;
@@ -166,9 +167,6 @@ impl Import<'_> {
     }
 }
 
-/// States by their names in the source, and the inputs of the graph that they became.
-type Inputs = Vec<(Rc<str>, String)>;
-
 /// A program that becomes a graph.
 struct Running<'a, 's> {
     import: &'a Import<'a>,
@@ -207,7 +205,7 @@ impl Running<'_, '_> {
         let program = self.import.program;
         self.take_shapes()?;
         let used = program.graph.used();
-        let mut tied: HashMap<Place, Item> = HashMap::new();
+        let mut tied = Tied::new(program, self.import.weights, self.states)?;
         let both = || program.inputs.iter().zip(&program.graph.inputs);
         let mut at = 0;
         let user = |(input, named): (&Input, &Argument)| match (&input.kind, named) {
@@ -283,7 +281,7 @@ impl Running<'_, '_> {
     }
 
     /// A parameter, buffer or constant, under its name in the module. Those that are one tensor are one initializer.
-    fn held(&self, kind: &InputKind, tied: &mut HashMap<Place, Item>) -> Result<Item> {
+    fn held(&self, kind: &InputKind, tied: &mut Tied) -> Result<Item> {
         if let InputKind::Object(object) = kind {
             let message = format!("The program uses the object `{}`.", shown(object));
             return Err(self.machine.problem(Code::LayerUnsupported, message));
@@ -292,12 +290,13 @@ impl Running<'_, '_> {
             return self.parts(weight_name(kind), object, 0);
         }
         let Some(stored) = self.import.weights.tensor(kind)? else { return Ok(Item::None) };
-        if let Some(known) = tied.get(&stored.place) {
+        if let Some(known) = tied.items.get(&stored.place) {
             return Ok(known.clone());
         }
         let b = self.machine.builder();
-        let name = weight_name(kind);
-        let var = match self.states.contains(name) {
+        let state = tied.states.get(&stored.place);
+        let name = state.map_or(weight_name(kind), |state| state);
+        let var = match state.is_some() {
             true => {
                 let dims = stored.tensor.dims().iter().map(|d| Dim::Known(*d as i64)).collect();
                 let ty =
@@ -314,7 +313,7 @@ impl Running<'_, '_> {
             false => b.parameter(name, stored.tensor.clone()),
         };
         let item = self.machine.tensor(var);
-        tied.insert(stored.place.clone(), item.clone());
+        tied.items.insert(stored.place.clone(), item.clone());
         Ok(item)
     }
 
@@ -363,8 +362,9 @@ impl Running<'_, '_> {
         let machine = self.machine;
         let program = self.import.program;
         let mut written: Vec<(Written, Item)> = vec![];
+        let mut told: HashSet<Rc<str>> = HashSet::new();
         let mut note = |what, name: &Rc<str>, place, item: &Item| {
-            if !written.iter().any(|(w, _)| w.name == **name) {
+            if told.insert(name.clone()) {
                 let layer = Layer { name: name.to_string(), kind: String::from(what), place };
                 written.push((Written { what, name: name.to_string(), layer }, item.clone()));
             }
@@ -388,8 +388,13 @@ impl Running<'_, '_> {
         }
         // Programs that are not functional write in place.
         let all = program.inputs.iter().zip(&program.graph.inputs).zip(inputs.iter().zip(before));
+        // One tensor of two names is written once.
+        let mut seen = HashSet::new();
         for ((input, named), (item, before)) in all {
             let Some(before) = before else { continue };
+            if machine::Place::of(item).is_some_and(|place| !seen.insert(place.address())) {
+                continue;
+            }
             if machine.var_of(item)? != *before {
                 let place = machine.layer_of_write_into(item).place;
                 match (&input.kind, named) {
@@ -429,17 +434,7 @@ impl Running<'_, '_> {
     }
 }
 
-/// The states of a graph whose last outputs are what was written, by the names of the inputs that they became.
-fn kept(graph: &ir::Graph, written: &[Written], inputs: &Inputs) -> Vec<State> {
-    let new = graph.outputs().iter().rev().take(written.len()).rev();
-    let state = |(written, new): (&Written, &ValueId)| {
-        let (_, input) = inputs.iter().find(|(name, _)| **name == *written.name)?;
-        Some(State { input: input.clone(), output: graph[*new].name.clone() })
-    };
-    written.iter().zip(new).filter_map(state).collect()
-}
-
-fn weight_name(kind: &InputKind) -> &str {
+pub(super) fn weight_name(kind: &InputKind) -> &str {
     match kind {
         InputKind::Parameter(name)
         | InputKind::Buffer { name, .. }

@@ -15,6 +15,7 @@ mod keys;
 mod onnx;
 mod run;
 pub(crate) mod sizes;
+mod states;
 mod statistics;
 #[cfg(test)]
 mod tests;

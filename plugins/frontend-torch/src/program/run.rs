@@ -1,12 +1,13 @@
 //! Runs the graph of an exported program: nodes, in their order.
 
+use super::autocast::Region;
 use super::declared::{Symbols, missing_number};
 use super::functions;
 use super::{Argument, Graph, Node, NodeArgument, Passed, Target};
 use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::schema::{self, Schema};
-use onnxd_plugin_sdk::ir::{DataType, ValueType};
+use onnxd_plugin_sdk::ir::ValueType;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -42,8 +43,8 @@ pub(super) struct Runner<'m, 's> {
     pub(super) symbols: &'m Symbols,
     /// Whether a graph runs already.
     inside: Cell<bool>,
-    /// The type of 16 bits in a region with autocast.
-    pub(super) autocast: Cell<Option<DataType>>,
+    /// The region with autocast.
+    pub(super) autocast: Cell<Option<Region>>,
 }
 
 impl<'m, 's> Runner<'m, 's> {

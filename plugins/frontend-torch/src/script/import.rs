@@ -50,7 +50,7 @@ pub(crate) fn import(
             Made::Graph(run) => match kept.next(*run) {
                 Ok(None) => {}
                 Ok(Some(run)) => {
-                    options.constants.tell(submission);
+                    options.constants().tell(submission.params());
                     return Ok(imported(archive, options, run));
                 }
                 Err(found) => return Err(in_source(archive, found)),
@@ -69,7 +69,7 @@ fn in_source(archive: &ScriptArchive, mut found: Diagnostics) -> Diagnostics {
 fn imported(archive: &ScriptArchive, options: &Options, run: Run) -> Imported {
     let Run { mut graph, mut notes, found } = run;
     // States come behind the user's inputs.
-    let states = found.states.iter().filter_map(|state| graph.value_named(&state.input));
+    let states = found.states.iter().filter_map(|(_, state)| graph.value_named(&state.input));
     let states: Vec<ValueId> = states.collect();
     graph.unmark_inputs(&states);
     states.iter().for_each(|id| graph.mark_input(*id));
@@ -80,7 +80,8 @@ fn imported(archive: &ScriptArchive, options: &Options, run: Run) -> Imported {
     }
     notes.extend(archive.doubt());
     let model = outputs::model(graph, options.opset);
-    Imported { model, notes, states: found.states, ..Imported::default() }
+    let states = found.states.into_iter().map(|(_, state)| state).collect();
+    Imported { model, notes, states, ..Imported::default() }
 }
 
 fn undeclared() -> Diagnostic {
@@ -144,7 +145,7 @@ fn run_method(run: &Interpreter<'_, '_>, path: &str, options: &Options) -> Resul
     let mut inputs = Inputs { run, options, next: 0, supposed: vec![] };
     let mut items = vec![];
     let parameters = method.parameters.get(1..).unwrap_or_default();
-    let is_bound = |p: &Parameter| options.constants.has(&p.name);
+    let is_bound = |p: &Parameter| options.constants().has(&p.name);
     let bound = parameters.iter().rposition(is_bound).map_or(0, |last| last + 1);
     for (i, parameter) in parameters.iter().enumerate() {
         let ty = parameter.ty.clone().unwrap_or(Type::Tensor);
@@ -179,7 +180,7 @@ impl Inputs<'_, '_, '_> {
     /// The value of a parameter of the method.
     fn input(&mut self, name: &str, ty: &Type) -> Result<Item> {
         let machine = self.run.machine;
-        if let Some(value) = self.options.constants.take(name) {
+        if let Some(value) = self.options.constants().take(name) {
             return self.constant(name, value, ty);
         }
         Ok(match ty {

@@ -5,11 +5,12 @@
 //! general. The last run writes nothing but what it takes as inputs.
 
 use super::import::Run;
-use super::states::Types;
+use super::states::{Found, Types};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::outputs::INPUT;
-use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::states::{Written, needed};
+use onnxd_plugin_sdk::{State, Submission};
+use std::collections::BTreeSet;
 
 /// Runs with states as inputs.
 const RUNS_MAX: usize = 12;
@@ -49,7 +50,14 @@ impl Kept<'_> {
             let all = found.impossible.iter().map(|(written, why)| written.impossible(why));
             return Err(Diagnostics(all.collect()));
         }
-        Ok(if self.is_settled(&run)? { Some(run) } else { None })
+        if !self.is_settled(&run)? {
+            return Ok(None);
+        }
+        // What the file does not hold has no value for the first call.
+        let lost =
+            without_input(&run.found).map(|w| w.impossible("has no first value that is known"));
+        Diagnostics(lost.collect()).or_ok(())?;
+        Ok(Some(run))
     }
 
     /// As [`Kept::next`], where states are not asked for: what no output depends on is left out.
@@ -68,13 +76,7 @@ impl Kept<'_> {
             }
             return Ok(None);
         }
-        let counting = needed(&run.graph, &run.found.states);
-        let counts = |w: &&Written| {
-            let mut states = counting.iter();
-            w.what != INPUT
-                && states.any(|s| s.input == w.name || s.output == format!("{}_out", w.name))
-        };
-        let refused: Vec<Written> = run.found.written.iter().filter(counts).cloned().collect();
+        let refused = counting(&run);
         if !refused.is_empty() {
             return Err(self.refused(&refused));
         }
@@ -116,6 +118,26 @@ impl Kept<'_> {
             None => found,
         }
     }
+}
+
+/// What was written and is no input of the run.
+fn without_input(found: &Found) -> impl Iterator<Item = &Written> {
+    let known: BTreeSet<&str> = found.states.iter().map(|(name, _)| name.as_str()).collect();
+    let written = found.written.iter().filter(|w| w.what != INPUT);
+    written.filter(move |w| !known.contains(w.name.as_str()))
+}
+
+/// What was written and an output depends on, or may depend on.
+fn counting(run: &Run) -> Vec<Written> {
+    let (names, states): (Vec<String>, Vec<State>) = run.found.states.iter().cloned().unzip();
+    let counting = needed(&run.graph, &states);
+    let counting: BTreeSet<&str> = counting.iter().map(|state| state.input.as_str()).collect();
+    let both = names.iter().zip(&states);
+    let names = both.filter(|(_, state)| counting.contains(state.input.as_str()));
+    let mut names: BTreeSet<&str> = names.map(|(name, _)| name.as_str()).collect();
+    names.extend(without_input(&run.found).map(|w| w.name.as_str()));
+    let written = run.found.written.iter().filter(|w| w.what != INPUT);
+    written.filter(|w| names.contains(w.name.as_str())).cloned().collect()
 }
 
 /// Takes the outputs away that were added for what was written.

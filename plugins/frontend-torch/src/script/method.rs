@@ -129,7 +129,7 @@ fn wanted(message: String) -> Diagnostic {
 /// Whether a method can be called with the inputs of a graph, as many as the params give shapes for.
 fn takes_inputs(method: &Function, options: &Options) -> bool {
     let inputs = method.parameters.get(1..).unwrap_or_default();
-    let open = |p: &&Parameter| !options.constants.has(&p.name);
+    let open = |p: &&Parameter| !options.constants().has(&p.name);
     let inputs: Vec<&Parameter> = inputs.iter().filter(open).collect();
     let least: usize = inputs.iter().filter(|p| p.default.is_none()).map(|p| count(&p.ty)).sum();
     let most: usize = inputs.iter().map(|p| count(&p.ty)).fold(0, usize::saturating_add);

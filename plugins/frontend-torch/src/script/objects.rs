@@ -5,6 +5,7 @@ use crate::archive::pickle::{Object, Pickled};
 use crate::archive::storage::{Place, Quantizer, Stored};
 use crate::diag::{Code, shown};
 use crate::machine::{Instance, Item, Result};
+use crate::outputs::key_word;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::Tensor;
 use std::cell::RefCell;
@@ -62,8 +63,13 @@ impl Interpreter<'_, '_> {
                 let key = Rc::as_ptr(cell).cast::<u8>();
                 let item = self.shared(key, || {
                     let pair = |(k, v): &(Pickled, Pickled)| {
-                        let name = k.text().map_or_else(String::new, |t| join(path, t));
-                        Ok((self.load(k, "", depth + 1)?, self.load(v, &name, depth + 1)?))
+                        let key = self.load(k, "", depth + 1)?;
+                        let Some(word) = key_word(&key) else {
+                            let (name, kind) = (shown(path), k.kind());
+                            let message = format!("The dict `{name}` has a key that is {kind}.");
+                            return Err(self.machine.problem(Code::LayerUnsupported, message));
+                        };
+                        Ok((key, self.load(v, &join(path, &word), depth + 1)?))
                     };
                     Ok(Item::dict(cell.borrow().iter().map(pair).collect::<Result<_>>()?))
                 })?;
@@ -148,11 +154,12 @@ impl Interpreter<'_, '_> {
     }
 
     /// A tensor as an initializer under its path; one that was loaded under another path is that one. A state is an
-    /// input.
+    /// input. Where the program sets it to another tensor, it is a tensor of its own.
     fn tensor(&self, stored: &Rc<Stored>, path: &str, what: &'static str) -> Result<Item> {
+        let is_own = self.states.types.get(path).is_some_and(|state| state.is_set);
         let known = self.loaded.tensors.borrow().get(&stored.place).cloned();
-        let is_state = self.states.types.contains_key(path);
-        if let Some(known) = known.filter(|_| !is_state) {
+        if let Some(known) = known.filter(|_| !is_own) {
+            self.states.name(&known, path, what);
             return Ok(known);
         }
         let b = self.machine.builder();
@@ -169,7 +176,9 @@ impl Interpreter<'_, '_> {
         };
         let item = self.machine.tensor(var);
         self.states.name(&item, path, what);
-        self.loaded.tensors.borrow_mut().entry(stored.place.clone()).or_insert(item.clone());
+        if !is_own {
+            self.loaded.tensors.borrow_mut().insert(stored.place.clone(), item.clone());
+        }
         Ok(item)
     }
 

@@ -5,7 +5,7 @@ use super::run::Interpreter;
 use crate::archive::pickle::Pickled;
 use crate::diag::Layer;
 use crate::machine::{Elements, Item, Machine, Number, NumberKind, Place, Result};
-use crate::outputs::INPUT;
+use crate::outputs::{INPUT, key_word};
 use onnxd_plugin_sdk::State;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
@@ -14,8 +14,19 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// States that are inputs of the graph, with their types.
-pub(super) type Types = BTreeMap<String, ValueType>;
+/// A state that is an input of the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct StateType {
+    pub(super) ty: ValueType,
+    /// Whether the program sets it to another value. Else it writes into the tensor, which may have several names.
+    pub(super) is_set: bool,
+}
+
+/// States that are inputs of the graph, by their names.
+pub(super) type Types = BTreeMap<String, StateType>;
+
+/// Names of one value, and what it is by each.
+type Names = Vec<(Rc<str>, &'static str)>;
 
 /// What the loader and the run know of states.
 #[derive(Default)]
@@ -24,8 +35,8 @@ pub(super) struct States {
     pub(super) types: Types,
     /// The inputs that became of them.
     inputs: RefCell<Vec<(String, Var)>>,
-    /// Names of what was loaded, by its address, and what it is.
-    names: RefCell<HashMap<usize, (Rc<str>, &'static str)>>,
+    /// All names of what was loaded, by its address, and what it is by each.
+    names: RefCell<HashMap<usize, Names>>,
 }
 
 /// What a run wrote.
@@ -33,11 +44,11 @@ pub(super) struct States {
 pub(super) struct Found {
     pub(super) written: Vec<Written>,
     /// Findings for what no input and output can be.
-    pub(super) impossible: Vec<(Written, &'static str)>,
+    pub(super) impossible: Vec<(Written, String)>,
     /// The types that the states have at the end.
     pub(super) types: Types,
-    /// Those of `written` that are inputs of this run, and the names that they have in the graph.
-    pub(super) states: Vec<State>,
+    /// Those of `written` that are inputs of this run, by their names, and the names that they have in the graph.
+    pub(super) states: Vec<(String, State)>,
     /// How many outputs were added for what was written.
     pub(super) outputs: usize,
 }
@@ -57,7 +68,11 @@ impl States {
     /// Remembers what a value is that was loaded.
     pub(super) fn name(&self, item: &Item, name: &str, what: &'static str) {
         if let Some(place) = Place::of(item) {
-            self.names.borrow_mut().entry(place.address()).or_insert((name.into(), what));
+            let mut names = self.names.borrow_mut();
+            let names = names.entry(place.address()).or_default();
+            if names.last().is_none_or(|(last, _)| **last != *name) {
+                names.push((name.into(), what));
+            }
         }
     }
 
@@ -68,9 +83,9 @@ impl States {
         name: &str,
         value: &Tensor,
     ) -> Result<Option<Var>> {
-        let Some(ty) = self.types.get(name) else { return Ok(None) };
+        let Some(state) = self.types.get(name) else { return Ok(None) };
         let b = machine.builder();
-        let var = b.input(name, ty.clone());
+        let var = b.input(name, state.ty.clone());
         let id = b.id(var)?;
         b.graph_mut().set_initializer(id, Some(value.clone()));
         self.inputs.borrow_mut().push((name.to_owned(), var));
@@ -109,23 +124,47 @@ impl Interpreter<'_, '_> {
         let mut told: BTreeSet<String> = BTreeSet::new();
         let mut places = self.machine.changed();
         // Where an attribute was set, what its tensor was before counts no more.
-        places.sort_by_key(|place| !matches!(place, Place::Attribute(..)));
+        places.sort_by_key(|place| match place {
+            Place::Attribute(..) => 0,
+            Place::List(_) | Place::Dict(_) => 1,
+            Place::Base(_) => 2,
+        });
         for place in places {
+            let is_set = !matches!(place, Place::Base(_));
             let (name, what) = self.name_of(&place);
+            if !is_set && let Some((own, set)) = self.parted(&place, &told) {
+                let why =
+                    format!("is one tensor with `{own}` that is written, and is set to another");
+                let layer = Layer::clone(&self.machine.layer_of_write(&place));
+                found.impossible.push((Written { what, name: set, layer }, why));
+                continue;
+            }
             let layer = self.machine.layer_of_write(&place);
             let (old, new) = (self.machine.old(&place), self.machine.get(&place));
             let mut leaves = vec![];
             let mut wrong = vec![];
-            self.leaves(&name, &old, &new, &mut leaves, &mut wrong);
+            self.leaves(&name, &old, &new, (&mut leaves, &mut wrong))?;
             let of = |name: String| Written { what, name, layer: Layer::clone(&layer) };
-            found.impossible.extend(wrong.into_iter().map(|(name, why)| (of(name), why)));
+            let wrong = wrong.into_iter().map(|(name, why)| (of(name), why.to_owned()));
+            found.impossible.extend(wrong);
             for leaf in leaves {
                 if told.insert(leaf.name.clone()) {
-                    self.output(of(leaf.name.clone()), &leaf, &mut found)?;
+                    self.output(of(leaf.name.clone()), (&leaf, is_set), &mut found)?;
                 }
             }
         }
         Ok(found)
+    }
+
+    /// Of a tensor with several names, one under which it stays and one that was set to another tensor, if there are
+    /// both: calls differ in whether both names are one tensor.
+    fn parted(&self, place: &Place, set: &BTreeSet<String>) -> Option<(Rc<str>, String)> {
+        let names = self.states.names.borrow();
+        let names = names.get(&place.address())?;
+        let is_set = |name: &Rc<str>| set.contains(&**name);
+        let own = names.iter().find(|(name, _)| !is_set(name))?;
+        let other = names.iter().find(|(name, _)| is_set(name))?;
+        Some((own.0.clone(), other.0.to_string()))
     }
 
     /// What a place that changed is called, and what it is.
@@ -141,7 +180,7 @@ impl Interpreter<'_, '_> {
             };
         }
         let names = self.states.names.borrow();
-        let known = names.get(&place.address());
+        let known = names.get(&place.address()).and_then(|names| names.first());
         known.map_or((String::from("state"), "value"), |(name, what)| (name.to_string(), what))
     }
 
@@ -151,16 +190,17 @@ impl Interpreter<'_, '_> {
         name: &str,
         old: &Item,
         new: &Item,
-        leaves: &mut Vec<Leaf>,
-        wrong: &mut Vec<(String, &'static str)>,
-    ) {
-        if self.is_unchanged(old, new) {
-            return;
+        (leaves, wrong): (&mut Vec<Leaf>, &mut Vec<(String, &'static str)>),
+    ) -> Result<()> {
+        if self.is_unchanged(old, new)? {
+            return Ok(());
         }
         let mut parts = |old: &[Item], new: &[Item]| {
-            for (i, (old, new)) in old.iter().zip(new).enumerate() {
-                self.leaves(&super::objects::join(name, &i.to_string()), old, new, leaves, wrong);
-            }
+            let mut both = old.iter().zip(new).enumerate();
+            both.try_for_each(|(i, (old, new))| {
+                let name = super::objects::join(name, &i.to_string());
+                self.leaves(&name, old, new, (leaves, wrong))
+            })
         };
         match (old, new) {
             (_, Item::Hole) => {}
@@ -171,26 +211,27 @@ impl Interpreter<'_, '_> {
                 leaves.push(Leaf { name: name.to_owned(), old: old.clone(), new: new.clone() });
             }
             (Item::List(a), Item::List(b)) => match (&*a.borrow(), &*b.borrow()) {
-                (Elements::Known(a), Elements::Known(b)) if a.len() == b.len() => parts(a, b),
+                (Elements::Known(a), Elements::Known(b)) if a.len() == b.len() => parts(a, b)?,
                 _ => wrong.push((name.to_owned(), "is a list whose length changes")),
             },
             (Item::Tuple(a) | Item::Record(_, a), Item::Tuple(b) | Item::Record(_, b))
                 if a.len() == b.len() =>
             {
-                parts(a, b);
+                parts(a, b)?;
             }
             (Item::Dict(a), Item::Dict(b)) => {
                 let (a, b) = (a.borrow(), b.borrow());
                 if a.len() != b.len() || !a.iter().zip(&*b).all(|(a, b)| a.0.same(&b.0)) {
                     wrong.push((name.to_owned(), "is a dict whose keys change"));
-                    return;
+                    return Ok(());
                 }
                 for ((key, old), (_, new)) in a.iter().zip(&*b) {
-                    let Item::Text(key) = key else {
+                    let Some(key) = key_word(key) else {
                         wrong.push((name.to_owned(), "is a dict without names"));
-                        return;
+                        return Ok(());
                     };
-                    self.leaves(&super::objects::join(name, key), old, new, leaves, wrong);
+                    let name = super::objects::join(name, &key);
+                    self.leaves(&name, old, new, (leaves, wrong))?;
                 }
             }
             (Item::None, _) | (_, Item::None | Item::Maybe(..)) => {
@@ -198,19 +239,25 @@ impl Interpreter<'_, '_> {
             }
             _ => wrong.push((name.to_owned(), "is no tensor and no number")),
         }
+        Ok(())
     }
 
     /// Whether both are the same value. Two tensors are if both are one value of the graph.
-    fn is_unchanged(&self, old: &Item, new: &Item) -> bool {
-        let read = |item: &Item| self.machine.var_of(item).ok();
-        match (old, new) {
-            (Item::Tensor(_), Item::Tensor(_)) => read(old) == read(new),
+    fn is_unchanged(&self, old: &Item, new: &Item) -> Result<bool> {
+        let read = |item: &Item| self.machine.var_of(item);
+        Ok(match (old, new) {
+            (Item::Tensor(_), Item::Tensor(_)) => read(old)? == read(new)?,
             _ => old.same(new) || crate::machine::equal(old, new),
-        }
+        })
     }
 
     /// Adds the new value of a state to the outputs.
-    fn output(&self, written: Written, leaf: &Leaf, found: &mut Found) -> Result<()> {
+    fn output(
+        &self,
+        written: Written,
+        (leaf, is_set): (&Leaf, bool),
+        found: &mut Found,
+    ) -> Result<()> {
         let machine = self.machine;
         let b = machine.builder();
         let var = match kind(&leaf.old) {
@@ -219,11 +266,13 @@ impl Interpreter<'_, '_> {
         };
         let (before, after) = (b.type_of(machine.var_of(&leaf.old)?), b.type_of(var));
         // What comes between calls is as general as both.
-        let now = self.states.types.get(&leaf.name).cloned().or(before);
+        let known = self.states.types.get(&leaf.name);
+        let is_set = is_set || known.is_some_and(|state| state.is_set);
+        let now = known.map(|state| state.ty.clone()).or(before);
         let ty = match widened(&leaf.name, now, after) {
             Ok(ty) => ty,
             Err(why) if written.what != INPUT => {
-                found.impossible.push((written, why));
+                found.impossible.push((written, why.to_owned()));
                 return Ok(());
             }
             Err(_) => ValueType::Tensor { dtype: None, shape: None },
@@ -236,10 +285,11 @@ impl Interpreter<'_, '_> {
         let inputs = self.states.inputs.borrow();
         let input = inputs.iter().find(|(name, _)| *name == written.name);
         if let (Some((_, input)), Some(output)) = (input, output) {
-            found.states.push(State { input: b.name_of(*input), output });
+            let state = State { input: b.name_of(*input), output };
+            found.states.push((written.name.clone(), state));
         }
         if written.what != INPUT {
-            found.types.insert(written.name.clone(), ty);
+            found.types.insert(written.name.clone(), StateType { ty, is_set });
         }
         found.written.push(written);
         Ok(())

@@ -190,8 +190,100 @@ fn a_variable_of_tensorflow_1_is_read_where_its_value_is_used() {
     assert_eq!(calls(graph, 2), [[3.0, 4.0], [4.0, 5.0]]);
 }
 
+/// The write is on one side of a condition.
+#[test]
+fn writes_in_conditions_of_tensorflow_1_are_told() {
+    let condition = TensorProto { dtype: 10, bool_val: vec![true], ..real(0.0) };
+    let mut graph = graph(
+        vec![
+            node("a", "VariableV2", &[]).attr("dtype", Attr::Type(FLOAT)),
+            placeholder("serving_x", &[-1, 2]),
+            placeholder("c", &[]).attr("dtype", Attr::Type(10)),
+            node("axis", "Const", &[]).attr("value", Attr::Tensor(number(0))),
+            node("row", "Max", &["serving_x", "axis"]),
+            node("part", "Switch", &["row", "c"]),
+            node("write", "AssignAdd", &["a", "part:1"]),
+            node("both", "Merge", &["part", "write"]),
+            node("read", "Identity", &["a", "^both"]),
+            node("PartitionedCall", "AddV2", &["serving_x", "read"]),
+        ],
+        vec![],
+    );
+    graph.node[0].attr.insert("shared_name".into(), shared("key/a"));
+    graph.node[2] = node("c", "Const", &[]).attr("value", Attr::Tensor(condition));
+    let all = import_of(&files(graph.clone())).unwrap_err();
+    let said = all.0[0].to_string();
+    assert!(said.contains("`a`, which is in a loop or condition of TensorFlow 1"), "{said}");
+    assert!(said.contains("[layer write (AssignAdd)]") && said.contains("`tf.function`"), "{said}");
+    // Nothing reads it: a note, or a finding where all states are asked for.
+    graph.node[8].input = vec!["row".into(), "^both".into()];
+    let note = import_of(&files(graph.clone())).unwrap().notes[0].to_string();
+    assert!(note.contains("the outputs do not need it"), "{note}");
+    let files = files(graph);
+    let saved = SavedModel::decode(files.read(NETWORK).unwrap()).unwrap();
+    let asked = import_saved(&saved, &files, &Choice::default(), &testing::wanting()).unwrap_err();
+    assert!(asked.0[0].to_string().contains("condition of TensorFlow 1"), "{asked:?}");
+}
+
 fn shared(name: &'static str) -> AttrValue {
     AttrValue { value: Some(Attr::S(Bytes::from_static(name.as_bytes()))) }
+}
+
+/// `y = f(x) + g(x)`, where both functions have a node `v` that makes a variable.
+fn in_functions(f: Option<&'static str>, g: Option<&'static str>) -> GraphDef {
+    let made = |of: Option<&'static str>| {
+        let mut made = node("v", "VarHandleOp", &[]).attr("dtype", Attr::Type(FLOAT));
+        made.attr.extend(of.map(|name| ("shared_name".to_owned(), shared(name))));
+        made
+    };
+    let adds = |name: &str, of| {
+        let nodes = vec![
+            made(of),
+            node("old", "ReadVariableOp", &["v:resource:0"]),
+            node("y", "AddV2", &["x", "old:value:0"]),
+        ];
+        function(name, &["x"], &[("y", "y:z:0")], nodes)
+    };
+    let mut graph = saved(vec![
+        call("one", "f", &["x"]),
+        call("two", "g", &["x"]),
+        node("y", "AddV2", &["one:output:0", "two:output:0"]),
+    ]);
+    graph.library.as_mut().unwrap().function.extend([adds("f", f), adds("g", g)]);
+    graph
+}
+
+/// What a network without states gives for ones.
+fn once(graph: GraphDef) -> Vec<f32> {
+    let model = import_of(&files(graph)).unwrap().model;
+    let x = onnxd_plugin_sdk::ir::Tensor::from_vec(vec![1, 2], vec![1f32, 1.0]);
+    let given = onnxd_plugin_sdk::testing::run(&model, [("x", x)]).unwrap();
+    given[0].1.as_slice::<f32>().unwrap().to_vec()
+}
+
+#[test]
+fn variables_of_functions_are_told_apart_by_more_than_their_nodes() {
+    assert_eq!(once(in_functions(Some("key/a"), Some("key/b"))), [6.0, 8.0]);
+    // `a` is a variable of the main graph, too, of which another key has the value.
+    assert_eq!(once(in_functions(Some("a"), Some("b"))), [6.0, 8.0]);
+    assert_eq!(once(in_functions(Some("a"), Some("a"))), [4.0, 6.0]);
+    let all = found(import_of(&files(in_functions(None, Some("a")))));
+    assert!(
+        all[0].starts_with("N0209 The checkpoint has no value for the variable `v`"),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn what_a_function_writes_is_the_variable_of_that_shared_name() {
+    let mut graph = in_functions(Some("a"), Some("b"));
+    let library = graph.library.as_mut().unwrap();
+    let f = library.function.iter_mut().find(|f| f.signature.as_ref().unwrap().name == "f");
+    let f = &mut f.unwrap().node_def;
+    f.push(node("write", "AssignAddVariableOp", &["v:resource:0", "old:value:0"]));
+    assert_eq!(refusal(graph.clone()), REFUSED);
+    // `a` is doubled in each call, and `b` stays.
+    assert_eq!(calls(graph, 2), [[6.0, 8.0], [7.0, 10.0]]);
 }
 
 /// A function that adds `a` to itself, as far as its caller does not say otherwise.

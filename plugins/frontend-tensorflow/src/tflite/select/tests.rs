@@ -48,10 +48,28 @@ fn options_of_other_custom_operators() {
     // `{"k": [6, 5]}`, as FlexBuffers' library writes it.
     let map = [107, 0, 2, 6, 5, 1, 6, 1, 1, 1, 7, 44, 2, 36, 1];
     let list = Value::from([6, 5].map(Value::Int).to_vec());
-    assert_eq!(options_of(&Bytes::copy_from_slice(&map)), [("k".to_owned(), list)]);
-    let none = options_of(&Bytes::new());
+    assert_eq!(options_of(&Bytes::copy_from_slice(&map)).unwrap(), [("k".to_owned(), list)]);
+    let none = options_of(&Bytes::new()).unwrap();
     assert!(none.is_empty());
-    let bytes = options_of(&Bytes::from_static(&[1, 0, 0, 0, 2, 0, 0, 0]));
+    let bytes = options_of(&Bytes::from_static(&[1, 0, 0, 0, 2, 0, 0, 0])).unwrap();
     let all = [1, 0, 0, 0, 2, 0, 0, 0].map(Value::Int).to_vec();
     assert_eq!(bytes, [("options".to_owned(), Value::from(all))]);
+}
+
+/// A map whose one entry `k` is a value of this kind in one byte.
+fn map_of(kind: u8, value: u8) -> Bytes {
+    Bytes::copy_from_slice(&[107, 0, 1, 3, 1, 1, 1, value, kind << 2, 2, 36, 1])
+}
+
+#[test]
+fn odd_options_of_custom_operators_are_kept_or_told() {
+    let named = |value: Value| vec![("k".to_owned(), value)];
+    assert_eq!(options_of(&map_of(1, 7)).unwrap(), named(Value::Int(7)));
+    assert_eq!(options_of(&map_of(0, 0)).unwrap(), named(Value::None));
+    assert_eq!(option(Flex::Bytes(Bytes::from_static(b"a"))), Some(Value::Text("a".into())));
+    let bytes = option(Flex::Bytes(Bytes::from_static(&[0xff, 1])));
+    assert_eq!(bytes, Some(Value::from([255, 1].map(Value::Int).to_vec())));
+    assert_eq!(option(Flex::List(vec![Flex::Map(vec![])])), None);
+    let long = options_of(&vec![1; OPTION_BYTES_MAX + 1].into()).unwrap_err();
+    assert_eq!(long.code, "N0213", "{long}");
 }

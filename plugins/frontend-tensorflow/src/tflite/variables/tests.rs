@@ -1,5 +1,7 @@
 use crate::states::tests as testing;
-use crate::tflite::fixture::{FLOAT, Field, Lite, RESOURCE, graph, operator, problem, tensor};
+use crate::tflite::fixture::{
+    FLOAT, Field, INT32, Lite, RESOURCE, graph, operator, problem, tensor,
+};
 use crate::tflite::network::{Asked, import};
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::ir::Tensor;
@@ -71,6 +73,83 @@ fn variables_that_nothing_sets_before() {
     assert_eq!(calls(&all, 3), [[1.0], [2.0], [3.0]]);
     let never = problem(&lite(vec![handle, read, add]));
     assert!(never.contains("Nothing sets the variable `v`"), "{never}");
+}
+
+/// A model that reads `v` and `w`, and sets those that `sets` and a first run name.
+fn two(sets: &[&str], initial: &[&str]) -> Lite {
+    let float = |name| tensor(name, FLOAT, &[1], 0);
+    let handle = |name| tensor(name, RESOURCE, &[], 0);
+    let of = |name: &str, to: i32| operator(0, &[], &[to], vec![(1, Field::Text(name.into()))]);
+    let place = |name: &&str| if *name == "v" { 2 } else { 3 };
+    let mut nodes = vec![
+        operator(5, &[], &[], vec![(0, Field::I32(1))]),
+        of("v", 2),
+        of("w", 3),
+        operator(1, &[2], &[4], vec![]),
+        operator(1, &[3], &[5], vec![]),
+        operator(3, &[0, 4], &[6], vec![]),
+        operator(3, &[6, 5], &[1], vec![]),
+    ];
+    nodes.extend(sets.iter().map(|name| operator(2, &[place(name), 1], &[], vec![])));
+    let first = initial.iter().flat_map(|name| [of(name, 0), operator(2, &[0, 1], &[], vec![])]);
+    let tensors = vec![
+        float("x"),
+        float("y"),
+        handle("hv"),
+        handle("hw"),
+        float("v"),
+        float("w"),
+        float("s"),
+    ];
+    let start = vec![handle("h"), tensor("c", FLOAT, &[1], 1)];
+    Lite {
+        codes: vec![(142, ""), (143, ""), (144, ""), (0, ""), (4, ""), (129, "")],
+        constants: vec![1f32.to_le_bytes().to_vec()],
+        graphs: vec![
+            graph(tensors, [&[0], &[1]], nodes),
+            graph(start, [&[], &[]], first.collect()),
+        ],
+        ..Lite::default()
+    }
+}
+
+#[test]
+fn a_variable_is_zeros_at_first_only_where_all_are() {
+    assert_eq!(calls(&two(&["v", "w"], &[]), 2), [[1.0], [3.0]]);
+    assert_eq!(calls(&two(&["v", "w"], &["w", "v"]), 2), [[3.0], [7.0]]);
+    let never = problem(&two(&["v"], &[]));
+    assert!(
+        never.contains("Nothing sets the variable `w`") && never.contains("layer w "),
+        "{never}"
+    );
+    let found = problem(&two(&["v", "w"], &["v"]));
+    assert!(found.contains("`w` is read, and the graph of the first run sets others"), "{found}");
+}
+
+/// Nothing reads what the choice gives, but its branches set `v`.
+#[test]
+fn a_choice_whose_branches_set_a_variable_runs() {
+    let float = |name| tensor(name, FLOAT, &[1], 0);
+    let handle = || tensor("h", RESOURCE, &[], 0);
+    let of_v = |to: i32| operator(0, &[], &[to], vec![(1, Field::Text("v".into()))]);
+    let mut choice = operator(3, &[1, 0], &[], vec![]);
+    choice.retain(|(slot, _)| *slot != 4);
+    choice.push((11, Field::I8(20)));
+    choice.push((12, Field::Table(vec![(0, Field::Ints(vec![1, 1]))])));
+    let tensors = vec![float("x"), tensor("i", INT32, &[], 0), float("y"), handle(), float("r")];
+    let nodes =
+        vec![of_v(3), operator(1, &[3], &[4], vec![]), operator(4, &[0, 4], &[2], vec![]), choice];
+    let sets = vec![of_v(1), operator(2, &[1, 0], &[], vec![])];
+    let lite = Lite {
+        codes: vec![(142, ""), (143, ""), (144, ""), (209, ""), (0, "")],
+        graphs: vec![
+            graph(tensors, [&[0, 1], &[2]], nodes),
+            graph(vec![float("new"), handle()], [&[0], &[]], sets),
+        ],
+        ..Lite::default()
+    };
+    let found = crate::tflite::fixture::converted(&lite.bytes(), 18).unwrap_err();
+    assert!(found.contains("`v`, which is set inside of a condition or loop"), "{found}");
 }
 
 /// `h = relu(x W + h R + b)` of one step, where the kernel changes `h` in place.

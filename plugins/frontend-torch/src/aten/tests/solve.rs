@@ -1,7 +1,7 @@
 //! Tests of systems of equations and of products of groups. Expected numbers are torch's.
 
 use super::{Given, assert_near, floats, only, run_at};
-use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 
 fn matrix(rows: usize, values: &[f32]) -> Tensor {
@@ -22,6 +22,32 @@ fn rows_are_exchanged_where_a_pivot_is_zero() {
     let stack = Tensor::from_vec([2, 2, 1], vec![2f32, 5.0, 4.0, 10.0]);
     let wanted = Tensor::from_vec([2, 2, 1], vec![1f32, 1.0, 2.0, 2.0]);
     assert_near(&solved(stack, true), &wanted);
+}
+
+#[test]
+fn what_lapack_says_of_matrices_is_the_place_of_the_first_wrong_one() {
+    let stack = |values: &[f32]| Tensor::from_vec([3, 2, 2], values.to_vec());
+    // The second one has no second pivot, the third one no first one.
+    let a = || stack(&[1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 2.0, 4.0, 0.0, 1.0, 0.0, 1.0]);
+    let info = |op: &str, given: [(&str, Given); 2]| {
+        let info = run_at(18, op, given).unwrap().pop().unwrap();
+        assert_eq!(info.dtype(), DataType::Int32, "{op}");
+        (info.dims().to_vec(), info.to_i64s().unwrap())
+    };
+    let words = (vec![3], vec![0, 2, 1]);
+    let check = ("check_errors", Given::from(false));
+    assert_eq!(info("aten::linalg_inv_ex", [("A", a().into()), check.clone()]), words);
+    let b = || Tensor::from_vec([3, 2, 1], vec![1f32; 6]);
+    assert_eq!(info("aten::linalg_solve_ex", [("A", a().into()), ("B", b().into())]), words);
+    // Symmetric ones that are positive definite, not at all, and not as a whole.
+    let a = || stack(&[4.0, 2.0, 2.0, 5.0, -1.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 1.0]);
+    let words = (vec![3], vec![0, 1, 2]);
+    for upper in [false, true] {
+        let given = [("input", a().into()), ("upper", upper.into())];
+        assert_eq!(info("aten::linalg_cholesky_ex", given), words);
+    }
+    let one = [("A", matrix(2, &[1.0, 2.0, 2.0, 4.0]).into()), check];
+    assert_eq!(info("aten::linalg_inv_ex", one), (vec![], vec![2]));
 }
 
 #[test]
@@ -69,4 +95,21 @@ fn a_line_may_have_a_computed_number_of_steps() {
         [start, end, ("steps", steps), ("dtype", Given::Value(Value::None))],
     );
     assert_near(&line, &floats([0.0, 1.0, 2.0, 3.0]));
+}
+
+/// Sizes of blocks and axes that are both unknown need not be equal.
+#[test]
+fn blocks_of_unknown_sizes_are_no_whole_axes() {
+    let x = matrix(2, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).cast(DataType::Int8).unwrap();
+    let block = Given::List(vec![Value::from(1i64).into(), Tensor::scalar(2i64).into()]);
+    let arguments = [
+        ("input", Given::from(x.held())),
+        ("block_size", block),
+        ("scale", matrix(2, &[1.0, 10.0, 100.0, 1000.0]).into()),
+        ("zero_point", Value::None.into()),
+        ("input_dtype", 1i64.into()),
+        ("output_dtype", 6i64.into()),
+    ];
+    let found = only("torchao::dequantize_affine", arguments);
+    assert_near(&found, &matrix(2, &[1.0, 2.0, 30.0, 40.0, 500.0, 600.0, 7000.0, 8000.0]));
 }

@@ -31,6 +31,7 @@ fn argument(text: &str, graphs: &[(&str, Value)]) -> Value {
         (_, Some(symbol), ..) => json!({"as_sym_int": {"as_name": symbol}}),
         (_, _, Ok(int), _) => json!({ "as_int": int }),
         (_, _, _, Ok(float)) => json!({ "as_float": float }),
+        _ if text.starts_with('\'') => json!({"as_string": text.trim_matches('\'')}),
         _ if text.starts_with("torch.ops.") => json!({ "as_operator": text }),
         _ => json!({"as_tensor": {"name": text}}),
     }
@@ -134,6 +135,7 @@ fn program(graph: Value, written: &[&str]) -> Value {
 }
 
 /// An archive of programs; each has the weights `sub.a` and `sub.tied` (1, 2), and the buffers `k` and `n` (3, 4).
+/// `same` is the tensor of `k`.
 fn archive(programs: &[(&str, Value)]) -> Dropped {
     Dropped::file("x.pt2", archived(programs))
 }
@@ -146,7 +148,7 @@ fn archived(programs: &[(&str, Value)]) -> Bytes {
     };
     let config = json!({"config": {
         "sub.a": entry("weight_0"), "sub.tied": entry("weight_0"),
-        "k": entry("weight_1"), "n": entry("weight_2"),
+        "k": entry("weight_1"), "n": entry("weight_2"), "same": entry("weight_1"),
     }})
     .to_string();
     let mut members = vec![
@@ -285,6 +287,36 @@ fn what_is_written_is_an_error_or_an_output() {
         let next = testing::run(&model, next).unwrap();
         assert_eq!((&next[0].1, &next[2].1), (&floats(&[5.0, 6.0]), &floats(&[6.0, 8.0])));
     }
+}
+
+#[test]
+fn a_state_of_two_names_is_one() {
+    let functional = |written: &[&str]| {
+        let lines = "a = aten.add.Tensor(b_same, 1)
+            c = aten.mul.Tensor(b_k, 2)
+            y = aten.add.Tensor(x, b_k)";
+        let given = if written.len() == 1 { "a, y" } else { "a, c, y" };
+        program(graph("b_k, b_same, x: 2", lines, given, &[]), written)
+    };
+    let in_place = "a = aten.add_.Tensor(b_same, 1)
+         y = aten.add.Tensor(x, b_k)";
+    let in_place = program(graph("b_k, b_same, x: 2", in_place, "y", &[]), &[]);
+    for (program, name, first) in [(functional(&["same"]), "same", 3.0), (in_place, "k", 4.0)] {
+        let dropped = archive(&[("model", program)]);
+        assert_eq!(refused(&dropped).len(), 1);
+        let done = testing::import(&Torch, &dropped.param("export.mutations", "outputs")).unwrap();
+        let graph = &done.model.graph;
+        assert_eq!(names(graph, graph.inputs()), ["x", name]);
+        assert_eq!(done.log.states.len(), 1);
+        let given = testing::run(&done.model, [("x", floats(&[0.0, 0.0]))]).unwrap();
+        assert_eq!(
+            (&given[0].1, &given[1].1),
+            (&floats(&[first, first + 1.0]), &floats(&[4.0, 5.0]))
+        );
+    }
+    let both = archive(&[("model", functional(&["same", "k"]))]);
+    let found = refused(&both.param("export.mutations", "outputs"));
+    assert_eq!(found, ["N0203 The program writes `k` and `same`, which are one tensor."]);
 }
 
 #[test]

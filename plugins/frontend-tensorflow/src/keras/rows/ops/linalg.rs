@@ -8,11 +8,11 @@ use crate::ops::create::number;
 use crate::ops::linear::swapped;
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::{axis_of, squeezed};
-use crate::ops::solve::cholesky;
 use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::matrix::cholesky;
 use onnxd_plugin_sdk::ir::DataType::Int32;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 

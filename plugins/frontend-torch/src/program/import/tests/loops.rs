@@ -89,20 +89,43 @@ fn regions_are_run_where_they_stand() {
     assert!(found.len() == 1 && found[0].contains("`flex_attention`"), "{found:?}");
 }
 
-/// Torch's own numbers: operands of products are rounded to 16 bits, and others are not.
+/// What a region with autocast gives for a matrix, a column and a vector: products with both, and what is computed of
+/// the vector.
+fn in_region(device: &str, dtype: &str) -> Result<[f64; 3], String> {
+    let lines = "p = aten.mul.Tensor(x, x)
+        q = aten.mul.Tensor(c, c)
+        y = aten.mv.default(w, p)
+        z = aten.mm.default(w, q)";
+    let graphs = [("body", graph("w, c, x", lines, "y, z, p", &[]))];
+    let call = format!(
+        "a, b, d = higher_order.wrap_with_autocast({device}, {dtype}, true, none, @body, w, c, x)"
+    );
+    let graph = graph("w: 1 2, c: 2 1, x: 2", &call, "a, b, d", &graphs);
+    let model = imported(&archive(&[("model", program(graph, &[]))]));
+    let model = model.map_err(|found| format!("{found:?}"))?;
+    let w = Tensor::from_vec(vec![1, 2], vec![1f32, 0.0]);
+    let c = Tensor::from_vec(vec![2, 1], vec![1.01f32, 1.0]);
+    let x = floats(&[1.01, 1.0]);
+    let given = testing::run(&model, [("w", w), ("c", c), ("x", x)]).unwrap();
+    Ok([0, 1, 2].map(|at| given[at].1.to_reals().unwrap().values[0]))
+}
+
+/// Operands of products are rounded to 16 bits, and others are not. Devices have other types, and other products.
 #[test]
 fn products_in_a_region_with_autocast_take_16_bits() {
-    let lines = "p = aten.mul.Tensor(x, x)
-        y = aten.mv.default(w, p)";
-    let graphs = [("body", graph("w, x", lines, "y, p", &[]))];
-    let lines = "a, b = higher_order.wrap_with_autocast(none, 15, true, none, @body, w, x)";
-    let model = converted(graph("w: 1 2, x: 2", lines, "a, b", &graphs));
-    let w = Tensor::from_vec(vec![1, 2], vec![1f32, 0.0]);
-    let x = floats(&[1.01, 1.0]);
-    let outputs = testing::run(&model, [("w", w), ("x", x)]).unwrap();
-    let [y, p] = [&outputs[0].1, &outputs[1].1].map(|t| t.to_reals().unwrap().values[0]);
-    assert_eq!(y, 1.023_437_5, "1.0201 in 16 bits");
-    assert!((p - 1.0201).abs() < 1e-6, "{p}");
+    // 1.0201 in bfloat16, in float16, and as it is.
+    let (brain, half) = (1.023_437_5, 1.020_507_812_5);
+    let near = |x: f64| (x - 1.0201).abs() < 1e-6;
+    for dtype in ["15", "none"] {
+        let [y, z, p] = in_region("'cpu'", dtype).unwrap();
+        assert!(near(y) && z == brain && near(p), "{y} {z} {p}");
+    }
+    let [y, z, p] = in_region("'cuda'", "none").unwrap();
+    assert!(y == half && z == half && near(p), "{y} {z} {p}");
+    let [y, z, _] = in_region("'cuda:0'", "15").unwrap();
+    assert!(y == brain && z == brain, "{y} {z}");
+    assert!(in_region("'vulkan'", "none").unwrap_err().contains("device `vulkan` is not known"));
+    assert!(in_region("'cpu'", "7").unwrap_err().contains("elements of number 7"));
 }
 
 #[test]

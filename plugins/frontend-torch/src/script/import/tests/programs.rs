@@ -154,11 +154,36 @@ fn tensors_of_several_lengths_are_padded_ones() {
     assert_eq!(run([1, 1, 1, 0, 0, 0]), [1.0, 2.0, 3.0, 0.0, 0.0, 0.0]);
     // A mask with holes makes no tensor of several lengths.
     assert_eq!(run([1, 0, 1, 1, 1, 1]), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    let why = with("torch.cumsum(n, 1)").unwrap_err();
-    assert!(
-        why.contains("`aten::cumsum` takes a tensor") && why.contains("several lengths"),
-        "{why}"
-    );
+    for (last, name) in [("torch.cumsum(n, 1)", "cumsum"), ("torch.cat([x, n], 1)", "cat")] {
+        let why = with(last).unwrap_err();
+        let word = format!("`aten::{name}` takes a tensor");
+        assert!(why.contains(&word) && why.contains("several lengths"), "{why}");
+    }
+}
+
+#[test]
+fn a_signal_that_is_longer_than_its_spectra_ends_in_zeros() {
+    let code = "  def forward(self: __torch__.Net, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    s = torch.complex(x, torch.neg(x))
+    a = torch.istft(s, 4, 2, 4, None, False, False, True)
+    b = torch.istft(s, 4, 2, 4, None, False, False, True, 11)
+    c = torch.istft(s, 4, 2, 4, None, True, False, True, 5)
+    return (a, b, c)
+";
+    for open in [false, true] {
+        let dropped = shapes(json!([[3, 3]]))(module(code));
+        let dropped = match open {
+            true => dropped.param("export.dynamic_axes", json!({"x": {"1": "frames"}})),
+            false => dropped,
+        };
+        let (model, _) = import(&dropped).unwrap();
+        let x: Vec<f32> = (1u8..10).map(f32::from).collect();
+        let given = testing::run(&model, [("x", Tensor::from_vec(vec![3, 3], x))]).unwrap();
+        let [a, b, c] = [0, 1, 2].map(|at| given[at].1.as_slice::<f32>().unwrap().to_vec());
+        assert_eq!((a.len(), b.len(), c.len()), (8, 11, 5));
+        assert_eq!((&b[..8], &b[8..]), (&a[..], &[0f32; 3][..]));
+        assert_eq!(c, a[2..7]);
+    }
 }
 
 #[test]

@@ -206,3 +206,83 @@ fn what_no_input_can_be_is_refused_with_the_reason() {
         assert!(refused(lines)[0].contains("The network writes"), "{lines}");
     }
 }
+
+/// `mean` and `both.0` are one tensor in the file.
+#[test]
+fn a_tensor_of_two_names_is_two_once_one_of_them_is_set() {
+    let set = "    y = torch.add(self.mean, (self.both)[0])
+    self.mean = x
+    return y
+";
+    let (_, states) = with_states(set);
+    assert_eq!(states, [("mean".to_owned(), "mean_out".to_owned())]);
+    assert_eq!(calls(set, 3), [row(&[6.0, 8.0]), row(&[4.0, 6.0]), row(&[4.0, 6.0])]);
+
+    // What is written in place has both names.
+    let written = "    _0 = torch.add_((self.both)[0], x)
+    return torch.add(self.mean, (self.both)[0])
+";
+    assert_eq!(calls(written, 2), [row(&[8.0, 12.0]), row(&[10.0, 16.0])]);
+
+    let both = "    _0 = torch.add_((self.both)[0], x)
+    y = torch.add(self.mean, 0)
+    self.mean = x
+    return y
+";
+    let found = why(&dropped(both).param("export.mutations", "outputs"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("`mean`, which is one tensor with `both.0` that"), "{found:?}");
+}
+
+/// The input of the method has the name of the state.
+#[test]
+fn a_state_that_shares_its_name_counts() {
+    let head = HEAD.replace("x: Tensor) -> Tensor", "x: Tensor, calls: Tensor) -> Tensor");
+    let code = format!(
+        "{head}    self.calls = torch.add(self.calls, 1)
+    return torch.mul(torch.add(x, calls), self.calls)
+"
+    );
+    let dropped = || {
+        let file = archive(&[
+            ("net/data.pkl", &pickle(&object("__torch__", "Net", &[("calls", vec![b'K', 0])]))),
+            ("net/constants.pkl", &pickle(b")")),
+            ("net/code/__torch__.py", code.as_bytes()),
+            ("net/version", b"3\n"),
+        ]);
+        shapes(json!([[2], [2]]))(Dropped::file("net.pt", file))
+    };
+    let found = why(&dropped());
+    assert!(found.len() == 1 && found[0].contains("attribute `calls`"), "{found:?}");
+    let asked = dropped().param("export.mutations", "outputs");
+    let states = testing::import(&Torch, &asked).unwrap().log.states;
+    assert_eq!(states.len(), 1);
+}
+
+#[test]
+fn a_dict_with_numbers_for_keys_has_states() {
+    let of = |at: u8| tensor("Float", "0", 6, (at, &[2], &[1]));
+    let entries = [vec![b'}', b'(', b'K', 7], of(2), vec![b'K', 8], of(4), vec![b'u']].concat();
+    let code = "class Net(Module):
+  __parameters__ = []
+  __buffers__ = []
+  rows : Dict[int, Tensor]
+  def forward(self: __torch__.Net, x: Tensor) -> Dict[int, Tensor]:
+    _0 = torch.add_((self.rows)[7], x)
+    self.rows[8] = x
+    return self.rows
+";
+    let file = archive(&[
+        ("net/data.pkl", &pickle(&object("__torch__", "Net", &[("rows", entries)]))),
+        ("net/data/0", &floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+        ("net/constants.pkl", &pickle(b")")),
+        ("net/code/__torch__.py", code.as_bytes()),
+        ("net/version", b"3\n"),
+    ]);
+    let dropped = shapes(json!([[2]]))(Dropped::file("net.pt", file));
+    let done = testing::import(&Torch, &dropped.param("export.mutations", "outputs")).unwrap();
+    let states: Vec<String> = done.log.states.into_iter().map(|s| s.input).collect();
+    assert_eq!(states, ["rows.8", "rows.7"]);
+    let outputs = named(&done.model.graph, done.model.graph.outputs());
+    assert_eq!(outputs[..2], ["7: float[2]", "8: float[2]"]);
+}

@@ -1,0 +1,230 @@
+//! Singular values and eigenvalues of matrices, and what follows from them. Signs of vectors are free, and those of the
+//! model are other ones than LAPACK's.
+
+use super::sizes::rank;
+use super::{Lower, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::matrix::transposed;
+use onnxd_plugin_sdk::formulas::singular::{Eigen, Singular, singular, symmetric};
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "aten::linalg_svd" => |b, a: Svd| {
+            let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(true))?;
+            Ok([u, s, transposed(b, v)?])
+        };
+        "aten::_linalg_svd" => |b, a: Svd| {
+            let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(false))?;
+            Ok([u, s, transposed(b, v)?])
+        };
+        "aten::linalg_svdvals" => |b, a: Svd| Ok(singular(b, a.A)?.s);
+        "aten::svd" => old_svd;
+        "aten::linalg_eigh" => |b, a: Eigh| {
+            let Eigen { values, vectors } = eigen(b, a.input, a.UPLO.as_deref())?;
+            Ok([values, vectors])
+        };
+        "aten::_linalg_eigh" => |b, a: OldEigh| {
+            let Eigen { values, vectors } = eigen(b, a.A, a.UPLO.as_deref())?;
+            let vectors = if a.compute_v.unwrap_or(true) { vectors } else { nothing(b, a.A)? };
+            Ok([values, vectors])
+        };
+        "aten::linalg_eigvalsh" => |b, a: Eigh| Ok(eigen(b, a.input, a.UPLO.as_deref())?.values);
+        "aten::pinverse" | "aten::linalg_pinv" => |b, a: Pinv| {
+            let parts = parts(b, a.input, a.hermitian)?;
+            let limit = b.mul(largest(b, parts[1])?, a.rcond)?;
+            inverse(b, parts, limit)
+        };
+        "aten::linalg_pinv.rcond_tensor" => |b, a: PinvBy| {
+            let parts = parts(b, a.input, a.hermitian)?;
+            let most = largest(b, parts[1])?;
+            let share = b.cast(a.rcond, b.dtype_of(most).unwrap_or(DataType::Float))?;
+            inverse(b, parts, b.mul(most, each(b, share)?)?)
+        };
+        "aten::linalg_pinv.atol_rtol_float" | "aten::linalg_pinv.atol_rtol_tensor" => |b, a: Within| {
+            let parts = parts(b, a.input, a.hermitian)?;
+            let limit = limit(b, parts[1], &a)?;
+            inverse(b, parts, limit)
+        };
+        "aten::linalg_matrix_rank" | "aten::linalg_matrix_rank.tol_tensor" => |b, a: Rank| {
+            counted(b, &Within {
+                input: a.input, atol: a.tol, rtol: Value::Float(0.0), hermitian: a.hermitian,
+            })
+        };
+        "aten::linalg_matrix_rank.atol_rtol_float" | "aten::linalg_matrix_rank.atol_rtol_tensor" => {
+            |b, a: Within| counted(b, &a)
+        };
+    }
+}
+
+/// Torch's names of matrices are capitals.
+#[allow(non_snake_case)]
+mod named {
+    use super::{Value, Var, arguments};
+    arguments! {
+        /// `linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None)`; all drivers give the same.
+        pub(super) struct Svd {
+            A: Var, full_matrices: Option<bool>, compute_uv: Value = Value::None, driver: Value = Value::None,
+        }
+        /// `svd(Tensor self, bool some=True, bool compute_uv=True)`
+        pub(super) struct OldSvd { input: Var, some: bool, compute_uv: bool }
+        /// `linalg_eigh(Tensor self, str UPLO="L")`
+        pub(super) struct Eigh { input: Var, UPLO: Option<String> }
+        /// `_linalg_eigh(Tensor A, str UPLO="L", bool compute_v=True)`
+        pub(super) struct OldEigh { A: Var, UPLO: Option<String>, compute_v: Option<bool> }
+        /// `linalg_pinv(Tensor self, float rcond, bool hermitian=False)`
+        pub(super) struct Pinv { input: Var, rcond: f64, hermitian: Option<bool> }
+        /// `linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False)`
+        pub(super) struct PinvBy { input: Var, rcond: Var, hermitian: Option<bool> }
+        /// `linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False)`
+        pub(super) struct Within {
+            input: Var, atol: Value = Value::None, rtol: Value = Value::None, hermitian: Option<bool>,
+        }
+        /// `linalg_matrix_rank(Tensor self, float tol, bool hermitian=False)`
+        pub(super) struct Rank { input: Var, tol: Value, hermitian: Option<bool> }
+    }
+}
+use named::{Eigh, OldEigh, OldSvd, Pinv, PinvBy, Rank, Svd, Within};
+
+/// Singular vectors, values and vectors, the vectors as columns.
+fn vectors(b: &Lower, x: Var, whole: bool) -> Lowered<[Var; 3]> {
+    let Singular { u, s, v } = singular(b, x)?;
+    if whole {
+        return Ok([u, s, v]);
+    }
+    let zero = b.constant(Tensor::vector(vec![0i64]));
+    let count = b.shape(s).start(-1).one()?;
+    let first = |x: Var| b.slice(x, zero, count).axes([-1]).one();
+    Ok([first(u)?, s, first(v)?])
+}
+
+fn old_svd(b: &Lower, a: OldSvd) -> Lowered<[Var; 3]> {
+    let [u, s, v] = vectors(b, a.input, a.some)?;
+    match a.compute_uv {
+        true => Ok([u, s, v]),
+        // Torch gives zeros in their place.
+        false => Ok([b.mul(u, 0.0)?, s, b.mul(v, 0.0)?]),
+    }
+}
+
+/// Norms of matrices that are made of singular values.
+#[derive(Clone, Copy)]
+pub(super) enum Spectral {
+    Largest,
+    Least,
+    /// The sum of all.
+    Nuclear,
+}
+
+/// A norm over two axes.
+pub(super) fn norm(
+    b: &Lower,
+    x: Var,
+    [row, column]: [i64; 2],
+    keepdim: bool,
+    kind: Spectral,
+) -> Lowered<Var> {
+    let others = (0..rank(b, x)? as i64).filter(|axis| ![row, column].contains(axis));
+    let perm: Vec<i64> = others.chain([row, column]).collect();
+    let s = singular(b, b.transpose(x).perm(perm).one()?)?.s;
+    let norm = match kind {
+        Spectral::Largest => b.reduce_max(s).axes([-1]).keepdims(0).one()?,
+        Spectral::Least => b.reduce_min(s).axes([-1]).keepdims(0).one()?,
+        Spectral::Nuclear => b.reduce_sum(s).axes([-1]).keepdims(0).one()?,
+    };
+    if !keepdim {
+        return Ok(norm);
+    }
+    b.unsqueeze(norm, [row.min(column), row.max(column)])
+}
+
+/// Eigenvalues and vectors of matrices, of which one half counts.
+fn eigen(b: &Lower, x: Var, half: Option<&str>) -> Lowered<Eigen> {
+    let upper = match half.unwrap_or("L") {
+        "L" | "l" => false,
+        "U" | "u" => true,
+        _ => return Err(b.diagnostic(Code::LayerParameter, "`UPLO` is neither `L` nor `U`.")),
+    };
+    let half = b.trilu(x).upper(upper).one()?;
+    let beside = b.trilu(x).upper(upper).k(if upper { 1i64 } else { -1 }).one()?;
+    symmetric(b, b.add(half, transposed(b, beside)?)?)
+}
+
+fn nothing(b: &Lower, x: Var) -> Lowered<Var> {
+    let dtype = b.dtype_of(x).unwrap_or(DataType::Float);
+    b.cast(b.constant(Tensor::vector(Vec::<f32>::new())), dtype)
+}
+
+/// Singular vectors, values and vectors; of a hermitian matrix its eigenvectors and eigenvalues.
+fn parts(b: &Lower, x: Var, hermitian: Option<bool>) -> Lowered<[Var; 3]> {
+    match hermitian {
+        Some(true) => {
+            let Eigen { values, vectors } = eigen(b, x, None)?;
+            Ok([vectors, values, vectors])
+        }
+        _ => vectors(b, x, false),
+    }
+}
+
+/// The largest magnitude of values.
+fn largest(b: &Lower, values: Var) -> Lowered<Var> {
+    b.reduce_max(b.abs(values)?).axes([-1]).keepdims(1).one()
+}
+
+/// A tensor of one number for each matrix, with an axis for the values of the matrix.
+fn each(b: &Lower, x: Var) -> Lowered<Var> {
+    match b.rank_of(x) {
+        Some(0) => Ok(x),
+        _ => b.unsqueeze(x, [-1]),
+    }
+}
+
+/// Up to where magnitudes count as zero: the larger one of `atol`, and `rtol` times the largest.
+fn limit(b: &Lower, values: Var, a: &Within) -> Lowered<Var> {
+    let largest = largest(b, values)?;
+    let dtype = b.dtype_of(largest).unwrap_or(DataType::Float);
+    let single = |value: &Value| match value {
+        Value::Var(x) => Ok(Some(each(b, b.cast(*x, dtype)?)?)),
+        Value::Float(x) => Ok(Some(b.cast(b.constant(Tensor::scalar(*x)), dtype)?)),
+        Value::Int(x) => Ok(Some(b.cast(b.constant(Tensor::scalar(*x)), dtype)?)),
+        _ => Ok(None),
+    };
+    let (atol, rtol) = (single(&a.atol)?, single(&a.rtol)?);
+    let zero = b.cast(b.constant(Tensor::scalar(0f32)), dtype)?;
+    let epsilon = if dtype == DataType::Double { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    let rtol = match (atol, rtol) {
+        (_, Some(rtol)) => rtol,
+        // As torch has it: by the longer side, unless `atol` says enough.
+        (atol, None) => {
+            let n = rank(b, a.input)? as i64;
+            let longer = b.reduce_max(b.shape(a.input).start(n - 2).one()?).keepdims(0).one()?;
+            let own = b.mul(b.cast(longer, dtype)?, epsilon)?;
+            match atol {
+                Some(atol) => b.where_(b.greater(atol, zero)?, zero, own)?,
+                None => own,
+            }
+        }
+    };
+    b.max([atol.unwrap_or(zero), b.mul(rtol, largest)?])
+}
+
+fn counted(b: &Lower, a: &Within) -> Lowered<Var> {
+    let values = match a.hermitian {
+        Some(true) => eigen(b, a.input, None)?.values,
+        _ => singular(b, a.input)?.s,
+    };
+    let counts = b.greater(b.abs(values)?, limit(b, values, a)?)?;
+    b.reduce_sum(b.cast(counts, DataType::Int64)?).axes([-1]).keepdims(0).one()
+}
+
+/// The pseudo-inverse, where magnitudes up to `limit` count as zero.
+fn inverse(b: &Lower, [u, s, v]: [Var; 3], limit: Var) -> Lowered<Var> {
+    let counts = b.greater(b.abs(s)?, limit)?;
+    let none = b.mul(s, 0.0)?;
+    let one = b.add(none, 1.0)?;
+    let inverse = b.where_(counts, b.div(one, b.where_(counts, s, one)?)?, none)?;
+    b.mat_mul(b.mul(v, b.unsqueeze(inverse, [-2])?)?, transposed(b, u)?)
+}
