@@ -27,6 +27,7 @@ mod arrays;
 #[cfg(feature = "quantizer")]
 mod calibration;
 mod component;
+#[cfg(feature = "options")]
 mod constants;
 mod entry;
 mod export;
@@ -65,6 +66,7 @@ pub use arrays::ArrayHeader;
 #[cfg(feature = "quantizer")]
 pub use calibration::{Batches, Calibration, Feeds, Labelled};
 pub use component::Component;
+#[cfg(feature = "options")]
 pub use constants::Constants;
 #[cfg(feature = "options")]
 pub use export_options::ExportOptions;
