@@ -37,8 +37,9 @@ fn bytes(model: &Model) -> i64 {
 }
 
 impl<'c> Search<'c> {
-    /// Ways to better outputs in the order of their price, where the worst output has `db` below [`SQNR_DB_GOOD`]: a
-    /// minute's work at most. Gains are measured on the samples of the result, with ranges as the result has them.
+    /// Ways to better outputs in the order of their price, where the worst output has `db` below [`SQNR_DB_GOOD`], in
+    /// at most twice the time that the result took. Gains are measured on the samples of the result, with ranges as the
+    /// result has them.
     pub(crate) fn remedies(
         &mut self,
         trial: &Trial,
@@ -52,40 +53,23 @@ impl<'c> Search<'c> {
         let own = self.score_of(found)?.db();
         self.clock.hurry();
         let mut ways = Vec::new();
-        let mut add = |params: String, other: f64, model: &Model| {
-            if other - own >= GAIN_MIN_DB {
-                ways.push(Remedy {
-                    params,
-                    gain_db: other - own,
-                    bytes: bytes(model) - bytes(found),
-                });
+        let mut add = |price: u8, params: String, other: f64, model: &Model| {
+            let (gain_db, bytes) = (other - own, bytes(model) - bytes(found));
+            if gain_db >= GAIN_MIN_DB {
+                ways.push((price, Remedy { params, gain_db, bytes }));
             }
         };
-        if Demand::of(self.data.session).is_none() {
-            part.now("what would help, operators in float".into());
-            let demand = Demand::of_db(SQNR_DB_GOOD);
-            let left = fewest(demand, &mut Fallback { search: self, trial })?;
-            let (_, model, _) = self.made(trial, &left.floats)?;
-            let some = left.floats.len() < self.bases[trial.base].choices().len();
-            if some && !self.clock.is_over() {
-                let text = format!("quantization.sqnr_db_min = {SQNR_DB_GOOD}");
-                add(text, self.score_of(&model)?.db(), &model);
-            }
-        }
         if self.request.remedies.wide_activations && !self.clock.is_over() {
             part.now("what would help, activations of 16 bits".into());
             let model = self.wide(trial, floats);
             let text = "quantization.activation_type = \"uint16\"".to_owned();
-            add(text, self.score_of(&model)?.db(), &model);
+            add(1, text, self.score_of(&model)?.db(), &model);
         }
         if params::method(self.data.session) == Method::MinMax && !self.clock.is_over() {
             part.now("what would help, percentile".into());
             let model = self.by_percentile(trial, floats)?;
-            add(
-                "calibration.method = \"percentile\"".to_owned(),
-                self.score_of(&model)?.db(),
-                &model,
-            );
+            let text = "calibration.method = \"percentile\"".to_owned();
+            add(2, text, self.score_of(&model)?.db(), &model);
         }
         let opset = self.bases[0].model.opset();
         if self.request.remedies.weights_alone && opset >= ALIKE_SINCE && !self.clock.is_over() {
@@ -95,10 +79,23 @@ impl<'c> Search<'c> {
             // What weights alone cannot be, as those of 16 bits, is no way out.
             if quantize_weights(&mut model, self.request, Form::Qdq, None).is_ok() {
                 let db = self.score_of(&model)?.db();
-                add("quantization.mode = \"weight_only\"".to_owned(), db, &model);
+                add(3, "quantization.mode = \"weight_only\"".to_owned(), db, &model);
             }
         }
-        Ok(ways)
+        // It takes the most measurements, and comes last where time is short.
+        if Demand::of(self.data.session).is_none() {
+            part.now("what would help, operators in float".into());
+            let demand = Demand::of_db(SQNR_DB_GOOD);
+            let left = fewest(demand, &mut Fallback { search: self, trial })?;
+            let (_, model, _) = self.made(trial, &left.floats)?;
+            let some = left.floats.len() < self.bases[trial.base].choices().len();
+            if some && !self.clock.is_over() {
+                let text = format!("quantization.sqnr_db_min = {SQNR_DB_GOOD}");
+                add(0, text, self.score_of(&model)?.db(), &model);
+            }
+        }
+        ways.sort_by_key(|(price, _)| *price);
+        Ok(ways.into_iter().map(|(_, way)| way).collect())
     }
 
     /// With activations of 16 bits.
