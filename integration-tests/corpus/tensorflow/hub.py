@@ -1,0 +1,80 @@
+"""Makes the cases `hub-*`: backbones of keras_hub, and what Keras itself computes with them.
+
+    KERAS_BACKEND=jax python hub.py [CASE...]
+
+It needs no TensorFlow, unlike `make.py`, whose files have the same names here. Weights are random, also those that Keras
+begins with zeros or ones. Some steps are padding.
+"""
+
+import os
+import sys
+import tempfile
+
+import keras_hub
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TEXT = dict(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=24, max_sequence_length=12)
+STEPS = 7
+
+
+def text(class_name, **more):
+    return lambda: getattr(keras_hub.models, class_name)(**{**TEXT, **more})
+
+
+CASES = {
+    "hub-bert": text("BertBackbone", num_segments=3),
+    "hub-distil-bert": text("DistilBertBackbone"),
+    "hub-roberta": text("RobertaBackbone"),
+    "hub-xlm-roberta": text("XLMRobertaBackbone", num_layers=1, num_heads=4, dropout=0.0),
+    "hub-gpt2": text("GPT2Backbone"),
+}
+
+
+def settled(model, random):
+    """The model with random weights; what is a variance stays positive."""
+    for weight in model.weights:
+        drawn = random.normal(0, 0.3, weight.shape)
+        is_variance = weight.path.endswith("moving_variance")
+        weight.assign(np.asarray(weight) + (abs(drawn) if is_variance else drawn))
+    return model
+
+
+def inputs(model, random):
+    """Values by the names of inputs, in Keras' order."""
+    def value(name, shape):
+        shape = [2] + [STEPS if n is None else n for n in shape[1:]]
+        if name == "padding_mask":
+            mask = np.ones(shape, np.int32)
+            mask[1, STEPS // 2 :] = 0
+            return mask
+        if name == "token_ids":
+            return random.integers(0, TEXT["vocabulary_size"], shape).astype(np.int32)
+        if name == "segment_ids":
+            return random.integers(0, 3, shape).astype(np.int32)
+        return random.uniform(-1, 1, shape).astype(np.float32)
+
+    return {x.name: value(x.name, x.shape) for x in model.inputs}
+
+
+def make(case):
+    random = np.random.default_rng(0)
+    model = settled(CASES[case](), random)
+    folder = os.path.join(HERE, case)
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "net.keras")
+        model.save(path)
+        with open(path, "rb") as source, open(os.path.join(folder, "net.keras"), "wb") as target:
+            target.write(source.read())
+    given = inputs(model, random)
+    result = model(given if len(given) > 1 else next(iter(given.values())), training=False)
+    outputs = [result[key] for key in sorted(result)] if isinstance(result, dict) else [result]
+    for name, values in ("input", given.values()), ("output", outputs):
+        named = {f"{name}{i}": np.asarray(value) for i, value in enumerate(values)}
+        np.savez_compressed(os.path.join(folder, f"expected.{name}s.npz"), **named)
+
+
+if __name__ == "__main__":
+    for case in sys.argv[1:] or CASES:
+        make(case)

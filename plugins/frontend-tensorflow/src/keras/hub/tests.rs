@@ -1,0 +1,51 @@
+use crate::keras::config;
+use crate::keras::fixture::{archive, weights};
+use onnxd_plugin_sdk::ExportOptions;
+
+/// The description of a backbone with other settings.
+fn described(class: &str, more: &str) -> String {
+    format!(
+        r#"{{"module": "keras_hub.src.models.x", "class_name": "{class}", "config": {{"name": "b",
+        "vocabulary_size": 5, "num_layers": 1, "num_heads": 1, "hidden_dim": 2, "intermediate_dim": 3, "dropout": 0.1,
+        "max_sequence_length": 4{more}}}, "registered_name": "keras_hub>{class}"}}"#
+    )
+}
+
+fn refused(class: &str, more: &str) -> String {
+    let found = config::read(described(class, more).as_bytes(), false);
+    found.map_or_else(|e| format!("{e:?}"), |_| "nothing".to_owned())
+}
+
+#[test]
+fn settings_that_are_not_known_are_refused_by_name() {
+    let cases = [
+        ("DistilBertBackbone", r#", "num_segments": 2"#, "`num_segments` is 2"),
+        ("BertBackbone", "", "`num_segments` is missing"),
+        ("GPT2Backbone", r#", "num_heads": 0"#, "`num_heads` is 0"),
+        ("RobertaBackbone", r#", "num_layers": 1000000"#, "`num_layers` is 1000000"),
+        (
+            "XLMRobertaBackbone",
+            r#", "dtype": {"class_name": "DTypePolicyMap", "config": {}}"#,
+            "only one type",
+        ),
+    ];
+    for (class, more, expected) in cases {
+        let said = refused(class, more);
+        assert!(said.contains(expected) && said.contains(class), "{class} {more}: {said}");
+    }
+}
+
+#[test]
+fn backbones_that_are_not_known_are_refused_by_name() {
+    let file = archive(&described("OtherBackbone", ""), &weights(&[]));
+    let found = crate::keras::import(file.into(), &ExportOptions::default());
+    let said = found.map_or_else(|e| format!("{e:?}"), |_| "nothing".to_owned());
+    assert!(said.contains("OtherBackbone"), "{said}");
+}
+
+#[test]
+fn layers_of_others_with_names_of_the_package_are_foreign() {
+    let json = r#"{"class_name": "TransformerEncoder", "config": {"name": "t", "heads": 2}}"#;
+    let layer = config::read(json.as_bytes(), true).expect("a layer");
+    assert!(layer.foreign.is_some() && layer.parts.is_empty());
+}
