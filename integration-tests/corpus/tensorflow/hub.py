@@ -1,4 +1,4 @@
-"""Makes the cases `hub-*`: backbones of keras_hub, and what Keras itself computes with them.
+"""Makes the cases `hub-*`: backbones and layers of keras_hub, and what Keras itself computes with them.
 
     KERAS_BACKEND=jax python hub.py [CASE...]
 
@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 
+import keras
 import keras_hub
 import numpy as np
 
@@ -22,19 +23,42 @@ def text(class_name, **more):
     return lambda: getattr(keras_hub.models, class_name)(**{**TEXT, **more})
 
 
+def layers():
+    """Layers by themselves, whose mask is that of the embedding."""
+    own = keras_hub.layers
+    gelu = keras_hub.models.BertBackbone(**{**TEXT, "num_layers": 1}).transformer_layers[0].activation
+    ids = keras.Input((None,), dtype="int32", name="token_ids")
+    x = own.TokenAndPositionEmbedding(50, 12, 16, mask_zero=True, name="embedding")(ids)
+    x = own.TransformerEncoder(24, 2, dropout=0.1, normalize_first=True, name="encoder")(x)
+    x = own.TransformerDecoder(24, 2, activation=gelu, name="decoder")(x)
+    x = own.TransformerDecoder(24, 4, name="both_ways")(x, use_causal_mask=False)
+    untied = keras.layers.ReversibleEmbedding(50, 16, tie_weights=False, logit_soft_cap=3.0, name="untied")
+    tied = keras.layers.ReversibleEmbedding(50, 16, name="tied")
+    x = keras.layers.Add(name="sum")([x, untied(ids), tied(ids)])
+    return keras.Model(ids, {"tied_out": tied(x, reverse=True), "untied_out": untied(x, reverse=True)})
+
+
 CASES = {
     "hub-bert": text("BertBackbone", num_segments=3),
     "hub-distil-bert": text("DistilBertBackbone"),
     "hub-roberta": text("RobertaBackbone"),
     "hub-xlm-roberta": text("XLMRobertaBackbone", num_layers=1, num_heads=4, dropout=0.0),
     "hub-gpt2": text("GPT2Backbone"),
+    "hub-layers": layers,
+    "hub-resnet": lambda: keras_hub.models.ResNetBackbone(
+        input_conv_filters=[4, 4], input_conv_kernel_sizes=[3, 3], stackwise_num_filters=[64, 4],
+        stackwise_num_blocks=[1, 2], stackwise_num_strides=[1, 2], block_type="basic_block_vd",
+    ),
+    "hub-vit": lambda: keras_hub.models.ViTBackbone(
+        image_shape=(8, 12, 3), patch_size=4, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=24,
+    ),
 }
 
 
 def settled(model, random):
     """The model with random weights; what is a variance stays positive."""
     for weight in model.weights:
-        drawn = random.normal(0, 0.3, weight.shape)
+        drawn = random.normal(0, min(0.3, 2 / np.prod(weight.shape[:-1]) ** 0.5), weight.shape)
         is_variance = weight.path.endswith("moving_variance")
         weight.assign(np.asarray(weight) + (abs(drawn) if is_variance else drawn))
     return model
@@ -43,13 +67,16 @@ def settled(model, random):
 def inputs(model, random):
     """Values by the names of inputs, in Keras' order."""
     def value(name, shape):
-        shape = [2] + [STEPS if n is None else n for n in shape[1:]]
+        free = STEPS if len(shape) == 2 else 16
+        shape = [2] + [free if n is None else n for n in shape[1:]]
         if name == "padding_mask":
             mask = np.ones(shape, np.int32)
             mask[1, STEPS // 2 :] = 0
             return mask
         if name == "token_ids":
-            return random.integers(0, TEXT["vocabulary_size"], shape).astype(np.int32)
+            ids = random.integers(0, TEXT["vocabulary_size"], shape).astype(np.int32)
+            ids[1, STEPS // 2 :] = 0
+            return ids
         if name == "segment_ids":
             return random.integers(0, 3, shape).astype(np.int32)
         return random.uniform(-1, 1, shape).astype(np.float32)

@@ -31,6 +31,8 @@ pub(crate) struct Layer {
     pub(crate) parts: Vec<(String, Layer)>,
     /// Why it cannot be converted, if its code is not part of Keras.
     pub(crate) foreign: Option<String>,
+    /// Keras counts it through in a session: a file may have it by another name.
+    pub(crate) is_unnamed: bool,
     /// Tensors of the file that are its weights, in the order in which Keras made them.
     pub(crate) weights: Vec<String>,
 }

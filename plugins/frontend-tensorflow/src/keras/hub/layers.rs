@@ -1,6 +1,6 @@
 //! What layers of the package hold. Files have their settings, and weights under the names of what they hold.
 
-use super::{Settings, made};
+use super::{Settings, made, vit};
 use crate::keras::config::Layer;
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
@@ -8,8 +8,15 @@ use serde_json::{Value as Json, json};
 /// The activation that the package registers: GELU by its approximation.
 pub(crate) const GELU: &str = "keras_hub>gelu_approximate";
 
-const LAYERS: [&str; 4] =
-    ["PositionEmbedding", "TokenAndPositionEmbedding", "TransformerEncoder", "TransformerDecoder"];
+const LAYERS: [&str; 7] = [
+    "PositionEmbedding",
+    "TokenAndPositionEmbedding",
+    "TransformerEncoder",
+    "TransformerDecoder",
+    "ViTPatchingAndEmbedding",
+    "ViTEncoder",
+    "ViTEncoderBlock",
+];
 
 /// Whether a class is a layer of the package that is known.
 pub(crate) fn is_layer(class: &str) -> bool {
@@ -35,6 +42,9 @@ pub(crate) fn with_parts(mut layer: Layer) -> Result<Layer, Diagnostic> {
             transformer(&settings, "self_attention", &shapes)?
         }
         "TokenAndPositionEmbedding" => embeddings(&settings)?,
+        "ViTPatchingAndEmbedding" => vit::patches(&settings)?,
+        "ViTEncoder" => vit::encoder(&settings)?,
+        "ViTEncoderBlock" => vit::block(&settings)?,
         _ => return Ok(layer),
     };
     layer.parts = parts;

@@ -7,6 +7,9 @@
 mod bert;
 mod gpt2;
 mod layers;
+mod order;
+mod resnet;
+mod vit;
 
 pub(super) use layers::{GELU, is_layer, with_parts};
 
@@ -14,6 +17,7 @@ use super::config::{Argument, Call, Layer, Network, Place};
 use super::values::problem;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
 
 /// Layers of one kind that a model or layer has at most.
 const LAYERS_MAX: i64 = 4096;
@@ -23,12 +27,14 @@ const SIZE_MAX: i64 = i32::MAX as i64;
 /// Makes a family's layers.
 type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
 
-const FAMILIES: [(&str, Family); 5] = [
+const FAMILIES: [(&str, Family); 7] = [
     ("BertBackbone", bert::bert),
     ("DistilBertBackbone", bert::distil_bert),
     ("RobertaBackbone", bert::roberta),
     ("XLMRobertaBackbone", bert::roberta),
     ("GPT2Backbone", gpt2::gpt2),
+    ("ResNetBackbone", resnet::resnet),
+    ("ViTBackbone", vit::vit),
 ];
 
 /// Whether an object of a description is of the package.
@@ -107,6 +113,45 @@ impl Settings<'_> {
             .ok_or_else(|| self.wrong(key, &format!("it must be from 1 to {LAYERS_MAX}")))
     }
 
+    /// Numbers of elements, one for each of several layers.
+    fn sizes(&self, key: &str) -> Result<Vec<i64>, Diagnostic> {
+        let must = format!("it must be a list of up to {LAYERS_MAX} numbers from 1 to {SIZE_MAX}");
+        let list = self.config.get(key).and_then(Json::as_array);
+        let list = list.filter(|list| list.len() as i64 <= LAYERS_MAX);
+        let size = |json: &Json| json.as_i64().filter(|n| (1..=SIZE_MAX).contains(n));
+        list.and_then(|list| list.iter().map(size).collect()).ok_or_else(|| self.wrong(key, &must))
+    }
+
+    /// Numbers of elements along two axes.
+    fn pair(&self, key: &str) -> Result<[i64; 2], Diagnostic> {
+        match (self.config.get(key).is_some_and(Json::is_i64), self.size(key)) {
+            (true, Ok(size)) => Ok([size, size]),
+            _ => <[i64; 2]>::try_from(self.sizes(key)?)
+                .map_err(|_| self.wrong(key, "it must be two numbers")),
+        }
+    }
+
+    /// Height, width and channels of pictures, the first two of which may vary. Files do not say whether channels come
+    /// last; they do so unless somebody set Keras to something else.
+    fn image_shape(&self) -> Result<Vec<Json>, Diagnostic> {
+        const KEY: &str = "image_shape";
+        let is_size = |json: &Json| json.as_i64().is_some_and(|n| (1..=SIZE_MAX).contains(&n));
+        match self.config.get(KEY).and_then(Json::as_array).map(Vec::as_slice) {
+            Some(shape @ [height, width, channels])
+                if [height, width].iter().all(|n| n.is_null() || is_size(n))
+                    && is_size(channels) =>
+            {
+                Ok(shape.to_vec())
+            }
+            _ => Err(self.wrong(KEY, "it must be height, width and a known number of channels")),
+        }
+    }
+
+    fn word(&self, key: &str) -> Result<&str, Diagnostic> {
+        let word = self.config.get(key).and_then(Json::as_str);
+        word.ok_or_else(|| self.wrong(key, "it must be a word"))
+    }
+
     fn number(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
         match self.config.get(key) {
             None => Ok(default),
@@ -136,13 +181,15 @@ fn made(class: &str, name: &str, config: Json, dtype: &Json) -> Result<Layer, Di
 /// A list of layers with their calls that grows.
 struct Graph {
     layers: Vec<Layer>,
+    /// How many layers there are of those that the family gives no names.
+    unnamed: HashMap<String, usize>,
     /// The type of layers that have no other.
     dtype: Json,
 }
 
 impl Graph {
     fn new(settings: &Settings<'_>) -> Graph {
-        Graph { layers: vec![], dtype: settings.dtype() }
+        Graph { layers: vec![], unnamed: HashMap::new(), dtype: settings.dtype() }
     }
 
     /// An input; `shape` is without the batch.
@@ -154,6 +201,29 @@ impl Graph {
         let place = place(&name);
         self.layers.push(Layer { class, name, config, ..Layer::default() });
         place
+    }
+
+    /// An input to which Keras gives a name.
+    fn unnamed_input(&mut self, dtype: &str, shape: &[Json]) -> Argument {
+        let place = self.input("input_layer", dtype, shape);
+        self.layers.iter_mut().rev().take(1).for_each(|layer| layer.is_unnamed = true);
+        place
+    }
+
+    /// A layer to which Keras gives a name: counted, in a session from its first model on.
+    fn unnamed(
+        &mut self,
+        class: &str,
+        name: &str,
+        config: Json,
+        x: Argument,
+    ) -> Result<Argument, Diagnostic> {
+        let count = self.unnamed.entry(name.to_owned()).or_insert(0);
+        let name = if *count == 0 { name.to_owned() } else { format!("{name}_{count}") };
+        *count += 1;
+        let place = self.add(class, &name, config, x)?;
+        self.layers.iter_mut().rev().take(1).for_each(|layer| layer.is_unnamed = true);
+        Ok(place)
     }
 
     /// A layer that is called on a single argument.
@@ -181,8 +251,8 @@ impl Graph {
     }
 
     fn network(self, inputs: Argument, outputs: Argument) -> Network {
-        let counts_making = true;
-        Network { layers: self.layers, inputs, outputs, counts_making, ..Network::default() }
+        let (layers, counts_making) = (order::ordered(self.layers, &outputs), true);
+        Network { layers, inputs, outputs, counts_making, ..Network::default() }
     }
 }
 

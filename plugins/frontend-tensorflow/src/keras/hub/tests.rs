@@ -49,3 +49,22 @@ fn layers_of_others_with_names_of_the_package_are_foreign() {
     let layer = config::read(json.as_bytes(), true).expect("a layer");
     assert!(layer.foreign.is_some() && layer.parts.is_empty());
 }
+
+#[test]
+fn layers_of_blocks_have_the_order_of_keras() {
+    let json = r#"{"module": "keras_hub.src.models.x", "class_name": "ResNetBackbone", "config": {"name": "b",
+        "input_conv_filters": [8], "input_conv_kernel_sizes": [7], "stackwise_num_filters": [64, 8],
+        "stackwise_num_blocks": [1, 1], "stackwise_num_strides": [1, 2], "block_type": "bottleneck_block_vd",
+        "use_pre_activation": false, "image_shape": [null, null, 3]}}"#;
+    let model = config::read(json.as_bytes(), false).expect("a model");
+    let layers = model.network.expect("layers").layers;
+    let names: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
+    // As `model.layers` of keras_hub 0.32 has them.
+    let expected = "input_layer conv1_pad conv1_conv conv1_bn conv1_relu pool1_pad pool1_pool stack0_block0_1_conv \
+        stack0_block0_1_bn stack0_block0_1_relu stack0_block0_2_conv stack0_block0_2_bn stack0_block0_2_relu \
+        stack0_block0_0_conv stack0_block0_3_conv stack0_block0_0_bn stack0_block0_3_bn stack0_block0_add \
+        stack0_block0_out stack1_block0_1_conv stack1_block0_1_bn stack1_block0_1_relu stack1_block0_2_pad \
+        stack1_block0_2_conv stack1_block0_2_bn average_pooling2d stack1_block0_2_relu stack1_block0_0_conv \
+        stack1_block0_3_conv stack1_block0_0_bn stack1_block0_3_bn stack1_block0_add stack1_block0_out";
+    assert_eq!(names.join(" "), expected);
+}

@@ -1,5 +1,7 @@
 //! Layers of `keras_hub`, and the embedding of Keras that its models use.
 
+mod vit;
+
 use super::quantized;
 use crate::keras::Runner;
 use crate::keras::config::Layer;
@@ -133,6 +135,9 @@ pub(crate) fn holders(
             transformer,
         ),
         "TokenAndPositionEmbedding" => run(&["inputs", "start_index", "positions"], embeddings),
+        "ViTPatchingAndEmbedding" => run(&["inputs"], vit::patches),
+        "ViTEncoder" => run(&["inputs"], vit::encoder),
+        "ViTEncoderBlock" => run(&["inputs"], vit::block),
         _ => Ok(None),
     }
 }

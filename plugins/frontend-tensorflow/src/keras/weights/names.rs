@@ -76,6 +76,7 @@ fn names(layer: &Layer, is_keras2: bool) -> Vec<&'static str> {
             vec!["embeddings", "reverse_embeddings"]
         }
         "PositionEmbedding" => vec!["embeddings"],
+        "ViTPatchingAndEmbedding" => vec!["class_token"],
         "Embedding" | "ReversibleEmbedding" => {
             vec!["embeddings", "embeddings_scale", "embeddings_zero", "g_idx"]
         }
