@@ -43,7 +43,15 @@ CASES = {
     "hub-distil-bert": text("DistilBertBackbone"),
     "hub-roberta": text("RobertaBackbone"),
     "hub-xlm-roberta": text("XLMRobertaBackbone", num_layers=1, num_heads=4, dropout=0.0),
+    "hub-electra": lambda: keras_hub.models.ElectraBackbone(
+        vocab_size=50, embedding_dim=8, num_segments=3, **{k: v for k, v in TEXT.items() if k != "vocabulary_size"}
+    ),
+    "hub-albert": text(
+        "AlbertBackbone", embedding_dim=8, num_segments=3, num_layers=4, num_groups=2, num_inner_repetitions=1
+    ),
     "hub-gpt2": text("GPT2Backbone"),
+    "hub-opt": text("OPTBackbone"),
+    "hub-vgg": lambda: keras_hub.models.VGGBackbone(stackwise_num_repeats=[2, 1], stackwise_num_filters=[4, 6]),
     "hub-layers": layers,
     "hub-resnet": lambda: keras_hub.models.ResNetBackbone(
         input_conv_filters=[4, 4], input_conv_kernel_sizes=[3, 3], stackwise_num_filters=[64, 4],

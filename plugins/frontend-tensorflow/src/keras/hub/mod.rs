@@ -9,11 +9,12 @@ mod gpt2;
 mod layers;
 mod order;
 mod resnet;
+mod vgg;
 mod vit;
 
 pub(super) use layers::{GELU, is_layer, with_parts};
 
-use super::config::{Argument, Call, Layer, Network, Place};
+use super::config::{Argument, Call, Layer, Network, Place, damaged};
 use super::values::problem;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json, json};
@@ -27,12 +28,16 @@ const SIZE_MAX: i64 = i32::MAX as i64;
 /// Makes a family's layers.
 type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
 
-const FAMILIES: [(&str, Family); 7] = [
+const FAMILIES: [(&str, Family); 11] = [
     ("BertBackbone", bert::bert),
     ("DistilBertBackbone", bert::distil_bert),
     ("RobertaBackbone", bert::roberta),
     ("XLMRobertaBackbone", bert::roberta),
+    ("ElectraBackbone", bert::electra),
+    ("AlbertBackbone", bert::albert),
     ("GPT2Backbone", gpt2::gpt2),
+    ("OPTBackbone", gpt2::opt),
+    ("VGGBackbone", vgg::vgg),
     ("ResNetBackbone", resnet::resnet),
     ("ViTBackbone", vit::vit),
 ];
@@ -248,6 +253,16 @@ impl Graph {
         layer.calls = vec![call];
         self.layers.push(layer);
         Ok(place(name))
+    }
+
+    /// A layer that has been called before.
+    fn again(&mut self, name: &str, call: Call) -> Result<Argument, Diagnostic> {
+        let layer = self.layers.iter_mut().rev().find(|layer| layer.name == name);
+        let layer =
+            layer.ok_or_else(|| damaged(format!("There is no layer `{}`.", shown(name))))?;
+        layer.calls.push(call);
+        let (layer, call) = (name.to_owned(), layer.calls.len() - 1);
+        Ok(Argument::Place(Place { layer, call, output: 0 }))
     }
 
     fn network(self, inputs: Argument, outputs: Argument) -> Network {

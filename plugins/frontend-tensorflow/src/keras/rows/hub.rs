@@ -248,7 +248,7 @@ fn transformer(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> L
 /// The size of the last axis.
 fn hidden(runner: &Runner<'_, '_>, called: &Called<'_>, x: &Item) -> Lowered<i64> {
     let shape = x.tensor().and_then(|x| runner.builder().shape_of(x));
-    let last = shape.and_then(|shape| shape.last().and_then(|dim| dim.known()));
+    let last = shape.and_then(|shape| shape.last().cloned()).and_then(|dim| dim.known());
     last.ok_or_else(|| {
         let message = "The layer is called on a tensor whose last axis has no known size.";
         called.problem(Code::LayerUnsupported, message)
