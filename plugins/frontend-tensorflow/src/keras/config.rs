@@ -72,6 +72,7 @@ pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<Layer, Diagnostic> {
     let json: Json = serde_json::from_slice(&words(text)).map_err(|e| {
         damaged(format!("The description of the model is no JSON: {}.", shown(&e.to_string())))
     })?;
+    hub::check(&json)?;
     layer(&json, is_keras2, 0)
 }
 

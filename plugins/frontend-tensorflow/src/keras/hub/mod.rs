@@ -20,8 +20,8 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 
-/// Layers of one kind that a model or layer has at most.
-const LAYERS_MAX: i64 = 4096;
+/// Blocks of layers that all descriptions in a file stand for: a few numbers would fill the memory.
+const LAYERS_MAX: i64 = 1024;
 /// No axis is larger.
 const SIZE_MAX: i64 = i32::MAX as i64;
 
@@ -45,6 +45,42 @@ const FAMILIES: [(&str, Family); 11] = [
 /// Whether an object of a description is of the package.
 pub(super) fn is_of_package(json: &Json) -> bool {
     json.get("module").and_then(Json::as_str).is_some_and(|module| module.starts_with("keras_hub."))
+}
+
+/// Checks how many blocks the models and layers of the package in a description stand for, before they are made.
+///
+/// # Errors
+/// `N0213` if there are too many.
+pub(super) fn check(json: &Json) -> Result<(), Diagnostic> {
+    let count = blocks(json);
+    if count <= LAYERS_MAX {
+        return Ok(());
+    }
+    let message = format!("The model has {count} blocks of layers, and may have {LAYERS_MAX}.");
+    Err(Diagnostic::new(Code::SourceLimit, message))
+}
+
+/// Blocks of everything of the package in a value.
+fn blocks(json: &Json) -> i64 {
+    let inner: &mut dyn Iterator<Item = &Json> = match json {
+        Json::Object(parts) => &mut parts.values(),
+        Json::Array(items) => &mut items.iter(),
+        _ => return 0,
+    };
+    let inner = inner.map(blocks).fold(0, i64::saturating_add);
+    let config = json.get("config").filter(|_| is_of_package(json));
+    let number = |key: &str| config.and_then(|config| config.get(key)?.as_i64()).unwrap_or(1);
+    let sum = |key: &str| {
+        let list = config.and_then(|config| config.get(key)?.as_array());
+        let numbers = list.into_iter().flatten().filter_map(Json::as_i64);
+        numbers.fold(0, |sum: i64, n| sum.saturating_add(n.max(0)))
+    };
+    if config.is_none() {
+        return inner;
+    }
+    let own = number("num_layers").max(1).saturating_mul(number("num_inner_repetitions").max(1));
+    let own = own.saturating_add(sum("stackwise_num_blocks"));
+    inner.saturating_add(own).saturating_add(sum("stackwise_num_repeats"))
 }
 
 /// The layers of a backbone; `None` if it is none that is known.

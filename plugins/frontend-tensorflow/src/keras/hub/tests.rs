@@ -22,7 +22,7 @@ fn settings_that_are_not_known_are_refused_by_name() {
         ("DistilBertBackbone", r#", "num_segments": 2"#, "`num_segments` is 2"),
         ("BertBackbone", "", "`num_segments` is missing"),
         ("GPT2Backbone", r#", "num_heads": 0"#, "`num_heads` is 0"),
-        ("RobertaBackbone", r#", "num_layers": 1000000"#, "`num_layers` is 1000000"),
+        ("RobertaBackbone", r#", "num_layers": 0"#, "`num_layers` is 0"),
         (
             "XLMRobertaBackbone",
             r#", "dtype": {"class_name": "DTypePolicyMap", "config": {}}"#,
@@ -33,6 +33,19 @@ fn settings_that_are_not_known_are_refused_by_name() {
         let said = refused(class, more);
         assert!(said.contains(expected) && said.contains(class), "{class} {more}: {said}");
     }
+}
+
+#[test]
+fn all_blocks_of_a_file_have_one_bound() {
+    let said = refused("RobertaBackbone", r#", "num_layers": 1000000"#);
+    assert!(said.contains("1000000 blocks"), "{said}");
+    let one = described("GPT2Backbone", r#", "num_layers": 600"#);
+    assert!(config::read(one.as_bytes(), false).is_ok());
+    let two = format!(
+        r#"{{"class_name": "Sequential", "config": {{"name": "s", "layers": [{one}, {one}]}}}}"#
+    );
+    let found = config::read(two.as_bytes(), false);
+    assert!(found.is_err_and(|e| format!("{e:?}").contains("1200 blocks")));
 }
 
 #[test]
