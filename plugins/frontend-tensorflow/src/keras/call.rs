@@ -60,7 +60,14 @@ const ACTIVATED: [&str; 15] = [
 ];
 
 /// Further layers that cannot do without weights.
-const WEIGHTED: [&str; 4] = ["BatchNormalization", "Embedding", "PReLU", "RMSNormalization"];
+const WEIGHTED: [&str; 6] = [
+    "BatchNormalization",
+    "Embedding",
+    "PositionEmbedding",
+    "PReLU",
+    "ReversibleEmbedding",
+    "RMSNormalization",
+];
 
 /// Layers that version 2 computes in another way.
 const CHANGED: [&str; 5] = [

@@ -5,6 +5,7 @@ mod calls;
 
 pub(crate) use calls::{Argument, Call, Place, SLICE};
 
+use super::hub;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
@@ -30,6 +31,8 @@ pub(crate) struct Layer {
     pub(crate) parts: Vec<(String, Layer)>,
     /// Why it cannot be converted, if its code is not part of Keras.
     pub(crate) foreign: Option<String>,
+    /// Keras counts it through in a session: a file may have it by another name.
+    pub(crate) is_unnamed: bool,
     /// Tensors of the file that are its weights, in the order in which Keras made them.
     pub(crate) weights: Vec<String>,
 }
@@ -69,6 +72,7 @@ pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<Layer, Diagnostic> {
     let json: Json = serde_json::from_slice(&words(text)).map_err(|e| {
         damaged(format!("The description of the model is no JSON: {}.", shown(&e.to_string())))
     })?;
+    hub::check(&json)?;
     layer(&json, is_keras2, 0)
 }
 
@@ -143,6 +147,11 @@ fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic
     let mut layer = Layer { name: name.to_owned(), class: class.to_owned(), ..Layer::default() };
     layer.calls = calls::calls(json.get("inbound_nodes"))?;
     layer.foreign = foreign(json, class);
+    if let Some(network) = hub::backbone(json, class, name, config)? {
+        layer.network = Some(network);
+        layer.foreign = None;
+        return Ok(layer);
+    }
     let is_network = matches!(class, "Sequential" | "Functional" | "Model")
         && config.get("layers").is_some_and(Json::is_array);
     if is_network {
@@ -171,6 +180,9 @@ fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic
     layer.config = config.clone();
     if class == "Bidirectional" {
         both_ways(&mut layer)?;
+    }
+    if layer.foreign.is_none() && hub::is_layer(class) {
+        layer = hub::with_parts(layer)?;
     }
     Ok(layer)
 }
@@ -243,6 +255,8 @@ fn foreign(json: &Json, class: &str) -> Option<String> {
         })
     };
     let is_own = match (module, registered) {
+        // Others may have classes of the same name.
+        _ if hub::is_layer(class) => hub::is_of_package(json),
         (Some(module), _) if is_keras(module) => true,
         // Where there are no modules, the package that a class was registered in is part of its name.
         (Some("builtins") | None, None) => module.is_none() && !class.contains('>'),

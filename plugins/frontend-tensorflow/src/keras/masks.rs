@@ -6,6 +6,7 @@ use super::values::Item;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::Layer as At;
 use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::Value;
 use serde_json::Value as Json;
 
 /// Layers that hand on the mask of what they are called on.
@@ -140,7 +141,9 @@ fn computed(
     };
     let tensor = inputs.first().and_then(|item| item.tensor());
     Ok(match (layer.class.as_str(), tensor) {
-        ("Embedding", Some(x)) if is("mask_zero") => {
+        ("Embedding" | "ReversibleEmbedding", Some(x))
+            if is("mask_zero") && !is_reversed(given) =>
+        {
             vec![Some(b.not(b.equal(x, 0)?)?)]
         }
         ("Masking", Some(x)) => {
@@ -165,6 +168,11 @@ fn computed(
         (class, _) if HANDED_ON.contains(&class) => vec![mask; outputs.len().min(1)],
         _ => vec![],
     })
+}
+
+/// Whether a `ReversibleEmbedding` multiplies.
+fn is_reversed(given: &Given) -> bool {
+    given.get(1, "reverse") == Some(&Item::Plain(Value::Bool(true)))
 }
 
 /// Whether any element of the last axis is true.

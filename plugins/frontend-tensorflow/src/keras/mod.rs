@@ -11,6 +11,7 @@ mod dtype;
 pub(crate) mod fixture;
 pub mod fuzzing;
 mod hdf5;
+mod hub;
 mod inputs;
 mod masks;
 mod rows;

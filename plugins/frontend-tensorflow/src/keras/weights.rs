@@ -80,7 +80,7 @@ fn within(file: &Hdf5, base: &str, network: &mut Network, found: &mut Diagnostic
     for layer in network.layers.iter_mut().filter(|layer| has_group(layer, is_sequence)) {
         let path = join(&folder, &names.next(class(layer)));
         let written = file.text(&join(&path, "vars"), "name");
-        if let Some(written) = written.filter(|written| *written != layer.name) {
+        if let Some(written) = written.filter(|w| *w != layer.name && !layer.is_unnamed) {
             let message = format!(
                 "The weights `{}` are those of the layer `{}`, not of `{}`.",
                 shown(&path),

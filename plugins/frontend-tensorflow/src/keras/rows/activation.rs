@@ -1,5 +1,6 @@
 //! Activations, as layers and by name.
 
+use crate::keras::hub::GELU;
 use crate::ops::activation::{clipped, gelu, leaky, silu};
 use crate::ops::create::number;
 use crate::ops::{Lower, Source, of, rank};
@@ -64,6 +65,7 @@ pub(crate) fn named(b: &GraphBuilder, name: &str, x: Var) -> Lowered<Var> {
         "elu" | "celu" => b.elu(x).one(),
         "selu" => b.selu(x).alpha(SELU_ALPHA).gamma(SELU_SCALE).one(),
         "gelu" => gelu(b, x, false),
+        GELU => gelu(b, x, true),
         "silu" | "swish" => silu(b, x),
         "softplus" => b.softplus(x),
         "softsign" => b.softsign(x),

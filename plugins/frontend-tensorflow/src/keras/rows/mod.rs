@@ -16,6 +16,7 @@ pub(crate) mod conv;
 pub(crate) mod conv_lstm;
 pub(crate) mod core;
 pub(crate) mod functions;
+pub(crate) mod hub;
 pub(crate) mod image;
 pub(crate) mod local;
 pub(crate) mod merge;
@@ -47,6 +48,7 @@ pub(crate) fn table() -> Table<Source> {
         attention::rows,
         conv::rows,
         core::rows,
+        hub::rows,
         merge::rows,
         image::rows,
         local::rows,
@@ -71,7 +73,7 @@ pub(crate) type Wrapper =
 
 /// Layers that call others. They are asked before the table.
 pub(crate) const WRAPPERS: &[Wrapper] =
-    &[recurrent::recurrent, norm::spectral, functions::said, time::pipeline];
+    &[recurrent::recurrent, norm::spectral, functions::said, time::pipeline, hub::holders];
 
 /// Elements of what a row makes of a single number of a description.
 const COUNT_MAX: i64 = 1 << 22;

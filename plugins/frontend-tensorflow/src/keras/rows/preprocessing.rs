@@ -71,8 +71,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 /// Layers that have no form in ONNX, with the end of a sentence.
-pub(crate) const REFUSED: [(&[&str], &str); 8] = [
-    (&["ReversibleEmbedding"], "its products with its own table are not converted"),
+pub(crate) const REFUSED: [(&[&str], &str); 7] = [
     (
         &["StringLookup", "FeatureSpace"],
         "ONNX Runtime's tables of strings do not hash words that are not in them as Keras does",

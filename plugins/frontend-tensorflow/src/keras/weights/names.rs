@@ -72,6 +72,11 @@ fn names(layer: &Layer, is_keras2: bool) -> Vec<&'static str> {
         "LayerScale" => vec!["gamma"],
         "PReLU" => vec!["alpha"],
         "Normalization" => vec!["mean", "variance", "count"],
+        "ReversibleEmbedding" if !has(layer, "tie_weights") => {
+            vec!["embeddings", "reverse_embeddings"]
+        }
+        "PositionEmbedding" => vec!["embeddings"],
+        "ViTPatchingAndEmbedding" => vec!["class_token"],
         "Embedding" | "ReversibleEmbedding" => {
             vec!["embeddings", "embeddings_scale", "embeddings_zero", "g_idx"]
         }

@@ -1,0 +1,115 @@
+"""Makes the cases `hub-*`: backbones and layers of keras_hub, and what Keras itself computes with them.
+
+    KERAS_BACKEND=jax python hub.py [CASE...]
+
+It needs no TensorFlow, unlike `make.py`, whose files have the same names here. Weights are random, also those that Keras
+begins with zeros or ones. Some steps are padding.
+"""
+
+import os
+import sys
+import tempfile
+
+import keras
+import keras_hub
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TEXT = dict(vocabulary_size=50, num_layers=2, num_heads=2, hidden_dim=16, intermediate_dim=24, max_sequence_length=12)
+STEPS = 7
+
+
+def text(class_name, **more):
+    return lambda: getattr(keras_hub.models, class_name)(**{**TEXT, **more})
+
+
+def layers():
+    """Layers by themselves, whose mask is that of the embedding."""
+    own = keras_hub.layers
+    gelu = keras_hub.models.BertBackbone(**{**TEXT, "num_layers": 1}).transformer_layers[0].activation
+    ids = keras.Input((None,), dtype="int32", name="token_ids")
+    x = own.TokenAndPositionEmbedding(50, 12, 16, mask_zero=True, name="embedding")(ids)
+    x = own.TransformerEncoder(24, 2, dropout=0.1, normalize_first=True, name="encoder")(x)
+    x = own.TransformerDecoder(24, 2, activation=gelu, name="decoder")(x)
+    x = own.TransformerDecoder(24, 4, name="both_ways")(x, use_causal_mask=False)
+    untied = keras.layers.ReversibleEmbedding(50, 16, tie_weights=False, logit_soft_cap=3.0, name="untied")
+    tied = keras.layers.ReversibleEmbedding(50, 16, name="tied")
+    x = keras.layers.Add(name="sum")([x, untied(ids), tied(ids)])
+    return keras.Model(ids, {"tied_out": tied(x, reverse=True), "untied_out": untied(x, reverse=True)})
+
+
+CASES = {
+    "hub-bert": text("BertBackbone", num_segments=3),
+    "hub-distil-bert": text("DistilBertBackbone"),
+    "hub-roberta": text("RobertaBackbone"),
+    "hub-xlm-roberta": text("XLMRobertaBackbone", num_layers=1, num_heads=4, dropout=0.0),
+    "hub-electra": lambda: keras_hub.models.ElectraBackbone(
+        vocab_size=50, embedding_dim=8, num_segments=3, **{k: v for k, v in TEXT.items() if k != "vocabulary_size"}
+    ),
+    "hub-albert": text(
+        "AlbertBackbone", embedding_dim=8, num_segments=3, num_layers=4, num_groups=2, num_inner_repetitions=1
+    ),
+    "hub-gpt2": text("GPT2Backbone"),
+    "hub-opt": text("OPTBackbone"),
+    "hub-vgg": lambda: keras_hub.models.VGGBackbone(stackwise_num_repeats=[2, 1], stackwise_num_filters=[4, 6]),
+    "hub-layers": layers,
+    "hub-resnet": lambda: keras_hub.models.ResNetBackbone(
+        input_conv_filters=[4, 4], input_conv_kernel_sizes=[3, 3], stackwise_num_filters=[64, 4],
+        stackwise_num_blocks=[1, 2], stackwise_num_strides=[1, 2], block_type="basic_block_vd",
+    ),
+    "hub-vit": lambda: keras_hub.models.ViTBackbone(
+        image_shape=(8, 12, 3), patch_size=4, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=24,
+    ),
+}
+
+
+def settled(model, random):
+    """The model with random weights; what is a variance stays positive."""
+    for weight in model.weights:
+        drawn = random.normal(0, min(0.3, 2 / np.prod(weight.shape[:-1]) ** 0.5), weight.shape)
+        is_variance = weight.path.endswith("moving_variance")
+        weight.assign(np.asarray(weight) + (abs(drawn) if is_variance else drawn))
+    return model
+
+
+def inputs(model, random):
+    """Values by the names of inputs, in Keras' order."""
+    def value(name, shape):
+        free = STEPS if len(shape) == 2 else 16
+        shape = [2] + [free if n is None else n for n in shape[1:]]
+        if name == "padding_mask":
+            mask = np.ones(shape, np.int32)
+            mask[1, STEPS // 2 :] = 0
+            return mask
+        if name == "token_ids":
+            ids = random.integers(0, TEXT["vocabulary_size"], shape).astype(np.int32)
+            ids[1, STEPS // 2 :] = 0
+            return ids
+        if name == "segment_ids":
+            return random.integers(0, 3, shape).astype(np.int32)
+        return random.uniform(-1, 1, shape).astype(np.float32)
+
+    return {x.name: value(x.name, x.shape) for x in model.inputs}
+
+
+def make(case):
+    random = np.random.default_rng(0)
+    model = settled(CASES[case](), random)
+    folder = os.path.join(HERE, case)
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "net.keras")
+        model.save(path)
+        with open(path, "rb") as source, open(os.path.join(folder, "net.keras"), "wb") as target:
+            target.write(source.read())
+    given = inputs(model, random)
+    result = model(given if len(given) > 1 else next(iter(given.values())), training=False)
+    outputs = [result[key] for key in sorted(result)] if isinstance(result, dict) else [result]
+    for name, values in ("input", given.values()), ("output", outputs):
+        named = {f"{name}{i}": np.asarray(value) for i, value in enumerate(values)}
+        np.savez_compressed(os.path.join(folder, f"expected.{name}s.npz"), **named)
+
+
+if __name__ == "__main__":
+    for case in sys.argv[1:] or CASES:
+        make(case)

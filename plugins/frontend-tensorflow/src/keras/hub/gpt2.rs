@@ -1,0 +1,58 @@
+//! GPT-2 and OPT: embeddings, decoders, and a norm.
+
+use super::bert::{SETTINGS, embeddings, tokens};
+use super::{GELU, Graph, Settings, named};
+use crate::keras::config::{Argument, Call, Network};
+use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use serde_json::json;
+
+/// What all norms add to the variance.
+const EPSILON: f64 = 1e-5;
+
+pub(super) fn gpt2(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+    s.only(&SETTINGS)?;
+    let mut graph = Graph::new(s);
+    let ids = tokens(&mut graph, "token_ids");
+    let table =
+        json!({ "input_dim": s.size("vocabulary_size")?, "output_dim": s.size("hidden_dim")? });
+    let words = graph.add("ReversibleEmbedding", "token_embedding", table, ids.clone())?;
+    let length = json!({ "sequence_length": s.size("max_sequence_length")? });
+    let positions = graph.add("PositionEmbedding", "position_embedding", length, words.clone())?;
+    let terms = Argument::List(vec![words, positions]);
+    let x = graph.add("Add", "embeddings_add", json!({}), terms)?;
+    let rate = json!({ "rate": s.number("dropout", 0.1)? });
+    let x = graph.add("Dropout", "embeddings_dropout", rate, x)?;
+    decoded(graph, s, GELU, &ids, x)
+}
+
+pub(super) fn opt(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+    s.only(&SETTINGS)?;
+    let mut graph = Graph::new(s);
+    let ids = tokens(&mut graph, "token_ids");
+    let x = graph.add("TokenAndPositionEmbedding", "embeddings", embeddings(s)?, ids.clone())?;
+    decoded(graph, s, "relu", &ids, x)
+}
+
+/// Decoders, and a norm.
+fn decoded(
+    mut graph: Graph,
+    s: &Settings<'_>,
+    activation: &str,
+    ids: &Argument,
+    mut x: Argument,
+) -> Result<Network, Diagnostic> {
+    let mask = tokens(&mut graph, "padding_mask");
+    let config = json!({
+        "num_heads": s.size("num_heads")?, "intermediate_dim": s.size("intermediate_dim")?, "activation": activation,
+        "dropout": s.number("dropout", 0.1)?, "layer_norm_epsilon": EPSILON, "normalize_first": true,
+    });
+    for i in 0..s.count("num_layers")? {
+        let named = vec![("decoder_padding_mask".to_owned(), mask.clone())];
+        let call = Call { positional: vec![x], named };
+        let name = format!("transformer_layer_{i}");
+        x = graph.call("TransformerDecoder", &name, config.clone(), call)?;
+    }
+    let norm = json!({ "axis": -1, "epsilon": EPSILON });
+    let x = graph.add("LayerNormalization", "layer_norm", norm, x)?;
+    Ok(graph.network(named(&[("token_ids", ids), ("padding_mask", &mask)]), x))
+}

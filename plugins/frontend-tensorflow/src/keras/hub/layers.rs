@@ -1,0 +1,109 @@
+//! What layers of the package hold. Files have their settings, and weights under the names of what they hold.
+
+use super::{Settings, made, vit};
+use crate::keras::config::Layer;
+use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use serde_json::{Value as Json, json};
+
+/// The activation that the package registers: GELU by its approximation.
+pub(crate) const GELU: &str = "keras_hub>gelu_approximate";
+
+const LAYERS: [&str; 7] = [
+    "PositionEmbedding",
+    "TokenAndPositionEmbedding",
+    "TransformerEncoder",
+    "TransformerDecoder",
+    "ViTPatchingAndEmbedding",
+    "ViTEncoder",
+    "ViTEncoderBlock",
+];
+
+/// Whether a class is a layer of the package that is known.
+pub(crate) fn is_layer(class: &str) -> bool {
+    LAYERS.contains(&class)
+}
+
+/// Layers by the names of what holds them in files.
+pub(super) type Parts = Vec<(String, Layer)>;
+
+/// A layer with the layers that it makes for itself, if it does.
+///
+/// # Errors
+/// `N0204` for settings that are not known.
+pub(crate) fn with_parts(mut layer: Layer) -> Result<Layer, Diagnostic> {
+    let settings = Settings { class: &layer.class, name: &layer.name, config: &layer.config };
+    let parts = match layer.class.as_str() {
+        "TransformerEncoder" => transformer(&settings, "self_attention_layer", &[])?,
+        "TransformerDecoder" => {
+            let shapes = ["decoder_sequence_shape", "encoder_sequence_shape"];
+            if settings.config.get(shapes[1]).is_some_and(|shape| !shape.is_null()) {
+                return Err(settings.wrong(shapes[1], "only decoders by themselves are converted"));
+            }
+            transformer(&settings, "self_attention", &shapes)?
+        }
+        "TokenAndPositionEmbedding" => embeddings(&settings)?,
+        "ViTPatchingAndEmbedding" => vit::patches(&settings)?,
+        "ViTEncoder" => vit::encoder(&settings)?,
+        "ViTEncoderBlock" => vit::block(&settings)?,
+        _ => return Ok(layer),
+    };
+    layer.parts = parts;
+    Ok(layer)
+}
+
+/// Parts of an encoder or decoder. What follows from the size of its input is added when it is called.
+fn transformer(
+    settings: &Settings<'_>,
+    attention: &str,
+    more: &[&str],
+) -> Result<Parts, Diagnostic> {
+    const KNOWN: [&str; 6] = [
+        "intermediate_dim",
+        "num_heads",
+        "dropout",
+        "activation",
+        "layer_norm_epsilon",
+        "normalize_first",
+    ];
+    settings.only(&[&KNOWN, more].concat())?;
+    settings.flag("normalize_first", false)?;
+    let dtype = settings.dtype();
+    let norm = json!({ "axis": -1, "epsilon": settings.number("layer_norm_epsilon", 1e-5)? });
+    let attends = json!({ "num_heads": settings.size("num_heads")?, "dropout": settings.number("dropout", 0.0)? });
+    let activation = settings.config.get("activation").cloned().unwrap_or_else(|| json!("relu"));
+    let inner = json!({ "units": settings.size("intermediate_dim")?, "activation": activation });
+    let parts = [
+        ("self_attention_layer", "MultiHeadAttention", attention, attends),
+        ("self_attention_layer_norm", "LayerNormalization", "", norm.clone()),
+        ("feedforward_layer_norm", "LayerNormalization", "", norm),
+        ("feedforward_intermediate_dense", "Dense", "", inner),
+        ("feedforward_output_dense", "Dense", "", json!({})),
+    ];
+    let part = |(key, class, name, config): (&str, &str, &str, Json)| {
+        let name = if name.is_empty() { key } else { name };
+        Ok((format!("_{key}"), made(class, name, config, &dtype)?))
+    };
+    parts.into_iter().map(part).collect()
+}
+
+fn embeddings(settings: &Settings<'_>) -> Result<Parts, Diagnostic> {
+    const KNOWN: [&str; 5] =
+        ["vocabulary_size", "sequence_length", "embedding_dim", "tie_weights", "mask_zero"];
+    settings.only(&KNOWN)?;
+    let dtype = settings.dtype();
+    let words = json!({
+        "input_dim": settings.size("vocabulary_size")?, "output_dim": settings.size("embedding_dim")?,
+        "tie_weights": settings.flag("tie_weights", true)?, "mask_zero": settings.flag("mask_zero", false)?,
+    });
+    let length = json!({ "sequence_length": settings.size("sequence_length")? });
+    Ok(vec![
+        (
+            "token_embedding".to_owned(),
+            made("ReversibleEmbedding", "token_embedding", words, &dtype)?,
+        ),
+        (
+            "position_embedding".to_owned(),
+            made("PositionEmbedding", "position_embedding", length, &dtype)?,
+        ),
+    ])
+}

@@ -1,0 +1,324 @@
+//! Models of `keras_hub` whose files say only how large they are: the layers that follow from it.
+//!
+//! A backbone is a functional model of its own class. Its description has no list of layers but the arguments of its
+//! constructor. Each family (`bert`, `resnet` and so on) makes the list from them; what follows is as for other models.
+//! `layers` says what the layers of the package hold; `rows::hub` says what they compute.
+
+mod bert;
+mod gpt2;
+mod layers;
+mod order;
+mod resnet;
+mod vgg;
+mod vit;
+
+pub(super) use layers::{GELU, is_layer, with_parts};
+
+use super::config::{Argument, Call, Layer, Network, Place, damaged};
+use super::values::problem;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
+
+/// Blocks of layers that all descriptions in a file stand for: a few numbers would fill the memory.
+const LAYERS_MAX: i64 = 1024;
+/// No axis is larger.
+const SIZE_MAX: i64 = i32::MAX as i64;
+
+/// Makes a family's layers.
+type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
+
+const FAMILIES: [(&str, Family); 11] = [
+    ("BertBackbone", bert::bert),
+    ("DistilBertBackbone", bert::distil_bert),
+    ("RobertaBackbone", bert::roberta),
+    ("XLMRobertaBackbone", bert::roberta),
+    ("ElectraBackbone", bert::electra),
+    ("AlbertBackbone", bert::albert),
+    ("GPT2Backbone", gpt2::gpt2),
+    ("OPTBackbone", gpt2::opt),
+    ("VGGBackbone", vgg::vgg),
+    ("ResNetBackbone", resnet::resnet),
+    ("ViTBackbone", vit::vit),
+];
+
+/// Whether an object of a description is of the package.
+pub(super) fn is_of_package(json: &Json) -> bool {
+    json.get("module").and_then(Json::as_str).is_some_and(|module| module.starts_with("keras_hub."))
+}
+
+/// Checks how many blocks the models and layers of the package in a description stand for, before they are made.
+///
+/// # Errors
+/// `N0213` if there are too many.
+pub(super) fn check(json: &Json) -> Result<(), Diagnostic> {
+    let count = blocks(json);
+    if count <= LAYERS_MAX {
+        return Ok(());
+    }
+    let message = format!("The model has {count} blocks of layers, and may have {LAYERS_MAX}.");
+    Err(Diagnostic::new(Code::SourceLimit, message))
+}
+
+/// Blocks of everything of the package in a value.
+fn blocks(json: &Json) -> i64 {
+    let inner: &mut dyn Iterator<Item = &Json> = match json {
+        Json::Object(parts) => &mut parts.values(),
+        Json::Array(items) => &mut items.iter(),
+        _ => return 0,
+    };
+    let inner = inner.map(blocks).fold(0, i64::saturating_add);
+    let config = json.get("config").filter(|_| is_of_package(json));
+    let number = |key: &str| config.and_then(|config| config.get(key)?.as_i64()).unwrap_or(1);
+    let sum = |key: &str| {
+        let list = config.and_then(|config| config.get(key)?.as_array());
+        let numbers = list.into_iter().flatten().filter_map(Json::as_i64);
+        numbers.fold(0, |sum: i64, n| sum.saturating_add(n.max(0)))
+    };
+    if config.is_none() {
+        return inner;
+    }
+    let own = number("num_layers").max(1).saturating_mul(number("num_inner_repetitions").max(1));
+    let own = own.saturating_add(sum("stackwise_num_blocks"));
+    inner.saturating_add(own).saturating_add(sum("stackwise_num_repeats"))
+}
+
+/// The layers of a backbone; `None` if it is none that is known.
+///
+/// # Errors
+/// `N0204` for settings that are not known or have values that no model has.
+pub(super) fn backbone(
+    json: &Json,
+    class: &str,
+    name: &str,
+    config: &Map<String, Json>,
+) -> Result<Option<Network>, Diagnostic> {
+    let family = FAMILIES.iter().find(|(found, _)| *found == class && is_of_package(json));
+    family.map(|(_, family)| family(&Settings { class, name, config })).transpose()
+}
+
+/// The arguments that a model or layer was made with.
+pub(super) struct Settings<'j> {
+    class: &'j str,
+    name: &'j str,
+    config: &'j Map<String, Json>,
+}
+
+impl Settings<'_> {
+    fn wrong(&self, key: &str, must: &str) -> Diagnostic {
+        let value = match self.config.get(key) {
+            Some(value) => format!("is {}", shown(&value.to_string())),
+            None => "is missing".to_owned(),
+        };
+        let message = format!("`{}` {value}; {must}.", shown(key));
+        problem(self.name, self.class, Code::LayerParameter, message)
+    }
+
+    /// Checks that there are no others than these, those of all layers, and those that matter only to training.
+    fn only(&self, keys: &[&str]) -> Result<(), Diagnostic> {
+        const ALWAYS: [&str; 3] = ["name", "trainable", "dtype"];
+        let is_known = |key: &str| {
+            keys.contains(&key) || ALWAYS.contains(&key) || key.ends_with("_initializer")
+        };
+        match self.config.keys().find(|key| !is_known(key)) {
+            Some(key) => Err(self.wrong(key, "it is no setting that is known")),
+            None => self.plain_type(),
+        }
+    }
+
+    /// Quantized models have a type for each layer, by paths.
+    fn plain_type(&self) -> Result<(), Diagnostic> {
+        let class = self.config.get("dtype").and_then(|dtype| dtype.get("class_name"));
+        match class.and_then(Json::as_str) {
+            None | Some("DTypePolicy" | "FloatDTypePolicy") => Ok(()),
+            Some(_) => Err(self.wrong("dtype", "only one type for all layers is converted")),
+        }
+    }
+
+    fn dtype(&self) -> Json {
+        self.config.get("dtype").cloned().unwrap_or(Json::Null)
+    }
+
+    /// A number of elements.
+    fn size(&self, key: &str) -> Result<i64, Diagnostic> {
+        let size = self.config.get(key).and_then(Json::as_i64);
+        size.filter(|n| (1..=SIZE_MAX).contains(n))
+            .ok_or_else(|| self.wrong(key, &format!("it must be from 1 to {SIZE_MAX}")))
+    }
+
+    /// A number of layers.
+    fn count(&self, key: &str) -> Result<i64, Diagnostic> {
+        let count = self.config.get(key).and_then(Json::as_i64);
+        count
+            .filter(|n| (1..=LAYERS_MAX).contains(n))
+            .ok_or_else(|| self.wrong(key, &format!("it must be from 1 to {LAYERS_MAX}")))
+    }
+
+    /// Numbers of elements, one for each of several layers.
+    fn sizes(&self, key: &str) -> Result<Vec<i64>, Diagnostic> {
+        let must = format!("it must be a list of up to {LAYERS_MAX} numbers from 1 to {SIZE_MAX}");
+        let list = self.config.get(key).and_then(Json::as_array);
+        let list = list.filter(|list| list.len() as i64 <= LAYERS_MAX);
+        let size = |json: &Json| json.as_i64().filter(|n| (1..=SIZE_MAX).contains(n));
+        list.and_then(|list| list.iter().map(size).collect()).ok_or_else(|| self.wrong(key, &must))
+    }
+
+    /// Numbers of elements along two axes.
+    fn pair(&self, key: &str) -> Result<[i64; 2], Diagnostic> {
+        match (self.config.get(key).is_some_and(Json::is_i64), self.size(key)) {
+            (true, Ok(size)) => Ok([size, size]),
+            _ => <[i64; 2]>::try_from(self.sizes(key)?)
+                .map_err(|_| self.wrong(key, "it must be two numbers")),
+        }
+    }
+
+    /// Height, width and channels of pictures, the first two of which may vary. Files do not say whether channels come
+    /// last; they do so unless somebody set Keras to something else.
+    fn image_shape(&self) -> Result<Vec<Json>, Diagnostic> {
+        const KEY: &str = "image_shape";
+        let is_size = |json: &Json| json.as_i64().is_some_and(|n| (1..=SIZE_MAX).contains(&n));
+        match self.config.get(KEY).and_then(Json::as_array).map(Vec::as_slice) {
+            Some(shape @ [height, width, channels])
+                if [height, width].iter().all(|n| n.is_null() || is_size(n))
+                    && is_size(channels) =>
+            {
+                Ok(shape.to_vec())
+            }
+            _ => Err(self.wrong(KEY, "it must be height, width and a known number of channels")),
+        }
+    }
+
+    fn word(&self, key: &str) -> Result<&str, Diagnostic> {
+        let word = self.config.get(key).and_then(Json::as_str);
+        word.ok_or_else(|| self.wrong(key, "it must be a word"))
+    }
+
+    fn number(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
+        match self.config.get(key) {
+            None => Ok(default),
+            Some(json) => json.as_f64().ok_or_else(|| self.wrong(key, "it must be a number")),
+        }
+    }
+
+    fn flag(&self, key: &str, default: bool) -> Result<bool, Diagnostic> {
+        match self.config.get(key) {
+            None => Ok(default),
+            Some(json) => json.as_bool().ok_or_else(|| self.wrong(key, "it must be true or false")),
+        }
+    }
+}
+
+/// A layer with its configuration.
+fn made(class: &str, name: &str, config: Json, dtype: &Json) -> Result<Layer, Diagnostic> {
+    let mut config = if let Json::Object(config) = config { config } else { Map::new() };
+    // Functions have no type of their own.
+    if !class.starts_with("ops.") {
+        config.insert("dtype".to_owned(), dtype.clone());
+    }
+    let (class, name) = (class.to_owned(), name.to_owned());
+    with_parts(Layer { class, name, config, ..Layer::default() })
+}
+
+/// A list of layers with their calls that grows.
+struct Graph {
+    layers: Vec<Layer>,
+    /// How many layers there are of those that the family gives no names.
+    unnamed: HashMap<String, usize>,
+    /// The type of layers that have no other.
+    dtype: Json,
+}
+
+impl Graph {
+    fn new(settings: &Settings<'_>) -> Graph {
+        Graph { layers: vec![], unnamed: HashMap::new(), dtype: settings.dtype() }
+    }
+
+    /// An input; `shape` is without the batch.
+    fn input(&mut self, name: &str, dtype: &str, shape: &[Json]) -> Argument {
+        let batch_shape = [&[Json::Null], shape].concat();
+        let config = json!({ "batch_shape": batch_shape, "dtype": dtype });
+        let config = if let Json::Object(config) = config { config } else { Map::new() };
+        let (class, name) = ("InputLayer".to_owned(), name.to_owned());
+        let place = place(&name);
+        self.layers.push(Layer { class, name, config, ..Layer::default() });
+        place
+    }
+
+    /// An input to which Keras gives a name.
+    fn unnamed_input(&mut self, dtype: &str, shape: &[Json]) -> Argument {
+        let place = self.input("input_layer", dtype, shape);
+        self.layers.iter_mut().rev().take(1).for_each(|layer| layer.is_unnamed = true);
+        place
+    }
+
+    /// A layer to which Keras gives a name: counted, in a session from its first model on.
+    fn unnamed(
+        &mut self,
+        class: &str,
+        name: &str,
+        config: Json,
+        x: Argument,
+    ) -> Result<Argument, Diagnostic> {
+        let count = self.unnamed.entry(name.to_owned()).or_insert(0);
+        let name = if *count == 0 { name.to_owned() } else { format!("{name}_{count}") };
+        *count += 1;
+        let place = self.add(class, &name, config, x)?;
+        self.layers.iter_mut().rev().take(1).for_each(|layer| layer.is_unnamed = true);
+        Ok(place)
+    }
+
+    /// A layer that is called on a single argument.
+    fn add(
+        &mut self,
+        class: &str,
+        name: &str,
+        config: Json,
+        x: Argument,
+    ) -> Result<Argument, Diagnostic> {
+        self.call(class, name, config, Call { positional: vec![x], named: vec![] })
+    }
+
+    fn call(
+        &mut self,
+        class: &str,
+        name: &str,
+        config: Json,
+        call: Call,
+    ) -> Result<Argument, Diagnostic> {
+        let mut layer = made(class, name, config, &self.dtype)?;
+        layer.calls = vec![call];
+        self.layers.push(layer);
+        Ok(place(name))
+    }
+
+    /// A layer that has been called before.
+    fn again(&mut self, name: &str, call: Call) -> Result<Argument, Diagnostic> {
+        let layer = self.layers.iter_mut().rev().find(|layer| layer.name == name);
+        let layer =
+            layer.ok_or_else(|| damaged(format!("There is no layer `{}`.", shown(name))))?;
+        layer.calls.push(call);
+        let (layer, call) = (name.to_owned(), layer.calls.len() - 1);
+        Ok(Argument::Place(Place { layer, call, output: 0 }))
+    }
+
+    fn network(self, inputs: Argument, outputs: Argument) -> Network {
+        let (layers, counts_making) = (order::ordered(self.layers, &outputs), true);
+        Network { layers, inputs, outputs, counts_making, ..Network::default() }
+    }
+}
+
+/// The first output of the first call of a layer.
+fn place(layer: &str) -> Argument {
+    Argument::Place(Place { layer: layer.to_owned(), call: 0, output: 0 })
+}
+
+/// Inputs or outputs by their names, which are those of a description in Keras' order.
+fn named(items: &[(&str, &Argument)]) -> Argument {
+    let mut items: Vec<_> =
+        items.iter().map(|(key, item)| ((*key).to_owned(), (*item).clone())).collect();
+    items.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Argument::Dict(items)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! Layers of `keras_hub`, and the embedding of Keras that its models use.
+
+mod vit;
+
+use super::quantized;
+use crate::keras::Runner;
+use crate::keras::config::Layer;
+use crate::keras::run::{Called, Given};
+use crate::keras::values::Item;
+use crate::ops::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::DataType::{Bool, Int32, Int64};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+use serde_json::Value as Json;
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ReversibleEmbedding" => reversible;
+        "PositionEmbedding" => positions;
+    }
+}
+
+arguments! {
+    /// `ReversibleEmbedding(input_dim, output_dim, tie_weights=True, mask_zero=False, reverse_dtype=None,
+    /// logit_soft_cap=None)`; `call(inputs, reverse=False)`
+    struct Reversible {
+        inputs: Var, reverse: bool = false, input_dim: i64, output_dim: i64, tie_weights: bool = true,
+        mask_zero: bool = false, reverse_dtype: Option<String>, logit_soft_cap: Option<f64>, dtype: String,
+        weights: Vec<Var>,
+    }
+    /// `PositionEmbedding(sequence_length, initializer="glorot_uniform")`;
+    /// `call(inputs, start_index=0, positions=None)`
+    struct Positions {
+        inputs: Var, start_index: i64 = 0, positions: Option<Var>, sequence_length: i64, initializer: Option<Value>,
+        weights: Vec<Var>,
+    }
+}
+
+/// Rows of a table, or products with all of them.
+fn reversible(b: &Lower, a: Reversible) -> Lowered<Var> {
+    if quantized::is_quantized(b, &a.weights) {
+        if a.reverse || !a.tie_weights {
+            let message = "Products with a quantized table are not converted.";
+            return Err(b.diagnostic(Code::LayerUnsupported, message));
+        }
+        let to = crate::keras::dtype::of(&a.dtype).unwrap_or(onnxd_plugin_sdk::ir::DataType::Float);
+        let ids = indices(b, a.inputs)?;
+        return quantized::embedding(b, ids, a.output_dim, &a.weights, to);
+    }
+    let (table, other) = match (a.tie_weights, &a.weights[..]) {
+        (true, [table]) => (*table, None),
+        (false, [table, other]) => (*table, Some(*other)),
+        (_, all) => {
+            let message = format!("The layer has {} weights.", all.len());
+            return Err(b.diagnostic(Code::SourceSyntax, message));
+        }
+    };
+    if !a.reverse {
+        return b.gather(table, indices(b, a.inputs)?).axis(0).one();
+    }
+    let kernel = other.map_or_else(|| b.transpose(table).perm([1, 0]).one(), Ok)?;
+    let to = match &a.reverse_dtype {
+        Some(word) => crate::keras::dtype::of(word).ok_or_else(|| {
+            let message = format!("`reverse_dtype` is `{}`, which is no type.", shown(word));
+            b.diagnostic(Code::LayerParameter, message)
+        })?,
+        None => of(b, kernel)?,
+    };
+    let y = b.mat_mul(b.cast(a.inputs, to)?, b.cast(kernel, to)?)?;
+    match a.logit_soft_cap {
+        Some(cap) => b.mul(b.tanh(b.div(y, cap)?)?, cap),
+        None => Ok(y),
+    }
+}
+
+fn indices(b: &Lower, x: Var) -> Lowered<Var> {
+    match of(b, x)? {
+        Int32 | Int64 => Ok(x),
+        _ => b.cast(x, Int32),
+    }
+}
+
+/// The first rows of a table, one for each step, for each sample.
+fn positions(b: &Lower, a: Positions) -> Lowered<Var> {
+    let [table] = super::exactly(b, &a.weights)?;
+    let n = rank(b, a.inputs)?;
+    if n < 2 {
+        let message = format!("The layer is called on a tensor of {n} axes, which has no steps.");
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    let rows = match a.positions {
+        Some(at) => b.gather(table, indices(b, at)?).axis(0).one()?,
+        None => {
+            let first = a.start_index;
+            let steps = b.shape(a.inputs).start(n as i64 - 2).end(n as i64 - 1).one()?;
+            let end = if first == 0 { steps } else { b.add(steps, first)? };
+            b.slice(table, [first], end).axes([0]).one()?
+        }
+    };
+    b.expand(rows, b.shape(a.inputs).one()?)
+}
+
+/// Runs a layer of the package that holds others.
+///
+/// # Errors
+/// As `Runner::call`.
+pub(crate) fn holders(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+) -> Lowered<Option<Vec<Item>>> {
+    let b = runner.builder();
+    let place = onnxd_plugin_sdk::diagnostics::Layer::new(called.path, &called.layer.class);
+    let run = |names: &[&str], f: fn(&Runner<'_, '_>, &Called<'_>, &Given) -> Lowered<Item>| {
+        let given = runner.cast(called.layer, given.clone())?;
+        only(called, &given, names)?;
+        let found = b.in_layer(place.clone(), |_| f(runner, called, &given))?;
+        Ok(Some(vec![found]))
+    };
+    match called.layer.class.as_str() {
+        "TransformerEncoder" => run(
+            &["inputs", "padding_mask", "attention_mask", "return_attention_scores"],
+            transformer,
+        ),
+        "TransformerDecoder" => run(
+            &[
+                "decoder_sequence",
+                "encoder_sequence",
+                "decoder_padding_mask",
+                "decoder_attention_mask",
+                "use_causal_mask",
+            ],
+            transformer,
+        ),
+        "TokenAndPositionEmbedding" => run(&["inputs", "start_index", "positions"], embeddings),
+        "ViTPatchingAndEmbedding" => run(&["inputs"], vit::patches),
+        "ViTEncoder" => run(&["inputs"], vit::encoder),
+        "ViTEncoderBlock" => run(&["inputs"], vit::block),
+        _ => Ok(None),
+    }
+}
+
+/// Checks that a call has no arguments but these.
+fn only(called: &Called<'_>, given: &Given, names: &[&str]) -> Lowered<()> {
+    let other = given
+        .named
+        .iter()
+        .find(|(name, item)| !names.contains(&name.as_str()) && *item != Item::nothing());
+    let what = match other {
+        Some((name, _)) => format!("the argument `{}`", shown(name)),
+        None if given.positional.len() > names.len() => {
+            format!("{} arguments", given.positional.len())
+        }
+        None => return Ok(()),
+    };
+    let message = format!("The layer is called with {what}, which is not converted.");
+    Err(called.problem(Code::LayerUnsupported, message))
+}
+
+/// A layer that another one holds.
+fn part<'l>(called: &Called<'l>, key: &str) -> Lowered<&'l Layer> {
+    let found = called.layer.parts.iter().find(|(name, _)| name == key);
+    let missing = || called.problem(Code::SourceSyntax, format!("The layer holds no `{key}`."));
+    found.map(|(_, layer)| layer).ok_or_else(missing)
+}
+
+/// A part with further settings, called.
+fn call(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    (key, more): (&str, &[(&str, i64)]),
+    given: Given,
+) -> Lowered<Item> {
+    let mut layer = part(called, key)?.clone();
+    layer.config.extend(more.iter().map(|(name, n)| ((*name).to_owned(), Json::from(*n))));
+    runner.call(&layer, called.path, given).map(Item::of)
+}
+
+/// A tensor without its mask.
+fn bare(item: Item) -> Item {
+    if let Item::Tensor(x, _) = item { x.into() } else { item }
+}
+
+/// The sum of two tensors; masks are lost, as in Keras.
+fn sum(runner: &Runner<'_, '_>, called: &Called<'_>, x: Item, y: Item) -> Lowered<Item> {
+    let mut layer = Layer { class: "Add".to_owned(), name: "add".to_owned(), ..Layer::default() };
+    let dtype = called.layer.config.get("dtype").cloned().unwrap_or(Json::Null);
+    layer.config.insert("dtype".to_owned(), dtype);
+    let terms = Item::List(vec![bare(x), bare(y)]);
+    runner.call(&layer, called.path, Given::one(terms)).map(Item::of)
+}
+
+/// Whether an argument of a call, or a setting, is true.
+fn is_true(item: Option<&Item>, default: bool) -> bool {
+    match item {
+        Some(Item::Plain(Value::Bool(found))) => *found,
+        _ => default,
+    }
+}
+
+/// Which steps each step looks at: `[batch, queries or 1, keys]`.
+fn mask(runner: &Runner<'_, '_>, padding: Option<Var>, more: Option<Var>) -> Lowered<Option<Var>> {
+    let b = runner.builder();
+    // Keras rounds numbers first.
+    let truth = |x: Var| match of(b, x)? {
+        dtype if dtype.is_float() => b.cast(b.cast(x, Int32)?, Bool),
+        _ => b.cast(x, Bool),
+    };
+    let padding = padding.map(|x| b.unsqueeze(truth(x)?, [1])).transpose()?;
+    let more = more.map(truth).transpose()?;
+    Ok(match (padding, more) {
+        (Some(x), Some(y)) => Some(b.and(x, y)?),
+        (x, y) => x.or(y),
+    })
+}
+
+/// Attention to the steps of the sequence itself, and two dense layers for each step. What goes into both is added to
+/// what comes out, with norms before or after.
+fn transformer(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowered<Item> {
+    let is_decoder = called.layer.class == "TransformerDecoder";
+    let Some(input) = given.first().filter(|item| item.tensor().is_some()).cloned() else {
+        return Ok(Item::Hole);
+    };
+    let is_first = called.layer.config.get("normalize_first").and_then(Json::as_bool) == Some(true);
+    let norm = |x: Item, key: &str, is_here: bool| match is_here {
+        true => call(runner, called, (key, &[]), Given::one(x)),
+        false => Ok(x),
+    };
+    let hidden = hidden(runner, called, &input)?;
+    let x = norm(input.clone(), "_self_attention_layer_norm", is_first)?;
+    let (attends, key_dim) = attention(runner, called, given, (x, &input), (is_decoder, hidden))?;
+    let x = call(runner, called, ("_self_attention_layer", &[("key_dim", key_dim)]), attends)?;
+    let x = sum(runner, called, x, input.clone())?;
+    let x = norm(x, "_self_attention_layer_norm", !is_first)?;
+    let y = norm(x.clone(), "_feedforward_layer_norm", is_first)?;
+    let y = call(runner, called, ("_feedforward_intermediate_dense", &[]), Given::one(y))?;
+    let units = [("units", hidden)];
+    let y = call(runner, called, ("_feedforward_output_dense", &units), Given::one(y))?;
+    let y = norm(sum(runner, called, y, x)?, "_feedforward_layer_norm", !is_first)?;
+    Ok(match y {
+        Item::Tensor(y, _) => Item::Tensor(y, input.mask()),
+        other => other,
+    })
+}
+
+/// The size of the last axis.
+fn hidden(runner: &Runner<'_, '_>, called: &Called<'_>, x: &Item) -> Lowered<i64> {
+    let shape = x.tensor().and_then(|x| runner.builder().shape_of(x));
+    let last = shape.and_then(|shape| shape.last().cloned()).and_then(|dim| dim.known());
+    last.ok_or_else(|| {
+        let message = "The layer is called on a tensor whose last axis has no known size.";
+        called.problem(Code::LayerUnsupported, message)
+    })
+}
+
+/// The call of the attention in a layer, and the size of its keys.
+fn attention(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+    (x, input): (Item, &Item),
+    (is_decoder, hidden): (bool, i64),
+) -> Lowered<(Given, i64)> {
+    let (at, prefix) = if is_decoder { (2, "decoder_") } else { (1, "") };
+    let refused = match is_decoder {
+        true => given.get(1, "encoder_sequence").is_some_and(|item| *item != Item::nothing()),
+        false => is_true(given.get(3, "return_attention_scores"), false),
+    };
+    if refused {
+        let message = "Other sequences and scores of attention are not converted.";
+        return Err(called.problem(Code::LayerUnsupported, message));
+    }
+    let tensor =
+        |i: usize, name: &str| given.get(i, &format!("{prefix}{name}")).and_then(Item::tensor);
+    let padding = tensor(at, "padding_mask").or(input.mask());
+    let mask = mask(runner, padding, tensor(at + 1, "attention_mask"))?;
+    // The attention of decoders reads no masks but the one that it is given.
+    let x = if is_decoder { bare(x) } else { x };
+    let mut named: Vec<(String, Item)> = vec![];
+    named.extend(mask.map(|mask| ("attention_mask".to_owned(), mask.into())));
+    if is_decoder && is_true(given.name("use_causal_mask"), true) {
+        named.push(("use_causal_mask".to_owned(), Item::Plain(Value::Bool(true))));
+    }
+    let heads = called.layer.config.get("num_heads").and_then(Json::as_i64).unwrap_or(1).max(1);
+    let key_dim = hidden / heads;
+    if key_dim == 0 {
+        let message = format!("The layer has {heads} heads for {hidden} elements.");
+        return Err(called.problem(Code::LayerParameter, message));
+    }
+    Ok((Given { positional: vec![x.clone(), x], named }, key_dim))
+}
+
+/// Rows of a table for tokens, and of another one for their places.
+fn embeddings(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowered<Item> {
+    let Some(ids) = given.first().cloned() else { return Ok(Item::Hole) };
+    let words = call(runner, called, ("token_embedding", &[]), Given::one(ids))?;
+    let mut at = Given::one(words.clone());
+    for (i, name) in [(1, "start_index"), (2, "positions")] {
+        at.named.extend(given.get(i, name).map(|item| (name.to_owned(), item.clone())));
+    }
+    let places = call(runner, called, ("position_embedding", &[]), at)?;
+    let mask = words.mask();
+    Ok(match sum(runner, called, words, places)? {
+        Item::Tensor(y, _) => Item::Tensor(y, mask),
+        other => other,
+    })
+}
