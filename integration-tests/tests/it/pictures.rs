@@ -284,10 +284,10 @@ fn what_is_wrong_is_named() {
     let text = refused(NETWORK, &|calib| fs::write(calib.join("list.txt"), "1.ppm").unwrap());
     assert!(text.contains("N0508") && text.contains("calib/list.txt"), "{text}");
     let equalize =
-        NETWORK.replace("ColorSpaceTransformation\nColorSpace=BGR", "EqualizeTransformation");
+        NETWORK.replace("ColorSpaceTransformation\nColorSpace=BGR", "MorphologyTransformation");
     let unknown = refused(&equalize, &|_| ());
     let named =
-        unknown.contains("[sp.Transformation-3]") && unknown.contains("EqualizeTransformation");
+        unknown.contains("[sp.Transformation-3]") && unknown.contains("MorphologyTransformation");
     assert!(unknown.contains("N0214") && named, "{unknown}");
     let grey = refused(
         &NETWORK
