@@ -9,7 +9,7 @@ mod passes;
 pub(crate) mod special;
 mod spelling;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use serde_json::Value;
@@ -115,7 +115,7 @@ impl Params {
         Ok(Params { json: sections(&entries), entries, notes })
     }
 
-    /// Files of params that options in INI `files` and `overrides` name, in their order.
+    /// Files of params that options in INI `files` and `overrides` name. Of one option, the last counts.
     pub fn files_named(
         declared: &Declared,
         files: &[(&str, &str)],
@@ -136,7 +136,9 @@ impl Params {
             let named = spelling::find(declared, spelling::bare(key));
             named.is_some_and(|named| named.spelling.params_file)
         };
-        pairs.into_iter().filter(|(key, _)| names_file(key)).map(|(_, value)| value).collect()
+        let named = pairs.into_iter().filter(|(key, value)| names_file(key) && !value.is_empty());
+        let last = named.map(|(key, value)| (spelling::bare(&key).to_owned(), value));
+        last.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
     /// One object of nested sections, complete with defaults; unset keys are `null`.

@@ -47,6 +47,9 @@ pub(super) fn read<'t>(
     }
     if spelling.params_file {
         // Its lines come as a file of params.
+        if value.unwrap_or_default().is_empty() {
+            reader.bad_value(place, &format!("`{option}` needs a value, written `{option}=FILE`"));
+        }
         return None;
     }
     let Some(row) = row else {

@@ -375,3 +375,25 @@ fn where_weights_go_is_decided_by_their_size() {
     });
     assert!(sizes[0] == 0 && 0 < sizes[1] && sizes[1] < sizes[2], "{sizes:?}");
 }
+
+#[test]
+fn a_file_of_params_that_an_option_names_is_read_or_refused() {
+    let folder = folder_with(&PLUGINS);
+    let drop = folder.path().join("drop");
+    fs::create_dir(&drop).unwrap();
+    fs::write(drop.join("net.ini"), N2D2).unwrap();
+    let convert = |(name, text): (&str, &str)| {
+        fs::write(drop.join(name), text).unwrap();
+        converted(folder.path(), "out", &["drop"], &[]).1
+    };
+    let params = "source.random=true\nexport-parameters=more.ini\n";
+    let missing = convert(("params.ini", params));
+    assert!(
+        missing.contains("N0105") && missing.contains("`more.ini`, which is not there"),
+        "{missing}"
+    );
+    let wrong = convert(("more.ini", "ImplicitCasting=perhaps\n"));
+    assert!(wrong.contains("N0105") && wrong.contains("more.ini:1"), "{wrong}");
+    let further = convert(("more.ini", "export-parameters=params.ini\n"));
+    assert!(further.contains("`more.ini` names a further file"), "{further}");
+}

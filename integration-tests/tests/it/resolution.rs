@@ -245,6 +245,22 @@ fn options_without_effect_are_noted() {
 }
 
 #[test]
+fn files_of_params_are_named_by_an_option() {
+    let named = |text: &str, sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+        Params::files_named(&DECLARED, &[("params.ini", text)], &sets)
+    };
+    assert_eq!(named("export-parameters=\"a b.ini\" ; N2D2's\n", &[]), ["a b.ini"]);
+    assert_eq!(named("-export-parameters=a.ini\nexport-parameters=b.ini\n", &[]), ["b.ini"]);
+    assert_eq!(named("export-parameters=a.ini\n", &["-export-parameters=c.ini"]), ["c.ini"]);
+    assert!(named("[other]\nexport-parameters=a.ini\n", &[]).is_empty());
+    assert!(named("nbbits=8\n", &["seed=1"]).is_empty());
+    for text in ["export-parameters\n", "export-parameters=\n"] {
+        assert!(messages(ini(text))[0].contains("`export-parameters` needs a value"), "{text}");
+    }
+}
+
+#[test]
 fn everything_wrong_in_an_ini_file_is_named_at_once() {
     let text = "implicitcasting=1\nact-rescaling-mode=Fixed-point8\nno-cle=yes\nlearn=1\n\
                 export=CPP\nw=/abs/weights\ncalib=\"1\nopset=17\nexport.opset=six\nbogus\n[x\n\

@@ -12,7 +12,7 @@ impl Submission {
     /// `texts` behind the files of params that options there or in `overrides` name: what is said directly wins.
     ///
     /// # Errors
-    /// `N0106` for a file that is no part of the drop; `N0107` for one that cannot be read.
+    /// `N0105` for a file that is no part of the drop, or names another; `N0107` for one that cannot be read.
     pub(super) fn with_named_params(
         &self,
         declared: &Declared,
@@ -24,6 +24,13 @@ impl Submission {
         let named = Params::files_named(declared, &known, overrides);
         let read = named.iter().map(|name| self.named_params(name));
         let read = read.collect::<Result<Texts, Diagnostic>>()?;
+        for (name, text) in &read {
+            if !Params::files_named(declared, &[(name, text)], &[]).is_empty() {
+                let text = format!("`{}` names a further file of params", shown(name));
+                let help = "Name that file in the params themselves, or copy its lines.";
+                return Err(Diagnostic::new(Code::ParamsBadValue, text).help(help));
+            }
+        }
         texts.splice(0..0, read);
         Ok(texts)
     }
