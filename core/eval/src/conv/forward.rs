@@ -161,13 +161,15 @@ impl<'a, T: Product> Groups<'a, T> {
         memory: &'b mut Vec<T>,
     ) -> Matrix<'b, T> {
         if is_pointwise(&self.plan.window) {
-            return Matrix::new(&x[start..], self.area);
+            // Without channels there is nothing to be read.
+            return Matrix::new(x.get(start..).unwrap_or_default(), self.area);
         }
         // All of it is overwritten.
         if memory.len() < self.depth * n {
             memory.resize(self.depth * n, T::default());
         }
-        unroll(&self.plan.window, x, start, n, memory);
+        let rows = self.depth;
+        unroll(&self.plan.window, x, start, (rows, n), memory);
         Matrix::new(memory, n)
     }
 
@@ -221,9 +223,15 @@ fn is_pointwise(window: &Window) -> bool {
         && plain(window.after, 0)
 }
 
-/// Fills rows (channel, kernel element) of `n` columns: the inputs under that kernel element at the
-/// output positions `start..start + n`.
-fn unroll<T: Product>(window: &Window, x: &[T], start: usize, n: usize, out: &mut [T]) {
+/// Fills `rows` (channel, kernel element) of `n` columns: the inputs under that kernel element at the
+/// output positions `start..start + n`. Where there is no input, all of it is padding.
+fn unroll<T: Product>(
+    window: &Window,
+    x: &[T],
+    start: usize,
+    (rows, n): (usize, usize),
+    out: &mut [T],
+) {
     let (taps, inputs) = (window.taps(), window.inputs());
     let [_, k1, k2] = window.kernel;
     let fill = |row: usize, out: &mut [T]| {
@@ -232,7 +240,6 @@ fn unroll<T: Product>(window: &Window, x: &[T], start: usize, n: usize, out: &mu
         let k = [tap / (k1 * k2), tap / k2 % k1, tap % k2];
         unroll_tap(window, x, k, start, out);
     };
-    let rows = x.len() / inputs.max(1) * taps;
     if n == 0 || rows == 0 {
         return;
     }

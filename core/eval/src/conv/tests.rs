@@ -197,3 +197,23 @@ fn an_empty_batch_gives_an_empty_result() {
     let y = run("Conv", 11, &[], &[&ramp(&[0, 2, 3, 3]), &ramp(&[4, 2, 2, 2])]);
     assert_eq!(y.dims(), [0, 4, 2, 2]);
 }
+
+/// Memory is used again, and what an earlier convolution left in it does not count.
+#[test]
+fn where_there_is_no_input_the_bias_is_left() {
+    let bias = Tensor::from_vec(vec![3], vec![1.0f32, 2.0, 3.0]);
+    let w = ramp(&[3, 2, 3, 3]);
+    let pads = |n: i64| [("pads", ints(&[n; 4]))];
+    run("Conv", 11, &pads(1), &[&ramp(&[1, 2, 6, 6]), &w, &bias]);
+    for size in [[0, 6], [6, 0]] {
+        let y = run("Conv", 11, &pads(2), &[&ramp(&[&[1, 2][..], &size].concat()), &w, &bias]);
+        let plane: usize = y.dims()[2..].iter().product();
+        assert!(plane > 0, "{size:?}");
+        let wanted: Vec<f64> = [1.0, 2.0, 3.0].iter().flat_map(|b| vec![*b; plane]).collect();
+        assert_eq!(reals(&y), wanted, "{size:?}");
+    }
+    // No channels, and more positions than one tile has.
+    let none = [Tensor::from_vec(vec![1, 0, 600, 600], Vec::<f32>::new()), ramp(&[3, 0, 1, 1])];
+    let y = run("Conv", 11, &[], &[&none[0], &none[1], &bias]);
+    assert_eq!((reals(&y)[0], reals(&y)[3 * 600 * 600 - 1]), (1.0, 3.0));
+}
