@@ -177,9 +177,9 @@ impl Bias {
     }
 }
 
-/// Softmax of the logits; a query that sees no key gets zeros.
+/// Softmax of the logits; a query that sees no key gets zeros, and NaN stays.
 fn probabilities<T: Real>(row: &mut [T], sees: bool) {
-    let top = row.iter().any(|v| *v > T::LOWEST);
+    let top = row.iter().any(|v| *v != T::LOWEST);
     if top && sees { T::softmax(row) } else { row.fill(T::default()) }
 }
 

@@ -21,6 +21,13 @@ fn equal_keys_share_the_values_that_may_be_seen() {
 }
 
 #[test]
+fn what_is_no_number_stays_none() {
+    let (q, k) = (tensor(&[1, 1, 1, 1], &[f32::NAN]), tensor(&[1, 1, 2, 1], &[3.0, 3.0]));
+    let y = run("Attention", 23, &[], &[&q, &k, &k]);
+    assert!(y.to_reals().unwrap().values[0].is_nan());
+}
+
+#[test]
 fn a_cache_precedes_the_keys() {
     let q = tensor(&[1, 1, 2], &[0.0, 0.0]);
     let k = tensor(&[1, 1, 1], &[1.0]);
