@@ -56,7 +56,8 @@ const TAIL: [f32; 10] = [
 ];
 
 /// `x * Phi(x)`, where `Phi` is the distribution function of normal numbers. With `a = |x|` that is `-a Phi(-a)` for
-/// negative numbers, and `a - a Phi(-a)` for positive ones, which loses no digits.
+/// negative numbers, and `a - a Phi(-a)` for positive ones, which loses no digits. At minus infinity the definition
+/// multiplies infinity and zero: it is NaN, as for the operators that Gelu is written out in.
 #[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {
     // With zero nothing is subnormal on the way, which processors are slow at.
@@ -66,7 +67,8 @@ pub(crate) fn gelu(x: f32) -> f32 {
     let (power, less_one) = reduced_sum(-0.5 * high * high, -0.5 * (a - high) * (a + high));
     let inverse = 1.0 / (a + 4.0);
     let factor = polynomial((a - 4.0) * inverse, TAIL) * inverse * a;
-    above(x, 0.0) - scaled_down((1.0 + less_one) * factor, power)
+    let found = above(x, 0.0) - scaled_down((1.0 + less_one) * factor, power);
+    if x == f32::NEG_INFINITY { f32::NAN } else { found }
 }
 
 /// Twice the square root of 2 / pi, and that times 0.044715.
@@ -87,5 +89,6 @@ pub(crate) fn gelu_by_tanh(x: f32) -> f32 {
     let small = if far { 0.0 } else { 1.0 + less_one };
     let quotient = x / (1.0 + scaled_down(small, power));
     let tail = scaled_down(small * if far { 0.0 } else { quotient }, power);
-    if v < 0.0 { tail } else { quotient }
+    let found = if v < 0.0 { tail } else { quotient };
+    if x == f32::NEG_INFINITY { f32::NAN } else { found }
 }

@@ -91,9 +91,9 @@ fn sigmoid_and_tangent() {
 #[test]
 fn error_function_and_gelu() {
     holds("erf", &erfs, &exact_erf, 0.54);
-    // The limit at minus infinity, where the definition multiplies infinity and zero; a result of zero has no sign.
+    // At minus infinity the definition multiplies infinity and zero; a result of zero has no sign.
     let gelu = |x: f64| match x {
-        f64::NEG_INFINITY => 0.0,
+        f64::NEG_INFINITY => f64::NAN,
         x if x < 0.0 => x * upper_tail(-x) + 0.0,
         x if x.is_nan() => x,
         x => x * (1.0 - upper_tail(x)) + 0.0,
@@ -107,7 +107,11 @@ fn error_function_and_gelu() {
     holds("gelu", &unsigned(gelus), &gelu, 6.0);
     let by_tanh = |x: f64| {
         let v = 2.0 * (2.0 / PI).sqrt() * (x + 0.044715 * x * x * x);
-        if x.is_infinite() { x.max(0.0) } else { x * logistic(v) + 0.0 }
+        match x {
+            f64::NEG_INFINITY => f64::NAN,
+            f64::INFINITY => x,
+            x => x * logistic(v) + 0.0,
+        }
     };
     holds("gelu by tanh", &unsigned(gelus_by_tanh), &by_tanh, 3.5);
 }
