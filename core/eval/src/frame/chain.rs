@@ -100,6 +100,7 @@ impl Runner<'_, '_, '_> {
             return None;
         }
         let inputs = self.known(frame, node);
+        // Types and sizes decide; what is derived is computed once it is needed.
         let is_float = |x: &&Tensor| x.dtype() == DataType::Float && !x.is_empty();
         if node.op == "Conv" {
             let [x, w] = [0, 1].map(|i| inputs.get(i)?.as_ref().filter(is_float));
@@ -109,8 +110,9 @@ impl Runner<'_, '_, '_> {
         for (position, x) in inputs.iter().enumerate().take(2) {
             let Some(x) = x.as_ref().filter(is_float) else { continue };
             if let Some(step) = self.step(frame, node, position, x.dims()) {
-                let (places, source) = (vec![], Some(x.clone()));
-                return Some((Chain { places, steps: vec![step], source }, x.dims().to_vec()));
+                let source = node.inputs[position].map(|v| self.operand(frame, v, x.clone()));
+                let chain = Chain { places: vec![], steps: vec![step], source };
+                return Some((chain, x.dims().to_vec()));
             }
         }
         None
@@ -124,20 +126,25 @@ impl Runner<'_, '_, '_> {
 
     /// What a node does to its input at `position`, if its others are there.
     fn step(&self, frame: &Frame, node: &Node, position: usize, dims: &[usize]) -> Option<Step> {
-        let inputs = self.known(frame, node);
+        let mut inputs = self.known(frame, node);
         let lacks =
             |(i, v): (usize, &Option<ValueId>)| i != position && v.is_some() && inputs[i].is_none();
         if self.executor.function(node).is_some() || node.inputs.iter().enumerate().any(lacks) {
             return None;
         }
+        for (i, (v, x)) in node.inputs.iter().zip(&mut inputs).enumerate() {
+            if let (Some(v), Some(known)) = (v, x.take_if(|_| i != position)) {
+                *x = Some(self.operand(frame, *v, known));
+            }
+        }
         let call: Call = self.call(frame, node, support::opset(frame.opsets, ""), &inputs);
         Step::of(&call, position, dims)
     }
 
-    /// The inputs that are there and are tensors.
+    /// The inputs that are there and are tensors, as they are stored.
     fn known(&self, frame: &Frame, node: &Node) -> Vec<Option<Tensor>> {
         let tensor = |v: &Option<ValueId>| match frame.value((*v)?)? {
-            Item::Tensor(x) => Some(self.executor.in_memory(x, self.keeps())),
+            Item::Tensor(x) => Some(x),
             _ => None,
         };
         node.inputs.iter().map(tensor).collect()

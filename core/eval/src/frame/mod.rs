@@ -252,21 +252,19 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
 
     /// What a node and the steps behind it give.
     fn outputs(&mut self, frame: &Frame, work: &Work) -> Result<Vec<Item>, Diagnostic> {
-        let node = work.node;
+        let (node, at) =
+            (work.node, |fault: Fault| fault.at(work.node, layer_of(work.node, Some(frame.graph))));
+        if let Some(x) = &work.chain.source {
+            self.stop().map_err(at)?;
+            self.call(frame, node, 0, &[]).room_like(x, x.dims()).map_err(at)?;
+            return Ok(vec![Item::Tensor(steps::applied(x, &work.chain.steps).map_err(at)?)]);
+        }
         let read = |v: &Option<ValueId>| -> Result<_, Diagnostic> {
             match v {
                 None => Ok(None),
                 Some(v) if frame.left_out.contains(v) => Ok(None),
                 Some(v) => match frame.value(*v).ok_or_else(|| undefined(frame.graph, *v))? {
-                    Item::Tensor(x) => {
-                        let constant = frame.graph[*v].initializer().is_some();
-                        let constant = constant && frame.values[v.index()].is_none();
-                        let x = match constant {
-                            true => self.executor.aligned(x, self.keeps()),
-                            false => x,
-                        };
-                        Ok(Some(Item::Tensor(self.executor.in_memory(x, self.keeps()))))
-                    }
+                    Item::Tensor(x) => Ok(Some(Item::Tensor(self.operand(frame, *v, x)))),
                     other => Ok(Some(other)),
                 },
             }
@@ -280,15 +278,16 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let executor = self.executor;
         let outputs = self.stop().and_then(|()| match executor.function(node) {
             Some(function) => self.function(frame, node, function, inputs),
-            None => match &work.chain.source {
-                None => self.operator(frame, node, &inputs, &work.chain.steps),
-                Some(x) => {
-                    self.call(frame, node, 0, &[]).room_like(x, x.dims())?;
-                    Ok(vec![Item::Tensor(steps::applied(x, &work.chain.steps)?)])
-                }
-            },
+            None => self.operator(frame, node, &inputs, &work.chain.steps),
         });
-        outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))
+        outputs.map_err(at)
+    }
+
+    /// The value `v`, `x`, as kernels read it: in memory, and a constant at a place that suits them.
+    fn operand(&self, frame: &Frame, v: ValueId, x: Tensor) -> Tensor {
+        let constant = frame.graph[v].initializer().is_some() && frame.values[v.index()].is_none();
+        let x = if constant { self.executor.aligned(x, self.keeps()) } else { x };
+        self.executor.in_memory(x, self.keeps())
     }
 
     /// Keeps tensors for later runs of the same graph, as far as a part of the memory goes; those of
