@@ -57,6 +57,13 @@ impl Steps {
         }
     }
 
+    /// Whether [`Steps::from_json`] would take them.
+    #[must_use]
+    pub fn are_few(&self) -> bool {
+        let count = self.0.iter().map(Step::count).sum::<usize>();
+        count <= STEPS_MAX && self.to_json().len() <= TEXT_BYTES_MAX
+    }
+
     /// One JSON list, an object with the key `step` for each.
     ///
     /// # Panics

@@ -161,7 +161,11 @@ pub(crate) fn steps(ini: &Ini, environment: SectionRef, channels: usize) -> Step
         Ok(signed) => steps.push(Step::ScaleIntegers { signed: signed.unwrap_or(false) }),
         Err(problem) => steps.push(unavailable(environment, &problem.message)),
     }
-    Steps(steps)
+    let steps = Steps(steps);
+    match steps.are_few() {
+        true => steps,
+        false => Steps(vec![unavailable(environment, "there are too many transformations")]),
+    }
 }
 
 /// The steps of one section. `brought` is how many channels there are where sections bring them.

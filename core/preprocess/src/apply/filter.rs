@@ -4,7 +4,7 @@ use super::geometry::{mirrored_inside, room_of};
 use crate::{Fault, Picture, fault};
 
 /// Most products of a filtered picture.
-const PRODUCTS_MAX: usize = 1 << 34;
+const PRODUCTS_MAX: usize = 1 << 31;
 
 /// Correlates every channel with `kernel`, rows first, whose middle lies on the sample. Beyond its edges
 /// the picture is mirrored, the edge itself not repeated.
@@ -21,16 +21,16 @@ pub(crate) fn filter(
     if samples.saturating_mul(kernel.len()) > PRODUCTS_MAX {
         return Err(fault(format!("a kernel of {width} x {height} numbers is too large")));
     }
-    let offsets = |at: usize, size: usize, all: usize| -> Vec<usize> {
-        let first = at as i64 - (size / 2) as i64;
-        (0..size as i64).map(|i| mirrored_inside(first + i, all)).collect()
+    // Where the kernel's numbers lie for the first sample of an axis, and so on.
+    let offsets = |size: usize, all: usize| -> Vec<usize> {
+        let first = -((size / 2) as i64);
+        (0..(all + size) as i64).map(|i| mirrored_inside(first + i, all)).collect()
     };
-    let columns: Vec<Vec<usize>> =
-        (0..picture.width).map(|x| offsets(x, width, picture.width)).collect();
+    let (rows, columns) = (offsets(height, picture.height), offsets(width, picture.width));
     let mut made = Vec::with_capacity(samples);
     for y in 0..picture.height {
-        let rows = offsets(y, height, picture.height);
-        for columns in &columns {
+        for x in 0..picture.width {
+            let (rows, columns) = (&rows[y..y + height], &columns[x..x + width]);
             for channel in 0..picture.channels {
                 let line = |(y, weights): (&usize, &[f64])| -> f64 {
                     let of = |(x, w): (&usize, &f64)| f64::from(picture.pixel(*x, *y)[channel]) * w;
@@ -57,5 +57,9 @@ mod tests {
         assert_eq!(of(&[-1.0], [1, 1]), Ok(vec![0.0; 3]));
         assert_eq!(of(&[0.5, 0.0, 0.0, 0.0, 10.0], [1, 5]), Ok(vec![105.0, 210.0, 255.0]));
         assert!(of(&[1.0], [2, 1]).is_err());
+        // Longer than the picture, which is mirrored again and again.
+        assert_eq!(of(&[0.0; 30_000], [30_000, 1]), Ok(vec![0.0; 3]));
+        let wide = Picture::grey(1 << 16, 1, &vec![1; 1 << 16]).unwrap();
+        assert!(filter(&wide, &vec![0.0; 1 << 16], [1 << 16, 1]).is_err(), "too many products");
     }
 }

@@ -22,7 +22,7 @@ pub(super) const KEYS: [&str; 12] = [
 ];
 
 /// Most numbers of a kernel.
-const NUMBERS_MAX: usize = 1 << 16;
+const NUMBERS_MAX: usize = 1 << 12;
 
 /// Numbers, rows first.
 #[derive(Debug, PartialEq)]
@@ -35,6 +35,14 @@ pub(super) struct Kernel {
 impl Kernel {
     /// The one that a section describes.
     pub(super) fn of(section: SectionRef) -> Result<Kernel, Diagnostic> {
+        let kernel = Kernel::described(section)?;
+        match kernel.values.iter().all(|v| v.is_finite()) {
+            true => Ok(kernel),
+            false => Err(section.problem("Kernel", "has numbers that are not finite")),
+        }
+    }
+
+    fn described(section: SectionRef) -> Result<Kernel, Diagnostic> {
         let name: String = section.required("Kernel")?;
         if name == "*" {
             return matrix(section);

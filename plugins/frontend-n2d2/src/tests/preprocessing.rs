@@ -109,6 +109,10 @@ fn what_has_no_arithmetic_is_named_with_its_section() {
         ("TrimTransformation\nNbLevels=4\nMethod=Reduce", "k-means"),
         ("FilterTransformation\nKernel=Sobel\nKernel.SizeX=3\nKernel.SizeY=3", "`Sobel`"),
         ("FilterTransformation\nKernel=*\nKernel.Mat=1 2 3\nKernel.SizeX=2", "3 numbers"),
+        (
+            "FilterTransformation\nKernel=LoG\nKernel.SizeX=3\nKernel.SizeY=3\nKernel.Sigma=0",
+            "finite",
+        ),
         ("FilterTransformation\nKernel=DoG\nKernel.SizeX=99999\nKernel.SizeY=9", "99999 x 9"),
         ("ColorSpaceTransformation\nColorSpace=HSV", "HSV"),
         ("FlipTransformation\nRandomHorizontalFlip=1", "at random"),
