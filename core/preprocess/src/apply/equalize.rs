@@ -6,7 +6,7 @@ use super::picture::room;
 use crate::{Depth, Equalization, Fault, Order, Picture, fault};
 
 /// Most tiles of a row or a column.
-const TILES_MAX: usize = 1024;
+const TILES_MAX: usize = 64;
 
 /// A grey picture, or the lightness (L* of CIELAB) of one in colour.
 pub(crate) fn equalize(
@@ -187,7 +187,7 @@ impl Lab {
     }
 }
 
-/// The way back, within two levels of OpenCV's.
+/// The way back. OpenCV's fixed point is up to four levels off, where colours are strong.
 fn rgb([l, a, b]: [f32; 3]) -> [f32; 3] {
     let (l, a, b) = (f64::from(l) / 2.55, f64::from(a) - 128.0, f64::from(b) - 128.0);
     let y = (l + 16.0) / 116.0;
@@ -215,6 +215,30 @@ mod tests {
         assert_eq!(equalize(flat.clone(), Equalization::Standard, Order::Bgr), Ok(flat));
         let real = Picture { depth: Depth::Float, ..grey };
         assert!(equalize(real, Equalization::Standard, Order::Bgr).is_err());
+    }
+
+    /// Numbers of OpenCV 5.0, with tiles that divide the picture and that do not.
+    #[test]
+    fn tiles_have_tables_of_their_own() {
+        let byte = |i: usize| ((i * 37 + i / 7 * 11) % 256) as u8;
+        let grey = Picture::grey(7, 5, &(0..35).map(byte).collect::<Vec<u8>>()).unwrap();
+        let of = |grid, clip_limit| {
+            let method = Equalization::Clahe { clip_limit, grid };
+            equalize(grey.clone(), method, Order::Bgr).map(|made| made.samples)
+        };
+        let limited = [
+            21, 85, 149, 170, 160, 176, 212, 42, 106, 170, 186, 170, 191, 234, 57, 121, 180, 197,
+            192, 210, 255, 64, 128, 180, 199, 202, 231, 32, 71, 135, 198, 208, 221, 252, 57,
+        ];
+        let unlimited = [
+            42, 128, 177, 148, 149, 198, 234, 85, 170, 212, 170, 184, 241, 255, 64, 149, 195, 159,
+            167, 223, 255, 85, 170, 212, 170, 184, 248, 21, 85, 170, 212, 170, 184, 251, 32,
+        ];
+        let floats = |of: [u8; 35]| Ok(of.map(f32::from).to_vec());
+        assert_eq!(of(2, 2.0), floats(limited));
+        assert_eq!(of(3, 0.0), floats(unlimited));
+        assert!(of(0, 2.0).is_err() && of(TILES_MAX + 1, 2.0).is_err());
+        assert!(of(2, f64::NAN).is_err());
     }
 
     #[test]

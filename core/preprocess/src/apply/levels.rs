@@ -23,18 +23,17 @@ pub(crate) fn clip_range(mut picture: Picture, min: f64, max: f64) -> Picture {
     let (least, most) = range(picture.samples.iter());
     let (min, max) = (if min > 0.0 { min } else { least }, if max > 0.0 { max } else { most });
     let scale = if max > min { largest(picture.depth) / (max - min) } else { 0.0 };
-    scaled(&mut picture, scale, -min * scale);
+    scaled(picture.depth, picture.samples.iter_mut(), scale, -min * scale);
     if picture.depth == Depth::Float {
         picture.samples.iter_mut().for_each(|v| *v = v.clamp(0.0, 1.0));
     }
     picture
 }
 
-fn scaled(picture: &mut Picture, scale: f64, shift: f64) {
-    let (scale, shift, depth) = (scale as f32, shift as f32, picture.depth);
-    for sample in &mut picture.samples {
-        *sample = Picture::rounded(depth, sample.mul_add(scale, shift));
-    }
+/// As OpenCV converts samples: in single precision.
+fn scaled<'a>(depth: Depth, samples: impl Iterator<Item = &'a mut f32>, scale: f64, shift: f64) {
+    let (scale, shift) = (scale as f32, shift as f32);
+    samples.for_each(|v| *v = Picture::rounded(depth, v.mul_add(scale, shift)));
 }
 
 /// Numbers of OpenCV's `normalize`; all samples together, or each channel by itself.
@@ -64,10 +63,11 @@ pub(crate) fn normalize(
             Norm::L2 => (by(parts().map(|v| v * v).sum::<f64>().sqrt()), 0.0),
             Norm::Linf => (by(parts().fold(0.0, f64::max)), 0.0),
         };
-        let depth = if norm == Norm::MinMax { depth } else { Depth::Float };
-        for sample in picture.samples.iter_mut().skip(group).step_by(groups) {
-            let value = f64::from(*sample).mul_add(scale, shift) as f32;
-            *sample = Picture::rounded(depth, value);
+        let own = picture.samples.iter_mut().skip(group).step_by(groups);
+        match norm {
+            Norm::MinMax => scaled(depth, own, scale, shift),
+            // In double precision.
+            _ => own.for_each(|v| *v = (f64::from(*v) * scale) as f32),
         }
     }
     let depth = if norm == Norm::MinMax { depth } else { Depth::Float };
@@ -193,6 +193,9 @@ mod tests {
         let minmax = |per| normalize(two(), Norm::MinMax, 1.0, [0.0, 1.0], per).samples;
         assert_eq!(minmax(false), [0.0, 128.0, 64.0, 255.0]);
         assert_eq!(minmax(true), [0.0, 0.0, 255.0, 255.0]);
+        // In single precision 7 * 255 / 14 is less than 127.5.
+        let single = normalize(grey(&[0, 7, 14]), Norm::MinMax, 1.0, [0.0, 1.0], false).samples;
+        assert_eq!(single, [0.0, 127.0, 255.0]);
         let l1 = normalize(two(), Norm::L1, 2.0, [0.0, 1.0], false);
         assert_eq!((l1.depth, l1.samples[3]), (Depth::Float, 200.0 / 350.0 * 2.0));
         let l2 = normalize(grey(&[30, 40]), Norm::L2, 1.0, [0.0, 1.0], false).samples;

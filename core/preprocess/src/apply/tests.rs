@@ -205,3 +205,28 @@ fn channels_go_their_own_way() {
     let hidden = split(&[&[Step::Unavailable { why: "no way".into() }]]);
     assert_eq!(Steps(vec![hidden]).unavailable(), Some("no way"));
 }
+
+#[test]
+fn samples_take_other_rows() {
+    let reshape = |rows, columns, channels| Step::Reshape { rows, columns, channels };
+    let made = run(&[reshape(3, 0, 0)], bytes(6, 1, &[1, 2, 3, 4, 5, 6]));
+    assert_eq!((made.width, made.height, made.channels), (2, 3, 1));
+    let made = run(&[reshape(1, 2, 3)], bytes(6, 1, &[1, 2, 3, 4, 5, 6]));
+    assert_eq!((made.width, made.channels, made.planes()[1]), (2, 3, 4.0));
+    for wrong in [reshape(4, 0, 0), reshape(1, 5, 1), reshape(usize::MAX, 0, 2)] {
+        assert!(Steps(vec![wrong]).apply(bytes(6, 1, &[0; 6])).is_err());
+    }
+}
+
+#[test]
+fn what_is_like_the_edge_is_trimmed() {
+    let trim = |levels| Step::Trim { levels, order: Order::Bgr };
+    let framed = || bytes(4, 1, &[9, 9, 9, 9, 9, 50, 9, 9, 9, 60, 70, 9, 9, 9, 9, 9]);
+    let made = run(&[trim(0)], framed());
+    assert_eq!((made.width, made.samples), (2, vec![50.0, 9.0, 60.0, 70.0]));
+    // Of two levels, 60 and 70 are as dark as the edge.
+    assert!(Steps(vec![trim(2)]).apply(framed()).is_err());
+    assert!(Steps(vec![trim(1)]).apply(framed()).is_err());
+    let whole = bytes(2, 1, &[1, 2, 3, 4]);
+    assert_eq!(run(&[trim(0)], whole.clone()), whole);
+}
