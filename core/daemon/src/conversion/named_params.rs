@@ -38,10 +38,11 @@ impl Submission {
     fn named_params(&self, name: &str) -> Result<(String, String), Diagnostic> {
         let folder = self.network.rsplit_once('/').map_or("", |(folder, _)| folder);
         let beside = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-        let found = self.files.iter().find(|f| f.name == beside || f.name == name);
-        let Some(file) = found else {
+        let called = |name: &str| self.files.iter().find(|f| f.name == name);
+        let Some(file) = called(&beside).or_else(|| called(name)) else {
             let text = format!("params name the file `{}`, which is not there", shown(name));
-            let help = "Put the file beside the network, and name it, too, on a command line.";
+            let help =
+                "Put both in one folder, and drop that; on a command line, name the file, too.";
             return Err(Diagnostic::new(Code::ParamsBadValue, text).help(help));
         };
         let path = Path::new(&file.path);
@@ -49,7 +50,7 @@ impl Submission {
     }
 }
 
-/// How messages call the file: as its option does. Its text is INI, whatever the name ends with.
+/// How messages call the file. Its text is INI, whatever the name ends with, and names tell what is read.
 fn ini_name(name: &str) -> String {
     if name.ends_with(".ini") { name.to_owned() } else { format!("{name}.ini") }
 }
