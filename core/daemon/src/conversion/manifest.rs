@@ -59,7 +59,9 @@ impl Manifest {
         for line in lines {
             if let Some(stamp) = line.strip_prefix(STAMP) {
                 let (stamp, name) = stamp.split_once("  ")?;
-                manifest.stamps.insert(unescaped(name)?, stamp.parse().ok()?);
+                let name = unescaped(name)?;
+                // One of another form says nothing.
+                manifest.stamps.extend(stamp.parse().ok().map(|stamp| (name, stamp)));
                 continue;
             }
             let (escaped, line) = line.strip_prefix('\\').map_or((false, line), |l| (true, l));
@@ -95,10 +97,27 @@ impl Manifest {
 
     /// Writes it to `at`, and brings it to the disk. Its files lie in `folder`, where they stay what they are.
     pub(crate) fn write(&mut self, at: &Path, folder: &Path) -> io::Result<()> {
+        self.stamp(at, folder)?;
+        self.put(at)
+    }
+
+    /// As [`Manifest::write`], after the files that were stamped then were moved to `folder`.
+    pub(crate) fn write_moved(&mut self, at: &Path, folder: &Path) -> io::Result<()> {
+        let before = std::mem::take(&mut self.stamps);
+        self.stamp(at, folder)?;
+        self.stamps.retain(|name, now| before.get(name).is_some_and(|before| now.is_moved(before)));
+        self.put(at)
+    }
+
+    fn stamp(&mut self, at: &Path, folder: &Path) -> io::Result<()> {
         let paths: Vec<PathBuf> = self.names().map(|name| folder.join(name)).collect();
         let stamps = Stamp::settled(paths.iter().map(PathBuf::as_path), at)?;
         let names = self.digests.keys().cloned();
         self.stamps = names.zip(stamps).filter_map(|(name, s)| Some((name, s?))).collect();
+        Ok(())
+    }
+
+    fn put(&self, at: &Path) -> io::Result<()> {
         write(at, self.text().as_bytes())?;
         File::open(at)?.sync_all()?;
         at.parent().map_or(Ok(()), sync_folder)
@@ -166,12 +185,15 @@ mod tests {
             manifest.add(name, &format!("{i:064x}"));
         }
         manifest.add("model.onnx", &"f".repeat(DIGITS));
-        for (name, stamp) in [("model.onnx", "1 2 3"), ("new\nline", "4 5 -6")] {
+        for (name, stamp) in [("model.onnx", "1 2 3 4"), ("new\nline", "4 5 -6 7")] {
             manifest.stamps.insert(name.to_owned(), stamp.parse().unwrap());
         }
         let text = manifest.text();
         assert_eq!(text.lines().count(), 9, "{text}");
-        assert_eq!(Manifest::parse(&text), Some(manifest));
+        let other = text.replace("# unchanged 1 2 3 4  ", "# unchanged 1 2 3  ");
+        assert_eq!(Manifest::parse(&text), Some(manifest.clone()));
+        manifest.stamps.remove("model.onnx");
+        assert_eq!(Manifest::parse(&other), Some(manifest));
     }
 
     #[test]

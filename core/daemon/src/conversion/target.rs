@@ -230,7 +230,7 @@ impl Target {
             move_file(&result.join(name), &to)?;
         }
         let listed = result.join(MANIFEST);
-        new.write(&listed, &self.folder)?;
+        new.write_moved(&listed, &self.folder)?;
         fs::rename(listed, self.folder.join(MANIFEST))?;
         sync_folder(&self.folder)
     }
