@@ -132,20 +132,20 @@ fn saturation(session: &Session, log: &QuantizeLog) -> Option<Diagnostic> {
     Some(poor(text, help))
 }
 
-/// A figure of few samples that differ much may be far off on others. It is a finding where it is called good.
-/// Below that, more samples are asked for in any case.
+/// A figure of few samples that differ much may be far off on others. It is a finding unless the outputs are good with
+/// one more standard error; `worst_db` has the first one taken off. Below the floor there is a finding anyway.
 fn differing_samples(quality: &Quality) -> Option<Diagnostic> {
     let held_out = matches!(quality.origin.as_str(), "apart" | "folds");
-    let good = quality.worst_db >= SQNR_DB_GOOD;
-    let doubtful = good && quality.worst_db - quality.error_db < SQNR_DB_GOOD;
+    let usable = quality.worst_db >= quality.sqnr_db_floor - SAME_DB;
+    let doubtful = usable && quality.worst_db - quality.error_db < SQNR_DB_GOOD;
     let uncertain = doubtful && quality.error_db > ERROR_DB_MAX;
     (uncertain && held_out && quality.sqnr_db.is_some()).then(|| {
         let text = format!(
-            "{} samples that differ much say little of others: the standard error of {:.1} dB of output \
-             `{}` is {:.1} dB",
+            "{} samples that differ much say little of others: output `{}` has {:.1} dB, and the \
+             standard error, which is taken off, is {:.1} dB",
             quality.samples,
-            quality.worst_db,
             shown(&quality.worst),
+            quality.worst_db,
             quality.error_db
         );
         poor(text, "Drop more samples of the data that the network will see.")
@@ -319,7 +319,10 @@ mod tests {
             differing_samples(&quality).map(|d| d.into_finding().message)
         };
         let text = of("folds", 22.6, 3.0).unwrap();
-        assert!(text.contains("standard error of 22.6 dB of output `y` is 3.0 dB"), "{text}");
+        assert!(text.contains("output `y` has 22.6 dB, and the standard error"), "{text}");
+        assert!(text.ends_with("is 3.0 dB"), "{text}");
+        // A lower figure has no better verdict, down to where the floor has its own.
+        assert!(of("apart", 15.0, 3.0).is_some() && of("apart", 14.0, 3.0).is_none());
         assert_eq!(of("folds", 22.6, 1.9), None);
         assert_eq!(of("apart", 23.1, 3.0), None);
         assert_eq!(of("random", 22.6, 3.0), None);
