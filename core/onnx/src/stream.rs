@@ -55,9 +55,9 @@ const PAGE_BYTES: usize = 1 << 12;
 /// Places for stand-ins beyond the longest one, so that a piece of address space serves many.
 const PLACES: usize = 1 << 16;
 
-/// Has Linux map all pages of a part. `write` copies without waiting for pages: at the first one that is not there, Linux
-/// clears the rest of the part of the file that it was about to fill, and begins anew. Reading them here would do as well,
-/// but kills the process where a mapped file was cut.
+/// Has Linux map all pages of a part. `write` copies without waiting for pages: at the first one that is
+/// not there, Linux clears the rest of the part of the file that it was about to fill, and begins anew.
+/// Reading them here would do as well, but kills the process where a mapped file was cut.
 fn bring_in(bytes: &[u8]) {
     let before = bytes.as_ptr().addr() % PAGE_BYTES;
     let (start, length) = (bytes.as_ptr().wrapping_sub(before), bytes.len() + before);
@@ -222,8 +222,7 @@ mod tests {
     fn a_mapped_file_that_was_cut_is_an_error() {
         let source = tempfile::tempfile().unwrap();
         source.set_len(4 * WRITE_BYTES as u64).unwrap();
-        // SAFETY: cutting the file below leaves bytes that only `bring_in` and `write` are given, which do not read them
-        // in this process.
+        // SAFETY: what is cut below is given to `bring_in` and `write` alone, which have Linux read it.
         let map = unsafe { memmap2::Mmap::map(&source) }.unwrap();
         let write = || {
             let mut writer = StreamWriter::new(tempfile::tempfile().unwrap());
