@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Largest batch that a source may declare.
 const BATCH_MAX: usize = 1 << 16;
 
+/// Inputs whose numbers of samples are shown.
+const COUNTS_SHOWN: usize = 10;
+
 /// Tensors by the names of a model's inputs.
 pub type Feeds = BTreeMap<String, Tensor>;
 
@@ -30,10 +33,10 @@ const SAMPLES_MAX: u64 = 10_000_000;
 ///
 /// An array has the samples along its first axis and the name of an input; a single array may have any name. An array
 /// with an axis more than the input has holds whole inputs, one with an axis less is one sample. Where first axes of
-/// inputs are fixed to different sizes, what fills all of them once is a sample. Arrays are taken as they are.
-/// Pictures, also those of IDX files, go through the steps that the front-end left in the model's metadata
-/// ([`crate::preprocess`]), else those that the params of the section `calibration` tell. With `calibration.random`,
-/// samples are random numbers.
+/// inputs are fixed to different sizes, or inputs would have different numbers of samples, what fills all of them once
+/// is a sample. Arrays are taken as they are. Pictures, also those of IDX files, go through the steps that the front-end
+/// left in the model's metadata ([`crate::preprocess`]), else those that the params of the section `calibration` tell.
+/// With `calibration.random`, samples are random numbers.
 #[derive(Debug, Default)]
 pub struct Calibration {
     columns: Vec<Column>,
@@ -97,14 +100,12 @@ impl SampleSource<'_> {
             return Ok(Calibration { batch_size: 1, source_batch: 1, ..Calibration::default() });
         }
         let labels = column::labels(self.model, &mut found)?;
-        let columns = column::columns(self, &found)?;
-        let mut counts: Vec<u64> = columns.iter().chain(&labels).map(Column::samples).collect();
-        counts.dedup();
-        let [count] = counts[..] else {
-            let text =
-                format!("the inputs (or labels) have different numbers of samples: {counts:?}");
-            return Err(Diagnostic::new(Code::EvalInputs, text).into());
-        };
+        let mut columns = column::columns(self, &found)?;
+        let count = common(&columns, &labels).or_else(|different| {
+            // Then the first axis of an input of fixed size is none of samples, as that of a state.
+            columns.iter_mut().for_each(Column::in_runs);
+            common(&columns, &labels).map_err(|_| different)
+        })?;
         if count.min(limit) > SAMPLES_MAX {
             let text = format!("{count} calibration samples, the limit is {SAMPLES_MAX}");
             let help = "`calibration.samples` takes fewer of them.";
@@ -122,6 +123,22 @@ impl SampleSource<'_> {
         let source = own.or_else(|| declared_batch(self.model)).unwrap_or(1).max(1);
         Calibration { samples, batch_size: own.unwrap_or(1).max(1), source_batch: source, ..all }
     }
+}
+
+/// How many samples all have.
+fn common(columns: &[Column], labels: &Option<Column>) -> Result<u64, Diagnostic> {
+    let counts = || columns.iter().chain(labels).map(Column::samples);
+    let count = counts().next().unwrap_or(0);
+    if counts().all(|other| other == count) {
+        return Ok(count);
+    }
+    let each = columns.iter().chain(labels).zip(counts());
+    let each = each.map(|(column, count)| format!("`{}` {count}", shown(column.input())));
+    let text = format!(
+        "the inputs (or labels) have different numbers of samples: {}",
+        each.take(COUNTS_SHOWN).collect::<Vec<_>>().join(", ")
+    );
+    Err(Diagnostic::new(Code::EvalInputs, text))
 }
 
 impl Calibration {
@@ -167,8 +184,8 @@ impl Calibration {
     #[must_use]
     pub fn batches(&self, size: usize, samples_max: u64) -> Batches<'_> {
         let readers = self.columns.iter().map(Reader::new).collect();
-        let whole = self.columns.iter().any(Column::is_whole);
-        let size = if whole { 1 } else { size.max(1) };
+        let single = self.columns.iter().any(Column::is_single);
+        let size = if single { 1 } else { size.max(1) };
         Batches {
             of: self,
             readers,

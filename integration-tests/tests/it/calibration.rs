@@ -267,6 +267,49 @@ step (float[1,4] x, float[2,1,3] h) => (float[2,1,5] y)
     assert_eq!(report["quantization"]["samples"], 7);
 }
 
+/// A file for each run of a recurrent network: its batch is open, what it remembers has it second, and a rate has no axis.
+#[test]
+fn files_of_whole_inputs_are_samples() {
+    let folder = network(1.0, 1.0);
+    let step = "
+step (float[N,4] x, float[2,N,3] h, float r) => (float[2,N,5] y)
+<float[4,3] w, float[3,5] v>
+{
+  p = MatMul(x, w)
+  q = Mul(p, r)
+  s = Add(h, q)
+  y = MatMul(s, v)
+}";
+    let mut graph = text::parse_graph(step).unwrap();
+    for (name, dims) in [("w", vec![4, 3]), ("v", vec![3, 5])] {
+        let v = graph.value_named(name).unwrap();
+        let data = values(dims.iter().product(), 5);
+        graph.set_initializer(v, Some(Tensor::from_vec(dims, data)));
+    }
+    let at = folder.path();
+    write_model(&Model::new(graph, 8, 17), &at.join("net.onnx"), &WriteOptions::default()).unwrap();
+    fs::create_dir(at.join("calib")).unwrap();
+    let write = |n: usize, rate: Tensor| {
+        let arrays = vec![
+            ("x".into(), Tensor::from_vec(vec![1, 4], values(4, n))),
+            ("h".into(), Tensor::from_vec(vec![2, 1, 3], values(6, n + 1))),
+            ("r".into(), rate),
+        ];
+        onnxd_arrays::write(&at.join(format!("calib/{n}.npz")), &arrays).unwrap();
+    };
+    (0..9).for_each(|n| write(n, Tensor::scalar(1.0 + n as f32 / 8.0)));
+    let sets = ["quantization.format=QDQ"];
+    let (status, stderr, report) = convert(at, "out", &["net.onnx", "calib"], &sets);
+    assert!(status <= 1, "{stderr}");
+    assert_eq!(report["quantization"]["samples"], 9, "{report}");
+    // As many as the state has rows: whose samples they are cannot be told.
+    write(0, Tensor::from_vec(vec![3], vec![1f32; 3]));
+    (1..9).for_each(|n| fs::remove_file(at.join(format!("calib/{n}.npz"))).unwrap());
+    let (status, stderr, _) = convert(at, "bad", &["net.onnx", "calib"], &sets);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("numbers of samples: `x` 1, `h` 1, `r` 3"), "{stderr}");
+}
+
 #[test]
 fn random_samples_are_a_loud_finding() {
     let folder = network(1.0, 1.0);

@@ -45,7 +45,7 @@ enum Source {
 
 impl Part {
     fn is_whole(&self) -> bool {
-        matches!(self.source, Source::Array(_, Form::Whole))
+        matches!(self.source, Source::Array(_, Form::Whole | Form::Input))
     }
 }
 
@@ -56,6 +56,8 @@ enum Form {
     Samples,
     /// Whole inputs.
     Whole,
+    /// There is none: the array is one whole input.
+    Input,
     /// An axis of the one sample.
     One,
 }
@@ -253,6 +255,9 @@ impl Input<'_> {
         if dims.first() == Some(&0) {
             return Err("it has no samples".into());
         }
+        if dims.is_empty() && self.shape.is_none_or(<[Dim]>::is_empty) {
+            return Ok(Form::Input);
+        }
         let Some(shape) = self.shape else { return Ok(Form::Samples) };
         let (form, ours, theirs) = match dims.len().checked_sub(shape.len()) {
             Some(0) => (Form::Samples, shape.get(1..), dims.get(1..)),
@@ -286,7 +291,7 @@ fn bad(path: &str, why: &str) -> Diagnostic {
 impl Part {
     fn samples(&self) -> u64 {
         match &self.source {
-            Source::Picture | Source::Array(_, Form::One) => 1,
+            Source::Picture | Source::Array(_, Form::One | Form::Input) => 1,
             Source::Array(array, _) | Source::Pictures(array) => {
                 array.dims().first().map_or(1, |n| *n as u64)
             }
@@ -333,8 +338,13 @@ impl Column {
         self.batch_size.filter(|_| !self.is_whole() && self.rows == 1)
     }
 
+    /// Whether only one sample fits the model at a time.
+    pub(super) fn is_single(&self) -> bool {
+        self.is_whole() || self.rows > 1
+    }
+
     /// Takes all that the input holds at once for one sample, if it holds as much as is fixed.
-    fn in_runs(&mut self) {
+    pub(super) fn in_runs(&mut self) {
         self.rows = self.batch_size().unwrap_or(1).max(1);
     }
 
@@ -413,7 +423,7 @@ impl<'c> Reader<'c> {
                 _ => None,
             };
             let count = match form {
-                Some(Form::One) => usize::MAX,
+                Some(Form::One | Form::Input) => usize::MAX,
                 Some(_) => count,
                 // One at a time: each may be large before it is brought to the input's size.
                 None => 1,
@@ -423,7 +433,7 @@ impl<'c> Reader<'c> {
                 continue;
             };
             let formed = match (form, &self.column.picture) {
-                (Some(Form::One), _) => {
+                (Some(Form::One | Form::Input), _) => {
                     let dims = [&[1], tensor.dims()].concat();
                     tensor.reshaped(dims).map_err(|e| e.to_string())
                 }
