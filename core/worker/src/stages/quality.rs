@@ -16,7 +16,7 @@ const WEIGHTS_MIN: f64 = 0.5;
 /// An output below it on random numbers has nothing to do with what it was.
 const RANDOM_DB_MIN: f64 = 0.0;
 
-/// Larger standard errors of a ratio, in dB, are findings where the outputs may not be good.
+/// Larger standard errors of a ratio, in dB, are told where the outputs may not be good.
 const ERROR_DB_MAX: f64 = 2.0;
 
 /// Differences of ratios below this are not told.
@@ -49,12 +49,14 @@ pub(super) fn judge(
     // Of statistics from a file it is not known whether the samples made them.
     let (advice, reloaded) = (help(session, log), !log.statistics.is_empty());
     let found = found.chain(outputs(&quality, &advice)).chain(own_samples(&quality, reloaded));
-    let found = found.chain(differing_samples(&quality)).chain(saturation(session, log));
+    let found = found.chain(saturation(session, log));
     for finding in &found.collect::<Vec<Diagnostic>>() {
         session.note(finding, Severity::Error);
     }
     if quality.sqnr_db.is_some() && quality.worst_db < SQNR_DB_GOOD {
         quality.next = remedies(&quality, &advice);
+    } else if let Some(next) = differing_samples(&quality) {
+        quality.next = next;
     }
     if quality.sqnr_db.is_none() {
         let why = match quality.unmeasured.as_str() {
@@ -132,23 +134,22 @@ fn saturation(session: &Session, log: &QuantizeLog) -> Option<Diagnostic> {
     Some(poor(text, help))
 }
 
-/// A figure of few samples that differ much may be far off on others. It is a finding unless the outputs are good with
-/// one more standard error; `worst_db` has the first one taken off. Below the floor there is a finding anyway.
-fn differing_samples(quality: &Quality) -> Option<Diagnostic> {
+/// A good figure of few samples that differ much may be a usable one on others: with one more standard error taken off,
+/// as the first one was from `worst_db`, it is.
+fn differing_samples(quality: &Quality) -> Option<String> {
     let held_out = matches!(quality.origin.as_str(), "apart" | "folds");
-    let usable = quality.worst_db >= quality.sqnr_db_floor - SAME_DB;
-    let doubtful = usable && quality.worst_db - quality.error_db < SQNR_DB_GOOD;
+    let good = quality.worst_db >= SQNR_DB_GOOD;
+    let doubtful = good && quality.worst_db - quality.error_db < SQNR_DB_GOOD;
     let uncertain = doubtful && quality.error_db > ERROR_DB_MAX;
     (uncertain && held_out && quality.sqnr_db.is_some()).then(|| {
-        let text = format!(
-            "{} samples that differ much say little of others: output `{}` has {:.1} dB, and the \
-             standard error, which is taken off, is {:.1} dB",
+        format!(
+            "Drop more samples: the {} that were compared differ much, and the standard error of output `{}`, \
+             which its {:.1} dB count already, is {:.1} dB.",
             quality.samples,
             shown(&quality.worst),
             quality.worst_db,
             quality.error_db
-        );
-        poor(text, "Drop more samples of the data that the network will see.")
+        )
     })
 }
 
@@ -313,19 +314,17 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_that_differ_are_a_finding() {
+    fn more_samples_are_asked_for_where_few_differ() {
         let of = |origin: &str, worst_db, error_db| {
-            let quality = Quality { origin: origin.into(), worst_db, error_db, ..good() };
-            differing_samples(&quality).map(|d| d.into_finding().message)
+            differing_samples(&Quality { origin: origin.into(), worst_db, error_db, ..good() })
         };
         let text = of("folds", 22.6, 3.0).unwrap();
-        assert!(text.contains("output `y` has 22.6 dB, and the standard error"), "{text}");
-        assert!(text.ends_with("is 3.0 dB"), "{text}");
-        // A lower figure has no better verdict, down to where the floor has its own.
-        assert!(of("apart", 15.0, 3.0).is_some() && of("apart", 14.0, 3.0).is_none());
+        assert!(text.contains("standard error of output `y`, which its 22.6 dB count"), "{text}");
+        assert!(text.ends_with("is 3.0 dB."), "{text}");
         assert_eq!(of("folds", 22.6, 1.9), None);
         assert_eq!(of("apart", 23.1, 3.0), None);
         assert_eq!(of("random", 22.6, 3.0), None);
+        assert_eq!(of("folds", 19.9, 3.0), None, "it is told what helps in any case");
     }
 
     #[test]
