@@ -34,9 +34,9 @@ const SAMPLES_MAX: u64 = 10_000_000;
 /// An array has the samples along its first axis and the name of an input; a single array may have any name. An array
 /// with an axis more than the input has holds whole inputs, one with an axis less is one sample. Where first axes of
 /// inputs are fixed to different sizes, or inputs would have different numbers of samples, what fills all of them once
-/// is a sample. Arrays are taken as they are. Pictures, also those of IDX files, go through the steps that the front-end
-/// left in the model's metadata ([`crate::preprocess`]), else those that the params of the section `calibration` tell.
-/// With `calibration.random`, samples are random numbers.
+/// is a sample. Arrays are taken as they are. Pictures, also those of IDX files, go through the steps that the
+/// front-end left in the model's metadata ([`crate::preprocess`]), else those that the params of the section
+/// `calibration` tell. With `calibration.random`, samples are random numbers.
 #[derive(Debug, Default)]
 pub struct Calibration {
     columns: Vec<Column>,

@@ -267,7 +267,7 @@ step (float[1,4] x, float[2,1,3] h) => (float[2,1,5] y)
     assert_eq!(report["quantization"]["samples"], 7);
 }
 
-/// A file for each run of a recurrent network: its batch is open, what it remembers has it second, and a rate has no axis.
+/// A file for each run of a recurrent network: the batch is the second axis of its state, and a rate has no axis.
 #[test]
 fn files_of_whole_inputs_are_samples() {
     let folder = network(1.0, 1.0);
