@@ -30,6 +30,7 @@ mod licences;
 mod manual;
 mod many_drops;
 mod memory;
+mod module_circles;
 mod n2d2;
 mod n2d2_integers;
 mod names;
