@@ -52,6 +52,9 @@ CASES = {
     "hub-gpt2": text("GPT2Backbone"),
     "hub-opt": text("OPTBackbone"),
     "hub-vgg": lambda: keras_hub.models.VGGBackbone(stackwise_num_repeats=[2, 1], stackwise_num_filters=[4, 6]),
+    "hub-vgg-unnamed": lambda: keras.Sequential([
+        keras.Input((8, 8, 3)), keras_hub.models.VGGBackbone([1, 1], [3, 4], image_shape=(8, 8, 3)),
+    ]),
     "hub-layers": layers,
     "hub-resnet": lambda: keras_hub.models.ResNetBackbone(
         input_conv_filters=[4, 4], input_conv_kernel_sizes=[3, 3], stackwise_num_filters=[64, 4],

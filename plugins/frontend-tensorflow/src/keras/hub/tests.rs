@@ -64,6 +64,16 @@ fn layers_of_others_with_names_of_the_package_are_foreign() {
 }
 
 #[test]
+fn a_model_without_a_name_has_that_of_its_class() {
+    let json = r#"{"module": "keras", "class_name": "Sequential", "config": {"name": "s", "layers": [
+        {"module": "keras_hub.src.models.vgg.vgg_backbone", "class_name": "VGGBackbone", "config": {
+        "stackwise_num_repeats": [1], "stackwise_num_filters": [2], "image_shape": [4, 4, 1]}}]}}"#;
+    let model = config::read(json.as_bytes(), false).expect("a model");
+    let layer = &model.network.expect("layers").layers[0];
+    assert_eq!((layer.name.as_str(), layer.is_unnamed), ("vgg_backbone", true));
+}
+
+#[test]
 fn layers_of_blocks_have_the_order_of_keras() {
     let json = r#"{"module": "keras_hub.src.models.x", "class_name": "ResNetBackbone", "config": {"name": "b",
         "input_conv_filters": [8], "input_conv_kernel_sizes": [7], "stackwise_num_filters": [64, 8],
