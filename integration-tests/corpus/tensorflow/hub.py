@@ -38,6 +38,20 @@ def layers():
     return keras.Model(ids, {"tied_out": tied(x, reverse=True), "untied_out": untied(x, reverse=True)})
 
 
+def masks():
+    """Masks of numbers, of which Keras takes the least before it asks what they mean, and arguments by their places."""
+    own = keras_hub.layers
+    x = given = keras.Input((STEPS, 16), name="x")
+    padding = keras.Input((STEPS,), dtype="int32", name="few")
+    attention = keras.Input((STEPS, STEPS), name="each")
+    for dropout in 0.0, 0.1:
+        x = own.TransformerEncoder(24, 2, dropout=dropout)(x, padding, attention, None, return_attention_scores=0)
+        x = own.TransformerDecoder(24, 2, dropout=dropout)(x, None, padding, attention)
+        x = own.TransformerDecoder(24, 2, dropout=dropout)(x, decoder_padding_mask=padding, use_causal_mask=0)
+        x = own.TransformerDecoder(24, 2, dropout=dropout)(x, *[None] * 10)
+    return keras.Model([given, padding, attention], x)
+
+
 CASES = {
     "hub-bert": text("BertBackbone", num_segments=3),
     "hub-distil-bert": text("DistilBertBackbone"),
@@ -56,6 +70,7 @@ CASES = {
         keras.Input((8, 8, 3)), keras_hub.models.VGGBackbone([1, 1], [3, 4], image_shape=(8, 8, 3)),
     ]),
     "hub-layers": layers,
+    "hub-masks": masks,
     "hub-resnet": lambda: keras_hub.models.ResNetBackbone(
         input_conv_filters=[4, 4], input_conv_kernel_sizes=[3, 3], stackwise_num_filters=[64, 4],
         stackwise_num_blocks=[1, 2], stackwise_num_strides=[1, 2], block_type="basic_block_vd",
@@ -84,6 +99,8 @@ def inputs(model, random):
             mask = np.ones(shape, np.int32)
             mask[1, STEPS // 2 :] = 0
             return mask
+        if name in ("few", "each"):
+            return random.integers(-2, 3, shape).astype(np.int32 if name == "few" else np.float32)
         if name == "token_ids":
             ids = random.integers(0, TEXT["vocabulary_size"], shape).astype(np.int32)
             ids[1, STEPS // 2 :] = 0

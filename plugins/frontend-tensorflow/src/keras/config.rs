@@ -145,7 +145,8 @@ fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic
         return Err(damaged("A layer of the model has no class or no configuration."));
     };
     let name = text(json, "name").or_else(|| config.get("name")?.as_str());
-    let mut layer = Layer { class: class.to_owned(), is_unnamed: name.is_none(), ..Layer::default() };
+    let mut layer =
+        Layer { class: class.to_owned(), is_unnamed: name.is_none(), ..Layer::default() };
     // Some classes of `keras_hub` leave their names out. Keras then makes one of the class.
     layer.name = name.map_or_else(|| snake_case(class), str::to_owned);
     layer.calls = calls::calls(json.get("inbound_nodes"))?;

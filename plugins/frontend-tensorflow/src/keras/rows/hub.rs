@@ -7,6 +7,7 @@ use crate::keras::Runner;
 use crate::keras::config::Layer;
 use crate::keras::run::{Called, Given};
 use crate::keras::values::Item;
+use crate::ops::create::scalar;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -115,25 +116,13 @@ pub(crate) fn holders(
     let place = onnxd_plugin_sdk::diagnostics::Layer::new(called.path, &called.layer.class);
     let run = |names: &[&str], f: fn(&Runner<'_, '_>, &Called<'_>, &Given) -> Lowered<Item>| {
         let given = runner.cast(called.layer, given.clone())?;
-        only(called, &given, names)?;
+        let given = by_name(called, given, names)?;
         let found = b.in_layer(place.clone(), |_| f(runner, called, &given))?;
         Ok(Some(vec![found]))
     };
     match called.layer.class.as_str() {
-        "TransformerEncoder" => run(
-            &["inputs", "padding_mask", "attention_mask", "return_attention_scores"],
-            transformer,
-        ),
-        "TransformerDecoder" => run(
-            &[
-                "decoder_sequence",
-                "encoder_sequence",
-                "decoder_padding_mask",
-                "decoder_attention_mask",
-                "use_causal_mask",
-            ],
-            transformer,
-        ),
+        "TransformerEncoder" => run(&ENCODER, transformer),
+        "TransformerDecoder" => run(&DECODER, transformer),
         "TokenAndPositionEmbedding" => run(&["inputs", "start_index", "positions"], embeddings),
         "ViTPatchingAndEmbedding" => run(&["inputs"], vit::patches),
         "ViTEncoder" => run(&["inputs"], vit::encoder),
@@ -142,21 +131,58 @@ pub(crate) fn holders(
     }
 }
 
-/// Checks that a call has no arguments but these.
-fn only(called: &Called<'_>, given: &Given, names: &[&str]) -> Lowered<()> {
-    let other = given
-        .named
-        .iter()
-        .find(|(name, item)| !names.contains(&name.as_str()) && *item != Item::nothing());
-    let what = match other {
-        Some((name, _)) => format!("the argument `{}`", shown(name)),
-        None if given.positional.len() > names.len() => {
-            format!("{} arguments", given.positional.len())
-        }
-        None => return Ok(()),
+/// The arguments of a call of `TransformerEncoder`. `training` changes nothing, as everywhere in version 3.
+const ENCODER: [&str; 5] =
+    ["inputs", "padding_mask", "attention_mask", "training", "return_attention_scores"];
+/// The arguments of a call of `TransformerDecoder`.
+const DECODER: [&str; 12] = [
+    "decoder_sequence",
+    "encoder_sequence",
+    "decoder_padding_mask",
+    "decoder_attention_mask",
+    "encoder_padding_mask",
+    "encoder_attention_mask",
+    "self_attention_cache",
+    "self_attention_cache_update_index",
+    "cross_attention_cache",
+    "cross_attention_cache_update_index",
+    "use_causal_mask",
+    "training",
+];
+/// Those of them that are not converted.
+const REFUSED: [&str; 8] = [
+    "return_attention_scores",
+    "encoder_sequence",
+    "encoder_padding_mask",
+    "encoder_attention_mask",
+    "self_attention_cache",
+    "self_attention_cache_update_index",
+    "cross_attention_cache",
+    "cross_attention_cache_update_index",
+];
+
+/// The call with a name for each argument, where none is left that is not converted.
+fn by_name(called: &Called<'_>, given: Given, names: &[&str]) -> Lowered<Given> {
+    let refused = |what: String| {
+        let message = format!("The layer is called with {what}, which is not converted.");
+        Err(called.problem(Code::LayerUnsupported, message))
     };
-    let message = format!("The layer is called with {what}, which is not converted.");
-    Err(called.problem(Code::LayerUnsupported, message))
+    if given.positional.len() > names.len() {
+        return refused(format!("{} arguments", given.positional.len()));
+    }
+    let first = names.iter().map(|name| (*name).to_owned()).zip(given.positional);
+    let named: Vec<(String, Item)> = first.chain(given.named).collect();
+    for (name, item) in &named {
+        let known = names.contains(&name.as_str());
+        let is_refused = match REFUSED.contains(&name.as_str()) {
+            true => item.is_true(),
+            false => !known && *item != Item::nothing(),
+        };
+        if is_refused {
+            return refused(format!("the argument `{}`", shown(name)));
+        }
+    }
+    Ok(Given { positional: vec![], named })
 }
 
 /// A layer that another one holds.
@@ -192,28 +218,52 @@ fn sum(runner: &Runner<'_, '_>, called: &Called<'_>, x: Item, y: Item) -> Lowere
     runner.call(&layer, called.path, Given::one(terms)).map(Item::of)
 }
 
-/// Whether an argument of a call, or a setting, is true.
-fn is_true(item: Option<&Item>, default: bool) -> bool {
-    match item {
-        Some(Item::Plain(Value::Bool(found))) => *found,
-        _ => default,
-    }
+/// How steps look at each other.
+struct Looks {
+    /// Which steps count: `[batch, keys]`.
+    padding: Option<Var>,
+    /// Which steps each step looks at: `[batch, queries, keys]`.
+    more: Option<Var>,
+    /// Steps look at those before them alone.
+    causal: bool,
+    /// Only what is above zero counts; otherwise all but zero.
+    above: bool,
 }
 
-/// Which steps each step looks at: `[batch, queries or 1, keys]`.
-fn mask(runner: &Runner<'_, '_>, padding: Option<Var>, more: Option<Var>) -> Lowered<Option<Var>> {
+/// Which steps each step looks at, as truth values: `[batch, queries or 1, keys]`. Keras takes the least of all numbers,
+/// and asks then what they mean. The second says whether steps still must not look at those behind them.
+fn mask(runner: &Runner<'_, '_>, x: Var, looks: &Looks) -> Lowered<(Option<Var>, bool)> {
     let b = runner.builder();
+    let given: Vec<Var> = looks.padding.into_iter().chain(looks.more).collect();
+    let is_plain = looks.above
+        || (given.len() < 2 && !looks.causal)
+        || given.iter().all(|mask| b.dtype_of(*mask) == Some(Bool));
     // Keras rounds numbers first.
-    let truth = |x: Var| match of(b, x)? {
-        dtype if dtype.is_float() => b.cast(b.cast(x, Int32)?, Bool),
-        _ => b.cast(x, Bool),
+    let number = |mask: Var| b.cast(mask, Int32);
+    let truth = |mask: Var| match of(b, mask)? {
+        Bool => Ok(mask),
+        _ if looks.above => b.greater(number(mask)?, 0),
+        dtype if dtype.is_float() => b.cast(number(mask)?, Bool),
+        _ => b.cast(mask, Bool),
     };
-    let padding = padding.map(|x| b.unsqueeze(truth(x)?, [1])).transpose()?;
-    let more = more.map(truth).transpose()?;
-    Ok(match (padding, more) {
-        (Some(x), Some(y)) => Some(b.and(x, y)?),
-        (x, y) => x.or(y),
-    })
+    let each = |mask: Var| if is_plain { truth(mask) } else { number(mask) };
+    let padding = looks.padding.map(|mask| b.unsqueeze(each(mask)?, [1])).transpose()?;
+    let more = looks.more.map(each).transpose()?;
+    let mut all: Vec<Var> = padding.into_iter().chain(more).collect();
+    if !is_plain && looks.causal {
+        all.push(number(causal(b, x)?)?);
+    }
+    let Some((first, rest)) = all.split_first() else { return Ok((None, looks.causal)) };
+    let join = |all, mask: &Var| if is_plain { b.and(all, *mask) } else { b.min([all, *mask]) };
+    let whole = rest.iter().try_fold(*first, join)?;
+    Ok((Some(truth(whole)?), looks.causal && is_plain))
+}
+
+/// Whether step `j` is not behind step `i` of `[batch, steps, elements]`.
+fn causal(b: &Lower, x: Var) -> Lowered<Var> {
+    let steps = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
+    let line = b.range(scalar(0, Int64), steps, scalar(1, Int64)).one()?;
+    b.greater_or_equal(b.unsqueeze(line, [1])?, line)
 }
 
 /// Attention to the steps of the sequence itself, and two dense layers for each step. What goes into both is added to
@@ -263,24 +313,25 @@ fn attention(
     (x, input): (Item, &Item),
     (is_decoder, hidden): (bool, i64),
 ) -> Lowered<(Given, i64)> {
-    let (at, prefix) = if is_decoder { (2, "decoder_") } else { (1, "") };
-    let refused = match is_decoder {
-        true => given.get(1, "encoder_sequence").is_some_and(|item| *item != Item::nothing()),
-        false => is_true(given.get(3, "return_attention_scores"), false),
+    let prefix = if is_decoder { "decoder_" } else { "" };
+    let tensor = |name: &str| given.name(&format!("{prefix}{name}")).and_then(Item::tensor);
+    let rate = called.layer.config.get("dropout").and_then(Json::as_f64).unwrap_or(0.0);
+    let looks = Looks {
+        padding: tensor("padding_mask").or(input.mask()),
+        more: tensor("attention_mask"),
+        causal: is_decoder && given.name("use_causal_mask").is_none_or(Item::is_true),
+        // Attention that caches makes no truth values itself, but where nothing is dropped.
+        above: is_decoder && rate > 0.0,
     };
-    if refused {
-        let message = "Other sequences and scores of attention are not converted.";
-        return Err(called.problem(Code::LayerUnsupported, message));
-    }
-    let tensor =
-        |i: usize, name: &str| given.get(i, &format!("{prefix}{name}")).and_then(Item::tensor);
-    let padding = tensor(at, "padding_mask").or(input.mask());
-    let mask = mask(runner, padding, tensor(at + 1, "attention_mask"))?;
     // The attention of decoders reads no masks but the one that it is given.
+    let (mask, is_causal) = match x.tensor() {
+        Some(x) => mask(runner, x, &looks)?,
+        None => (None, looks.causal),
+    };
     let x = if is_decoder { bare(x) } else { x };
     let mut named: Vec<(String, Item)> = vec![];
     named.extend(mask.map(|mask| ("attention_mask".to_owned(), mask.into())));
-    if is_decoder && is_true(given.name("use_causal_mask"), true) {
+    if is_causal {
         named.push(("use_causal_mask".to_owned(), Item::Plain(Value::Bool(true))));
     }
     let heads = called.layer.config.get("num_heads").and_then(Json::as_i64).unwrap_or(1).max(1);
@@ -297,8 +348,8 @@ fn embeddings(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lo
     let Some(ids) = given.first().cloned() else { return Ok(Item::Hole) };
     let words = call(runner, called, ("token_embedding", &[]), Given::one(ids))?;
     let mut at = Given::one(words.clone());
-    for (i, name) in [(1, "start_index"), (2, "positions")] {
-        at.named.extend(given.get(i, name).map(|item| (name.to_owned(), item.clone())));
+    for name in ["start_index", "positions"] {
+        at.named.extend(given.name(name).map(|item| (name.to_owned(), item.clone())));
     }
     let places = call(runner, called, ("position_embedding", &[]), at)?;
     let mask = words.mask();
