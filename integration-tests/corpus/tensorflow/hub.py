@@ -23,6 +23,12 @@ def text(class_name, **more):
     return lambda: getattr(keras_hub.models, class_name)(**{**TEXT, **more})
 
 
+def llama(class_name, **more):
+    sizes = dict(vocabulary_size=50, num_layers=2, num_query_heads=4, num_key_value_heads=2, hidden_dim=16,
+                 intermediate_dim=24, rope_max_wavelength=100)
+    return lambda: getattr(keras_hub.models, class_name)(**{**sizes, **more})
+
+
 def layers():
     """Layers by themselves, whose mask is that of the embedding."""
     own = keras_hub.layers
@@ -45,7 +51,7 @@ def masks():
     padding = keras.Input((STEPS,), dtype="int32", name="few")
     attention = keras.Input((STEPS, STEPS), name="each")
     for dropout in 0.0, 0.1:
-        x = own.TransformerEncoder(24, 2, dropout=dropout)(x, padding, attention, None, return_attention_scores=0)
+        x = own.TransformerEncoder(24, 2, dropout=dropout)(x, padding, attention, return_attention_scores=0)
         x = own.TransformerDecoder(24, 2, dropout=dropout)(x, None, padding, attention)
         x = own.TransformerDecoder(24, 2, dropout=dropout)(x, decoder_padding_mask=padding, use_causal_mask=0)
         x = own.TransformerDecoder(24, 2, dropout=dropout)(x, *[None] * 10)
@@ -65,6 +71,14 @@ CASES = {
     ),
     "hub-gpt2": text("GPT2Backbone"),
     "hub-opt": text("OPTBackbone"),
+    "hub-llama": llama("LlamaBackbone"),
+    "hub-llama3": llama(
+        "Llama3Backbone", num_layers=1, hidden_dim=32, rope_frequency_adjustment_factor=8.0, rope_low_freq_factor=1.0,
+        rope_high_freq_factor=4.0, rope_pretraining_sequence_length=64,
+    ),
+    "hub-mistral": llama("MistralBackbone", sliding_window=3, rope_scaling_factor=2.0, head_dim=6),
+    "hub-qwen": llama("QwenBackbone", num_key_value_heads=1),
+    "hub-qwen3": llama("Qwen3Backbone", head_dim=8, tie_word_embeddings=False),
     "hub-vgg": lambda: keras_hub.models.VGGBackbone(stackwise_num_repeats=[2, 1], stackwise_num_filters=[4, 6]),
     "hub-vgg-unnamed": lambda: keras.Sequential([
         keras.Input((8, 8, 3)), keras_hub.models.VGGBackbone([1, 1], [3, 4], image_shape=(8, 8, 3)),

@@ -7,6 +7,7 @@
 mod bert;
 mod gpt2;
 mod layers;
+mod llama;
 mod order;
 mod resnet;
 mod vgg;
@@ -28,7 +29,7 @@ const SIZE_MAX: i64 = i32::MAX as i64;
 /// Makes a family's layers.
 type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
 
-const FAMILIES: [(&str, Family); 11] = [
+const FAMILIES: [(&str, Family); 16] = [
     ("BertBackbone", bert::bert),
     ("DistilBertBackbone", bert::distil_bert),
     ("RobertaBackbone", bert::roberta),
@@ -37,6 +38,11 @@ const FAMILIES: [(&str, Family); 11] = [
     ("AlbertBackbone", bert::albert),
     ("GPT2Backbone", gpt2::gpt2),
     ("OPTBackbone", gpt2::opt),
+    ("LlamaBackbone", llama::llama),
+    ("Llama3Backbone", llama::llama),
+    ("MistralBackbone", llama::mistral),
+    ("QwenBackbone", llama::qwen),
+    ("Qwen3Backbone", llama::qwen3),
     ("VGGBackbone", vgg::vgg),
     ("ResNetBackbone", resnet::resnet),
     ("ViTBackbone", vit::vit),

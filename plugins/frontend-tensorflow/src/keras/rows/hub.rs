@@ -1,5 +1,6 @@
 //! Layers of `keras_hub`, and the embedding of Keras that its models use.
 
+mod llama;
 mod vit;
 
 use super::quantized;
@@ -124,6 +125,10 @@ pub(crate) fn holders(
         "TransformerEncoder" => run(&ENCODER, transformer),
         "TransformerDecoder" => run(&DECODER, transformer),
         "TokenAndPositionEmbedding" => run(&["inputs", "start_index", "positions"], embeddings),
+        "LlamaTransformerDecoder"
+        | "MistralTransformerDecoder"
+        | "QwenTransformerDecoder"
+        | "Qwen3TransformerDecoder" => run(&llama::ARGUMENTS, llama::decoder),
         "ViTPatchingAndEmbedding" => run(&["inputs"], vit::patches),
         "ViTEncoder" => run(&["inputs"], vit::encoder),
         "ViTEncoderBlock" => run(&["inputs"], vit::block),
@@ -226,6 +231,8 @@ struct Looks {
     more: Option<Var>,
     /// Steps look at those before them alone.
     causal: bool,
+    /// How many of these they look at, themselves included.
+    window: Option<i64>,
     /// Only what is above zero counts; otherwise all but zero.
     above: bool,
 }
@@ -250,20 +257,26 @@ fn mask(runner: &Runner<'_, '_>, x: Var, looks: &Looks) -> Lowered<(Option<Var>,
     let padding = looks.padding.map(|mask| b.unsqueeze(each(mask)?, [1])).transpose()?;
     let more = looks.more.map(each).transpose()?;
     let mut all: Vec<Var> = padding.into_iter().chain(more).collect();
-    if !is_plain && looks.causal {
-        all.push(number(causal(b, x)?)?);
+    let is_open = is_plain && looks.window.is_none();
+    if looks.causal && !is_open {
+        all.push(each(causal(b, x, looks.window)?)?);
     }
     let Some((first, rest)) = all.split_first() else { return Ok((None, looks.causal)) };
     let join = |all, mask: &Var| if is_plain { b.and(all, *mask) } else { b.min([all, *mask]) };
     let whole = rest.iter().try_fold(*first, join)?;
-    Ok((Some(truth(whole)?), looks.causal && is_plain))
+    Ok((Some(truth(whole)?), looks.causal && is_open))
 }
 
-/// Whether step `j` is not behind step `i` of `[batch, steps, elements]`.
-fn causal(b: &Lower, x: Var) -> Lowered<Var> {
+/// Whether step `j` is not behind step `i` of `[batch, steps, ...]`, and not too far before it: `[1, steps, steps]`.
+fn causal(b: &Lower, x: Var, window: Option<i64>) -> Lowered<Var> {
     let steps = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
     let line = b.range(scalar(0, Int64), steps, scalar(1, Int64)).one()?;
-    b.greater_or_equal(b.unsqueeze(line, [1])?, line)
+    let rows = b.unsqueeze(line, [1])?;
+    let mut found = b.greater_or_equal(rows, line)?;
+    if let Some(window) = window {
+        found = b.and(found, b.less(rows, b.add(line, window)?)?)?;
+    }
+    b.unsqueeze(found, [0])
 }
 
 /// Attention to the steps of the sequence itself, and two dense layers for each step. What goes into both is added to
@@ -319,6 +332,7 @@ fn attention(
     let looks = Looks {
         padding: tensor("padding_mask").or(input.mask()),
         more: tensor("attention_mask"),
+        window: None,
         causal: is_decoder && given.name("use_causal_mask").is_none_or(Item::is_true),
         // Attention that caches makes no truth values itself, but where nothing is dropped.
         above: is_decoder && rate > 0.0,

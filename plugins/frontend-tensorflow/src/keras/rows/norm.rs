@@ -24,6 +24,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "GroupNormalization" => group;
         "UnitNormalization" => |b, a: Unit| unit(b, a.inputs, &axes(b, a.inputs, &a.axis)?, 1e-12);
         "RMSNormalization" => rms;
+        // Those of `keras_hub`.
+        "LlamaLayerNorm" | "MistralLayerNormalization" | "QwenLayerNorm" | "Qwen3LayerNorm" => rms;
     }
 }
 

@@ -1,0 +1,154 @@
+//! The decoder of Llama and its kin.
+
+use super::{Looks, call, mask, part, sum};
+use crate::keras::Runner;
+use crate::keras::config::Layer;
+use crate::keras::rows::attention::{Heads, Options, over_heads, together};
+use crate::keras::rows::{exactly, weights_and_bias};
+use crate::keras::run::{Called, Given};
+use crate::keras::values::Item;
+use crate::ops::create::scalar;
+use crate::ops::shape::{Size, reshaped, shape_of, size as size_of};
+use crate::ops::{Lower, of};
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use onnxd_plugin_sdk::lower::Lowered;
+use serde_json::Value as Json;
+use std::f64::consts::TAU;
+
+/// The arguments of a call that are converted.
+pub(super) const ARGUMENTS: [&str; 3] =
+    ["decoder_sequence", "decoder_padding_mask", "decoder_attention_mask"];
+
+/// Elements of a head.
+const SIZE_MAX: i64 = 1 << 16;
+
+/// Attention to the steps before, and dense layers of which one is the gate of another, each behind a norm.
+pub(super) fn decoder(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+) -> Lowered<Item> {
+    let Some(input) = given.first().filter(|item| item.tensor().is_some()).cloned() else {
+        return Ok(Item::Hole);
+    };
+    let run = |key: &str, x: Item| call(runner, called, (key, &[]), Given::one(x));
+    let x = run("_self_attention_layernorm", input.clone())?;
+    let Some(x) = x.tensor() else { return Ok(Item::Hole) };
+    let y = attended(runner, called, given, x)?;
+    let x = sum(runner, called, y, input)?;
+    let y = run("_feedforward_layernorm", x.clone())?;
+    let (gate, y) =
+        (run("_feedforward_gate_dense", y.clone())?, run("_feedforward_intermediate_dense", y)?);
+    let (Some(gate), Some(y)) = (gate.tensor(), y.tensor()) else { return Ok(Item::Hole) };
+    let y = run("_feedforward_output_dense", runner.builder().mul(y, gate)?.into())?;
+    sum(runner, called, y, x)
+}
+
+/// What heads see of the steps before, together.
+fn attended(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given, x: Var) -> Lowered<Item> {
+    let b = runner.builder();
+    let weights = |role: &str| {
+        let layer = part(called, &format!("_self_attention_layer/_{role}_dense"))?;
+        runner.weights_of(layer, &format!("{}/{}", called.path, layer.name))
+    };
+    let heads = |role: &str| {
+        let weights = weights(role)?;
+        let ([kernel], bias) = weights_and_bias(b, &weights, weights.len() == 2)?;
+        Heads::of(b, x, kernel, bias)
+    };
+    let normed = |role: &str, x: Var| {
+        let key = format!("_self_attention_layer/_{role}_dense_layer_norm");
+        match called.layer.parts.iter().any(|(found, _)| *found == key) {
+            true => call(runner, called, (&key, &[]), Given::one(x.into())),
+            false => Ok(x.into()),
+        }
+    };
+    let [query, key, value] = [heads("query")?, heads("key")?, heads("value")?];
+    let whole = Size::Known(query.count.saturating_mul(value.size));
+    let (query, key) = (normed("query", query.apart(b)?)?, normed("key", key.apart(b)?)?);
+    let (Some(query), Some(key)) = (query.tensor(), key.tensor()) else { return Ok(Item::Hole) };
+    let tensor = |name: &str| given.name(name).and_then(Item::tensor);
+    let input = given.first();
+    let looks = Looks {
+        padding: tensor(ARGUMENTS[1]).or(input.and_then(Item::mask)),
+        more: tensor(ARGUMENTS[2]),
+        causal: true,
+        window: called.layer.config.get("sliding_window").and_then(Json::as_i64),
+        above: false,
+    };
+    let (mask, causal) = mask(runner, query, &looks)?;
+    let mask = mask.map(|mask| b.unsqueeze(mask, [1])).transpose()?;
+    let turns = Turns::of(b, called, query)?;
+    let all = [turns.turned(b, query)?, turns.turned(b, key)?, value.apart(b)?];
+    let y = over_heads(b, all, Options { causal, mask, ..Options::default() })?;
+    let y = reshaped(b, y, &shape_of(b, &[size_of(b, y, 0)?, size_of(b, y, 1)?, whole])?)?;
+    let [kernel] = exactly(b, &weights("output")?)?;
+    together(b, y, kernel).map(Item::from)
+}
+
+/// By how much the elements of a head are turned, in pairs: `[1, steps, 1, elements]`.
+struct Turns {
+    cos: Var,
+    sin: Var,
+    half: i64,
+}
+
+impl Turns {
+    /// For queries or keys `[batch, steps, heads, elements]`.
+    fn of(b: &Lower, called: &Called<'_>, x: Var) -> Lowered<Turns> {
+        let size = b.shape_of(x).and_then(|shape| shape.last()?.known());
+        let Some(size) = size.filter(|n| n % 2 == 0 && (2..=SIZE_MAX).contains(n)) else {
+            let message =
+                format!("Heads must have an even number of elements, {SIZE_MAX} at most.");
+            return Err(b.diagnostic(Code::LayerParameter, message));
+        };
+        let speeds: Vec<f32> = speeds(called.layer, size).into_iter().map(|x| x as f32).collect();
+        let steps = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
+        let line = b.range(scalar(0, DataType::Int64), steps, scalar(1, DataType::Int64)).one()?;
+        let line = b.unsqueeze(b.cast(line, DataType::Float)?, [1])?;
+        let angles = b.mul(line, b.constant(Tensor::vector(speeds)))?;
+        let angles = b.unsqueeze(b.concat([angles, angles]).axis(-1).one()?, [0, 2])?;
+        let dtype = of(b, x)?;
+        let (cos, sin) = (b.cast(b.cos(angles)?, dtype)?, b.cast(b.sin(angles)?, dtype)?);
+        Ok(Turns { cos, sin, half: size / 2 })
+    }
+
+    fn turned(&self, b: &Lower, x: Var) -> Lowered<Var> {
+        let part = |from: i64, to: i64| b.slice(x, [from], [to]).axes([-1]).one();
+        let (first, second) = (part(0, self.half)?, part(self.half, 2 * self.half)?);
+        let other = b.concat([b.neg(second)?, first]).axis(-1).one()?;
+        b.add(b.mul(x, self.cos)?, b.mul(other, self.sin)?)
+    }
+}
+
+/// By how much each pair turns from one step to the next.
+fn speeds(layer: &Layer, size: i64) -> Vec<f64> {
+    let number = |key: &str| layer.config.get(key).and_then(Json::as_f64);
+    let longest = number("rope_max_wavelength").unwrap_or(10000.0);
+    let scale = number("rope_scaling_factor").unwrap_or(1.0);
+    let plain = (0..size / 2).map(|i| longest.powf(-2.0 * i as f64 / size as f64) / scale);
+    let stretched = (
+        number("rope_frequency_adjustment_factor"),
+        number("rope_low_freq_factor"),
+        number("rope_high_freq_factor"),
+        number("rope_pretraining_sequence_length"),
+    );
+    let (Some(factor), Some(low), Some(high), Some(length)) = stretched else {
+        return plain.collect();
+    };
+    // Slow turns are slower by the factor, fast ones stay, and those between change over.
+    let speed = |plain: f64| {
+        let wave = TAU / plain;
+        if wave > length / low {
+            plain / factor
+        } else if wave >= length / high {
+            let share = (length / wave - low) / (high - low);
+            (1.0 - share) * plain / factor + share * plain
+        } else {
+            plain
+        }
+    };
+    plain.map(speed).collect()
+}
