@@ -79,6 +79,14 @@ CASES = {
     "hub-mistral": llama("MistralBackbone", sliding_window=3, rope_scaling_factor=2.0, head_dim=6),
     "hub-qwen": llama("QwenBackbone", num_key_value_heads=1),
     "hub-qwen3": llama("Qwen3Backbone", head_dim=8, tie_word_embeddings=False),
+    "hub-gemma": lambda: keras_hub.models.GemmaBackbone(
+        50, 1, num_query_heads=4, num_key_value_heads=1, hidden_dim=16, intermediate_dim=24, head_dim=6,
+    ),
+    "hub-gemma2": lambda: keras_hub.models.GemmaBackbone(
+        50, 2, num_query_heads=4, num_key_value_heads=2, hidden_dim=16, intermediate_dim=24, head_dim=8,
+        use_post_ffw_norm=True, use_post_attention_norm=True, attention_logit_soft_cap=5.0, final_logit_soft_cap=30.0,
+        use_sliding_window_attention=True, sliding_window_size=3, query_head_dim_normalize=False,
+    ),
     "hub-vgg": lambda: keras_hub.models.VGGBackbone(stackwise_num_repeats=[2, 1], stackwise_num_filters=[4, 6]),
     "hub-vgg-unnamed": lambda: keras.Sequential([
         keras.Input((8, 8, 3)), keras_hub.models.VGGBackbone([1, 1], [3, 4], image_shape=(8, 8, 3)),

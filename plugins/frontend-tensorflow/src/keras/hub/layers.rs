@@ -1,6 +1,6 @@
 //! What layers of the package hold. Files have their settings, and weights under the names of what they hold.
 
-use super::{Settings, llama, made, vit};
+use super::{Settings, gemma, llama, made, vit};
 use crate::keras::config::Layer;
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
@@ -42,6 +42,7 @@ pub(crate) fn with_parts(mut layer: Layer) -> Result<Layer, Diagnostic> {
             transformer(&settings, "self_attention", &shapes)?
         }
         "TokenAndPositionEmbedding" => embeddings(&settings)?,
+        "GemmaDecoderBlock" => gemma::decoder(&settings)?,
         "LlamaTransformerDecoder" => llama::decoder(&settings, "LlamaLayerNorm")?,
         "MistralTransformerDecoder" => llama::decoder(&settings, "MistralLayerNormalization")?,
         "QwenTransformerDecoder" => llama::decoder(&settings, "QwenLayerNorm")?,

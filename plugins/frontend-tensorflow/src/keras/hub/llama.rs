@@ -59,14 +59,6 @@ fn model(s: &Settings<'_>, kind: &Kind<'_>) -> Result<Network, Diagnostic> {
     Ok(graph.network(named(&[("token_ids", &ids), ("padding_mask", &mask)]), x))
 }
 
-/// A setting that may be nothing.
-fn optional(s: &Settings<'_>, key: &str) -> Result<Option<f64>, Diagnostic> {
-    match s.config.get(key) {
-        None | Some(Json::Null) => Ok(None),
-        Some(_) => s.number(key, 0.0).map(Some),
-    }
-}
-
 /// The size of heads, if it is said.
 fn head(s: &Settings<'_>) -> Result<Json, Diagnostic> {
     match s.config.get("head_dim") {
@@ -88,7 +80,7 @@ pub(super) fn llama(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     // `rope_position_scaling_factor` is read by nothing.
     let mut more = json!({});
     for key in STRETCHED {
-        more[key] = json!(optional(s, key)?);
+        more[key] = json!(s.optional(key)?);
     }
     let count = STRETCHED.iter().filter(|key| more[**key].is_null()).count();
     if !matches!(count, 0 | 4) {
@@ -146,7 +138,7 @@ pub(super) fn qwen3(s: &Settings<'_>) -> Result<Network, Diagnostic> {
 /// Checks that the window of attention is none.
 fn windows(s: &Settings<'_>) -> Result<(), Diagnostic> {
     const KEY: &str = "sliding_window_size";
-    match optional(s, KEY)? {
+    match s.optional(KEY)? {
         Some(size) if size < WINDOW as f64 => {
             let must = format!(
                 "what a window below {WINDOW} does depends on the backend of Keras, so none is converted"

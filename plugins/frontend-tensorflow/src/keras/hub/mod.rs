@@ -5,6 +5,7 @@
 //! `layers` says what the layers of the package hold; `rows::hub` says what they compute.
 
 mod bert;
+mod gemma;
 mod gpt2;
 mod layers;
 mod llama;
@@ -29,7 +30,7 @@ const SIZE_MAX: i64 = i32::MAX as i64;
 /// Makes a family's layers.
 type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
 
-const FAMILIES: [(&str, Family); 16] = [
+const FAMILIES: [(&str, Family); 17] = [
     ("BertBackbone", bert::bert),
     ("DistilBertBackbone", bert::distil_bert),
     ("RobertaBackbone", bert::roberta),
@@ -38,6 +39,7 @@ const FAMILIES: [(&str, Family); 16] = [
     ("AlbertBackbone", bert::albert),
     ("GPT2Backbone", gpt2::gpt2),
     ("OPTBackbone", gpt2::opt),
+    ("GemmaBackbone", gemma::gemma),
     ("LlamaBackbone", llama::llama),
     ("Llama3Backbone", llama::llama),
     ("MistralBackbone", llama::mistral),
@@ -203,6 +205,14 @@ impl Settings<'_> {
         match self.config.get(key) {
             None => Ok(default),
             Some(json) => json.as_f64().ok_or_else(|| self.wrong(key, "it must be a number")),
+        }
+    }
+
+    /// A number, or nothing.
+    fn optional(&self, key: &str) -> Result<Option<f64>, Diagnostic> {
+        match self.config.get(key) {
+            None | Some(Json::Null) => Ok(None),
+            Some(_) => self.number(key, 0.0).map(Some),
         }
     }
 

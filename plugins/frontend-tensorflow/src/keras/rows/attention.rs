@@ -2,8 +2,8 @@
 
 mod scores;
 
-use scores::{Masked, causal, with_scores};
-pub(crate) use scores::{Options, over_heads};
+pub(crate) use scores::{Masked, Options, over_heads};
+use scores::{causal, with_scores};
 
 use crate::ops::create::{number, scalar};
 use crate::ops::linear::swapped;

@@ -128,7 +128,8 @@ pub(crate) fn holders(
         "LlamaTransformerDecoder"
         | "MistralTransformerDecoder"
         | "QwenTransformerDecoder"
-        | "Qwen3TransformerDecoder" => run(&llama::ARGUMENTS, llama::decoder),
+        | "Qwen3TransformerDecoder" => run(&llama::LLAMA.arguments, llama::decoder),
+        "GemmaDecoderBlock" => run(&llama::GEMMA.arguments, llama::decoder),
         "ViTPatchingAndEmbedding" => run(&["inputs"], vit::patches),
         "ViTEncoder" => run(&["inputs"], vit::encoder),
         "ViTEncoderBlock" => run(&["inputs"], vit::block),

@@ -3,12 +3,12 @@
 use super::{Looks, call, mask, part, sum};
 use crate::keras::Runner;
 use crate::keras::config::Layer;
-use crate::keras::rows::attention::{Heads, Options, over_heads, together};
+use crate::keras::rows::attention::{Heads, Masked, Options, over_heads, together};
 use crate::keras::rows::{exactly, weights_and_bias};
 use crate::keras::run::{Called, Given};
 use crate::keras::values::Item;
 use crate::ops::create::scalar;
-use crate::ops::shape::{Size, reshaped, shape_of, size as size_of};
+use crate::ops::shape::{Size, reshaped, shape_of, size as size_of, transposed};
 use crate::ops::{Lower, of};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -17,9 +17,43 @@ use onnxd_plugin_sdk::lower::Lowered;
 use serde_json::Value as Json;
 use std::f64::consts::TAU;
 
-/// The arguments of a call that are converted.
-pub(super) const ARGUMENTS: [&str; 3] =
-    ["decoder_sequence", "decoder_padding_mask", "decoder_attention_mask"];
+/// What models of this kind call what they hold, and how they compute beside that.
+pub(super) struct Names {
+    /// The arguments of a call that are converted.
+    pub(super) arguments: [&'static str; 3],
+    norms: [&'static str; 2],
+    /// What stands before the names of what attention holds.
+    attention: &'static str,
+    gate: &'static str,
+    inner: &'static str,
+    outer: &'static str,
+    /// Kernels have heads first.
+    has_heads_first: bool,
+    /// Attention makes truth values of masks by what is above zero, and leaves nothing of steps that look at none.
+    is_explicit: bool,
+}
+
+pub(super) const LLAMA: Names = Names {
+    arguments: ["decoder_sequence", "decoder_padding_mask", "decoder_attention_mask"],
+    norms: ["_self_attention_layernorm", "_feedforward_layernorm"],
+    attention: "_self_attention_layer/_",
+    gate: "_feedforward_gate_dense",
+    inner: "_feedforward_intermediate_dense",
+    outer: "_feedforward_output_dense",
+    has_heads_first: false,
+    is_explicit: false,
+};
+
+pub(super) const GEMMA: Names = Names {
+    arguments: ["x", "padding_mask", "attention_mask"],
+    norms: ["pre_attention_norm", "pre_ffw_norm"],
+    attention: "attention/",
+    gate: "gating_ffw",
+    inner: "gating_ffw_2",
+    outer: "ffw_linear",
+    has_heads_first: true,
+    is_explicit: true,
+};
 
 /// Elements of a head.
 const SIZE_MAX: i64 = 1 << 16;
@@ -33,56 +67,73 @@ pub(super) fn decoder(
     let Some(input) = given.first().filter(|item| item.tensor().is_some()).cloned() else {
         return Ok(Item::Hole);
     };
+    let names = if called.layer.class == "GemmaDecoderBlock" { &GEMMA } else { &LLAMA };
     let run = |key: &str, x: Item| call(runner, called, (key, &[]), Given::one(x));
-    let x = run("_self_attention_layernorm", input.clone())?;
+    let x = run(names.norms[0], input.clone())?;
     let Some(x) = x.tensor() else { return Ok(Item::Hole) };
-    let y = attended(runner, called, given, x)?;
+    let y = attended(runner, called, given, (names, x))?;
+    let y = if_held(runner, called, "post_attention_norm", y)?;
     let x = sum(runner, called, y, input)?;
-    let y = run("_feedforward_layernorm", x.clone())?;
-    let (gate, y) =
-        (run("_feedforward_gate_dense", y.clone())?, run("_feedforward_intermediate_dense", y)?);
+    let y = run(names.norms[1], x.clone())?;
+    let (gate, y) = (run(names.gate, y.clone())?, run(names.inner, y)?);
     let (Some(gate), Some(y)) = (gate.tensor(), y.tensor()) else { return Ok(Item::Hole) };
-    let y = run("_feedforward_output_dense", runner.builder().mul(y, gate)?.into())?;
+    let y = run(names.outer, runner.builder().mul(y, gate)?.into())?;
+    let y = if_held(runner, called, "post_ffw_norm", y)?;
     sum(runner, called, y, x)
 }
 
+/// What a part makes of a value, where the layer holds it.
+fn if_held(runner: &Runner<'_, '_>, called: &Called<'_>, key: &str, x: Item) -> Lowered<Item> {
+    match called.layer.parts.iter().any(|(found, _)| found == key) {
+        true => call(runner, called, (key, &[]), Given::one(x)),
+        false => Ok(x),
+    }
+}
+
 /// What heads see of the steps before, together.
-fn attended(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given, x: Var) -> Lowered<Item> {
+fn attended(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+    (names, x): (&Names, Var),
+) -> Lowered<Item> {
     let b = runner.builder();
+    let key = |role: &str, rest: &str| format!("{}{role}_dense{rest}", names.attention);
     let weights = |role: &str| {
-        let layer = part(called, &format!("_self_attention_layer/_{role}_dense"))?;
+        let layer = part(called, &key(role, ""))?;
         runner.weights_of(layer, &format!("{}/{}", called.path, layer.name))
     };
     let heads = |role: &str| {
         let weights = weights(role)?;
         let ([kernel], bias) = weights_and_bias(b, &weights, weights.len() == 2)?;
-        Heads::of(b, x, kernel, bias)
+        let inputs_first = if names.has_heads_first { [1, 0, 2] } else { [0, 1, 2] };
+        Heads::of(b, x, transposed(b, kernel, &inputs_first)?, bias)
     };
-    let normed = |role: &str, x: Var| {
-        let key = format!("_self_attention_layer/_{role}_dense_layer_norm");
-        match called.layer.parts.iter().any(|(found, _)| *found == key) {
-            true => call(runner, called, (&key, &[]), Given::one(x.into())),
-            false => Ok(x.into()),
-        }
+    let normed = |role: &str, x: &Heads| {
+        let x = x.apart(b)?;
+        if_held(runner, called, &key(role, "_layer_norm"), x.into())
     };
     let [query, key, value] = [heads("query")?, heads("key")?, heads("value")?];
     let whole = Size::Known(query.count.saturating_mul(value.size));
-    let (query, key) = (normed("query", query.apart(b)?)?, normed("key", key.apart(b)?)?);
+    let (query, key) = (normed("query", &query)?, normed("key", &key)?);
     let (Some(query), Some(key)) = (query.tensor(), key.tensor()) else { return Ok(Item::Hole) };
     let tensor = |name: &str| given.name(name).and_then(Item::tensor);
-    let input = given.first();
+    let number = |key: &str| called.layer.config.get(key).filter(|number| !number.is_null());
+    let window = number("sliding_window").and_then(Json::as_i64);
     let looks = Looks {
-        padding: tensor(ARGUMENTS[1]).or(input.and_then(Item::mask)),
-        more: tensor(ARGUMENTS[2]),
+        padding: tensor(names.arguments[1]).or(given.first().and_then(Item::mask)),
+        more: tensor(names.arguments[2]),
         causal: true,
-        window: called.layer.config.get("sliding_window").and_then(Json::as_i64),
-        above: false,
+        window,
+        above: names.is_explicit && window.is_none(),
     };
     let (mask, causal) = mask(runner, query, &looks)?;
     let mask = mask.map(|mask| b.unsqueeze(mask, [1])).transpose()?;
+    let masked = if names.is_explicit { Masked::Zero } else { Masked::Even };
+    let soft_cap = number("soft_cap").and_then(Json::as_f64);
     let turns = Turns::of(b, called, query)?;
     let all = [turns.turned(b, query)?, turns.turned(b, key)?, value.apart(b)?];
-    let y = over_heads(b, all, Options { causal, mask, ..Options::default() })?;
+    let y = over_heads(b, all, Options { causal, mask, masked, soft_cap, ..Options::default() })?;
     let y = reshaped(b, y, &shape_of(b, &[size_of(b, y, 0)?, size_of(b, y, 1)?, whole])?)?;
     let [kernel] = exactly(b, &weights("output")?)?;
     together(b, y, kernel).map(Item::from)
