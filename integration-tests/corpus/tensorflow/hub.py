@@ -91,6 +91,18 @@ CASES = {
     "hub-vgg-unnamed": lambda: keras.Sequential([
         keras.Input((8, 8, 3)), keras_hub.models.VGGBackbone([1, 1], [3, 4], image_shape=(8, 8, 3)),
     ]),
+    "hub-densenet": lambda: keras_hub.models.DenseNetBackbone([1, 2], image_shape=(16, 16, 3), growth_rate=3),
+    "hub-efficientnet": lambda: keras_hub.models.EfficientNetBackbone(
+        stackwise_width_coefficients=[0.6, 0.6, 0.2], stackwise_depth_coefficients=[1.1] * 3,
+        stackwise_kernel_sizes=[3, 5, 3], stackwise_num_repeats=[1, 1, 1], stackwise_input_filters=[16, 16, 36],
+        stackwise_output_filters=[16, 12, 36], stackwise_expansion_ratios=[1, 3, 2],
+        stackwise_squeeze_and_excite_ratios=[0.25, 0.5, 0.0], stackwise_strides=[1, 2, 1],
+        stackwise_block_types=["v1"] * 3, stackwise_force_input_filters=[0, 0, 0], min_depth=4, depth_divisor=4,
+        cap_round_filter_decrease=True, input_shape=(16, None, 3),
+    ),
+    "hub-xception": lambda: keras_hub.models.XceptionBackbone(
+        [[4, 6], [8, 8], [8], [10, 12], [9]], [False, True, False, True, False], image_shape=(28, 28, 3),
+    ),
     "hub-layers": layers,
     "hub-masks": masks,
     "hub-resnet": lambda: keras_hub.models.ResNetBackbone(
