@@ -8,7 +8,8 @@ use serde_json::{Value as Json, json};
 /// The activation that the package registers: GELU by its approximation.
 pub(crate) const GELU: &str = "keras_hub>gelu_approximate";
 
-const LAYERS: [&str; 7] = [
+/// Layers that files may have outside of backbones.
+pub(super) const LAYERS: [&str; 7] = [
     "PositionEmbedding",
     "TokenAndPositionEmbedding",
     "TransformerEncoder",

@@ -76,6 +76,15 @@ fn all_blocks_of_a_file_have_one_bound() {
 }
 
 #[test]
+fn all_that_is_converted_is_in_the_manual() {
+    let manual = include_str!("../../../../../docs/manual.md");
+    let families = super::FAMILIES.iter().map(|(class, _)| *class);
+    for class in families.chain(super::layers::LAYERS) {
+        assert!(manual.contains(&format!("`{class}`")), "{class}");
+    }
+}
+
+#[test]
 fn backbones_that_are_not_known_are_refused_by_name() {
     let file = archive(&described("OtherBackbone", ""), &weights(&[]));
     let found = crate::keras::import(file.into(), &ExportOptions::default());
