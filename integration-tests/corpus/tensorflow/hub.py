@@ -58,6 +58,17 @@ def masks():
     return keras.Model([given, padding, attention], x)
 
 
+def crossed():
+    """Decoders that look at another sequence of another length and size, with norms before and after."""
+    own = keras_hub.layers
+    x = keras.Input((STEPS, 16), name="x")
+    other = keras.Input((None, 12), name="other")
+    few = keras.Input((None,), dtype="int32", name="few")
+    y = own.TransformerDecoder(24, 2, normalize_first=True)(x, other, encoder_padding_mask=few)
+    y = own.TransformerDecoder(24, 4, dropout=0.1)(decoder_sequence=y, encoder_sequence=other, encoder_padding_mask=few)
+    return keras.Model({"x": x, "other": other, "few": few}, own.TransformerDecoder(24, 1)(y, other))
+
+
 CASES = {
     "hub-bert": text("BertBackbone", num_segments=3),
     "hub-distil-bert": text("DistilBertBackbone"),
@@ -69,6 +80,8 @@ CASES = {
     "hub-albert": text(
         "AlbertBackbone", embedding_dim=8, num_segments=3, num_layers=4, num_groups=2, num_inner_repetitions=1
     ),
+    "hub-bart": text("BartBackbone", num_layers=1),
+    "hub-crossed": crossed,
     "hub-gpt2": text("GPT2Backbone"),
     "hub-opt": text("OPTBackbone"),
     "hub-llama": llama("LlamaBackbone"),
@@ -127,15 +140,16 @@ def settled(model, random):
 def inputs(model, random):
     """Values by the names of inputs, in Keras' order."""
     def value(name, shape):
-        free = STEPS if len(shape) == 2 else 16
+        free = STEPS if len(shape) == 2 else 5 if name == "other" else 16
+        free = 5 if name == "few" else free
         shape = [2] + [free if n is None else n for n in shape[1:]]
-        if name == "padding_mask":
+        if name.endswith("padding_mask"):
             mask = np.ones(shape, np.int32)
             mask[1, STEPS // 2 :] = 0
             return mask
         if name in ("few", "each"):
             return random.integers(-2, 3, shape).astype(np.int32 if name == "few" else np.float32)
-        if name == "token_ids":
+        if name.endswith("token_ids"):
             ids = random.integers(0, TEXT["vocabulary_size"], shape).astype(np.int32)
             ids[1, STEPS // 2 :] = 0
             return ids

@@ -4,6 +4,7 @@
 //! constructor. Each family (`bert`, `resnet` and so on) makes the list from them; what follows is as for other models.
 //! `layers` says what the layers of the package hold; `rows::hub` says what they compute.
 
+mod bart;
 mod bert;
 mod densenet;
 mod efficientnet;
@@ -33,13 +34,14 @@ const SIZE_MAX: i64 = i32::MAX as i64;
 /// Makes a family's layers.
 type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
 
-const FAMILIES: [(&str, Family); 20] = [
+const FAMILIES: [(&str, Family); 21] = [
     ("BertBackbone", bert::bert),
     ("DistilBertBackbone", bert::distil_bert),
     ("RobertaBackbone", bert::roberta),
     ("XLMRobertaBackbone", bert::roberta),
     ("ElectraBackbone", bert::electra),
     ("AlbertBackbone", bert::albert),
+    ("BartBackbone", bart::bart),
     ("GPT2Backbone", gpt2::gpt2),
     ("OPTBackbone", gpt2::opt),
     ("GemmaBackbone", gemma::gemma),

@@ -156,18 +156,15 @@ const DECODER: [&str; 12] = [
     "training",
 ];
 /// Those of them that are not converted.
-const REFUSED: [&str; 8] = [
+const REFUSED: [&str; 5] = [
     "return_attention_scores",
-    "encoder_sequence",
-    "encoder_padding_mask",
-    "encoder_attention_mask",
     "self_attention_cache",
     "self_attention_cache_update_index",
     "cross_attention_cache",
     "cross_attention_cache_update_index",
 ];
 
-/// The call with a name for each argument, where none is left that is not converted.
+/// The call with a name for each argument, in their order, where none is left that is not converted.
 fn by_name(called: &Called<'_>, given: Given, names: &[&str]) -> Lowered<Given> {
     let refused = |what: String| {
         let message = format!("The layer is called with {what}, which is not converted.");
@@ -177,7 +174,8 @@ fn by_name(called: &Called<'_>, given: Given, names: &[&str]) -> Lowered<Given> 
         return refused(format!("{} arguments", given.positional.len()));
     }
     let first = names.iter().map(|name| (*name).to_owned()).zip(given.positional);
-    let named: Vec<(String, Item)> = first.chain(given.named).collect();
+    let mut named: Vec<(String, Item)> = first.chain(given.named).collect();
+    named.sort_by_key(|(name, _)| names.iter().position(|known| known == name));
     for (name, item) in &named {
         let known = names.contains(&name.as_str());
         let is_refused = match REFUSED.contains(&name.as_str()) {
@@ -298,6 +296,7 @@ fn transformer(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> L
     let x = call(runner, called, ("_self_attention_layer", &[("key_dim", key_dim)]), attends)?;
     let x = sum(runner, called, x, input.clone())?;
     let x = norm(x, "_self_attention_layer_norm", !is_first)?;
+    let x = crossed(runner, called, given, (x, key_dim), is_first)?;
     let y = norm(x.clone(), "_feedforward_layer_norm", is_first)?;
     let y = call(runner, called, ("_feedforward_intermediate_dense", &[]), Given::one(y))?;
     let units = [("units", hidden)];
@@ -307,6 +306,55 @@ fn transformer(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> L
         Item::Tensor(y, _) => Item::Tensor(y, input.mask()),
         other => other,
     })
+}
+
+/// Attention of a decoder to another sequence, where it has such.
+fn crossed(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+    (x, key_dim): (Item, i64),
+    is_first: bool,
+) -> Lowered<Item> {
+    const LAYER: &str = "_cross_attention_layer";
+    const NORM: &str = "_cross_attention_layer_norm";
+    let other = given.name("encoder_sequence").filter(|item| **item != Item::nothing());
+    let is_held = called.layer.parts.iter().any(|(key, _)| key == LAYER);
+    let other = match (is_held, other) {
+        (false, None) => return Ok(x),
+        (true, Some(other)) => other,
+        _ => {
+            let message =
+                "The layer was built with another sequence and is called without, or the reverse.";
+            return Err(called.problem(Code::LayerParameter, message));
+        }
+    };
+    let Some(sequence) = other.tensor() else { return Ok(Item::Hole) };
+    let tensor = |name: &str| given.name(name).and_then(Item::tensor);
+    let looks = Looks {
+        padding: tensor("encoder_padding_mask").or(other.mask()),
+        more: tensor("encoder_attention_mask"),
+        window: None,
+        causal: false,
+        above: is_dropped(called),
+    };
+    let (mask, _) = mask(runner, sequence, &looks)?;
+    let norm = |x: Item, is_here: bool| match is_here {
+        true => call(runner, called, (NORM, &[]), Given::one(x)),
+        false => Ok(x),
+    };
+    let query = bare(norm(x.clone(), is_first)?);
+    let named = mask.map(|mask| ("attention_mask".to_owned(), mask.into())).into_iter().collect();
+    let attends = Given { positional: vec![query, sequence.into()], named };
+    let sizes = [("key_dim", key_dim), ("value_dim", key_dim)];
+    let y = call(runner, called, (LAYER, &sizes), attends)?;
+    norm(sum(runner, called, y, x)?, !is_first)
+}
+
+/// Whether attention drops scores in training. Then it asks what is above zero in masks, where it makes no truth values
+/// of them first.
+fn is_dropped(called: &Called<'_>) -> bool {
+    called.layer.config.get("dropout").and_then(Json::as_f64).unwrap_or(0.0) > 0.0
 }
 
 /// The size of the last axis.
@@ -329,14 +377,12 @@ fn attention(
 ) -> Lowered<(Given, i64)> {
     let prefix = if is_decoder { "decoder_" } else { "" };
     let tensor = |name: &str| given.name(&format!("{prefix}{name}")).and_then(Item::tensor);
-    let rate = called.layer.config.get("dropout").and_then(Json::as_f64).unwrap_or(0.0);
     let looks = Looks {
         padding: tensor("padding_mask").or(input.mask()),
         more: tensor("attention_mask"),
         window: None,
         causal: is_decoder && given.name("use_causal_mask").is_none_or(Item::is_true),
-        // Attention that caches makes no truth values itself, but where nothing is dropped.
-        above: is_decoder && rate > 0.0,
+        above: is_decoder && is_dropped(called),
     };
     // The attention of decoders reads no masks but the one that it is given.
     let (mask, is_causal) = match x.tensor() {
