@@ -90,6 +90,11 @@ CASES = {
         rope_high_freq_factor=4.0, rope_pretraining_sequence_length=64,
     ),
     "hub-mistral": llama("MistralBackbone", sliding_window=3, rope_scaling_factor=2.0, head_dim=6),
+    "hub-phi3": llama("Phi3Backbone", num_layers=1),
+    "hub-phi3-long": llama(
+        "Phi3Backbone", num_layers=1, rope_scaling_type="su", rope_scaling_short_factor=[1.5, 3.0],
+        rope_scaling_long_factor=[2.0, 4.0], max_sequence_length=20, pretraining_sequence_length=5,
+    ),
     "hub-qwen": llama("QwenBackbone", num_key_value_heads=1),
     "hub-qwen3": llama("Qwen3Backbone", head_dim=8, tie_word_embeddings=False),
     "hub-gemma": lambda: keras_hub.models.GemmaBackbone(

@@ -43,6 +43,7 @@ pub(crate) fn with_parts(mut layer: Layer) -> Result<Layer, Diagnostic> {
         "GemmaDecoderBlock" => gemma::decoder(&settings)?,
         "LlamaTransformerDecoder" => llama::decoder(&settings, "LlamaLayerNorm")?,
         "MistralTransformerDecoder" => llama::decoder(&settings, "MistralLayerNormalization")?,
+        "Phi3Decoder" => llama::decoder(&settings, "Phi3LayerNorm")?,
         "QwenTransformerDecoder" => llama::decoder(&settings, "QwenLayerNorm")?,
         "Qwen3TransformerDecoder" => llama::decoder(&settings, "Qwen3LayerNorm")?,
         "ViTPatchingAndEmbedding" => vit::patches(&settings)?,

@@ -135,6 +135,47 @@ pub(super) fn qwen3(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     model(s, &Kind { decoder, norm, is_tied: true, more })
 }
 
+/// Phi 3, whose turns are slower or faster by factors of their own ("su"), other ones for long sequences.
+pub(super) fn phi3(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+    const FACTORS: [&str; 2] = ["rope_scaling_short_factor", "rope_scaling_long_factor"];
+    const MORE: [&str; 3] =
+        ["max_sequence_length", "pretraining_sequence_length", "rope_scaling_type"];
+    s.only(&[&SETTINGS[..], &FACTORS, &MORE].concat())?;
+    let mut more = json!({});
+    match s.config.get("rope_scaling_type") {
+        None | Some(Json::Null) => {}
+        Some(word) if word == "su" => {
+            let half = s.size("hidden_dim")? / s.size("num_query_heads")? / 2;
+            for key in FACTORS {
+                more[key] = json!(factors(s, key, half)?);
+            }
+            let [most, usual] =
+                [s.size("max_sequence_length")?, s.size("pretraining_sequence_length")?];
+            if usual < 2 {
+                return Err(s.wrong("pretraining_sequence_length", "it must be 2 or more"));
+            }
+            let ratio = most as f64 / usual as f64;
+            let gain =
+                if ratio > 1.0 { (1.0 + ratio.ln() / (usual as f64).ln()).sqrt() } else { 1.0 };
+            more["rope_usual_length"] = json!(usual);
+            more["rope_gain"] = json!(gain);
+        }
+        Some(_) => return Err(s.wrong("rope_scaling_type", "it is no type that is known")),
+    }
+    let (decoder, norm) = ("Phi3Decoder", "Phi3LayerNorm");
+    model(s, &Kind { decoder, norm, is_tied: false, more })
+}
+
+/// Factors for pairs of elements.
+fn factors(s: &Settings<'_>, key: &str, count: i64) -> Result<Vec<f64>, Diagnostic> {
+    let list = s.config.get(key).and_then(Json::as_array);
+    let found: Option<Vec<f64>> =
+        list.and_then(|list| list.iter().map(|x| x.as_f64().filter(|x| *x > 0.0)).collect());
+    found
+        .filter(|found| found.len() as i64 == count)
+        .ok_or_else(|| s.wrong(key, &format!("it must be {count} numbers above zero")))
+}
+
 /// Checks that the window of attention is none.
 fn windows(s: &Settings<'_>) -> Result<(), Diagnostic> {
     const KEY: &str = "sliding_window_size";
@@ -147,6 +188,11 @@ fn windows(s: &Settings<'_>) -> Result<(), Diagnostic> {
         }
         _ => Ok(()),
     }
+}
+
+/// The names of what Phi 3 holds, which are those in files.
+fn of_phi(name: &str) -> (String, String) {
+    (name.to_owned(), name.to_owned())
 }
 
 /// What a decoder holds.
@@ -174,7 +220,7 @@ pub(super) fn decoder(s: &Settings<'_>, norm: &str) -> Result<Parts, Diagnostic>
         ("_key_dense", "EinsumDense", "key", product("bkm,mvh->bkvh", "vh")),
         ("_value_dense", "EinsumDense", "value", product("bkm,mvh->bkvh", "vh")),
         ("_output_dense", "EinsumDense", "attention_output", product("bquh,uhm->bqm", "")),
-        ("_feedforward_layernorm", norm, "feedforward_layernorm", norms.clone()),
+        ("_feedforward_layernorm", norm, "feedforward_layernorm", norms),
         (
             "_feedforward_intermediate_dense",
             "Dense",
@@ -185,14 +231,24 @@ pub(super) fn decoder(s: &Settings<'_>, norm: &str) -> Result<Parts, Diagnostic>
         ("_feedforward_output_dense", "Dense", "feedforward_output_dense", dense(hidden, "linear")),
     ];
     if has_norms {
+        // Keras does not hand the setting of the model on to these.
+        let norms = json!({ "axis": -1, "epsilon": 1e-5 });
         parts.push(("_query_dense_layer_norm", norm, "query_dense_layernorm", norms.clone()));
         parts.push(("_key_dense_layer_norm", norm, "key_dense_layernorm", norms));
     }
+    let is_phi = norm == "Phi3LayerNorm";
     let part = |(key, class, name, config): (&str, &str, &str, Json)| {
         // What belongs to heads lies in the layer of attention.
-        let (key, name) = match key.starts_with("_feedforward") || key.starts_with("_self") {
-            true => (key.to_owned(), name.to_owned()),
-            false => (format!("_self_attention_layer/{key}"), format!("self_attention/{name}")),
+        let is_outside = key.starts_with("_feedforward") || key.starts_with("_self");
+        let (key, name) = match (is_phi, is_outside) {
+            (false, true) => (key.to_owned(), name.to_owned()),
+            (false, false) => {
+                (format!("_self_attention_layer/{key}"), format!("self_attention/{name}"))
+            }
+            (true, true) if key == "_self_attention_layernorm" => of_phi("pre_attention_layernorm"),
+            (true, true) if key == "_feedforward_layernorm" => of_phi("post_attention_layernorm"),
+            (true, true) => of_phi(name),
+            (true, false) => (format!("attention/{}", &key[1..]), format!("attention/{name}")),
         };
         Ok((key, made(class, &name, config, &dtype)?))
     };

@@ -34,7 +34,7 @@ const SIZE_MAX: i64 = i32::MAX as i64;
 /// Makes a family's layers.
 type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
 
-const FAMILIES: [(&str, Family); 21] = [
+const FAMILIES: [(&str, Family); 22] = [
     ("BertBackbone", bert::bert),
     ("DistilBertBackbone", bert::distil_bert),
     ("RobertaBackbone", bert::roberta),
@@ -48,6 +48,7 @@ const FAMILIES: [(&str, Family); 21] = [
     ("LlamaBackbone", llama::llama),
     ("Llama3Backbone", llama::llama),
     ("MistralBackbone", llama::mistral),
+    ("Phi3Backbone", llama::phi3),
     ("QwenBackbone", llama::qwen),
     ("Qwen3Backbone", llama::qwen3),
     ("VGGBackbone", vgg::vgg),

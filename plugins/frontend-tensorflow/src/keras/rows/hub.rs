@@ -129,6 +129,7 @@ pub(crate) fn holders(
         | "MistralTransformerDecoder"
         | "QwenTransformerDecoder"
         | "Qwen3TransformerDecoder" => run(&llama::LLAMA.arguments, llama::decoder),
+        "Phi3Decoder" => run(&llama::PHI3.arguments, llama::decoder),
         "GemmaDecoderBlock" => run(&llama::GEMMA.arguments, llama::decoder),
         "ViTPatchingAndEmbedding" => run(&["inputs"], vit::patches),
         "ViTEncoder" => run(&["inputs"], vit::encoder),

@@ -25,7 +25,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "UnitNormalization" => |b, a: Unit| unit(b, a.inputs, &axes(b, a.inputs, &a.axis)?, 1e-12);
         "RMSNormalization" => rms;
         // Those of `keras_hub`.
-        "LlamaLayerNorm" | "MistralLayerNormalization" | "QwenLayerNorm" | "Qwen3LayerNorm" => rms;
+        "LlamaLayerNorm" | "MistralLayerNormalization" | "QwenLayerNorm" | "Qwen3LayerNorm" | "Phi3LayerNorm" => rms;
     }
 }
 

@@ -72,7 +72,8 @@ fn names(layer: &Layer, is_keras2: bool) -> Vec<&'static str> {
         | "LlamaLayerNorm"
         | "MistralLayerNormalization"
         | "QwenLayerNorm"
-        | "Qwen3LayerNorm" => vec!["scale"],
+        | "Qwen3LayerNorm"
+        | "Phi3LayerNorm" => vec!["scale"],
         "LayerScale" => vec!["gamma"],
         "PReLU" => vec!["alpha"],
         "Normalization" => vec!["mean", "variance", "count"],

@@ -55,6 +55,15 @@ pub(super) const GEMMA: Names = Names {
     is_explicit: true,
 };
 
+pub(super) const PHI3: Names = Names {
+    norms: ["pre_attention_layernorm", "post_attention_layernorm"],
+    attention: "attention/",
+    gate: "feedforward_gate_dense",
+    inner: "feedforward_intermediate_dense",
+    outer: "feedforward_output_dense",
+    ..LLAMA
+};
+
 /// Elements of a head.
 const SIZE_MAX: i64 = 1 << 16;
 
@@ -67,7 +76,11 @@ pub(super) fn decoder(
     let Some(input) = given.first().filter(|item| item.tensor().is_some()).cloned() else {
         return Ok(Item::Hole);
     };
-    let names = if called.layer.class == "GemmaDecoderBlock" { &GEMMA } else { &LLAMA };
+    let names = match called.layer.class.as_str() {
+        "GemmaDecoderBlock" => &GEMMA,
+        "Phi3Decoder" => &PHI3,
+        _ => &LLAMA,
+    };
     let run = |key: &str, x: Item| call(runner, called, (key, &[]), Given::one(x));
     let x = run(names.norms[0], input.clone())?;
     let Some(x) = x.tensor() else { return Ok(Item::Hole) };
@@ -155,14 +168,34 @@ impl Turns {
                 format!("Heads must have an even number of elements, {SIZE_MAX} at most.");
             return Err(b.diagnostic(Code::LayerParameter, message));
         };
-        let speeds: Vec<f32> = speeds(called.layer, size).into_iter().map(|x| x as f32).collect();
+        let config = &called.layer.config;
+        let speeds = speeds(called.layer, size);
+        let vector = |all: &[f64]| {
+            b.constant(Tensor::vector(all.iter().map(|x| *x as f32).collect::<Vec<f32>>()))
+        };
         let steps = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
         let line = b.range(scalar(0, DataType::Int64), steps, scalar(1, DataType::Int64)).one()?;
         let line = b.unsqueeze(b.cast(line, DataType::Float)?, [1])?;
-        let angles = b.mul(line, b.constant(Tensor::vector(speeds)))?;
+        let by = |key: &str| {
+            let all: Vec<f64> =
+                config.get(key)?.as_array()?.iter().filter_map(Json::as_f64).collect();
+            let all: Vec<f64> = speeds.iter().zip(all).map(|(speed, by)| speed / by).collect();
+            (all.len() == speeds.len()).then(|| vector(&all))
+        };
+        let usual = config.get("rope_usual_length").and_then(Json::as_i64);
+        let both = by("rope_scaling_short_factor").zip(by("rope_scaling_long_factor")).zip(usual);
+        let speeds = match both {
+            Some(((short, long), usual)) => b.where_(b.greater(steps, usual)?, long, short)?,
+            None => vector(&speeds),
+        };
+        let angles = b.mul(line, speeds)?;
         let angles = b.unsqueeze(b.concat([angles, angles]).axis(-1).one()?, [0, 2])?;
         let dtype = of(b, x)?;
-        let (cos, sin) = (b.cast(b.cos(angles)?, dtype)?, b.cast(b.sin(angles)?, dtype)?);
+        let (mut cos, mut sin) = (b.cos(angles)?, b.sin(angles)?);
+        if let Some(gain) = config.get("rope_gain").and_then(Json::as_f64).filter(|x| *x != 1.0) {
+            (cos, sin) = (b.mul(cos, gain)?, b.mul(sin, gain)?);
+        }
+        let (cos, sin) = (b.cast(cos, dtype)?, b.cast(sin, dtype)?);
         Ok(Turns { cos, sin, half: size / 2 })
     }
 
