@@ -229,7 +229,11 @@ fn excited(
 ) -> Found {
     let part = |rest: &str| format!("{}{rest}", block.name);
     let squeezed = ((block.given as f64 * block.squeeze) as i64).max(1);
-    let dense = |filters: i64, activation: &str| json!({ "filters": filters, "kernel_size": [1, 1], "strides": [1, 1], "padding": "same", "activation": activation });
+    let dense = |filters: i64, activation: &str| {
+        json!({
+            "filters": filters, "kernel_size": [1, 1], "strides": [1, 1], "padding": "same", "activation": activation,
+        })
+    };
     let y = graph.add("GlobalAveragePooling2D", &part("se_squeeze"), json!({}), x.clone())?;
     let shape = json!({ "target_shape": [1, 1, filters] });
     let y = graph.add("Reshape", &part("se_reshape"), shape, y)?;

@@ -237,8 +237,8 @@ struct Looks {
     above: bool,
 }
 
-/// Which steps each step looks at, as truth values: `[batch, queries or 1, keys]`. Keras takes the least of all numbers,
-/// and asks then what they mean. The second says whether steps still must not look at those behind them.
+/// Which steps each step looks at, as truth values: `[batch, queries or 1, keys]`. Keras takes the least of all
+/// numbers, and asks then what they mean. The second says whether steps still must not look at those behind them.
 fn mask(runner: &Runner<'_, '_>, x: Var, looks: &Looks) -> Lowered<(Option<Var>, bool)> {
     let b = runner.builder();
     let given: Vec<Var> = looks.padding.into_iter().chain(looks.more).collect();
