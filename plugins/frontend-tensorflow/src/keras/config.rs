@@ -6,6 +6,7 @@ mod calls;
 pub(crate) use calls::{Argument, Call, Place, SLICE};
 
 use super::hub;
+use super::weights::snake_case;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
@@ -143,11 +144,14 @@ fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic
     else {
         return Err(damaged("A layer of the model has no class or no configuration."));
     };
-    let name = text(json, "name").or_else(|| config.get("name")?.as_str()).unwrap_or_default();
-    let mut layer = Layer { name: name.to_owned(), class: class.to_owned(), ..Layer::default() };
+    let name = text(json, "name").or_else(|| config.get("name")?.as_str());
+    let mut layer =
+        Layer { class: class.to_owned(), is_unnamed: name.is_none(), ..Layer::default() };
+    // Some classes of `keras_hub` leave their names out. Keras then makes one of the class.
+    layer.name = name.map_or_else(|| snake_case(class), str::to_owned);
     layer.calls = calls::calls(json.get("inbound_nodes"))?;
     layer.foreign = foreign(json, class);
-    if let Some(network) = hub::backbone(json, class, name, config)? {
+    if let Some(network) = hub::backbone(json, class, &layer.name, config)? {
         layer.network = Some(network);
         layer.foreign = None;
         return Ok(layer);

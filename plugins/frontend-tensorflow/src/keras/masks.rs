@@ -6,7 +6,6 @@ use super::values::Item;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::Layer as At;
 use onnxd_plugin_sdk::ir::DataType;
-use onnxd_plugin_sdk::lower::Value;
 use serde_json::Value as Json;
 
 /// Layers that hand on the mask of what they are called on.
@@ -172,7 +171,7 @@ fn computed(
 
 /// Whether a `ReversibleEmbedding` multiplies.
 fn is_reversed(given: &Given) -> bool {
-    given.get(1, "reverse") == Some(&Item::Plain(Value::Bool(true)))
+    given.get(1, "reverse").is_some_and(Item::is_true)
 }
 
 /// Whether any element of the last axis is true.

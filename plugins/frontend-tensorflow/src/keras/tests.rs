@@ -457,10 +457,12 @@ fn dropped(training: &str, is_keras2: bool) -> Result<Imported, Diagnostics> {
 
 #[test]
 fn version_2_draws_random_numbers_where_a_model_asks_for_training() {
-    let found = dropped("true", true).map(|_| ()).unwrap_err();
-    assert!(found.to_string().contains("`training=True`"), "{found}");
+    for training in ["true", "1"] {
+        let found = dropped(training, true).map(|_| ()).unwrap_err();
+        assert!(found.to_string().contains("`training=True`"), "{found}");
+    }
     for (training, is_keras2) in
-        [("false", true), ("null", true), ("true", false), ("false", false)]
+        [("false", true), ("0", true), ("null", true), ("true", false), ("false", false)]
     {
         let found = dropped(training, is_keras2).map_err(|e| e.to_string()).unwrap();
         assert!(found.notes.is_empty(), "{:?}", found.notes);

@@ -18,11 +18,12 @@ impl Runner<'_, '_> {
     pub(super) fn take_training(&self, given: &mut Given) -> bool {
         let before = self.training.get();
         given.named.retain(|(name, item)| match item {
-            Item::Plain(lower::Value::Bool(training)) if name == "training" => {
-                self.training.set(*training);
+            Item::Plain(value) if name == "training" => {
+                if *value != lower::Value::None {
+                    self.training.set(item.is_true());
+                }
                 false
             }
-            Item::Plain(lower::Value::None) => name != "training",
             _ => true,
         });
         before

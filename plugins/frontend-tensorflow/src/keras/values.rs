@@ -60,6 +60,20 @@ impl Item {
         }
     }
 
+    /// Whether it is true, as Python has it.
+    pub(crate) fn is_true(&self) -> bool {
+        match self {
+            Item::Plain(Value::None) => false,
+            Item::Plain(Value::Bool(x)) => *x,
+            Item::Plain(Value::Int(x)) => *x != 0,
+            Item::Plain(Value::Float(x)) => *x != 0.0,
+            Item::Plain(Value::Text(x)) => !x.is_empty(),
+            Item::List(items) => !items.is_empty(),
+            Item::Dict(items) => !items.is_empty(),
+            Item::Plain(_) | Item::Tensor(..) | Item::Hole => true,
+        }
+    }
+
     /// All that is neither a list nor a dict, in order.
     pub(crate) fn leaves(&self) -> Vec<&Item> {
         match self {

@@ -37,7 +37,7 @@ impl Names {
 }
 
 /// As Keras spells it: `PReLU` is `p_re_lu`.
-fn snake_case(class: &str) -> String {
+pub(super) fn snake_case(class: &str) -> String {
     let letters: Vec<char> = class.chars().filter(|c| c.is_alphanumeric() || *c == '_').collect();
     let is_small =
         |i: Option<usize>| i.and_then(|i| letters.get(i)).is_some_and(char::is_ascii_lowercase);

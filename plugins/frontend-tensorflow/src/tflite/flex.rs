@@ -17,6 +17,8 @@ pub(crate) enum Flex {
     Bool(bool),
     Int(i64),
     Float(f64),
+    /// A text. TensorFlow writes its nodes as such, which are no UTF-8.
+    Text(Bytes),
     Bytes(Bytes),
     List(Vec<Flex>),
     Map(Vec<(String, Flex)>),
@@ -81,11 +83,12 @@ impl Reader<'_> {
             1 => Flex::Int(self.signed(at, width)?),
             2 => Flex::Int(i64::try_from(self.raw(at, width)?).ok()?),
             3 => Flex::Float(self.float(at, width)?),
-            5 | 25 => {
+            kind @ (5 | 25) => {
                 let start = self.target(at, width)?;
                 let length = self.length(start, inside)?;
                 let end = start.checked_add(length).filter(|end| *end <= self.bytes.len())?;
-                Flex::Bytes(self.bytes.slice(start..end))
+                let found = self.bytes.slice(start..end);
+                if kind == 5 { Flex::Text(found) } else { Flex::Bytes(found) }
             }
             6 => Flex::Int(self.signed(self.target(at, width)?, inside)?),
             7 => Flex::Int(i64::try_from(self.raw(self.target(at, width)?, inside)?).ok()?),

@@ -25,7 +25,7 @@ const DOMAIN: &str = "tflite";
 fn node(called: &Operator) -> Option<NodeDef> {
     let op = called.custom.strip_prefix(PREFIX)?;
     let Flex::List(items) = flex::read(&called.custom_options)? else { return None };
-    let [_, Flex::Bytes(bytes)] = &items[..] else { return None };
+    let [_, Flex::Text(bytes) | Flex::Bytes(bytes)] = &items[..] else { return None };
     NodeDef::decode(bytes.clone()).ok().filter(|node| node.op == op)
 }
 
@@ -62,7 +62,7 @@ fn numbers(bytes: &[u8]) -> Value {
     bytes.iter().map(|byte| Value::Int((*byte).into())).collect::<Vec<Value>>().into()
 }
 
-/// An option as an argument: `null` is one that is left out, and bytes that are no text are numbers. `None` for maps.
+/// An option as an argument: `null` is one that is left out, and bytes are numbers. `None` for maps.
 fn option(value: Flex) -> Option<Value> {
     Some(match value {
         Flex::Map(_) => return None,
@@ -70,10 +70,11 @@ fn option(value: Flex) -> Option<Value> {
         Flex::Bool(x) => Value::Bool(x),
         Flex::Int(x) => Value::Int(x),
         Flex::Float(x) => Value::Float(x),
-        Flex::Bytes(bytes) => match std::str::from_utf8(&bytes) {
+        Flex::Text(bytes) => match std::str::from_utf8(&bytes) {
             Ok(text) => Value::Text(text.to_owned()),
             Err(_) => numbers(&bytes),
         },
+        Flex::Bytes(bytes) => numbers(&bytes),
         Flex::List(items) => items.into_iter().map(option).collect::<Option<Vec<Value>>>()?.into(),
     })
 }

@@ -1,6 +1,9 @@
 //! `tanh` of integers of 16 bits, as TFLite's kernel computes it: between the elements of a table of sigmoids, so that
 //! results differ by two steps from those of real numbers. All that can go in are 65536 numbers, so that a table of
-//! results says what comes out.
+//! results says what comes out, within one step of the kernel's.
+//!
+//! For scales close to some powers of two the kernel has other code, which takes them for these powers, and whose
+//! results lie up to 12 steps beside those of real numbers (6 of `LOGISTIC`).
 
 use super::model::Operator;
 use super::quantized;
@@ -10,11 +13,66 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 
-/// Elements of the kernel's table: `sigmoid(i / 24)` in steps of 2^-16.
+/// Elements of the table: `sigmoid(i / 24)` in steps of 2^-16, rounded. Some of the kernel's own differ in the last
+/// place, which makes one step of a result at most.
 const ELEMENTS: usize = 256;
 
-/// The scale of results.
-const STEP: f32 = 1.0 / 32768.0;
+/// The scale of results, as a power of two.
+const STEP: i32 = -15;
+
+/// The power of two that a scale is to TFLite, which allows for a thousandth of the exponent.
+fn power(scale: f32) -> Option<i32> {
+    let places = f64::from(scale).log2();
+    ((places - places.round()).abs() < 1e-3).then(|| places.round() as i32)
+}
+
+fn is_exact(scale: f32) -> bool {
+    f64::from(scale).log2().fract() == 0.0
+}
+
+/// How the kernel finds its results.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kernel {
+    /// Between the elements of a table.
+    Table(Multiplier),
+    /// About that of real numbers, which are stored numbers times this power of two.
+    Real(i32),
+}
+
+impl Kernel {
+    /// The kernel of an operator for the scales of what goes in and comes out. `None` if that is the operator
+    /// on real numbers, and for scales that it refuses.
+    fn of(is_tanh: bool, [given, found]: [f32; 2]) -> Option<Kernel> {
+        if power(found) != Some(STEP) || !given.is_normal() {
+            return None;
+        }
+        let real = power(given).filter(|places| *places == -12 || (is_tanh && *places == -11));
+        match real {
+            Some(_) if is_exact(given) && is_exact(found) => None,
+            Some(places) => Some(Kernel::Real(places)),
+            None if is_tanh => Multiplier::of(given).map(Kernel::Table),
+            None => None,
+        }
+    }
+
+    /// The results for -32768 to 32767.
+    fn results(self, is_tanh: bool) -> Vec<i16> {
+        match self {
+            Kernel::Table(multiplier) => results(multiplier),
+            Kernel::Real(places) => real(is_tanh, places),
+        }
+    }
+}
+
+/// The results of real numbers.
+fn real(is_tanh: bool, places: i32) -> Vec<i16> {
+    let result = |stored: i32| {
+        let x = f64::from(stored) * f64::from(places).exp2();
+        let y = if is_tanh { x.tanh() } else { 1.0 / (1.0 + (-x).exp()) };
+        (y * f64::from(-STEP).exp2()).round().clamp(i16::MIN.into(), i16::MAX.into()) as i16
+    };
+    (i16::MIN.into()..=i16::MAX.into()).map(result).collect()
+}
 
 /// How the kernel multiplies what goes in: by a number of 15 bits, and a shift to the right.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,13 +82,8 @@ struct Multiplier {
 }
 
 impl Multiplier {
-    /// That of a scale; `None` if the kernel has other code for it, which is as exact as real numbers.
+    /// That of a scale; `None` if it is too large.
     fn of(scale: f32) -> Option<Multiplier> {
-        let places = f64::from(scale).log2();
-        let is_power = places.fract() == 0.0 && (places == -12.0 || places == -11.0);
-        if is_power || !scale.is_normal() {
-            return None;
-        }
         let (mut by, mut shift) = (f64::from(scale) * 4096.0 * 3.0, 0);
         while by <= 32767.0 / 2.0 && shift <= 30 {
             shift += 1;
@@ -81,24 +134,28 @@ pub(super) fn run<'a>(
     let ([Some(index)], [out]) = (called.inputs.as_slice(), called.outputs.as_slice()) else {
         return Ok(None);
     };
-    let (Some(Some(Item::Tensor(x))), "TANH") = (inputs.first(), called.name()) else {
-        return Ok(None);
+    let is_tanh = match called.name() {
+        "TANH" => true,
+        "LOGISTIC" => false,
+        _ => return Ok(None),
     };
+    let Some(Some(Item::Tensor(x))) = inputs.first() else { return Ok(None) };
     let scale = |index: usize| {
         let tensor = declared(scope, index);
         let found = quantized::of(tensor).filter(|_| tensor.dtype() == Some(DataType::Int16))?;
         (found.is_uniform() && found.zeros[0] == 0).then(|| found.scales[0])
     };
-    let multiplier = scale(*index).and_then(Multiplier::of);
-    let (Some(multiplier), Some(STEP)) = (multiplier, scale(*out)) else { return Ok(None) };
-    let results = results(multiplier);
+    let (Some(given), Some(found)) = (scale(*index), scale(*out)) else { return Ok(None) };
+    let Some(kernel) = Kernel::of(is_tanh, [given, found]) else { return Ok(None) };
+    let results = kernel.results(is_tanh);
     let left = runner.room.get().checked_sub(size_of_val(results.as_slice()));
-    let limit = || Diagnostic::new(Code::SourceLimit, "Tables of `tanh` take too many bytes.");
+    let limit = || Diagnostic::new(Code::SourceLimit, "Tables of results take too many bytes.");
     runner.room.set(left.ok_or_else(limit)?);
     let b = runner.builder();
     let y = b.in_layer(scope.layer(called), |b| {
         let at = b.add(b.cast(*x, DataType::Int32)?, 1i64 << 15)?;
-        b.gather(b.parameter("tanh_table", Tensor::vector(results)), at).axis(0).one()
+        let name = if is_tanh { "tanh_table" } else { "sigmoid_table" };
+        b.gather(b.parameter(name, Tensor::vector(results)), at).axis(0).one()
     })?;
     runner.results(scope, called, vec![Value::Var(y)], true).map(Some)
 }

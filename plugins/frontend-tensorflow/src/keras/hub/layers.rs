@@ -1,6 +1,6 @@
 //! What layers of the package hold. Files have their settings, and weights under the names of what they hold.
 
-use super::{Settings, made, vit};
+use super::{Settings, gemma, llama, made, vit};
 use crate::keras::config::Layer;
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
@@ -8,7 +8,8 @@ use serde_json::{Value as Json, json};
 /// The activation that the package registers: GELU by its approximation.
 pub(crate) const GELU: &str = "keras_hub>gelu_approximate";
 
-const LAYERS: [&str; 7] = [
+/// Layers that files may have outside of backbones.
+pub(super) const LAYERS: [&str; 7] = [
     "PositionEmbedding",
     "TokenAndPositionEmbedding",
     "TransformerEncoder",
@@ -36,12 +37,15 @@ pub(crate) fn with_parts(mut layer: Layer) -> Result<Layer, Diagnostic> {
         "TransformerEncoder" => transformer(&settings, "self_attention_layer", &[])?,
         "TransformerDecoder" => {
             let shapes = ["decoder_sequence_shape", "encoder_sequence_shape"];
-            if settings.config.get(shapes[1]).is_some_and(|shape| !shape.is_null()) {
-                return Err(settings.wrong(shapes[1], "only decoders by themselves are converted"));
-            }
             transformer(&settings, "self_attention", &shapes)?
         }
         "TokenAndPositionEmbedding" => embeddings(&settings)?,
+        "GemmaDecoderBlock" => gemma::decoder(&settings)?,
+        "LlamaTransformerDecoder" => llama::decoder(&settings, "LlamaLayerNorm")?,
+        "MistralTransformerDecoder" => llama::decoder(&settings, "MistralLayerNormalization")?,
+        "Phi3Decoder" => llama::decoder(&settings, "Phi3LayerNorm")?,
+        "QwenTransformerDecoder" => llama::decoder(&settings, "QwenLayerNorm")?,
+        "Qwen3TransformerDecoder" => llama::decoder(&settings, "Qwen3LayerNorm")?,
         "ViTPatchingAndEmbedding" => vit::patches(&settings)?,
         "ViTEncoder" => vit::encoder(&settings)?,
         "ViTEncoderBlock" => vit::block(&settings)?,
@@ -72,13 +76,17 @@ fn transformer(
     let attends = json!({ "num_heads": settings.size("num_heads")?, "dropout": settings.number("dropout", 0.0)? });
     let activation = settings.config.get("activation").cloned().unwrap_or_else(|| json!("relu"));
     let inner = json!({ "units": settings.size("intermediate_dim")?, "activation": activation });
-    let parts = [
-        ("self_attention_layer", "MultiHeadAttention", attention, attends),
+    let mut parts = vec![
+        ("self_attention_layer", "MultiHeadAttention", attention, attends.clone()),
         ("self_attention_layer_norm", "LayerNormalization", "", norm.clone()),
-        ("feedforward_layer_norm", "LayerNormalization", "", norm),
+        ("feedforward_layer_norm", "LayerNormalization", "", norm.clone()),
         ("feedforward_intermediate_dense", "Dense", "", inner),
         ("feedforward_output_dense", "Dense", "", json!({})),
     ];
+    if settings.config.get("encoder_sequence_shape").is_some_and(|shape| !shape.is_null()) {
+        parts.push(("cross_attention_layer", "MultiHeadAttention", "cross_attention", attends));
+        parts.push(("cross_attention_layer_norm", "LayerNormalization", "", norm));
+    }
     let part = |(key, class, name, config): (&str, &str, &str, Json)| {
         let name = if name.is_empty() { key } else { name };
         Ok((format!("_{key}"), made(class, name, config, &dtype)?))

@@ -4,13 +4,19 @@
 //! constructor. Each family (`bert`, `resnet` and so on) makes the list from them; what follows is as for other models.
 //! `layers` says what the layers of the package hold; `rows::hub` says what they compute.
 
+mod bart;
 mod bert;
+mod densenet;
+mod efficientnet;
+mod gemma;
 mod gpt2;
 mod layers;
+mod llama;
 mod order;
 mod resnet;
 mod vgg;
 mod vit;
+mod xception;
 
 pub(super) use layers::{GELU, is_layer, with_parts};
 
@@ -28,18 +34,29 @@ const SIZE_MAX: i64 = i32::MAX as i64;
 /// Makes a family's layers.
 type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
 
-const FAMILIES: [(&str, Family); 11] = [
+const FAMILIES: [(&str, Family); 22] = [
     ("BertBackbone", bert::bert),
     ("DistilBertBackbone", bert::distil_bert),
     ("RobertaBackbone", bert::roberta),
     ("XLMRobertaBackbone", bert::roberta),
     ("ElectraBackbone", bert::electra),
     ("AlbertBackbone", bert::albert),
+    ("BartBackbone", bart::bart),
     ("GPT2Backbone", gpt2::gpt2),
     ("OPTBackbone", gpt2::opt),
+    ("GemmaBackbone", gemma::gemma),
+    ("LlamaBackbone", llama::llama),
+    ("Llama3Backbone", llama::llama),
+    ("MistralBackbone", llama::mistral),
+    ("Phi3Backbone", llama::phi3),
+    ("QwenBackbone", llama::qwen),
+    ("Qwen3Backbone", llama::qwen3),
     ("VGGBackbone", vgg::vgg),
     ("ResNetBackbone", resnet::resnet),
     ("ViTBackbone", vit::vit),
+    ("DenseNetBackbone", densenet::densenet),
+    ("EfficientNetBackbone", efficientnet::efficientnet),
+    ("XceptionBackbone", xception::xception),
 ];
 
 /// Whether an object of a description is of the package.
@@ -80,7 +97,11 @@ fn blocks(json: &Json) -> i64 {
     }
     let own = number("num_layers").max(1).saturating_mul(number("num_inner_repetitions").max(1));
     let own = own.saturating_add(sum("stackwise_num_blocks"));
-    inner.saturating_add(own).saturating_add(sum("stackwise_num_repeats"))
+    let depths = config.and_then(|config| config.get("stackwise_depth_coefficients")?.as_array());
+    let depths = depths.into_iter().flatten().filter_map(Json::as_f64);
+    let deepest = depths.fold(1.0, f64::max).ceil() as i64;
+    let repeats = sum("stackwise_num_repeats").saturating_mul(deepest);
+    inner.saturating_add(own).saturating_add(repeats)
 }
 
 /// The layers of a backbone; `None` if it is none that is known.
@@ -175,16 +196,19 @@ impl Settings<'_> {
     /// Height, width and channels of pictures, the first two of which may vary. Files do not say whether channels come
     /// last; they do so unless somebody set Keras to something else.
     fn image_shape(&self) -> Result<Vec<Json>, Diagnostic> {
-        const KEY: &str = "image_shape";
+        self.shape_of("image_shape")
+    }
+
+    fn shape_of(&self, key: &str) -> Result<Vec<Json>, Diagnostic> {
         let is_size = |json: &Json| json.as_i64().is_some_and(|n| (1..=SIZE_MAX).contains(&n));
-        match self.config.get(KEY).and_then(Json::as_array).map(Vec::as_slice) {
+        match self.config.get(key).and_then(Json::as_array).map(Vec::as_slice) {
             Some(shape @ [height, width, channels])
                 if [height, width].iter().all(|n| n.is_null() || is_size(n))
                     && is_size(channels) =>
             {
                 Ok(shape.to_vec())
             }
-            _ => Err(self.wrong(KEY, "it must be height, width and a known number of channels")),
+            _ => Err(self.wrong(key, "it must be height, width and a known number of channels")),
         }
     }
 
@@ -197,6 +221,14 @@ impl Settings<'_> {
         match self.config.get(key) {
             None => Ok(default),
             Some(json) => json.as_f64().ok_or_else(|| self.wrong(key, "it must be a number")),
+        }
+    }
+
+    /// A number, or nothing.
+    fn optional(&self, key: &str) -> Result<Option<f64>, Diagnostic> {
+        match self.config.get(key) {
+            None | Some(Json::Null) => Ok(None),
+            Some(_) => self.number(key, 0.0).map(Some),
         }
     }
 

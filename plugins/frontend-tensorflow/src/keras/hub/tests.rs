@@ -36,6 +36,30 @@ fn settings_that_are_not_known_are_refused_by_name() {
 }
 
 #[test]
+fn what_keras_computes_in_several_ways_is_refused() {
+    let heads = r#", "num_query_heads": 4, "num_key_value_heads": 2, "head_dim": 2"#;
+    let cases = [
+        ("Qwen3Backbone", r#", "sliding_window_size": 4"#, "`sliding_window_size` is 4"),
+        (
+            "QwenBackbone",
+            r#", "use_sliding_window_attention": true, "sliding_window_size": 4"#,
+            "is 4",
+        ),
+        ("LlamaBackbone", r#", "rope_low_freq_factor": 1.0"#, "`rope_frequency_adjustment_factor`"),
+    ];
+    for (class, more, expected) in cases {
+        let json = described(class, &format!("{heads}{more}"))
+            .replace(r#""num_heads": 1, "#, "")
+            .replace(r#""max_sequence_length": 4, "#, "");
+        let json =
+            if class == "Qwen3Backbone" { json } else { json.replace(r#", "head_dim": 2"#, "") };
+        let found = config::read(json.as_bytes(), false);
+        let said = found.map_or_else(|e| format!("{e:?}"), |_| "nothing".to_owned());
+        assert!(said.contains(expected), "{class}: {said}");
+    }
+}
+
+#[test]
 fn all_blocks_of_a_file_have_one_bound() {
     let said = refused("RobertaBackbone", r#", "num_layers": 1000000"#);
     assert!(said.contains("1000000 blocks"), "{said}");
@@ -46,6 +70,18 @@ fn all_blocks_of_a_file_have_one_bound() {
     );
     let found = config::read(two.as_bytes(), false);
     assert!(found.is_err_and(|e| format!("{e:?}").contains("1200 blocks")));
+    let deep = r#", "stackwise_num_repeats": [60, 60], "stackwise_depth_coefficients": [1.0, 9.5]"#;
+    let said = refused("EfficientNetBackbone", deep);
+    assert!(said.contains("1201 blocks"), "{said}");
+}
+
+#[test]
+fn all_that_is_converted_is_in_the_manual() {
+    let manual = include_str!("../../../../../docs/manual.md");
+    let families = super::FAMILIES.iter().map(|(class, _)| *class);
+    for class in families.chain(super::layers::LAYERS) {
+        assert!(manual.contains(&format!("`{class}`")), "{class}");
+    }
 }
 
 #[test]
@@ -61,6 +97,16 @@ fn layers_of_others_with_names_of_the_package_are_foreign() {
     let json = r#"{"class_name": "TransformerEncoder", "config": {"name": "t", "heads": 2}}"#;
     let layer = config::read(json.as_bytes(), true).expect("a layer");
     assert!(layer.foreign.is_some() && layer.parts.is_empty());
+}
+
+#[test]
+fn a_model_without_a_name_has_that_of_its_class() {
+    let json = r#"{"module": "keras", "class_name": "Sequential", "config": {"name": "s", "layers": [
+        {"module": "keras_hub.src.models.vgg.vgg_backbone", "class_name": "VGGBackbone", "config": {
+        "stackwise_num_repeats": [1], "stackwise_num_filters": [2], "image_shape": [4, 4, 1]}}]}}"#;
+    let model = config::read(json.as_bytes(), false).expect("a model");
+    let layer = &model.network.expect("layers").layers[0];
+    assert_eq!((layer.name.as_str(), layer.is_unnamed), ("vgg_backbone", true));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 mod scores;
 
-use scores::{Masked, causal, with_scores};
-pub(crate) use scores::{Options, over_heads};
+pub(crate) use scores::{Masked, Options, over_heads};
+use scores::{causal, with_scores};
 
 use crate::ops::create::{number, scalar};
 use crate::ops::linear::swapped;
@@ -113,16 +113,19 @@ impl Call {
 }
 
 /// Products with the heads of queries, keys or values.
-struct Heads {
+pub(crate) struct Heads {
     /// `[batch, steps, heads * size]`
     all: Var,
-    count: i64,
-    size: i64,
+    pub(crate) count: i64,
+    pub(crate) size: i64,
 }
 
 impl Heads {
     /// A product of the last axis with `[inputs, heads, size]`.
-    fn of(b: &GraphBuilder, x: Var, kernel: Var, bias: Option<Var>) -> Lowered<Heads> {
+    ///
+    /// # Errors
+    /// `N0201` for weights with other axes; those of the builder.
+    pub(crate) fn of(b: &GraphBuilder, x: Var, kernel: Var, bias: Option<Var>) -> Lowered<Heads> {
         let sizes = b.dims_of(kernel).unwrap_or_default();
         let (inputs, count, size) = match sizes[..] {
             [inputs, count, size] if inputs.max(count).max(size) <= SIZE_MAX => {
@@ -142,7 +145,10 @@ impl Heads {
     }
 
     /// `[batch, steps, heads, size]`
-    fn apart(&self, b: &GraphBuilder) -> Lowered<Var> {
+    ///
+    /// # Errors
+    /// Those of the builder.
+    pub(crate) fn apart(&self, b: &GraphBuilder) -> Lowered<Var> {
         let [batch, steps] = [size_of(b, self.all, 0)?, size_of(b, self.all, 1)?];
         let sizes = [batch, steps, Size::Known(self.count), Size::Known(self.size)];
         reshaped(b, self.all, &shape_of(b, &sizes)?)
@@ -211,9 +217,8 @@ fn multi_head(
     let y = gate.map_or(Ok(y), |gate| b.mul(y, gate))?;
     let (kernel, bias) = weight(count - 1);
     let sizes = b.dims_of(kernel).unwrap_or_default();
-    let inner: i64 = sizes.iter().take(2).product();
     let outer: i64 = sizes.iter().skip(2).product();
-    let mut y = b.mat_mul(y, b.reshape(kernel, [inner, outer]).one()?)?;
+    let mut y = together(b, y, kernel)?;
     if let Some(bias) = bias {
         y = b.add(y, b.reshape(bias, [outer]).one()?)?;
     }
@@ -234,6 +239,17 @@ fn multi_head(
     }
     let more = scores.map(Value::Var);
     Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+}
+
+/// A product of `[batch, steps, heads * size]` with `[heads, size, ...]`, the last axes as one.
+///
+/// # Errors
+/// Those of the builder.
+pub(crate) fn together(b: &GraphBuilder, x: Var, kernel: Var) -> Lowered<Var> {
+    let sizes = b.dims_of(kernel).unwrap_or_default();
+    let inner: i64 = sizes.iter().take(2).product();
+    let outer: i64 = sizes.iter().skip(2).product();
+    b.mat_mul(x, b.reshape(kernel, [inner, outer]).one()?)
 }
 
 /// What heads see, as `[batch, steps, heads * size]`, and the scores if they are asked for.

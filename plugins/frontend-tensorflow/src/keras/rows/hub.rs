@@ -1,5 +1,6 @@
 //! Layers of `keras_hub`, and the embedding of Keras that its models use.
 
+mod llama;
 mod vit;
 
 use super::quantized;
@@ -7,6 +8,7 @@ use crate::keras::Runner;
 use crate::keras::config::Layer;
 use crate::keras::run::{Called, Given};
 use crate::keras::values::Item;
+use crate::ops::create::scalar;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -115,26 +117,20 @@ pub(crate) fn holders(
     let place = onnxd_plugin_sdk::diagnostics::Layer::new(called.path, &called.layer.class);
     let run = |names: &[&str], f: fn(&Runner<'_, '_>, &Called<'_>, &Given) -> Lowered<Item>| {
         let given = runner.cast(called.layer, given.clone())?;
-        only(called, &given, names)?;
+        let given = by_name(called, given, names)?;
         let found = b.in_layer(place.clone(), |_| f(runner, called, &given))?;
         Ok(Some(vec![found]))
     };
     match called.layer.class.as_str() {
-        "TransformerEncoder" => run(
-            &["inputs", "padding_mask", "attention_mask", "return_attention_scores"],
-            transformer,
-        ),
-        "TransformerDecoder" => run(
-            &[
-                "decoder_sequence",
-                "encoder_sequence",
-                "decoder_padding_mask",
-                "decoder_attention_mask",
-                "use_causal_mask",
-            ],
-            transformer,
-        ),
+        "TransformerEncoder" => run(&ENCODER, transformer),
+        "TransformerDecoder" => run(&DECODER, transformer),
         "TokenAndPositionEmbedding" => run(&["inputs", "start_index", "positions"], embeddings),
+        "LlamaTransformerDecoder"
+        | "MistralTransformerDecoder"
+        | "QwenTransformerDecoder"
+        | "Qwen3TransformerDecoder" => run(&llama::LLAMA.arguments, llama::decoder),
+        "Phi3Decoder" => run(&llama::PHI3.arguments, llama::decoder),
+        "GemmaDecoderBlock" => run(&llama::GEMMA.arguments, llama::decoder),
         "ViTPatchingAndEmbedding" => run(&["inputs"], vit::patches),
         "ViTEncoder" => run(&["inputs"], vit::encoder),
         "ViTEncoderBlock" => run(&["inputs"], vit::block),
@@ -142,21 +138,56 @@ pub(crate) fn holders(
     }
 }
 
-/// Checks that a call has no arguments but these.
-fn only(called: &Called<'_>, given: &Given, names: &[&str]) -> Lowered<()> {
-    let other = given
-        .named
-        .iter()
-        .find(|(name, item)| !names.contains(&name.as_str()) && *item != Item::nothing());
-    let what = match other {
-        Some((name, _)) => format!("the argument `{}`", shown(name)),
-        None if given.positional.len() > names.len() => {
-            format!("{} arguments", given.positional.len())
-        }
-        None => return Ok(()),
+/// The arguments of a call of `TransformerEncoder`. `training` changes nothing, as everywhere in version 3.
+const ENCODER: [&str; 5] =
+    ["inputs", "padding_mask", "attention_mask", "training", "return_attention_scores"];
+/// The arguments of a call of `TransformerDecoder`.
+const DECODER: [&str; 12] = [
+    "decoder_sequence",
+    "encoder_sequence",
+    "decoder_padding_mask",
+    "decoder_attention_mask",
+    "encoder_padding_mask",
+    "encoder_attention_mask",
+    "self_attention_cache",
+    "self_attention_cache_update_index",
+    "cross_attention_cache",
+    "cross_attention_cache_update_index",
+    "use_causal_mask",
+    "training",
+];
+/// Those of them that are not converted.
+const REFUSED: [&str; 5] = [
+    "return_attention_scores",
+    "self_attention_cache",
+    "self_attention_cache_update_index",
+    "cross_attention_cache",
+    "cross_attention_cache_update_index",
+];
+
+/// The call with a name for each argument, in their order, where none is left that is not converted.
+fn by_name(called: &Called<'_>, given: Given, names: &[&str]) -> Lowered<Given> {
+    let refused = |what: String| {
+        let message = format!("The layer is called with {what}, which is not converted.");
+        Err(called.problem(Code::LayerUnsupported, message))
     };
-    let message = format!("The layer is called with {what}, which is not converted.");
-    Err(called.problem(Code::LayerUnsupported, message))
+    if given.positional.len() > names.len() {
+        return refused(format!("{} arguments", given.positional.len()));
+    }
+    let first = names.iter().map(|name| (*name).to_owned()).zip(given.positional);
+    let mut named: Vec<(String, Item)> = first.chain(given.named).collect();
+    named.sort_by_key(|(name, _)| names.iter().position(|known| known == name));
+    for (name, item) in &named {
+        let known = names.contains(&name.as_str());
+        let is_refused = match REFUSED.contains(&name.as_str()) {
+            true => item.is_true(),
+            false => !known && *item != Item::nothing(),
+        };
+        if is_refused {
+            return refused(format!("the argument `{}`", shown(name)));
+        }
+    }
+    Ok(Given { positional: vec![], named })
 }
 
 /// A layer that another one holds.
@@ -192,28 +223,60 @@ fn sum(runner: &Runner<'_, '_>, called: &Called<'_>, x: Item, y: Item) -> Lowere
     runner.call(&layer, called.path, Given::one(terms)).map(Item::of)
 }
 
-/// Whether an argument of a call, or a setting, is true.
-fn is_true(item: Option<&Item>, default: bool) -> bool {
-    match item {
-        Some(Item::Plain(Value::Bool(found))) => *found,
-        _ => default,
-    }
+/// How steps look at each other.
+struct Looks {
+    /// Which steps count: `[batch, keys]`.
+    padding: Option<Var>,
+    /// Which steps each step looks at: `[batch, queries, keys]`.
+    more: Option<Var>,
+    /// Steps look at those before them alone.
+    causal: bool,
+    /// How many of these they look at, themselves included.
+    window: Option<i64>,
+    /// Only what is above zero counts; otherwise all but zero.
+    above: bool,
 }
 
-/// Which steps each step looks at: `[batch, queries or 1, keys]`.
-fn mask(runner: &Runner<'_, '_>, padding: Option<Var>, more: Option<Var>) -> Lowered<Option<Var>> {
+/// Which steps each step looks at, as truth values: `[batch, queries or 1, keys]`. Keras takes the least of all
+/// numbers, and asks then what they mean. The second says whether steps still must not look at those behind them.
+fn mask(runner: &Runner<'_, '_>, x: Var, looks: &Looks) -> Lowered<(Option<Var>, bool)> {
     let b = runner.builder();
+    let given: Vec<Var> = looks.padding.into_iter().chain(looks.more).collect();
+    let is_plain = looks.above
+        || (given.len() < 2 && !looks.causal)
+        || given.iter().all(|mask| b.dtype_of(*mask) == Some(Bool));
     // Keras rounds numbers first.
-    let truth = |x: Var| match of(b, x)? {
-        dtype if dtype.is_float() => b.cast(b.cast(x, Int32)?, Bool),
-        _ => b.cast(x, Bool),
+    let number = |mask: Var| b.cast(mask, Int32);
+    let truth = |mask: Var| match of(b, mask)? {
+        Bool => Ok(mask),
+        _ if looks.above => b.greater(number(mask)?, 0),
+        dtype if dtype.is_float() => b.cast(number(mask)?, Bool),
+        _ => b.cast(mask, Bool),
     };
-    let padding = padding.map(|x| b.unsqueeze(truth(x)?, [1])).transpose()?;
-    let more = more.map(truth).transpose()?;
-    Ok(match (padding, more) {
-        (Some(x), Some(y)) => Some(b.and(x, y)?),
-        (x, y) => x.or(y),
-    })
+    let each = |mask: Var| if is_plain { truth(mask) } else { number(mask) };
+    let padding = looks.padding.map(|mask| b.unsqueeze(each(mask)?, [1])).transpose()?;
+    let more = looks.more.map(each).transpose()?;
+    let mut all: Vec<Var> = padding.into_iter().chain(more).collect();
+    let is_open = is_plain && looks.window.is_none();
+    if looks.causal && !is_open {
+        all.push(each(causal(b, x, looks.window)?)?);
+    }
+    let Some((first, rest)) = all.split_first() else { return Ok((None, looks.causal)) };
+    let join = |all, mask: &Var| if is_plain { b.and(all, *mask) } else { b.min([all, *mask]) };
+    let whole = rest.iter().try_fold(*first, join)?;
+    Ok((Some(truth(whole)?), looks.causal && is_open))
+}
+
+/// Whether step `j` is not behind step `i` of `[batch, steps, ...]`, and not too far before it: `[1, steps, steps]`.
+fn causal(b: &Lower, x: Var, window: Option<i64>) -> Lowered<Var> {
+    let steps = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
+    let line = b.range(scalar(0, Int64), steps, scalar(1, Int64)).one()?;
+    let rows = b.unsqueeze(line, [1])?;
+    let mut found = b.greater_or_equal(rows, line)?;
+    if let Some(window) = window {
+        found = b.and(found, b.less(rows, b.add(line, window)?)?)?;
+    }
+    b.unsqueeze(found, [0])
 }
 
 /// Attention to the steps of the sequence itself, and two dense layers for each step. What goes into both is added to
@@ -234,6 +297,7 @@ fn transformer(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> L
     let x = call(runner, called, ("_self_attention_layer", &[("key_dim", key_dim)]), attends)?;
     let x = sum(runner, called, x, input.clone())?;
     let x = norm(x, "_self_attention_layer_norm", !is_first)?;
+    let x = crossed(runner, called, given, (x, key_dim), is_first)?;
     let y = norm(x.clone(), "_feedforward_layer_norm", is_first)?;
     let y = call(runner, called, ("_feedforward_intermediate_dense", &[]), Given::one(y))?;
     let units = [("units", hidden)];
@@ -243,6 +307,55 @@ fn transformer(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> L
         Item::Tensor(y, _) => Item::Tensor(y, input.mask()),
         other => other,
     })
+}
+
+/// Attention of a decoder to another sequence, where it has such.
+fn crossed(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+    (x, key_dim): (Item, i64),
+    is_first: bool,
+) -> Lowered<Item> {
+    const LAYER: &str = "_cross_attention_layer";
+    const NORM: &str = "_cross_attention_layer_norm";
+    let other = given.name("encoder_sequence").filter(|item| **item != Item::nothing());
+    let is_held = called.layer.parts.iter().any(|(key, _)| key == LAYER);
+    let other = match (is_held, other) {
+        (false, None) => return Ok(x),
+        (true, Some(other)) => other,
+        _ => {
+            let message =
+                "The layer was built with another sequence and is called without, or the reverse.";
+            return Err(called.problem(Code::LayerParameter, message));
+        }
+    };
+    let Some(sequence) = other.tensor() else { return Ok(Item::Hole) };
+    let tensor = |name: &str| given.name(name).and_then(Item::tensor);
+    let looks = Looks {
+        padding: tensor("encoder_padding_mask").or(other.mask()),
+        more: tensor("encoder_attention_mask"),
+        window: None,
+        causal: false,
+        above: is_dropped(called),
+    };
+    let (mask, _) = mask(runner, sequence, &looks)?;
+    let norm = |x: Item, is_here: bool| match is_here {
+        true => call(runner, called, (NORM, &[]), Given::one(x)),
+        false => Ok(x),
+    };
+    let query = bare(norm(x.clone(), is_first)?);
+    let named = mask.map(|mask| ("attention_mask".to_owned(), mask.into())).into_iter().collect();
+    let attends = Given { positional: vec![query, sequence.into()], named };
+    let sizes = [("key_dim", key_dim), ("value_dim", key_dim)];
+    let y = call(runner, called, (LAYER, &sizes), attends)?;
+    norm(sum(runner, called, y, x)?, !is_first)
+}
+
+/// Whether attention drops scores in training. Then it asks what is above zero in masks, where it makes no truth values
+/// of them first.
+fn is_dropped(called: &Called<'_>) -> bool {
+    called.layer.config.get("dropout").and_then(Json::as_f64).unwrap_or(0.0) > 0.0
 }
 
 /// The size of the last axis.
@@ -263,24 +376,24 @@ fn attention(
     (x, input): (Item, &Item),
     (is_decoder, hidden): (bool, i64),
 ) -> Lowered<(Given, i64)> {
-    let (at, prefix) = if is_decoder { (2, "decoder_") } else { (1, "") };
-    let refused = match is_decoder {
-        true => given.get(1, "encoder_sequence").is_some_and(|item| *item != Item::nothing()),
-        false => is_true(given.get(3, "return_attention_scores"), false),
+    let prefix = if is_decoder { "decoder_" } else { "" };
+    let tensor = |name: &str| given.name(&format!("{prefix}{name}")).and_then(Item::tensor);
+    let looks = Looks {
+        padding: tensor("padding_mask").or(input.mask()),
+        more: tensor("attention_mask"),
+        window: None,
+        causal: is_decoder && given.name("use_causal_mask").is_none_or(Item::is_true),
+        above: is_decoder && is_dropped(called),
     };
-    if refused {
-        let message = "Other sequences and scores of attention are not converted.";
-        return Err(called.problem(Code::LayerUnsupported, message));
-    }
-    let tensor =
-        |i: usize, name: &str| given.get(i, &format!("{prefix}{name}")).and_then(Item::tensor);
-    let padding = tensor(at, "padding_mask").or(input.mask());
-    let mask = mask(runner, padding, tensor(at + 1, "attention_mask"))?;
     // The attention of decoders reads no masks but the one that it is given.
+    let (mask, is_causal) = match x.tensor() {
+        Some(x) => mask(runner, x, &looks)?,
+        None => (None, looks.causal),
+    };
     let x = if is_decoder { bare(x) } else { x };
     let mut named: Vec<(String, Item)> = vec![];
     named.extend(mask.map(|mask| ("attention_mask".to_owned(), mask.into())));
-    if is_decoder && is_true(given.name("use_causal_mask"), true) {
+    if is_causal {
         named.push(("use_causal_mask".to_owned(), Item::Plain(Value::Bool(true))));
     }
     let heads = called.layer.config.get("num_heads").and_then(Json::as_i64).unwrap_or(1).max(1);
@@ -297,8 +410,8 @@ fn embeddings(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lo
     let Some(ids) = given.first().cloned() else { return Ok(Item::Hole) };
     let words = call(runner, called, ("token_embedding", &[]), Given::one(ids))?;
     let mut at = Given::one(words.clone());
-    for (i, name) in [(1, "start_index"), (2, "positions")] {
-        at.named.extend(given.get(i, name).map(|item| (name.to_owned(), item.clone())));
+    for name in ["start_index", "positions"] {
+        at.named.extend(given.name(name).map(|item| (name.to_owned(), item.clone())));
     }
     let places = call(runner, called, ("position_embedding", &[]), at)?;
     let mask = words.mask();

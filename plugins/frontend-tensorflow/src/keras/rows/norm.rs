@@ -24,6 +24,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "GroupNormalization" => group;
         "UnitNormalization" => |b, a: Unit| unit(b, a.inputs, &axes(b, a.inputs, &a.axis)?, 1e-12);
         "RMSNormalization" => rms;
+        // Those of `keras_hub`.
+        "LlamaLayerNorm" | "MistralLayerNormalization" | "QwenLayerNorm" | "Qwen3LayerNorm" | "Phi3LayerNorm" => rms;
     }
 }
 
@@ -47,7 +49,9 @@ arguments! {
     /// `UnitNormalization(axis=-1)`
     struct Unit { inputs: Var, axis: Value }
     /// `RMSNormalization(axis=-1, epsilon=1e-06)`
-    struct Rms { inputs: Var, axis: Value, epsilon: f64 = 1e-6, weights: Vec<Var> }
+    struct Rms {
+        inputs: Var, axis: Value, epsilon: f64 = 1e-6, counts_from_one: bool = false, weights: Vec<Var>,
+    }
 }
 
 /// One axis or several, counted from the first one.
@@ -276,6 +280,9 @@ fn rms(b: &Lower, a: Rms) -> Lowered<Var> {
     let dtype = of(b, x)?;
     let square = b.reduce_mean(b.mul(x, x)?).axes(&axes).keepdims(1).one()?;
     let y = b.div(x, b.sqrt(b.add(square, a.epsilon)?)?)?;
-    let y = b.mul(y, spread(b, b.cast(gain, dtype)?, &axes, x)?)?;
+    let gain = b.cast(gain, dtype)?;
+    // So does the norm of Gemma.
+    let gain = if a.counts_from_one { b.add(gain, 1)? } else { gain };
+    let y = b.mul(y, spread(b, gain, &axes, x)?)?;
     b.cast(y, of(b, a.inputs)?)
 }

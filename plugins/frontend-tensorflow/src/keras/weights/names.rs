@@ -68,7 +68,12 @@ fn names(layer: &Layer, is_keras2: bool) -> Vec<&'static str> {
             [affine(), vec!["moving_mean", "moving_variance"]].concat()
         }
         "LayerNormalization" | "GroupNormalization" => affine(),
-        "RMSNormalization" => vec!["scale"],
+        "RMSNormalization"
+        | "LlamaLayerNorm"
+        | "MistralLayerNormalization"
+        | "QwenLayerNorm"
+        | "Qwen3LayerNorm"
+        | "Phi3LayerNorm" => vec!["scale"],
         "LayerScale" => vec!["gamma"],
         "PReLU" => vec!["alpha"],
         "Normalization" => vec!["mean", "variance", "count"],

@@ -18,9 +18,17 @@ fn values_of_a_map() {
     let flex = read(&Bytes::from_static(MAP)).unwrap();
     assert_eq!(field(&flex, "a"), Some(&Flex::Int(3)));
     assert_eq!(field(&flex, "b"), Some(&Flex::Float(0.5)));
-    let list = vec![Flex::Bool(true), Flex::Bytes(Bytes::from_static(b"hi"))];
+    let list = vec![Flex::Bool(true), Flex::Text(Bytes::from_static(b"hi"))];
     assert_eq!(field(&flex, "c"), Some(&Flex::List(list)));
     assert_eq!(field(&flex, "d"), None);
+}
+
+#[test]
+fn bytes_are_no_text() {
+    // `"hi"` as a text, and as bytes.
+    let of = |kind: u8| read(&Bytes::copy_from_slice(&[2, b'h', b'i', 0, 3, kind << 2, 1]));
+    assert_eq!(of(5), Some(Flex::Text(Bytes::from_static(b"hi"))));
+    assert_eq!(of(25), Some(Flex::Bytes(Bytes::from_static(b"hi"))));
 }
 
 #[test]

@@ -4,11 +4,16 @@ use crate::tflite::network::{Asked, import};
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::testing;
 
-/// The results of the kernel for stored numbers.
-fn found(scale: f32, stored: &[i16]) -> Vec<i64> {
+const TANH: i32 = 28;
+const LOGISTIC: i32 = 14;
+/// The scale of results.
+const SCALE: f32 = 1.0 / 32768.0;
+
+/// The results of a kernel for stored numbers.
+fn found(code: i32, scales: [f32; 2], stored: &[i16]) -> Vec<i64> {
     let count = stored.len() as i32;
     let of = |name: &str, scale| quantized(tensor(name, INT16, &[count], 0), &[scale], &[0], 0);
-    let lite = single(28, vec![of("x", scale), of("y", STEP)], vec![], vec![]);
+    let lite = single(code, vec![of("x", scales[0]), of("y", scales[1])], vec![], vec![]);
     let mut options = ExportOptions::of_shapes(21, vec![]);
     let done = import(&lite.bytes(), Asked::default(), &mut options).unwrap();
     let given = testing::run(&done.model, [("x", Tensor::vector(stored.to_vec()))]).unwrap();
@@ -21,7 +26,7 @@ fn tanh_of_integers_lies_between_the_elements_of_a_table() {
     let scale = 0.000_3;
     let stored: Vec<i16> = vec![-32768, -20000, -3500, -100, -1, 0, 1, 100, 3500, 20000, 32767];
     let exact = |x: i16| (f64::from(x) * f64::from(scale)).tanh() * 32768.0;
-    let found = found(scale, &stored);
+    let found = found(TANH, [scale, SCALE], &stored);
     for (x, y) in stored.iter().zip(&found) {
         assert!((*y as f64 - exact(*x)).abs() < 3.0, "{x}: {y}, not {}", exact(*x));
     }
@@ -37,15 +42,18 @@ fn tanh_of_integers_lies_between_the_elements_of_a_table() {
 
 #[test]
 fn powers_of_two_have_other_code() {
-    assert_eq!(Multiplier::of(1.0 / 4096.0), None);
-    assert_eq!(Multiplier::of(1.0 / 2048.0), None);
-    assert_eq!(Multiplier::of(0.000_3), Some(Multiplier { by: 30198, shift: 13 }));
+    assert_eq!(Kernel::of(true, [1.0 / 4096.0, SCALE]), None);
+    assert_eq!(Kernel::of(true, [1.0 / 2048.0, SCALE]), None);
+    assert_eq!(Kernel::of(false, [1.0 / 4096.0, SCALE]), None);
+    assert_eq!(Kernel::of(false, [0.000_3, SCALE]), None);
+    let multiplier = Multiplier { by: 30198, shift: 13 };
+    assert_eq!(Kernel::of(true, [0.000_3, SCALE]), Some(Kernel::Table(multiplier)));
     let real = super::super::fixture::converted(
         &single(
-            28,
+            TANH,
             vec![
                 quantized(tensor("x", INT16, &[1], 0), &[1.0 / 4096.0], &[0], 0),
-                quantized(tensor("y", INT16, &[1], 0), &[STEP], &[0], 0),
+                quantized(tensor("y", INT16, &[1], 0), &[SCALE], &[0], 0),
             ],
             vec![],
             vec![],
@@ -54,4 +62,26 @@ fn powers_of_two_have_other_code() {
         21,
     );
     assert!(real.unwrap().contains("Tanh("));
+}
+
+#[test]
+fn scales_close_to_powers_of_two_are_taken_for_them() {
+    // 2^0.0009 and 2^-0.0009, and just beyond.
+    let [more, less, beyond] = [1.000_624f32, 0.999_376, 1.000_8];
+    let given = [more / 4096.0, less / 2048.0, beyond / 4096.0];
+    assert_eq!(Kernel::of(true, [given[0], SCALE]), Some(Kernel::Real(-12)));
+    assert_eq!(Kernel::of(true, [given[1], SCALE]), Some(Kernel::Real(-11)));
+    assert!(matches!(Kernel::of(true, [given[2], SCALE]), Some(Kernel::Table(_))));
+    assert_eq!(Kernel::of(true, [1.0 / 4096.0, SCALE * less]), Some(Kernel::Real(-12)));
+    assert_eq!(Kernel::of(true, [1.0 / 4096.0, SCALE * beyond]), None);
+    assert_eq!(Kernel::of(false, [given[0], SCALE]), Some(Kernel::Real(-12)));
+    assert_eq!(Kernel::of(false, [given[1], SCALE]), None);
+    let stored = [-32768, -6000, -1, 0, 1, 3500, 6000, 32767];
+    let real = |f: fn(f64) -> f64| stored.map(|x| (f(f64::from(x) / 4096.0) * 32768.0).round());
+    let same = |found: Vec<i64>, real: [f64; 8]| {
+        let pairs = found.iter().zip(real);
+        assert!(pairs.clone().all(|(y, exact)| *y == exact.min(32767.0) as i64), "{pairs:?}");
+    };
+    same(found(TANH, [given[0], SCALE * less], &stored), real(f64::tanh));
+    same(found(LOGISTIC, [given[0], SCALE], &stored), real(|x| 1.0 / (1.0 + (-x).exp())));
 }

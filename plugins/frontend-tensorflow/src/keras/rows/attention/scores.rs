@@ -43,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) causal: bool,
     /// One over the root of the size of keys unless it is said.
     pub(crate) scale: Option<f64>,
+    /// Scores stay between this and its opposite, by `tanh`.
+    pub(crate) soft_cap: Option<f64>,
     pub(crate) bias: Option<Var>,
     /// Truth values `[batch, heads, queries, keys]`.
     pub(crate) mask: Option<Var>,
@@ -86,6 +88,9 @@ pub(super) fn with_scores(
     let mut scores = b.mat_mul(query, transposed(b, key, &[0, 1, 3, 2])?)?;
     if options.masked == Masked::Even && matches!(dtype, Float16 | Bfloat16) {
         scores = b.cast(scores, Float)?;
+    }
+    if let Some(cap) = options.soft_cap {
+        scores = b.mul(b.tanh(b.div(scores, cap)?)?, cap)?;
     }
     if let Some(bias) = options.bias {
         scores = b.add(scores, b.cast(bias, of(b, scores)?)?)?;
