@@ -226,6 +226,25 @@ fn architecture_shows_the_list() {
     assert!(shown == table, "stale: run UPDATE_EXPECT=1 cargo test --test it layers::");
 }
 
+#[test]
+fn the_walk_leads_to_functions_that_exist() {
+    const STOPS: usize = 10;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let (_, walk) = text.split_once("### Follow a dropped").unwrap();
+    let rows = walk.split("\n#").next().unwrap().lines().filter_map(|line| {
+        let mut cells = line.split('|').map(|cell| cell.trim().trim_matches('`'));
+        cells.nth(1)?.parse::<usize>().ok()?;
+        Some((cells.next()?, cells.next()?))
+    });
+    let rows: Vec<(&str, &str)> = rows.collect();
+    assert_eq!(rows.len(), STOPS);
+    for (file, function) in rows {
+        let code = fs::read_to_string(root.join(file)).unwrap_or_default();
+        assert!(code.contains(&format!("fn {function}(")), "no function {function} in {file}");
+    }
+}
+
 /// The rooms of `core/quantize`; each may use those before it.
 const ROOMS: &[&str] =
     &["observe", "report", "session", "range", "graph", "plan", "emit", "accuracy", "search"];
