@@ -113,3 +113,15 @@ fn blocks_of_unknown_sizes_are_no_whole_axes() {
     let found = only("torchao::dequantize_affine", arguments);
     assert_near(&found, &matrix(2, &[1.0, 2.0, 30.0, 40.0, 500.0, 600.0, 7000.0, 8000.0]));
 }
+
+#[test]
+fn columns_are_reflected_whose_squares_are_too_small_or_large() {
+    for scale in [1e-20f32, 1e-22, 1e30] {
+        let a = matrix(2, &[3.0 * scale, 1.0, 4.0 * scale, 2.0]);
+        let found = run_at(18, "aten::linalg_qr", [("A", Given::from(a))]).unwrap();
+        assert_near(&found[0], &matrix(2, &[-0.6, -0.8, -0.8, 0.6]));
+        let r = found[1].as_slice::<f32>().unwrap();
+        assert!((r[0] / scale + 5.0).abs() <= 1e-5, "{r:?}");
+        assert_near(&floats([r[1], r[2], r[3]]), &floats([-2.2, 0.0, 0.4]));
+    }
+}
