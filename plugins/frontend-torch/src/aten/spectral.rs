@@ -1,27 +1,22 @@
 //! Singular values and eigenvalues of matrices, and what follows from them. Signs of vectors are free, and those of the
 //! model are other ones than LAPACK's.
 
+use super::dtype::of;
 use super::sizes::rank;
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::matrix::transposed;
-use onnxd_plugin_sdk::formulas::singular::{Eigen, Singular, singular, symmetric};
+use onnxd_plugin_sdk::formulas::singular::{Eigen, Singular, singular, symmetric, values};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "aten::linalg_svd" => |b, a: Svd| {
-            let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(true))?;
-            Ok([u, s, transposed(b, v)?])
-        };
-        "aten::_linalg_svd" => |b, a: Svd| {
-            let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(false))?;
-            Ok([u, s, transposed(b, v)?])
-        };
-        "aten::linalg_svdvals" => |b, a: Svd| Ok(singular(b, a.A)?.s);
+        "aten::linalg_svd" => |b, a: Svd| new_svd(b, &a, true);
+        "aten::_linalg_svd" => |b, a: Svd| new_svd(b, &a, false);
+        "aten::linalg_svdvals" => |b, a: Svd| values(b, a.A);
         "aten::svd" => old_svd;
         "aten::linalg_eigh" => |b, a: Eigh| {
             let Eigen { values, vectors } = eigen(b, a.input, a.UPLO.as_deref())?;
@@ -102,12 +97,27 @@ fn vectors(b: &Lower, x: Var, whole: bool) -> Lowered<[Var; 3]> {
 }
 
 fn old_svd(b: &Lower, a: OldSvd) -> Lowered<[Var; 3]> {
-    let [u, s, v] = vectors(b, a.input, a.some)?;
-    match a.compute_uv {
-        true => Ok([u, s, v]),
-        // Torch gives zeros in their place.
-        false => Ok([b.mul(u, 0.0)?, s, b.mul(v, 0.0)?]),
+    if a.compute_uv {
+        return vectors(b, a.input, !a.some);
     }
+    // Torch gives zeros in place of all vectors, whatever `some` says.
+    let n = rank(b, a.input)? as i64;
+    let dtype = of(b, a.input)?;
+    let zeros = |axis: i64| {
+        let stack = b.shape(a.input).end(n - 2).one()?;
+        let side = b.shape(a.input).start(axis).end(axis + 1).one()?;
+        let zero = b.cast(b.constant(Tensor::scalar(0f32)), dtype)?;
+        b.expand(zero, b.concat([stack, side, side]).axis(0).one()?)
+    };
+    Ok([zeros(n - 2)?, values(b, a.input)?, zeros(n - 1)?])
+}
+
+fn new_svd(b: &Lower, a: &Svd, whole: bool) -> Lowered<[Var; 3]> {
+    if a.compute_uv == Value::Bool(false) {
+        return Ok([nothing(b, a.A)?, values(b, a.A)?, nothing(b, a.A)?]);
+    }
+    let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(whole))?;
+    Ok([u, s, transposed(b, v)?])
 }
 
 /// Norms of matrices that are made of singular values.
@@ -129,7 +139,7 @@ pub(super) fn norm(
 ) -> Lowered<Var> {
     let others = (0..rank(b, x)? as i64).filter(|axis| ![row, column].contains(axis));
     let perm: Vec<i64> = others.chain([row, column]).collect();
-    let s = singular(b, b.transpose(x).perm(perm).one()?)?.s;
+    let s = values(b, b.transpose(x).perm(perm).one()?)?;
     let norm = match kind {
         Spectral::Largest => b.reduce_max(s).axes([-1]).keepdims(0).one()?,
         Spectral::Least => b.reduce_min(s).axes([-1]).keepdims(0).one()?,
@@ -214,7 +224,7 @@ fn limit(b: &Lower, values: Var, a: &Within) -> Lowered<Var> {
 fn counted(b: &Lower, a: &Within) -> Lowered<Var> {
     let values = match a.hermitian {
         Some(true) => eigen(b, a.input, None)?.values,
-        _ => singular(b, a.input)?.s,
+        _ => values(b, a.input)?,
     };
     let counts = b.greater(b.abs(values)?, limit(b, values, a)?)?;
     b.reduce_sum(b.cast(counts, DataType::Int64)?).axes([-1]).keepdims(0).one()
