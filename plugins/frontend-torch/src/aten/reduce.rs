@@ -53,7 +53,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::frobenius_norm" => |b, a: Norm| norm(b, &a, &Value::Int(2));
         "aten::linalg_norm" => linalg_norm;
     }
-    .refused("aten::nuclear_norm", "it is the sum of singular values, which ONNX does not compute")
 }
 
 arguments! {

@@ -2,7 +2,7 @@
 //! model are other ones than LAPACK's.
 
 use super::dtype::of;
-use super::sizes::rank;
+use super::sizes::{axis, rank};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -52,6 +52,14 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::linalg_matrix_rank.atol_rtol_float" | "aten::linalg_matrix_rank.atol_rtol_tensor" => {
             |b, a: Within| counted(b, &a)
         };
+        "aten::nuclear_norm" => |b, a: Nuclear| {
+            let dim = a.dim.unwrap_or_else(|| vec![-2, -1]);
+            let dim = dim.into_iter().map(|dim| Ok(axis(b, a.input, dim)? as i64));
+            let dim: [i64; 2] = dim.collect::<Lowered<Vec<_>>>()?.try_into().map_err(|_| {
+                b.diagnostic(Code::LayerParameter, "The norm of a matrix has two axes.")
+            })?;
+            norm(b, a.input, dim, a.keepdim, Spectral::Nuclear)
+        };
     }
 }
 
@@ -78,11 +86,14 @@ mod named {
         pub(super) struct Within {
             input: Var, atol: Value = Value::None, rtol: Value = Value::None, hermitian: Option<bool>,
         }
+        /// `nuclear_norm(Tensor self, bool keepdim=False)`,
+        /// `nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False)`
+        pub(super) struct Nuclear { input: Var, dim: Option<Vec<i64>>, keepdim: bool = false }
         /// `linalg_matrix_rank(Tensor self, float tol, bool hermitian=False)`
         pub(super) struct Rank { input: Var, tol: Value, hermitian: Option<bool> }
     }
 }
-use named::{Eigh, OldEigh, OldSvd, Pinv, PinvBy, Rank, Svd, Within};
+use named::{Eigh, Nuclear, OldEigh, OldSvd, Pinv, PinvBy, Rank, Svd, Within};
 
 /// Singular vectors, values and vectors, the vectors as columns.
 fn vectors(b: &Lower, x: Var, whole: bool) -> Lowered<[Var; 3]> {

@@ -181,6 +181,14 @@ fn norms_of_singular_values() {
     };
     assert_near(&norm("nuc".into(), false), &floats([7.0, 5.0]));
     assert_near(&norm(2.0.into(), false), &floats([4.0, 5.0]));
+    let nuclear = |dim: Given, keepdim: bool| {
+        let given = [("input", x()), ("dim", dim), ("keepdim", keepdim.into())];
+        only_near("aten::nuclear_norm", &given)
+    };
+    assert_near(&nuclear(vec![0i64, 2].into(), false), &floats([7.0, 5.0]));
+    let kept = Tensor::from_vec([1, 2, 1], vec![7f32, 5.0]);
+    assert_near(&nuclear(vec![-1i64, 0].into(), true), &kept);
+    assert_near(&nuclear(Value::None.into(), false), &floats([3.0, 41f32.sqrt()]));
     let least = norm(Value::from(-2i64).into(), true);
     assert_eq!(least.dims(), [1, 2, 1]);
     assert_near(&least, &Tensor::from_vec([1, 2, 1], vec![3f32, 0.0]));
