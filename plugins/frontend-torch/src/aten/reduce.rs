@@ -89,7 +89,7 @@ impl Axes {
         let wrong = || {
             b.diagnostic(
                 Code::LayerUnsupported,
-                format!("Axes must be known numbers, found {dims:?}."),
+                format!("Axes must be known numbers, found {dims}."),
             )
         };
         let one = |dim: &Value| sizes::known(b, dim).ok_or_else(wrong);
@@ -356,7 +356,7 @@ fn norm_of(b: &Lower, x: Var, axes: &Axes, order: &Value) -> Lowered<Var> {
         Value::Int(p) => *p as f64,
         Value::Float(p) => *p,
         other => {
-            let message = format!("The norm {other:?} has no counterpart in ONNX.");
+            let message = format!("The norm {other} has no counterpart in ONNX.");
             return Err(b.diagnostic(Code::LayerUnsupported, message));
         }
     };

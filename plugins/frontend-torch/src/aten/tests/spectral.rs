@@ -1,6 +1,6 @@
 //! Tests of singular values and eigenvalues: what they are made of comes back, and vectors are orthogonal.
 
-use super::{Given, assert_near, floats, only, run_in};
+use super::{Given, assert_near, floats, only, run_at, run_in};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 
@@ -294,4 +294,18 @@ fn limits_of_inverses_may_be_tensors() {
     let given = [("input", torn.into()), ("rcond", 1e-5.into()), ("hermitian", true.into())];
     let found = only_near("aten::linalg_pinv", &given);
     assert_near(&found, &Tensor::from_vec([2, 2], vec![0.5f32, 0.0, 0.0, 0.25]));
+}
+
+#[test]
+fn norms_that_torch_has_not_are_named_by_their_order() {
+    let refused = |ord: Given| {
+        let x = Given::from(odd(2, 2).tensor());
+        let given =
+            [("input", x), ("ord", ord), ("dim", vec![0i64, 1].into()), ("keepdim", false.into())];
+        run_at(18, "aten::linalg_matrix_norm", given).unwrap_err()
+    };
+    for (ord, word) in [(3.0.into(), "3"), ("abc".into(), "`abc`")] {
+        let said = refused(ord);
+        assert!(said.contains(&format!("Torch has no norm {word} of a matrix.")), "{said}");
+    }
 }
