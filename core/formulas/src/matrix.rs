@@ -43,6 +43,26 @@ fn zeros(b: &GraphBuilder, like: Var) -> Result<Var> {
     b.expand(number(b, like, 0.0)?, b.shape(like).one()?)
 }
 
+/// Whether matrices are known to have no element. Loops over their columns have no turn, and runtimes refuse what they
+/// would do in it, so that such results are said without a loop.
+pub(crate) fn is_empty(b: &GraphBuilder, x: Var) -> bool {
+    let dims = b.shape_of(x).unwrap_or_default();
+    dims.iter().rev().take(2).any(|size| size.known() == Some(0))
+}
+
+/// A number for each matrix, and as many times as `count` along a new axis: the first one, or else the last one.
+pub(crate) fn repeated(
+    b: &GraphBuilder,
+    x: Var,
+    value: f64,
+    (count, first): (i64, bool),
+) -> Result<Var> {
+    let stack = b.shape(x).end(-2).one()?;
+    let count = b.constant(Tensor::vector(vec![count]));
+    let sizes = if first { [count, stack] } else { [stack, count] };
+    b.expand(number(b, x, value)?, b.concat(sizes).axis(0).one()?)
+}
+
 /// Matrices with rows and columns exchanged.
 ///
 /// # Errors
@@ -117,6 +137,10 @@ pub fn pivots(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// Of truth values along the first axis, the number of the first one that holds, counted from one; zero if none does.
 fn first_wrong(b: &GraphBuilder, wrong: Var) -> Result<Var> {
     let wrong = b.cast(wrong, DataType::Int32)?;
+    // There may be none to look at.
+    let rank = b.rank_of(wrong).unwrap_or(1);
+    let behind = (0..2 * rank).map(|at| i64::from(at == rank)).collect();
+    let wrong = b.pad(wrong, b.constant(Tensor::vector::<i64>(behind))).one()?;
     let first = b.arg_max(wrong).axis(0).keepdims(0).one()?;
     let first = b.cast(b.add(first, 1)?, DataType::Int32)?;
     b.mul(first, b.reduce_max(wrong).axes([0]).keepdims(0).one()?)
@@ -125,6 +149,10 @@ fn first_wrong(b: &GraphBuilder, wrong: Var) -> Result<Var> {
 /// What stands beside the left square of matrices once that is the identity, and the pivots if they are asked for.
 fn eliminated(b: &GraphBuilder, x: Var, with_pivots: bool) -> Result<(Var, Vec<Var>)> {
     let n = rank(b, x)?;
+    if is_empty(b, x) {
+        let pivots = with_pivots.then(|| repeated(b, x, 1.0, (0, true))).transpose()?;
+        return Ok((x, pivots.into_iter().collect()));
+    }
     let (row_axis, column_axis) = (n - 2, n - 1);
     let count = size(b, x, row_axis)?;
     let dtype = of(b, x)?;
@@ -177,6 +205,10 @@ pub fn cholesky_or_not(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
 
 fn triangle_by(b: &GraphBuilder, x: Var, with_squares: bool) -> Result<(Var, Vec<Var>)> {
     let n = rank(b, x)?;
+    if is_empty(b, x) {
+        let squares = with_squares.then(|| repeated(b, x, 1.0, (0, true))).transpose()?;
+        return Ok((x, squares.into_iter().collect()));
+    }
     let count = size(b, x, n - 1)?;
     let found = b.loop_(count, go_on(b), &[zeros(b, x)?], |b, k, go_on, state| {
         let rows = b.range(0, count, 1).one()?;
@@ -202,6 +234,9 @@ pub fn reflected(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
     let n = rank(b, x)?;
     let (height, width) = (size(b, x, n - 2)?, size(b, x, n - 1)?);
     let start = identity(b, x)?;
+    if is_empty(b, x) {
+        return Ok([start, x]);
+    }
     let count = b.min([height, width])?;
     let found = b.loop_(count, go_on(b), &[start, x], |b, k, go_on, state| {
         let carried = mirrored(b, [state[0], state[1]], k, height, n)?.to_vec();

@@ -8,10 +8,10 @@
 //! and Veselic): they are nearly orthogonal and in order, so that 5 to 10 sweeps are enough where rows differ by many
 //! orders of magnitude or depend on each other, which takes 30 sweeps and more otherwise.
 
-use crate::matrix::{identity, pivoted, reflected, size, transposed};
+use crate::matrix::{identity, is_empty, pivoted, reflected, repeated, size, transposed};
 use crate::{number, of};
 use onnxd_build::{GraphBuilder, Result, Turn, Var};
-use onnxd_ir::{DataType, Tensor};
+use onnxd_ir::{DataType, Dim, Tensor};
 
 /// Sweeps over all pairs of columns, if rounding keeps the rotations from ending.
 const SWEEPS_MAX: i64 = 60;
@@ -53,6 +53,10 @@ impl Axes {
 /// `N0204` if `x` is not known to be a matrix.
 pub fn singular(b: &GraphBuilder, x: Var) -> Result<Singular> {
     let axes = Axes::of(b, x)?;
+    if is_empty(b, x) {
+        let (u, v) = (identity(b, x)?, identity(b, transposed(b, x)?)?);
+        return Ok(Singular { u, s: repeated(b, x, 0.0, (0, false))?, v });
+    }
     let scale = magnitude(b, x)?;
     let [q, r, order] = pivoted(b, b.div(x, scale)?)?;
     let least = least(b, x)?;
@@ -84,6 +88,9 @@ pub fn singular(b: &GraphBuilder, x: Var) -> Result<Singular> {
 /// `N0204` if `x` is not known to be a matrix.
 pub fn values(b: &GraphBuilder, x: Var) -> Result<Var> {
     let axes = Axes::of(b, x)?;
+    if is_empty(b, x) {
+        return repeated(b, x, 0.0, (0, false));
+    }
     let scale = magnitude(b, x)?;
     let [_, r, _] = pivoted(b, b.div(x, scale)?)?;
     let zero = b.constant(Tensor::vector(vec![0i64]));
@@ -99,6 +106,9 @@ pub fn values(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// `N0204` if `x` is not known to be a matrix.
 pub fn symmetric(b: &GraphBuilder, x: Var) -> Result<Eigen> {
     let axes = Axes::of(b, x)?;
+    if is_empty(b, x) {
+        return Ok(Eigen { values: repeated(b, x, 0.0, (0, false))?, vectors: x });
+    }
     let scale = magnitude(b, x)?;
     let x = b.div(x, scale)?;
     // Where no eigenvalue is negative, vectors are singular ones. No eigenvalue exceeds the largest sum of a row.
@@ -129,17 +139,19 @@ fn lengths(b: &GraphBuilder, x: Var) -> Result<Var> {
     b.sqrt(square)
 }
 
-/// The largest of numbers that are not negative; zero where there are none.
-fn largest(b: &GraphBuilder, x: Var, axes: &[i64]) -> Result<Var> {
+/// The largest of numbers that are not negative along axes, which stay; zero where there are none.
+///
+/// # Errors
+/// Those of the builder.
+pub fn largest(b: &GraphBuilder, x: Var, axes: &[i64]) -> Result<Var> {
     let dims = b.shape_of(x).unwrap_or_default();
-    let is_some =
-        |axis: &i64| dims.get(*axis as usize).and_then(|n| n.known()).is_some_and(|n| n > 0);
+    let is_some = |axis: &i64| dims.get(*axis as usize).and_then(Dim::known).is_some_and(|n| n > 0);
     let mut x = x;
     if !axes.iter().all(is_some) {
-        let rank = crate::matrix::rank(b, x)?;
-        let more = (0..rank).map(|axis| i64::from(axes.contains(&axis)));
-        let pads: Vec<i64> = (0..rank).map(|_| 0).chain(more).collect();
-        x = b.pad(x, b.constant(Tensor::vector(pads))).one()?;
+        let rank = b.rank_of(x).unwrap_or_default() as i64;
+        let behind = (0..rank).map(|axis| i64::from(axes.contains(&axis)));
+        let pads = (0..rank).map(|_| 0).chain(behind).collect();
+        x = b.pad(x, b.constant(Tensor::vector::<i64>(pads))).one()?;
     }
     b.reduce_max(x).axes(axes).keepdims(1).one()
 }

@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::matrix::transposed;
-use onnxd_plugin_sdk::formulas::singular::{Eigen, Singular, singular, symmetric, values};
+use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, singular, symmetric, values};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -152,7 +152,10 @@ pub(super) fn norm(
     let perm: Vec<i64> = others.chain([row, column]).collect();
     let s = values(b, b.transpose(x).perm(perm).one()?)?;
     let norm = match kind {
-        Spectral::Largest => b.reduce_max(s).axes([-1]).keepdims(0).one()?,
+        Spectral::Largest => {
+            let last = rank(b, s)? as i64 - 1;
+            b.squeeze(singular::largest(b, s, &[last])?).axes([last]).one()?
+        }
         Spectral::Least => b.reduce_min(s).axes([-1]).keepdims(0).one()?,
         Spectral::Nuclear => b.reduce_sum(s).axes([-1]).keepdims(0).one()?,
     };
@@ -192,7 +195,8 @@ fn parts(b: &Lower, x: Var, hermitian: Option<bool>) -> Lowered<[Var; 3]> {
 
 /// The largest magnitude of values.
 fn largest(b: &Lower, values: Var) -> Lowered<Var> {
-    b.reduce_max(b.abs(values)?).axes([-1]).keepdims(1).one()
+    let last = rank(b, values)? as i64 - 1;
+    singular::largest(b, b.abs(values)?, &[last])
 }
 
 /// A tensor of one number for each matrix, with an axis for the values of the matrix.

@@ -189,6 +189,13 @@ fn norms_of_singular_values() {
     let kept = Tensor::from_vec([1, 2, 1], vec![7f32, 5.0]);
     assert_near(&nuclear(vec![-1i64, 0].into(), true), &kept);
     assert_near(&nuclear(Value::None.into(), false), &floats([3.0, 41f32.sqrt()]));
+    // There is nothing to sum or to compare.
+    for ord in [Given::from("nuc"), 2.0.into()] {
+        let none = Tensor::from_vec([0, 3], Vec::<f32>::new());
+        let dim = ("dim", vec![0i64, 1].into());
+        let given = [("input", none.into()), ("ord", ord), dim, ("keepdim", false.into())];
+        assert_eq!(both("aten::linalg_matrix_norm", &given)[0], [Tensor::scalar(0f32)]);
+    }
     let least = norm(Value::from(-2i64).into(), true);
     assert_eq!(least.dims(), [1, 2, 1]);
     assert_near(&least, &Tensor::from_vec([1, 2, 1], vec![3f32, 0.0]));
