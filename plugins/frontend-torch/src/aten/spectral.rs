@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::matrix::transposed;
-use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, singular, symmetric, values};
+use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, symmetric};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -95,9 +95,35 @@ mod named {
 }
 use named::{Eigh, Nuclear, OldEigh, OldSvd, Pinv, PinvBy, Rank, Svd, Within};
 
+/// From here on, users hear what loops over columns cost.
+const SIDE_NOTED: i64 = 129;
+
+/// Tells users that it takes long to find what is asked of matrices that are known to be large.
+fn note_cost(b: &Lower, x: Var, what: &str) {
+    let dims = b.shape_of(x).unwrap_or_default();
+    let [.., rows, columns] = &dims[..] else { return };
+    if let (Some(m), Some(n)) = (rows.known(), columns.known())
+        && m.min(n) >= SIDE_NOTED
+    {
+        let message = format!(
+            "The {what} of {m} x {n} numbers are found in a loop, which is slow: of 512 x 512 numbers, \
+             it takes ONNX Runtime about 10 seconds, and 8 times as long for sides of twice the length."
+        );
+        let help = "Compute them outside of the network, or of smaller matrices.";
+        b.note(b.diagnostic(Code::LayerParameter, message).help(help));
+    }
+}
+
+/// Singular values alone.
+fn values(b: &Lower, x: Var) -> Lowered<Var> {
+    note_cost(b, x, "singular values");
+    singular::values(b, x)
+}
+
 /// Singular vectors, values and vectors, the vectors as columns.
 fn vectors(b: &Lower, x: Var, whole: bool) -> Lowered<[Var; 3]> {
-    let Singular { u, s, v } = singular(b, x)?;
+    note_cost(b, x, "singular values");
+    let Singular { u, s, v } = singular::singular(b, x)?;
     if whole {
         return Ok([u, s, v]);
     }
@@ -174,6 +200,7 @@ fn eigen(b: &Lower, x: Var, half: Option<&str>) -> Lowered<Eigen> {
     };
     let half = b.trilu(x).upper(upper).one()?;
     let beside = b.trilu(x).upper(upper).k(if upper { 1i64 } else { -1 }).one()?;
+    note_cost(b, x, "eigenvalues");
     symmetric(b, b.add(half, transposed(b, beside)?)?)
 }
 

@@ -1,6 +1,6 @@
 //! Tests of singular values and eigenvalues: what they are made of comes back, and vectors are orthogonal.
 
-use super::{Given, assert_near, floats, only, run_at, run_in};
+use super::{Given, assert_near, floats, lowered, only, run_at, run_in};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 
@@ -315,4 +315,27 @@ fn norms_that_torch_has_not_are_named_by_their_order() {
         let said = refused(ord);
         assert!(said.contains(&format!("Torch has no norm {word} of a matrix.")), "{said}");
     }
+}
+
+#[test]
+fn users_hear_what_large_matrices_cost() {
+    let notes = |op: &str, name: &str, dims: [usize; 2], open: bool| -> Vec<String> {
+        let zeros = Tensor::from_vec(dims, vec![0f32; dims[0] * dims[1]]);
+        let (_, notes, _) = lowered(18, op, &[(name, zeros.into())], open).unwrap();
+        notes.into_iter().map(|note| note.message.clone()).collect()
+    };
+    let are_noted = |notes: Vec<String>, what: &str| {
+        assert!(notes.len() == 1 && notes[0].contains(what), "{notes:?}");
+        assert!(notes[0].contains("are found in a loop, which is slow"), "{notes:?}");
+    };
+    let what = "The singular values of 129 x 130 numbers";
+    are_noted(notes("aten::linalg_svdvals", "A", [129, 130], false), what);
+    are_noted(notes("aten::linalg_svd", "A", [129, 130], false), what);
+    are_noted(notes("aten::linalg_pinv.atol_rtol_float", "input", [129, 130], false), what);
+    are_noted(notes("aten::nuclear_norm", "input", [129, 130], false), what);
+    let what = "The eigenvalues of 129 x 129 numbers";
+    are_noted(notes("aten::linalg_eigvalsh", "input", [129, 129], false), what);
+    // Smaller ones take less, and of open sizes nothing is known.
+    assert!(notes("aten::linalg_svdvals", "A", [128, 300], false).is_empty());
+    assert!(notes("aten::linalg_svdvals", "A", [129, 130], true).is_empty());
 }
