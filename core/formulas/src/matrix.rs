@@ -43,6 +43,26 @@ fn zeros(b: &GraphBuilder, like: Var) -> Result<Var> {
     b.expand(number(b, like, 0.0)?, b.shape(like).one()?)
 }
 
+/// Whether matrices are known to have no element. Loops over their columns have no turn, and runtimes refuse what they
+/// would do in it, so that such results are said without a loop.
+pub(crate) fn is_empty(b: &GraphBuilder, x: Var) -> bool {
+    let dims = b.shape_of(x).unwrap_or_default();
+    dims.iter().rev().take(2).any(|size| size.known() == Some(0))
+}
+
+/// A number for each matrix, and as many times as `count` along a new axis: the first one, or else the last one.
+pub(crate) fn repeated(
+    b: &GraphBuilder,
+    x: Var,
+    value: f64,
+    (count, first): (i64, bool),
+) -> Result<Var> {
+    let stack = b.shape(x).end(-2).one()?;
+    let count = b.constant(Tensor::vector(vec![count]));
+    let sizes = if first { [count, stack] } else { [stack, count] };
+    b.expand(number(b, x, value)?, b.concat(sizes).axis(0).one()?)
+}
+
 /// Matrices with rows and columns exchanged.
 ///
 /// # Errors
@@ -117,6 +137,10 @@ pub fn pivots(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// Of truth values along the first axis, the number of the first one that holds, counted from one; zero if none does.
 fn first_wrong(b: &GraphBuilder, wrong: Var) -> Result<Var> {
     let wrong = b.cast(wrong, DataType::Int32)?;
+    // There may be none to look at.
+    let rank = b.rank_of(wrong).unwrap_or(1);
+    let behind = (0..2 * rank).map(|at| i64::from(at == rank)).collect();
+    let wrong = b.pad(wrong, b.constant(Tensor::vector::<i64>(behind))).one()?;
     let first = b.arg_max(wrong).axis(0).keepdims(0).one()?;
     let first = b.cast(b.add(first, 1)?, DataType::Int32)?;
     b.mul(first, b.reduce_max(wrong).axes([0]).keepdims(0).one()?)
@@ -125,6 +149,10 @@ fn first_wrong(b: &GraphBuilder, wrong: Var) -> Result<Var> {
 /// What stands beside the left square of matrices once that is the identity, and the pivots if they are asked for.
 fn eliminated(b: &GraphBuilder, x: Var, with_pivots: bool) -> Result<(Var, Vec<Var>)> {
     let n = rank(b, x)?;
+    if is_empty(b, x) {
+        let pivots = with_pivots.then(|| repeated(b, x, 1.0, (0, true))).transpose()?;
+        return Ok((x, pivots.into_iter().collect()));
+    }
     let (row_axis, column_axis) = (n - 2, n - 1);
     let count = size(b, x, row_axis)?;
     let dtype = of(b, x)?;
@@ -177,6 +205,10 @@ pub fn cholesky_or_not(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
 
 fn triangle_by(b: &GraphBuilder, x: Var, with_squares: bool) -> Result<(Var, Vec<Var>)> {
     let n = rank(b, x)?;
+    if is_empty(b, x) {
+        let squares = with_squares.then(|| repeated(b, x, 1.0, (0, true))).transpose()?;
+        return Ok((x, squares.into_iter().collect()));
+    }
     let count = size(b, x, n - 1)?;
     let found = b.loop_(count, go_on(b), &[zeros(b, x)?], |b, k, go_on, state| {
         let rows = b.range(0, count, 1).one()?;
@@ -202,34 +234,76 @@ pub fn reflected(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
     let n = rank(b, x)?;
     let (height, width) = (size(b, x, n - 2)?, size(b, x, n - 1)?);
     let start = identity(b, x)?;
+    if is_empty(b, x) {
+        return Ok([start, x]);
+    }
     let count = b.min([height, width])?;
     let found = b.loop_(count, go_on(b), &[start, x], |b, k, go_on, state| {
-        let (q, r) = (state[0], state[1]);
-        let rows = b.range(0, height, 1).one()?;
-        let column = line(b, r, k, n - 1)?;
-        let zero = number(b, r, 0.0)?;
-        let below = b.where_(b.greater(rows, k)?, column, zero)?;
-        let rest = b.reduce_sum(b.mul(below, below)?).axes([-1]).keepdims(1).one()?;
-        let own = b.unsqueeze(b.gather(column, k).axis(n - 2).one()?, [n - 2])?;
-        let length = b.sqrt(b.add(rest, b.mul(own, own)?)?)?;
-        let turned = b.where_(b.less(own, zero)?, length, b.neg(length)?)?;
-        // A column that is zero below its own row is left as it is.
-        let stays = b.equal(rest, zero)?;
-        let first = b.sub(own, turned)?;
-        let mirror = b.where_(b.equal(rows, k)?, first, below)?;
-        let square = b.reduce_sum(b.mul(mirror, mirror)?).axes([-1]).keepdims(1).one()?;
-        let one = number(b, r, 1.0)?;
-        let scale = b.div(b.add(one, one)?, b.where_(stays, one, square)?)?;
-        let scale = b.unsqueeze(b.where_(stays, zero, scale)?, [n - 1])?;
-        let across = b.unsqueeze(mirror, [n - 2])?;
-        let mirror = b.unsqueeze(mirror, [n - 1])?;
-        let of_r = b.mul(b.mat_mul(mirror, b.mat_mul(across, r)?)?, scale)?;
-        let of_q = b.mul(b.mat_mul(b.mat_mul(q, mirror)?, across)?, scale)?;
-        Ok(Turn {
-            condition: go_on,
-            carried: vec![b.sub(q, of_q)?, b.sub(r, of_r)?],
-            scanned: vec![],
-        })
+        let carried = mirrored(b, [state[0], state[1]], k, height, n)?.to_vec();
+        Ok(Turn { condition: go_on, carried, scanned: vec![] })
     })?;
     Ok([like(b, found[0], start)?, like(b, found[1], x)?])
+}
+
+/// As [`reflected`], of the matrix with its columns in another order: each time, the longest of what is left comes
+/// first. The third result says where each column comes from. What is below the triangle is zero.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn pivoted(b: &GraphBuilder, x: Var) -> Result<[Var; 3]> {
+    let n = rank(b, x)?;
+    let (height, width) = (size(b, x, n - 2)?, size(b, x, n - 1)?);
+    let start = identity(b, x)?;
+    let count = b.min([height, width])?;
+    let (whole, rows) = (b.shape(x).one()?, b.range(0, height, 1).one()?);
+    let rows = b.unsqueeze(rows, [1])?;
+    let places = b.range(0, width, 1).one()?;
+    let stack = b.shape(x).end(-2).one()?;
+    let sizes = b.concat([stack, b.unsqueeze(width, [0])?]).axis(0).one()?;
+    let order = if n == 2 { places } else { b.expand(places, sizes)? };
+    let found = b.loop_(count, go_on(b), &[start, x, order], |b, k, go_on, state| {
+        let left = b.where_(b.less(rows, k)?, number(b, x, 0.0)?, state[1])?;
+        let squares = b.reduce_sum(b.mul(left, left)?).axes([n - 2]).keepdims(0).one()?;
+        let squares = b.where_(b.less(places, k)?, number(b, x, -1.0)?, squares)?;
+        let best = b.arg_max(squares).axis(n - 2).keepdims(1).one()?;
+        let from = b.where_(b.equal(places, best)?, k, places)?;
+        let from = b.where_(b.equal(places, k)?, best, from)?;
+        let order = b.gather_elements(state[2], from).axis(n - 2).one()?;
+        let from = b.expand(b.unsqueeze(from, [n - 2])?, whole)?;
+        let r = b.gather_elements(state[1], from).axis(n - 1).one()?;
+        let [q, r] = mirrored(b, [state[0], r], k, height, n)?;
+        Ok(Turn { condition: go_on, carried: vec![q, r, order], scanned: vec![] })
+    })?;
+    let r = like(b, found[1], x)?;
+    let r = b.where_(b.less(places, rows)?, number(b, x, 0.0)?, r)?;
+    Ok([like(b, found[0], start)?, r, like(b, found[2], order)?])
+}
+
+/// The reflection that makes column `k` of `r` zero below its own row, from the left on `r`, and from the right on `q`.
+fn mirrored(b: &GraphBuilder, [q, r]: [Var; 2], k: Var, height: Var, n: i64) -> Result<[Var; 2]> {
+    let rows = b.range(0, height, 1).one()?;
+    let column = line(b, r, k, n - 1)?;
+    let zero = number(b, r, 0.0)?;
+    let one = number(b, r, 1.0)?;
+    let left = b.where_(b.less(rows, k)?, zero, column)?;
+    // No square is too large or small.
+    let most = b.reduce_max(b.abs(left)?).axes([-1]).keepdims(1).one()?;
+    let left = b.div(left, b.where_(b.equal(most, zero)?, one, most)?)?;
+    let below = b.where_(b.equal(rows, k)?, zero, left)?;
+    let rest = b.reduce_sum(b.mul(below, below)?).axes([-1]).keepdims(1).one()?;
+    let own = b.unsqueeze(b.gather(left, k).axis(n - 2).one()?, [n - 2])?;
+    let length = b.sqrt(b.add(rest, b.mul(own, own)?)?)?;
+    let turned = b.where_(b.less(own, zero)?, length, b.neg(length)?)?;
+    // A column that is zero below its own row is left as it is.
+    let stays = b.equal(rest, zero)?;
+    let first = b.sub(own, turned)?;
+    let mirror = b.where_(b.equal(rows, k)?, first, below)?;
+    let square = b.reduce_sum(b.mul(mirror, mirror)?).axes([-1]).keepdims(1).one()?;
+    let scale = b.div(b.add(one, one)?, b.where_(stays, one, square)?)?;
+    let scale = b.unsqueeze(b.where_(stays, zero, scale)?, [n - 1])?;
+    let across = b.unsqueeze(mirror, [n - 2])?;
+    let mirror = b.unsqueeze(mirror, [n - 1])?;
+    let of_r = b.mul(b.mul(mirror, scale)?, b.mat_mul(across, r)?)?;
+    let of_q = b.mul(b.mul(b.mat_mul(q, mirror)?, scale)?, across)?;
+    Ok([b.sub(q, of_q)?, b.sub(r, of_r)?])
 }

@@ -348,3 +348,11 @@ fn a_pass_reports_all_nodes_that_it_cannot_lower() {
         lowered("g (float[2] x) => (y) { a, b, c = my.pair() y = Sum(a, b, c) }").unwrap_err();
     assert!(few.0[0].message.contains("gives 2 of 3 results"), "{few:?}");
 }
+
+#[test]
+fn messages_show_numbers_and_words_and_what_other_values_are() {
+    let items = vec![Value::Int(3), Value::Float(0.5), Value::Text("a\nb".into()), Value::None];
+    assert_eq!(Value::List(items).to_string(), "[3, 0.5, `a\\nb`, nothing]");
+    let many: Value = vec![1i64; 9].into();
+    assert_eq!(many.to_string(), "[1, 1, 1, 1, 1, 1, 1, 1, ...]");
+}

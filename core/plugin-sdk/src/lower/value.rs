@@ -1,6 +1,8 @@
 //! What a source's operators read and give.
 
 use crate::build::Var;
+use crate::diagnostics::shown;
+use std::fmt;
 
 /// An argument or result of a source's operator.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +46,29 @@ impl Value {
             Value::Text(_) => "a word",
             Value::List(_) => "a list",
             Value::Hole => "a value that could not be lowered",
+        }
+    }
+}
+
+/// Items of a list in a message.
+const SHOWN_MAX: usize = 8;
+
+/// For messages: numbers and words as they are, and of others what they are.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Int(x) => write!(f, "{x}"),
+            Value::Float(x) => write!(f, "{x}"),
+            Value::Text(text) => write!(f, "`{}`", shown(text)),
+            Value::List(items) => {
+                let mut words: Vec<String> =
+                    items.iter().take(SHOWN_MAX).map(Value::to_string).collect();
+                if items.len() > SHOWN_MAX {
+                    words.push(String::from("..."));
+                }
+                write!(f, "[{}]", words.join(", "))
+            }
+            other => f.write_str(other.kind()),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::sizes::rank;
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -146,8 +146,8 @@ fn plain(b: &Lower, a: Plain) -> Lowered<Var> {
 /// Padding as numbers or as a word. Where the same size needs an odd number, the end gets more.
 fn pads(b: &Lower, padding: &Value, weight: Var, dilation: &[i64]) -> Lowered<Vec<i64>> {
     let n = dilation.len();
-    let wrong = |found: &str| {
-        let message = format!("The padding `{}` is not known.", shown(found));
+    let wrong = |found: &Value| {
+        let message = format!("The padding {found} is not known.");
         b.diagnostic(Code::LayerParameter, message)
     };
     let word = match padding {
@@ -159,21 +159,21 @@ fn pads(b: &Lower, padding: &Value, weight: Var, dilation: &[i64]) -> Lowered<Ve
                 _ => None,
             };
             let list = items.iter().map(one).collect::<Option<Vec<_>>>();
-            let list = list.ok_or_else(|| wrong(&format!("{padding:?}")))?;
+            let list = list.ok_or_else(|| wrong(padding))?;
             return Ok(both_sides(&per_axis(b, &list, n)?));
         }
         Value::Int(x) => return Ok(vec![*x; 2 * n]),
-        other => return Err(wrong(&format!("{other:?}"))),
+        other => return Err(wrong(other)),
     };
     match word {
         "valid" => Ok(vec![0; 2 * n]),
         "same" => {
             let kernel = b.dims_of(weight).map(|dims| dims[2..].to_vec());
-            let kernel = kernel.ok_or_else(|| wrong("same"))?;
+            let kernel = kernel.ok_or_else(|| wrong(padding))?;
             let total = || kernel.iter().zip(dilation).map(|(k, d)| d * (k - 1));
             Ok(total().map(|t| t / 2).chain(total().map(|t| t - t / 2)).collect())
         }
-        other => Err(wrong(other)),
+        _ => Err(wrong(padding)),
     }
 }
 

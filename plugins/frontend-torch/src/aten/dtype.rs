@@ -156,7 +156,7 @@ pub(crate) fn operand(b: &Lower, value: &Value, dtype: DataType) -> Lowered<Var>
         _ => None,
     };
     let number = number.ok_or_else(|| {
-        let message = format!("A number of type {} is needed, found {value:?}.", dtype.word());
+        let message = format!("A number of type {} is needed, found {value}.", dtype.word());
         b.diagnostic(Code::LayerUnsupported, message)
     })?;
     Ok(b.constant(number))

@@ -450,7 +450,7 @@ pub(crate) fn matrix_norm(b: &Lower, a: &MatrixNorm) -> Lowered<Var> {
         (_, Some(2.0)) => spectral::norm(b, x, [row, column], a.keepdim, Spectral::Largest),
         (_, Some(-2.0)) => spectral::norm(b, x, [row, column], a.keepdim, Spectral::Least),
         (ord, _) => {
-            let message = format!("Torch has no norm {ord:?} of a matrix.");
+            let message = format!("Torch has no norm {ord} of a matrix.");
             Err(b.diagnostic(Code::LayerUnsupported, message))
         }
     }

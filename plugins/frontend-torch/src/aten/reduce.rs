@@ -53,7 +53,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::frobenius_norm" => |b, a: Norm| norm(b, &a, &Value::Int(2));
         "aten::linalg_norm" => linalg_norm;
     }
-    .refused("aten::nuclear_norm", "it is the sum of singular values, which ONNX does not compute")
 }
 
 arguments! {
@@ -90,7 +89,7 @@ impl Axes {
         let wrong = || {
             b.diagnostic(
                 Code::LayerUnsupported,
-                format!("Axes must be known numbers, found {dims:?}."),
+                format!("Axes must be known numbers, found {dims}."),
             )
         };
         let one = |dim: &Value| sizes::known(b, dim).ok_or_else(wrong);
@@ -357,7 +356,7 @@ fn norm_of(b: &Lower, x: Var, axes: &Axes, order: &Value) -> Lowered<Var> {
         Value::Int(p) => *p as f64,
         Value::Float(p) => *p,
         other => {
-            let message = format!("The norm {other:?} has no counterpart in ONNX.");
+            let message = format!("The norm {other} has no counterpart in ONNX.");
             return Err(b.diagnostic(Code::LayerUnsupported, message));
         }
     };

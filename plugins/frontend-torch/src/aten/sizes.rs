@@ -123,7 +123,7 @@ pub(crate) fn scalar(b: &Lower, size: &Value) -> Lowered<Operand> {
         }
         (None, other) => Err(b.diagnostic(
             Code::LayerParameter,
-            format!("A size must be an integer, found {other:?}."),
+            format!("A size must be an integer, found {other}."),
         )),
     }
 }

@@ -1,27 +1,22 @@
 //! Singular values and eigenvalues of matrices, and what follows from them. Signs of vectors are free, and those of the
 //! model are other ones than LAPACK's.
 
-use super::sizes::rank;
+use super::dtype::of;
+use super::sizes::{axis, rank};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::matrix::transposed;
-use onnxd_plugin_sdk::formulas::singular::{Eigen, Singular, singular, symmetric};
+use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, symmetric};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "aten::linalg_svd" => |b, a: Svd| {
-            let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(true))?;
-            Ok([u, s, transposed(b, v)?])
-        };
-        "aten::_linalg_svd" => |b, a: Svd| {
-            let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(false))?;
-            Ok([u, s, transposed(b, v)?])
-        };
-        "aten::linalg_svdvals" => |b, a: Svd| Ok(singular(b, a.A)?.s);
+        "aten::linalg_svd" => |b, a: Svd| new_svd(b, &a, true);
+        "aten::_linalg_svd" => |b, a: Svd| new_svd(b, &a, false);
+        "aten::linalg_svdvals" => |b, a: Svd| values(b, a.A);
         "aten::svd" => old_svd;
         "aten::linalg_eigh" => |b, a: Eigh| {
             let Eigen { values, vectors } = eigen(b, a.input, a.UPLO.as_deref())?;
@@ -57,6 +52,14 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::linalg_matrix_rank.atol_rtol_float" | "aten::linalg_matrix_rank.atol_rtol_tensor" => {
             |b, a: Within| counted(b, &a)
         };
+        "aten::nuclear_norm" => |b, a: Nuclear| {
+            let dim = a.dim.unwrap_or_else(|| vec![-2, -1]);
+            let dim = dim.into_iter().map(|dim| Ok(axis(b, a.input, dim)? as i64));
+            let dim: [i64; 2] = dim.collect::<Lowered<Vec<_>>>()?.try_into().map_err(|_| {
+                b.diagnostic(Code::LayerParameter, "The norm of a matrix has two axes.")
+            })?;
+            norm(b, a.input, dim, a.keepdim, Spectral::Nuclear)
+        };
     }
 }
 
@@ -83,15 +86,44 @@ mod named {
         pub(super) struct Within {
             input: Var, atol: Value = Value::None, rtol: Value = Value::None, hermitian: Option<bool>,
         }
+        /// `nuclear_norm(Tensor self, bool keepdim=False)`,
+        /// `nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False)`
+        pub(super) struct Nuclear { input: Var, dim: Option<Vec<i64>>, keepdim: bool = false }
         /// `linalg_matrix_rank(Tensor self, float tol, bool hermitian=False)`
         pub(super) struct Rank { input: Var, tol: Value, hermitian: Option<bool> }
     }
 }
-use named::{Eigh, OldEigh, OldSvd, Pinv, PinvBy, Rank, Svd, Within};
+use named::{Eigh, Nuclear, OldEigh, OldSvd, Pinv, PinvBy, Rank, Svd, Within};
+
+/// From here on, users hear what loops over columns cost.
+const SIDE_NOTED: i64 = 129;
+
+/// Tells users that it takes long to find what is asked of matrices that are known to be large.
+fn note_cost(b: &Lower, x: Var, what: &str) {
+    let dims = b.shape_of(x).unwrap_or_default();
+    let [.., rows, columns] = &dims[..] else { return };
+    if let (Some(m), Some(n)) = (rows.known(), columns.known())
+        && m.min(n) >= SIDE_NOTED
+    {
+        let message = format!(
+            "The {what} of {m} x {n} numbers are found in a loop, which is slow: of 512 x 512 numbers, \
+             it takes ONNX Runtime about 10 seconds, and 8 times as long for sides of twice the length."
+        );
+        let help = "Compute them outside of the network, or of smaller matrices.";
+        b.note(b.diagnostic(Code::LayerParameter, message).help(help));
+    }
+}
+
+/// Singular values alone.
+fn values(b: &Lower, x: Var) -> Lowered<Var> {
+    note_cost(b, x, "singular values");
+    singular::values(b, x)
+}
 
 /// Singular vectors, values and vectors, the vectors as columns.
 fn vectors(b: &Lower, x: Var, whole: bool) -> Lowered<[Var; 3]> {
-    let Singular { u, s, v } = singular(b, x)?;
+    note_cost(b, x, "singular values");
+    let Singular { u, s, v } = singular::singular(b, x)?;
     if whole {
         return Ok([u, s, v]);
     }
@@ -102,12 +134,27 @@ fn vectors(b: &Lower, x: Var, whole: bool) -> Lowered<[Var; 3]> {
 }
 
 fn old_svd(b: &Lower, a: OldSvd) -> Lowered<[Var; 3]> {
-    let [u, s, v] = vectors(b, a.input, a.some)?;
-    match a.compute_uv {
-        true => Ok([u, s, v]),
-        // Torch gives zeros in their place.
-        false => Ok([b.mul(u, 0.0)?, s, b.mul(v, 0.0)?]),
+    if a.compute_uv {
+        return vectors(b, a.input, !a.some);
     }
+    // Torch gives zeros in place of all vectors, whatever `some` says.
+    let n = rank(b, a.input)? as i64;
+    let dtype = of(b, a.input)?;
+    let zeros = |axis: i64| {
+        let stack = b.shape(a.input).end(n - 2).one()?;
+        let side = b.shape(a.input).start(axis).end(axis + 1).one()?;
+        let zero = b.cast(b.constant(Tensor::scalar(0f32)), dtype)?;
+        b.expand(zero, b.concat([stack, side, side]).axis(0).one()?)
+    };
+    Ok([zeros(n - 2)?, values(b, a.input)?, zeros(n - 1)?])
+}
+
+fn new_svd(b: &Lower, a: &Svd, whole: bool) -> Lowered<[Var; 3]> {
+    if a.compute_uv == Value::Bool(false) {
+        return Ok([nothing(b, a.A)?, values(b, a.A)?, nothing(b, a.A)?]);
+    }
+    let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(whole))?;
+    Ok([u, s, transposed(b, v)?])
 }
 
 /// Norms of matrices that are made of singular values.
@@ -129,9 +176,12 @@ pub(super) fn norm(
 ) -> Lowered<Var> {
     let others = (0..rank(b, x)? as i64).filter(|axis| ![row, column].contains(axis));
     let perm: Vec<i64> = others.chain([row, column]).collect();
-    let s = singular(b, b.transpose(x).perm(perm).one()?)?.s;
+    let s = values(b, b.transpose(x).perm(perm).one()?)?;
     let norm = match kind {
-        Spectral::Largest => b.reduce_max(s).axes([-1]).keepdims(0).one()?,
+        Spectral::Largest => {
+            let last = rank(b, s)? as i64 - 1;
+            b.squeeze(singular::largest(b, s, &[last])?).axes([last]).one()?
+        }
         Spectral::Least => b.reduce_min(s).axes([-1]).keepdims(0).one()?,
         Spectral::Nuclear => b.reduce_sum(s).axes([-1]).keepdims(0).one()?,
     };
@@ -150,6 +200,7 @@ fn eigen(b: &Lower, x: Var, half: Option<&str>) -> Lowered<Eigen> {
     };
     let half = b.trilu(x).upper(upper).one()?;
     let beside = b.trilu(x).upper(upper).k(if upper { 1i64 } else { -1 }).one()?;
+    note_cost(b, x, "eigenvalues");
     symmetric(b, b.add(half, transposed(b, beside)?)?)
 }
 
@@ -171,7 +222,8 @@ fn parts(b: &Lower, x: Var, hermitian: Option<bool>) -> Lowered<[Var; 3]> {
 
 /// The largest magnitude of values.
 fn largest(b: &Lower, values: Var) -> Lowered<Var> {
-    b.reduce_max(b.abs(values)?).axes([-1]).keepdims(1).one()
+    let last = rank(b, values)? as i64 - 1;
+    singular::largest(b, b.abs(values)?, &[last])
 }
 
 /// A tensor of one number for each matrix, with an axis for the values of the matrix.
@@ -214,7 +266,7 @@ fn limit(b: &Lower, values: Var, a: &Within) -> Lowered<Var> {
 fn counted(b: &Lower, a: &Within) -> Lowered<Var> {
     let values = match a.hermitian {
         Some(true) => eigen(b, a.input, None)?.values,
-        _ => singular(b, a.input)?.s,
+        _ => values(b, a.input)?,
     };
     let counts = b.greater(b.abs(values)?, limit(b, values, a)?)?;
     b.reduce_sum(b.cast(counts, DataType::Int64)?).axes([-1]).keepdims(0).one()

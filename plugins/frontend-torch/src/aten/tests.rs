@@ -1,6 +1,7 @@
 //! What tests of all families use, and tests of arithmetic and comparisons. Expected numbers are torch's.
 
 use super::{Source, table};
+use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Opsets, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Driver, Fallback, Lowering, Value};
@@ -71,10 +72,28 @@ fn run_in(
     open: bool,
     noted: Option<&str>,
 ) -> Result<Vec<Tensor>, String> {
+    let (graph, notes, feeds) = lowered(opset, op, arguments, open)?;
+    let noted = notes.into_iter().all(|note| noted.is_some_and(|text| note.message.contains(text)));
+    assert!(noted, "{op} has other notes");
+    let model = Model::new(graph, 8, opset);
+    let outputs = Executor::new(&model).and_then(|e| e.run(&feeds, RunOptions::default()));
+    outputs.map(|o| o.into_iter().map(|(_, t)| t).collect()).map_err(|d| format!("{d:?}"))
+}
+
+/// Inputs by their names.
+type Feeds = BTreeMap<String, Tensor>;
+
+/// What an operator becomes, with its notes and the inputs; sizes are not known if they are `open`.
+fn lowered(
+    opset: i64,
+    op: &str,
+    arguments: &[(&str, Given)],
+    open: bool,
+) -> Result<(Graph, Vec<Diagnostic>, Feeds), String> {
     let (table, source) = (table(), Source::default());
     let opsets = Opsets::from([(String::new(), opset)]);
     let driver = Driver::new(&table, &source, Graph::new("g"), opsets, Fallback::default());
-    let mut feeds = BTreeMap::new();
+    let mut feeds = Feeds::new();
     let named = arguments.iter().map(|(name, given)| {
         let value = value(driver.builder(), name, given.clone(), open, &mut feeds);
         ((*name).to_owned(), value)
@@ -90,20 +109,10 @@ fn run_in(
         }
     }
     let (graph, notes) = driver.finish().map_err(|d| format!("{d:?}"))?;
-    let noted = notes.into_iter().all(|note| noted.is_some_and(|text| note.message.contains(text)));
-    assert!(noted, "{op} has other notes");
-    let model = Model::new(graph, 8, opset);
-    let outputs = Executor::new(&model).and_then(|e| e.run(&feeds, RunOptions::default()));
-    outputs.map(|o| o.into_iter().map(|(_, t)| t).collect()).map_err(|d| format!("{d:?}"))
+    Ok((graph, notes, feeds))
 }
 
-fn value(
-    b: &super::Lower,
-    name: &str,
-    given: Given,
-    open: bool,
-    feeds: &mut BTreeMap<String, Tensor>,
-) -> Value {
+fn value(b: &super::Lower, name: &str, given: Given, open: bool, feeds: &mut Feeds) -> Value {
     match given {
         Given::Value(value) => value,
         Given::Tensor(tensor) => {

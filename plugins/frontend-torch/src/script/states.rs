@@ -60,6 +60,15 @@ struct Leaf {
     new: Item,
 }
 
+/// A state that has a tensor at the end of a call.
+struct Holder {
+    name: Rc<str>,
+    /// The address of the tensor that it was at first.
+    start: usize,
+    /// Whether that tensor counts in the next call: something reads it, or it is still the state.
+    is_live: bool,
+}
+
 impl States {
     pub(super) fn of(types: Types) -> States {
         States { types, ..States::default() }
@@ -129,18 +138,19 @@ impl Interpreter<'_, '_> {
             Place::List(_) | Place::Dict(_) => 1,
             Place::Base(_) => 2,
         });
-        for place in places {
+        let mut set = vec![];
+        for place in &places {
             let is_set = !matches!(place, Place::Base(_));
-            let (name, what) = self.name_of(&place);
-            if !is_set && let Some((own, set)) = self.parted(&place, &told) {
+            let (name, what) = self.name_of(place);
+            if !is_set && let Some((own, set)) = self.parted(place, &told) {
                 let why =
                     format!("is one tensor with `{own}` that is written, and is set to another");
-                let layer = Layer::clone(&self.machine.layer_of_write(&place));
+                let layer = Layer::clone(&self.machine.layer_of_write(place));
                 found.impossible.push((Written { what, name: set, layer }, why));
                 continue;
             }
-            let layer = self.machine.layer_of_write(&place);
-            let (old, new) = (self.machine.old(&place), self.machine.get(&place));
+            let layer = self.machine.layer_of_write(place);
+            let (old, new) = (self.machine.old(place), self.machine.get(place));
             let mut leaves = vec![];
             let mut wrong = vec![];
             self.leaves(&name, &old, &new, (&mut leaves, &mut wrong))?;
@@ -150,9 +160,13 @@ impl Interpreter<'_, '_> {
             for leaf in leaves {
                 if told.insert(leaf.name.clone()) {
                     self.output(of(leaf.name.clone()), (&leaf, is_set), &mut found)?;
+                    if is_set {
+                        set.push((of(leaf.name.clone()), leaf));
+                    }
                 }
             }
         }
+        found.impossible.extend(self.joined(&set, &places)?);
         Ok(found)
     }
 
@@ -165,6 +179,52 @@ impl Interpreter<'_, '_> {
         let own = names.iter().find(|(name, _)| !is_set(name))?;
         let other = names.iter().find(|(name, _)| is_set(name))?;
         Some((own.0.clone(), other.0.to_string()))
+    }
+
+    /// States of one tensor that were two before, where one of them is written in place: the next call would write
+    /// both, but inputs of a model are never one tensor. `set` are those that were set to another tensor.
+    fn joined(&self, set: &[(Written, Leaf)], places: &[Place]) -> Result<Vec<(Written, String)>> {
+        let is_written = |at: &usize| places.iter().any(|place| place.address() == *at);
+        let names = self.states.names.borrow();
+        let mut holders: HashMap<usize, Vec<Holder>> = HashMap::new();
+        let mut found = vec![];
+        for (written, leaf) in set {
+            let [Some(start), Some(end)] = [&leaf.old, &leaf.new].map(Place::of) else { continue };
+            let holder = Holder {
+                name: written.name.as_str().into(),
+                start: start.address(),
+                is_live: self.is_read(&start)?,
+            };
+            let stays = |(name, what): &&(Rc<str>, &'static str)| {
+                *what != INPUT && set.iter().all(|(other, _)| other.name != **name)
+            };
+            let others = holders.entry(end.address()).or_insert_with(|| {
+                let stay = names.get(&end.address()).into_iter().flatten().filter(stays);
+                let start = end.address();
+                stay.map(|(name, _)| Holder { name: name.clone(), start, is_live: true }).collect()
+            });
+            let differ = |other: &&Holder| {
+                let either = (is_written(&holder.start) && other.is_live)
+                    || (is_written(&other.start) && holder.is_live);
+                other.start != holder.start && either
+            };
+            if let Some(other) = others.iter().find(differ) {
+                let why = format!(
+                    "becomes one tensor with `{}`, and one of them is written in place",
+                    other.name
+                );
+                found.push((written.clone(), why));
+            }
+            others.push(holder);
+        }
+        Ok(found)
+    }
+
+    /// Whether something reads what a tensor was at first.
+    fn is_read(&self, place: &Place) -> Result<bool> {
+        let b = self.machine.builder();
+        let var = self.machine.var_of(&self.machine.old(place))?;
+        Ok(b.id(var).is_ok_and(|id| b.graph().uses(id) > 0))
     }
 
     /// What a place that changed is called, and what it is.

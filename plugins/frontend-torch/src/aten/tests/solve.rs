@@ -1,6 +1,6 @@
 //! Tests of systems of equations and of products of groups. Expected numbers are torch's.
 
-use super::{Given, assert_near, floats, only, run_at};
+use super::{Given, assert_near, floats, only, run_at, run_in};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 
@@ -112,4 +112,56 @@ fn blocks_of_unknown_sizes_are_no_whole_axes() {
     ];
     let found = only("torchao::dequantize_affine", arguments);
     assert_near(&found, &matrix(2, &[1.0, 2.0, 30.0, 40.0, 500.0, 600.0, 7000.0, 8000.0]));
+}
+
+#[test]
+fn columns_are_reflected_whose_squares_are_too_small_or_large() {
+    for scale in [1e-20f32, 1e-22, 1e30] {
+        let a = matrix(2, &[3.0 * scale, 1.0, 4.0 * scale, 2.0]);
+        let found = run_at(18, "aten::linalg_qr", [("A", Given::from(a))]).unwrap();
+        assert_near(&found[0], &matrix(2, &[-0.6, -0.8, -0.8, 0.6]));
+        let r = found[1].as_slice::<f32>().unwrap();
+        assert!((r[0] / scale + 5.0).abs() <= 1e-5, "{r:?}");
+        assert_near(&floats([r[1], r[2], r[3]]), &floats([-2.2, 0.0, 0.4]));
+    }
+}
+
+#[test]
+fn matrices_may_be_empty() {
+    let empty = |dims: &[usize]| Tensor::from_vec(dims, Vec::<f32>::new());
+    let run = |op: &str, dims: &[usize]| {
+        let x = || Given::from(empty(dims));
+        let given = match op {
+            "aten::linalg_solve_ex" => vec![("A", x()), ("B", x())],
+            "aten::linalg_pinv" => vec![("input", x()), ("rcond", 0.1.into())],
+            "aten::inverse" | "aten::linalg_eigh" => vec![("input", x())],
+            "aten::linalg_cholesky_ex" => vec![("input", x()), ("upper", true.into())],
+            _ => vec![("A", x())],
+        };
+        run_in(18, op, &given, false, None).unwrap()
+    };
+    let dims = |found: &[Tensor]| found.iter().map(|x| x.dims().to_vec()).collect::<Vec<_>>();
+    for stack in [&[][..], &[2]] {
+        let with = |sizes: &[usize]| [stack, sizes].concat();
+        let square = with(&[0, 0]);
+        assert_eq!(dims(&run("aten::inverse", &square)), [with(&[0, 0])]);
+        for op in ["aten::linalg_inv_ex", "aten::linalg_solve_ex", "aten::linalg_cholesky_ex"] {
+            let found = run(op, &square);
+            assert_eq!(dims(&found), [with(&[0, 0]), with(&[])], "{op}");
+            assert!(found[1].to_i64s().unwrap().iter().all(|info| *info == 0), "{op}");
+        }
+        let det = run("aten::linalg_det", &square).remove(0);
+        let count = stack.iter().product();
+        assert_eq!(det, Tensor::from_vec(stack, vec![1f32; count]));
+        assert_eq!(dims(&run("aten::linalg_eigh", &square)), [with(&[0]), with(&[0, 0])]);
+        for (m, n) in [(0, 0), (0, 3), (3, 0)] {
+            let x = with(&[m, n]);
+            let qr = [with(&[m, 0]), with(&[0, n])];
+            assert_eq!(dims(&run("aten::linalg_qr", &x)), qr);
+            let svd = [with(&[m, m]), with(&[0]), with(&[n, n])];
+            assert_eq!(dims(&run("aten::linalg_svd", &x)), svd);
+            assert_eq!(dims(&run("aten::linalg_svdvals", &x)), [with(&[0])]);
+            assert_eq!(dims(&run("aten::linalg_pinv", &x)), [with(&[n, m])]);
+        }
+    }
 }

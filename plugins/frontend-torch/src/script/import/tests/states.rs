@@ -7,7 +7,8 @@ use onnxd_plugin_sdk::ir::{Model, Tensor};
 use onnxd_plugin_sdk::testing::{self, Dropped};
 use serde_json::json;
 
-/// A buffer `mean` of [3, 4], a cache of no rows and two columns, a list of two tensors, numbers and None.
+/// A buffer `mean` of [3, 4], a cache of no rows and two columns, a list of two tensors, numbers and None. The file
+/// also has a tensor `spare` of [1, 2].
 const HEAD: &str = "class Net(Module):
   __parameters__ = []
   __buffers__ = [\"mean\", ]
@@ -36,6 +37,7 @@ fn dropped(lines: &str) -> Dropped {
             ("share", share),
             ("warned", vec![0x89]),
             ("last", vec![b'N']),
+            ("spare", of(0)),
         ],
     );
     let file = archive(&[
@@ -232,6 +234,63 @@ fn a_tensor_of_two_names_is_two_once_one_of_them_is_set() {
     let found = why(&dropped(both).param("export.mutations", "outputs"));
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("`mean`, which is one tensor with `both.0` that"), "{found:?}");
+}
+
+/// `spare` and `both.1` are two tensors in the file, and one after the first call.
+#[test]
+fn tensors_that_become_one_are_refused_if_one_of_them_is_written() {
+    let refused = |lines: &str, says: &str| {
+        let found = why(&dropped(lines).param("export.mutations", "outputs"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(says), "{found:?}");
+    };
+    let alias = "    _0 = torch.add_(self.spare, 1)
+    self.spare = (self.both)[1]
+    return torch.add(x, (self.both)[1])
+";
+    let says = "the attribute `spare`, which becomes one tensor with `both.1`, and one of them is";
+    refused(alias, says);
+    // The other one is written, and this one is read as it was.
+    let other = "    _0 = torch.add_((self.both)[1], 1)
+    y = torch.add(self.spare, x)
+    self.spare = (self.both)[1]
+    return y
+";
+    refused(other, says);
+    // A part of the other one.
+    let part = "    _0 = torch.add_(self.spare, 1)
+    self.spare = torch.detach((self.both)[1])
+    return torch.add(x, (self.both)[1])
+";
+    refused(part, says);
+    // Both are set to what the call made.
+    let made = "    y = torch.add(self.spare, x)
+    z = torch.add(y, (self.both)[1])
+    _0 = torch.add_(self.spare, 1)
+    self.spare = y
+    both = self.both
+    both[1] = y
+    return z
+";
+    refused(made, "which becomes one tensor with `");
+
+    // Nothing is written in place, or not before the name is another one.
+    let unwritten = "    y = torch.add(self.spare, x)
+    self.spare = (self.both)[1]
+    return y
+";
+    assert_eq!(calls(unwritten, 2), [row(&[2.0, 4.0]), row(&[6.0, 8.0])]);
+    let later = "    self.spare = (self.both)[1]
+    _0 = torch.add_(self.spare, x)
+    return torch.add((self.both)[1], 0)
+";
+    assert_eq!(calls(later, 2), [row(&[6.0, 8.0]), row(&[7.0, 10.0])]);
+    // A copy is a tensor of its own.
+    let copy = "    _0 = torch.add_(self.spare, 1)
+    self.spare = torch.clone((self.both)[1])
+    return torch.add(x, (self.both)[1])
+";
+    assert_eq!(calls(copy, 2), [row(&[6.0, 8.0]), row(&[6.0, 8.0])]);
 }
 
 /// The input of the method has the name of the state.
