@@ -90,6 +90,23 @@ fn explain_shows_what_differs_from_the_defaults() {
 }
 
 #[test]
+fn explain_tells_what_a_code_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let explain = |args: &[&str]| run(folder.path(), &[&["explain"][..], args].concat());
+    let text = stdout(&explain(&["n0203"]));
+    for part in ["N0203", "unsupported", "no counterpart in ONNX", "Replace the layer"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json: Value = serde_json::from_slice(&explain(&["N0203", "--json"]).stdout).unwrap();
+    assert_eq!((&json["code"], &json["class"]), (&"N0203".into(), &"unsupported".into()));
+    let (status, said) = outcome(&explain(&["N0299"]));
+    assert!(status != 0 && said.contains("N0299"), "{said}");
+    // A file of that name is a drop.
+    fs::write(folder.path().join("N0203"), "no network").unwrap();
+    assert!(!stdout(&explain(&["N0203"])).contains("no counterpart"));
+}
+
+#[test]
 fn first_letters_name_a_job() {
     let site = Site::new();
     let daemon = site.start();

@@ -96,7 +96,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-layer-norm",
-            "Makes LayerNormalization of its parts" =>
+            "Makes LayerNormalization (opset 17) of its parts" =>
             norm::layer_norm::pass,
         ),
         pass(
@@ -106,19 +106,19 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-rms-norm",
-            "Makes RMSNormalization of its parts";
+            "Makes RMSNormalization (opset 23) of its parts";
             // Models of older opsets do not have it, and those of newer ones are lowered without.
             declares ["when = { \"export.opset\" = \"23..\" }"] =>
             |_| norm::rms_norm::pass(),
         ),
         pass(
             "fuse-group-norm",
-            "Makes GroupNormalization of its parts (slower in ONNX Runtime)" =>
+            "Makes GroupNormalization (opset 21) of its parts (slower in ONNX Runtime)" =>
             norm::group_norm::pass,
         ),
         pass(
             "fuse-gelu",
-            "Makes Gelu of its parts" =>
+            "Makes Gelu (opset 20) of its parts, exact or by Tanh" =>
             activation::gelu::pass,
         ),
         pass(
@@ -130,17 +130,17 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-hard-swish",
-            "Makes HardSwish and HardSigmoid of their parts" =>
+            "Makes HardSwish (opset 14) and HardSigmoid of their parts" =>
             activation::hard::pass,
         ),
         pass(
             "fuse-mish",
-            "Makes Mish of its parts" =>
+            "Makes Mish (opset 18) of its parts" =>
             || rule("fuse-mish", activation::mish::fuse_mish),
         ),
         pass(
             "fuse-softmax",
-            "Makes Softmax and LogSoftmax of their parts" =>
+            "Makes Softmax along the last axis and LogSoftmax of their parts" =>
             activation::softmax::pass,
         ),
         pass(
@@ -160,7 +160,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-reductions",
-            "Makes ReduceL2 and other reductions of their parts (slower in ONNX Runtime)" =>
+            "Makes ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum and ReduceLogSumExp of their parts (slower in ONNX Runtime)" =>
             reduce::norms::pass,
         ),
         pass(
@@ -170,14 +170,14 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-rotary-embedding",
-            "Makes RotaryEmbedding of its parts";
+            "Makes RotaryEmbedding (opset 23) of its parts, of halves or neighbours";
             // Models of older opsets do not have it, and those of newer ones are lowered without.
             declares ["when = { \"export.opset\" = \"23..\" }"] =>
             |_| attention::rotary::pass(),
         ),
         pass(
             "fuse-attention",
-            "Makes Attention of its parts";
+            "Makes Attention (opset 23) of its parts, also with repeated heads";
             // Models of older opsets do not have it, and those of newer ones are lowered without.
             declares ["when = { \"export.opset\" = \"23..\" }"] =>
             |_| attention::pass(),
@@ -214,7 +214,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-swish",
-            "Makes Swish of its parts (slower in ONNX Runtime)" =>
+            "Makes Swish (opset 24) of its parts (slower in ONNX Runtime)" =>
             || rule("fuse-swish", activation::swish::fuse_swish),
         ),
         pass(

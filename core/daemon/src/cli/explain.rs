@@ -9,16 +9,16 @@ use crate::conversion::probe::{ask, probe};
 use crate::conversion::recognised::tell;
 use crate::conversion::submission::presets_of;
 use onnxd_config::{Declared, Params, Preset};
-use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_proto::onnxd::{self as message, ClaimLevel, ProbeAnswer};
 use onnxd_worker::recognition::{Choice, level, why};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Shows what onnxd would do with a drop: front-end claims, missing files, resolved params.
+/// Shows what onnxd would do with a drop: front-end claims, missing files, resolved params. Tells what a code means.
 #[derive(clap::Args)]
 pub(crate) struct Explain {
-    /// The network with its companions, or a folder of both.
+    /// The network with its companions, or a folder of both; or the code of a diagnostic, such as N0203.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Params (TOML or INI), instead of those among the paths.
@@ -59,6 +59,10 @@ struct Explanation {
 
 impl Explain {
     pub(crate) fn run(&self) -> Ended {
+        if let Some(code) = self.code() {
+            self.tell(code);
+            return Ok(0);
+        }
         let context = Context::load(self.config.as_deref())?;
         let plugins = context.plugins_and(&self.plugins)?;
         let inbox = &context.settings.intake.inbox;
@@ -108,6 +112,26 @@ impl Explain {
             Ok(choice) if choice.missing().is_empty() => 0,
             Ok(_) => FINDINGS,
         })
+    }
+}
+
+impl Explain {
+    /// The code that is asked about. A file of that name comes first.
+    fn code(&self) -> Option<Code> {
+        let [path] = &self.paths[..] else { return None };
+        let named = |code: &&Code| path.as_os_str().eq_ignore_ascii_case(code.as_str());
+        Code::ALL.iter().find(named).copied().filter(|_| !path.exists())
+    }
+
+    fn tell(&self, code: Code) {
+        let (name, class) = (code.as_str(), code.class().as_str());
+        let (what, help) = (code.what(), code.help());
+        if self.json {
+            return out::json(&json!({ "code": name, "class": class, "what": what, "help": help }));
+        }
+        let rows = [["code", name], ["class", class], ["what", what], ["next", help]];
+        let rows = rows.map(|cells| cells.map(str::to_owned).to_vec());
+        out::print(&out::table(&rows));
     }
 }
 
