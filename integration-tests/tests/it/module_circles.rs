@@ -11,8 +11,6 @@ use std::path::Path;
 
 /// Circles that may stay: crate, module whose children they are, and the children.
 const MAY_STAY: &[&str] = &[
-    "build: builder, names",
-    "build: call, draft",
     "daemon::cli::plugins: check, samples",
     "daemon::run: attempt, control, daemon, duplicates, event, housekeeping, outbox, owners, packing, prepare, receipts, refused, requests, room, timers",
     "daemon::run: originals, publication",
