@@ -47,8 +47,6 @@ const MAY_STAY: &[&str] = &[
     "frontend-torch::script: ast, lexer, parse, types",
     "frontend-torch::script: import, kept",
     "frontend-torch::script: objects, run, states",
-    "intake: claim, copy, submission",
-    "intake: judge, siblings",
     "ir: derived, tensor",
     "ir::infer: control, sequence",
     "ir::infer: data, index",
