@@ -47,10 +47,8 @@ const MAY_STAY: &[&str] = &[
     "frontend-torch::script: ast, lexer, parse, types",
     "frontend-torch::script: import, kept",
     "frontend-torch::script: objects, run, states",
+    // A tensor may be derived, and a derivation is of tensors: one recursive type.
     "ir: derived, tensor",
-    "ir::infer: control, sequence",
-    "ir::infer: data, index",
-    "onnx: decode, external",
     "passes-cleanup: merge_reshapes, split_before_transpose",
     "passes-fusion: attention, microsoft",
     "passes-layout: region, relay",
