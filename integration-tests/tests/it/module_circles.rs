@@ -52,8 +52,6 @@ const MAY_STAY: &[&str] = &[
     "passes-cleanup: merge_reshapes, split_before_transpose",
     "passes-fusion: attention, microsoft",
     "passes-layout: region, relay",
-    "plugin-host: derive, tensors",
-    "plugin-host: inspect, library",
     "plugin-sdk: component, entry",
     "plugin-sdk: frontend, messages",
     "plugin-sdk: host, tensors",
