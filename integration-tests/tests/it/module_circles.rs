@@ -54,9 +54,6 @@ const MAY_STAY: &[&str] = &[
     "passes-layout: region, relay",
     "quant-n2d2: canonical, deconv",
     "quant-n2d2: least_error, threshold",
-    "worker: recognition, stages, tools",
-    "worker::confine: outcome, parent",
-    "worker::stages: compared, export, idle, opset, quality, quantize, session, sources, states",
 ];
 
 /// Its names, from the crate on.
