@@ -52,6 +52,7 @@ mod reduce;
 mod sequence;
 mod shape;
 mod signal;
+mod step_nodes;
 mod steps;
 mod support;
 mod table;

@@ -5,7 +5,8 @@ use super::{Frame, Plan, Runner};
 use crate::call::Call;
 use crate::conv;
 use crate::item::Item;
-use crate::steps::{self, Step};
+use crate::step_nodes::{may_follow, step_of};
+use crate::steps::Step;
 use crate::support;
 use crate::vector;
 use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
@@ -26,11 +27,11 @@ pub(super) fn next_steps(graph: &Graph, order: &[NodeId]) -> Vec<Option<Next>> {
     let place = |id: NodeId| places.get(&id).copied();
     let follows = |id: NodeId| {
         let node = &graph[id];
-        node.is_standard() && steps::may_follow(&node.op) && node.outputs.len() == 1
+        node.is_standard() && may_follow(&node.op) && node.outputs.len() == 1
     };
     let next_step = |id: &NodeId| {
         let node = &graph[*id];
-        let begins = node.op == "Conv" || steps::may_follow(&node.op);
+        let begins = node.op == "Conv" || may_follow(&node.op);
         let [Some(v)] = node.outputs[..] else { return None };
         if !begins || !node.is_standard() {
             return None;
@@ -138,7 +139,7 @@ impl Runner<'_, '_, '_> {
             }
         }
         let call: Call = self.call(frame, node, support::opset(frame.opsets, ""), &inputs);
-        Step::of(&call, position, dims)
+        step_of(&call, position, dims)
     }
 
     /// The inputs that are there and are tensors, as they are stored.
