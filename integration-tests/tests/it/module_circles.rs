@@ -14,7 +14,6 @@ const MAY_STAY: &[&str] = &[
     "daemon::cli::plugins: check, samples",
     "daemon::run: attempt, control, daemon, duplicates, event, housekeeping, outbox, owners, packing, prepare, receipts, refused, requests, room, timers",
     "daemon::run: originals, publication",
-    "eval: executor, fold, frame, microsoft, support, table",
     "frontend-n2d2: environment, preprocessing",
     "frontend-n2d2: import, network, onnx, targets",
     "frontend-tensorflow: files, fuzzing, graph, keras, model, ops, tflite",
