@@ -1,7 +1,7 @@
 //! The graph under construction: sub-graphs, layers, names, constants.
 
 use crate::draft::snake;
-use crate::names::NodeNames;
+use crate::node_names::NodeNames;
 use crate::{Operand, Result};
 use bytes::Bytes;
 use onnxd_diagnostics::{Code, Diagnostic, Layer};

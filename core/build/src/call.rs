@@ -1,13 +1,11 @@
 //! One operator on its way into the graph.
 
 use crate::draft::Draft;
+use crate::result::Result;
 use crate::{GraphBuilder, Operand, Var};
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_diagnostics::Code;
 use onnxd_ir::{Attr, DataType, Node};
 use std::marker::PhantomData;
-
-/// What building gives, or what contradicts and the layer it was built for.
-pub type Result<T> = std::result::Result<T, Diagnostic>;
 
 /// Elements of a constant that is cast when it is read, and not by a node.
 const CAST_MAX: usize = 64;

@@ -1,6 +1,6 @@
 //! The node of an operator from what is given by name, whichever operator it is.
 
-use crate::call::Result;
+use crate::result::Result;
 use crate::{GraphBuilder, Operand, Var, promoted};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::schema::{self, AttrSchema, OpSchema, Param, ParamKind, ParamType};

@@ -3,7 +3,7 @@
 use crate::builder::{Frame, State};
 use crate::call::AnyOp;
 use crate::draft::{Place, is_variadic, snake};
-use crate::names::NodeNames;
+use crate::node_names::NodeNames;
 use crate::{Call, GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::schema::OpSchema;

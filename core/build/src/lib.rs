@@ -35,15 +35,18 @@ mod function;
 mod macros;
 mod modes;
 mod names;
+mod node_names;
 mod operand;
 mod operators;
 mod promote;
+mod result;
 #[cfg(test)]
 mod tests;
 
 pub use builder::{GraphBuilder, Var};
-pub use call::{Call, Result};
+pub use call::Call;
 pub use control::{Suspended, Turn};
 pub use operand::Operand;
 pub use operators::{ml_op as ml, op};
 pub use promote::promoted;
+pub use result::Result;

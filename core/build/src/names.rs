@@ -1,18 +1,9 @@
 //! Names of what is added: values, and nodes where they have any.
 
 use crate::builder::State;
+use crate::node_names::NodeNames;
 use crate::{GraphBuilder, Var};
 use onnxd_ir::{Origin, ValueId};
-
-/// What nodes that are added are called.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum NodeNames {
-    Absent,
-    /// Like their first outputs.
-    Outputs,
-    /// This, followed by what their first outputs have behind the prefix of values.
-    After(String),
-}
 
 impl State {
     fn prefixed(&self, role: &str) -> String {
@@ -24,14 +15,7 @@ impl State {
 
     /// What a node is called whose first output is `output`.
     pub(crate) fn node_name(&self, output: &str) -> String {
-        match &self.node_names {
-            NodeNames::Absent => String::new(),
-            NodeNames::Outputs => output.to_owned(),
-            NodeNames::After(base) => match output.strip_prefix(&self.prefix) {
-                Some(rest) => format!("{base}{rest}"),
-                None => format!("{base}_{output}"),
-            },
-        }
+        self.node_names.of_node(&self.prefix, output)
     }
 
     /// Lets a node that has the name that its first output, once `old`, gave it follow that output.

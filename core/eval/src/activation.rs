@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Row, one, row};
 use crate::dims;
-use crate::elementwise::{map, zip};
+use crate::elementwise::{map, of_floats, zip};
 use crate::fault::{Fault, Outcome};
 use crate::math::erf;
 use crate::num::{Num, float, numeric, slice};
@@ -41,7 +41,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 fn relu(call: &Call) -> Outcome<Vec<Tensor>> {
-    if let Some(found) = vector::of_floats(call, &vector::rectify)? {
+    if let Some(found) = of_floats(call, &vector::rectify)? {
         return Ok(found);
     }
     let x = call.x(0)?;
@@ -58,7 +58,7 @@ macro_rules! activations {
             $(let $attr = call.float(stringify!($attr), $default)?;)*
             $(
                 let kernel = |run: &mut [f32]| vector::$kernel($($p,)* run);
-                if let Some(found) = vector::of_floats(call, &kernel)? {
+                if let Some(found) = of_floats(call, &kernel)? {
                     return Ok(found);
                 }
             )?
@@ -94,7 +94,7 @@ activations! {
 fn celu(call: &Call) -> Outcome<Vec<Tensor>> {
     let alpha = call.float("alpha", 1.0)?;
     let kernel = |run: &mut [f32]| vector::celus(alpha, run);
-    match (alpha > 0.0).then(|| vector::of_floats(call, &kernel)).transpose()?.flatten() {
+    match (alpha > 0.0).then(|| of_floats(call, &kernel)).transpose()?.flatten() {
         Some(found) => Ok(found),
         None => celu_by_definition(call),
     }
@@ -124,7 +124,7 @@ pub(crate) fn gelu_kernel(call: &Call) -> Outcome<Forms> {
 
 fn gelu(call: &Call) -> Outcome<Vec<Tensor>> {
     let (f, kernel) = gelu_kernel(call)?;
-    if let Some(found) = vector::of_floats(call, &kernel)? {
+    if let Some(found) = of_floats(call, &kernel)? {
         return Ok(found);
     }
     let x = call.x(0)?;
@@ -160,10 +160,25 @@ fn swiglu(call: &Call) -> Outcome<Vec<Tensor>> {
     one(stored(x.dtype(), x.dims(), y)?)
 }
 
+/// The limits of Clip, which moved from attributes to inputs in opset 11.
+pub(crate) fn limits<T: Num>(call: &Call) -> Outcome<Limits<T>> {
+    let limit = |name: &str, i: usize| -> Outcome<Option<T>> {
+        if let Some(value) = call.float_opt(name)? {
+            return Ok(Some(T::from_f64(f64::from(value))));
+        }
+        let Some(limit) = call.opt(i) else { return Ok(None) };
+        match slice::<T>(limit)?.as_ref() {
+            [value] => Ok(Some(*value)),
+            _ => Err(Fault::invalid(format!("limit {limit:?} is not a scalar"))),
+        }
+    };
+    Ok(Limits { low: limit("min", 1)?, high: limit("max", 2)? })
+}
+
 fn clip(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     numeric!(x.dtype(), T => {
-        let limits = Limits::<T>::of(call)?;
+        let limits = limits::<T>(call)?;
         one(map(x, |v: T| limits.clip(v))?)
     })
 }

@@ -2,6 +2,7 @@
 //! operator.
 
 use crate::dims;
+use crate::domain::standard;
 use crate::fault::{Fault, Outcome};
 use crate::item::{Item, items};
 use crate::num::slice;
@@ -100,6 +101,16 @@ impl Row {
     /// The last opset whose definition the kernel follows.
     pub(crate) const fn until(self, until: i64) -> Row {
         Row { until, ..self }
+    }
+
+    /// Whether it is of the node's operator, in some version.
+    pub(crate) fn is_of(&self, node: &Node) -> bool {
+        self.op == node.op && self.domain == standard(&node.domain)
+    }
+
+    /// Whether it computes the node's operator as version `opset` of its domain defines it.
+    pub(crate) fn computes(&self, node: &Node, opset: i64) -> bool {
+        self.is_of(node) && (self.since..=self.until).contains(&opset)
     }
 
     /// Computes the node; `given` are all inputs, of which `call` sees the tensors.

@@ -1,10 +1,11 @@
 //! Elementwise application with broadcasting: the loops, independent of what is computed.
 
-use crate::call::Call;
+use crate::call::{Call, one};
 use crate::dims::{broadcast, broadcast_strides};
 use crate::fault::Outcome;
 use crate::num::slice;
 use crate::parallel::filled_parts;
+use crate::vector;
 use onnxd_ir::{DataType, Element, Tensor};
 
 /// `f` of every element.
@@ -18,6 +19,15 @@ pub(crate) fn map<T: Element, R: Element>(
 /// A boolean of every element.
 pub(crate) fn test<T: Element>(x: &Tensor, f: impl Fn(T) -> bool + Sync) -> Outcome<Tensor> {
     tensor_of(x, DataType::Bool, &|x, y| each(x, y, &|v| u8::from(f(v))))
+}
+
+/// What a kernel makes of the elements of an operator's first input, if that is of `float`s.
+pub(crate) fn of_floats(
+    call: &Call,
+    kernel: &(dyn Fn(&mut [f32]) + Sync),
+) -> Outcome<Option<Vec<Tensor>>> {
+    let x = call.x(0)?;
+    (x.dtype() == DataType::Float).then(|| one(vector::mapped(x, kernel)?)).transpose()
 }
 
 /// The loop of [`map`], which is all that is compiled for each function. Iterators would be compiled for each, too.

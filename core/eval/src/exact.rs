@@ -1,46 +1,22 @@
 //! Products of 8-bit integers, exact and as fast as those of floats: as long as no sum leaves the
 //! digits of the type, floating point adds integers without rounding, in any order.
 
-use crate::call::Call;
-use crate::conv::convolved;
+use crate::elementwise::map;
 use crate::fault::Outcome;
-use crate::linear::multiplied;
 use crate::num::slice;
 use onnxd_ir::{DataType, Tensor};
 
 /// Integers up to this are exact in `f32`.
 const EXACT_F32: u64 = 1 << 24;
 
-/// The matrix product of centered integers, modulo 2^32.
-pub(crate) fn product(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Tensor> {
-    let depth = a.dims().last().copied().unwrap_or(1);
-    let sums = match float_for(depth, a, b)? {
-        DataType::Float => multiplied::<f32>(call, &floats(a)?, &floats(b)?)?,
-        _ => multiplied::<f64>(call, &doubles(a)?, &doubles(b)?)?,
-    };
-    integers(&sums)
-}
-
-/// The convolution of centered integers, plus `bias` per output channel, modulo 2^32.
-pub(crate) fn convolution(
-    call: &Call,
-    x: &Tensor,
-    w: &Tensor,
-    bias: Option<&[i32]>,
-) -> Outcome<Tensor> {
-    let depth = w.dims().iter().skip(1).product();
-    let sums = match float_for(depth, x, w)? {
-        DataType::Float => convolved::<f32>(call, &floats(x)?, &floats(w)?, None)?,
-        _ => convolved::<f64>(call, &doubles(x)?, &doubles(w)?, None)?,
-    };
-    let sums = integers(&sums)?;
-    let Some(bias) = bias else { return Ok(sums) };
-    let mut y = slice::<i32>(&sums)?.into_owned();
-    let area: usize = sums.dims().iter().skip(2).product();
-    for (i, run) in y.chunks_mut(area.max(1)).enumerate() {
-        run.iter_mut().for_each(|v| *v = v.wrapping_add(bias[i % bias.len()]));
+/// Both factors as floats of the smallest type in which sums of `depth` of their products are exact.
+pub(crate) fn as_floats(depth: usize, a: &Tensor, b: &Tensor) -> Outcome<[Tensor; 2]> {
+    let floats = |x: &Tensor| map(x, |v: i32| v as f32);
+    let doubles = |x: &Tensor| map(x, |v: i32| f64::from(v));
+    match float_for(depth, a, b)? {
+        DataType::Float => Ok([floats(a)?, floats(b)?]),
+        _ => Ok([doubles(a)?, doubles(b)?]),
     }
-    Ok(Tensor::from_vec(sums.dims(), y))
 }
 
 /// The smallest type in which sums of `depth` products are exact; `f64` has room for every sum that
@@ -53,18 +29,11 @@ fn float_for(depth: usize, a: &Tensor, b: &Tensor) -> Outcome<DataType> {
     Ok(if bound <= EXACT_F32 { DataType::Float } else { DataType::Double })
 }
 
-fn floats(x: &Tensor) -> Outcome<Tensor> {
-    crate::elementwise::map(x, |v: i32| v as f32)
-}
-
-fn doubles(x: &Tensor) -> Outcome<Tensor> {
-    crate::elementwise::map(x, |v: i32| f64::from(v))
-}
-
-fn integers(x: &Tensor) -> Outcome<Tensor> {
+/// Sums of such products, modulo 2^32.
+pub(crate) fn integers(x: &Tensor) -> Outcome<Tensor> {
     match x.dtype() {
-        DataType::Float => crate::elementwise::map(x, |v: f32| v as i32),
-        _ => crate::elementwise::map(x, |v: f64| v as i64 as i32),
+        DataType::Float => map(x, |v: f32| v as i32),
+        _ => map(x, |v: f64| v as i64 as i32),
     }
 }
 

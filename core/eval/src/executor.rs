@@ -1,15 +1,12 @@
-//! Runs whole models: checks first what can be checked without data, then runs the graph node by
-//! node.
+//! What is kept of a model from run to run, and how to run it.
 
-use crate::frame::{Plan, Runner};
-use crate::parallel::alone;
+use crate::domain::standard;
+use crate::plan::{Plan, address};
 use crate::watch::Observer;
-use crate::{inputs, support};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_ir::{DataType, Function, Graph, Model, Tensor};
-use rayon::prelude::*;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_ir::{DataType, Function, Graph, Model, Node, Tensor};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
@@ -19,9 +16,6 @@ pub const BYTES_MAX: usize = 16 << 30;
 
 /// Bytes of intermediate tensors of samples that run at once.
 const AT_ONCE_MAX: usize = 128 << 20;
-
-/// Tensors by the names of a model's inputs.
-type Feeds = BTreeMap<String, Tensor>;
 
 /// How to run.
 pub struct RunOptions<'a> {
@@ -58,7 +52,7 @@ impl Default for RunOptions<'_> {
 pub struct Executor<'m> {
     pub(crate) model: &'m Model,
     /// By domain, name and overload.
-    pub(crate) functions: HashMap<(&'m str, &'m str, &'m str), &'m Function>,
+    functions: HashMap<(&'m str, &'m str, &'m str), &'m Function>,
     /// By address of the graph, which the borrow of the model keeps in place.
     plans: HashMap<usize, Plan>,
     /// Bytes of values that are kept from run to run.
@@ -70,55 +64,30 @@ pub struct Executor<'m> {
 }
 
 impl<'m> Executor<'m> {
-    /// Prepares `model`.
-    ///
-    /// # Errors
-    /// All nodes at once that no kernel computes (`N0506`), or a graph that has a cycle (`N0502`).
-    pub fn new(model: &'m Model) -> Result<Executor<'m>, Diagnostics> {
+    /// An executor that knows the functions of `model`, and no graph yet.
+    pub(crate) fn of(model: &'m Model) -> Executor<'m> {
         let functions = model
             .functions
             .iter()
             .map(|f| ((standard(&f.domain), f.name.as_str(), f.overload.as_str()), f))
             .collect();
         let (plans, kept, computed, peak) = Default::default();
-        let mut executor = Executor { model, functions, plans, kept, computed, peak };
-        support::check(&executor)?;
-        let mut problems = Diagnostics::default();
-        model.for_each_graph(|graph| match Plan::new(graph) {
-            Ok(plan) => {
-                executor.plans.insert(address(graph), plan);
-            }
-            Err(problem) => problems.push(problem),
-        });
-        problems.or_ok(executor)
+        Executor { model, functions, plans, kept, computed, peak }
     }
 
-    /// Runs the model on tensors by input name; gives the outputs in the graph's order, those that are
-    /// not tensors as [`crate::parts`] says. Inputs that have an initializer may be left out.
-    ///
-    /// # Errors
-    /// All that is wrong with the inputs at once (`N0507`), or the first node that fails, which is
-    /// named.
-    pub fn run(
-        &self,
-        inputs: &Feeds,
-        options: RunOptions,
-    ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
-        let graph = &self.model.graph;
-        let fed = inputs::items(graph, inputs)?;
-        let mut runner = Runner::new(self, options);
-        let outputs = runner.main(fed)?;
-        self.peak.fetch_max(runner.peak, Relaxed);
-        let mut named = Vec::with_capacity(outputs.len());
-        for (item, v) in outputs.into_iter().zip(graph.outputs()) {
-            let name = &graph[*v].name;
-            let kind = item.kind();
-            named.extend(item.named(name).ok_or_else(|| {
-                let text = format!("output `{}` is {kind}, which has no arrays", shown(name));
-                Diagnostic::new(Code::OperatorUnsupported, text)
-            })?);
-        }
-        Ok(named)
+    pub(crate) fn add_plan(&mut self, graph: &Graph, plan: Plan) {
+        self.plans.insert(address(graph), plan);
+    }
+
+    /// The local function that `node` applies.
+    pub(crate) fn function(&self, node: &Node) -> Option<&Function> {
+        let key = (standard(&node.domain), node.op.as_str(), node.overload.as_str());
+        self.functions.get(&key).copied()
+    }
+
+    /// Takes note of the most bytes of values that were alive at a time in a run.
+    pub(crate) fn has_run(&self, peak: usize) {
+        self.peak.fetch_max(peak, Relaxed);
     }
 
     /// The most bytes of values alive at a time so far.
@@ -139,18 +108,6 @@ impl<'m> Executor<'m> {
             0 => 1,
             peak => (AT_ONCE_MAX / peak).clamp(1, rayon::current_num_threads()),
         }
-    }
-
-    /// Runs the model on each sample, all at once. Where there are threads for each and more, they
-    /// share the work of the samples, too.
-    pub(crate) fn run_all(&self, runs: Vec<(&Feeds, RunOptions)>) -> Result<(), Diagnostics> {
-        let share = runs.len() < rayon::current_num_threads();
-        let run = |(inputs, options)| match share {
-            true => self.run(inputs, options),
-            false => alone(|| self.run(inputs, options)),
-        };
-        let done: Vec<_> = runs.into_par_iter().map(run).collect();
-        done.into_iter().try_for_each(|done| done.map(drop))
     }
 
     /// A tensor in memory. What is computed of a derived one stays for later runs as far as `room` goes for all
@@ -203,16 +160,3 @@ impl<'m> Executor<'m> {
         })
     }
 }
-
-pub(crate) fn address<T>(of: &T) -> usize {
-    std::ptr::from_ref(of).addr()
-}
-
-/// The standard's domain has two spellings.
-pub(crate) fn standard(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
-}
-
-#[cfg(test)]
-#[path = "executor_tests.rs"]
-mod tests;

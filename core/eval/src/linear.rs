@@ -3,6 +3,7 @@
 use crate::call::{Call, Row, one, raw, row};
 use crate::cells::expanded;
 use crate::dims::{broadcast, broadcast_strides, for_each_index};
+use crate::exact;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, Product, Sizes, multiplied_rows, multiply_add};
 use crate::num::{Num, slice};
@@ -182,10 +183,20 @@ pub(crate) fn centered(x: &Tensor, zero: Option<&Tensor>, per_row: bool) -> Outc
     Ok(Tensor::from_vec(x.dims(), values))
 }
 
+/// The matrix product of centered integers, modulo 2^32.
+pub(crate) fn integer_product(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Tensor> {
+    let depth = a.dims().last().copied().unwrap_or(1);
+    let sums = match exact::as_floats(depth, a, b)? {
+        [a, b] if a.dtype() == DataType::Float => multiplied::<f32>(call, &a, &b)?,
+        [a, b] => multiplied::<f64>(call, &a, &b)?,
+    };
+    exact::integers(&sums)
+}
+
 fn matmul_integer(call: &Call) -> Outcome<Vec<Tensor>> {
     let a = centered(call.x(0)?, call.opt(2), true)?;
     let b = centered(call.x(1)?, call.opt(3), false)?;
-    one(crate::exact::product(call, &a, &b)?)
+    one(integer_product(call, &a, &b)?)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
 use crate::parallel::{copied_parts, fill_parts, vectorized};
 use crate::reals::{reals, sized, stored};
+use crate::steps::Affine;
 use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 
@@ -48,20 +49,6 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     let (count, sum) = values.clone().fold((0f64, 0f64), |(n, s), v| (n + 1.0, s + v));
     let mean = sum / count;
     (mean, values.map(|v| (v - mean) * (v - mean)).sum::<f64>() / count)
-}
-
-/// `(x - mean) * gain + shift`.
-#[derive(Clone, Copy)]
-pub(crate) struct Affine<T> {
-    mean: T,
-    gain: T,
-    shift: T,
-}
-
-impl<T: Num> Affine<T> {
-    pub(crate) fn apply(self, v: T) -> T {
-        v.minus(self.mean).times(self.gain).plus(self.shift)
-    }
 }
 
 impl Call<'_> {

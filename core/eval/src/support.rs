@@ -1,8 +1,10 @@
 //! Finds every node that cannot be computed before anything is computed, so that a person reads one
 //! list, and refuses functions that multiply without end.
 
-use crate::executor::{Executor, address, standard};
+use crate::domain::{opset, standard};
+use crate::executor::Executor;
 use crate::fault::layer_of;
+use crate::plan::address;
 use crate::table;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::verify::{self, FINDINGS_MAX};
@@ -12,13 +14,6 @@ use std::collections::{HashMap, HashSet};
 /// Runs of graphs that one run of the model may come to, loops counted once. Functions that apply
 /// others twice double them with every level, which no depth that is allowed keeps in bounds.
 const ACTIVATIONS_MAX: usize = 1 << 21;
-
-/// Version of the operator set of `domain`; the standard's own is found under both spellings, 0 if
-/// absent.
-pub(crate) fn opset(opsets: &Opsets, domain: &str) -> i64 {
-    let alias = if standard(domain).is_empty() { ["", "ai.onnx"] } else { [domain, domain] };
-    alias.iter().find_map(|d| opsets.get(*d)).copied().unwrap_or(0)
-}
 
 /// The nodes reached from the main graph that no kernel and no function computes, and functions
 /// that apply themselves, or others too often.
@@ -102,14 +97,6 @@ fn within<'m>(
         });
     }
     all
-}
-
-impl Executor<'_> {
-    /// The local function that `node` applies.
-    pub(crate) fn function(&self, node: &Node) -> Option<&Function> {
-        let key = (standard(&node.domain), node.op.as_str(), node.overload.as_str());
-        self.functions.get(&key).copied()
-    }
 }
 
 fn kernel_missing(node: &Node, opsets: &Opsets) -> bool {

@@ -1,64 +1,27 @@
-//! All kernels: the families' tables, searched by operator and version.
+//! All kernels: those of the standard's operators and of ONNX Runtime's, searched by operator and version.
 
 use crate::call::Row;
-use crate::executor::standard;
-use crate::{
-    activation, attention, control, conv, detection, image, linear, logic, loss, math, microsoft,
-    ml, norm, pool,
-};
-use crate::{quant, random, recurrent, reduce, sequence, shape, signal, text};
+use crate::{microsoft, standard};
 use onnxd_ir::Node;
 
-/// The families' tables.
-pub(crate) const FAMILIES: &[&[Row]] = &[
-    activation::ROWS,
-    attention::ROWS,
-    control::ROWS,
-    conv::ROWS,
-    detection::ROWS,
-    image::ROWS,
-    linear::ROWS,
-    logic::ROWS,
-    loss::ROWS,
-    math::ROWS,
-    microsoft::ROWS,
-    ml::encode::ROWS,
-    ml::linear::ROWS,
-    ml::map::ROWS,
-    ml::scale::ROWS,
-    ml::svm::ROWS,
-    ml::tree::ROWS,
-    norm::ROWS,
-    pool::ROWS,
-    quant::ROWS,
-    random::ROWS,
-    recurrent::ROWS,
-    reduce::ROWS,
-    sequence::ROWS,
-    shape::ROWS,
-    signal::ROWS,
-    text::ROWS,
-];
+/// All rows.
+fn rows() -> impl Iterator<Item = &'static Row> {
+    standard::rows().chain(microsoft::ROWS)
+}
 
 /// The row that computes the node's operator as version `opset` of its domain defines it.
 pub(crate) fn find(node: &Node, opset: i64) -> Option<&'static Row> {
-    rows_of(node).find(|r| (r.since..=r.until).contains(&opset))
+    rows().find(|row| row.computes(node, opset))
 }
 
 /// Whether any version of the node's operator has a kernel.
 pub(crate) fn knows(node: &Node) -> bool {
-    rows_of(node).next().is_some()
-}
-
-fn rows_of(node: &Node) -> impl Iterator<Item = &'static Row> {
-    let rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-    rows.filter(move |r| r.op == node.op && r.domain == standard(&node.domain))
+    rows().any(|row| row.is_of(node))
 }
 
 /// The operators of a domain that have a kernel; one with several rows is named as often.
 pub fn operators(domain: &str) -> impl Iterator<Item = &'static str> {
-    let rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-    rows.filter(move |row| row.domain == domain).map(|row| row.op)
+    rows().filter(move |row| row.domain == domain).map(|row| row.op)
 }
 
 #[cfg(test)]
@@ -67,15 +30,14 @@ mod tests {
 
     #[test]
     fn every_kernel_has_a_rule_of_inference() {
-        let rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-        let all = rows.map(|row| (row.domain, row.op));
+        let all = rows().map(|row| (row.domain, row.op));
         let without: Vec<_> = all.filter(|(d, op)| !onnxd_ir::infer::has_rule(d, op)).collect();
         assert!(without.is_empty(), "{without:?}");
     }
 
     #[test]
     fn rows_of_an_operator_do_not_overlap() {
-        let rows: Vec<&Row> = FAMILIES.iter().flat_map(|rows| rows.iter()).collect();
+        let rows: Vec<&Row> = rows().collect();
         for (i, a) in rows.iter().enumerate() {
             for b in &rows[i + 1..] {
                 let apart =

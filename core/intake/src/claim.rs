@@ -7,74 +7,20 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use onnxd_diagnostics::{Code, Diagnostic};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, fsync, openat, renameat, renameat_with, statat,
-    unlinkat,
+    AtFlags, CWD, Mode, RenameFlags, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use crate::claim_error::{ClaimError, system, to_errno};
 use crate::copy;
+use crate::file::File;
+use crate::folders::{O_OWN, fsync_dir, make_dir, open_beneath, open_dir, sync_dir};
 use crate::names::Names;
-use crate::scan::{ENTRIES_MAX, Limits, scan_opened};
-use crate::submission::File;
+use crate::plan::Plan;
 use crate::tree::Stamp;
-
-/// What to move where. Fields are public so that a job record can show them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Absolute path of the inbox.
-    pub inbox: PathBuf,
-    /// Path below the inbox that file names are relative to.
-    pub root: PathBuf,
-    /// The folder `root` itself, if it is moved as a whole.
-    pub whole: Option<Stamp>,
-    /// Files relative to `root`.
-    pub files: Vec<File>,
-    /// Marker file below the inbox, removed after the move.
-    pub marker: Option<File>,
-    /// Absolute folder that becomes the new root; only its parents need to exist.
-    pub dest: PathBuf,
-}
-
-/// Why nothing was moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClaimError {
-    /// A file is not what the scan saw. It is offered again once it has settled.
-    Changed(PathBuf),
-    /// Neither source nor destination exists.
-    Gone(PathBuf),
-    /// The system does not permit it; trying again at once is useless.
-    Blocked(Diagnostic),
-    /// Disk full, input or output error.
-    Failed(Diagnostic),
-    /// Something was touched while it was moved, and its old place is taken by a newer file: the
-    /// older one stays in the destination.
-    Kept(PathBuf),
-}
-
-impl ClaimError {
-    /// In the words of the report.
-    pub fn diagnostic(&self) -> Diagnostic {
-        let input = |what: String| Diagnostic::new(Code::Unreadable, what);
-        match self {
-            ClaimError::Changed(path) => {
-                input(format!("{} changed while it was being taken", path.display()))
-                    .help("Nothing to do: it is taken once it has settled.")
-            }
-            ClaimError::Gone(path) => {
-                input(format!("{} went away while it was being taken", path.display()))
-            }
-            ClaimError::Kept(path) => {
-                input(format!("{} was replaced while it was being taken", path.display()))
-                    .help("The older file is in the job folder; the newer one is taken by itself.")
-            }
-            ClaimError::Blocked(d) | ClaimError::Failed(d) => d.clone(),
-        }
-    }
-}
 
 type Result<T> = std::result::Result<T, ClaimError>;
 
@@ -144,31 +90,6 @@ impl Plan {
         let parent = openat(CWD, parent, O_OWN, Mode::empty()).map_err(|e| system(parent, e))?;
         // After a copy the inode is another; size and time are kept.
         self.check_folder(open_dir(&parent, name, &self.dest)?, names, Stamp::same_bytes)
-    }
-
-    /// The folder holds exactly the files of the plan, as the scan saw them.
-    pub(crate) fn check_folder(
-        &self,
-        folder: OwnedFd,
-        names: &Names,
-        same: fn(&Stamp, &Stamp) -> bool,
-    ) -> Result<()> {
-        let source = self.inbox.join(&self.root);
-        let depth_max = self.files.iter().map(|f| f.name.components().count()).max().unwrap_or(0);
-        let limits = Limits { depth_max, entries_max: self.files.len() + ENTRIES_MAX };
-        let tree = scan_opened(folder, names, limits).map_err(|e| system(&source, e))?;
-        let mut count = 0;
-        tree.each_file(&mut |_, _| count += 1);
-        for file in &self.files {
-            match tree.find(&file.name) {
-                Some(now) if same(&now.stamp, &file.stamp) => {}
-                _ => return Err(ClaimError::Changed(source.join(&file.name))),
-            }
-        }
-        match count == self.files.len() && tree.first_link().is_none() {
-            true => Ok(()),
-            false => Err(ClaimError::Changed(source)),
-        }
     }
 
     fn move_files(&self) -> Result<()> {
@@ -278,33 +199,6 @@ impl Plan {
     }
 }
 
-const O_DIR: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// A folder of the daemon, which may be given as a descriptor below `/proc/self/fd`.
-const O_OWN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Enough for lookups and renames, also in a folder that may not be listed.
-const O_WALK: OFlags = O_DIR.union(OFlags::PATH);
-
-/// Opens a folder below the inbox component by component, so that no link is followed.
-fn open_beneath(inbox: &Path, below: &Path) -> Result<OwnedFd> {
-    let mut at = inbox.to_owned();
-    let gone_or = |path: &Path, e| match e {
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP => ClaimError::Gone(path.to_owned()),
-        e => system(path, e),
-    };
-    let mut dir = openat(CWD, inbox, O_WALK, Mode::empty()).map_err(|e| gone_or(inbox, e))?;
-    for component in below.components() {
-        at.push(component);
-        dir = openat(&dir, component.as_os_str(), O_WALK, Mode::empty())
-            .map_err(|e| gone_or(&at, e))?;
-    }
-    Ok(dir)
-}
-
-pub(crate) fn open_dir(above: &OwnedFd, name: &OsStr, shown: &Path) -> Result<OwnedFd> {
-    openat(above, name, O_DIR, Mode::empty()).map_err(|e| system(shown, e))
-}
-
 /// Renames without replacing anything.
 fn rename_new(
     from: impl AsFd,
@@ -329,43 +223,4 @@ fn lstat(path: &Path) -> Option<Stamp> {
 
 fn is_filled(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
-}
-
-pub(crate) fn make_dir(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|e| system(path, to_errno(&e)))
-}
-
-fn sync_dir(path: &Path) -> Result<()> {
-    let dir = openat(CWD, path, O_OWN, Mode::empty()).map_err(|e| system(path, e))?;
-    fsync_dir(&dir);
-    Ok(())
-}
-
-/// Best effort: some file systems do not sync folders, and `O_PATH` descriptors cannot.
-pub(crate) fn fsync_dir(dir: &OwnedFd) {
-    if let Ok(readable) = openat(dir, ".", O_DIR, Mode::empty()) {
-        let _ = fsync(readable);
-    }
-}
-
-pub(crate) fn to_errno(e: &std::io::Error) -> Errno {
-    e.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
-}
-
-/// Whose problem an error of the system is.
-pub(crate) fn system(path: &Path, e: Errno) -> ClaimError {
-    let shown = path.display();
-    match e {
-        Errno::NOENT => ClaimError::Gone(path.to_owned()),
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => ClaimError::Blocked(
-            Diagnostic::new(Code::Disk, format!("cannot move {shown}: {e}")).help(
-                "onnxd needs write permission on the folder it is in, and on the folder itself if \
-                 it is one; a shared inbox needs a common group and umask 002.",
-            ),
-        ),
-        e => {
-            let code = Code::of_write(&e.into());
-            ClaimError::Failed(Diagnostic::new(code, format!("moving {shown} failed: {e}")))
-        }
-    }
 }

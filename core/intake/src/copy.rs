@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use onnxd_diagnostics::{Code, Diagnostic};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, fstat, openat, unlinkat};
 
-use crate::claim::{ClaimError, Plan, fsync_dir, make_dir, open_dir, system, to_errno};
+use crate::claim_error::{ClaimError, system, to_errno};
+use crate::file::File;
+use crate::folders::{fsync_dir, make_dir, open_dir};
 use crate::names::Names;
-use crate::submission::File;
+use crate::plan::Plan;
 use crate::tree::Stamp;
 
 const O_READ: OFlags =
@@ -167,7 +169,6 @@ fn partial(dest: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::submission::File;
     use rustix::fs::CWD;
 
     fn opened(path: &Path) -> OwnedFd {

@@ -87,6 +87,16 @@ impl Set<'_> {
             Extent::Beside { name, .. } => name.clone(),
         }
     }
+
+    /// Path of the network below the inbox.
+    pub(crate) fn network_path(&self) -> PathBuf {
+        self.place.path.join(&self.network.name)
+    }
+
+    /// Path below the inbox under which its results go.
+    pub(crate) fn results_folder(&self) -> PathBuf {
+        self.parent.path.clone()
+    }
 }
 
 /// A file or a folder without any network in it, where no network could want it.

@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::{Class, Diagnostic};
 
+use crate::file::{File, fingerprint};
 use crate::formats;
 use crate::group::{Extent, Groups, Leftover, Set, group};
+use crate::known::Known;
 use crate::ledger::{Declined, Ledger};
 use crate::names::{Names, is_params};
 use crate::pool::{self, Pools};
@@ -21,7 +23,7 @@ use crate::refusal::{link_refused, refused_folder, special_refused, unread};
 use crate::settle::is_settled;
 use crate::siblings::Siblings;
 use crate::status::{Item, State};
-use crate::submission::{File, Found, ProbeOutcome, Prober, Submission, Unmatched, fingerprint};
+use crate::submission::{Found, ProbeOutcome, Prober, Submission, Unmatched};
 use crate::tree::{FileEntry, Folder, Seen};
 use crate::turns::top_folder;
 use crate::writers::Writers;
@@ -73,18 +75,6 @@ impl Judged {
     pub(crate) fn look_again(&mut self, at: Instant) {
         self.again = Some(self.again.map_or(at, |a| a.min(at)));
     }
-}
-
-/// What is known of a set before its neighbours are looked at.
-pub(crate) enum Known {
-    State(State),
-    /// The front-ends have been asked and have not answered yet.
-    Open,
-    /// They are asked when it is its turn.
-    Unasked,
-    Answer(ProbeOutcome),
-    /// A file turned out to be no network of its own: the groups have changed.
-    Regroup,
 }
 
 enum Verdict {
@@ -248,7 +238,7 @@ impl Round<'_> {
         match outcome {
             ProbeOutcome::NotMine(reason) => {
                 let stamp = set.network.stamp;
-                self.decline(network_path(set), Declined { stamp, reason, part_of: None })
+                self.decline(set.network_path(), Declined { stamp, reason, part_of: None })
             }
             ProbeOutcome::Waiting { missing } => Verdict::State(State::WaitingFor { missing }),
             ProbeOutcome::Failed(problem) if problem.class == Class::Environment => {
@@ -272,7 +262,7 @@ impl Round<'_> {
     /// Remembers that a set's file is no network, as the front-ends say.
     pub(crate) fn declines(&mut self, set: &Set<'_>, reason: String) {
         let stamp = set.network.stamp;
-        self.decline(network_path(set), Declined { stamp, reason, part_of: None });
+        self.decline(set.network_path(), Declined { stamp, reason, part_of: None });
     }
 
     pub(crate) fn is_settled(&self, seen: Seen) -> bool {
@@ -280,7 +270,7 @@ impl Round<'_> {
     }
 
     fn ready(&mut self, set: &Set<'_>, id: &Path, used: &[PathBuf]) -> Verdict {
-        if !self.may_prepare(&results_folder(set)) {
+        if !self.may_prepare(&set.results_folder()) {
             return Verdict::State(State::Queued);
         }
         let (files, whole) = match &set.extent {
@@ -306,7 +296,7 @@ impl Round<'_> {
         Verdict::Ready(Box::new(Submission {
             id: id.to_owned(),
             inbox: self.rules.inbox.clone(),
-            folder: results_folder(set),
+            folder: set.results_folder(),
             name: set.name(),
             root: set.place.path.clone(),
             network: PathBuf::from(&set.network.name),
@@ -345,7 +335,7 @@ impl Round<'_> {
             }
             for file in wanted.into_iter().filter(|f| !is_own(f)) {
                 // Where no other network is left, the file is nobody else's.
-                let was_beside = self.ledger.beside.remove(&network_path(set)).is_some();
+                let was_beside = self.ledger.beside.remove(&set.network_path()).is_some();
                 if was_beside && self.is_only_network(set) {
                     return Err(Verdict::Regroup);
                 }
@@ -369,7 +359,7 @@ impl Round<'_> {
         let path = set.place.path.join(&file.name);
         let name = file.name.as_os_str();
         if self.prober.is_network(name) && !is_params(name) && !self.declined.contains_key(&path) {
-            let network = network_path(set);
+            let network = set.network_path();
             let reason = format!("it is a part of {}", network.display());
             let (stamp, part_of) = (file.stamp, Some(network));
             return self.decline(path, Declined { stamp, reason, part_of });
@@ -475,12 +465,4 @@ fn listed(leftover: &Leftover<'_>) -> Vec<File> {
 
 fn above(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
-}
-
-pub(crate) fn network_path(set: &Set<'_>) -> PathBuf {
-    set.place.path.join(&set.network.name)
-}
-
-pub(crate) fn results_folder(set: &Set<'_>) -> PathBuf {
-    set.parent.path.clone()
 }

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::Class;
 
+use crate::file::{File, Fingerprint, fingerprint, presets_fingerprint};
 use crate::group::{Extent, Set};
 use crate::pool::whole;
 use crate::status::Item;
-use crate::submission::{
-    File, Fingerprint, Found, ProbeOutcome, Submission, fingerprint, presets_fingerprint,
-};
+use crate::submission::{Found, ProbeOutcome, Submission};
 use crate::tree::{Folder, Stamp};
 use crate::turns::top_folder;
 

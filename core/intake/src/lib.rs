@@ -5,22 +5,27 @@
 //! survives a restart, and since when it has been quiet.
 //!
 //! ```text
-//! watch -> scan -> settle -> group -> judge (asks the Prober) -> offers -> Submission -> claim::Plan
+//! watch -> scan -> settle -> group -> judge (asks the Prober) -> offers -> Submission -> Plan -> claim
 //! ```
 
 // A diagnostic is a large error, made once per drop at most: boxing it would only add noise.
 #![allow(clippy::result_large_err)]
 
-pub mod claim;
+mod claim;
+mod claim_error;
 mod copy;
+mod file;
+mod folders;
 pub mod formats;
 pub mod group;
 mod inbox;
 mod judge;
+mod known;
 mod ledger;
 pub mod names;
 mod offers;
 mod place;
+mod plan;
 mod plan_file;
 mod pool;
 mod question;
@@ -40,13 +45,13 @@ mod writers;
 #[cfg(test)]
 mod testing;
 
-pub use claim::{ClaimError, Plan};
+pub use claim_error::ClaimError;
+pub use file::{File, Fingerprint};
 pub use inbox::{Config, Inbox};
+pub use plan::Plan;
 pub use scan::Limits;
 pub use status::{Item, State, Status};
-pub use submission::{
-    Candidate, File, Fingerprint, Found, ProbeOutcome, Prober, Submission, Unmatched,
-};
+pub use submission::{Candidate, Found, ProbeOutcome, Prober, Submission, Unmatched};
 pub use thread::{Control, Intake, StatusHandle, spawn};
 pub use turns::{Turns, top_folder};
 pub use watch::WatchMode;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 
-use crate::claim::Plan;
-use crate::submission::File;
+use crate::file::File;
+use crate::plan::Plan;
 use crate::tree::Stamp;
 
 const HEAD: &str = "onnxd-claim 1";

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::file::{File, Fingerprint, fingerprint};
 use crate::group::{Groups, Set};
 use crate::names::is_role_file;
-use crate::submission::{File, Fingerprint, fingerprint};
+
 use crate::tree::{FileEntry, Folder};
 
 /// Everything in a folder and below, and its fingerprint.

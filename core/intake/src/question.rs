@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::file::{File, Fingerprint, presets_fingerprint};
 use crate::group::{Extent, Set};
-use crate::judge::{Known, Round, results_folder};
+use crate::judge::Round;
+use crate::known::Known;
 use crate::ledger::{Probed, Worth};
 use crate::names::is_role_folder;
 use crate::pool::{self, Around};
 use crate::refusal::{refusal, unreadable};
 use crate::settle::{folder_settled, is_settled};
 use crate::status::State;
-use crate::submission::{Candidate, File, Fingerprint, ProbeOutcome, presets_fingerprint};
+use crate::submission::{Candidate, ProbeOutcome};
 use crate::tree::{FileEntry, Folder};
 
 /// What the front-ends see of a set at first, and what else there is.
@@ -157,7 +159,7 @@ impl Round<'_> {
     fn outcome(&mut self, set: &Set<'_>) -> Known {
         let near = self.near(set);
         // Other presets are other params, which may need other files.
-        let presets = self.tree.presets(&results_folder(set));
+        let presets = self.tree.presets(&set.results_folder());
         let about = near.print().and(presets_fingerprint(&presets));
         let settled = self.settled(set);
         let wide = || match &near {
@@ -181,7 +183,7 @@ impl Round<'_> {
                     Worth::Stale => widen = probed.is_wide(),
                 }
             }
-            if !self.may_ask(&results_folder(set)) {
+            if !self.may_ask(&set.results_folder()) {
                 return Known::Unasked;
             }
             // Nothing is remembered: permissions may change without the files.
@@ -192,7 +194,7 @@ impl Round<'_> {
             let seen = wide().filter(|_| widen);
             let candidate = Candidate {
                 root,
-                folder: results_folder(set),
+                folder: set.results_folder(),
                 name: set.name(),
                 network: PathBuf::from(&set.network.name),
                 owner: set.network.stamp.uid,

@@ -5,9 +5,9 @@ use std::path::Path;
 use onnxd_diagnostics::{Class, Code, Diagnostic};
 use rustix::fs::{Access, access};
 
+use crate::file::File;
 use crate::group::{Extent, Set};
 use crate::status::State;
-use crate::submission::File;
 use crate::tree::{Folder, Unread};
 
 /// A file that onnxd may not read: neither a front-end nor a conversion could say more about it.

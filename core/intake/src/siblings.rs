@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use onnxd_diagnostics::Class;
 
 use crate::group::{Extent, Set};
-use crate::judge::{Known, network_path};
+use crate::known::Known;
 use crate::names::stem;
 use crate::status::State;
 use crate::submission::ProbeOutcome;
@@ -89,7 +89,7 @@ impl Siblings<'_> {
         for (set, known) in sets.iter().zip(known) {
             let Some(place) = self.0.get(&std::ptr::from_ref(set.place)) else { continue };
             let others = place.complete - usize::from(is_complete(known));
-            let path = || network_path(set);
+            let path = || set.network_path();
             let may_be = !matches!(known, Known::Answer(ProbeOutcome::Waiting { .. }));
             match place.open + place.settled {
                 1 if !may_be => regroup |= beside.remove(&path()).is_some(),

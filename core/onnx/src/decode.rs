@@ -3,7 +3,7 @@
 
 mod graph;
 mod node;
-pub(crate) mod tensor;
+mod tensor;
 mod types;
 
 use crate::external::TensorLoader;

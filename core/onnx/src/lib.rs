@@ -9,6 +9,7 @@ mod findings;
 mod mapped;
 mod metadata;
 mod opset;
+mod outline;
 mod packed;
 mod sink;
 mod stream;
@@ -18,8 +19,7 @@ mod write;
 pub use decode::{Decoded, decode, from_proto};
 pub use encode::{encode_to_bytes, to_proto};
 pub use external::{
-    FolderLoader, HANDLE_KEY, NoExternalData, Outline, TensorLoader, external_files, handle_of,
-    outline, part_of_file,
+    FolderLoader, HANDLE_KEY, NoExternalData, TensorLoader, handle_of, part_of_file,
 };
 pub use mapped::MappedFile;
 pub use metadata::LAYERS_KEY;
@@ -27,6 +27,7 @@ pub use opset::{
     IR_VERSION_MAX, IR_VERSION_TARGET, OPSET_MAX, OPSET_TARGET, Runtime, choose_ir, read_by,
     required_ir,
 };
+pub use outline::{Outline, external_files, outline};
 pub use packed::without_initializers;
 pub use sink::{Inline, Placement, TensorSink};
 pub use write::{External, WriteOptions, Written, write_model};

@@ -3,7 +3,7 @@
 
 use crate::context::{LowerContext, Step};
 use crate::step::{edit, in_layers_of, standard};
-use crate::{forget_types, row, typed};
+use crate::{forget_types, table, typed};
 use onnxd_build::GraphBuilder;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{Model, NodeId, infer, schema, verify};
@@ -62,7 +62,7 @@ fn settle_node(b: &GraphBuilder, id: NodeId, opset: i64) -> Option<Diagnostic> {
         if exists || more {
             return None;
         }
-        (op, row::find(name, since)?.down?, verify::layer(&graph, node))
+        (op, table::find(name, since)?.down?, verify::layer(&graph, node))
     };
     let step = Step { from: opset, to: opset, target: opset };
     // Types that are not known are the only reason why it cannot be said.

@@ -15,6 +15,7 @@ mod context;
 mod early;
 mod row;
 mod step;
+mod table;
 #[cfg(test)]
 mod tests;
 

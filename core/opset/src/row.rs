@@ -1,12 +1,6 @@
-//! The table of adapters: what a change of an operator means for its nodes.
+//! A row of the table of adapters: what a change of an operator means for its nodes.
 
 use crate::context::{Done, LowerContext};
-use crate::{
-    activation, control, data, index, linear, logic, math, norm, pool, quant, recurrent, reduce,
-    resize, shape,
-};
-use std::collections::HashMap;
-use std::sync::OnceLock;
 
 /// Changes a node from one version to the next, or back.
 pub(crate) type Adapter = fn(&mut LowerContext<'_>) -> Done;
@@ -47,35 +41,4 @@ pub(crate) const fn moved(ops: &'static [&'static str], since: i64) -> Row {
 /// What the node reads and is told goes where the new version takes it.
 pub(crate) fn restate(s: &mut LowerContext<'_>) -> Done {
     s.restate()
-}
-
-const FAMILIES: &[&[Row]] = &[
-    activation::ROWS,
-    control::ROWS,
-    data::ROWS,
-    index::ROWS,
-    linear::ROWS,
-    logic::ROWS,
-    math::ROWS,
-    norm::ROWS,
-    pool::ROWS,
-    quant::ROWS,
-    recurrent::ROWS,
-    reduce::ROWS,
-    resize::ROWS,
-    shape::ROWS,
-];
-
-/// All rows.
-pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    FAMILIES.iter().copied().flatten()
-}
-
-/// The adapters of `op` for the change in version `since`.
-pub(crate) fn find(op: &str, since: i64) -> Option<&'static Row> {
-    static ROWS: OnceLock<HashMap<(&'static str, i64), &'static Row>> = OnceLock::new();
-    let rows = ROWS.get_or_init(|| {
-        rows().flat_map(|r| r.ops.iter().map(move |o| ((*o, r.since), r))).collect()
-    });
-    rows.get(&(op, since)).copied()
 }

@@ -2,7 +2,8 @@
 
 use crate::carry;
 use crate::context::{Done, LowerContext, Refusal, Step, refuse};
-use crate::row::{self, Row};
+use crate::row::Row;
+use crate::table;
 use onnxd_build::GraphBuilder;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{Graph, Model, Node, NodeId, Opsets, schema, verify};
@@ -89,7 +90,7 @@ impl Walk {
         if !node.is_standard() || (!self.functions.is_empty() && is_function()) {
             return None;
         }
-        let row = row::find(&node.op, step.since());
+        let row = table::find(&node.op, step.since());
         let history = schema::history("", &node.op);
         let changed = row.is_some() || history.iter().any(|s| s.since == step.since());
         changed.then(|| (row, node.op.clone()))

@@ -1,6 +1,6 @@
 //! Graphs before and after as ONNX text, both evaluated; and the way up and back again.
 
-use crate::{convert, row};
+use crate::{convert, table};
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{Model, Tensor, ValueType, schema, text, verify};
 use proptest::prelude::*;
@@ -91,7 +91,7 @@ fn check_refused(from: i64, to: i64, graph: &str, reasons: &[(&str, &str)]) {
 
 #[test]
 fn rows_name_operators_of_the_standard() {
-    for row in row::rows() {
+    for row in table::rows() {
         for op in row.ops {
             let history = schema::history("", op);
             let changed = history.iter().any(|s| s.since == row.since);
@@ -104,7 +104,7 @@ fn rows_name_operators_of_the_standard() {
 #[test]
 fn rows_are_not_said_twice() {
     let mut seen = std::collections::HashSet::new();
-    for row in row::rows() {
+    for row in table::rows() {
         for op in row.ops {
             assert!(seen.insert((*op, row.since)), "{op} {}", row.since);
         }

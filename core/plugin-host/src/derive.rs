@@ -1,38 +1,15 @@
-//! Tensors that plugins derive from others: checked when they are made, computed on use.
+//! How the table makes and computes tensors that plugins derive from others: checked when made, computed on use.
 
 use crate::Refusal;
+use crate::recipe::{Derived, Recipe};
 use crate::tensors::{Array, Entry, TensorTable, unknown};
 use bytes::Bytes;
 use memmap2::MmapMut;
-use onnxd_ir::{DERIVATIONS_MAX, DataType, Derivation, Tensor};
-use onnxd_plugin_abi as abi;
+use onnxd_ir::{DERIVATIONS_MAX, DataType, Tensor};
 use std::sync::{Arc, PoisonError};
 
 /// Recipes inside each other. They may be more than the derivations that they come to, as views of views are one.
 const RECIPES_MAX: usize = 4 * DERIVATIONS_MAX;
-/// Most tensors that one is joined from.
-pub(crate) const SOURCES_MAX: usize = 1 << 16;
-
-/// How a plugin said that a tensor is derived.
-#[derive(Debug)]
-pub(crate) struct Recipe {
-    pub(crate) kind: u32,
-    pub(crate) sources: Box<[u64]>,
-    pub(crate) offset: u64,
-    pub(crate) strides: Box<[i64]>,
-    pub(crate) axis: u32,
-}
-
-/// A derived tensor.
-#[derive(Debug)]
-pub(crate) struct Derived {
-    pub(crate) recipe: Recipe,
-    pub(crate) tensor: Tensor,
-    pub(crate) dims: Arc<[i64]>,
-    /// Recipes inside each other.
-    depth: usize,
-}
-
 impl TensorTable {
     /// A tensor for the graph, which takes no copy and may be derived.
     #[must_use]
@@ -92,33 +69,6 @@ impl TensorTable {
         };
         let dtype = derived.tensor.dtype().number();
         Ok(Array { dtype, dims: derived.dims.clone(), bytes })
-    }
-}
-
-impl Recipe {
-    fn derivation(&self, sources: Vec<Tensor>) -> Result<Derivation, Refusal> {
-        if self.kind == abi::DERIVE_CONCAT {
-            return Ok(Derivation::Concat { parts: sources, axis: self.axis as usize });
-        }
-        if self.kind == abi::DERIVE_SCALED {
-            let sources = sources.try_into().map_err(|sources: Vec<Tensor>| {
-                Refusal::invalid(format!("{} sources, not two", sources.len()))
-            })?;
-            return Ok(Derivation::Scaled { sources, axis: self.axis as usize });
-        }
-        let [source]: [Tensor; 1] = sources.try_into().map_err(|sources: Vec<Tensor>| {
-            Refusal::invalid(format!("{} sources, not one", sources.len()))
-        })?;
-        match self.kind {
-            abi::DERIVE_STRIDED => {
-                let offset = usize::try_from(self.offset);
-                let offset = offset.map_err(|_| Refusal::invalid("the offset overflows"))?;
-                let strides = self.strides.iter().map(|s| *s as isize).collect();
-                Ok(Derivation::Strided { source, offset, strides })
-            }
-            abi::DERIVE_CAST => Ok(Derivation::Cast { source }),
-            other => Err(Refusal::invalid(format!("{other} is no kind of derivation"))),
-        }
     }
 }
 

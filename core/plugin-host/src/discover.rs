@@ -3,7 +3,7 @@
 //! Nothing is opened here. A file that someone else could have written is not a candidate, because
 //! a plugin runs with the rights of a worker.
 
-use crate::inspect::refused;
+use crate::header::refused;
 use onnxd_diagnostics::Diagnostic;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::PluginInfo;

@@ -10,10 +10,12 @@ mod derive;
 pub mod discover;
 mod element;
 mod files;
+mod header;
 mod host_table;
 mod inspect;
 mod library;
 mod messages;
+mod recipe;
 mod refusal;
 mod tensors;
 

@@ -4,8 +4,8 @@
 //! instead. Everything a plugin says is copied before it is believed.
 
 use crate::context::JobContext;
+use crate::header::{RawHeader, check, check_start, refused};
 use crate::host_table::HOST;
-use crate::inspect::{check, check_start, refused};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_plugin_abi as abi;
@@ -21,18 +21,6 @@ const ERROR_TEXT_BYTES_MAX: usize = 4096;
 const HEADER_TEXT_BYTES_MAX: usize = 256;
 
 const BROKEN: &str = "Report it to the plugin's author; `onnxd plugins check` shows the same.";
-
-/// A header's contents, copied.
-pub(crate) struct RawHeader {
-    pub(crate) abi_major: u16,
-    pub(crate) abi_minor: u16,
-    pub(crate) min_host_minor: u16,
-    pub(crate) abi_tag: String,
-    pub(crate) id: String,
-    pub(crate) version: String,
-    pub(crate) descriptor: String,
-    pub(crate) has_entry: bool,
-}
 
 /// A library in memory whose header was found.
 pub(crate) struct Opened {

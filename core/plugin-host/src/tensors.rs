@@ -4,8 +4,8 @@
 //! writer of the model without a copy: every entry is a `Bytes` over a map or a buffer.
 
 use crate::Refusal;
-use crate::derive::Derived;
 use crate::element::tensor_bytes;
+use crate::recipe::Derived;
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use onnxd_plugin_abi as abi;

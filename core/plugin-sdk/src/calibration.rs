@@ -3,6 +3,7 @@
 
 mod column;
 mod files;
+mod input;
 mod pictures;
 mod random;
 mod sample_facts;

@@ -1,7 +1,7 @@
 //! What a plugin provides, and what runs when it is asked for.
 
+use crate::contract::contract;
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::entry::contract;
 use crate::host::JobHandle;
 use serde_json::Value;
 

@@ -1,7 +1,8 @@
 //! The functions behind a plugin's table: each catches panics, turns errors into statuses, and frees what it made.
 
 use crate::component::{Component, Instance, instance};
-use crate::diagnostics::{Class, Code, Diagnostic, Diagnostics};
+use crate::contract::contract;
+use crate::diagnostics::{Class, Code, Diagnostics};
 use crate::host::{self, JobHandle};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
@@ -166,10 +167,6 @@ unsafe fn call(
         // SAFETY: the caller's buffer, null or writable.
         Err(panic) => unsafe { panicked(err, panic.as_ref()) },
     }
-}
-
-pub(crate) fn contract(message: impl Into<String>) -> Diagnostic {
-    Diagnostic::new(Code::PluginContract, message)
 }
 
 /// Writes the findings into the host's buffer and chooses the status.

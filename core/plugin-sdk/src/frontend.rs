@@ -5,7 +5,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::host::JobHandle;
 use crate::ir::Model;
 use crate::tensors::{HostTensors, hand_over};
-use crate::{State, Submission, messages};
+use crate::{State, Submission};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
@@ -60,6 +60,26 @@ impl Probe {
     pub fn new(claim: Claim, reason: impl Into<String>) -> Probe {
         let reason = reason.into();
         Probe { claim, reason, needs: Vec::new(), facts: Vec::new() }
+    }
+
+    fn message(self) -> message::Probe {
+        let level = match self.claim {
+            Claim::No => message::ClaimLevel::ClaimNo,
+            Claim::ByExtension => message::ClaimLevel::ClaimByExtension,
+            Claim::ByContent => message::ClaimLevel::ClaimByContent,
+        };
+        let need = |n: Need| message::Need {
+            what: n.what,
+            path: n.path,
+            found: n.optional || !n.found_as.is_empty(),
+            found_as: n.found_as,
+        };
+        message::Probe {
+            level: level.into(),
+            reason: self.reason,
+            needs: self.needs.into_iter().map(need).collect(),
+            facts: self.facts,
+        }
     }
 }
 
@@ -118,7 +138,7 @@ impl Instance for Reads {
 
     fn probe(&mut self, job: JobHandle) -> Result<(), Diagnostics> {
         let submission = Submission::of(job)?;
-        let answer = messages::probe(self.0.probe(&submission)?);
+        let answer = self.0.probe(&submission)?.message();
         Ok(submission.job().artifact(abi::ARTIFACT_PROBE, &answer.encode_to_vec())?)
     }
 }

@@ -473,6 +473,11 @@ impl JobHandle {
     }
 }
 
+/// Sizes as the interface takes them.
+pub(crate) fn sizes(dims: &[usize]) -> Vec<i64> {
+    dims.iter().map(|d| *d as i64).collect()
+}
+
 fn descriptor(dtype: i32, dims: &[i64]) -> abi::Tensor {
     abi::Tensor {
         struct_size: size_of::<abi::Tensor>() as u32,

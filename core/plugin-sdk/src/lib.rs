@@ -29,6 +29,7 @@ mod calibration;
 mod component;
 #[cfg(feature = "options")]
 mod constants;
+mod contract;
 mod entry;
 mod export;
 #[cfg(feature = "options")]
@@ -39,7 +40,6 @@ mod fingerprint;
 mod frontend;
 mod host;
 pub mod lower;
-mod messages;
 mod params;
 #[cfg(feature = "pass")]
 mod passes;

@@ -2,8 +2,8 @@
 
 use crate::Params;
 use crate::component::{Begun, Component, Instance, Make, made};
+use crate::contract::contract;
 use crate::diagnostics::{Diagnostics, Severity};
-use crate::entry::contract;
 use crate::host::JobHandle;
 use crate::rewrite::{Fuel, Pass, PassReport, Skip, run_passes};
 use crate::tensors::{HostTensors, hand_over};

@@ -3,9 +3,9 @@
 
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic};
-use crate::host::JobHandle;
+use crate::host::{JobHandle, sizes};
 use crate::ir::{DataType, Element, Tensor};
-use crate::tensors::{LARGE_BYTES, sizes};
+use crate::tensors::LARGE_BYTES;
 use bytes::Bytes;
 use std::mem::size_of;
 use std::ptr::NonNull;

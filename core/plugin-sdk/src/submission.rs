@@ -1,8 +1,8 @@
 //! What was dropped, as a front-end sees it.
 
 use crate::Params;
+use crate::contract::contract;
 use crate::diagnostics::{Code, Diagnostic};
-use crate::entry::contract;
 use crate::host::JobHandle;
 use bytes::Bytes;
 use onnxd_proto::onnxd as message;

@@ -1,8 +1,9 @@
 //! Tensors cross the plugin interface by handle: read where the host keeps them, written back by id where they lie in
 //! memory that the host lent.
 
-use crate::diagnostics::{Code, Diagnostic};
-use crate::host::JobHandle;
+use crate::contract::contract;
+use crate::diagnostics::Diagnostic;
+use crate::host::{JobHandle, sizes};
 use crate::ir::{Model, Tensor};
 use onnxd_ir::{DataType, Derivation, row_major};
 use onnxd_onnx::{Placement, TensorLoader, TensorSink, handle_of};
@@ -18,7 +19,7 @@ impl TensorLoader for HostTensors<'_> {
         entries: &[(String, String)],
     ) -> Result<Tensor, Diagnostic> {
         let tensor = self.get(handle_of(entries)?)?;
-        tensor.viewed_as(dtype, dims).map_err(|e| contract(&e))
+        tensor.viewed_as(dtype, dims).map_err(|e| contract(e.to_string()))
     }
 }
 
@@ -40,9 +41,9 @@ impl HostTensors<'_> {
         let (mapped, dtype, dims) = self.0.tensor(id)?;
         let sizes = dims.iter().map(|d| *d as usize).collect();
         let known = DataType::from_number(dtype);
-        let known = known.ok_or_else(|| contract(&format!("data type {dtype} is unknown")))?;
+        let known = known.ok_or_else(|| contract(format!("data type {dtype} is unknown")))?;
         self.0.remember(&mapped, Some((dtype, dims)));
-        Tensor::new(known, sizes, mapped.bytes).map_err(|e| contract(&e))
+        Tensor::new(known, sizes, mapped.bytes).map_err(|e| contract(e.to_string()))
     }
 
     /// The id of a tensor with the host, which is given what it does not have.
@@ -66,7 +67,7 @@ impl HostTensors<'_> {
             self.0.derive(from, &sources.collect::<Result<Vec<_>, _>>()?, dtype, dims)?
         } else {
             // Other sizes are a view of all elements.
-            let source = tensor.reshaped(dims).map_err(|e| contract(&e))?;
+            let source = tensor.reshaped(dims).map_err(|e| contract(e.to_string()))?;
             let sources = [self.put(&source)?];
             let strides = row_major(tensor.dims());
             let view = Derivation::Strided { source, offset: 0, strides };
@@ -94,10 +95,6 @@ impl HostTensors<'_> {
     }
 }
 
-fn contract(why: &dyn std::fmt::Display) -> Diagnostic {
-    Diagnostic::new(Code::PluginContract, why.to_string())
-}
-
 /// Bytes from which on a constant is handed over by itself.
 pub(crate) const LARGE_BYTES: usize = 1 << 16;
 
@@ -113,12 +110,8 @@ pub(crate) fn hand_over(model: &mut Model, job: &JobHandle) -> Result<(), Diagno
             continue;
         }
         let moved = host.get(host.put(tensor)?)?.viewed_as(tensor.dtype(), tensor.dims());
-        let moved = moved.map_err(|e| contract(&e))?;
+        let moved = moved.map_err(|e| contract(e.to_string()))?;
         graph.set_initializer(v, Some(moved));
     }
     Ok(())
-}
-
-pub(crate) fn sizes(dims: &[usize]) -> Vec<i64> {
-    dims.iter().map(|d| *d as i64).collect()
 }

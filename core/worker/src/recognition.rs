@@ -1,6 +1,7 @@
 //! Which front-end takes a network: whom to ask, and what follows from the answers.
 
-use crate::stages::{Described, with_needs};
+use crate::described::Described;
+use crate::needs::with_needs;
 use onnxd_config::descriptor::names;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_host::from_message;

@@ -1,9 +1,10 @@
 //! The worker process: takes one request, confines itself, answers, ends.
 
 use crate::confine;
+use crate::described::Described;
 use crate::link::Link;
 use crate::recognition::{Question, leave_out};
-use crate::stages::{self, Described, Events};
+use crate::stages::{self, Events};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_host::call::{self, CallError};
 use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect};

@@ -1,6 +1,6 @@
 //! Convolution with one input channel per group: no product is worth unrolling for.
 
-use super::forward::{Ends, Plan};
+use super::plan::{Ends, Plan};
 use super::window::Window;
 use crate::gemm::Product;
 use crate::parallel::{Unfilled, pushed_parts, vectorized};

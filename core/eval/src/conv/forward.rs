@@ -2,14 +2,14 @@
 //! has its own kernel.
 
 use super::depthwise::depthwise;
-use super::window::{Walk, Window};
+use super::plan::{Ends, Plan, plan};
+use super::window::Window;
 use super::winograd::Winograd;
 use crate::call::Call;
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, add_to_block, multiply_add};
 use crate::num::slice;
 use crate::parallel::{Block, fill_parts, filled_blocks, threads};
-use crate::steps::Step;
 use onnxd_ir::{DataType, Tensor};
 
 /// Elements of the buffer of unrolled windows: small beside the caches of a machine, yet wide
@@ -23,17 +23,6 @@ const TILE_MAX: usize = 1 << 18;
 const TILE_MIN: usize = 1024;
 /// Output positions below which filters are shared out rather than positions.
 const AREA_SMALL: usize = 256;
-
-/// Sizes of one convolution.
-pub(super) struct Plan {
-    pub(super) window: Window,
-    pub(super) batch: usize,
-    pub(super) groups: usize,
-    /// Input channels per group.
-    pub(super) channels: usize,
-    /// Output channels per group.
-    pub(super) filters: usize,
-}
 
 /// Convolution of `x` `[N, C, ...]` with `w` `[M, C / group, ...]`, plus `bias` `[M]`.
 pub(crate) fn convolved<T: Product>(
@@ -75,35 +64,6 @@ pub(super) fn convolved_by_tiles(
     Ok(Some(Tensor::from_vec(dims, y)))
 }
 
-pub(super) fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<usize>)> {
-    let misfit = |why: &str| Fault::invalid(format!("input {x:?} and weights {w:?}: {why}"));
-    if x.rank() < 3 || x.rank() != w.rank() {
-        return Err(misfit("ranks differ or leave no spatial axis"));
-    }
-    let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
-    let (x_dims, w_dims) = (x.dims(), w.dims());
-    if groups == 0 || w_dims[0] % groups != 0 || w_dims[1].checked_mul(groups) != Some(x_dims[1]) {
-        return Err(misfit(&format!("channels do not fit group = {groups}")));
-    }
-    let kernel = &w_dims[2..];
-    if let Some(said) = call.ints("kernel_shape")?.filter(|k| !k.is_empty()) {
-        let same = said.iter().copied().eq(kernel.iter().map(|k| *k as i64));
-        if !same {
-            return Err(misfit(&format!("kernel_shape is {said:?}")));
-        }
-    }
-    let window = Walk::read(call, kernel)?.over(&x_dims[2..], false)?;
-    let mut dims = vec![x_dims[0], w_dims[0]];
-    dims.extend_from_slice(&window.output[window.output.len() - kernel.len()..]);
-    let filters = w_dims[0] / groups;
-    Ok((Plan { window, batch: x_dims[0], groups, channels: w_dims[1], filters }, dims))
-}
-
-/// The sizes of the result, if the operands fit.
-pub(crate) fn result_dims(call: &Call, x: &Tensor, w: &Tensor) -> Option<Vec<usize>> {
-    plan(call, x, w).ok().map(|(_, dims)| dims)
-}
-
 /// One product per image and group.
 struct Groups<'a, T> {
     plan: &'a Plan,
@@ -112,12 +72,6 @@ struct Groups<'a, T> {
     ends: &'a Ends<'a, T>,
     area: usize,
     depth: usize,
-}
-
-/// What stands at the beginning and at the end of every output channel.
-pub(super) struct Ends<'a, T> {
-    pub(super) bias: Option<&'a [T]>,
-    pub(super) steps: &'a [Step],
 }
 
 fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> {
@@ -199,18 +153,6 @@ impl<'a, T: Product> Groups<'a, T> {
         T::keep(memory);
         let index = |f: usize| (i * self.plan.filters + f) * self.area + start;
         (0..filters).for_each(|f| self.ends.end(index(f), y.row(f)));
-    }
-}
-
-impl<T: Product> Ends<'_, T> {
-    /// What the sums of a channel begin with.
-    pub(super) fn start(&self, channel: usize) -> T {
-        self.bias.map_or(T::default(), |bias| bias[channel])
-    }
-
-    /// `at` is the index of the run in the result.
-    pub(super) fn end(&self, at: usize, run: &mut [T]) {
-        T::follow(self.steps, at, run);
     }
 }
 

@@ -4,18 +4,21 @@
 mod deform;
 mod depthwise;
 mod forward;
+mod plan;
 mod transpose;
 pub(crate) mod window;
 mod winograd;
 
 use crate::call::{Call, Row, one, raw, row};
+use crate::exact;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::Product;
 use crate::linear::centered;
 use crate::num::{float, slice};
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) use forward::{convolved, result_dims};
+use forward::convolved;
+pub(crate) use plan::result_dims;
 
 pub(crate) const ROWS: &[Row] = &[
     row("Conv", conv),
@@ -55,7 +58,29 @@ fn bias_of<T: Product>(call: &Call, i: usize, w: &Tensor) -> Outcome<Option<Vec<
 fn conv_integer(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = centered(call.x(0)?, call.opt(2), false)?;
     let w = centered_weights(call.x(1)?, call.opt(3))?;
-    one(crate::exact::convolution(call, &x, &w, None)?)
+    one(integer_convolution(call, &x, &w, None)?)
+}
+
+/// The convolution of centered integers, plus `bias` per output channel, modulo 2^32.
+pub(crate) fn integer_convolution(
+    call: &Call,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&[i32]>,
+) -> Outcome<Tensor> {
+    let depth = w.dims().iter().skip(1).product();
+    let sums = match exact::as_floats(depth, x, w)? {
+        [x, w] if x.dtype() == DataType::Float => convolved::<f32>(call, &x, &w, None)?,
+        [x, w] => convolved::<f64>(call, &x, &w, None)?,
+    };
+    let sums = exact::integers(&sums)?;
+    let Some(bias) = bias else { return Ok(sums) };
+    let mut y = slice::<i32>(&sums)?.into_owned();
+    let area: usize = sums.dims().iter().skip(2).product();
+    for (i, run) in y.chunks_mut(area.max(1)).enumerate() {
+        run.iter_mut().for_each(|v| *v = v.wrapping_add(bias[i % bias.len()]));
+    }
+    Ok(Tensor::from_vec(sums.dims(), y))
 }
 
 /// Weights minus their zero point, which is a scalar or has one element per output channel.

@@ -4,7 +4,7 @@
 //! transformed back. That rounds more than the sums of the definition do, so that only runs that ask
 //! for it take this way.
 
-use super::forward::{Ends, Plan};
+use super::plan::{Ends, Plan};
 use super::window::Window;
 use crate::gemm::{Matrix, Product, Sizes, multiply_into};
 use crate::parallel::{Block, for_each_block, threads, vectorized};

@@ -1,4 +1,4 @@
-use super::forward::{Ends, plan};
+use super::plan::{Ends, plan};
 use super::winograd::Winograd;
 use crate::call::{Call, Scope};
 use crate::num::slice;

@@ -1,56 +1,16 @@
 //! Nodes that are computed along with the one before them: what a convolution or an operator on elements is followed
 //! by, as long as nothing else reads the values between.
 
-use super::{Frame, Plan, Runner};
+use super::{Frame, Runner};
 use crate::call::Call;
 use crate::conv;
+use crate::domain::opset;
 use crate::item::Item;
-use crate::steps::{self, Step};
-use crate::support;
+use crate::plan::Plan;
+use crate::step_nodes::step_of;
+use crate::steps::Step;
 use crate::vector;
-use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
-use std::collections::HashMap;
-
-/// What may be computed along with a node, as its next step.
-#[derive(Clone, Copy)]
-pub(super) struct Next {
-    /// The place of the node.
-    place: usize,
-    /// The place of a Sigmoid before it, where the node is the Mul of SiLU.
-    gate: Option<usize>,
-}
-
-/// For each node of `order` what may follow it as a step.
-pub(super) fn next_steps(graph: &Graph, order: &[NodeId]) -> Vec<Option<Next>> {
-    let places: HashMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
-    let place = |id: NodeId| places.get(&id).copied();
-    let follows = |id: NodeId| {
-        let node = &graph[id];
-        node.is_standard() && steps::may_follow(&node.op) && node.outputs.len() == 1
-    };
-    let next_step = |id: &NodeId| {
-        let node = &graph[*id];
-        let begins = node.op == "Conv" || steps::may_follow(&node.op);
-        let [Some(v)] = node.outputs[..] else { return None };
-        if !begins || !node.is_standard() {
-            return None;
-        }
-        let readers = graph.readers(v);
-        match (graph.uses(v), readers) {
-            (1, [reader]) if follows(*reader) => Some(Next { place: place(*reader)?, gate: None }),
-            (2, [a, b]) => {
-                let (gate, product) = if graph[*a].op == "Sigmoid" { (*a, *b) } else { (*b, *a) };
-                let s = graph[gate].output(0).filter(|s| graph.uses(*s) == 1)?;
-                let silu = graph[gate].op == "Sigmoid" && graph[product].op == "Mul";
-                let silu = silu && follows(gate) && follows(product);
-                let silu = silu && graph.readers(s) == [product];
-                silu.then(|| Some(Next { place: place(product)?, gate: Some(place(gate)?) }))?
-            }
-            _ => None,
-        }
-    };
-    order.iter().map(next_step).collect()
-}
+use onnxd_ir::{DataType, Node, Tensor, ValueId};
 
 /// Nodes that are computed along with the one before them: their places and what they do.
 #[derive(Default)]
@@ -104,7 +64,7 @@ impl Runner<'_, '_, '_> {
         let is_float = |x: &&Tensor| x.dtype() == DataType::Float && !x.is_empty();
         if node.op == "Conv" {
             let [x, w] = [0, 1].map(|i| inputs.get(i)?.as_ref().filter(is_float));
-            let call = self.call(frame, node, support::opset(frame.opsets, ""), &inputs);
+            let call = self.call(frame, node, opset(frame.opsets, ""), &inputs);
             return Some((Chain::default(), conv::result_dims(&call, x?, w?)?));
         }
         for (position, x) in inputs.iter().enumerate().take(2) {
@@ -137,8 +97,8 @@ impl Runner<'_, '_, '_> {
                 *x = Some(self.operand(frame, *v, known));
             }
         }
-        let call: Call = self.call(frame, node, support::opset(frame.opsets, ""), &inputs);
-        Step::of(&call, position, dims)
+        let call: Call = self.call(frame, node, opset(frame.opsets, ""), &inputs);
+        step_of(&call, position, dims)
     }
 
     /// The inputs that are there and are tensors, as they are stored.

@@ -3,17 +3,18 @@
 mod chain;
 
 use crate::call::{Call, Scope};
-use crate::executor::{Executor, RunOptions, address};
+use crate::domain::opset;
+use crate::executor::{Executor, RunOptions};
 use crate::fault::{Fault, layer_of};
-use crate::fold::is_deterministic;
 use crate::item::Item;
+use crate::plan::{Plan, address};
 use crate::shape::densified;
 use crate::steps::{self, Step};
+use crate::table;
 use crate::watch::{MAIN, Watch};
-use crate::{support, table};
-use chain::{Chain, Next, next_steps};
+use chain::Chain;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
-use onnxd_ir::{Attr, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
+use onnxd_ir::{Attr, Function, Graph, Node, Opsets, Tensor, ValueId};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,67 +22,6 @@ use std::sync::atomic::Ordering::Relaxed;
 const KEPT_PART: usize = 4;
 /// Sub-graphs and functions nested deeper are refused.
 const DEPTH_MAX: usize = 32;
-
-/// What is known of a graph before any run.
-pub(crate) struct Plan {
-    /// Nodes in the order of evaluation.
-    order: Vec<NodeId>,
-    /// For each place in `order`: values that nothing reads afterwards.
-    last_reads: Vec<Vec<ValueId>>,
-    /// For each place in `order`: what may be computed along with the node.
-    next_steps: Vec<Option<Next>>,
-    /// For each place in `order` whose node computes the same in every run: what it computed.
-    constants: Vec<Option<OnceLock<Vec<Tensor>>>>,
-    /// (own value, value of the enclosing graph).
-    captures: Vec<(ValueId, ValueId)>,
-    values: usize,
-}
-
-impl Plan {
-    pub(crate) fn new(graph: &Graph) -> Result<Plan, Diagnostic> {
-        let order = graph.topological().map_err(|cycle| {
-            let layer = layer_of(&graph[cycle[0]], Some(graph));
-            Diagnostic::new(Code::OnnxInvalid, "the node depends on its own output").at(layer)
-        })?;
-        let values = graph.value_ids().count();
-        let mut kept = vec![false; values];
-        graph.outputs().iter().for_each(|v| kept[v.index()] = true);
-        let mut last_reads = vec![Vec::new(); order.len()];
-        for (place, id) in order.iter().enumerate().rev() {
-            let node = &graph[*id];
-            for v in node.reads().chain(node.outputs.iter().flatten().copied()) {
-                if !std::mem::replace(&mut kept[v.index()], true) {
-                    last_reads[place].push(v);
-                }
-            }
-        }
-        let next_steps = next_steps(graph, &order);
-        let constants = constants(graph, &order);
-        let captures = graph.captures().collect();
-        Ok(Plan { order, last_reads, next_steps, constants, captures, values })
-    }
-}
-
-/// Room for the outputs of each node of `order` that has nothing but constants for inputs, such as
-/// the dequantized weights of a model that is run on many samples.
-fn constants(graph: &Graph, order: &[NodeId]) -> Vec<Option<OnceLock<Vec<Tensor>>>> {
-    let mut known = vec![false; graph.value_ids().len()];
-    for v in graph.value_ids() {
-        known[v.index()] = graph[v].initializer().is_some();
-    }
-    graph.inputs().iter().for_each(|v| known[v.index()] = false);
-    let mut constant = |id: &NodeId| {
-        let node = &graph[*id];
-        let bound = node.attrs.iter().any(|(_, a)| matches!(a, Attr::Ref { .. } | Attr::Graph(_)));
-        let all = node.inputs.iter().flatten().all(|v| known[v.index()]);
-        if node.inputs.is_empty() || bound || !all || !is_deterministic(node) {
-            return None;
-        }
-        node.outputs.iter().flatten().for_each(|v| known[v.index()] = true);
-        Some(OnceLock::new())
-    };
-    order.iter().map(&mut constant).collect()
-}
 
 /// A node, the last one of those that are computed along with it, and what those do.
 struct Work<'a> {
@@ -314,7 +254,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         given: &[Option<Item>],
         steps: &[Step],
     ) -> Result<Vec<Item>, Fault> {
-        let opset = support::opset(frame.opsets, &node.domain);
+        let opset = opset(frame.opsets, &node.domain);
         let row = table::find(node, opset)
             .ok_or_else(|| Fault::unsupported(format!("opset {opset} has no kernel")))?;
         let tensors: Vec<Option<Tensor>> =

@@ -2,7 +2,7 @@
 
 use super::special;
 use crate::call::{Call, one};
-use crate::elementwise::map;
+use crate::elementwise::{map, of_floats};
 use crate::fault::Outcome;
 use crate::num::{Num, float, integer, numeric};
 use crate::vector;
@@ -13,7 +13,7 @@ macro_rules! real_functions {
     ($($name:ident $f:expr $(, by $kernel:ident)?;)*) => { $(
         pub(super) fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
             $(
-                if let Some(found) = vector::of_floats(call, &vector::$kernel)? {
+                if let Some(found) = of_floats(call, &vector::$kernel)? {
                     return Ok(found);
                 }
             )?
@@ -64,7 +64,7 @@ pub(super) fn sign(call: &Call) -> Outcome<Vec<Tensor>> {
 
 pub(super) fn erf(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
-    if let Some(found) = vector::of_floats(call, &vector::erfs)? {
+    if let Some(found) = of_floats(call, &vector::erfs)? {
         return Ok(found);
     }
     numeric!(x.dtype(), T => one(map(x, |v: T| T::from_f64(special::erf(v.to_f64())))?))

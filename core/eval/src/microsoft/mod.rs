@@ -24,7 +24,7 @@ mod tokenizer;
 use crate::call::{Call, Row, raw, row, scalar};
 use crate::fault::{Fault, Outcome};
 use crate::item::{Item, tensors};
-use crate::table;
+use crate::standard::find;
 use onnxd_ir::{Attr, DataType, Graph, Node, Tensor};
 
 const DOMAIN: &str = "com.microsoft";
@@ -98,7 +98,7 @@ fn standard(
     let values: Vec<_> = (0..outputs).map(|_| graph.add_value("", None)).collect();
     let mut node = Node::new(op, [], values);
     node.attrs = attrs.iter().map(|(name, attr)| ((*name).to_owned(), attr.clone())).collect();
-    let row = table::find(&node, OPSET).ok_or_else(|| Fault::unsupported(op.to_owned()))?;
+    let row = find(&node, OPSET).ok_or_else(|| Fault::unsupported(op.to_owned()))?;
     let inputs: Vec<Option<Tensor>> = inputs.iter().map(|x| x.cloned()).collect();
     let given: Vec<Option<Item>> = inputs.iter().cloned().map(|x| x.map(Item::Tensor)).collect();
     let call = Call { node: &node, opset: OPSET, inputs: &inputs, ..*call };

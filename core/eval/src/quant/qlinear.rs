@@ -4,11 +4,10 @@
 use super::{limits, quantized};
 use crate::call::{Call, one};
 use crate::cells::expanded;
-use crate::conv::centered_weights;
+use crate::conv::{centered_weights, integer_convolution};
 use crate::dims::broadcast;
-use crate::exact;
 use crate::fault::{Fault, Outcome};
-use crate::linear::centered;
+use crate::linear::{centered, integer_product};
 use crate::num::slice;
 use crate::shape::cast;
 use onnxd_ir::{DataType, Tensor};
@@ -45,7 +44,7 @@ pub(crate) fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
     if bias.as_ref().is_some_and(|b| b.len() != filters) {
         return Err(Fault::invalid("the bias does not fit the weights"));
     }
-    let sums = exact::convolution(call, &x, &w, bias.as_deref())?;
+    let sums = integer_convolution(call, &x, &w, bias.as_deref())?;
     let (xs, ws, ys) = (scales(call, 1, 1)?, scales(call, 4, filters)?, scales(call, 6, 1)?);
     let area: usize = sums.dims().get(2..).unwrap_or_default().iter().product();
     let factor = |i: usize| xs[0] * ws[i / area.max(1) % filters % ws.len()] / ys[0];
@@ -78,7 +77,7 @@ fn spread(scale: &Tensor, per_row: bool, other: &Tensor, dims: &[usize]) -> Outc
 pub(super) fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
     let a = centered(call.x(0)?, call.opt(2), true)?;
     let b = centered(call.x(3)?, call.opt(5), false)?;
-    let sums = exact::product(call, &a, &b)?;
+    let sums = integer_product(call, &a, &b)?;
     debug_assert_eq!(sums.dtype(), DataType::Int32);
     let a_s = spread(call.x(1)?, true, &b, sums.dims())?;
     let b_s = spread(call.x(4)?, false, &a, sums.dims())?;

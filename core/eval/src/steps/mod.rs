@@ -3,16 +3,13 @@
 
 mod pairs;
 
-use crate::activation::gelu_kernel;
-use crate::call::Call;
 use crate::fault::Outcome;
-use crate::math::fixed_power;
-use crate::norm::{Affine, affine};
 use crate::num::{Num, slice};
 use crate::parallel::copied_parts;
 use crate::vector;
-use onnxd_ir::{DataType, Tensor};
-use pairs::{Named, Other, Pair};
+use onnxd_ir::Tensor;
+
+pub(crate) use pairs::{Named, Other, Pair};
 
 /// One operator applied to elements of a result.
 pub(crate) enum Step {
@@ -28,6 +25,20 @@ pub(crate) enum Step {
     Pair(Pair, Other),
 }
 
+/// `(x - mean) * gain + shift`.
+#[derive(Clone, Copy)]
+pub(crate) struct Affine<T> {
+    pub(crate) mean: T,
+    pub(crate) gain: T,
+    pub(crate) shift: T,
+}
+
+impl<T: Num> Affine<T> {
+    pub(crate) fn apply(self, v: T) -> T {
+        v.minus(self.mean).times(self.gain).plus(self.shift)
+    }
+}
+
 /// The limits of Clip; the upper one wins where they cross.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits<T> {
@@ -41,79 +52,9 @@ impl<T: Num> Limits<T> {
         let above = self.low.map_or(v, |low| if v < low { low } else { v });
         self.high.map_or(above, |high| if above > high { high } else { above })
     }
-
-    /// The limits moved from attributes to inputs in opset 11.
-    pub(crate) fn of(call: &Call) -> Outcome<Limits<T>> {
-        let limit = |name: &str, i: usize| -> Outcome<Option<T>> {
-            if let Some(value) = call.float_opt(name)? {
-                return Ok(Some(T::from_f64(f64::from(value))));
-            }
-            let Some(limit) = call.opt(i) else { return Ok(None) };
-            match slice::<T>(limit)?.as_ref() {
-                [value] => Ok(Some(*value)),
-                _ => Err(crate::fault::Fault::invalid(format!("limit {limit:?} is not a scalar"))),
-            }
-        };
-        Ok(Limits { low: limit("min", 1)?, high: limit("max", 2)? })
-    }
-}
-
-/// Whether the operator can be a step.
-pub(crate) fn may_follow(op: &str) -> bool {
-    matches!(op, "BatchNormalization" | "Clip" | "Relu") || Pair::of(op, 0).is_some() || maps(op)
-}
-
-/// Whether it may be one at all, for most attributes and inputs.
-fn maps(op: &str) -> bool {
-    matches!(op, "Gelu" | "Pow") || map(op).is_some()
-}
-
-/// Functions without parameters.
-fn map(op: &str) -> Option<vector::InPlace> {
-    Some(match op {
-        "Erf" => vector::erfs,
-        "Exp" => vector::exps,
-        "HardSwish" => vector::hard_swishes,
-        "Mish" => vector::mishes,
-        "Sigmoid" => vector::sigmoids,
-        "Softplus" => vector::softpluses,
-        "Sqrt" => vector::square_roots,
-        "Tanh" => vector::tanhs,
-        _ => return None,
-    })
 }
 
 impl Step {
-    /// The step that a node stands for, where `call` has all of its inputs but the one at `position`, which is a
-    /// result of these sizes. `None` if it must be computed on its own.
-    pub(crate) fn of(call: &Call, position: usize, dims: &[usize]) -> Option<Step> {
-        let op = call.node.op.as_str();
-        if let Some(pair) = Pair::of(op, position) {
-            let other = (call.opset >= 7).then(|| call.opt(1 - position)).flatten()?;
-            return Other::of(other, dims).map(|other| Step::Pair(pair, other));
-        }
-        if position != 0 {
-            return None;
-        }
-        match op {
-            "Relu" => Some(Step::Relu),
-            "Clip" => Limits::of(call).ok().map(Step::Clip),
-            "Gelu" => gelu_kernel(call).ok().map(|(_, kernel)| Step::Map(kernel)),
-            "Pow" => {
-                let exponent = call.opt(1).filter(|e| e.dtype() == DataType::Float)?;
-                fixed_power(dims.len(), exponent).ok()?.map(Step::Map)
-            }
-            "BatchNormalization" if !call.trains().ok()? => {
-                let floats = |x: &Tensor| x.dtype() == DataType::Float;
-                let all = (1..5).all(|i| call.opt(i).is_some_and(floats));
-                let [_, channels, inner @ ..] = dims else { return None };
-                let steps = all.then(|| affine(call, *channels).ok()).flatten()?;
-                Some(Step::Affine(steps, inner.iter().product()))
-            }
-            _ => map(op).map(Step::Map),
-        }
-    }
-
     /// Applies the step to elements of a result from index `at` on.
     pub(crate) fn apply(&self, at: usize, run: &mut [f32]) {
         match self {

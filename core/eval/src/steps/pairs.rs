@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// Replaces each element by a function of it and of the other.
 pub(crate) type Pair = fn(&mut [f32], &[f32]);
 
-pub(super) trait Named: Sized {
+pub(crate) trait Named: Sized {
     /// The function of an operator whose input at `position` is replaced.
     fn of(op: &str, position: usize) -> Option<Self>;
 }
@@ -62,7 +62,7 @@ const BLOCK: usize = 64;
 
 impl Other {
     /// `None` if it does not repeat as a whole, or is no operand of a result of these sizes.
-    pub(super) fn of(x: &Tensor, dims: &[usize]) -> Option<Other> {
+    pub(crate) fn of(x: &Tensor, dims: &[usize]) -> Option<Other> {
         let before = dims.len().checked_sub(x.rank())?;
         if x.dtype() != DataType::Float || x.is_empty() {
             return None;

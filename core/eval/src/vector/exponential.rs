@@ -1,14 +1,11 @@
 //! The exponential function, and what is made of it.
 
-use super::logarithm::log_1p_up_to_one;
+use super::logarithm::{LN_2_HIGH, LN_2_LOW, log_1p_up_to_one};
 use super::{above, below, polynomial};
 use std::f32::consts::LOG2_E;
 
 /// The sum with it has no digits behind the point, and its last bits are the integer.
 const MAGIC: f32 = 12_582_912.0;
-/// The natural logarithm of 2 as nine bits, whose products with exponents are exact, and the rest.
-pub(super) const LN_2_HIGH: f32 = 355.0 / 512.0;
-pub(super) const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// `(e^r - 1 - r) / r^2` for `r` up to `ln(2) / 2`, within 0.23 units of the last place of `e^r - 1`.
 const CURVE: [f32; 5] = [0.499_999_97, 0.166_665_43, 0.041_667_2, 0.008_366_547_5, 0.001_388_251_5];
 

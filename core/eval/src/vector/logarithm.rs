@@ -1,8 +1,10 @@
 //! The natural logarithm.
 
-use super::exponential::{LN_2_HIGH, LN_2_LOW};
 use super::polynomial;
 
+/// The natural logarithm of 2 as nine bits, whose products with exponents are exact, and the rest.
+pub(super) const LN_2_HIGH: f32 = 355.0 / 512.0;
+pub(super) const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// `(ln((1 + s) / (1 - s)) - 2 s) / s^3` in `s^2`, for `s` up to 0.172.
 const NARROW: [f32; 3] = [0.666_667_76, 0.399_772_85, 0.298_791_68];
 /// The same for `s` up to 1/3.

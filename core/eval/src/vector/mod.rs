@@ -10,11 +10,10 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-use crate::call::{Call, one};
 use crate::fault::Outcome;
 use crate::num::slice;
 use crate::parallel::{copied_parts, vectorized};
-use onnxd_ir::{DataType, Tensor};
+use onnxd_ir::Tensor;
 
 pub(crate) use exponential::{exp, exp_m1_below, mish, sigmoid, softplus, tanh};
 pub(crate) use gelu::{erf, gelu, gelu_by_tanh};
@@ -29,15 +28,6 @@ pub(crate) type InPlace = fn(&mut [f32]);
 pub(crate) fn mapped(x: &Tensor, kernel: &(dyn Fn(&mut [f32]) + Sync)) -> Outcome<Tensor> {
     let y = copied_parts(&slice::<f32>(x)?, 1, COST, &|_, part| kernel(part));
     Ok(Tensor::from_vec(x.dims(), y))
-}
-
-/// The same for the first input of an operator, if that is one.
-pub(crate) fn of_floats(
-    call: &Call,
-    kernel: &(dyn Fn(&mut [f32]) + Sync),
-) -> Outcome<Option<Vec<Tensor>>> {
-    let x = call.x(0)?;
-    (x.dtype() == DataType::Float).then(|| one(mapped(x, kernel)?)).transpose()
 }
 
 /// Steps of work that an element takes, beside moving it.

@@ -1,8 +1,7 @@
 //! Constants and control flow.
 
-use super::merge::{self, either, for_each_size};
+use super::merge::{self, either, varying};
 use super::site::{Data, Shapes, Site, axis, one, unknown};
-use super::symbolic::is_fresh;
 use super::{Rules, TypeRules, Types, sequence};
 use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType};
 
@@ -107,18 +106,6 @@ pub(super) fn unshaped(ty: &ValueType) -> ValueType {
         ValueType::Optional(of) => ValueType::Optional(Box::new(unshaped(of))),
         other => other.clone(),
     }
-}
-
-/// The type of a value that is computed repeatedly: sizes of which nothing is known but that they
-/// were numbered inside, `since` or later, may differ each time.
-pub(super) fn varying(ty: &ValueType, since: usize) -> ValueType {
-    let mut ty = ty.clone();
-    for_each_size(&mut ty, &mut |_, dim| {
-        if is_fresh(dim, since) {
-            *dim = Dim::Unknown;
-        }
-    });
-    ty
 }
 
 fn without_axis(ty: &ValueType, at: i64) -> Option<ValueType> {

@@ -2,7 +2,8 @@
 //!
 //! Also truth values, and whole numbers in floating point.
 
-use super::site::{Data, ELEMENTS_MAX, Site, axis, data_of, sized};
+use super::range::{range_len, slice_indices};
+use super::site::{Data, ELEMENTS_MAX, Site, axis, data_of};
 use super::symbolic::{self, difference, is_natural, named, product, sum};
 use crate::{Attr, DataType, Dim};
 
@@ -239,7 +240,7 @@ fn slice(site: &Site<'_>) -> Option<Data> {
     let start = *site.list_or_input("starts", 1)?.first()?;
     let end = *site.list_or_input("ends", 2)?.first()?;
     let step = if site.has(4) { *site.ints(4)?.first()? } else { 1 };
-    let range = super::index::range(data.items.len() as i64, start, end, step)?;
+    let range = slice_indices(data.items.len() as i64, start, end, step)?;
     Some(Data { scalar: false, items: range.map(|i| data.items[i].clone()).collect() })
 }
 
@@ -309,15 +310,4 @@ fn range(site: &Site<'_>) -> Option<Data> {
     let count = range_len(start, stop, step).known().filter(|n| *n <= ELEMENTS_MAX as i64)?;
     let item = |i: i64| Some(Dim::Known(start.checked_add(i.checked_mul(step)?)?));
     Some(Data { scalar: false, items: (0..count).map(item).collect::<Option<_>>()? })
-}
-
-/// `(stop - start) / step`, rounded up.
-pub(super) fn range_len(start: i64, stop: i64, step: i64) -> Dim {
-    let length = || {
-        let distance = stop.checked_sub(start)?;
-        let whole = distance.checked_div(step)?;
-        let partial = distance.checked_rem(step)? != 0 && (distance < 0) == (step < 0);
-        whole.max(0).checked_add(i64::from(partial))
-    };
-    sized(length())
 }

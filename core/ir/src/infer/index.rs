@@ -2,7 +2,7 @@
 
 use super::Rules;
 use super::activation::same;
-use super::data::range_len;
+use super::range::{BEGIN, END, clamped, range_len};
 use super::site::{Shapes, Site, axes, axis, first_of, minus, one, plus, product, show, unknown};
 use super::symbolic::{floor, is_natural, less, min};
 use crate::{Dim, Shape};
@@ -23,37 +23,6 @@ pub(super) const RULES: Rules = &[
     ("TopK", top_k),
     ("Unique", unique),
 ];
-
-/// Ends from here on mean "to the end".
-const END: i64 = i32::MAX as i64;
-/// Ends up to here mean "to the beginning".
-const BEGIN: i64 = -END;
-
-/// Start and stop of a slice of an axis of size `len`, clamped as the standard says. Backward to an
-/// end that means "to the end" is nothing to the standard and everything to some runtimes.
-fn clamped(len: i64, start: i64, end: i64, step: i64) -> Option<(i64, i64)> {
-    let from_front = |x: i64| if x < 0 { x.saturating_add(len) } else { x };
-    let (start, stop) = (from_front(start), from_front(end));
-    match step {
-        0 => None,
-        ..0 if end >= END => None,
-        1.. => Some((start.clamp(0, len), stop.clamp(0, len))),
-        _ if len == 0 => Some((0, 0)),
-        _ => Some((start.clamp(0, len - 1), stop.clamp(-1, len - 1))),
-    }
-}
-
-/// The indices that a slice takes.
-pub(super) fn range(
-    len: i64,
-    start: i64,
-    end: i64,
-    step: i64,
-) -> Option<impl Iterator<Item = usize>> {
-    let (first, stop) = clamped(len, start, end, step)?;
-    let count = range_len(first, stop, step).known()?;
-    Some((0..count).map(move |i| (first + i * step) as usize))
-}
 
 /// Elements that a slice takes from an axis of size `len`; nothing is known of the others.
 fn taken(len: &Dim, start: &Dim, end: &Dim, step: i64) -> Dim {

@@ -1,7 +1,7 @@
 //! Declared and inferred types brought together.
 
 use super::site::both;
-use super::symbolic::readable;
+use super::symbolic::{is_fresh, readable};
 use crate::{Dim, Shape, ValueType};
 
 /// What is known of a value that is declared as `declared` and was inferred as `inferred`; `None`
@@ -114,4 +114,16 @@ pub(super) fn restore(ty: &mut ValueType, declared: Option<&ValueType>) {
             *dim = name.cloned().or_else(|| readable(dim)).unwrap_or(Dim::Unknown);
         }
     });
+}
+
+/// The type of a value that is computed repeatedly: sizes of which nothing is known but that they
+/// were numbered inside, `since` or later, may differ each time.
+pub(super) fn varying(ty: &ValueType, since: usize) -> ValueType {
+    let mut ty = ty.clone();
+    for_each_size(&mut ty, &mut |_, dim| {
+        if is_fresh(dim, since) {
+            *dim = Dim::Unknown;
+        }
+    });
+    ty
 }

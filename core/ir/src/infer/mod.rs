@@ -27,6 +27,7 @@ mod ml;
 mod norm;
 mod pool;
 mod quant;
+mod range;
 mod recurrent;
 mod reduce;
 mod resize;

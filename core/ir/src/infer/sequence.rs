@@ -1,7 +1,6 @@
 //! Sequences and optionals.
 
-use super::control::varying;
-use super::merge::either;
+use super::merge::{either, varying};
 use super::site::{Shapes, Site, axis, one};
 use super::{Rules, TypeRules, Types};
 use crate::{Attr, DataType, Dim, Shape, ValueType};

@@ -2,6 +2,7 @@
 //! message comes from the loader.
 
 use super::Decoder;
+use crate::external::byte_len;
 use crate::findings::Place;
 use crate::metadata::from_entries;
 use bytes::Bytes;
@@ -245,12 +246,4 @@ fn linear_index(at: &[i64], dims: &[usize]) -> Option<i64> {
         let size = i64::try_from(*size).ok()?;
         (0..size).contains(i).then(|| linear * size + i)
     })
-}
-
-/// The bytes that a tensor of this type and these sizes has; `None` on overflow.
-pub(crate) fn byte_len(dtype: DataType, dims: &[usize]) -> Option<usize> {
-    if dims.contains(&0) {
-        return Some(0);
-    }
-    dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).and_then(|n| dtype.byte_len(n))
 }

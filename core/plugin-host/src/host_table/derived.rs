@@ -2,7 +2,7 @@
 
 use super::{described, put, serve, sized};
 use crate::Refusal;
-use crate::derive::{Recipe, SOURCES_MAX};
+use crate::recipe::{Recipe, SOURCES_MAX};
 use onnxd_plugin_abi as abi;
 
 /// What a plugin says a tensor of `rank` is derived from.

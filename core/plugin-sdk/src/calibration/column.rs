@@ -2,11 +2,12 @@
 
 use super::SampleSource;
 use super::files::{Content, Found};
+use super::input::{Input, inputs};
 use super::pictures::{PictureInput, bad as bad_picture};
 use super::random::{Drawing, Random, numbers};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::eval::RandomSource;
-use crate::ir::{DataType, Dim, Model, Tensor, ValueId, ValueType};
+use crate::ir::{DataType, Dim, Model, Tensor};
 use onnxd_arrays::{Rows, Stored};
 use onnxd_preprocess::SAMPLES_MAX;
 
@@ -62,13 +63,6 @@ enum Form {
     One,
 }
 
-/// An input of a model that has to be fed.
-pub(super) struct Input<'m> {
-    pub(super) name: &'m str,
-    pub(super) dtype: DataType,
-    pub(super) shape: Option<&'m [Dim]>,
-}
-
 /// The samples of every input.
 pub(super) fn columns(source: SampleSource, files: &[Found]) -> Result<Vec<Column>, Diagnostics> {
     let inputs = inputs(source.model);
@@ -102,18 +96,6 @@ pub(super) fn random(model: &Model, drawing: Drawing) -> Result<Vec<Column>, Dia
         }
     }
     wrong.or_ok(columns).map(matched)
-}
-
-/// What has to be fed.
-fn inputs(model: &Model) -> Vec<(ValueId, Input<'_>)> {
-    let graph = &model.graph;
-    let fed = graph.inputs().iter().filter(|v| graph[**v].initializer().is_none());
-    let input = |v: &ValueId| {
-        let (id, v) = (*v, &graph[*v]);
-        let dtype = v.ty.as_ref().and_then(ValueType::dtype).unwrap_or(DataType::Float);
-        (id, Input { name: &v.name, dtype, shape: v.ty.as_ref().and_then(ValueType::shape) })
-    };
-    fed.map(input).collect()
 }
 
 /// Takes the arrays called `labels` out of the files, unless an input is called so.
@@ -212,14 +194,6 @@ fn belonging<'f>(input: &str, alone: bool, file: &'f Found) -> Option<Belonging<
 }
 
 impl Input<'_> {
-    /// The size of the first axis, if it is fixed.
-    fn batch_size(&self) -> Option<u64> {
-        match self.shape.and_then(<[Dim]>::first) {
-            Some(Dim::Known(n)) => u64::try_from(*n).ok(),
-            _ => None,
-        }
-    }
-
     fn source(&self, array: &Stored) -> Result<Source, String> {
         if !array.is_idx() {
             let form = self.form(array);

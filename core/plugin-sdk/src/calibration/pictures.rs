@@ -1,7 +1,7 @@
 //! Pictures as samples: decoded one by one, taken through the steps that the front-end wrote into the model.
 
 use super::SampleSource;
-use super::column::Input;
+use super::input::Input;
 use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::host::JobHandle;
 use crate::ir::{DataType, Dim, Tensor};

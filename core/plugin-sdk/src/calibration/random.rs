@@ -1,6 +1,6 @@
 //! Random numbers in place of data, if params ask for them.
 
-use super::column::Input;
+use super::input::Input;
 use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::eval::RandomSource;
 use crate::ir::ops::Gather;

@@ -5,6 +5,7 @@ mod params;
 mod parts;
 
 use super::*;
+use crate::diagnostics::Diagnostic;
 use crate::ir::ops::{Neg, Relu};
 use crate::ir::{At, DataType, Graph, Model, Tensor, ValueType};
 use crate::rewrite::{Rewrite, Rewriter, rule};

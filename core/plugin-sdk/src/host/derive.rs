@@ -1,9 +1,8 @@
 //! The host's functions for tensors that are derived from others.
 
-use super::{JobHandle, descriptor, refused};
+use super::{JobHandle, descriptor, refused, sizes};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{DataType, Derivation, Tensor};
-use crate::tensors::sizes;
 use onnxd_plugin_abi as abi;
 use std::mem::size_of;
 

@@ -7,6 +7,7 @@ mod fake_quant;
 pub(crate) mod fold;
 pub(crate) mod forms;
 pub(crate) mod pairs;
+mod placer;
 pub mod recipes;
 mod runtime_faults;
 pub(crate) mod unfold;

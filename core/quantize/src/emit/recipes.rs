@@ -4,7 +4,7 @@
 
 use crate::emit::forms::bias;
 use crate::emit::forms::{FoldContext, Folded};
-use crate::emit::pairs::add_linear;
+use crate::emit::placer::add_linear;
 use crate::graph::quantized::{
     QuantizedValue, Why, dequantize_source, name, quantize_target, rank_of, sweep,
 };

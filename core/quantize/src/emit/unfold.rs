@@ -4,7 +4,7 @@
 //! tables in [`crate::emit::forms`].
 
 use crate::emit::forms::{self, Float, Folded, SUFFIX, UnfoldContext, made_of};
-use crate::emit::pairs::add_linear;
+use crate::emit::placer::add_linear;
 use crate::graph::quantized::{each_graph, sweep};
 use crate::report::name_of;
 use onnxd_ir::ops::is_quantization;

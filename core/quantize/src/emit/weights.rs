@@ -1,6 +1,6 @@
 //! Weights and biases of weighted operators as integers.
 
-use crate::emit::pairs::{Placer, half_step};
+use crate::emit::placer::{Placer, half_step};
 use crate::graph::weighted::{WeightedNode, WeightedOp};
 use crate::plan::request::Settings;
 use crate::range::vectors::{add_magnitudes, sum_magnitudes};

@@ -9,7 +9,7 @@ use crate::plan::params;
 use crate::range::Method;
 use crate::search::folds::Folds;
 use crate::search::progress::Candidates;
-use crate::search::static_search::Search;
+use crate::search::static_trials::Search;
 use crate::search::trial::Trial;
 use onnxd_diagnostics::Diagnostics;
 use std::collections::BTreeSet;

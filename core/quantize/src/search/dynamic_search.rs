@@ -11,7 +11,8 @@ use crate::report::{Attempt, Form, Report, name_of};
 use crate::search::float_fallback::{Demand, FloatFallback, InFloat, fewest, rescued};
 use crate::search::progress::{Candidates, Clock, layers};
 use crate::search::smooth_quant::uneven;
-use crate::search::static_search::{EQUALIZED, OUTLIER, ROUNDED_MAX, SMOOTHED};
+use crate::search::static_search::OUTLIER;
+use crate::search::static_trials::{EQUALIZED, ROUNDED_MAX, SMOOTHED};
 use crate::search::{
     AdaRoundOptions, AdaRoundWeights, equalized, expected, magnitudes, sites, smoothed,
 };

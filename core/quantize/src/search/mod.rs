@@ -14,7 +14,9 @@ mod progress;
 mod remedies;
 mod saved_calibration;
 mod smooth_quant;
+mod static_scores;
 mod static_search;
+mod static_trials;
 mod trial;
 mod weight_only;
 

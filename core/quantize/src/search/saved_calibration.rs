@@ -8,7 +8,7 @@ use crate::plan::params;
 use crate::range::Method;
 use crate::report::{Report, name_of};
 use crate::search::progress::Clock;
-use crate::search::static_search::{EQUALIZED, SMOOTHED, Search};
+use crate::search::static_trials::{EQUALIZED, SMOOTHED, Search};
 use crate::search::trial::Trial;
 use crate::search::{equalized, sites, smoothed};
 use crate::session::Session;

@@ -3,13 +3,16 @@
 //! The exit status alone is never proof of success: a plugin may call `exit(0)`. A worker succeeded
 //! if it sent its answer *and* ended with status 0.
 
-use super::parent::ENDING;
 use super::watch::Excess;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_host::call::DIAGNOSTICS_MAX;
 use onnxd_plugin_host::from_message;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{ConvertResult, StageStarted};
+use std::time::Duration;
+
+/// Time for a worker to end after it has closed the connection.
+pub(super) const ENDING: Duration = Duration::from_secs(10);
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use super::bounds;
 use super::cgroup::Cgroup;
 use super::meter::{Meter, Window};
-use super::outcome::{End, Exit, Outcome};
+use super::outcome::{ENDING, End, Exit, Outcome};
 use super::watch::{Watch, Watcher};
 use super::{CGROUP, FALLBACK, IN_FORCE, Mode, SUBCOMMAND, line};
 use crate::link::Link;
@@ -40,8 +40,6 @@ pub const GRACE: Duration = Duration::from_secs(2);
 const MESSAGE: Duration = Duration::from_secs(60);
 /// For more news to come, after some that nobody waits for.
 const GATHER: Duration = Duration::from_millis(1);
-/// For a worker to end after it has closed the connection.
-pub(super) const ENDING: Duration = Duration::from_secs(10);
 
 /// The stage in which front-ends are asked whether a network is theirs.
 pub const PROBE: &str = "probe";

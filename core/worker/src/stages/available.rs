@@ -1,6 +1,7 @@
 //! Params that are defined but not carried out yet are refused where they are set: silence would be a lie.
 
-use super::{Session, quantize};
+use super::quantizer;
+use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_params::host::Check;
 
@@ -15,6 +16,6 @@ pub(crate) fn check(session: &Session) -> Result<(), Diagnostics> {
     });
     let mut found = Diagnostics(found.collect());
     // Said before any work is done.
-    found.0.extend(quantize::chosen(session).err());
+    found.0.extend(quantizer::chosen(session).err());
     found.or_ok(())
 }

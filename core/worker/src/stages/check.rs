@@ -1,11 +1,11 @@
 //! Reads the written model again, verifies it, and compares it with reference outputs where they were dropped.
 
 use super::components;
-use super::export::{MODEL, out_dir, own_fault};
+use super::export::{MODEL, own_fault};
 use super::session::Session;
 use super::states;
-use crate::tools::arrays::{self, Arrays};
-use crate::tools::integers;
+use crate::integers;
+use onnxd_arrays::{self as arrays, Arrays};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_eval::compare::{Comparison, compare as difference, passed_over, within};
 use onnxd_eval::{Executor, RunOptions};
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 const SHOWN_MAX: usize = 8;
 
 pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
-    let path = out_dir(session).join(MODEL);
+    let path = session.out_dir().join(MODEL);
     let own_faults = |found: Diagnostics| Diagnostics(found.0.into_iter().map(own_fault).collect());
     let mut model = onnxd_onnx::load(&path).map_err(own_faults)?.model;
     own_faults(examine(&mut model.clone(), components::level(session))).or_ok(())?;

@@ -3,8 +3,9 @@
 use super::listing::{LISTING, listing};
 use super::opset;
 use super::outputs::{complete_outputs, distinct_node_names};
-use super::session::Session;
-use super::{sources, states, summary};
+use super::session::{Session, disk};
+use super::{sources, states};
+use crate::summary;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Layer, Severity, nearest, shown};
 use onnxd_ir::{Attr, Dim, Graph, Model, Node, ValueId, ValueType, settle_shapes};
 use onnxd_onnx::{External, WriteOptions};
@@ -12,7 +13,6 @@ use onnxd_params::host::Export;
 use onnxd_params::words::ExternalData;
 use onnxd_proto::onnxd::{FileDigest, FileRole, ModelSummary};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 
 /// Name of the written model.
 pub(crate) const MODEL: &str = "model.onnx";
@@ -47,7 +47,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     distinct_node_names(&mut model);
     sources::take(session)?;
     provenance(session, &mut model);
-    let folder = out_dir(session);
+    let folder = session.out_dir();
     std::fs::create_dir_all(&folder).map_err(|e| disk(&folder, &e))?;
     let written = onnxd_onnx::write_model(&model, &folder.join(MODEL), &options(&params))?;
     if params.verbose() {
@@ -74,20 +74,11 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     Ok(())
 }
 
-/// The folder that the result is written to.
-pub(crate) fn out_dir(session: &Session) -> PathBuf {
-    Path::new(&session.request.work_dir).join("out")
-}
-
 /// Only a front-end can leave out weights. It read the param if it did, and said so if it could not.
 fn is_without_weights(session: &Session) -> bool {
     let (key, looked) = ("export.export_params", session.looked());
     let is_asked = session.params.peek(key) == &Value::Bool(false);
     is_asked && looked.has_param(key) && !looked.is_idle(key)
-}
-
-pub(crate) fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::new(Code::of_write(error), format!("`{}`: {error}", path.display()))
 }
 
 fn options(params: &Export) -> WriteOptions {

@@ -10,46 +10,6 @@ use std::collections::BTreeSet;
 /// The origin of a default.
 const UNSET: &str = "default";
 
-/// What a conversion took notice of.
-#[derive(Debug, Default)]
-pub(crate) struct Looked {
-    /// Dotted keys; one stands for all below it.
-    params: BTreeSet<String>,
-    /// A plugin does not tell what it looks at.
-    at_all_params: bool,
-    /// What was looked at in vain.
-    idle: Vec<IdleParam>,
-    files: BTreeSet<String>,
-}
-
-impl Looked {
-    /// What a plugin mapped, and the params that it read; one that does not say may have read all.
-    pub(crate) fn by_plugin(&mut self, files: BTreeSet<String>, params: Option<&ParamsRead>) {
-        self.files.extend(files);
-        match params {
-            // The empty key stands for all of them.
-            Some(read) if !read.keys.iter().any(String::is_empty) => {
-                self.params.extend(read.keys.iter().cloned());
-                self.idle.extend(read.idle.iter().cloned());
-            }
-            _ => self.at_all_params = true,
-        }
-    }
-
-    /// Whether something took notice of a param, or of a part of it.
-    pub(super) fn has_param(&self, key: &str) -> bool {
-        let within = |long: &str, short: &str| {
-            long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        self.at_all_params || self.params.iter().any(|seen| within(key, seen) || within(seen, key))
-    }
-
-    /// Whether something looked at a param in vain, and said so.
-    pub(super) fn is_idle(&self, key: &str) -> bool {
-        self.idle.iter().any(|idle| idle.key == key)
-    }
-}
-
 /// Keys and sections that count before or after the worker's stages.
 const READ_OUTSIDE: [&str; 5] =
     ["job", "export.folder", "passes.profile", "passes.enable", "passes.disable"];
@@ -256,19 +216,5 @@ mod tests {
             ("params.toml", "`net.params.toml` is read instead")
         );
         assert_eq!(near_miss("params.toml", "net.onnx", &["net.onnx", "params.toml"]), None);
-    }
-
-    #[test]
-    fn a_key_stands_for_what_is_below_it() {
-        let mut looked = Looked::default();
-        looked.params.insert("quantization.tool".into());
-        looked.params.insert("quantization.overrides.conv1".into());
-        assert!(looked.has_param("quantization.tool.dtype"));
-        assert!(looked.has_param("quantization.overrides"));
-        assert!(!looked.has_param("quantization.toolbox"));
-        looked.by_plugin(BTreeSet::new(), Some(&ParamsRead::default()));
-        assert!(!looked.has_param("job.name"));
-        looked.by_plugin(BTreeSet::new(), None);
-        assert!(looked.has_param("job.name"));
     }
 }

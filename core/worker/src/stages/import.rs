@@ -2,9 +2,10 @@
 
 use super::outputs::complete_outputs;
 use super::session::{Session, findings};
-use super::{lowered, sources, states, summary};
+use super::{lowered, sources, states};
 use crate::confine::parent::PROBE;
 use crate::recognition::{Choice, Question};
+use crate::summary;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_ir::{Level, Model, by_gravity, examine};
 use onnxd_plugin_host::{call, from_message};

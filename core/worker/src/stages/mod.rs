@@ -5,27 +5,24 @@ mod available;
 mod check;
 mod compared;
 mod components;
-mod described;
 mod export;
 mod idle;
 mod import;
 mod listing;
+mod looked;
 mod lowered;
 mod meant;
-mod needs;
 mod opset;
 mod optimize;
 mod outputs;
 mod quality;
 mod quantize;
+mod quantizer;
 mod session;
 mod sources;
 mod spoken;
 mod states;
-pub(crate) mod summary;
 
-pub(crate) use described::Described;
-pub(crate) use needs::with_needs;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, WorkerEvent};
 pub(crate) use session::{Session, findings};
@@ -36,7 +33,7 @@ pub(crate) type Events = std::sync::Arc<dyn Fn(WorkerEvent) + Send + Sync>;
 /// Runs one conversion. The result's report has the verdict; a failed conversion also gives a report, as far as it got.
 pub(crate) fn convert(request: ConvertRequest, threads: u32, events: Events) -> ConvertResult {
     let mut session = Session::new(request, threads, events);
-    let outcome = run(&mut session);
+    let outcome = run(&mut session).and(sources::take(&mut session));
     session.conclude(outcome)
 }
 

@@ -2,7 +2,8 @@
 
 use super::compared::{self, Ran};
 use super::session::Session;
-use super::{components, lowered, summary};
+use super::{components, lowered};
+use crate::{installed, summary};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_params::host::Passes;
 use onnxd_proto::onnxd::{Pass, PluginInfo};
@@ -100,7 +101,7 @@ fn groups(session: &Session) -> Result<Vec<Group>, Diagnostics> {
     let mut groups: Vec<Group> = Vec::new();
     let mut unknown = Diagnostics::default();
     for id in order.iter().filter_map(Value::as_str) {
-        let (plugin, component) = match components::find(&session.request.plugins, "pass", id) {
+        let (plugin, component) = match installed::find(&session.request.plugins, "pass", id) {
             Ok(found) => found,
             Err(why) => {
                 unknown.push(why);

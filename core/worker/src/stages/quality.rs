@@ -3,6 +3,7 @@
 //! The worst output decides: others that are exact make up for nothing.
 
 use super::meant::{meant_for, saturating};
+use super::quantizer;
 use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Severity, shown};
 use onnxd_params::host::{Quantization, SQNR_DB_GOOD};
@@ -232,7 +233,7 @@ fn help(session: &Session, log: &QuantizeLog) -> String {
     let measured = log.layers.iter().filter_map(|l| Some((l.sqnr_db?, l.name.as_str())));
     let worst = measured.min_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map(|(db, name)| format!("; the worst one is `{}`, {db:.1} dB", shown(name)));
-    let advice = session.quantizer().map(|quantizer| quantizer.advice.as_str());
+    let advice = quantizer::described(session).map(|quantizer| quantizer.advice.as_str());
     let ways = match (advice.filter(|advice| !advice.is_empty()), mode) {
         (Some(advice), _) => advice,
         (None, "weight_only") => {

@@ -3,7 +3,7 @@
 use super::meant::quantized_before;
 use super::quality;
 use super::session::{Session, findings};
-use super::{compared, components};
+use super::{compared, components, quantizer};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_ir::ops::is_quantization;
 use onnxd_params::host;
@@ -11,7 +11,7 @@ use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd::{PluginInfo, Quantization, QuantizeLog};
 
 pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
-    let Some((plugin, quantizer)) = chosen(session)? else {
+    let Some((plugin, quantizer)) = quantizer::chosen(session)? else {
         refuse_quantized(session)?;
         let found = session.model().ok().and_then(quantized_before);
         found.iter().for_each(|found| session.note(found, Severity::Warning));
@@ -33,14 +33,6 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     Ok(())
 }
 
-/// The quantizer that the params ask for, if they do.
-pub(crate) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, Diagnostic> {
-    match session.section::<host::Quantization>().format().as_str() {
-        "none" => Ok(None),
-        format => find(&session.request.plugins, format).map(Some),
-    }
-}
-
 /// Refuses integers where floats are asked for: they no longer say what the floats were.
 fn refuse_quantized(session: &Session) -> Result<(), Diagnostic> {
     if !session.section::<host::Quantization>().require_float() {
@@ -60,26 +52,6 @@ fn refuse_quantized(session: &Session) -> Result<(), Diagnostic> {
         format!("`quantization.require_float` is true{origin}, and the model is quantized: {node}");
     let help = "Drop the float model, or leave the param out.";
     Err(Diagnostic::new(Code::FeatureUnsupported, text).help(help))
-}
-
-/// The quantizer of a format: its name in lower case, or what the params name like a pass.
-fn find(plugins: &[PluginInfo], format: &str) -> Result<(PluginInfo, String), Diagnostic> {
-    let offered = plugins.iter().flat_map(|p| &p.components).filter(|c| c.kind == "quantizer");
-    let id = format.to_lowercase();
-    let found = components::find(plugins, "quantizer", &id);
-    let (plugin, quantizer) = found.map_err(|mut why| {
-        let mut offered: Vec<&str> = offered.map(|c| c.id.as_str()).collect();
-        offered.dedup();
-        if !offered.contains(&id.as_str()) {
-            let text = format!("no installed plugin quantizes to the format `{}`", shown(format));
-            why = Diagnostic::new(Code::QuantizationUnavailable, text);
-        }
-        match offered.is_empty() {
-            true => why,
-            false => why.help(format!("Installed quantizers: {}.", offered.join(", "))),
-        }
-    })?;
-    Ok((plugin.clone(), quantizer))
 }
 
 /// Puts what a quantizer said into the report.
@@ -124,34 +96,4 @@ fn said(
         tried: log.tried,
         quality: Some(quality),
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use onnxd_proto::onnxd::PluginComponent;
-
-    fn plugin(id: &str, quantizer: &str) -> PluginInfo {
-        let component = PluginComponent {
-            kind: "quantizer".into(),
-            id: quantizer.into(),
-            ..PluginComponent::default()
-        };
-        PluginInfo { id: id.into(), components: vec![component], ..PluginInfo::default() }
-    }
-
-    #[test]
-    fn a_format_names_a_quantizer() {
-        let plugins = [plugin("org.a", "halves"), plugin("org.b", "nibbles")];
-        let of = |format: &str| find(&plugins, format).map(|(p, q)| format!("{} {q}", p.id));
-        assert_eq!(of("Halves").unwrap(), "org.a halves");
-        assert_eq!(of("nibbles").unwrap(), "org.b nibbles");
-        let none = of("QDQ").unwrap_err();
-        assert_eq!(none.code, "N0602");
-        assert_eq!(none.help, "Installed quantizers: halves, nibbles.");
-        let two = [plugin("org.a", "halves"), plugin("org.b", "halves")];
-        let tie = find(&two, "Halves").unwrap_err();
-        assert_eq!(tie.message, "`org.a` and `org.b` both have a quantizer `halves`");
-        assert_eq!(find(&two, "org.b/halves").unwrap().0.id, "org.b");
-    }
 }

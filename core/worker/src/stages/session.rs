@@ -1,10 +1,10 @@
 //! What the stages of one conversion share.
 
-use super::described::Described;
-use super::export::out_dir;
-use super::idle::Looked;
+use super::Events;
+use super::looked::Looked;
 use super::spoken::Spoken;
-use super::{Events, quantize, sources, summary};
+use crate::described::Described;
+use crate::summary;
 use bytes::Bytes;
 use onnxd_config::descriptor::Component;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity};
@@ -20,10 +20,11 @@ use onnxd_proto::onnxd::{
 };
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Version of the report's layout.
@@ -31,6 +32,9 @@ const REPORT_SCHEMA: u32 = 1;
 
 /// Bytes of an encoded graph that is kept decoded as well.
 const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// Digests in the making.
+pub(super) type PendingDigests = JoinHandle<Result<Vec<message::FileDigest>, Diagnostic>>;
 
 /// One conversion in progress.
 pub(crate) struct Session {
@@ -47,7 +51,7 @@ pub(crate) struct Session {
     pub(crate) report: Report,
     pub(crate) outputs: Vec<message::FileDigest>,
     /// Digests of the sources that are still computed.
-    pub(super) digests: Option<sources::Pending>,
+    pub(super) digests: Option<PendingDigests>,
     /// What the model keeps between calls.
     pub(crate) states: Vec<message::State>,
     /// The values of states for the first call, once they are no part of the model any more.
@@ -146,12 +150,6 @@ impl Session {
         self.described.component(&by.plugin, "frontend", &by.frontend)
     }
 
-    /// The quantizer that the params ask for, as it describes itself.
-    pub(crate) fn quantizer(&self) -> Option<&Component> {
-        let (plugin, quantizer) = quantize::chosen(self).ok()??;
-        self.described.component(&plugin.id, "quantizer", &quantizer)
-    }
-
     /// What was taken notice of so far.
     pub(crate) fn looked(&self) -> RefMut<'_, Looked> {
         self.looked.borrow_mut()
@@ -184,7 +182,12 @@ impl Session {
         };
         let cancel = Arc::new(AtomicBool::new(false));
         JobContext::new(submission, inputs, self.tensors.clone(), self.threads, cancel, sink)
-            .with_outputs(out_dir(self))
+            .with_outputs(self.out_dir())
+    }
+
+    /// The folder that the result is written to.
+    pub(crate) fn out_dir(&self) -> PathBuf {
+        Path::new(&self.request.work_dir).join("out")
     }
 
     /// Keeps what a call left beside the graph: the files that a plugin handed over belong to the result, and what it
@@ -269,7 +272,6 @@ impl Session {
 
     /// The report with its verdict.
     pub(crate) fn conclude(mut self, outcome: Result<(), Diagnostics>) -> ConvertResult {
-        let outcome = outcome.and(sources::take(&mut self));
         let errors = self.report.diagnostics.iter().filter(|d| d.severity() == Severity::Error);
         let findings = errors.count();
         let report = &mut self.report;
@@ -328,6 +330,11 @@ pub(crate) fn findings(error: CallError) -> Diagnostics {
             found.into()
         }
     }
+}
+
+/// That a file of the result cannot be written.
+pub(crate) fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::new(Code::of_write(error), format!("`{}`: {error}", path.display()))
 }
 
 /// Finds the tensors that a graph names by handle.

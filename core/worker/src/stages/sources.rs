@@ -6,13 +6,10 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_host::mapped_digest;
 use onnxd_proto::onnxd::{FileDigest, InputFile};
 use std::path::Path;
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 
 /// Bytes of files that are digested at once, because a thread would cost as much.
 const AT_ONCE_BYTES: u64 = 1 << 20;
-
-/// Digests in the making.
-pub(crate) type Pending = JoinHandle<Result<Vec<FileDigest>, Diagnostic>>;
 
 /// Begins to digest the files of the request.
 pub(super) fn begin(session: &mut Session) -> Result<(), Diagnostics> {

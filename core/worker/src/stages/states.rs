@@ -2,8 +2,7 @@
 //! passes and quantizers see an input like others, and the values for the first call go to a file beside the model. So
 //! nobody folds a state, and nobody runs the model without it by mistake.
 
-use super::export::disk;
-use super::session::Session;
+use super::session::{Session, disk};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_ir::{Graph, Model, Tensor, ValueId};
 use onnxd_proto::onnxd::{FileDigest, FileRole, State};

@@ -2,7 +2,7 @@
 
 use super::arrays::{self, Arrays};
 use super::evaluate::run;
-use super::integers;
+use crate::integers;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_eval::compare::{Comparison as Difference, compare as difference, passed_over, within};
 use onnxd_ir::{DataType, Model, Tensor, ValueId, ValueType};

@@ -2,7 +2,7 @@
 
 use super::arrays::{self, Arrays};
 use super::running::{Run, Running};
-use crate::stages::summary::peak_rss_bytes;
+use crate::summary::peak_rss_bytes;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{Model, Tensor};

@@ -3,7 +3,6 @@
 mod check;
 mod compare;
 mod evaluate;
-pub(crate) mod integers;
 mod observe;
 mod print;
 mod running;

@@ -1,6 +1,6 @@
 //! `onnxd print`: a model as ONNX text, its figures, or the types of its values.
 
-use crate::stages::summary;
+use crate::summary;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::{Graph, Model, infer, text};
 use onnxd_proto::onnxd::ModelSummary;

@@ -1,6 +1,6 @@
 //! A node on integers while an operator on floats is made of it.
 
-use crate::emit::pairs::add_linear;
+use crate::emit::placer::add_linear;
 use crate::graph::quantized::{
     QuantizedValue, Why, dequantize_source, floats, is_linear, name, quantized_by, rank_of,
 };

@@ -1,7 +1,7 @@
 //! Integers that stand for numbers: what one step of a model's input or output is, so that quantized models are fed and
 //! compared with references of the float ones.
 
-use super::arrays::Arrays;
+use onnxd_arrays::Arrays;
 use onnxd_ir::{DataType, Model, Reals, Tensor, ValueId};
 
 /// Before the step in the metadata that quantizers write.

@@ -1,7 +1,8 @@
 use super::*;
 use crate::Observer;
 use onnxd_ir::text::parse_model;
-use onnxd_ir::{Attr, DataType, Node, Opsets, ValueType};
+use onnxd_ir::{Attr, DataType, Function, Graph, Node, Opsets, ValueType};
+use std::sync::atomic::Ordering::Relaxed;
 
 fn feeds(list: &[(&str, Tensor)]) -> BTreeMap<String, Tensor> {
     list.iter().map(|(n, t)| ((*n).to_owned(), t.clone())).collect()

@@ -1,8 +1,8 @@
 //! What the quantizer and the passes of a conversion need beside the network is a need like a front-end's: the network
 //! waits for it.
 
-use super::components;
-use super::described::{Described, value};
+use crate::described::{Described, value};
+use crate::installed;
 use onnxd_config::descriptor::{Component, Need as Declared};
 use onnxd_proto::onnxd::{ClaimLevel, InputFile, Need, PluginInfo, Probe};
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn chosen_components<'d>(
     let order = params["passes"]["order"].as_array().into_iter().flatten();
     let passes = order.filter_map(|id| Some(("pass", id.as_str()?.to_owned())));
     let found = format.into_iter().chain(passes).filter_map(|(kind, id)| {
-        let (plugin, component) = components::find(plugins, kind, &id).ok()?;
+        let (plugin, component) = installed::find(plugins, kind, &id).ok()?;
         described.component(&plugin.id, kind, &component)
     });
     found.collect()
