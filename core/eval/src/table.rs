@@ -3,6 +3,15 @@
 use crate::call::Row;
 use crate::{microsoft, standard};
 use onnxd_ir::Node;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// The rows of all operators by name, whatever their domain.
+static BY_NAME: LazyLock<HashMap<&str, Vec<&Row>>> = LazyLock::new(|| {
+    let mut named = HashMap::<&str, Vec<&Row>>::new();
+    rows().for_each(|row| named.entry(row.op).or_default().push(row));
+    named
+});
 
 /// All rows.
 fn rows() -> impl Iterator<Item = &'static Row> {
@@ -11,12 +20,16 @@ fn rows() -> impl Iterator<Item = &'static Row> {
 
 /// The row that computes the node's operator as version `opset` of its domain defines it.
 pub(crate) fn find(node: &Node, opset: i64) -> Option<&'static Row> {
-    rows().find(|row| row.computes(node, opset))
+    named(node).find(|row| row.computes(node, opset))
 }
 
 /// Whether any version of the node's operator has a kernel.
 pub(crate) fn knows(node: &Node) -> bool {
-    rows().any(|row| row.is_of(node))
+    named(node).any(|row| row.is_of(node))
+}
+
+fn named(node: &Node) -> impl Iterator<Item = &'static Row> {
+    BY_NAME.get(node.op.as_str()).into_iter().flatten().copied()
 }
 
 /// The operators of a domain that have a kernel; one with several rows is named as often.
