@@ -24,8 +24,6 @@ const MAY_STAY: &[&str] = &[
     "frontend-n2d2: environment, preprocessing",
     "frontend-n2d2: import, network, onnx, targets",
     "frontend-tensorflow: files, fuzzing, graph, keras, model, ops, tflite",
-    "frontend-tensorflow::graph: body, branch, calls, checkpoint, control, effects, flow, frames, idioms, list, lists, narrow, order, recurrent, repeat, resources, restore, run, scans, sequence, siblings, slots, states, turns",
-    "frontend-tensorflow::graph: frozen, leftovers",
     "frontend-tensorflow::hdf5: arrays, chunks, dataset",
     "frontend-tensorflow::keras: call, inputs, masks, rows, run",
     "frontend-tensorflow::keras: config, hub, weights",

@@ -3,7 +3,7 @@
 use super::checkpoint::Checkpoint;
 use super::frozen;
 use super::network::{self, Network, Port, type_of};
-use super::resources::Variables;
+use super::variables::Variables;
 use crate::files::{AGAIN, Files};
 use crate::params;
 use crate::wire::proto::{GraphDef, MetaGraphDef, NodeDef, SavedModel, SignatureDef, TensorInfo};
