@@ -35,6 +35,7 @@ pub(crate) mod math;
 pub(crate) mod matrix;
 pub(crate) mod norm;
 mod offsets;
+pub(crate) mod operands;
 pub(crate) mod pad;
 mod philox;
 pub(crate) mod pool;
@@ -52,6 +53,7 @@ pub(crate) mod scan;
 pub(crate) mod scatter;
 pub(crate) mod search;
 pub(crate) mod segment;
+pub(crate) mod select;
 mod sets;
 pub(crate) mod shape;
 pub(crate) mod slicing;
@@ -121,6 +123,8 @@ pub(crate) fn table() -> Table<Source> {
         scatter::rows,
         search::rows,
         segment::rows,
+        select::rows,
+        sets::rows,
         shape::rows,
         slicing::rows,
         solve::rows,
