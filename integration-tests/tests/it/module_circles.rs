@@ -23,8 +23,6 @@ const MAY_STAY: &[&str] = &[
     "eval::vector: exponential, logarithm",
     "frontend-n2d2: environment, preprocessing",
     "frontend-n2d2: import, network, onnx, targets",
-    "frontend-tensorflow: files, fuzzing, graph, keras, model, ops, tflite",
-    "frontend-tensorflow::hdf5: arrays, chunks, dataset",
     "frontend-tensorflow::keras: call, inputs, masks, rows, run",
     "frontend-tensorflow::keras: config, hub, weights",
     "frontend-tensorflow::keras::hub: gemma, layers, llama, vit",

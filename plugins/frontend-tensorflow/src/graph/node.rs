@@ -1,5 +1,6 @@
 //! What a node reads and gives: references between nodes, attributes, and numbers of outputs.
 
+use crate::ops::RESULTS_MAX;
 use crate::schema::{self, Arg, Count, Default};
 use crate::wire::dtype;
 use crate::wire::proto::{Attr, AttrValue, FunctionDef, ListValue, NodeDef, TensorShapeProto};
@@ -126,9 +127,6 @@ fn types(node: &NodeDef, name: &str) -> Option<usize> {
         _ => None,
     }
 }
-
-/// The most results of a node; operators refuse an attribute that says more.
-pub(crate) const RESULTS_MAX: usize = 1 << 16;
 
 /// How many tensors an input or output of a node is.
 fn count(node: &NodeDef, arg: &Arg) -> Option<usize> {

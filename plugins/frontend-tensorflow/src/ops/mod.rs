@@ -68,7 +68,6 @@ mod tests;
 pub(crate) mod update;
 pub(crate) mod xla;
 
-use crate::graph::node::RESULTS_MAX;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim};
@@ -155,6 +154,9 @@ impl Results for Values {
         self.0
     }
 }
+
+/// The most results of a node; operators refuse an attribute that says more.
+pub(crate) const RESULTS_MAX: usize = 1 << 16;
 
 /// The number of results that an attribute says.
 ///
