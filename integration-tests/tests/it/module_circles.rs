@@ -28,8 +28,6 @@ const MAY_STAY: &[&str] = &[
     "frontend-tensorflow::keras::hub: gemma, layers, llama, vit",
     "frontend-tensorflow::keras::rows: conv_lstm, recurrent, time",
     "frontend-tensorflow::keras::rows: image, ops",
-    "frontend-tensorflow::tflite: arguments, control, kept, network, run, tables, variables",
-    "frontend-tensorflow::tflite: model, options",
     "frontend-torch: machine, outputs, script",
     "frontend-torch::archive::pickle: reader, reduce",
     "frontend-torch::aten: bits, math",
