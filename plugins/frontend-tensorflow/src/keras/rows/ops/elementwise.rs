@@ -212,7 +212,7 @@ fn numbers_alone(table: Table<Source>) -> Table<Source> {
         "ops.Copy" | "ops.StopGradient" | "ops.Real" | "ops.Conj" | "ops.Conjugate"
             => |_, a: Same| Ok(a.x);
         "ops.SaturateCast" => |b, a: Cast| {
-            crate::keras::rows::image::bounded(b, any(b, &a.x)?, named(b, &a.dtype)?)
+            super::promote::bounded(b, any(b, &a.x)?, named(b, &a.dtype)?)
         };
         "ops.Array" | "ops.ConvertToTensor" => |b, a: Array| match &a.dtype {
             Some(word) => cast(b, any(b, &a.x)?, word),
