@@ -21,8 +21,6 @@ const MAY_STAY: &[&str] = &[
     "eval: executor, fold, frame, microsoft, support, table",
     "eval::conv: depthwise, forward, winograd",
     "eval::vector: exponential, logarithm",
-    "frontend-n2d2: environment, preprocessing",
-    "frontend-n2d2: import, network, onnx, targets",
     "frontend-torch: machine, outputs, script",
     "frontend-torch::archive::pickle: reader, reduce",
     "frontend-torch::aten: bits, math",
