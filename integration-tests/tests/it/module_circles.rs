@@ -41,7 +41,6 @@ const MAY_STAY: &[&str] = &[
     "ir::infer: data, index",
     "onnx: decode, external",
     "opset: activation, control, data, index, linear, logic, math, norm, pool, quant, recurrent, reduce, resize, row, shape",
-    "passes-layout: region, relay",
     "plugin-host: derive, tensors",
     "plugin-host: inspect, library",
     "plugin-sdk: component, entry",
