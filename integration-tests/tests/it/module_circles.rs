@@ -47,8 +47,6 @@ const MAY_STAY: &[&str] = &[
     "plugin-sdk: frontend, messages",
     "plugin-sdk: host, tensors",
     "plugin-sdk::calibration: column, pictures, random",
-    "quant-n2d2: canonical, deconv",
-    "quant-n2d2: least_error, threshold",
     "quantize::emit: pairs, weights",
     "quantize::search: folds, saved_calibration, static_search",
     "worker: recognition, stages, tools",
