@@ -1,8 +1,8 @@
 //! Keras models: `.keras` archives of Keras 2 and 3, and the older `.h5` files.
 //!
 //! The description (`config`) says layers and their calls (`layer`), `weights` finds the tensors of each layer in the
-//! HDF5 file (`hdf5`), and `run` runs the calls, which share a `runner`. `call` is what surrounds one call; what a layer
-//! computes is said by the rows of its family (`rows`), and `masks` says which steps of sequences count.
+//! HDF5 file (`hdf5`), and `run` runs the calls, which share a `runner`. `call` is what surrounds one call; what a
+//! layer computes is said by the rows of its family (`rows`), and `masks` says which steps of sequences count.
 
 mod call;
 mod config;
