@@ -14,21 +14,6 @@ const MAY_STAY: &[&str] = &[
     "daemon::cli::plugins: check, samples",
     "daemon::run: attempt, control, daemon, duplicates, event, housekeeping, outbox, owners, packing, prepare, receipts, refused, requests, room, timers",
     "daemon::run: originals, publication",
-    "frontend-n2d2: environment, preprocessing",
-    "frontend-n2d2: import, network, onnx, targets",
-    "frontend-tensorflow: files, fuzzing, graph, keras, model, ops, tflite",
-    "frontend-tensorflow::graph: body, branch, calls, checkpoint, control, effects, flow, frames, idioms, list, lists, narrow, order, recurrent, repeat, resources, restore, run, scans, sequence, siblings, slots, states, turns",
-    "frontend-tensorflow::graph: frozen, leftovers",
-    "frontend-tensorflow::hdf5: arrays, chunks, dataset",
-    "frontend-tensorflow::keras: call, inputs, masks, rows, run",
-    "frontend-tensorflow::keras: config, hub, weights",
-    "frontend-tensorflow::keras::hub: gemma, layers, llama, vit",
-    "frontend-tensorflow::keras::rows: conv_lstm, recurrent, time",
-    "frontend-tensorflow::keras::rows: image, ops",
-    "frontend-tensorflow::ops: compare, create, elementwise, math, shape",
-    "frontend-tensorflow::ops: sets, sparse",
-    "frontend-tensorflow::tflite: arguments, control, kept, network, run, tables, variables",
-    "frontend-tensorflow::tflite: model, options",
     "frontend-torch: machine, outputs, script",
     "frontend-torch::archive::pickle: reader, reduce",
     "frontend-torch::aten: bits, math",
@@ -44,11 +29,6 @@ const MAY_STAY: &[&str] = &[
     "frontend-torch::script: objects, run, states",
     // A tensor may be derived, and a derivation is of tensors: one recursive type.
     "ir: derived, tensor",
-    "passes-cleanup: merge_reshapes, split_before_transpose",
-    "passes-fusion: attention, microsoft",
-    "passes-layout: region, relay",
-    "quant-n2d2: canonical, deconv",
-    "quant-n2d2: least_error, threshold",
 ];
 
 /// Its names, from the crate on.

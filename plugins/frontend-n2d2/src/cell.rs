@@ -3,10 +3,11 @@
 //! Nodes are named after their operators (`conv1_conv`); the last one of a layer takes the layer's
 //! name when the layer is complete.
 
+use std::collections::HashMap;
 use std::ops::Deref;
 
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::ir::{Tensor, ValueType};
+use onnxd_plugin_sdk::ir::{Tensor, ValueId, ValueType};
 
 use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::geometry::{Pads, Size};
@@ -51,6 +52,13 @@ impl Feature {
         };
         Ok(Feature { value, size: size.check(layer)?, flat })
     }
+}
+
+/// What each layer computes; nothing for those that cannot be built.
+pub(crate) struct Built {
+    pub(crate) features: Vec<Option<Feature>>,
+    /// By layer and value of its ONNX file.
+    pub(crate) results: HashMap<(usize, ValueId), Var>,
 }
 
 /// A layer under construction.

@@ -6,23 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use onnxd_plugin_sdk::Imported;
-use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::build::GraphBuilder;
 use onnxd_plugin_sdk::ir::ValueId;
 use onnxd_plugin_sdk::lower::Missing;
 
-use crate::cell::{Cell, Feature, Lowered};
+use crate::cell::{Built, Cell, Feature, Lowered};
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::ini::{Files, Ini};
+use crate::ini::{Files, Ini, SectionRef};
 use crate::network::{Network, Parent};
 use crate::options::Options;
-use crate::source::{INPUT, Source};
+use crate::sections::TARGET;
+use crate::source::{INPUT, OPSET, Source};
 use crate::targets::Target;
 use crate::weights::Weights;
 use crate::{environment, known_types, layers, onnx, targets};
 
-/// Version of the file format, and of the operators.
+/// Version of the file format.
 const IR_VERSION: i64 = 8;
-pub(crate) const OPSET: i64 = 17;
 /// Findings that are kept.
 const PROBLEMS_MAX: usize = 100;
 
@@ -74,7 +74,7 @@ pub(crate) fn import(
     problems.or_ok(())?;
     targets::mark(&builder, &source, &network, &found, &built)?;
     warn_unread_parameters(&network);
-    onnx::warn_overrides(&ini, &network);
+    warn_overrides(&ini, &network);
     known_types::warn_unknown(&ini, network.environment);
     let warnings = ini.warnings();
     if options.strict && !warnings.is_empty() {
@@ -119,13 +119,6 @@ fn names_of(network: &Network, wanted: &Wanted) -> Vec<String> {
     wanted.iter().flat_map(of_file).collect()
 }
 
-/// What each layer computes; nothing for those that cannot be built.
-pub(crate) struct Built {
-    pub(crate) features: Vec<Option<Feature>>,
-    /// By layer and value of its ONNX file.
-    pub(crate) results: HashMap<(usize, ValueId), Var>,
-}
-
 /// Name of the file without folder and extension.
 fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -152,6 +145,28 @@ fn warn_unread_parameters(network: &Network) {
             section.warn_unread(layers::SILENT_PARAMETERS);
         }
     }
+}
+
+/// Warns about settings that would change the layers of a file. Sections tell N2D2 how to train them
+/// (`[onnx:Conv_def]`, or one called like a layer); a conversion takes them as the file has them.
+fn warn_overrides(ini: &Ini, network: &Network) {
+    for section in ini.sections().filter(|s| !s.has("Input") && !s.name().contains(TARGET)) {
+        if !describes(section, network) {
+            continue;
+        }
+        section.warn_ignored_settings(
+            &["ConfigSection", "Solver", "WeightsFiller", "BiasFiller"],
+            "is ignored: a layer of an ONNX file computes what the file says",
+            "Remove the line, or change the file.",
+        );
+    }
+}
+
+/// Whether a section is about layers of an ONNX file.
+fn describes(section: SectionRef, network: &Network) -> bool {
+    let name = section.name();
+    let defaults = name.match_indices(':').any(|(at, _)| network.names.is_file(&name[..at]));
+    defaults || network.names.is_result(name)
 }
 
 /// Builds one layer after the other.

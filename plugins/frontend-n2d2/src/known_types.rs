@@ -1,8 +1,8 @@
 //! The types of databases and transformations that N2D2 has. They have no effect on the network, so one that it does
 //! not have is a warning.
 
-use crate::environment::transformations;
 use crate::ini::{Ini, SectionRef};
+use crate::transformations::transformations;
 
 /// Databases (N2D2's `include/Database` and the generators of its `include/Generator`).
 const DATABASES: &str = "

@@ -24,8 +24,10 @@ mod options;
 mod preprocessing;
 mod probe;
 mod quantizers;
+mod sections;
 mod source;
 mod targets;
+mod transformations;
 mod weights;
 
 mod diag {

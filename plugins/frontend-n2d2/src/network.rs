@@ -11,14 +11,12 @@ use onnxd_plugin_sdk::ir::ValueId;
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::ini::{Files, Ini, SectionRef, similar};
 use crate::onnx::{OnnxFile, is_onnx};
+use crate::sections::{ENVIRONMENTS, cell_sections, environment, is_environment};
 
 /// Most layers of a network.
 const CELLS_MAX: usize = 20_000;
 /// Most inputs of a layer.
 const PARENTS_MAX: usize = 1000;
-/// Names under which layers refer to the environment; the first section that exists is it.
-pub(crate) const ENVIRONMENTS: [&str; 3] = ["cenv", "env", "sp"];
-
 /// Where an input of a layer comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parent {
@@ -56,20 +54,6 @@ pub(crate) struct Network<'i> {
     pub(crate) names: Names<'i>,
     /// Indices of the layers that can be built, every layer after its parents.
     pub(crate) order: Vec<usize>,
-}
-
-/// The section of the environment.
-pub(crate) fn environment(ini: &Ini) -> Option<SectionRef<'_>> {
-    ENVIRONMENTS.iter().find_map(|name| ini.section(name))
-}
-
-/// All sections that are layers.
-pub(crate) fn cell_sections(ini: &Ini) -> impl Iterator<Item = SectionRef<'_>> {
-    ini.sections().filter(|section| section.has("Input") && !is_environment(section.name()))
-}
-
-fn is_environment(name: &str) -> bool {
-    ENVIRONMENTS.contains(&name)
 }
 
 impl<'i> Network<'i> {

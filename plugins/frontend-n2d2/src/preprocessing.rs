@@ -10,8 +10,8 @@ use onnxd_plugin_sdk::preprocess::{
 mod kernel;
 
 use crate::diag::{Diagnostic, shown};
-use crate::environment::{Scope, Transformation, transformations};
 use crate::ini::{Ini, SectionRef, Settings, settings, words};
+use crate::transformations::{Scope, Transformation, transformations};
 
 type Made = Result<Vec<Step>, Diagnostic>;
 

@@ -6,10 +6,10 @@ use onnxd_plugin_sdk::{Claim, LEARNED_RANGES, Need, Probe};
 
 use crate::ini::{Files, Ini, SectionRef, TemplateFile};
 use crate::layers::{self, Parameters};
-use crate::network::{cell_sections, environment};
 use crate::onnx;
 use crate::options::Options;
 use crate::quantizers;
+use crate::sections::{cell_sections, environment};
 use crate::weights::{Location, Wanted, locate, path_of};
 
 /// Answers for the INI file at `path`.

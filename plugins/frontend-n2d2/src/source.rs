@@ -12,6 +12,8 @@ use onnxd_plugin_sdk::ir::{
 use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::weights::Weights;
 
+/// Version of the operators.
+pub(crate) const OPSET: i64 = 17;
 /// Name of the graph's input.
 pub(crate) const INPUT: &str = "env";
 /// Name of the number of samples.

@@ -3,14 +3,12 @@
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::ValueId;
 
-use crate::cell::Lowered;
+use crate::cell::{Built, Lowered};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
-use crate::import::Built;
 use crate::ini::{Ini, SectionRef};
 use crate::network::{Network, Parent};
+use crate::sections::TARGET;
 use crate::source::Source;
-
-pub(crate) const SUFFIX: &str = ".Target";
 
 /// Settings for scores during learning and tests.
 const SILENT: &[&str] = &[
@@ -61,13 +59,13 @@ pub(crate) fn find<'i>(
 ) -> Vec<Target<'i>> {
     let mut target = |section: SectionRef<'i>| {
         let name = section.name();
-        let mut ends = name.match_indices(SUFFIX).map(|(at, _)| &name[..at]);
+        let mut ends = name.match_indices(TARGET).map(|(at, _)| &name[..at]);
         let found = ends.find_map(|of| Some((of, network.names.find(of).transpose()?)));
         let (of, found) = match found {
             Some((of, Ok(found))) => (of, found),
             // Names of layers are misspelt easily where they stand in another file.
             None if network.names.has_files() => {
-                let of = name.split(SUFFIX).next().unwrap_or(name);
+                let of = name.split(TARGET).next().unwrap_or(name);
                 let message = format!("the target is of `{}`, which is no layer", shown(of));
                 problems.push(network.names.unknown(of, message).at(section.layer()));
                 return None;
@@ -86,7 +84,7 @@ pub(crate) fn find<'i>(
         }
         Some(Target { section: Some(section), name: of.to_owned(), of: found })
     };
-    let named = |s: &SectionRef| s.name().contains(SUFFIX) && !s.has("Input");
+    let named = |s: &SectionRef| s.name().contains(TARGET) && !s.has("Input");
     let mut targets: Vec<Target> = ini.sections().filter(named).filter_map(&mut target).collect();
     for (cell, file) in network.names.files() {
         let results = targets.iter().filter_map(Target::result);

@@ -1,10 +1,12 @@
 //! The files of a SavedModel: dropped, or members of an archive.
 
-use crate::graph::saved::{NETWORK, TEXT};
 use onnxd_plugin_sdk::bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::{Archive, Submission};
 
+/// The network of a SavedModel, and the same as text.
+pub(crate) const NETWORK: &str = "saved_model.pb";
+pub(crate) const TEXT: &str = "saved_model.pbtxt";
 /// What to do about a file whose bytes make no sense.
 pub(crate) const AGAIN: &str =
     "The file is damaged or was not copied whole; copy or save it again.";

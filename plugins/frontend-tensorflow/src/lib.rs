@@ -8,6 +8,7 @@
 
 mod borders;
 mod files;
+mod fuzz_input;
 pub mod fuzzing;
 mod graph;
 mod hdf5;

@@ -1,9 +1,8 @@
 //! What all readers have in common: the run of a network on a new graph, the types of its inputs and outputs, and the
 //! model at the end.
 
-use crate::graph::states::lost_in_frames;
 use crate::ops::{Source, complex};
-use crate::states::{Asked, Kept};
+use crate::states::{Asked, Kept, lost_in_frames};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType, settle_stored};

@@ -78,6 +78,14 @@ impl Kept {
     }
 }
 
+/// The finding for a write whose order among others is not followed.
+pub(crate) fn lost_in_frames(written: &Written) -> Diagnostic {
+    let why = "is in a loop or condition of TensorFlow 1, where it cannot be followed";
+    let help = "Write the variable before or behind it, or save the network with `tf.function`: loops and conditions \
+        of TensorFlow 2 are followed.";
+    written.impossible(why).help(help)
+}
+
 /// Keeps the names of outputs free that have values for the next call.
 pub(crate) fn reserve(b: &GraphBuilder, asked: &Asked) {
     b.reserve(asked.iter().map(|name| State::new(name).output));

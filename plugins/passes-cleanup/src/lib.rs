@@ -22,6 +22,7 @@ mod merge_transposes;
 mod remove_dead_code;
 mod remove_dropout;
 mod remove_identity;
+mod reshape_sizes;
 mod shapes;
 mod simplify_logic;
 mod split_before_transpose;

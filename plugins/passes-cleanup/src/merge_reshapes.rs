@@ -22,6 +22,7 @@
 //! }
 //! ```
 
+use crate::reshape_sizes::asked_sizes;
 use crate::split_before_transpose::split_before_transpose;
 use onnxd_plugin_sdk::ir::ops::Reshape;
 use onnxd_plugin_sdk::ir::{At, Dim, Facts, NodeId, ValueId};
@@ -97,8 +98,7 @@ fn means_the_same(cx: &Rewriter, facts: &Facts, reshape: &At<Reshape>, data: Val
     })
 }
 
-/// The shape of `out` for a Reshape of `data`: numbers, 0 where the size is that of `data`, and one -1. With -1,
-/// runtimes refuse other sizes of 0, so there are none, or node `id` has the -1 at the same place.
+/// The shape of `out` for a Reshape of `data`. With -1, sizes of 0 stay if node `id` has the -1 at the same place.
 fn sizes(
     cx: &Rewriter,
     id: NodeId,
@@ -109,22 +109,6 @@ fn sizes(
     let asked = cx.integers_of(id, "shape", 1).ok().flatten().unwrap_or_default();
     let open = asked.iter().position(|size| *size == -1).filter(|_| cx.graph[id].is("Reshape"));
     asked_sizes(facts.shape(data)?, facts.shape(out)?, open)
-}
-
-/// The shape `to` for a Reshape of the shape `from`, as above. `inferred` is the axis that a Reshape leaves open now.
-pub(crate) fn asked_sizes(from: &[Dim], to: &[Dim], inferred: Option<usize>) -> Option<Vec<i64>> {
-    let size = |(axis, dim): (usize, &Dim)| match dim {
-        Dim::Known(n) if *n > 0 => *n,
-        dim if from.get(axis).is_some_and(|same| same.same(dim)) => 0,
-        _ => -1,
-    };
-    let sizes: Vec<i64> = to.iter().enumerate().map(size).collect();
-    let open: Vec<usize> = (0..sizes.len()).filter(|axis| sizes[*axis] == -1).collect();
-    match open[..] {
-        [] => Some(sizes),
-        [open] => (inferred == Some(open) || !sizes.contains(&0)).then_some(sizes),
-        _ => None,
-    }
 }
 
 /// The axes of one Squeeze or Unsqueeze for two.

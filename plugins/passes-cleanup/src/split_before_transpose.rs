@@ -23,7 +23,7 @@
 //!
 //! So do `Squeeze` and `Unsqueeze`, which split an axis of size 1 into none, or one into itself and such an axis.
 
-use crate::merge_reshapes::asked_sizes;
+use crate::reshape_sizes::asked_sizes;
 use onnxd_plugin_sdk::ir::ops::Transpose;
 use onnxd_plugin_sdk::ir::{Dim, Facts, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};

@@ -1,9 +1,7 @@
 //! Which operators work on any order of axes, and what changes of them with the order.
 
-use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, ValueType};
-
-/// An order of axes: axis `i` of what is there now is axis `order[i]` of the other layout.
-pub(crate) type Order = Vec<usize>;
+use crate::order::{Order, rank};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, Tensor, ValueId};
 
 /// The first version in which operands broadcast by rank and Softmax works along one axis.
 const BROADCASTS: i64 = 7;
@@ -147,11 +145,6 @@ pub(crate) fn relaid(graph: &Graph, id: NodeId, opset: i64, order: &Order) -> Op
         "Pad" => node.pad(),
         _ => None,
     }
-}
-
-/// The number of axes of a tensor.
-pub(crate) fn rank(graph: &Graph, v: ValueId) -> Option<usize> {
-    graph[v].ty.as_ref().and_then(ValueType::shape).map(<[_]>::len)
 }
 
 /// The constant that `v` is, or is dequantized from.

@@ -3,6 +3,7 @@
 mod agnostic;
 mod cut;
 mod move_transposes;
+mod order;
 mod region;
 mod relay;
 

@@ -25,8 +25,8 @@
 //! }
 //! ```
 
-use crate::agnostic::Order;
-use crate::region::{Region, inverse, perm};
+use crate::order::{Order, inverse, perm};
+use crate::region::Region;
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{Graph, Model};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};

@@ -1,10 +1,11 @@
 //! Which nodes of a graph work in another layout where the fewest Transposes are left. Of as many, those of elements of
 //! 8 bits are cheaper: quantized tensors are transposed as integers, and operators on reals stay next to them.
 
-use crate::agnostic::{Order, Relaid, rank, relaid};
+use crate::agnostic::{Relaid, relaid};
 use crate::cut::{Cut, Network, SINK, SOURCE, UNBOUNDED};
+use crate::order::{Order, inverse, perm};
 use crate::relay::Moved;
-use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{Graph, NodeId, ValueId, ValueType};
 use onnxd_plugin_sdk::rewrite::{PassContext, Skip};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +17,6 @@ const TRANSPOSE: u32 = 1 << 10;
 fn cost(graph: &Graph, v: ValueId) -> u32 {
     let dtype = graph[v].ty.as_ref().and_then(ValueType::dtype);
     TRANSPOSE + u32::from(dtype.is_none_or(|dtype| dtype.bits() > 8))
-}
-
-/// The axes of a Transpose that come first, second, ...
-pub(crate) fn perm(graph: &Graph, node: &Node) -> Option<Order> {
-    let data = node.input(0).filter(|_| node.is("Transpose"))?;
-    match node.attr("perm") {
-        Some(Attr::Ints(perm)) => perm.iter().map(|axis| usize::try_from(*axis).ok()).collect(),
-        Some(_) => None,
-        None => Some((0..rank(graph, data)?).rev().collect()),
-    }
-}
-
-/// The order that undoes `perm`.
-pub(crate) fn inverse(perm: &Order) -> Order {
-    let mut axes: Order = (0..perm.len()).collect();
-    axes.sort_by_key(|axis| perm[*axis]);
-    axes
 }
 
 /// The nodes of a graph that may work in another layout, each with its point in the network.

@@ -1,7 +1,7 @@
 //! Lets nodes work in the other layout, and puts Transposes where the layouts meet.
 
-use crate::agnostic::{Order, Relaid, dequantized};
-use crate::region::perm;
+use crate::agnostic::{Relaid, dequantized};
+use crate::order::{Order, perm};
 use onnxd_plugin_sdk::ir::{Attr, Graph, Layers, Node, NodeId, Tensor, ValueId, ValueType};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,9 +3,10 @@
 //! itself; `Gemm` has outputs first, and neither `alpha` nor `beta`; transpose convolutions are
 //! plain ones.
 
+use crate::constants::{constant, reals};
 use crate::deconv::unfold;
 use onnxd_plugin_sdk::ir::ops::{BatchNormalization, Conv, ConvTranspose, Gemm};
-use onnxd_plugin_sdk::ir::{At, Graph, Node, NodeId, Op, Opsets, Reals, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{At, Graph, Node, NodeId, Op, Opsets, Reals};
 
 /// Rewrites the graph. Nodes that do not fit are left as they are.
 pub(crate) fn canonicalize(graph: &mut Graph, opsets: &Opsets) {
@@ -22,23 +23,6 @@ pub(crate) fn canonicalize(graph: &mut Graph, opsets: &Opsets) {
             let _ = fold(graph, &bn);
         }
     }
-}
-
-/// The float elements of a constant.
-pub(crate) fn reals(graph: &Graph, v: ValueId) -> Option<Reals> {
-    graph.constant(v).filter(|t| t.dtype().is_float()).and_then(Tensor::to_reals)
-}
-
-/// A new constant of the type of `like`.
-pub(crate) fn constant(
-    graph: &mut Graph,
-    name: &str,
-    like: ValueId,
-    data: &Reals,
-) -> Option<ValueId> {
-    let dtype = graph.constant(like)?.dtype();
-    let data = data.to_tensor(dtype)?;
-    Some(graph.add_initializer(name, data))
 }
 
 /// Puts `op` in the place of node `old`, whose only output stays what it is.

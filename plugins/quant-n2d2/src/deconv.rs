@@ -1,7 +1,7 @@
 //! Transpose convolutions as plain ones, which are exact in integers: zeros between the pixels of
 //! the input, and the kernel turned round.
 
-use crate::canonical::reals;
+use crate::constants::reals;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::ops::ConvTranspose;
 use onnxd_plugin_sdk::ir::{At, Attr, Dim, Graph, Opsets, Reals, Tensor};

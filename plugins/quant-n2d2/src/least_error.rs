@@ -4,8 +4,11 @@
 //! on give the error of an integer at once. What that loses in rounding is bounded: candidates
 //! within the bound are compared by adding up bin by bin.
 
-use crate::threshold::{Histogram, STEPS};
+use crate::histogram::Histogram;
 use onnxd_quantize::observe::SavedHistogram;
+
+/// Steps from the largest threshold to zero.
+pub(crate) const STEPS: f64 = 1000.0;
 
 /// Cumulative over all bins before one.
 #[derive(Clone, Copy, Default)]

@@ -9,10 +9,12 @@
 
 mod accuracy;
 mod canonical;
+mod constants;
 mod deconv;
 mod equalize;
 mod floats;
 pub mod graph;
+mod histogram;
 mod learned;
 mod least_error;
 mod measure;

@@ -1,7 +1,8 @@
 //! Recognises the cells of a float graph.
 
 use crate::Floats;
-use crate::canonical::{canonicalize, exchange, reals, transposed};
+use crate::canonical::{canonicalize, exchange, transposed};
+use crate::constants::reals;
 use crate::plan::{Activation, Blocks, Cell, Kind, Network, Parameters, Source};
 use crate::statistics;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};

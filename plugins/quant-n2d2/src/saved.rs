@@ -1,10 +1,10 @@
 //! Statistics of a calibration as a file beside the model, and back: what is read makes the same
 //! integers as the samples did.
 
+use crate::histogram::{Histogram, bins};
 use crate::options::{Clipping, Equalization, Options};
 use crate::plan::Network;
 use crate::statistics::{Seen, Statistics};
-use crate::threshold::{Histogram, bins};
 use crate::{signs, wanted};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
 use onnxd_plugin_sdk::fingerprint;

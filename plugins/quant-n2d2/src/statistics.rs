@@ -1,9 +1,9 @@
 //! What calibration samples tell: the range of the inputs, and ranges and histograms of the cells'
 //! results. Samples are taken one after the other, and none is kept.
 
+use crate::histogram::{Histogram, bins};
 use crate::options::{Clipping, Options};
 use crate::plan::Network;
-use crate::threshold::{Histogram, bins};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Executor, Observer, RunOptions, quoted};
 use onnxd_plugin_sdk::ir::{Graph, Tensor};

@@ -1,8 +1,8 @@
 //! Weights: clipping before calibration, integers after.
 
+use crate::histogram::{Histogram, bins};
 use crate::options::{Clipping, Options};
 use crate::plan::{Integers, Network, Parameters};
-use crate::threshold::{Histogram, bins};
 
 /// Cuts off the weights of every cell where `options.weights` says.
 pub(crate) fn clip(network: &mut Network, options: &Options) {

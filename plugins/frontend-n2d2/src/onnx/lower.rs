@@ -14,8 +14,8 @@ use super::OnnxFile;
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
 use crate::geometry::Size;
-use crate::import::OPSET;
 use crate::source::BATCH;
+use crate::source::OPSET;
 
 /// Where results of the file are in the network's graph.
 type Placed = HashMap<ValueId, Var>;

@@ -15,8 +15,7 @@ use onnxd_plugin_sdk::onnx::{decode, external_files};
 
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::ini::{Files, Ini, SectionRef, candidates, folder_of, similar};
-use crate::network::{Network, cell_sections};
-use crate::targets::SUFFIX;
+use crate::sections::cell_sections;
 
 pub(crate) use lower::lower;
 
@@ -236,25 +235,4 @@ fn located(found: Diagnostics, section: SectionRef, path: &str) -> Diagnostics {
         d.saying(message).at(section.layer())
     };
     Diagnostics(found.0.into_iter().map(at).collect())
-}
-
-/// Warns about settings that would change the layers of a file. Sections tell N2D2 how to train them
-/// (`[onnx:Conv_def]`, or one called like a layer); a conversion takes them as the file has them.
-pub(crate) fn warn_overrides(ini: &Ini, network: &Network) {
-    for section in ini.sections().filter(|s| !s.has("Input") && !s.name().contains(SUFFIX)) {
-        if !describes(section, network) {
-            continue;
-        }
-        section.warn_ignored_settings(
-            &["ConfigSection", "Solver", "WeightsFiller", "BiasFiller"],
-            "is ignored: a layer of an ONNX file computes what the file says",
-            "Remove the line, or change the file.",
-        );
-    }
-}
-
-fn describes(section: SectionRef, network: &Network) -> bool {
-    let name = section.name();
-    let defaults = name.match_indices(':').any(|(at, _)| network.names.is_file(&name[..at]));
-    defaults || network.names.is_result(name)
 }

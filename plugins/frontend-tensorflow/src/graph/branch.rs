@@ -1,8 +1,8 @@
 //! Conditions that are known only when the model runs.
 
-use super::list::{List, Sizes, merged};
-use super::resources::Variable;
-use super::run::Item;
+use super::item::{Item, List, Sizes};
+use super::list::merged;
+use super::variables::Variable;
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};

@@ -1,8 +1,9 @@
 //! Calls of functions, which are inlined.
 
 use super::effects;
+use super::item::Item;
 use super::node;
-use super::run::{DEPTH_MAX, Item, Runner, Scope};
+use super::scope::{DEPTH_MAX, Runner, Scope};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -109,17 +110,6 @@ pub(crate) fn results<'a>(
     let given = ran.and_then(|()| outputs.map(|arg| result(&arg.name)).collect());
     runner.depth.set(runner.depth.get() - 1);
     given
-}
-
-/// What names inside a call start with: that of its node, but not the words that TensorFlow calls all of them by.
-pub(crate) fn path_of(caller: &str, node: &str) -> String {
-    let (folder, last) = node.rsplit_once('/').unwrap_or(("", node));
-    let word = last.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
-    match (word, folder) {
-        ("PartitionedCall" | "StatefulPartitionedCall", "") => caller.to_owned(),
-        ("PartitionedCall" | "StatefulPartitionedCall", folder) => format!("{caller}{folder}/"),
-        _ => format!("{caller}{node}/"),
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The values of a graph's variables, in a checkpoint beside it.
 
-use super::body::Body;
 use super::bundle::Bundle;
 use super::node::Library;
+use super::nodes::Nodes;
 use super::restore::{self, Stored};
 use crate::files::Files;
 use crate::wire::proto::{Attr, MetaGraphDef, NodeDef};
@@ -36,7 +36,7 @@ impl<'a, 's> Checkpoint<'a, 's> {
         let nodes: &[NodeDef] = graph.map(|graph| graph.node.as_slice()).next().unwrap_or_default();
         let inner = library.values().flat_map(|function| &function.node_def);
         let has_variables = nodes.iter().chain(inner).any(|node| is_variable(&node.op));
-        let stored = restore::stored(meta, &Body::new(nodes), &library);
+        let stored = restore::stored(meta, &Nodes::new(nodes), &library);
         // Weights that are missing are missed when they are read.
         let index = format!("{prefix}.index");
         let bundle = match has_variables && (files.has(&index) || !stored.is_empty()) {

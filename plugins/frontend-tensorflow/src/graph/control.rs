@@ -1,8 +1,9 @@
 //! Conditions and loops by functions: If, Case, While and their kin.
 
 use super::branch::{branch, chosen, truth};
+use super::item::Item;
 use super::repeat::{Repetition, repeat};
-use super::run::{Item, Runner, Scope};
+use super::scope::{Runner, Scope};
 use super::{calls, effects, node};
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::dims_of;

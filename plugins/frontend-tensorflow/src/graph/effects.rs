@@ -1,20 +1,18 @@
 //! The order in which variables are read and written. Nodes run when a result needs them; those that read or write a
 //! variable that is written run before, one after the other, as the edges of the graph say.
 
-use super::body::Body;
+use super::item::Item;
 use super::node::{self, Reference};
+use super::nodes::Nodes;
 use super::order;
-use super::run::{DEPTH_MAX, Item, Runner, Scope};
+use super::scope::{DEPTH_MAX, Runner, Scope, Writes};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Nodes that only pass a handle on, one behind the other.
 const IDENTITIES_MAX: usize = 64;
-
-/// The parameters of functions that they write to, by position.
-pub(crate) type Writes = BTreeSet<usize>;
 
 /// Runs the nodes that read or write variables which are written: of a function all, of the main graph those that a
 /// result waits for.
@@ -173,7 +171,7 @@ fn data_inputs(node: &NodeDef) -> impl Iterator<Item = &str> {
 }
 
 /// The name of the node or argument that a handle comes from. What writes a variable of TensorFlow 1 gives it on.
-fn leaf<'b>(body: &Body<'b>, text: &'b str) -> &'b str {
+fn leaf<'b>(body: &Nodes<'b>, text: &'b str) -> &'b str {
     let mut name = name_of(text);
     for _ in 0..IDENTITIES_MAX {
         let node = body.find(name).map(|index| &body.nodes[index]);
@@ -220,7 +218,7 @@ fn variable_of<'a>(
         (None, Some(node)) if is_variable(node) => {
             // Behind an Identity it is a value that was read.
             let is_itself = direct == name || !is_read(scope, direct);
-            return Ok(is_itself.then(|| runner.states.name(scope, node)));
+            return Ok(is_itself.then(|| runner.states.name(scope.function, node)));
         }
         (None, Some(node)) if node.op == "Const" => Some(runner.value(scope, &node.name)?),
         _ => None,
@@ -257,12 +255,12 @@ pub(crate) fn present<'a>(
         let found = scope.body.find(name_of(text)).map(|index| &scope.body.nodes[index]);
         let Some(input) = inputs.get_mut(at) else { break };
         let name = match (found.filter(|node| is_variable(node)), &input) {
-            (Some(read), _) => Some(runner.states.name(scope, read)),
+            (Some(read), _) => Some(runner.states.name(scope.function, read)),
             (None, Item::Tensor(var)) => runner.states.constant(*var),
             (None, _) => None,
         };
         if let Some(name) = name {
-            *input = runner.states.read(runner, &name, input.clone());
+            *input = runner.states.read(runner.driver, &name, input.clone());
         }
     }
     inputs

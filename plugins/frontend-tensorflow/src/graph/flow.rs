@@ -1,11 +1,10 @@
 //! Where the loops and conditions of a graph of TensorFlow 1 are. Nothing says it but how the nodes are connected.
 
-use super::body::Body;
-use super::frames::place;
-use super::siblings::{Group, Siblings};
+use super::node::place;
+use super::nodes::Nodes;
 use crate::wire::proto::{Attr, NodeDef};
 use onnxd_plugin_sdk::build::Result;
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -83,9 +82,6 @@ pub(crate) struct Flow {
     pub(crate) sources: Vec<usize>,
     literals: RefCell<HashMap<usize, Literals>>,
     choices: RefCell<HashMap<usize, Option<Rc<Choice>>>>,
-    /// Where nodes are among loops and conditions, and what other Merge nodes choose as one does.
-    pub(super) siblings: OnceCell<Siblings>,
-    pub(super) groups: RefCell<HashMap<usize, Rc<Group>>>,
 }
 
 /// Whether a node passes its first input on to one of its outputs.
@@ -98,7 +94,7 @@ fn is_op(node: &NodeDef, op: &str) -> bool {
 }
 
 /// The node that the input of a node comes from.
-fn from<'a>(body: &Body<'a>, node: &NodeDef, input: usize) -> Option<(usize, &'a NodeDef, usize)> {
+fn from<'a>(body: &Nodes<'a>, node: &NodeDef, input: usize) -> Option<(usize, &'a NodeDef, usize)> {
     let text = node.input.iter().filter(|text| !text.starts_with('^')).nth(input)?;
     let (name, slot) = place(text)?;
     let index = body.find(name)?;
@@ -106,7 +102,7 @@ fn from<'a>(body: &Body<'a>, node: &NodeDef, input: usize) -> Option<(usize, &'a
 }
 
 impl Flow {
-    pub(crate) fn new(body: &Body<'_>) -> Flow {
+    pub(crate) fn new(body: &Nodes<'_>) -> Flow {
         let mut flow = Flow::default();
         let mut by_name: HashMap<String, usize> = HashMap::new();
         let mut frame = |flow: &mut Flow, enter: &NodeDef| {
@@ -147,7 +143,7 @@ impl Flow {
         flow
     }
 
-    fn find_switches(&mut self, body: &Body<'_>) {
+    fn find_switches(&mut self, body: &Nodes<'_>) {
         let variables: HashMap<usize, (usize, usize)> = self
             .frames
             .iter()
@@ -189,7 +185,7 @@ impl Flow {
     }
 
     /// The condition that a Switch looks at, before nodes that only pass it on.
-    fn condition(&self, body: &Body<'_>, switch: &NodeDef) -> Option<Place> {
+    fn condition(&self, body: &Nodes<'_>, switch: &NodeDef) -> Option<Place> {
         let text = switch.input.iter().filter(|text| !text.starts_with('^')).nth(1)?;
         let (mut name, mut slot) = place(text)?;
         for _ in 0..PASSES_MAX {
@@ -205,7 +201,7 @@ impl Flow {
     }
 
     /// The value of a condition that is a constant.
-    pub(crate) fn constant(&self, body: &Body<'_>, (name, _): &Place) -> Option<i64> {
+    pub(crate) fn constant(&self, body: &Nodes<'_>, (name, _): &Place) -> Option<i64> {
         let mut node = &body.nodes[body.find(name)?];
         if node.op == "PlaceholderWithDefault" {
             (_, node, _) = from(body, node, 0)?;
@@ -220,7 +216,7 @@ impl Flow {
     /// What must hold for a node to run. `work` counts the nodes that are looked at.
     pub(super) fn literals(
         &self,
-        body: &Body<'_>,
+        body: &Nodes<'_>,
         index: usize,
         work: &dyn Fn(usize) -> Result<()>,
     ) -> Result<Literals> {
@@ -244,7 +240,7 @@ impl Flow {
     }
 
     /// The nodes that a node waits for, and the numbers of their outputs; of a loop, only what enters it.
-    pub(super) fn inputs(&self, body: &Body<'_>, at: usize) -> Vec<(usize, Option<usize>)> {
+    pub(super) fn inputs(&self, body: &Nodes<'_>, at: usize) -> Vec<(usize, Option<usize>)> {
         let node = &body.nodes[at];
         let used = if self.merges.contains_key(&at) { 1 } else { node.input.len() };
         let input = |text: &String| match text.strip_prefix('^') {
@@ -258,7 +254,7 @@ impl Flow {
     }
 
     /// What must hold for an input to be there.
-    fn of_input(&self, body: &Body<'_>, input: usize, slot: Option<usize>) -> BTreeSet<Literal> {
+    fn of_input(&self, body: &Nodes<'_>, input: usize, slot: Option<usize>) -> BTreeSet<Literal> {
         let mut all =
             self.literals.borrow().get(&input).map(|l| BTreeSet::clone(l)).unwrap_or_default();
         let node = &body.nodes[input];
@@ -273,7 +269,7 @@ impl Flow {
 
     fn of_inputs(
         &self,
-        body: &Body<'_>,
+        body: &Nodes<'_>,
         at: usize,
         inputs: &[(usize, Option<usize>)],
     ) -> BTreeSet<Literal> {
@@ -295,7 +291,7 @@ impl Flow {
     /// What a Merge chooses from; `None` if it is no condition of two sides.
     pub(crate) fn choice(
         &self,
-        body: &Body<'_>,
+        body: &Nodes<'_>,
         index: usize,
         work: &dyn Fn(usize) -> Result<()>,
     ) -> Result<Option<Rc<Choice>>> {
@@ -309,7 +305,7 @@ impl Flow {
 
     fn found(
         &self,
-        body: &Body<'_>,
+        body: &Nodes<'_>,
         index: usize,
         work: &dyn Fn(usize) -> Result<()>,
     ) -> Result<Option<Choice>> {
@@ -346,7 +342,7 @@ impl Flow {
     }
 
     /// Whether what some node switches by is the number of a branch.
-    fn is_number(&self, body: &Body<'_>, condition: &Place) -> bool {
+    fn is_number(&self, body: &Nodes<'_>, condition: &Place) -> bool {
         let numbered = body.nodes.iter().filter(|node| node.op == "_SwitchN");
         numbered.into_iter().any(|node| self.condition(body, node).as_ref() == Some(condition))
     }
@@ -354,7 +350,7 @@ impl Flow {
     /// The nodes that one side reads and that run on either side.
     fn arm(
         &self,
-        body: &Body<'_>,
+        body: &Nodes<'_>,
         input: usize,
         from: usize,
         literal: &Literal,

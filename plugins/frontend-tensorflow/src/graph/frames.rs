@@ -4,11 +4,11 @@
 use super::branch::{branch, chosen, known, truth};
 use super::control::WEIGHT;
 use super::flow::{Arm, Choice, Flow, Frame};
+use super::item::Item;
 use super::list::single;
 use super::node;
-use super::node::Reference;
 use super::repeat::{Repetition, repeat};
-use super::run::{DEPTH_MAX, Item, Runner, Scope};
+use super::scope::{DEPTH_MAX, Runner, Scope};
 use super::siblings::Group;
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
@@ -81,7 +81,7 @@ fn group<'a>(
         && flow.constant(body, &choice.condition).is_none()
     {
         let budget = |amount| runner.work(scope, node, amount);
-        all.extend(flow.siblings(body, index, &choice, needed, &budget)?.iter().cloned());
+        all.extend(body.siblings(index, &choice, needed, &budget)?.iter().cloned());
         all.retain(|(at, _)| !scope.has_run(*at));
     }
     all.insert(0, (index, choice));
@@ -239,17 +239,6 @@ fn looped<'a>(
         }
     }
     Ok(given)
-}
-
-/// What a text refers to: a name, and the number of the output.
-pub(crate) fn place(text: &str) -> Option<(&str, usize)> {
-    match node::reference(text)? {
-        Reference::Slot(name, slot) => Some((name, slot)),
-        Reference::Output(name, output, at) => {
-            let second = matches!(output, "output_true" | "value_index");
-            Some((name, at.saturating_add(usize::from(second))))
-        }
-    }
 }
 
 impl Flow {

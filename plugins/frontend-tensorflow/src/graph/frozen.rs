@@ -3,7 +3,7 @@
 use super::leftovers;
 use super::network::{self, Network, Port, type_of};
 use super::node::{self, Library};
-use super::resources::Variables;
+use super::variables::Variables;
 use crate::files::AGAIN;
 use crate::params;
 use crate::wire::proto::{Attr, GraphDef, NodeDef};
@@ -120,7 +120,7 @@ pub(crate) fn needed(graph: &GraphDef, inputs: Vec<Port>, outputs: &[Port]) -> V
 
 /// The placeholders, without those that freezing puts into the place of what a branch or loop does not use.
 fn inputs(graph: &GraphDef) -> Vec<Port> {
-    let placeholders = graph.node.iter().filter(|node| is_placeholder(node));
+    let placeholders = graph.node.iter().filter(|node| node::is_placeholder(node));
     let used = placeholders.filter(|node| {
         let last = node.name.rsplit('/').next().unwrap_or_default();
         !last.starts_with("unused_control_flow_input")
@@ -167,10 +167,6 @@ fn conditions(graph: &GraphDef) -> HashSet<&str> {
         }
     }
     found
-}
-
-pub(crate) fn is_placeholder(node: &NodeDef) -> bool {
-    matches!(node.op.as_str(), "Placeholder" | "PlaceholderV2")
 }
 
 fn port(graph: &GraphDef, node: &NodeDef) -> Port {

@@ -1,10 +1,10 @@
 //! Entries for fuzz targets: what reads foreign bytes of graphs, SavedModels and checkpoints.
 
 use super::bundle::Bundle;
-use super::saved::{self, CHECKPOINT, Choice, NETWORK, TEXT};
+use super::saved::{self, CHECKPOINT, Choice};
 use super::{frozen, network};
-use crate::files::Files;
-use crate::fuzzing::{model, options, parts};
+use crate::files::{Files, NETWORK, TEXT};
+use crate::fuzz_input::{model, options, parts};
 use crate::wire::proto::GraphDef;
 use crate::wire::text;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! Formulas of several nodes that are one operator, where what a node becomes alone would hide it.
 
-use super::body::Body;
 use super::node::{self, Reference};
+use super::nodes::Nodes;
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::tensor_of;
 use std::f64::consts::FRAC_1_SQRT_2;
@@ -11,7 +11,7 @@ const FACTORS_MAX: usize = 8;
 const TOLERANCE: f64 = 1e-6;
 
 /// The `x` of `0.5 * x * erfc(-x / sqrt(2))`, which is how Keras writes GELU.
-pub(crate) fn gelu<'a>(body: &Body<'a>, product: &'a NodeDef) -> Option<&'a str> {
+pub(crate) fn gelu<'a>(body: &Nodes<'a>, product: &'a NodeDef) -> Option<&'a str> {
     let [a, b] = product.input.as_slice() else { return None };
     if product.op != "Mul" {
         return None;
@@ -27,13 +27,13 @@ pub(crate) fn gelu<'a>(body: &Body<'a>, product: &'a NodeDef) -> Option<&'a str>
 }
 
 /// The node that a text refers to.
-fn of<'a>(body: &Body<'a>, text: &str) -> Option<&'a NodeDef> {
+fn of<'a>(body: &Nodes<'a>, text: &str) -> Option<&'a NodeDef> {
     let (Reference::Slot(name, _) | Reference::Output(name, ..)) = node::reference(text)?;
     body.find(name).map(|index| &body.nodes[index])
 }
 
 /// `text` as a number times a tensor.
-fn scaled<'a>(body: &Body<'a>, text: &'a str) -> (f64, &'a str) {
+fn scaled<'a>(body: &Nodes<'a>, text: &'a str) -> (f64, &'a str) {
     let (mut factor, mut text) = (1.0, text);
     for _ in 0..FACTORS_MAX {
         let Some(node) = of(body, text) else { break };
@@ -59,7 +59,7 @@ fn scaled<'a>(body: &Body<'a>, text: &'a str) -> (f64, &'a str) {
 }
 
 /// The value of a constant without axes.
-fn number(body: &Body<'_>, text: &str) -> Option<f64> {
+fn number(body: &Nodes<'_>, text: &str) -> Option<f64> {
     let node = of(body, text).filter(|node| node.op == "Const")?;
     let Some(Attr::Tensor(proto)) = &node.attr.get("value")?.value else { return None };
     let is_scalar = proto.tensor_shape.as_ref().is_none_or(|shape| shape.dim.is_empty());

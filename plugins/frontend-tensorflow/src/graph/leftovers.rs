@@ -113,7 +113,7 @@ impl<'a> Nodes<'a> {
         let from = node.input.first().and_then(|text| self.node(text));
         node.op == "StridedSlice"
             && number.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
-            && from.is_some_and(super::frozen::is_placeholder)
+            && from.is_some_and(node::is_placeholder)
     }
 
     /// Whether a node passes a constant on.
@@ -131,7 +131,7 @@ fn dependent(graph: &GraphDef) -> HashSet<&str> {
             readers.entry(name_of(text)).or_default().push(node);
         }
     }
-    let placeholders = graph.node.iter().filter(|node| super::frozen::is_placeholder(node));
+    let placeholders = graph.node.iter().filter(|node| node::is_placeholder(node));
     let mut open: Vec<&str> = placeholders.map(|node| node.name.as_str()).collect();
     let mut found = HashSet::new();
     while let Some(name) = open.pop() {

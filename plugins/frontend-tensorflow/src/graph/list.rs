@@ -1,7 +1,7 @@
 //! A list of tensors. As long as nothing needs it as one tensor, it stays what is known of it.
 
 use super::extent::Extent;
-use super::run::Item;
+use super::item::{Form, Item, List, Sizes};
 use crate::ops::create::{filled, scalar};
 use crate::ops::join;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
@@ -12,45 +12,6 @@ use std::rc::Rc;
 
 /// Elements of a list that is held element by element.
 const ITEMS_MAX: i64 = 1024;
-
-/// Sizes of an element, as far as known; `None` if not even the number of axes is.
-pub(crate) type Sizes = Option<Vec<Dim>>;
-
-#[derive(Debug)]
-pub(crate) struct List {
-    pub(crate) form: Form,
-    /// `None` if its elements are no tensors.
-    pub(crate) dtype: Option<DataType>,
-    /// What the source says of each element.
-    pub(crate) element: Sizes,
-    /// Whether elements that are not set may have the size 1 where the source does not say one.
-    pub(crate) loose: bool,
-    /// Whether it is a TensorArray that may grow.
-    pub(crate) grows: bool,
-    /// The size of its elements.
-    pub(crate) extent: Extent,
-    /// The node that made it.
-    pub(crate) origin: Rc<str>,
-    /// Whether it is a sequence of ONNX where it goes as one value, as its elements have different sizes.
-    pub(crate) is_sequence: bool,
-    one: Cell<Option<Var>>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Form {
-    /// One by one, as far as they are set.
-    Items(Vec<Option<Item>>),
-    /// None is set; the value is their number, an int64 scalar.
-    Unset(Var),
-    /// One tensor with a first axis for the elements.
-    Stacked(Var),
-    /// A sequence of ONNX.
-    Sequence(Var),
-    /// Another list with one element replaced; it `grows` if there is none with this index.
-    Written { base: Rc<List>, index: Var, item: Var, grows: bool },
-    /// Another list and one more element.
-    Pushed { base: Rc<List>, item: Var },
-}
 
 impl List {
     /// A list that the node `origin` makes.

@@ -2,45 +2,18 @@
 //! nothing.
 
 use super::extent::Extent;
-pub(crate) use super::list::List;
-use super::list::{Form, Sizes, first_size, grown, single};
+use super::item::{Form, Item, List, Sizes};
+use super::list::{first_size, grown, single};
 use super::node;
-use super::run::{Item, Runner, Scope};
+use super::scope::{Runner, Scope};
+use super::sequence::Sequences;
 use crate::wire::dtype;
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::dims_of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor};
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
-
-/// The nodes that make lists which must be sequences of ONNX: something reads their elements one by one, and nothing
-/// says that these have one size. They are found in one run and hold in the next one.
-#[derive(Debug, Default)]
-pub(crate) struct Sequences {
-    held: BTreeSet<Rc<str>>,
-    found: RefCell<BTreeSet<Rc<str>>>,
-    runs: usize,
-}
-
-/// Runs after which all lists are sequences.
-const RUNS_MAX: usize = 8;
-
-impl Sequences {
-    /// Takes what a run found; whether there is something new.
-    pub(crate) fn take(&mut self) -> bool {
-        let before = self.held.len();
-        self.held.append(&mut self.found.take());
-        self.runs += 1;
-        self.held.len() > before
-    }
-
-    fn holds(&self, origin: &str) -> bool {
-        self.runs >= RUNS_MAX || self.held.contains(origin)
-    }
-}
 
 /// What an operator does to a list. TensorList and TensorArray have different words for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,7 +190,7 @@ impl One<'_> {
     fn list_of_any(&self) -> Result<Rc<List>> {
         let list = self.list()?;
         if list.extent == Extent::Varying && !list.is_sequence {
-            self.sequences.found.borrow_mut().insert(list.origin.clone());
+            self.sequences.find(&list.origin);
         }
         Ok(list)
     }

@@ -1,5 +1,6 @@
 //! Graphs of nodes, as SavedModels and frozen files have them, and their functions.
 
+mod assign;
 mod body;
 pub(crate) mod branch;
 pub(crate) mod bundle;
@@ -7,6 +8,7 @@ pub(crate) mod calls;
 pub(crate) mod cells;
 pub(crate) mod checkpoint;
 pub(crate) mod control;
+mod dispatch;
 pub(crate) mod effects;
 pub(crate) mod extent;
 #[cfg(test)]
@@ -17,23 +19,26 @@ pub(crate) mod frozen;
 pub mod fuzzing;
 pub(crate) mod idioms;
 pub(crate) mod index;
+mod item;
 pub(crate) mod leftovers;
 pub(crate) mod list;
 pub(crate) mod lists;
 mod narrow;
 pub(crate) mod network;
 pub(crate) mod node;
+mod nodes;
 mod order;
 pub(crate) mod recurrent;
 pub(crate) mod repeat;
 pub(crate) mod resources;
 pub(crate) mod restore;
-pub(crate) mod run;
 pub(crate) mod saved;
 pub(crate) mod scans;
+mod scope;
 pub(crate) mod sequence;
 pub(crate) mod siblings;
 pub(crate) mod slices;
 pub(crate) mod slots;
 pub(crate) mod states;
 pub(crate) mod turns;
+mod variables;

@@ -1,8 +1,8 @@
 //! Operators on `bfloat16`. Runtimes have few kernels of it: as kernels of TensorFlow do, operators compute in 32 bits
 //! and round their results.
 
+use super::item::Item;
 use super::node;
-use super::run::Item;
 use crate::ops::Source;
 use crate::wire::dtype;
 use crate::wire::proto::{Attr, NodeDef};

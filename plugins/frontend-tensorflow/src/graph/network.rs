@@ -2,10 +2,11 @@
 
 use super::body::Body;
 use super::effects;
-use super::lists::Sequences;
-use super::resources::Variables;
-use super::run::{Item, Runner, Scope};
+use super::item::Item;
+use super::scope::{Runner, Scope};
+use super::sequence::Sequences;
 use super::states::States;
+use super::variables::Variables;
 use crate::model::{self, Ran, Reader};
 use crate::ops::{Source, complex, table};
 use crate::states::{self, Asked};

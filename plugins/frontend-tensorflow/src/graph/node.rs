@@ -1,5 +1,6 @@
 //! What a node reads and gives: references between nodes, attributes, and numbers of outputs.
 
+use crate::ops::RESULTS_MAX;
 use crate::schema::{self, Arg, Count, Default};
 use crate::wire::dtype;
 use crate::wire::proto::{Attr, AttrValue, FunctionDef, ListValue, NodeDef, TensorShapeProto};
@@ -85,6 +86,17 @@ pub(crate) fn reference(text: &str) -> Option<Reference<'_>> {
     })
 }
 
+/// What a text refers to: a name, and the number of the output.
+pub(crate) fn place(text: &str) -> Option<(&str, usize)> {
+    match reference(text)? {
+        Reference::Slot(name, slot) => Some((name, slot)),
+        Reference::Output(name, output, at) => {
+            let second = matches!(output, "output_true" | "value_index");
+            Some((name, at.saturating_add(usize::from(second))))
+        }
+    }
+}
+
 /// The number of an attribute; the default of TensorFlow if the node does not have it.
 pub(crate) fn int(node: &NodeDef, name: &str) -> Option<i64> {
     match node.attr.get(name).and_then(|attr| attr.value.as_ref()) {
@@ -116,9 +128,6 @@ fn types(node: &NodeDef, name: &str) -> Option<usize> {
     }
 }
 
-/// The most results of a node; operators refuse an attribute that says more.
-pub(crate) const RESULTS_MAX: usize = 1 << 16;
-
 /// How many tensors an input or output of a node is.
 fn count(node: &NodeDef, arg: &Arg) -> Option<usize> {
     match arg.count {
@@ -140,6 +149,11 @@ pub(crate) fn output_count(node: &NodeDef, function: Option<&FunctionDef>) -> us
         Some(signature) => signature.output_arg.len(),
         None => outputs(node).map_or(1, |all| all.iter().map(|(_, n)| n).sum()),
     }
+}
+
+/// Whether a node is an input of the graph.
+pub(crate) fn is_placeholder(node: &NodeDef) -> bool {
+    matches!(node.op.as_str(), "Placeholder" | "PlaceholderV2")
 }
 
 /// Operators that look at a variable and leave it as it is.

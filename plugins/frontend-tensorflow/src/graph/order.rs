@@ -1,13 +1,13 @@
 //! The order in which nodes run. Data alone is followed when they are evaluated; control inputs are looked at here.
 
-use super::body::Body;
 use super::node::{self, Reference};
+use super::nodes::Nodes;
 use crate::wire::proto::NodeDef;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// A node that waits for itself, if control inputs are part of the circle. The way back of a loop is none.
-pub(crate) fn circle(body: &Body<'_>) -> Option<usize> {
+pub(crate) fn circle(body: &Nodes<'_>) -> Option<usize> {
     if body.nodes.iter().all(|node| node.input.iter().all(|text| !text.starts_with('^'))) {
         return None;
     }
@@ -25,7 +25,7 @@ pub(crate) fn circle(body: &Body<'_>) -> Option<usize> {
 }
 
 /// Whether each node never runs, as it waits for one that waits for itself.
-fn waiting(body: &Body<'_>, by_control: bool) -> Vec<bool> {
+fn waiting(body: &Nodes<'_>, by_control: bool) -> Vec<bool> {
     let mut open = vec![0usize; body.nodes.len()];
     let mut readers = vec![vec![]; body.nodes.len()];
     for (index, open) in open.iter_mut().enumerate() {
@@ -47,7 +47,7 @@ fn waiting(body: &Body<'_>, by_control: bool) -> Vec<bool> {
 }
 
 /// All nodes that run at last, each behind those that it waits for, and else in the order of the graph.
-pub(crate) fn sequence(body: &Body<'_>) -> Vec<usize> {
+pub(crate) fn sequence(body: &Nodes<'_>) -> Vec<usize> {
     let mut open = vec![0usize; body.nodes.len()];
     let mut readers = vec![vec![]; body.nodes.len()];
     for (index, open) in open.iter_mut().enumerate() {
@@ -77,7 +77,7 @@ fn is_flow(node: &NodeDef) -> bool {
 }
 
 /// Whether each node is part of a loop or condition of TensorFlow 1: it waits for one that is, with no way out between.
-pub(crate) fn inside_flow(body: &Body<'_>) -> Vec<bool> {
+pub(crate) fn inside_flow(body: &Nodes<'_>) -> Vec<bool> {
     let mut inside: Vec<bool> = body.nodes.iter().map(is_flow).collect();
     let mut open: Vec<usize> = (0..inside.len()).filter(|at| inside[*at]).collect();
     if open.is_empty() {
@@ -100,7 +100,7 @@ pub(crate) fn inside_flow(body: &Body<'_>) -> Vec<bool> {
 
 /// The nodes that a node waits for.
 fn inputs<'b>(
-    body: &'b Body<'_>,
+    body: &'b Nodes<'_>,
     index: usize,
     by_control: bool,
 ) -> impl Iterator<Item = usize> + 'b {

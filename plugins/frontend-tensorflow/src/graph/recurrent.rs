@@ -1,8 +1,8 @@
 //! Loops whose turns are steps of LSTM, GRU or RNN, as the operators of ONNX.
 
 use super::cells::{Affine, Body, Cell, Part, Weight, plain};
-use super::list::{Form, List, first_size, single};
-use super::run::Item;
+use super::item::{Form, Item, List};
+use super::list::{first_size, single};
 use super::scans::{self, Scan};
 use super::turns::{self, Counter, Limit};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};

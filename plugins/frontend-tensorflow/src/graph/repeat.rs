@@ -2,9 +2,10 @@
 
 use super::branch::{known, truth};
 use super::extent::Extent;
+use super::item::Item;
 use super::recurrent::{self, Recurrent};
-use super::run::{Item, Runner};
 use super::scans::{self, Scan};
+use super::scope::Runner;
 use super::slots::{Given, Slot, first_slot, has_form, is_same, widened};
 use super::turns::{self, Counter, Limit};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
@@ -70,8 +71,11 @@ pub(crate) fn repeat(
     if condition.and_then(|v| known(b, v)) == Some(false) {
         return Ok(begins.to_vec());
     }
-    let mut slots: Vec<Slot> =
-        begins.iter().enumerate().map(|(at, item)| first_slot(b, item, at, r)).collect();
+    let mut slots: Vec<Slot> = begins
+        .iter()
+        .enumerate()
+        .map(|(at, item)| first_slot(b, item, r.constant.get(at) == Some(&true)))
+        .collect();
     for _ in 0..ATTEMPTS_MAX {
         let mut found = None;
         let paths = runner.remembered();

@@ -1,40 +1,16 @@
 //! Variables, which nodes reach by handles. A variable that nothing writes is a constant.
 
 use super::node;
-use super::run::{Item, Runner, Scope};
-use super::states;
+use super::scope::{Runner, Scope};
+use super::variables::Variable;
+use super::{assign, item::Item};
 use crate::wire::proto::NodeDef;
 use bytes::Bytes;
-use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 use std::rc::Rc;
-
-/// A variable with its value from the checkpoint.
-#[derive(Debug)]
-pub(crate) struct Variable {
-    /// Its name, which no other variable has.
-    pub(crate) name: String,
-    tensor: Tensor,
-    /// Its value in the graph in which the handle was made.
-    var: Var,
-}
-
-/// Finds the value of a variable by its node, and by the nodes of the main graph that make the same one.
-type Find<'a> = Box<dyn Fn(&NodeDef, &[String]) -> Result<Tensor> + 'a>;
-
-/// The values of variables. A frozen graph has none.
-#[derive(Default)]
-pub(crate) struct Variables<'a> {
-    find: Option<Find<'a>>,
-}
-
-impl<'a> Variables<'a> {
-    pub(crate) fn new(find: impl Fn(&NodeDef, &[String]) -> Result<Tensor> + 'a) -> Variables<'a> {
-        Variables { find: Some(Box::new(find)) }
-    }
-}
 
 /// Runs a node of this family; `None` if it is of another one.
 ///
@@ -72,7 +48,7 @@ pub(crate) fn run<'a>(
             inputs[0] = read(runner, from);
             of_value(runner, scope, node, &inputs)
         }
-        _ if node::is_write(op) => states::write(runner, scope, node, inputs)?,
+        _ if node::is_write(op) => assign::write(runner, scope, node, inputs)?,
         _ => return Ok(None),
     };
     Ok(Some(given))
@@ -86,8 +62,8 @@ fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Re
         runner.driver.report(runner.problem(scope, node, Code::WeightsMissing, message).help(help));
         return Ok(vec![Item::Hole]);
     };
-    let name = runner.states.name(scope, node);
-    let tensor = match find(node, runner.states.makers(scope, node)) {
+    let name = runner.states.name(scope.function, node);
+    let tensor = match find(node, runner.states.makers(scope.function, node)) {
         Ok(tensor) => tensor,
         Err(found) => {
             runner.driver.report(found.at(scope.layer(node)));
@@ -106,7 +82,7 @@ fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Re
 /// The value of a variable when a node reads it.
 fn read(runner: &Runner<'_, '_>, variable: &Variable) -> Item {
     let b = runner.builder();
-    match runner.states.read(runner, &variable.name, Item::Tensor(variable.var)) {
+    match runner.states.read(runner.driver, &variable.name, Item::Tensor(variable.var)) {
         // The handle was made inside of a condition that is over.
         Item::Tensor(var) if b.id(var).is_err() => {
             Item::Tensor(b.parameter(&variable.name, variable.tensor.clone()))
@@ -149,10 +125,4 @@ fn of_value<'a>(
         _ => named.push(("indices".to_owned(), value(inputs.get(1)))),
     }
     runner.lower(scope, node, op, vec![], named)
-}
-
-/// The type of a constant, for an input that stands for it.
-pub(crate) fn type_of(tensor: &Tensor) -> ValueType {
-    let sizes: Vec<Dim> = tensor.dims().iter().map(|n| Dim::Known(*n as i64)).collect();
-    ValueType::tensor(tensor.dtype(), sizes)
 }

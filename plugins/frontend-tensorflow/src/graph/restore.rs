@@ -1,7 +1,7 @@
 //! Which tensor of the checkpoint is the value of which variable, as the function or nodes that restore them say it.
 
-use super::body::Body;
 use super::node::{self, Library, Reference};
+use super::nodes::Nodes;
 use crate::wire::proto::{Attr, MetaGraphDef, NodeDef};
 use crate::wire::tensor::tensor_of;
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ pub(crate) struct Stored {
 /// The stored tensors by the nodes of the main graph that make the variables.
 pub(crate) fn stored<'a>(
     meta: &'a MetaGraphDef,
-    main: &Body<'a>,
+    main: &Nodes<'a>,
     library: &Library<'a>,
 ) -> HashMap<&'a str, Stored> {
     let mut found = HashMap::new();
@@ -35,7 +35,7 @@ pub(crate) fn stored<'a>(
         });
         return found;
     };
-    let body = Body::new(&function.node_def);
+    let body = Nodes::new(&function.node_def);
     let parameters = function.signature.iter().flat_map(|signature| &signature.input_arg);
     let data = node.input.iter().filter(|text| !text.starts_with('^'));
     let handles: HashMap<&str, &'a str> =
@@ -50,7 +50,7 @@ pub(crate) fn stored<'a>(
 }
 
 /// Hands on the nodes or arguments to which `nodes` assign tensors of the checkpoint.
-fn assigned<'b>(body: &Body<'b>, nodes: &[&'b NodeDef], mut each: impl FnMut(&'b str, Stored)) {
+fn assigned<'b>(body: &Nodes<'b>, nodes: &[&'b NodeDef], mut each: impl FnMut(&'b str, Stored)) {
     let mut texts: HashMap<&str, Option<Vec<String>>> = HashMap::new();
     let mut strings = |text: &'b str| {
         let name = leaf(body, text);
@@ -75,7 +75,7 @@ fn assigned<'b>(body: &Body<'b>, nodes: &[&'b NodeDef], mut each: impl FnMut(&'b
 }
 
 /// The words of a constant.
-fn constant(body: &Body<'_>, name: &str) -> Option<Vec<String>> {
+fn constant(body: &Nodes<'_>, name: &str) -> Option<Vec<String>> {
     let node = &body.nodes[body.find(name)?];
     let Some(Attr::Tensor(proto)) = &node.attr.get("value")?.value else { return None };
     let tensor = tensor_of(proto).ok()?;
@@ -84,7 +84,7 @@ fn constant(body: &Body<'_>, name: &str) -> Option<Vec<String>> {
 }
 
 /// The nodes that a node waits for, directly or not.
-fn waited_for<'b>(body: &Body<'b>, node: &'b NodeDef) -> Vec<&'b NodeDef> {
+fn waited_for<'b>(body: &Nodes<'b>, node: &'b NodeDef) -> Vec<&'b NodeDef> {
     let (mut open, mut seen, mut found) = (vec![node], HashSet::new(), vec![]);
     while let Some(node) = open.pop() {
         found.push(node);
@@ -97,7 +97,7 @@ fn waited_for<'b>(body: &Body<'b>, node: &'b NodeDef) -> Vec<&'b NodeDef> {
 }
 
 /// The node that computes a value, and which of its outputs it is.
-fn source<'b>(body: &Body<'b>, text: &'b str) -> Option<(&'b NodeDef, usize)> {
+fn source<'b>(body: &Nodes<'b>, text: &'b str) -> Option<(&'b NodeDef, usize)> {
     let mut text = text;
     for _ in 0..IDENTITIES_MAX {
         let (name, output) = match node::reference(text)? {
@@ -113,7 +113,7 @@ fn source<'b>(body: &Body<'b>, text: &'b str) -> Option<(&'b NodeDef, usize)> {
 }
 
 /// The name of the node or argument that a handle comes from.
-fn leaf<'b>(body: &Body<'b>, text: &'b str) -> &'b str {
+fn leaf<'b>(body: &Nodes<'b>, text: &'b str) -> &'b str {
     let mut name = name_of(text);
     for _ in 0..IDENTITIES_MAX {
         let node = body.find(name).map(|i| &body.nodes[i]).filter(|node| node.op == "Identity");

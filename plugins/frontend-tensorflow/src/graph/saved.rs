@@ -3,8 +3,8 @@
 use super::checkpoint::Checkpoint;
 use super::frozen;
 use super::network::{self, Network, Port, type_of};
-use super::resources::Variables;
-use crate::files::{AGAIN, Files};
+use super::variables::Variables;
+use crate::files::{AGAIN, Files, NETWORK, TEXT};
 use crate::params;
 use crate::wire::proto::{GraphDef, MetaGraphDef, NodeDef, SavedModel, SignatureDef, TensorInfo};
 use crate::wire::tensor::dims_of;
@@ -16,10 +16,7 @@ use onnxd_plugin_sdk::{ExportOptions, Imported};
 use prost::Message;
 use std::collections::HashMap;
 
-/// The network of a SavedModel, and the same as text.
-pub(crate) const NETWORK: &str = "saved_model.pb";
-pub(crate) const TEXT: &str = "saved_model.pbtxt";
-/// The checkpoint beside it.
+/// The checkpoint beside the network.
 pub(crate) const CHECKPOINT: &str = "variables/variables";
 /// The ending of the graph beside a checkpoint of TensorFlow 1.
 pub(crate) const META: &str = ".meta";

@@ -1,6 +1,7 @@
 //! Lists that each turn of a loop writes one element of, in their order: what the loop stacks.
 
-use super::list::{Form, List, first_size, padded, single};
+use super::item::{Form, List};
+use super::list::{first_size, padded, single};
 use super::turns::{self, Counter};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, ValueId};

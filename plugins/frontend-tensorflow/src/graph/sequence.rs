@@ -1,11 +1,45 @@
 //! Lists as sequences of ONNX, whose elements may have different sizes.
 
-use super::list::{Form, List, Sizes, first_size, merged, single};
-use super::run::Item;
+use super::item::{Form, Item, List, Sizes};
+use super::list::{first_size, merged, single};
 use crate::ops::create::filled;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Turn, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// The nodes that make lists which must be sequences of ONNX: something reads their elements one by one, and nothing
+/// says that these have one size. They are found in one run and hold in the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Sequences {
+    held: BTreeSet<Rc<str>>,
+    found: RefCell<BTreeSet<Rc<str>>>,
+    runs: usize,
+}
+
+/// Runs after which all lists are sequences.
+const RUNS_MAX: usize = 8;
+
+impl Sequences {
+    /// Takes what a run found; whether there is something new.
+    pub(crate) fn take(&mut self) -> bool {
+        let before = self.held.len();
+        self.held.append(&mut self.found.take());
+        self.runs += 1;
+        self.held.len() > before
+    }
+
+    pub(crate) fn holds(&self, origin: &str) -> bool {
+        self.runs >= RUNS_MAX || self.held.contains(origin)
+    }
+
+    /// Says that the lists which a node makes must be sequences.
+    pub(crate) fn find(&self, origin: &Rc<str>) {
+        self.found.borrow_mut().insert(origin.clone());
+    }
+}
 
 impl List {
     /// What stands for the list where it goes as one value: a tensor, or a sequence.

@@ -1,8 +1,9 @@
 //! Which results of TensorFlow 1 are of one condition, so that one `If` gives all of them.
 
-use super::body::Body;
 use super::flow::{Choice, Flow, Frame, Place};
+use super::nodes::Nodes;
 use onnxd_plugin_sdk::build::Result;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -17,8 +18,8 @@ struct Position {
 
 /// Positions of all nodes, and the Merge nodes of each condition.
 #[derive(Debug, Default)]
-pub(super) struct Siblings {
-    positions: Vec<Position>,
+struct Positions {
+    of_nodes: Vec<Position>,
     merges: HashMap<Place, Vec<usize>>,
 }
 
@@ -28,51 +29,66 @@ const GROUP_MAX: usize = 256;
 /// Merge nodes with what they choose from.
 pub(crate) type Group = Vec<(usize, Rc<Choice>)>;
 
-/// Counts work.
-type Work<'w> = &'w dyn Fn(usize) -> Result<()>;
+/// What other Merge nodes choose as one does, as far as it was asked.
+#[derive(Debug, Default)]
+pub(crate) struct Siblings {
+    positions: OnceCell<Positions>,
+    groups: RefCell<HashMap<usize, Rc<Group>>>,
+}
 
-impl Flow {
+/// Where siblings are looked for.
+pub(crate) struct Search<'f, 'a> {
+    pub(crate) flow: &'f Flow,
+    pub(crate) body: &'f Nodes<'a>,
+    /// Counts the nodes that are looked at.
+    pub(crate) work: &'f dyn Fn(usize) -> Result<()>,
+}
+
+impl Siblings {
     /// The other Merge nodes that choose as the Merge `index` does, among those that are `needed`, and what they choose
     /// from. None of them reads what another one gives.
-    pub(crate) fn siblings(
+    ///
+    /// # Errors
+    /// Those of counting work.
+    pub(crate) fn group(
         &self,
-        body: &Body<'_>,
+        search: &Search<'_, '_>,
         index: usize,
         choice: &Choice,
         needed: &HashSet<usize>,
-        work: Work<'_>,
     ) -> Result<Rc<Group>> {
         if let Some(known) = self.groups.borrow().get(&index) {
             return Ok(known.clone());
         }
-        let all = match self.siblings.get() {
+        let all = match self.positions.get() {
             Some(all) => all,
             None => {
-                let found = self.positioned(body, needed, work)?;
-                self.siblings.get_or_init(|| found)
+                let found = search.positioned(needed)?;
+                self.positions.get_or_init(|| found)
             }
         };
+        let Search { flow, body, work } = search;
         let mut found = Group::new();
         let same = all.merges.get(&choice.condition).map(Vec::as_slice).unwrap_or_default();
         for &other in same.iter().filter(|other| **other != index) {
             work(1)?;
-            let position = |at: usize| all.positions.get(at).copied().unwrap_or_default();
+            let position = |at: usize| all.of_nodes.get(at).copied().unwrap_or_default();
             if position(other).frame != position(index).frame || found.len() >= GROUP_MAX {
                 continue;
             }
             // One that is in an arm of another condition runs there.
-            if self.literals(body, other, work)? != self.literals(body, index, work)? {
+            if flow.literals(body, other, work)? != flow.literals(body, index, work)? {
                 continue;
             }
-            let Some(choice_of) = self.choice(body, other, work)? else { continue };
+            let Some(choice_of) = flow.choice(body, other, work)? else { continue };
             let alike = choice_of.condition == choice.condition
                 && choice_of.arms.len() == choice.arms.len();
             let group = || found.iter().map(|(at, _)| *at).chain([index]);
             let mut apart = alike;
             for member in group() {
                 apart = apart
-                    && !self.reaches(body, all, other, member, work)?
-                    && !self.reaches(body, all, member, other, work)?;
+                    && !search.reaches(all, other, member)?
+                    && !search.reaches(all, member, other)?;
             }
             if apart {
                 found.push((other, choice_of));
@@ -82,50 +98,41 @@ impl Flow {
         self.groups.borrow_mut().insert(index, found.clone());
         Ok(found)
     }
+}
 
+impl Search<'_, '_> {
     /// The nodes that a node waits for. What leaves a loop waits for all that enters it.
-    fn sources_of(&self, body: &Body<'_>, at: usize) -> Vec<usize> {
-        let frame = self.exits.get(&at).and_then(|frame| self.frames.get(*frame));
+    fn sources_of(&self, at: usize) -> Vec<usize> {
+        let frame = self.flow.exits.get(&at).and_then(|frame| self.flow.frames.get(*frame));
         let enters = frame.into_iter().flat_map(Frame::enters);
-        self.inputs(body, at).into_iter().map(|(input, _)| input).chain(enters).collect()
+        self.flow.inputs(self.body, at).into_iter().map(|(input, _)| input).chain(enters).collect()
     }
 
     /// Whether a node reads what another one gives, directly or not.
-    fn reaches(
-        &self,
-        body: &Body<'_>,
-        all: &Siblings,
-        from: usize,
-        to: usize,
-        work: Work<'_>,
-    ) -> Result<bool> {
-        let depth = |at: usize| all.positions.get(at).map_or(0, |position| position.depth);
+    fn reaches(&self, all: &Positions, from: usize, to: usize) -> Result<bool> {
+        let depth = |at: usize| all.of_nodes.get(at).map_or(0, |position| position.depth);
         let (mut open, mut seen) = (vec![from], HashSet::new());
         // What has fewer Merge nodes before it cannot read the one that is looked for.
         while let Some(at) = open.pop().filter(|_| depth(from) > depth(to)) {
             if at == to {
                 return Ok(true);
             }
-            work(1)?;
-            let inputs = self.sources_of(body, at).into_iter();
+            (self.work)(1)?;
+            let inputs = self.sources_of(at).into_iter();
             open.extend(inputs.filter(|input| depth(*input) >= depth(to) && seen.insert(*input)));
         }
         Ok(false)
     }
 
-    fn positioned(
-        &self,
-        body: &Body<'_>,
-        needed: &HashSet<usize>,
-        work: Work<'_>,
-    ) -> Result<Siblings> {
+    fn positioned(&self, needed: &HashSet<usize>) -> Result<Positions> {
+        let (flow, body) = (self.flow, self.body);
         let mut frames: HashMap<usize, usize> = HashMap::new();
-        for (number, frame) in self.frames.iter().enumerate() {
+        for (number, frame) in self.flow.frames.iter().enumerate() {
             frames.extend(frame.enters().map(|enter| (enter, number + 1)));
         }
-        let mut all = Siblings {
-            positions: vec![Position::default(); body.nodes.len()],
-            ..Siblings::default()
+        let mut all = Positions {
+            of_nodes: vec![Position::default(); body.nodes.len()],
+            ..Positions::default()
         };
         let (mut done, mut open) = (HashSet::new(), HashSet::new());
         let mut stack: Vec<(usize, bool)> = needed.iter().map(|at| (*at, false)).collect();
@@ -133,30 +140,30 @@ impl Flow {
             if done.contains(&at) {
                 continue;
             }
-            let inputs = self.sources_of(body, at);
+            let inputs = self.sources_of(at);
             if !ready && open.insert(at) {
-                work(1 + inputs.len())?;
+                (self.work)(1 + inputs.len())?;
                 stack.push((at, true));
                 stack.extend(inputs.iter().map(|input| (*input, false)));
                 continue;
             }
             done.insert(at);
-            let before = inputs.iter().map(|input| all.positions[*input]);
+            let before = inputs.iter().map(|input| all.of_nodes[*input]);
             let is_choice = matches!(body.nodes[at].op.as_str(), "Merge" | "RefMerge");
             let depth = before.clone().map(|p| p.depth).max().unwrap_or(0) + usize::from(is_choice);
             let inside = before.map(|p| p.frame).find(|frame| *frame > 0).unwrap_or(0);
-            let frame = match (frames.get(&at), self.exits.get(&at)) {
+            let frame = match (frames.get(&at), self.flow.exits.get(&at)) {
                 (Some(frame), _) => *frame,
-                (None, Some(frame)) => self.around(body, *frame, &all),
+                (None, Some(frame)) => self.around(*frame, &all),
                 (None, None) => inside,
             };
-            all.positions[at] = Position { depth, frame };
+            all.of_nodes[at] = Position { depth, frame };
         }
         let mut merges: Vec<usize> = needed.iter().copied().collect();
         merges.retain(|at| matches!(body.nodes[*at].op.as_str(), "Merge" | "RefMerge"));
         merges.sort_unstable();
         for at in merges {
-            if let Some(choice) = self.choice(body, at, work)? {
+            if let Some(choice) = flow.choice(body, at, self.work)? {
                 all.merges.entry(choice.condition.clone()).or_default().push(at);
             }
         }
@@ -164,9 +171,9 @@ impl Flow {
     }
 
     /// The loop around a loop.
-    fn around(&self, body: &Body<'_>, frame: usize, all: &Siblings) -> usize {
-        let enter = self.frames.get(frame).and_then(|frame| frame.enters().next());
-        let inputs = enter.map(|enter| self.inputs(body, enter)).unwrap_or_default();
-        inputs.first().map_or(0, |(input, _)| all.positions[*input].frame)
+    fn around(&self, frame: usize, all: &Positions) -> usize {
+        let enter = self.flow.frames.get(frame).and_then(|frame| frame.enters().next());
+        let inputs = enter.map(|enter| self.flow.inputs(self.body, enter)).unwrap_or_default();
+        inputs.first().map_or(0, |(input, _)| all.of_nodes[*input].frame)
     }
 }

@@ -2,9 +2,7 @@
 
 use super::branch::same as same_resource;
 use super::extent::Extent;
-use super::list::{Form, List};
-use super::repeat::Repetition;
-use super::run::Item;
+use super::item::{Form, Item, List};
 use super::sequence;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::{Dim, ValueType};
@@ -28,9 +26,9 @@ pub(super) enum Given {
     List(onnxd_plugin_sdk::ir::ValueId, Rc<List>),
 }
 
-/// What the body gets at first: the type that goes in.
-pub(super) fn first_slot(b: &GraphBuilder, item: &Item, at: usize, r: &Repetition<'_>) -> Slot {
-    if r.constant.get(at) == Some(&true) {
+/// What the body gets at first: the type that goes in, or the value itself if it is the same in each turn.
+pub(super) fn first_slot(b: &GraphBuilder, item: &Item, is_constant: bool) -> Slot {
+    if is_constant {
         return Slot::Fixed;
     }
     match item {

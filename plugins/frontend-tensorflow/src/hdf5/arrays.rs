@@ -1,6 +1,6 @@
 //! Arrays that tell where chunks are: those of a fixed size, and those that grow.
 
-use super::chunks::Stored;
+use super::chunk::Stored;
 use super::source::{Fields, Result, Source, damaged};
 
 /// An array of places of chunks.

@@ -1,6 +1,6 @@
 //! Attributes that are words.
 
-use super::dataset::Space;
+use super::dataspace::Space;
 use super::datatype::{Class, Datatype, Padding};
 use super::header::{Object, kind, shared};
 use super::heap::{Collections, Fractal};

@@ -1,7 +1,8 @@
 //! Where the chunks of a dataset are. Five kinds of index tell it.
 
 use super::arrays::Array;
-use super::dataset::Space;
+use super::chunk::Stored;
+use super::dataspace::Space;
 use super::source::{Fields, Result, Source, damaged, unknown};
 use super::tree::{Tree, walk_old};
 
@@ -30,15 +31,6 @@ pub(super) struct Chunks {
     pub(super) bytes: u64,
     /// Chunks that reach beyond the dataset went through no filter.
     pub(super) has_plain_edges: bool,
-}
-
-/// A chunk as it is stored.
-#[derive(Clone, Copy)]
-pub(super) struct Stored {
-    pub(super) address: u64,
-    pub(super) size: u64,
-    /// Filters that it did not go through.
-    pub(super) skipped: u32,
 }
 
 /// What is done with a chunk at a position among chunks.

@@ -6,8 +6,10 @@
 
 mod arrays;
 mod attribute;
+mod chunk;
 mod chunks;
 mod dataset;
+mod dataspace;
 mod datatype;
 mod filters;
 mod group;

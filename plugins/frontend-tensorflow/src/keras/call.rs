@@ -1,17 +1,13 @@
 //! One call of a layer: element types, weights, masks and activations around its row.
 
-use super::config::Layer;
-use super::run::{Called, Given, Runner};
+use super::layer::{EXPORT, Layer};
+use super::runner::{Called, Given, Runner};
 use super::values::{Item, value};
 use super::{dtype, masks, rows};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{self, Code, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
-
-/// What to do with code that is not in the file.
-pub(super) const EXPORT: &str =
-    "Export the model with `model.export(\"folder\")`, or as TFLite, and convert that.";
 
 /// Keys of configurations that matter only to training, or are read elsewhere.
 const WITHOUT_EFFECT: [&str; 12] = [
@@ -211,7 +207,7 @@ impl Runner<'_, '_> {
         let mut cast = |item: Item| match item {
             Item::Tensor(x, mask) if b.dtype_of(x).is_some_and(|d| all || d.is_float()) => {
                 let x = b.cast(x, to)?;
-                Ok(Item::Tensor(b.cast(x, kernel_type(to))?, mask))
+                Ok(Item::Tensor(b.cast(x, dtype::kernel(to))?, mask))
             }
             other => Ok(other),
         };
@@ -225,12 +221,12 @@ impl Runner<'_, '_> {
     /// What a row gives, in the type in which the layer computes.
     pub(super) fn rounded(&self, layer: &Layer, items: Vec<Item>) -> Result<Vec<Item>> {
         let to = dtype::computed(&layer.config);
-        if !is_cast(layer) || kernel_type(to) == to {
+        if !is_cast(layer) || dtype::kernel(to) == to {
             return Ok(items);
         }
         let b = self.builder();
         let round = |item: Item| match item {
-            Item::Tensor(x, mask) if b.dtype_of(x) == Some(kernel_type(to)) => {
+            Item::Tensor(x, mask) if b.dtype_of(x) == Some(dtype::kernel(to)) => {
                 Ok(Item::Tensor(b.cast(x, to)?, mask))
             }
             other => Ok(other),
@@ -263,12 +259,12 @@ impl Runner<'_, '_> {
         if let Some(var) = held(&key) {
             return Ok(var);
         }
-        let damaged = |what: String| super::config::damaged(what);
+        let damaged = |what: String| super::layer::damaged(what);
         let found = self.file.tensor(place)?;
         let tensor =
             found.ok_or_else(|| damaged(format!("The file has no tensor `{}`.", shown(place))))?;
         let steps: Vec<DataType> = match to.filter(|_| tensor.dtype().is_float()) {
-            Some(to) => vec![to, kernel_type(to)],
+            Some(to) => vec![to, dtype::kernel(to)],
             None => vec![],
         };
         let cast = |tensor: Tensor, to: &DataType| match tensor.dtype() == *to {
@@ -331,11 +327,6 @@ fn is_activated(layer: &Layer) -> bool {
 /// Whether tensors that go into a layer become of its type.
 fn is_cast(layer: &Layer) -> bool {
     !layer.class.contains('.') && !NOT_CAST.contains(&layer.class.as_str())
-}
-
-/// Runtimes have few kernels of `bfloat16`: what is rounded to it is computed in 32 bits, and rounded again.
-pub(crate) fn kernel_type(dtype: DataType) -> DataType {
-    if dtype == DataType::Bfloat16 { DataType::Float } else { dtype }
 }
 
 fn is_function(layer: &Layer) -> bool {

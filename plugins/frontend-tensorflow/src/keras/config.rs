@@ -3,9 +3,8 @@
 
 mod calls;
 
-pub(crate) use calls::{Argument, Call, Place, SLICE};
-
 use super::hub;
+use super::layer::{Layer, Network, damaged};
 use super::weights::snake_case;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json};
@@ -17,44 +16,6 @@ const CONFIG_MAX: usize = 64 << 20;
 const VALUES_MAX: usize = 1 << 19;
 /// Models inside of models.
 const DEPTH_MAX: usize = 32;
-
-/// A layer, or a model inside of a model.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Layer {
-    /// The name of its row: the class, `ops.Add` for `keras.ops`, `tf.math.add` for functions of TensorFlow.
-    pub(crate) class: String,
-    pub(crate) name: String,
-    pub(crate) config: Map<String, Json>,
-    pub(crate) calls: Vec<Call>,
-    /// Its layers, if it is a model.
-    pub(crate) network: Option<Network>,
-    /// Layers that it holds, by the names of the keys of `config`; a list counts on: `cells.0`.
-    pub(crate) parts: Vec<(String, Layer)>,
-    /// Why it cannot be converted, if its code is not part of Keras.
-    pub(crate) foreign: Option<String>,
-    /// Keras counts it through in a session: a file may have it by another name.
-    pub(crate) is_unnamed: bool,
-    /// Tensors of the file that are its weights, in the order in which Keras made them.
-    pub(crate) weights: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Network {
-    pub(crate) layers: Vec<Layer>,
-    /// One layer after the other; then nothing else is said of calls.
-    pub(crate) is_sequence: bool,
-    pub(crate) inputs: Argument,
-    pub(crate) outputs: Argument,
-    /// The shape that a sequence was built for.
-    pub(crate) built: Option<Json>,
-    /// Whether Keras counts the making of the model as its first call: in version 2 everywhere, in version 3 only where
-    /// outputs are listed.
-    pub(crate) counts_making: bool,
-}
-
-pub(crate) fn damaged(what: impl Into<String>) -> Diagnostic {
-    Diagnostic::new(Code::SourceSyntax, what)
-}
 
 /// Reads the description of a whole model.
 ///

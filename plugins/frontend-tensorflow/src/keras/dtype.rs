@@ -55,3 +55,8 @@ fn policy(json: Option<&Json>) -> Option<&str> {
         .and_then(Json::as_str)
         .or_else(|| policy(config.get("default_policy")))
 }
+
+/// Runtimes have few kernels of `bfloat16`: what is rounded to it is computed in 32 bits, and rounded again.
+pub(crate) fn kernel(dtype: DataType) -> DataType {
+    if dtype == DataType::Bfloat16 { DataType::Float } else { dtype }
+}

@@ -2,7 +2,7 @@
 
 use super::hdf5::Hdf5;
 use super::{config, converted};
-use crate::fuzzing::{model, options, parts};
+use crate::fuzz_input::{model, options, parts};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 

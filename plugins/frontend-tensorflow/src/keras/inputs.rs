@@ -1,9 +1,9 @@
 //! Inputs and outputs of the whole model.
 
-use super::call::EXPORT;
-use super::config::{Argument, Layer, Network, damaged};
 use super::dtype;
-use super::run::{Given, Runner};
+use super::layer::EXPORT;
+use super::layer::{Argument, Layer, Network, damaged};
+use super::runner::{Given, Runner};
 use super::values::Item;
 use crate::model::{self, Ran};
 use onnxd_plugin_sdk::ExportOptions;

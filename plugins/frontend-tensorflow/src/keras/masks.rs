@@ -1,7 +1,7 @@
 //! Masks: which steps of sequences count. They go with the tensors from layer to layer, as in Keras.
 
-use super::config::Layer;
-use super::run::{Called, Given, Runner};
+use super::layer::Layer;
+use super::runner::{Called, Given, Runner};
 use super::values::Item;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::Layer as At;

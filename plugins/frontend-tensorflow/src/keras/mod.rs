@@ -1,8 +1,8 @@
 //! Keras models: `.keras` archives of Keras 2 and 3, and the older `.h5` files.
 //!
-//! The description (`config`) says layers and their calls, `weights` finds the tensors of each layer in the HDF5 file
-//! (`hdf5`), and `run` runs the calls. `call` is what surrounds one call; what a layer computes is said by the rows of
-//! its family (`rows`), and `masks` says which steps of sequences count.
+//! The description (`config`) says layers and their calls (`layer`), `weights` finds the tensors of each layer in the
+//! HDF5 file (`hdf5`), and `run` runs the calls, which share a `runner`. `call` is what surrounds one call; what a
+//! layer computes is said by the rows of its family (`rows`), and `masks` says which steps of sequences count.
 
 mod call;
 mod config;
@@ -13,9 +13,11 @@ pub mod fuzzing;
 mod hdf5;
 mod hub;
 mod inputs;
+mod layer;
 mod masks;
 mod rows;
 mod run;
+mod runner;
 mod sizes;
 mod training;
 mod values;
@@ -24,11 +26,11 @@ mod weights;
 use crate::model::{self, Reader};
 use crate::states::{self, States};
 use bytes::Bytes;
-use config::{Layer, damaged};
 use hdf5::Hdf5;
+use layer::{Layer, damaged};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::{Archive, ExportOptions, Imported};
-use run::Runner;
+use runner::Runner;
 use serde_json::Value as Json;
 
 /// What to do with files of weights alone.

@@ -1,67 +1,17 @@
 //! Runs models on the values of an ONNX graph that is built on the way: each call of a layer runs when an output needs
 //! it.
 
-use super::config::{Argument, Call, Layer, Network, Place, damaged};
-use super::hdf5::Hdf5;
+use super::layer::{Argument, Call, Layer, Network, Place, damaged};
 use super::rows;
+use super::runner::{Called, Given, Runner};
 use super::values::{self, Item, problem};
-use crate::ops::Source;
-use crate::states::States;
-use onnxd_plugin_sdk::build::{Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
-use onnxd_plugin_sdk::ir::DataType;
-use onnxd_plugin_sdk::lower::{Driver, Lower};
-use std::cell::{Cell, RefCell};
+use onnxd_plugin_sdk::build::Result;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 /// Calls of layers that a conversion may run, those of models that are called several times counted each time.
 const CALLS_MAX: usize = if cfg!(test) { 5_000 } else { 200_000 };
-
-/// What a layer is called with.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
-    pub(crate) positional: Vec<Item>,
-    pub(crate) named: Vec<(String, Item)>,
-}
-
-impl Given {
-    /// A call with one argument.
-    pub(crate) fn one(item: Item) -> Given {
-        Given { positional: vec![item], named: vec![] }
-    }
-
-    /// An argument by its place or its name.
-    pub(crate) fn get(&self, at: usize, name: &str) -> Option<&Item> {
-        self.positional.get(at).or_else(|| self.name(name))
-    }
-
-    /// An argument by its name.
-    pub(crate) fn name(&self, name: &str) -> Option<&Item> {
-        self.named.iter().find(|(found, _)| found == name).map(|(_, item)| item)
-    }
-
-    /// What the layer is called on.
-    pub(crate) fn first(&self) -> Option<&Item> {
-        self.positional.first().or_else(|| self.named.first().map(|(_, item)| item))
-    }
-
-    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
-        self.positional.iter().chain(self.named.iter().map(|(_, item)| item))
-    }
-}
-
-/// A layer that is called, with the names of the models around it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Called<'l> {
-    pub(crate) layer: &'l Layer,
-    pub(crate) path: &'l str,
-}
-
-impl Called<'_> {
-    pub(crate) fn problem(&self, code: Code, message: impl Into<String>) -> Diagnostic {
-        problem(self.path, &self.layer.class, code, message)
-    }
-}
 
 /// The calls of a model that is run.
 struct Scope<'n> {
@@ -71,41 +21,7 @@ struct Scope<'n> {
     done: RefCell<HashMap<(usize, usize), Vec<Item>>>,
 }
 
-pub(crate) struct Runner<'r, 's> {
-    pub(crate) driver: &'r Driver<'s, Source>,
-    pub(crate) file: &'r Hdf5,
-    pub(crate) is_keras2: bool,
-    /// Weights that the graph has, by their places and the types that they became of.
-    pub(super) held: RefCell<HashMap<(String, Option<DataType>), Var>>,
-    /// Weights that became inputs; `None` if they are constants.
-    pub(super) weights: RefCell<Option<Vec<Var>>>,
-    /// What layers keep from one call to the next.
-    pub(super) states: States,
-    /// Layers that were refused.
-    pub(super) refused: RefCell<HashSet<String>>,
-    /// Names that outputs of the graph will have.
-    pub(super) outputs: RefCell<HashSet<String>>,
-    /// Whether the model is called as in training.
-    pub(super) training: Cell<bool>,
-    ran: Cell<usize>,
-}
-
-impl<'r, 's> Runner<'r, 's> {
-    pub(crate) fn new(
-        driver: &'r Driver<'s, Source>,
-        file: &'r Hdf5,
-        is_keras2: bool,
-        (weights, states): (Option<Vec<Var>>, States),
-    ) -> Runner<'r, 's> {
-        let (held, refused, outputs, training, ran) = Default::default();
-        let weights = RefCell::new(weights);
-        Runner { driver, file, is_keras2, held, weights, states, refused, outputs, training, ran }
-    }
-
-    pub(crate) fn builder(&self) -> &'r Lower<'s, Source> {
-        self.driver.builder()
-    }
-
+impl Runner<'_, '_> {
     /// Calls a layer or model, whose name follows `within`, the path of what holds it. Gives its outputs one after the
     /// other.
     ///

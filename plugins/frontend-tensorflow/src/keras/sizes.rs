@@ -1,7 +1,7 @@
 //! Bounds of the sizes and counts that layers are made with. Keras makes no layer beyond them, and some are never read
 //! again: the weights say the same.
 
-use super::config::Layer;
+use super::layer::Layer;
 use super::values::problem;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use serde_json::Value as Json;

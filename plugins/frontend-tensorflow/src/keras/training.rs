@@ -3,7 +3,7 @@
 //! `predict` of Keras 3 calls all layers with `training=False`, whatever the model says. In Keras 2 the call of the
 //! layer wins, and what it computes then has no form for inference.
 
-use super::run::{Called, Given, Runner};
+use super::runner::{Called, Given, Runner};
 use super::values::Item;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower;

@@ -3,8 +3,8 @@
 
 pub(crate) mod names;
 
-use super::config::{Layer, Network, damaged};
 use super::hdf5::Hdf5;
+use super::layer::{Layer, Network, damaged};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use std::collections::{HashMap, HashSet};
 

@@ -1,6 +1,7 @@
 //! The bits of integers.
 
-use super::elementwise::{One, Two, floor_quotient};
+use super::elementwise::floor_quotient;
+use super::operands::{One, Two};
 use super::{Lower, Source, of};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;

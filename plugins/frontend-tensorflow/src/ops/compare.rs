@@ -1,6 +1,7 @@
-//! Comparisons, logic, and choices.
+//! Comparisons and logic.
 
-use super::elementwise::{One, Two};
+use super::create::scalar;
+use super::operands::{Input, One, Two};
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -22,17 +23,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "IsNan" => |b, a: One| b.is_nan(a.x);
         "IsInf" => |b, a: One| is_infinite(b, a.x);
         "IsFinite" => |b, a: One| b.not(b.or(b.is_nan(a.x)?, is_infinite(b, a.x)?)?);
-        "Select" => select;
-        "SelectV2" => |b, a: Choice| choice(b, a.condition, a.t, a.e);
-        "ToBool" => |b, a: super::elementwise::Input| to_bool(b, a.input);
+        "ToBool" => |b, a: Input| to_bool(b, a.input);
     }
 }
 
 arguments! {
     /// `ApproximateEqual(x, y; T: type, tolerance: float = 1e-05) -> z`
     struct Approximate { x: Var, y: Var, tolerance: f64 }
-    /// `Select(condition, t, e; T: type) -> output`
-    struct Choice { condition: Var, t: Var, e: Var }
 }
 
 /// `compute()` where `x` is not zero, and zero elsewhere, without what the computation makes of it there.
@@ -42,7 +39,7 @@ pub(crate) fn where_zero(
     like: Var,
     compute: impl FnOnce(&GraphBuilder) -> Lowered<Var>,
 ) -> Lowered<Var> {
-    let zero = b.constant(super::create::scalar(0, of(b, like)?));
+    let zero = b.constant(scalar(0, of(b, like)?));
     b.where_(b.equal(x, zero)?, zero, compute(b)?)
 }
 
@@ -51,36 +48,6 @@ pub(crate) fn is_infinite(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
     let asked = if half && b.opset() < 20 { b.cast(x, DataType::Float)? } else { x };
     b.is_inf(asked).one()
-}
-
-/// A vector as the condition selects rows; otherwise all have one shape.
-fn select(b: &Lower, a: Choice) -> Lowered<Var> {
-    let condition = match (b.rank_of(a.condition), b.rank_of(a.t)) {
-        (Some(1), Some(0 | 1)) | (Some(0), _) => a.condition,
-        (Some(1), _) => {
-            let axes: Vec<i64> = (1..rank(b, a.t)? as i64).collect();
-            super::shape::unsqueezed(b, a.condition, &axes)?
-        }
-        _ => a.condition,
-    };
-    choice(b, condition, a.t, a.e)
-}
-
-/// `x` where the condition holds, else `y`; runtimes choose few types, and no truth values.
-pub(crate) fn choice(b: &GraphBuilder, condition: Var, x: Var, y: Var) -> Lowered<Var> {
-    let dtype = of(b, x)?;
-    let computed = match dtype {
-        DataType::Bool => return either(b, condition, x, y),
-        DataType::Int16 | DataType::Uint16 => DataType::Int32,
-        // A conversion between integers keeps their bits.
-        DataType::Uint64 => DataType::Int64,
-        _ => dtype,
-    };
-    b.cast(b.where_(condition, b.cast(x, computed)?, b.cast(y, computed)?)?, dtype)
-}
-
-fn either(b: &GraphBuilder, condition: Var, x: Var, y: Var) -> Lowered<Var> {
-    b.or(b.and(condition, x)?, b.and(b.not(condition)?, y)?)
 }
 
 /// A number is true unless it is zero, another tensor unless it is empty.

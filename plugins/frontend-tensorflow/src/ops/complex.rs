@@ -3,7 +3,7 @@
 //!
 //! An operator that reads complex numbers has a row of its own (`complex::Mul`), or is done to both parts.
 
-use super::elementwise::{Input, One, Two};
+use super::operands::{Input, One, Two};
 use super::{Lower, Source, linear, of, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;

@@ -1,5 +1,6 @@
 //! Tensors made of sizes and numbers.
 
+use super::select::choice;
 use super::shape::int64s;
 use super::{Lower, Source, of, rank};
 use crate::wire::dtype::ElementType;
@@ -94,7 +95,7 @@ fn one_hot(b: &Lower, a: OneHot) -> Lowered<Var> {
     let known = |v: Var| b.constant_of(v).and_then(|t| t.to_reals()).map(|r| r.values[0]);
     match (known(a.on_value), known(a.off_value)) {
         (Some(1.0), Some(0.0)) => b.cast(hot, of(b, a.on_value)?),
-        _ => super::compare::choice(b, hot, a.on_value, a.off_value),
+        _ => choice(b, hot, a.on_value, a.off_value),
     }
 }
 

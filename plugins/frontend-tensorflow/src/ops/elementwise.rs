@@ -1,6 +1,7 @@
 //! Arithmetic element by element.
 
 use super::compare::where_zero;
+use super::operands::{Input, One, Two};
 use super::{Lower, Source, Values, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -46,12 +47,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `AddV2(x, y; T: type) -> z`
-    pub(crate) struct Two { x: Var, y: Var }
-    /// `Abs(x; T: type) -> y`
-    pub(crate) struct One { x: Var }
-    /// `Identity(input; T: type) -> output`
-    pub(crate) struct Input { input: Var }
     /// `CheckNumerics(tensor; T: type, message: string) -> output`
     struct Checked { tensor: Var }
     /// `IdentityN(input**T; T: list(type)) -> output**T`

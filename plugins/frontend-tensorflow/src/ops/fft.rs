@@ -1,7 +1,7 @@
 //! Fourier transforms.
 
 use super::complex::{is, of_pair, pair, parts};
-use super::elementwise::Input;
+use super::operands::Input;
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;

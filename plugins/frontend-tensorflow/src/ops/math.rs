@@ -4,7 +4,7 @@ mod double;
 
 use super::compare::is_infinite;
 use super::create::number;
-use super::elementwise::One;
+use super::operands::One;
 use super::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};

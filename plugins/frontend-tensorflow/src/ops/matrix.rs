@@ -1,8 +1,8 @@
 //! Parts of matrices: bands and diagonals.
 
-use super::compare::choice;
 use super::create::{filled, scalar};
 use super::linear::swapped;
+use super::select::choice;
 use super::shape::{Size, reshaped, shape_of, size};
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;

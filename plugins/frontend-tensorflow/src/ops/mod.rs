@@ -35,6 +35,7 @@ pub(crate) mod math;
 pub(crate) mod matrix;
 pub(crate) mod norm;
 mod offsets;
+pub(crate) mod operands;
 pub(crate) mod pad;
 mod philox;
 pub(crate) mod pool;
@@ -52,6 +53,7 @@ pub(crate) mod scan;
 pub(crate) mod scatter;
 pub(crate) mod search;
 pub(crate) mod segment;
+pub(crate) mod select;
 mod sets;
 pub(crate) mod shape;
 pub(crate) mod slicing;
@@ -66,7 +68,6 @@ mod tests;
 pub(crate) mod update;
 pub(crate) mod xla;
 
-use crate::graph::node::RESULTS_MAX;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim};
@@ -121,6 +122,8 @@ pub(crate) fn table() -> Table<Source> {
         scatter::rows,
         search::rows,
         segment::rows,
+        select::rows,
+        sets::rows,
         shape::rows,
         slicing::rows,
         solve::rows,
@@ -151,6 +154,9 @@ impl Results for Values {
         self.0
     }
 }
+
+/// The most results of a node; operators refuse an attribute that says more.
+pub(crate) const RESULTS_MAX: usize = 1 << 16;
 
 /// The number of results that an attribute says.
 ///

@@ -1,10 +1,11 @@
 //! Padding.
 
 use super::create::scalar;
-use super::shape::int64s;
-use super::{Lower, Source, of, rank};
+use super::shape::{Size, int64s, reshaped, shape_of, size, size_by};
+use super::{Lower, Source, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Int16, Int32, Int64, Uint16};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -94,4 +95,54 @@ pub(crate) fn mirrored(
     let turned = b.sub(b.sub(b.mul(size, 2)?, 1)?, places)?;
     let places = b.where_(b.less(places, size)?, places, turned)?;
     b.gather(x, places).axis(at).one()
+}
+
+/// `x` with `dilations[i] - 1` cells of `value` between the cells of axis `i`.
+pub(crate) fn interior_padded(
+    b: &GraphBuilder,
+    x: Var,
+    dilations: &[i64],
+    value: Var,
+) -> Lowered<Var> {
+    let n = rank(b, x)?;
+    let mut y = x;
+    let dilations = for_each_axis(b, n, dilations.to_vec(), 1)?;
+    if let Some(bad) = dilations.iter().find(|dilation| **dilation < 1) {
+        let message = format!("Cells cannot be {bad} places apart.");
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    for (axis, dilation) in dilations.iter().enumerate() {
+        let (at, more) = (axis as i64, dilation - 1);
+        if more == 0 || size_of(b, y, axis) == Some(1) {
+            continue;
+        }
+        let mut sizes = (0..n).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<Size>>>()?;
+        sizes[axis] = size_by(b, sizes[axis], *dilation, i64::saturating_mul, GraphBuilder::mul)?;
+        let mut pads = vec![0; 2 * n + 2];
+        pads[n + 1 + axis + 1] = more;
+        let apart = b.pad(b.unsqueeze(y, [at + 1])?, pads).constant_value(value).one()?;
+        let beside = reshaped(b, apart, &shape_of(b, &sizes)?)?;
+        y = b.slice(beside, [0], [-more]).axes([at]).one()?;
+    }
+    Ok(y)
+}
+
+/// A number for each of `n` axes; an empty list means `default` for all.
+///
+/// # Errors
+/// `N0204` for a list of another length.
+pub(crate) fn for_each_axis(
+    b: &GraphBuilder,
+    n: usize,
+    list: Vec<i64>,
+    default: i64,
+) -> Lowered<Vec<i64>> {
+    match list.len() {
+        0 => Ok(vec![default; n]),
+        found if found == n => Ok(list),
+        found => {
+            let message = format!("There are {found} numbers for {n} axes.");
+            Err(b.diagnostic(Code::LayerParameter, message))
+        }
+    }
 }

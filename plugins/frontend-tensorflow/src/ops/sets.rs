@@ -1,21 +1,27 @@
 //! Sets that are the rows of matrices.
 
 use super::sparse::packed;
-use super::{Lower, rank};
+use super::{Lower, Source, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
-use onnxd_plugin_sdk::lower::Lowered;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    super::rows! { table;
+        "DenseToDenseSetOperation" => operation;
+    }
+}
 
 arguments! {
     /// `DenseToDenseSetOperation(set1, set2; set_operation: string, validate_indices: bool = true, T: type)
     /// -> result_indices, result_values, result_shape`
-    pub(crate) struct Operation { set1: Var, set2: Var, set_operation: String }
+    struct Operation { set1: Var, set2: Var, set_operation: String }
 }
 
 /// The elements of both sets of each row, of one, or of either; in order, as a sparse tensor.
-pub(crate) fn operation(b: &Lower, a: Operation) -> Lowered<[Var; 3]> {
+fn operation(b: &Lower, a: Operation) -> Lowered<[Var; 3]> {
     if rank(b, a.set1)? != 2 || rank(b, a.set2)? != 2 {
         let message = "Sets are rows of matrices; tensors with more axes are not converted.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));

@@ -1,6 +1,6 @@
 //! Shapes and views.
 
-use super::elementwise::Input;
+use super::operands::Input;
 use super::{Lower, Source, Values, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;

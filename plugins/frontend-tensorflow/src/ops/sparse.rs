@@ -37,7 +37,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             segments(b, &a.plain(), Some(a.num_segments), Kind::SqrtN)
         };
         "SparseMatMul" => |b, a: Hinted| linear::product(b, [a.a, a.b], [a.transpose_a, a.transpose_b]);
-        "DenseToDenseSetOperation" => super::sets::operation;
     };
     super::ragged::rows(table)
 }

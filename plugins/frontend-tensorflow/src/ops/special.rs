@@ -1,6 +1,6 @@
 //! Functions that ONNX has no operators for: the error function and its inverse, gamma and Bessel functions.
 
-use super::elementwise::One;
+use super::operands::One;
 use super::{Lower, Source, of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::special::{

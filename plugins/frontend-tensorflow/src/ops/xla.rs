@@ -2,10 +2,10 @@
 
 use super::conv::{Padding, Window, conv, sizes};
 use super::create::scalar;
+use super::pad::interior_padded;
 use super::shape::transposed;
 use super::slicing::reversed;
 use super::{Lower, Source, of};
-use crate::tflite::rows::dilated;
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -198,7 +198,7 @@ pub(crate) fn convolved(
     let w = order_of(kernel, dimensions.kernel, &dimensions.kernel_spatial)?;
     let zero = b.constant(scalar(0, of(b, x)?));
     let or_ones = |list: Vec<i64>| if list.is_empty() { vec![1; n] } else { list };
-    let mut x = dilated(b, x, &[vec![1, 1], or_ones(form.lhs_dilation)].concat(), zero)?;
+    let mut x = interior_padded(b, x, &[vec![1, 1], or_ones(form.lhs_dilation)].concat(), zero)?;
     let turned: Vec<i64> =
         (2..).zip(&form.reversal).filter(|(_, on)| **on).map(|(at, _)| at).collect();
     let dims = sizes(b, w)?;

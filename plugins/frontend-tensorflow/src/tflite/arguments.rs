@@ -3,14 +3,12 @@
 use super::kept;
 use super::model::{self, SubGraph};
 use super::operators::{Given, Many, Operator};
-use super::run::Runner;
+use super::options::ACTIVATION;
+use super::scope::Runner;
 use crate::graph::node;
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::lower::Value;
-
-/// The option that the runner applies to the result.
-pub(crate) const ACTIVATION: &str = "fused_activation_function";
 
 /// Operators of a graph that a row may tell by their names.
 const BODY_MAX: usize = 16;

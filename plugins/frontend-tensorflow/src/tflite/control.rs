@@ -1,8 +1,9 @@
 //! Operators that run other graphs: conditions, loops and calls.
 
+use super::item::Item;
 use super::model::{Operator, SubGraph};
-use super::network::dim;
-use super::run::{Item, Runner, Scope};
+use super::scope::{Runner, Scope};
+use super::types::dim;
 use super::variables::BRANCHES;
 use onnxd_plugin_sdk::build::{Operand, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};

@@ -1,7 +1,7 @@
 //! Entries for fuzz targets.
 
 use super::network;
-use crate::fuzzing::{model, options};
+use crate::fuzz_input::{model, options};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 

@@ -1,9 +1,9 @@
 //! What operators see of quantized tensors, as TFLite's kernels do: the integers that are stored, or the real numbers
 //! that those stand for.
 
-use super::arguments::ACTIVATION;
 use super::model::{Operator, Quantization, SubGraph, Tensor};
 use super::operators::{self, Input, Many};
+use super::options::ACTIVATION;
 use super::quantized;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;

@@ -3,6 +3,7 @@
 use super::flat::{File, Read, Table};
 use super::operators::{self, CUSTOM};
 use super::options;
+use super::types::type_number;
 use bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::DataType;
@@ -12,21 +13,11 @@ use std::rc::Rc;
 /// Axes of a tensor.
 const RANK_MAX: usize = 32;
 
-/// TensorFlow's numbers of TFLite's element types.
-const TYPES: [i32; 21] =
-    [1, 19, 3, 4, 9, 7, 10, 5, 8, 6, 2, 18, 23, 20, 21, 22, 17, 29, 14, 31, 30];
-
 /// Bytes of a fact for the report.
 const FACT_BYTES_MAX: usize = 1 << 10;
 
 /// From this code on, operators have it in the newer field alone.
 const NEWER: i64 = 127;
-
-/// The number that TensorFlow gives an element type of TFLite; 0 if there is none.
-pub(crate) fn type_number(lite: i64) -> i32 {
-    let index = usize::try_from(lite).ok();
-    index.and_then(|index| TYPES.get(index)).copied().unwrap_or(0)
-}
 
 #[derive(Debug)]
 pub(crate) struct Model {

@@ -1,15 +1,17 @@
 //! A network that is a TFLite model: which of its graphs, what goes in, what comes out, and the run between.
 
+use super::item::Item;
 use super::model::{self, Model, Tensor};
-use super::run::{Item, Runner, Scope};
+use super::scope::{Runner, Scope};
 use super::table;
+use super::types::dim;
 use crate::model::{Ran, Reader};
 use crate::ops::Source;
 use crate::states;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use std::collections::HashMap;
@@ -210,11 +212,6 @@ fn input_type(
     let is_open = !tensor.ranked && dtype.is_some_and(is_said);
     let sizes = || tensor.sizes().into_iter().map(dim).collect();
     crate::model::input_type(options, at, name, (dtype, (!is_open).then(sizes)))
-}
-
-/// A size; negative ones vary.
-pub(crate) fn dim(size: i64) -> Dim {
-    if size < 0 { Dim::Unknown } else { Dim::Known(size) }
 }
 
 #[cfg(test)]

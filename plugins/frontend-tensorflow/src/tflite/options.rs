@@ -2,6 +2,7 @@
 
 use super::flat::{Read, Scalar, Table};
 use super::flex::{self, Flex};
+use super::types::type_number;
 use bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::lower::Value;
@@ -17,6 +18,9 @@ const WORDS: [(&str, &[&str]); 6] = [
     ("Kernel", &["FULL", "BASIC"]),
     ("Combiner", &["SUM", "MEAN", "SQRTN"]),
 ];
+
+/// The option that the runner applies to the result.
+pub(crate) const ACTIVATION: &str = "fused_activation_function";
 
 const OPTIONS: &str = include_str!("options.txt");
 
@@ -122,7 +126,7 @@ fn worded(kind: &str, number: i64) -> Value {
         return Value::Bool(number != 0);
     }
     if kind == "type" {
-        return Value::Int(super::model::type_number(number).into());
+        return Value::Int(type_number(number).into());
     }
     let words = WORDS.iter().find(|(name, _)| *name == kind);
     let word = words.and_then(|(_, words)| words.get(usize::try_from(number).ok()?));

@@ -3,8 +3,9 @@
 
 use super::arguments::Arguments;
 use super::flex::{self, Flex};
+use super::item::Item;
 use super::model::Operator;
-use super::run::{Item, Runner, Scope};
+use super::scope::{Runner, Scope};
 use crate::graph::node;
 use crate::wire::proto::NodeDef;
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 
 use super::model::{self, Operator};
 use super::quantized;
-use super::run::{Runner, Scope, declared};
+use super::scope::{Runner, Scope, declared};
 use onnxd_plugin_sdk::lower::Value;
 use onnxd_plugin_sdk::states::Written;
 

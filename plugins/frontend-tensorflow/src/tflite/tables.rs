@@ -5,9 +5,10 @@
 //! For scales close to some powers of two the kernel has other code, which takes them for these powers, and whose
 //! results lie up to 12 steps beside those of real numbers (6 of `LOGISTIC`).
 
+use super::item::Item;
 use super::model::Operator;
 use super::quantized;
-use super::run::{Item, Runner, Scope, declared};
+use super::scope::{Runner, Scope, declared};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};

@@ -22,7 +22,7 @@ pub(crate) fn pass(name: &'static str, of: Vec<Box<dyn Pass>>) -> Box<dyn Pass> 
 
 /// The rule is that of the standard's operator.
 pub(crate) fn rotary_embedding() -> Box<dyn Pass> {
-    pass("fuse-microsoft-rotary-embedding", vec![crate::attention::rotary::microsoft()])
+    pass("fuse-microsoft-rotary-embedding", vec![crate::attention::rotary::microsoft(DOMAIN)])
 }
 
 struct Microsoft(Box<dyn Pass>);

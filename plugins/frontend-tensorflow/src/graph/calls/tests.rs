@@ -1,12 +1,4 @@
-use super::*;
 use crate::graph::fixture::{call, found, function, graph, import, node, placeholder};
-
-#[test]
-fn paths_have_no_word_for_calls() {
-    assert_eq!(path_of("", "StatefulPartitionedCall_1"), "");
-    assert_eq!(path_of("a/", "net/grp/PartitionedCall"), "a/net/grp/");
-    assert_eq!(path_of("a/", "MyFn_2"), "a/MyFn_2/");
-}
 
 #[test]
 fn calls_are_inlined_and_names_are_unique() {

@@ -1,7 +1,7 @@
 //! Mutations of the seeds of the fuzz targets, without their tool.
 
 use super::{bundle, graph, saved};
-use crate::fuzzing::mutations;
+use crate::fuzz_input::mutations;
 use onnxd_plugin_sdk::testing::mutations::valid;
 
 /// Words that are put in between, beside parts of other seeds.

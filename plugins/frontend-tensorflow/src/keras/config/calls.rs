@@ -1,40 +1,8 @@
 //! Calls of layers: where their arguments come from.
 
-use super::damaged;
+use crate::keras::layer::{Argument, Call, Place, SLICE, damaged};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
 use serde_json::Value as Json;
-
-/// What stands before the start, stop and step of a slice.
-pub(crate) const SLICE: &str = "__slice__";
-
-/// An output of a call of a layer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
-    pub(crate) layer: String,
-    pub(crate) call: usize,
-    pub(crate) output: usize,
-}
-
-/// An argument of a call, or the inputs or outputs of a model.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Argument {
-    Place(Place),
-    List(Vec<Argument>),
-    /// Sorted by keys, as Keras has them.
-    Dict(Vec<(String, Argument)>),
-    /// A constant with its element type.
-    Constant(Json, String),
-    /// Numbers, words and the like.
-    Plain(Json),
-    #[default]
-    Nothing,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Call {
-    pub(crate) positional: Vec<Argument>,
-    pub(crate) named: Vec<(String, Argument)>,
-}
 
 /// The calls that `inbound_nodes` lists.
 pub(super) fn calls(json: Option<&Json>) -> Result<Vec<Call>, Diagnostic> {
@@ -204,15 +172,4 @@ pub(super) fn places(json: Option<&Json>) -> Result<Argument, Diagnostic> {
         return Ok(found);
     }
     Err(damaged(format!("Inputs or outputs of a model are {}.", shown(&json.to_string()))))
-}
-
-impl Argument {
-    /// All that is not a list or dict, in Keras' order.
-    pub(crate) fn leaves<'a>(&'a self, to: &mut Vec<&'a Argument>) {
-        match self {
-            Argument::List(items) => items.iter().for_each(|item| item.leaves(to)),
-            Argument::Dict(items) => items.iter().for_each(|(_, item)| item.leaves(to)),
-            leaf => to.push(leaf),
-        }
-    }
 }

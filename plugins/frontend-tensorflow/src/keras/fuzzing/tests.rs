@@ -1,7 +1,7 @@
 //! Mutations of small files, without a tool for it.
 
 use super::{description, file, hdf5};
-use crate::fuzzing::mutations;
+use crate::fuzz_input::mutations;
 use crate::keras::fixture::{self, MODELS};
 use onnxd_plugin_sdk::testing::mutations::{Mutations, valid};
 

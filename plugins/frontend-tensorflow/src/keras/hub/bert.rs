@@ -1,7 +1,7 @@
 //! BERT and its kin: embeddings, a norm, and encoders.
 
 use super::{GELU, Graph, Settings, named};
-use crate::keras::config::{Argument, Call, Network};
+use crate::keras::layer::{Argument, Call, Network};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
 
@@ -103,7 +103,7 @@ fn with_segments(s: &Settings<'_>, kind: &Segmented<'_>) -> Result<Network, Diag
 /// The first token, which stands for all.
 fn first(graph: &mut Graph, x: &Argument) -> Found {
     let whole = || {
-        let word = Argument::Plain(Json::from(crate::keras::config::SLICE));
+        let word = Argument::Plain(Json::from(crate::keras::layer::SLICE));
         Argument::List(vec![word, Argument::Nothing, Argument::Nothing, Argument::Nothing])
     };
     let key = Argument::List(vec![whole(), Argument::Plain(json!(0)), whole()]);

@@ -1,8 +1,8 @@
 //! DenseNet: convolutions behind norms, each of which reads what all before it in the stack have made.
 
 use super::{Graph, LAYERS_MAX, Settings};
-use crate::keras::config::{Argument, Network};
 use crate::keras::dtype;
+use crate::keras::layer::{Argument, Network};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::ir::DataType;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! EfficientNet: convolutions of each channel by itself between those of all, and factors for channels.
 
 use super::{Graph, SIZE_MAX, Settings};
-use crate::keras::config::{Argument, Network};
 use crate::keras::dtype;
+use crate::keras::layer::{Argument, Network};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::ir::DataType;
 use serde_json::{Value as Json, json};

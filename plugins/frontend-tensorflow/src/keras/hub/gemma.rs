@@ -1,9 +1,8 @@
 //! Gemma: an embedding that is scaled, decoders whose heads turn what they look at by its place, and a norm.
 
 use super::bert::tokens;
-use super::layers::Parts;
 use super::{GELU, Graph, Settings, made, named};
-use crate::keras::config::{Argument, Call, Network};
+use crate::keras::layer::{Argument, Call, Network, Parts};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
 

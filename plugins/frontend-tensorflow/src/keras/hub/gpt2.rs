@@ -2,7 +2,7 @@
 
 use super::bert::{SETTINGS, embeddings, tokens};
 use super::{GELU, Graph, Settings, named};
-use crate::keras::config::{Argument, Call, Network};
+use crate::keras::layer::{Argument, Call, Network};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::json;
 

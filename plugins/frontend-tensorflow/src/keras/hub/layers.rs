@@ -1,7 +1,7 @@
 //! What layers of the package hold. Files have their settings, and weights under the names of what they hold.
 
 use super::{Settings, gemma, llama, made, vit};
-use crate::keras::config::Layer;
+use crate::keras::layer::{Layer, Parts};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
 
@@ -23,9 +23,6 @@ pub(super) const LAYERS: [&str; 7] = [
 pub(crate) fn is_layer(class: &str) -> bool {
     LAYERS.contains(&class)
 }
-
-/// Layers by the names of what holds them in files.
-pub(super) type Parts = Vec<(String, Layer)>;
 
 /// A layer with the layers that it makes for itself, if it does.
 ///

@@ -1,9 +1,8 @@
 //! Llama and its kin: an embedding, decoders whose heads turn what they look at by its place, and a norm.
 
 use super::bert::tokens;
-use super::layers::Parts;
 use super::{Graph, Settings, made, named};
-use crate::keras::config::{Call, Network};
+use crate::keras::layer::{Call, Network, Parts};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
 

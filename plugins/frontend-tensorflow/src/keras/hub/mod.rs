@@ -20,7 +20,7 @@ mod xception;
 
 pub(super) use layers::{GELU, is_layer, with_parts};
 
-use super::config::{Argument, Call, Layer, Network, Place, damaged};
+use super::layer::{Argument, Call, Layer, Network, Place, damaged};
 use super::values::problem;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json, json};

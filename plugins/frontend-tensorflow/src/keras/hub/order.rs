@@ -1,6 +1,6 @@
 //! The order of layers, which numbers their weights in files.
 
-use crate::keras::config::{Argument, Layer};
+use crate::keras::layer::{Argument, Layer};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! ResNet: convolutions with norms, in blocks whose inputs are added to their outputs.
 
 use super::{Graph, LAYERS_MAX, Settings};
-use crate::keras::config::{Argument, Call, Network};
+use crate::keras::layer::{Argument, Call, Network};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
 

@@ -1,8 +1,8 @@
 //! VGG: stacks of convolutions with a pool behind each.
 
 use super::{Graph, LAYERS_MAX, Settings};
-use crate::keras::config::Network;
 use crate::keras::dtype;
+use crate::keras::layer::Network;
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::ir::DataType;
 use serde_json::json;

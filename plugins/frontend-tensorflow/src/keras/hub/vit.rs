@@ -1,8 +1,7 @@
 //! ViT: patches of a picture as steps, and encoders.
 
-use super::layers::Parts;
 use super::{Graph, Settings, made};
-use crate::keras::config::Network;
+use crate::keras::layer::{Network, Parts};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
 

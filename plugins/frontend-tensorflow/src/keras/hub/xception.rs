@@ -1,7 +1,7 @@
 //! Xception: convolutions of each channel by itself, in blocks whose inputs are added to their outputs.
 
 use super::{Graph, LAYERS_MAX, Settings};
-use crate::keras::config::{Argument, Network};
+use crate::keras::layer::{Argument, Network};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
 

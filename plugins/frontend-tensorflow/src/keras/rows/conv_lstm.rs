@@ -1,9 +1,8 @@
 //! `ConvLSTM`: an LSTM whose products are convolutions.
 
-use super::recurrent::{Call, activation, is, refuse_stateful};
+use super::recurrent_call::{Call, activation, is, refuse_stateful};
 use super::{exactly, window};
-use crate::keras::Runner;
-use crate::keras::run::{Called, Given};
+use crate::keras::runner::{Called, Given, Runner};
 use crate::keras::values::Item;
 use crate::ops::conv::{self, Padding, Window};
 use crate::ops::layout::Channels;

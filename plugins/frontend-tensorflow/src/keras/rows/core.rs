@@ -115,7 +115,7 @@ fn masking(b: &Lower, a: Masking) -> Lowered<Var> {
 /// `x * scale + offset`, each a number or a list.
 fn rescaling(b: &Lower, a: Rescaling) -> Lowered<Var> {
     let dtype = crate::keras::dtype::of(&a.dtype).unwrap_or(DataType::Float);
-    let dtype = crate::keras::call::kernel_type(dtype);
+    let dtype = crate::keras::dtype::kernel(dtype);
     let x = b.cast(a.inputs, dtype)?;
     let tensor = |value: &Value| match value {
         Value::None => Ok(None),

@@ -1,8 +1,7 @@
 //! Functions that are said by the rows of other operators: those of TensorFlow in models of Keras 2, and those of
 //! `keras.ops` that are an operator of TensorFlow.
 
-use crate::keras::Runner;
-use crate::keras::run::{Called, Given};
+use crate::keras::runner::{Called, Given, Runner};
 use crate::keras::values::Item;
 use onnxd_plugin_sdk::diagnostics::{Code, Layer as Place, shown};
 use onnxd_plugin_sdk::ir::DataType;

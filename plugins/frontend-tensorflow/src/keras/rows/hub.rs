@@ -4,9 +4,8 @@ mod llama;
 mod vit;
 
 use super::quantized;
-use crate::keras::Runner;
-use crate::keras::config::Layer;
-use crate::keras::run::{Called, Given};
+use crate::keras::layer::Layer;
+use crate::keras::runner::{Called, Given, Runner};
 use crate::keras::values::Item;
 use crate::ops::create::scalar;
 use crate::ops::{Lower, Source, of, rank};

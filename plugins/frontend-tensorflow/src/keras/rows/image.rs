@@ -1,7 +1,7 @@
 //! Layers and functions for pictures and sound.
 
 use super::ops::nn::for_each;
-use super::ops::promote::floats;
+use super::ops::promote::{bounded, floats};
 use super::{count, window};
 use crate::keras::dtype;
 use crate::ops::conv;
@@ -307,18 +307,6 @@ fn saturated(b: &GraphBuilder, x: Var, to: DataType) -> Lowered<Var> {
         return b.cast(x, to);
     }
     bounded(b, b.round(x)?, to)
-}
-
-/// Numbers of another type: those beyond its ends become the ends.
-pub(crate) fn bounded(b: &GraphBuilder, x: Var, to: DataType) -> Lowered<Var> {
-    if to.is_float() || to == DataType::Bool || to.bits() > 32 {
-        return b.cast(x, to);
-    }
-    let is_signed = matches!(to, DataType::Int8 | DataType::Int16 | DataType::Int32);
-    let steps = 1i64 << to.bits();
-    let (low, high) = if is_signed { (-steps / 2, steps / 2 - 1) } else { (0, steps - 1) };
-    let wide = if of(b, x)?.is_float() { DataType::Double } else { DataType::Int64 };
-    b.cast(b.clip(b.cast(x, wide)?).min(low).max(high).one()?, to)
 }
 
 fn center_crop(b: &Lower, a: CenterCrop) -> Lowered<Var> {

@@ -26,6 +26,7 @@ pub(crate) mod pool;
 pub(crate) mod preprocessing;
 mod quantized;
 pub(crate) mod recurrent;
+mod recurrent_call;
 pub(crate) mod shape;
 pub(crate) mod sound;
 pub(crate) mod tensorflow;
@@ -33,8 +34,7 @@ pub(crate) mod time;
 
 pub(crate) use conv::window;
 
-use super::Runner;
-use super::run::{Called, Given};
+use super::runner::{Called, Given, Runner};
 use super::values::Item;
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -61,7 +61,7 @@ pub(crate) fn table() -> Table<Source> {
         tensorflow::rows,
     ];
     // Files of Keras 2 do not tell classes of their own from those of Keras.
-    let own = Table::new().unknown_help(super::call::EXPORT);
+    let own = Table::new().unknown_help(super::layer::EXPORT);
     let own = families.into_iter().fold(own, |table, rows| rows(table));
     // Some functions of Keras are operators of TensorFlow.
     own.with(crate::ops::table())

@@ -1,8 +1,7 @@
 //! Normalization.
 
 use super::exactly;
-use crate::keras::Runner;
-use crate::keras::run::{Called, Given};
+use crate::keras::runner::{Called, Given, Runner};
 use crate::keras::values::Item;
 use crate::ops::shape::{axis_of, transposed};
 use crate::ops::{Lower, Source, of, rank};

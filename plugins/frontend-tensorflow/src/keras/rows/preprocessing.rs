@@ -154,7 +154,7 @@ fn list_len(x: &Value) -> i64 {
 /// `(x - mean) / deviation`, or back.
 fn normalization(b: &Lower, a: Normalization) -> Lowered<Var> {
     let to = dtype::of(&a.dtype).filter(|d| d.is_float()).unwrap_or(Float);
-    let to = crate::keras::call::kernel_type(to);
+    let to = crate::keras::dtype::kernel(to);
     let x = b.cast(a.inputs, to)?;
     let weights = a.weights.unwrap_or_default();
     let n = rank(b, x)? as i64;

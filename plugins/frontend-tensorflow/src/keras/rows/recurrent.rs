@@ -1,22 +1,20 @@
 //! Recurrent layers, and layers that run others over time.
 
-use super::activation::{OLD_HARD_SIGMOID, named, relu};
 use super::exactly;
-use crate::keras::Runner;
-use crate::keras::config::Layer;
+use super::recurrent_call::{Call, activation, is};
+use crate::keras::layer::Layer;
 use crate::keras::masks;
-use crate::keras::run::{Called, Given};
+use crate::keras::runner::{Called, Given, Runner};
 use crate::keras::values::Item;
-use crate::ops::activation::leaky;
 use crate::ops::recurrent::masked::{Options, layer as over};
-use crate::ops::recurrent::{Activation, Cell, Kind};
+use crate::ops::recurrent::{Cell, Kind};
 use crate::ops::shape::transposed;
 use crate::ops::slicing::reversed;
 use crate::ops::{of, size_of};
-use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{self, Code};
 use onnxd_plugin_sdk::ir::Tensor;
-use onnxd_plugin_sdk::lower::{Lowered, Value};
+use onnxd_plugin_sdk::lower::Lowered;
 use serde_json::Value as Json;
 
 /// Runs recurrent layers, and `Bidirectional`.
@@ -47,107 +45,6 @@ pub(crate) fn recurrent(
         Err(found) => {
             runner.driver.report(found);
             Ok(Some(vec![Item::Hole]))
-        }
-    }
-}
-
-/// A truth value of a configuration.
-pub(crate) fn is(layer: &Layer, key: &str) -> bool {
-    layer.config.get(key).and_then(Json::as_bool) == Some(true)
-}
-
-/// What a layer is called on, its initial states and its mask.
-pub(crate) struct Call {
-    pub(crate) x: Var,
-    pub(crate) initial: Vec<Var>,
-    pub(crate) mask: Option<Var>,
-}
-
-impl Call {
-    /// Reads a call. States stand behind the sequence in a list, or are an argument of their own.
-    ///
-    /// # Errors
-    /// `N0204` if there is no tensor.
-    pub(crate) fn of(b: &GraphBuilder, given: &Given) -> Lowered<Call> {
-        let tensors = |item: Option<&Item>| -> Vec<Var> {
-            item.map(|item| item.leaves().into_iter().filter_map(Item::tensor).collect())
-                .unwrap_or_default()
-        };
-        let mut all = tensors(given.first());
-        if all.is_empty() {
-            return Err(b.diagnostic(Code::LayerParameter, "The layer is called on no tensor."));
-        }
-        let x = all.remove(0);
-        let states = given.name("initial_state").or_else(|| given.positional.get(1));
-        let initial = if all.is_empty() { tensors(states) } else { all };
-        let mask = tensors(given.name("mask").or_else(|| given.positional.get(2)));
-        Ok(Call { x, initial, mask: mask.first().copied() })
-    }
-}
-
-/// States that outlive a call, of layers that cannot have them as inputs and outputs.
-pub(crate) fn refuse_stateful(b: &GraphBuilder, layer: &Layer) -> Lowered<()> {
-    if !is(layer, "stateful") {
-        return Ok(());
-    }
-    let message = "The layer keeps its states from one call to the next (`stateful`).";
-    let help = "Give the states as `initial_state`, and take them with `return_state`.";
-    Err(b.diagnostic(Code::LayerUnsupported, message).help(help))
-}
-
-/// The activation that a configuration names, or has as a layer.
-pub(crate) fn activation(runner: &Runner<'_, '_>, layer: &Layer, key: &str) -> Activation {
-    if let Some((_, part)) = layer.parts.iter().find(|(found, _)| found == key) {
-        return activation_layer(part);
-    }
-    let name = match runner.activation(layer, key) {
-        Some(Value::Text(name)) => name,
-        _ => "linear".to_owned(),
-    };
-    let onnx = Some(match name.as_str() {
-        "tanh" => ("Tanh", None, None),
-        "sigmoid" => ("Sigmoid", None, None),
-        "relu" => ("Relu", None, None),
-        "linear" => ("Affine", Some(1.0), Some(0.0)),
-        "hard_sigmoid" => ("HardSigmoid", Some(1.0 / 6.0), Some(0.5)),
-        OLD_HARD_SIGMOID => ("HardSigmoid", Some(0.2), Some(0.5)),
-        "elu" => ("Elu", Some(1.0), None),
-        "leaky_relu" => ("LeakyRelu", Some(0.2), None),
-        "softsign" => ("Softsign", None, None),
-        "softplus" => ("Softplus", None, None),
-        _ => ("", None, None),
-    });
-    let onnx = onnx.filter(|(name, ..)| !name.is_empty());
-    Activation { onnx, apply: Box::new(move |b, x| named(b, &name, x)) }
-}
-
-/// A layer that cells have as their activation; those with weights are refused.
-fn activation_layer(part: &Layer) -> Activation {
-    let number = |keys: &[&str]| keys.iter().find_map(|key| part.config.get(*key)?.as_f64());
-    let (slope, max) = (number(&["negative_slope", "alpha"]), number(&["max_value"]));
-    let threshold = number(&["threshold"]).unwrap_or(0.0);
-    match part.class.as_str() {
-        "LeakyReLU" => {
-            let slope = slope.unwrap_or(0.3);
-            let onnx = Some(("LeakyRelu", Some(slope as f32), None));
-            Activation { onnx, apply: Box::new(move |b, x| leaky(b, x, slope)) }
-        }
-        "ReLU" => {
-            let slope = slope.unwrap_or(0.0);
-            Activation {
-                onnx: None,
-                apply: Box::new(move |b, x| relu(b, x, max, slope, threshold)),
-            }
-        }
-        other => {
-            let name = other.to_owned();
-            let refuse = move |b: &GraphBuilder, _: Var| {
-                let name = diagnostics::shown(&name);
-                let message =
-                    format!("The layer `{name}` as the activation of a cell is not converted.");
-                Err(b.diagnostic(Code::LayerUnsupported, message))
-            };
-            Activation { onnx: None, apply: Box::new(refuse) }
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let to = named_if(b, a.dtype.as_ref())?.unwrap_or(Float);
             let all = hot(b, b.cast(a.indices, Int64)?, a.depth, a.axis, Bool)?;
             let (on, off) = (a.on_value.unwrap_or(Value::Int(1)), a.off_value.unwrap_or(Value::Int(0)));
-            crate::ops::compare::choice(b, all, tensor(b, &on, to)?, tensor(b, &off, to)?)
+            crate::ops::select::choice(b, all, tensor(b, &on, to)?, tensor(b, &off, to)?)
         };
     }
 }

@@ -1,8 +1,7 @@
 //! `TimeDistributed`: a layer for each step of a sequence; and `Pipeline`: layers one after the other.
 
-use super::recurrent::Call;
-use crate::keras::Runner;
-use crate::keras::run::{Called, Given};
+use super::recurrent_call::Call;
+use crate::keras::runner::{Called, Given, Runner};
 use crate::keras::values::Item;
 use crate::ops::rank;
 use crate::ops::shape::{Size, reshaped, shape_of, size};

@@ -1,6 +1,6 @@
 //! What Keras calls the weights of a layer. `.h5` files say it; `.keras` files number them.
 
-use crate::keras::config::Layer;
+use crate::keras::layer::Layer;
 use serde_json::Value as Json;
 
 /// The name of the weight `i` of a layer, which lies at `place` in the file: `kernel`, `lstm_cell/bias`.

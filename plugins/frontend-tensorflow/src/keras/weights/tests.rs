@@ -1,5 +1,5 @@
 use super::{Names, names, snake_case};
-use crate::keras::config::Layer;
+use crate::keras::layer::Layer;
 
 #[test]
 fn groups_have_names_of_classes() {

@@ -1,7 +1,7 @@
 //! Mutations of the seeds of the fuzz target, without its tool.
 
 use super::file;
-use crate::fuzzing::mutations;
+use crate::fuzz_input::mutations;
 use onnxd_plugin_sdk::testing::mutations::valid;
 
 #[test]

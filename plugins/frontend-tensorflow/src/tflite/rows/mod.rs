@@ -13,8 +13,6 @@ mod recurrent;
 mod shape;
 mod window;
 
-pub(crate) use window::dilated;
-
 use crate::ops::{Source, size_of};
 use onnxd_plugin_sdk::lower::Table;
 

@@ -1,7 +1,6 @@
 //! Cells between others, and reductions under windows.
 
-use super::size_of;
-use crate::ops::shape::{Size, reshaped, shape_of, size, size_by};
+use crate::ops::pad::{for_each_axis, interior_padded};
 use crate::ops::{Source, of, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -17,7 +16,7 @@ const FUNCTIONS: [&str; 7] = ["", "ADD", "MUL", "MINIMUM", "MAXIMUM", "LOGICAL_A
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "DILATE" => |b, a: Dilate| dilated(b, a.input, &a.dilations, a.value);
+        "DILATE" => |b, a: Dilate| interior_padded(b, a.input, &a.dilations, a.value);
         "REDUCE_WINDOW" => |b, a: Windows| {
             let word = usize::try_from(a.reduce_function).ok().and_then(|at| FUNCTIONS.get(at));
             let how = Meeting::of(b, word.unwrap_or(&""))?;
@@ -26,12 +25,12 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "STABLEHLO_PAD" => |b, a: Pad| {
             let dilations: Vec<i64> = a.interior_padding.iter().map(|n| n.saturating_add(1)).collect();
-            let x = dilated(b, a.operand, &dilations, a.value)?;
+            let x = interior_padded(b, a.operand, &dilations, a.value)?;
             padded(b, x, [&a.edge_padding_low, &a.edge_padding_high], a.value)
         };
         "STABLEHLO_REDUCE_WINDOW" => |b, a: HloWindows| {
             let how = Meeting::of(b, &a.body)?;
-            let x = dilated(b, a.operand, &a.base_dilations, a.init)?;
+            let x = interior_padded(b, a.operand, &a.base_dilations, a.init)?;
             let side = |at: usize| a.padding.iter().skip(at).step_by(2).copied().collect::<Vec<i64>>();
             let x = padded(b, x, [&side(0), &side(1)], a.init)?;
             let y = under_windows(b, x, how, [a.window_dimensions, a.window_strides, a.window_dilations])?;
@@ -112,31 +111,6 @@ impl Meeting {
     }
 }
 
-/// `x` with `dilations[i] - 1` cells of `value` between the cells of axis `i`.
-pub(crate) fn dilated(b: &GraphBuilder, x: Var, dilations: &[i64], value: Var) -> Lowered<Var> {
-    let n = rank(b, x)?;
-    let mut y = x;
-    let dilations = for_each_axis(b, n, dilations.to_vec(), 1)?;
-    if let Some(bad) = dilations.iter().find(|dilation| **dilation < 1) {
-        let message = format!("Cells cannot be {bad} places apart.");
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
-    for (axis, dilation) in dilations.iter().enumerate() {
-        let (at, more) = (axis as i64, dilation - 1);
-        if more == 0 || size_of(b, y, axis) == Some(1) {
-            continue;
-        }
-        let mut sizes = (0..n).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<Size>>>()?;
-        sizes[axis] = size_by(b, sizes[axis], *dilation, i64::saturating_mul, GraphBuilder::mul)?;
-        let mut pads = vec![0; 2 * n + 2];
-        pads[n + 1 + axis + 1] = more;
-        let apart = b.pad(b.unsqueeze(y, [at + 1])?, pads).constant_value(value).one()?;
-        let beside = reshaped(b, apart, &shape_of(b, &sizes)?)?;
-        y = b.slice(beside, [0], [-more]).axes([at]).one()?;
-    }
-    Ok(y)
-}
-
 /// `x` with cells of `value` before and behind each axis; negative numbers take cells away.
 fn padded(b: &GraphBuilder, x: Var, [low, high]: [&[i64]; 2], value: Var) -> Lowered<Var> {
     let n = rank(b, x)?;
@@ -146,21 +120,6 @@ fn padded(b: &GraphBuilder, x: Var, [low, high]: [&[i64]; 2], value: Var) -> Low
         return Ok(x);
     }
     b.pad(x, pads).constant_value(value).one()
-}
-
-/// A number for each of `n` axes; an empty list means `default` for all.
-///
-/// # Errors
-/// `N0204` for a list of another length.
-fn for_each_axis(b: &GraphBuilder, n: usize, list: Vec<i64>, default: i64) -> Lowered<Vec<i64>> {
-    match list.len() {
-        0 => Ok(vec![default; n]),
-        found if found == n => Ok(list),
-        found => {
-            let message = format!("There are {found} numbers for {n} axes.");
-            Err(b.diagnostic(Code::LayerParameter, message))
-        }
-    }
 }
 
 /// What the elements under windows make together, axis by axis.

@@ -44,7 +44,6 @@
 mod angles;
 mod form;
 
-use crate::microsoft::DOMAIN;
 use crate::parts::{needs, of_type};
 use angles::{Angles, Repeat};
 use form::{Heads, Rotation, rotation};
@@ -59,17 +58,18 @@ use std::collections::BTreeMap;
 const PARTS: usize = 6;
 
 pub(crate) fn pass() -> Box<dyn Pass> {
-    Box::new(FuseRotary { name: "fuse-rotary-embedding", microsoft: false })
+    Box::new(FuseRotary { name: "fuse-rotary-embedding", domain: None })
 }
 
-/// The same with ONNX Runtime's operator, which older models may have, too.
-pub(crate) fn microsoft() -> Box<dyn Pass> {
-    Box::new(FuseRotary { name: "rotary", microsoft: true })
+/// The same with ONNX Runtime's operator, which is in `domain` and which older models may have, too.
+pub(crate) fn microsoft(domain: &'static str) -> Box<dyn Pass> {
+    Box::new(FuseRotary { name: "rotary", domain: Some(domain) })
 }
 
 struct FuseRotary {
     name: &'static str,
-    microsoft: bool,
+    /// That of ONNX Runtime's operator; `None` for the one of the standard.
+    domain: Option<&'static str>,
 }
 
 impl Pass for FuseRotary {
@@ -110,7 +110,7 @@ impl FuseRotary {
     }
 
     fn fits(&self, cx: &Rewriter, r: &Rotation) -> Rewrite {
-        if !self.microsoft {
+        if self.domain.is_none() {
             needs(cx, "RotaryEmbedding", 23)?;
         }
         // Runtimes have kernels for these types only.
@@ -159,15 +159,15 @@ impl FuseRotary {
         if !cos.batch().same(&sin.batch()) {
             return Skip::because("sines and cosines differ in shape");
         }
-        let repeat = match self.microsoft {
-            false => Repeat::of(cx, &cos, &first.heads)?,
-            true if cos.batch() == Dim::Known(1) => Repeat::Not,
-            true => return Skip::because("the angles differ between batches"),
+        let repeat = match self.domain {
+            None => Repeat::of(cx, &cos, &first.heads)?,
+            Some(_) if cos.batch() == Dim::Known(1) => Repeat::Not,
+            Some(_) => return Skip::because("the angles differ between batches"),
         };
         let alone = [first.cos, first.sin].iter().all(|v| cx.graph.uses(*v) == group.len());
         let chains = cos.cost() + sin.cost();
         // Squeeze of both, or Expand of both.
-        let more = if self.microsoft { 2 } else { repeat.cost() };
+        let more = if self.domain.is_some() { 2 } else { repeat.cost() };
         let gone = group.len() * (PARTS - 1) + if alone { chains + 2 } else { 0 };
         if chains + more > gone {
             return Skip::because(format!(
@@ -192,7 +192,7 @@ impl FuseRotary {
         let Rotated { cos, sin, repeat } = angles;
         let rows = |angles: &Angles| b.id(angles.build(b, true)?);
         let words = heads.words.known().unwrap_or(0);
-        if self.microsoft {
+        if self.domain.is_some() {
             let first = b.constant(Tensor::from_vec([1], vec![0i64]));
             return Ok(Inputs { cos: rows(cos)?, sin: rows(sin)?, positions: Some(b.id(first)?) });
         }
@@ -221,16 +221,16 @@ impl FuseRotary {
         let heads = &r.heads;
         let x = heads.together.unwrap_or(heads.x);
         let count = heads.count.filter(|_| r.partial || heads.together.is_some());
-        let turned = match self.microsoft {
-            true => {
+        let turned = match self.domain {
+            Some(domain) => {
                 let inputs = [Operand::from(x), by.positions.into(), by.cos.into(), by.sin.into()];
-                let call = b.op(DOMAIN, "RotaryEmbedding", inputs);
+                let call = b.op(domain, "RotaryEmbedding", inputs);
                 // Without elements that stay, the angles say how many a head has.
                 let call = call.set("num_heads", count.filter(|_| r.partial));
                 let call = call.set("interleaved", r.interleaved.then_some(true));
                 call.set("rotary_embedding_dim", r.partial.then_some(r.width)).one()?
             }
-            false => {
+            None => {
                 let call = b.rotary_embedding(x, by.cos, by.sin).position_ids(by.positions);
                 let call = call.num_heads(count).interleaved(r.interleaved.then_some(true));
                 call.rotary_embedding_dim(r.partial.then_some(r.width)).one()?

@@ -1,11 +1,10 @@
 //! The decoder of Llama and its kin.
 
 use super::{Looks, call, mask, part, sum};
-use crate::keras::Runner;
-use crate::keras::config::Layer;
+use crate::keras::layer::Layer;
 use crate::keras::rows::attention::{Heads, Masked, Options, over_heads, together};
 use crate::keras::rows::{exactly, weights_and_bias};
-use crate::keras::run::{Called, Given};
+use crate::keras::runner::{Called, Given, Runner};
 use crate::keras::values::Item;
 use crate::ops::create::scalar;
 use crate::ops::shape::{Size, reshaped, shape_of, size as size_of, transposed};

@@ -1,8 +1,7 @@
 //! The layers of ViT.
 
 use super::{call, part, sum};
-use crate::keras::Runner;
-use crate::keras::run::{Called, Given};
+use crate::keras::runner::{Called, Given, Runner};
 use crate::keras::values::Item;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;

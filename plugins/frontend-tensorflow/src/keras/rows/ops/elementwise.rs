@@ -3,10 +3,11 @@
 use super::promote::{
     as_tensors, floats, in_floats, named, numbers, result, tensor, together, wide_floats,
 };
-use crate::ops::compare::{choice, where_zero};
+use crate::ops::compare::where_zero;
 use crate::ops::create::number;
 use crate::ops::elementwise::{floor_quotient, floor_remainder};
 use crate::ops::math::{atan2, expm1, log1p};
+use crate::ops::select::choice;
 use crate::ops::special::{computed, erfc};
 use crate::ops::{Lower, Source, bits, of};
 use onnxd_plugin_sdk::arguments;
@@ -211,7 +212,7 @@ fn numbers_alone(table: Table<Source>) -> Table<Source> {
         "ops.Copy" | "ops.StopGradient" | "ops.Real" | "ops.Conj" | "ops.Conjugate"
             => |_, a: Same| Ok(a.x);
         "ops.SaturateCast" => |b, a: Cast| {
-            crate::keras::rows::image::bounded(b, any(b, &a.x)?, named(b, &a.dtype)?)
+            super::promote::bounded(b, any(b, &a.x)?, named(b, &a.dtype)?)
         };
         "ops.Array" | "ops.ConvertToTensor" => |b, a: Array| match &a.dtype {
             Some(word) => cast(b, any(b, &a.x)?, word),
@@ -238,11 +239,11 @@ fn integers(table: Table<Source>) -> Table<Source> {
         "ops.BitwiseInvert" | "ops.BitwiseNot" => |b, a: One| bits::inverted(b, any(b, &a.x)?);
         "ops.BitwiseLeftShift" | "ops.LeftShift" => |b, a: Bits| {
             let [x, y] = together(b, [&a.x, &a.y])?;
-            bits::shifted(b, crate::ops::elementwise::Two { x, y }, true)
+            bits::shifted(b, crate::ops::operands::Two { x, y }, true)
         };
         "ops.BitwiseRightShift" | "ops.RightShift" => |b, a: Bits| {
             let [x, y] = together(b, [&a.x, &a.y])?;
-            bits::shifted(b, crate::ops::elementwise::Two { x, y }, false)
+            bits::shifted(b, crate::ops::operands::Two { x, y }, false)
         };
         "ops.Gcd" => |b, a: Two| {
             let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
@@ -274,7 +275,7 @@ fn compared(b: &Lower, a: Two, f: Combine) -> Lowered<Var> {
 
 fn bitwise(b: &Lower, a: Bits, f: Combine) -> Lowered<Var> {
     let [x, y] = as_tensors(b, [&a.x, &a.y])?;
-    bits::combined(b, crate::ops::elementwise::Two { x, y }, f)
+    bits::combined(b, crate::ops::operands::Two { x, y }, f)
 }
 
 /// The larger or the smaller of two numbers.

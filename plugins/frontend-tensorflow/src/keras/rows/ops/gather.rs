@@ -1,7 +1,7 @@
 //! Items, slices and updates.
 
 use super::elementwise::any;
-use crate::keras::config::SLICE;
+use crate::keras::layer::SLICE;
 use crate::ops::create::{filled, scalar};
 use crate::ops::scatter::scattered;
 use crate::ops::shape::{axis_of, squeezed, unsqueezed};

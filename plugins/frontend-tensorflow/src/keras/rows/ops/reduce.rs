@@ -3,10 +3,10 @@
 use super::elementwise::truth;
 use super::promote::{floats, named_if, not_half, numbers, summed};
 use super::shapes::list;
-use crate::ops::compare::choice;
 use crate::ops::create::{number, scalar};
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::scan::{running_product, running_sum};
+use crate::ops::select::choice;
 use crate::ops::shape::squeezed;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;

@@ -217,7 +217,7 @@ fn select(b: &Lower, a: Select) -> Lowered<Var> {
     let mut y = tensor(b, &default, to)?;
     for (condition, x) in a.condlist.iter().zip(&a.choicelist).rev() {
         let condition = super::elementwise::truth(b, condition)?;
-        y = crate::ops::compare::choice(b, condition, tensor(b, x, to)?, y)?;
+        y = crate::ops::select::choice(b, condition, tensor(b, x, to)?, y)?;
     }
     Ok(y)
 }

@@ -1,141 +1,24 @@
-//! Runs graphs of operators on the values of an ONNX graph that is built on the way. Operators are computed in their
-//! order, as far as an output needs them.
+//! Runs operators on the values of an ONNX graph that is built on the way. They are computed in their order, as far as
+//! an output needs them.
 
 use super::arguments::{Arguments, arguments};
-use super::constant::UNFOLDED_BYTES_MAX;
-use super::model::{Model, Operator, Quantization, SubGraph, Tensor as Declared};
-use super::network::dim;
+use super::item::Item;
+use super::model::{Operator, Quantization, SubGraph};
 use super::operators::{self, CUSTOM};
-use super::variables::{self, Variables};
-use super::{constant, control, kept, quantized, tables};
-use crate::ops::Source;
+use super::scope::{Runner, Scope, declared};
+use super::types::dim;
+use super::{constant, control, kept, quantized, resources, tables};
 use crate::ops::activation::clipped;
-use crate::states::{Asked, States};
 use onnxd_plugin_sdk::build::{Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, ValueType};
-use onnxd_plugin_sdk::lower::{Driver, Lower, Lowering, Value};
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use onnxd_plugin_sdk::lower::{Lowering, Value};
+use std::collections::HashSet;
 
 /// Operators that a conversion may run, those of graphs that are called counted each time.
 const OPERATORS_MAX: usize = 200_000;
 
-/// Bytes of a tensor's name that are kept.
-const NAME_BYTES_MAX: usize = 256;
-
-/// Graphs that run inside each other.
-const DEPTH_MAX: usize = 32;
-
-/// What stands for a tensor of a graph.
-#[derive(Clone, Debug)]
-pub(crate) enum Item {
-    /// As the tensor is stored.
-    Tensor(Var),
-    /// A handle of a variable.
-    Handle(Rc<str>),
-    /// What could not be converted; it was reported.
-    Hole,
-}
-
-/// A graph that runs, or one call of it.
-pub(crate) struct Scope<'a> {
-    pub(crate) graph: &'a SubGraph,
-    items: RefCell<HashMap<usize, Item>>,
-    /// The real numbers of quantized tensors.
-    real: RefCell<HashMap<(usize, bool), Var>>,
-    /// What names of its nodes start with: empty, or ends with `/`.
-    pub(crate) path: String,
-    /// How many graphs run around it.
-    pub(super) depth: usize,
-    /// Whether it sets variables before the first run.
-    pub(super) initial: bool,
-}
-
-impl<'a> Scope<'a> {
-    pub(crate) fn new(graph: &'a SubGraph, path: String) -> Scope<'a> {
-        let (items, real, depth, initial) = Default::default();
-        Scope { graph, items, real, path, depth, initial }
-    }
-
-    /// A graph that an operator of this one runs.
-    ///
-    /// # Errors
-    /// `N0213` if too many graphs run inside each other.
-    pub(super) fn inside(&self, graph: &'a SubGraph, called: &Operator) -> Result<Scope<'a>> {
-        if self.depth >= DEPTH_MAX {
-            let message = format!("More than {DEPTH_MAX} graphs run inside each other.");
-            return Err(Diagnostic::new(Code::SourceLimit, message).at(self.layer(called)));
-        }
-        let path = match graph.name.as_str() {
-            "" => format!("{}/", self.layer(called).name),
-            name => format!("{}{}/", self.path, shortened(name)),
-        };
-        let (items, real) = Default::default();
-        Ok(Scope { graph, items, real, path, depth: self.depth + 1, initial: self.initial })
-    }
-
-    /// Says what a tensor is from now on.
-    pub(crate) fn set(&self, index: usize, item: Item) {
-        self.items.borrow_mut().insert(index, item);
-        for alone in [false, true] {
-            self.real.borrow_mut().remove(&(index, alone));
-        }
-    }
-
-    /// The name of a tensor in the model that is built.
-    pub(super) fn name(&self, index: usize) -> String {
-        let name = self.graph.tensors[index].name.as_str();
-        // Names of tensors that several layers were merged into are joined.
-        let name = name.split(';').next().unwrap_or(name);
-        format!("{}{}", self.path, shortened(name))
-    }
-
-    pub(crate) fn layer(&self, operator: &Operator) -> Layer {
-        // What sets a variable has no output, and what it sets it to is its last input.
-        let last = operator.inputs.iter().rev().flatten().next();
-        let name = operator.outputs.first().or(last).map(|index| self.name(*index));
-        Layer::new(name.unwrap_or_else(|| self.path.clone()), operator.name())
-    }
-}
-
-pub(crate) struct Runner<'a, 's> {
-    pub(crate) driver: &'a Driver<'s, Source>,
-    pub(crate) model: &'a Model,
-    pub(super) variables: Variables,
-    /// Tensors that kernels change in place.
-    pub(super) states: States,
-    /// Conditions and loops around what runs.
-    pub(super) choices: Cell<usize>,
-    /// Loops among them.
-    pub(super) loops: Cell<usize>,
-    ran: Cell<usize>,
-    /// Bytes that constants may still take beside the file.
-    pub(super) room: Cell<usize>,
-    /// Whether weights that are quantized alone become floats at once.
-    floats: bool,
-    /// How many weights are quantized alone.
-    pub(super) alone: Cell<usize>,
-}
-
-impl<'a, 's> Runner<'a, 's> {
-    /// `floats` tells whether weights that are quantized alone become floats at once, `asked` which states are inputs.
-    pub(crate) fn new(
-        driver: &'a Driver<'s, Source>,
-        model: &'a Model,
-        (floats, asked): (bool, &Asked),
-    ) -> Runner<'a, 's> {
-        let (variables, states) = (Variables::new(model, asked), States::new(asked));
-        let (choices, loops, ran, alone) = Default::default();
-        let room = Cell::new(UNFOLDED_BYTES_MAX);
-        Runner { driver, model, variables, states, choices, loops, ran, room, floats, alone }
-    }
-
-    pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
-        self.driver.builder()
-    }
-
+impl<'a> Runner<'a, '_> {
     /// Computes tensors of a graph.
     ///
     /// # Errors
@@ -259,7 +142,7 @@ impl<'a, 's> Runner<'a, 's> {
             self.driver.report(found.at(scope.layer(called)));
             return Ok(holes());
         }
-        for special in [control::run, variables::run, tables::run] {
+        for special in [control::run, resources::run, tables::run] {
             if let Some(items) = special(self, scope, called, &inputs)? {
                 return Ok(items);
             }
@@ -312,10 +195,6 @@ impl<'a, 's> Runner<'a, 's> {
             self.keep(scope, called, results.split_off(called.outputs.len()));
         }
         self.results(scope, called, results, kept)
-    }
-
-    fn in_layer<R>(&self, scope: &Scope<'a>, called: &Operator, f: impl FnOnce() -> R) -> R {
-        self.builder().in_layer(scope.layer(called), |_| f())
     }
 
     /// Hands an operator to the table; gives its results with the activation applied.
@@ -439,14 +318,4 @@ impl<'a, 's> Runner<'a, 's> {
         self.driver.report(found.at(scope.layer(called)));
         vec![Item::Hole; called.outputs.len()]
     }
-}
-
-pub(super) fn declared<'a>(scope: &Scope<'a>, index: usize) -> &'a Declared {
-    &scope.graph.tensors[index]
-}
-
-/// The beginning of a long name.
-fn shortened(name: &str) -> &str {
-    let end = name.char_indices().map(|(at, _)| at).find(|at| *at >= NAME_BYTES_MAX);
-    end.map_or(name, |end| &name[..end])
 }

@@ -1,0 +1,10 @@
+//! A chunk of a dataset, and where it is in the file.
+
+/// A chunk as it is stored.
+#[derive(Clone, Copy)]
+pub(super) struct Stored {
+    pub(super) address: u64,
+    pub(super) size: u64,
+    /// Filters that it did not go through.
+    pub(super) skipped: u32,
+}

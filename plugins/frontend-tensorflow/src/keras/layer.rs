@@ -1,0 +1,95 @@
+//! Layers as the description of a model has them, and calls of them.
+
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use serde_json::{Map, Value as Json};
+
+/// What to do with code that is not in the file.
+pub(crate) const EXPORT: &str =
+    "Export the model with `model.export(\"folder\")`, or as TFLite, and convert that.";
+
+/// What stands before the start, stop and step of a slice.
+pub(crate) const SLICE: &str = "__slice__";
+
+/// A layer, or a model inside of a model.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layer {
+    /// The name of its row: the class, `ops.Add` for `keras.ops`, `tf.math.add` for functions of TensorFlow.
+    pub(crate) class: String,
+    pub(crate) name: String,
+    pub(crate) config: Map<String, Json>,
+    pub(crate) calls: Vec<Call>,
+    /// Its layers, if it is a model.
+    pub(crate) network: Option<Network>,
+    /// Layers that it holds, by the names of the keys of `config`; a list counts on: `cells.0`.
+    pub(crate) parts: Parts,
+    /// Why it cannot be converted, if its code is not part of Keras.
+    pub(crate) foreign: Option<String>,
+    /// Keras counts it through in a session: a file may have it by another name.
+    pub(crate) is_unnamed: bool,
+    /// Tensors of the file that are its weights, in the order in which Keras made them.
+    pub(crate) weights: Vec<String>,
+}
+
+/// Layers by the names of what holds them in files.
+pub(crate) type Parts = Vec<(String, Layer)>;
+
+/// The layers of a model, and what goes in and comes out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Network {
+    pub(crate) layers: Vec<Layer>,
+    /// One layer after the other; then nothing else is said of calls.
+    pub(crate) is_sequence: bool,
+    pub(crate) inputs: Argument,
+    pub(crate) outputs: Argument,
+    /// The shape that a sequence was built for.
+    pub(crate) built: Option<Json>,
+    /// Whether Keras counts the making of the model as its first call: in version 2 everywhere, in version 3 only where
+    /// outputs are listed.
+    pub(crate) counts_making: bool,
+}
+
+/// An output of a call of a layer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) layer: String,
+    pub(crate) call: usize,
+    pub(crate) output: usize,
+}
+
+/// An argument of a call, or the inputs or outputs of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Argument {
+    Place(Place),
+    List(Vec<Argument>),
+    /// Sorted by keys, as Keras has them.
+    Dict(Vec<(String, Argument)>),
+    /// A constant with its element type.
+    Constant(Json, String),
+    /// Numbers, words and the like.
+    Plain(Json),
+    #[default]
+    Nothing,
+}
+
+/// A call of a layer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) positional: Vec<Argument>,
+    pub(crate) named: Vec<(String, Argument)>,
+}
+
+impl Argument {
+    /// All that is not a list or dict, in Keras' order.
+    pub(crate) fn leaves<'a>(&'a self, to: &mut Vec<&'a Argument>) {
+        match self {
+            Argument::List(items) => items.iter().for_each(|item| item.leaves(to)),
+            Argument::Dict(items) => items.iter().for_each(|(_, item)| item.leaves(to)),
+            leaf => to.push(leaf),
+        }
+    }
+}
+
+/// The finding for a description that does not hold together.
+pub(crate) fn damaged(what: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(Code::SourceSyntax, what)
+}
