@@ -1,5 +1,5 @@
-//! The table of codes: one row per diagnostic, with what happened and what a user does next. Help and manual are derived
-//! from it.
+//! The table of codes: one row per diagnostic, with what happened and what a user does next. Help and manual are made
+//! of it.
 
 use crate::Class;
 
@@ -226,13 +226,15 @@ diagnostics! {
         "Saved statistics of a calibration are damaged, or belong to another network or other settings."
         "Drop the statistics of the same network and settings, or the samples.";
     "N0604" QuantizationLoss Input
-        "A note: quantization gives something up, such as bits of a branch, values beyond a range, or all of a model that has nothing to quantize."
+        "A note: quantization gives something up, such as bits of a branch, values beyond a range, or all \
+         of a model that has nothing to quantize."
         "Look at the layers' ratios in the report; the message names the param that helps, if one does.";
     "N0605" CalibrationRandom Input
         "The model was calibrated on random numbers instead of data (`calibration.random`)."
         "Calibrate on data: drop samples, and leave `calibration.random` out.";
     "N0606" QuantizationPoor Input
-        "A quantization is good for little: outputs below what is demanded, nothing or little became integers, or samples say nothing."
+        "A quantization is good for little: outputs below what is demanded, nothing or little became \
+         integers, or samples say nothing."
         "Look at the layers' ratios in the report, and at the samples.";
     "N0607" ResultChanged Internal
         "A pass changed what the model computes, or its inputs or outputs."

@@ -160,7 +160,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-reductions",
-            "Makes ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum and ReduceLogSumExp of their parts (slower in ONNX Runtime)" =>
+            "Makes ReduceL1, ReduceL2 and other reductions of their parts (slower in ONNX Runtime)" =>
             reduce::norms::pass,
         ),
         pass(
