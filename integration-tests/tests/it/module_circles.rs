@@ -14,7 +14,7 @@ const MAY_STAY: &[&str] = &[
     "build: builder, names",
     "build: call, draft",
     "daemon::cli::plugins: check, samples",
-    "daemon::run: attempt, control, daemon, duplicates, event, housekeeping, outbox, owners, packing, prepare, receipts, refused, requests, room, timers",
+    "daemon::run: daemon, outbox, owners, packing, receipts, refused, room, timers",
     "daemon::run: originals, publication",
     "eval: activation, call, elementwise, gemm, math, norm, reals, shape, steps, vector",
     "eval: conv, exact, linear",

@@ -4,7 +4,6 @@
 //! result to the outbox once the loop has recorded that it may.
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,10 +17,10 @@ use onnxd_proto::onnxd::{InputFile, Job, WorkerEvent};
 use onnxd_worker::confine::parent::Killer;
 
 use super::copies;
-use super::event::Event;
+use super::event::{Ending, Event};
 use super::layout::JobDir;
-use super::prober::{Tools, asked};
 use super::publication;
+use super::tools::{Tools, asked};
 use crate::conversion::doing::Shared;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Verdict, convert, files, publish};
 
@@ -29,20 +28,6 @@ use crate::conversion::{Order, Outcome, Plugins, Submission, Verdict, convert, f
 const GRACE: Duration = Duration::from_millis(500);
 /// Log lines of a worker up to this level are for operators.
 const WARN: i32 = 2;
-
-/// How an attempt ended.
-#[derive(Debug)]
-pub(crate) enum Ending {
-    /// The result is complete and synced in this folder, which waits to be renamed.
-    Ready { staged: PathBuf },
-    Failed {
-        diagnostics: Vec<message::Diagnostic>,
-        crashed: bool,
-        timed_out: bool,
-        /// A user asked for its end.
-        stopped: bool,
-    },
-}
 
 /// Stops an attempt from the event loop, also one whose worker is just being started.
 #[derive(Clone, Debug, Default)]

@@ -15,12 +15,11 @@ use onnxd_proto::onnxd::{FileDigest, FileRole, Job, JobState, Report};
 use rustix::fs::stat;
 
 use super::attempt::Work;
-use super::control::ClientRequest;
-use super::control::protocol::Request;
 use super::crash::{Killed, Plan, enter, plan};
 use super::crash_store::{Dice, Shared};
 use super::daemon::Daemon;
-use super::event::Event;
+use super::event::{ClientRequest, Event};
+use super::protocol::Request;
 use super::simulation_tests::daemon;
 use crate::conversion::files::digest;
 use crate::conversion::{Outcome, Verdict};

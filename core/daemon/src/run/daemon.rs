@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, never, select};
 use onnxd_config::Settings;
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_diagnostics::Diagnostic;
 use onnxd_intake::{Control, Found, Intake};
 use onnxd_jobs::{Ids, Policy, Store, StoreError, What, state_word, step};
 use onnxd_proto::onnxd::{Job, JobState};
@@ -22,20 +22,20 @@ use super::attempt::Stop;
 use super::book::Book;
 use super::crash;
 use super::event::Event;
-use super::housekeeping::{Order, Ordered};
 use super::in_flight::InFlight;
 use super::layout::Folders;
 use super::mailbox::Mailbox;
+use super::order::{Order, Ordered};
 use super::outbox::Unpublished;
 use super::own_crash;
 use super::packing::Packing;
-use super::prober::SharedTools;
 use super::receipts::Receipts;
 use super::refused::Refused;
 use super::room::Room;
 use super::set_aside::SetAside;
 use super::systemd::{self, Watchdog};
 use super::timers::Timers;
+use super::tools::SharedTools;
 use super::{Source, log};
 use crate::conversion::doing::Shared;
 
@@ -450,10 +450,4 @@ fn log_change(job: &Job) {
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The daemon cannot begin without its threads; another start may be luckier.
-#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
-pub(crate) fn no_thread(e: std::io::Error) -> Diagnostic {
-    Diagnostic::new(Code::WorkerStart, format!("A thread could not start: {e}"))
 }

@@ -15,7 +15,7 @@ use onnxd_proto::onnxd::Job;
 
 use super::attempt::Stop;
 use super::daemon::{Daemon, Running, Turn};
-use super::event::Event;
+use super::event::{Copy, Event};
 use super::layout::Folders;
 use super::originals::is_result_of;
 use super::outbox::PUBLISHING;
@@ -26,15 +26,6 @@ use crate::conversion::publish;
 
 /// Copies made at the same time before their jobs' turn.
 const COPIES_MAX: usize = 4;
-
-/// A copy that waits to be published.
-#[derive(Clone, Debug)]
-pub(crate) struct Copy {
-    identity: String,
-    of: String,
-    staged: PathBuf,
-    dest: PathBuf,
-}
 
 impl Daemon {
     /// The job, or copy, that has brought a result of this identity to this job's place, if that is

@@ -6,8 +6,8 @@ use onnxd_intake::{Item, State, Status};
 use onnxd_proto::onnxd::JobState;
 use serde_json::{Value, json};
 
-use super::control::protocol::granted;
 use super::daemon::{Daemon, Phase};
+use super::protocol::granted;
 
 impl Daemon {
     pub(crate) fn health(&self) -> Value {

@@ -33,6 +33,7 @@ pub(crate) mod left;
 mod log;
 mod mailbox;
 mod moving;
+mod order;
 mod originals;
 mod outbox;
 mod own_crash;
@@ -40,6 +41,7 @@ mod owners;
 mod packing;
 mod prepare;
 mod prober;
+pub(crate) mod protocol;
 mod publication;
 mod receipts;
 mod recover;
@@ -55,6 +57,7 @@ mod simulation_tests;
 mod systemd;
 mod taking;
 mod timers;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,17 +73,18 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::conversion::submission::names;
 use crate::conversion::{Launcher, Plugins};
-use daemon::{Attempts, Course, Daemon, Drops, Phase, Queue, Results, Surroundings, no_thread};
+use daemon::{Attempts, Course, Daemon, Drops, Phase, Queue, Results, Surroundings};
 use layout::{Folders, make_dir};
 use mailbox::Mailbox;
 use packing::Packing;
-use prober::{FrontendProber, SharedTools, Tools};
+use prober::FrontendProber;
 use refused::Refused;
 use room::Room;
 use set_aside::SetAside;
 pub(crate) use signals::Signals;
 use systemd::Watchdog;
 use timers::Timers;
+use tools::{SharedTools, Tools};
 
 /// Events that wait for the loop; whoever sends more waits.
 const EVENTS_MAX: usize = 256;
@@ -306,6 +310,12 @@ fn inbox_config(settings: &Settings) -> Config {
         unmatched_after: (!unmatched.is_zero()).then_some(unmatched),
         ..Config::new(&intake.inbox)
     }
+}
+
+/// The daemon cannot begin without its threads; another start may be luckier.
+#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
+pub(crate) fn no_thread(e: std::io::Error) -> Diagnostic {
+    Diagnostic::new(Code::WorkerStart, format!("A thread could not start: {e}"))
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use onnxd_proto::onnxd::{Job, JobState};
 
 use super::attempt::Stop;
 use super::daemon::{Daemon, Running, Turn};
-use super::event::Event;
-use super::publication::{Placed, place, staged_folder};
+use super::event::{Event, Placed};
+use super::publication::{place, staged_folder};
 use crate::conversion::doing::Shared;
 
 /// Shown as the stage of a job whose result is being moved to the outbox.

@@ -14,8 +14,8 @@ use onnxd_proto::onnxd::{Job, JobState, Kept};
 use super::copies::make_private_dir;
 use super::crash;
 use super::daemon::{Daemon, Turn};
-use super::housekeeping::Order;
 use super::layout::JobDir;
+use super::order::Order;
 use super::systemd;
 use crate::conversion::files::{remove_file, write};
 

@@ -9,30 +9,17 @@ use onnxd_config::settings::Take;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::Plan;
 use onnxd_plugin_host::hexadecimal;
-use onnxd_proto::onnxd::{self as message, Job, JobFile, Param};
+use onnxd_proto::onnxd::{self as message, Job};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::attempt::submission;
 use super::copies;
+use super::event::Prepared;
 use super::layout::JobDir;
 use crate::conversion::attempt::listed;
 use crate::conversion::submission::presets;
 use crate::conversion::{Plugins, Submission};
-
-/// What becomes known of a job by reading its files.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Prepared {
-    pub(crate) files: Vec<JobFile>,
-    pub(crate) identity: String,
-    pub(crate) params_json: String,
-    pub(crate) params: Vec<Param>,
-    /// What a user should know of the params.
-    pub(crate) notes: Vec<message::Diagnostic>,
-    /// Name of the result, if the params give one.
-    pub(crate) name: Option<String>,
-    pub(crate) priority: i32,
-}
 
 /// Reads the files of a claimed job. Everything that is wrong is found at once.
 pub(crate) fn prepare(

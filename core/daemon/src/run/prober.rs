@@ -10,46 +10,20 @@ use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
 use onnxd_intake::{Candidate, Control, ProbeOutcome, Prober};
-use onnxd_plugin_host::hexadecimal;
 use onnxd_proto::onnxd::{InputFile, ProbeAnswer, Recognized};
 use onnxd_worker::recognition::{NetworkNames, Question};
 use prost::Message;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::desk::{Batch, Desk, Fetched, network};
 use super::set_aside::SetAside;
+use super::tools::{SharedTools, Tools, asked};
 use crate::conversion::probe::probe_each;
 use crate::conversion::submission::presets;
-use crate::conversion::{Launcher, Plugins, Submission};
+use crate::conversion::{Plugins, Submission};
 
 /// Most missing files that are named to a person.
 const MISSING_MAX: usize = 20;
-
-/// What conversions are made with; a reload replaces it as a whole.
-#[derive(Clone, Debug)]
-pub(crate) struct Tools {
-    pub(crate) launcher: Launcher,
-    pub(crate) plugins: Arc<Plugins>,
-}
-
-/// The tools in use, for several threads.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedTools(Arc<Mutex<Tools>>);
-
-impl SharedTools {
-    pub(crate) fn new(tools: Tools) -> SharedTools {
-        SharedTools(Arc::new(Mutex::new(tools)))
-    }
-
-    pub(crate) fn get(&self) -> Tools {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn set(&self, tools: Tools) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = tools;
-    }
-}
 
 /// Asks front-ends, several networks in one child, and several children at a time.
 #[derive(Debug)]
@@ -251,11 +225,6 @@ impl<'c> About<'c> {
         let recognized = Recognized { recognition: Some(choice.recognition), notes, asked };
         ProbeOutcome::Complete { used, answer: recognized.encode_to_vec().into() }
     }
-}
-
-/// What an answer depends on, the files aside: with others the front-ends are asked again.
-pub(crate) fn asked(plugins: &Plugins, params_json: &str) -> String {
-    hexadecimal(&Sha256::digest(format!("{} {params_json}", plugins.digest())))
 }
 
 /// The candidate as a conversion sees it. A name that is not text cannot be told to a front-end;

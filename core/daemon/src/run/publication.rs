@@ -19,6 +19,7 @@ use onnxd_files::{copy_tree, own_folder};
 use onnxd_proto::onnxd::Job;
 
 use super::crash;
+use super::event::Placed;
 use super::held::Held;
 use super::layout::{Folders, exists, sync_dir};
 use super::originals::duplicate_receipt;
@@ -34,15 +35,6 @@ pub(crate) enum Staged {
     Moved,
     /// What it lay in is missing, too.
     Gone,
-}
-
-/// Where a result is after a step of its publication.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
-    /// At its destination.
-    There,
-    /// Not renamed. These two have to be on record before it is tried again.
-    Elsewhere { staged: PathBuf, dest: PathBuf },
 }
 
 /// The folder that waits to be renamed; an earlier onnxd left it where the worker wrote it.

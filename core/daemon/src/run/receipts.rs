@@ -16,8 +16,8 @@ use onnxd_proto::onnxd::{Job, JobState};
 
 use super::daemon::{Daemon, Turn};
 use super::held::Held;
-use super::housekeeping::Order;
 use super::layout::Folders;
+use super::order::{Order, ReceiptChange};
 use crate::conversion::files::remove_file;
 
 /// A drop that is on its way has no receipt.
@@ -30,15 +30,6 @@ const HEAD: &str = "onnxd ";
 
 /// Texts by their paths below the outbox.
 pub(crate) type Receipts = BTreeMap<PathBuf, String>;
-
-/// What has to be written and removed.
-#[derive(Debug)]
-pub(crate) struct Change {
-    write: Receipts,
-    remove: Vec<PathBuf>,
-    /// All that are there afterwards.
-    all: Vec<PathBuf>,
-}
 
 impl Daemon {
     /// Brings the receipts up to date, if anything about them has changed.
@@ -62,7 +53,7 @@ impl Daemon {
             wanted.iter().filter(|(path, text)| self.drops.receipts.get(*path) != Some(*text));
         let write = news.map(|(path, text)| (path.clone(), text.clone())).collect();
         let gone = self.drops.receipts.keys().filter(|path| !wanted.contains_key(*path));
-        let change = Change {
+        let change = ReceiptChange {
             write,
             remove: gone.cloned().collect(),
             all: wanted.keys().cloned().collect(),
@@ -157,7 +148,7 @@ pub(crate) fn beside_unmatched(moved: &Path, name: &Path, reason: &str) -> io::R
 }
 
 /// Carries a change out; what failed is said once, in the log.
-pub(crate) fn carry_out(change: &Change, folders: &Folders) {
+pub(crate) fn carry_out(change: &ReceiptChange, folders: &Folders) {
     // The list first: a receipt that is not in the list would stay for ever.
     let all: Vec<&PathBuf> = change.all.iter().chain(&change.remove).collect();
     let listed = serde_json::to_string(&all).map_err(io::Error::other);

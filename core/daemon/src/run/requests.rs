@@ -4,20 +4,21 @@ use std::time::Instant;
 
 use crossbeam_channel::Sender;
 use onnxd_config::{Entry, Loaded};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_intake::Control;
 use onnxd_jobs::{What, is_finished, one_id, state_word};
 use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::{Value, json};
 
-use super::control::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
-use super::control::{ClientRequest, Now, inbox_json, job_json, summary_json};
+use super::control::{Now, inbox_json, job_json, summary_json};
 use super::daemon::{Daemon, Halt, Running, Turn};
-use super::housekeeping::Order;
+use super::event::{ClientRequest, Event, Reloaded};
+use super::order::Order;
 use super::outbox::PUBLISHING;
-use super::prober::Tools;
+use super::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
 use super::publication::{Staged, look, staged_folder};
 use super::timers::free_mib;
+use super::tools::Tools;
 use crate::conversion::{Launcher, Plugins};
 
 /// Settings that hold threads, folders or sockets already in use.
@@ -32,13 +33,6 @@ const NEED_RESTART: [&str; 9] = [
     "control.",
     "log.format",
 ];
-
-/// Settings and plugins that were read again, for whoever client.
-#[derive(Debug)]
-pub(crate) struct Reloaded {
-    done: Result<(Loaded, Tools), Diagnostics>,
-    answer: Option<Sender<Value>>,
-}
 
 impl Daemon {
     pub(crate) fn on_client_request(&mut self, client: &ClientRequest) -> Turn {
@@ -279,7 +273,7 @@ impl Daemon {
             });
             let reloaded = Box::new(Reloaded { done, answer });
             // Without a receiver the daemon has ended.
-            let _ = events.send(super::event::Event::Reloaded(reloaded));
+            let _ = events.send(Event::Reloaded(reloaded));
         };
         let thread = std::thread::Builder::new().name("reload".into());
         if let (Err(e), Some(answer)) = (thread.spawn(work), asker) {

@@ -6,11 +6,12 @@ use onnxd_jobs::{What, is_finished, lacks_room};
 use onnxd_proto::onnxd::JobState;
 use serde_json::Value;
 
-use super::attempt::{self, Ending, Stop, Work};
+use super::attempt::{self, Stop, Work};
 use super::daemon::{Daemon, Phase, Running, Turn, now_ms};
+use super::event::Ending;
 use super::outbox::PUBLISHING;
 use super::prepare::identity;
-use super::prober::Tools;
+use super::tools::Tools;
 use crate::conversion::doing::Shared;
 
 impl Daemon {

@@ -15,13 +15,13 @@ use onnxd_jobs::{Destination, MemoryStore, SledStore, Store, StoreError, print};
 use onnxd_proto::onnxd::{Job, JobState, Kept, Report, Verdict};
 use rustix::fs::stat;
 
-use super::attempt::{Ending, Stop};
+use super::attempt::Stop;
 use super::book::Book;
 use super::daemon::{Daemon, Running, Surroundings};
-use super::event::Event;
+use super::event::{Ending, Event};
 use super::layout::JobDir;
 use super::mailbox::Mailbox;
-use super::prober::Tools;
+use super::tools::Tools;
 use super::{Source, housekeeping, log, make_folders, new_daemon};
 use crate::conversion::doing::Shared;
 use crate::conversion::{Launcher, Plugins};

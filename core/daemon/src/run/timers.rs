@@ -9,7 +9,7 @@ use onnxd_jobs::{Retention, drop_expired};
 use onnxd_proto::onnxd::JobState;
 
 use super::daemon::{Daemon, Halt, Phase, Turn, now_ms};
-use super::housekeeping::Order;
+use super::order::Order;
 use super::owners::ROUND;
 #[cfg(test)]
 use super::packing::Packing;
