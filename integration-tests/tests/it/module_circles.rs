@@ -14,8 +14,6 @@ const MAY_STAY: &[&str] = &[
     "build: builder, names",
     "build: call, draft",
     "daemon::cli::plugins: check, samples",
-    "daemon::run: daemon, outbox, owners, packing, receipts, refused, room, timers",
-    "daemon::run: originals, publication",
     "eval: activation, call, elementwise, gemm, math, norm, reals, shape, steps, vector",
     "eval: conv, exact, linear",
     "eval: executor, fold, frame, microsoft, support, table",

@@ -11,11 +11,13 @@ use onnxd_intake::names::Names;
 use onnxd_intake::{ClaimError, Unmatched};
 
 use super::crash;
+use super::drops::receipts;
 use super::event::{Event, Kept};
 use super::held::Held;
 use super::layout::{Folders, is_filled};
 use super::order::{Order, Ordered};
-use super::{originals, packing, receipts};
+use super::queue::packing;
+use super::results::originals;
 use crate::conversion::files::remove_folder;
 use crate::conversion::submission::names;
 

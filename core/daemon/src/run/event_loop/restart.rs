@@ -11,17 +11,16 @@ use onnxd_intake::{ClaimError, Plan};
 use onnxd_jobs::{What, is_finished, state_word};
 use onnxd_proto::onnxd::{self as message, Job, JobState};
 
-use super::book::Book;
-use super::copies;
-use super::daemon::{Daemon, Turn};
-use super::layout::{Folders, holds, is_filled};
-use super::originals::{leftovers, set_aside};
-use super::own_crash;
-use super::publication::{Staged, look, staged_folder};
 use super::recover::{Action, OnDisk, action};
-use super::systemd;
+use super::{Daemon, Turn, at_work};
 use crate::conversion::files::remove_folder;
 use crate::conversion::submission::names;
+use crate::run::drops::copies;
+use crate::run::layout::{Folders, holds, is_filled};
+use crate::run::own_crash;
+use crate::run::results::originals::{leftovers, set_aside};
+use crate::run::results::publication::{Staged, look, staged_folder};
+use crate::run::systemd;
 
 /// Jobs between two signs of life to systemd.
 const JOBS_PER_SIGN: usize = 50;
@@ -30,16 +29,16 @@ impl Daemon {
     /// Repairs every job. Afterwards each one is finished, waits for its turn, or is being read.
     pub(crate) fn restart(&mut self) -> Turn {
         self.count_own_crashes()?;
-        self.queue.book = Book::of(self.queue.store.as_ref())?;
-        let jobs = self.queue.store.at_hand()?;
+        self.queue.reread()?;
+        let jobs = self.queue.store().at_hand()?;
         let copies_are_lost = copies::may_be_lost(&self.folders.state);
         let mut all_are_whole = true;
         for (n, id) in jobs.iter().enumerate() {
             if n % JOBS_PER_SIGN == 0 {
                 systemd::still_starting(&format!("recovery: job {n} of {}", jobs.len()));
             }
-            let Some(job) = self.queue.store.get(id)? else { continue };
-            self.drops.in_flight.note(&job);
+            let Some(job) = self.queue.job(id)? else { continue };
+            self.drops.note(&job);
             // A quarantined job may be released.
             let is_over = is_finished(job.state()) && job.state() != JobState::Quarantined;
             if !is_over && let Err(e) = copies::forget(&self.folders.job(id), copies_are_lost) {
@@ -57,6 +56,19 @@ impl Daemon {
         self.pack_all()
     }
 
+    /// Packs all that an earlier run left at hand.
+    fn pack_all(&mut self) -> Turn {
+        let mut packed = 0;
+        loop {
+            let at_work = at_work(&self.drops, &self.attempts, &self.results);
+            let done = self.queue.pack_at_start(&self.folders, at_work)?;
+            let Some((count, order)) = done else { return Ok(()) };
+            self.order([order]);
+            packed += count;
+            systemd::still_starting(&format!("packing finished jobs: {packed}"));
+        }
+    }
+
     /// Jobs that an earlier daemon crashed over. What it was killed for from outside is not theirs.
     fn count_own_crashes(&mut self) -> Turn {
         let state = self.folders.state.clone();
@@ -66,7 +78,7 @@ impl Daemon {
         });
         let jobs: BTreeSet<(String, u64)> = noted.into_iter().collect();
         for (id, lease) in &jobs {
-            let Some(job) = self.queue.store.get(id)? else { continue };
+            let Some(job) = self.queue.job(id)? else { continue };
             let moved = || look(&staged_folder(&job, &self.folders)).ok() != Some(Staged::Here);
             match job.state() {
                 // Counted before, by a start that did not get further.
@@ -94,11 +106,11 @@ impl Daemon {
             Err(why) => {
                 // Says nothing about the job: the next round looks again.
                 tracing::warn!(job = %id, reason = %why, "its folder cannot be read now");
-                self.drops.unread.insert(id.clone(), why.to_string());
+                self.drops.is_unread(id, why.to_string());
                 return Ok(());
             }
         };
-        self.drops.unread.remove(id);
+        self.drops.is_readable(id);
         let action = action(job.state(), disk);
         if action != Action::Nothing {
             let state = state_word(job.state());
@@ -109,7 +121,7 @@ impl Daemon {
             Action::Claim if self.around.watched.is_none() => self.claim_again(job)?,
             Action::Claim => {
                 if let Ok(plan) = Plan::load(&self.folders.job(id).claim()) {
-                    self.drops.taking.insert(id.clone(), None);
+                    self.drops.begin(id, None);
                     self.spawn_taking(job.clone(), plan, true);
                 }
             }
@@ -117,7 +129,7 @@ impl Daemon {
                 let folder = self.folders.job(id).path().to_owned();
                 self.give_up(id, &ClaimError::Gone(folder))?;
             }
-            Action::Hash => self.drops.to_hash.push_back(id.clone()),
+            Action::Hash => self.drops.hash_later(id),
             Action::Interrupt => {
                 self.apply(id, What::Interrupted { lease: job.lease })?;
             }
@@ -138,7 +150,7 @@ impl Daemon {
         match done {
             Ok(()) => {
                 self.apply(&job.id, What::Claimed)?;
-                self.drops.to_hash.push_back(job.id.clone());
+                self.drops.hash_later(&job.id);
                 Ok(())
             }
             // All is in the inbox as before, or another daemon has it.
@@ -149,7 +161,7 @@ impl Daemon {
 
     fn confirm(&mut self, job: &Job) -> Turn {
         let what = What::Published { lease: job.lease };
-        self.results.unpublished.remove(&job.id);
+        self.results.is_out(&job.id);
         if let Some(job) = self.apply(&job.id, what)? {
             self.settle(job);
         }
@@ -181,9 +193,9 @@ impl Daemon {
         let names: Vec<OsString> = entries.map(|e| e.file_name()).collect();
         for name in names.iter().filter(|n| n.to_str().is_none_or(|n| !known.contains(n))) {
             let path = self.folders.jobs().join(name);
-            let packed = name.to_str().filter(|name| self.queue.store.is_packed(name));
+            let packed = name.to_str().filter(|name| self.queue.store().is_packed(name));
             if let Some(id) = packed {
-                if let Some(job) = self.queue.store.get(id)? {
+                if let Some(job) = self.queue.job(id)? {
                     self.recover(&job)?;
                 }
                 self.tidy_packed(id)?;

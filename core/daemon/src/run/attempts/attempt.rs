@@ -13,16 +13,16 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::Plan;
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as News;
-use onnxd_proto::onnxd::{InputFile, Job, WorkerEvent};
+use onnxd_proto::onnxd::{Job, WorkerEvent};
 use onnxd_worker::confine::parent::Killer;
 
-use super::copies;
-use super::event::{Ending, Event};
-use super::layout::JobDir;
-use super::publication;
-use super::tools::{Tools, asked};
 use crate::conversion::doing::Shared;
-use crate::conversion::{Order, Outcome, Plugins, Submission, Verdict, convert, files, publish};
+use crate::conversion::{Order, Outcome, Plugins, Verdict, convert, files, publish};
+use crate::run::drops::{copies, prepare};
+use crate::run::event::{Ending, Event};
+use crate::run::layout::JobDir;
+use crate::run::results::publication;
+use crate::run::tools::{Tools, asked};
 
 /// Between asking a worker to end and killing it.
 const GRACE: Duration = Duration::from_millis(500);
@@ -158,7 +158,7 @@ impl Work {
         files::remove_folder(&work_dir).map_err(disk)?;
         fs::create_dir(&work_dir).map_err(disk)?;
         #[cfg(test)]
-        if let Some(simulated) = super::crash_world::outcome(self) {
+        if let Some(simulated) = crate::run::crash_world::outcome(self) {
             return Ok(simulated);
         }
         let order = order(&self.job, &self.dir, &self.tools);
@@ -204,24 +204,8 @@ fn failed(diagnostics: Vec<message::Diagnostic>) -> Ending {
     Ending::Failed { diagnostics, crashed: false, timed_out: false, stopped: false }
 }
 
-/// The files of a claimed job as a conversion sees them.
-pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
-    // A worker opens inputs where no component of their path is a link.
-    let input = dir.input().canonicalize().unwrap_or_else(|_| dir.input());
-    let file = |f: &message::JobFile| InputFile {
-        path: input.join(&f.name).to_string_lossy().into_owned(),
-        name: f.name.clone(),
-        sha256: f.sha256.clone(),
-    };
-    Submission {
-        name: job.name.clone(),
-        network: job.network.clone(),
-        files: job.files.iter().map(file).collect(),
-    }
-}
-
 fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
-    let submission = submission(job, dir);
+    let submission = prepare::submission(job, dir);
     let known = recognized(job, &tools.plugins);
     let told = known.into_iter().flat_map(|known| known.notes.iter().cloned());
     Order {

@@ -11,13 +11,11 @@ use std::time::{Duration, Instant};
 
 use onnxd_proto::onnxd::{Job, JobState, Kept};
 
-use super::copies::make_private_dir;
-use super::crash;
-use super::daemon::{Daemon, Turn};
-use super::layout::JobDir;
-use super::order::Order;
-use super::systemd;
+use super::{Queue, Stored};
 use crate::conversion::files::{remove_file, write};
+use crate::run::crash;
+use crate::run::layout::{Folders, JobDir, make_private_dir};
+use crate::run::order::Order;
 
 /// Jobs that are packed at once while the daemon works: more wait for no better moment.
 const JOBS: usize = 64;
@@ -37,116 +35,110 @@ pub(crate) struct Packing {
 }
 
 impl Packing {
-    /// Whatever may be packed is.
-    #[cfg(test)]
-    pub(crate) fn at_once(now: Instant) -> Packing {
-        Packing { due: now, not_before: now }
-    }
-
     pub(crate) fn new(now: Instant) -> Packing {
         Packing { due: now + EVERY, not_before: now }
     }
 }
 
-impl Daemon {
+impl Queue {
     /// When the loop has to turn to pack jobs.
     pub(crate) fn next_packing(&self) -> Option<Instant> {
-        let packing = &self.queue.packing;
-        let waits = self.queue.book.at_rest().next().is_some();
-        waits.then_some(packing.due.max(packing.not_before))
+        let waits = self.book.at_rest().next().is_some();
+        waits.then_some(self.packing.due.max(self.packing.not_before))
     }
 
-    /// Packs finished jobs, if there are enough or they have waited long enough.
-    pub(crate) fn pack_due(&mut self, now: Instant) -> Turn {
-        if now < self.queue.packing.not_before {
-            return Ok(());
+    /// Packs finished jobs that are not `at_work`, if there are enough or they have waited long enough.
+    pub(crate) fn pack_due(
+        &mut self,
+        now: Instant,
+        folders: &Folders,
+        at_work: impl Fn(&str) -> bool,
+    ) -> Stored<Option<Order>> {
+        if now < self.packing.not_before {
+            return Ok(None);
         }
-        let is_due = now >= self.queue.packing.due;
+        let is_due = now >= self.packing.due;
         let least = if is_due { 1 } else { JOBS };
-        let ids = self.packable(JOBS);
+        let ids = self.packable(JOBS, at_work);
         if is_due {
-            self.queue.packing.due = now + EVERY;
+            self.packing.due = now + EVERY;
         }
-        if ids.len() >= least {
-            self.pack(&ids)?;
+        if ids.len() < least {
+            return Ok(None);
         }
-        Ok(())
+        self.pack(&ids, folders)
     }
 
-    /// Packs all that an earlier run left at hand.
-    pub(crate) fn pack_all(&mut self) -> Turn {
-        let mut packed = 0;
-        loop {
-            let ids = self.packable(JOBS_AT_START);
-            if ids.is_empty() || !self.pack(&ids)? {
-                return Ok(());
-            }
-            packed += ids.len();
-            systemd::still_starting(&format!("packing finished jobs: {packed}"));
+    /// Packs some of what an earlier run left at hand; how many, and what goes then. `None` if
+    /// nothing is left that can be packed.
+    pub(crate) fn pack_at_start(
+        &mut self,
+        folders: &Folders,
+        at_work: impl Fn(&str) -> bool,
+    ) -> Stored<Option<(usize, Order)>> {
+        let ids = self.packable(JOBS_AT_START, at_work);
+        if ids.is_empty() {
+            return Ok(None);
         }
+        Ok(self.pack(&ids, folders)?.map(|order| (ids.len(), order)))
     }
 
     /// Finished jobs that no thread has in hand.
-    fn packable(&self, most: usize) -> Vec<String> {
-        let at_rest = |id: &&str| {
-            !self.results.busy.contains(*id)
-                && !self.results.unsettled.contains_key(*id)
-                && !self.attempts.running.contains_key(*id)
-                && !self.drops.taking.contains_key(*id)
-        };
-        self.queue.book.at_rest().filter(at_rest).take(most).map(str::to_owned).collect()
+    fn packable(&self, most: usize, at_work: impl Fn(&str) -> bool) -> Vec<String> {
+        self.book.at_rest().filter(|id| !at_work(id)).take(most).map(str::to_owned).collect()
     }
 
-    /// Whether the jobs are packed now.
-    fn pack(&mut self, ids: &[String]) -> Turn<bool> {
+    /// Packs the jobs: what goes now that they are packed.
+    fn pack(&mut self, ids: &[String], folders: &Folders) -> Stored<Option<Order>> {
         let now = Instant::now();
         let mut jobs = Vec::new();
         for id in ids {
-            let Some(job) = self.queue.store.get(id)? else { continue };
-            match kept(&job, &self.folders.job(id)) {
+            let Some(job) = self.store.get(id)? else { continue };
+            match kept(&job, &folders.job(id)) {
                 Ok(kept) => jobs.push((id.clone(), kept)),
                 Err(e) => {
                     tracing::warn!(job = id, reason = %e, "its folder cannot be read now");
-                    self.queue.packing.not_before = now + 6 * EVERY;
+                    self.packing.not_before = now + 6 * EVERY;
                 }
             }
         }
         if jobs.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
-        match self.queue.store.pack(&jobs) {
+        match self.store.pack(&jobs) {
             Ok(count) => tracing::debug!(count, "packed"),
-            Err(e) if e.fatal => return Err(e.into()),
+            Err(e) if e.fatal => return Err(e),
             // They stay at hand, which costs space and nothing else.
             Err(e) => {
                 tracing::warn!(reason = %e, "finished jobs could not be packed");
-                self.queue.packing.not_before = now + 6 * EVERY;
-                return Ok(false);
+                self.packing.not_before = now + 6 * EVERY;
+                return Ok(None);
             }
         }
-        self.queue.packing.due = now + EVERY;
+        self.packing.due = now + EVERY;
         crash::point("after jobs are packed");
-        jobs.retain(|(id, _)| self.queue.store.is_packed(id));
+        jobs.retain(|(id, _)| self.store.is_packed(id));
         if jobs.is_empty() {
-            self.queue.packing.not_before = now + 6 * EVERY;
-            return Ok(false);
+            self.packing.not_before = now + 6 * EVERY;
+            return Ok(None);
         }
         for (id, _) in &jobs {
-            self.queue.book.packed(id);
+            self.book.packed(id);
         }
-        let folders = jobs.iter().map(|(id, kept)| (self.folders.job(id), !kept.report.is_empty()));
-        let order = Order::Packed(folders.collect());
-        self.order(order);
-        Ok(true)
+        let packed = jobs.iter().map(|(id, kept)| (folders.job(id), !kept.report.is_empty()));
+        Ok(Some(Order::Packed(packed.collect())))
     }
 
-    /// What is left of the folder of a packed job goes.
-    pub(crate) fn tidy_packed(&mut self, id: &str) -> Turn {
-        if let Some(kept) = self.queue.store.kept(id)? {
-            let order = Order::Packed(vec![(self.folders.job(id), !kept.report.is_empty())]);
-            self.order(order);
-        }
-        Ok(())
+    /// What is left of the folder of a packed job goes; nothing to do for others.
+    pub(crate) fn tidy_packed(&self, id: &str, folders: &Folders) -> Stored<Option<Order>> {
+        let kept = self.store.kept(id)?;
+        Ok(kept.map(|kept| Order::Packed(vec![(folders.job(id), !kept.report.is_empty())])))
+    }
+
+    /// Whatever may be packed is.
+    #[cfg(test)]
+    pub(crate) fn pack_soon(&mut self, now: Instant) {
+        self.packing = Packing { due: now, not_before: now };
     }
 }
 

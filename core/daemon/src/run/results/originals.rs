@@ -2,25 +2,23 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use onnxd_config::settings::Originals;
-use onnxd_diagnostics::{Code, Diagnostic, escaped};
+use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_files::{own_folder, replace_in};
 use onnxd_intake::Plan;
 use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report, Verdict, Versions};
 use onnxd_worker::recognition::role;
 
-use super::crash;
-use super::layout::{Folders, JobDir, holds, is_filled, make_dir, sync_dir};
-use super::moving::move_new;
 use super::publication::remove_passage;
+use super::receipt::{duplicate_receipt, success_receipt};
 use crate::conversion::files::{digest, remove_file, remove_folder};
-
-/// Largest receipt that is read to recognise a result.
-const RECEIPT_BYTES_MAX: u64 = 64 * 1024;
-const RECEIPT: &str = "receipt.txt";
+use crate::conversion::publish::RECEIPT;
+use crate::run::crash;
+use crate::run::layout::{Folders, JobDir, holds, is_filled, make_dir, sync_dir};
+use crate::run::moving::move_new;
 
 /// Moves the originals of a finished job out of its folder, with a receipt. Doing it again after a
 /// crash finishes it.
@@ -172,14 +170,6 @@ pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
     move_new(&failed, &dir.originals()).map_err(disk)
 }
 
-/// Whether a folder holds the result of this job: its receipt says so.
-pub(crate) fn is_result_of(folder: &Path, job: &str) -> bool {
-    let mut text = String::new();
-    let read = fs::File::open(folder.join(RECEIPT))
-        .and_then(|file| file.take(RECEIPT_BYTES_MAX).read_to_string(&mut text));
-    read.is_ok() && text.lines().any(|line| line == format!("job: {job}"))
-}
-
 /// The report of the latest attempt, or what the job's record alone can tell.
 pub(crate) fn report_of(job: &Job, dir: &JobDir) -> Report {
     let written = fs::read_to_string(dir.report()).ok();
@@ -220,29 +210,6 @@ pub(crate) fn bare_report(job: &Job) -> Report {
         attempt: job.attempts,
         ..Report::default()
     }
-}
-
-/// The receipt of a drop that an earlier job had answered already.
-pub(crate) fn duplicate_receipt(job: &Job) -> String {
-    format!(
-        "onnxd {}: {}\nresult: duplicate of job {}: the same files, params and plugins\n\
-         model: {}\nnext: nothing; the result is the earlier one\njob: {}\n",
-        env!("CARGO_PKG_VERSION"),
-        escaped(&job.name),
-        job.duplicate_of,
-        escaped(&job.published),
-        job.id
-    )
-}
-
-fn success_receipt(job: &Job) -> String {
-    format!(
-        "onnxd {}: {}\nresult: succeeded\nmodel: {}\njob: {}\n",
-        env!("CARGO_PKG_VERSION"),
-        escaped(&job.name),
-        escaped(&job.published),
-        job.id
-    )
 }
 
 /// Writes into the folder of the originals before it is moved, so that both appear together. Whoever

@@ -1,4 +1,4 @@
-//! Who continues each job, and the round that finds an owner for those that have lost theirs.
+//! Who continues each job. A round of the loop finds an owner for those that have lost theirs.
 //!
 //! | state | owner | when the owner fails |
 //! | --- | --- | --- |
@@ -16,12 +16,8 @@
 
 use std::time::Duration;
 
-use onnxd_jobs::{What, is_finished};
-use onnxd_proto::onnxd::{self as message, JobState};
-use tracing::{error, warn};
-
-use super::daemon::{Daemon, Turn};
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_jobs::is_finished;
+use onnxd_proto::onnxd::JobState;
 
 /// Between two rounds.
 pub(crate) const ROUND: Duration = Duration::from_secs(5);
@@ -62,69 +58,6 @@ pub(crate) fn owner(state: JobState, hand: InHand) -> Option<Owner> {
         Claiming | Claimed | Running | Publishing => None,
         state if is_finished(state) => Some(Owner::Person),
         _ => None,
-    }
-}
-
-impl Daemon {
-    pub(crate) fn owner(&self, id: &str, state: JobState) -> Option<Owner> {
-        let hand = InHand {
-            taking: self.drops.taking.contains_key(id)
-                || self.drops.to_hash.iter().any(|j| j == id),
-            attempt: self.attempts.running.contains_key(id),
-            outbox: self.results.unpublished.contains_key(id),
-            housekeeping: self.results.busy.contains(id),
-        };
-        owner(state, hand)
-    }
-
-    /// Every job without an owner is treated as one of an earlier run.
-    pub(crate) fn adopt(&mut self) -> Turn {
-        let lost = self.queue.book.states().filter(|(id, state)| self.owner(id, *state).is_none());
-        let lost: Vec<String> = lost.map(|(id, _)| id.to_owned()).collect();
-        for id in lost {
-            if let Some(job) = self.queue.store.get(&id)? {
-                self.recover(&job)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The thread of a job has ended without an answer: a defect of ours, or of a library.
-    pub(crate) fn on_abandoned(&mut self, id: &str) -> Turn {
-        let why = Diagnostic::new(Code::Internal, format!("The thread of job {id} panicked"));
-        error!(job = id, reason = %why, "abandoned");
-        match self.attempts.running.get(id).map(|running| running.lease) {
-            Some(lease) if self.publishing(id)?.is_some() => {
-                self.on_published(id, lease, &Err(why))?;
-            }
-            Some(_) if self.waits_for_turn(id) => self.convert_instead(id),
-            Some(lease) => {
-                let diagnostics = vec![message::Diagnostic::from(&why)];
-                let (crashed, timed_out) = (true, false);
-                self.apply(id, What::Failed { lease, diagnostics, crashed, timed_out })?;
-                self.end_attempt(id)?;
-            }
-            None => self.reject(id, &why.into())?,
-        }
-        self.drops.taking.remove(id);
-        Ok(())
-    }
-
-    /// A thread could not start. The job loses this owner and gets another in the next round.
-    pub(crate) fn no_owner(&mut self, id: &str, e: &std::io::Error) {
-        warn!(job = id, reason = %e, "a thread could not start; it is tried again");
-        self.drops.taking.remove(id);
-        self.attempts.running.remove(id);
-        if self.waits_for_turn(id) {
-            self.convert_instead(id);
-        }
-    }
-
-    /// It is in the scheduler's hands, so a thread of it was one that copies.
-    fn waits_for_turn(&self, id: &str) -> bool {
-        let mut states = self.queue.book.states();
-        let waits = |state| matches!(state, JobState::Queued | JobState::RetryWait);
-        states.any(|(job, state)| job == id && waits(state))
     }
 }
 

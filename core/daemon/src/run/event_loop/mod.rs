@@ -1,46 +1,53 @@
 //! The event loop: one thread that owns the store and decides everything.
 //!
+//! The state has four parts: the queue, drops, attempts and results. Each decides about what is its
+//! own, and returns values and orders. Only the loop sees all of them, and passes from one to the
+//! other what the one has decided; it alone starts threads.
+//!
 //! A change of a job is durable before its effect. The loop waits for events and for nothing else;
 //! what takes time happens in other threads, which answer with events.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+mod duplicates;
+mod health;
+pub(crate) mod left;
+mod publishing;
+mod recover;
+mod refusals;
+mod requests;
+mod restart;
+mod round;
+mod scheduler;
+mod taking;
+mod timers;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, never, select};
 use onnxd_config::Settings;
 use onnxd_diagnostics::Diagnostic;
 use onnxd_intake::{Control, Found, Intake};
-use onnxd_jobs::{Ids, Policy, Store, StoreError, What, state_word, step};
+use onnxd_jobs::{Policy, StoreError, What};
 use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::Value;
 
-use super::attempt::Stop;
-use super::book::Book;
+use super::attempts::Attempts;
 use super::crash;
+use super::drops::Drops;
 use super::event::Event;
-use super::in_flight::InFlight;
 use super::layout::Folders;
 use super::mailbox::Mailbox;
 use super::order::{Order, Ordered};
-use super::outbox::Unpublished;
 use super::own_crash;
-use super::packing::Packing;
-use super::receipts::Receipts;
-use super::refused::Refused;
-use super::room::Room;
-use super::set_aside::SetAside;
+use super::prober::set_aside::SetAside;
+use super::queue::Queue;
+use super::results::Results;
 use super::systemd::{self, Watchdog};
-use super::timers::Timers;
 use super::tools::SharedTools;
 use super::{Source, log};
-use crate::conversion::doing::Shared;
-
-/// Drops that are moved and hashed at the same time; the inbox holds the others.
-const TAKING_MAX: usize = 4;
+pub(crate) use timers::Timers;
 
 /// A step of the loop, or what stops it.
 pub(crate) type Turn<T = ()> = Result<T, Halt>;
@@ -58,20 +65,6 @@ impl From<StoreError> for Halt {
     fn from(e: StoreError) -> Halt {
         Halt::Store(e)
     }
-}
-
-/// An attempt under way.
-#[derive(Debug)]
-pub(crate) struct Running {
-    pub(crate) lease: u64,
-    pub(crate) name: String,
-    pub(crate) stage: String,
-    pub(crate) since: Instant,
-    pub(crate) stop: Stop,
-    /// What its worker says.
-    pub(crate) doing: Shared,
-    /// The daemon stops, so the attempt does not count.
-    pub(crate) given_back: bool,
 }
 
 /// What the daemon is about.
@@ -97,59 +90,6 @@ pub(crate) struct Surroundings {
     pub(crate) housekeeping: JoinHandle<()>,
 }
 
-/// The jobs, and what is due when.
-pub(crate) struct Queue {
-    pub(crate) store: Box<dyn Store>,
-    pub(crate) book: Book,
-    pub(crate) ids: Ids,
-    /// What the store did not take.
-    pub(crate) refused: Refused,
-    /// What had to be repaired since the start.
-    pub(crate) repairs: Vec<String>,
-    pub(crate) timers: Timers,
-    pub(crate) packing: Packing,
-}
-
-/// Drops on their way in.
-#[derive(Default)]
-pub(crate) struct Drops {
-    /// Jobs whose files are being moved or read, with intake's name of the drop.
-    pub(crate) taking: HashMap<String, Option<PathBuf>>,
-    /// Claimed jobs that wait for their files to be read.
-    pub(crate) to_hash: VecDeque<String>,
-    /// Claimed jobs whose files could not be read for reasons of the machine, and which.
-    pub(crate) unread: BTreeMap<String, String>,
-    /// What is taken and not converted yet, by top folder.
-    pub(crate) in_flight: InFlight,
-    /// Receipts of drops that stay, as they were written last.
-    pub(crate) receipts: Receipts,
-}
-
-/// Conversions under way.
-pub(crate) struct Attempts {
-    pub(crate) running: HashMap<String, Running>,
-    /// Duplicates whose earlier result could not be copied: they are converted.
-    pub(crate) no_copy: HashSet<String>,
-    /// Why nothing is started for lack of space.
-    pub(crate) disk_low: Option<String>,
-    pub(crate) room: Room,
-}
-
-/// Results and originals on their way out.
-#[derive(Default)]
-pub(crate) struct Results {
-    /// Jobs whose folders the housekeeping thread has in hand.
-    pub(crate) busy: HashSet<String>,
-    /// Finished jobs whose originals could not be moved, and why.
-    pub(crate) unsettled: BTreeMap<String, String>,
-    /// Jobs whose results wait for the outbox.
-    pub(crate) unpublished: BTreeMap<String, Unpublished>,
-    /// Folders that results and originals go to, and why they cannot be written now.
-    pub(crate) unwritable: Vec<String>,
-    /// Who waits for originals to come back: actor and answer.
-    pub(crate) asking: HashMap<String, (String, Sender<Value>)>,
-}
-
 /// Whether the daemon works, pauses or ends.
 pub(crate) struct Course {
     pub(crate) phase: Phase,
@@ -169,6 +109,7 @@ pub(crate) struct Daemon {
     pub(crate) attempts: Attempts,
     pub(crate) results: Results,
     pub(crate) course: Course,
+    pub(crate) timers: Timers,
     pub(crate) settings: Arc<Settings>,
     pub(crate) source: Source,
     pub(crate) log: log::Handle,
@@ -214,9 +155,9 @@ impl Daemon {
 
     pub(crate) fn may_take(&self) -> bool {
         self.course.phase == Phase::Working
-            && self.drops.taking.len() < TAKING_MAX
+            && self.drops.may_begin()
             && self.course.paused_by.is_none()
-            && self.attempts.disk_low.is_none()
+            && self.attempts.disk_low().is_none()
             && self.queue.refused.why().is_none()
     }
 
@@ -229,8 +170,8 @@ impl Daemon {
             return Ok(());
         }
         self.due(now)?;
-        while self.drops.taking.len() < TAKING_MAX && self.course.phase == Phase::Working {
-            let Some(id) = self.next_to_hash() else { break };
+        while self.drops.may_begin() && self.course.phase == Phase::Working {
+            let Some(id) = self.drops.next_to_hash() else { break };
             self.hash(&id)?;
         }
         self.admit_waiting()?;
@@ -250,7 +191,7 @@ impl Daemon {
         if self.is_idle() {
             return self.begin_shutdown("nothing is left to do");
         }
-        let stuck = if self.attempts.disk_low.is_some() || self.waits_for_room() {
+        let stuck = if self.attempts.disk_low().is_some() || self.waits_for_room() {
             "there is too little disk space"
         } else if self.is_offline() {
             "the inbox is offline"
@@ -270,13 +211,13 @@ impl Daemon {
         match event {
             Event::Found(Found::Ready(submission)) => self.admit(submission),
             Event::Found(Found::Unmatched(unmatched)) => {
-                self.order(Order::Unmatched(unmatched.clone()));
+                self.order([Order::Unmatched(unmatched.clone())]);
                 Ok(())
             }
             Event::Claimed { job, done } => self.on_claimed(job, done),
             Event::Prepared { job, done } => self.on_prepared(job, done),
             Event::Stage { job, lease, stage } => {
-                self.on_stage(job, *lease, stage);
+                self.attempts.enter_stage(job, *lease, stage);
                 Ok(())
             }
             Event::Ended { job, lease, ending } => self.on_ended(job, *lease, ending),
@@ -299,8 +240,7 @@ impl Daemon {
 
     /// Takes one step of a job and makes it durable; `None` if it is stale.
     pub(crate) fn apply(&mut self, id: &str, what: What) -> Turn<Option<Job>> {
-        let Some(old) = self.queue.store.get(id)? else { return Ok(None) };
-        self.take_step(&old, &old, what)
+        self.apply_with(id, what, |_| {})
     }
 
     /// The same, with further fields of the job changed in the same record.
@@ -310,29 +250,12 @@ impl Daemon {
         what: What,
         change: impl FnOnce(&mut Job),
     ) -> Turn<Option<Job>> {
-        let Some(old) = self.queue.store.get(id)? else { return Ok(None) };
+        let Some(old) = self.queue.job(id)? else { return Ok(None) };
         let mut with = old.clone();
         change(&mut with);
-        self.take_step(&old, &with, what)
-    }
-
-    /// From `old`, as it is stored, to what follows `with`.
-    fn take_step(&mut self, old: &Job, with: &Job, what: What) -> Turn<Option<Job>> {
-        let policy = self.policy(with, &what);
-        let event = what.at(now_ms());
-        let Some(next) = step(with, &event, &policy) else {
-            tracing::debug!(job = old.id, state = state_word(old.state()), "stale news");
-            return Ok(None);
-        };
-        crash::transition("before", &event.what);
-        if !self.queue.store.swap(old, &next)? {
-            return Ok(None);
-        }
-        crash::transition("after", &event.what);
-        self.was_recorded();
-        self.queue.book.note(Some(old), &next);
-        self.drops.in_flight.note(&next);
-        log_change(&next);
+        let policy = self.policy(&with, &what);
+        let Some(next) = self.queue.step(&old, &with, what, &policy)? else { return Ok(None) };
+        self.drops.note(&next);
         let bad = matches!(next.state(), JobState::Failed | JobState::Quarantined);
         self.course.any_failed |= bad;
         Ok(Some(next))
@@ -351,9 +274,11 @@ impl Daemon {
         if cfg!(test) { Policy { retry_first_ms: 0, ..policy } } else { policy }
     }
 
-    /// Gives the housekeeping thread an order.
-    pub(crate) fn order(&mut self, order: Order) {
-        self.around.keeper.post((order, Arc::clone(&self.settings)));
+    /// Gives the housekeeping thread orders.
+    pub(crate) fn order(&mut self, orders: impl IntoIterator<Item = Order>) {
+        for order in orders {
+            self.around.keeper.post((order, Arc::clone(&self.settings)));
+        }
     }
 
     /// Starts a thread for a job; [`Daemon::on_abandoned`] hears of its panic.
@@ -372,23 +297,20 @@ impl Daemon {
         }
     }
 
-    /// The lease of a job's attempt, if there is one.
+    /// The lease of a job's attempt; 0 without one.
     fn lease(&self, id: &str) -> u64 {
-        self.attempts.running.get(id).map_or(0, |running| running.lease)
+        self.attempts.lease(id).unwrap_or_default()
     }
 
-    /// The originals of a job that has ended leave its folder. A quarantined job keeps them.
+    /// The originals of a job that has ended leave its folder.
     pub(crate) fn settle(&mut self, job: Job) {
-        let stays = matches!(job.state(), JobState::Quarantined);
-        if onnxd_jobs::is_finished(job.state()) && !stays {
-            self.results.busy.insert(job.id.clone());
-            self.order(Order::PutAway(Box::new(job)));
-        }
+        let order = self.results.settle(job);
+        self.order(order);
     }
 
     /// No event is outstanding and none will come by itself.
     fn is_idle(&self) -> bool {
-        self.is_finished() && self.queue.book.live() == 0 && self.is_inbox_quiet()
+        self.is_finished() && self.queue.book().live() == 0 && self.is_inbox_quiet()
     }
 
     /// The inbox was looked through, and nothing in it is on its way.
@@ -403,20 +325,20 @@ impl Daemon {
         const LOOKS: u64 = 3;
         let inbox = self.around.watched.as_ref().map(|watched| watched.status.get());
         inbox.is_some_and(|inbox| inbox.offline.is_some() && inbox.scans >= LOOKS)
-            && self.queue.book.live() == 0
+            && self.queue.book().live() == 0
     }
 
     /// No other thread works for a job.
     pub(crate) fn is_finished(&self) -> bool {
-        self.attempts.running.is_empty()
-            && self.drops.taking.is_empty()
-            && self.results.busy.is_empty()
+        self.attempts.count() == 0
+            && self.drops.is_idle()
+            && self.results.is_idle()
             && !self.around.keeper.is_waiting()
     }
 
     pub(crate) fn status_line(&self) -> String {
-        let waiting = self.queue.book.live().saturating_sub(self.attempts.running.len());
-        let phase = match (self.course.phase, &self.course.paused_by, &self.attempts.disk_low) {
+        let waiting = self.queue.book().live().saturating_sub(self.attempts.count());
+        let phase = match (self.course.phase, &self.course.paused_by, self.attempts.disk_low()) {
             (Phase::Draining { .. }, ..) => "stopping; ",
             (_, Some(_), _) => "paused; ",
             (_, _, Some(_)) => "waiting for disk space; ",
@@ -424,30 +346,20 @@ impl Daemon {
             _ if self.tools.get().plugins.has_frontend().is_err() => "no front-end; ",
             _ => "",
         };
-        let failed =
-            self.queue.book.count(JobState::Failed) + self.queue.book.count(JobState::Quarantined);
-        format!(
-            "{phase}{} running, {waiting} waiting, {failed} failed",
-            self.attempts.running.len()
-        )
+        let failed = self.queue.book().count(JobState::Failed)
+            + self.queue.book().count(JobState::Quarantined);
+        format!("{phase}{} running, {waiting} waiting, {failed} failed", self.attempts.count())
     }
 }
 
-/// One line per change: job, states, reason.
-fn log_change(job: &Job) {
-    let Some(event) = job.events.last() else { return };
-    let word = |state: i32| state_word(JobState::try_from(state).unwrap_or_default());
-    let (from, to) = (word(event.from), word(event.to));
-    let (id, name, actor, reason) = (&job.id, &job.name, &event.actor, &event.reason);
-    match job.state() {
-        JobState::Failed | JobState::Quarantined | JobState::RetryWait => {
-            tracing::warn!(job = %id, %name, from, to, %actor, %reason, "job {to}");
-        }
-        _ => tracing::info!(job = %id, %name, from, to, %actor, %reason, "job {to}"),
+/// Whether a thread works for a finished job, or its originals are still to be moved.
+fn at_work<'d>(
+    drops: &'d Drops,
+    attempts: &'d Attempts,
+    results: &'d Results,
+) -> impl Fn(&str) -> bool + 'd {
+    |id| {
+        let moves = results.is_busy(id) || results.unsettled().contains_key(id);
+        moves || attempts.has(id) || drops.is_taking(id)
     }
-}
-
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

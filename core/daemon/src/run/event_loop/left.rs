@@ -3,7 +3,7 @@
 use onnxd_diagnostics::Diagnostic;
 use onnxd_jobs::{is_finished, state_word};
 
-use super::daemon::Daemon;
+use super::Daemon;
 
 /// How the daemon ended.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Left {
 }
 
 impl Daemon {
-    pub(super) fn ended(&self) -> Result<Ended, Diagnostic> {
+    pub(crate) fn ended(&self) -> Result<Ended, Diagnostic> {
         let mut left = Vec::new();
         if let Some(watched) = &self.around.watched {
             let status = watched.status.get();
@@ -42,8 +42,8 @@ impl Daemon {
                 why: why.clone(),
             }));
         }
-        for id in self.queue.store.at_hand().map_err(|e| e.diagnostic)? {
-            let job = self.queue.store.get(&id).map_err(|e| e.diagnostic)?;
+        for id in self.queue.store().at_hand().map_err(|e| e.diagnostic)? {
+            let job = self.queue.job(&id).map_err(|e| e.diagnostic)?;
             left.extend(job.filter(|job| !is_finished(job.state())).map(|job| Left {
                 state: state_word(job.state()),
                 why: job.events.last().map(|e| e.reason.clone()).unwrap_or_default(),

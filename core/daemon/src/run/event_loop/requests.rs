@@ -10,16 +10,16 @@ use onnxd_jobs::{What, is_finished, one_id, state_word};
 use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::{Value, json};
 
-use super::control::{Now, inbox_json, job_json, summary_json};
-use super::daemon::{Daemon, Halt, Running, Turn};
-use super::event::{ClientRequest, Event, Reloaded};
-use super::order::Order;
-use super::outbox::PUBLISHING;
-use super::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
-use super::publication::{Staged, look, staged_folder};
-use super::timers::free_mib;
-use super::tools::Tools;
+use super::{Daemon, Halt, Turn};
 use crate::conversion::{Launcher, Plugins};
+use crate::run::attempts::Running;
+use crate::run::control::{Now, inbox_json, job_json, summary_json};
+use crate::run::event::{ClientRequest, Event, Reloaded};
+use crate::run::layout::free_mib;
+use crate::run::order::Order;
+use crate::run::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
+use crate::run::results::publication::{Staged, look, staged_folder};
+use crate::run::tools::Tools;
 
 /// Settings that hold threads, folders or sockets already in use.
 const NEED_RESTART: [&str; 9] = [
@@ -92,10 +92,10 @@ impl Daemon {
         else {
             return Ok(Ok(request));
         };
-        if self.queue.store.get(job)?.is_some() {
+        if self.queue.job(job)?.is_some() {
             return Ok(Ok(request));
         }
-        let all = self.queue.store.ids_beginning_with(job)?;
+        let all = self.queue.store().ids_beginning_with(job)?;
         match one_id(job, all.iter().map(String::as_str)) {
             Ok(Some(id)) => *job = id.to_owned(),
             Ok(None) => {}
@@ -118,12 +118,12 @@ impl Daemon {
         };
         let limit = limit.unwrap_or(JOBS_MAX).min(JOBS_MAX);
         // One more than is shown tells whether there is a next page.
-        let mut jobs = self.queue.store.page(state, after, limit + 1)?;
+        let mut jobs = self.queue.store().page(state, after, limit + 1)?;
         let is_last = jobs.len() <= limit;
         jobs.truncate(limit);
         let total = match state {
-            Some(state) => self.queue.book.count(state),
-            None => self.queue.book.counts().values().sum(),
+            Some(state) => self.queue.book().count(state),
+            None => self.queue.book().counts().values().sum(),
         };
         let next = jobs.last().filter(|_| !is_last).map(|job| job.id.clone());
         let jobs: Vec<Value> =
@@ -133,27 +133,27 @@ impl Daemon {
 
     /// What the job's worker is about; a cancelled job is only cancelled once that has ended.
     fn now_doing(&self, job: &Job) -> Option<Now<'_>> {
-        if let Some(waiting) = self.results.unpublished.get(&job.id) {
-            return Some(Now { stage: &waiting.why, progress: String::new() });
+        if let Some(stage) = self.results.why_unpublished(&job.id) {
+            return Some(Now { stage, progress: String::new() });
         }
-        let running = self.attempts.running.get(&job.id)?;
+        let running = self.attempts.get(&job.id)?;
         let stage = if is_finished(job.state()) { "cancelling" } else { &running.stage };
         Some(Now { stage, progress: running.doing.progress_in(stage) })
     }
 
     fn show(&self, id: &str) -> Turn<Value> {
-        Ok(match self.queue.store.get(id)? {
+        Ok(match self.queue.job(id)? {
             Some(job) => granted(json!({"job": job_json(&job, self.now_doing(&job).as_ref())})),
             None => no_such(id),
         })
     }
 
     fn cancel(&mut self, id: &str, actor: &str) -> Turn<Value> {
-        let moving = |running: &Running| running.stage == PUBLISHING;
-        if self.results.busy.contains(id) || self.attempts.running.get(id).is_some_and(moving) {
+        let is_moved = self.attempts.get(id).is_some_and(Running::is_publishing);
+        if self.results.is_busy(id) || is_moved {
             return Ok(refused(&in_hand(id)));
         }
-        if let Some(job) = self.publishing(id)?
+        if let Some(job) = self.queue.publishing(id)?
             && look(&staged_folder(&job, &self.folders)).is_ok_and(|found| found == Staged::Moved)
         {
             let text = format!("The result of job {id} is in the outbox already");
@@ -163,14 +163,13 @@ impl Daemon {
         let Some(job) = self.apply(id, What::CancelAsked { actor })? else {
             return self.not_possible(id, "cancelled");
         };
-        self.drops.to_hash.retain(|waiting| waiting != id);
-        self.drops.unread.remove(id);
-        self.results.unpublished.remove(id);
+        self.drops.cancelled(id);
+        self.results.is_out(id);
         self.attempts.room.forget(id);
-        match self.attempts.running.get(id) {
+        match self.attempts.get(id) {
             Some(running) => running.stop.stop(),
             // Files that are being read are moved afterwards.
-            None if self.drops.taking.contains_key(id) => {}
+            None if self.drops.is_taking(id) => {}
             None => self.settle(job),
         }
         Ok(granted(json!({"job": id, "state": "cancelled"})))
@@ -185,21 +184,17 @@ impl Daemon {
     }
 
     fn retry(&mut self, id: &str, client: &ClientRequest) -> Turn<Option<Value>> {
-        if self.results.busy.contains(id)
-            || self.attempts.running.contains_key(id)
-            || self.drops.taking.contains_key(id)
-        {
+        if self.results.is_busy(id) || self.attempts.has(id) || self.drops.is_taking(id) {
             return Ok(Some(refused(&in_hand(id))));
         }
-        let job = self.queue.store.get(id)?;
+        let job = self.queue.job(id)?;
         match job.filter(|j| matches!(j.state(), JobState::Failed | JobState::Cancelled)) {
             None => self.not_possible(id, "tried again").map(Some),
             Some(job) => {
-                self.results.busy.insert(id.to_owned());
-                let asker = (client.actor.clone(), client.answer.clone());
-                self.results.asking.insert(id.to_owned(), asker);
-                let kept = self.queue.store.kept(id)?;
-                self.order(Order::Fetch { job: Box::new(job), kept });
+                let (actor, answer) = (client.actor.clone(), client.answer.clone());
+                self.results.ask_for_originals(id, actor, answer);
+                let kept = self.queue.store().kept(id)?;
+                self.order([Order::Fetch { job: Box::new(job), kept }]);
                 Ok(None)
             }
         }
@@ -207,7 +202,7 @@ impl Daemon {
 
     /// The originals of a job to be tried again are back, or lost.
     pub(crate) fn on_fetched(&mut self, id: &str, done: &Result<(), Diagnostic>) -> Turn {
-        let Some((actor, answer)) = self.results.asking.get(id).cloned() else { return Ok(()) };
+        let Some((actor, answer)) = self.results.asker(id) else { return Ok(()) };
         let said = match done {
             Err(why) => {
                 self.tidy_packed(id)?;
@@ -218,8 +213,7 @@ impl Daemon {
                 None => self.not_possible(id, "tried again")?,
             },
         };
-        self.results.asking.remove(id);
-        self.results.busy.remove(id);
+        self.results.was_answered(id);
         // Whoever does not wait for the answer does not get it.
         let _ = answer.try_send(said);
         Ok(())
@@ -227,13 +221,13 @@ impl Daemon {
 
     fn begun_again(&mut self, job: &Job) -> Value {
         if job.state() == JobState::Claimed {
-            self.drops.to_hash.push_back(job.id.clone());
+            self.drops.hash_later(&job.id);
         }
         granted(json!({"job": job.id, "state": state_word(job.state())}))
     }
 
     fn not_possible(&self, id: &str, what: &str) -> Turn<Value> {
-        Ok(match self.queue.store.get(id)? {
+        Ok(match self.queue.job(id)? {
             None => no_such(id),
             Some(job) => {
                 let state = state_word(job.state());
@@ -248,13 +242,13 @@ impl Daemon {
         let reason = format!("paused by {actor}; `onnxd ctl resume` goes on");
         self.around.intake.post(Control::Pause(reason));
         self.course.paused_by = Some(actor.to_owned());
-        granted(json!({"paused": true, "running": self.attempts.running.len()}))
+        granted(json!({"paused": true, "running": self.attempts.count()}))
     }
 
     fn resume(&mut self, actor: &str) -> Value {
         tracing::info!(%actor, "resumed");
         self.course.paused_by = None;
-        if self.attempts.disk_low.is_none() {
+        if self.attempts.disk_low().is_none() {
             self.around.intake.post(Control::Resume);
         }
         granted(json!({"paused": false}))
@@ -339,8 +333,7 @@ impl Daemon {
     fn status(&self) -> Value {
         let running: Vec<Value> = self
             .attempts
-            .running
-            .iter()
+            .all()
             .map(|(id, r)| {
                 let seconds = Instant::now().duration_since(r.since).as_secs();
                 json!({"job": id, "name": r.name, "stage": r.stage,
@@ -353,10 +346,10 @@ impl Daemon {
             "pid": std::process::id(),
             "summary": self.status_line(),
             "paused_by": self.course.paused_by,
-            "disk_low": self.attempts.disk_low,
-            "held_back": self.drops.in_flight.waiting(),
+            "disk_low": self.attempts.disk_low(),
+            "held_back": self.drops.held_back(),
             "free_mib": free_mib(&self.folders.state),
-            "jobs": self.queue.book.counts(),
+            "jobs": self.queue.book().counts(),
             "running": running,
             "plugins": plugins.used.iter().map(|p| json!({"id": p.id, "version": p.version}))
                 .collect::<Vec<_>>(),

@@ -4,10 +4,10 @@
 //! writes into it. So a conversion reads a copy that only the daemon can write. Copies are not
 //! synced: a start after the machine stopped makes them anew and compares their digests.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use onnxd_config::settings::Take;
@@ -21,18 +21,11 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::layout::JobDir;
 use crate::conversion::files::remove_folder;
+use crate::run::layout::{JobDir, make_private_dir};
 
-/// Nobody but the daemon gets past it, not even from a descriptor of a folder inside.
-const PRIVATE: u32 = 0o700;
 /// Not even the daemon writes a copy again.
 const READ_ONLY: u32 = 0o400;
-
-/// Makes a folder, and those above it, that other users cannot enter.
-pub(crate) fn make_private_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(PRIVATE).create(path)
-}
 
 /// Copies the files of a claim to the job's `input/`, or keeps them as they are where `take` and
 /// their owner permit. Gives sizes and digests in the plan's order.

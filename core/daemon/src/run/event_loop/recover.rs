@@ -4,7 +4,7 @@
 
 use onnxd_proto::onnxd::JobState;
 
-use super::publication::Staged;
+use crate::run::results::publication::Staged;
 
 /// What the disk tells about a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

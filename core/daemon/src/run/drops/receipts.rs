@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onnxd_files::{own_folder, own_regular, replace_in};
-use onnxd_intake::{Item, State};
-use onnxd_proto::onnxd::{Job, JobState};
+use onnxd_intake::{Item, State, Status};
+use onnxd_proto::onnxd::Job;
 
-use super::daemon::{Daemon, Turn};
-use super::held::Held;
-use super::layout::Folders;
-use super::order::{Order, ReceiptChange};
+use super::Drops;
 use crate::conversion::files::remove_file;
+use crate::run::held::Held;
+use crate::run::layout::Folders;
+use crate::run::order::{Order, ReceiptChange};
 
 /// A drop that is on its way has no receipt.
 const AFTER: Duration = Duration::from_secs(10);
@@ -31,36 +31,30 @@ const HEAD: &str = "onnxd ";
 /// Texts by their paths below the outbox.
 pub(crate) type Receipts = BTreeMap<PathBuf, String>;
 
-impl Daemon {
+impl Drops {
+    /// Whether drops are told why they stay.
+    pub(crate) fn has_receipts(&self) -> bool {
+        !self.receipts.is_empty()
+    }
+
     /// Brings the receipts up to date, if anything about them has changed.
-    pub(crate) fn write_receipts(&mut self) -> Turn {
-        let Some(watched) = &self.around.watched else { return Ok(()) };
-        let inbox = watched.status.get();
-        // What lies in an inbox that is not there is not known.
-        if inbox.offline.is_some() || inbox.scans == 0 {
-            return Ok(());
-        }
+    pub(crate) fn renew_receipts(&mut self, inbox: &Status, quarantined: &[Job]) -> Option<Order> {
         let mut wanted: Receipts =
             inbox.items.iter().filter_map(of_drop).take(RECEIPTS_MAX).collect();
-        if self.queue.book.count(JobState::Quarantined) > 0 {
-            let jobs = self.queue.store.scan(Some(JobState::Quarantined))?;
-            wanted.extend(jobs.iter().take(RECEIPTS_MAX).map(of_job));
+        wanted.extend(quarantined.iter().take(RECEIPTS_MAX).map(of_job));
+        if wanted == self.receipts {
+            return None;
         }
-        if wanted == self.drops.receipts {
-            return Ok(());
-        }
-        let news =
-            wanted.iter().filter(|(path, text)| self.drops.receipts.get(*path) != Some(*text));
+        let news = wanted.iter().filter(|(path, text)| self.receipts.get(*path) != Some(*text));
         let write = news.map(|(path, text)| (path.clone(), text.clone())).collect();
-        let gone = self.drops.receipts.keys().filter(|path| !wanted.contains_key(*path));
+        let gone = self.receipts.keys().filter(|path| !wanted.contains_key(*path));
         let change = ReceiptChange {
             write,
             remove: gone.cloned().collect(),
             all: wanted.keys().cloned().collect(),
         };
-        self.drops.receipts = wanted;
-        self.order(Order::Receipts(change));
-        Ok(())
+        self.receipts = wanted;
+        Some(Order::Receipts(change))
     }
 }
 

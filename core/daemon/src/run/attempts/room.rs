@@ -5,14 +5,11 @@
 //! free space, so it is also tried again after a while, which doubles each time.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_jobs::What;
 
-use super::daemon::{Daemon, Turn};
-use super::layout::Folders;
+use crate::run::layout::{Folders, free_bytes};
 
 /// How often free space is looked at while something waits for it.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -106,6 +103,26 @@ impl Room {
         self.ready |= self.waits();
     }
 
+    /// Looks for room if something waits for it.
+    pub(crate) fn look(&mut self, now: Instant, folders: &Folders) {
+        if self.waits() && now >= self.look {
+            self.look = now + LOOK;
+            let grew = self.grew(&free(folders));
+            self.ready |= grew || now >= self.again;
+        }
+    }
+
+    /// The jobs that are to be tried again, if it is time for that and for all else that waits.
+    pub(crate) fn use_it(&mut self) -> Option<Vec<String>> {
+        let ready = std::mem::take(&mut self.ready);
+        ready.then(|| self.jobs.keys().cloned().collect())
+    }
+
+    /// All that was to be tried again was.
+    pub(crate) fn was_used(&mut self, now: Instant) {
+        (self.moves, self.again) = (false, now);
+    }
+
     /// Takes note of free space; whether it has grown enough to try again.
     fn grew(&mut self, free: &[u64; FOLDERS]) -> bool {
         let grown = |(now, least): (&u64, &u64)| *now >= least.saturating_add(GROWTH_BYTES);
@@ -117,43 +134,10 @@ impl Room {
     }
 }
 
-impl Daemon {
-    /// Looks for room if something waits for it. Needs no store.
-    pub(crate) fn look_for_room(&mut self, now: Instant) {
-        if self.attempts.room.waits() && now >= self.attempts.room.look {
-            self.attempts.room.look = now + LOOK;
-            let grew = self.attempts.room.grew(&free(&self.folders));
-            self.attempts.room.ready |= grew || now >= self.attempts.room.again;
-        }
-    }
-
-    /// All that found no room is tried again, if it is time.
-    pub(crate) fn use_room(&mut self, now: Instant) -> Turn {
-        if !std::mem::take(&mut self.attempts.room.ready) {
-            return Ok(());
-        }
-        let jobs: Vec<String> = self.attempts.room.jobs.keys().cloned().collect();
-        tracing::info!(jobs = jobs.len(), "what found no room on the disk is tried again");
-        for id in jobs {
-            self.apply(&id, What::RoomAgain)?;
-            self.attempts.room.forget(&id);
-        }
-        (self.attempts.room.moves, self.attempts.room.again) = (false, now);
-        self.move_at_once(now);
-        Ok(())
-    }
-}
-
 /// Free bytes for this user where onnxd writes; 0 where the system does not tell.
 fn free(folders: &Folders) -> [u64; FOLDERS] {
     let all = [&folders.state, &folders.outbox, &folders.done, &folders.failed, &folders.unmatched];
     all.map(|folder| free_bytes(folder).unwrap_or_default())
-}
-
-/// Free space for this user, where the system tells.
-pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(folder).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 #[cfg(test)]

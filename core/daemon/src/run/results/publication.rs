@@ -18,13 +18,13 @@ use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_files::{copy_tree, own_folder};
 use onnxd_proto::onnxd::Job;
 
-use super::crash;
-use super::event::Placed;
-use super::held::Held;
-use super::layout::{Folders, exists, sync_dir};
-use super::originals::duplicate_receipt;
+use super::receipt::duplicate_receipt;
 use crate::conversion::files::{remove_folder, rename_new, sync, write};
 use crate::conversion::publish::RECEIPT;
+use crate::run::crash;
+use crate::run::event::Placed;
+use crate::run::held::Held;
+use crate::run::layout::{Folders, exists, sync_dir};
 
 /// What the disk tells of a staged folder that is on record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

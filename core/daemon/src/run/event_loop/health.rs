@@ -6,8 +6,8 @@ use onnxd_intake::{Item, State, Status};
 use onnxd_proto::onnxd::JobState;
 use serde_json::{Value, json};
 
-use super::daemon::{Daemon, Phase};
-use super::protocol::granted;
+use super::{Daemon, Phase};
+use crate::run::protocol::granted;
 
 impl Daemon {
     pub(crate) fn health(&self) -> Value {
@@ -22,21 +22,20 @@ impl Daemon {
     fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = Vec::new();
         problems.extend(self.course.paused_by.iter().map(|actor| format!("paused by {actor}")));
-        problems.extend(self.attempts.disk_low.iter().cloned());
+        problems.extend(self.attempts.disk_low().cloned());
         problems.extend(self.queue.refused.why().map(|why| format!("the job store waits: {why}")));
         problems.extend(self.results.unwritable.iter().cloned());
         if let Some(watched) = &self.around.watched {
             problems.extend(inbox_problems(&watched.status.get()));
         }
-        problems.extend(several(self.drops.unread.values(), "taken drops cannot be read"));
+        problems.extend(several(self.drops.whys_unread(), "taken drops cannot be read"));
         problems.extend(several(self.attempts.room.whys(), "jobs wait for room on the disk"));
-        let results = self.results.unpublished.values().map(|u| &u.why);
-        problems.extend(several(results, "results wait for the outbox"));
+        problems.extend(several(self.results.whys_unpublished(), "results wait for the outbox"));
         let plugins = self.tools.get().plugins;
         problems.extend(plugins.has_frontend().err().map(|why| why.into_finding().message));
         problems.extend(self.around.set_aside.problems());
         problems.extend(plugins.refused.iter().map(|why| why.message.clone()));
-        problems.extend(several(self.results.unsettled.values(), "jobs keep their originals"));
+        problems.extend(several(self.results.unsettled().values(), "jobs keep their originals"));
         if self.course.phase != Phase::Working {
             problems.push("stopping".into());
         }
@@ -45,7 +44,7 @@ impl Daemon {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let quarantined = self.queue.book.count(JobState::Quarantined);
+        let quarantined = self.queue.book().count(JobState::Quarantined);
         if quarantined > 0 {
             warnings.push(format!(
                 "{quarantined} jobs are in quarantine: `onnxd jobs list --state quarantined`, then \
@@ -55,7 +54,7 @@ impl Daemon {
         if let Some(watched) = &self.around.watched {
             warnings.extend(inbox_warnings(&watched.status.get()));
         }
-        warnings.extend(several(self.queue.repairs.iter(), "repairs of the job store"));
+        warnings.extend(several(self.queue.repairs().iter(), "repairs of the job store"));
         warnings
     }
 }

@@ -1,5 +1,8 @@
 //! Answers intake's questions about a candidate by asking the front-ends in a confined child.
 
+mod desk;
+pub(crate) mod set_aside;
+
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -15,12 +18,12 @@ use onnxd_worker::recognition::{NetworkNames, Question};
 use prost::Message;
 use serde_json::Value;
 
-use super::desk::{Batch, Desk, Fetched, network};
-use super::set_aside::SetAside;
 use super::tools::{SharedTools, Tools, asked};
 use crate::conversion::probe::probe_each;
 use crate::conversion::submission::presets;
 use crate::conversion::{Plugins, Submission};
+use desk::{Batch, Desk, Fetched, network};
+use set_aside::SetAside;
 
 /// Most missing files that are named to a person.
 const MISSING_MAX: usize = 20;

@@ -9,17 +9,16 @@ use onnxd_config::settings::Take;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::Plan;
 use onnxd_plugin_host::hexadecimal;
-use onnxd_proto::onnxd::{self as message, Job};
+use onnxd_proto::onnxd::{self as message, InputFile, Job, JobFile};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::attempt::submission;
 use super::copies;
-use super::event::Prepared;
-use super::layout::JobDir;
 use crate::conversion::attempt::listed;
 use crate::conversion::submission::presets;
 use crate::conversion::{Plugins, Submission};
+use crate::run::event::Prepared;
+use crate::run::layout::JobDir;
 
 /// Reads the files of a claimed job. Everything that is wrong is found at once.
 pub(crate) fn prepare(
@@ -56,6 +55,22 @@ pub(crate) fn prepare(
     })
 }
 
+/// The files of a claimed job as a conversion sees them.
+pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
+    // A worker opens inputs where no component of their path is a link.
+    let input = dir.input().canonicalize().unwrap_or_else(|_| dir.input());
+    let file = |f: &JobFile| InputFile {
+        path: input.join(&f.name).to_string_lossy().into_owned(),
+        name: f.name.clone(),
+        sha256: f.sha256.clone(),
+    };
+    Submission {
+        name: job.name.clone(),
+        network: job.network.clone(),
+        files: job.files.iter().map(file).collect(),
+    }
+}
+
 fn priority(params: &Params) -> i32 {
     params.get_int("job.priority").and_then(|n| i32::try_from(n).ok()).unwrap_or_default()
 }
@@ -88,7 +103,7 @@ fn not_text(name: &Path) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_proto::onnxd::{InputFile, PluginInfo};
+    use onnxd_proto::onnxd::PluginInfo;
 
     #[test]
     fn the_identity_is_of_what_decides_the_result() {

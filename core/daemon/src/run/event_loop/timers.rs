@@ -1,19 +1,18 @@
 //! What is due at some time: retries, disk space, retention, the watchdog, the end of draining.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::{Control, Intake};
-use onnxd_jobs::{Retention, drop_expired};
+use onnxd_jobs::{Retention, What};
 use onnxd_proto::onnxd::JobState;
 
-use super::daemon::{Daemon, Halt, Phase, Turn, now_ms};
-use super::order::Order;
-use super::owners::ROUND;
-#[cfg(test)]
-use super::packing::Packing;
-use super::{room, systemd};
+use super::{Daemon, Halt, Phase, Turn, at_work};
+use crate::run::attempts::{Disk, room};
+use crate::run::order::Order;
+use crate::run::queue::now_ms;
+use crate::run::queue::owners::ROUND;
+use crate::run::systemd;
 
 const DISK: Duration = Duration::from_secs(10);
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -55,7 +54,7 @@ impl Daemon {
     /// When the loop has to turn again if nothing happens.
     pub(crate) fn next_due(&self) -> Instant {
         let now = Instant::now();
-        let retry = self.queue.book.next_retry_ms().map(|at_ms| {
+        let retry = self.queue.book().next_retry_ms().map(|at_ms| {
             now + Duration::from_millis(at_ms.saturating_sub(now_ms()))
                 .max(Duration::from_millis(1))
         });
@@ -65,14 +64,14 @@ impl Daemon {
             Phase::Draining { until } => Some(until + LAST),
             Phase::Working => self.course.once.then(|| now + ONCE),
         };
-        let again = (self.queue.timers.blocked || !self.results.unsettled.is_empty())
-            .then_some(self.queue.timers.move_again);
-        let publish = self.next_publication();
+        let again = (self.timers.blocked || !self.results.unsettled().is_empty())
+            .then_some(self.timers.move_again);
+        let publish = self.results.next_due(|id| self.attempts.has(id));
         let waits =
             || self.around.watched.as_ref().is_some_and(|w| !w.status.get().items.is_empty());
-        let round = self.queue.book.live() > 0 || !self.drops.receipts.is_empty() || waits();
-        let round = round.then_some(self.queue.timers.round);
-        let (watchdog, disk) = (self.watchdog.due(), Some(self.queue.timers.disk));
+        let round = self.queue.book().live() > 0 || self.drops.has_receipts() || waits();
+        let round = round.then_some(self.timers.round);
+        let (watchdog, disk) = (self.watchdog.due(), Some(self.timers.disk));
         let refused = self.queue.refused.due();
         let due = [
             retry,
@@ -82,7 +81,7 @@ impl Daemon {
             again,
             publish,
             round,
-            self.next_packing(),
+            self.queue.next_packing(),
             watchdog,
             disk,
         ];
@@ -105,41 +104,44 @@ impl Daemon {
         if self.around.housekeeping.is_finished() {
             return ended("moves files away");
         }
-        if now >= self.queue.timers.disk {
+        if now >= self.timers.disk {
             self.look_at_disk();
-            self.queue.timers.disk =
-                now + if self.attempts.disk_low.is_some() { room::LOOK } else { DISK };
+            self.timers.disk =
+                now + if self.attempts.disk_low().is_some() { room::LOOK } else { DISK };
             self.results.unwritable = self.folders.unwritable();
         }
-        self.look_for_room(now);
+        self.attempts.room.look(now, &self.folders);
         if let Phase::Draining { until } = self.course.phase
             && now >= until
         {
-            self.give_back_running();
+            self.attempts.give_back();
         }
         Ok(())
     }
 
     /// Does what is due.
     pub(crate) fn due(&mut self, now: Instant) -> Turn {
-        if now >= self.queue.timers.retention {
-            self.queue.timers.retention = now + RETENTION;
+        if now >= self.timers.retention {
+            self.timers.retention = now + RETENTION;
             self.forget_expired()?;
         }
         self.use_room(now)?;
-        if now >= self.queue.timers.move_again {
-            self.queue.timers.move_again = now + MOVE_AGAIN;
+        if now >= self.timers.move_again {
+            self.timers.move_again = now + MOVE_AGAIN;
             self.move_again()?;
         }
         if self.course.phase == Phase::Working {
             self.publish_waiting(now)?;
         }
-        if now >= self.queue.timers.round {
-            self.queue.timers.round = now + ROUND;
+        if now >= self.timers.round {
+            self.timers.round = now + ROUND;
             self.adopt()?;
             self.write_receipts()?;
         }
-        self.pack_due(now)
+        let at_work = at_work(&self.drops, &self.attempts, &self.results);
+        let order = self.queue.pack_due(now, &self.folders, at_work)?;
+        self.order(order);
+        Ok(())
     }
 
     fn watch_intake(&mut self, now: Instant) {
@@ -157,27 +159,49 @@ impl Daemon {
 
     /// Too little space pauses intake, visibly, and starts no job.
     fn look_at_disk(&mut self) {
-        let wanted = self.settings.jobs.min_free_mib;
-        let low = [&self.folders.state, &self.folders.outbox].into_iter().find_map(|folder| {
-            let free = free_mib(folder)?;
-            (free < wanted).then(|| {
-                format!("{} has {free} MiB free, `jobs.min_free_mib` is {wanted}", folder.display())
-            })
-        });
-        match (&self.attempts.disk_low, &low) {
-            (None, Some(why)) => {
+        match self.attempts.look_at_disk(&self.folders, self.settings.jobs.min_free_mib) {
+            Disk::IsLow => {
+                let why = self.attempts.disk_low().cloned().unwrap_or_default();
                 tracing::warn!(reason = why, "intake paused");
-                self.around.intake.post(Control::Pause(why.clone()));
+                self.around.intake.post(Control::Pause(why));
             }
-            (Some(_), None) => {
+            Disk::IsFine => {
                 tracing::info!("enough disk space again");
                 if self.course.paused_by.is_none() {
                     self.around.intake.post(Control::Resume);
                 }
             }
-            _ => {}
+            Disk::AsBefore => {}
         }
-        self.attempts.disk_low = low;
+    }
+
+    /// All that found no room is tried again, if it is time.
+    fn use_room(&mut self, now: Instant) -> Turn {
+        let Some(jobs) = self.attempts.room.use_it() else { return Ok(()) };
+        tracing::info!(jobs = jobs.len(), "what found no room on the disk is tried again");
+        for id in jobs {
+            self.apply(&id, What::RoomAgain)?;
+            self.attempts.room.forget(&id);
+        }
+        self.attempts.room.was_used(now);
+        self.move_at_once(now);
+        Ok(())
+    }
+
+    /// Brings the receipts up to date, if what lies in the inbox is known.
+    fn write_receipts(&mut self) -> Turn {
+        let Some(watched) = &self.around.watched else { return Ok(()) };
+        let inbox = watched.status.get();
+        if inbox.offline.is_some() || inbox.scans == 0 {
+            return Ok(());
+        }
+        let quarantined = match self.queue.book().count(JobState::Quarantined) {
+            0 => Vec::new(),
+            _ => self.queue.store().scan(Some(JobState::Quarantined))?,
+        };
+        let order = self.drops.renew_receipts(&inbox, &quarantined);
+        self.order(order);
+        Ok(())
     }
 
     fn forget_expired(&mut self) -> Turn {
@@ -186,30 +210,26 @@ impl Daemon {
             days_max: jobs.retain_days.into(),
             finished_max: usize::try_from(jobs.retain_max).unwrap_or(usize::MAX),
         };
-        let quarantined = self.queue.store.scan(Some(JobState::Quarantined))?;
-        let dropped = drop_expired(self.queue.store.as_mut(), &retention, now_ms())?;
+        let (dropped, quarantined) = self.queue.forget_expired(&retention)?;
         if dropped.is_empty() {
             return Ok(());
         }
         tracing::info!(count = dropped.len(), "old jobs forgotten");
-        dropped.iter().for_each(|job| self.queue.book.forget(&job.id, job.state));
-        for job in quarantined.into_iter().filter(|q| dropped.iter().any(|job| job.id == q.id)) {
-            self.order(Order::PutAway(Box::new(job)));
-        }
+        self.order(quarantined.into_iter().map(|job| Order::PutAway(Box::new(job))));
         let folders = dropped.iter().map(|job| self.folders.job(&job.id).path().to_owned());
         let order = Order::Remove(folders.collect());
-        self.order(order);
+        self.order([order]);
         Ok(())
     }
 
     fn move_again(&mut self) -> Turn {
-        if std::mem::take(&mut self.queue.timers.blocked) {
+        if std::mem::take(&mut self.timers.blocked) {
             self.around.intake.post(Control::Unblock);
         }
-        let again: Vec<String> = self.results.unsettled.keys().cloned().collect();
+        let again: Vec<String> = self.results.unsettled().keys().cloned().collect();
         for id in again {
-            let job = self.queue.store.get(&id)?;
-            self.results.unsettled.remove(&id);
+            let job = self.queue.job(&id)?;
+            self.results.try_again(&id);
             job.into_iter().for_each(|job| self.settle(job));
         }
         Ok(())
@@ -253,22 +273,17 @@ impl Daemon {
 impl Daemon {
     /// What could not be moved is due at once.
     pub(crate) fn move_at_once(&mut self, now: Instant) {
-        self.queue.timers.move_again = now;
-        self.results.unpublished.values_mut().for_each(|waiting| waiting.hurry(now));
+        self.timers.move_again = now;
+        self.results.hurry(now);
     }
 
     /// All that waits for a time is due at once.
     #[cfg(test)]
     pub(crate) fn hurry(&mut self) {
         let now = Instant::now();
-        self.queue.timers.round = now;
-        self.queue.packing = Packing::at_once(now);
+        self.timers.round = now;
+        self.queue.pack_soon(now);
         self.move_at_once(now);
         self.attempts.room.hurry();
     }
-}
-
-/// Free space for this user, where the system tells.
-pub(crate) fn free_mib(folder: &Path) -> Option<u64> {
-    room::free_bytes(folder).map(|bytes| bytes >> 20)
 }
