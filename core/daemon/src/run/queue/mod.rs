@@ -7,6 +7,8 @@ mod book;
 pub(crate) mod owners;
 pub(crate) mod packing;
 mod refused;
+#[cfg(test)]
+mod tests;
 
 use std::time::{Instant, SystemTime};
 
