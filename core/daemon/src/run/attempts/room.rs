@@ -113,13 +113,13 @@ impl Room {
     }
 
     /// The jobs that are to be tried again, if it is time for that and for all else that waits.
-    pub(crate) fn use_it(&mut self) -> Option<Vec<String>> {
+    pub(crate) fn take_ready(&mut self) -> Option<Vec<String>> {
         let ready = std::mem::take(&mut self.ready);
         ready.then(|| self.jobs.keys().cloned().collect())
     }
 
     /// All that was to be tried again was.
-    pub(crate) fn was_used(&mut self, now: Instant) {
+    pub(crate) fn was_tried(&mut self, now: Instant) {
         (self.moves, self.again) = (false, now);
     }
 

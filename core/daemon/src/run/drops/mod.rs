@@ -102,12 +102,12 @@ impl Drops {
     }
 
     /// The files of a job cannot be read now, for a reason of the machine.
-    pub(crate) fn is_unread(&mut self, id: &str, why: String) {
+    pub(crate) fn note_unread(&mut self, id: &str, why: String) {
         self.unread.insert(id.to_owned(), why);
     }
 
     /// Nothing is known any more that keeps the files of a job from being read.
-    pub(crate) fn is_readable(&mut self, id: &str) {
+    pub(crate) fn forget_unread(&mut self, id: &str) {
         self.unread.remove(id);
     }
 
@@ -189,5 +189,87 @@ impl Drops {
         );
         Err(Diagnostic::new(Code::DiskFull, text)
             .help("Free space on the disk of the state folder; the drop is taken then."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_intake::File;
+    use onnxd_intake::tree::Stamp;
+    use onnxd_proto::onnxd::JobState;
+
+    fn drop_of(folder: &str, bytes: u64, dev: u64) -> Submission {
+        let stamp = Stamp { size: bytes, dev, ..Stamp::default() };
+        Submission {
+            id: Path::new(folder).join("net.onnx"),
+            inbox: "/inbox".into(),
+            folder: folder.into(),
+            name: "net".into(),
+            root: "".into(),
+            network: "net.onnx".into(),
+            files: vec![File { name: "net.onnx".into(), stamp }],
+            whole: None,
+            marker: None,
+            problem: None,
+            answer: Default::default(),
+        }
+    }
+
+    fn job(id: &str, folder: &str) -> Job {
+        let mut job = Job { id: id.into(), folder: folder.into(), ..Job::default() };
+        job.set_state(JobState::Claimed);
+        job
+    }
+
+    #[test]
+    fn two_drops_of_one_top_folder_are_read_at_the_same_time() {
+        let root = tempfile::tempdir().unwrap();
+        let mut drops = Drops::new(&Folders::below(root.path()));
+        for (id, folder) in [("1", "a"), ("2", "a/x"), ("3", "a"), ("4", "b"), ("5", "c")] {
+            drops.note(&job(id, folder));
+            drops.hash_later(id);
+        }
+        let mut read = Vec::new();
+        while drops.may_begin()
+            && let Some(id) = drops.next_to_hash()
+        {
+            drops.begin(&id, None);
+            read.push(id);
+        }
+        assert_eq!(read, ["1", "2", "4", "5"]);
+        assert!(drops.has("3") && !drops.is_taking("3") && !drops.may_begin());
+        assert!(drops.holds_back(&drop_of("a", 1, 0), 100), "its top folder is busy");
+        assert!(!drops.holds_back(&drop_of("d", 1, 0), 100));
+        drops.end("2");
+        assert_eq!(drops.next_to_hash().unwrap(), "3");
+        assert_eq!(drops.next_held_back(100).unwrap().folder, Path::new("a"));
+    }
+
+    #[test]
+    fn a_cancelled_job_is_not_read() {
+        let root = tempfile::tempdir().unwrap();
+        let mut drops = Drops::new(&Folders::below(root.path()));
+        drops.hash_later("1");
+        drops.note_unread("1", "no such device".into());
+        drops.cancelled("1");
+        assert!(!drops.has("1") && drops.next_to_hash().is_none());
+        assert_eq!(drops.whys_unread().len(), 0);
+    }
+
+    #[test]
+    fn a_drop_is_taken_if_its_copies_fit() {
+        let root = tempfile::tempdir().unwrap();
+        let drops = Drops::new(&Folders::below(root.path()));
+        let free = free_bytes(root.path()).unwrap();
+        let here = std::fs::metadata(root.path()).unwrap().dev();
+        let fits = |bytes, dev, min_free_mib| {
+            let submission = drop_of("a", bytes, dev);
+            drops.has_room_for(&submission, root.path(), min_free_mib).is_ok()
+        };
+        let large = free / 3 * 2;
+        assert!(fits(large, here, 0), "one copy");
+        assert!(!fits(large, here + 1, 0), "two: it comes from another disk");
+        assert!(!fits(large, here, (free / 2) >> 20), "half of it is to stay free");
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onnxd_files::{own_folder, own_regular, replace_in};
-use onnxd_intake::{Item, State, Status};
+use onnxd_intake::{Item, State};
 use onnxd_proto::onnxd::Job;
 
 use super::Drops;
@@ -38,9 +38,8 @@ impl Drops {
     }
 
     /// Brings the receipts up to date, if anything about them has changed.
-    pub(crate) fn renew_receipts(&mut self, inbox: &Status, quarantined: &[Job]) -> Option<Order> {
-        let mut wanted: Receipts =
-            inbox.items.iter().filter_map(of_drop).take(RECEIPTS_MAX).collect();
+    pub(crate) fn renew_receipts(&mut self, items: &[Item], quarantined: &[Job]) -> Option<Order> {
+        let mut wanted: Receipts = items.iter().filter_map(of_drop).take(RECEIPTS_MAX).collect();
         wanted.extend(quarantined.iter().take(RECEIPTS_MAX).map(of_job));
         if wanted == self.receipts {
             return None;
@@ -187,4 +186,45 @@ fn is_receipt(path: &Path) -> bool {
     let mut head = [0; HEAD.len()];
     let read = own_regular(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && head == HEAD.as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    fn change(order: Option<Order>) -> ReceiptChange {
+        match order {
+            Some(Order::Receipts(change)) => change,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn receipts_follow_what_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let mut drops = Drops::new(&Folders::below(root.path()));
+        let now = Instant::now();
+        let old = now.checked_sub(2 * AFTER).unwrap_or(now);
+        let unmatched = |reason: &str| State::Unmatched { reason: reason.into() };
+        let item = |id: &str, state| Item { id: id.into(), since: old, state };
+        let fresh = Item { since: now, ..item("new.txt", unmatched("no network")) };
+        assert!(drops.renew_receipts(&[fresh, item("a.onnx", State::Queued)], &[]).is_none());
+        let job = Job { id: "01J".into(), name: "net".into(), ..Job::default() };
+        let items = [item("b.txt", unmatched("no network"))];
+        let first = change(drops.renew_receipts(&items, std::slice::from_ref(&job)));
+        let names = |paths: &[PathBuf]| paths.iter().map(|p| p.display().to_string()).collect();
+        let all: Vec<String> = names(&first.all);
+        assert_eq!(all, ["b.txt.receipt.txt", "net.01J.receipt.txt"]);
+        assert!(first.write[Path::new("b.txt.receipt.txt")].contains("reason: no network\n"));
+        assert!(drops.renew_receipts(&items, std::slice::from_ref(&job)).is_none(), "as before");
+        let items = [item("b.txt", unmatched("a line\nof others"))];
+        let next = change(drops.renew_receipts(&items, &[]));
+        assert!(next.write[Path::new("b.txt.receipt.txt")].contains("reason: a line of others\n"));
+        let gone: Vec<String> = names(&next.remove);
+        assert_eq!((next.write.len(), gone), (1, vec!["net.01J.receipt.txt".to_owned()]));
+        assert!(drops.has_receipts());
+        change(drops.renew_receipts(&[], &[]));
+        assert!(!drops.has_receipts());
+    }
 }

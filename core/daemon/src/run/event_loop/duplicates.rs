@@ -33,7 +33,7 @@ impl Daemon {
     }
 
     /// The result is there already, under this name.
-    pub(crate) fn is_duplicate(&mut self, mut job: Job, there: &Job) -> Turn {
+    pub(crate) fn end_as_duplicate(&mut self, mut job: Job, there: &Job) -> Turn {
         job.published.clone_from(&there.published);
         let of = if there.duplicate_of.is_empty() { &there.id } else { &there.duplicate_of };
         let (id, of) = (job.id.clone(), of.clone());

@@ -64,7 +64,7 @@ impl Daemon {
             }
             Ok(Placed::There) => {
                 self.apply(id, What::Published { lease })?;
-                self.results.is_out(id);
+                self.results.forget_unpublished(id);
                 self.end_attempt(id)
             }
             Err(why) => {
@@ -74,7 +74,7 @@ impl Daemon {
                 }
                 tracing::warn!(job = id, reason = %why, "the result waits for the outbox");
                 self.attempts.room.blocks(why);
-                self.results.is_unpublished(id, why.message.clone(), Instant::now());
+                self.results.postpone(id, why.message.clone(), Instant::now());
                 Ok(())
             }
         }
@@ -82,11 +82,11 @@ impl Daemon {
 
     /// Tries again what is due.
     pub(crate) fn publish_waiting(&mut self, now: Instant) -> Turn {
-        for id in self.results.due(now, |id| self.attempts.has(id)) {
+        for id in self.results.due_again(now, |id| self.attempts.has(id)) {
             self.results.begin_again(&id, now);
             match self.queue.publishing(&id)? {
                 Some(job) => self.recover(&job)?,
-                None => self.results.is_out(&id),
+                None => self.results.forget_unpublished(&id),
             }
         }
         Ok(())

@@ -61,7 +61,7 @@ impl Daemon {
                 return self.outlive(settled, None);
             }
         }
-        self.queue.refused.is_over(now);
+        self.queue.refused.end(now);
         Ok(())
     }
 

@@ -164,7 +164,7 @@ impl Daemon {
             return self.not_possible(id, "cancelled");
         };
         self.drops.cancelled(id);
-        self.results.is_out(id);
+        self.results.forget_unpublished(id);
         self.attempts.room.forget(id);
         match self.attempts.get(id) {
             Some(running) => running.stop.stop(),
@@ -213,7 +213,7 @@ impl Daemon {
                 None => self.not_possible(id, "tried again")?,
             },
         };
-        self.results.was_answered(id);
+        self.results.end_fetch(id);
         // Whoever does not wait for the answer does not get it.
         let _ = answer.try_send(said);
         Ok(())

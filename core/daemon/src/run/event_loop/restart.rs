@@ -106,11 +106,11 @@ impl Daemon {
             Err(why) => {
                 // Says nothing about the job: the next round looks again.
                 tracing::warn!(job = %id, reason = %why, "its folder cannot be read now");
-                self.drops.is_unread(id, why.to_string());
+                self.drops.note_unread(id, why.to_string());
                 return Ok(());
             }
         };
-        self.drops.is_readable(id);
+        self.drops.forget_unread(id);
         let action = action(job.state(), disk);
         if action != Action::Nothing {
             let state = state_word(job.state());
@@ -161,7 +161,7 @@ impl Daemon {
 
     fn confirm(&mut self, job: &Job) -> Turn {
         let what = What::Published { lease: job.lease };
-        self.results.is_out(&job.id);
+        self.results.forget_unpublished(&job.id);
         if let Some(job) = self.apply(&job.id, what)? {
             self.settle(job);
         }

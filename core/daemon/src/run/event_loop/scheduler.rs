@@ -46,7 +46,7 @@ impl Daemon {
             return Ok(self.queue.identify_anew(&recorded, &job)?);
         }
         if let Some(there) = self.result_there(&job)? {
-            return self.is_duplicate(job, &there);
+            return self.end_as_duplicate(job, &there);
         }
         if let Some(earlier) = self.earlier(&job)? {
             return self.copy(job, earlier);

@@ -97,7 +97,7 @@ impl Daemon {
 
     /// Begins to read the files of a claimed job.
     pub(crate) fn hash(&mut self, id: &str) -> Turn {
-        self.drops.is_readable(id);
+        self.drops.forget_unread(id);
         let Some(job) = self.queue.job(id)? else { return Ok(()) };
         match Plan::load(&self.folders.job(id).claim()) {
             Ok(plan) => {
@@ -193,7 +193,7 @@ impl Daemon {
             Err(found) if found.class() == Class::Environment => {
                 tracing::warn!(job = id, reason = %found, "its files cannot be read now");
                 found.0.iter().for_each(|why| self.attempts.room.blocks(why));
-                self.drops.is_unread(id, found.to_string());
+                self.drops.note_unread(id, found.to_string());
             }
             Err(found) => self.reject(id, found)?,
             Ok(prepared) => match self.identify(&job, prepared) {
@@ -220,7 +220,7 @@ impl Daemon {
             return Ok(());
         }
         if let Some(there) = self.result_there(&known)? {
-            return self.is_duplicate(known, &there);
+            return self.end_as_duplicate(known, &there);
         }
         let Prepared { files, identity, .. } = prepared.clone();
         self.apply_with(&job.id, What::Hashed { files, identity }, |j| *j = known)?;
@@ -230,13 +230,13 @@ impl Daemon {
     pub(crate) fn on_kept(&mut self, kept: &Kept) -> Turn {
         match kept {
             Kept::PutAway { job, done } => {
-                self.results.is_done(job);
+                self.results.end_put_away(job);
                 self.tidy_packed(job)?;
                 if let Err(why) = done {
                     self.attempts.room.blocks(why);
                     let reason = &why.message;
                     tracing::error!(job, reason, "the originals stay in the job's folder for now");
-                    self.results.is_unsettled(job, reason.clone());
+                    self.results.note_unsettled(job, reason.clone());
                 }
             }
             Kept::Fetched { job, done } => self.on_fetched(job, done)?,

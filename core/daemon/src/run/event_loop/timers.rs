@@ -66,7 +66,7 @@ impl Daemon {
         };
         let again = (self.timers.blocked || !self.results.unsettled().is_empty())
             .then_some(self.timers.move_again);
-        let publish = self.results.next_due(|id| self.attempts.has(id));
+        let publish = self.results.next_again(|id| self.attempts.has(id));
         let waits =
             || self.around.watched.as_ref().is_some_and(|w| !w.status.get().items.is_empty());
         let round = self.queue.book().live() > 0 || self.drops.has_receipts() || waits();
@@ -177,13 +177,13 @@ impl Daemon {
 
     /// All that found no room is tried again, if it is time.
     fn use_room(&mut self, now: Instant) -> Turn {
-        let Some(jobs) = self.attempts.room.use_it() else { return Ok(()) };
+        let Some(jobs) = self.attempts.room.take_ready() else { return Ok(()) };
         tracing::info!(jobs = jobs.len(), "what found no room on the disk is tried again");
         for id in jobs {
             self.apply(&id, What::RoomAgain)?;
             self.attempts.room.forget(&id);
         }
-        self.attempts.room.was_used(now);
+        self.attempts.room.was_tried(now);
         self.move_at_once(now);
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Daemon {
             0 => Vec::new(),
             _ => self.queue.store().scan(Some(JobState::Quarantined))?,
         };
-        let order = self.drops.renew_receipts(&inbox, &quarantined);
+        let order = self.drops.renew_receipts(&inbox.items, &quarantined);
         self.order(order);
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Daemon {
         let again: Vec<String> = self.results.unsettled().keys().cloned().collect();
         for id in again {
             let job = self.queue.job(&id)?;
-            self.results.try_again(&id);
+            self.results.forget_unsettled(&id);
             job.into_iter().for_each(|job| self.settle(job));
         }
         Ok(())

@@ -105,7 +105,7 @@ impl Refused {
 
     /// All that waited is carried out. A refusal right after this waits longer; after a while it is a
     /// new one.
-    pub(crate) fn is_over(&mut self, now: Instant) {
+    pub(crate) fn end(&mut self, now: Instant) {
         tracing::info!("the store is asked for changes again");
         *self = Refused { wait: (self.wait * 2).min(AGAIN_MAX), ..Refused::new(now) };
     }
@@ -131,13 +131,13 @@ mod tests {
         assert_eq!(all.iter().map(Event::job).collect::<Vec<_>>(), [Some("a"), Some("b")]);
         let mut waits = Vec::new();
         for _ in 0..4 {
-            refused.is_over(now);
+            refused.end(now);
             refused.note(full(), None);
             waits.push(refused.wait.as_secs());
             now += refused.wait;
         }
         assert_eq!(waits, [4, 8, 10, 10]);
-        refused.is_over(now);
+        refused.end(now);
         refused.was_recorded();
         assert_eq!(refused.wait, AGAIN_MIN);
     }

@@ -52,17 +52,17 @@ impl Results {
     }
 
     /// It has done with a folder.
-    pub(crate) fn is_done(&mut self, id: &str) {
+    pub(crate) fn end_put_away(&mut self, id: &str) {
         self.busy.remove(id);
     }
 
     /// The originals of a finished job could not be moved.
-    pub(crate) fn is_unsettled(&mut self, id: &str, why: String) {
+    pub(crate) fn note_unsettled(&mut self, id: &str, why: String) {
         self.unsettled.insert(id.to_owned(), why);
     }
 
     /// They are moved once more.
-    pub(crate) fn try_again(&mut self, id: &str) {
+    pub(crate) fn forget_unsettled(&mut self, id: &str) {
         self.unsettled.remove(id);
     }
 
@@ -83,7 +83,7 @@ impl Results {
     }
 
     /// The originals are back, or lost.
-    pub(crate) fn was_answered(&mut self, id: &str) {
+    pub(crate) fn end_fetch(&mut self, id: &str) {
         self.asking.remove(id);
         self.busy.remove(id);
     }
@@ -104,7 +104,7 @@ mod tests {
         job.set_state(JobState::Cancelled);
         assert!(matches!(results.settle(job), Some(Order::PutAway(job)) if job.id == "a"));
         assert!(results.is_busy("a"));
-        results.is_done("a");
+        results.end_put_away("a");
         assert!(results.is_idle());
     }
 
@@ -115,7 +115,7 @@ mod tests {
         results.ask_for_originals("a", "ann".into(), answer);
         assert!(results.is_busy("a") && results.asker("b").is_none());
         assert_eq!(results.asker("a").unwrap().0, "ann");
-        results.was_answered("a");
+        results.end_fetch("a");
         assert!(results.asker("a").is_none() && results.is_idle());
     }
 }

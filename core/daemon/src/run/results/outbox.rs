@@ -30,14 +30,14 @@ pub(crate) struct Unpublished {
 
 impl Results {
     /// The result of a job could not be moved to the outbox: it waits, longer each time.
-    pub(crate) fn is_unpublished(&mut self, id: &str, why: String, now: Instant) {
+    pub(crate) fn postpone(&mut self, id: &str, why: String, now: Instant) {
         let tries = self.unpublished.get(id).map_or(0, |u| u.tries) + 1;
         let wait = AGAIN_MIN.saturating_mul(1 << tries.min(10) >> 1).min(AGAIN_MAX);
         self.unpublished.insert(id.to_owned(), Unpublished { why, at: now + wait, tries });
     }
 
     /// The result of a job does not wait for the outbox any more.
-    pub(crate) fn is_out(&mut self, id: &str) {
+    pub(crate) fn forget_unpublished(&mut self, id: &str) {
         self.unpublished.remove(id);
     }
 
@@ -57,7 +57,7 @@ impl Results {
     }
 
     /// Jobs whose results are due to be moved again. Those that are `at_work` are being moved.
-    pub(crate) fn due(&self, now: Instant, at_work: impl Fn(&str) -> bool) -> Vec<String> {
+    pub(crate) fn due_again(&self, now: Instant, at_work: impl Fn(&str) -> bool) -> Vec<String> {
         let due = self.unpublished.iter().filter(|(id, u)| u.at <= now && !at_work(id));
         due.map(|(id, _)| id.clone()).collect()
     }
@@ -68,7 +68,7 @@ impl Results {
     }
 
     /// When the next result is due.
-    pub(crate) fn next_due(&self, at_work: impl Fn(&str) -> bool) -> Option<Instant> {
+    pub(crate) fn next_again(&self, at_work: impl Fn(&str) -> bool) -> Option<Instant> {
         self.unpublished.iter().filter(|(id, _)| !at_work(id)).map(|(_, u)| u.at).min()
     }
 
@@ -122,21 +122,21 @@ mod tests {
         let free = |_: &str| false;
         let mut waits = Vec::new();
         for n in 1..7 {
-            results.is_unpublished("a", "full".into(), now);
+            results.postpone("a", "full".into(), now);
             assert_eq!(results.stuck(), usize::from(n >= ONCE_TRIES));
-            let due = results.next_due(free).unwrap();
+            let due = results.next_again(free).unwrap();
             waits.push(due.duration_since(now).as_secs());
-            assert!(results.due(now, free).is_empty());
+            assert!(results.due_again(now, free).is_empty());
             now = due;
-            assert_eq!(results.due(now, free), ["a"]);
-            assert!(results.due(now, |id| id == "a").is_empty(), "it is being moved");
+            assert_eq!(results.due_again(now, free), ["a"]);
+            assert!(results.due_again(now, |id| id == "a").is_empty(), "it is being moved");
             results.begin_again("a", now);
-            assert!(results.due(now, free).is_empty());
+            assert!(results.due_again(now, free).is_empty());
         }
         assert_eq!(waits, [5, 10, 20, 40, 60, 60]);
         results.hurry(now);
-        assert_eq!(results.due(now, free), ["a"]);
-        results.is_out("a");
-        assert!(results.next_due(free).is_none() && !results.waits("a"));
+        assert_eq!(results.due_again(now, free), ["a"]);
+        results.forget_unpublished("a");
+        assert!(results.next_again(free).is_none() && !results.waits("a"));
     }
 }

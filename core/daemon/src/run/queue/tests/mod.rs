@@ -285,7 +285,7 @@ fn what_the_store_refuses_waits() {
     assert_eq!(first.job(), Some(&*id(1)));
     assert!(site.step(1, What::Claimed).unwrap().is_none(), "it was recorded");
     assert!(site.queue.refused.next_event().is_some());
-    site.queue.refused.is_over(Instant::now());
+    site.queue.refused.end(Instant::now());
     site.show("over");
     assert_text("refused", &site.text);
 }
