@@ -221,11 +221,10 @@ impl Attempts {
     pub(crate) fn look_at_disk(&mut self, folders: &Folders, min_free_mib: u64) -> Disk {
         let low = [&folders.state, &folders.outbox].into_iter().find_map(|folder| {
             let free = free_mib(folder)?;
-            let text = format!(
-                "{} has {free} MiB free, `jobs.min_free_mib` is {min_free_mib}",
-                folder.display()
-            );
-            (free < min_free_mib).then_some(text)
+            let place = folder.display();
+            (free < min_free_mib).then(|| {
+                format!("{place} has {free} MiB free, `jobs.min_free_mib` is {min_free_mib}")
+            })
         });
         let change = match (&self.disk_low, &low) {
             (None, Some(_)) => Disk::IsLow,

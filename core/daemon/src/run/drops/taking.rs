@@ -87,7 +87,7 @@ fn recognized(answer: &[u8]) -> Option<Recognized> {
 }
 
 /// The job with what its files say.
-pub(crate) fn with(job: &Job, prepared: &Prepared) -> Job {
+pub(crate) fn prepared_job(job: &Job, prepared: &Prepared) -> Job {
     let prepared = prepared.clone();
     Job {
         files: prepared.files,

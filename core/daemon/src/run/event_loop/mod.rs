@@ -7,12 +7,15 @@
 //! A change of a job is durable before its effect. The loop waits for events and for nothing else;
 //! what takes time happens in other threads, which answer with events.
 
+mod course;
 mod duplicates;
 mod health;
+mod housekeeping;
 pub(crate) mod left;
 mod publishing;
 mod recover;
 mod refusals;
+mod reload;
 mod requests;
 mod restart;
 mod round;
@@ -47,6 +50,7 @@ use super::results::Results;
 use super::systemd::{self, Watchdog};
 use super::tools::SharedTools;
 use super::{Source, log};
+pub(crate) use course::{Course, Phase};
 pub(crate) use timers::Timers;
 
 /// A step of the loop, or what stops it.
@@ -67,16 +71,6 @@ impl From<StoreError> for Halt {
     }
 }
 
-/// What the daemon is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Working,
-    /// Finish what runs until then; take and start nothing.
-    Draining {
-        until: Instant,
-    },
-}
-
 /// Threads and channels around the loop.
 pub(crate) struct Surroundings {
     pub(crate) events: Sender<Event>,
@@ -88,18 +82,6 @@ pub(crate) struct Surroundings {
     pub(crate) set_aside: SetAside,
     pub(crate) keeper: Mailbox<Ordered>,
     pub(crate) housekeeping: JoinHandle<()>,
-}
-
-/// Whether the daemon works, pauses or ends.
-pub(crate) struct Course {
-    pub(crate) phase: Phase,
-    /// Who paused the daemon.
-    pub(crate) paused_by: Option<String>,
-    /// End when nothing is left to do.
-    pub(crate) once: bool,
-    /// A job failed since the start.
-    pub(crate) any_failed: bool,
-    pub(crate) told_systemd: String,
 }
 
 /// The state of the loop.
@@ -153,14 +135,6 @@ impl Daemon {
         }
     }
 
-    pub(crate) fn may_take(&self) -> bool {
-        self.course.phase == Phase::Working
-            && self.drops.may_begin()
-            && self.course.paused_by.is_none()
-            && self.attempts.disk_low().is_none()
-            && self.queue.refused.why().is_none()
-    }
-
     /// What follows every event: messages go out, due work begins.
     pub(crate) fn turn(&mut self, now: Instant) -> Turn {
         self.around.intake.flush();
@@ -185,25 +159,6 @@ impl Daemon {
             self.course.told_systemd = status;
         }
         Ok(())
-    }
-
-    fn end_once(&mut self) {
-        if self.is_idle() {
-            return self.begin_shutdown("nothing is left to do");
-        }
-        let stuck = if self.attempts.disk_low().is_some() || self.waits_for_room() {
-            "there is too little disk space"
-        } else if self.is_offline() {
-            "the inbox is offline"
-        } else if self.waits_for_outbox() {
-            "results cannot be brought to the outbox"
-        } else {
-            return;
-        };
-        if self.is_finished() && (self.is_offline() || self.is_inbox_quiet()) {
-            self.course.any_failed = true;
-            self.begin_shutdown(stuck);
-        }
     }
 
     pub(crate) fn dispatch(&mut self, event: &Event) -> Turn {
@@ -274,13 +229,6 @@ impl Daemon {
         if cfg!(test) { Policy { retry_first_ms: 0, ..policy } } else { policy }
     }
 
-    /// Gives the housekeeping thread orders.
-    pub(crate) fn order(&mut self, orders: impl IntoIterator<Item = Order>) {
-        for order in orders {
-            self.around.keeper.post((order, Arc::clone(&self.settings)));
-        }
-    }
-
     /// Starts a thread for a job; [`Daemon::on_abandoned`] hears of its panic.
     pub(crate) fn spawn(&mut self, id: &str, name: &str, work: impl FnOnce() + Send + 'static) {
         let (job, events, lease) = (id.to_owned(), self.around.events.clone(), self.lease(id));
@@ -300,55 +248,6 @@ impl Daemon {
     /// The lease of a job's attempt; 0 without one.
     fn lease(&self, id: &str) -> u64 {
         self.attempts.lease(id).unwrap_or_default()
-    }
-
-    /// The originals of a job that has ended leave its folder.
-    pub(crate) fn settle(&mut self, job: Job) {
-        let order = self.results.settle(job);
-        self.order(order);
-    }
-
-    /// No event is outstanding and none will come by itself.
-    fn is_idle(&self) -> bool {
-        self.is_finished() && self.queue.book().live() == 0 && self.is_inbox_quiet()
-    }
-
-    /// The inbox was looked through, and nothing in it is on its way.
-    fn is_inbox_quiet(&self) -> bool {
-        let Some(watched) = &self.around.watched else { return false };
-        let inbox = watched.status.get();
-        inbox.scans > 0 && inbox.offline.is_none() && inbox.is_quiet()
-    }
-
-    /// The inbox cannot be looked into, and that was not the remains of a killed daemon.
-    fn is_offline(&self) -> bool {
-        const LOOKS: u64 = 3;
-        let inbox = self.around.watched.as_ref().map(|watched| watched.status.get());
-        inbox.is_some_and(|inbox| inbox.offline.is_some() && inbox.scans >= LOOKS)
-            && self.queue.book().live() == 0
-    }
-
-    /// No other thread works for a job.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.attempts.count() == 0
-            && self.drops.is_idle()
-            && self.results.is_idle()
-            && !self.around.keeper.is_waiting()
-    }
-
-    pub(crate) fn status_line(&self) -> String {
-        let waiting = self.queue.book().live().saturating_sub(self.attempts.count());
-        let phase = match (self.course.phase, &self.course.paused_by, self.attempts.disk_low()) {
-            (Phase::Draining { .. }, ..) => "stopping; ",
-            (_, Some(_), _) => "paused; ",
-            (_, _, Some(_)) => "waiting for disk space; ",
-            _ if self.queue.refused.why().is_some() => "waiting for the job store; ",
-            _ if self.tools.get().plugins.has_frontend().is_err() => "no front-end; ",
-            _ => "",
-        };
-        let failed = self.queue.book().count(JobState::Failed)
-            + self.queue.book().count(JobState::Quarantined);
-        format!("{phase}{} running, {waiting} waiting, {failed} failed", self.attempts.count())
     }
 }
 

@@ -91,17 +91,4 @@ impl Daemon {
         }
         Ok(())
     }
-
-    /// Nothing but outbox and disk keep the remaining jobs, and the outbox was asked often enough
-    /// for `once`.
-    pub(crate) fn waits_for_outbox(&self) -> bool {
-        let stuck = self.results.stuck();
-        stuck > 0 && stuck + self.attempts.room.whys().len() == self.queue.book().live()
-    }
-
-    /// Nothing but a full disk keeps the remaining jobs.
-    pub(crate) fn waits_for_room(&self) -> bool {
-        let waiting = self.attempts.room.whys().len();
-        waiting > 0 && waiting == self.queue.book().live()
-    }
 }

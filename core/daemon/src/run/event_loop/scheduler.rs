@@ -6,7 +6,7 @@ use onnxd_jobs::What;
 use onnxd_proto::onnxd::JobState;
 use serde_json::Value;
 
-use super::{Daemon, Phase, Turn};
+use super::{Daemon, Turn};
 use crate::run::attempts::Next;
 use crate::run::attempts::attempt::Work;
 use crate::run::drops::prepare::{identity, submission};
@@ -15,13 +15,6 @@ use crate::run::queue::now_ms;
 use crate::run::tools::Tools;
 
 impl Daemon {
-    pub(crate) fn may_start(&self) -> bool {
-        self.course.phase == Phase::Working
-            && self.course.paused_by.is_none()
-            && self.attempts.disk_low().is_none()
-            && self.queue.refused.why().is_none()
-    }
-
     /// Starts jobs as long as there is room.
     pub(crate) fn schedule(&mut self) -> Turn {
         while self.may_start() && self.attempts.count() < self.settings.worker.parallel_max as usize

@@ -15,8 +15,8 @@ use onnxd_proto::onnxd::{self as message, Job, JobState};
 use super::{Daemon, Halt, Turn};
 use crate::conversion::files::remove_folder;
 use crate::conversion::submission::names;
-use crate::run::drops::taking::{Taking, new_job, with};
-use crate::run::event::{Kept, Prepared};
+use crate::run::drops::taking::{Taking, new_job, prepared_job};
+use crate::run::event::Prepared;
 use crate::run::layout::make_private_dir;
 use crate::run::order::Order;
 use crate::run::queue::now_ms;
@@ -88,7 +88,7 @@ impl Daemon {
     }
 
     /// The drop stays in the inbox, with the reason.
-    fn leave(&mut self, drop: &Path, why: &Diagnostic) {
+    pub(crate) fn leave(&mut self, drop: &Path, why: &Diagnostic) {
         tracing::warn!(drop = %drop.display(), reason = %why, "not taken");
         self.timers.blocked = true;
         self.attempts.room.blocks(why);
@@ -209,7 +209,7 @@ impl Daemon {
     }
 
     fn identify(&mut self, job: &Job, prepared: &Prepared) -> Turn {
-        let known = with(job, prepared);
+        let known = prepared_job(job, prepared);
         // Intake already knew that the conversion is bound to fail.
         if !job.diagnostics.is_empty() {
             let diagnostics = job.diagnostics.clone();
@@ -225,37 +225,5 @@ impl Daemon {
         let Prepared { files, identity, .. } = prepared.clone();
         self.apply_with(&job.id, What::Hashed { files, identity }, |j| *j = known)?;
         self.copy_at_once(&job.id)
-    }
-
-    pub(crate) fn on_kept(&mut self, kept: &Kept) -> Turn {
-        match kept {
-            Kept::PutAway { job, done } => {
-                self.results.end_put_away(job);
-                self.tidy_packed(job)?;
-                if let Err(why) = done {
-                    self.attempts.room.blocks(why);
-                    let reason = &why.message;
-                    tracing::error!(job, reason, "the originals stay in the job's folder for now");
-                    self.results.note_unsettled(job, reason.clone());
-                }
-            }
-            Kept::Fetched { job, done } => self.on_fetched(job, done)?,
-            Kept::Unmatched { id, done } => match done {
-                Ok(to) => {
-                    tracing::info!(drop = %id.display(), to = %to.display(), "unmatched");
-                    self.around.intake.post(Control::Release(id.clone()));
-                }
-                Err(e) => self.leave(id, &e.diagnostic()),
-            },
-            Kept::Removed => {}
-        }
-        Ok(())
-    }
-
-    /// What is left of the folder of a packed job goes.
-    pub(crate) fn tidy_packed(&mut self, id: &str) -> Turn {
-        let order = self.queue.tidy_packed(id, &self.folders)?;
-        self.order(order);
-        Ok(())
     }
 }

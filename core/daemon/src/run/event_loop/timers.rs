@@ -12,18 +12,13 @@ use crate::run::attempts::{Disk, room};
 use crate::run::order::Order;
 use crate::run::queue::now_ms;
 use crate::run::queue::owners::ROUND;
-use crate::run::systemd;
 
 const DISK: Duration = Duration::from_secs(10);
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// Before something that could not be moved is tried again.
 const MOVE_AGAIN: Duration = Duration::from_secs(60);
-/// How often `once` looks whether the inbox is quiet.
-const ONCE: Duration = Duration::from_millis(20);
 /// The loop turns at least this often.
 const LONGEST: Duration = Duration::from_secs(60);
-/// After draining, for workers to be gone and threads to answer.
-const LAST: Duration = Duration::from_secs(10);
 /// An intake thread that has not looked for this long beyond its period stands still.
 const INTAKE_SLACK: Duration = Duration::from_secs(120);
 
@@ -59,11 +54,6 @@ impl Daemon {
                 .max(Duration::from_millis(1))
         });
         let retry = retry.filter(|_| self.may_start());
-        let drain = match self.course.phase {
-            Phase::Draining { until } if now < until => Some(until),
-            Phase::Draining { until } => Some(until + LAST),
-            Phase::Working => self.course.once.then(|| now + ONCE),
-        };
         let again = (self.timers.blocked || !self.results.unsettled().is_empty())
             .then_some(self.timers.move_again);
         let publish = self.results.next_again(|id| self.attempts.has(id));
@@ -75,7 +65,7 @@ impl Daemon {
         let refused = self.queue.refused.due();
         let due = [
             retry,
-            drain,
+            self.course.due(now),
             refused,
             self.attempts.room.due(),
             again,
@@ -220,53 +210,6 @@ impl Daemon {
         let order = Order::Remove(folders.collect());
         self.order([order]);
         Ok(())
-    }
-
-    fn move_again(&mut self) -> Turn {
-        if std::mem::take(&mut self.timers.blocked) {
-            self.around.intake.post(Control::Unblock);
-        }
-        let again: Vec<String> = self.results.unsettled().keys().cloned().collect();
-        for id in again {
-            let job = self.queue.job(&id)?;
-            self.results.forget_unsettled(&id);
-            job.into_iter().for_each(|job| self.settle(job));
-        }
-        Ok(())
-    }
-
-    /// Stops taking and starting; what runs may finish until the drain time is over.
-    pub(crate) fn begin_shutdown(&mut self, why: &str) {
-        tracing::info!(reason = why, "stopping");
-        systemd::stopping(&self.status_line());
-        self.around.intake.post(Control::Stop);
-        let drain = Duration::from_secs(self.settings.jobs.drain_timeout_s);
-        self.course.phase = Phase::Draining { until: Instant::now() + drain };
-    }
-
-    pub(crate) fn on_signal(&mut self, signal: i32) {
-        use signal_hook::consts::{SIGHUP, SIGINT};
-        match (signal, self.course.phase) {
-            (SIGHUP, _) => {
-                tracing::info!("SIGHUP: reading the settings again");
-                self.reload(None);
-            }
-            (_, Phase::Working) => {
-                self.begin_shutdown(if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
-            }
-            // A second signal ends it at once.
-            (_, Phase::Draining { .. }) => {
-                self.course.phase = Phase::Draining { until: Instant::now() }
-            }
-        }
-    }
-
-    /// Whether the loop may end: everything is done, or the time to wait is over.
-    pub(crate) fn has_ended(&self) -> bool {
-        match self.course.phase {
-            Phase::Working => false,
-            Phase::Draining { until } => self.is_finished() || (Instant::now() >= until + LAST),
-        }
     }
 }
 
