@@ -2,7 +2,7 @@
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../core/daemon/src/run/control/protocol.rs"]
+#[path = "../../core/daemon/src/run/protocol.rs"]
 mod protocol;
 
 use libfuzzer_sys::fuzz_target;

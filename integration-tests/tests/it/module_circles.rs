@@ -12,8 +12,6 @@ use std::path::Path;
 /// Circles that may stay: crate, module whose children they are, and the children.
 const MAY_STAY: &[&str] = &[
     "daemon::cli::plugins: check, samples",
-    "daemon::run: attempt, control, daemon, duplicates, event, housekeeping, outbox, owners, packing, prepare, receipts, refused, requests, room, timers",
-    "daemon::run: originals, publication",
     "frontend-torch: machine, outputs, script",
     "frontend-torch::archive::pickle: reader, reduce",
     "frontend-torch::aten: bits, math",

@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use super::{Ended, FINDINGS, Failure, out};
-use crate::run::control::protocol::Request;
 use crate::run::control::{class_of, client};
+use crate::run::protocol::Request;
 use onnxd_config::{Entry, Environment, load};
 use onnxd_diagnostics::{Class, Code, Diagnostic, escaped};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use super::ctl::{DaemonArgs, text_of};
 use super::{Ended, layout, out};
-use crate::run::control::protocol::{JOBS_MAX, Request};
+use crate::run::protocol::{JOBS_MAX, Request};
 use serde_json::Value;
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

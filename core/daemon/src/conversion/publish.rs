@@ -1,7 +1,7 @@
 //! Brings a result to the place where people look for it: whole, or not at all.
 //!
 //! Everything is first written and synced in the attempt's own folder. How it gets into the outbox,
-//! `run/publication.rs` says, and what happens to a folder given to `onnxd convert`, `target.rs`.
+//! `run/results/publication.rs` says, and what happens to a folder given to `onnxd convert`, `target.rs`.
 
 use super::files::{remove_folder, sync, write};
 use super::{Outcome, Verdict};

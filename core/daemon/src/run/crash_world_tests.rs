@@ -14,13 +14,12 @@ use onnxd_jobs::Store;
 use onnxd_proto::onnxd::{FileDigest, FileRole, Job, JobState, Report};
 use rustix::fs::stat;
 
-use super::attempt::Work;
-use super::control::ClientRequest;
-use super::control::protocol::Request;
+use super::attempts::attempt::Work;
 use super::crash::{Killed, Plan, enter, plan};
 use super::crash_store::{Dice, Shared};
-use super::daemon::Daemon;
-use super::event::Event;
+use super::event::{ClientRequest, Event};
+use super::event_loop::Daemon;
+use super::protocol::Request;
 use super::simulation_tests::daemon;
 use crate::conversion::files::digest;
 use crate::conversion::{Outcome, Verdict};
@@ -181,9 +180,9 @@ impl World {
             let event = daemon.around.received.recv_timeout(wait).unwrap_or(Event::Tick);
             quiet = if matches!(event, Event::Tick) { quiet + 1 } else { 0 };
             daemon.handle(event).unwrap();
-            let idle = daemon.queue.book.live() == 0 && daemon.is_finished() && found.is_empty();
+            let idle = daemon.queue.book().live() == 0 && daemon.is_finished() && found.is_empty();
             let ends = idle && self.to_come.is_empty() && quiet > 2;
-            if ends && daemon.results.unsettled.is_empty() || daemon.has_ended() {
+            if ends && daemon.results.unsettled().is_empty() || daemon.has_ended() {
                 return;
             }
         }
@@ -209,7 +208,7 @@ impl World {
         if self.shutdowns > 0 && self.dice.percent(20) {
             self.shutdowns -= 1;
             daemon.begin_shutdown("simulated");
-            daemon.give_back_running();
+            daemon.attempts.give_back();
             return;
         }
         let job = &jobs[usize::try_from(self.dice.below(jobs.len() as u64)).unwrap()];

@@ -1,15 +1,18 @@
 //! Everything that can happen to the daemon. The event loop receives nothing else.
+//!
+//! Threads tell the loop by these data alone, so nothing here knows a thread.
 
+use std::path::PathBuf;
+
+use crossbeam_channel::Sender;
+use onnxd_config::Loaded;
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Found};
+use onnxd_proto::onnxd::{self as message, JobFile, Param};
+use serde_json::Value;
 
-use super::attempt::Ending;
-use super::control::ClientRequest;
-use super::duplicates::Copy;
-use super::housekeeping::Kept;
-use super::prepare::Prepared;
-use super::publication::Placed;
-use super::requests::Reloaded;
+use super::protocol::Request;
+use super::tools::Tools;
 
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -62,4 +65,75 @@ impl Event {
         use Event::{ClientRequest, Reloaded, Signal, Stage, Tick};
         !matches!(self, Stage { .. } | ClientRequest(_) | Reloaded(_) | Signal(_) | Tick)
     }
+}
+
+/// What becomes known of a job by reading its files.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Prepared {
+    pub(crate) files: Vec<JobFile>,
+    pub(crate) identity: String,
+    pub(crate) params_json: String,
+    pub(crate) params: Vec<Param>,
+    /// What a user should know of the params.
+    pub(crate) notes: Vec<message::Diagnostic>,
+    /// Name of the result, if the params give one.
+    pub(crate) name: Option<String>,
+    pub(crate) priority: i32,
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The result is complete and synced in this folder, which waits to be renamed.
+    Ready { staged: PathBuf },
+    Failed {
+        diagnostics: Vec<message::Diagnostic>,
+        crashed: bool,
+        timed_out: bool,
+        /// A user asked for its end.
+        stopped: bool,
+    },
+}
+
+/// A copy that waits to be published.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy {
+    pub(crate) identity: String,
+    pub(crate) of: String,
+    pub(crate) staged: PathBuf,
+    pub(crate) dest: PathBuf,
+}
+
+/// Where a result is after a step of its publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// At its destination.
+    There,
+    /// Not renamed. These two have to be on record before it is tried again.
+    Elsewhere { staged: PathBuf, dest: PathBuf },
+}
+
+/// What became of an order.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    PutAway { job: String, done: Result<(), Diagnostic> },
+    Fetched { job: String, done: Result<(), Diagnostic> },
+    Unmatched { id: PathBuf, done: Result<PathBuf, ClaimError> },
+    Removed,
+}
+
+/// A request with whoever asks, and where the answer goes.
+#[derive(Debug)]
+pub(crate) struct ClientRequest {
+    pub(crate) request: Request,
+    /// User name and number of the other side.
+    pub(crate) actor: String,
+    pub(crate) answer: Sender<Value>,
+}
+
+/// Settings and plugins that were read again, and the client who asked.
+#[derive(Debug)]
+pub(crate) struct Reloaded {
+    pub(crate) done: Result<(Loaded, Tools), Diagnostics>,
+    pub(crate) answer: Option<Sender<Value>>,
 }

@@ -3,51 +3,23 @@
 //! Every order can be given again after a crash; the store tells which ones are open.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::names::Names;
 use onnxd_intake::{ClaimError, Unmatched};
-use onnxd_proto::onnxd::{self, Job};
 
 use super::crash;
-use super::event::Event;
+use super::drops::receipts;
+use super::event::{Event, Kept};
 use super::held::Held;
-use super::layout::{Folders, JobDir, is_filled};
-use super::{originals, packing, receipts};
+use super::layout::{Folders, is_filled};
+use super::order::{Order, Ordered};
+use super::queue::packing;
+use super::results::originals;
 use crate::conversion::files::remove_folder;
 use crate::conversion::submission::names;
-
-/// Something to be done on the disk.
-#[derive(Debug)]
-pub(crate) enum Order {
-    /// The originals of a finished job leave its folder.
-    PutAway(Box<Job>),
-    /// The originals of a failed job come back, and what was packed of its folder.
-    Fetch { job: Box<Job>, kept: Option<onnxd::Kept> },
-    /// What no front-end wants is moved away.
-    Unmatched(Box<Unmatched>),
-    /// Receipts of drops that stay.
-    Receipts(receipts::Change),
-    /// What was packed of the folders of jobs goes, and their reports if they were packed.
-    Packed(Vec<(JobDir, bool)>),
-    /// Folders of jobs that are forgotten.
-    Remove(Vec<PathBuf>),
-}
-
-/// What became of an order.
-#[derive(Debug)]
-pub(crate) enum Kept {
-    PutAway { job: String, done: Result<(), Diagnostic> },
-    Fetched { job: String, done: Result<(), Diagnostic> },
-    Unmatched { id: PathBuf, done: Result<PathBuf, ClaimError> },
-    Removed,
-}
-
-/// An order with the settings of its time.
-pub(crate) type Ordered = (Order, Arc<Settings>);
 
 /// Starts the thread; it ends when the sender of orders is dropped.
 pub(crate) fn spawn(

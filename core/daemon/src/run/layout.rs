@@ -2,8 +2,9 @@
 //!
 //! Every path is a function of the job, so that a start after a crash finds things again.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use onnxd_config::Settings;
@@ -171,6 +172,14 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Nobody but the daemon gets past it, not even from a descriptor of a folder inside.
+const PRIVATE: u32 = 0o700;
+
+/// Makes a folder, and those above it, that other users cannot enter.
+pub(crate) fn make_private_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE).create(path)
+}
+
 /// Makes renames in a folder durable. Some file systems do not sync folders: best effort there.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     match File::open(path)?.sync_all() {
@@ -201,6 +210,17 @@ pub(crate) fn holds(folder: &Path) -> io::Result<bool> {
 /// Whether a folder exists and holds anything.
 pub(crate) fn is_filled(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// Free bytes for this user, where the system tells.
+pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// Free MiB for this user, where the system tells.
+pub(crate) fn free_mib(folder: &Path) -> Option<u64> {
+    free_bytes(folder).map(|bytes| bytes >> 20)
 }
 
 #[cfg(test)]

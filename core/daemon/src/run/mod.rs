@@ -7,10 +7,8 @@
 //! signals --------+
 //! ```
 
-mod attempt;
-mod book;
+mod attempts;
 pub(crate) mod control;
-mod copies;
 mod crash;
 #[cfg(test)]
 #[path = "crash_store_tests.rs"]
@@ -20,41 +18,26 @@ mod crash_tests;
 #[cfg(test)]
 #[path = "crash_world_tests.rs"]
 mod crash_world;
-mod daemon;
-mod desk;
-mod duplicates;
+mod drops;
 mod event;
-mod health;
+mod event_loop;
 mod held;
 mod housekeeping;
-mod in_flight;
 mod layout;
-pub(crate) mod left;
 mod log;
 mod mailbox;
 mod moving;
-mod originals;
-mod outbox;
+mod order;
 mod own_crash;
-mod owners;
-mod packing;
-mod prepare;
 mod prober;
-mod publication;
-mod receipts;
-mod recover;
-mod refused;
-mod requests;
-mod restart;
-mod room;
-mod scheduler;
-mod set_aside;
+pub(crate) mod protocol;
+mod queue;
+mod results;
 mod signals;
 #[cfg(test)]
 mod simulation_tests;
 mod systemd;
-mod taking;
-mod timers;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,23 +47,25 @@ use crossbeam_channel::bounded;
 use onnxd_config::{Entry, Environment, Loaded, Settings, load};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::{Config, Inbox};
-use onnxd_jobs::{Ids, SledStore, Store, StoreError};
+use onnxd_jobs::SledStore;
 use onnxd_worker::confine::cgroup;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::conversion::submission::names;
 use crate::conversion::{Launcher, Plugins};
-use daemon::{Attempts, Course, Daemon, Drops, Phase, Queue, Results, Surroundings, no_thread};
+use attempts::Attempts;
+use drops::Drops;
+pub(crate) use event_loop::left;
+use event_loop::{Course, Daemon, Phase, Surroundings, Timers};
 use layout::{Folders, make_dir};
 use mailbox::Mailbox;
-use packing::Packing;
-use prober::{FrontendProber, SharedTools, Tools};
-use refused::Refused;
-use room::Room;
-use set_aside::SetAside;
+use prober::FrontendProber;
+use prober::set_aside::SetAside;
+use queue::Queue;
+use results::Results;
 pub(crate) use signals::Signals;
 use systemd::Watchdog;
-use timers::Timers;
+use tools::{SharedTools, Tools};
 
 /// Events that wait for the loop; whoever sends more waits.
 const EVENTS_MAX: usize = 256;
@@ -159,9 +144,8 @@ pub(crate) fn run(
         keeper: Mailbox::new(orders),
         housekeeping,
     };
-    let store = Box::new(store);
-    let mut daemon = new_daemon(store, source, settings, log, tools, folders, around, once)?;
-    daemon.queue.repairs = repairs;
+    let queue = Queue::new(Box::new(store), repairs, Instant::now()).map_err(|e| e.diagnostic)?;
+    let mut daemon = new_daemon(queue, source, settings, log, tools, folders, around, once);
     let recovered = daemon.restart();
     daemon.outlive(recovered, None)?;
     let prober = FrontendProber::new(daemon.tools.clone(), inbox_folder, for_prober, set_aside);
@@ -199,7 +183,7 @@ fn keep_apart() {
 
 #[allow(clippy::too_many_arguments)] // the parts of the daemon, each made by another part
 fn new_daemon(
-    store: Box<dyn Store>,
+    queue: Queue,
     source: Source,
     settings: Settings,
     log: log::Handle,
@@ -207,29 +191,12 @@ fn new_daemon(
     folders: Folders,
     around: Surroundings,
     once: bool,
-) -> Result<Daemon, Diagnostic> {
-    let newest = store.newest().map_err(|e: StoreError| e.diagnostic)?;
-    let ids = Ids::after(newest.as_deref());
-    let (now, receipts) = (Instant::now(), receipts::left(&folders));
-    let (timers, refused) = (Timers::new(now), Refused::new(now));
-    let packing = Packing::new(now);
-    Ok(Daemon {
-        queue: Queue {
-            store,
-            book: book::Book::default(),
-            ids,
-            refused,
-            repairs: Vec::new(),
-            timers,
-            packing,
-        },
-        drops: Drops { receipts, ..Drops::default() },
-        attempts: Attempts {
-            running: Default::default(),
-            no_copy: Default::default(),
-            disk_low: None,
-            room: Room::new(now),
-        },
+) -> Daemon {
+    let now = Instant::now();
+    Daemon {
+        queue,
+        drops: Drops::new(&folders),
+        attempts: Attempts::new(now),
         results: Results::default(),
         course: Course {
             phase: Phase::Working,
@@ -238,6 +205,7 @@ fn new_daemon(
             any_failed: false,
             told_systemd: String::new(),
         },
+        timers: Timers::new(now),
         settings: Arc::new(settings),
         source,
         log,
@@ -245,7 +213,7 @@ fn new_daemon(
         folders,
         around,
         watchdog: Watchdog::new(now),
-    })
+    }
 }
 
 /// Makes the folders, and resolves links in the paths that the settings give: below them, links are
@@ -306,6 +274,12 @@ fn inbox_config(settings: &Settings) -> Config {
         unmatched_after: (!unmatched.is_zero()).then_some(unmatched),
         ..Config::new(&intake.inbox)
     }
+}
+
+/// The daemon cannot begin without its threads; another start may be luckier.
+#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
+pub(crate) fn no_thread(e: std::io::Error) -> Diagnostic {
+    Diagnostic::new(Code::WorkerStart, format!("A thread could not start: {e}"))
 }
 
 #[cfg(test)]

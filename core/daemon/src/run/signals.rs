@@ -11,8 +11,8 @@ use onnxd_diagnostics::Diagnostic;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::daemon::no_thread;
 use super::event::Event;
+use super::no_thread;
 
 /// Signals that have come and will come; none gets lost before [`Signals::forward`].
 pub(crate) struct Signals {

@@ -15,15 +15,13 @@ use onnxd_jobs::{Destination, MemoryStore, SledStore, Store, StoreError, print};
 use onnxd_proto::onnxd::{Job, JobState, Kept, Report, Verdict};
 use rustix::fs::stat;
 
-use super::attempt::{Ending, Stop};
-use super::book::Book;
-use super::daemon::{Daemon, Running, Surroundings};
-use super::event::Event;
+use super::event::{Ending, Event};
+use super::event_loop::{Daemon, Surroundings};
 use super::layout::JobDir;
 use super::mailbox::Mailbox;
-use super::prober::Tools;
+use super::queue::{Book, Queue};
+use super::tools::Tools;
 use super::{Source, housekeeping, log, make_folders, new_daemon};
-use crate::conversion::doing::Shared;
 use crate::conversion::{Launcher, Plugins};
 
 const DROPS: usize = 24;
@@ -153,7 +151,8 @@ pub(super) fn daemon(root: &Path, store: Box<dyn Store>) -> Daemon {
         set_aside: Default::default(),
         keeper: Mailbox::new(orders),
     };
-    new_daemon(store, source, settings, log, tools, folders, around, false).unwrap()
+    let queue = Queue::new(store, Vec::new(), Instant::now()).unwrap();
+    new_daemon(queue, source, settings, log, tools, folders, around, false)
 }
 
 fn submission(inbox: &Path, n: usize) -> Submission {
@@ -198,7 +197,7 @@ fn run(daemon: &mut Daemon, dice: &mut Dice, mut drops: Vec<Submission>) {
         daemon.hurry();
         let now = Instant::now();
         let stuck = || {
-            let states = daemon.queue.book.states();
+            let states = daemon.queue.book().states();
             let owners = states.map(|(id, state)| (id, state, daemon.owner(id, state)));
             format!("{:?} {:?}", owners.collect::<Vec<_>>(), daemon.queue.refused.why())
         };
@@ -206,15 +205,15 @@ fn run(daemon: &mut Daemon, dice: &mut Dice, mut drops: Vec<Submission>) {
         daemon.try_refused(now).unwrap();
         let turned = daemon.turn(now);
         daemon.outlive(turned, None).unwrap();
-        if daemon.drops.taking.len() < 4
+        if daemon.drops.may_begin()
             && daemon.queue.refused.why().is_none()
             && let Some(drop) = drops.pop()
         {
             daemon.handle(Event::Found(Found::Ready(Box::new(drop)))).unwrap();
         }
-        let none_waits = drops.is_empty() && daemon.drops.in_flight.waiting() == 0;
-        let idle = none_waits && daemon.queue.book.live() == 0 && daemon.is_finished();
-        if idle && daemon.queue.refused.why().is_none() && daemon.results.unsettled.is_empty() {
+        let none_waits = drops.is_empty() && daemon.drops.held_back() == 0;
+        let idle = none_waits && daemon.queue.book().live() == 0 && daemon.is_finished();
+        if idle && daemon.queue.refused.why().is_none() && daemon.results.unsettled().is_empty() {
             return;
         }
         let mut event = match daemon.around.received.recv_timeout(Duration::from_millis(2)) {
@@ -262,7 +261,7 @@ fn every_drop_ends_in_one_result_whatever_fails() {
         run(&mut daemon, &mut dice(), drops);
 
         let mut results = BTreeMap::new();
-        for job in daemon.queue.store.scan(None).unwrap() {
+        for job in daemon.queue.store().scan(None).unwrap() {
             assert_eq!(job.state(), JobState::Succeeded, "seed {seed}: {:?}", job.events);
             *results.entry(job.name.clone()).or_insert(0) += 1;
             let left = fs::read_dir(daemon.folders.job(&job.id).path()).into_iter().flatten();
@@ -270,7 +269,7 @@ fn every_drop_ends_in_one_result_whatever_fails() {
             left.sort();
             // Of a packed job, as far as the housekeeping came.
             let whole = left == ["claim", "report.json"];
-            let packed = daemon.queue.store.is_packed(&job.id);
+            let packed = daemon.queue.store().is_packed(&job.id);
             assert!(whole || packed, "seed {seed}: {} {left:?}", job.name);
         }
         let expected: BTreeMap<String, i32> = (0..DROPS).map(|n| (format!("net{n}"), 1)).collect();
@@ -278,16 +277,16 @@ fn every_drop_ends_in_one_result_whatever_fails() {
         // What the loop remembers is what the store holds, and a store on disk gives it back.
         let mut book = Book::default();
         let (mut kept, _) = SledStore::open(&root.path().join("kept")).unwrap();
-        for job in daemon.queue.store.scan(None).unwrap() {
+        for job in daemon.queue.store().scan(None).unwrap() {
             book.note(None, &job);
             assert!(kept.put_new(&job).unwrap());
         }
         let remembered =
             |book: &Book| (book.counts(), format!("{:?}", book.states().collect::<Vec<_>>()));
-        assert_eq!(remembered(&daemon.queue.book), remembered(&book), "seed {seed}");
+        assert_eq!(remembered(daemon.queue.book()), remembered(&book), "seed {seed}");
         drop(kept);
         let (kept, _) = SledStore::open(&root.path().join("kept")).unwrap();
-        assert_eq!(print(&kept).unwrap(), print(&*daemon.queue.store).unwrap(), "seed {seed}");
+        assert_eq!(print(&kept).unwrap(), print(daemon.queue.store()).unwrap(), "seed {seed}");
         let count = |folder: &Path| fs::read_dir(folder).unwrap().count();
         assert_eq!(count(&daemon.folders.outbox), DROPS, "seed {seed}");
         assert_eq!(count(&daemon.folders.done), DROPS, "seed {seed}");
@@ -309,23 +308,14 @@ fn abandoned_twice(job: &Job, is_attempt: bool) -> (tempfile::TempDir, Daemon) {
     assert!(jobs.put_new(job).unwrap());
     let store = Faulty { jobs, dice: breaks_once().into(), broken: false };
     let mut daemon = daemon(root.path(), Box::new(store));
-    daemon.queue.book.note(None, job);
+    daemon.queue.reread().unwrap();
     let input = daemon.folders.job(&job.id).originals();
     fs::create_dir_all(&input).unwrap();
     fs::write(input.join("net.onnx"), "").unwrap();
     if is_attempt {
-        let running = Running {
-            lease: job.lease,
-            name: job.name.clone(),
-            stage: String::new(),
-            since: Instant::now(),
-            stop: Stop::default(),
-            doing: Shared::default(),
-            given_back: false,
-        };
-        daemon.attempts.running.insert(job.id.clone(), running);
+        daemon.attempts.begin(job);
     } else {
-        daemon.drops.taking.insert(job.id.clone(), None);
+        daemon.drops.begin(&job.id, None);
     }
     daemon.handle(Event::Abandoned { job: job.id.clone() }).unwrap();
     assert!(daemon.queue.refused.why().is_some(), "the store has broken");
@@ -346,16 +336,16 @@ fn job_in(state: JobState) -> Job {
 fn originals_leave_after_a_rejection_that_broke_the_store() {
     let job = job_in(JobState::Claimed);
     let (_root, daemon) = abandoned_twice(&job, false);
-    let now = daemon.queue.store.get(&job.id).unwrap().unwrap();
+    let now = daemon.queue.store().get(&job.id).unwrap().unwrap();
     assert_eq!(now.state(), JobState::Failed);
-    assert!(daemon.drops.taking.is_empty() && daemon.results.busy.contains(&job.id), "put away");
+    assert!(daemon.drops.is_idle() && daemon.results.is_busy(&job.id), "put away");
 }
 
 #[test]
 fn an_attempt_whose_end_broke_the_store_ends_once() {
     let job = job_in(JobState::Running);
     let (_root, daemon) = abandoned_twice(&job, true);
-    let now = daemon.queue.store.get(&job.id).unwrap().unwrap();
+    let now = daemon.queue.store().get(&job.id).unwrap().unwrap();
     assert_eq!(now.state(), JobState::RetryWait, "{:?}", now.events);
-    assert!(daemon.attempts.running.is_empty(), "another attempt has room");
+    assert!(daemon.attempts.count() == 0, "another attempt has room");
 }

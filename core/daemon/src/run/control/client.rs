@@ -8,7 +8,7 @@ use std::time::Duration;
 use onnxd_diagnostics::{Code, Diagnostic};
 use serde_json::Value;
 
-use super::protocol::Request;
+use crate::run::protocol::Request;
 
 /// Largest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;

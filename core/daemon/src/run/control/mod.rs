@@ -3,8 +3,7 @@
 mod answers;
 pub(crate) mod client;
 mod places;
-pub(crate) mod protocol;
 mod server;
 
 pub(crate) use answers::{Now, inbox_json, job_json, summary_json};
-pub(crate) use server::{ClientRequest, class_of, listen};
+pub(crate) use server::{class_of, listen};

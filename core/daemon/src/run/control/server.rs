@@ -14,8 +14,8 @@ use onnxd_diagnostics::{Class, Code, Diagnostic};
 use serde_json::Value;
 
 use super::places::{Place, Places};
-use super::protocol::{LINE_BYTES_MAX, Request, parse, refused};
-use crate::run::event::Event;
+use crate::run::event::{ClientRequest, Event};
+use crate::run::protocol::{LINE_BYTES_MAX, Request, parse, refused};
 
 /// For the first request of a connection to come.
 const FIRST: Duration = Duration::from_secs(10);
@@ -26,15 +26,6 @@ const WRITE: Duration = Duration::from_secs(10);
 /// For the event loop to answer; it never works for long.
 const ANSWER: Duration = Duration::from_secs(30);
 const SOCKET_MODE: u32 = 0o660;
-
-/// A request with whoever asks, and where the answer goes.
-#[derive(Debug)]
-pub(crate) struct ClientRequest {
-    pub(crate) request: Request,
-    /// User name and number of the other side.
-    pub(crate) actor: String,
-    pub(crate) answer: Sender<Value>,
-}
 
 /// The socket's file goes with this.
 #[derive(Debug)]

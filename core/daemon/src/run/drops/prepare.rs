@@ -1,0 +1,136 @@
+//! Makes a claimed drop a job: digests of its files, its resolved params, and its identity.
+//!
+//! Runs in a thread of its own per job, because files may be large.
+
+use std::path::Path;
+
+use onnxd_config::Params;
+use onnxd_config::settings::Take;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
+use onnxd_intake::Plan;
+use onnxd_plugin_host::hexadecimal;
+use onnxd_proto::onnxd::{self as message, InputFile, Job, JobFile};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::copies;
+use crate::conversion::attempt::listed;
+use crate::conversion::submission::presets;
+use crate::conversion::{Plugins, Submission};
+use crate::run::event::Prepared;
+use crate::run::layout::JobDir;
+
+/// Reads the files of a claimed job. Everything that is wrong is found at once.
+pub(crate) fn prepare(
+    job: &Job,
+    plan: &Plan,
+    dir: &JobDir,
+    take: Take,
+    plugins: &Plugins,
+) -> Result<Prepared, Diagnostics> {
+    let mut job = job.clone();
+    for (file, known) in plan.files.iter().zip(&job.files) {
+        if file.name.to_str() != Some(&known.name) {
+            return Err(not_text(&file.name).into());
+        }
+    }
+    for (copied, known) in copies::take(plan, dir, take)?.into_iter().zip(&mut job.files) {
+        (known.bytes, known.sha256) = (copied.bytes, copied.sha256);
+    }
+    let submission = submission(&job, dir);
+    let presets = presets(Path::new(&job.inbox), Path::new(&job.folder))?;
+    let params = submission.params(plugins, &presets, None, &[])?;
+    Ok(Prepared {
+        identity: identity(&submission, params.json(), plugins),
+        params_json: params.json().to_string(),
+        params: listed(&params),
+        notes: params
+            .notes()
+            .iter()
+            .map(|d| message::Diagnostic::of(d, Severity::Warning))
+            .collect(),
+        name: params.get_str("job.name").map(str::to_owned),
+        priority: priority(&params),
+        files: job.files,
+    })
+}
+
+/// The files of a claimed job as a conversion sees them.
+pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
+    // A worker opens inputs where no component of their path is a link.
+    let input = dir.input().canonicalize().unwrap_or_else(|_| dir.input());
+    let file = |f: &JobFile| InputFile {
+        path: input.join(&f.name).to_string_lossy().into_owned(),
+        name: f.name.clone(),
+        sha256: f.sha256.clone(),
+    };
+    Submission {
+        name: job.name.clone(),
+        network: job.network.clone(),
+        files: job.files.iter().map(file).collect(),
+    }
+}
+
+fn priority(params: &Params) -> i32 {
+    params.get_int("job.priority").and_then(|n| i32::try_from(n).ok()).unwrap_or_default()
+}
+
+/// Digest of everything that decides about the result. What only says when and with which limits
+/// a job runs is left out, and so is the text of params: what it means is in `params`.
+pub(crate) fn identity(submission: &Submission, params: &Value, plugins: &Plugins) -> String {
+    let mut params = params.clone();
+    if let Some(job) = params.get_mut("job").and_then(Value::as_object_mut) {
+        job.retain(|key, _| key == "frontend");
+    }
+    let texts = submission.params_files();
+    let inputs = submission.files.iter().filter(|f| !texts.iter().any(|t| t.name == f.name));
+    let mut files: Vec<[&str; 2]> = inputs.map(|f| [f.name.as_str(), &f.sha256]).collect();
+    files.sort_unstable();
+    let all = json!({
+        "onnxd": env!("CARGO_PKG_VERSION"),
+        "files": files,
+        "params": params,
+        "plugins": plugins.digest(),
+    });
+    hexadecimal(&Sha256::digest(all.to_string()))
+}
+
+fn not_text(name: &Path) -> Diagnostic {
+    let message = format!("The file name `{}` is not UTF-8 text", name.display());
+    Diagnostic::new(Code::Unreadable, message).help("Rename the file, and drop it again.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnxd::PluginInfo;
+
+    #[test]
+    fn the_identity_is_of_what_decides_the_result() {
+        let file = |name: &str, sha: &str| InputFile {
+            name: name.into(),
+            sha256: sha.into(),
+            ..InputFile::default()
+        };
+        let of = |files: &[InputFile], params: Value, plugin: &str| {
+            let used = vec![PluginInfo { id: plugin.into(), ..PluginInfo::default() }];
+            let submission =
+                Submission { name: "n".into(), network: "a".into(), files: files.to_vec() };
+            identity(&submission, &params, &Plugins { used, ..Plugins::default() })
+        };
+        let (a, b) = (file("a", "1"), file("b", "2"));
+        let params = json!({"job": {"priority": 1, "frontend": null}, "export": {"opset": 17}});
+        let base = of(&[a.clone(), b.clone()], params.clone(), "p");
+        assert_eq!(base, of(&[b.clone(), a.clone()], params.clone(), "p"), "order");
+        let with = [a.clone(), b.clone(), file("params.toml", "3")];
+        assert_eq!(base, of(&with, params.clone(), "p"), "text of params");
+        let urgent = json!({"job": {"priority": 7, "frontend": null}, "export": {"opset": 17}});
+        assert_eq!(base, of(&[a.clone(), b.clone()], urgent, "p"), "priority");
+        let other = json!({"job": {"priority": 1, "frontend": null}, "export": {"opset": 18}});
+        assert_ne!(base, of(&[a.clone(), b.clone()], other, "p"), "params");
+        assert_ne!(base, of(&[a.clone(), b.clone()], params.clone(), "q"), "plugins");
+        assert_ne!(base, of(&[a.clone(), file("c", "2")], params.clone(), "p"), "names");
+        assert_ne!(base, of(&[a, file("b", "3")], params, "p"), "contents");
+        assert_eq!(base.len(), 64);
+    }
+}

@@ -1,0 +1,102 @@
+//! The thread that takes a drop: it moves the files and reads them. And what a job is made of: at
+//! first what intake has found, then what the files say.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use onnxd_config::settings::Take;
+use onnxd_intake::names::Names;
+use onnxd_intake::{Plan, Submission};
+use onnxd_proto::onnxd::{self as message, Job, JobFile, JobState, Recognized};
+use prost::Message;
+
+use super::prepare::prepare;
+use crate::conversion::Plugins;
+use crate::run::crash;
+use crate::run::event::{Event, Prepared};
+use crate::run::layout::JobDir;
+
+/// What the thread needs.
+pub(crate) struct Taking {
+    pub(crate) job: Job,
+    pub(crate) plan: Plan,
+    pub(crate) dir: JobDir,
+    /// The files are in the inbox, or some of them; else they are only read.
+    pub(crate) claim: bool,
+    pub(crate) take: Take,
+    pub(crate) names: Names,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) events: Sender<Event>,
+}
+
+impl Taking {
+    /// What the thread does. Its last event is [`Event::Prepared`], unless nothing was moved.
+    pub(crate) fn into_thread(self) -> impl FnOnce() + Send + 'static {
+        let Taking { job, plan, dir, claim, take, names, plugins, events } = self;
+        move || {
+            // Without a receiver the daemon has ended; the next one goes on from the plan.
+            if claim {
+                let done = plan.execute(&names);
+                crash::point("files moved");
+                let moved = done.is_ok();
+                let _ = events.send(Event::Claimed { job: job.id.clone(), done });
+                if !moved {
+                    return;
+                }
+            }
+            let done = prepare(&job, &plan, &dir, take, &plugins).map(Box::new);
+            crash::point("files read");
+            let _ = events.send(Event::Prepared { job: job.id, done });
+        }
+    }
+}
+
+/// The job of a drop that was found.
+pub(crate) fn new_job(id: &str, submission: &Submission, created_ms: u64) -> Job {
+    let root = submission.root_dir();
+    let file = |f: &onnxd_intake::File| JobFile {
+        source: root.join(&f.name).to_string_lossy().into_owned(),
+        name: f.name.to_string_lossy().into_owned(),
+        bytes: f.stamp.size,
+        sha256: String::new(),
+    };
+    let name = submission.name.to_string_lossy().into_owned();
+    let is_text = submission.name.to_str().is_some();
+    let raw_source = if is_text { Vec::new() } else { submission.name.as_encoded_bytes().to_vec() };
+    let mut job = Job {
+        schema: onnxd_jobs::SCHEMA.into(),
+        id: id.to_owned(),
+        name,
+        folder: submission.folder.to_string_lossy().into_owned(),
+        inbox: submission.inbox.to_string_lossy().into_owned(),
+        network: submission.network.to_string_lossy().into_owned(),
+        files: submission.files.iter().map(file).collect(),
+        created_ms,
+        diagnostics: submission.problem.iter().map(message::Diagnostic::from).collect(),
+        raw_source: raw_source.into(),
+        recognized: recognized(&submission.answer),
+        ..Job::default()
+    };
+    job.set_state(JobState::Claiming);
+    job
+}
+
+/// What the prober gave to intake.
+fn recognized(answer: &[u8]) -> Option<Recognized> {
+    Recognized::decode(answer).ok().filter(|known| known.recognition.is_some())
+}
+
+/// The job with what its files say.
+pub(crate) fn prepared_job(job: &Job, prepared: &Prepared) -> Job {
+    let prepared = prepared.clone();
+    Job {
+        files: prepared.files,
+        identity: prepared.identity,
+        params_json: prepared.params_json,
+        params: prepared.params,
+        notes: prepared.notes,
+        name: prepared.name.unwrap_or_else(|| job.name.clone()),
+        priority: prepared.priority,
+        ..job.clone()
+    }
+}
