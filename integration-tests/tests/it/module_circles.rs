@@ -11,7 +11,6 @@ use std::path::Path;
 
 /// Circles that may stay: crate, module whose children they are, and the children.
 const MAY_STAY: &[&str] = &[
-    "daemon::cli::plugins: check, samples",
     "frontend-torch: machine, outputs, script",
     "frontend-torch::archive::pickle: reader, reduce",
     "frontend-torch::aten: bits, math",

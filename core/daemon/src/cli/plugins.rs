@@ -4,6 +4,7 @@ mod check;
 pub(super) mod conformance;
 mod new;
 mod samples;
+mod timed_child;
 
 use super::context::Context;
 use super::{Ended, FINDINGS, out};

@@ -1,6 +1,7 @@
 //! `onnxd plugins check`: the conformance cases, each in a confined child with a time limit.
 
 use super::conformance::{Case, SUBCOMMAND, Seen, garbage};
+use super::timed_child::wait;
 use super::{find, samples};
 use crate::cli::context::Context;
 use crate::cli::scratch::Scratch;
@@ -17,7 +18,7 @@ use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// For one case.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -181,25 +182,6 @@ fn network_name(component: &Component) -> String {
     let glob = component.globs.first().map_or("*", String::as_str);
     let name = glob.replace('*', "network").replace('?', "x");
     name.rsplit('/').next().unwrap_or("network").to_owned()
-}
-
-/// Waits for the child; `None` if it had to be stopped.
-pub(super) fn wait(command: &mut Command, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let mut child = command.spawn()?;
-    let until = Instant::now() + limit;
-    while Instant::now() < until {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    // It fails only if the child has ended meanwhile.
-    let _ = rustix::process::kill_process_group(
-        rustix::process::Pid::from_child(&child),
-        rustix::process::Signal::KILL,
-    );
-    child.wait()?;
-    Ok(None)
 }
 
 fn judge(status: Option<ExitStatus>, answer: &str) -> Result<String, String> {

@@ -1,7 +1,7 @@
 //! `onnxd plugins check --drop` and `--model`: the author's samples through the plugin, by whole conversions of their
 //! own.
 
-use super::check::wait;
+use super::timed_child::wait;
 use crate::cli::scratch::Scratch;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_proto::onnxd::PluginInfo;
