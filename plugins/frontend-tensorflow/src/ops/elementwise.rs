@@ -5,6 +5,7 @@ use super::{Lower, Source, Values, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::elementary::log1p;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -26,7 +27,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "MulNoNan" => |b, a: Two| where_zero(b, a.y, a.y, |b| b.mul(a.x, a.y));
         "Xdivy" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.div(a.x, a.y));
         "Xlogy" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.mul(a.x, b.log(a.y)?));
-        "Xlog1py" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.mul(a.x, super::math::log1p(b, a.y)?));
+        "Xlog1py" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.mul(a.x, log1p(b, a.y)?));
         "Pow" => |b, a: Two| power(b, a);
         "Maximum" => |b, a: Two| compared(b, a, |b, x, y| b.max([x, y]));
         "Minimum" => |b, a: Two| compared(b, a, |b, x, y| b.min([x, y]));

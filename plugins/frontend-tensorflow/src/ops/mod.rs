@@ -69,6 +69,7 @@ pub(crate) mod xla;
 use crate::graph::node::RESULTS_MAX;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::formulas::complex::ComplexTensors;
 use onnxd_plugin_sdk::ir::{DataType, Dim};
 use onnxd_plugin_sdk::lower::{Lowered, Results, Table, Value};
 use std::cell::RefCell;
@@ -78,7 +79,7 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// What the values that stand for complex tensors are made of.
-    pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
+    pub(crate) complex: ComplexTensors,
     /// What the results of `SpaceToBatchND` are made of.
     pub(crate) blocks: RefCell<HashMap<Var, dilated::Cut>>,
 }

@@ -1,11 +1,12 @@
 //! Conversions of the element type, and operators that give their argument as it is.
 
-use super::dtype::{self, is_complex, named, of, operand};
+use super::dtype::{self, named, of, operand};
 use super::torchao;
 use super::{Lower, Source, Unary, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::complex::{self, is_complex};
 use onnxd_plugin_sdk::ir::DataType::{
     self, Double, Float, Float16, Int8, Int16, Int32, Int64, Uint8,
 };
@@ -132,7 +133,7 @@ fn result_type(b: &Lower, a: Both) -> Lowered<i64> {
 
 /// Real numbers are their own conjugates.
 fn conjugate(b: &Lower, a: Unary) -> Lowered<Var> {
-    if b.dtype_of(a.input).is_some_and(is_complex) {
+    if complex::is(b, a.input) {
         let message = "ONNX has no conjugate of complex numbers.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }

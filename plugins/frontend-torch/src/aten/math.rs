@@ -6,6 +6,7 @@ use super::elementwise::truncated;
 use super::{Lower, Pair, Source, Unary};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::elementary::{self, expm1, log1p};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LN_10, PI};
@@ -26,11 +27,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let x = float(b, a)?;
             b.pow(operand(b, &Value::Int(2), of(b, x)?)?, x)
         };
-        "aten::expm1" | "aten::special_expm1" | "prims::expm1" => |b, a: Unary| b.sub(b.exp(float(b, a)?)?, 1i64);
+        "aten::expm1" | "aten::special_expm1" | "prims::expm1" => |b, a: Unary| expm1(b, float(b, a)?);
         "aten::log" | "prims::log" => |b, a: Unary| b.log(float(b, a)?);
         "aten::log2" | "prims::log2" => |b, a: Unary| b.div(b.log(float(b, a)?)?, LN_2);
         "aten::log10" | "prims::log10" => |b, a: Unary| b.div(b.log(float(b, a)?)?, LN_10);
-        "aten::log1p" | "aten::special_log1p" | "prims::log1p" => |b, a: Unary| b.log(b.add(float(b, a)?, 1i64)?);
+        "aten::log1p" | "aten::special_log1p" | "prims::log1p" => |b, a: Unary| log1p(b, float(b, a)?);
         "aten::sqrt" | "prims::sqrt" => |b, a: Unary| b.sqrt(float(b, a)?);
         "aten::rsqrt" | "prims::rsqrt" => |b, a: Unary| b.reciprocal(b.sqrt(float(b, a)?)?);
         "aten::reciprocal" | "prims::reciprocal" => |b, a: Unary| b.reciprocal(float(b, a)?);
@@ -47,17 +48,20 @@ fn angles(table: Table<Source>) -> Table<Source> {
     rows! { table;
         "aten::sin" | "prims::sin" => |b, a: Unary| b.sin(float(b, a)?);
         "aten::cos" | "prims::cos" => |b, a: Unary| b.cos(float(b, a)?);
-        "aten::tan" | "prims::tan" => |b, a: Unary| b.tan(float(b, a)?);
-        "aten::asin" | "aten::arcsin" | "prims::asin" => |b, a: Unary| b.asin(float(b, a)?);
-        "aten::acos" | "aten::arccos" | "prims::acos" => |b, a: Unary| b.acos(float(b, a)?);
-        "aten::atan" | "aten::arctan" | "prims::atan" => |b, a: Unary| b.atan(float(b, a)?);
+        "aten::tan" | "prims::tan" => |b, a: Unary| elementary::tan(b, float(b, a)?);
+        "aten::asin" | "aten::arcsin" | "prims::asin" => |b, a: Unary| elementary::asin(b, float(b, a)?);
+        "aten::acos" | "aten::arccos" | "prims::acos" => |b, a: Unary| elementary::acos(b, float(b, a)?);
+        "aten::atan" | "aten::arctan" | "prims::atan" => |b, a: Unary| elementary::atan(b, float(b, a)?);
         "aten::sinh" | "prims::sinh" => |b, a: Unary| b.sinh(float(b, a)?);
         "aten::cosh" | "prims::cosh" => |b, a: Unary| b.cosh(float(b, a)?);
         "aten::tanh" | "prims::tanh" => |b, a: Unary| b.tanh(float(b, a)?);
-        "aten::asinh" | "aten::arcsinh" | "prims::asinh" => |b, a: Unary| b.asinh(float(b, a)?);
-        "aten::acosh" | "aten::arccosh" | "prims::acosh" => |b, a: Unary| b.acosh(float(b, a)?);
-        "aten::atanh" | "aten::arctanh" | "prims::atanh" => |b, a: Unary| b.atanh(float(b, a)?);
-        "aten::atan2" | "aten::arctan2" | "prims::atan2" => atan2;
+        "aten::asinh" | "aten::arcsinh" | "prims::asinh" => |b, a: Unary| elementary::asinh(b, float(b, a)?);
+        "aten::acosh" | "aten::arccosh" | "prims::acosh" => |b, a: Unary| elementary::acosh(b, float(b, a)?);
+        "aten::atanh" | "aten::arctanh" | "prims::atanh" => |b, a: Unary| elementary::atanh(b, float(b, a)?);
+        "aten::atan2" | "aten::arctan2" | "prims::atan2" => |b, a: Pair| {
+            let [y, x] = float_operands(b, [&a.input, &a.other])?;
+            elementary::atan2(b, y, x)
+        };
         "aten::hypot" | "prims::hypot" => |b, a: Pair| {
             let [x, y] = float_operands(b, [&a.input, &a.other])?;
             b.sqrt(b.add(b.mul(x, x)?, b.mul(y, y)?)?)
@@ -149,20 +153,6 @@ fn fraction(b: &Lower, x: Var) -> Lowered<Var> {
     }
 }
 
-/// The angle of a point: that of its quotient, turned by half a circle on the left.
-fn atan2(b: &Lower, a: Pair) -> Lowered<Var> {
-    let [y, x] = float_operands(b, [&a.input, &a.other])?;
-    // Upright points, and the origin.
-    let tiny = match of(b, x)? {
-        DataType::Float16 => 6e-8,
-        DataType::Double => 1e-300,
-        _ => 1e-38,
-    };
-    let angle = b.atan(b.div(y, b.where_(b.equal(x, 0i64)?, tiny, x)?)?)?;
-    let half = b.where_(b.less(y, 0i64)?, operand(b, &Value::Float(-PI), of(b, x)?)?, PI)?;
-    b.where_(b.less(x, 0i64)?, b.add(angle, half)?, angle)
-}
-
 fn copysign(b: &Lower, a: Pair) -> Lowered<Var> {
     let [x, sign] = float_operands(b, [&a.input, &a.other])?;
     let x = b.abs(x)?;
@@ -232,6 +222,6 @@ fn logaddexp(b: &Lower, a: &Pair, scale: f64) -> Lowered<Var> {
 /// `x * log(y)`, and 0 where `x` is.
 fn xlogy(b: &Lower, a: &Pair, plus_one: bool) -> Lowered<Var> {
     let [x, y] = float_operands(b, [&a.input, &a.other])?;
-    let y = if plus_one { b.add(y, 1i64)? } else { y };
-    b.where_(b.equal(x, 0i64)?, 0.0, b.mul(x, b.log(y)?)?)
+    let logarithm = if plus_one { log1p(b, y)? } else { b.log(y)? };
+    b.where_(b.equal(x, 0i64)?, 0.0, b.mul(x, logarithm)?)
 }

@@ -69,6 +69,7 @@ mod window;
 
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::complex::ComplexTensors;
 use onnxd_plugin_sdk::lower::{Results, Table, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -79,7 +80,7 @@ pub(crate) struct Source {
     /// What packed data stands for, where it is known.
     packed: RefCell<HashMap<Var, packed::Sequences>>,
     /// What complex tensors are made of.
-    pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
+    pub(crate) complex: ComplexTensors,
     /// How quantized tensors are quantized.
     pub(crate) quantized: RefCell<HashMap<Var, quantizer::Quantizer>>,
     /// Which elements of tensors of several lengths are no padding.

@@ -6,11 +6,11 @@ use super::promote::{
 use crate::ops::compare::{choice, where_zero};
 use crate::ops::create::number;
 use crate::ops::elementwise::{floor_quotient, floor_remainder};
-use crate::ops::math::{atan2, expm1, log1p};
 use crate::ops::special::{computed, erfc};
 use crate::ops::{Lower, Source, bits, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Call, GraphBuilder, Var, op};
+use onnxd_plugin_sdk::formulas::elementary::{atan2, expm1, log1p};
 use onnxd_plugin_sdk::formulas::special::{bessel, erfinv};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
