@@ -4,8 +4,7 @@
 //! taken apart in float64 by a table of powers of two, so that no rounding happens, subnormal numbers included.
 
 use super::compare::never;
-use super::dtype::{named, of, operands};
-use super::math::largest;
+use super::dtype::{largest, named, of, operands};
 use super::{Lower, Pair, Several, Source, Unary};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};

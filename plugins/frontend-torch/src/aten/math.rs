@@ -1,7 +1,7 @@
 //! Functions of one number each: roots, exponentials, logarithms, angles, roundings.
 
 use super::bits;
-use super::dtype::{float_operands, known, of, operand, to_float};
+use super::dtype::{float_operands, known, largest, of, operand, to_float};
 use super::elementwise::truncated;
 use super::{Lower, Pair, Source, Unary};
 use onnxd_plugin_sdk::arguments;
@@ -160,16 +160,6 @@ fn copysign(b: &Lower, a: Pair) -> Lowered<Var> {
         Some(sign) if sign.is_sign_negative() => b.neg(x),
         Some(_) => Ok(x),
         None => b.where_(bits::negative(b, sign)?, b.neg(x)?, x),
-    }
-}
-
-/// Largest number of a type.
-pub(crate) fn largest(dtype: DataType) -> f64 {
-    match dtype {
-        DataType::Float16 => 65504.0,
-        DataType::Bfloat16 => 3.389_531_389_251_535_5e38,
-        DataType::Double => f64::MAX,
-        _ => f64::from(f32::MAX),
     }
 }
 

@@ -27,6 +27,7 @@ mod fft;
 mod grid;
 mod grouped;
 mod index;
+mod indices;
 mod istft;
 mod join;
 mod layout;
@@ -82,7 +83,7 @@ pub(crate) struct Source {
     /// What complex tensors are made of.
     pub(crate) complex: ComplexTensors,
     /// How quantized tensors are quantized.
-    pub(crate) quantized: RefCell<HashMap<Var, quantizer::Quantizer>>,
+    pub(crate) quantized: RefCell<HashMap<Var, qparams::Quantizer>>,
     /// Which elements of tensors of several lengths are no padding.
     nested: RefCell<HashMap<Var, Var>>,
     /// Whether operators in training mode stay in it.
