@@ -37,7 +37,6 @@ const MAY_STAY: &[&str] = &[
     "frontend-tensorflow::tflite: arguments, control, kept, network, run, tables, variables",
     "frontend-tensorflow::tflite: model, options",
     "frontend-torch: machine, outputs, script",
-    "frontend-torch::archive::pickle: reader, reduce",
     "frontend-torch::machine: alias, item",
     "frontend-torch::program: autocast, run",
     "frontend-torch::program: import, states",
