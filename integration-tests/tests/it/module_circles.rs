@@ -38,8 +38,6 @@ const MAY_STAY: &[&str] = &[
     "frontend-tensorflow::tflite: model, options",
     "frontend-torch: machine, outputs, script",
     "frontend-torch::machine: alias, item",
-    "frontend-torch::program: autocast, run",
-    "frontend-torch::program: import, states",
     "frontend-torch::script: ast, lexer, parse, types",
     "frontend-torch::script: import, kept",
     "frontend-torch::script: objects, run, states",
