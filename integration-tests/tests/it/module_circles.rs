@@ -36,11 +36,8 @@ const MAY_STAY: &[&str] = &[
     "frontend-tensorflow::ops: sets, sparse",
     "frontend-tensorflow::tflite: arguments, control, kept, network, run, tables, variables",
     "frontend-tensorflow::tflite: model, options",
-    "frontend-torch: machine, outputs, script",
+    // A tensor is a value of the program, and a view has such values as arguments of its operator.
     "frontend-torch::machine: alias, item",
-    "frontend-torch::script: ast, lexer, parse, types",
-    "frontend-torch::script: import, kept",
-    "frontend-torch::script: objects, run, states",
     "intake: claim, copy, submission",
     "intake: judge, siblings",
     "ir: derived, tensor",
