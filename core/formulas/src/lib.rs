@@ -10,6 +10,7 @@ pub mod complex;
 pub mod elementary;
 pub mod fourier;
 pub mod matrix;
+pub mod running;
 pub mod singular;
 pub mod special;
 #[cfg(test)]
