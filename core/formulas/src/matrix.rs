@@ -124,6 +124,35 @@ fn solved_by(
     Ok((like(b, found, rhs)?, pivots))
 }
 
+/// As [`solved`], of a triangle: row by row, from the one that has one element. The other half of the matrix does not
+/// count, and stacks broadcast.
+///
+/// # Errors
+/// `N0204` if `matrix` or `rhs` is not known to be one.
+pub fn triangular(b: &GraphBuilder, matrix: Var, rhs: Var, lower: bool) -> Result<Var> {
+    let (matrix_row, rhs_row) = (rank(b, matrix)? - 2, rank(b, rhs)? - 2);
+    // A product has the shape of the result.
+    let product = b.mat_mul(matrix, rhs)?;
+    if is_empty(b, product) {
+        return Ok(product);
+    }
+    let count = size(b, matrix, matrix_row)?;
+    let found = b.loop_(count, go_on(b), &[zeros(b, product)?], |b, turn, go_on, state| {
+        let rows = b.range(0, count, 1).one()?;
+        let k = if lower { turn } else { b.sub(b.sub(count, 1)?, turn)? };
+        let row = line(b, matrix, k, matrix_row)?;
+        let own = b.gather(row, k).axis(matrix_row).one()?;
+        let own = b.unsqueeze(own, [matrix_row, matrix_row + 1])?;
+        // Rows that are not solved yet are zero.
+        let before = b.mat_mul(b.unsqueeze(row, [matrix_row])?, state[0])?;
+        let wanted = b.unsqueeze(line(b, rhs, k, rhs_row)?, [rhs_row])?;
+        let solved = b.div(b.sub(wanted, before)?, own)?;
+        let next = b.where_(b.unsqueeze(b.equal(rows, k)?, [1])?, solved, state[0])?;
+        Ok(Turn { condition: go_on, carried: vec![next], scanned: vec![] })
+    })?;
+    like(b, found[0], product)
+}
+
 /// The pivots of matrices along a new first axis. The sign of each tells whether rows were exchanged for it, so that
 /// their product is the determinant.
 ///
