@@ -274,6 +274,24 @@ pub fn reflected(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
     Ok([like(b, found[0], start)?, like(b, found[1], x)?])
 }
 
+/// Factors of matrices: orthogonal columns, and an upper triangle. As many columns as there are rows, or as the shorter
+/// side is long.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn qr(b: &GraphBuilder, x: Var, complete: bool) -> Result<[Var; 2]> {
+    let n = rank(b, x)?;
+    let [q, r] = reflected(b, x)?;
+    let r = b.trilu(r).upper(true).one()?;
+    if complete {
+        return Ok([q, r]);
+    }
+    let least = b.reduce_min(b.shape(x).start(n - 2).one()?).keepdims(1).one()?;
+    let zero = b.constant(Tensor::vector(vec![0i64]));
+    let q = b.slice(q, zero, least).axes([n - 1]).one()?;
+    Ok([q, b.slice(r, zero, least).axes([n - 2]).one()?])
+}
+
 /// As [`reflected`], of the matrix with its columns in another order: each time, the longest of what is left comes
 /// first. The third result says where each column comes from. What is below the triangle is zero.
 ///

@@ -61,6 +61,7 @@ pub(crate) mod sort;
 pub(crate) mod space;
 pub(crate) mod sparse;
 pub(crate) mod special;
+pub(crate) mod spectral;
 #[cfg(test)]
 mod tests;
 pub(crate) mod update;
@@ -129,6 +130,7 @@ pub(crate) fn table() -> Table<Source> {
         space::rows,
         sparse::rows,
         special::rows,
+        spectral::rows,
         update::rows,
         xla::rows,
     ];

@@ -5,7 +5,7 @@ use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::matrix::{
-    cholesky, identity, pivots, solved, transposed, triangular,
+    cholesky, identity, pivots, qr, solved, transposed, triangular,
 };
 use onnxd_plugin_sdk::ir::DataType::Float;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
@@ -34,14 +34,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             Ok([sign, b.reduce_sum(b.log(b.abs(pivots)?)?).axes([0]).keepdims(0).one()?])
         };
         "Cholesky" | "BatchCholesky" => |b, a: One| cholesky(b, a.input);
+        "Qr" => |b, a: Qr| qr(b, a.input, a.full_matrices);
     };
-    const DECOMPOSED: &str =
-        "ONNX has no decompositions of matrices, and their loops have no fixed length";
     super::refused(
         table,
         &[
-            (&["Svd", "BatchSvd", "Qr", "Eig", "SelfAdjointEig", "SelfAdjointEigV2"], DECOMPOSED),
-            (&["BatchSelfAdjointEig", "BatchSelfAdjointEigV2", "Lu"], DECOMPOSED),
+            (&["Eig", "Lu"], "ONNX has no such decomposition of matrices"),
             (
                 &["MatrixExponential", "MatrixLogarithm", "MatrixSquareRoot"],
                 "ONNX has no functions of matrices as a whole",
@@ -57,6 +55,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 arguments! {
     /// `Cholesky(input; T: type) -> output`
     struct One { input: Var }
+    /// `Qr(input; full_matrices: bool = false, T: type) -> q, r`
+    struct Qr { input: Var, full_matrices: bool }
     /// `MatrixInverse(input; adjoint: bool = false, T: type) -> output`
     struct Inverse { input: Var, adjoint: bool }
     /// `MatrixSolve(matrix, rhs; adjoint: bool = false, T: type) -> output`

@@ -71,17 +71,7 @@ pub(crate) const REFUSED: [(&[&str], &str); 9] = [
         "it calls a Python function, which the file does not have",
     ),
     (
-        &[
-            "ops.Eig",
-            "ops.Eigh",
-            "ops.Lstsq",
-            "ops.LuFactor",
-            "ops.MatrixRank",
-            "ops.Pinv",
-            "ops.Qr",
-            "ops.SVD",
-            "ops.CholeskyInverse",
-        ],
+        &["ops.Eig", "ops.Lstsq", "ops.LuFactor", "ops.CholeskyInverse"],
         "its decomposition of matrices is not converted",
     ),
     (
