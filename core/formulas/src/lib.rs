@@ -6,9 +6,17 @@
 // A diagnostic is built at most once per failing call; boxing it would only hide it.
 #![allow(clippy::result_large_err)]
 
+pub mod arithmetic;
+pub mod complex;
+pub mod elementary;
+pub mod fourier;
 pub mod matrix;
+pub mod running;
 pub mod singular;
 pub mod special;
+#[cfg(test)]
+mod testing;
+pub mod window;
 
 use onnxd_build::{GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::{Code, shown};

@@ -124,6 +124,35 @@ fn solved_by(
     Ok((like(b, found, rhs)?, pivots))
 }
 
+/// As [`solved`], of a triangle: row by row, from the one that has one element. The other half of the matrix does not
+/// count, and stacks broadcast.
+///
+/// # Errors
+/// `N0204` if `matrix` or `rhs` is not known to be one.
+pub fn triangular(b: &GraphBuilder, matrix: Var, rhs: Var, lower: bool) -> Result<Var> {
+    let (matrix_row, rhs_row) = (rank(b, matrix)? - 2, rank(b, rhs)? - 2);
+    // A product has the shape of the result.
+    let product = b.mat_mul(matrix, rhs)?;
+    if is_empty(b, product) {
+        return Ok(product);
+    }
+    let count = size(b, matrix, matrix_row)?;
+    let found = b.loop_(count, go_on(b), &[zeros(b, product)?], |b, turn, go_on, state| {
+        let rows = b.range(0, count, 1).one()?;
+        let k = if lower { turn } else { b.sub(b.sub(count, 1)?, turn)? };
+        let row = line(b, matrix, k, matrix_row)?;
+        let own = b.gather(row, k).axis(matrix_row).one()?;
+        let own = b.unsqueeze(own, [matrix_row, matrix_row + 1])?;
+        // Rows that are not solved yet are zero.
+        let before = b.mat_mul(b.unsqueeze(row, [matrix_row])?, state[0])?;
+        let wanted = b.unsqueeze(line(b, rhs, k, rhs_row)?, [rhs_row])?;
+        let solved = b.div(b.sub(wanted, before)?, own)?;
+        let next = b.where_(b.unsqueeze(b.equal(rows, k)?, [1])?, solved, state[0])?;
+        Ok(Turn { condition: go_on, carried: vec![next], scanned: vec![] })
+    })?;
+    like(b, found[0], product)
+}
+
 /// The pivots of matrices along a new first axis. The sign of each tells whether rows were exchanged for it, so that
 /// their product is the determinant.
 ///
@@ -132,6 +161,41 @@ fn solved_by(
 pub fn pivots(b: &GraphBuilder, x: Var) -> Result<Var> {
     let (found, pivots) = eliminated(b, x, true)?;
     Ok(pivots.first().copied().unwrap_or(found))
+}
+
+/// Determinants: those of `float32` by the operator, which runtimes have for them alone.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn determinant(b: &GraphBuilder, x: Var) -> Result<Var> {
+    if of(b, x)? == DataType::Float {
+        return b.det(x);
+    }
+    let pivots = pivots(b, x)?;
+    let product = b.reduce_prod(pivots).axes([0]).keepdims(0).one()?;
+    b.where_(is_singular(b, pivots)?, 0.0, product)
+}
+
+/// The signs of determinants, and the logarithms of their magnitudes, which may be out of range themselves.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn log_determinant(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
+    let pivots = pivots(b, x)?;
+    let sign = b.reduce_prod(b.sign(pivots)?).axes([0]).keepdims(0).one()?;
+    let sum = b.reduce_sum(b.log(b.abs(pivots)?)?).axes([0]).keepdims(0).one()?;
+    let singular = is_singular(b, pivots)?;
+    Ok([b.where_(singular, 0.0, sign)?, b.where_(singular, f64::NEG_INFINITY, sum)?])
+}
+
+/// Whether a pivot is zero. Those behind it are no numbers.
+fn is_singular(b: &GraphBuilder, pivots: Var) -> Result<Var> {
+    let zero = b.cast(b.equal(pivots, 0.0)?, DataType::Int32)?;
+    let rank = b.rank_of(zero).unwrap_or(1);
+    let behind = (0..2 * rank).map(|at| i64::from(at == rank)).collect();
+    // There may be none to look at.
+    let zero = b.pad(zero, b.constant(Tensor::vector::<i64>(behind))).one()?;
+    b.cast(b.reduce_max(zero).axes([0]).keepdims(0).one()?, DataType::Bool)
 }
 
 /// Of truth values along the first axis, the number of the first one that holds, counted from one; zero if none does.
@@ -243,6 +307,24 @@ pub fn reflected(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
         Ok(Turn { condition: go_on, carried, scanned: vec![] })
     })?;
     Ok([like(b, found[0], start)?, like(b, found[1], x)?])
+}
+
+/// Factors of matrices: orthogonal columns, and an upper triangle. As many columns as there are rows, or as the shorter
+/// side is long.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn qr(b: &GraphBuilder, x: Var, complete: bool) -> Result<[Var; 2]> {
+    let n = rank(b, x)?;
+    let [q, r] = reflected(b, x)?;
+    let r = b.trilu(r).upper(true).one()?;
+    if complete {
+        return Ok([q, r]);
+    }
+    let least = b.reduce_min(b.shape(x).start(n - 2).one()?).keepdims(1).one()?;
+    let zero = b.constant(Tensor::vector(vec![0i64]));
+    let q = b.slice(q, zero, least).axes([n - 1]).one()?;
+    Ok([q, b.slice(r, zero, least).axes([n - 2]).one()?])
 }
 
 /// As [`reflected`], of the matrix with its columns in another order: each time, the longest of what is left comes

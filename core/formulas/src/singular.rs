@@ -11,6 +11,7 @@
 use crate::matrix::{identity, is_empty, pivoted, reflected, repeated, size, transposed};
 use crate::{number, of};
 use onnxd_build::{GraphBuilder, Result, Turn, Var};
+use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{DataType, Dim, Tensor};
 
 /// Sweeps over all pairs of columns, if rounding keeps the rotations from ending.
@@ -23,6 +24,31 @@ pub struct Singular {
     pub u: Var,
     pub s: Var,
     pub v: Var,
+}
+
+impl Singular {
+    /// With as many vectors as values.
+    ///
+    /// # Errors
+    /// Those of the builder.
+    pub fn thin(self, b: &GraphBuilder) -> Result<Singular> {
+        let zero = b.constant(Tensor::vector(vec![0i64]));
+        let count = b.shape(self.s).start(-1).one()?;
+        let first = |x: Var| b.slice(x, zero, count).axes([-1]).one();
+        Ok(Singular { u: first(self.u)?, s: self.s, v: first(self.v)? })
+    }
+
+    /// The pseudo-inverse, where magnitudes up to `limit` count as zero.
+    ///
+    /// # Errors
+    /// Those of the builder.
+    pub fn inverse(self, b: &GraphBuilder, limit: Var) -> Result<Var> {
+        let counts = b.greater(b.abs(self.s)?, limit)?;
+        let none = b.mul(self.s, 0.0)?;
+        let one = b.add(none, 1.0)?;
+        let inverse = b.where_(counts, b.div(one, b.where_(counts, self.s, one)?)?, none)?;
+        b.mat_mul(b.mul(self.v, b.unsqueeze(inverse, [-2])?)?, transposed(b, self.u)?)
+    }
 }
 
 /// Eigenvalues of symmetric matrices, the smallest first, and their vectors as columns.
@@ -131,6 +157,35 @@ fn least(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// One number of each matrix, beside a vector of the matrix.
 fn flat(b: &GraphBuilder, x: Var) -> Result<Var> {
     b.squeeze(x).axes([Axes::of(b, x)?.column]).one()
+}
+
+/// As [`symmetric`], of matrices of which one half counts.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn symmetric_by_half(b: &GraphBuilder, x: Var, upper: bool) -> Result<Eigen> {
+    let half = b.trilu(x).upper(upper).one()?;
+    let beside = b.trilu(x).upper(upper).k(if upper { 1i64 } else { -1 }).one()?;
+    symmetric(b, b.add(half, transposed(b, beside)?)?)
+}
+
+/// From this length of the shorter side on, users hear what loops over columns cost.
+const SIDE_NOTED: i64 = 129;
+
+/// What users should know of matrices that are known to be large: it takes long to find what is asked of them.
+pub fn cost(b: &GraphBuilder, x: Var, what: &str) -> Option<Diagnostic> {
+    let dims = b.shape_of(x)?;
+    let [.., rows, columns] = &dims[..] else { return None };
+    let (m, n) = (rows.known()?, columns.known()?);
+    if m.min(n) < SIDE_NOTED {
+        return None;
+    }
+    let message = format!(
+        "The {what} of {m} x {n} numbers are found in a loop, which is slow: of 512 x 512 numbers, \
+         it takes ONNX Runtime about 10 seconds, and 8 times as long for sides of twice the length."
+    );
+    let help = "Compute them outside of the network, or of smaller matrices.";
+    Some(b.diagnostic(Code::LayerParameter, message).help(help))
 }
 
 /// The lengths of columns.

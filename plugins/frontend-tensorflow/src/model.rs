@@ -5,6 +5,7 @@ use crate::ops::{Source, complex};
 use crate::states::{Asked, Kept, lost_in_frames};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::formulas::complex::{is, is_complex};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType, settle_stored};
 use onnxd_plugin_sdk::lower::{self, Driver, Table};
 use onnxd_plugin_sdk::states::{Written, needed};
@@ -202,12 +203,12 @@ pub(crate) fn output(
     declared: Option<DataType>,
 ) -> Result<()> {
     let b = driver.builder();
-    if complex::is(b, var) {
+    if is(b, var) {
         b.note(complex::as_pair("output", name));
-        return b.output(complex::pair(b, var)?, name);
+        return b.output(b.source.complex.pair(b, var)?, name);
     }
     let var = match (declared, b.dtype_of(var)) {
-        (Some(declared), Some(found)) if complex::is_complex(declared) => {
+        (Some(declared), Some(found)) if is_complex(declared) => {
             let name = shown(name);
             let message = format!("The output `{name}` is declared {declared}, and is {found}.");
             return Err(Diagnostic::new(Code::LayerUnsupported, message));

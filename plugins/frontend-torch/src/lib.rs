@@ -18,6 +18,7 @@ mod params;
 mod program;
 mod schema;
 mod script;
+mod syntax;
 
 mod diag {
     pub(crate) use onnxd_plugin_sdk::diagnostics::*;

@@ -14,6 +14,7 @@ use crate::wire::dtype;
 use crate::wire::proto::GraphDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
+use onnxd_plugin_sdk::formulas::complex::pair_of;
 use onnxd_plugin_sdk::ir::{Dim, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
@@ -135,11 +136,11 @@ fn feed<'a>(
     ty: ValueType,
 ) -> Result<()> {
     let b = runner.driver.builder();
-    let item = match complex::pair_of(&ty) {
+    let item = match pair_of(&ty) {
         Some(pair) => {
             let pair = b.input(&port.name, pair);
             b.note(complex::as_pair("input", &port.name));
-            Item::Tensor(complex::of_pair(b, pair)?)
+            Item::Tensor(b.source.complex.of_pair(b, pair))
         }
         None => Item::Tensor(b.input(&port.name, ty)),
     };

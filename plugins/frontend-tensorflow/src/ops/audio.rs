@@ -4,6 +4,8 @@ use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::fourier::{spectra, waves};
+use onnxd_plugin_sdk::formulas::window::Window;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 use std::f64::consts::PI;
@@ -46,21 +48,10 @@ pub(crate) fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
     let width = a.window_size;
     let length = (width as u64).next_power_of_two() as i64;
     let bins = length / 2 + 1;
-    let window = |i: i64| 0.5 - 0.5 * (2.0 * PI * i as f64 / width as f64).cos();
-    let wave = |k: i64, i: i64, f: fn(f64) -> f64| {
-        window(i) * f(2.0 * PI * ((k * i) % length) as f64 / length as f64)
-    };
-    let waves = |f: fn(f64) -> f64| {
-        let cells = (0..bins).flat_map(|k| (0..width).map(move |i| wave(k, i, f) as f32));
-        let dims = [bins as usize, 1, width as usize];
-        b.conv(
-            b.unsqueeze(b.transpose(a.input).perm([1, 0]).one()?, [1])?,
-            Tensor::from_vec(dims, cells.collect::<Vec<_>>()),
-        )
-        .strides([a.stride])
-        .one()
-    };
-    let (re, im) = (waves(f64::cos)?, waves(f64::sin)?);
+    let window = Window::Hann.points(width, width);
+    let samples = b.unsqueeze(b.transpose(a.input).perm([1, 0]).one()?, [1])?;
+    let waves = waves(b, samples, [bins, width, length], |_, i| window[i as usize])?;
+    let [re, im] = spectra(b, samples, waves, [bins, a.stride])?;
     let square = b.add(b.mul(re, re)?, b.mul(im, im)?)?;
     let size = if a.magnitude_squared { square } else { b.sqrt(square)? };
     b.transpose(size).perm([0, 2, 1]).one()

@@ -5,6 +5,7 @@ use super::operands::{Input, One, Two};
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::formulas::elementary::is_infinite;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -41,13 +42,6 @@ pub(crate) fn where_zero(
 ) -> Lowered<Var> {
     let zero = b.constant(scalar(0, of(b, like)?));
     b.where_(b.equal(x, zero)?, zero, compute(b)?)
-}
-
-/// Before opset 20, IsInf takes no floats of 16 bits.
-pub(crate) fn is_infinite(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
-    let asked = if half && b.opset() < 20 { b.cast(x, DataType::Float)? } else { x };
-    b.is_inf(asked).one()
 }
 
 /// A number is true unless it is zero, another tensor unless it is empty.

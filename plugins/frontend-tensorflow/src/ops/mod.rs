@@ -63,6 +63,7 @@ pub(crate) mod sort;
 pub(crate) mod space;
 pub(crate) mod sparse;
 pub(crate) mod special;
+pub(crate) mod spectral;
 #[cfg(test)]
 mod tests;
 pub(crate) mod update;
@@ -70,6 +71,7 @@ pub(crate) mod xla;
 
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::formulas::complex::ComplexTensors;
 use onnxd_plugin_sdk::ir::{DataType, Dim};
 use onnxd_plugin_sdk::lower::{Lowered, Results, Table, Value};
 use std::cell::RefCell;
@@ -79,7 +81,7 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// What the values that stand for complex tensors are made of.
-    pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
+    pub(crate) complex: ComplexTensors,
     /// What the results of `SpaceToBatchND` are made of.
     pub(crate) blocks: RefCell<HashMap<Var, dilated::Cut>>,
 }
@@ -131,6 +133,7 @@ pub(crate) fn table() -> Table<Source> {
         space::rows,
         sparse::rows,
         special::rows,
+        spectral::rows,
         update::rows,
         xla::rows,
     ];

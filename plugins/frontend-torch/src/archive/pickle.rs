@@ -1,12 +1,14 @@
 //! Objects of a pickle: data only, nothing is executed.
 
+mod context;
 mod reader;
 mod reduce;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub(crate) use reader::{Context, read, read_one};
+pub(crate) use context::Context;
+pub(crate) use reader::{read, read_one};
 pub(crate) use tree::Tree;
 
 use super::storage::{Storage, Stored};

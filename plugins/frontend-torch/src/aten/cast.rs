@@ -1,11 +1,12 @@
 //! Conversions of the element type, and operators that give their argument as it is.
 
-use super::dtype::{self, is_complex, named, of, operand};
+use super::dtype::{self, cast, named, of, operand};
 use super::torchao;
 use super::{Lower, Source, Unary, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::complex;
 use onnxd_plugin_sdk::ir::DataType::{
     self, Double, Float, Float16, Int8, Int16, Int32, Int64, Uint8,
 };
@@ -85,16 +86,6 @@ arguments! {
     struct Fill { input: Var, value: Value }
 }
 
-/// `x` as elements of type `to`.
-pub(crate) fn cast(b: &Lower, x: Var, to: DataType) -> Lowered<Var> {
-    let from = b.dtype_of(x);
-    if from != Some(to) && (is_complex(to) || from.is_some_and(is_complex)) {
-        let message = "ONNX does not convert numbers from or to complex ones.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
-    b.cast(x, to)
-}
-
 /// `x` as elements of the type that `other` has.
 fn like(b: &Lower, x: Var, other: Var) -> Lowered<Var> {
     match b.dtype_of(other) {
@@ -132,7 +123,7 @@ fn result_type(b: &Lower, a: Both) -> Lowered<i64> {
 
 /// Real numbers are their own conjugates.
 fn conjugate(b: &Lower, a: Unary) -> Lowered<Var> {
-    if b.dtype_of(a.input).is_some_and(is_complex) {
+    if complex::is(b, a.input) {
         let message = "ONNX has no conjugate of complex numbers.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }

@@ -3,7 +3,7 @@
 use super::dtype::{self, operand};
 use super::shape::{INDICES_MAX, reshaped, unsupported, values};
 use super::sizes::{self as of, axis, size};
-use super::{Lower, Source, Unary, diagonal};
+use super::{Lower, Source, Unary};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Float, Int64};
@@ -27,7 +27,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::new_zeros" | "aten::new_empty" | "aten::new_empty_strided" => |b, a: NewAs| new_as(b, a, 0);
         "aten::new_ones" => |b, a: NewAs| new_as(b, a, 1);
         "aten::new_full" => |b, a: NewFull| filled(b, &a.size, &a.fill_value, dtype_or(b, a.dtype, a.input)?);
-        "aten::eye" => |b, a: Eye| diagonal::eye(b, &a.n, a.m.as_ref().unwrap_or(&a.n), named(b, a.dtype, Float)?);
         "aten::arange" => |b, a: Arange| arange(b, a.start, a.end, a.step, a.dtype);
         "aten::range" => range;
         "aten::_dim_arange" => dim_arange;
@@ -49,7 +48,6 @@ arguments! {
     struct FullLike { input: Var, fill_value: Value, dtype: Option<i64> }
     struct NewAs { input: Var, size: Vec<Value>, dtype: Option<i64>, stride: Option<Value> }
     struct NewFull { input: Var, size: Vec<Value>, fill_value: Value, dtype: Option<i64> }
-    struct Eye { n: Value, m: Option<Value>, dtype: Option<i64> }
     struct Arange { start: Option<Value>, end: Value, step: Option<Value>, dtype: Option<i64> }
     struct DimArange { like: Var, dim: i64 }
     struct Linspace { start: Value, end: Value, steps: Value, dtype: Option<i64> }

@@ -33,11 +33,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::block_diag" => block_diag;
         "aten::cartesian_prod" => cartesian_prod;
         "aten::combinations" => combinations;
+        "aten::eye" => |b, a: Eye| {
+            let dtype = a.dtype.map_or(Ok(Float), |number| dtype::named(b, number))?;
+            eye(b, &a.n, a.m.as_ref().unwrap_or(&a.n), dtype)
+        };
         "aten::vander" | "aten::linalg_vander" => vander;
     }
 }
 
 arguments! {
+    struct Eye { n: Value, m: Option<Value>, dtype: Option<i64> }
     struct Triangle { input: Var, diagonal: Value }
     struct Indices { row: i64, col: i64, offset: i64, dtype: Option<i64> }
     struct Diagonal { input: Var, offset: i64, dim1: i64, dim2: i64 }
@@ -302,7 +307,7 @@ fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
 ///
 /// # Errors
 /// `N0203` if its size cannot be said.
-pub(crate) fn eye(b: &Lower, n: &Value, m: &Value, dtype: DataType) -> Lowered<Var> {
+fn eye(b: &Lower, n: &Value, m: &Value, dtype: DataType) -> Lowered<Var> {
     let sizes = [n.clone(), m.clone()];
     let zeros = create::filled(b, &sizes, &Value::Int(0), dtype)?;
     if let Some([n, m]) = of::all_known(b, &sizes).as_deref()

@@ -6,6 +6,7 @@
 use super::Lower;
 use onnxd_plugin_sdk::build::{Var, promoted as smallest_of_both};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::formulas::complex::is_complex;
 use onnxd_plugin_sdk::ir::DataType::{
     self, Bfloat16, Bool, Complex64, Complex128, Double, Float, Float16, Int8, Int16, Int32, Int64,
     Uint8, Uint16, Uint32, Uint64,
@@ -68,10 +69,6 @@ pub(crate) fn of(b: &Lower, x: Var) -> Lowered<DataType> {
 }
 
 const HELP: &str = "Give the types of the inputs: `export.input_dtypes`.";
-
-pub(crate) fn is_complex(dtype: DataType) -> bool {
-    matches!(dtype, Complex64 | Complex128)
-}
 
 /// The type in which operands meet, as torch decides it; `None` if a type is not known, or they meet in none.
 pub(crate) fn promoted(b: &Lower, operands: &[&Value]) -> Option<DataType> {
@@ -233,6 +230,16 @@ pub(crate) fn scalar(real: f64, whole: Option<i64>, dtype: DataType) -> Option<T
     let size = dtype.bits() / 8;
     let bytes = whole.to_le_bytes().get(..size)?.to_vec();
     Tensor::new(dtype, vec![], bytes.into()).ok().filter(|_| dtype.is_integer() && size > 0)
+}
+
+/// `x` as elements of type `to`.
+pub(crate) fn cast(b: &Lower, x: Var, to: DataType) -> Lowered<Var> {
+    let from = b.dtype_of(x);
+    if from != Some(to) && (is_complex(to) || from.is_some_and(is_complex)) {
+        let message = "ONNX does not convert numbers from or to complex ones.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    b.cast(x, to)
 }
 
 /// The type of a float function of this type: integers become float32.

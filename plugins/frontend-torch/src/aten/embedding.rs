@@ -1,7 +1,7 @@
 //! Rows of tables, and sums of them.
 
 use super::dtype::{self, operand};
-use super::index::whole;
+use super::indices::whole;
 use super::scatter::scattered_nd;
 use super::shape::{reshaped, unsupported};
 use super::sizes::{self as of, known_size, rank, size};

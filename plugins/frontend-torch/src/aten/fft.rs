@@ -1,14 +1,16 @@
 //! Fourier transforms.
 
-use super::complex::{is, of_pair, of_parts, pair, parts};
+use super::complex::conjugate;
 use super::dtype::{of, operand, to_float};
 use super::layout::rolled;
 use super::pad::padded_by;
-use super::sizes::{axis, known, known_size, plus, rank, scalar, size};
+use super::sizes::{axis, known, plus, rank, scalar, size};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::complex::is;
+use onnxd_plugin_sdk::formulas::fourier::{Kind, spectra, transformed, waves};
 use onnxd_plugin_sdk::ir::Attr;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -70,16 +72,6 @@ arguments! {
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Forward,
-    Inverse,
-    /// Of real numbers, the half that says all.
-    Real,
-    /// The inverse of that.
-    ToReal,
-}
-
 /// What a transform is multiplied with: the root of 1 over its length as a power. ONNX divides inverse ones by it.
 fn power(b: &Lower, kind: Kind, norm: Option<&str>) -> Lowered<i32> {
     let inverse = matches!(kind, Kind::Inverse | Kind::ToReal);
@@ -97,26 +89,19 @@ fn power(b: &Lower, kind: Kind, norm: Option<&str>) -> Lowered<i32> {
 
 fn one(b: &Lower, a: &One, kind: Kind) -> Lowered<Var> {
     let power = power(b, kind, a.norm.as_deref())?;
-    let dim = axis(b, a.input, a.dim)?;
-    along(b, a.input, dim, a.n.as_ref(), kind, power)
+    over(b, a.input, &[(a.dim, a.n.as_ref())], kind, power)
 }
 
 /// Of the half of a signal that says all, as its inverse is of the half of a spectrum.
 fn hermitian(b: &Lower, a: &One) -> Lowered<Var> {
     let x = if is(b, a.input) { conjugate(b, a.input)? } else { a.input };
     let power = -2 - power(b, Kind::ToReal, a.norm.as_deref())?;
-    along(b, x, axis(b, x, a.dim)?, a.n.as_ref(), Kind::ToReal, power)
+    over(b, x, &[(a.dim, a.n.as_ref())], Kind::ToReal, power)
 }
 
 fn inverse_hermitian(b: &Lower, a: &One) -> Lowered<Var> {
     let power = 2 - power(b, Kind::Real, a.norm.as_deref())?;
-    let dim = axis(b, a.input, a.dim)?;
-    conjugate(b, along(b, a.input, dim, a.n.as_ref(), Kind::Real, power)?)
-}
-
-fn conjugate(b: &Lower, x: Var) -> Lowered<Var> {
-    let [re, im] = parts(b, x)?;
-    of_parts(b, [re, b.neg(im)?])
+    conjugate(b, over(b, a.input, &[(a.dim, a.n.as_ref())], Kind::Real, power)?)
 }
 
 /// Half of each axis moves to the other end: the lower half is the larger one, or back.
@@ -151,25 +136,20 @@ fn many(b: &Lower, a: &Many, kind: Kind) -> Lowered<Var> {
 
 /// Along several axes; the real one is the last of them.
 fn over(b: &Lower, x: Var, dims: &[(i64, Option<&Value>)], kind: Kind, power: i32) -> Lowered<Var> {
-    let Some(((last, length), rest)) = dims.split_last() else { return Ok(x) };
-    let last = axis(b, x, *last)?;
-    let inner = match kind {
-        Kind::Real => Kind::Forward,
-        Kind::ToReal => Kind::Inverse,
-        other => other,
+    let along = |(dim, n): &(i64, Option<&Value>)| {
+        let length = n.map(|n| scalar(b, n)).transpose()?;
+        Ok((axis(b, x, *dim)? as i64, length))
     };
-    let mut y = x;
-    if kind != Kind::ToReal {
-        y = along(b, y, last, *length, kind, power)?;
+    let dims = dims.iter().map(along).collect::<Lowered<Vec<_>>>()?;
+    let signal = match is(b, x) {
+        true => b.source.complex.pair(b, x)?,
+        false => b.unsqueeze(to_float(b, x)?, [rank(b, x)? as i64])?,
+    };
+    let y = transformed(b, signal, &dims, kind, power)?;
+    match kind {
+        Kind::ToReal => Ok(y),
+        _ => Ok(b.source.complex.of_pair(b, y)),
     }
-    for (dim, length) in rest {
-        let dim = axis(b, y, *dim)?;
-        y = along(b, y, dim, *length, inner, power)?;
-    }
-    if kind == Kind::ToReal {
-        y = along(b, y, last, *length, kind, power)?;
-    }
-    Ok(y)
 }
 
 /// As ATen's own operators count norms: 0 for none, 1 for the root of the length, 2 for the length.
@@ -187,101 +167,6 @@ fn by_number(
     let all: Vec<_> =
         dims.iter().enumerate().map(|(i, d)| (*d, last.filter(|_| i + 1 == count))).collect();
     over(b, x, &all, kind, power)
-}
-
-/// Along one axis, of `n` elements if that is given.
-fn along(b: &Lower, x: Var, dim: usize, n: Option<&Value>, kind: Kind, power: i32) -> Lowered<Var> {
-    if b.opset() < 17 {
-        let message = "Fourier transforms exist from opset 17 on.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
-    if kind == Kind::ToReal {
-        return to_real(b, x, dim, n, power);
-    }
-    let signal = match is(b, x) {
-        true => pair(b, x)?,
-        false => {
-            let x = to_float(b, x)?;
-            b.unsqueeze(x, [rank(b, x)? as i64])?
-        }
-    };
-    let given = n.map(|n| scalar(b, n)).transpose()?;
-    let y = transformed(b, signal, dim, given, kind)?;
-    if power == 0 {
-        return of_pair(b, y);
-    }
-    let length = match n {
-        Some(n) => n.clone(),
-        None => size(b, x, dim)?,
-    };
-    of_pair(b, scaled(b, y, &length, power)?)
-}
-
-/// DFT, which wants an axis before those of the signal.
-fn transformed(
-    b: &Lower,
-    x: Var,
-    dim: usize,
-    length: Option<onnxd_plugin_sdk::build::Operand>,
-    kind: Kind,
-) -> Lowered<Var> {
-    let single = rank(b, x)? == 2;
-    let (signal, axis) = if single { (b.unsqueeze(x, [0])?, dim + 1) } else { (x, dim) };
-    let call = b.dft(signal).axis(axis as i64).dft_length(length);
-    let call = call.onesided(kind == Kind::Real).inverse(kind == Kind::Inverse);
-    let y = call.one()?;
-    if single { b.squeeze(y).axes([0]).one() } else { Ok(y) }
-}
-
-/// `x / n^(power / 2)`
-fn scaled(b: &Lower, x: Var, n: &Value, power: i32) -> Lowered<Var> {
-    if power == 0 {
-        return Ok(x);
-    }
-    let exponent = -f64::from(power) / 2.0;
-    let dtype = of(b, x)?;
-    if let Some(n) = known(b, n) {
-        return b.mul(x, operand(b, &Value::Float((n as f64).powf(exponent)), dtype)?);
-    }
-    let n = b.cast(scalar(b, n)?, dtype)?;
-    b.mul(x, b.pow(n, exponent)?)
-}
-
-/// The other half of the numbers is the conjugate of those that are given, in the opposite order.
-fn to_real(b: &Lower, x: Var, dim: usize, n: Option<&Value>, power: i32) -> Lowered<Var> {
-    let message = "The size of an inverse transform to real numbers must be known.";
-    let unknown = || b.diagnostic(Code::LayerUnsupported, message);
-    let m = known_size(b, x, dim);
-    let n = match n {
-        Some(n) => known(b, n).ok_or_else(unknown)?,
-        None => 2 * (m.ok_or_else(unknown)? - 1),
-    };
-    let at = dim as i64;
-    let [re, im] = if is(b, x) {
-        parts(b, x)?
-    } else {
-        let re = to_float(b, x)?;
-        [re, b.mul(re, 0.0)?]
-    };
-    let (half, m) = (n / 2 + 1, m.ok_or_else(unknown)?);
-    let fitted = |part: Var| match half.cmp(&m) {
-        std::cmp::Ordering::Less => b.slice(part, [0], [half]).axes([at]).one(),
-        std::cmp::Ordering::Equal => Ok(part),
-        std::cmp::Ordering::Greater => {
-            let mut pads = vec![0; 2 * rank(b, part)?];
-            let axes = pads.len() / 2;
-            pads[axes + dim] = half - m;
-            b.pad(part, pads).one()
-        }
-    };
-    let mirrored = |part: Var| b.slice(part, [n - half], [0]).axes([at]).steps([-1]).one();
-    let (re, im) = (fitted(re)?, fitted(im)?);
-    let re = b.concat([re, mirrored(re)?]).axis(at).one()?;
-    let im = b.concat([im, b.neg(mirrored(im)?)?]).axis(at).one()?;
-    let last = rank(b, re)? as i64;
-    let both = b.concat([b.unsqueeze(re, [last])?, b.unsqueeze(im, [last])?]).axis(last).one()?;
-    let y = transformed(b, both, dim, None, Kind::Inverse)?;
-    scaled(b, b.gather(y, 0i64).axis(last).one()?, &Value::Int(n), power)
 }
 
 /// The window of a transform of `n` elements, of which it covers `width` in the middle; all of them alike without one.
@@ -302,31 +187,42 @@ pub(super) fn window(
     }
 }
 
+/// Numbers in the kernels of a convolution that transforms.
+pub(super) const KERNELS_MAX: i64 = 1 << 26;
+
 fn stft(b: &Lower, a: Stft) -> Lowered<Var> {
-    if b.opset() < 17 || is(b, a.input) {
-        let message = "Spectra of short times exist from opset 17 on, of real numbers.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    let wrong = |message: &str| Err(b.diagnostic(Code::LayerUnsupported, message));
+    if is(b, a.input) {
+        return wrong("Spectra of short times are converted for real signals only.");
     }
     let single_signal = rank(b, a.input)? == 1;
     let mut x = if single_signal { b.unsqueeze(a.input, [0])? } else { a.input };
     if a.center == Some(true) {
         x = padded_by(b, x, a.n_fft / 2, a.pad_mode.as_deref().unwrap_or("reflect"))?;
     }
-    let dtype = of(b, x)?;
-    let width = a.win_length.unwrap_or(a.n_fft);
-    let window = window(b, a.window, (a.n_fft, width), dtype)?;
-    let hop = a.hop_length.unwrap_or(a.n_fft / 4);
-    let signal = b.unsqueeze(x, [2])?;
-    let call = b.stft(signal, hop).window(window).frame_length(a.n_fft);
-    // ONNX's own inference takes another default than the operator.
-    let onesided = Attr::Int(i64::from(a.onesided.unwrap_or(true)));
-    let y = call.attrs([("onesided", onesided)]).one()?;
-    let mut y = b.transpose(y).perm([0, 2, 1, 3]).one()?;
+    let (n, width) = (a.n_fft, a.win_length.unwrap_or(a.n_fft));
+    let window = window(b, a.window, (n, width), of(b, x)?)?;
+    let hop = a.hop_length.unwrap_or(n / 4);
+    let onesided = a.onesided.unwrap_or(true);
+    let mut y = if b.opset() >= 17 {
+        let call = b.stft(b.unsqueeze(x, [2])?, hop).window(window).frame_length(n);
+        // ONNX's own inference takes another default than the operator.
+        let y = call.attrs([("onesided", Attr::Int(i64::from(onesided)))]).one()?;
+        b.transpose(y).perm([0, 2, 1, 3]).one()?
+    } else {
+        let bins = if onesided { n / 2 + 1 } else { n };
+        if n < 1 || hop < 1 || n.saturating_mul(2 * bins) > KERNELS_MAX {
+            return wrong("The spectra have too many frequencies, or none.");
+        }
+        let kernels = b.mul(waves(b, x, [bins, n, n], |_, _| 1.0)?, window)?;
+        let parts = spectra(b, b.unsqueeze(x, [1])?, kernels, [bins, hop])?;
+        b.concat([b.unsqueeze(parts[0], [3])?, b.unsqueeze(parts[1], [3])?]).axis(3).one()?
+    };
     if single_signal {
         y = b.squeeze(y).axes([0]).one()?;
     }
     if a.normalized {
-        y = scaled(b, y, &Value::Int(a.n_fft), 1)?;
+        y = b.mul(y, operand(b, &Value::Float((n as f64).powf(-0.5)), of(b, y)?)?)?;
     }
-    if a.return_complex == Some(true) { of_pair(b, y) } else { Ok(y) }
+    if a.return_complex == Some(true) { Ok(b.source.complex.of_pair(b, y)) } else { Ok(y) }
 }

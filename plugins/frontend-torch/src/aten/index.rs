@@ -2,6 +2,7 @@
 
 use super::compare::select;
 use super::dtype::{self, operand};
+use super::indices::{vector, whole};
 use super::layout::permuted;
 use super::scatter::scattered_nd;
 use super::shape::{Size, expanded, expanded_as, reshaped, same_shape};
@@ -10,7 +11,7 @@ use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{Bool, Int64, Uint8};
+use onnxd_plugin_sdk::ir::DataType::{Bool, Uint8};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -48,11 +49,6 @@ arguments! {
     struct Take { input: Var, index: Var }
     struct TakeAlong { input: Var, indices: Var, dim: Option<i64> }
     struct Put { input: Var, index: Var, source: Var, accumulate: bool }
-}
-
-/// Indices of the integer type that all operators take.
-pub(crate) fn whole(b: &Lower, index: Var) -> Lowered<Var> {
-    b.cast(index, Int64)
 }
 
 /// Indices where a mask holds, and 0 elsewhere.
@@ -272,12 +268,6 @@ fn index_select(b: &Lower, a: IndexSelect) -> Lowered<Var> {
     }
     let index = vector(b, a.index)?;
     b.gather(a.input, index).axis(axis(b, a.input, a.dim)? as i64).one()
-}
-
-/// An index of rank 1.
-pub(crate) fn vector(b: &Lower, index: Var) -> Lowered<Var> {
-    let index = whole(b, index)?;
-    if rank(b, index)? == 0 { b.unsqueeze(index, [0]) } else { Ok(index) }
 }
 
 fn gather(b: &Lower, a: Gather) -> Lowered<Var> {

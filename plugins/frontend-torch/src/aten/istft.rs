@@ -3,24 +3,21 @@
 
 use super::complex::parts;
 use super::dtype::{of, operand};
-use super::fft::window;
+use super::fft::{KERNELS_MAX, window};
 use super::sizes::{known_size, rank, size, vector};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::fourier::waves;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
-use std::f64::consts::TAU;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
         "complex::istft" => istft;
     }
 }
-
-/// Numbers in the kernels.
-const KERNELS_MAX: i64 = 1 << 26;
 
 arguments! {
     /// `istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None,
@@ -58,7 +55,12 @@ fn istft(b: &Lower, a: Istft) -> Lowered<Var> {
         both = b.unsqueeze(both, [0])?;
     }
     let window = window(b, a.window, (n, width), dtype)?;
-    let waves = b.cast(b.constant(waves(n, count, onesided, a.normalized)), dtype)?;
+    let unit = if a.normalized { (n as f64).sqrt() } else { n as f64 };
+    let waves = waves(b, re, [count, n, n], |k, _| {
+        // What is left out of one side is the mirror image of what is there.
+        let twice = onesided && k != 0 && 2 * k != n;
+        if twice { 2.0 / unit } else { 1.0 / unit }
+    })?;
     let y = b.conv_transpose(both, b.mul(waves, window)?).strides([hop]).one()?;
     // What the windows weigh in all, at each place.
     let square = b.unsqueeze(b.mul(window, window)?, [0, 1])?;
@@ -81,23 +83,4 @@ fn istft(b: &Lower, a: Istft) -> Lowered<Var> {
         y = b.pad(y, b.concat([before, missing]).axis(0).one()?).one()?;
     }
     b.squeeze(y).axes(if single { vec![0, 1] } else { vec![1] }).one()
-}
-
-/// The waves of each frequency: first those of real parts, then those of imaginary ones.
-fn waves(n: i64, count: i64, onesided: bool, normalized: bool) -> Tensor {
-    let unit = if normalized { (n as f64).sqrt() } else { n as f64 };
-    let mut values = Vec::with_capacity((2 * count * n) as usize);
-    for imaginary in [false, true] {
-        for k in 0..count {
-            // What is left out of one side is the mirror image of what is there.
-            let twice = onesided && k != 0 && 2 * k != n;
-            let scale = if twice { 2.0 } else { 1.0 } / unit;
-            for i in 0..n {
-                let angle = TAU * ((k * i) % n) as f64 / n as f64;
-                let wave = if imaginary { -angle.sin() } else { angle.cos() };
-                values.push((scale * wave) as f32);
-            }
-        }
-    }
-    Tensor::from_vec(vec![2 * count as usize, 1, n as usize], values)
 }

@@ -3,9 +3,10 @@
 use super::shape::{INDICES_MAX, Size, Tensors, expanded, reshaped, unsupported, without_axes};
 use super::sizes::{self as of, axes, axis, known, known_size, over, rank, size, times};
 use super::slicing::{self, Range};
-use super::{Lower, Source, Unary, dtype};
+use super::{Lower, Source, Unary};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::complex;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -88,7 +89,7 @@ fn reversed(b: &Lower, a: Unary) -> Lowered<Var> {
 }
 
 fn conjugate_transposed(b: &Lower, a: Unary) -> Lowered<Var> {
-    if b.dtype_of(a.input).is_some_and(dtype::is_complex) {
+    if complex::is(b, a.input) {
         return Err(unsupported(b, "ONNX has no conjugate of a complex tensor."));
     }
     last_two_swapped(b, a.input)

@@ -1,11 +1,12 @@
 //! Functions of one number each: roots, exponentials, logarithms, angles, roundings.
 
-use super::bits;
 use super::dtype::{float_operands, known, of, operand, to_float};
 use super::elementwise::truncated;
 use super::{Lower, Pair, Source, Unary};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::arithmetic::{self, is_negative};
+use onnxd_plugin_sdk::formulas::elementary::{self, expm1, log1p};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LN_10, PI};
@@ -26,11 +27,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let x = float(b, a)?;
             b.pow(operand(b, &Value::Int(2), of(b, x)?)?, x)
         };
-        "aten::expm1" | "aten::special_expm1" | "prims::expm1" => |b, a: Unary| b.sub(b.exp(float(b, a)?)?, 1i64);
+        "aten::expm1" | "aten::special_expm1" | "prims::expm1" => |b, a: Unary| expm1(b, float(b, a)?);
         "aten::log" | "prims::log" => |b, a: Unary| b.log(float(b, a)?);
         "aten::log2" | "prims::log2" => |b, a: Unary| b.div(b.log(float(b, a)?)?, LN_2);
         "aten::log10" | "prims::log10" => |b, a: Unary| b.div(b.log(float(b, a)?)?, LN_10);
-        "aten::log1p" | "aten::special_log1p" | "prims::log1p" => |b, a: Unary| b.log(b.add(float(b, a)?, 1i64)?);
+        "aten::log1p" | "aten::special_log1p" | "prims::log1p" => |b, a: Unary| log1p(b, float(b, a)?);
         "aten::sqrt" | "prims::sqrt" => |b, a: Unary| b.sqrt(float(b, a)?);
         "aten::rsqrt" | "prims::rsqrt" => |b, a: Unary| b.reciprocal(b.sqrt(float(b, a)?)?);
         "aten::reciprocal" | "prims::reciprocal" => |b, a: Unary| b.reciprocal(float(b, a)?);
@@ -47,35 +48,36 @@ fn angles(table: Table<Source>) -> Table<Source> {
     rows! { table;
         "aten::sin" | "prims::sin" => |b, a: Unary| b.sin(float(b, a)?);
         "aten::cos" | "prims::cos" => |b, a: Unary| b.cos(float(b, a)?);
-        "aten::tan" | "prims::tan" => |b, a: Unary| b.tan(float(b, a)?);
-        "aten::asin" | "aten::arcsin" | "prims::asin" => |b, a: Unary| b.asin(float(b, a)?);
-        "aten::acos" | "aten::arccos" | "prims::acos" => |b, a: Unary| b.acos(float(b, a)?);
-        "aten::atan" | "aten::arctan" | "prims::atan" => |b, a: Unary| b.atan(float(b, a)?);
+        "aten::tan" | "prims::tan" => |b, a: Unary| elementary::tan(b, float(b, a)?);
+        "aten::asin" | "aten::arcsin" | "prims::asin" => |b, a: Unary| elementary::asin(b, float(b, a)?);
+        "aten::acos" | "aten::arccos" | "prims::acos" => |b, a: Unary| elementary::acos(b, float(b, a)?);
+        "aten::atan" | "aten::arctan" | "prims::atan" => |b, a: Unary| elementary::atan(b, float(b, a)?);
         "aten::sinh" | "prims::sinh" => |b, a: Unary| b.sinh(float(b, a)?);
         "aten::cosh" | "prims::cosh" => |b, a: Unary| b.cosh(float(b, a)?);
         "aten::tanh" | "prims::tanh" => |b, a: Unary| b.tanh(float(b, a)?);
-        "aten::asinh" | "aten::arcsinh" | "prims::asinh" => |b, a: Unary| b.asinh(float(b, a)?);
-        "aten::acosh" | "aten::arccosh" | "prims::acosh" => |b, a: Unary| b.acosh(float(b, a)?);
-        "aten::atanh" | "aten::arctanh" | "prims::atanh" => |b, a: Unary| b.atanh(float(b, a)?);
-        "aten::atan2" | "aten::arctan2" | "prims::atan2" => atan2;
+        "aten::asinh" | "aten::arcsinh" | "prims::asinh" => |b, a: Unary| elementary::asinh(b, float(b, a)?);
+        "aten::acosh" | "aten::arccosh" | "prims::acosh" => |b, a: Unary| elementary::acosh(b, float(b, a)?);
+        "aten::atanh" | "aten::arctanh" | "prims::atanh" => |b, a: Unary| elementary::atanh(b, float(b, a)?);
+        "aten::atan2" | "aten::arctan2" | "prims::atan2" => |b, a: Pair| {
+            let [y, x] = float_operands(b, [&a.input, &a.other])?;
+            elementary::atan2(b, y, x)
+        };
         "aten::hypot" | "prims::hypot" => |b, a: Pair| {
             let [x, y] = float_operands(b, [&a.input, &a.other])?;
-            b.sqrt(b.add(b.mul(x, x)?, b.mul(y, y)?)?)
+            arithmetic::hypot(b, x, y)
         };
         "aten::deg2rad" => |b, a: Unary| b.mul(float(b, a)?, PI / 180.0);
         "aten::rad2deg" => |b, a: Unary| b.mul(float(b, a)?, 180.0 / PI);
         "aten::copysign" => copysign;
-        "aten::sinc" | "aten::special_sinc" => |b, a: Unary| {
-            let angle = b.mul(float(b, a)?, PI)?;
-            let sinc = b.div(b.sin(angle)?, angle)?;
-            b.where_(b.equal(angle, 0i64)?, 1.0, sinc)
-        };
+        "aten::sinc" | "aten::special_sinc" => |b, a: Unary| arithmetic::sinc(b, float(b, a)?);
     }
 }
 
 fn errors(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "aten::nan_to_num" => nan_to_num;
+        "aten::nan_to_num" => |b, a: NanToNum| {
+            arithmetic::nan_to_num(b, a.input, a.nan.unwrap_or(0.0), [a.posinf, a.neginf])
+        };
         "aten::erf" | "aten::special_erf" | "prims::erf" => |b, a: Unary| b.erf(float(b, a)?);
         "aten::erfc" | "aten::special_erfc" | "prims::erfc" => |b, a: Unary| b.sub(1i64, b.erf(float(b, a)?)?);
         "aten::special_ndtr" => |b, a: Unary| {
@@ -149,61 +151,14 @@ fn fraction(b: &Lower, x: Var) -> Lowered<Var> {
     }
 }
 
-/// The angle of a point: that of its quotient, turned by half a circle on the left.
-fn atan2(b: &Lower, a: Pair) -> Lowered<Var> {
-    let [y, x] = float_operands(b, [&a.input, &a.other])?;
-    // Upright points, and the origin.
-    let tiny = match of(b, x)? {
-        DataType::Float16 => 6e-8,
-        DataType::Double => 1e-300,
-        _ => 1e-38,
-    };
-    let angle = b.atan(b.div(y, b.where_(b.equal(x, 0i64)?, tiny, x)?)?)?;
-    let half = b.where_(b.less(y, 0i64)?, operand(b, &Value::Float(-PI), of(b, x)?)?, PI)?;
-    b.where_(b.less(x, 0i64)?, b.add(angle, half)?, angle)
-}
-
 fn copysign(b: &Lower, a: Pair) -> Lowered<Var> {
     let [x, sign] = float_operands(b, [&a.input, &a.other])?;
     let x = b.abs(x)?;
     match known(b, sign) {
         Some(sign) if sign.is_sign_negative() => b.neg(x),
         Some(_) => Ok(x),
-        None => b.where_(bits::negative(b, sign)?, b.neg(x)?, x),
+        None => b.where_(is_negative(b, sign)?, b.neg(x)?, x),
     }
-}
-
-/// Largest number of a type.
-pub(crate) fn largest(dtype: DataType) -> f64 {
-    match dtype {
-        DataType::Float16 => 65504.0,
-        DataType::Bfloat16 => 3.389_531_389_251_535_5e38,
-        DataType::Double => f64::MAX,
-        _ => f64::from(f32::MAX),
-    }
-}
-
-fn nan_to_num(b: &Lower, a: NanToNum) -> Lowered<Var> {
-    let dtype = of(b, a.input)?;
-    if !dtype.is_float() {
-        return Ok(a.input);
-    }
-    let number = |x: f64| operand(b, &Value::Float(x), dtype);
-    let mut x = b.where_(b.is_nan(a.input)?, number(a.nan.unwrap_or(0.0))?, a.input)?;
-    for (given, infinity) in [(a.posinf, f64::INFINITY), (a.neginf, f64::NEG_INFINITY)] {
-        if let Some(given) = given {
-            x = b.where_(b.equal(a.input, number(infinity)?)?, number(given)?, x)?;
-        }
-    }
-    let bound = |given: Option<f64>, bound: f64| match given {
-        Some(_) => Ok(None),
-        None => number(bound).map(Some),
-    };
-    if a.posinf.is_some() && a.neginf.is_some() {
-        return Ok(x);
-    }
-    let (min, max) = (bound(a.neginf, -largest(dtype))?, bound(a.posinf, largest(dtype))?);
-    b.clip(x).min(min).max(max).one()
 }
 
 fn logit(b: &Lower, a: Logit) -> Lowered<Var> {
@@ -214,24 +169,14 @@ fn logit(b: &Lower, a: Logit) -> Lowered<Var> {
     b.log(b.div(x, b.sub(1i64, x)?)?)
 }
 
-/// The logarithm of a sum of two powers, to the base `e ** scale`.
-fn logaddexp(b: &Lower, a: &Pair, scale: f64) -> Lowered<Var> {
+fn logaddexp(b: &Lower, a: &Pair, unit: f64) -> Lowered<Var> {
     let [x, y] = float_operands(b, [&a.input, &a.other])?;
-    // Infinities of one sign are not apart.
-    let mut distance = b.where_(b.equal(x, y)?, 0i64, b.neg(b.abs(b.sub(x, y)?)?)?)?;
-    if scale != 1.0 {
-        distance = b.mul(distance, scale)?;
-    }
-    let mut more = b.softplus(distance)?;
-    if scale != 1.0 {
-        more = b.div(more, scale)?;
-    }
-    b.add(b.max([x, y])?, more)
+    arithmetic::log_add_exp(b, x, y, unit)
 }
 
 /// `x * log(y)`, and 0 where `x` is.
 fn xlogy(b: &Lower, a: &Pair, plus_one: bool) -> Lowered<Var> {
     let [x, y] = float_operands(b, [&a.input, &a.other])?;
-    let y = if plus_one { b.add(y, 1i64)? } else { y };
-    b.where_(b.equal(x, 0i64)?, 0.0, b.mul(x, b.log(y)?)?)
+    let logarithm = if plus_one { log1p(b, y)? } else { b.log(y)? };
+    b.where_(b.equal(x, 0i64)?, 0.0, b.mul(x, logarithm)?)
 }

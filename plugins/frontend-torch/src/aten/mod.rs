@@ -27,6 +27,7 @@ mod fft;
 mod grid;
 mod grouped;
 mod index;
+mod indices;
 mod istft;
 mod join;
 mod layout;
@@ -69,6 +70,7 @@ mod window;
 
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::complex::ComplexTensors;
 use onnxd_plugin_sdk::lower::{Results, Table, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -79,9 +81,9 @@ pub(crate) struct Source {
     /// What packed data stands for, where it is known.
     packed: RefCell<HashMap<Var, packed::Sequences>>,
     /// What complex tensors are made of.
-    pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
+    pub(crate) complex: ComplexTensors,
     /// How quantized tensors are quantized.
-    pub(crate) quantized: RefCell<HashMap<Var, quantizer::Quantizer>>,
+    pub(crate) quantized: RefCell<HashMap<Var, qparams::Quantizer>>,
     /// Which elements of tensors of several lengths are no padding.
     nested: RefCell<HashMap<Var, Var>>,
     /// Whether operators in training mode stay in it.

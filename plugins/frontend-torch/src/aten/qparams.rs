@@ -1,7 +1,6 @@
 //! Scales and zero points that exported programs compute from numbers, for whole tensors, rows, or groups.
 
 use super::dtype::{named, of, operands, to_float};
-use super::quantizer::Quantizer;
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -64,6 +63,15 @@ arguments! {
     /// `fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int
     /// quant_max)`
     struct Fake { input: Var, scales: Var, zero_points: Var, axis: i64, quant_min: i64, quant_max: i64 }
+}
+
+/// How numbers are quantized.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quantizer {
+    pub(super) scale: Var,
+    /// Of the type of the integers.
+    pub(super) zero_point: Var,
+    pub(super) axis: Option<i64>,
 }
 
 /// The smallest and the largest number, or 0: of all, or of each row.

@@ -2,8 +2,9 @@
 //! QuantizeLinear. How it is quantized is noted beside it, since operators keep that.
 
 use super::dtype::{named, of};
+use super::qparams::{self, Quantizer};
 use super::sizes::{axis, rank};
-use super::{Lower, Several, Source, qparams};
+use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -99,15 +100,6 @@ arguments! {
         input: Var, scales: Var, zero_points: Option<Var>, axis: i64, quant_min: i64, quant_max: i64,
         dtype: i64, out_dtype: Option<i64>,
     }
-}
-
-/// How numbers are quantized.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Quantizer {
-    pub(super) scale: Var,
-    /// Of the type of the integers.
-    pub(super) zero_point: Var,
-    pub(super) axis: Option<i64>,
 }
 
 impl Quantized {

@@ -5,8 +5,9 @@ use super::dtype::{of, to_float, wide};
 use super::reduce::summed;
 use super::{Lower, Source, sizes};
 use onnxd_plugin_sdk::arguments;
-use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::running::{self, Reach, Turned};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -26,51 +27,6 @@ arguments! {
     struct Running { input: Var, dim: i64, dtype: Option<i64> }
     /// `diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)`
     struct Diff { input: Var, n: i64, dim: i64, prepend: Option<Var>, append: Option<Var> }
-}
-
-/// `x` with the axis in front; the same turns it back.
-struct Turned {
-    rows: Var,
-    order: Vec<i64>,
-}
-
-impl Turned {
-    fn of(b: &Lower, x: Var, axis: usize) -> Lowered<Turned> {
-        let rank = sizes::rank(b, x)?;
-        let mut order: Vec<i64> = (0..rank as i64).collect();
-        order.swap(0, axis);
-        let rows = if axis == 0 { x } else { b.transpose(x).perm(order.clone()).one()? };
-        Ok(Turned { rows, order })
-    }
-
-    /// What all rows gave, as a tensor of the type and shape of `x`.
-    fn back(&self, b: &Lower, stacked: Var) -> Lowered<Var> {
-        if let (Some(shape), Some(dtype)) = (b.shape_of(self.rows), b.dtype_of(stacked)) {
-            b.declare(stacked, onnxd_plugin_sdk::ir::ValueType::tensor(dtype, shape));
-        }
-        match self.order.first() {
-            Some(0) => Ok(stacked),
-            _ => b.transpose(stacked).perm(self.order.clone()).one(),
-        }
-    }
-
-    fn first(&self, b: &Lower) -> Lowered<Var> {
-        b.gather(self.rows, 0i64).axis(0).one()
-    }
-
-    /// Runs over the rows: `step` gives the next state, which is also what is gathered.
-    fn run(
-        &self,
-        b: &Lower,
-        start: Var,
-        step: impl FnOnce(&GraphBuilder, Var, Var) -> Lowered<Var>,
-    ) -> Lowered<Var> {
-        let all = b.scan(&[start], &[self.rows], |b, states, slices| {
-            let next = step(b, states[0], slices[0])?;
-            Ok(vec![next, next])
-        })?;
-        self.back(b, all[1])
-    }
 }
 
 fn cumsum(b: &Lower, a: Running) -> Lowered<Var> {
@@ -95,12 +51,7 @@ fn cumprod(b: &Lower, a: Running) -> Lowered<Var> {
     if rank == 0 {
         return Ok(x);
     }
-    if b.opset() >= 26 {
-        return b.cum_prod(x, Tensor::scalar(axis as i64)).one();
-    }
-    let turned = Turned::of(b, x, axis)?;
-    let one = filled(b, turned.first(b)?, &Value::Int(1))?;
-    turned.run(b, one, GraphBuilder::mul)
+    running::product(b, x, axis, Reach::default())
 }
 
 fn logcumsumexp(b: &Lower, a: Running) -> Lowered<Var> {
@@ -110,15 +61,7 @@ fn logcumsumexp(b: &Lower, a: Running) -> Lowered<Var> {
     if rank == 0 {
         return Ok(x);
     }
-    let turned = Turned::of(b, x, axis)?;
-    let none = filled(b, turned.first(b)?, &Value::Float(f64::NEG_INFINITY))?;
-    turned.run(b, none, |b, so_far, x| {
-        let greater = b.max([so_far, x])?;
-        let distance = b.neg(b.abs(b.sub(so_far, x)?)?)?;
-        let sum = b.add(greater, b.softplus(distance)?)?;
-        // There is no distance between two numbers that are minus infinity.
-        b.where_(b.equal(greater, f64::NEG_INFINITY)?, greater, sum)
-    })
+    running::log_sum_exp(b, x, axis, Reach::default())
 }
 
 /// The greatest or the least so far, and where the last of them is.
@@ -130,8 +73,8 @@ fn extremes(b: &Lower, a: &Running, greatest: bool) -> Lowered<[Var; 2]> {
         return Ok([a.input, b.constant(Tensor::scalar(0i64))]);
     }
     let computed = if dtype == DataType::Bool { DataType::Int32 } else { wide(dtype) };
-    let turned = Turned::of(b, b.cast(a.input, computed)?, axis)?;
-    let first = turned.first(b)?;
+    let turned = Turned::new(b, b.cast(a.input, computed)?, axis)?;
+    let first = b.gather(turned.rows, 0i64).axis(0).one()?;
     let zeros = b.cast(filled(b, first, &Value::Int(0))?, DataType::Int64)?;
     let count = sizes::scalar(b, &sizes::size(b, turned.rows, 0)?)?;
     let places = b.range(0i64, count, 1i64).one()?;

@@ -3,7 +3,7 @@
 use super::compare::select;
 use super::dtype::{self, operand};
 use super::elementwise::floor_quotient;
-use super::index::{vector, whole};
+use super::indices::{vector, whole};
 use super::shape::{expanded, expanded_as, needs, same_shape, unsupported};
 use super::sizes::{self as of, axis, known_size, rank};
 use super::{Lower, Source};

@@ -2,7 +2,7 @@
 
 use super::compare::{lesser, select};
 use super::dtype::{self, all_of, common};
-use super::index::whole;
+use super::indices::whole;
 use super::shape::{expanded_as, reshaped, same_shape};
 use super::sizes::{self as of, rank};
 use super::{Lower, Source, Unary};

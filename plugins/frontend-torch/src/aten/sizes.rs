@@ -74,7 +74,7 @@ pub(crate) fn size(b: &Lower, x: Var, axis: usize) -> Lowered<Value> {
         return Ok(Value::Int(n));
     }
     let at = axis as i64;
-    let x = super::complex::shaped(b, x)?;
+    let x = b.source.complex.shaped(b, x)?;
     Ok(Value::Var(match b.opset() >= 15 {
         true => b.squeeze(b.shape(x).start(at).end(at + 1).one()?).axes([0]).one()?,
         false => b.gather(b.shape(x).one()?, at).one()?,

@@ -6,7 +6,7 @@ use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::matrix::{
-    cholesky, cholesky_or_not, identity, reflected, solved, solved_or_not, transposed,
+    cholesky, cholesky_or_not, identity, qr, solved, solved_or_not, transposed, triangular,
 };
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -35,12 +35,20 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "aten::linalg_solve_triangular" => |b, a: Triangular| {
             let matrix = triangle(b, a.input, a.upper, a.unitriangular)?;
-            system(b, matrix, a.B, a.left)
+            match a.left {
+                true => triangular(b, matrix, a.B, !a.upper),
+                false => {
+                    transposed(b, triangular(b, transposed(b, matrix)?, transposed(b, a.B)?, a.upper)?)
+                }
+            }
         };
         "aten::triangular_solve" => |b, a: OldTriangular| {
             let matrix = triangle(b, a.A, a.upper, a.unitriangular)?;
-            let matrix = if a.transpose { transposed(b, matrix)? } else { matrix };
-            Ok(Several(vec![system(b, matrix, a.input, true)?.into(), a.A.into()]))
+            let found = match a.transpose {
+                true => triangular(b, transposed(b, matrix)?, a.input, a.upper)?,
+                false => triangular(b, matrix, a.input, !a.upper)?,
+            };
+            Ok(Several(vec![found.into(), a.A.into()]))
         };
         "aten::linalg_qr" => |b, a: Qr| {
             factors(b, a.A, a.mode.as_deref().unwrap_or("reduced"))
@@ -151,22 +159,14 @@ fn factor_or_not(b: &Lower, a: &Cholesky) -> Lowered<[Var; 2]> {
 }
 
 fn factors(b: &Lower, x: Var, mode: &str) -> Lowered<Several> {
-    let [q, r] = reflected(b, x)?;
-    let r = b.trilu(r).upper(true).one()?;
-    let (q, r) = match mode {
-        "complete" => (q, r),
-        "reduced" | "r" => {
-            let n = rank(b, x)? as i64;
-            let sizes = b.shape(x).start(n - 2).one()?;
-            let least = b.reduce_min(sizes).keepdims(1).one()?;
-            let zero = b.constant(Tensor::vector(vec![0i64]));
-            let q = b.slice(q, zero, least).axes([n - 1]).one()?;
-            (q, b.slice(r, zero, least).axes([n - 2]).one()?)
-        }
+    let complete = match mode {
+        "complete" => true,
+        "reduced" | "r" => false,
         _ => {
             return Err(b.diagnostic(Code::LayerParameter, "The mode of `linalg_qr` is not known."));
         }
     };
+    let [q, r] = qr(b, x, complete)?;
     let q = if mode == "r" { b.constant(Tensor::vector(Vec::<f32>::new())) } else { q };
     Ok(Several(vec![q.into(), r.into()]))
 }

@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::matrix::transposed;
-use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, symmetric};
+use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, symmetric_by_half};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -30,19 +30,19 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::linalg_eigvalsh" => |b, a: Eigh| Ok(eigen(b, a.input, a.UPLO.as_deref())?.values);
         "aten::pinverse" | "aten::linalg_pinv" => |b, a: Pinv| {
             let parts = parts(b, a.input, a.hermitian)?;
-            let limit = b.mul(largest(b, parts[1])?, a.rcond)?;
-            inverse(b, parts, limit)
+            let limit = b.mul(largest(b, parts.s)?, a.rcond)?;
+            parts.inverse(b, limit)
         };
         "aten::linalg_pinv.rcond_tensor" => |b, a: PinvBy| {
             let parts = parts(b, a.input, a.hermitian)?;
-            let most = largest(b, parts[1])?;
+            let most = largest(b, parts.s)?;
             let share = b.cast(a.rcond, b.dtype_of(most).unwrap_or(DataType::Float))?;
-            inverse(b, parts, b.mul(most, each(b, share)?)?)
+            parts.inverse(b, b.mul(most, each(b, share)?)?)
         };
         "aten::linalg_pinv.atol_rtol_float" | "aten::linalg_pinv.atol_rtol_tensor" => |b, a: Within| {
             let parts = parts(b, a.input, a.hermitian)?;
-            let limit = limit(b, parts[1], &a)?;
-            inverse(b, parts, limit)
+            let limit = limit(b, parts.s, &a)?;
+            parts.inverse(b, limit)
         };
         "aten::linalg_matrix_rank" | "aten::linalg_matrix_rank.tol_tensor" => |b, a: Rank| {
             counted(b, &Within {
@@ -95,22 +95,10 @@ mod named {
 }
 use named::{Eigh, Nuclear, OldEigh, OldSvd, Pinv, PinvBy, Rank, Svd, Within};
 
-/// From here on, users hear what loops over columns cost.
-const SIDE_NOTED: i64 = 129;
-
 /// Tells users that it takes long to find what is asked of matrices that are known to be large.
 fn note_cost(b: &Lower, x: Var, what: &str) {
-    let dims = b.shape_of(x).unwrap_or_default();
-    let [.., rows, columns] = &dims[..] else { return };
-    if let (Some(m), Some(n)) = (rows.known(), columns.known())
-        && m.min(n) >= SIDE_NOTED
-    {
-        let message = format!(
-            "The {what} of {m} x {n} numbers are found in a loop, which is slow: of 512 x 512 numbers, \
-             it takes ONNX Runtime about 10 seconds, and 8 times as long for sides of twice the length."
-        );
-        let help = "Compute them outside of the network, or of smaller matrices.";
-        b.note(b.diagnostic(Code::LayerParameter, message).help(help));
+    if let Some(cost) = singular::cost(b, x, what) {
+        b.note(cost);
     }
 }
 
@@ -121,21 +109,16 @@ fn values(b: &Lower, x: Var) -> Lowered<Var> {
 }
 
 /// Singular vectors, values and vectors, the vectors as columns.
-fn vectors(b: &Lower, x: Var, whole: bool) -> Lowered<[Var; 3]> {
+fn vectors(b: &Lower, x: Var, whole: bool) -> Lowered<Singular> {
     note_cost(b, x, "singular values");
-    let Singular { u, s, v } = singular::singular(b, x)?;
-    if whole {
-        return Ok([u, s, v]);
-    }
-    let zero = b.constant(Tensor::vector(vec![0i64]));
-    let count = b.shape(s).start(-1).one()?;
-    let first = |x: Var| b.slice(x, zero, count).axes([-1]).one();
-    Ok([first(u)?, s, first(v)?])
+    let all = singular::singular(b, x)?;
+    if whole { Ok(all) } else { all.thin(b) }
 }
 
 fn old_svd(b: &Lower, a: OldSvd) -> Lowered<[Var; 3]> {
     if a.compute_uv {
-        return vectors(b, a.input, !a.some);
+        let Singular { u, s, v } = vectors(b, a.input, !a.some)?;
+        return Ok([u, s, v]);
     }
     // Torch gives zeros in place of all vectors, whatever `some` says.
     let n = rank(b, a.input)? as i64;
@@ -153,7 +136,7 @@ fn new_svd(b: &Lower, a: &Svd, whole: bool) -> Lowered<[Var; 3]> {
     if a.compute_uv == Value::Bool(false) {
         return Ok([nothing(b, a.A)?, values(b, a.A)?, nothing(b, a.A)?]);
     }
-    let [u, s, v] = vectors(b, a.A, a.full_matrices.unwrap_or(whole))?;
+    let Singular { u, s, v } = vectors(b, a.A, a.full_matrices.unwrap_or(whole))?;
     Ok([u, s, transposed(b, v)?])
 }
 
@@ -198,10 +181,8 @@ fn eigen(b: &Lower, x: Var, half: Option<&str>) -> Lowered<Eigen> {
         "U" | "u" => true,
         _ => return Err(b.diagnostic(Code::LayerParameter, "`UPLO` is neither `L` nor `U`.")),
     };
-    let half = b.trilu(x).upper(upper).one()?;
-    let beside = b.trilu(x).upper(upper).k(if upper { 1i64 } else { -1 }).one()?;
     note_cost(b, x, "eigenvalues");
-    symmetric(b, b.add(half, transposed(b, beside)?)?)
+    symmetric_by_half(b, x, upper)
 }
 
 fn nothing(b: &Lower, x: Var) -> Lowered<Var> {
@@ -210,11 +191,11 @@ fn nothing(b: &Lower, x: Var) -> Lowered<Var> {
 }
 
 /// Singular vectors, values and vectors; of a hermitian matrix its eigenvectors and eigenvalues.
-fn parts(b: &Lower, x: Var, hermitian: Option<bool>) -> Lowered<[Var; 3]> {
+fn parts(b: &Lower, x: Var, hermitian: Option<bool>) -> Lowered<Singular> {
     match hermitian {
         Some(true) => {
             let Eigen { values, vectors } = eigen(b, x, None)?;
-            Ok([vectors, values, vectors])
+            Ok(Singular { u: vectors, s: values, v: vectors })
         }
         _ => vectors(b, x, false),
     }
@@ -270,13 +251,4 @@ fn counted(b: &Lower, a: &Within) -> Lowered<Var> {
     };
     let counts = b.greater(b.abs(values)?, limit(b, values, a)?)?;
     b.reduce_sum(b.cast(counts, DataType::Int64)?).axes([-1]).keepdims(0).one()
-}
-
-/// The pseudo-inverse, where magnitudes up to `limit` count as zero.
-fn inverse(b: &Lower, [u, s, v]: [Var; 3], limit: Var) -> Lowered<Var> {
-    let counts = b.greater(b.abs(s)?, limit)?;
-    let none = b.mul(s, 0.0)?;
-    let one = b.add(none, 1.0)?;
-    let inverse = b.where_(counts, b.div(one, b.where_(counts, s, one)?)?, none)?;
-    b.mat_mul(b.mul(v, b.unsqueeze(inverse, [-2])?)?, transposed(b, u)?)
 }

@@ -1,8 +1,7 @@
 //! torchao: tensors that are quantized by blocks. What lies in the file as integers of 8 bits stays so, behind
 //! `DequantizeLinear`; what is quantized at run time is computed.
 
-use super::cast::cast;
-use super::dtype::{named, of, operand, operands};
+use super::dtype::{cast, named, of, operand, operands};
 use super::sizes::{known, known_size, over, sizes, vector};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;

@@ -2,10 +2,11 @@
 //! the real and the imaginary part.
 
 use super::{Machine, Result};
-use crate::aten::complex::{by_parts, float_of, is, of_parts, parts};
-use crate::aten::dtype::{is_complex, number, of_number};
+use crate::aten::complex::{by_parts, of_parts, parts};
+use crate::aten::dtype::{number, of_number};
 use crate::diag::{Code, shown};
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::complex::{float_of, is, is_complex};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;
 

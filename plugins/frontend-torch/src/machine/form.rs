@@ -4,7 +4,7 @@
 use super::sequences::common_kind;
 use super::{Elements, Item, Machine, Number, NumberKind, Result};
 use crate::diag::{Code, Diagnostic};
-use crate::script::ast::Class;
+use crate::syntax::ast::Class;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{Dim, ValueType};
 use std::rc::Rc;

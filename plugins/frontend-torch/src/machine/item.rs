@@ -3,8 +3,8 @@
 use super::Variables;
 use super::alias::View;
 use crate::diag::shown;
-use crate::script::ast::{Class, Function};
-use crate::script::types::Type;
+use crate::syntax::ast::{Class, Function};
+use crate::syntax::types::Type;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType;
 use std::cell::{Cell, RefCell};

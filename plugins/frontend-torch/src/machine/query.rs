@@ -150,7 +150,7 @@ impl Machine<'_> {
         if let Some(known) = known {
             return Ok(Item::Int(known));
         }
-        let x = crate::aten::complex::shaped(b, x)?;
+        let x = b.source.complex.shaped(b, x)?;
         let var = match b.opset() >= 15 {
             true => b.squeeze(b.shape(x).start(axis).end(axis + 1).one()?).axes([0]).one()?,
             false => b.gather(b.shape(x).one()?, axis).one()?,

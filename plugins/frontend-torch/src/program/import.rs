@@ -223,7 +223,7 @@ impl Running<'_, '_> {
             _ if given.is_some() => Ok(given.unwrap_or(Item::None)),
             // A state that is written and never read is an input all the same: callers pass on all states alike.
             Argument::Tensor(name) | Argument::Object(name)
-                if used.contains(name) || self.states.contains(weight_name(&input.kind)) =>
+                if used.contains(name) || self.states.contains(input.kind.weight_name()) =>
             {
                 self.held(&input.kind, &mut tied)
             }
@@ -287,7 +287,7 @@ impl Running<'_, '_> {
             return Err(self.machine.problem(Code::LayerUnsupported, message));
         }
         if let Some(Pickled::Object(object)) = self.import.weights.get(kind)? {
-            return self.parts(weight_name(kind), object, 0);
+            return self.parts(kind.weight_name(), object, 0);
         }
         let Some(stored) = self.import.weights.tensor(kind)? else { return Ok(Item::None) };
         if let Some(known) = tied.items.get(&stored.place) {
@@ -295,7 +295,7 @@ impl Running<'_, '_> {
         }
         let b = self.machine.builder();
         let state = tied.states.get(&stored.place);
-        let name = state.map_or(weight_name(kind), |state| state);
+        let name = state.map_or(kind.weight_name(), |state| state);
         let var = match state.is_some() {
             true => {
                 let dims = stored.tensor.dims().iter().map(|d| Dim::Known(*d as i64)).collect();
@@ -401,7 +401,7 @@ impl Running<'_, '_> {
                     (InputKind::User, Argument::Tensor(name)) => note(INPUT, name, place, item),
                     (InputKind::Parameter(name), _) => note("parameter", name, place, item),
                     (InputKind::Buffer { name, .. }, _) => note("buffer", name, place, item),
-                    (kind, _) => note("constant", &weight_name(kind).into(), place, item),
+                    (kind, _) => note("constant", &kind.weight_name().into(), place, item),
                 }
             }
         }
@@ -431,17 +431,6 @@ impl Running<'_, '_> {
             Some((format!("source.size.{symbol}"), text))
         });
         said.collect()
-    }
-}
-
-pub(super) fn weight_name(kind: &InputKind) -> &str {
-    match kind {
-        InputKind::Parameter(name)
-        | InputKind::Buffer { name, .. }
-        | InputKind::Constant(name)
-        | InputKind::Object(name)
-        | InputKind::Fixed(name) => name,
-        InputKind::Token | InputKind::User => "",
     }
 }
 

@@ -8,6 +8,7 @@ mod autocast;
 mod declared;
 mod dtypes;
 pub(crate) mod functions;
+mod half_precision;
 mod higher_order;
 pub(crate) mod import;
 pub(crate) mod json;
@@ -72,6 +73,20 @@ pub(crate) enum InputKind {
     /// An argument that was no tensor, with its name; the program holds for its value only.
     Fixed(Rc<str>),
     User,
+}
+
+impl InputKind {
+    /// The name of what the archive holds for it; empty if it holds nothing.
+    fn weight_name(&self) -> &str {
+        match self {
+            InputKind::Parameter(name)
+            | InputKind::Buffer { name, .. }
+            | InputKind::Constant(name)
+            | InputKind::Object(name)
+            | InputKind::Fixed(name) => name,
+            InputKind::Token | InputKind::User => "",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 //! names.
 
 use super::weights::Weights;
-use super::{Input, Program, import::weight_name};
+use super::{Input, Program};
 use crate::archive::pickle::Pickled;
 use crate::archive::storage::Place;
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
@@ -37,7 +37,7 @@ impl Tied {
     ) -> Result<Tied> {
         let mut places: HashMap<Place, Rc<str>> = HashMap::new();
         for Input { kind, .. } in &program.inputs {
-            let name = weight_name(kind);
+            let name = kind.weight_name();
             let Some(name) = states.get(name).filter(|_| !name.is_empty()) else { continue };
             if matches!(weights.get(kind)?, Some(Pickled::Object(_))) {
                 continue;

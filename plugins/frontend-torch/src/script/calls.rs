@@ -1,11 +1,11 @@
 //! Expressions: names, attributes, and what is called.
 
-use super::ast::{ClassKind, Expr};
 use super::run::{Interpreter, Scopes, plain_class};
-use super::types::Type;
 use crate::diag::{Code, shown};
 use crate::machine::{Instance, Item, NumberKind, Result, default_item};
 use crate::schema::upgrade::{Change, Given, upgrade};
+use crate::syntax::ast::{ClassKind, Expr};
+use crate::syntax::types::Type;
 use onnxd_plugin_sdk::ir::DataType;
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
 //! Files, classes and functions.
 
-use super::ast::{Attribute, Class, ClassKind, Expr, File, Function, Parameter};
-use super::lexer::{Kind, Token};
-use super::parse::{Parsed, Parser};
+use super::lexer::{Kind, Parsed, Token};
+use super::parse::Parser;
+use crate::syntax::ast::{Attribute, Class, ClassKind, Expr, File, Function, Parameter};
 use std::collections::HashSet;
 use std::rc::Rc;
 

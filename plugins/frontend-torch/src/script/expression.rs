@@ -1,8 +1,8 @@
 //! Expressions: printed code calls operators by name, so there are no infix operators.
 
-use super::ast::Expr;
-use super::lexer::{Kind, unquoted};
-use super::parse::{Parsed, Parser};
+use super::lexer::{Kind, Parsed, unquoted};
+use super::parse::Parser;
+use crate::syntax::ast::Expr;
 use std::rc::Rc;
 
 /// Expressions between brackets.
@@ -214,7 +214,7 @@ impl Parser<'_> {
     }
 
     /// `T`, `(T1, T2)`
-    fn classes(&mut self) -> Parsed<Vec<super::types::Type>> {
+    fn classes(&mut self) -> Parsed<Vec<crate::syntax::types::Type>> {
         if !self.takes(b'(')? {
             return Ok(vec![self.whole_type()?]);
         }

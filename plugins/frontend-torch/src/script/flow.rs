@@ -1,9 +1,9 @@
 //! Conditions and loops: decided where they do not depend on tensors, else `If` and `Loop`.
 
-use super::ast::{Expr, Statement, StatementKind, Target};
 use super::run::{Interpreter, Scopes};
 use crate::diag::Code;
 use crate::machine::{Item, Number, NumberKind, Result, Variables};
+use crate::syntax::ast::{Expr, Statement, StatementKind, Target};
 use std::rc::Rc;
 
 impl Interpreter<'_, '_> {

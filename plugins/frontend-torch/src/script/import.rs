@@ -1,12 +1,10 @@
 //! From an archive to a model.
 
-use super::ast::Parameter;
-use super::kept::Kept;
+use super::kept::{Kept, Run};
 use super::library::Library;
 use super::places;
 use super::run::Interpreter;
 use super::states::{Found, States, Types};
-use super::types::Type;
 use crate::archive::objects::ScriptArchive;
 use crate::aten::{Source, table};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
@@ -14,6 +12,8 @@ use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::options::Options;
 use crate::outputs;
 use crate::params;
+use crate::syntax::ast::Parameter;
+use crate::syntax::types::Type;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
@@ -104,13 +104,6 @@ enum Made {
     /// The input of this number holds indices, and must be of integers. So much work was made until it was known.
     Index(usize, u64),
     Nothing(Diagnostics),
-}
-
-/// A graph, what users should know, and what the program wrote.
-pub(super) struct Run {
-    pub(super) graph: Graph,
-    pub(super) notes: Vec<Diagnostic>,
-    pub(super) found: Found,
 }
 
 /// Runs the program, with the states of `types` as inputs.

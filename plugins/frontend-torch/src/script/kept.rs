@@ -4,16 +4,23 @@
 //! are inputs of further runs. These may go other ways and write more, or give other sizes, so that states become more
 //! general. The last run writes nothing but what it takes as inputs.
 
-use super::import::Run;
 use super::states::{Found, Types};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::outputs::INPUT;
+use onnxd_plugin_sdk::ir::Graph;
 use onnxd_plugin_sdk::states::{Written, needed};
 use onnxd_plugin_sdk::{State, Submission};
 use std::collections::BTreeSet;
 
 /// Runs with states as inputs.
 const RUNS_MAX: usize = 12;
+
+/// A graph, what users should know, and what the program wrote.
+pub(super) struct Run {
+    pub(super) graph: Graph,
+    pub(super) notes: Vec<Diagnostic>,
+    pub(super) found: Found,
+}
 
 /// What is known of the states of a method so far.
 pub(super) struct Kept<'s> {

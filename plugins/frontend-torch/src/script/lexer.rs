@@ -3,7 +3,6 @@
 //! Indentation becomes [`Kind::Indent`] and [`Kind::Dedent`], as in Python. Lines are joined inside brackets. Tokens
 //! come one at a time, so a large file costs no memory here.
 
-use super::parse::Parsed;
 use crate::diag::{Code, Diagnostic};
 use std::fmt::Display;
 
@@ -11,6 +10,9 @@ use std::fmt::Display;
 pub(crate) const SOURCE_MAX: usize = 16 << 20;
 /// Deepest nesting of blocks. Each early return or `elif` of the user's code costs one level.
 pub(crate) const BLOCKS_MAX: usize = 150;
+
+/// What a rule gives. Errors are boxed, because rules recurse and the stack is small.
+pub(super) type Parsed<T> = Result<T, Box<Diagnostic>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -3,9 +3,9 @@
 //! Class `__torch__.a.b.C` is in module `__torch__.a.b`. Before torch 1.3 the classes had no names: each module has a
 //! file of methods, which is class `Module` here.
 
-use super::ast::{Class, ClassKind, File, Function};
 use super::parse::parse;
 use crate::diag::Diagnostic;
+use crate::syntax::ast::{Class, ClassKind, File, Function};
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,11 +1,11 @@
 //! The method of a module that is converted, and the hooks that torch runs around it.
 
-use super::ast::{Function, Parameter};
 use super::run::Interpreter;
-use super::types::Type;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::machine::{Instance, Item, Result};
 use crate::options::Options;
+use crate::syntax::ast::{Function, Parameter};
+use crate::syntax::types::Type;
 use std::rc::Rc;
 
 impl Interpreter<'_, '_> {

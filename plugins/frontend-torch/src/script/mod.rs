@@ -1,6 +1,6 @@
 //! TorchScript: the printed code and the objects that it works on.
 
-pub(crate) mod ast;
+mod annotation;
 mod calls;
 pub(crate) mod debug;
 mod definition;
@@ -10,6 +10,7 @@ pub(crate) mod import;
 mod kept;
 mod lexer;
 pub(crate) mod library;
+mod loaded;
 mod method;
 mod objects;
 pub(crate) mod parse;
@@ -19,4 +20,4 @@ mod statement;
 mod states;
 #[cfg(test)]
 mod tests;
-pub(crate) mod types;
+mod writes;

@@ -1,27 +1,18 @@
 //! The objects of an archive as values of the machine: modules with their paths, parameters as initializers.
 
+use super::loaded::join;
 use super::run::Interpreter;
 use crate::archive::pickle::{Object, Pickled};
-use crate::archive::storage::{Place, Quantizer, Stored};
+use crate::archive::storage::{Quantizer, Stored};
 use crate::diag::{Code, shown};
 use crate::machine::{Instance, Item, Result};
 use crate::outputs::key_word;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::Tensor;
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Objects inside each other.
 const DEPTH_MAX: usize = 256;
-
-/// What was loaded already, so that what is shared stays shared.
-#[derive(Default)]
-pub(super) struct Loaded {
-    objects: RefCell<HashMap<*const Object, Rc<Instance>>>,
-    containers: RefCell<HashMap<*const u8, Item>>,
-    tensors: RefCell<HashMap<Place, Item>>,
-}
 
 impl Interpreter<'_, '_> {
     /// An object of the archive. `path` is where it is in the tree of modules, and names its tensors.
@@ -196,12 +187,5 @@ impl Interpreter<'_, '_> {
         let point = b.cast(points, dtype)?;
         let axis = quantizer.axis.map(|axis| axis as i64);
         b.dequantize_linear(var, scale).x_zero_point(point).axis(axis).one()
-    }
-}
-
-pub(super) fn join(path: &str, name: &str) -> String {
-    match path {
-        "" => name.to_owned(),
-        path => format!("{path}.{name}"),
     }
 }

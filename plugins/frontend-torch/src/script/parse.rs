@@ -3,15 +3,12 @@
 //! Rules for statements, expressions, types and definitions are in files of their own. No rule recurses deeper than a
 //! constant, and no expression is taller than one, so all that walks the result may recurse.
 
-use super::ast::File;
-use super::lexer::{Kind, Lexer, Token};
+use super::lexer::{Kind, Lexer, Parsed, Token};
 use crate::diag::{Code, Diagnostic};
+use crate::syntax::ast::File;
 
 /// Deepest nesting of brackets, and the height of expressions.
 pub(crate) const DEPTH_MAX: usize = 100;
-
-/// What a rule gives. Errors are boxed, because rules recurse and the stack is small.
-pub(super) type Parsed<T> = Result<T, Box<Diagnostic>>;
 
 /// Parses a file of code with a limit to statements and expressions. `module` is its path (`__torch__.a.b`).
 pub(crate) fn parse(module: &str, source: &[u8], nodes_max: usize) -> Result<File, Diagnostic> {

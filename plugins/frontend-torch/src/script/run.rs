@@ -1,13 +1,13 @@
 //! Runs the printed code: statements, in their order.
 
-use super::ast::{Class, ClassKind, Expr, Function, Statement, StatementKind, Target};
 use super::library::Library;
-use super::objects::Loaded;
+use super::loaded::Loaded;
 use super::states::States;
-use super::types::Type;
 use crate::archive::objects::ScriptArchive;
 use crate::diag::{Code, Layer, shown};
 use crate::machine::{Elements, Instance, Item, Machine, NumberKind, Result, Variables};
+use crate::syntax::ast::{Class, ClassKind, Expr, Function, Statement, StatementKind, Target};
+use crate::syntax::types::Type;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! Statements and blocks.
 
-use super::ast::{Expr, Statement, StatementKind, Target};
-use super::lexer::{Kind, Token};
-use super::parse::{Parsed, Parser};
+use super::lexer::{Kind, Parsed, Token};
+use super::parse::Parser;
+use crate::syntax::ast::{Expr, Statement, StatementKind, Target};
 
 impl Parser<'_> {
     /// `:` and the statements behind it. The lexer limits how deep blocks nest.

@@ -3,15 +3,17 @@
 use super::{count, window};
 use crate::ops::conv;
 use crate::ops::layout::Channels;
-use crate::ops::math::atan2;
 use crate::ops::shape::{Size, reshaped, shape_of, size, transposed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::formulas::elementary::atan2;
+use onnxd_plugin_sdk::formulas::fourier::{spectra, waves};
+use onnxd_plugin_sdk::formulas::window::Window;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
-use std::f64::consts::{LN_10, PI};
+use std::f64::consts::LN_10;
 
 /// Points of a Fourier transform that is written as a matrix.
 const POINTS_MAX: i64 = 1 << 13;
@@ -136,31 +138,6 @@ fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
     }
 }
 
-/// Rows of cosines, then of sines, under a window in the middle.
-fn basis(length: i64, points: i64, window: Option<&str>) -> Tensor {
-    let bins = points / 2 + 1;
-    let before = (points - length) / 2;
-    // TensorFlow's windows of odd lengths end where they begin.
-    let period = (length - length % 2) as f64;
-    let weight = |n: i64| {
-        let at = n - before;
-        if !(0..length).contains(&at) {
-            return 0.0;
-        }
-        let turn = (2.0 * PI * at as f64 / period).cos();
-        match window.filter(|_| length > 1) {
-            Some("hann") => 0.5 - 0.5 * turn,
-            Some("hamming") => 0.54 - 0.46 * turn,
-            _ => 1.0,
-        }
-    };
-    let angle = |k: i64, n: i64| 2.0 * PI * ((k * n) % points) as f64 / points as f64;
-    let cosines = (0..bins).flat_map(|k| (0..points).map(move |n| (angle(k, n).cos(), n)));
-    let sines = (0..bins).flat_map(|k| (0..points).map(move |n| (-angle(k, n).sin(), n)));
-    let all = cosines.chain(sines).map(|(x, n)| (x * weight(n)) as f32).collect();
-    Tensor::from_vec(vec![2 * bins as usize, 1, points as usize], all)
-}
-
 /// Shares of frequencies in the bands of the mel scale.
 fn bands(a: &Mel, bins: i64) -> Tensor {
     let mel = |hertz: f64| 1127.0 * (1.0 + hertz / 700.0).ln();
@@ -179,25 +156,36 @@ fn bands(a: &Mel, bins: i64) -> Tensor {
     Tensor::from_vec(vec![bins as usize, a.num_mel_bins as usize], all)
 }
 
-/// The Fourier transform of each frame, of `[batch, 1, time]`: its cosines, then its sines, along axis 1.
+/// The Fourier transform of each frame of `[batch, 1, time]`, under a window in the middle.
 fn transforms(
     b: &GraphBuilder,
     x: Var,
     [length, points, stride]: [i64; 3],
     window: Option<&str>,
     center: bool,
-) -> Lowered<Var> {
-    if let Some(other) = window.filter(|word| !matches!(*word, "hann" | "hamming")) {
-        let message = format!("The window `{}` is not known.", shown(other));
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
-    let half = points / 2;
+) -> Lowered<[Var; 2]> {
+    let window = match window {
+        None => Window::Rectangle,
+        Some("hann") => Window::Hann,
+        Some("hamming") => Window::HAMMING,
+        Some(other) => {
+            let message = format!("The window `{}` is not known.", shown(other));
+            return Err(b.diagnostic(Code::LayerUnsupported, message));
+        }
+    };
+    // TensorFlow's windows of odd lengths end where they begin.
+    let window = window.points(length, length - length % 2);
+    let before = (points - length) / 2;
+    let weight = |_, i: i64| {
+        let place = usize::try_from(i - before).ok();
+        place.and_then(|place| window.get(place)).copied().unwrap_or(0.0)
+    };
+    let (half, bins) = (points / 2, points / 2 + 1);
     let x = match center {
         true => b.pad(x, [0, 0, half, 0, 0, half]).mode("reflect").one()?,
         false => x,
     };
-    let w = b.cast(b.constant(basis(length, points, window)), of(b, x)?)?;
-    b.conv(x, w).strides([stride]).one()
+    spectra(b, x, waves(b, x, [bins, points, points], weight)?, [bins, stride])
 }
 
 /// `[..., time]` as `[batch, 1, time]`, and the sizes before the time.
@@ -223,11 +211,9 @@ fn short_time(b: &Lower, a: ShortTime) -> Lowered<[Var; 2]> {
     let length = if a.window.is_some() { a.sequence_length } else { points };
     let (x, lead) = single(b, a.x)?;
     let sizes = [length, points, a.sequence_stride];
-    let y = transforms(b, x, sizes, a.window.as_deref(), a.center)?;
-    let bins = points / 2 + 1;
-    let parts = b.split(y).split([bins, bins]).axis(1).list(2)?;
-    let frames = size(b, y, 2)?;
-    let shape = shape_of(b, &[lead, vec![frames, Size::Known(bins)]].concat())?;
+    let parts = transforms(b, x, sizes, a.window.as_deref(), a.center)?;
+    let ends = vec![size(b, parts[0], 2)?, Size::Known(points / 2 + 1)];
+    let shape = shape_of(b, &[lead, ends].concat())?;
     let part = |x: Var| reshaped(b, transposed(b, x, &[0, 2, 1])?, &shape);
     Ok([part(parts[0])?, part(parts[1])?])
 }
@@ -246,9 +232,7 @@ fn mel_spectrogram(b: &Lower, a: Mel) -> Lowered<Var> {
     let x = super::ops::promote::not_half(b, a.inputs)?;
     let (x, lead) = single(b, x)?;
     let sizes = [length, a.fft_length, a.sequence_stride];
-    let y = transforms(b, x, sizes, a.window.as_deref(), true)?;
-    let bins = a.fft_length / 2 + 1;
-    let parts = b.split(y).split([bins, bins]).axis(1).list(2)?;
+    let parts = transforms(b, x, sizes, a.window.as_deref(), true)?;
     let power = b.add(b.mul(parts[0], parts[0])?, b.mul(parts[1], parts[1])?)?;
     let power = match a.mag_exp {
         2.0 => power,
@@ -257,7 +241,7 @@ fn mel_spectrogram(b: &Lower, a: Mel) -> Lowered<Var> {
             b.pow(power, exponent)?
         }
     };
-    let shares = b.cast(b.constant(bands(&a, bins)), of(b, power)?)?;
+    let shares = b.cast(b.constant(bands(&a, a.fft_length / 2 + 1)), of(b, power)?)?;
     let mut y = b.mat_mul(transposed(b, shares, &[1, 0])?, power)?;
     if a.power_to_db {
         let least = b.constant(crate::ops::create::number(a.min_power, of(b, y)?));

@@ -1,7 +1,7 @@
 //! The functions that pickles of torch call, and what all others leave behind.
 
 use super::Pickled;
-use super::reader::Context;
+use super::context::Context;
 use super::tree::Made;
 use crate::archive::storage::{Quantizer, Storage, Storages, Stored, python_type, storage_type};
 use crate::archive::{damaged, unsupported};

@@ -47,6 +47,50 @@ fn integers_become_floats() {
 }
 
 #[test]
+fn small_numbers_are_not_rounded_away() {
+    for op in ["aten::log1p", "aten::expm1"] {
+        let found = run(op, [("input", floats([1e-10, -1e-12, 0.0]).into())]);
+        assert_eq!(found, floats([1e-10, -1e-12, 0.0]), "{op}");
+    }
+}
+
+#[test]
+fn spectra_of_short_times_exist_before_their_operator() {
+    let spectra = |opset: i64, onesided: bool| {
+        let window = floats([0.5, 1.0, 0.25]);
+        let arguments = [
+            ("input", Tensor::from_vec(vec![2, 9], (0..18).map(|i| (i * i % 7) as f32).collect())),
+            ("window", window),
+        ];
+        let [input, window] = arguments.map(|(name, x)| (name, x.into()));
+        let sizes = [("n_fft", 5i64), ("hop_length", 2), ("win_length", 3)];
+        let [n, hop, width] = sizes.map(|(name, n)| (name, n.into()));
+        let words = [("center", true), ("normalized", true), ("onesided", onesided)];
+        let [center, normalized, onesided] = words.map(|(name, x)| (name, Value::Bool(x).into()));
+        let all = [input, n, hop, width, window, center, normalized, onesided];
+        run_at(opset, "aten::stft", all).unwrap().remove(0)
+    };
+    for onesided in [true, false] {
+        assert_near(&spectra(16, onesided), &spectra(17, onesided));
+    }
+}
+
+#[test]
+fn transforms_exist_before_their_operator() {
+    let half = |opset: i64, norm: &str| {
+        let norm = ("norm", Value::Text(norm.into()).into());
+        let rest = [("n", 4i64.into()), ("dim", 0i64.into()), norm];
+        let [n, dim, norm] = rest;
+        let input = ("input", floats([2.0, 1.0, -1.0, 3.0, 9.0]).into());
+        run_at(opset, "aten::fft_irfft", [input, n, dim, norm]).unwrap().remove(0)
+    };
+    for norm in ["backward", "ortho", "forward"] {
+        assert_near(&half(13, norm), &half(18, norm));
+    }
+    assert_near(&half(13, "backward"), &floats([0.75, 0.75, -0.25, 0.75]));
+}
+
+#[test]
 fn halves_of_axes_change_places() {
     let shifted =
         |op| run(op, [("input", ints([0, 1, 2, 3, 4]).into()), ("dim", vec![0i64].into())]);

@@ -165,3 +165,39 @@ fn matrices_may_be_empty() {
         }
     }
 }
+
+#[test]
+fn determinants_may_be_zero_or_out_of_range() {
+    let logarithm = |a: Tensor| run_at(18, "aten::slogdet", [("input", a.into())]).unwrap();
+    let large = logarithm(matrix(2, &[0.0, 1e30, 1e30, 0.0]));
+    assert_near(&large[0], &Tensor::scalar(-1f32));
+    assert_near(&large[1], &Tensor::scalar(138.155_1f32));
+    let singular = logarithm(matrix(3, &[0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 0.0, 1.0, 3.0]));
+    assert_eq!(singular, [Tensor::scalar(0f32), Tensor::scalar(f32::NEG_INFINITY)]);
+    let a = Tensor::from_vec([2, 2], vec![1f64, 2.0, 2.0, 4.0]);
+    assert_eq!(only("aten::det", [("input", a.into())]), Tensor::scalar(0f64));
+    let negative = only("aten::logdet", [("input", matrix(2, &[0.0, 1.0, 1.0, 0.0]).into())]);
+    assert!(negative.to_reals().unwrap().values[0].is_nan());
+}
+
+#[test]
+fn triangles_are_solved_row_by_row() {
+    let a = || matrix(2, &[2.0, 0.0, 6.0, 3.0]);
+    let solved = |b: Tensor, upper: bool, left: bool, unit: bool| {
+        let a = if upper { matrix(2, &[2.0, 6.0, 0.0, 3.0]) } else { a() };
+        let words = [("upper", upper), ("left", left), ("unitriangular", unit)];
+        let [upper, left, unit] = words.map(|(name, x)| (name, Given::from(x)));
+        let tensors = [("input", Given::from(a)), ("B", b.into())];
+        let [input, b] = tensors;
+        only("aten::linalg_solve_triangular", [input, b, upper, left, unit])
+    };
+    assert_near(&solved(matrix(2, &[2.0, 9.0]), false, true, false), &matrix(2, &[1.0, 1.0]));
+    assert_near(&solved(matrix(2, &[8.0, 3.0]), true, true, false), &matrix(2, &[1.0, 1.0]));
+    assert_near(&solved(matrix(1, &[8.0, 3.0]), false, false, false), &matrix(1, &[1.0, 1.0]));
+    assert_near(&solved(matrix(1, &[2.0, 9.0]), true, false, false), &matrix(1, &[1.0, 1.0]));
+    assert_near(&solved(matrix(2, &[1.0, 7.0]), false, true, true), &matrix(2, &[1.0, 1.0]));
+    // A stack of right sides, which are no vectors even where their sizes would do.
+    let stack = Tensor::from_vec([2, 2, 2], vec![2f32, 4.0, 9.0, 18.0, 0.0, 2.0, 3.0, 12.0]);
+    let wanted = Tensor::from_vec([2, 2, 2], vec![1f32, 2.0, 1.0, 2.0, 0.0, 1.0, 1.0, 2.0]);
+    assert_near(&solved(stack, false, true, false), &wanted);
+}

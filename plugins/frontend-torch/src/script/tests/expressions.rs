@@ -1,6 +1,6 @@
 use super::{call, expression, name, parsed, path, text};
-use crate::script::ast::Expr;
-use crate::script::types::Type;
+use crate::syntax::ast::Expr;
+use crate::syntax::types::Type;
 use proptest::prelude::*;
 
 #[test]

@@ -1,6 +1,6 @@
 use super::{file, refused};
-use crate::script::ast::{ClassKind, Expr};
 use crate::script::library::Library;
+use crate::syntax::ast::{ClassKind, Expr};
 use bytes::Bytes;
 use std::cell::Cell;
 

@@ -4,9 +4,9 @@ mod files;
 mod hostile;
 mod statements;
 
-use super::ast::{Expr, File, Function, StatementKind};
 use super::parse;
 use crate::diag::Diagnostic;
+use crate::syntax::ast::{Expr, File, Function, StatementKind};
 use std::rc::Rc;
 
 fn parsed(source: impl AsRef<[u8]>) -> Result<File, Diagnostic> {

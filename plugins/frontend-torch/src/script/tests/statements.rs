@@ -1,5 +1,5 @@
 use super::{call, function, name, path, refused};
-use crate::script::ast::{Expr, StatementKind, Target};
+use crate::syntax::ast::{Expr, StatementKind, Target};
 
 /// Names assigned, `unpack`, and how many values.
 fn assigned(source: &str) -> (Vec<String>, bool, usize) {

@@ -1,13 +1,15 @@
 //! Fourier transforms. Keras has complex numbers as their two parts.
 
 use super::promote::floats;
-use crate::ops::complex::{self, of_parts, parts};
+use crate::ops::complex::{conjugate, of_parts, parts};
 use crate::ops::create::{filled, number};
-use crate::ops::fft::{Kind, over};
+use crate::ops::fft::over;
 use crate::ops::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::complex;
+use onnxd_plugin_sdk::formulas::fourier::Kind;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -19,7 +21,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.FFT2" => |b, a: Complex| transformed(b, &a, &[(-2, None), (-1, None)], Kind::Forward);
         "ops.IFFT2" => |b, a: Complex| transformed(b, &a, &[(-2, None), (-1, None)], Kind::Inverse);
         "ops.IRFFT" => |b, a: Complex| {
-            over(b, complex(b, &a)?, &[(-1, a.fft_length)], Kind::ToReal)
+            over(b, of_both(b, &a)?, &[(-1, a.fft_length)], Kind::ToReal)
         };
     };
     crate::ops::refused(complex_parts(table), &REFUSED)
@@ -31,16 +33,16 @@ fn complex_parts(table: Table<Source>) -> Table<Source> {
         "complex::ops.Real" => |b, a: Taken| Ok(parts(b, a.x)?[0]);
         "complex::ops.Imag" => |b, a: Taken| Ok(parts(b, a.x)?[1]);
         "ops.Imag" => |b, a: Taken| zeros(b, a.x);
-        "complex::ops.Abs" | "complex::ops.Absolute" => |b, a: Taken| complex::length(b, a.x);
-        "complex::ops.Angle" => |b, a: Taken| complex::angle(b, a.x);
+        "complex::ops.Abs" | "complex::ops.Absolute" => |b, a: Taken| b.source.complex.length(b, a.x);
+        "complex::ops.Angle" => |b, a: Taken| complex::angle(b, parts(b, a.x)?);
         "ops.Angle" => |b, a: Taken| {
             let x = floats(b, a.x)?;
             let half = b.constant(number(std::f64::consts::PI, of(b, x)?));
             b.where_(b.less(x, 0)?, half, zeros(b, x)?)
         };
-        "complex::ops.Conj" | "complex::ops.Conjugate" => |b, a: Taken| complex::conjugate(b, a.x);
-        "ops.ViewAsComplex" => |b, a: Taken| complex::of_pair(b, floats(b, a.x)?);
-        "complex::ops.ViewAsReal" => |b, a: Taken| complex::pair(b, a.x);
+        "complex::ops.Conj" | "complex::ops.Conjugate" => |b, a: Taken| conjugate(b, a.x);
+        "ops.ViewAsComplex" => |b, a: Taken| Ok(b.source.complex.of_pair(b, floats(b, a.x)?));
+        "complex::ops.ViewAsReal" => |b, a: Taken| b.source.complex.pair(b, a.x);
         "ops.ViewAsReal" => |b, a: Taken| {
             let x = floats(b, a.x)?;
             b.concat([b.unsqueeze(x, [-1])?, b.unsqueeze(zeros(b, x)?, [-1])?]).axis(-1).one()
@@ -69,17 +71,7 @@ pub(crate) const REFUSED: [(&[&str], &str); 9] = [
         "it calls a Python function, which the file does not have",
     ),
     (
-        &[
-            "ops.Eig",
-            "ops.Eigh",
-            "ops.Lstsq",
-            "ops.LuFactor",
-            "ops.MatrixRank",
-            "ops.Pinv",
-            "ops.Qr",
-            "ops.SVD",
-            "ops.CholeskyInverse",
-        ],
+        &["ops.Eig", "ops.Lstsq", "ops.LuFactor", "ops.CholeskyInverse"],
         "its decomposition of matrices is not converted",
     ),
     (
@@ -124,7 +116,7 @@ arguments! {
     struct Taken { x: Var }
 }
 
-fn complex(b: &Lower, a: &Complex) -> Lowered<Var> {
+fn of_both(b: &Lower, a: &Complex) -> Lowered<Var> {
     match a.x[..] {
         [real, imaginary] => of_parts(b, [floats(b, real)?, floats(b, imaginary)?]),
         _ => Err(b.diagnostic(Code::LayerParameter, "A complex tensor has two parts.")),
@@ -137,5 +129,5 @@ fn transformed(
     dims: &[(i64, Option<i64>)],
     kind: Kind,
 ) -> Lowered<[Var; 2]> {
-    parts(b, over(b, complex(b, a)?, dims, kind)?)
+    parts(b, over(b, of_both(b, a)?, dims, kind)?)
 }

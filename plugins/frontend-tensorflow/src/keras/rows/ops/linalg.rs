@@ -5,15 +5,15 @@ use super::promote::{floats, tensor};
 use super::reduce::axes;
 use crate::keras::rows::count;
 use crate::ops::create::number;
-use crate::ops::linear::swapped;
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::{axis_of, squeezed};
-use crate::ops::{Lower, Source, Values, of, rank};
+use crate::ops::{Lower, Source, Values, of, rank, spectral};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::formulas::matrix::cholesky;
-use onnxd_plugin_sdk::ir::DataType::Int32;
+use onnxd_plugin_sdk::formulas::matrix::{cholesky, qr, transposed};
+use onnxd_plugin_sdk::formulas::singular::{self, Singular};
+use onnxd_plugin_sdk::ir::DataType::{Double, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -21,12 +21,32 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.Norm" => norm;
         "ops.Cholesky" => |b, a: Matrix| {
             let lower = cholesky(b, floats(b, a.x)?)?;
-            if a.upper { swapped(b, lower) } else { Ok(lower) }
+            if a.upper { transposed(b, lower) } else { Ok(lower) }
         };
         "ops.Logdet" => |b, a: Matrix| {
             let lower = cholesky(b, floats(b, a.x)?)?;
             let logs = b.log(diagonal(b, lower, 0, [-2, -1])?)?;
             b.mul(b.reduce_sum(logs).axes([-1]).keepdims(0).one()?, 2.0)
+        };
+        "ops.Qr" => |b, a: Qr| qr(b, floats(b, a.x)?, a.mode == "complete");
+        "ops.SVD" => svd;
+        "ops.MatrixRank" => |b, a: Rank| {
+            let x = floats(b, a.x)?;
+            let s = spectral::values(b, x)?;
+            let limit = match a.tol {
+                Some(tol) => b.constant(number(tol, of(b, s)?)),
+                None => rounding(b, x, s, 1.0)?,
+            };
+            b.reduce_sum(b.cast(b.greater(s, limit)?, Int32)?).axes([-1]).keepdims(0).one()
+        };
+        "ops.Pinv" => |b, a: Inverse| {
+            let x = floats(b, a.x)?;
+            let parts = spectral::vectors(b, x, false)?;
+            let limit = match a.rcond {
+                Some(rcond) => b.mul(largest(b, parts.s)?, rcond)?,
+                None => rounding(b, x, parts.s, 10.0)?,
+            };
+            parts.inverse(b, limit)
         };
         "ops.Unique" => unique;
     }
@@ -37,12 +57,44 @@ arguments! {
     struct Norm { x: Var, ord: Option<Value>, axis: Operand = Operand::Absent, keepdims: bool = false }
     /// `Cholesky(x; upper=False)`
     struct Matrix { x: Var, upper: bool = false }
+    /// `Qr(x; mode="reduced")`
+    struct Qr { x: Var, mode: String = "reduced" }
+    /// `SVD(x; full_matrices=True, compute_uv=True)`
+    struct Svd { x: Var, full_matrices: bool = true, compute_uv: bool = true }
+    /// `MatrixRank(x; tol=None)`
+    struct Rank { x: Var, tol: Option<f64> }
+    /// `Pinv(x; rcond=None)`
+    struct Inverse { x: Var, rcond: Option<f64> }
     /// `Unique(x; sorted=True, return_index=False, return_inverse=False, return_counts=False, axis=None, size=None,
     /// fill_value=None)`
     struct Unique {
         x: Var, sorted: bool = true, return_index: bool = false, return_inverse: bool = false,
         return_counts: bool = false, axis: Option<i64>, size: Option<i64>, fill_value: Option<Value>,
     }
+}
+
+fn svd(b: &Lower, a: Svd) -> Lowered<Values> {
+    let x = floats(b, a.x)?;
+    if !a.compute_uv {
+        return Ok(Values(vec![spectral::values(b, x)?.into()]));
+    }
+    let Singular { u, s, v } = spectral::vectors(b, x, a.full_matrices)?;
+    Ok(Values(vec![u.into(), s.into(), transposed(b, v)?.into()]))
+}
+
+/// The largest of the singular values of each matrix.
+fn largest(b: &Lower, s: Var) -> Lowered<Var> {
+    let last = rank(b, s)? as i64 - 1;
+    singular::largest(b, s, &[last])
+}
+
+/// Up to where singular values may be errors of rounding, as TensorFlow has it.
+fn rounding(b: &Lower, x: Var, s: Var, factor: f64) -> Lowered<Var> {
+    let dtype = of(b, s)?;
+    let epsilon = if dtype == Double { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    let sides = b.shape(x).start(rank(b, x)? as i64 - 2).one()?;
+    let longer = b.cast(b.reduce_max(sides).keepdims(0).one()?, dtype)?;
+    b.mul(b.mul(longer, factor * epsilon)?, largest(b, s)?)
 }
 
 /// The order of a norm.

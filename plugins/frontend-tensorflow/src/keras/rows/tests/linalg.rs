@@ -32,6 +32,43 @@ fn positive_matrices_have_roots() {
 }
 
 #[test]
+fn matrices_are_taken_apart() {
+    let x = [floats(&[3, 2], &[3.0, 1.0, 0.0, 2.0, 4.0, 3.0])];
+    let near = |found: &[f64], wanted: &[f64]| {
+        let all = found.iter().zip(wanted).all(|(x, y)| (x - y).abs() < 1e-5);
+        assert!(all && found.len() == wanted.len(), "{found:?} for {wanted:?}");
+    };
+    let q = [-0.6, 0.357_771, 0.0, -0.894_427, -0.8, -0.268_328];
+    let factors = operations("Qr", "", "@0", &x, 2).unwrap();
+    near(&reals(&factors[0]), &q);
+    near(&reals(&factors[1]), &[-5.0, -3.0, 0.0, -2.236_068]);
+    let whole = operations("Qr", r#""mode": "complete""#, "@0", &x, 2).unwrap();
+    assert_eq!([whole[0].dims(), whole[1].dims()], [[3, 3], [3, 2]]);
+    let s = [5.956_219, 1.877_087];
+    near(&reals(&operation("SVD", r#""compute_uv": false"#, "@0", &x).unwrap()), &s);
+    let parts = operations("SVD", r#""full_matrices": false"#, "@0", &x, 3).unwrap();
+    let [u, v] = [0, 2].map(|i| reals(&parts[i]));
+    near(&reals(&parts[1]), &s);
+    let product = |i: usize, j: usize| (0..2).map(|k| u[2 * i + k] * s[k] * v[2 * k + j]).sum();
+    let product: Vec<f64> = (0..6).map(|at| product(at / 2, at % 2)).collect();
+    near(&product, &reals(&x[0]));
+    near(&reals(&operation("MatrixRank", "", "@0", &x).unwrap()), &[2.0]);
+    near(&reals(&operation("MatrixRank", r#""tol": 2.0"#, "@0", &x).unwrap()), &[1.0]);
+    let inverse = reals(&operation("Pinv", "", "@0", &x).unwrap());
+    near(&inverse, &[0.216, -0.24, 0.088, -0.16, 0.4, 0.12]);
+}
+
+#[test]
+fn symmetric_matrices_have_eigenvalues() {
+    // The upper half does not count.
+    let x = [floats(&[2, 2], &[2.0, 9.0, 1.0, 2.0])];
+    let found = operations("Eigh", "", "@0", &x, 2).unwrap();
+    let (values, vectors) = (reals(&found[0]), reals(&found[1]));
+    assert!(values.iter().zip([1.0, 3.0]).all(|(x, y)| (x - y).abs() < 1e-6), "{values:?}");
+    assert!(vectors.iter().all(|x| (x.abs() - 0.5f64.sqrt()).abs() < 1e-6), "{vectors:?}");
+}
+
+#[test]
 fn copies_are_left_out() {
     let x = [floats(&[5], &[3.0, 1.0, 3.0, 2.0, 1.0])];
     let config =

@@ -1,6 +1,5 @@
 //! Types as TorchScript prints them.
 
-use super::parse::{Parsed, Parser};
 use crate::diag::shown;
 use std::fmt;
 use std::rc::Rc;
@@ -58,47 +57,8 @@ impl fmt::Display for Type {
     }
 }
 
-impl Parser<'_> {
-    /// `Optional[Dict[str, __torch__.models.Pair]]`
-    pub(crate) fn whole_type(&mut self) -> Parsed<Type> {
-        let start = self.token;
-        let mut name = self.word()?.to_owned();
-        while self.takes(b'.')? {
-            name.push('.');
-            name.push_str(self.word()?);
-        }
-        if self.token.kind != super::lexer::Kind::Mark(b'[') {
-            return Ok(named(&name));
-        }
-        self.deeper()?;
-        let arguments = self.type_arguments()?;
-        self.shallower();
-        let count = arguments.len();
-        generic(&name, arguments)
-            .ok_or_else(|| self.lexer.wrong(start, format!("`{name}` does not take {count} types")))
-    }
-
-    /// `[A, B]`; `[()]` has none.
-    fn type_arguments(&mut self) -> Parsed<Vec<Type>> {
-        let mut arguments = Vec::new();
-        self.expect(b'[')?;
-        if self.takes(b'(')? {
-            self.expect(b')')?;
-            self.expect(b']')?;
-            return Ok(arguments);
-        }
-        while !self.takes(b']')? {
-            arguments.push(self.whole_type()?);
-            if !self.takes(b',')? {
-                self.expect(b']')?;
-                break;
-            }
-        }
-        Ok(arguments)
-    }
-}
-
-fn named(name: &str) -> Type {
+/// The type that a word alone names.
+pub(crate) fn named(name: &str) -> Type {
     match name {
         "Tensor" => Type::Tensor,
         "int" => Type::Int,
@@ -115,7 +75,8 @@ fn named(name: &str) -> Type {
     }
 }
 
-fn generic(name: &str, mut arguments: Vec<Type>) -> Option<Type> {
+/// A type with arguments; `None` if the word takes no such ones.
+pub(crate) fn generic(name: &str, mut arguments: Vec<Type>) -> Option<Type> {
     match name {
         "Tuple" => return Some(Type::Tuple(arguments)),
         "Union" if !arguments.is_empty() => return Some(Type::Union(arguments)),

@@ -1,0 +1,69 @@
+//! Singular values and eigenvalues of matrices. Signs of vectors are free, and those of the model are other ones than
+//! TensorFlow's.
+
+use super::create::number;
+use super::{Lower, Source, of};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, symmetric_by_half};
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    super::rows! { table;
+        "SelfAdjointEig" | "BatchSelfAdjointEig" => |b, a: One| {
+            let Eigen { values, vectors } = eigen(b, a.input)?;
+            b.concat([b.unsqueeze(values, [-2])?, vectors]).axis(-2).one()
+        };
+        "SelfAdjointEigV2" | "BatchSelfAdjointEigV2" => |b, a: Symmetric| {
+            let Eigen { values, vectors } = eigen(b, a.input)?;
+            Ok([values, if a.compute_v { vectors } else { nothing(b, a.input)? }])
+        };
+        "Svd" | "BatchSvd" => |b, a: Svd| {
+            if !a.compute_uv {
+                return Ok([values(b, a.input)?, nothing(b, a.input)?, nothing(b, a.input)?]);
+            }
+            let Singular { u, s, v } = vectors(b, a.input, a.full_matrices)?;
+            Ok([s, u, v])
+        };
+    }
+}
+
+arguments! {
+    /// `SelfAdjointEig(input; T: type) -> output`: values as a row above the vectors.
+    struct One { input: Var }
+    /// `SelfAdjointEigV2(input; compute_v: bool = true, T: type) -> e, v`
+    struct Symmetric { input: Var, compute_v: bool }
+    /// `Svd(input; compute_uv: bool = true, full_matrices: bool = false, T: type) -> s, u, v`
+    struct Svd { input: Var, compute_uv: bool, full_matrices: bool }
+}
+
+/// Tells users that it takes long to find what is asked of matrices that are known to be large.
+fn note_cost(b: &Lower, x: Var, what: &str) {
+    if let Some(cost) = singular::cost(b, x, what) {
+        b.note(cost);
+    }
+}
+
+/// Eigenvalues and vectors of matrices, of which the lower half counts.
+fn eigen(b: &Lower, x: Var) -> Lowered<Eigen> {
+    note_cost(b, x, "eigenvalues");
+    symmetric_by_half(b, x, false)
+}
+
+/// Singular values alone.
+pub(crate) fn values(b: &Lower, x: Var) -> Lowered<Var> {
+    note_cost(b, x, "singular values");
+    singular::values(b, x)
+}
+
+/// Singular vectors, values and vectors; as many of them as values, or squares.
+pub(crate) fn vectors(b: &Lower, x: Var, full: bool) -> Lowered<Singular> {
+    note_cost(b, x, "singular values");
+    let all = singular::singular(b, x)?;
+    if full { Ok(all) } else { all.thin(b) }
+}
+
+/// A number in place of vectors that are not asked for, as TensorFlow has it.
+fn nothing(b: &Lower, x: Var) -> Lowered<Var> {
+    Ok(b.constant(number(0.0, of(b, x)?)))
+}
