@@ -1,7 +1,7 @@
 //! Singular values and eigenvalues of matrices. Signs of vectors are free, and those of the model are other ones than
 //! TensorFlow's.
 
-use super::create::filled;
+use super::create::number;
 use super::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -63,6 +63,7 @@ pub(crate) fn vectors(b: &Lower, x: Var, full: bool) -> Lowered<Singular> {
     if full { Ok(all) } else { all.thin(b) }
 }
 
+/// A number in place of vectors that are not asked for, as TensorFlow has it.
 fn nothing(b: &Lower, x: Var) -> Lowered<Var> {
-    filled(b, b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![0i64])), 0, of(b, x)?)
+    Ok(b.constant(number(0.0, of(b, x)?)))
 }
