@@ -6,6 +6,7 @@
 // A diagnostic is built at most once per failing call; boxing it would only hide it.
 #![allow(clippy::result_large_err)]
 
+pub mod arithmetic;
 pub mod complex;
 pub mod elementary;
 pub mod fourier;

@@ -163,6 +163,41 @@ pub fn pivots(b: &GraphBuilder, x: Var) -> Result<Var> {
     Ok(pivots.first().copied().unwrap_or(found))
 }
 
+/// Determinants: those of `float32` by the operator, which runtimes have for them alone.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn determinant(b: &GraphBuilder, x: Var) -> Result<Var> {
+    if of(b, x)? == DataType::Float {
+        return b.det(x);
+    }
+    let pivots = pivots(b, x)?;
+    let product = b.reduce_prod(pivots).axes([0]).keepdims(0).one()?;
+    b.where_(is_singular(b, pivots)?, 0.0, product)
+}
+
+/// The signs of determinants, and the logarithms of their magnitudes, which may be out of range themselves.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn log_determinant(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
+    let pivots = pivots(b, x)?;
+    let sign = b.reduce_prod(b.sign(pivots)?).axes([0]).keepdims(0).one()?;
+    let sum = b.reduce_sum(b.log(b.abs(pivots)?)?).axes([0]).keepdims(0).one()?;
+    let singular = is_singular(b, pivots)?;
+    Ok([b.where_(singular, 0.0, sign)?, b.where_(singular, f64::NEG_INFINITY, sum)?])
+}
+
+/// Whether a pivot is zero. Those behind it are no numbers.
+fn is_singular(b: &GraphBuilder, pivots: Var) -> Result<Var> {
+    let zero = b.cast(b.equal(pivots, 0.0)?, DataType::Int32)?;
+    let rank = b.rank_of(zero).unwrap_or(1);
+    let behind = (0..2 * rank).map(|at| i64::from(at == rank)).collect();
+    // There may be none to look at.
+    let zero = b.pad(zero, b.constant(Tensor::vector::<i64>(behind))).one()?;
+    b.cast(b.reduce_max(zero).axes([0]).keepdims(0).one()?, DataType::Bool)
+}
+
 /// Of truth values along the first axis, the number of the first one that holds, counted from one; zero if none does.
 fn first_wrong(b: &GraphBuilder, wrong: Var) -> Result<Var> {
     let wrong = b.cast(wrong, DataType::Int32)?;

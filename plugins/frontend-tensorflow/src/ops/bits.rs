@@ -1,11 +1,12 @@
 //! The bits of integers.
 
-use super::elementwise::{One, Two, floor_quotient};
+use super::elementwise::{One, Two};
 use super::{Lower, Source, of};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::arithmetic::floor_quotient;
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Int64, Uint8, Uint16, Uint32, Uint64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};

@@ -5,6 +5,7 @@ use super::{Lower, Source, Values, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::arithmetic::{floor_quotient, floor_remainder};
 use onnxd_plugin_sdk::formulas::elementary::log1p;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -76,30 +77,6 @@ fn compared(b: &Lower, a: Two, f: fn(&GraphBuilder, Var, Var) -> Lowered<Var>) -
 /// Integers are divided as in C.
 fn divide(b: &Lower, a: Two) -> Lowered<Var> {
     b.div(a.x, a.y)
-}
-
-/// `x / y`, rounded down.
-pub(crate) fn floor_quotient(b: &GraphBuilder, x: Var, y: Var) -> Lowered<Var> {
-    match of(b, x)? {
-        d if d.is_float() => b.floor(b.div(x, y)?),
-        d if is_unsigned(d) => b.div(x, y),
-        // Division truncates, and Mod has the sign of the divisor.
-        _ => b.div(b.sub(x, b.mod_(x, y).one()?)?, y),
-    }
-}
-
-fn is_unsigned(dtype: DataType) -> bool {
-    use DataType::{Uint8, Uint16, Uint32, Uint64};
-    matches!(dtype, Uint8 | Uint16 | Uint32 | Uint64)
-}
-
-/// What a division that rounds down leaves: it has the sign of `y`.
-pub(crate) fn floor_remainder(b: &GraphBuilder, x: Var, y: Var) -> Lowered<Var> {
-    if !of(b, x)?.is_float() {
-        return b.mod_(x, y).one();
-    }
-    let rest = b.mod_(x, y).fmod(1).one()?;
-    b.where_(b.less(b.mul(rest, y)?, 0.0)?, b.add(rest, y)?, rest)
 }
 
 /// Powers of integers stay integers.

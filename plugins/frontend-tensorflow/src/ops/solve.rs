@@ -5,9 +5,8 @@ use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::matrix::{
-    cholesky, identity, pivots, qr, solved, transposed, triangular,
+    cholesky, determinant, identity, log_determinant, qr, solved, transposed, triangular,
 };
-use onnxd_plugin_sdk::ir::DataType::Float;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -27,12 +26,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
                 false => triangular(b, a.matrix, a.rhs, a.lower),
             }
         };
-        "MatrixDeterminant" | "BatchMatrixDeterminant" => determinant;
-        "LogMatrixDeterminant" => |b, a: One| {
-            let pivots = pivots(b, a.input)?;
-            let sign = b.reduce_prod(b.sign(pivots)?).axes([0]).keepdims(0).one()?;
-            Ok([sign, b.reduce_sum(b.log(b.abs(pivots)?)?).axes([0]).keepdims(0).one()?])
-        };
+        "MatrixDeterminant" | "BatchMatrixDeterminant" => |b, a: One| determinant(b, a.input);
+        "LogMatrixDeterminant" => |b, a: One| log_determinant(b, a.input);
         "Cholesky" | "BatchCholesky" => |b, a: One| cholesky(b, a.input);
         "Qr" => |b, a: Qr| qr(b, a.input, a.full_matrices);
     };
@@ -65,13 +60,6 @@ arguments! {
     struct LeastSquares { matrix: Var, rhs: Var, l2_regularizer: Var, fast: bool }
     /// `MatrixTriangularSolve(matrix, rhs; lower: bool = true, adjoint: bool = false, T: type) -> output`
     struct Triangular { matrix: Var, rhs: Var, lower: bool, adjoint: bool }
-}
-
-fn determinant(b: &Lower, a: One) -> Lowered<Var> {
-    if of(b, a.input)? == Float {
-        return b.det(a.input);
-    }
-    b.reduce_prod(pivots(b, a.input)?).axes([0]).keepdims(0).one()
 }
 
 /// The solution of least squares by its normal equations, as TensorFlow finds it if it is told to be fast.

@@ -4,11 +4,12 @@
 //! taken apart in float64 by a table of powers of two, so that no rounding happens, subnormal numbers included.
 
 use super::compare::never;
-use super::dtype::{largest, named, of, operands};
+use super::dtype::{named, of, operands};
 use super::{Lower, Pair, Several, Source, Unary};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::arithmetic::{is_negative, largest};
 use onnxd_plugin_sdk::ir::DataType::{
     self, Bfloat16, Bool, Double, Float, Float16, Int8, Int16, Int32, Int64,
 };
@@ -83,15 +84,10 @@ fn looked_up(b: &Lower, table: impl Iterator<Item = f64>, places: Var) -> Lowere
 }
 
 /// Whether elements are negative, negative zero included.
-pub(crate) fn negative(b: &Lower, x: Var) -> Lowered<Var> {
+fn negative(b: &Lower, x: Var) -> Lowered<Var> {
     match of(b, x)? {
         Bool => never(b, x),
-        dtype if dtype.is_float() => {
-            let x = if dtype == Double { x } else { b.cast(x, Float)? };
-            let inverse = b.reciprocal(x)?;
-            b.less(b.min([x, inverse])?, 0i64)
-        }
-        _ => b.less(x, 0i64),
+        _ => is_negative(b, x),
     }
 }
 

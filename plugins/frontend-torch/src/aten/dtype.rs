@@ -232,16 +232,6 @@ pub(crate) fn scalar(real: f64, whole: Option<i64>, dtype: DataType) -> Option<T
     Tensor::new(dtype, vec![], bytes.into()).ok().filter(|_| dtype.is_integer() && size > 0)
 }
 
-/// Largest number of a type.
-pub(crate) fn largest(dtype: DataType) -> f64 {
-    match dtype {
-        DataType::Float16 => 65504.0,
-        DataType::Bfloat16 => 3.389_531_389_251_535_5e38,
-        DataType::Double => f64::MAX,
-        _ => f64::from(f32::MAX),
-    }
-}
-
 /// `x` as elements of type `to`.
 pub(crate) fn cast(b: &Lower, x: Var, to: DataType) -> Lowered<Var> {
     let from = b.dtype_of(x);

@@ -7,6 +7,7 @@ use super::{Lower, Pair, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::formulas::arithmetic::{self, floor_remainder};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -21,7 +22,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "prims::div" => prims_div;
         "aten::floor_divide" => |b, a: Pair| arithmetic(b, [&a.input, &a.other], |[x, y]| floor_quotient(b, x, y));
         "aten::remainder" | "prims::remainder" => |b, a: Pair| {
-            arithmetic(b, [&a.input, &a.other], |[x, y]| remainder(b, x, y))
+            arithmetic(b, [&a.input, &a.other], |[x, y]| floor_remainder(b, x, y))
         };
         "aten::fmod" | "prims::fmod" => |b, a: Pair| {
             arithmetic(b, [&a.input, &a.other], |[x, y]| b.mod_(x, y).fmod(1).one())
@@ -40,7 +41,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::gcd" | "prims::gcd" => |b, a: Pair| {
             let dtype = common(b, &[&a.input, &a.other])?;
             let [x, y] = all_of(b, [&a.input, &a.other], wide(dtype))?;
-            b.cast(gcd(b, x, y)?, dtype)
+            b.cast(arithmetic::gcd(b, b.abs(x)?, b.abs(y)?)?, dtype)
         };
         "aten::lcm" => lcm;
     }
@@ -130,37 +131,15 @@ pub(crate) fn truncated(b: &Lower, x: Var) -> Lowered<Var> {
     }
 }
 
-fn is_unsigned(dtype: DataType) -> bool {
-    use DataType::{Uint8, Uint16, Uint32, Uint64};
-    matches!(dtype, Uint8 | Uint16 | Uint32 | Uint64)
-}
-
 /// `x / y`, rounded down.
 pub(crate) fn floor_quotient(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
-    match of(b, x)? {
-        d if d.is_float() => match known(b, y) {
-            // A fraction is not exact: 1.0 / 0.1 rounds to 10, but 0.1 is a little more than a tenth.
-            Some(c) if c.fract() != 0.0 => b.round(b.div(b.sub(x, remainder(b, x, y)?)?, y)?),
-            _ => b.floor(b.div(x, y)?),
-        },
-        d if is_unsigned(d) => b.div(x, y),
-        // Division truncates, and Mod has the sign of the divisor.
-        _ => b.div(b.sub(x, b.mod_(x, y).one()?)?, y),
+    match known(b, y) {
+        // A fraction is not exact: 1.0 / 0.1 rounds to 10, but 0.1 is a little more than a tenth.
+        Some(c) if c.fract() != 0.0 && of(b, x)?.is_float() => {
+            b.round(b.div(b.sub(x, floor_remainder(b, x, y)?)?, y)?)
+        }
+        _ => arithmetic::floor_quotient(b, x, y),
     }
-}
-
-/// What a division that rounds down leaves: it has the sign of `y`.
-fn remainder(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
-    if !of(b, x)?.is_float() {
-        return b.mod_(x, y).one();
-    }
-    let rest = b.mod_(x, y).fmod(1).one()?;
-    let wrong_sign = match known(b, y) {
-        Some(c) if c > 0.0 => b.less(rest, 0.0)?,
-        Some(c) if c < 0.0 => b.greater(rest, 0.0)?,
-        _ => b.less(b.mul(rest, y)?, 0.0)?,
-    };
-    b.where_(wrong_sign, b.add(rest, y)?, rest)
 }
 
 /// `base` to the power of `exponent`.
@@ -241,34 +220,8 @@ fn lerp(b: &Lower, a: Lerp) -> Lowered<Var> {
     }
 }
 
-/// Euclid's algorithm on all elements, until no rest is left.
-fn gcd(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
-    let zero = operand(b, &Value::Int(0), of(b, x)?)?;
-    let one = operand(b, &Value::Int(1), of(b, x)?)?;
-    // Both have the shape of the result from the first repetition on.
-    let none = b.mul(b.mul(x, y)?, zero)?;
-    let start = [b.add(b.abs(x)?, none)?, b.add(b.abs(y)?, none)?];
-    let left = |y: Var| -> Lowered<Var> {
-        let any = b.cast(b.not(b.equal(y, zero)?)?, DataType::Int32)?;
-        b.cast(b.reduce_max(any).keepdims(false).one()?, DataType::Bool)
-    };
-    let trips: Option<Var> = None;
-    let go_on = left(start[1])?;
-    let states = b.loop_(trips, go_on, &start, |b, _, _, states| {
-        let done = b.equal(states[1], zero)?;
-        let rest = b.mod_(states[0], b.where_(done, one, states[1])?).one()?;
-        let carried = vec![b.where_(done, states[0], states[1])?, b.where_(done, zero, rest)?];
-        let any = b.cast(b.not(b.equal(carried[1], zero)?)?, DataType::Int32)?;
-        let condition = b.cast(b.reduce_max(any).keepdims(false).one()?, DataType::Bool)?;
-        Ok(onnxd_plugin_sdk::build::Turn { condition, carried, scanned: vec![] })
-    })?;
-    Ok(states[0])
-}
-
 fn lcm(b: &Lower, a: Pair) -> Lowered<Var> {
     let dtype = common(b, &[&a.input, &a.other])?;
     let [x, y] = all_of(b, [&a.input, &a.other], wide(dtype))?;
-    let divisor = gcd(b, x, y)?;
-    let divisor = b.where_(b.equal(divisor, 0i64)?, 1i64, divisor)?;
-    b.cast(b.abs(b.mul(b.div(x, divisor)?, y)?)?, dtype)
+    b.cast(arithmetic::lcm(b, b.abs(x)?, b.abs(y)?)?, dtype)
 }

@@ -7,6 +7,7 @@ use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::matrix::{determinant, log_determinant};
 use onnxd_plugin_sdk::ir::DataType::{Int8, Int16, Int32, Uint8};
 use onnxd_plugin_sdk::ir::{Attr, Origin};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -69,18 +70,18 @@ fn others(table: Table<Source>) -> Table<Source> {
         .row("aten::linalg_vecdot", |b, a: Vecdot| {
             b.reduce_sum(b.mul(a.x, a.y)?).axes([a.dim]).keepdims(0).one()
         })
-        .row("aten::det", |b, a: One| b.det(a.input))
-        .row("aten::linalg_det", |b, a: Matrix| b.det(a.A))
+        .row("aten::det", |b, a: One| determinant(b, a.input))
+        .row("aten::linalg_det", |b, a: Matrix| determinant(b, a.A))
         .row("aten::_linalg_det", |b, a: Matrix| {
-            Ok(Several(vec![b.det(a.A)?.into(), Value::None, Value::None]))
+            Ok(Several(vec![determinant(b, a.A)?.into(), Value::None, Value::None]))
         })
         .row("aten::_linalg_slogdet", |b, a: Matrix| {
-            let [sign, logarithm] = slogdet(b, a.A)?.map(Value::Var);
+            let [sign, logarithm] = log_determinant(b, a.A)?.map(Value::Var);
             Ok(Several(vec![sign, logarithm, Value::None, Value::None]))
         })
-        .row("aten::logdet", |b, a: One| b.log(b.det(a.input)?))
-        .row("aten::slogdet", |b, a: One| slogdet(b, a.input))
-        .row("aten::linalg_slogdet", |b, a: Matrix| slogdet(b, a.A))
+        .row("aten::logdet", |b, a: One| logdet(b, a.input))
+        .row("aten::slogdet", |b, a: One| log_determinant(b, a.input))
+        .row("aten::linalg_slogdet", |b, a: Matrix| log_determinant(b, a.A))
         .row("aten::matrix_power", |b, a: Power| power(b, a.input, a.n))
         .row("aten::linalg_matrix_power", |b, a: Power| power(b, a.input, a.n))
         .row("aten::linalg_matrix_norm", |b, a: MatrixNorm| matrix_norm(b, &a))
@@ -399,11 +400,6 @@ fn cross(b: &Lower, x: Var, y: Var, dim: Option<i64>) -> Lowered<Var> {
     b.sub(b.mul(turned(x, one)?, turned(y, two)?)?, b.mul(turned(x, two)?, turned(y, one)?)?)
 }
 
-fn slogdet(b: &Lower, x: Var) -> Lowered<[Var; 2]> {
-    let det = b.det(x)?;
-    Ok([b.sign(det)?, b.log(b.abs(det)?)?])
-}
-
 fn power(b: &Lower, x: Var, n: i64) -> Lowered<Var> {
     const FACTORS_MAX: i64 = 64;
     match n {
@@ -454,4 +450,10 @@ pub(crate) fn matrix_norm(b: &Lower, a: &MatrixNorm) -> Lowered<Var> {
             Err(b.diagnostic(Code::LayerUnsupported, message))
         }
     }
+}
+
+/// The logarithm of determinants; none of negative ones.
+fn logdet(b: &Lower, x: Var) -> Lowered<Var> {
+    let [sign, logarithm] = log_determinant(b, x)?;
+    b.where_(b.less(sign, 0.0)?, f64::NAN, logarithm)
 }

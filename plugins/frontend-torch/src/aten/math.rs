@@ -1,11 +1,11 @@
 //! Functions of one number each: roots, exponentials, logarithms, angles, roundings.
 
-use super::bits;
-use super::dtype::{float_operands, known, largest, of, operand, to_float};
+use super::dtype::{float_operands, known, of, operand, to_float};
 use super::elementwise::truncated;
 use super::{Lower, Pair, Source, Unary};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::arithmetic::{self, is_negative};
 use onnxd_plugin_sdk::formulas::elementary::{self, expm1, log1p};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -64,22 +64,20 @@ fn angles(table: Table<Source>) -> Table<Source> {
         };
         "aten::hypot" | "prims::hypot" => |b, a: Pair| {
             let [x, y] = float_operands(b, [&a.input, &a.other])?;
-            b.sqrt(b.add(b.mul(x, x)?, b.mul(y, y)?)?)
+            arithmetic::hypot(b, x, y)
         };
         "aten::deg2rad" => |b, a: Unary| b.mul(float(b, a)?, PI / 180.0);
         "aten::rad2deg" => |b, a: Unary| b.mul(float(b, a)?, 180.0 / PI);
         "aten::copysign" => copysign;
-        "aten::sinc" | "aten::special_sinc" => |b, a: Unary| {
-            let angle = b.mul(float(b, a)?, PI)?;
-            let sinc = b.div(b.sin(angle)?, angle)?;
-            b.where_(b.equal(angle, 0i64)?, 1.0, sinc)
-        };
+        "aten::sinc" | "aten::special_sinc" => |b, a: Unary| arithmetic::sinc(b, float(b, a)?);
     }
 }
 
 fn errors(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "aten::nan_to_num" => nan_to_num;
+        "aten::nan_to_num" => |b, a: NanToNum| {
+            arithmetic::nan_to_num(b, a.input, a.nan.unwrap_or(0.0), [a.posinf, a.neginf])
+        };
         "aten::erf" | "aten::special_erf" | "prims::erf" => |b, a: Unary| b.erf(float(b, a)?);
         "aten::erfc" | "aten::special_erfc" | "prims::erfc" => |b, a: Unary| b.sub(1i64, b.erf(float(b, a)?)?);
         "aten::special_ndtr" => |b, a: Unary| {
@@ -159,31 +157,8 @@ fn copysign(b: &Lower, a: Pair) -> Lowered<Var> {
     match known(b, sign) {
         Some(sign) if sign.is_sign_negative() => b.neg(x),
         Some(_) => Ok(x),
-        None => b.where_(bits::negative(b, sign)?, b.neg(x)?, x),
+        None => b.where_(is_negative(b, sign)?, b.neg(x)?, x),
     }
-}
-
-fn nan_to_num(b: &Lower, a: NanToNum) -> Lowered<Var> {
-    let dtype = of(b, a.input)?;
-    if !dtype.is_float() {
-        return Ok(a.input);
-    }
-    let number = |x: f64| operand(b, &Value::Float(x), dtype);
-    let mut x = b.where_(b.is_nan(a.input)?, number(a.nan.unwrap_or(0.0))?, a.input)?;
-    for (given, infinity) in [(a.posinf, f64::INFINITY), (a.neginf, f64::NEG_INFINITY)] {
-        if let Some(given) = given {
-            x = b.where_(b.equal(a.input, number(infinity)?)?, number(given)?, x)?;
-        }
-    }
-    let bound = |given: Option<f64>, bound: f64| match given {
-        Some(_) => Ok(None),
-        None => number(bound).map(Some),
-    };
-    if a.posinf.is_some() && a.neginf.is_some() {
-        return Ok(x);
-    }
-    let (min, max) = (bound(a.neginf, -largest(dtype))?, bound(a.posinf, largest(dtype))?);
-    b.clip(x).min(min).max(max).one()
 }
 
 fn logit(b: &Lower, a: Logit) -> Lowered<Var> {
@@ -194,19 +169,9 @@ fn logit(b: &Lower, a: Logit) -> Lowered<Var> {
     b.log(b.div(x, b.sub(1i64, x)?)?)
 }
 
-/// The logarithm of a sum of two powers, to the base `e ** scale`.
-fn logaddexp(b: &Lower, a: &Pair, scale: f64) -> Lowered<Var> {
+fn logaddexp(b: &Lower, a: &Pair, unit: f64) -> Lowered<Var> {
     let [x, y] = float_operands(b, [&a.input, &a.other])?;
-    // Infinities of one sign are not apart.
-    let mut distance = b.where_(b.equal(x, y)?, 0i64, b.neg(b.abs(b.sub(x, y)?)?)?)?;
-    if scale != 1.0 {
-        distance = b.mul(distance, scale)?;
-    }
-    let mut more = b.softplus(distance)?;
-    if scale != 1.0 {
-        more = b.div(more, scale)?;
-    }
-    b.add(b.max([x, y])?, more)
+    arithmetic::log_add_exp(b, x, y, unit)
 }
 
 /// `x * log(y)`, and 0 where `x` is.

@@ -167,6 +167,20 @@ fn matrices_may_be_empty() {
 }
 
 #[test]
+fn determinants_may_be_zero_or_out_of_range() {
+    let logarithm = |a: Tensor| run_at(18, "aten::slogdet", [("input", a.into())]).unwrap();
+    let large = logarithm(matrix(2, &[0.0, 1e30, 1e30, 0.0]));
+    assert_near(&large[0], &Tensor::scalar(-1f32));
+    assert_near(&large[1], &Tensor::scalar(138.155_1f32));
+    let singular = logarithm(matrix(3, &[0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 0.0, 1.0, 3.0]));
+    assert_eq!(singular, [Tensor::scalar(0f32), Tensor::scalar(f32::NEG_INFINITY)]);
+    let a = Tensor::from_vec([2, 2], vec![1f64, 2.0, 2.0, 4.0]);
+    assert_eq!(only("aten::det", [("input", a.into())]), Tensor::scalar(0f64));
+    let negative = only("aten::logdet", [("input", matrix(2, &[0.0, 1.0, 1.0, 0.0]).into())]);
+    assert!(negative.to_reals().unwrap().values[0].is_nan());
+}
+
+#[test]
 fn triangles_are_solved_row_by_row() {
     let a = || matrix(2, &[2.0, 0.0, 6.0, 3.0]);
     let solved = |b: Tensor, upper: bool, left: bool, unit: bool| {

@@ -5,12 +5,12 @@ use super::promote::{
 };
 use crate::ops::compare::{choice, where_zero};
 use crate::ops::create::number;
-use crate::ops::elementwise::{floor_quotient, floor_remainder};
 use crate::ops::special::{computed, erfc};
 use crate::ops::{Lower, Source, bits, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Call, GraphBuilder, Var, op};
-use onnxd_plugin_sdk::formulas::elementary::{atan2, expm1, log1p};
+use onnxd_plugin_sdk::formulas::arithmetic::{self, floor_quotient, floor_remainder};
+use onnxd_plugin_sdk::formulas::elementary::{self, atan2, expm1, log1p};
 use onnxd_plugin_sdk::formulas::special::{bessel, erfinv};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -91,15 +91,24 @@ fn binary(table: Table<Source>) -> Table<Source> {
             let [y, x] = in_floats(b, [&a.x1, &a.x2])?;
             atan2(b, y, x)
         };
-        "ops.Hypot" => hypot;
+        "ops.Hypot" => |b, a: Two| {
+            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+            arithmetic::hypot(b, wide_floats(b, x)?, wide_floats(b, y)?)
+        };
         "ops.Heaviside" => |b, a: Two| {
             let [x, at_zero] = as_tensors(b, [&a.x1, &a.x2])?;
             let [x, at_zero] = [wide_floats(b, x)?, wide_floats(b, at_zero)?];
             let step = b.cast(b.greater(x, 0)?, of(b, x)?)?;
             b.where_(b.equal(x, 0)?, at_zero, step)
         };
-        "ops.Logaddexp" => |b, a: Two| log_sum(b, a, 1.0);
-        "ops.Logaddexp2" => |b, a: Two| log_sum(b, a, LN_2);
+        "ops.Logaddexp" => |b, a: Two| {
+            let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
+            arithmetic::log_add_exp(b, x, y, 1.0)
+        };
+        "ops.Logaddexp2" => |b, a: Two| {
+            let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
+            arithmetic::log_add_exp(b, x, y, LN_2)
+        };
         "ops.Ldexp" => |b, a: Two| {
             let [x, power] = in_floats(b, [&a.x1, &a.x2])?;
             let two = b.constant(number(2.0, of(b, x)?));
@@ -161,21 +170,17 @@ fn functions(table: Table<Source>) -> Table<Source> {
         };
         "ops.Sin" => |b, a: One| b.sin(float(b, &a.x)?);
         "ops.Cos" => |b, a: One| b.cos(float(b, &a.x)?);
-        "ops.Tan" => |b, a: One| b.tan(float(b, &a.x)?);
-        "ops.Arcsin" => |b, a: One| b.asin(float(b, &a.x)?);
-        "ops.Arccos" => |b, a: One| b.acos(float(b, &a.x)?);
-        "ops.Arctan" => |b, a: One| b.atan(float(b, &a.x)?);
+        "ops.Tan" => |b, a: One| elementary::tan(b, float(b, &a.x)?);
+        "ops.Arcsin" => |b, a: One| elementary::asin(b, float(b, &a.x)?);
+        "ops.Arccos" => |b, a: One| elementary::acos(b, float(b, &a.x)?);
+        "ops.Arctan" => |b, a: One| elementary::atan(b, float(b, &a.x)?);
         "ops.Sinh" => |b, a: One| b.sinh(float(b, &a.x)?);
         "ops.Cosh" => |b, a: One| b.cosh(float(b, &a.x)?);
         "ops.Tanh" => |b, a: One| b.tanh(float(b, &a.x)?);
-        "ops.Arcsinh" => |b, a: One| b.asinh(float(b, &a.x)?);
-        "ops.Arccosh" => |b, a: One| b.acosh(float(b, &a.x)?);
-        "ops.Arctanh" => |b, a: One| b.atanh(float(b, &a.x)?);
-        "ops.Sinc" => |b, a: One| {
-            let turned = b.mul(float(b, &a.x)?, PI)?;
-            let one = b.constant(number(1.0, of(b, turned)?));
-            b.where_(b.equal(turned, 0)?, one, b.div(b.sin(turned)?, turned)?)
-        };
+        "ops.Arcsinh" => |b, a: One| elementary::asinh(b, float(b, &a.x)?);
+        "ops.Arccosh" => |b, a: One| elementary::acosh(b, float(b, &a.x)?);
+        "ops.Arctanh" => |b, a: One| elementary::atanh(b, float(b, &a.x)?);
+        "ops.Sinc" => |b, a: One| arithmetic::sinc(b, float(b, &a.x)?);
         "ops.Erf" => |b, a: One| b.erf(any(b, &a.x)?);
         "ops.Erfc" => |b, a: One| computed(b, any(b, &a.x)?, Float, erfc);
         "ops.Erfinv" => |b, a: One| computed(b, any(b, &a.x)?, Float, erfinv);
@@ -207,7 +212,7 @@ fn numbers_alone(table: Table<Source>) -> Table<Source> {
         });
         "ops.Round" => round;
         "ops.Clip" => clip;
-        "ops.NanToNum" => |b, a: NanToNum| nan_to_num(b, a.x, a.nan, [a.posinf, a.neginf]);
+        "ops.NanToNum" => |b, a: NanToNum| arithmetic::nan_to_num(b, a.x, a.nan, [a.posinf, a.neginf]);
         "ops.Copy" | "ops.StopGradient" | "ops.Real" | "ops.Conj" | "ops.Conjugate"
             => |_, a: Same| Ok(a.x);
         "ops.SaturateCast" => |b, a: Cast| {
@@ -246,16 +251,11 @@ fn integers(table: Table<Source>) -> Table<Source> {
         };
         "ops.Gcd" => |b, a: Two| {
             let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| gcd(b, x, y))
+            unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| arithmetic::gcd(b, x, y))
         };
         "ops.Lcm" => |b, a: Two| {
             let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| {
-                let divisor = gcd(b, x, y)?;
-                let one = b.constant(crate::ops::create::scalar(1, of(b, x)?));
-                let safe = b.where_(b.equal(divisor, 0)?, one, divisor)?;
-                b.mul(x, b.div(y, safe)?)
-            })
+            unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| arithmetic::lcm(b, x, y))
         };
     }
 }
@@ -311,23 +311,6 @@ fn numeric(b: &GraphBuilder, x: Var, y: Var, largest: bool) -> Lowered<Var> {
     b.where_(b.is_nan(x)?, y, b.where_(b.is_nan(y)?, x, both)?)
 }
 
-fn hypot(b: &Lower, a: Two) -> Lowered<Var> {
-    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-    let [x, y] = [b.abs(wide_floats(b, x)?)?, b.abs(wide_floats(b, y)?)?];
-    let (most, least) = (b.max([x, y])?, b.min([x, y])?);
-    let ratio = where_zero(b, most, most, |b| b.div(least, most))?;
-    b.mul(most, b.sqrt(b.add(b.mul(ratio, ratio)?, 1.0)?)?)
-}
-
-/// `log(base^x + base^y)` in that base, whose logarithm is `unit`.
-fn log_sum(b: &Lower, a: Two, unit: f64) -> Lowered<Var> {
-    let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
-    let apart = b.sub(x, y)?;
-    let less = b.exp(b.mul(b.neg(b.abs(apart)?)?, unit)?)?;
-    let more = b.div(log1p(b, less)?, unit)?;
-    b.where_(b.is_nan(apart)?, b.add(x, y)?, b.add(b.max([x, y])?, more)?)
-}
-
 /// Whether elements are infinite; before opset 20 half floats cannot be asked.
 fn infinite(b: &GraphBuilder, x: Var) -> Lowered<Call<'_, op::IsInf>> {
     let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
@@ -377,17 +360,11 @@ fn absolute(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     if is_unsigned(of(b, x)?) { Ok(x) } else { b.abs(x) }
 }
 
-/// Whether a number is negative; a negative zero is.
 fn sign_bit(b: &Lower, a: One) -> Lowered<Var> {
     let x = any(b, &a.x)?;
     match of(b, x)? {
         Bool => crate::ops::create::filled(b, b.shape(x).one()?, 0, Bool),
-        d if d.is_float() => {
-            let x = b.cast(x, Float)?;
-            let zero = b.less(b.reciprocal(x)?, 0.0)?;
-            b.or(b.less(x, 0.0)?, b.and(b.equal(x, 0.0)?, zero)?)
-        }
-        _ => b.less(x, 0),
+        _ => arithmetic::is_negative(b, x),
     }
 }
 
@@ -411,58 +388,6 @@ fn clip(b: &Lower, a: Clip) -> Lowered<Var> {
         return b.clip(x).min(low).max(high).one();
     }
     b.max([b.min([x, high])?, low])
-}
-
-/// Numbers in place of what is none.
-pub(crate) fn nan_to_num(
-    b: &GraphBuilder,
-    x: Var,
-    nan: f64,
-    [most, least]: [Option<f64>; 2],
-) -> Lowered<Var> {
-    let dtype = of(b, x)?;
-    if !dtype.is_float() {
-        return Ok(x);
-    }
-    let largest = match dtype {
-        DataType::Float16 => 65504.0,
-        DataType::Bfloat16 => 3.389_531_389_251_535_5e38,
-        Double => f64::MAX,
-        _ => f64::from(f32::MAX),
-    };
-    let constant = |x: f64| b.constant(number(x, dtype));
-    let x = b.where_(b.is_nan(x)?, constant(nan), x)?;
-    let up = infinite(b, x)?.detect_negative(0).one()?;
-    let down = infinite(b, x)?.detect_positive(0).one()?;
-    let x = b.where_(up, constant(most.unwrap_or(largest)), x)?;
-    b.where_(down, constant(least.unwrap_or(-largest)), x)
-}
-
-/// The greatest common divisor, by Euclid's steps until all are done.
-fn gcd(b: &GraphBuilder, x: Var, y: Var) -> Lowered<Var> {
-    let dtype = of(b, x)?;
-    let zeros = b.sub(b.add(x, y)?, b.add(x, y)?)?;
-    let (x, y) = (b.add(x, zeros)?, b.add(y, zeros)?);
-    let left = |b: &GraphBuilder, y: Var| {
-        let open = b.cast(b.not(b.equal(y, 0)?)?, Int32)?;
-        b.cast(b.reduce_max(open).keepdims(0).one()?, Bool)
-    };
-    let one = b.constant(crate::ops::create::scalar(1, dtype));
-    let given = b.loop_(
-        b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(i64::MAX)),
-        left(b, y)?,
-        &[x, y],
-        |b, _, _, states| {
-            let (x, y) = (states[0], states[1]);
-            let done = b.equal(y, 0)?;
-            let rest = b.mod_(x, b.where_(done, one, y)?).one()?;
-            let zero = crate::ops::create::scalar(0, dtype);
-            let next = [b.where_(done, x, y)?, b.where_(done, zero, rest)?];
-            let condition = left(b, next[1])?;
-            Ok(onnxd_plugin_sdk::build::Turn { condition, carried: next.to_vec(), scanned: vec![] })
-        },
-    )?;
-    Ok(given[0])
 }
 
 /// Keras casts as TensorFlow does: floats that leave a small integer type wrap.

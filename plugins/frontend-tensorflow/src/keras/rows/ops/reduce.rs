@@ -11,6 +11,7 @@ use crate::ops::shape::squeezed;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::formulas::arithmetic::nan_to_num;
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -196,11 +197,11 @@ fn without_nan(table: Table<Source>) -> Table<Source> {
         "ops.Nanargmax" => |b, a: Place| nan_place(b, &a, true);
         "ops.Nanargmin" => |b, a: Place| nan_place(b, &a, false);
         "ops.Nancumsum" => |b, mut a: Running| {
-            a.x = super::elementwise::nan_to_num(b, a.x, 0.0, [None, None])?;
+            a.x = nan_to_num(b, a.x, 0.0, [None, None])?;
             running(b, a, running_sum)
         };
         "ops.Nancumprod" => |b, mut a: Running| {
-            a.x = super::elementwise::nan_to_num(b, a.x, 1.0, [None, None])?;
+            a.x = nan_to_num(b, a.x, 1.0, [None, None])?;
             running(b, a, running_product)
         };
     }

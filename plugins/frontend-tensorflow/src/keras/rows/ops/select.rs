@@ -5,7 +5,6 @@ use super::promote::{as_tensors, floats, tensor};
 use super::reduce::axes;
 use crate::keras::rows::count;
 use crate::ops::create::{number, scalar};
-use crate::ops::elementwise::{floor_quotient, floor_remainder};
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::{Size, axis_of, reshaped, shape_of, size, transposed, unsqueezed};
 use crate::ops::sort::top_k;
@@ -13,6 +12,7 @@ use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::formulas::arithmetic::{floor_quotient, floor_remainder};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int8, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
