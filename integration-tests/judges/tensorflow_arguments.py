@@ -1009,18 +1009,17 @@ def qr(d, name):
     return {"input": d.array(d.some(["float32", "float64"]), d.shape(2, 3, 0))}, {"full_matrices": d.chance(0.3)}
 
 
-@operators("SelfAdjointEigV2 BatchSelfAdjointEigV2", "rough")
+# Signs of vectors are free, and what stands for those that are not asked for is not set.
+@operators("SelfAdjointEigV2 BatchSelfAdjointEigV2", ["rough", "shapes"])
 def self_adjoint_eig(d, name):
     n = d.randint(0 if d.chance(0.1) else 1, 4)
     x = d.array(d.some(["float32", "float64"]), [*d.shape(0, 2), n, n], -1, 1)
-    # Signs of vectors are free.
-    return {"input": x}, {"compute_v": False}
+    return {"input": x}, {"compute_v": d.chance()}
 
 
-@operators("Svd")
+@operators("Svd", ["rough", "shapes", "shapes"])
 def svd(d, name):
-    # Signs of vectors are free.
-    return {"input": d.array(d.some(["float32", "float64"]), d.shape(2, 3, 0))}, {"compute_uv": False}
+    return {"input": d.array(d.some(["float32", "float64"]), d.shape(2, 3, 0))}, {"compute_uv": d.chance(), "full_matrices": d.chance(0.3)}
 
 
 # ---- windows ----
