@@ -6,11 +6,13 @@
 // A diagnostic is built at most once per failing call; boxing it would only hide it.
 #![allow(clippy::result_large_err)]
 
+pub mod activation;
 pub mod arithmetic;
 pub mod complex;
 pub mod elementary;
 pub mod fourier;
 pub mod matrix;
+pub mod recurrent;
 pub mod running;
 pub mod singular;
 pub mod special;
