@@ -18,8 +18,8 @@ pub fn lstm(
     Ok([b.mul(gate(output)?, own(cell)?)?, cell])
 }
 
-/// The next hidden state of a GRU whose reset gate acts behind the product with the state. `x` and `state` are the parts
-/// of the sums for the update gate, the reset gate and new values that inputs and the hidden state give.
+/// The next hidden state of a GRU whose reset gate acts behind the product with the state. `x` and `state` are the
+/// parts of the sums for the update gate, the reset gate and new values that inputs and the hidden state give.
 ///
 /// # Errors
 /// Those of the builder and the activations.
