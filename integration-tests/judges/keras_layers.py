@@ -246,7 +246,7 @@ def functions(cases):
             more = [np.ones((4, 2), "float32")] if equation.count(",") and len(shapes) == 1 else []
             return keras.Model(inputs, keras.ops.einsum(equation, *inputs, *more))
         cases[f"ops-einsum-{equation}"] = build
-    square = {"det": (), "inv": (), "cholesky": (), "logdet": (), "slogdet": (), "norm": (), "solve_": ()}
+    square = {"det": (), "inv": (), "cholesky": (), "logdet": (), "slogdet": (), "norm": (), "solve_": (), "qr": (), "pinv": (), "matrix_rank": ()}
     for name in square:
         def build(keras, name=name):
             x = keras.Input((3, 3))

@@ -1,16 +1,19 @@
 //! Functions that frameworks have as operators and ONNX has not, as graphs of its operators.
 //!
-//! A function takes values of a graph and adds the nodes of the formula. Inputs have a float type; how wide one must be
-//! stands beside each function.
+//! A function takes values of a graph and adds the nodes of the formula. Inputs have a float type unless the function
+//! says otherwise; how wide one must be stands beside it. What front-ends decide differently, such as the types in
+//! which operands meet, is theirs.
 
 // A diagnostic is built at most once per failing call; boxing it would only hide it.
 #![allow(clippy::result_large_err)]
 
+pub mod activation;
 pub mod arithmetic;
 pub mod complex;
 pub mod elementary;
 pub mod fourier;
 pub mod matrix;
+pub mod recurrent;
 pub mod running;
 pub mod singular;
 pub mod special;

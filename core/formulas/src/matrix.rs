@@ -74,6 +74,40 @@ pub fn transposed(b: &GraphBuilder, x: Var) -> Result<Var> {
     b.transpose(x).perm(perm).one()
 }
 
+/// Kronecker's product: each element of `x` times all of `y`.
+///
+/// # Errors
+/// `N0204` if the number of axes is not known.
+pub fn kron(b: &GraphBuilder, x: Var, y: Var) -> Result<Var> {
+    let (Some(n), Some(m)) = (b.rank_of(x), b.rank_of(y)) else {
+        let message = "The numbers of axes of both factors must be known.";
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    };
+    let all = n.max(m) as i64;
+    if all == 0 {
+        return b.mul(x, y);
+    }
+    let full = |v: Var, rank: usize| match all - rank as i64 {
+        0 => Ok(v),
+        missing => b.unsqueeze(v, (0..missing).collect::<Vec<_>>()),
+    };
+    let (x, y) = (full(x, n)?, full(y, m)?);
+    let shape = b.mul(b.shape(x).one()?, b.shape(y).one()?)?;
+    let (odd, even): (Vec<_>, Vec<_>) = (0..all).map(|i| (2 * i + 1, 2 * i)).unzip();
+    b.reshape(b.mul(b.unsqueeze(x, odd)?, b.unsqueeze(y, even)?)?, shape).one()
+}
+
+/// How much the rows of a matrix vary together: products of rows, each without its mean and of length 1.
+///
+/// # Errors
+/// `N0204` if `x` is not known to be a matrix.
+pub fn correlation(b: &GraphBuilder, x: Var) -> Result<Var> {
+    let last = rank(b, x)? - 1;
+    let distance = b.sub(x, b.reduce_mean(x).axes([last]).keepdims(1).one()?)?;
+    let unit = b.div(distance, b.reduce_l2(distance).axes([last]).keepdims(1).one()?)?;
+    b.clip(b.mat_mul(unit, transposed(b, unit)?)?).min(-1.0).max(1.0).one()
+}
+
 /// Identity matrices of as many rows as `x` has, and as many as there are in `x`.
 ///
 /// # Errors

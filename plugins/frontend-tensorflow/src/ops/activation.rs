@@ -55,11 +55,6 @@ pub(crate) fn leaky(b: &GraphBuilder, x: Var, alpha: f64) -> Lowered<Var> {
     b.leaky_relu(x).alpha(alpha).one()
 }
 
-/// `x` times a sigmoid of it.
-pub(crate) fn silu(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    b.mul(x, b.sigmoid(x)?)
-}
-
 /// The row of exact GELU, for which TensorFlow has no operator.
 pub(crate) const GELU: &str = "onnxd::Gelu";
 

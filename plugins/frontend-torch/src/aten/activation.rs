@@ -6,6 +6,9 @@ use super::{Lower, Source, Unary, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::formulas::activation::{
+    glu, hard_sigmoid, hard_swish, log_sigmoid, mish, silu,
+};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::{FRAC_2_PI, SQRT_2};
@@ -23,27 +26,18 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::_prelu_kernel" => |b, a: Prelu| b.p_relu(a.input, a.weight);
         "aten::rrelu" => rrelu;
         "aten::hardsigmoid" => |b, a: Unary| hard_sigmoid(b, a.input);
-        "aten::hardswish" => |b, a: Unary| match b.opset() >= 14 {
-            true => b.hard_swish(a.input),
-            false => b.mul(a.input, hard_sigmoid(b, a.input)?),
-        };
+        "aten::hardswish" => |b, a: Unary| hard_swish(b, a.input);
         "aten::hardshrink" => |b, a: Shrink| b.shrink(a.input).lambd(a.lambd).one();
         "aten::softshrink" => |b, a: Shrink| b.shrink(a.input).lambd(a.lambd).bias(a.lambd).one();
         "aten::threshold" => threshold;
         "aten::softplus" => softplus;
-        "aten::silu" => |b, a: Unary| match b.opset() >= 24 {
-            true => b.swish(a.input).one(),
-            false => b.mul(a.input, b.sigmoid(a.input)?),
-        };
-        "aten::mish" => |b, a: Unary| match b.opset() >= 18 {
-            true => b.mish(a.input),
-            false => b.mul(a.input, b.tanh(b.softplus(a.input)?)?),
-        };
+        "aten::silu" => |b, a: Unary| silu(b, a.input);
+        "aten::mish" => |b, a: Unary| mish(b, a.input);
         "aten::gelu" => gelu;
         "aten::sigmoid" | "aten::special_expit" => |b, a: Unary| b.sigmoid(to_float(b, a.input)?);
         "aten::log_sigmoid" => |b, a: Unary| log_sigmoid(b, a.input);
         "aten::log_sigmoid_forward" => |b, a: Unary| Ok([log_sigmoid(b, a.input)?, a.input]);
-        "aten::glu" => glu;
+        "aten::glu" => |b, a: Glu| glu(b, a.input, sizes::axis_if_known(b, a.input, a.dim)?);
     };
     rows! { table;
         "aten::softmax" | "aten::special_softmax" => |b, a: Softmax| {
@@ -154,10 +148,6 @@ fn rrelu(b: &Lower, a: Rrelu) -> Lowered<Var> {
     b.leaky_relu(a.input).alpha(f64::midpoint(a.lower, a.upper)).one()
 }
 
-fn hard_sigmoid(b: &Lower, x: Var) -> Lowered<Var> {
-    b.hard_sigmoid(x).alpha(1.0 / 6.0).beta(0.5).one()
-}
-
 fn threshold(b: &Lower, a: Threshold) -> Lowered<Var> {
     let dtype = of(b, a.input)?;
     if dtype.is_float() && b.opset() >= 10 && is_known(&a.value, 0.0) {
@@ -203,19 +193,6 @@ fn gelu(b: &Lower, a: Gelu) -> Lowered<Var> {
     let scale = 2.0 * FRAC_2_PI.sqrt();
     let angle = b.mul(b.add(b.mul(b.mul(x, x)?, 0.044_715 * scale)?, scale)?, x)?;
     b.mul(x, b.sigmoid(angle)?)
-}
-
-/// Softplus is exact where sigmoid is 0.
-fn log_sigmoid(b: &Lower, x: Var) -> Lowered<Var> {
-    b.neg(b.softplus(b.neg(x)?)?)
-}
-
-fn glu(b: &Lower, a: Glu) -> Lowered<Var> {
-    let axis = sizes::axis_if_known(b, a.input, a.dim)?;
-    let split = b.split(a.input).axis(axis);
-    let split = if b.opset() >= 18 { split.num_outputs(2) } else { split };
-    let [x, gate] = split.outputs()?;
-    b.mul(x, b.sigmoid(gate)?)
 }
 
 fn cast(b: &Lower, x: Var, dtype: Option<i64>) -> Lowered<Var> {

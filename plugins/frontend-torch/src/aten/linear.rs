@@ -1,13 +1,13 @@
 //! Products of vectors and matrices.
 
 use super::dtype::{float_of, of};
-use super::sizes::{axis, known_size, product, rank, size, sizes, times, vector, wrapped};
+use super::sizes::{axis, known_size, product, rank, size, vector, wrapped};
 use super::spectral::{self, Spectral};
 use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::formulas::matrix::{determinant, log_determinant};
+use onnxd_plugin_sdk::formulas::matrix::{determinant, kron, log_determinant};
 use onnxd_plugin_sdk::ir::DataType::{Int8, Int16, Int32, Uint8};
 use onnxd_plugin_sdk::ir::{Attr, Origin};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -359,25 +359,6 @@ fn chain(b: &Lower, matrices: Vec<Var>) -> Lowered<Var> {
     let mut matrices = matrices.into_iter();
     let first = matrices.next().ok_or_else(|| no_operands(b))?;
     matrices.try_fold(first, |product, matrix| matmul(b, product, matrix))
-}
-
-/// Each element of `x` times all of `y`.
-fn kron(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
-    let (n, m) = (rank(b, x)?, rank(b, y)?);
-    let all = n.max(m);
-    let widened = |x: Var, rank: usize| match all - rank {
-        0 => Ok(x),
-        more => b.unsqueeze(x, (0..more as i64).collect::<Vec<_>>()),
-    };
-    let (x, y) = (widened(x, n)?, widened(y, m)?);
-    let pairs = sizes(b, x)?.into_iter().zip(sizes(b, y)?);
-    let shape = pairs.map(|(n, m)| times(b, &n, &m)).collect::<Lowered<Vec<_>>>()?;
-    let at = |first: i64| (0..all as i64).map(|axis| 2 * axis + first).collect::<Vec<_>>();
-    if all == 0 {
-        return b.mul(x, y);
-    }
-    let product = b.mul(b.unsqueeze(x, at(1))?, b.unsqueeze(y, at(0))?)?;
-    b.reshape(product, vector(b, &shape)?).one()
 }
 
 fn cross(b: &Lower, x: Var, y: Var, dim: Option<i64>) -> Lowered<Var> {

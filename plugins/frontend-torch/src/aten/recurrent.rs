@@ -7,6 +7,7 @@ use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::formulas::recurrent;
 use onnxd_plugin_sdk::ir::{Attr, Dim, Origin, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -410,9 +411,9 @@ fn zeros(b: &Lower, x: Var, size: Option<i64>) -> Lowered<Var> {
 pub(super) fn lstm_step(b: &Lower, gates: Var, c: Var) -> Lowered<(Var, Var)> {
     let four = (b.opset() >= 18).then_some(4i64);
     let split = b.split(gates).axis(-1).num_outputs(four).list(4)?;
-    let (i, f) = (b.sigmoid(split[0])?, b.sigmoid(split[1])?);
-    let c = b.add(b.mul(f, c)?, b.mul(i, b.tanh(split[2])?)?)?;
-    Ok((b.mul(b.sigmoid(split[3])?, b.tanh(c)?)?, c))
+    let gates = [split[0], split[1], split[2], split[3]];
+    let [h, c] = recurrent::lstm(b, gates, c, |x| b.sigmoid(x), |x| b.tanh(x))?;
+    Ok((h, c))
 }
 
 /// One step of a cell: a sequence of one element.

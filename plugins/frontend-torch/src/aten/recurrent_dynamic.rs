@@ -11,6 +11,7 @@ use super::sizes::known_size;
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::recurrent;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -170,7 +171,6 @@ fn gru_step(b: &Lower, gates: Var, own: Var, h: Var) -> Lowered<Var> {
         b.split(x).axis(-1).num_outputs(three).list(3)
     };
     let (x, y) = (split(gates)?, split(own)?);
-    let (r, z) = (b.sigmoid(b.add(x[0], y[0])?)?, b.sigmoid(b.add(x[1], y[1])?)?);
-    let n = b.tanh(b.add(x[2], b.mul(r, y[2])?)?)?;
-    b.add(b.mul(b.sub(h, n)?, z)?, n)
+    let (x, y) = ([x[1], x[0], x[2]], [y[1], y[0], y[2]]);
+    recurrent::gru(b, x, y, h, |x| b.sigmoid(x), |x| b.tanh(x))
 }

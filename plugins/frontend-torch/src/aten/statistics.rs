@@ -8,6 +8,7 @@ use super::scan::{neighbours, running_sum};
 use super::{Lower, Source, Unary, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::formulas::matrix::correlation;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -112,13 +113,9 @@ fn weighted_cov(b: &Lower, rows: Var, alone: bool, a: &Cov) -> Lowered<Var> {
     if alone { b.reshape(all, Vec::<i64>::new()).one() } else { Ok(all) }
 }
 
-/// Products of rows, each without its mean and of length 1.
 fn corrcoef(b: &Lower, a: Unary) -> Lowered<Var> {
     let (rows, alone) = as_rows(b, a.input)?;
-    let distance = b.sub(rows, b.reduce_mean(rows).axes([1]).one()?)?;
-    let unit = b.div(distance, b.reduce_l2(distance).axes([1]).one()?)?;
-    let products = b.mat_mul(unit, b.transpose(unit).perm([1, 0]).one()?)?;
-    let all = b.clip(products).min(-1i64).max(1i64).one()?;
+    let all = correlation(b, rows)?;
     if alone { b.reshape(all, Vec::<i64>::new()).one() } else { Ok(all) }
 }
 

@@ -1,12 +1,15 @@
 //! Activations, as layers and by name.
 
 use crate::keras::hub::GELU;
-use crate::ops::activation::{clipped, gelu, leaky, silu};
+use crate::ops::activation::{clipped, gelu, leaky};
 use crate::ops::create::number;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::formulas::activation::{
+    glu, hard_sigmoid, hard_swish, log_sigmoid, mish, silu,
+};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -71,23 +74,20 @@ pub(crate) fn named(b: &GraphBuilder, name: &str, x: Var) -> Lowered<Var> {
         "softsign" => b.softsign(x),
         "exponential" => b.exp(x),
         "leaky_relu" => leaky(b, x, 0.2),
-        "hard_sigmoid" => b.hard_sigmoid(x).alpha(1.0 / 6.0).beta(0.5).one(),
+        "hard_sigmoid" => hard_sigmoid(b, x),
         OLD_HARD_SIGMOID => b.hard_sigmoid(x).alpha(0.2).beta(0.5).one(),
-        "hard_swish" | "hard_silu" => b.hard_swish(x),
+        "hard_swish" | "hard_silu" => hard_swish(b, x),
         "hard_tanh" => clipped(b, x, -1.0, 1.0),
         "hard_shrink" => b.shrink(x).lambd(0.5).one(),
         "soft_shrink" => b.shrink(x).lambd(0.5).bias(0.5).one(),
         "tanh_shrink" => b.sub(x, b.tanh(x)?),
-        "log_sigmoid" => b.neg(b.softplus(b.neg(x)?)?),
+        "log_sigmoid" => log_sigmoid(b, x),
         "sparse_sigmoid" => clipped(b, b.mul(b.add(x, 1.0)?, 0.5)?, 0.0, 1.0),
         "sparse_plus" => sparse_plus(b, x),
         "squareplus" => b.mul(b.add(x, b.sqrt(b.add(b.mul(x, x)?, 4.0)?)?)?, 0.5),
         "sparsemax" => sparsemax(b, x),
-        "glu" => {
-            let [left, right] = b.split(x).axis(-1).num_outputs(2).outputs()?;
-            b.mul(left, b.sigmoid(right)?)
-        }
-        "mish" => b.mul(x, b.tanh(b.softplus(x)?)?),
+        "glu" => glu(b, x, -1),
+        "mish" => mish(b, x),
         other => {
             let message = format!("The activation `{}` is not one of Keras.", shown(other));
             Err(b.diagnostic(Code::LayerUnsupported, message))

@@ -5,6 +5,7 @@ use super::super::of;
 use super::super::shape::unsqueezed;
 use super::{Cell, Kind, Run};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::formulas::recurrent;
 use onnxd_plugin_sdk::ir::ValueType;
 use onnxd_plugin_sdk::lower::Lowered;
 
@@ -101,10 +102,8 @@ fn lstm(b: &GraphBuilder, cell: &Cell, x: Var, states: &[Var]) -> Lowered<Step> 
 
 /// The states of an LSTM from the sums of its gates.
 fn lstm_states(b: &GraphBuilder, cell: &Cell, [i, f, g, o]: [Var; 4], c: Var) -> Lowered<Step> {
-    let gate = |x: Var| (cell.gates.apply)(b, x);
-    let own = |x: Var| (cell.activation.apply)(b, x);
-    let c = b.add(b.mul(gate(f)?, c)?, b.mul(gate(i)?, own(g)?)?)?;
-    let h = b.mul(gate(o)?, own(c)?)?;
+    let (gate, own) = (|x| (cell.gates.apply)(b, x), |x| (cell.activation.apply)(b, x));
+    let [h, c] = recurrent::lstm(b, [i, f, g, o], c, gate, own)?;
     Ok((h, vec![h, c]))
 }
 
@@ -113,10 +112,10 @@ fn gru_after(b: &GraphBuilder, cell: &Cell, x: Var, h: Var, bias: Option<Var>) -
     let inner = bias.map_or(Ok(inner), |bias| b.add(inner, bias))?;
     let parts = |v: Var| b.split(v).split(vec![cell.units; 3]).axis(-1).list(3);
     let (x, inner) = (parts(x)?, parts(inner)?);
-    let z = (cell.gates.apply)(b, b.add(x[0], inner[0])?)?;
-    let r = (cell.gates.apply)(b, b.add(x[1], inner[1])?)?;
-    let new = (cell.activation.apply)(b, b.add(x[2], b.mul(r, inner[2])?)?)?;
-    gru_state(b, z, h, new)
+    let (gate, own) = (|x| (cell.gates.apply)(b, x), |x| (cell.activation.apply)(b, x));
+    let (x, inner) = ([x[0], x[1], x[2]], [inner[0], inner[1], inner[2]]);
+    let h = recurrent::gru(b, x, inner, h, gate, own)?;
+    Ok((h, vec![h]))
 }
 
 fn gru_before(b: &GraphBuilder, cell: &Cell, x: Var, h: Var) -> Lowered<Step> {
@@ -128,10 +127,6 @@ fn gru_before(b: &GraphBuilder, cell: &Cell, x: Var, h: Var) -> Lowered<Step> {
     let r = (cell.gates.apply)(b, b.add(x[1], inner[1])?)?;
     let rest = b.mat_mul(b.mul(r, h)?, weights[1])?;
     let new = (cell.activation.apply)(b, b.add(x[2], rest)?)?;
-    gru_state(b, z, h, new)
-}
-
-fn gru_state(b: &GraphBuilder, z: Var, h: Var, new: Var) -> Lowered<Step> {
-    let h = b.add(b.mul(z, h)?, b.mul(b.sub(1.0, z)?, new)?)?;
+    let h = recurrent::updated(b, z, h, new)?;
     Ok((h, vec![h]))
 }

@@ -5,7 +5,7 @@ use super::promote::{self, as_tensors, in_floats};
 use super::shapes::moved;
 use crate::keras::rows::count;
 use crate::ops::create::scalar;
-use crate::ops::linear::{aligned, swapped};
+use crate::ops::linear::aligned;
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::select::choice;
 use crate::ops::shape::axis_of;
@@ -13,6 +13,7 @@ use crate::ops::{Lower, Source, of, rank, widened};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::formulas::matrix::{correlation, kron};
 use onnxd_plugin_sdk::ir::DataType::{self, Float, Int8, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value, WrongArgument};
 
@@ -51,7 +52,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.Tensordot" => tensordot;
         "ops.Einsum" => einsum;
         "ops.Cross" => cross;
-        "ops.Kron" => kron;
+        "ops.Kron" => |b, a: Two| {
+            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+            kron(b, x, y)
+        };
         "ops.CDist" => |b, a: Pair| {
             let apart = b.sub(b.unsqueeze(a.x, [-2])?, b.unsqueeze(a.y, [-3])?)?;
             b.reduce_l2(apart).axes([-1]).keepdims(0).one()
@@ -70,7 +74,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "ops.Diagflat" => |b, a: Band| matrix(b, b.reshape(a.x, [-1]).one()?, a.k);
         "ops.Vander" => vander;
-        "ops.Corrcoef" => corrcoef;
+        "ops.Corrcoef" => |b, a: Corrcoef| correlation(b, promote::floats(b, a.x)?);
     }
 }
 
@@ -222,20 +226,6 @@ fn cross(b: &Lower, a: Cross) -> Lowered<Var> {
     moved(b, product, &[-1], &[to])
 }
 
-fn kron(b: &Lower, a: Two) -> Lowered<Var> {
-    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-    let n = rank(b, x)?.max(rank(b, y)?);
-    let full = |v: Var| -> Lowered<Var> {
-        let missing = n - rank(b, v)?;
-        crate::ops::shape::unsqueezed(b, v, &(0..missing as i64).collect::<Vec<i64>>())
-    };
-    let (x, y) = (full(x)?, full(y)?);
-    let shape = b.mul(b.shape(x).one()?, b.shape(y).one()?)?;
-    let (odd, even) = (0..n as i64).map(|i| (2 * i + 1, 2 * i)).unzip::<_, _, Vec<_>, Vec<_>>();
-    let product = b.mul(b.unsqueeze(x, odd)?, b.unsqueeze(y, even)?)?;
-    b.reshape(product, shape).one()
-}
-
 /// The places below or above a diagonal; others are zero.
 fn band(b: &GraphBuilder, x: Var, k: i64, lower: bool) -> Lowered<Var> {
     let dtype = of(b, x)?;
@@ -300,14 +290,4 @@ fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
         of(b, x)?,
     )?;
     b.cast(b.pow(b.unsqueeze(x, [-1])?, powers)?, dtype)
-}
-
-fn corrcoef(b: &Lower, a: Corrcoef) -> Lowered<Var> {
-    let x = promote::floats(b, a.x)?;
-    let mean = b.reduce_mean(x).axes([-1]).keepdims(1).one()?;
-    let apart = b.sub(x, mean)?;
-    let length = b.reduce_l2(apart).axes([-1]).keepdims(1).one()?;
-    let unit = b.div(apart, length)?;
-    let y = b.mat_mul(unit, swapped(b, unit)?)?;
-    b.clip(y).min(-1.0).max(1.0).one()
 }
