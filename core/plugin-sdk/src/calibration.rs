@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Largest batch that a source may declare.
 const BATCH_MAX: usize = 1 << 16;
 
-/// Inputs whose numbers of samples are shown.
+/// Inputs with other numbers of samples that are shown.
 const COUNTS_SHOWN: usize = 10;
 
 /// Tensors by the names of a model's inputs.
@@ -102,11 +102,13 @@ impl SampleSource<'_> {
         }
         let labels = column::labels(self.model, &mut found)?;
         let mut columns = column::columns(self, &found)?;
-        let count = common(&columns, &labels).or_else(|different| {
+        common(columns.iter()).or_else(|different| {
             // Then the first axis of an input of fixed size is none of samples, as that of a state.
             columns.iter_mut().for_each(Column::in_runs);
-            common(&columns, &labels).map_err(|_| different)
+            let are_whole = columns.iter().all(Column::has_whole_runs);
+            common(columns.iter()).ok().filter(|_| are_whole).ok_or(different)
         })?;
+        let count = common(columns.iter().chain(&labels))?;
         if count.min(limit) > SAMPLES_MAX {
             let text = format!("{count} calibration samples, the limit is {SAMPLES_MAX}");
             let help = "`calibration.samples` takes fewer of them.";
@@ -127,17 +129,21 @@ impl SampleSource<'_> {
 }
 
 /// How many samples all have.
-fn common(columns: &[Column], labels: &Option<Column>) -> Result<u64, Diagnostic> {
-    let counts = || columns.iter().chain(labels).map(Column::samples);
-    let count = counts().next().unwrap_or(0);
-    if counts().all(|other| other == count) {
-        return Ok(count);
+fn common<'c>(columns: impl Iterator<Item = &'c Column> + Clone) -> Result<u64, Diagnostic> {
+    let Some(first) = columns.clone().next() else {
+        let text = "the model has no input that samples could feed";
+        return Err(Diagnostic::new(Code::EvalInputs, text));
+    };
+    let differ = |column: &&Column| column.samples() != first.samples();
+    let others: Vec<&Column> = columns.filter(differ).collect();
+    if others.is_empty() {
+        return Ok(first.samples());
     }
-    let each = columns.iter().chain(labels).zip(counts());
-    let each = each.map(|(column, count)| format!("`{}` {count}", shown(column.input())));
+    let each = std::iter::once(&first).chain(&others).take(COUNTS_SHOWN);
+    let each = each.map(|column| format!("`{}` {}", shown(column.input()), column.samples()));
     let text = format!(
         "the inputs (or labels) have different numbers of samples: {}",
-        each.take(COUNTS_SHOWN).collect::<Vec<_>>().join(", ")
+        each.collect::<Vec<_>>().join(", ")
     );
     Err(Diagnostic::new(Code::EvalInputs, text))
 }

@@ -267,6 +267,33 @@ step (float[1,4] x, float[2,1,3] h) => (float[2,1,5] y)
     assert_eq!(report["quantization"]["samples"], 7);
 }
 
+/// Rows that fill no input, or as many for each as for the others only without regard to what is fixed.
+#[test]
+fn rows_that_do_not_belong_together_are_refused() {
+    let folder = network(1.0, 1.0);
+    let at = folder.path();
+    let refused = |[a, b]: [usize; 2], [rows_a, rows_b]: [usize; 2], said: &str| {
+        let net = format!(
+            "net (float[{a},3] a, float[{b},3] b) => (float[{a},5] y, float[{b},5] z)
+             <float[3,5] w> {{ y = MatMul(a, w) z = MatMul(b, w) }}"
+        );
+        let mut graph = text::parse_graph(&net).unwrap();
+        let w = graph.value_named("w").unwrap();
+        graph.set_initializer(w, Some(Tensor::from_vec(vec![3, 5], values(15, 5))));
+        let model = Model::new(graph, 8, 17);
+        write_model(&model, &at.join("net.onnx"), &WriteOptions::default()).unwrap();
+        let rows = |n: usize| Tensor::from_vec(vec![n, 3], values(n * 3, n));
+        let arrays = vec![("a".into(), rows(rows_a)), ("b".into(), rows(rows_b))];
+        onnxd_arrays::write(&at.join("calib.npz"), &arrays).unwrap();
+        let sets = ["quantization.format=QDQ"];
+        let (status, stderr, _) = convert(at, "out", &["net.onnx", "calib.npz"], &sets);
+        assert_eq!(status, 2, "{stderr}");
+        assert!(stderr.contains("N0507") && stderr.contains(said), "{stderr}");
+    };
+    refused([2, 4], [8, 8], "samples: `a` 4, `b` 2");
+    refused([4, 4], [8, 10], "samples: `a` 8, `b` 10");
+}
+
 /// A file for each run of a recurrent network: the batch is the second axis of its state, and a rate has no axis.
 #[test]
 fn files_of_whole_inputs_are_samples() {
@@ -307,7 +334,7 @@ step (float[N,4] x, float[2,N,3] h, float r) => (float[2,N,5] y)
     (1..9).for_each(|n| fs::remove_file(at.join(format!("calib/{n}.npz"))).unwrap());
     let (status, stderr, _) = convert(at, "bad", &["net.onnx", "calib"], &sets);
     assert_eq!(status, 2, "{stderr}");
-    assert!(stderr.contains("numbers of samples: `x` 1, `h` 1, `r` 3"), "{stderr}");
+    assert!(stderr.contains("numbers of samples: `x` 1, `r` 3"), "{stderr}");
 }
 
 #[test]

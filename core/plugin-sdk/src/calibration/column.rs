@@ -319,7 +319,12 @@ impl Column {
 
     /// Takes all that the input holds at once for one sample, if it holds as much as is fixed.
     pub(super) fn in_runs(&mut self) {
-        self.rows = self.batch_size().unwrap_or(1).max(1);
+        self.rows = self.batch_size.filter(|_| !self.is_whole()).unwrap_or(1).max(1);
+    }
+
+    /// Whether no row is left over.
+    pub(super) fn has_whole_runs(&self) -> bool {
+        self.parts.iter().map(Part::samples).sum::<u64>().is_multiple_of(self.rows)
     }
 
     /// Whether each sample is a whole input.
