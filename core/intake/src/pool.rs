@@ -9,7 +9,6 @@ use std::sync::Arc;
 use crate::file::{File, Fingerprint, fingerprint};
 use crate::group::{Groups, Set};
 use crate::names::is_role_file;
-
 use crate::tree::{FileEntry, Folder};
 
 /// Everything in a folder and below, and its fingerprint.

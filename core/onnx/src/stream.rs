@@ -50,8 +50,6 @@ impl TensorSink for StandIns {
 const BUFFER_BYTES: usize = 1 << 16;
 /// Bytes of a memory map that are brought in and written at a time.
 const WRITE_BYTES: usize = 1 << 20;
-/// Bytes of a page, or of a part of one.
-const PAGE_BYTES: usize = 1 << 12;
 /// Places for stand-ins beyond the longest one, so that a piece of address space serves many.
 const PLACES: usize = 1 << 16;
 
@@ -59,12 +57,19 @@ const PLACES: usize = 1 << 16;
 /// not there, Linux clears the rest of the part of the file that it was about to fill, and begins anew.
 /// Reading them here would do as well, but kills the process where a mapped file was cut.
 fn bring_in(bytes: &[u8]) {
-    let before = bytes.as_ptr().addr() % PAGE_BYTES;
+    let before = bytes.as_ptr().addr() % page_bytes();
     let (start, length) = (bytes.as_ptr().wrapping_sub(before), bytes.len() + before);
     // Where it fails, as before Linux 5.14, writing is slower, and it is `write` that tells what is wrong.
     // SAFETY: pages are read from disk, and nothing else happens to them. They are those of `bytes`,
     // which is a multiple of no page: Linux takes the first one whole, and fills up the last one.
     let _ = unsafe { libc::madvise(start.cast_mut().cast(), length, libc::MADV_POPULATE_READ) };
+}
+
+/// Bytes of a page of this machine.
+fn page_bytes() -> usize {
+    // SAFETY: it asks for a number, and has no effect.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(1 << 12).max(1)
 }
 
 /// A buffered file that prost can encode into.

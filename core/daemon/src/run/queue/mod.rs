@@ -1,7 +1,7 @@
 //! The jobs: what is on record, what the loop remembers of that, and what the store did not take.
 //!
-//! Every change goes through here, and is durable before anything follows from it. Files, workers
-//! and results are of no concern here.
+//! Every change goes through here, and is durable before anything follows from it. Workers and results
+//! are of no concern here, and of files only what packing keeps of a job's folder.
 
 mod book;
 pub(crate) mod owners;
