@@ -48,8 +48,8 @@ pub fn transformed(
         }
         all.push((at, length.clone()));
     }
-    let factor = if power == 0 { None } else { Some(factor(b, signal, &all, kind, power)?) };
     let Some((last, rest)) = all.split_last() else { return Ok(signal) };
+    let factor = if power == 0 { None } else { Some(factor(b, signal, &all, kind, power)?) };
     let inner = match kind {
         Kind::Real => Kind::Forward,
         Kind::ToReal => Kind::Inverse,
@@ -190,7 +190,7 @@ fn by_matrix(b: &GraphBuilder, x: Var, along: &Along, kind: Kind) -> Result<Var>
     let part = |i: i64| exchanged(b.gather(x, i).axis(count - 1).one()?);
     let re = part(0)?;
     let mut out = [b.mat_mul(re, cosines)?, b.mat_mul(re, sines)?];
-    if size(b, x, count - 1) == Some(2) {
+    if size(b, x, count - 1) != Some(1) {
         let im = part(1)?;
         out[0] = b.sub(out[0], b.mat_mul(im, sines)?)?;
         out[1] = b.add(out[1], b.mat_mul(im, cosines)?)?;

@@ -23,6 +23,9 @@ fn go_on(b: &GraphBuilder) -> Var {
 
 /// The size of an axis, as a number.
 pub(crate) fn size(b: &GraphBuilder, x: Var, axis: i64) -> Result<Var> {
+    if b.opset() < 15 {
+        return b.gather(b.shape(x).one()?, axis).axis(0).one();
+    }
     b.squeeze(b.shape(x).start(axis).end(axis + 1).one()?).axes([0]).one()
 }
 
@@ -225,20 +228,19 @@ pub fn log_determinant(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
 /// Whether a pivot is zero. Those behind it are no numbers.
 fn is_singular(b: &GraphBuilder, pivots: Var) -> Result<Var> {
     let zero = b.cast(b.equal(pivots, 0.0)?, DataType::Int32)?;
-    let rank = b.rank_of(zero).unwrap_or(1);
+    b.cast(b.reduce_max(and_none(b, zero)?).axes([0]).keepdims(0).one()?, DataType::Bool)
+}
+
+/// `x` with zeros behind it along the first axis, along which there may be nothing to look at.
+fn and_none(b: &GraphBuilder, x: Var) -> Result<Var> {
+    let rank = b.rank_of(x).unwrap_or(1);
     let behind = (0..2 * rank).map(|at| i64::from(at == rank)).collect();
-    // There may be none to look at.
-    let zero = b.pad(zero, b.constant(Tensor::vector::<i64>(behind))).one()?;
-    b.cast(b.reduce_max(zero).axes([0]).keepdims(0).one()?, DataType::Bool)
+    b.pad(x, b.constant(Tensor::vector::<i64>(behind))).one()
 }
 
 /// Of truth values along the first axis, the number of the first one that holds, counted from one; zero if none does.
 fn first_wrong(b: &GraphBuilder, wrong: Var) -> Result<Var> {
-    let wrong = b.cast(wrong, DataType::Int32)?;
-    // There may be none to look at.
-    let rank = b.rank_of(wrong).unwrap_or(1);
-    let behind = (0..2 * rank).map(|at| i64::from(at == rank)).collect();
-    let wrong = b.pad(wrong, b.constant(Tensor::vector::<i64>(behind))).one()?;
+    let wrong = and_none(b, b.cast(wrong, DataType::Int32)?)?;
     let first = b.arg_max(wrong).axis(0).keepdims(0).one()?;
     let first = b.cast(b.add(first, 1)?, DataType::Int32)?;
     b.mul(first, b.reduce_max(wrong).axes([0]).keepdims(0).one()?)

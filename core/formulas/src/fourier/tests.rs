@@ -84,3 +84,16 @@ fn pieces_have_the_spectra_of_their_own() {
     });
     assert_near(&found, &wanted.collect::<Vec<_>>());
 }
+
+/// A last axis of unknown size may hold imaginary parts.
+#[test]
+fn parts_of_unknown_number_are_not_left_out() {
+    let x = signal(2, 4);
+    let along = [(0, Some(Operand::Int(4)))];
+    let known =
+        run(13, std::slice::from_ref(&x), |b, x| transformed(b, x[0], &along, Kind::Forward, 0));
+    let hidden = run(13, &[x, Tensor::vector(vec![4i64, 2])], |b, x| {
+        transformed(b, b.reshape(x[0], x[1]).one()?, &along, Kind::Forward, 0)
+    });
+    assert_near(&hidden, &known.to_reals().unwrap().values);
+}

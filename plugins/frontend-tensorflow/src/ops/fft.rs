@@ -55,6 +55,9 @@ impl Named {
 
 /// Along several axes; the real one is the last of them.
 pub(crate) fn over(b: &Lower, x: Var, dims: &[(i64, Option<i64>)], kind: Kind) -> Lowered<Var> {
+    if dims.is_empty() {
+        return Ok(x);
+    }
     let dims: Vec<_> = dims.iter().map(|(axis, n)| (*axis, n.map(Operand::Int))).collect();
     let signal = match is(b, x) {
         true => b.source.complex.pair(b, x)?,

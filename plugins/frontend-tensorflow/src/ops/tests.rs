@@ -2,7 +2,8 @@
 
 use crate::graph::fixture::{FLOAT, found, graph, import, node, placeholder, shape};
 use crate::wire::proto::{Attr, ListValue, NodeDef, TensorProto};
-use onnxd_plugin_sdk::ir::{Attr as IrAttr, Graph, ValueType};
+use onnxd_plugin_sdk::eval::{Executor, RunOptions};
+use onnxd_plugin_sdk::ir::{Attr as IrAttr, Graph, Tensor, ValueType};
 
 const INT64: i32 = 9;
 const HALF: i32 = 19;
@@ -168,4 +169,36 @@ fn functions_that_runtimes_lack_for_64_bits_are_spelled_out() {
         let graph = |dtype| of_type(node("y", op, &["x"]), vec![placeholder("x", &[2])], dtype);
         assert!(has(&graph(FLOAT), op) && !has(&graph(DOUBLE), op), "{op}");
     }
+}
+
+/// What the last of some nodes gives for a matrix.
+fn of_matrix(nodes: Vec<NodeDef>, matrix: [f32; 4]) -> Vec<f64> {
+    let typed = nodes.into_iter().map(|node| node.attr("T", Attr::Type(FLOAT)));
+    let nodes = std::iter::once(placeholder("x", &[2, 2])).chain(typed).collect();
+    let model = import(&graph(nodes, vec![])).unwrap().model;
+    let feeds = [("x".to_owned(), Tensor::from_vec([2, 2], matrix.to_vec()))].into();
+    let outputs = Executor::new(&model).unwrap().run(&feeds, RunOptions::default()).unwrap();
+    outputs[0].1.to_reals().unwrap().values
+}
+
+#[test]
+fn vectors_put_a_matrix_together_again() {
+    let yes = |node: NodeDef, name: &str| node.attr(name, Attr::B(true));
+    let product = |name: &str, a: &str, b: &str| node(name, "BatchMatMulV2", &[a, b]);
+    let x = [3.0f32, 1.0, -2.0, 4.0];
+    let parts = vec![
+        yes(node("svd", "Svd", &["x"]), "compute_uv"),
+        node("us", "Mul", &["svd:1", "svd"]),
+        yes(product("y", "us", "svd:2"), "adj_y"),
+    ];
+    let found = of_matrix(parts, x);
+    assert!(found.iter().zip(x).all(|(y, x)| (y - f64::from(x)).abs() < 1e-5), "{found:?}");
+    let parts = vec![
+        yes(node("eig", "SelfAdjointEigV2", &["x"]), "compute_v"),
+        product("xv", "x", "eig:1"),
+        node("vd", "Mul", &["eig:1", "eig"]),
+        node("y", "Sub", &["xv", "vd"]),
+    ];
+    let found = of_matrix(parts, [2.0, 1.0, 1.0, 5.0]);
+    assert!(found.iter().all(|y| y.abs() < 1e-5), "{found:?}");
 }

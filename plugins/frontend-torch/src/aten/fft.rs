@@ -136,6 +136,9 @@ fn many(b: &Lower, a: &Many, kind: Kind) -> Lowered<Var> {
 
 /// Along several axes; the real one is the last of them.
 fn over(b: &Lower, x: Var, dims: &[(i64, Option<&Value>)], kind: Kind, power: i32) -> Lowered<Var> {
+    if dims.is_empty() {
+        return Ok(x);
+    }
     let along = |(dim, n): &(i64, Option<&Value>)| {
         let length = n.map(|n| scalar(b, n)).transpose()?;
         Ok((axis(b, x, *dim)? as i64, length))

@@ -91,6 +91,17 @@ fn transforms_exist_before_their_operator() {
 }
 
 #[test]
+fn a_transform_along_no_axes_is_none() {
+    for opset in [13, 18] {
+        let [s, dim, norm] =
+            [("s", Value::None.into()), ("dim", vec![0i64; 0].into()), ("norm", "ortho".into())];
+        let input = ("input", floats([2.0, 1.0]).into());
+        let found = run_at(opset, "aten::fft_irfftn", [input, s, dim, norm]).unwrap();
+        assert_eq!(found, [floats([2.0, 1.0])]);
+    }
+}
+
+#[test]
 fn halves_of_axes_change_places() {
     let shifted =
         |op| run(op, [("input", ints([0, 1, 2, 3, 4]).into()), ("dim", vec![0i64].into())]);
