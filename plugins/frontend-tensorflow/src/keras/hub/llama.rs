@@ -76,7 +76,14 @@ pub(super) fn llama(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     ];
     const MORE: [&str; 2] = ["tie_word_embeddings", "rope_position_scaling_factor"];
     s.only(&[&SETTINGS[..], &STRETCHED, &MORE].concat())?;
-    // `rope_position_scaling_factor` is read by nothing.
+    // Some versions of keras_hub divide positions by it, and others read it nowhere.
+    const SCALE: &str = "rope_position_scaling_factor";
+    if s.number(SCALE, 1.0)? != 1.0 {
+        return Err(s.wrong(
+            SCALE,
+            "versions of keras_hub differ in what they do with other factors than 1",
+        ));
+    }
     let mut more = json!({});
     for key in STRETCHED {
         more[key] = json!(s.optional(key)?);

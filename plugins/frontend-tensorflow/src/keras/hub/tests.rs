@@ -46,6 +46,7 @@ fn what_keras_computes_in_several_ways_is_refused() {
             "is 4",
         ),
         ("LlamaBackbone", r#", "rope_low_freq_factor": 1.0"#, "`rope_frequency_adjustment_factor`"),
+        ("LlamaBackbone", r#", "rope_position_scaling_factor": 4.0"#, "is 4"),
     ];
     for (class, more, expected) in cases {
         let json = described(class, &format!("{heads}{more}"))

@@ -175,7 +175,8 @@ fn by_name(called: &Called<'_>, given: Given, names: &[&str]) -> Lowered<Given> 
     }
     let first = names.iter().map(|name| (*name).to_owned()).zip(given.positional);
     let mut named: Vec<(String, Item)> = first.chain(given.named).collect();
-    named.sort_by_key(|(name, _)| names.iter().position(|known| known == name));
+    let place = |name: &String| names.iter().position(|known| known == name);
+    named.sort_by_key(|(name, _)| place(name).unwrap_or(names.len()));
     for (name, item) in &named {
         let known = names.contains(&name.as_str());
         let is_refused = match REFUSED.contains(&name.as_str()) {

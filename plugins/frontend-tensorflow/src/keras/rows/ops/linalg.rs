@@ -28,7 +28,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let logs = b.log(diagonal(b, lower, 0, [-2, -1])?)?;
             b.mul(b.reduce_sum(logs).axes([-1]).keepdims(0).one()?, 2.0)
         };
-        "ops.Qr" => |b, a: Qr| qr(b, floats(b, a.x)?, a.mode == "complete");
+        "ops.Qr" => |b, a: Qr| {
+            let complete = match a.mode.as_str() {
+                "reduced" => false,
+                "complete" => true,
+                _ => {
+                    let message = "`mode` is neither `reduced` nor `complete`.";
+                    return Err(b.diagnostic(Code::LayerParameter, message));
+                }
+            };
+            qr(b, floats(b, a.x)?, complete)
+        };
         "ops.SVD" => svd;
         "ops.MatrixRank" => |b, a: Rank| {
             let x = floats(b, a.x)?;

@@ -44,6 +44,7 @@ fn matrices_are_taken_apart() {
     near(&reals(&factors[1]), &[-5.0, -3.0, 0.0, -2.236_068]);
     let whole = operations("Qr", r#""mode": "complete""#, "@0", &x, 2).unwrap();
     assert_eq!([whole[0].dims(), whole[1].dims()], [[3, 3], [3, 2]]);
+    assert_eq!(findings(operations("Qr", r#""mode": "r""#, "@0", &x, 2)).len(), 1);
     let s = [5.956_219, 1.877_087];
     near(&reals(&operation("SVD", r#""compute_uv": false"#, "@0", &x).unwrap()), &s);
     let parts = operations("SVD", r#""full_matrices": false"#, "@0", &x, 3).unwrap();
