@@ -39,10 +39,11 @@ diagnostics! {
         "Put the missing file beside the network, or name it in the params.";
     "N0104" ParamsUnknownKey Input
         "An unknown key in the params."
-        "`onnxd explain` lists every key with its type and default.";
+        "Take the key that the message suggests; `onnxd explain --all` lists every key with its value and \
+         what it is for.";
     "N0105" ParamsBadValue Input
         "A value in the params does not fit."
-        "`onnxd explain` lists every key with its type and default.";
+        "`onnxd explain --all` lists every key with its value and what it is for; the manual has the types.";
     "N0106" ParamsSyntax Input
         "The params are not TOML or INI."
         "Correct the line named; params are TOML or INI.";
@@ -78,7 +79,7 @@ diagnostics! {
         "The layer has no counterpart in ONNX that onnxd writes."
         "Replace the layer named.";
     "N0204" LayerParameter Input
-        "A parameter of a layer is wrong or missing."
+        "A parameter of a layer is wrong or missing, or costs much (a warning)."
         "Correct the parameter of the layer named.";
     "N0205" LayerInputMissing Input
         "`Input` names nothing that exists, or there is no environment."
@@ -119,10 +120,10 @@ diagnostics! {
     // 03: the machine
     "N0301" WorkerKilled Environment
         "The worker was killed from outside, mostly for memory."
-        "The worker was killed, mostly for memory; raise `worker.memory_mib_max`.";
+        "Raise `worker.memory_mib_max`, or lower `worker.parallel_max`.";
     "N0302" WorkerTimeout Environment
         "The worker did not end in time."
-        "Raise `job.timeout_s`, or look at the plugin named.";
+        "Raise `job.timeout_s`, or `worker.timeout_s` for all jobs; or look at the plugin named.";
     "N0303" WorkerStart Environment
         "The worker could not be started or confined."
         "See the system's message; `onnxd doctor` tells what the machine lacks.";
@@ -134,10 +135,10 @@ diagnostics! {
         "Raise `worker.memory_mib_max`, or give the machine more memory.";
     "N0306" StoreLocked Environment
         "Another onnxd uses the state folder."
-        "Another onnxd uses this state folder; stop it or configure another folder.";
+        "Stop the other onnxd, or configure another folder (`state.dir`).";
     "N0307" NotRunning Environment
         "No daemon answers, or it is busy with this job."
-        "Start the daemon with `onnxd run`.";
+        "Start the daemon with `onnxd run`, or try again in a moment.";
     "N0308" StoreVersion Environment
         "A newer onnxd wrote the state folder."
         "Start the onnxd that wrote the state folder, or a newer one.";
@@ -149,7 +150,8 @@ diagnostics! {
         "`onnxd doctor` says which engines are there and how to get them.";
     "N0311" DiskFull Environment
         "The disk was full, or a quota used up."
-        "Free space on the disk; the job goes on by itself, and the attempt does not count.";
+        "Free space on the disk; the job goes on by itself, and the attempt does not count. `onnxd jobs \
+         cancel` ends it.";
     "N0312" WorkerDisk Environment
         "A conversion wrote more than it may in all, and was stopped."
         "Raise `worker.disk_mib_max`, or look at the plugin named.";
@@ -159,13 +161,13 @@ diagnostics! {
     // 04: plugins
     "N0401" PluginCrashed Internal
         "A plugin crashed."
-        "The plugin named crashed; report it to its author with the job folder.";
+        "Report it to the author of the plugin named, with the job folder.";
     "N0402" PluginPanicked Internal
         "A plugin panicked."
-        "The plugin named hit a bug; report it to its author.";
+        "Report it to the author of the plugin named.";
     "N0403" PluginRefused Environment
         "A plugin cannot be loaded."
-        "The plugin cannot be loaded by this onnxd; the message says what it expects.";
+        "`onnxd plugins list` says why; the message says what this onnxd expects.";
     "N0404" PluginFailed Internal
         "A plugin reported a failure."
         "Report it to the author of the plugin named.";
@@ -174,7 +176,7 @@ diagnostics! {
         "Raise `job.timeout_s`, or report it to the author of the plugin named.";
     "N0406" PluginContract Internal
         "A plugin broke the rules of the interface."
-        "The plugin broke the rules of the plugin interface; report it to its author.";
+        "Report it to the author of the plugin named; `onnxd plugins check` shows it.";
     "N0407" FrontendMissing Environment
         "No front-end is installed, so that nothing can be converted."
         "Put the plugins beside the program, or name their folder in `plugins.path`.";
@@ -184,10 +186,10 @@ diagnostics! {
     // 05: ONNX models
     "N0501" OnnxMalformed Input
         "The file is no ONNX protobuf."
-        "The file is not a valid ONNX protobuf; export or copy it again.";
+        "Export or copy the file again.";
     "N0502" OnnxInvalid Input
         "The model breaks the standard."
-        "The model breaks the ONNX standard at the node named; export it again.";
+        "Correct the node named, or export the model again; `onnxd check` lists all findings.";
     "N0503" OnnxExternalData Input
         "External data is missing or too short."
         "Put the external data file beside the model.";
@@ -205,16 +207,17 @@ diagnostics! {
         "The arrays must have the names, types and shapes of the model's inputs.";
     "N0508" ArrayFile Input
         "The file of arrays cannot be read."
-        "Arrays are read from `.npy` and `.npz` files.";
+        "Write the arrays with `numpy.savez`. Move away what is none from a folder of calibration data.";
     "N0509" EngineRefused Unsupported
         "ONNX Runtime does not run the model; its message names the node."
-        "Another engine may run the model; see `--engine`.";
+        "Another engine may run the model: `--engine builtin`.";
     "N0510" PictureFile Input
         "A calibration picture cannot be read, or does not come to the input's size."
         "Calibration pictures must be sound and of a size that the network's preprocessing fits.";
     "N0511" ShapeDeclared Input
         "The shape that a value is declared with is not the one that its operator computes."
-        "Runtimes take the computed shape, and so does onnxd; export the model again.";
+        "Runtimes take the computed shape, and so does onnxd. Export the model again, or look at the \
+         layer named if the declared shape is meant.";
     // 06: outcome
     "N0601" NumericsMismatch Input
         "An output differs from the reference."
@@ -224,31 +227,33 @@ diagnostics! {
         "Take a form that is named in the message, `quantization.format = \"none\"`, or `nbbits=-32`.";
     "N0603" StatisticsUnusable Input
         "Saved statistics of a calibration are damaged, or belong to another network or other settings."
-        "Drop the statistics of the same network and settings, or the samples.";
+        "Leave `calibration.reload` (`calib_reload`) out and drop the samples, or drop the statistics of \
+         the same network and settings.";
     "N0604" QuantizationLoss Input
         "A note: quantization gives something up, such as bits of a branch, values beyond a range, or all \
          of a model that has nothing to quantize."
-        "Look at the layers' ratios in the report; the message names the param that helps, if one does.";
+        "Look at the layers' SQNR in the report; the message names the param that helps, if one does.";
     "N0605" CalibrationRandom Input
         "The model was calibrated on random numbers instead of data (`calibration.random`)."
-        "Calibrate on data: drop samples, and leave `calibration.random` out.";
+        "Calibrate on data: drop samples of what the network will see, and leave `calibration.random` out.";
     "N0606" QuantizationPoor Input
         "A quantization is good for little: outputs below what is demanded, nothing or little became \
          integers, or samples say nothing."
-        "Look at the layers' ratios in the report, and at the samples.";
+        "Look at the layers' SQNR in the report, and at the samples.";
     "N0607" ResultChanged Internal
         "A pass changed what the model computes, or its inputs or outputs."
-        "A pass changed what the model computes; leave it out, and tell its author.";
+        "Leave the pass out (`passes.disable`), and report it to the author of its plugin. The report \
+         names the layer.";
     // 07: configuration and usage
     "N0701" ConfigSyntax Environment
         "The settings file is not TOML, or cannot be read."
         "Correct the configuration file at the place named.";
     "N0702" ConfigUnknownKey Environment
         "An unknown setting."
-        "`onnxd ctl check-config` lists all settings.";
+        "Take the key that the message suggests; `onnxd ctl check-config` lists all settings.";
     "N0703" ConfigBadValue Environment
         "A setting's value does not fit."
-        "Correct the setting named.";
+        "Correct the setting named; the manual has a table of settings.";
     "N0704" Usage Input
         "The command or request is wrong."
         "See `--help`.";
@@ -258,10 +263,10 @@ diagnostics! {
     // 09: defects of onnxd
     "N0901" InvariantBroken Internal
         "A pass, or onnxd itself, left an inconsistent graph."
-        "A pass left the graph inconsistent; please report it with the job folder.";
+        "Please report it with the job folder.";
     "N0902" Internal Internal
         "Another defect of onnxd."
-        "This is a defect of onnxd; please report it with the job folder.";
+        "Please report it with the job folder.";
     "N0903" WorkerNoResult Internal
         "The worker ended without a result."
         "Please report it with the job folder.";

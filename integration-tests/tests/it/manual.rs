@@ -48,8 +48,11 @@ fn codes() -> String {
 fn profile(name: &str) -> Vec<String> {
     let path = root().join("config/profiles").join(name).with_extension("toml");
     let text = std::fs::read_to_string(path).unwrap();
-    let lines = text.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\","));
-    lines.map(str::to_owned).collect()
+    let (_, list) = text.split_once("passes = [").expect("a list of passes");
+    let lines = list.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let lines = lines.filter(|line| !["", "]"].contains(line));
+    let quoted = lines.map(|line| line.strip_prefix('"')?.strip_suffix("\","));
+    quoted.map(|name| name.expect("one pass on a line").to_owned()).collect()
 }
 
 /// One line per pass that comes with onnxd: those of the profiles in their order, then the others by name.

@@ -74,7 +74,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "unroll-loops",
-            "Puts the iterations of a Loop with a small constant trip count in its place" =>
+            "Puts the iterations of a Loop, at most 64 and constant in number, in its place" =>
             || Box::new(unroll_loops::UnrollLoops),
         ),
         pass(

@@ -101,7 +101,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-instance-norm",
-            "Makes InstanceNormalization of its parts" =>
+            "Makes InstanceNormalization of its parts; of three axes only before a factor per channel" =>
             norm::instance_norm::pass,
         ),
         pass(
@@ -123,7 +123,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-clip",
-            "Makes one Clip of several bounds";
+            "Makes one Clip of Min, Max, Relu and Clip";
             // N2D2's learned activations are Relu and Clip, of which each counts.
             declares ["unless = { \"quantization.format\" = \"N2D2\" }"] =>
             |_| activation::clip::pass(),
@@ -160,7 +160,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-reductions",
-            "Makes ReduceL1, ReduceL2 and other reductions of their parts (slower in ONNX Runtime)" =>
+            "Makes ReduceL1, ReduceL2, ReduceSumSquare, ReduceLogSum and ReduceLogSumExp (slower in ONNX Runtime)" =>
             reduce::norms::pass,
         ),
         pass(
@@ -194,12 +194,12 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fuse-microsoft-skip-norm",
-            "Makes ONNX Runtime's SkipLayerNormalization of its parts (slower on processors)" =>
+            "Makes ONNX Runtime's SkipLayerNormalization, SkipSimplifiedLayerNormalization (slower on processors)" =>
             microsoft::skip_norm::pass,
         ),
         pass(
             "fuse-microsoft-gelu",
-            "Makes ONNX Runtime's Gelu, FastGelu, QuickGelu and BiasGelu of their parts" =>
+            "Makes ONNX Runtime's Gelu, FastGelu (before opset 20), QuickGelu and BiasGelu of their parts" =>
             microsoft::gelu::pass,
         ),
         pass(
