@@ -88,7 +88,7 @@ impl ExportOptions {
             axes: get("dynamic_axes").clone(),
             arrays,
             used_as: BTreeMap::new(),
-            fallback: fallback(Fallback::of(submission), export.operator_fallback()),
+            fallback: fallback(Fallback::of(submission.lowered()), export.operator_fallback()),
             without_weights: !export.export_params(),
             documented: !export.strip_doc_string(),
             params: submission.params().clone(),

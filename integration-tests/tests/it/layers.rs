@@ -43,6 +43,14 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("onnx", &[("ir", "models"), ("proto", "ONNX's messages")]),
+    (
+        "lowering",
+        &[
+            ("ir", "types, and operators of foreign domains"),
+            ("build", "the graph that rows add to"),
+            ("rewrite", "a table as a pass"),
+        ],
+    ),
     ("opset", &[("ir", "models and the operator table"), ("build", "formulas of adapters")]),
     (
         "engine-ort",
@@ -66,6 +74,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("onnx", "graphs as bytes"),
             ("build", "graphs of front-ends"),
             ("formulas", "functions that front-ends have in common"),
+            ("lowering", "tables of operators and their driver"),
             ("opset", "conversion for passes"),
             ("eval", "running models, for quantizers and passes"),
             ("rewrite", "passes and rules"),

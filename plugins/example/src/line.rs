@@ -60,7 +60,7 @@ fn import(submission: &Submission, text: &str) -> Result<(Model, Vec<Diagnostic>
     }
     let table = table();
     let opsets = Opsets::from([(String::new(), 17)]);
-    let fallback = Fallback::of(submission);
+    let fallback = Fallback::of(submission.lowered());
     let driver = Driver::new(&table, &(), Graph::new("line"), opsets, fallback);
     let vector = ValueType::tensor(DataType::Float, [Dim::from("n")]);
     let mut value = Value::Var(driver.builder().input("x", vector.clone()));

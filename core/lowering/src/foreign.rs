@@ -6,9 +6,9 @@
 //! list.
 
 use super::{Lowered, Value};
-use crate::build::{GraphBuilder, Operand};
-use crate::diagnostics::{Code, Diagnostic, shown};
-use crate::ir::Attr;
+use onnxd_build::{GraphBuilder, Operand};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_ir::Attr;
 
 /// Which argument each input is for.
 pub(super) const INPUTS: &str = "onnxd_inputs";

@@ -2,7 +2,7 @@
 
 use super::arguments::Fault;
 use super::{Arguments, Lower, Lowered, Reader, Value, WrongArgument};
-use crate::diagnostics::{Code, Diagnostic, shown};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
 use std::collections::HashMap;
 
 /// Lowers one operator: adds nodes, gives its results; `None` if it reads a hole.
@@ -149,7 +149,7 @@ impl<T: Into<Value>> Results for T {
     }
 }
 
-impl<const N: usize> Results for [crate::build::Var; N] {
+impl<const N: usize> Results for [onnxd_build::Var; N] {
     fn results(self) -> Vec<Value> {
         self.into_iter().map(Value::from).collect()
     }

@@ -1,7 +1,7 @@
 //! What a source's operators read and give.
 
-use crate::build::Var;
-use crate::diagnostics::shown;
+use onnxd_build::Var;
+use onnxd_diagnostics::shown;
 use std::fmt;
 
 /// An argument or result of a source's operator.

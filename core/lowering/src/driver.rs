@@ -1,11 +1,10 @@
 //! Applies a table to the operators of a network, one after the other.
 
 use super::{Missing, Reader, Table, Value, foreign};
-use crate::Submission;
-use crate::build::GraphBuilder;
-use crate::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
-use crate::ir::text::plain_identifier;
-use crate::ir::{Function, Graph, Opsets, ValueType};
+use onnxd_build::GraphBuilder;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer};
+use onnxd_ir::text::plain_identifier;
+use onnxd_ir::{Function, Graph, Opsets, ValueType};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -63,9 +62,9 @@ struct Kept<'o> {
 }
 
 impl Fallback {
-    /// Passes of plugins lower the operators that they declare; others are errors.
-    pub fn of(submission: &Submission) -> Fallback {
-        Fallback { lowered: submission.lowered().map(str::to_owned).collect(), rest: Rest::Refused }
+    /// Passes of plugins lower these operators after the import; others are errors. A submission names them.
+    pub fn of<'a>(lowered: impl Iterator<Item = &'a str>) -> Fallback {
+        Fallback { lowered: lowered.map(str::to_owned).collect(), rest: Rest::Refused }
     }
 
     /// Other operators become operators of this domain, with the source's name: their tensors are inputs, their other

@@ -1,6 +1,6 @@
 //! The model around a graph that was lowered.
 
-use crate::ir::{Graph, Model};
+use onnxd_ir::{Graph, Model};
 use std::collections::BTreeSet;
 
 /// Version of the file format.

@@ -1,9 +1,9 @@
 //! Arguments taken out into the struct of the function that reads them.
 
 use super::Value;
-use crate::build::{GraphBuilder, Operand, Var};
-use crate::diagnostics::shown;
-use crate::ir::{DataType, Tensor};
+use onnxd_build::{GraphBuilder, Operand, Var};
+use onnxd_diagnostics::shown;
+use onnxd_ir::{DataType, Tensor};
 
 /// Longest list that is taken out of a constant of the graph.
 const ITEMS_MAX: usize = 1 << 16;
@@ -310,10 +310,10 @@ macro_rules! arguments {
         #[allow(missing_docs)]
         $vis struct $name { $($vis $field: $ty),* }
 
-        impl $crate::lower::Arguments for $name {
+        impl $crate::Arguments for $name {
             fn take(
-                #[allow(unused_variables)] reader: &mut $crate::lower::Reader<'_>,
-            ) -> Result<Self, $crate::lower::WrongArgument> {
+                #[allow(unused_variables)] reader: &mut $crate::Reader<'_>,
+            ) -> Result<Self, $crate::WrongArgument> {
                 $(
                     #[allow(unused_mut, unused_assignments)]
                     let mut default: Option<$ty> = None;

@@ -1,6 +1,6 @@
 //! Operators that cannot be lowered.
 
-use crate::diagnostics::{Diagnostic, Layer, shown};
+use onnxd_diagnostics::{Diagnostic, Layer, shown};
 use std::collections::BTreeMap;
 
 /// Places of an operator that are named.

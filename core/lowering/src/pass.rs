@@ -1,15 +1,15 @@
 //! Rows beside front-ends: a pass that lowers operators of a source, whichever front-end read them.
 
 use super::{Lower, Lowered, Reader, Table, Value, foreign};
-use crate::build::{GraphBuilder, Var};
-use crate::diagnostics::{Code, Diagnostics, shown};
-use crate::ir::{Attr, Function, Graph, Model, Node, NodeId, Opsets, verify};
-use crate::rewrite::{Pass, PassContext};
+use onnxd_build::{GraphBuilder, Var};
+use onnxd_diagnostics::{Code, Diagnostics, shown};
+use onnxd_ir::{Attr, Function, Graph, Model, Node, NodeId, Opsets, verify};
+use onnxd_rewrite::{Pass, PassContext};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
 
-/// The pass of a table whose operators are called `domain::op`; [`lowering!`](crate::lowering) writes this.
+/// The pass of a table whose operators are called `domain::op`; the SDK's `lowering!` writes this.
 pub fn pass(name: &'static str, table: Table) -> Box<dyn Pass> {
     Box::new(Rows { name, table })
 }
@@ -214,41 +214,4 @@ fn argument(b: &GraphBuilder, attr: &Attr) -> Option<Value> {
 /// The number that was meant: 0.1 and not 0.10000000149, if the source wrote 0.1.
 fn real(x: f32) -> f64 {
     x.to_string().parse().unwrap_or_else(|_| f64::from(x))
-}
-
-/// Declares a pass that lowers operators for all front-ends: a row for each, as in the table of a front-end.
-///
-/// ```ignore
-/// lowering! {
-///     /// Operators of `my`.
-///     pub(crate) struct My { "my::gelu_tanh" => gelu_tanh }
-/// }
-///
-/// pass("my-operators", "Lowers operators of my"; declares [My::ROWS] => |_| My::pass("my-operators")),
-/// ```
-///
-/// A front-end without a row for such an operator writes it as a node of the domain `my`, and the pass runs directly
-/// after the import. Where the source is an ONNX model, it lowers nodes of that domain.
-#[macro_export]
-macro_rules! lowering {
-    ($(
-        $(#[$doc:meta])*
-        $vis:vis struct $name:ident { $($op:literal => $lower:expr),+ $(,)? }
-    )*) => { $(
-        $(#[$doc])*
-        $vis struct $name;
-
-        impl $name {
-            /// The operators, for the component's `declares`. They come before rows of params.
-            $vis const ROWS: &'static str = {
-                $( assert!($crate::private::is_plain($op)); )+
-                concat!("lowers = [", $("'''", $op, "''', ",)+ "]\n")
-            };
-
-            /// The pass, under the component's id.
-            $vis fn pass(id: &'static str) -> Box<dyn $crate::rewrite::Pass> {
-                $crate::lower::pass(id, $crate::lower::Table::new()$(.row($op, $lower))+)
-            }
-        }
-    )* };
 }

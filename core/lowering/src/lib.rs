@@ -21,7 +21,11 @@
 //! at, but says nothing of its own; so [`Driver::finish`] reports everything that is missing at once,
 //! each operator with its number of places and the first of them.
 //!
-//! A plugin may lower single operators for all front-ends: [`lowering!`](crate::lowering) makes a pass of such a table.
+//! A plugin may lower single operators for all front-ends: the SDK's `lowering!` makes a pass of such a table.
+
+// A diagnostic is built at most once per failing call; boxing it would only hide it.
+#![allow(clippy::result_large_err)]
+#![warn(missing_docs)]
 
 mod arguments;
 mod driver;
@@ -45,4 +49,4 @@ pub use table::{Results, Table};
 pub use value::Value;
 
 /// What a lowering gives, or why it cannot.
-pub type Lowered<T> = Result<T, crate::diagnostics::Diagnostic>;
+pub type Lowered<T> = Result<T, onnxd_diagnostics::Diagnostic>;
