@@ -139,25 +139,28 @@ fn is_computed(value: &Value, builder: Option<&GraphBuilder>) -> bool {
     matches!((value, builder), (Value::Var(v), Some(b)) if b.constant_of(*v).is_none())
 }
 
-/// A struct of arguments; [`arguments!`](crate::arguments) writes this.
-pub trait Arguments: Sized {
-    /// Takes all arguments.
+/// What a function of a table takes: an argument, or a struct of arguments that [`arguments!`](crate::arguments) made.
+pub trait Parameter: Sized {
+    /// Takes the argument that is called `name`, or all arguments of a struct.
     ///
     /// # Errors
     /// That one is missing or of another kind.
-    fn take(reader: &mut Reader<'_>) -> Result<Self, WrongArgument>;
+    fn take(reader: &mut Reader<'_>, name: &str) -> Result<Self, WrongArgument>;
 }
 
-impl Arguments for () {
-    fn take(_: &mut Reader<'_>) -> Result<(), WrongArgument> {
-        Ok(())
+impl<T: Argument> Parameter for T {
+    fn take(reader: &mut Reader<'_>, name: &str) -> Result<T, WrongArgument> {
+        reader.take(name, None)
     }
 }
 
-/// The arguments that are left, as they are.
-impl Arguments for Vec<Value> {
-    fn take(reader: &mut Reader<'_>) -> Result<Vec<Value>, WrongArgument> {
-        Ok(reader.rest())
+/// All arguments by position that are left, for operators that take any number of them.
+#[derive(Clone, Debug)]
+pub struct Rest(pub Vec<Value>);
+
+impl Parameter for Rest {
+    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Rest, WrongArgument> {
+        Ok(Rest(reader.rest()))
     }
 }
 
@@ -310,10 +313,8 @@ macro_rules! arguments {
         #[allow(missing_docs)]
         $vis struct $name { $($vis $field: $ty),* }
 
-        impl $crate::Arguments for $name {
-            fn take(
-                #[allow(unused_variables)] reader: &mut $crate::Reader<'_>,
-            ) -> Result<Self, $crate::WrongArgument> {
+        impl $crate::Parameter for $name {
+            fn take(reader: &mut $crate::Reader<'_>, _: &str) -> Result<Self, $crate::WrongArgument> {
                 $(
                     #[allow(unused_mut, unused_assignments)]
                     let mut default: Option<$ty> = None;

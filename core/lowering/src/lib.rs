@@ -1,21 +1,18 @@
 //! Lowering a framework's operators: tables of functions, and the driver that applies them.
 //!
 //! A front-end reads its file into a sequence of operators and hands each to a [`Driver`], which finds
-//! the row of a [`Table`], takes the arguments out into the function's own struct, and lets it add
-//! nodes with the graph builder:
+//! the row of a [`Table`], takes the arguments that the row names, and lets its function add nodes with the graph
+//! builder:
 //!
 //! ```ignore
-//! arguments! {
-//!     /// `clip(Tensor x, float min, float max=6)`
-//!     struct Clip { x: Var, min: f64, max: f64 = 6.0 }
+//! fn clip(b: &Lower, x: Var, min: f64, max: Option<f64>) -> Lowered<Var> {
+//!     b.clip(x).min(min).max(max.unwrap_or(6.0)).one()
 //! }
 //!
-//! fn clip(b: &Lower, a: Clip) -> Lowered<Var> {
-//!     b.clip(a.x).min(a.min).max(a.max).one()
-//! }
-//!
-//! let table = Table::new().row("clip", clip);
+//! let table = rows! { Table::new(); "clip" => clip(x, min, max); };
 //! ```
+//!
+//! Functions with many arguments take them as a struct that [`arguments!`] declares.
 //!
 //! An operator that cannot be lowered leaves a hole ([`Value::Hole`]). What reads it is still looked
 //! at, but says nothing of its own; so [`Driver::finish`] reports everything that is missing at once,
@@ -39,13 +36,13 @@ mod table;
 mod tests;
 mod value;
 
-pub use arguments::{Argument, Arguments, Reader, WrongArgument};
+pub use arguments::{Argument, Parameter, Reader, Rest, WrongArgument};
 pub use driver::{Driver, Fallback, Finished, Lower, Lowering};
 pub use missing::Missing;
 pub use model::{documented, model};
 #[cfg(feature = "pass")]
 pub use pass::pass;
-pub use table::{Results, Table};
+pub use table::{LowerWith, Results, Table};
 pub use value::Value;
 
 /// What a lowering gives, or why it cannot.

@@ -1,7 +1,7 @@
 //! Which function lowers which operator.
 
 use super::arguments::Fault;
-use super::{Arguments, Lower, Lowered, Reader, Value, WrongArgument};
+use super::{Lower, Lowered, Parameter, Reader, Value, WrongArgument};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use std::collections::HashMap;
 
@@ -28,28 +28,21 @@ impl<C: 'static> Table<C> {
         Table::default()
     }
 
-    /// Adds an operator. Arguments that `lower` does not take are a finding of the driver.
+    /// Adds an operator, with the names of the arguments that `lower` takes; [`rows!`](crate::rows) calls this.
+    /// Arguments that it does not take are a finding of the driver.
     ///
     /// # Panics
     /// If the operator has a row already: a family of two functions would hide a mistake.
     #[must_use]
-    pub fn row<A, R>(mut self, op: &'static str, lower: fn(&Lower<'_, C>, A) -> Lowered<R>) -> Self
-    where
-        A: Arguments + 'static,
-        R: Results + 'static,
-    {
-        // One for each type of arguments and results, of which there are hundreds: it holds nothing else.
-        let run: Row<C> = Box::new(move |b, reader| match A::take(reader) {
-            Ok(arguments) if may_run(b, reader) => given(lower(b, arguments)),
-            Ok(_) => Ok(None),
-            Err(WrongArgument) => wrong(b, reader),
-        });
-        self.add(op, run);
-        self
-    }
-
-    fn add(&mut self, op: &'static str, run: Row<C>) {
+    pub fn row<const N: usize>(
+        mut self,
+        op: &'static str,
+        names: [&'static str; N],
+        lower: impl LowerWith<C, N> + Send + Sync + 'static,
+    ) -> Self {
+        let run: Row<C> = Box::new(move |b, reader| lower.run(b, reader, names));
         assert!(self.rows.insert(op, run).is_none(), "{op} has two rows");
+        self
     }
 
     /// Adds an operator that has no counterpart in ONNX, with the reason as the end of a sentence.
@@ -104,6 +97,99 @@ impl<C: 'static> Table<C> {
             None => found,
         }
     }
+}
+
+/// A function that lowers an operator from `N` arguments.
+pub trait LowerWith<C, const N: usize> {
+    /// Takes arguments of these names, and lowers the operator; `None` if it reads a hole.
+    ///
+    /// # Errors
+    /// What is wrong with an argument, or with the operator.
+    fn run(
+        &self,
+        b: &Lower<'_, C>,
+        reader: &mut Reader<'_>,
+        names: [&'static str; N],
+    ) -> Lowered<Option<Vec<Value>>>;
+}
+
+macro_rules! lower_with {
+    ($($count:literal: $($parameter:ident)*;)*) => { $(
+        // A parameter stands for its type, then for its name, then for its value.
+        #[allow(non_snake_case)]
+        impl<C, $($parameter: Parameter,)* R: Results> LowerWith<C, $count>
+            for fn(&Lower<'_, C>, $($parameter),*) -> Lowered<R>
+        {
+            fn run(
+                &self,
+                b: &Lower<'_, C>,
+                reader: &mut Reader<'_>,
+                names: [&'static str; $count],
+            ) -> Lowered<Option<Vec<Value>>> {
+                let [$($parameter),*] = names;
+                $(
+                    let $parameter = match $parameter::take(reader, $parameter) {
+                        Ok(argument) => argument,
+                        Err(WrongArgument) => return wrong(b, reader),
+                    };
+                )*
+                if may_run(b, reader) { given(self(b, $($parameter),*)) } else { Ok(None) }
+            }
+        }
+    )* };
+}
+
+lower_with! {
+    0: ;
+    1: P1;
+    2: P1 P2;
+    3: P1 P2 P3;
+    4: P1 P2 P3 P4;
+    5: P1 P2 P3 P4 P5;
+    6: P1 P2 P3 P4 P5 P6;
+}
+
+/// Adds rows to a table: names of operators, and the function that lowers them.
+///
+/// ```ignore
+/// rows! { table;
+///     "scale" | "scale_" => scale(x, by);
+///     "twice" => |b, x: Var| b.mul(x, 2.0);
+///     "clip" => clip;
+/// }
+/// ```
+///
+/// The names in brackets are those of the arguments, in the order of the source; so are the names of a closure's
+/// parameters; one that reads `b.source` says the type of `b`. A function without brackets takes one struct, which [`arguments!`](crate::arguments) declares.
+#[macro_export]
+macro_rules! rows {
+    ($table:expr; $($rows:tt)*) => { $crate::rows!(@next ($table) $($rows)*) };
+    (@next ($table:expr)) => { $table };
+    (@next ($table:expr)
+        $($op:literal)|+ => |$b:tt $(: $lower:ty)? $(, $name:ident: $ty:ty)*| $body:expr; $($rest:tt)*
+    ) => {
+        $crate::rows!(@next (
+            $crate::rows!(@row ($table) ($($op)+) ($($name)*) (|$b $(: $lower)? $(, $name: $ty)*| $body))
+        ) $($rest)*)
+    };
+    (@next ($table:expr)
+        $($op:literal)|+ => $($part:ident)::+($($name:tt),*); $($rest:tt)*
+    ) => {
+        $crate::rows!(@next (
+            $crate::rows!(@row ($table) ($($op)+) ($($name)*) ($($part)::+))
+        ) $($rest)*)
+    };
+    (@next ($table:expr) $($op:literal)|+ => $lower:expr; $($rest:tt)*) => {
+        $crate::rows!(@next ($crate::rows!(@row ($table) ($($op)+) (all) ($lower))) $($rest)*)
+    };
+    (@row ($table:expr) ($($op:literal)+) $names:tt $f:tt) => {
+        $table$(.row($op, $crate::rows!(@names $names), $crate::rows!(@pointer $names $f)))+
+    };
+    (@names ($($name:tt)*)) => { [$(stringify!($name)),*] };
+    (@pointer ($($name:tt)*) $f:tt) => {
+        $f as fn(&$crate::Lower<'_, _> $(, $crate::rows!(@any $name))*) -> _
+    };
+    (@any $name:tt) => { _ };
 }
 
 /// What a function gave, as a list.

@@ -2,25 +2,21 @@
 #![allow(clippy::needless_pass_by_value)]
 
 use super::{Driver, Fallback, Lower, Lowered, Lowering, Table, Value};
-use crate::arguments;
+use crate::{arguments, rows};
 use onnxd_build::{Operand, Var};
 use onnxd_diagnostics::Layer;
 use onnxd_ir::text::print_graph;
 use onnxd_ir::{DataType, Graph, Opsets, Tensor, ValueType};
 
 arguments! {
-    /// `clip(Tensor x, float min, float? max=None)`
-    struct Clip { x: Var, min: f64, max: Option<f64> }
     /// `mean(Tensor x, int[] dims, bool keepdim=False)`
     struct Mean { x: Var, dims: Vec<i64>, keepdim: bool = false }
     /// `add(Tensor a, Tensor or float b, float alpha=1)`
     struct AddScaled { a: Var, b: Operand, alpha: f64 = 1.0 }
-    /// `shift(Tensor x, float by)`
-    struct Shift { x: Var, by: f64 }
 }
 
-fn clip(b: &Lower, a: Clip) -> Lowered<Var> {
-    b.clip(a.x).min(a.min).max(a.max.unwrap_or(f64::from(f32::MAX))).one()
+fn clip(b: &Lower, x: Var, min: f64, max: Option<f64>) -> Lowered<Var> {
+    b.clip(x).min(min).max(max.unwrap_or(f64::from(f32::MAX))).one()
 }
 
 fn mean(b: &Lower, a: Mean) -> Lowered<Var> {
@@ -34,18 +30,20 @@ fn add(b: &Lower, a: AddScaled) -> Lowered<Var> {
     b.add(a.a, b.mul(a.b, a.alpha)?)
 }
 
-fn split(b: &Lower, (): ()) -> Lowered<[Var; 2]> {
+fn split(b: &Lower) -> Lowered<[Var; 2]> {
     let x = b.constant(Tensor::vector(vec![1.0f32, 2.0]));
     b.split(x).axis(0).num_outputs(2).outputs()
 }
 
 fn table() -> Table {
-    Table::new()
+    let table = rows! { Table::new();
+        "clip" => clip(x, min, max);
+        "mean" => mean;
+        "add" => |b, all: AddScaled| add(b, all);
+        "split" => split();
+    };
+    table
         .unknown_help("Write `warp` in other operators.")
-        .row("clip", clip)
-        .row("mean", mean)
-        .row("add", add)
-        .row("split", split)
         .refused("dropout", "it draws at random")
 }
 
@@ -68,15 +66,14 @@ fn run(items: Vec<Lowering>, fallback: Fallback) -> Result<(String, Vec<String>)
 
 #[test]
 fn functions_are_held_once_and_never_lost() {
-    fn shifted(b: &Lower, a: Shift) -> Lowered<Var> {
-        let by = a.by;
-        let given = b.function("my.own", "Shift", &[a.x], |b, x| Ok(vec![b.add(x[0], by)?]))?;
+    fn shifted(b: &Lower, x: Var, by: f64) -> Lowered<Var> {
+        let given = b.function("my.own", "Shift", &[x], |b, x| Ok(vec![b.add(x[0], by)?]))?;
         Ok(given[0])
     }
-    fn leaky(b: &Lower, a: Shift) -> Lowered<Var> {
-        Ok(b.function("my.own", "Leak", &[], |b, _| Ok(vec![b.add(a.x, a.by)?]))?[0])
+    fn leaky(b: &Lower, x: Var, by: f64) -> Lowered<Var> {
+        Ok(b.function("my.own", "Leak", &[], |b, _| Ok(vec![b.add(x, by)?]))?[0])
     }
-    let table = Table::new().row("shift", shifted).row("leak", leaky);
+    let table = rows! { Table::new(); "shift" => shifted(x, by); "leak" => leaky(x, by); };
     let opsets = || Opsets::from([(String::new(), 17)]);
     let driver = || Driver::new(&table, &(), Graph::new("g"), opsets(), Fallback::default());
     let shift = |driver: &Driver<'_>, op: &str, x: Value, by: f64| {

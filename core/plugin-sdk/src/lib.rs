@@ -96,7 +96,7 @@ pub use onnxd_eval as eval;
 #[cfg(feature = "formulas")]
 pub use onnxd_formulas as formulas;
 pub use onnxd_ir as ir;
-pub use onnxd_lowering::arguments;
+pub use onnxd_lowering::{arguments, rows};
 pub use onnxd_onnx as onnx;
 #[cfg(feature = "opset")]
 pub use onnxd_opset as opset;

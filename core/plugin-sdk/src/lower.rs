@@ -7,7 +7,7 @@ pub use onnxd_lowering::*;
 /// ```ignore
 /// lowering! {
 ///     /// Operators of `my`.
-///     pub(crate) struct My { "my::gelu_tanh" => gelu_tanh }
+///     pub(crate) struct My { "my::gelu_tanh" => gelu_tanh(x) }
 /// }
 ///
 /// pass("my-operators", "Lowers operators of my"; declares [My::ROWS] => |_| My::pass("my-operators")),
@@ -19,7 +19,7 @@ pub use onnxd_lowering::*;
 macro_rules! lowering {
     ($(
         $(#[$doc:meta])*
-        $vis:vis struct $name:ident { $($op:literal => $lower:expr),+ $(,)? }
+        $vis:vis struct $name:ident { $($op:literal => $($lower:ident)::+ $(($($argument:tt),*))?),+ $(,)? }
     )*) => { $(
         $(#[$doc])*
         $vis struct $name;
@@ -33,7 +33,10 @@ macro_rules! lowering {
 
             /// The pass, under the component's id.
             $vis fn pass(id: &'static str) -> Box<dyn $crate::rewrite::Pass> {
-                $crate::lower::pass(id, $crate::lower::Table::new()$(.row($op, $lower))+)
+                let table = $crate::rows! { $crate::lower::Table::new();
+                    $($op => $($lower)::+ $(($($argument),*))?;)+
+                };
+                $crate::lower::pass(id, table)
             }
         }
     )* };

@@ -6,57 +6,45 @@
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::Attr;
 use onnxd_plugin_sdk::lower::{Lower, Lowered};
-use onnxd_plugin_sdk::{arguments, lowering};
+use onnxd_plugin_sdk::lowering;
 
-arguments! {
-    /// `my::gelu_tanh(Tensor x)`
-    struct GeluTanh { x: Var }
-    /// `my::hard_shrink(Tensor x, float lambda=0.5)`
-    struct HardShrink { x: Var, lambda: f64 = 0.5 }
-    /// `my::split_sign(Tensor x)`
-    struct SplitSign { x: Var }
-    /// `my::gated(Tensor x)`
-    struct Gated { x: Var }
-    /// `my::warp(Tensor x, float[] by)`
-    struct Warp { x: Var, by: Vec<f64> }
-}
-
-/// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`
-fn gelu_tanh(b: &Lower, a: GeluTanh) -> Lowered<Var> {
+/// `my::gelu_tanh(Tensor x)`: `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`
+fn gelu_tanh(b: &Lower, x: Var) -> Lowered<Var> {
     if b.opset() >= 20 {
-        return b.gelu(a.x).approximate("tanh").one();
+        return b.gelu(x).approximate("tanh").one();
     }
-    let cube = b.mul(b.mul(a.x, a.x)?, a.x)?;
-    let sum = b.add(a.x, b.mul(cube, 0.044715)?)?;
+    let cube = b.mul(b.mul(x, x)?, x)?;
+    let sum = b.add(x, b.mul(cube, 0.044715)?)?;
     let gate = b.tanh(b.mul(sum, std::f64::consts::FRAC_2_PI.sqrt())?)?;
-    b.mul(b.mul(a.x, 0.5)?, b.add(gate, 1.0)?)
+    b.mul(b.mul(x, 0.5)?, b.add(gate, 1.0)?)
 }
 
-fn hard_shrink(b: &Lower, a: HardShrink) -> Lowered<Var> {
-    b.shrink(a.x).lambd(a.lambda).one()
+/// `my::hard_shrink(Tensor x, float lambda=0.5)`
+fn hard_shrink(b: &Lower, x: Var, lambda: Option<f64>) -> Lowered<Var> {
+    b.shrink(x).lambd(lambda.unwrap_or(0.5)).one()
 }
 
-/// What is above zero, and what is below.
-fn split_sign(b: &Lower, a: SplitSign) -> Lowered<[Var; 2]> {
-    Ok([b.max([Operand::from(a.x), 0.0.into()])?, b.min([Operand::from(a.x), 0.0.into()])?])
+/// `my::split_sign(Tensor x)`: what is above zero, and what is below.
+fn split_sign(b: &Lower, x: Var) -> Lowered<[Var; 2]> {
+    Ok([b.max([Operand::from(x), 0.0.into()])?, b.min([Operand::from(x), 0.0.into()])?])
 }
 
-/// `x * sigmoid(x)`, as a function of the model, which is there once for all places.
-fn gated(b: &Lower, a: Gated) -> Lowered<Var> {
-    let results = b.function("com.example", "Gated", &[a.x], |b, inputs| {
+/// `my::gated(Tensor x)`: `x * sigmoid(x)`, as a function of the model, which is there once for all places.
+fn gated(b: &Lower, x: Var) -> Lowered<Var> {
+    let results = b.function("com.example", "Gated", &[x], |b, inputs| {
         let x = inputs[0];
         Ok(vec![b.mul(x, b.sigmoid(x)?)?])
     })?;
     Ok(results[0])
 }
 
-/// An operator that a runtime of your own has: it stays, in a domain of yours.
-fn warp(b: &Lower, a: Warp) -> Lowered<Var> {
+/// `my::warp(Tensor x, float[] by)`: an operator that a runtime of your own has: it stays, in a domain of yours.
+fn warp(b: &Lower, x: Var, by: Vec<f64>) -> Lowered<Var> {
     b.import_domain("com.example");
-    let by = a.by.iter().map(|x| *x as f32).collect();
-    let y = b.op("com.example", "Warp", [Operand::from(a.x)]).set("by", Attr::Floats(by)).one()?;
+    let by = by.iter().map(|x| *x as f32).collect();
+    let y = b.op("com.example", "Warp", [Operand::from(x)]).set("by", Attr::Floats(by)).one()?;
     // Nothing else says what it gives.
-    if let Some(ty) = b.type_of(a.x) {
+    if let Some(ty) = b.type_of(x) {
         b.declare(y, ty);
     }
     Ok(y)
@@ -65,11 +53,11 @@ fn warp(b: &Lower, a: Warp) -> Lowered<Var> {
 lowering! {
     /// Operators of `my`.
     struct My {
-        "my::gelu_tanh" => gelu_tanh,
-        "my::hard_shrink" => hard_shrink,
-        "my::split_sign" => split_sign,
-        "my::gated" => gated,
-        "my::warp" => warp,
+        "my::gelu_tanh" => gelu_tanh(x),
+        "my::hard_shrink" => hard_shrink(x, lambda),
+        "my::split_sign" => split_sign(x),
+        "my::gated" => gated(x),
+        "my::warp" => warp(x, by),
     }
 }
 

@@ -1,11 +1,10 @@
 //! The front-end for line files. Every error names the line it is about; all are reported at once.
 
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Opsets, ValueType};
 use onnxd_plugin_sdk::lower::{Driver, Fallback, Lower, Lowered, Lowering, Table, Value};
-use onnxd_plugin_sdk::{Claim, Frontend, Imported, Probe, Submission};
+use onnxd_plugin_sdk::{Claim, Frontend, Imported, Probe, Submission, rows};
 
 /// Longer files are refused.
 const LINES_MAX: usize = 10_000;
@@ -32,23 +31,21 @@ impl Frontend for Line {
     }
 }
 
-arguments! {
-    /// `scale OFFSET GAIN`
-    struct Scale { x: Var, offset: f64, gain: f64 }
-    /// `clip MIN MAX`
-    struct Clip { x: Var, min: f64, max: f64 }
+/// `scale OFFSET GAIN`
+fn scale(b: &Lower, x: Var, offset: f64, gain: f64) -> Lowered<Var> {
+    b.mul(b.add(x, offset)?, gain)
 }
 
-fn scale(b: &Lower, a: Scale) -> Lowered<Var> {
-    b.mul(b.add(a.x, a.offset)?, a.gain)
-}
-
-fn clip(b: &Lower, a: Clip) -> Lowered<Var> {
-    b.clip(a.x).min(a.min).max(a.max).one()
+/// `clip MIN MAX`
+fn clip(b: &Lower, x: Var, min: f64, max: f64) -> Lowered<Var> {
+    b.clip(x).min(min).max(max).one()
 }
 
 fn table() -> Table {
-    Table::new().row("scale", scale).row("clip", clip)
+    rows! { Table::new();
+        "scale" => scale(x, offset, gain);
+        "clip" => clip(x, min, max);
+    }
 }
 
 /// The model, and what a user should know.

@@ -2,7 +2,6 @@
 #![allow(clippy::needless_pass_by_value)]
 
 use super::{Driver, Fallback, Lower, Lowered, Lowering, Table};
-use crate::arguments;
 use crate::build::Var;
 use crate::diagnostics::{Code, Diagnostics};
 use crate::ir::text::{parse_graph, print_graph};
@@ -38,24 +37,19 @@ fn what_a_plugin_lowers_is_left_to_its_pass() {
     );
 }
 
-arguments! {
-    /// `my::last(Tensor x, int count=1)`
-    struct Last { x: Var, count: i64 = 1 }
-}
-
 /// The last items of the last axis, whose number has to be known.
-fn last(b: &Lower, a: Last) -> Lowered<Var> {
-    let axis = b.rank_of(a.x).ok_or_else(|| b.diagnostic(Code::LayerParameter, "No rank."))? - 1;
-    b.slice(a.x, vec![-a.count], vec![i64::MAX]).axes(vec![axis as i64]).one()
+fn last(b: &Lower, x: Var, count: Option<i64>) -> Lowered<Var> {
+    let axis = b.rank_of(x).ok_or_else(|| b.diagnostic(Code::LayerParameter, "No rank."))? - 1;
+    b.slice(x, vec![-count.unwrap_or(1)], vec![i64::MAX]).axes(vec![axis as i64]).one()
 }
 
-fn split(b: &Lower, (): ()) -> Lowered<[Var; 2]> {
+fn split(b: &Lower) -> Lowered<[Var; 2]> {
     let x = b.constant(Tensor::vector(vec![1.0f32, 2.0]));
     b.split(x).axis(0).num_outputs(2).outputs()
 }
 
 crate::lowering! {
-    struct My { "my::last" => last, "my::pair" => split }
+    struct My { "my::last" => last(x, count), "my::pair" => split() }
 }
 
 fn lowered(graph: &str) -> Result<Model, Diagnostics> {

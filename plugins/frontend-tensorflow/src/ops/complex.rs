@@ -15,12 +15,12 @@ use onnxd_plugin_sdk::lower::{Driver, Lowered, Lowering, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "Complex" => |b, a: Made| b.source.complex.of_broadcast(b, [a.real, a.imag]);
+        "Complex" => |b: &Lower, a: Made| b.source.complex.of_broadcast(b, [a.real, a.imag]);
         "complex::Real" => |b, a: Taken| Ok(parts(b, a.input)?[0]);
         "complex::Imag" => |b, a: Taken| Ok(parts(b, a.input)?[1]);
         "complex::Angle" => |b, a: Taken| complex::angle(b, parts(b, a.input)?);
-        "complex::ComplexAbs" => |b, a: Length| b.source.complex.length(b, a.x);
-        "complex::Abs" => |b, a: One| b.source.complex.length(b, a.x);
+        "complex::ComplexAbs" => |b: &Lower, a: Length| b.source.complex.length(b, a.x);
+        "complex::Abs" => |b: &Lower, a: One| b.source.complex.length(b, a.x);
         "complex::Conj" => |b, a: Input| conjugate(b, a.input);
         "complex::ConjugateTranspose" => |b, a: Turned| {
             let [re, im] = parts(b, a.x)?.map(|part| super::shape::transposed(b, part, &a.perm));
@@ -51,7 +51,7 @@ fn arithmetic(table: Table<Source>) -> Table<Source> {
         "complex::Reciprocal" | "complex::Inv" => |b, a: One| {
             of_parts(b, complex::reciprocal(b, parts(b, a.x)?)?)
         };
-        "complex::DivNoNan" => |b, a: Two| {
+        "complex::DivNoNan" => |b: &Lower, a: Two| {
             let zero = b.equal(b.source.complex.length(b, a.y)?, 0.0)?;
             let [re, im] = complex::quotient(b, parts(b, a.x)?, parts(b, a.y)?)?;
             of_parts(b, [b.where_(zero, 0.0, re)?, b.where_(zero, 0.0, im)?])
@@ -66,7 +66,7 @@ fn arithmetic(table: Table<Source>) -> Table<Source> {
         };
         "complex::Einsum" => einsum;
         "complex::Exp" => |b, a: One| of_parts(b, complex::exp(b, parts(b, a.x)?)?);
-        "complex::Log" => |b, a: One| {
+        "complex::Log" => |b: &Lower, a: One| {
             let length = b.source.complex.length(b, a.x)?;
             of_parts(b, [b.log(length)?, complex::angle(b, parts(b, a.x)?)?])
         };

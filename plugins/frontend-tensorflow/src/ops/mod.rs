@@ -3,13 +3,7 @@
 // A function takes its arguments by value, used up or not: all rows have one form.
 #![allow(clippy::needless_pass_by_value)]
 
-/// Adds rows to a table. Operators of one meaning share a function.
-macro_rules! rows {
-    ($table:expr; $($($op:literal)|+ => $lower:expr;)*) => {
-        $table$($(.row($op, $lower))+)*
-    };
-}
-pub(crate) use rows;
+pub(crate) use onnxd_plugin_sdk::rows;
 
 pub(crate) mod activation;
 pub(crate) mod audio;

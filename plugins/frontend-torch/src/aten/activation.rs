@@ -14,7 +14,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::{FRAC_2_PI, SQRT_2};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "aten::relu" => |b, a: Unary| relu(b, a.input);
         "aten::relu6" => |b, a: Unary| between(b, a.input, &Value::Int(0), &Value::Int(6));
         "aten::hardtanh" => |b, a: Hardtanh| between(b, a.input, &a.min_val, &a.max_val);
@@ -39,7 +39,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::log_sigmoid_forward" => |b, a: Unary| Ok([log_sigmoid(b, a.input)?, a.input]);
         "aten::glu" => |b, a: Glu| glu(b, a.input, sizes::axis_if_known(b, a.input, a.dim)?);
     };
-    rows! { table;
+    super::rows! { table;
         "aten::softmax" | "aten::special_softmax" => |b, a: Softmax| {
             softmax(b, cast(b, a.input, a.dtype)?, a.dim, false)
         };
@@ -49,7 +49,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::_softmax" => |b, a: RawSoftmax| softmax(b, widened(b, &a)?, a.dim, false);
         "aten::_log_softmax" => |b, a: RawSoftmax| softmax(b, widened(b, &a)?, a.dim, true);
         "aten::_safe_softmax" => safe_softmax;
-        "aten::dropout" => |b, a: Dropout| match a.train && a.p > 0.0 && b.source.training {
+        "aten::dropout" => |b: &Lower, a: Dropout| match a.train && a.p > 0.0 && b.source.training {
             true => b.dropout(a.input).ratio(a.p).training_mode(true).one(),
             false => without_dropout(b, a),
         };

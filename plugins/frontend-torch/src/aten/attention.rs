@@ -14,7 +14,7 @@ use onnxd_plugin_sdk::ir::DataType::Bool;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::scaled_dot_product_attention" => |b, a: Scaled| attention(b, &a);
         "aten::_scaled_dot_product_attention_math" | "aten::_scaled_dot_product_attention_math_for_mps" =>
             |b, a: Scaled| weighed(b, &a);

@@ -18,7 +18,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 use std::f64::consts::LN_2;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::view.dtype" | "aten::view_copy.dtype" => |b, a: Viewed| bits_as(b, a.input, named(b, a.dtype)?);
         "prims::view_of_dtype" => |b, a: Converted| bits_as(b, a.a, named(b, a.dtype)?);
         "aten::signbit" | "prims::signbit" => |b, a: Unary| negative(b, a.input);

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::DataType::{
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "aten::to" | "aten::_to_copy" | "aten::to_dense" | "aten::to_mkldnn" => to;
         "aten::promote_types" => |b, a: Types| {
             let (one, other) = (named(b, a.type1)?, named(b, a.type2)?);
@@ -37,7 +37,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::_autocast_to_reduced_precision" => autocast_reduced;
         "aten::result_type" => result_type;
     };
-    rows! { table;
+    super::rows! { table;
         "aten::clone" | "aten::detach" | "aten::detach_copy" | "aten::contiguous" | "aten::alias" | "aten::alias_copy"
         | "aten::lift" | "aten::lift_fresh" | "aten::lift_fresh_copy" | "aten::cpu" | "aten::cuda" | "aten::data"
         | "aten::pin_memory" | "aten::_pin_memory" | "aten::_lazy_clone" | "prims::clone"

@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bool, Float, Int16, Int32, Int64, Uin
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "aten::eq" | "prims::eq" => |b, a: Pair| compared(b, &a, equal);
         "aten::ne" | "aten::not_equal" | "prims::ne" => |b, a: Pair| b.not(compared(b, &a, equal)?);
         "aten::lt" | "aten::less" | "prims::lt" => |b, a: Pair| compared(b, &a, lesser);
@@ -36,7 +36,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::bitwise_left_shift" | "aten::__lshift__" | "prims::shift_left" => shift_left;
         "aten::bitwise_right_shift" | "aten::__rshift__" | "prims::shift_right_arithmetic" => shift_right;
     };
-    rows! { table;
+    super::rows! { table;
         "aten::maximum" | "aten::max.other" | "prims::maximum" => |b, a: Pair| extreme(b, [&a.input, &a.other], true);
         "aten::minimum" | "aten::min.other" | "prims::minimum" => |b, a: Pair| extreme(b, [&a.input, &a.other], false);
         "aten::fmax" | "prims::fmax" => |b, a: Pair| extreme_number(b, &a, true);

@@ -11,16 +11,16 @@ use onnxd_plugin_sdk::formulas::complex::{self, is};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
-        "aten::complex" => |b, a: Parts| b.source.complex.of_broadcast(b, [a.real, a.imag]);
-        "aten::polar" => |b, a: Polar| {
+    super::rows! { table;
+        "aten::complex" => |b: &Lower, a: Parts| b.source.complex.of_broadcast(b, [a.real, a.imag]);
+        "aten::polar" => |b: &Lower, a: Polar| {
             b.source.complex.of_broadcast(b, complex::polar(b, a.abs, a.angle)?)
         };
-        "aten::view_as_complex" => |b, a: One| Ok(b.source.complex.of_pair(b, a.input));
-        "complex::view_as_real" | "complex::view_as_real_copy" => |b, a: One| b.source.complex.pair(b, a.input);
+        "aten::view_as_complex" => |b: &Lower, a: One| Ok(b.source.complex.of_pair(b, a.input));
+        "complex::view_as_real" | "complex::view_as_real_copy" => |b: &Lower, a: One| b.source.complex.pair(b, a.input);
         "complex::real" => |b, a: One| Ok(parts(b, a.input)?[0]);
         "complex::imag" => |b, a: One| Ok(parts(b, a.input)?[1]);
-        "complex::abs" => |b, a: One| b.source.complex.length(b, a.input);
+        "complex::abs" => |b: &Lower, a: One| b.source.complex.length(b, a.input);
         "complex::angle" => |b, a: One| complex::angle(b, parts(b, a.input)?);
         "complex::neg" => |b, a: One| {
             let [re, im] = parts(b, a.input)?;

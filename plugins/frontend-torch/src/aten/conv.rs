@@ -8,27 +8,16 @@ use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
-        .row("aten::conv1d", plain)
-        .row("aten::conv2d", plain)
-        .row("aten::conv3d", plain)
-        .row("aten::_convolution_mode", plain)
-        .row("aten::mkldnn_convolution", plain)
-        .row("aten::conv_transpose1d", transposed)
-        .row("aten::conv_transpose2d", transposed)
-        .row("aten::conv_transpose3d", transposed)
-        .row("aten::convolution", convolution)
-        .row("aten::convolution_overrideable", convolution)
-        .row("aten::_convolution", convolution)
-        .row("aten::conv_depthwise3d", |b, a: Kernel| kernel(b, a, true))
-        .row("aten::_conv_depthwise2d", |b, a: Kernel| kernel(b, a, true))
-        .row("aten::thnn_conv2d", |b, a: Kernel| kernel(b, a, false))
-        .row("aten::_slow_conv2d_forward", |b, a: Kernel| kernel(b, a, false))
-        .row("aten::slow_conv3d", |b, a: Kernel| kernel(b, a, false))
-        .row("aten::slow_conv3d_forward", |b, a: Kernel| kernel(b, a, false))
-        .row("aten::slow_conv_dilated2d", |b, a: Kernel| kernel(b, a, false))
-        .row("aten::slow_conv_dilated3d", |b, a: Kernel| kernel(b, a, false))
-        .row("aten::conv_tbc", conv_tbc)
+    super::rows! { table;
+        "aten::conv1d" | "aten::conv2d" | "aten::conv3d" | "aten::_convolution_mode" | "aten::mkldnn_convolution"
+            => plain;
+        "aten::conv_transpose1d" | "aten::conv_transpose2d" | "aten::conv_transpose3d" => transposed;
+        "aten::convolution" | "aten::convolution_overrideable" | "aten::_convolution" => convolution;
+        "aten::conv_depthwise3d" | "aten::_conv_depthwise2d" => |b, a: Kernel| kernel(b, a, true);
+        "aten::thnn_conv2d" | "aten::_slow_conv2d_forward" | "aten::slow_conv3d" | "aten::slow_conv3d_forward" | "aten::slow_conv_dilated2d" | "aten::slow_conv_dilated3d"
+            => |b, a: Kernel| kernel(b, a, false);
+        "aten::conv_tbc" => conv_tbc;
+    }
 }
 
 arguments! {

@@ -17,7 +17,7 @@ pub(crate) const ELEMENTS_MAX: i64 = 1 << 10;
 const DEPTH_MAX: usize = 64;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::zeros" | "aten::empty" | "aten::empty_permuted" | "aten::empty_strided" => |b, a: New| new(b, a, 0);
         "aten::ones" => |b, a: New| new(b, a, 1);
         "aten::full" => full;

@@ -14,7 +14,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::tril" => |b, a: Triangle| triangle(b, a, false);
         "aten::triu" => |b, a: Triangle| triangle(b, a, true);
         "aten::tril_indices" => |b, a: Indices| indices(b, a, |i, j, k| j - i <= k);

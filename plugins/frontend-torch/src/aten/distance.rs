@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::cdist" | "aten::_cdist_forward" => cdist;
         "aten::pdist" | "aten::_pdist_forward" => pdist;
         "aten::dist" => dist;

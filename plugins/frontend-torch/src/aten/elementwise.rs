@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::add" | "prims::add" => add;
         "aten::sub" | "aten::subtract" | "prims::sub" => sub;
         "aten::rsub" => rsub;

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::embedding" => |b, a: Embedding| b.gather(a.weight, whole(b, a.indices)?).one();
         "aten::embedding_bag" | "aten::_embedding_bag" | "aten::_embedding_bag_forward_only" => embedding_bag;
     }

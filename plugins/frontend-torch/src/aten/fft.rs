@@ -15,7 +15,7 @@ use onnxd_plugin_sdk::ir::Attr;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "aten::fft_fft" | "complex::fft_fft" => |b, a: One| one(b, &a, Kind::Forward);
         "aten::fft_ifft" | "complex::fft_ifft" => |b, a: One| one(b, &a, Kind::Inverse);
         "aten::fft_rfft" => |b, a: One| one(b, &a, Kind::Real);
@@ -29,7 +29,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::fft_irfft2" | "aten::fft_irfftn" | "complex::fft_irfft2" | "complex::fft_irfftn" =>
             |b, a: Many| many(b, &a, Kind::ToReal);
     };
-    rows! { table;
+    super::rows! { table;
         "aten::_fft_r2c" => |b, a: R2c| {
             let kind = if a.onesided { Kind::Real } else { Kind::Forward };
             by_number(b, a.input, &a.dim, a.normalization, kind, None)

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::grid_sampler" | "aten::grid_sampler_2d" | "aten::grid_sampler_3d"
             | "aten::_grid_sampler_2d_cpu_fallback" => grid_sampler;
         "aten::affine_grid_generator" => affine_grid;

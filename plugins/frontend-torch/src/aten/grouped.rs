@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::_grouped_mm" => grouped;
     }
 }

@@ -16,7 +16,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::index" | "aten::_unsafe_index" => |b, a: Index| indexed(b, a.input, &a.indices);
         "aten::index_put" | "aten::_unsafe_index_put" | "aten::_index_put_impl" => index_put;
         "aten::_unsafe_masked_index" => |b, a: MaskedIndex| {

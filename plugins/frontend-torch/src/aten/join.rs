@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 const PARTS_MAX: i64 = 1 << 14;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::cat" | "aten::concat" | "aten::concatenate" => cat;
         "aten::stack" | "aten::_stack" => stack;
         "aten::hstack" => hstack;

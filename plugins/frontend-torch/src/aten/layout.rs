@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::formulas::complex;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::permute" => |b, a: Permute| permuted(b, a.input, &axes(b, a.input, &a.dims)?);
         "aten::permute_copy" => |b, a: Permute| {
             permuted(b, a.input, &axes(b, a.input, &a.dims)?)

@@ -13,78 +13,73 @@ use onnxd_plugin_sdk::ir::{Attr, Origin};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = table
-        .row("aten::linear", |b, a: Linear| linear(b, a.input, a.weight, a.bias))
-        .row("aten::mkldnn_linear", |b, a: Linear| linear(b, a.input, a.weight, a.bias))
-        .row("aten::matmul", |b, a: Two| matmul(b, a.input, a.other))
-        .row("aten::linalg_matmul", |b, a: Two| matmul(b, a.input, a.other))
-        .row("aten::mm", |b, a: Mm| matmul(b, a.input, a.mat2))
-        .row("aten::bmm", |b, a: Mm| matmul(b, a.input, a.mat2))
-        .row("aten::mm.dtype", |b, a: MmOf| matmul_of(b, [a.input, a.mat2], a.out_dtype))
-        .row("aten::bmm.dtype", |b, a: MmOf| matmul_of(b, [a.input, a.mat2], a.out_dtype))
-        .row("aten::mv", |b, a: Mv| matmul(b, a.input, a.vec))
-        .row("aten::dot", |b, a: Dot| matmul(b, a.input, a.tensor))
-        .row("aten::vdot", |b, a: Two| matmul(b, a.input, a.other))
-        .row("aten::addmm", addmm)
-        .row("aten::_addmm_activation", addmm_activation)
-        .row("aten::addmv", |b, a: Addmv| {
+    let table = super::rows! { table;
+        "aten::linear" | "aten::mkldnn_linear" => |b, a: Linear| linear(b, a.input, a.weight, a.bias);
+        "aten::matmul" | "aten::linalg_matmul" => |b, a: Two| matmul(b, a.input, a.other);
+        "aten::mm" | "aten::bmm" => |b, a: Mm| matmul(b, a.input, a.mat2);
+        "aten::mm.dtype" | "aten::bmm.dtype" => |b, a: MmOf| matmul_of(b, [a.input, a.mat2], a.out_dtype);
+        "aten::mv" => |b, a: Mv| matmul(b, a.input, a.vec);
+        "aten::dot" => |b, a: Dot| matmul(b, a.input, a.tensor);
+        "aten::vdot" => |b, a: Two| matmul(b, a.input, a.other);
+        "aten::addmm" => addmm;
+        "aten::_addmm_activation" => addmm_activation;
+        "aten::addmv" => |b, a: Addmv| {
             let [alpha, beta] = [a.alpha, a.beta];
             sum_of(b, (a.input, beta), (matmul(b, a.mat, a.vec)?, alpha))
-        })
-        .row("aten::addr", |b, a: Addr| {
+        };
+        "aten::addr" => |b, a: Addr| {
             let [alpha, beta] = [a.alpha, a.beta];
             sum_of(b, (a.input, beta), (outer(b, a.vec1, a.vec2)?, alpha))
-        })
-        .row("aten::baddbmm", |b, a: Addbmm| {
+        };
+        "aten::baddbmm" => |b, a: Addbmm| {
             let [alpha, beta] = [a.alpha, a.beta];
             sum_of(b, (a.input, beta), (matmul(b, a.batch1, a.batch2)?, alpha))
-        })
-        .row("aten::addbmm", |b, a: Addbmm| {
+        };
+        "aten::addbmm" => |b, a: Addbmm| {
             let all = b.reduce_sum(matmul(b, a.batch1, a.batch2)?).axes([0]).keepdims(0).one()?;
             sum_of(b, (a.input, a.beta), (all, a.alpha))
-        })
-        .row("aten::_weight_int8pack_mm", |b, a: Int8Mm| {
+        };
+        "aten::_weight_int8pack_mm" => |b, a: Int8Mm| {
             let weight = b.cast(a.mat2, of(b, a.input)?)?;
             b.mul(linear(b, a.input, weight, None)?, a.scales)
-        })
-        .row("aten::outer", |b, a: Outer| outer(b, a.input, a.vec2))
-        .row("aten::ger", |b, a: Outer| outer(b, a.input, a.vec2));
+        };
+        "aten::outer" | "aten::ger" => |b, a: Outer| outer(b, a.input, a.vec2);
+    };
     solvers(others(table))
 }
 
 /// Products of other kinds, and what is made of a matrix.
 fn others(table: Table<Source>) -> Table<Source> {
-    table
-        .row("aten::inner", inner)
-        .row("aten::tensordot", |b, a: Tensordot| {
+    super::rows! { table;
+        "aten::inner" => inner;
+        "aten::tensordot" => |b, a: Tensordot| {
             tensordot(b, [a.input, a.other], &a.dims_self, &a.dims_other)
-        })
-        .row("aten::einsum", |b, a: Einsum| einsum(b, &a.equation, &a.tensors))
-        .row("aten::bilinear", bilinear)
-        .row("aten::_trilinear", trilinear)
-        .row("aten::chain_matmul", |b, a: Chain| chain(b, a.matrices))
-        .row("aten::linalg_multi_dot", |b, a: Dots| chain(b, a.tensors))
-        .row("aten::kron", |b, a: Two| kron(b, a.input, a.other))
-        .row("aten::cross", |b, a: Cross| cross(b, a.input, a.other, a.dim))
-        .row("aten::linalg_cross", |b, a: Cross| cross(b, a.input, a.other, a.dim))
-        .row("aten::linalg_vecdot", |b, a: Vecdot| {
+        };
+        "aten::einsum" => |b, a: Einsum| einsum(b, &a.equation, &a.tensors);
+        "aten::bilinear" => bilinear;
+        "aten::_trilinear" => trilinear;
+        "aten::chain_matmul" => |b, a: Chain| chain(b, a.matrices);
+        "aten::linalg_multi_dot" => |b, a: Dots| chain(b, a.tensors);
+        "aten::kron" => |b, a: Two| kron(b, a.input, a.other);
+        "aten::cross" | "aten::linalg_cross" => |b, a: Cross| cross(b, a.input, a.other, a.dim);
+        "aten::linalg_vecdot" => |b, a: Vecdot| {
             b.reduce_sum(b.mul(a.x, a.y)?).axes([a.dim]).keepdims(0).one()
-        })
-        .row("aten::det", |b, a: One| determinant(b, a.input))
-        .row("aten::linalg_det", |b, a: Matrix| determinant(b, a.A))
-        .row("aten::_linalg_det", |b, a: Matrix| {
+        };
+        "aten::det" => |b, a: One| determinant(b, a.input);
+        "aten::linalg_det" => |b, a: Matrix| determinant(b, a.A);
+        "aten::_linalg_det" => |b, a: Matrix| {
             Ok(Several(vec![determinant(b, a.A)?.into(), Value::None, Value::None]))
-        })
-        .row("aten::_linalg_slogdet", |b, a: Matrix| {
+        };
+        "aten::_linalg_slogdet" => |b, a: Matrix| {
             let [sign, logarithm] = log_determinant(b, a.A)?.map(Value::Var);
             Ok(Several(vec![sign, logarithm, Value::None, Value::None]))
-        })
-        .row("aten::logdet", |b, a: One| logdet(b, a.input))
-        .row("aten::slogdet", |b, a: One| log_determinant(b, a.input))
-        .row("aten::linalg_slogdet", |b, a: Matrix| log_determinant(b, a.A))
-        .row("aten::matrix_power", |b, a: Power| power(b, a.input, a.n))
-        .row("aten::linalg_matrix_power", |b, a: Power| power(b, a.input, a.n))
-        .row("aten::linalg_matrix_norm", |b, a: MatrixNorm| matrix_norm(b, &a))
+        };
+        "aten::logdet" => |b, a: One| logdet(b, a.input);
+        "aten::slogdet" => |b, a: One| log_determinant(b, a.input);
+        "aten::linalg_slogdet" => |b, a: Matrix| log_determinant(b, a.A);
+        "aten::matrix_power" | "aten::linalg_matrix_power" => |b, a: Power| power(b, a.input, a.n);
+        "aten::linalg_matrix_norm" => |b, a: MatrixNorm| matrix_norm(b, &a);
+    }
 }
 
 fn solvers(table: Table<Source>) -> Table<Source> {

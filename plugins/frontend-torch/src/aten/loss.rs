@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::TAU;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "aten::cross_entropy_loss" => cross_entropy;
         "aten::nll_loss" | "aten::nll_loss2d" | "aten::nll_loss_nd" => |b, a: Nll| nll(b, &a);
         "aten::nll_loss_forward" | "aten::nll_loss2d_forward" =>
@@ -31,7 +31,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             reduced(b, b.softplus(b.mul(b.neg(x)?, t)?)?, a.reduction)
         };
     };
-    rows! { table;
+    super::rows! { table;
         "aten::cosine_embedding_loss" => cosine_embedding;
         "aten::margin_ranking_loss" => margin_ranking;
         "aten::hinge_embedding_loss" => hinge_embedding;

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::ctc_loss" | "aten::ctc_loss.IntList" | "aten::ctc_loss.Tensor" => ctc_loss;
     }
 }

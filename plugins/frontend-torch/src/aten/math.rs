@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LN_10, PI};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "aten::abs" | "aten::absolute" | "prims::abs" => |b, a: Unary| unless_bool(b, a.input, |b, x| b.abs(x));
         "aten::neg" | "aten::negative" | "prims::neg" => negative;
         "aten::positive" => |_, a: Unary| Ok(a.input);
@@ -45,7 +45,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 fn angles(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::sin" | "prims::sin" => |b, a: Unary| b.sin(float(b, a)?);
         "aten::cos" | "prims::cos" => |b, a: Unary| b.cos(float(b, a)?);
         "aten::tan" | "prims::tan" => |b, a: Unary| elementary::tan(b, float(b, a)?);
@@ -74,7 +74,7 @@ fn angles(table: Table<Source>) -> Table<Source> {
 }
 
 fn errors(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::nan_to_num" => |b, a: NanToNum| {
             arithmetic::nan_to_num(b, a.input, a.nan.unwrap_or(0.0), [a.posinf, a.neginf])
         };

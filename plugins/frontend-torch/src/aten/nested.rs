@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::collections::HashMap;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         // Another mask leaves its tensor as it is, at the end: torch does not make it one of several lengths.
         "aten::_nested_tensor_from_mask_left_aligned" => |_, _: Aligned| Ok(true);
         "aten::_nested_tensor_from_mask" => |b, a: FromMask| {

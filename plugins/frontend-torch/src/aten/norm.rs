@@ -12,35 +12,35 @@ use onnxd_plugin_sdk::ir::{Reals, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
-        .row("aten::batch_norm", |b, a: Batch| Ok(batch_norm(b, &a)?[0]))
-        .row("aten::native_batch_norm", |b, a: Batch| batch_norm(b, &a))
-        .row("aten::_native_batch_norm_legit", |b, a: Batch| batch_norm(b, &a))
-        .row("aten::_native_batch_norm_legit_no_training", |b, a: Batch| batch_norm(b, &a))
-        .row("aten::_batch_norm_no_update", |b, a: Batch| with_reserve(b, &a))
-        .row("aten::_batch_norm_with_update", |b, a: Batch| {
+    super::rows! { table;
+        "aten::batch_norm" => |b, a: Batch| Ok(batch_norm(b, &a)?[0]);
+        "aten::native_batch_norm" | "aten::_native_batch_norm_legit" | "aten::_native_batch_norm_legit_no_training"
+            => |b, a: Batch| batch_norm(b, &a);
+        "aten::_batch_norm_no_update" => |b, a: Batch| with_reserve(b, &a);
+        "aten::_batch_norm_with_update" => |b, a: Batch| {
             with_reserve(b, &Batch { training: Some(true), ..a })
-        })
-        .row("aten::_batch_norm_impl_index", |b, a: Batch| {
+        };
+        "aten::_batch_norm_impl_index" => |b, a: Batch| {
             let [y, mean, scale] = batch_norm(b, &a)?.map(Value::Var);
             Ok(Several(vec![y, mean, scale, reserve(b), Value::Int(0)]))
-        })
-        .row("aten::cudnn_batch_norm", |b, a: Cudnn| with_reserve(b, &a.into()))
-        .row("aten::miopen_batch_norm", |b, a: Cudnn| batch_norm(b, &a.into()))
-        .row("aten::instance_norm", instance_norm)
-        .row("aten::layer_norm", |b, a: Layer| Ok(layer_norm(b, &a)?[0]))
-        .row("aten::native_layer_norm", |b, a: Layer| layer_norm(b, &a))
-        .row("aten::group_norm", |b, a: Group| group_norm(b, &a))
-        .row("aten::native_group_norm", native_group_norm)
-        .row("aten::rms_norm", |b, a: Rms| Ok(rms_norm(b, &a)?.0))
-        .row("aten::_fused_rms_norm", |b, a: Rms| {
+        };
+        "aten::cudnn_batch_norm" => |b, a: Cudnn| with_reserve(b, &a.into());
+        "aten::miopen_batch_norm" => |b, a: Cudnn| batch_norm(b, &a.into());
+        "aten::instance_norm" => instance_norm;
+        "aten::layer_norm" => |b, a: Layer| Ok(layer_norm(b, &a)?[0]);
+        "aten::native_layer_norm" => |b, a: Layer| layer_norm(b, &a);
+        "aten::group_norm" => |b, a: Group| group_norm(b, &a);
+        "aten::native_group_norm" => native_group_norm;
+        "aten::rms_norm" => |b, a: Rms| Ok(rms_norm(b, &a)?.0);
+        "aten::_fused_rms_norm" => |b, a: Rms| {
             let (y, x) = rms_norm(b, &a)?;
             Ok([y, inverse_rms(b, x, &a)?])
-        })
-        .row("aten::_weight_norm", |b, a: Weight| Ok(weight_norm(b, &a)?[0]))
-        .row("aten::_weight_norm_interface", |b, a: Weight| weight_norm(b, &a))
-        .row("aten::norm_except_dim", |b, a: Except| norm_except(b, a.v, a.dim, a.pow))
-        .row("aten::renorm", renorm)
+        };
+        "aten::_weight_norm" => |b, a: Weight| Ok(weight_norm(b, &a)?[0]);
+        "aten::_weight_norm_interface" => |b, a: Weight| weight_norm(b, &a);
+        "aten::norm_except_dim" => |b, a: Except| norm_except(b, a.v, a.dim, a.pow);
+        "aten::renorm" => renorm;
+    }
 }
 
 arguments! {

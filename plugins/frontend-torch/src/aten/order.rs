@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::{Reals, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::kthvalue" => |b, a: Kth| kth(b, a.input, &a.k, a.dim, a.keepdim);
         "aten::median.dim" => |b, a: Median| middle(b, a.input, a.dim, a.keepdim);
         "aten::median" => median;

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::_pack_padded_sequence" => pack;
         "aten::_pad_packed_sequence" => unpack;
         "aten::pad_sequence" => pad_sequence;

@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::pad" => |b, a: Named| {
             let mode = Mode::named(b, &a.mode)?;
             padded(b, a.input, &a.pad, &mode, &a.value)

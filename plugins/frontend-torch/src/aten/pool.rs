@@ -12,25 +12,25 @@ use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
-        .row("aten::max_pool1d", |b, a: Max| max_pool(b, a, 1))
-        .row("aten::max_pool2d", |b, a: Max| max_pool(b, a, 2))
-        .row("aten::max_pool3d", |b, a: Max| max_pool(b, a, 3))
-        .row("aten::mkldnn_max_pool2d", |b, a: Max| max_pool(b, a, 2))
-        .row("aten::mkldnn_max_pool3d", |b, a: Max| max_pool(b, a, 3))
-        .row("aten::quantized_max_pool1d", |b, a: Max| max_pool(b, a, 1))
-        .row("aten::quantized_max_pool2d", |b, a: Max| max_pool(b, a, 2))
-        .row("aten::quantized_max_pool3d", |b, a: Max| max_pool(b, a, 3))
-        .row("aten::max_pool1d_with_indices", |b, a: Max| max_pool_with_indices(b, a, 1))
-        .row("aten::max_pool2d_with_indices", |b, a: Max| max_pool_with_indices(b, a, 2))
-        .row("aten::max_pool3d_with_indices", |b, a: Max| max_pool_with_indices(b, a, 3))
-        .row("aten::avg_pool1d", |b, a: Average| avg_pool(b, a, 1))
-        .row("aten::avg_pool2d", |b, a: Average| avg_pool(b, a, 2))
-        .row("aten::avg_pool3d", |b, a: Average| avg_pool(b, a, 3))
-        .row("aten::max_unpool2d", |b, a: Unpool| max_unpool(b, a, 2))
-        .row("aten::max_unpool3d", |b, a: Unpool| max_unpool(b, a, 3))
-        .refused("aten::fractional_max_pool2d", FRACTIONAL)
-        .refused("aten::fractional_max_pool3d", FRACTIONAL)
+    let table = table.refused("aten::fractional_max_pool2d", FRACTIONAL).refused("aten::fractional_max_pool3d", FRACTIONAL);
+    super::rows! { table;
+        "aten::max_pool1d" => |b, a: Max| max_pool(b, a, 1);
+        "aten::max_pool2d" => |b, a: Max| max_pool(b, a, 2);
+        "aten::max_pool3d" => |b, a: Max| max_pool(b, a, 3);
+        "aten::mkldnn_max_pool2d" => |b, a: Max| max_pool(b, a, 2);
+        "aten::mkldnn_max_pool3d" => |b, a: Max| max_pool(b, a, 3);
+        "aten::quantized_max_pool1d" => |b, a: Max| max_pool(b, a, 1);
+        "aten::quantized_max_pool2d" => |b, a: Max| max_pool(b, a, 2);
+        "aten::quantized_max_pool3d" => |b, a: Max| max_pool(b, a, 3);
+        "aten::max_pool1d_with_indices" => |b, a: Max| max_pool_with_indices(b, a, 1);
+        "aten::max_pool2d_with_indices" => |b, a: Max| max_pool_with_indices(b, a, 2);
+        "aten::max_pool3d_with_indices" => |b, a: Max| max_pool_with_indices(b, a, 3);
+        "aten::avg_pool1d" => |b, a: Average| avg_pool(b, a, 1);
+        "aten::avg_pool2d" => |b, a: Average| avg_pool(b, a, 2);
+        "aten::avg_pool3d" => |b, a: Average| avg_pool(b, a, 3);
+        "aten::max_unpool2d" => |b, a: Unpool| max_unpool(b, a, 2);
+        "aten::max_unpool3d" => |b, a: Unpool| max_unpool(b, a, 3);
+    }
 }
 
 const FRACTIONAL: &str = "its windows are chosen at random";

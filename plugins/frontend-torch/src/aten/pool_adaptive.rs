@@ -16,16 +16,17 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
-        .row("aten::adaptive_avg_pool1d", |b, a: Adaptive| average(b, a, 1))
-        .row("aten::adaptive_avg_pool2d", |b, a: Adaptive| average(b, a, 2))
-        .row("aten::adaptive_avg_pool3d", |b, a: Adaptive| average(b, a, 3))
-        .row("aten::_adaptive_avg_pool2d", |b, a: Adaptive| average(b, a, 2))
-        .row("aten::_adaptive_avg_pool3d", |b, a: Adaptive| average(b, a, 3))
-        .row("aten::mkldnn_adaptive_avg_pool2d", |b, a: Adaptive| average(b, a, 2))
-        .row("aten::adaptive_max_pool1d", |b, a: Adaptive| maximum(b, a, 1))
-        .row("aten::adaptive_max_pool2d", |b, a: Adaptive| maximum(b, a, 2))
-        .row("aten::adaptive_max_pool3d", |b, a: Adaptive| maximum(b, a, 3))
+    super::rows! { table;
+        "aten::adaptive_avg_pool1d" => |b, a: Adaptive| average(b, a, 1);
+        "aten::adaptive_avg_pool2d" => |b, a: Adaptive| average(b, a, 2);
+        "aten::adaptive_avg_pool3d" => |b, a: Adaptive| average(b, a, 3);
+        "aten::_adaptive_avg_pool2d" => |b, a: Adaptive| average(b, a, 2);
+        "aten::_adaptive_avg_pool3d" => |b, a: Adaptive| average(b, a, 3);
+        "aten::mkldnn_adaptive_avg_pool2d" => |b, a: Adaptive| average(b, a, 2);
+        "aten::adaptive_max_pool1d" => |b, a: Adaptive| maximum(b, a, 1);
+        "aten::adaptive_max_pool2d" => |b, a: Adaptive| maximum(b, a, 2);
+        "aten::adaptive_max_pool3d" => |b, a: Adaptive| maximum(b, a, 3);
+    }
 }
 
 arguments! {

@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "prims::broadcast_in_dim" => broadcast_in_dim;
         "prims::cat" => |b, a: Cat| join::joined(b, a.tensors, a.dim);
         "prims::collapse" | "prims::collapse_view" => collapse;

@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType::{
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "quantized_decomposed::choose_qparams" => choose;
         "quantized_decomposed::choose_qparams_symmetric" => choose_symmetric;
         "quantized_decomposed::choose_qparams_per_token" => choose_by_row;

@@ -14,7 +14,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = weights(table);
-    let table = rows! { table;
+    let table = super::rows! { table;
         "quantized::add" => |b, a: Two| two(b, &a, |b, x, y| b.add(x, y), false);
         "quantized::add_relu" => |b, a: Two| two(b, &a, |b, x, y| b.add(x, y), true);
         "quantized::mul" => |b, a: Two| two(b, &a, |b, x, y| b.mul(x, y), false);
@@ -37,7 +37,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             quantized_like(b, b.where_(b.greater(a.qx, a.threshold)?, a.qx, fill)?, a.qx)
         };
     };
-    rows! { table;
+    super::rows! { table;
         "quantized::sigmoid" => |b, a: One| a.settled(b, b.sigmoid(a.input(b)?)?);
         "quantized::hardswish" => |b, a: One| a.settled(b, b.hard_swish(a.input(b)?)?);
         "quantized::softmax" => |b, a: One| a.settled(b, b.softmax(a.input(b)?).axis(a.dim.unwrap_or(-1)).one()?);
@@ -69,7 +69,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 /// Operators with packed weights. Those are a list of what they were made of.
 fn weights(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "quantized::conv1d_prepack" | "quantized::conv2d_prepack" | "quantized::conv3d_prepack"
             | "quantized::conv_prepack" | "_quantized::conv2d_prepack" | "_quantized::conv3d_prepack" =>
             |_, a: Prepack| Ok(a.packed(false));
@@ -98,7 +98,7 @@ fn weights(table: Table<Source>) -> Table<Source> {
                 Ok(Several(vec![conv.weight.into(), conv.bias.into()]))
             };
     };
-    rows! { table;
+    super::rows! { table;
         "quantized::linear_prepack" | "quantized::linear_prepack_legacy" | "_quantized::linear_prepack" =>
             |_, a: LinearPrepack| Ok(Value::List(vec![a.W.into(), a.B.into()]));
         "quantized::linear_prepack_fp16" | "quantized::linear_prepack_fp16_legacy" => |b, a: LinearPrepack| {

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "aten::quantize_per_tensor" => quantize_per_tensor;
         "aten::quantize_per_channel" => quantize_per_channel;
         "aten::quantize_per_tensor_dynamic" => |b, a: Dynamic| dynamic(b, a.input, a.reduce_range);
@@ -35,7 +35,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             of_integers(b, a.input, Quantizer { scale, zero_point, axis: None })
         };
     };
-    rows! { table;
+    super::rows! { table;
         "aten::fake_quantize_per_tensor_affine" | "aten::_fake_quantize_learnable_per_tensor_affine"
             | "aten::fake_quantize_per_channel_affine" | "aten::_fake_quantize_learnable_per_channel_affine" => fake;
         "aten::fake_quantize_per_tensor_affine_cachemask" | "aten::fake_quantize_per_channel_affine_cachemask"

@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Float16, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::rand" => |b, a: New| new(b, &a.size, a.dtype, UNIFORM);
         "aten::randn" => |b, a: New| new(b, &a.size, a.dtype, NORMAL);
         "aten::rand_like" => |b, a: Like| cast(b, a.dtype, a.input, drawn(b, a.input, UNIFORM)?);

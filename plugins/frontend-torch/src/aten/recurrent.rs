@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::{Attr, Dim, Origin, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::lstm.input" => |b, a: Padded| of_padded(b, &LSTM, a).map(three);
         "aten::lstm.data" => |b, a: Packed| of_packed(b, &LSTM, a).map(three);
         "aten::gru.input" => |b, a: Padded| of_padded(b, &GRU, a).map(two);

@@ -15,7 +15,7 @@ use onnxd_plugin_sdk::formulas::recurrent;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::quantized_lstm.input" => |b, a: Padded| of_padded(b, &LSTM, a).map(three);
         "aten::quantized_gru.input" => |b, a: Padded| of_padded(b, &GRU, a).map(two);
         "aten::quantized_lstm.data" => |b, a: Packed| of_packed(b, &LSTM, a).map(three);

@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bool, Int16, Int32, Int64, Uint8, Uin
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = rows! { table;
+    let table = super::rows! { table;
         "aten::sum" => |b, a: Reduced| total(b, a.input, &axes(b, &a)?, a.dtype);
         "prims::sum" => |b, a: Prim| total(b, a.inp, &a.axes(b)?, a.output_dtype);
         "aten::nansum" => |b, a: Reduced| total(b, numbers(b, a.input)?, &axes(b, &a)?, a.dtype);
@@ -39,7 +39,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             reduce_log_sum_exp(b, to_float(b, a.input)?, &axes)
         };
     };
-    rows! { table;
+    super::rows! { table;
         "aten::var" => |b, a: Variance| Ok(variance(b, &a, false)?[0]);
         "aten::std" => |b, a: Variance| Ok(variance(b, &a, true)?[0]);
         "aten::var_mean" => |b, a: Variance| variance(b, &a, false);

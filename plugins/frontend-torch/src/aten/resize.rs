@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::{Attr, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::upsample_nearest1d" | "aten::upsample_nearest2d" | "aten::upsample_nearest3d" =>
             |b, a: Upsample| upsample(b, a, Mode::Nearest, false);
         "aten::_upsample_nearest_exact1d" | "aten::_upsample_nearest_exact2d" | "aten::_upsample_nearest_exact3d" =>

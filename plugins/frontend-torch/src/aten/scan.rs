@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::cumsum" => cumsum;
         "aten::cumprod" => cumprod;
         "aten::cummax" => |b, a: Running| extremes(b, &a, true);

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::nonzero" | "aten::argwhere" => |b, a: Unary| nonzero(b, a.input);
         "aten::nonzero_numpy" => |b, a: Unary| nonzero_axes(b, a.input);
         "aten::nonzero_static" => nonzero_static;

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 pub(crate) const INDICES_MAX: i64 = 1 << 20;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::view" | "aten::view_copy" | "aten::_unsafe_view" | "aten::_reshape_copy" => |b, a: View| {
             reshaped(b, a.input, values(a.size))
         };

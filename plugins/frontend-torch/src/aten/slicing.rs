@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::select" | "aten::select_copy" => select;
         "aten::slice" | "aten::slice_copy" => slice;
         "aten::narrow" | "aten::narrow_copy" => narrow;

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::inverse" => |b, a: One| solved(b, a.input, identity(b, a.input)?);
         "aten::linalg_inv" => |b, a: Inverse| solved(b, a.A, identity(b, a.A)?);
         "aten::linalg_inv_ex" => |b, a: Inverse| {

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::topk" => |b, a: TopK| top(b, a.input, &a.k, a.dim, a.largest, a.sorted);
         "aten::sort" => |b, a: Sort| sorted(b, a.input, a.dim, a.descending);
         "aten::argsort" => |b, a: Sort| Ok(sorted(b, a.input, a.dim, a.descending)?[1]);

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::PI;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::erfinv" | "aten::special_erfinv" | "prims::erf_inv" => |b, a: Unary| computed(b, a.input, Float, erfinv);
         "aten::special_ndtri" | "prims::ndtri" => |b, a: Unary| computed(b, a.input, Float, ndtri);
         "aten::special_erfcx" | "prims::erfcx" => |b, a: Unary| computed(b, a.input, Float, erfcx);

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::linalg_svd" => |b, a: Svd| new_svd(b, &a, true);
         "aten::_linalg_svd" => |b, a: Svd| new_svd(b, &a, false);
         "aten::linalg_svdvals" => |b, a: Svd| values(b, a.A);

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::trapezoid" | "aten::trapz" => |b, a: Samples| {
             let (areas, axis) = trapezoids(b, &a)?;
             b.reduce_sum(areas).axes([axis]).keepdims(false).one()

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "torchao::choose_qparams_affine" => choose;
         "torchao::quantize_affine" => quantize;
         "torchao::dequantize_affine" => dequantize;

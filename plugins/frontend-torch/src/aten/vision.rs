@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "torchvision::nms" => nms;
         "torchvision::roi_align" => roi_align;
         "torchvision::roi_pool" => roi_pool;

@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::ir::{DataType, Reals};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    rows! { table;
+    super::rows! { table;
         "aten::hann_window" => |b, a: Arguments| window(b, &a, Window::Hann);
         "aten::hamming_window" => |b, a: Arguments| {
             let (alpha, beta) = (a.alpha.unwrap_or(0.54), a.beta.unwrap_or(0.46));

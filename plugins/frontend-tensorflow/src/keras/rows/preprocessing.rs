@@ -12,24 +12,10 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
-use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value, WrongArgument};
+use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
 
 /// Indices for what is not in a table.
 const UNKNOWN_MAX: i64 = 1 << 20;
-
-/// Augmentation that gives pictures as they are.
-macro_rules! idle {
-    ($table:expr; $($name:literal)*) => {
-        $table$(.row($name, |_: &Lower, a: Idle| Ok(a.inputs)))*
-    };
-}
-
-/// Augmentation that gives pictures as floats.
-macro_rules! cast {
-    ($table:expr; $($name:literal)*) => {
-        $table$(.row($name, |b: &Lower, a: Idle| b.cast(a.inputs, a.to)))*
-    };
-}
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = crate::ops::rows! { table;
@@ -56,16 +42,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             encoded(b, a.inputs, &a.output_mode, a.num_tokens, &a.dtype, a.sparse)
         };
         "IntegerLookup" => integer_lookup;
-    };
-    let table = idle! { table;
-        "RandomBrightness" "RandomColorDegeneration" "RandomColorJitter" "RandomContrast" "RandomCrop"
-        "RandomGrayscale" "RandomHue" "RandomInvert" "RandomPosterization" "RandomSaturation" "CutMix" "MixUp"
-        "Equalization" "MaxNumBoundingBoxes"
-    };
-    let table = cast! { table;
-        "RandomFlip" "RandomRotation" "RandomTranslation" "RandomZoom" "RandomShear" "RandomPerspective"
-        "RandomElasticTransform" "RandomGaussianBlur" "RandomSharpness" "Solarization" "RandomErasing" "AugMix"
-        "RandAugment"
+        // Augmentation gives pictures as they are, or as floats.
+        "RandomBrightness" | "RandomColorDegeneration" | "RandomColorJitter" | "RandomContrast" | "RandomCrop"
+            | "RandomGrayscale" | "RandomHue" | "RandomInvert" | "RandomPosterization" | "RandomSaturation" | "CutMix"
+            | "MixUp" | "Equalization" | "MaxNumBoundingBoxes" => |_, a: Idle| Ok(a.inputs);
+        "RandomFlip" | "RandomRotation" | "RandomTranslation" | "RandomZoom" | "RandomShear" | "RandomPerspective"
+            | "RandomElasticTransform" | "RandomGaussianBlur" | "RandomSharpness" | "Solarization" | "RandomErasing"
+            | "AugMix" | "RandAugment" => |b, a: Idle| b.cast(a.inputs, a.to);
     };
     crate::ops::refused(table, &REFUSED)
 }
@@ -96,8 +79,8 @@ struct Idle {
     to: DataType,
 }
 
-impl Arguments for Idle {
-    fn take(reader: &mut Reader<'_>) -> Result<Idle, WrongArgument> {
+impl Parameter for Idle {
+    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Idle, WrongArgument> {
         let inputs = reader.take("inputs", None)?;
         let mut word = "float32".to_owned();
         loop {

@@ -15,7 +15,7 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::matrix::{correlation, kron};
 use onnxd_plugin_sdk::ir::DataType::{self, Float, Int8, Int32, Int64};
-use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value, WrongArgument};
+use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
@@ -100,8 +100,8 @@ struct Vander {
     increasing: bool,
 }
 
-impl Arguments for Vander {
-    fn take(reader: &mut Reader<'_>) -> Result<Vander, WrongArgument> {
+impl Parameter for Vander {
+    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Vander, WrongArgument> {
         let (x, n) = (reader.take("x", None)?, reader.take("N", None)?);
         Ok(Vander { x, n, increasing: reader.take("increasing", Some(false))? })
     }
@@ -113,8 +113,8 @@ struct Einsum {
     subscripts: String,
 }
 
-impl Arguments for Einsum {
-    fn take(reader: &mut Reader<'_>) -> Result<Einsum, WrongArgument> {
+impl Parameter for Einsum {
+    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Einsum, WrongArgument> {
         Ok(Einsum { operands: reader.rest(), subscripts: reader.take("subscripts", None)? })
     }
 }

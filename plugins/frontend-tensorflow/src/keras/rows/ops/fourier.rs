@@ -33,7 +33,7 @@ fn complex_parts(table: Table<Source>) -> Table<Source> {
         "complex::ops.Real" => |b, a: Taken| Ok(parts(b, a.x)?[0]);
         "complex::ops.Imag" => |b, a: Taken| Ok(parts(b, a.x)?[1]);
         "ops.Imag" => |b, a: Taken| zeros(b, a.x);
-        "complex::ops.Abs" | "complex::ops.Absolute" => |b, a: Taken| b.source.complex.length(b, a.x);
+        "complex::ops.Abs" | "complex::ops.Absolute" => |b: &Lower, a: Taken| b.source.complex.length(b, a.x);
         "complex::ops.Angle" => |b, a: Taken| complex::angle(b, parts(b, a.x)?);
         "ops.Angle" => |b, a: Taken| {
             let x = floats(b, a.x)?;
@@ -41,8 +41,8 @@ fn complex_parts(table: Table<Source>) -> Table<Source> {
             b.where_(b.less(x, 0)?, half, zeros(b, x)?)
         };
         "complex::ops.Conj" | "complex::ops.Conjugate" => |b, a: Taken| conjugate(b, a.x);
-        "ops.ViewAsComplex" => |b, a: Taken| Ok(b.source.complex.of_pair(b, floats(b, a.x)?));
-        "complex::ops.ViewAsReal" => |b, a: Taken| b.source.complex.pair(b, a.x);
+        "ops.ViewAsComplex" => |b: &Lower, a: Taken| Ok(b.source.complex.of_pair(b, floats(b, a.x)?));
+        "complex::ops.ViewAsReal" => |b: &Lower, a: Taken| b.source.complex.pair(b, a.x);
         "ops.ViewAsReal" => |b, a: Taken| {
             let x = floats(b, a.x)?;
             b.concat([b.unsqueeze(x, [-1])?, b.unsqueeze(zeros(b, x)?, [-1])?]).axis(-1).one()

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Float, Int32, Int64};
-use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value, WrongArgument};
+use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = crate::ops::rows! { table;
@@ -120,8 +120,8 @@ struct Grid {
     indexing: String,
 }
 
-impl Arguments for Grid {
-    fn take(reader: &mut Reader<'_>) -> Result<Grid, WrongArgument> {
+impl Parameter for Grid {
+    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Grid, WrongArgument> {
         Ok(Grid { x: reader.rest(), indexing: reader.take("indexing", Some("xy".to_owned()))? })
     }
 }
