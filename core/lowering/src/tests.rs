@@ -42,9 +42,7 @@ fn table() -> Table {
         "add" => |b, all: AddScaled| add(b, all);
         "split" => split();
     };
-    table
-        .unknown_help("Write `warp` in other operators.")
-        .refused("dropout", "it draws at random")
+    table.unknown_help("Write `warp` in other operators.").refused("dropout", "it draws at random")
 }
 
 fn run(items: Vec<Lowering>, fallback: Fallback) -> Result<(String, Vec<String>), Vec<String>> {

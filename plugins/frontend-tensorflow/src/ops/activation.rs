@@ -2,7 +2,6 @@
 
 use super::create::scalar;
 use super::{Source, of};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -12,31 +11,17 @@ const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Relu" => |b, a: Features| b.relu(a.features);
-        "Relu6" => |b, a: Features| clipped(b, a.features, 0.0, 6.0);
-        "Elu" => |b, a: Features| b.elu(a.features).one();
-        "Selu" => |b, a: Features| b.selu(a.features).alpha(SELU_ALPHA).gamma(SELU_SCALE).one();
-        "LeakyRelu" => |b, a: Leaky| leaky(b, a.features, a.alpha);
-        "Softplus" => |b, a: Features| b.softplus(a.features);
-        "Softsign" => |b, a: Features| b.softsign(a.features);
-        "Softmax" => |b, a: Logits| b.softmax(a.logits).axis(-1).one();
-        "onnxd::Gelu" => |b, a: Gelu| gelu(b, a.x, false);
-        "LogSoftmax" => |b, a: Logits| b.log_softmax(a.logits).axis(-1).one();
+        "Relu" => |b, features: Var| b.relu(features);
+        "Relu6" => |b, features: Var| clipped(b, features, 0.0, 6.0);
+        "Elu" => |b, features: Var| b.elu(features).one();
+        "Selu" => |b, features: Var| b.selu(features).alpha(SELU_ALPHA).gamma(SELU_SCALE).one();
+        "LeakyRelu" => |b, features: Var, alpha: f64| leaky(b, features, alpha);
+        "Softplus" => |b, features: Var| b.softplus(features);
+        "Softsign" => |b, features: Var| b.softsign(features);
+        "Softmax" => |b, logits: Var| b.softmax(logits).axis(-1).one();
+        "onnxd::Gelu" => |b, x: Var| gelu(b, x, false);
+        "LogSoftmax" => |b, logits: Var| b.log_softmax(logits).axis(-1).one();
     }
-}
-
-arguments! {
-    /// `Relu(features; T: type) -> activations`
-    struct Features { features: Var }
-    /// `LeakyRelu(features; alpha: float = 0.2, T: type = float) -> activations`
-    struct Leaky { features: Var, alpha: f64 }
-    /// `Softmax(logits; T: type) -> softmax`
-    struct Logits { logits: Var }
-}
-
-arguments! {
-    /// `Gelu(x)`
-    struct Gelu { x: Var }
 }
 
 /// `x` between two numbers, in its own type.

@@ -24,10 +24,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `AudioSpectrogram(input; window_size: int, stride: int, magnitude_squared: bool = false) -> spectrogram`
+    /// `AudioSpectrogram`
     pub(crate) struct Spectrogram { input: Var, window_size: i64, stride: i64, magnitude_squared: bool }
-    /// `Mfcc(spectrogram, sample_rate; upper_frequency_limit: float = 4000.0, lower_frequency_limit: float = 20.0,
-    /// filterbank_channel_count: int = 40, dct_coefficient_count: int = 13) -> output`
+    /// `Mfcc`
     pub(crate) struct Mfcc {
         spectrogram: Var, sample_rate: i64, upper_frequency_limit: f64, lower_frequency_limit: f64,
         filterbank_channel_count: i64, dct_coefficient_count: i64,

@@ -1,9 +1,8 @@
 //! The bits of integers.
 
-use super::operands::{One, Two};
+use super::operands::Two;
 use super::{Lower, Source, of};
 use crate::wire::dtype::ElementType;
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::arithmetic::floor_quotient;
@@ -16,18 +15,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "BitwiseAnd" => |b, a: Two| combined(b, a, GraphBuilder::bitwise_and);
         "BitwiseOr" => |b, a: Two| combined(b, a, GraphBuilder::bitwise_or);
         "BitwiseXor" => |b, a: Two| combined(b, a, GraphBuilder::bitwise_xor);
-        "Invert" => |b, a: One| inverted(b, a.x);
+        "Invert" => |b, x: Var| inverted(b, x);
         "LeftShift" => |b, a: Two| shifted(b, a, true);
         "RightShift" => |b, a: Two| shifted(b, a, false);
-        "PopulationCount" => |b, a: One| population(b, a.x);
-        "Bitcast" => |b, a: Bits| bits_as(b, a.input, a.type_.0);
+        "PopulationCount" => |b, x: Var| population(b, x);
+        "Bitcast" => |b, input: Var, type_: ElementType| bits_as(b, input, type_.0);
     }
     .refused("NextAfter", "ONNX reads no floats as bits before opset 26")
-}
-
-arguments! {
-    /// `Bitcast(input; T: type, type: type) -> output`
-    struct Bits { input: Var, type_: ElementType }
 }
 
 pub(crate) fn combined(

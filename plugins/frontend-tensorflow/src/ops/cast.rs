@@ -2,7 +2,6 @@
 
 use super::{Lower, Source, of};
 use crate::wire::dtype::ElementType;
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType;
@@ -10,31 +9,26 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Cast" => cast;
+        "Cast" => cast(x, dstt, truncate);
     }
-}
-
-arguments! {
-    /// `Cast(x; SrcT: type, DstT: type, Truncate: bool = false) -> y`
-    struct Cast { x: Var, dstt: ElementType, truncate: Option<bool> }
 }
 
 /// ONNX truncates as TensorFlow does. Integers that do not fit a smaller type wrap: ONNX leaves that open for floats,
 /// so they go through a wide one.
-fn cast(b: &Lower, a: Cast) -> Lowered<Var> {
-    let ElementType(to) = a.dstt;
-    let from = of(b, a.x)?;
+fn cast(b: &Lower, x: Var, dstt: ElementType, truncate: Option<bool>) -> Lowered<Var> {
+    let ElementType(to) = dstt;
+    let from = of(b, x)?;
     if matches!(to, DataType::Complex64 | DataType::Complex128) {
-        return super::complex::of_real(b, a.x, to);
+        return super::complex::of_real(b, x, to);
     }
-    if a.truncate == Some(true) && from.is_float() && to.is_float() && to.bits() < from.bits() {
+    if truncate == Some(true) && from.is_float() && to.is_float() && to.bits() < from.bits() {
         let message =
             "ONNX rounds floats to narrower ones, and does not cut them off (`Truncate`).";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
     let narrow = to.is_integer() && to.bits() < 32;
     match from.is_float() && narrow {
-        true => b.cast(b.cast(a.x, DataType::Int32)?, to),
-        false => b.cast(a.x, to),
+        true => b.cast(b.cast(x, DataType::Int32)?, to),
+        false => b.cast(x, to),
     }
 }

@@ -1,47 +1,33 @@
 //! Colours of pictures, whose last axis is red, green and blue.
 
 use super::{Lower, Source, of, rank};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType::{Double, Float};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "RGBToHSV" => |b, a: Images| joined(b, to_hsv(b, channels(b, a.images)?)?);
-        "HSVToRGB" => |b, a: Images| joined(b, to_rgb(b, channels(b, a.images)?)?);
-        "AdjustHue" => |b, a: Hue| {
-            let (x, dtype) = (b.cast(a.images, Float)?, of(b, a.images)?);
+        "RGBToHSV" => |b, images: Var| joined(b, to_hsv(b, channels(b, images)?)?);
+        "HSVToRGB" => |b, images: Var| joined(b, to_rgb(b, channels(b, images)?)?);
+        "AdjustHue" => |b, images: Var, delta: Var| {
+            let (x, dtype) = (b.cast(images, Float)?, of(b, images)?);
             let [h, s, v] = to_hsv(b, channels(b, x)?)?;
-            let turned = b.add(h, a.delta)?;
+            let turned = b.add(h, delta)?;
             let h = b.sub(turned, b.floor(turned)?)?;
             b.cast(joined(b, to_rgb(b, [h, s, v])?)?, dtype)
         };
-        "AdjustSaturation" => |b, a: Saturation| {
-            let (x, dtype) = (b.cast(a.images, Float)?, of(b, a.images)?);
+        "AdjustSaturation" => |b, images: Var, scale: Var| {
+            let (x, dtype) = (b.cast(images, Float)?, of(b, images)?);
             let [h, s, v] = to_hsv(b, channels(b, x)?)?;
-            let s = b.clip(b.mul(s, a.scale)?).min(0.0).max(1.0).one()?;
+            let s = b.clip(b.mul(s, scale)?).min(0.0).max(1.0).one()?;
             b.cast(joined(b, to_rgb(b, [h, s, v])?)?, dtype)
         };
-        "AdjustContrastv2" => |b, a: Contrast| contrast(b, a.images, a.contrast_factor);
-        "AdjustContrast" => |b, a: Clipped| {
-            let y = contrast(b, b.cast(a.images, Float)?, a.contrast_factor)?;
-            b.max([b.min([y, a.max_value])?, a.min_value])
+        "AdjustContrastv2" => |b, images: Var, contrast_factor: Var| contrast(b, images, contrast_factor);
+        "AdjustContrast" => |b, images: Var, contrast_factor: Var, min_value: Var, max_value: Var| {
+            let y = contrast(b, b.cast(images, Float)?, contrast_factor)?;
+            b.max([b.min([y, max_value])?, min_value])
         };
     }
-}
-
-arguments! {
-    /// `RGBToHSV(images; T: type = float) -> output`
-    struct Images { images: Var }
-    /// `AdjustHue(images, delta; T: type = float) -> output`
-    struct Hue { images: Var, delta: Var }
-    /// `AdjustSaturation(images, scale; T: type = float) -> output`
-    struct Saturation { images: Var, scale: Var }
-    /// `AdjustContrastv2(images, contrast_factor; T: type = float) -> output`
-    struct Contrast { images: Var, contrast_factor: Var }
-    /// `AdjustContrast(images, contrast_factor, min_value, max_value; T: type) -> output`
-    struct Clipped { images: Var, contrast_factor: Var, min_value: Var, max_value: Var }
 }
 
 fn channels(b: &GraphBuilder, x: Var) -> Lowered<[Var; 3]> {

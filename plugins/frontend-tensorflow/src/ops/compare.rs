@@ -1,9 +1,7 @@
 //! Comparisons and logic.
 
 use super::create::scalar;
-use super::operands::{Input, One, Two};
 use super::{Lower, Source, of, rank};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::elementary::is_infinite;
 use onnxd_plugin_sdk::ir::DataType;
@@ -11,26 +9,21 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Equal" => |b, a: Two| b.equal(a.x, a.y);
-        "NotEqual" => |b, a: Two| b.not(b.equal(a.x, a.y)?);
-        "Less" => |b, a: Two| b.less(a.x, a.y);
-        "LessEqual" => |b, a: Two| b.less_or_equal(a.x, a.y);
-        "Greater" => |b, a: Two| b.greater(a.x, a.y);
-        "GreaterEqual" => |b, a: Two| b.greater_or_equal(a.x, a.y);
-        "ApproximateEqual" => |b, a: Approximate| b.less(b.abs(b.sub(a.x, a.y)?)?, a.tolerance);
-        "LogicalAnd" => |b, a: Two| b.and(a.x, a.y);
-        "LogicalOr" => |b, a: Two| b.or(a.x, a.y);
-        "LogicalNot" => |b, a: One| b.not(a.x);
-        "IsNan" => |b, a: One| b.is_nan(a.x);
-        "IsInf" => |b, a: One| is_infinite(b, a.x);
-        "IsFinite" => |b, a: One| b.not(b.or(b.is_nan(a.x)?, is_infinite(b, a.x)?)?);
-        "ToBool" => |b, a: Input| to_bool(b, a.input);
+        "Equal" => |b, x: Var, y: Var| b.equal(x, y);
+        "NotEqual" => |b, x: Var, y: Var| b.not(b.equal(x, y)?);
+        "Less" => |b, x: Var, y: Var| b.less(x, y);
+        "LessEqual" => |b, x: Var, y: Var| b.less_or_equal(x, y);
+        "Greater" => |b, x: Var, y: Var| b.greater(x, y);
+        "GreaterEqual" => |b, x: Var, y: Var| b.greater_or_equal(x, y);
+        "ApproximateEqual" => |b, x: Var, y: Var, tolerance: f64| b.less(b.abs(b.sub(x, y)?)?, tolerance);
+        "LogicalAnd" => |b, x: Var, y: Var| b.and(x, y);
+        "LogicalOr" => |b, x: Var, y: Var| b.or(x, y);
+        "LogicalNot" => |b, x: Var| b.not(x);
+        "IsNan" => |b, x: Var| b.is_nan(x);
+        "IsInf" => |b, x: Var| is_infinite(b, x);
+        "IsFinite" => |b, x: Var| b.not(b.or(b.is_nan(x)?, is_infinite(b, x)?)?);
+        "ToBool" => |b, input: Var| to_bool(b, input);
     }
-}
-
-arguments! {
-    /// `ApproximateEqual(x, y; T: type, tolerance: float = 1e-05) -> z`
-    struct Approximate { x: Var, y: Var, tolerance: f64 }
 }
 
 /// `compute()` where `x` is not zero, and zero elsewhere, without what the computation makes of it there.

@@ -3,7 +3,7 @@
 //!
 //! An operator that reads complex numbers has a row of its own (`complex::Mul`), or is done to both parts.
 
-use super::operands::{Input, One, Two};
+use super::operands::Two;
 use super::{Lower, Source, linear};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
@@ -15,26 +15,28 @@ use onnxd_plugin_sdk::lower::{Driver, Lowered, Lowering, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "Complex" => |b: &Lower, a: Made| b.source.complex.of_broadcast(b, [a.real, a.imag]);
-        "complex::Real" => |b, a: Taken| Ok(parts(b, a.input)?[0]);
-        "complex::Imag" => |b, a: Taken| Ok(parts(b, a.input)?[1]);
-        "complex::Angle" => |b, a: Taken| complex::angle(b, parts(b, a.input)?);
-        "complex::ComplexAbs" => |b: &Lower, a: Length| b.source.complex.length(b, a.x);
-        "complex::Abs" => |b: &Lower, a: One| b.source.complex.length(b, a.x);
-        "complex::Conj" => |b, a: Input| conjugate(b, a.input);
-        "complex::ConjugateTranspose" => |b, a: Turned| {
-            let [re, im] = parts(b, a.x)?.map(|part| super::shape::transposed(b, part, &a.perm));
+        "Complex" => |b: &Lower, real: Var, imag: Var, tout: ElementType| {
+            b.source.complex.of_broadcast(b, [real, imag])
+        };
+        "complex::Real" => |b, input: Var, tout: ElementType| Ok(parts(b, input)?[0]);
+        "complex::Imag" => |b, input: Var, tout: ElementType| Ok(parts(b, input)?[1]);
+        "complex::Angle" => |b, input: Var, tout: ElementType| complex::angle(b, parts(b, input)?);
+        "complex::ComplexAbs" => |b: &Lower, x: Var, tout: ElementType| b.source.complex.length(b, x);
+        "complex::Abs" => |b: &Lower, x: Var| b.source.complex.length(b, x);
+        "complex::Conj" => |b, input: Var| conjugate(b, input);
+        "complex::ConjugateTranspose" => |b, x: Var, perm: Vec<i64>| {
+            let [re, im] = parts(b, x)?.map(|part| super::shape::transposed(b, part, &perm));
             of_parts(b, [re?, b.neg(im?)?])
         };
-        "complex::Cast" => |b, a: Cast| {
-            let ElementType(to) = a.dstt;
+        "complex::Cast" => |b, x: Var, dstt: ElementType| {
+            let ElementType(to) = dstt;
             match is_complex(to) {
                 true => {
-                    let [re, im] = parts(b, a.x)?;
+                    let [re, im] = parts(b, x)?;
                     of_parts(b, [b.cast(re, float_of(to))?, b.cast(im, float_of(to))?])
                 },
                 // TensorFlow drops the imaginary part.
-                false => b.cast(parts(b, a.x)?[0], to),
+                false => b.cast(parts(b, x)?[0], to),
             }
         };
     };
@@ -44,12 +46,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 fn arithmetic(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "complex::Mul" => |b, a: Two| product(b, [a.x, a.y], |b, x, y| b.mul(x, y));
-        "complex::Square" => |b, a: One| product(b, [a.x, a.x], |b, x, y| b.mul(x, y));
+        "complex::Square" => |b, x: Var| product(b, [x, x], |b, x, y| b.mul(x, y));
         "complex::Div" | "complex::RealDiv" => |b, a: Two| {
             of_parts(b, complex::quotient(b, parts(b, a.x)?, parts(b, a.y)?)?)
         };
-        "complex::Reciprocal" | "complex::Inv" => |b, a: One| {
-            of_parts(b, complex::reciprocal(b, parts(b, a.x)?)?)
+        "complex::Reciprocal" | "complex::Inv" => |b, x: Var| {
+            of_parts(b, complex::reciprocal(b, parts(b, x)?)?)
         };
         "complex::DivNoNan" => |b: &Lower, a: Two| {
             let zero = b.equal(b.source.complex.length(b, a.y)?, 0.0)?;
@@ -59,40 +61,26 @@ fn arithmetic(table: Table<Source>) -> Table<Source> {
         "complex::MatMul" => |b, a: Matrices| {
             product(b, [a.a, a.b], |b, x, y| linear::product(b, [x, y], [a.transpose_a, a.transpose_b]))
         };
-        "complex::BatchMatMul" | "complex::BatchMatMulV2" => |b, a: Stacks| {
-            let x = if a.adj_x { conjugate(b, a.x)? } else { a.x };
-            let y = if a.adj_y { conjugate(b, a.y)? } else { a.y };
-            product(b, [x, y], |b, x, y| linear::product(b, [x, y], [a.adj_x, a.adj_y]))
+        "complex::BatchMatMul" | "complex::BatchMatMulV2" => |b, x: Var, y: Var, adj_x: bool, adj_y: bool| {
+            let x = if adj_x { conjugate(b, x)? } else { x };
+            let y = if adj_y { conjugate(b, y)? } else { y };
+            product(b, [x, y], |b, x, y| linear::product(b, [x, y], [adj_x, adj_y]))
         };
-        "complex::Einsum" => einsum;
-        "complex::Exp" => |b, a: One| of_parts(b, complex::exp(b, parts(b, a.x)?)?);
-        "complex::Log" => |b: &Lower, a: One| {
-            let length = b.source.complex.length(b, a.x)?;
-            of_parts(b, [b.log(length)?, complex::angle(b, parts(b, a.x)?)?])
+        "complex::Einsum" => einsum(inputs, equation);
+        "complex::Exp" => |b, x: Var| of_parts(b, complex::exp(b, parts(b, x)?)?);
+        "complex::Log" => |b: &Lower, x: Var| {
+            let length = b.source.complex.length(b, x)?;
+            of_parts(b, [b.log(length)?, complex::angle(b, parts(b, x)?)?])
         };
-        "complex::Sqrt" => |b, a: One| root(b, a.x);
+        "complex::Sqrt" => |b, x: Var| root(b, x);
         "complex::Equal" => |b, a: Two| equal(b, a);
         "complex::NotEqual" => |b, a: Two| b.not(equal(b, a)?);
     }
 }
 
 arguments! {
-    /// `Complex(real, imag; T: type = float, Tout: type = complex64) -> out`
-    struct Made { real: Var, imag: Var, tout: ElementType }
-    /// `Real(input; T: type = complex64, Tout: type = float) -> output`
-    struct Taken { input: Var, tout: ElementType }
-    /// `ComplexAbs(x; T: type = complex64, Tout: type = float) -> y`
-    struct Length { x: Var, tout: ElementType }
-    /// `ConjugateTranspose(x, perm; T: type, Tperm: type = int32) -> y`
-    struct Turned { x: Var, perm: Vec<i64> }
-    /// `Cast(x; SrcT: type, DstT: type, Truncate: bool = false) -> y`
-    struct Cast { x: Var, dstt: ElementType }
-    /// `MatMul(a, b; transpose_a: bool = false, transpose_b: bool = false, T: type, ...) -> product`
+    /// `MatMul`
     struct Matrices { a: Var, b: Var, transpose_a: bool, transpose_b: bool }
-    /// `BatchMatMulV2(x, y; T: type, adj_x: bool = false, adj_y: bool = false, ...) -> output`
-    struct Stacks { x: Var, y: Var, adj_x: bool, adj_y: bool }
-    /// `Einsum(inputs*N; equation: string, N: int, T: type) -> output`
-    struct Einsum { inputs: Vec<Var>, equation: String }
 }
 
 /// Operators that do the same to both parts.
@@ -283,12 +271,12 @@ fn product(
     of_parts(b, complex::product(b, parts(b, x)?, parts(b, y)?, |x, y| times(b, x, y))?)
 }
 
-fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {
-    let [x, y] = a.inputs[..] else {
+fn einsum(b: &Lower, inputs: Vec<Var>, equation: String) -> Lowered<Var> {
+    let [x, y] = inputs[..] else {
         let message = "A product of more or fewer than two complex tensors cannot be said in ONNX.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
-    product(b, [x, y], |b, x, y| linear::summed(b, vec![x, y], &a.equation))
+    product(b, [x, y], |b, x, y| linear::summed(b, vec![x, y], &equation))
 }
 
 /// The root to the right of zero.

@@ -45,28 +45,24 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `Conv2D(input, filter; T: type, strides: list(int), padding: string, explicit_paddings: list(int) = [],
-    /// data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1]) -> output`
+    /// `Conv2D`
     pub(crate) struct Conv {
         input: Var, filter: Var, strides: Vec<i64>, padding: String, explicit_paddings: Option<Vec<i64>>,
         data_format: String, dilations: Vec<i64>,
     }
-    /// `FusedPadConv2D(input, paddings, filter; T: type, mode: string, strides: list(int), padding: string) -> output`
+    /// `FusedPadConv2D`
     struct Padded { input: Var, paddings: Var, filter: Var, mode: String, strides: Vec<i64>, padding: String }
-    /// `FusedResizeAndPadConv2D(input, size, paddings, filter; T: type, resize_align_corners: bool = false,
-    /// mode: string, strides: list(int), padding: string) -> output`
+    /// `FusedResizeAndPadConv2D`
     struct Resized {
         input: Var, size: Operand, paddings: Var, filter: Var, resize_align_corners: bool, mode: String,
         strides: Vec<i64>, padding: String,
     }
-    /// `Conv2DBackpropInputV2(input, filter, out_backprop; T: type, strides: list(int), padding: string,
-    /// explicit_paddings: list(int) = [], data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1]) -> output`
+    /// `Conv2DBackpropInputV2`
     struct TransposeLike {
         input: Var, filter: Var, out_backprop: Var, strides: Vec<i64>, padding: String,
         explicit_paddings: Option<Vec<i64>>, data_format: String, dilations: Vec<i64>,
     }
-    /// `Conv2DBackpropInput(input_sizes, filter, out_backprop; T: type, strides: list(int), padding: string,
-    /// explicit_paddings: list(int) = [], data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1]) -> output`
+    /// `Conv2DBackpropInput`
     struct Transpose {
         input_sizes: Var, filter: Var, out_backprop: Var, strides: Vec<i64>, padding: String,
         explicit_paddings: Option<Vec<i64>>, data_format: String, dilations: Vec<i64>,

@@ -12,32 +12,22 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Fill" => |b, a: Fill| b.expand(a.value, int64s(b, &a.dims)?);
-        "Empty" => |b, a: Empty| filled(b, b.cast(a.shape, Int64)?, 0, a.dtype.0);
-        "ZerosLike" => |b, a: Like| filled(b, b.shape(a.x).one()?, 0, of(b, a.x)?);
-        "OnesLike" => |b, a: Like| filled(b, b.shape(a.x).one()?, 1, of(b, a.x)?);
+        "Fill" => |b, dims: Operand, value: Var| b.expand(value, int64s(b, &dims)?);
+        "Empty" => |b, shape: Var, dtype: ElementType| filled(b, b.cast(shape, Int64)?, 0, dtype.0);
+        "ZerosLike" => |b, x: Var| filled(b, b.shape(x).one()?, 0, of(b, x)?);
+        "OnesLike" => |b, x: Var| filled(b, b.shape(x).one()?, 1, of(b, x)?);
         "Range" => range;
-        "LinSpace" => lin_space;
+        "LinSpace" => lin_space(start, stop, num);
         "OneHot" => one_hot;
-        "InvertPermutation" => invert_permutation;
+        "InvertPermutation" => invert_permutation(x);
     }
 }
 
 arguments! {
-    /// `Fill(dims, value; T: type, index_type: type = int32) -> output`
-    struct Fill { dims: Operand, value: Var }
-    /// `Empty(shape; dtype: type, init: bool = false) -> output`
-    struct Empty { shape: Var, dtype: ElementType }
-    /// `ZerosLike(x; T: type) -> y`
-    struct Like { x: Var }
-    /// `Range(start, limit, delta; Tidx: type = int32) -> output`
+    /// `Range`
     struct Range { start: Var, limit: Var, delta: Var }
-    /// `LinSpace(start, stop, num; T: type, Tidx: type = int32) -> output`
-    struct LinSpace { start: Var, stop: Var, num: Var }
-    /// `OneHot(indices, depth, on_value, off_value; axis: int = -1, T: type, TI: type = int64) -> output`
+    /// `OneHot`
     struct OneHot { indices: Var, depth: Var, on_value: Var, off_value: Var, axis: i64 }
-    /// `InvertPermutation(x; T: type = int32) -> y`
-    struct Permutation { x: Var }
 }
 
 /// A real number as a tensor of rank 0.
@@ -73,13 +63,13 @@ fn range(b: &Lower, a: Range) -> Lowered<Var> {
 }
 
 /// `num` numbers from `start` to `stop`, both included.
-fn lin_space(b: &Lower, a: LinSpace) -> Lowered<Var> {
-    let dtype = of(b, a.start)?;
-    let num = b.cast(a.num, Int64)?;
+fn lin_space(b: &Lower, start: Var, stop: Var, num: Var) -> Lowered<Var> {
+    let dtype = of(b, start)?;
+    let num = b.cast(num, Int64)?;
     let steps = b.cast(b.range(0, num, 1).one()?, dtype)?;
     let last = b.cast(b.max([b.sub(num, 1)?, b.constant(Tensor::scalar(1i64))])?, dtype)?;
-    let step = b.div(b.sub(a.stop, a.start)?, last)?;
-    b.add(a.start, b.mul(steps, step)?)
+    let step = b.div(b.sub(stop, start)?, last)?;
+    b.add(start, b.mul(steps, step)?)
 }
 
 /// An index below zero or beyond the depth gives a row of `off_value`.
@@ -100,9 +90,9 @@ fn one_hot(b: &Lower, a: OneHot) -> Lowered<Var> {
 }
 
 /// The permutation that undoes another.
-fn invert_permutation(b: &Lower, a: Permutation) -> Lowered<Var> {
-    let dtype = of(b, a.x)?;
-    let places = b.range(scalar(0, Int64), b.size(a.x)?, scalar(1, Int64)).one()?;
+fn invert_permutation(b: &Lower, x: Var) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    let places = b.range(scalar(0, Int64), b.size(x)?, scalar(1, Int64)).one()?;
     let places = b.cast(places, dtype)?;
-    b.scatter_elements(a.x, a.x, places).axis(0).one()
+    b.scatter_elements(x, x, places).axis(0).one()
 }

@@ -12,16 +12,17 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "NonMaxSuppression" => |b, a: Suppress1| {
-            let iou = b.constant(Tensor::scalar(a.iou_threshold as f32));
-            whole(b, suppressed(b, [a.boxes, a.scores, a.max_output_size, iou], None)?)
+        "NonMaxSuppression" => |b, boxes: Var, scores: Var, max_output_size: Var, iou_threshold: f64| {
+            let iou = b.constant(Tensor::scalar(iou_threshold as f32));
+            whole(b, suppressed(b, [boxes, scores, max_output_size, iou], None)?)
         };
-        "NonMaxSuppressionV2" => |b, a: Suppress2| {
-            whole(b, suppressed(b, [a.boxes, a.scores, a.max_output_size, a.iou_threshold], None)?)
+        "NonMaxSuppressionV2" => |b, boxes: Var, scores: Var, max_output_size: Var, iou_threshold: Var| {
+            whole(b, suppressed(b, [boxes, scores, max_output_size, iou_threshold], None)?)
         };
-        "NonMaxSuppressionV3" => |b, a: Suppress3| {
-            let given = [a.boxes, a.scores, a.max_output_size, a.iou_threshold];
-            whole(b, suppressed(b, given, Some(a.score_threshold))?)
+        "NonMaxSuppressionV3"
+            => |b, boxes: Var, scores: Var, max_output_size: Var, iou_threshold: Var, score_threshold: Var| {
+            let given = [boxes, scores, max_output_size, iou_threshold];
+            whole(b, suppressed(b, given, Some(score_threshold))?)
         };
         "NonMaxSuppressionV4" => |b, a: Suppress4| {
             let given = [a.boxes, a.scores, a.max_output_size, a.iou_threshold];
@@ -44,35 +45,22 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `NonMaxSuppression(boxes, scores, max_output_size; iou_threshold: float = 0.5) -> selected_indices`
-    struct Suppress1 { boxes: Var, scores: Var, max_output_size: Var, iou_threshold: f64 }
-    /// `NonMaxSuppressionV2(boxes, scores, max_output_size, iou_threshold; T: type = float,
-    /// T_threshold: type = float) -> selected_indices`
-    struct Suppress2 { boxes: Var, scores: Var, max_output_size: Var, iou_threshold: Var }
-    /// `NonMaxSuppressionV3(boxes, scores, max_output_size, iou_threshold, score_threshold; T: type = float,
-    /// T_threshold: type = float) -> selected_indices`
-    struct Suppress3 { boxes: Var, scores: Var, max_output_size: Var, iou_threshold: Var, score_threshold: Var }
-    /// `NonMaxSuppressionV4(boxes, scores, max_output_size, iou_threshold, score_threshold; T: type = float,
-    /// T_threshold: type = float, pad_to_max_output_size: bool = false) -> selected_indices, valid_outputs`
+    /// `NonMaxSuppressionV4`
     struct Suppress4 {
         boxes: Var, scores: Var, max_output_size: Var, iou_threshold: Var, score_threshold: Var,
         pad_to_max_output_size: bool,
     }
-    /// `NonMaxSuppressionV5(boxes, scores, max_output_size, iou_threshold, score_threshold, soft_nms_sigma;
-    /// T: type = float, pad_to_max_output_size: bool = false) -> selected_indices, selected_scores, valid_outputs`
+    /// `NonMaxSuppressionV5`
     struct Suppress5 {
         boxes: Var, scores: Var, max_output_size: Var, iou_threshold: Var, score_threshold: Var,
         soft_nms_sigma: Var, pad_to_max_output_size: bool, drops: bool = false,
     }
-    /// `CombinedNonMaxSuppression(boxes, scores, max_output_size_per_class, max_total_size, iou_threshold,
-    /// score_threshold; pad_per_class: bool = false, clip_boxes: bool = true) -> nmsed_boxes, nmsed_scores,
-    /// nmsed_classes, valid_detections`
+    /// `CombinedNonMaxSuppression`
     struct Combined {
         boxes: Var, scores: Var, max_output_size_per_class: Var, max_total_size: i64, iou_threshold: Var,
         score_threshold: Var, pad_per_class: bool, clip_boxes: bool,
     }
-    /// `CropAndResize(image, boxes, box_ind, crop_size; T: type, method: string = "bilinear",
-    /// extrapolation_value: float = 0.0) -> crops`
+    /// `CropAndResize`
     struct Crop {
         image: Var, boxes: Var, box_ind: Var, crop_size: Vec<i64>, method: String, extrapolation_value: f64,
     }

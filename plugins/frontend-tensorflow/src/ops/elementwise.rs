@@ -1,7 +1,7 @@
 //! Arithmetic element by element.
 
 use super::compare::where_zero;
-use super::operands::{Input, One, Two};
+use super::operands::Two;
 use super::{Lower, Source, Values, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -14,10 +14,10 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "Identity" | "StopGradient" | "Snapshot" | "GuaranteeConst" | "PlaceholderWithDefault" | "PreventGradient"
-            | "EnsureShape" => |_, a: Input| Ok(a.input);
-        "DeepCopy" => |_, a: One| Ok(a.x);
-        "CheckNumerics" => |_, a: Checked| Ok(a.tensor);
-        "IdentityN" => |_, a: Several| Ok(Values(a.input));
+            | "EnsureShape" => |_, input: Var| Ok(input);
+        "DeepCopy" => |_, x: Var| Ok(x);
+        "CheckNumerics" => |_, tensor: Var| Ok(tensor);
+        "IdentityN" => |_, input: Vec<Value>| Ok(Values(input));
         "Add" | "AddV2" => |b, a: Two| b.add(a.x, a.y);
         "Sub" => |b, a: Two| b.sub(a.x, a.y);
         "Mul" => |b, a: Two| b.mul(a.x, a.y);
@@ -37,28 +37,22 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let difference = b.sub(a.x, a.y)?;
             b.mul(difference, difference)
         };
-        "AddN" | "AccumulateNV2" => |b, a: Many| sum(b, &a.inputs);
+        "AddN" | "AccumulateNV2" => |b, inputs: Vec<Var>| sum(b, &inputs);
         "BiasAdd" => bias_add;
         "BiasAddV1" => |b, a: Biased| b.add(a.value, a.bias);
-        "ClipByValue" => |b, a: Clipped| b.max([b.min([a.t, a.clip_value_max])?, a.clip_value_min]);
-        "Abs" => |b, a: One| b.abs(a.x);
-        "Neg" => |b, a: One| b.neg(a.x);
-        "Sign" => |b, a: One| b.sign(a.x);
-        "Square" => |b, a: One| b.mul(a.x, a.x);
+        "ClipByValue" => |b, t: Var, clip_value_min: Var, clip_value_max: Var| {
+            b.max([b.min([t, clip_value_max])?, clip_value_min])
+        };
+        "Abs" => |b, x: Var| b.abs(x);
+        "Neg" => |b, x: Var| b.neg(x);
+        "Sign" => |b, x: Var| b.sign(x);
+        "Square" => |b, x: Var| b.mul(x, x);
     }
 }
 
 arguments! {
-    /// `CheckNumerics(tensor; T: type, message: string) -> output`
-    struct Checked { tensor: Var }
-    /// `IdentityN(input**T; T: list(type)) -> output**T`
-    struct Several { input: Vec<Value> }
-    /// `AddN(inputs*N; N: int, T: type) -> sum`
-    struct Many { inputs: Vec<Var> }
-    /// `BiasAdd(value, bias; T: type, data_format: string = "NHWC") -> output`
+    /// `BiasAdd`
     pub(crate) struct Biased { value: Var, bias: Var, data_format: Option<String> }
-    /// `ClipByValue(t, clip_value_min, clip_value_max; T: type) -> output`
-    struct Clipped { t: Var, clip_value_min: Var, clip_value_max: Var }
 }
 
 /// Runtimes compare no integers of 16 bits.

@@ -1,6 +1,5 @@
 //! Fourier transforms.
 
-use super::operands::Input;
 use super::{Lower, Source, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
@@ -10,15 +9,17 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "complex::FFT" | "complex::BatchFFT" => |b, a: Input| over(b, a.input, &last(1), Kind::Forward);
-        "complex::FFT2D" | "complex::BatchFFT2D" => |b, a: Input| over(b, a.input, &last(2), Kind::Forward);
-        "complex::FFT3D" | "complex::BatchFFT3D" => |b, a: Input| over(b, a.input, &last(3), Kind::Forward);
-        "complex::IFFT" | "complex::BatchIFFT" => |b, a: Input| over(b, a.input, &last(1), Kind::Inverse);
-        "complex::IFFT2D" | "complex::BatchIFFT2D" => |b, a: Input| over(b, a.input, &last(2), Kind::Inverse);
-        "complex::IFFT3D" | "complex::BatchIFFT3D" => |b, a: Input| over(b, a.input, &last(3), Kind::Inverse);
-        "RFFT" | "RFFT2D" | "RFFT3D" => |b, a: Sized| over(b, a.input, &sized(&a.fft_length), Kind::Real);
-        "complex::IRFFT" | "complex::IRFFT2D" | "complex::IRFFT3D" => |b, a: Sized| {
-            over(b, a.input, &sized(&a.fft_length), Kind::ToReal)
+        "complex::FFT" | "complex::BatchFFT" => |b, input: Var| over(b, input, &last(1), Kind::Forward);
+        "complex::FFT2D" | "complex::BatchFFT2D" => |b, input: Var| over(b, input, &last(2), Kind::Forward);
+        "complex::FFT3D" | "complex::BatchFFT3D" => |b, input: Var| over(b, input, &last(3), Kind::Forward);
+        "complex::IFFT" | "complex::BatchIFFT" => |b, input: Var| over(b, input, &last(1), Kind::Inverse);
+        "complex::IFFT2D" | "complex::BatchIFFT2D" => |b, input: Var| over(b, input, &last(2), Kind::Inverse);
+        "complex::IFFT3D" | "complex::BatchIFFT3D" => |b, input: Var| over(b, input, &last(3), Kind::Inverse);
+        "RFFT" | "RFFT2D" | "RFFT3D" => |b, input: Var, fft_length: Vec<i64>| {
+            over(b, input, &sized(&fft_length), Kind::Real)
+        };
+        "complex::IRFFT" | "complex::IRFFT2D" | "complex::IRFFT3D" => |b, input: Var, fft_length: Vec<i64>| {
+            over(b, input, &sized(&fft_length), Kind::ToReal)
         };
         "complex::FFTND" => |b, a: Named| over(b, a.input, &a.dims(), Kind::Forward);
         "complex::IFFTND" => |b, a: Named| over(b, a.input, &a.dims(), Kind::Inverse);
@@ -29,9 +30,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `RFFT(input, fft_length; Treal: type = float, Tcomplex: type = complex64) -> output`
-    struct Sized { input: Var, fft_length: Vec<i64> }
-    /// `FFTND(input, fft_length, axes; Tcomplex: type = complex64) -> output`
+    /// `FFTND`
     struct Named { input: Var, fft_length: Vec<i64>, axes: Vec<i64> }
 }
 

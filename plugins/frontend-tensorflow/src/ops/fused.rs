@@ -25,39 +25,28 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `_FusedMatMul(a, b, args*num_args; transpose_a: bool = false, transpose_b: bool = false, T: type,
-    /// num_args: int, fused_ops: list(string) = [], epsilon: float = 0.0001, leakyrelu_alpha: float = 0.2) -> product`
+    /// `_FusedMatMul`
     struct Product {
         a: Var, b: Var, args: Vec<Var>, transpose_a: bool, transpose_b: bool, fused_ops: Vec<String>, epsilon: f64,
         leakyrelu_alpha: f64,
     }
-    /// `_FusedConv2D(input, filter, args**TArgs, host_args*num_host_args; T: type, ..., strides: list(int),
-    /// padding: string, explicit_paddings: list(int) = [], data_format: string = "NHWC",
-    /// filter_format: string = "HWIO", dilations: list(int) = [1, 1, 1, 1], ..., fused_ops: list(string) = [],
-    /// epsilon: float = 0.0001, leakyrelu_alpha: float = 0.2) -> output`
+    /// `_FusedConv2D`
     struct Pictures {
         input: Var, filter: Var, args: Vec<Var>, host_args: Vec<Var>, strides: Vec<i64>, padding: String,
         explicit_paddings: Option<Vec<i64>>, data_format: String, filter_format: String, dilations: Vec<i64>,
         fused_ops: Vec<String>, epsilon: f64, leakyrelu_alpha: f64,
     }
-    /// `_FusedConv3D(input, filter, args*num_args; T: type, num_args: int, strides: list(int), padding: string,
-    /// data_format: string = "NDHWC", dilations: list(int) = [1, 1, 1, 1, 1], padding_list: list(int) = [],
-    /// fused_ops: list(string) = [], epsilon: float = 0.0001, leakyrelu_alpha: float = 0.2) -> output`
+    /// `_FusedConv3D`
     struct Volumes {
         input: Var, filter: Var, args: Vec<Var>, strides: Vec<i64>, padding: String, data_format: String,
         dilations: Vec<i64>, padding_list: Vec<i64>, fused_ops: Vec<String>, epsilon: f64, leakyrelu_alpha: f64,
     }
-    /// `_FusedDepthwiseConv2dNative(input, filter, args*num_args; T: type, num_args: int, strides: list(int),
-    /// padding: string, data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1],
-    /// fused_ops: list(string) = [], epsilon: float = 0.0001, leakyrelu_alpha: float = 0.2) -> output`
+    /// `_FusedDepthwiseConv2dNative`
     struct Depthwise {
         input: Var, filter: Var, args: Vec<Var>, strides: Vec<i64>, padding: String, data_format: String,
         dilations: Vec<i64>, fused_ops: Vec<String>, epsilon: f64, leakyrelu_alpha: f64,
     }
-    /// `_FusedBatchNormEx(x, scale, offset, mean, variance, side_input*num_side_inputs; T: type, U: type,
-    /// epsilon: float = 0.0001, exponential_avg_factor: float = 1.0, num_side_inputs: int = 0,
-    /// activation_mode: string = "Identity", data_format: string = "NHWC", is_training: bool = true)
-    /// -> y, batch_mean, batch_variance, reserve_space_1, reserve_space_2, reserve_space_3`
+    /// `_FusedBatchNormEx`
     struct Normalized {
         x: Var, scale: Var, offset: Var, mean: Var, variance: Var, side_input: Vec<Var>, epsilon: f64,
         exponential_avg_factor: f64, activation_mode: String, data_format: String, is_training: bool,

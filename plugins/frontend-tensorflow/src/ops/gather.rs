@@ -10,8 +10,10 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Gather" => |b, a: First| gathered(b, a.params, a.indices, 0, 0);
-        "GatherV2" => |b, a: Gather| gathered(b, a.params, a.indices, a.axis, a.batch_dims);
+        "Gather" => |b, params: Var, indices: Var| gathered(b, params, indices, 0, 0);
+        "GatherV2" => |b, params: Var, indices: Var, axis: i64, batch_dims: i64| {
+            gathered(b, params, indices, axis, batch_dims)
+        };
         "GatherNd" => |b, a: Places| {
             super::scatter::check_policy(b, &a.bad_indices_policy)?;
             b.gather_nd(a.params, b.cast(a.indices, Int64)?).one()
@@ -20,12 +22,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `Gather(params, indices; validate_indices: bool = true, Tparams: type, Tindices: type) -> output`
-    struct First { params: Var, indices: Var }
-    /// `GatherNd(params, indices; Tparams: type, Tindices: type, bad_indices_policy: string = "") -> output`
+    /// `GatherNd`
     struct Places { params: Var, indices: Var, bad_indices_policy: String = "" }
-    /// `GatherV2(params, indices, axis; batch_dims: int = 0, Tparams: type, Tindices: type, Taxis: type) -> output`
-    struct Gather { params: Var, indices: Var, axis: i64, batch_dims: i64 }
 }
 
 /// Slices of `x` along `axis`, whose first `batch` axes belong to those of the indices.

@@ -18,11 +18,12 @@ const PLACES_MAX: i64 = 1 << 22;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "ExtractImagePatches" => |b, a: Patches| {
-            extract_patches(b, a.images, [&a.ksizes, &a.strides, &a.rates], &a.padding)
+        "ExtractImagePatches"
+            => |b, images: Var, ksizes: Vec<i64>, strides: Vec<i64>, rates: Vec<i64>, padding: String| {
+            extract_patches(b, images, [&ksizes, &strides, &rates], &padding)
         };
-        "ExtractVolumePatches" => |b, a: VolumePatches| {
-            extract_patches(b, a.input, [&a.ksizes, &a.strides, &[1; 5]], &a.padding)
+        "ExtractVolumePatches" => |b, input: Var, ksizes: Vec<i64>, strides: Vec<i64>, padding: String| {
+            extract_patches(b, input, [&ksizes, &strides, &[1; 5]], &padding)
         };
         "Dilation2D" => dilation;
         "ImageProjectiveTransformV2" => |b, a: Transform2| {
@@ -59,21 +60,14 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `ExtractImagePatches(images; ksizes: list(int), strides: list(int), rates: list(int), T: type,
-    /// padding: string) -> patches`
-    struct Patches { images: Var, ksizes: Vec<i64>, strides: Vec<i64>, rates: Vec<i64>, padding: String }
-    /// `ExtractVolumePatches(input; ksizes: list(int), strides: list(int), T: type, padding: string) -> patches`
-    struct VolumePatches { input: Var, ksizes: Vec<i64>, strides: Vec<i64>, padding: String }
-    /// `Dilation2D(input, filter; T: type, strides: list(int), rates: list(int), padding: string) -> output`
+    /// `Dilation2D`
     struct Dilation { input: Var, filter: Var, strides: Vec<i64>, rates: Vec<i64>, padding: String }
-    /// `ImageProjectiveTransformV2(images, transforms, output_shape; dtype: type, interpolation: string,
-    /// fill_mode: string = "CONSTANT") -> transformed_images`
+    /// `ImageProjectiveTransformV2`
     struct Transform2 {
         images: Var, transforms: Var, output_shape: Vec<i64>, dtype: ElementType, interpolation: String,
         fill_mode: String,
     }
-    /// `ImageProjectiveTransformV3(images, transforms, output_shape, fill_value; dtype: type, interpolation: string,
-    /// fill_mode: string = "CONSTANT") -> transformed_images`
+    /// `ImageProjectiveTransformV3`
     struct Transform3 {
         images: Var, transforms: Var, output_shape: Vec<i64>, fill_value: Var, dtype: ElementType,
         interpolation: String, fill_mode: String,

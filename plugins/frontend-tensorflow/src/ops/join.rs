@@ -10,34 +10,20 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Concat" => |b, a: ConcatFirst| concatenated(b, a.values, a.concat_dim);
-        "ConcatV2" => |b, a: ConcatLast| concatenated(b, a.values, a.axis);
-        "ParallelConcat" => |b, a: Rows| concatenated(b, a.values, 0);
+        "Concat" => |b, concat_dim: i64, values: Vec<Var>| concatenated(b, values, concat_dim);
+        "ConcatV2" => |b, values: Vec<Var>, axis: i64| concatenated(b, values, axis);
+        "ParallelConcat" => |b, values: Vec<Var>| concatenated(b, values, 0);
         "ConcatOffset" => offsets;
-        "Pack" => |b, a: Pack| packed(b, a.values, a.axis);
-        "Unpack" => unpack;
-        "Split" => split;
-        "SplitV" => split_sizes;
+        "Pack" => |b, values: Vec<Var>, axis: i64| packed(b, values, axis);
+        "Unpack" => unpack(value, num, axis);
+        "Split" => split(split_dim, value, num_split);
+        "SplitV" => split_sizes(value, size_splits, split_dim);
     }
 }
 
 arguments! {
-    /// `Concat(concat_dim, values*N; N: int, T: type) -> output`
-    struct ConcatFirst { concat_dim: i64, values: Vec<Var> }
-    /// `ConcatV2(values*N, axis; N: int, T: type, Tidx: type = int32) -> output`
-    struct ConcatLast { values: Vec<Var>, axis: i64 }
-    /// `ParallelConcat(values*N; N: int, T: type, shape: shape) -> output`
-    struct Rows { values: Vec<Var> }
-    /// `ConcatOffset(concat_dim, shape*N; N: int, shape_type: type = int32) -> offset*N`
+    /// `ConcatOffset`
     struct Offsets { concat_dim: i64, shape: Vec<Var> }
-    /// `Pack(values*N; N: int, T: type, axis: int = 0) -> output`
-    struct Pack { values: Vec<Var>, axis: i64 }
-    /// `Unpack(value; num: int, T: type, axis: int = 0) -> output*num`
-    struct Unpack { value: Var, num: i64, axis: i64 }
-    /// `Split(split_dim, value; num_split: int, T: type) -> output*num_split`
-    struct Split { split_dim: i64, value: Var, num_split: i64 }
-    /// `SplitV(value, size_splits, split_dim; num_split: int, T: type, Tlen: type = int64) -> output*num_split`
-    struct SplitSizes { value: Var, size_splits: Vec<i64>, split_dim: i64 }
 }
 
 /// Tensors one after the other along an axis.
@@ -74,11 +60,11 @@ pub(crate) fn packed(b: &GraphBuilder, values: Vec<Var>, axis: i64) -> Lowered<V
     concatenated(b, with_axis.collect::<Lowered<_>>()?, axis)
 }
 
-fn unpack(b: &Lower, a: Unpack) -> Lowered<Values> {
-    results(b, a.num)?;
-    let axis = axis_of(b, a.value, a.axis)? as i64;
-    let one = |i: i64| Ok(Value::Var(b.gather(a.value, i).axis(axis).one()?));
-    (0..a.num).map(one).collect::<Lowered<Vec<_>>>().map(Values)
+fn unpack(b: &Lower, value: Var, num: i64, axis: i64) -> Lowered<Values> {
+    results(b, num)?;
+    let axis = axis_of(b, value, axis)? as i64;
+    let one = |i: i64| Ok(Value::Var(b.gather(value, i).axis(axis).one()?));
+    (0..num).map(one).collect::<Lowered<Vec<_>>>().map(Values)
 }
 
 /// Parts of these sizes along an axis.
@@ -90,30 +76,30 @@ pub(crate) fn parts(b: &GraphBuilder, x: Var, axis: i64, sizes: &[i64]) -> Lower
     Ok(Values(all.into_iter().map(Value::Var).collect()))
 }
 
-fn split(b: &Lower, a: Split) -> Lowered<Values> {
-    let axis = axis_of(b, a.value, a.split_dim)?;
-    let n = results(b, a.num_split)?;
-    let size = b.shape_of(a.value).and_then(|shape| shape.get(axis)?.known());
+fn split(b: &Lower, split_dim: i64, value: Var, num_split: i64) -> Lowered<Values> {
+    let axis = axis_of(b, value, split_dim)?;
+    let n = results(b, num_split)?;
+    let size = b.shape_of(value).and_then(|shape| shape.get(axis)?.known());
     match size {
-        _ if n <= 1 => Ok(Values(vec![a.value.into()])),
-        Some(size) => parts(b, a.value, axis as i64, &vec![size / a.num_split; n]),
+        _ if n <= 1 => Ok(Values(vec![value.into()])),
+        Some(size) => parts(b, value, axis as i64, &vec![size / num_split; n]),
         None if b.opset() >= 18 => {
-            let all = b.split(a.value).num_outputs(a.num_split).axis(axis as i64).list(n)?;
+            let all = b.split(value).num_outputs(num_split).axis(axis as i64).list(n)?;
             Ok(Values(all.into_iter().map(Value::Var).collect()))
         }
         None => {
-            let all = b.split(a.value).axis(axis as i64).list(n)?;
+            let all = b.split(value).axis(axis as i64).list(n)?;
             Ok(Values(all.into_iter().map(Value::Var).collect()))
         }
     }
 }
 
-fn split_sizes(b: &Lower, a: SplitSizes) -> Lowered<Values> {
-    let axis = axis_of(b, a.value, a.split_dim)?;
-    let mut sizes = a.size_splits;
+fn split_sizes(b: &Lower, value: Var, size_splits: Vec<i64>, split_dim: i64) -> Lowered<Values> {
+    let axis = axis_of(b, value, split_dim)?;
+    let mut sizes = size_splits;
     if let Some(open) = sizes.iter().position(|n| *n < 0) {
-        rank(b, a.value)?;
-        let size = b.shape_of(a.value).and_then(|shape| shape.get(axis)?.known());
+        rank(b, value)?;
+        let size = b.shape_of(value).and_then(|shape| shape.get(axis)?.known());
         let others = sizes.iter().filter(|n| **n > 0).fold(0i64, |sum, n| sum.saturating_add(*n));
         let Some(rest) = size.map(|size| size.saturating_sub(others)).filter(|rest| *rest >= 0)
         else {
@@ -122,5 +108,5 @@ fn split_sizes(b: &Lower, a: SplitSizes) -> Lowered<Values> {
         };
         sizes[open] = rest;
     }
-    parts(b, a.value, axis as i64, &sizes)
+    parts(b, value, axis as i64, &sizes)
 }

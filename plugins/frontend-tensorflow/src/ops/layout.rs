@@ -20,7 +20,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `DataFormatDimMap(x; T: type = int32, src_format: string = "NHWC", dst_format: string = "NCHW") -> y`
+    /// `DataFormatDimMap`
     struct Formats { x: Var, src_format: String, dst_format: String }
 }
 

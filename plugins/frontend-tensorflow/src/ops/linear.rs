@@ -11,26 +11,20 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "MatMul" => |b, a: MatMul| product(b, [a.a, a.b], [a.transpose_a, a.transpose_b]);
-        "BatchMatMul" | "BatchMatMulV2" => |b, a: Batch| product(b, [a.x, a.y], [a.adj_x, a.adj_y]);
-        "BatchMatMulV3" => |b, a: Typed| {
-            let to = a.tout.0;
-            product(b, [b.cast(a.x, to)?, b.cast(a.y, to)?], [a.adj_x, a.adj_y])
+        "BatchMatMul" | "BatchMatMulV2" => |b, x: Var, y: Var, adj_x: bool, adj_y: bool| {
+            product(b, [x, y], [adj_x, adj_y])
         };
-        "Einsum" => einsum;
+        "BatchMatMulV3" => |b, x: Var, y: Var, tout: ElementType, adj_x: bool, adj_y: bool| {
+            let to = tout.0;
+            product(b, [b.cast(x, to)?, b.cast(y, to)?], [adj_x, adj_y])
+        };
+        "Einsum" => einsum(inputs, equation);
     }
 }
 
 arguments! {
-    /// `MatMul(a, b; transpose_a: bool = false, transpose_b: bool = false, T: type, grad_a: bool = false,
-    /// grad_b: bool = false) -> product`
+    /// `MatMul`
     struct MatMul { a: Var, b: Var, transpose_a: bool, transpose_b: bool }
-    /// `BatchMatMulV2(x, y; T: type, adj_x: bool = false, adj_y: bool = false, grad_x: bool = false,
-    /// grad_y: bool = false) -> output`
-    struct Batch { x: Var, y: Var, adj_x: bool, adj_y: bool }
-    /// `BatchMatMulV3(x, y; Ta: type, Tb: type, Tout: type, adj_x: bool = false, adj_y: bool = false, ...) -> output`
-    struct Typed { x: Var, y: Var, tout: ElementType, adj_x: bool, adj_y: bool }
-    /// `Einsum(inputs*N; equation: string, N: int, T: type) -> output`
-    struct Einsum { inputs: Vec<Var>, equation: String }
 }
 
 /// The product of two matrices, or of stacks of them, each transposed or not.
@@ -60,8 +54,8 @@ pub(crate) fn swapped(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     b.transpose(x).perm(perm).one()
 }
 
-fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {
-    summed(b, a.inputs, &a.equation)
+fn einsum(b: &Lower, inputs: Vec<Var>, equation: String) -> Lowered<Var> {
+    summed(b, inputs, &equation)
 }
 
 /// Einstein's sum. In TensorFlow, a letter may stand twice in the result: elsewhere than on that diagonal is zero.

@@ -11,12 +11,12 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "SoftmaxCrossEntropyWithLogits" => |b, a: Entropy| {
-            let likely = b.mul(b.log_softmax(a.features).axis(-1).one()?, a.labels)?;
+        "SoftmaxCrossEntropyWithLogits" => |b, features: Var, labels: Var| {
+            let likely = b.mul(b.log_softmax(features).axis(-1).one()?, labels)?;
             let loss = b.neg(b.reduce_sum(likely).axes([-1]).keepdims(0).one()?)?;
-            Ok([loss, b.sub(b.softmax(a.features).axis(-1).one()?, a.labels)?])
+            Ok([loss, b.sub(b.softmax(features).axis(-1).one()?, labels)?])
         };
-        "SparseSoftmaxCrossEntropyWithLogits" => sparse_entropy;
+        "SparseSoftmaxCrossEntropyWithLogits" => sparse_entropy(features, labels);
         "CTCGreedyDecoder" => greedy_decoder;
     };
     super::refused(
@@ -35,23 +35,20 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `SoftmaxCrossEntropyWithLogits(features, labels; T: type) -> loss, backprop`
-    struct Entropy { features: Var, labels: Var }
-    /// `CTCGreedyDecoder(inputs, sequence_length; merge_repeated: bool = false, blank_index: int = -1, T: type = float)
-    /// -> decoded_indices, decoded_values, decoded_shape, log_probability`
+    /// `CTCGreedyDecoder`
     struct Greedy { inputs: Var, sequence_length: Var, merge_repeated: bool, blank_index: i64 }
 }
 
 /// Labels are numbers of classes.
-fn sparse_entropy(b: &Lower, a: Entropy) -> Lowered<[Var; 2]> {
-    let labels = b.unsqueeze(b.cast(a.labels, Int64)?, [1])?;
+fn sparse_entropy(b: &Lower, features: Var, labels: Var) -> Lowered<[Var; 2]> {
+    let labels = b.unsqueeze(b.cast(labels, Int64)?, [1])?;
     let likely =
-        b.gather_elements(b.log_softmax(a.features).axis(-1).one()?, labels).axis(1).one()?;
+        b.gather_elements(b.log_softmax(features).axis(-1).one()?, labels).axis(1).one()?;
     let loss = b.neg(b.squeeze(likely).axes([1]).one()?)?;
-    let count = b.squeeze(b.shape(a.features).start(1).one()?).axes([0]).one()?;
+    let count = b.squeeze(b.shape(features).start(1).one()?).axes([0]).one()?;
     let wanted = b.equal(labels, b.range(0, count, 1).one()?)?;
-    let wanted = b.cast(wanted, of(b, a.features)?)?;
-    Ok([loss, b.sub(b.softmax(a.features).axis(-1).one()?, wanted)?])
+    let wanted = b.cast(wanted, of(b, features)?)?;
+    Ok([loss, b.sub(b.softmax(features).axis(-1).one()?, wanted)?])
 }
 
 /// The best class of each step, without blanks and repetitions, as a sparse tensor.

@@ -1,51 +1,44 @@
 //! Special functions.
 
-use super::operands::One;
 use super::{Lower, Source, of};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::elementary;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "Exp" => |b, a: One| b.exp(a.x);
-        "Expm1" => |b, a: One| elementary::expm1(b, a.x);
-        "Log" => |b, a: One| b.log(a.x);
-        "Log1p" => |b, a: One| elementary::log1p(b, a.x);
-        "Sqrt" => |b, a: One| b.sqrt(a.x);
-        "Rsqrt" => |b, a: One| b.reciprocal(b.sqrt(a.x)?);
-        "Reciprocal" | "Inv" => |b, a: One| reciprocal(b, a.x);
-        "Floor" => |b, a: One| b.floor(a.x);
-        "Ceil" => |b, a: One| b.ceil(a.x);
-        "Round" | "Rint" => |b, a: One| if_float(b, a.x, |b, x| b.round(x));
-        "Erf" => |b, a: One| b.erf(a.x);
-        "Sigmoid" => |b, a: One| b.sigmoid(a.x);
-        "Tanh" => |b, a: One| b.tanh(a.x);
+        "Exp" => |b, x: Var| b.exp(x);
+        "Expm1" => |b, x: Var| elementary::expm1(b, x);
+        "Log" => |b, x: Var| b.log(x);
+        "Log1p" => |b, x: Var| elementary::log1p(b, x);
+        "Sqrt" => |b, x: Var| b.sqrt(x);
+        "Rsqrt" => |b, x: Var| b.reciprocal(b.sqrt(x)?);
+        "Reciprocal" | "Inv" => |b, x: Var| reciprocal(b, x);
+        "Floor" => |b, x: Var| b.floor(x);
+        "Ceil" => |b, x: Var| b.ceil(x);
+        "Round" | "Rint" => |b, x: Var| if_float(b, x, |b, x| b.round(x));
+        "Erf" => |b, x: Var| b.erf(x);
+        "Sigmoid" => |b, x: Var| b.sigmoid(x);
+        "Tanh" => |b, x: Var| b.tanh(x);
     };
     angles(table)
 }
 
 fn angles(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Sin" => |b, a: One| b.sin(a.x);
-        "Cos" => |b, a: One| b.cos(a.x);
-        "Tan" => |b, a: One| elementary::tan(b, a.x);
-        "Asin" => |b, a: One| elementary::asin(b, a.x);
-        "Acos" => |b, a: One| elementary::acos(b, a.x);
-        "Atan" => |b, a: One| elementary::atan(b, a.x);
-        "Sinh" => |b, a: One| b.sinh(a.x);
-        "Cosh" => |b, a: One| b.cosh(a.x);
-        "Asinh" => |b, a: One| elementary::asinh(b, a.x);
-        "Acosh" => |b, a: One| elementary::acosh(b, a.x);
-        "Atanh" => |b, a: One| elementary::atanh(b, a.x);
-        "Atan2" => |b, a: Angle| elementary::atan2(b, a.y, a.x);
+        "Sin" => |b, x: Var| b.sin(x);
+        "Cos" => |b, x: Var| b.cos(x);
+        "Tan" => |b, x: Var| elementary::tan(b, x);
+        "Asin" => |b, x: Var| elementary::asin(b, x);
+        "Acos" => |b, x: Var| elementary::acos(b, x);
+        "Atan" => |b, x: Var| elementary::atan(b, x);
+        "Sinh" => |b, x: Var| b.sinh(x);
+        "Cosh" => |b, x: Var| b.cosh(x);
+        "Asinh" => |b, x: Var| elementary::asinh(b, x);
+        "Acosh" => |b, x: Var| elementary::acosh(b, x);
+        "Atanh" => |b, x: Var| elementary::atanh(b, x);
+        "Atan2" => |b, y: Var, x: Var| elementary::atan2(b, y, x);
     }
-}
-
-arguments! {
-    /// `Atan2(y, x; T: type) -> z`
-    struct Angle { y: Var, x: Var }
 }
 
 /// Integers are round.

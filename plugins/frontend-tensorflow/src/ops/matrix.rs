@@ -17,65 +17,45 @@ const CELLS_MAX: i64 = 1 << 24;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "MatrixBandPart" | "BatchMatrixBandPart" => band_part;
-        "Diag" => diag;
-        "DiagPart" => diag_part;
-        "MatrixDiag" | "BatchMatrixDiag" => |b, a: Old| with_diagonals(b, a.diagonal, &Wanted::main(), None);
+        "MatrixBandPart" | "BatchMatrixBandPart" => band_part(input, num_lower, num_upper);
+        "Diag" => diag(diagonal);
+        "DiagPart" => diag_part(input);
+        "MatrixDiag" | "BatchMatrixDiag" => |b, diagonal: Var| with_diagonals(b, diagonal, &Wanted::main(), None);
         "MatrixDiagV2" => |b, a: Made| made(b, &a, "LEFT_LEFT");
         "MatrixDiagV3" => |b, a: MadeAligned| made(b, &a.plain(), &a.align);
-        "MatrixDiagPart" | "BatchMatrixDiagPart" => |b, a: OldPart| {
-            diagonals(b, a.input, [0, 0], "LEFT_LEFT", None)
+        "MatrixDiagPart" | "BatchMatrixDiagPart" => |b, input: Var| {
+            diagonals(b, input, [0, 0], "LEFT_LEFT", None)
         };
-        "MatrixDiagPartV2" => |b, a: Part| {
-            diagonals(b, a.input, band(b, &a.k)?, "LEFT_LEFT", Some(a.padding_value))
+        "MatrixDiagPartV2" => |b, input: Var, k: Vec<i64>, padding_value: Var| {
+            diagonals(b, input, band(b, &k)?, "LEFT_LEFT", Some(padding_value))
         };
-        "MatrixDiagPartV3" => |b, a: PartAligned| {
-            diagonals(b, a.input, band(b, &a.k)?, &a.align, Some(a.padding_value))
+        "MatrixDiagPartV3" => |b, input: Var, k: Vec<i64>, padding_value: Var, align: String| {
+            diagonals(b, input, band(b, &k)?, &align, Some(padding_value))
         };
-        "MatrixSetDiag" | "BatchMatrixSetDiag" => |b, a: OldSet| {
-            set_diagonals(b, a.input, a.diagonal, [0, 0], "LEFT_LEFT")
+        "MatrixSetDiag" | "BatchMatrixSetDiag" => |b, input: Var, diagonal: Var| {
+            set_diagonals(b, input, diagonal, [0, 0], "LEFT_LEFT")
         };
-        "MatrixSetDiagV2" => |b, a: Set| {
-            set_diagonals(b, a.input, a.diagonal, band(b, &a.k)?, "LEFT_LEFT")
+        "MatrixSetDiagV2" => |b, input: Var, diagonal: Var, k: Vec<i64>| {
+            set_diagonals(b, input, diagonal, band(b, &k)?, "LEFT_LEFT")
         };
-        "MatrixSetDiagV3" => |b, a: SetAligned| {
-            set_diagonals(b, a.input, a.diagonal, band(b, &a.k)?, &a.align)
+        "MatrixSetDiagV3" => |b, input: Var, diagonal: Var, k: Vec<i64>, align: String| {
+            set_diagonals(b, input, diagonal, band(b, &k)?, &align)
         };
-        "ConjugateTranspose" => |b, a: Turned| super::shape::transposed(b, a.x, &a.perm);
+        "ConjugateTranspose" => |b, x: Var, perm: Vec<i64>| super::shape::transposed(b, x, &perm);
         "Cross" => |b, a: Cross| cross(b, a.a, a.b);
-        "TridiagonalMatMul" => tridiagonal;
+        "TridiagonalMatMul" => tridiagonal(superdiag, maindiag, subdiag, rhs);
     }
 }
 
 arguments! {
-    /// `MatrixBandPart(input, num_lower, num_upper; T: type, Tindex: type = int64) -> band`
-    struct Band { input: Var, num_lower: Operand, num_upper: Operand }
-    /// `Diag(diagonal; T: type) -> output`
-    struct Old { diagonal: Var }
-    /// `DiagPart(input; T: type) -> diagonal`
-    struct OldPart { input: Var }
-    /// `MatrixDiagV2(diagonal, k, num_rows, num_cols, padding_value; T: type) -> output`
+    /// `MatrixDiagV2`
     struct Made { diagonal: Var, k: Vec<i64>, num_rows: Operand, num_cols: Operand, padding_value: Var }
-    /// `MatrixDiagV3(diagonal, k, num_rows, num_cols, padding_value; T: type, align: string = "RIGHT_LEFT") -> output`
+    /// `MatrixDiagV3`
     struct MadeAligned {
         diagonal: Var, k: Vec<i64>, num_rows: Operand, num_cols: Operand, padding_value: Var, align: String,
     }
-    /// `MatrixDiagPartV2(input, k, padding_value; T: type) -> diagonal`
-    struct Part { input: Var, k: Vec<i64>, padding_value: Var }
-    /// `MatrixDiagPartV3(input, k, padding_value; T: type, align: string = "RIGHT_LEFT") -> diagonal`
-    struct PartAligned { input: Var, k: Vec<i64>, padding_value: Var, align: String }
-    /// `MatrixSetDiag(input, diagonal; T: type) -> output`
-    struct OldSet { input: Var, diagonal: Var }
-    /// `MatrixSetDiagV2(input, diagonal, k; T: type) -> output`
-    struct Set { input: Var, diagonal: Var, k: Vec<i64> }
-    /// `MatrixSetDiagV3(input, diagonal, k; T: type, align: string = "RIGHT_LEFT") -> output`
-    struct SetAligned { input: Var, diagonal: Var, k: Vec<i64>, align: String }
-    /// `ConjugateTranspose(x, perm; T: type, Tperm: type = int32) -> y`
-    struct Turned { x: Var, perm: Vec<i64> }
-    /// `Cross(a, b; T: type) -> product`
+    /// `Cross`
     struct Cross { a: Var, b: Var }
-    /// `TridiagonalMatMul(superdiag, maindiag, subdiag, rhs; T: type) -> output`
-    struct Tridiagonal { superdiag: Var, maindiag: Var, subdiag: Var, rhs: Var }
 }
 
 impl MadeAligned {
@@ -86,8 +66,8 @@ impl MadeAligned {
 }
 
 /// So many diagonals on each side of the main one; a negative number means all.
-fn band_part(b: &Lower, a: Band) -> Lowered<Var> {
-    let dtype = of(b, a.input)?;
+fn band_part(b: &Lower, input: Var, num_lower: Operand, num_upper: Operand) -> Lowered<Var> {
+    let dtype = of(b, input)?;
     let computed = match dtype {
         Bool | Int64 | Float | Double => dtype,
         d if d.is_integer() => Int64,
@@ -111,24 +91,24 @@ fn band_part(b: &Lower, a: Band) -> Lowered<Var> {
         };
         b.trilu(x).k(k).upper(i64::from(upper)).one()
     };
-    let x = b.cast(a.input, computed)?;
-    b.cast(kept(kept(x, &a.num_lower, true)?, &a.num_upper, false)?, dtype)
+    let x = b.cast(input, computed)?;
+    b.cast(kept(kept(x, &num_lower, true)?, &num_upper, false)?, dtype)
 }
 
 /// A tensor whose elements lie on the diagonal of one with all axes twice.
-fn diag(b: &Lower, a: Old) -> Lowered<Var> {
-    let flat = b.reshape(a.diagonal, [-1]).one()?;
+fn diag(b: &Lower, diagonal: Var) -> Lowered<Var> {
+    let flat = b.reshape(diagonal, [-1]).one()?;
     let matrix = with_diagonals(b, flat, &Wanted::main(), None)?;
-    let shape = b.shape(a.diagonal).one()?;
+    let shape = b.shape(diagonal).one()?;
     reshaped(b, matrix, &b.concat([shape, shape]).axis(0).one()?.into())
 }
 
 /// The diagonal of a tensor that has all axes twice.
-fn diag_part(b: &Lower, a: OldPart) -> Lowered<Var> {
-    let half = rank(b, a.input)? / 2;
-    let sizes = (0..half).map(|axis| size(b, a.input, axis)).collect::<Lowered<Vec<_>>>()?;
-    let count = b.reduce_prod(b.shape(a.input).end(half as i64).one()?).keepdims(1).one()?;
-    let matrix = reshaped(b, a.input, &b.concat([count, count]).axis(0).one()?.into())?;
+fn diag_part(b: &Lower, input: Var) -> Lowered<Var> {
+    let half = rank(b, input)? / 2;
+    let sizes = (0..half).map(|axis| size(b, input, axis)).collect::<Lowered<Vec<_>>>()?;
+    let count = b.reduce_prod(b.shape(input).end(half as i64).one()?).keepdims(1).one()?;
+    let matrix = reshaped(b, input, &b.concat([count, count]).axis(0).one()?.into())?;
     reshaped(b, diagonals(b, matrix, [0, 0], "LEFT_LEFT", None)?, &shape_of(b, &sizes)?)
 }
 
@@ -381,14 +361,14 @@ fn cross(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
 }
 
 /// Each row times the main diagonal, and the neighbours times those beside it.
-fn tridiagonal(b: &Lower, a: Tridiagonal) -> Lowered<Var> {
+fn tridiagonal(b: &Lower, superdiag: Var, maindiag: Var, subdiag: Var, rhs: Var) -> Lowered<Var> {
     let column = |x: Var| swapped(b, x);
-    let axis = rank(b, a.rhs)? as i64 - 2;
+    let axis = rank(b, rhs)? as i64 - 2;
     let zero =
-        filled(b, b.shape(b.slice(a.rhs, [0], [1]).axes([axis]).one()?).one()?, 0, of(b, a.rhs)?)?;
+        filled(b, b.shape(b.slice(rhs, [0], [1]).axes([axis]).one()?).one()?, 0, of(b, rhs)?)?;
     let below =
-        b.slice(b.concat([a.rhs, zero]).axis(axis).one()?, [1], [i64::MAX]).axes([axis]).one()?;
-    let above = b.slice(b.concat([zero, a.rhs]).axis(axis).one()?, [0], [-1]).axes([axis]).one()?;
-    let beside = b.add(b.mul(column(a.superdiag)?, below)?, b.mul(column(a.subdiag)?, above)?)?;
-    b.add(b.mul(column(a.maindiag)?, a.rhs)?, beside)
+        b.slice(b.concat([rhs, zero]).axis(axis).one()?, [1], [i64::MAX]).axes([axis]).one()?;
+    let above = b.slice(b.concat([zero, rhs]).axis(axis).one()?, [0], [-1]).axes([axis]).one()?;
+    let beside = b.add(b.mul(column(superdiag)?, below)?, b.mul(column(subdiag)?, above)?)?;
+    b.add(b.mul(column(maindiag)?, rhs)?, beside)
 }

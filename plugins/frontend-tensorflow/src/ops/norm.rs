@@ -18,25 +18,20 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             Ok([y, mean, variance, mean, biased, biased])
         };
         "BatchNormWithGlobalNormalization" => global;
-        "LRN" => lrn;
+        "LRN" => lrn(input, depth_radius, bias, alpha, beta);
     }
 }
 
 arguments! {
-    /// `FusedBatchNormV3(x, scale, offset, mean, variance; T: type, U: type, epsilon: float = 0.0001,
-    /// exponential_avg_factor: float = 1.0, data_format: string = "NHWC", is_training: bool = true)
-    /// -> y, batch_mean, batch_variance, reserve_space_1, reserve_space_2, reserve_space_3`
+    /// `FusedBatchNormV3`
     pub(crate) struct Batch {
         x: Var, scale: Var, offset: Var, mean: Var, variance: Var, epsilon: f64, data_format: String,
         exponential_avg_factor: f64, is_training: bool,
     }
-    /// `BatchNormWithGlobalNormalization(t, m, v, beta, gamma; T: type, variance_epsilon: float,
-    /// scale_after_normalization: bool) -> result`
+    /// `BatchNormWithGlobalNormalization`
     struct Global {
         t: Var, m: Var, v: Var, beta: Var, gamma: Var, variance_epsilon: f64, scale_after_normalization: bool,
     }
-    /// `LRN(input; depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5, T: type) -> output`
-    struct Local { input: Var, depth_radius: i64, bias: f64, alpha: f64, beta: f64 }
 }
 
 /// The normalized tensor, mean and variance, and the variance that gradients take. In training they are those of the
@@ -101,6 +96,6 @@ pub(crate) fn local(
     channels.back(b, y)
 }
 
-fn lrn(b: &Lower, a: Local) -> Lowered<Var> {
-    local(b, a.input, a.depth_radius, [a.bias, a.alpha, a.beta])
+fn lrn(b: &Lower, input: Var, depth_radius: i64, bias: f64, alpha: f64, beta: f64) -> Lowered<Var> {
+    local(b, input, depth_radius, [bias, alpha, beta])
 }

@@ -4,10 +4,10 @@ use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 
 arguments! {
-    /// `AddV2(x, y; T: type) -> z`
+    /// `AddV2`
     pub(crate) struct Two { x: Var, y: Var }
-    /// `Abs(x; T: type) -> y`
+    /// `Abs`
     pub(crate) struct One { x: Var }
-    /// `Identity(input; T: type) -> output`
+    /// `Identity`
     pub(crate) struct Input { input: Var }
 }

@@ -3,7 +3,6 @@
 use super::create::scalar;
 use super::shape::{Size, int64s, reshaped, shape_of, size, size_by};
 use super::{Lower, Source, of, rank, size_of};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Int16, Int32, Int64, Uint16};
@@ -11,19 +10,12 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Pad" => |b, a: Pad| padded(b, a.input, a.paddings, None);
-        "PadV2" => |b, a: Filled| padded(b, a.input, a.paddings, Some(a.constant_values));
-        "MirrorPad" => |b, a: Mirror| mirror(b, a.input, a.paddings, &a.mode);
+        "Pad" => |b, input: Var, paddings: Var| padded(b, input, paddings, None);
+        "PadV2" => |b, input: Var, paddings: Var, constant_values: Var| {
+            padded(b, input, paddings, Some(constant_values))
+        };
+        "MirrorPad" => |b, input: Var, paddings: Var, mode: String| mirror(b, input, paddings, &mode);
     }
-}
-
-arguments! {
-    /// `Pad(input, paddings; T: type, Tpaddings: type = int32) -> output`
-    struct Pad { input: Var, paddings: Var }
-    /// `PadV2(input, paddings, constant_values; T: type, Tpaddings: type = int32) -> output`
-    struct Filled { input: Var, paddings: Var, constant_values: Var }
-    /// `MirrorPad(input, paddings; T: type, Tpaddings: type = int32, mode: string) -> output`
-    struct Mirror { input: Var, paddings: Var, mode: String }
 }
 
 /// The numbers before and behind each axis, if they are known.

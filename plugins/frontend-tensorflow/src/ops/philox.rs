@@ -30,11 +30,17 @@ const LEAST: f64 = 1.0e-7;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "StatelessRandomUniform" => |b, a: Seeded| uniform(b, &a.shape, &State::seeded(b, a.seed)?, a.dtype.0);
-        "StatelessRandomNormal" => |b, a: Seeded| normal(b, &a.shape, &State::seeded(b, a.seed)?, a.dtype.0);
-        "StatelessRandomUniformFullInt" => |b, a: Seeded| integers(b, &a.shape, &State::seeded(b, a.seed)?, a.dtype.0);
-        "StatelessRandomUniformInt" => |b, a: SeededRange| {
-            within(b, &a.shape, &State::seeded(b, a.seed)?, [a.minval, a.maxval], a.dtype.0)
+        "StatelessRandomUniform" => |b, shape: Operand, seed: Var, dtype: ElementType| {
+            uniform(b, &shape, &State::seeded(b, seed)?, dtype.0)
+        };
+        "StatelessRandomNormal" => |b, shape: Operand, seed: Var, dtype: ElementType| {
+            normal(b, &shape, &State::seeded(b, seed)?, dtype.0)
+        };
+        "StatelessRandomUniformFullInt" => |b, shape: Operand, seed: Var, dtype: ElementType| {
+            integers(b, &shape, &State::seeded(b, seed)?, dtype.0)
+        };
+        "StatelessRandomUniformInt" => |b, shape: Operand, seed: Var, minval: Var, maxval: Var, dtype: ElementType| {
+            within(b, &shape, &State::seeded(b, seed)?, [minval, maxval], dtype.0)
         };
         "StatelessRandomUniformV2" => |b, a: Keyed| uniform(b, &a.shape, &State::keyed(b, &a)?, a.dtype.0);
         "StatelessRandomNormalV2" => |b, a: Keyed| normal(b, &a.shape, &State::keyed(b, &a)?, a.dtype.0);
@@ -44,12 +50,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let keyed = Keyed { shape, key, counter, alg, dtype };
             within(b, &keyed.shape, &State::keyed(b, &keyed)?, [minval, maxval], dtype.0)
         };
-        "StatelessRandomGetKeyCounter" => |b, a: Seed| {
-            let State { key, counter } = State::seeded(b, a.seed)?;
+        "StatelessRandomGetKeyCounter" => |b, seed: Var| {
+            let State { key, counter } = State::seeded(b, seed)?;
             Ok([whole(b, &key)?, whole(b, &counter)?])
         };
-        "StatelessRandomGetKeyCounterAlg" => |b, a: Seed| {
-            let State { key, counter } = State::seeded(b, a.seed)?;
+        "StatelessRandomGetKeyCounterAlg" => |b, seed: Var| {
+            let State { key, counter } = State::seeded(b, seed)?;
             let algorithm = b.constant(Tensor::scalar(ALGORITHMS[0] as i32));
             Ok([whole(b, &key)?, whole(b, &counter)?, algorithm])
         };
@@ -58,20 +64,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `StatelessRandomUniform(shape, seed; dtype: type = float, T: type = int32, Tseed: type = int64) -> output`
-    struct Seeded { shape: Operand, seed: Var, dtype: ElementType }
-    /// `StatelessRandomUniformInt(shape, seed, minval, maxval; dtype: type, T: type, Tseed: type = int64) -> output`
-    struct SeededRange { shape: Operand, seed: Var, minval: Var, maxval: Var, dtype: ElementType }
-    /// `StatelessRandomUniformV2(shape, key, counter, alg; dtype: type = float, Tshape: type = int32) -> output`
+    /// `StatelessRandomUniformV2`
     struct Keyed { shape: Operand, key: Var, counter: Var, alg: i64, dtype: ElementType }
-    /// `StatelessRandomUniformIntV2(shape, key, counter, alg, minval, maxval; dtype: type,
-    /// Tshape: type = int32) -> output`
+    /// `StatelessRandomUniformIntV2`
     struct KeyedRange {
         shape: Operand, key: Var, counter: Var, alg: i64, minval: Var, maxval: Var, dtype: ElementType,
     }
-    /// `StatelessRandomGetKeyCounter(seed; Tseed: type = int64) -> key, counter`
-    struct Seed { seed: Var }
-    /// `StatelessRandomGetAlg() -> alg`
+    /// `StatelessRandomGetAlg`
     struct Nothing {}
 }
 

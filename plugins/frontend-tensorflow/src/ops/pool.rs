@@ -12,27 +12,23 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "MaxPool" | "MaxPoolV2" | "MaxPool3D" => max;
-        "AvgPool" => |b, a: Average| average(b, a.value, &a.ksize, &a.strides, &a.padding, &a.data_format);
-        "AvgPool3D" => |b, a: Average3| average(b, a.input, &a.ksize, &a.strides, &a.padding, &a.data_format);
+        "AvgPool" => |b, value: Var, ksize: Vec<i64>, strides: Vec<i64>, padding: String, data_format: String| {
+            average(b, value, &ksize, &strides, &padding, &data_format)
+        };
+        "AvgPool3D" => |b, input: Var, ksize: Vec<i64>, strides: Vec<i64>, padding: String, data_format: String| {
+            average(b, input, &ksize, &strides, &padding, &data_format)
+        };
         "MaxPoolWithArgmax" => with_argmax;
     }
 }
 
 arguments! {
-    /// `MaxPool(input; T: type = float, ksize: list(int), strides: list(int), padding: string,
-    /// explicit_paddings: list(int) = [], data_format: string = "NHWC") -> output`
+    /// `MaxPool`
     struct Max {
         input: Var, ksize: Vec<i64>, strides: Vec<i64>, padding: String, explicit_paddings: Option<Vec<i64>>,
         data_format: String,
     }
-    /// `AvgPool(value; ksize: list(int), strides: list(int), padding: string, data_format: string = "NHWC", T: type)
-    /// -> output`
-    struct Average { value: Var, ksize: Vec<i64>, strides: Vec<i64>, padding: String, data_format: String }
-    /// `AvgPool3D(input; ksize: list(int), strides: list(int), padding: string, data_format: string = "NDHWC",
-    /// T: type) -> output`
-    struct Average3 { input: Var, ksize: Vec<i64>, strides: Vec<i64>, padding: String, data_format: String }
-    /// `MaxPoolWithArgmax(input; ksize: list(int), strides: list(int), Targmax: type = int64, padding: string,
-    /// include_batch_in_index: bool = false, T: type) -> output, argmax`
+    /// `MaxPoolWithArgmax`
     struct WithArgmax {
         input: Var, ksize: Vec<i64>, strides: Vec<i64>, targmax: ElementType, padding: String,
         include_batch_in_index: bool,

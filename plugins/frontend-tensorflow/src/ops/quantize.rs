@@ -14,8 +14,8 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "FakeQuantWithMinMaxArgs" => |b, a: Args| {
-            faked(b, a.inputs, &[(a.min as f32, a.max as f32)], Grid::new(b, a.num_bits, a.narrow_range)?)
+        "FakeQuantWithMinMaxArgs" => |b, inputs: Var, min: f64, max: f64, num_bits: i64, narrow_range: bool| {
+            faked(b, inputs, &[(min as f32, max as f32)], Grid::new(b, num_bits, narrow_range)?)
         };
         "FakeQuantWithMinMaxVars" => |b, a: Vars| fake_quant(b, a);
         "FakeQuantWithMinMaxVarsPerChannel" => |b, a: Vars| fake_quant(b, a);
@@ -38,25 +38,18 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `FakeQuantWithMinMaxArgs(inputs; min: float = -6.0, max: float = 6.0, num_bits: int = 8,
-    /// narrow_range: bool = false) -> outputs`
-    struct Args { inputs: Var, min: f64, max: f64, num_bits: i64, narrow_range: bool }
-    /// `FakeQuantWithMinMaxVars(inputs, min, max; num_bits: int = 8, narrow_range: bool = false) -> outputs`
+    /// `FakeQuantWithMinMaxVars`
     struct Vars { inputs: Var, min: Var, max: Var, num_bits: i64, narrow_range: bool }
-    /// `QuantizeAndDequantize(input; signed_input: bool = true, num_bits: int = 8, range_given: bool = false,
-    /// input_min: float = 0.0, input_max: float = 0.0, T: type) -> output`
+    /// `QuantizeAndDequantize`
     struct Rounded1 {
         input: Var, signed_input: bool, num_bits: i64, range_given: bool, input_min: f64, input_max: f64,
     }
-    /// `QuantizeAndDequantizeV2(input, input_min, input_max; signed_input: bool = true, num_bits: int = 8,
-    /// range_given: bool = false, T: type, round_mode: string = "HALF_TO_EVEN", narrow_range: bool = false,
-    /// axis: int = -1) -> output`
+    /// `QuantizeAndDequantizeV2`
     struct Rounded {
         input: Var, input_min: Var, input_max: Var, signed_input: bool, num_bits: i64, range_given: bool,
         round_mode: String, narrow_range: bool, axis: i64,
     }
-    /// `QuantizeAndDequantizeV3(input, input_min, input_max, num_bits; signed_input: bool = true,
-    /// range_given: bool = true, T: type, narrow_range: bool = false, axis: int = -1) -> output`
+    /// `QuantizeAndDequantizeV3`
     struct Rounded3 {
         input: Var, input_min: Var, input_max: Var, num_bits: i64, signed_input: bool, range_given: bool,
         narrow_range: bool, axis: i64,

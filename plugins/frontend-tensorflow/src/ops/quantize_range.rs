@@ -10,15 +10,12 @@ use onnxd_plugin_sdk::ir::DataType::{self, Float, Int8, Int16, Int32, Uint8, Uin
 use onnxd_plugin_sdk::lower::Lowered;
 
 arguments! {
-    /// `QuantizeV2(input, min_range, max_range; T: type, mode: string = "MIN_COMBINED",
-    /// round_mode: string = "HALF_AWAY_FROM_ZERO", narrow_range: bool = false, axis: int = -1,
-    /// ensure_minimum_range: float = 0.01) -> output, output_min, output_max`
+    /// `QuantizeV2`
     pub(crate) struct Quantize {
         input: Var, min_range: Var, max_range: Var, t: ElementType, mode: String, round_mode: String,
         narrow_range: bool, axis: i64, ensure_minimum_range: f64,
     }
-    /// `Dequantize(input, min_range, max_range; T: type, mode: string = "MIN_COMBINED", narrow_range: bool = false,
-    /// axis: int = -1, dtype: type = float) -> output`
+    /// `Dequantize`
     pub(crate) struct Dequantize {
         input: Var, min_range: Var, max_range: Var, mode: String, narrow_range: bool, axis: i64, dtype: ElementType,
     }

@@ -20,15 +20,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `RaggedGather(params_nested_splits*PARAMS_RAGGED_RANK, params_dense_values, indices; Tvalues: type,
-    /// Tindices: type, Tsplits: type = int64, PARAMS_RAGGED_RANK: int, OUTPUT_RAGGED_RANK: int)
-    /// -> output_nested_splits*OUTPUT_RAGGED_RANK, output_dense_values`
+    /// `RaggedGather`
     struct Gather {
         params_nested_splits: Vec<Var>, params_dense_values: Var, indices: Var, params_ragged_rank: i64,
         output_ragged_rank: i64,
     }
-    /// `RaggedTensorToTensor(shape, values, default_value, row_partition_tensors*num_row_partition_tensors; T: type,
-    /// Tindex: type, Tshape: type, num_row_partition_tensors: int, row_partition_types: list(string)) -> result`
+    /// `RaggedTensorToTensor`
     struct ToTensor {
         shape: Vec<i64>, values: Var, default_value: Var, row_partition_tensors: Vec<Var>,
         num_row_partition_tensors: i64, row_partition_types: Vec<String>,
@@ -36,8 +33,7 @@ arguments! {
 }
 
 arguments! {
-    /// `RaggedRange(starts, limits, deltas; T: type = int32, Tsplits: type = int64)
-    /// -> rt_nested_splits, rt_dense_values`
+    /// `RaggedRange`
     struct Range { starts: Var, limits: Var, deltas: Var, tsplits: ElementType }
 }
 

@@ -15,15 +15,19 @@ const TAIL: f64 = 0.022_750_131_948_179_2;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "RandomUniform" => |b, a: Shaped| uniform(b, &a.shape, a.dtype.0, [0.0, 1.0], seeds(&[a.seed, a.seed2]));
-        "RandomStandardNormal" => |b, a: Shaped| normal(b, &a.shape, a.dtype.0, seeds(&[a.seed, a.seed2]));
-        "TruncatedNormal" => |b, a: Shaped| {
+        "RandomUniform" => |b, shape: Operand, seed: i64, seed2: i64, dtype: ElementType| {
+            uniform(b, &shape, dtype.0, [0.0, 1.0], seeds(&[seed, seed2]))
+        };
+        "RandomStandardNormal" => |b, shape: Operand, seed: i64, seed2: i64, dtype: ElementType| {
+            normal(b, &shape, dtype.0, seeds(&[seed, seed2]))
+        };
+        "TruncatedNormal" => |b, shape: Operand, seed: i64, seed2: i64, dtype: ElementType| {
             // The quantile of a share between those at two deviations.
-            let share = uniform(b, &a.shape, Float, [TAIL, 1.0 - TAIL], seeds(&[a.seed, a.seed2]))?;
-            b.cast(ndtri(b, share)?, a.dtype.0)
+            let share = uniform(b, &shape, Float, [TAIL, 1.0 - TAIL], seeds(&[seed, seed2]))?;
+            b.cast(ndtri(b, share)?, dtype.0)
         };
         "RandomUniformInt" => whole;
-        "RandomShuffle" => shuffle;
+        "RandomShuffle" => shuffle(value, seed, seed2);
         "Multinomial" => multinomial;
     };
     super::refused(table, &REFUSED)
@@ -74,13 +78,9 @@ const REFUSED: [(&[&str], &str); 6] = [
 ];
 
 arguments! {
-    /// `RandomUniform(shape; seed: int = 0, seed2: int = 0, dtype: type, T: type) -> output`
-    struct Shaped { shape: Operand, seed: i64, seed2: i64, dtype: ElementType }
-    /// `RandomUniformInt(shape, minval, maxval; seed: int = 0, seed2: int = 0, Tout: type, T: type) -> output`
+    /// `RandomUniformInt`
     struct Whole { shape: Operand, minval: Var, maxval: Var, seed: i64, seed2: i64, tout: ElementType }
-    /// `RandomShuffle(value; seed: int = 0, seed2: int = 0, T: type) -> output`
-    struct Shuffle { value: Var, seed: i64, seed2: i64 }
-    /// `Multinomial(logits, num_samples; seed: int = 0, seed2: int = 0, T: type, output_dtype: type = int64) -> output`
+    /// `Multinomial`
     struct Multinomial { logits: Var, num_samples: i64, seed: i64, seed2: i64, output_dtype: ElementType }
 }
 
@@ -145,14 +145,14 @@ fn whole(b: &Lower, a: Whole) -> Lowered<Var> {
 }
 
 /// Rows in the order of random numbers.
-fn shuffle(b: &Lower, a: Shuffle) -> Lowered<Var> {
-    if rank(b, a.value)? == 0 {
-        return Ok(a.value);
+fn shuffle(b: &Lower, value: Var, seed: i64, seed2: i64) -> Lowered<Var> {
+    if rank(b, value)? == 0 {
+        return Ok(value);
     }
-    let count = b.shape(a.value).start(0).end(1).one()?;
-    let keys = uniform(b, &count.into(), Float, [0.0, 1.0], seeds(&[a.seed, a.seed2]))?;
+    let count = b.shape(value).start(0).end(1).one()?;
+    let keys = uniform(b, &count.into(), Float, [0.0, 1.0], seeds(&[seed, seed2]))?;
     let [_, order] = b.top_k(keys, count).outputs()?;
-    b.gather(a.value, order).axis(0).one()
+    b.gather(value, order).axis(0).one()
 }
 
 fn multinomial(b: &Lower, a: Multinomial) -> Lowered<Var> {

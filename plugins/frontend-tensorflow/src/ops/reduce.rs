@@ -18,25 +18,21 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "EuclideanNorm" => |b, a: Reduce| reduce(b, a, Reduction::L2);
         "All" => |b, a: Reduce| truth(b, a, Reduction::Min);
         "Any" => |b, a: Reduce| truth(b, a, Reduction::Max);
-        "ArgMax" => |b, a: Arg| {
-            let at = b.arg_max(integers(b, a.input)?).axis(a.dimension).keepdims(0).one()?;
-            b.cast(at, a.output_type.0)
+        "ArgMax" => |b, input: Var, dimension: i64, output_type: ElementType| {
+            let at = b.arg_max(integers(b, input)?).axis(dimension).keepdims(0).one()?;
+            b.cast(at, output_type.0)
         };
-        "ArgMin" => |b, a: Arg| {
-            let at = b.arg_min(integers(b, a.input)?).axis(a.dimension).keepdims(0).one()?;
-            b.cast(at, a.output_type.0)
+        "ArgMin" => |b, input: Var, dimension: i64, output_type: ElementType| {
+            let at = b.arg_min(integers(b, input)?).axis(dimension).keepdims(0).one()?;
+            b.cast(at, output_type.0)
         };
-        "L2Loss" => |b, a: Loss| b.mul(b.reduce_sum_square(a.t).keepdims(0).one()?, 0.5);
+        "L2Loss" => |b, t: Var| b.mul(b.reduce_sum_square(t).keepdims(0).one()?, 0.5);
     }
 }
 
 arguments! {
-    /// `Sum(input, reduction_indices; keep_dims: bool = false, T: type, Tidx: type = int32) -> output`
+    /// `Sum`
     struct Reduce { input: Var, reduction_indices: Operand, keep_dims: bool }
-    /// `ArgMax(input, dimension; T: type, Tidx: type = int32, output_type: type = int64) -> output`
-    struct Arg { input: Var, dimension: i64, output_type: ElementType }
-    /// `L2Loss(t; T: type) -> output`
-    struct Loss { t: Var }
 }
 
 /// What becomes of the elements along axes.

@@ -4,7 +4,6 @@ use super::layout::{channels_first, channels_last};
 use super::resize_kernel::CELLS_MAX;
 use super::shape::{Size, int64s, shape_of, size};
 use super::{Lower, Source, of};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Double, Float, Int8, Int32, Uint8};
@@ -13,27 +12,19 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "ResizeBilinear" => |b, a: Resize| {
-            let x = floats(b, a.images)?;
-            resized(b, x, &a.size, How::new(Mode::Linear, a.align_corners, a.half_pixel_centers))
+        "ResizeBilinear" => |b, images: Var, size: Operand, align_corners: bool, half_pixel_centers: bool| {
+            let x = floats(b, images)?;
+            resized(b, x, &size, How::new(Mode::Linear, align_corners, half_pixel_centers))
         };
-        "ResizeNearestNeighbor" => |b, a: Resize| {
-            resized(b, a.images, &a.size, How::new(Mode::Nearest, a.align_corners, a.half_pixel_centers))
+        "ResizeNearestNeighbor" => |b, images: Var, size: Operand, align_corners: bool, half_pixel_centers: bool| {
+            resized(b, images, &size, How::new(Mode::Nearest, align_corners, half_pixel_centers))
         };
-        "ResizeBicubic" => |b, a: Resize| {
-            let x = floats(b, a.images)?;
-            resized(b, x, &a.size, How::new(Mode::Cubic, a.align_corners, a.half_pixel_centers))
+        "ResizeBicubic" => |b, images: Var, size: Operand, align_corners: bool, half_pixel_centers: bool| {
+            let x = floats(b, images)?;
+            resized(b, x, &size, How::new(Mode::Cubic, align_corners, half_pixel_centers))
         };
-        "ResizeArea" => area;
+        "ResizeArea" => area(images, size, align_corners);
     }
-}
-
-arguments! {
-    /// `ResizeBilinear(images, size; T: type, align_corners: bool = false, half_pixel_centers: bool = false)
-    /// -> resized_images`
-    struct Resize { images: Var, size: Operand, align_corners: bool, half_pixel_centers: bool }
-    /// `ResizeArea(images, size; T: type, align_corners: bool = false) -> resized_images`
-    struct Area { images: Var, size: Vec<i64>, align_corners: bool }
 }
 
 /// What a new pixel is made of.
@@ -138,11 +129,11 @@ fn all_sizes(b: &GraphBuilder, x: Var, to: &Operand) -> Lowered<Operand> {
 }
 
 /// Each new pixel is the mean of the area that it covers: a product with weights along each axis.
-fn area(b: &Lower, a: Area) -> Lowered<Var> {
-    let x = channels_first(b, floats(b, a.images)?)?;
+fn area(b: &Lower, images: Var, size: Vec<i64>, align_corners: bool) -> Lowered<Var> {
+    let x = channels_first(b, floats(b, images)?)?;
     let dims = b.shape_of(x).unwrap_or_default();
     let known = |axis: usize| dims.get(axis)?.known();
-    let (Some(height), Some(width), &[to_height, to_width]) = (known(2), known(3), &a.size[..])
+    let (Some(height), Some(width), &[to_height, to_width]) = (known(2), known(3), &size[..])
     else {
         let message = "The sizes of pictures must be known to take means of areas.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
@@ -153,8 +144,8 @@ fn area(b: &Lower, a: Area) -> Lowered<Var> {
             format!("Areas of {height} by {width} pixels do not become {to_height} by {to_width}.");
         return Err(b.diagnostic(Code::LayerParameter, message));
     }
-    let rows = b.constant(weights(height, to_height, a.align_corners));
-    let columns = super::linear::swapped(b, b.constant(weights(width, to_width, a.align_corners)))?;
+    let rows = b.constant(weights(height, to_height, align_corners));
+    let columns = super::linear::swapped(b, b.constant(weights(width, to_width, align_corners)))?;
     channels_last(b, b.mat_mul(rows, b.mat_mul(x, columns)?)?)
 }
 

@@ -15,8 +15,7 @@ use std::f64::consts::PI;
 pub(crate) const CELLS_MAX: i64 = 1 << 24;
 
 arguments! {
-    /// `ScaleAndTranslate(images, size, scale, translation; T: type, kernel_type: string = "lanczos3",
-    /// antialias: bool = true) -> resized_images`
+    /// `ScaleAndTranslate`
     pub(crate) struct Scaled {
         images: Var, size: Vec<i64>, scale: Var, translation: Var, kernel_type: String, antialias: bool,
     }

@@ -2,7 +2,6 @@
 
 use super::shape::axis_of;
 use super::{Source, of, widened};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::running::{self, Reach};
 use onnxd_plugin_sdk::ir::Tensor;
@@ -10,19 +9,16 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Cumsum" => |b, a: Cumulative| running_sum(b, a.x, a.axis, [a.exclusive, a.reverse]);
-        "Cumprod" => |b, a: Cumulative| {
-            running_product(b, a.x, a.axis, [a.exclusive, a.reverse])
+        "Cumsum" => |b, x: Var, axis: i64, exclusive: bool, reverse: bool| {
+            running_sum(b, x, axis, [exclusive, reverse])
         };
-        "CumulativeLogsumexp" => |b, a: Cumulative| {
-            widely(b, a.x, a.axis, [a.exclusive, a.reverse], running::log_sum_exp)
+        "Cumprod" => |b, x: Var, axis: i64, exclusive: bool, reverse: bool| {
+            running_product(b, x, axis, [exclusive, reverse])
+        };
+        "CumulativeLogsumexp" => |b, x: Var, axis: i64, exclusive: bool, reverse: bool| {
+            widely(b, x, axis, [exclusive, reverse], running::log_sum_exp)
         };
     }
-}
-
-arguments! {
-    /// `Cumsum(x, axis; exclusive: bool = false, reverse: bool = false, T: type, Tidx: type = int32) -> out`
-    struct Cumulative { x: Var, axis: i64, exclusive: bool, reverse: bool }
 }
 
 /// Sums along an axis, without an element itself or with it, from the first or from the last on.

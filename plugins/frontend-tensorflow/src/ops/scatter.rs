@@ -35,12 +35,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `ScatterNd(indices, updates, shape; T: type, Tindices: type, bad_indices_policy: string = "") -> output`
+    /// `ScatterNd`
     struct Into { indices: Var, updates: Var, shape: Var, bad_indices_policy: String = "" }
-    /// `ScatterNdNonAliasingAdd(input, indices, updates; T: type, Tindices: type, bad_indices_policy: string = "")
-    /// -> output`
+    /// `ScatterNdNonAliasingAdd`
     struct Onto { input: Var, indices: Var, updates: Var, bad_indices_policy: String = "" }
-    /// `TensorScatterAdd(tensor, indices, updates; T: type, Tindices: type, bad_indices_policy: string = "") -> output`
+    /// `TensorScatterAdd`
     struct Update { tensor: Var, indices: Var, updates: Var, bad_indices_policy: String = "" }
 }
 

@@ -14,45 +14,34 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Bucketize" => bucketize;
+        "Bucketize" => bucketize(input, boundaries);
         "LowerBound" => |b, a: Bound| counted(b, a, GraphBuilder::less);
         "UpperBound" => |b, a: Bound| counted(b, a, |b, sorted, x| b.not(b.greater(sorted, x)?));
-        "ListDiff" => list_diff;
-        "UnravelIndex" => unravel_index;
+        "ListDiff" => list_diff(x, y, out_idx);
+        "UnravelIndex" => unravel_index(indices, dims);
         "Bincount" => |b, a: Counted| {
             let x = b.reshape(a.arr, [-1]).one()?;
             counts(b, x, a.size, weights(b, a.weights, of(b, a.weights)?)?, of(b, a.weights)?)
         };
         "DenseBincount" => dense_counts;
         "HistogramFixedWidth" => histogram;
-        "DynamicPartition" => partition;
+        "DynamicPartition" => partition(data, partitions, num_partitions);
         "DynamicStitch" | "ParallelDynamicStitch" => stitch;
-        "Print" => |_, a: Print| Ok(a.input);
+        "Print" => |_, input: Var, data: Vec<Value>, first_n: i64, summarize: i64| Ok(input);
     }
 }
 
 arguments! {
-    /// `Bucketize(input; T: type, boundaries: list(float)) -> output`
-    struct Buckets { input: Var, boundaries: Vec<f64> }
-    /// `LowerBound(sorted_inputs, values; T: type, out_type: type = int32) -> output`
+    /// `LowerBound`
     struct Bound { sorted_inputs: Var, values: Var, out_type: ElementType }
-    /// `ListDiff(x, y; T: type, out_idx: type = int32) -> out, idx`
-    struct Difference { x: Var, y: Var, out_idx: ElementType }
-    /// `UnravelIndex(indices, dims; Tidx: type = int32) -> output`
-    struct Unravel { indices: Var, dims: Vec<i64> }
-    /// `Bincount(arr, size, weights; T: type) -> bins`
+    /// `Bincount`
     struct Counted { arr: Var, size: Var, weights: Var }
-    /// `DenseBincount(input, size, weights; Tidx: type, T: type, binary_output: bool = false) -> output`
+    /// `DenseBincount`
     struct Dense { input: Var, size: Var, weights: Var, binary_output: bool }
-    /// `HistogramFixedWidth(values, value_range, nbins; T: type, dtype: type = int32) -> out`
+    /// `HistogramFixedWidth`
     struct Histogram { values: Var, value_range: Var, nbins: Var, dtype: ElementType }
-    /// `DynamicPartition(data, partitions; num_partitions: int, T: type) -> outputs*num_partitions`
-    struct Partition { data: Var, partitions: Var, num_partitions: i64 }
-    /// `DynamicStitch(indices*N, data*N; N: int, T: type) -> merged`
+    /// `DynamicStitch`
     struct Stitch { indices: Vec<Var>, data: Vec<Var> }
-    /// `Print(input, data**U; T: type, U: list(type), message: string = "", first_n: int = -1, summarize: int = 3)
-    /// -> output`
-    struct Print { input: Var, data: Vec<Value>, first_n: i64, summarize: i64 }
 }
 
 /// How many truths there are along the last axis.
@@ -61,11 +50,11 @@ fn truths(b: &GraphBuilder, x: Var, to: DataType) -> Lowered<Var> {
 }
 
 /// How many boundaries are not beyond each number.
-fn bucketize(b: &Lower, a: Buckets) -> Lowered<Var> {
-    let dtype = if of(b, a.input)? == Double { Double } else { Float };
-    let bounds = a.boundaries.iter().map(|x| *x as f32).collect::<Vec<_>>();
+fn bucketize(b: &Lower, input: Var, boundaries: Vec<f64>) -> Lowered<Var> {
+    let dtype = if of(b, input)? == Double { Double } else { Float };
+    let bounds = boundaries.iter().map(|x| *x as f32).collect::<Vec<_>>();
     let bounds = b.cast(b.constant(Tensor::vector(bounds)), dtype)?;
-    let apart = b.unsqueeze(b.cast(a.input, dtype)?, [rank(b, a.input)? as i64])?;
+    let apart = b.unsqueeze(b.cast(input, dtype)?, [rank(b, input)? as i64])?;
     truths(b, b.not(b.less(apart, bounds)?)?, Int32)
 }
 
@@ -80,20 +69,20 @@ fn counted(
 }
 
 /// Elements that another list does not have, and their places.
-fn list_diff(b: &Lower, a: Difference) -> Lowered<[Var; 2]> {
-    let same = b.equal(b.unsqueeze(a.x, [1])?, a.y)?;
+fn list_diff(b: &Lower, x: Var, y: Var, out_idx: ElementType) -> Lowered<[Var; 2]> {
+    let same = b.equal(b.unsqueeze(x, [1])?, y)?;
     let kept = b.equal(truths(b, same, Int32)?, 0)?;
     let at = b.squeeze(b.non_zero(kept)?).axes([0]).one()?;
-    Ok([b.gather(a.x, at).axis(0).one()?, b.cast(at, a.out_idx.0)?])
+    Ok([b.gather(x, at).axis(0).one()?, b.cast(at, out_idx.0)?])
 }
 
 /// The place along each axis, one row for each.
-fn unravel_index(b: &Lower, a: Unravel) -> Lowered<Var> {
-    let dtype = of(b, a.indices)?;
-    let x = b.cast(a.indices, Int64)?;
+fn unravel_index(b: &Lower, indices: Var, dims: Vec<i64>) -> Lowered<Var> {
+    let dtype = of(b, indices)?;
+    let x = b.cast(indices, Int64)?;
     let mut stride = 1i64;
     let mut rows = vec![];
-    for dim in a.dims.iter().rev() {
+    for dim in dims.iter().rev() {
         rows.push((stride, *dim));
         stride = stride.saturating_mul((*dim).max(1));
     }
@@ -191,16 +180,16 @@ fn joined(b: &GraphBuilder, x: Var, axes: usize) -> Lowered<Var> {
     reshaped(b, x, &shape_of(b, &sizes)?)
 }
 
-fn partition(b: &Lower, a: Partition) -> Lowered<Values> {
-    results(b, a.num_partitions)?;
-    let rows = joined(b, a.data, rank(b, a.partitions)?)?;
-    let parts = b.reshape(a.partitions, [-1]).one()?;
+fn partition(b: &Lower, data: Var, partitions: Var, num_partitions: i64) -> Lowered<Values> {
+    results(b, num_partitions)?;
+    let rows = joined(b, data, rank(b, partitions)?)?;
+    let parts = b.reshape(partitions, [-1]).one()?;
     let part = |i: i64| {
         let own = b.equal(parts, i)?;
         let at = b.squeeze(b.non_zero(own)?).axes([0]).one()?;
         Ok(Value::Var(b.gather(rows, at).axis(0).one()?))
     };
-    (0..a.num_partitions).map(part).collect::<Lowered<Vec<_>>>().map(Values)
+    (0..num_partitions).map(part).collect::<Lowered<Vec<_>>>().map(Values)
 }
 
 /// Rows at the places that go with them; where places meet, the last one stays.

@@ -25,10 +25,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `SegmentSum(data, segment_ids; T: type, Tindices: type) -> output`
+    /// `SegmentSum`
     struct Sorted { data: Var, segment_ids: Var }
-    /// `UnsortedSegmentSum(data, segment_ids, num_segments; T: type, Tindices: type, Tnumsegments: type = int32)
-    /// -> output`
+    /// `UnsortedSegmentSum`
     struct Unsorted { data: Var, segment_ids: Var, num_segments: Var }
 }
 

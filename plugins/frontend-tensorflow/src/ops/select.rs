@@ -2,34 +2,28 @@
 
 use super::shape::unsqueezed;
 use super::{Lower, Source, of, rank};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Select" => select;
-        "SelectV2" => |b, a: Choice| choice(b, a.condition, a.t, a.e);
+        "Select" => select(condition, t, e);
+        "SelectV2" => |b, condition: Var, t: Var, e: Var| choice(b, condition, t, e);
     }
 }
 
-arguments! {
-    /// `Select(condition, t, e; T: type) -> output`
-    struct Choice { condition: Var, t: Var, e: Var }
-}
-
 /// A vector as the condition selects rows; otherwise all have one shape.
-fn select(b: &Lower, a: Choice) -> Lowered<Var> {
-    let condition = match (b.rank_of(a.condition), b.rank_of(a.t)) {
-        (Some(1), Some(0 | 1)) | (Some(0), _) => a.condition,
+fn select(b: &Lower, condition: Var, t: Var, e: Var) -> Lowered<Var> {
+    let condition = match (b.rank_of(condition), b.rank_of(t)) {
+        (Some(1), Some(0 | 1)) | (Some(0), _) => condition,
         (Some(1), _) => {
-            let axes: Vec<i64> = (1..rank(b, a.t)? as i64).collect();
-            unsqueezed(b, a.condition, &axes)?
+            let axes: Vec<i64> = (1..rank(b, t)? as i64).collect();
+            unsqueezed(b, condition, &axes)?
         }
-        _ => a.condition,
+        _ => condition,
     };
-    choice(b, condition, a.t, a.e)
+    choice(b, condition, t, e)
 }
 
 /// `x` where the condition holds, else `y`; runtimes choose few types, and no truth values.

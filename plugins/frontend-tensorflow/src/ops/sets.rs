@@ -2,7 +2,6 @@
 
 use super::sparse::packed;
 use super::{Lower, Source, rank};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
@@ -10,25 +9,19 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "DenseToDenseSetOperation" => operation;
+        "DenseToDenseSetOperation" => operation(set1, set2, set_operation);
     }
-}
-
-arguments! {
-    /// `DenseToDenseSetOperation(set1, set2; set_operation: string, validate_indices: bool = true, T: type)
-    /// -> result_indices, result_values, result_shape`
-    struct Operation { set1: Var, set2: Var, set_operation: String }
 }
 
 /// The elements of both sets of each row, of one, or of either; in order, as a sparse tensor.
-fn operation(b: &Lower, a: Operation) -> Lowered<[Var; 3]> {
-    if rank(b, a.set1)? != 2 || rank(b, a.set2)? != 2 {
+fn operation(b: &Lower, set1: Var, set2: Var, set_operation: String) -> Lowered<[Var; 3]> {
+    if rank(b, set1)? != 2 || rank(b, set2)? != 2 {
         let message = "Sets are rows of matrices; tensors with more axes are not converted.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
-    let dtype = super::of(b, a.set1)?;
-    let [x, y] = [b.cast(a.set1, Int64)?, b.cast(a.set2, Int64)?];
-    let (own, other, wanted) = match a.set_operation.as_str() {
+    let dtype = super::of(b, set1)?;
+    let [x, y] = [b.cast(set1, Int64)?, b.cast(set2, Int64)?];
+    let (own, other, wanted) = match set_operation.as_str() {
         "intersection" => (x, y, Some(true)),
         "a-b" => (x, y, Some(false)),
         "b-a" => (y, x, Some(false)),

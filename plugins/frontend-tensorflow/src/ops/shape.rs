@@ -1,9 +1,7 @@
 //! Shapes and views.
 
-use super::operands::Input;
 use super::{Lower, Source, Values, rank};
 use crate::wire::dtype::ElementType;
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Int64;
@@ -11,45 +9,24 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "Reshape" => |b, a: Reshape| reshaped(b, a.tensor, &a.shape);
-        "Squeeze" => squeeze;
-        "ExpandDims" => |b, a: ExpandDims| b.unsqueeze(a.input, [a.dim]);
-        "Transpose" => |b, a: Transpose| transposed(b, a.x, &a.perm);
-        "Shape" => |b, a: Measured| b.cast(b.shape(a.input).one()?, a.out_type.0);
-        "ShapeN" => |b, a: AllMeasured| {
-            let shape = |x: Var| Ok(Value::Var(b.cast(b.shape(x).one()?, a.out_type.0)?));
-            a.input.into_iter().map(shape).collect::<Lowered<Vec<_>>>().map(Values)
+        "Reshape" => |b, tensor: Var, shape: Operand| reshaped(b, tensor, &shape);
+        "Squeeze" => squeeze(input, squeeze_dims);
+        "ExpandDims" => |b, input: Var, dim: i64| b.unsqueeze(input, [dim]);
+        "Transpose" => |b, x: Var, perm: Vec<i64>| transposed(b, x, &perm);
+        "Shape" => |b, input: Var, out_type: ElementType| b.cast(b.shape(input).one()?, out_type.0);
+        "ShapeN" => |b, input: Vec<Var>, out_type: ElementType| {
+            let shape = |x: Var| Ok(Value::Var(b.cast(b.shape(x).one()?, out_type.0)?));
+            input.into_iter().map(shape).collect::<Lowered<Vec<_>>>().map(Values)
         };
-        "Size" => |b, a: Measured| b.cast(b.size(a.input)?, a.out_type.0);
-        "Rank" => |b, a: Input| match b.rank_of(a.input) {
+        "Size" => |b, input: Var, out_type: ElementType| b.cast(b.size(input)?, out_type.0);
+        "Rank" => |b, input: Var| match b.rank_of(input) {
             Some(rank) => Ok(b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(rank as i32))),
-            None => b.cast(b.size(b.shape(a.input).one()?)?, onnxd_plugin_sdk::ir::DataType::Int32),
+            None => b.cast(b.size(b.shape(input).one()?)?, onnxd_plugin_sdk::ir::DataType::Int32),
         };
-        "Tile" => |b, a: Tile| b.tile(a.input, int64s(b, &a.multiples)?);
-        "BroadcastTo" => |b, a: Broadcast| b.expand(a.input, int64s(b, &a.shape)?);
-        "BroadcastArgs" => broadcast_args;
+        "Tile" => |b, input: Var, multiples: Operand| b.tile(input, int64s(b, &multiples)?);
+        "BroadcastTo" => |b, input: Var, shape: Operand| b.expand(input, int64s(b, &shape)?);
+        "BroadcastArgs" => broadcast_args(s0, s1);
     }
-}
-
-arguments! {
-    /// `Reshape(tensor, shape; T: type, Tshape: type = int32) -> output`
-    struct Reshape { tensor: Var, shape: Operand }
-    /// `Squeeze(input; T: type, squeeze_dims: list(int) = []) -> output`
-    struct Squeeze { input: Var, squeeze_dims: Vec<i64> }
-    /// `ExpandDims(input, dim; T: type, Tdim: type = int32) -> output`
-    struct ExpandDims { input: Var, dim: i64 }
-    /// `Transpose(x, perm; T: type, Tperm: type = int32) -> y`
-    struct Transpose { x: Var, perm: Vec<i64> }
-    /// `Shape(input; T: type, out_type: type = int32) -> output`
-    struct Measured { input: Var, out_type: ElementType }
-    /// `ShapeN(input*N; N: int, T: type, out_type: type = int32) -> output*N`
-    struct AllMeasured { input: Vec<Var>, out_type: ElementType }
-    /// `Tile(input, multiples; T: type, Tmultiples: type = int32) -> output`
-    struct Tile { input: Var, multiples: Operand }
-    /// `BroadcastTo(input, shape; T: type, Tidx: type = int32) -> output`
-    struct Broadcast { input: Var, shape: Operand }
-    /// `BroadcastArgs(s0, s1; T: type = int32) -> r0`
-    struct Shapes { s0: Var, s1: Var }
 }
 
 /// Integers as ONNX wants them: a list if they are known, else of 64 bits.
@@ -89,16 +66,16 @@ fn open_size(b: &GraphBuilder, x: Var, sizes: &[i64]) -> i64 {
 }
 
 /// Without a list, all axes of size 1 go. One whose size varies stays: the number of axes of a result does not vary.
-fn squeeze(b: &Lower, a: Squeeze) -> Lowered<Var> {
-    let shape = b.shape_of(a.input).unwrap_or_default();
-    if !a.squeeze_dims.is_empty() || shape.iter().all(|dim| dim.known().is_some()) {
-        return squeezed(b, a.input, &a.squeeze_dims);
+fn squeeze(b: &Lower, input: Var, squeeze_dims: Vec<i64>) -> Lowered<Var> {
+    let shape = b.shape_of(input).unwrap_or_default();
+    if !squeeze_dims.is_empty() || shape.iter().all(|dim| dim.known().is_some()) {
+        return squeezed(b, input, &squeeze_dims);
     }
     let message = "An axis of varying size stays, also where its size is 1.";
     b.note(b.diagnostic(Code::LayerParameterIgnored, message));
     let ones = (0..).zip(&shape).filter(|(_, dim)| dim.known() == Some(1));
     let ones: Vec<i64> = ones.map(|(axis, _)| axis).collect();
-    if ones.is_empty() { Ok(a.input) } else { squeezed(b, a.input, &ones) }
+    if ones.is_empty() { Ok(input) } else { squeezed(b, input, &ones) }
 }
 
 /// `x` without these axes of size 1; without all of them if none is named.
@@ -145,9 +122,9 @@ pub(crate) fn axis_of(b: &GraphBuilder, x: Var, axis: i64) -> Lowered<usize> {
 const AXES_MAX: i64 = 254;
 
 /// The sizes that two shapes meet in.
-fn broadcast_args(b: &Lower, a: Shapes) -> Lowered<Var> {
+fn broadcast_args(b: &Lower, s0: Var, s1: Var) -> Lowered<Var> {
     let length = |x: Var| b.dims_of(x).and_then(|dims| dims.first().copied());
-    let known = length(a.s0).zip(length(a.s1)).filter(|(n, m)| *n.max(m) <= AXES_MAX);
+    let known = length(s0).zip(length(s1)).filter(|(n, m)| *n.max(m) <= AXES_MAX);
     let Some((n, m)) = known else {
         let message = "The lengths of both shapes must be known.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
@@ -162,7 +139,7 @@ fn broadcast_args(b: &Lower, a: Shapes) -> Lowered<Var> {
         }
         _ => Ok(x),
     };
-    let (x, y) = (padded(a.s0, m - n)?, padded(a.s1, n - m)?);
+    let (x, y) = (padded(s0, m - n)?, padded(s1, n - m)?);
     b.where_(b.equal(x, 1)?, y, x)
 }
 

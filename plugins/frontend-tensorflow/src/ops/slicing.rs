@@ -17,10 +17,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "Slice" => slice;
         "StridedSlice" => strided_slice;
         "TensorStridedSliceUpdate" => updated;
-        "ReverseV2" => |b, a: ReverseAxes| reversed(b, a.tensor, &a.axis);
-        "Reverse" => |b, a: ReverseMask| {
-            let axes: Vec<i64> = (0..).zip(&a.dims).filter(|(_, on)| **on).map(|(i, _)| i).collect();
-            reversed(b, a.tensor, &axes)
+        "ReverseV2" => |b, tensor: Var, axis: Vec<i64>| reversed(b, tensor, &axis);
+        "Reverse" => |b, tensor: Var, dims: Vec<bool>| {
+            let axes: Vec<i64> = (0..).zip(&dims).filter(|(_, on)| **on).map(|(i, _)| i).collect();
+            reversed(b, tensor, &axes)
         };
         "ReverseSequence" => reverse_sequence;
         "Roll" => roll;
@@ -28,27 +28,21 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `Slice(input, begin, size; T: type, Index: type) -> output`
+    /// `Slice`
     struct Slice { input: Var, begin: Operand, size: Operand }
-    /// `StridedSlice(input, begin, end, strides; T: type, Index: type, begin_mask: int = 0, end_mask: int = 0,
-    /// ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0) -> output`
+    /// `StridedSlice`
     pub(crate) struct Strided {
         input: Var, begin: Operand, end: Operand, strides: Vec<i64>, begin_mask: i64, end_mask: i64,
         ellipsis_mask: i64, new_axis_mask: i64, shrink_axis_mask: i64,
     }
-    /// `TensorStridedSliceUpdate(input, begin, end, strides, value; T: type, Index: type, begin_mask: int = 0,
-    /// end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0) -> output`
+    /// `TensorStridedSliceUpdate`
     struct Update {
         input: Var, begin: Operand, end: Operand, strides: Vec<i64>, value: Var, begin_mask: i64, end_mask: i64,
         ellipsis_mask: i64, new_axis_mask: i64, shrink_axis_mask: i64,
     }
-    /// `ReverseV2(tensor, axis; Tidx: type = int32, T: type) -> output`
-    struct ReverseAxes { tensor: Var, axis: Vec<i64> }
-    /// `Reverse(tensor, dims; T: type) -> output`
-    struct ReverseMask { tensor: Var, dims: Vec<bool> }
-    /// `ReverseSequence(input, seq_lengths; seq_dim: int, batch_dim: int = 0, T: type, Tlen: type = int64) -> output`
+    /// `ReverseSequence`
     struct ReverseSequence { input: Var, seq_lengths: Var, seq_dim: i64, batch_dim: i64 }
-    /// `Roll(input, shift, axis; T: type, Tshift: type, Taxis: type) -> output`
+    /// `Roll`
     struct Roll { input: Var, shift: Operand, axis: Vec<i64> }
 }
 

@@ -11,25 +11,26 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "MatrixInverse" | "BatchMatrixInverse" => |b, a: Inverse| {
-            let x = if a.adjoint { transposed(b, a.input)? } else { a.input };
+        "MatrixInverse" | "BatchMatrixInverse" => |b, input: Var, adjoint: bool| {
+            let x = if adjoint { transposed(b, input)? } else { input };
             solved(b, x, identity(b, x)?)
         };
-        "MatrixSolve" | "BatchMatrixSolve" => |b, a: System| {
-            let x = if a.adjoint { transposed(b, a.matrix)? } else { a.matrix };
-            solved(b, x, a.rhs)
+        "MatrixSolve" | "BatchMatrixSolve" => |b, matrix: Var, rhs: Var, adjoint: bool| {
+            let x = if adjoint { transposed(b, matrix)? } else { matrix };
+            solved(b, x, rhs)
         };
         "MatrixSolveLs" | "BatchMatrixSolveLs" => least_squares;
-        "MatrixTriangularSolve" | "BatchMatrixTriangularSolve" => |b, a: Triangular| {
-            match a.adjoint {
-                true => triangular(b, transposed(b, a.matrix)?, a.rhs, !a.lower),
-                false => triangular(b, a.matrix, a.rhs, a.lower),
+        "MatrixTriangularSolve" | "BatchMatrixTriangularSolve"
+            => |b, matrix: Var, rhs: Var, lower: bool, adjoint: bool| {
+            match adjoint {
+                true => triangular(b, transposed(b, matrix)?, rhs, !lower),
+                false => triangular(b, matrix, rhs, lower),
             }
         };
-        "MatrixDeterminant" | "BatchMatrixDeterminant" => |b, a: One| determinant(b, a.input);
-        "LogMatrixDeterminant" => |b, a: One| log_determinant(b, a.input);
-        "Cholesky" | "BatchCholesky" => |b, a: One| cholesky(b, a.input);
-        "Qr" => |b, a: Qr| qr(b, a.input, a.full_matrices);
+        "MatrixDeterminant" | "BatchMatrixDeterminant" => |b, input: Var| determinant(b, input);
+        "LogMatrixDeterminant" => |b, input: Var| log_determinant(b, input);
+        "Cholesky" | "BatchCholesky" => |b, input: Var| cholesky(b, input);
+        "Qr" => |b, input: Var, full_matrices: bool| qr(b, input, full_matrices);
     };
     super::refused(
         table,
@@ -48,18 +49,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `Cholesky(input; T: type) -> output`
-    struct One { input: Var }
-    /// `Qr(input; full_matrices: bool = false, T: type) -> q, r`
-    struct Qr { input: Var, full_matrices: bool }
-    /// `MatrixInverse(input; adjoint: bool = false, T: type) -> output`
-    struct Inverse { input: Var, adjoint: bool }
-    /// `MatrixSolve(matrix, rhs; adjoint: bool = false, T: type) -> output`
-    struct System { matrix: Var, rhs: Var, adjoint: bool }
-    /// `MatrixSolveLs(matrix, rhs, l2_regularizer; T: type, fast: bool = true) -> output`
+    /// `MatrixSolveLs`
     struct LeastSquares { matrix: Var, rhs: Var, l2_regularizer: Var, fast: bool }
-    /// `MatrixTriangularSolve(matrix, rhs; lower: bool = true, adjoint: bool = false, T: type) -> output`
-    struct Triangular { matrix: Var, rhs: Var, lower: bool, adjoint: bool }
 }
 
 /// The solution of least squares by its normal equations, as TensorFlow finds it if it is told to be fast.

@@ -2,61 +2,43 @@
 
 use super::{Lower, Source, of, rank, widened};
 use crate::wire::dtype::ElementType;
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "TopK" => |b, a: TopAttribute| {
-            let [values, at] = top_k(b, a.input, &Operand::Int(a.k), -1, [true, a.sorted])?;
+        "TopK" => |b, input: Var, k: i64, sorted: bool| {
+            let [values, at] = top_k(b, input, &Operand::Int(k), -1, [true, sorted])?;
             Ok([values, b.cast(at, Int32)?])
         };
-        "TopKV2" => |b, a: Top| {
-            let [values, at] = top_k(b, a.input, &a.k, -1, [true, a.sorted])?;
-            Ok([values, b.cast(at, a.index_type.0)?])
+        "TopKV2" => |b, input: Var, k: Operand, sorted: bool, index_type: ElementType| {
+            let [values, at] = top_k(b, input, &k, -1, [true, sorted])?;
+            Ok([values, b.cast(at, index_type.0)?])
         };
-        "NthElement" => nth_element;
-        "InTopK" => |b, a: InTopAttribute| in_top_k(b, a.predictions, a.targets, a.k.into());
-        "InTopKV2" => |b, a: InTop| in_top_k(b, a.predictions, a.targets, b.cast(a.k, Int64)?.into());
-        "Unique" => |b, a: Unique| {
-            let [y, _, at, _] = unique(b, a.x, None, false)?;
-            Ok([y, b.cast(at, a.out_idx.0)?])
+        "NthElement" => nth_element(input, n, reverse);
+        "InTopK" => |b, predictions: Var, targets: Var, k: i64| in_top_k(b, predictions, targets, k.into());
+        "InTopKV2" => |b, predictions: Var, targets: Var, k: Var| {
+            in_top_k(b, predictions, targets, b.cast(k, Int64)?.into())
         };
-        "UniqueWithCounts" => |b, a: Unique| {
-            let [y, _, at, counts] = unique(b, a.x, None, false)?;
-            Ok([y, b.cast(at, a.out_idx.0)?, b.cast(counts, a.out_idx.0)?])
+        "Unique" => |b, x: Var, out_idx: ElementType| {
+            let [y, _, at, _] = unique(b, x, None, false)?;
+            Ok([y, b.cast(at, out_idx.0)?])
         };
-        "UniqueV2" => |b, a: UniqueAxis| {
-            let [y, _, at, _] = unique(b, a.x, a.axis.first().copied(), false)?;
-            Ok([y, b.cast(at, a.out_idx.0)?])
+        "UniqueWithCounts" => |b, x: Var, out_idx: ElementType| {
+            let [y, _, at, counts] = unique(b, x, None, false)?;
+            Ok([y, b.cast(at, out_idx.0)?, b.cast(counts, out_idx.0)?])
         };
-        "UniqueWithCountsV2" => |b, a: UniqueAxis| {
-            let [y, _, at, counts] = unique(b, a.x, a.axis.first().copied(), false)?;
-            Ok([y, b.cast(at, a.out_idx.0)?, b.cast(counts, a.out_idx.0)?])
+        "UniqueV2" => |b, x: Var, axis: Vec<i64>, out_idx: ElementType| {
+            let [y, _, at, _] = unique(b, x, axis.first().copied(), false)?;
+            Ok([y, b.cast(at, out_idx.0)?])
         };
-        "Where" => places;
+        "UniqueWithCountsV2" => |b, x: Var, axis: Vec<i64>, out_idx: ElementType| {
+            let [y, _, at, counts] = unique(b, x, axis.first().copied(), false)?;
+            Ok([y, b.cast(at, out_idx.0)?, b.cast(counts, out_idx.0)?])
+        };
+        "Where" => places(input);
     }
-}
-
-arguments! {
-    /// `TopK(input; k: int, sorted: bool = true, T: type) -> values, indices`
-    struct TopAttribute { input: Var, k: i64, sorted: bool }
-    /// `TopKV2(input, k; sorted: bool = true, T: type, Tk: type = int32, index_type: type = int32) -> values, indices`
-    struct Top { input: Var, k: Operand, sorted: bool, index_type: ElementType }
-    /// `NthElement(input, n; reverse: bool = false, T: type) -> values`
-    struct Nth { input: Var, n: Var, reverse: bool }
-    /// `InTopK(predictions, targets; k: int, T: type = int32) -> precision`
-    struct InTopAttribute { predictions: Var, targets: Var, k: i64 }
-    /// `InTopKV2(predictions, targets, k; T: type = int32) -> precision`
-    struct InTop { predictions: Var, targets: Var, k: Var }
-    /// `Unique(x; T: type, out_idx: type = int32) -> y, idx`
-    struct Unique { x: Var, out_idx: ElementType }
-    /// `UniqueV2(x, axis; T: type, Taxis: type = int64, out_idx: type = int32) -> y, idx`
-    struct UniqueAxis { x: Var, axis: Vec<i64>, out_idx: ElementType }
-    /// `Where(input; T: type = bool) -> index`
-    struct Where { input: Var }
 }
 
 /// The `k` largest (or smallest) elements of each row along an axis, and their places.
@@ -102,9 +84,9 @@ pub(crate) fn unique(
 }
 
 /// Element `n` of each row in order.
-fn nth_element(b: &Lower, a: Nth) -> Lowered<Var> {
-    let n = b.cast(a.n, Int64)?;
-    let [values, _] = top_k(b, a.input, &b.add(n, 1)?.into(), -1, [a.reverse, true])?;
+fn nth_element(b: &Lower, input: Var, n: Var, reverse: bool) -> Lowered<Var> {
+    let n = b.cast(n, Int64)?;
+    let [values, _] = top_k(b, input, &b.add(n, 1)?.into(), -1, [reverse, true])?;
     b.gather(values, n).axis(-1).one()
 }
 
@@ -123,9 +105,9 @@ fn in_top_k(b: &Lower, predictions: Var, targets: Var, k: Operand) -> Lowered<Va
 }
 
 /// Places of elements that are not zero, one in each row.
-fn places(b: &Lower, a: Where) -> Lowered<Var> {
-    let dtype = of(b, a.input)?;
-    let x = if dtype == Bool { a.input } else { b.cast(a.input, Bool)? };
+fn places(b: &Lower, input: Var) -> Lowered<Var> {
+    let dtype = of(b, input)?;
+    let x = if dtype == Bool { input } else { b.cast(input, Bool)? };
     rank(b, x)?;
     b.transpose(b.non_zero(x)?).perm(vec![1i64, 0]).one()
 }

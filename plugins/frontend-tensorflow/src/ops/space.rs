@@ -5,7 +5,6 @@ use super::layout::Channels;
 use super::pad::pairs;
 use super::shape::{Size, shape_of, size, size_by, transposed};
 use super::{Lower, Source, of, rank};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{
@@ -16,39 +15,29 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "SpaceToDepth" => |b, a: Depth| {
-            let channels = Channels::of(b, &a.data_format)?;
-            moved(b, a.input, |x| {
-                let y = b.space_to_depth(channels.first(b, x)?).blocksize(a.block_size).one()?;
+        "SpaceToDepth" => |b, input: Var, block_size: i64, data_format: String| {
+            let channels = Channels::of(b, &data_format)?;
+            moved(b, input, |x| {
+                let y = b.space_to_depth(channels.first(b, x)?).blocksize(block_size).one()?;
                 channels.back(b, y)
             })
         };
-        "DepthToSpace" => |b, a: Depth| {
-            let channels = Channels::of(b, &a.data_format)?;
-            moved(b, a.input, |x| {
-                let y = b.depth_to_space(channels.first(b, x)?).blocksize(a.block_size).one()?;
+        "DepthToSpace" => |b, input: Var, block_size: i64, data_format: String| {
+            let channels = Channels::of(b, &data_format)?;
+            moved(b, input, |x| {
+                let y = b.depth_to_space(channels.first(b, x)?).blocksize(block_size).one()?;
                 channels.back(b, y)
             })
         };
-        "SpaceToBatchND" => |b, a: ToBatch| to_batch(b, a.input, &a.block_shape, a.paddings);
-        "SpaceToBatch" => |b, a: ToBatch1| to_batch(b, a.input, &[a.block_size; 2], a.paddings);
-        "BatchToSpaceND" => |b, a: ToSpace| to_space(b, a.input, &a.block_shape, a.crops);
-        "BatchToSpace" => |b, a: ToSpace1| to_space(b, a.input, &[a.block_size; 2], a.crops);
+        "SpaceToBatchND" => |b, input: Var, block_shape: Vec<i64>, paddings: Var| {
+            to_batch(b, input, &block_shape, paddings)
+        };
+        "SpaceToBatch" => |b, input: Var, paddings: Var, block_size: i64| {
+            to_batch(b, input, &[block_size; 2], paddings)
+        };
+        "BatchToSpaceND" => |b, input: Var, block_shape: Vec<i64>, crops: Var| to_space(b, input, &block_shape, crops);
+        "BatchToSpace" => |b, input: Var, crops: Var, block_size: i64| to_space(b, input, &[block_size; 2], crops);
     }
-}
-
-arguments! {
-    /// `SpaceToDepth(input; T: type, block_size: int, data_format: string = "NHWC") -> output`
-    struct Depth { input: Var, block_size: i64, data_format: String }
-    /// `SpaceToBatchND(input, block_shape, paddings; T: type, Tblock_shape: type = int32, Tpaddings: type = int32)
-    /// -> output`
-    struct ToBatch { input: Var, block_shape: Vec<i64>, paddings: Var }
-    /// `SpaceToBatch(input, paddings; T: type, Tpaddings: type = int32, block_size: int) -> output`
-    struct ToBatch1 { input: Var, paddings: Var, block_size: i64 }
-    /// `BatchToSpaceND(input, block_shape, crops; T: type, Tblock_shape: type = int32, Tcrops: type = int32) -> output`
-    struct ToSpace { input: Var, block_shape: Vec<i64>, crops: Var }
-    /// `BatchToSpace(input, crops; T: type, block_size: int, Tidx: type = int32) -> output`
-    struct ToSpace1 { input: Var, crops: Var, block_size: i64 }
 }
 
 /// What `f` makes of `x`, which runtimes move in few types. Each holds all numbers of the type it stands for.

@@ -42,27 +42,21 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `SparseToDense(sparse_indices, output_shape, sparse_values, default_value; validate_indices: bool = true,
-    /// T: type, Tindices: type) -> dense`
+    /// `SparseToDense`
     struct Dense { sparse_indices: Var, output_shape: Var, sparse_values: Var, default_value: Var }
-    /// `SparseTensorDenseMatMul(a_indices, a_values, a_shape, b; T: type, Tindices: type = int64,
-    /// adjoint_a: bool = false, adjoint_b: bool = false) -> product`
+    /// `SparseTensorDenseMatMul`
     struct Product { a_indices: Var, a_values: Var, a_shape: Var, b: Var, adjoint_a: bool, adjoint_b: bool }
-    /// `SparseTensorDenseAdd(a_indices, a_values, a_shape, b; T: type, Tindices: type) -> output`
+    /// `SparseTensorDenseAdd`
     struct Sum { a_indices: Var, a_values: Var, a_shape: Var, b: Var }
-    /// `SparseReshape(input_indices, input_shape, new_shape) -> output_indices, output_shape`
+    /// `SparseReshape`
     struct Reshaped { input_indices: Var, input_shape: Var, new_shape: Var }
-    /// `SparseFillEmptyRows(indices, values, dense_shape, default_value; T: type) -> output_indices, output_values,
-    /// empty_row_indicator, reverse_index_map`
+    /// `SparseFillEmptyRows`
     struct Filled { indices: Var, values: Var, dense_shape: Var, default_value: Var }
-    /// `SparseSegmentSum(data, indices, segment_ids; T: type, Tidx: type = int32, Tsegmentids: type = int32,
-    /// sparse_gradient: bool = false) -> output`
+    /// `SparseSegmentSum`
     struct Segments { data: Var, indices: Var, segment_ids: Var, sparse_gradient: bool }
-    /// `SparseSegmentSumWithNumSegments(data, indices, segment_ids, num_segments; T: type, Tidx: type = int32,
-    /// Tnumsegments: type = int32, Tsegmentids: type = int32, sparse_gradient: bool = false) -> output`
+    /// `SparseSegmentSumWithNumSegments`
     struct Counted { data: Var, indices: Var, segment_ids: Var, num_segments: Var, sparse_gradient: bool }
-    /// `SparseMatMul(a, b; transpose_a: bool = false, transpose_b: bool = false, a_is_sparse: bool = false,
-    /// b_is_sparse: bool = false, Ta: type = float, Tb: type = float) -> product`
+    /// `SparseMatMul`
     struct Hinted {
         a: Var, b: Var, transpose_a: bool, transpose_b: bool, a_is_sparse: bool, b_is_sparse: bool,
     }

@@ -1,6 +1,5 @@
 //! Functions that ONNX has no operators for: the error function and its inverse, gamma and Bessel functions.
 
-use super::operands::One;
 use super::{Lower, Source, of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::special::{
@@ -11,15 +10,15 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "Erfc" => |b, a: One| computed(b, a.x, Float, erfc);
-        "Erfinv" => |b, a: One| computed(b, a.x, Float, erfinv);
-        "Ndtri" => |b, a: One| computed(b, a.x, Float, ndtri);
-        "Lgamma" => |b, a: One| computed(b, a.x, Double, lgamma);
-        "Digamma" => |b, a: One| computed(b, a.x, Double, digamma);
-        "BesselI0" => |b, a: One| computed(b, a.x, Double, |b, x| finite_bessel(b, x, false));
-        "BesselI1" => |b, a: One| computed(b, a.x, Double, |b, x| finite_bessel(b, x, true));
-        "BesselI0e" => |b, a: One| computed(b, a.x, Double, |b, x| scaled_bessel(b, x, false));
-        "BesselI1e" => |b, a: One| computed(b, a.x, Double, |b, x| scaled_bessel(b, x, true));
+        "Erfc" => |b, x: Var| computed(b, x, Float, erfc);
+        "Erfinv" => |b, x: Var| computed(b, x, Float, erfinv);
+        "Ndtri" => |b, x: Var| computed(b, x, Float, ndtri);
+        "Lgamma" => |b, x: Var| computed(b, x, Double, lgamma);
+        "Digamma" => |b, x: Var| computed(b, x, Double, digamma);
+        "BesselI0" => |b, x: Var| computed(b, x, Double, |b, x| finite_bessel(b, x, false));
+        "BesselI1" => |b, x: Var| computed(b, x, Double, |b, x| finite_bessel(b, x, true));
+        "BesselI0e" => |b, x: Var| computed(b, x, Double, |b, x| scaled_bessel(b, x, false));
+        "BesselI1e" => |b, x: Var| computed(b, x, Double, |b, x| scaled_bessel(b, x, true));
     };
     const REFUSED: [(&[&str], &str); 6] = [
         (

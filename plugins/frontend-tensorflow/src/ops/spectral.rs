@@ -3,38 +3,28 @@
 
 use super::create::number;
 use super::{Lower, Source, of};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, symmetric_by_half};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "SelfAdjointEig" | "BatchSelfAdjointEig" => |b, a: One| {
-            let Eigen { values, vectors } = eigen(b, a.input)?;
+        "SelfAdjointEig" | "BatchSelfAdjointEig" => |b, input: Var| {
+            let Eigen { values, vectors } = eigen(b, input)?;
             b.concat([b.unsqueeze(values, [-2])?, vectors]).axis(-2).one()
         };
-        "SelfAdjointEigV2" | "BatchSelfAdjointEigV2" => |b, a: Symmetric| {
-            let Eigen { values, vectors } = eigen(b, a.input)?;
-            Ok([values, if a.compute_v { vectors } else { nothing(b, a.input)? }])
+        "SelfAdjointEigV2" | "BatchSelfAdjointEigV2" => |b, input: Var, compute_v: bool| {
+            let Eigen { values, vectors } = eigen(b, input)?;
+            Ok([values, if compute_v { vectors } else { nothing(b, input)? }])
         };
-        "Svd" | "BatchSvd" => |b, a: Svd| {
-            if !a.compute_uv {
-                return Ok([values(b, a.input)?, nothing(b, a.input)?, nothing(b, a.input)?]);
+        "Svd" | "BatchSvd" => |b, input: Var, compute_uv: bool, full_matrices: bool| {
+            if !compute_uv {
+                return Ok([values(b, input)?, nothing(b, input)?, nothing(b, input)?]);
             }
-            let Singular { u, s, v } = vectors(b, a.input, a.full_matrices)?;
+            let Singular { u, s, v } = vectors(b, input, full_matrices)?;
             Ok([s, u, v])
         };
     }
-}
-
-arguments! {
-    /// `SelfAdjointEig(input; T: type) -> output`: values as a row above the vectors.
-    struct One { input: Var }
-    /// `SelfAdjointEigV2(input; compute_v: bool = true, T: type) -> e, v`
-    struct Symmetric { input: Var, compute_v: bool }
-    /// `Svd(input; compute_uv: bool = true, full_matrices: bool = false, T: type) -> s, u, v`
-    struct Svd { input: Var, compute_uv: bool, full_matrices: bool }
 }
 
 /// Tells users that it takes long to find what is asked of matrices that are known to be large.

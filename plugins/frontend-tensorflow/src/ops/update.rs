@@ -1,7 +1,6 @@
 //! Slices of fixed sizes at computed places, and updates of them.
 
 use super::{Source, of, rank, size_of};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::ir::Tensor;
@@ -9,20 +8,13 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "XlaDynamicSlice" => |b, a: Slice| {
-            cut(b, a.input, &each(b, a.input, a.start_indices)?, &a.size_indices)
+        "XlaDynamicSlice" => |b, input: Var, start_indices: Var, size_indices: Vec<i64>| {
+            cut(b, input, &each(b, input, start_indices)?, &size_indices)
         };
-        "XlaDynamicUpdateSlice" => |b, a: Update| {
-            updated(b, a.input, a.update, &each(b, a.input, a.indices)?)
+        "XlaDynamicUpdateSlice" => |b, input: Var, update: Var, indices: Var| {
+            updated(b, input, update, &each(b, input, indices)?)
         };
     }
-}
-
-arguments! {
-    /// `XlaDynamicSlice(input, start_indices, size_indices; T: type, Tindices: type) -> output`
-    struct Slice { input: Var, start_indices: Var, size_indices: Vec<i64> }
-    /// `XlaDynamicUpdateSlice(input, update, indices; T: type, Tindices: type) -> output`
-    struct Update { input: Var, update: Var, indices: Var }
 }
 
 pub(crate) fn vector(b: &GraphBuilder, n: i64) -> Var {

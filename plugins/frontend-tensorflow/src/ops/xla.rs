@@ -30,15 +30,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `XlaConv(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, feature_group_count; T: type,
-    /// Tindices: type, dimension_numbers: string, precision_config: string) -> output`
+    /// `XlaConv`
     struct Conv {
         lhs: Var, rhs: Var, window_strides: Vec<i64>, padding: Var, lhs_dilation: Vec<i64>, rhs_dilation: Vec<i64>,
         feature_group_count: i64, dimension_numbers: String,
     }
-    /// `XlaConvV2(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, feature_group_count; LhsT: type,
-    /// RhsT: type, Tindices: type, dimension_numbers: string, precision_config: string, preferred_element_type: type,
-    /// batch_group_count: int = 1) -> output`
+    /// `XlaConvV2`
     struct Conv2 {
         lhs: Var, rhs: Var, window_strides: Vec<i64>, padding: Var, lhs_dilation: Vec<i64>, rhs_dilation: Vec<i64>,
         feature_group_count: i64, dimension_numbers: String, preferred_element_type: ElementType,

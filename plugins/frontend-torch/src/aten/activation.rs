@@ -2,7 +2,7 @@
 
 use super::compare::{clamp, select};
 use super::dtype::{is_known, named, of, operand, to_float};
-use super::{Lower, Source, Unary, sizes};
+use super::{Lower, Source, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -15,84 +15,64 @@ use std::f64::consts::{FRAC_2_PI, SQRT_2};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "aten::relu" => |b, a: Unary| relu(b, a.input);
-        "aten::relu6" => |b, a: Unary| between(b, a.input, &Value::Int(0), &Value::Int(6));
-        "aten::hardtanh" => |b, a: Hardtanh| between(b, a.input, &a.min_val, &a.max_val);
-        "aten::elu" => elu;
-        "aten::selu" => |b, a: Unary| b.selu(a.input).one();
-        "aten::celu" => celu;
-        "aten::leaky_relu" => |b, a: LeakyRelu| b.leaky_relu(a.input).alpha(a.negative_slope).one();
-        "aten::prelu" => prelu;
-        "aten::_prelu_kernel" => |b, a: Prelu| b.p_relu(a.input, a.weight);
-        "aten::rrelu" => rrelu;
-        "aten::hardsigmoid" => |b, a: Unary| hard_sigmoid(b, a.input);
-        "aten::hardswish" => |b, a: Unary| hard_swish(b, a.input);
-        "aten::hardshrink" => |b, a: Shrink| b.shrink(a.input).lambd(a.lambd).one();
-        "aten::softshrink" => |b, a: Shrink| b.shrink(a.input).lambd(a.lambd).bias(a.lambd).one();
+        "aten::relu" => |b, input: Var| relu(b, input);
+        "aten::relu6" => |b, input: Var| between(b, input, &Value::Int(0), &Value::Int(6));
+        "aten::hardtanh" => |b, input: Var, min_val: Value, max_val: Value| between(b, input, &min_val, &max_val);
+        "aten::elu" => elu(input, alpha, scale, input_scale);
+        "aten::selu" => |b, input: Var| b.selu(input).one();
+        "aten::celu" => celu(input, alpha);
+        "aten::leaky_relu" => |b, input: Var, negative_slope: f64| b.leaky_relu(input).alpha(negative_slope).one();
+        "aten::prelu" => prelu(input, weight);
+        "aten::_prelu_kernel" => |b, input: Var, weight: Var| b.p_relu(input, weight);
+        "aten::rrelu" => rrelu(input, lower, upper, training);
+        "aten::hardsigmoid" => |b, input: Var| hard_sigmoid(b, input);
+        "aten::hardswish" => |b, input: Var| hard_swish(b, input);
+        "aten::hardshrink" => |b, input: Var, lambd: f64| b.shrink(input).lambd(lambd).one();
+        "aten::softshrink" => |b, input: Var, lambd: f64| b.shrink(input).lambd(lambd).bias(lambd).one();
         "aten::threshold" => threshold;
         "aten::softplus" => softplus;
-        "aten::silu" => |b, a: Unary| silu(b, a.input);
-        "aten::mish" => |b, a: Unary| mish(b, a.input);
+        "aten::silu" => |b, input: Var| silu(b, input);
+        "aten::mish" => |b, input: Var| mish(b, input);
         "aten::gelu" => gelu;
-        "aten::sigmoid" | "aten::special_expit" => |b, a: Unary| b.sigmoid(to_float(b, a.input)?);
-        "aten::log_sigmoid" => |b, a: Unary| log_sigmoid(b, a.input);
-        "aten::log_sigmoid_forward" => |b, a: Unary| Ok([log_sigmoid(b, a.input)?, a.input]);
-        "aten::glu" => |b, a: Glu| glu(b, a.input, sizes::axis_if_known(b, a.input, a.dim)?);
+        "aten::sigmoid" | "aten::special_expit" => |b, input: Var| b.sigmoid(to_float(b, input)?);
+        "aten::log_sigmoid" => |b, input: Var| log_sigmoid(b, input);
+        "aten::log_sigmoid_forward" => |b, input: Var| Ok([log_sigmoid(b, input)?, input]);
+        "aten::glu" => |b, input: Var, dim: i64| glu(b, input, sizes::axis_if_known(b, input, dim)?);
     };
     super::rows! { table;
-        "aten::softmax" | "aten::special_softmax" => |b, a: Softmax| {
-            softmax(b, cast(b, a.input, a.dtype)?, a.dim, false)
+        "aten::softmax" | "aten::special_softmax" => |b, input: Var, dim: i64, dtype: Option<i64>| {
+            softmax(b, cast(b, input, dtype)?, dim, false)
         };
-        "aten::log_softmax" | "aten::special_log_softmax" => |b, a: Softmax| {
-            softmax(b, cast(b, a.input, a.dtype)?, a.dim, true)
+        "aten::log_softmax" | "aten::special_log_softmax" => |b, input: Var, dim: i64, dtype: Option<i64>| {
+            softmax(b, cast(b, input, dtype)?, dim, true)
         };
         "aten::_softmax" => |b, a: RawSoftmax| softmax(b, widened(b, &a)?, a.dim, false);
         "aten::_log_softmax" => |b, a: RawSoftmax| softmax(b, widened(b, &a)?, a.dim, true);
-        "aten::_safe_softmax" => safe_softmax;
+        "aten::_safe_softmax" => safe_softmax(input, dim, dtype);
         "aten::dropout" => |b: &Lower, a: Dropout| match a.train && a.p > 0.0 && b.source.training {
             true => b.dropout(a.input).ratio(a.p).training_mode(true).one(),
             false => without_dropout(b, a),
         };
         "aten::feature_dropout" | "aten::alpha_dropout" | "aten::feature_alpha_dropout" => without_dropout;
-        "aten::native_dropout" => |b, a: NativeDropout| {
-            note_training(b, a.train.unwrap_or(true) && a.p > 0.0);
-            let ones = super::cast::filled(b, a.input, &Value::Int(1))?;
-            Ok([a.input, b.cast(ones, DataType::Bool)?])
+        "aten::native_dropout" => |b, input: Var, p: f64, train: Option<bool>| {
+            note_training(b, train.unwrap_or(true) && p > 0.0);
+            let ones = super::cast::filled(b, input, &Value::Int(1))?;
+            Ok([input, b.cast(ones, DataType::Bool)?])
         };
     }
 }
 
 arguments! {
-    /// `hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1)`
-    struct Hardtanh { input: Var, min_val: Value, max_val: Value }
-    /// `elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1)`
-    struct Elu { input: Var, alpha: f64, scale: f64, input_scale: f64 }
-    /// `celu(Tensor self, Scalar alpha=1.0)`
-    struct Celu { input: Var, alpha: f64 }
-    /// `leaky_relu(Tensor self, Scalar negative_slope=0.01)`
-    struct LeakyRelu { input: Var, negative_slope: f64 }
-    /// `prelu(Tensor self, Tensor weight)`
-    struct Prelu { input: Var, weight: Var }
-    /// `rrelu(Tensor self, Scalar lower=1/8, Scalar upper=1/3, bool training=False)`
-    struct Rrelu { input: Var, lower: f64, upper: f64, training: bool }
-    /// `hardshrink(Tensor self, Scalar lambd=0.5)`
-    struct Shrink { input: Var, lambd: f64 }
-    /// `threshold(Tensor self, Scalar threshold, Scalar value)`
+    /// `threshold`
     struct Threshold { input: Var, threshold: Value, value: Value }
-    /// `softplus(Tensor self, Scalar beta=1, Scalar threshold=20)`
+    /// `softplus`
     struct Softplus { input: Var, beta: f64, threshold: f64 }
-    /// `gelu(Tensor self, *, str approximate='none')`
+    /// `gelu`
     struct Gelu { input: Var, approximate: Option<String> }
-    /// `glu(Tensor self, int dim=-1)`
-    struct Glu { input: Var, dim: i64 }
-    /// `softmax.int(Tensor self, int dim, ScalarType? dtype=None)`
-    struct Softmax { input: Var, dim: i64, dtype: Option<i64> }
-    /// `_softmax(Tensor self, int dim, bool half_to_float)`
+    /// `_softmax`
     struct RawSoftmax { input: Var, dim: i64, half_to_float: bool }
-    /// `dropout(Tensor input, float p, bool train)`
+    /// `dropout`
     struct Dropout { input: Var, p: f64, train: bool }
-    /// `native_dropout(Tensor input, float p, bool? train)`
-    struct NativeDropout { input: Var, p: f64, train: Option<bool> }
 }
 
 pub(crate) fn relu(b: &Lower, x: Var) -> Lowered<Var> {
@@ -112,40 +92,40 @@ fn between(b: &Lower, x: Var, min: &Value, max: &Value) -> Lowered<Var> {
     clamp(b, &Value::Var(x), &bound(min)?, &bound(max)?)
 }
 
-fn elu(b: &Lower, a: Elu) -> Lowered<Var> {
-    let x = a.input;
-    if a.input_scale == 1.0 {
-        let y = b.elu(x).alpha(a.alpha).one()?;
-        return if a.scale == 1.0 { Ok(y) } else { b.mul(y, a.scale) };
+fn elu(b: &Lower, input: Var, alpha: f64, scale: f64, input_scale: f64) -> Lowered<Var> {
+    let x = input;
+    if input_scale == 1.0 {
+        let y = b.elu(x).alpha(alpha).one()?;
+        return if scale == 1.0 { Ok(y) } else { b.mul(y, scale) };
     }
-    let grown = b.sub(b.exp(b.mul(x, a.input_scale)?)?, 1i64)?;
-    let negative = b.mul(grown, a.alpha * a.scale)?;
-    b.where_(b.greater(x, 0i64)?, b.mul(x, a.scale)?, negative)
+    let grown = b.sub(b.exp(b.mul(x, input_scale)?)?, 1i64)?;
+    let negative = b.mul(grown, alpha * scale)?;
+    b.where_(b.greater(x, 0i64)?, b.mul(x, scale)?, negative)
 }
 
-fn celu(b: &Lower, a: Celu) -> Lowered<Var> {
-    match of(b, a.input)? {
-        _ if a.alpha == 1.0 => b.elu(a.input).one(),
-        DataType::Float if b.opset() >= 12 => b.celu(a.input).alpha(a.alpha).one(),
-        _ => b.mul(b.elu(b.div(a.input, a.alpha)?).one()?, a.alpha),
+fn celu(b: &Lower, input: Var, alpha: f64) -> Lowered<Var> {
+    match of(b, input)? {
+        _ if alpha == 1.0 => b.elu(input).one(),
+        DataType::Float if b.opset() >= 12 => b.celu(input).alpha(alpha).one(),
+        _ => b.mul(b.elu(b.div(input, alpha)?).one()?, alpha),
     }
 }
 
 /// The slopes belong to the second axis.
-fn prelu(b: &Lower, a: Prelu) -> Lowered<Var> {
-    let rank = sizes::rank(b, a.input)?;
-    let slopes = match (rank, b.dims_of(a.weight).as_deref()) {
-        (0, Some([])) => a.weight,
-        (0, _) => b.reshape(a.weight, Vec::<i64>::new()).one()?,
-        (1 | 2, _) | (_, Some([1] | [])) => a.weight,
-        _ => b.unsqueeze(a.weight, (1..rank as i64 - 1).collect::<Vec<_>>())?,
+fn prelu(b: &Lower, input: Var, weight: Var) -> Lowered<Var> {
+    let rank = sizes::rank(b, input)?;
+    let slopes = match (rank, b.dims_of(weight).as_deref()) {
+        (0, Some([])) => weight,
+        (0, _) => b.reshape(weight, Vec::<i64>::new()).one()?,
+        (1 | 2, _) | (_, Some([1] | [])) => weight,
+        _ => b.unsqueeze(weight, (1..rank as i64 - 1).collect::<Vec<_>>())?,
     };
-    b.p_relu(a.input, slopes)
+    b.p_relu(input, slopes)
 }
 
-fn rrelu(b: &Lower, a: Rrelu) -> Lowered<Var> {
-    note_training(b, a.training);
-    b.leaky_relu(a.input).alpha(f64::midpoint(a.lower, a.upper)).one()
+fn rrelu(b: &Lower, input: Var, lower: f64, upper: f64, training: bool) -> Lowered<Var> {
+    note_training(b, training);
+    b.leaky_relu(input).alpha(f64::midpoint(lower, upper)).one()
 }
 
 fn threshold(b: &Lower, a: Threshold) -> Lowered<Var> {
@@ -230,12 +210,12 @@ pub(crate) fn softmax(b: &Lower, x: Var, dim: i64, log: bool) -> Lowered<Var> {
 }
 
 /// Softmax, but zeros where all is minus infinity.
-fn safe_softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
-    let x = cast(b, a.input, a.dtype)?;
-    let axis = sizes::axis_if_known(b, x, a.dim)?;
+fn safe_softmax(b: &Lower, input: Var, dim: i64, dtype: Option<i64>) -> Lowered<Var> {
+    let x = cast(b, input, dtype)?;
+    let axis = sizes::axis_if_known(b, x, dim)?;
     let greatest = b.reduce_max(x).axes([axis]).one()?;
     let none = b.equal(greatest, f64::NEG_INFINITY)?;
-    b.where_(none, 0.0, softmax(b, x, a.dim, false)?)
+    b.where_(none, 0.0, softmax(b, x, dim, false)?)
 }
 
 /// What dropout gives in evaluation.

@@ -29,32 +29,25 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float
-    /// dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False)`
+    /// `scaled_dot_product_attention`
     struct Scaled {
         query: Var, key: Var, value: Var, attn_mask: Option<Var>, dropout_p: f64, is_causal: bool,
         dropout_mask: Value = Value::None, scale: Option<f64>, enable_gqa: Option<bool>,
     }
-    /// `_scaled_dot_product_efficient_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias,
-    /// bool compute_log_sumexp, float dropout_p=0., bool is_causal=False, *, float? scale=None)`
+    /// `_scaled_dot_product_efficient_attention`
     struct Fused {
         query: Var, key: Var, value: Var, attn_mask: Option<Var>, attn_bias: Option<Var>,
         compute_log_sumexp: Value = Value::None, dropout_p: f64, is_causal: bool,
         return_debug_mask: Value = Value::None,
         scale: Option<f64>,
     }
-    /// `_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head,
-    /// Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None,
-    /// bool need_weights=True, bool average_attn_weights=True, int? mask_type=None)`
+    /// `_native_multi_head_attention`
     struct MultiHead {
         query: Var, key: Var, value: Var, embed_dim: i64, num_head: i64, qkv_weight: Var,
         qkv_bias: Var, proj_weight: Var, proj_bias: Var, mask: Option<Var>, need_weights: bool,
         average_attn_weights: bool, mask_type: Option<i64>,
     }
-    /// `_transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, Tensor qkv_bias,
-    /// Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, Tensor norm_weight_1,
-    /// Tensor norm_bias_1, Tensor norm_weight_2, Tensor norm_bias_2, Tensor ffn_weight_1, Tensor ffn_bias_1,
-    /// Tensor ffn_weight_2, Tensor ffn_bias_2, Tensor? mask=None, int? mask_type=None)`
+    /// `_transformer_encoder_layer_fwd`
     struct Encoder {
         src: Var, embed_dim: i64, num_heads: i64, qkv_weight: Var, qkv_bias: Var, proj_weight: Var,
         proj_bias: Var, use_gelu: bool, norm_first: bool, eps: f64, norm_weight_1: Var,

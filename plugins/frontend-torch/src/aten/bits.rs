@@ -5,8 +5,7 @@
 
 use super::compare::never;
 use super::dtype::{named, of, operands};
-use super::{Lower, Pair, Several, Source, Unary};
-use onnxd_plugin_sdk::arguments;
+use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::arithmetic::{is_negative, largest};
@@ -14,24 +13,19 @@ use onnxd_plugin_sdk::ir::DataType::{
     self, Bfloat16, Bool, Double, Float, Float16, Int8, Int16, Int32, Int64,
 };
 use onnxd_plugin_sdk::ir::Tensor;
-use onnxd_plugin_sdk::lower::{Lowered, Table};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::LN_2;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::view.dtype" | "aten::view_copy.dtype" => |b, a: Viewed| bits_as(b, a.input, named(b, a.dtype)?);
-        "prims::view_of_dtype" => |b, a: Converted| bits_as(b, a.a, named(b, a.dtype)?);
-        "aten::signbit" | "prims::signbit" => |b, a: Unary| negative(b, a.input);
-        "aten::frexp" | "prims::frexp" => frexp;
-        "aten::nextafter" | "prims::nextafter" => nextafter;
+        "aten::view.dtype" | "aten::view_copy.dtype" => |b, input: Var, dtype: i64| {
+            bits_as(b, input, named(b, dtype)?)
+        };
+        "prims::view_of_dtype" => |b, a: Var, dtype: i64| bits_as(b, a, named(b, dtype)?);
+        "aten::signbit" | "prims::signbit" => |b, input: Var| negative(b, input);
+        "aten::frexp" | "prims::frexp" => frexp(input);
+        "aten::nextafter" | "prims::nextafter" => nextafter(input, other);
     }
-}
-
-arguments! {
-    /// `view.dtype(Tensor self, ScalarType dtype)`
-    struct Viewed { input: Var, dtype: i64 }
-    /// `prims::view_of_dtype(Tensor a, ScalarType dtype)`
-    struct Converted { a: Var, dtype: i64 }
 }
 
 /// How a float type is laid out.
@@ -224,13 +218,13 @@ fn resized(b: &Lower, bits: Var, [from, to]: [usize; 2]) -> Lowered<Var> {
 }
 
 /// `x` as a mantissa from 0.5 on and below 1, and an exponent.
-fn frexp(b: &Lower, a: Unary) -> Lowered<Several> {
-    let dtype = of(b, a.input)?;
+fn frexp(b: &Lower, input: Var) -> Lowered<Several> {
+    let dtype = of(b, input)?;
     let Some(Layout { least, mantissa, .. }) = Layout::of(dtype).and(Layout::of(Double)) else {
         let message = format!("torch takes no {} here.", dtype.word());
         return Err(b.diagnostic(Code::LayerParameter, message));
     };
-    let x = b.cast(a.input, Double)?;
+    let x = b.cast(input, Double)?;
     let size = b.abs(x)?;
     let finite = b.and(b.less_or_equal(size, f64::MAX)?, b.greater(size, 0.0)?)?;
     // Subnormal numbers are made normal.
@@ -251,8 +245,8 @@ fn frexp(b: &Lower, a: Unary) -> Lowered<Several> {
 }
 
 /// The next float after `x` on the way to `other`: their bits count floats in order.
-fn nextafter(b: &Lower, a: Pair) -> Lowered<Var> {
-    let [x, y] = operands(b, [&a.input, &a.other])?;
+fn nextafter(b: &Lower, input: Value, other: Value) -> Lowered<Var> {
+    let [x, y] = operands(b, [&input, &other])?;
     let Some(layout) = Layout::of(of(b, x)?) else {
         let message = format!("torch takes no {} here.", of(b, x)?.word());
         return Err(b.diagnostic(Code::LayerParameter, message));

@@ -2,7 +2,7 @@
 
 use super::dtype::{self, cast, named, of, operand};
 use super::torchao;
-use super::{Lower, Source, Unary, sizes};
+use super::{Lower, Source, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -15,25 +15,25 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
         "aten::to" | "aten::_to_copy" | "aten::to_dense" | "aten::to_mkldnn" => to;
-        "aten::promote_types" => |b, a: Types| {
-            let (one, other) = (named(b, a.type1)?, named(b, a.type2)?);
+        "aten::promote_types" => |b, type1: i64, type2: i64| {
+            let (one, other) = (named(b, type1)?, named(b, type2)?);
             let common = dtype::meet(one, other).map(dtype::number);
             common.ok_or_else(|| {
                 let message = format!("The types {one} and {other} meet in none.");
                 b.diagnostic(Code::LayerUnsupported, message)
             })
         };
-        "aten::type_as" => |b, a: Like| like(b, a.input, a.other);
-        "prims::convert_element_type" => |b, a: Converted| cast(b, a.a, named(b, a.dtype)?);
-        "aten::_cast_Byte" => |b, a: Unary| cast(b, a.input, Uint8);
-        "aten::_cast_Char" => |b, a: Unary| cast(b, a.input, Int8);
-        "aten::_cast_Short" => |b, a: Unary| cast(b, a.input, Int16);
-        "aten::_cast_Int" => |b, a: Unary| cast(b, a.input, Int32);
-        "aten::_cast_Long" => |b, a: Unary| cast(b, a.input, Int64);
-        "aten::_cast_Half" => |b, a: Unary| cast(b, a.input, Float16);
-        "aten::_cast_Float" => |b, a: Unary| cast(b, a.input, Float);
-        "aten::_cast_Double" => |b, a: Unary| cast(b, a.input, Double);
-        "aten::_autocast_to_full_precision" => autocast_full;
+        "aten::type_as" => |b, input: Var, other: Var| like(b, input, other);
+        "prims::convert_element_type" => |b, a: Var, dtype: i64| cast(b, a, named(b, dtype)?);
+        "aten::_cast_Byte" => |b, input: Var| cast(b, input, Uint8);
+        "aten::_cast_Char" => |b, input: Var| cast(b, input, Int8);
+        "aten::_cast_Short" => |b, input: Var| cast(b, input, Int16);
+        "aten::_cast_Int" => |b, input: Var| cast(b, input, Int32);
+        "aten::_cast_Long" => |b, input: Var| cast(b, input, Int64);
+        "aten::_cast_Half" => |b, input: Var| cast(b, input, Float16);
+        "aten::_cast_Float" => |b, input: Var| cast(b, input, Float);
+        "aten::_cast_Double" => |b, input: Var| cast(b, input, Double);
+        "aten::_autocast_to_full_precision" => autocast_full(input, cuda_enabled, cpu_enabled);
         "aten::_autocast_to_reduced_precision" => autocast_reduced;
         "aten::result_type" => result_type;
     };
@@ -41,49 +41,29 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::clone" | "aten::detach" | "aten::detach_copy" | "aten::contiguous" | "aten::alias" | "aten::alias_copy"
         | "aten::lift" | "aten::lift_fresh" | "aten::lift_fresh_copy" | "aten::cpu" | "aten::cuda" | "aten::data"
         | "aten::pin_memory" | "aten::_pin_memory" | "aten::_lazy_clone" | "prims::clone"
-            => |_, a: Unary| Ok(a.input);
+            => |_, input: Var| Ok(input);
         "aten::_conj" | "aten::_conj_copy" | "aten::_conj_physical" | "aten::conj" | "aten::conj_physical"
-        | "aten::resolve_conj" | "aten::resolve_neg" | "prims::conj_physical" => conjugate;
-        "prims::view_of" | "prims::device_put" => |_, a: Single| Ok(a.a);
-        "prims::copy_strided" => |_, a: Strided| Ok(a.a);
-        "aten::_fw_primal" | "aten::_fw_primal_copy" => |_, a: Level| Ok(a.input);
-        "aten::rename" | "aten::refine_names" => |_, a: Named| Ok(a.input);
-        "aten::copy" => copy;
-        "aten::fill" | "prims::fill" => |b, a: Fill| filled(b, a.input, &a.value);
-        "aten::zero" => |b, a: Unary| filled(b, a.input, &Value::Int(0));
+        | "aten::resolve_conj" | "aten::resolve_neg" | "prims::conj_physical" => conjugate(input);
+        "prims::view_of" | "prims::device_put" => |_, a: Var| Ok(a);
+        "prims::copy_strided" => |_, a: Var, stride: Value| Ok(a);
+        "aten::_fw_primal" | "aten::_fw_primal_copy" => |_, input: Var, level: i64| Ok(input);
+        "aten::rename" | "aten::refine_names" => |_, input: Var, names: Value| Ok(input);
+        "aten::copy" => copy(input, src);
+        "aten::fill" | "prims::fill" => |b, input: Var, value: Value| filled(b, input, &value);
+        "aten::zero" => |b, input: Var| filled(b, input, &Value::Int(0));
     }
 }
 
 arguments! {
-    /// `to.dtype(Tensor self, ScalarType dtype)`, `to.other(Tensor self, Tensor other)`
+    /// `to.dtype`, `to.other`
     struct To { input: Var, dtype: Option<i64>, other: Option<Var>, masked_grad: Option<bool> }
-    /// `promote_types(ScalarType type1, ScalarType type2) -> ScalarType`
-    struct Types { type1: i64, type2: i64 }
-    /// `type_as(Tensor self, Tensor other)`
-    struct Like { input: Var, other: Var }
-    /// `prims::convert_element_type(Tensor a, ScalarType dtype)`
-    struct Converted { a: Var, dtype: i64 }
-    /// `_autocast_to_full_precision(Tensor self, bool cuda_enabled, bool cpu_enabled)`
-    struct Full { input: Var, cuda_enabled: bool, cpu_enabled: bool }
-    /// `_autocast_to_reduced_precision(Tensor self, bool cuda_enabled, bool cpu_enabled, ScalarType cuda_dtype, ...)`
+    /// `_autocast_to_reduced_precision`
     struct Reduced { input: Var, cuda_enabled: bool, cpu_enabled: bool, cuda_dtype: i64, cpu_dtype: i64 }
-    /// `result_type.Tensor(Tensor tensor, Tensor other)`
+    /// `result_type.Tensor`
     struct Both {
         tensor: Value = Value::None, other: Value = Value::None, scalar: Value = Value::None,
         scalar1: Value = Value::None, scalar2: Value = Value::None,
     }
-    /// `prims::view_of(Tensor a)`
-    struct Single { a: Var }
-    /// `prims::copy_strided(Tensor a, SymInt[] stride)`
-    struct Strided { a: Var, stride: Value }
-    /// `_fw_primal(Tensor self, int level)`
-    struct Level { input: Var, level: i64 }
-    /// `rename(Tensor self, str[]? names)`
-    struct Named { input: Var, names: Value }
-    /// `copy(Tensor self, Tensor src)`
-    struct Copy { input: Var, src: Value }
-    /// `fill(Tensor self, Scalar value)`
-    struct Fill { input: Var, value: Value }
 }
 
 /// `x` as elements of the type that `other` has.
@@ -105,9 +85,9 @@ fn to(b: &Lower, a: To) -> Lowered<Var> {
     }
 }
 
-fn autocast_full(b: &Lower, a: Full) -> Lowered<Var> {
-    let half = matches!(of(b, a.input)?, Float16 | DataType::Bfloat16);
-    if half && a.cpu_enabled { cast(b, a.input, Float) } else { Ok(a.input) }
+fn autocast_full(b: &Lower, input: Var, _cuda_enabled: bool, cpu_enabled: bool) -> Lowered<Var> {
+    let half = matches!(of(b, input)?, Float16 | DataType::Bfloat16);
+    if half && cpu_enabled { cast(b, input, Float) } else { Ok(input) }
 }
 
 fn autocast_reduced(b: &Lower, a: Reduced) -> Lowered<Var> {
@@ -122,12 +102,12 @@ fn result_type(b: &Lower, a: Both) -> Lowered<i64> {
 }
 
 /// Real numbers are their own conjugates.
-fn conjugate(b: &Lower, a: Unary) -> Lowered<Var> {
-    if complex::is(b, a.input) {
+fn conjugate(b: &Lower, input: Var) -> Lowered<Var> {
+    if complex::is(b, input) {
         let message = "ONNX has no conjugate of complex numbers.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
-    Ok(a.input)
+    Ok(input)
 }
 
 /// The shape of `x`: numbers, where they are known.
@@ -139,16 +119,16 @@ fn shape(b: &Lower, x: Var) -> Lowered<Operand> {
 }
 
 /// `src` with the type and the shape of `input`.
-fn copy(b: &Lower, a: Copy) -> Lowered<Var> {
-    let src = match b.dtype_of(a.input) {
-        Some(dtype) => operand(b, &a.src, dtype)?,
-        None => operand(b, &a.src, Float)?,
+fn copy(b: &Lower, input: Var, src: Value) -> Lowered<Var> {
+    let src = match b.dtype_of(input) {
+        Some(dtype) => operand(b, &src, dtype)?,
+        None => operand(b, &src, Float)?,
     };
-    let same = match (b.shape_of(a.input), b.shape_of(src)) {
+    let same = match (b.shape_of(input), b.shape_of(src)) {
         (Some(x), Some(y)) => x.len() == y.len() && x.iter().zip(&y).all(|(x, y)| x.same(y)),
         _ => false,
     };
-    if same { Ok(src) } else { b.expand(src, shape(b, a.input)?) }
+    if same { Ok(src) } else { b.expand(src, shape(b, input)?) }
 }
 
 /// `value` in the type and the shape of `x`.

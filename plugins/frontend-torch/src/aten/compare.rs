@@ -2,7 +2,7 @@
 
 use super::dtype::{all_of, common, float_of, known, of, operand, operands};
 use super::elementwise::floor_quotient;
-use super::{Lower, Pair, Source, Unary};
+use super::{Lower, Pair, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -25,14 +25,14 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::logical_and" => |b, a: Pair| logical(b, &a, |b, x, y| b.and(x, y));
         "aten::logical_or" => |b, a: Pair| logical(b, &a, |b, x, y| b.or(x, y));
         "aten::logical_xor" => |b, a: Pair| logical(b, &a, |b, x, y| b.xor(x, y));
-        "aten::logical_not" => |b, a: Unary| b.not(b.cast(a.input, Bool)?);
+        "aten::logical_not" => |b, input: Var| b.not(b.cast(input, Bool)?);
         "aten::bitwise_and" | "aten::__and__" | "prims::bitwise_and" =>
             |b, a: Pair| bits(b, &a, |b, x, y| b.and(x, y), |b, x, y| b.bitwise_and(x, y));
         "aten::bitwise_or" | "aten::__or__" | "prims::bitwise_or" =>
             |b, a: Pair| bits(b, &a, |b, x, y| b.or(x, y), |b, x, y| b.bitwise_or(x, y));
         "aten::bitwise_xor" | "aten::__xor__" | "prims::bitwise_xor" =>
             |b, a: Pair| bits(b, &a, |b, x, y| b.xor(x, y), |b, x, y| b.bitwise_xor(x, y));
-        "aten::bitwise_not" | "prims::bitwise_not" => bitwise_not;
+        "aten::bitwise_not" | "prims::bitwise_not" => bitwise_not(input);
         "aten::bitwise_left_shift" | "aten::__lshift__" | "prims::shift_left" => shift_left;
         "aten::bitwise_right_shift" | "aten::__rshift__" | "prims::shift_right_arithmetic" => shift_right;
     };
@@ -41,50 +41,39 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::minimum" | "aten::min.other" | "prims::minimum" => |b, a: Pair| extreme(b, [&a.input, &a.other], false);
         "aten::fmax" | "prims::fmax" => |b, a: Pair| extreme_number(b, &a, true);
         "aten::fmin" | "prims::fmin" => |b, a: Pair| extreme_number(b, &a, false);
-        "aten::clamp" | "aten::clip" => |b, a: Bounds| clamp(b, &a.input, &a.min, &a.max);
-        "aten::clamp_min" => |b, a: Least| clamp(b, &a.input, &a.min, &Value::None);
-        "aten::clamp_max" => |b, a: Most| clamp(b, &a.input, &Value::None, &a.max);
-        "aten::where.self" | "aten::where.ScalarOther" | "aten::where.ScalarSelf" | "aten::where.Scalar" => where_;
+        "aten::clamp" | "aten::clip" => |b, input: Value, min: Value, max: Value| clamp(b, &input, &min, &max);
+        "aten::clamp_min" => |b, input: Value, min: Value| clamp(b, &input, &min, &Value::None);
+        "aten::clamp_max" => |b, input: Value, max: Value| clamp(b, &input, &Value::None, &max);
+        "aten::where.self" | "aten::where.ScalarOther" | "aten::where.ScalarSelf"
+            | "aten::where.Scalar" => where_(condition, input, other);
         "prims::where" => |b, a: Choice| choice(b, a.pred, &a.a, &a.b);
-        "aten::where" => |b, a: Condition| positions(b, a.condition);
-        "aten::masked_fill" => masked_fill;
+        "aten::where" => |b, condition: Var| positions(b, condition);
+        "aten::masked_fill" => masked_fill(input, mask, value);
         "aten::heaviside" => heaviside;
-        "aten::isnan" => |b, a: Unary| match of(b, a.input)?.is_float() {
-            true => b.is_nan(a.input),
-            false => never(b, a.input),
+        "aten::isnan" => |b, input: Var| match of(b, input)?.is_float() {
+            true => b.is_nan(input),
+            false => never(b, input),
         };
-        "aten::isinf" => |b, a: Unary| infinite(b, a.input, |b, x, inf| b.equal(b.abs(x)?, inf));
-        "aten::isposinf" => |b, a: Unary| infinite(b, a.input, |b, x, inf| b.equal(x, inf));
-        "aten::isneginf" => |b, a: Unary| infinite(b, a.input, |b, x, inf| b.equal(b.neg(x)?, inf));
-        "aten::isfinite" | "prims::isfinite" => |b, a: Unary| match of(b, a.input)?.is_float() {
-            true => b.less(b.abs(a.input)?, f64::INFINITY),
-            false => b.equal(a.input, a.input),
+        "aten::isinf" => |b, input: Var| infinite(b, input, |b, x, inf| b.equal(b.abs(x)?, inf));
+        "aten::isposinf" => |b, input: Var| infinite(b, input, |b, x, inf| b.equal(x, inf));
+        "aten::isneginf" => |b, input: Var| infinite(b, input, |b, x, inf| b.equal(b.neg(x)?, inf));
+        "aten::isfinite" | "prims::isfinite" => |b, input: Var| match of(b, input)?.is_float() {
+            true => b.less(b.abs(input)?, f64::INFINITY),
+            false => b.equal(input, input),
         };
-        "aten::isreal" => |b, a: Unary| match of(b, a.input)?.is_float() {
-            true => b.or(b.is_nan(a.input)?, b.equal(a.input, a.input)?),
-            false => b.equal(a.input, a.input),
+        "aten::isreal" => |b, input: Var| match of(b, input)?.is_float() {
+            true => b.or(b.is_nan(input)?, b.equal(input, input)?),
+            false => b.equal(input, input),
         };
     }
 }
 
 arguments! {
-    /// `clamp(Tensor self, Scalar? min=None, Scalar? max=None)`
-    struct Bounds { input: Value, min: Value, max: Value }
-    /// `clamp_min(Tensor self, Scalar min)`
-    struct Least { input: Value, min: Value }
-    /// `clamp_max(Tensor self, Scalar max)`
-    struct Most { input: Value, max: Value }
-    /// `where.self(Tensor condition, Tensor self, Tensor other)`
-    struct Where { condition: Var, input: Value, other: Value }
-    /// `prims::where(Tensor pred, Tensor a, Tensor b)`
+    /// `prims::where`
     struct Choice { pred: Var, a: Value, b: Value }
-    /// `where(Tensor condition) -> Tensor[]`
-    struct Condition { condition: Var }
-    /// `masked_fill(Tensor self, Tensor mask, Tensor value)`
-    struct Masked { input: Var, mask: Var, value: Value }
-    /// `heaviside(Tensor self, Tensor values)`
+    /// `heaviside`
     struct Heaviside { input: Value, values: Value }
-    /// `isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)`
+    /// `isclose`
     struct Close { input: Value, other: Value, rtol: f64, atol: f64, equal_nan: bool }
 }
 
@@ -170,12 +159,12 @@ fn bits(b: &Lower, a: &Pair, of_bools: Compare, of_bits: Compare) -> Lowered<Var
     of_bits(b, x, y)
 }
 
-fn bitwise_not(b: &Lower, a: Unary) -> Lowered<Var> {
-    match of(b, a.input)? {
-        Bool => b.not(a.input),
-        _ if b.opset() >= 18 => b.bitwise_not(a.input),
+fn bitwise_not(b: &Lower, input: Var) -> Lowered<Var> {
+    match of(b, input)? {
+        Bool => b.not(input),
+        _ if b.opset() >= 18 => b.bitwise_not(input),
         // The complement of two, which also holds for unsigned integers.
-        dtype => b.sub(operand(b, &Value::Int(-1), dtype)?, a.input),
+        dtype => b.sub(operand(b, &Value::Int(-1), dtype)?, input),
     }
 }
 
@@ -241,8 +230,8 @@ fn choice(b: &Lower, condition: Var, x: &Value, y: &Value) -> Lowered<Var> {
     select(b, b.cast(condition, Bool)?, x, y)
 }
 
-fn where_(b: &Lower, a: Where) -> Lowered<Var> {
-    choice(b, a.condition, &a.input, &a.other)
+fn where_(b: &Lower, condition: Var, input: Value, other: Value) -> Lowered<Var> {
+    choice(b, condition, &input, &other)
 }
 
 /// Where elements are true: the indices of each axis.
@@ -256,9 +245,9 @@ fn positions(b: &Lower, condition: Var) -> Lowered<Value> {
     Ok(axes.collect::<Lowered<Vec<Var>>>()?.into())
 }
 
-fn masked_fill(b: &Lower, a: Masked) -> Lowered<Var> {
-    let value = operand(b, &a.value, of(b, a.input)?)?;
-    select(b, b.cast(a.mask, Bool)?, value, a.input)
+fn masked_fill(b: &Lower, input: Var, mask: Var, value: Value) -> Lowered<Var> {
+    let value = operand(b, &value, of(b, input)?)?;
+    select(b, b.cast(mask, Bool)?, value, input)
 }
 
 /// 0 or 1 by the sign, and `values` where there is none.

@@ -12,48 +12,38 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::complex" => |b: &Lower, a: Parts| b.source.complex.of_broadcast(b, [a.real, a.imag]);
-        "aten::polar" => |b: &Lower, a: Polar| {
-            b.source.complex.of_broadcast(b, complex::polar(b, a.abs, a.angle)?)
+        "aten::complex" => |b: &Lower, real: Var, imag: Var| b.source.complex.of_broadcast(b, [real, imag]);
+        "aten::polar" => |b: &Lower, abs: Var, angle: Var| {
+            b.source.complex.of_broadcast(b, complex::polar(b, abs, angle)?)
         };
-        "aten::view_as_complex" => |b: &Lower, a: One| Ok(b.source.complex.of_pair(b, a.input));
-        "complex::view_as_real" | "complex::view_as_real_copy" => |b: &Lower, a: One| b.source.complex.pair(b, a.input);
-        "complex::real" => |b, a: One| Ok(parts(b, a.input)?[0]);
-        "complex::imag" => |b, a: One| Ok(parts(b, a.input)?[1]);
-        "complex::abs" => |b: &Lower, a: One| b.source.complex.length(b, a.input);
-        "complex::angle" => |b, a: One| complex::angle(b, parts(b, a.input)?);
-        "complex::neg" => |b, a: One| {
-            let [re, im] = parts(b, a.input)?;
+        "aten::view_as_complex" => |b: &Lower, input: Var| Ok(b.source.complex.of_pair(b, input));
+        "complex::view_as_real" | "complex::view_as_real_copy" => |b: &Lower, input: Var| {
+            b.source.complex.pair(b, input)
+        };
+        "complex::real" => |b, input: Var| Ok(parts(b, input)?[0]);
+        "complex::imag" => |b, input: Var| Ok(parts(b, input)?[1]);
+        "complex::abs" => |b: &Lower, input: Var| b.source.complex.length(b, input);
+        "complex::angle" => |b, input: Var| complex::angle(b, parts(b, input)?);
+        "complex::neg" => |b, input: Var| {
+            let [re, im] = parts(b, input)?;
             of_parts(b, [b.neg(re)?, b.neg(im)?])
         };
-        "complex::conj" | "complex::_conj" | "complex::conj_physical" => |b, a: One| conjugate(b, a.input);
+        "complex::conj" | "complex::_conj" | "complex::conj_physical" => |b, input: Var| conjugate(b, input);
         "complex::add" => |b, a: Sum| sum(b, &a, false);
         "complex::sub" => |b, a: Sum| sum(b, &a, true);
-        "complex::mul" => |b, a: Two| product(b, [&a.input, &a.other], |b, x, y| b.mul(x, y));
-        "complex::square" => |b, a: One| product(b, [&a.input.into(), &a.input.into()], |b, x, y| b.mul(x, y));
-        "complex::matmul" => |b, a: Two| product(b, [&a.input, &a.other], matmul);
-        "complex::mm" | "complex::bmm" => |b, a: Mm| product(b, [&a.input, &a.mat2], matmul);
-        "complex::einsum" => einsum;
-        "complex::div" => quotient;
-        "complex::exp" => |b, a: One| of_parts(b, complex::exp(b, parts(b, a.input)?)?);
+        "complex::mul" => |b, input: Value, other: Value| product(b, [&input, &other], |b, x, y| b.mul(x, y));
+        "complex::square" => |b, input: Var| product(b, [&input.into(), &input.into()], |b, x, y| b.mul(x, y));
+        "complex::matmul" => |b, input: Value, other: Value| product(b, [&input, &other], matmul);
+        "complex::mm" | "complex::bmm" => |b, input: Value, mat2: Value| product(b, [&input, &mat2], matmul);
+        "complex::einsum" => einsum(equation, tensors, path);
+        "complex::div" => quotient(input, other);
+        "complex::exp" => |b, input: Var| of_parts(b, complex::exp(b, parts(b, input)?)?);
     }
 }
 
 arguments! {
-    /// `view_as_real(Tensor self)`
-    struct One { input: Var }
-    /// `complex(Tensor real, Tensor imag)`
-    struct Parts { real: Var, imag: Var }
-    /// `polar(Tensor abs, Tensor angle)`
-    struct Polar { abs: Var, angle: Var }
-    /// `mul(Tensor self, Tensor other)`
-    struct Two { input: Value, other: Value }
-    /// `mm(Tensor self, Tensor mat2)`
-    struct Mm { input: Value, mat2: Value }
-    /// `add(Tensor self, Tensor other, *, Scalar alpha=1)`
+    /// `add`
     struct Sum { input: Value, other: Value, alpha: Option<Value> }
-    /// `einsum(str equation, Tensor[] tensors, *, int[]? path=None)`
-    struct Einsum { equation: String, tensors: Vec<Var>, path: Option<Value> }
 }
 
 /// A complex tensor of its parts, which have one shape.
@@ -123,27 +113,27 @@ fn product(
     of_parts(b, both)
 }
 
-fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {
-    let [x, y] = a.tensors[..] else {
+fn einsum(b: &Lower, equation: String, tensors: Vec<Var>, _path: Option<Value>) -> Lowered<Var> {
+    let [x, y] = tensors[..] else {
         let message = "A product of more than two complex tensors cannot be said in ONNX.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
-    let equation: String = a.equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     product(b, [&x.into(), &y.into()], |b, x, y| b.einsum([x, y]).equation(equation.as_str()).one())
 }
 
 /// The product with the conjugate, over the square of the length.
-fn quotient(b: &Lower, a: Two) -> Lowered<Var> {
-    let (re2, im2) = parts_of(b, &a.other)?;
+fn quotient(b: &Lower, input: Value, other: Value) -> Lowered<Var> {
+    let (re2, im2) = parts_of(b, &other)?;
     let Some(im2) = im2 else {
-        let (re, im) = parts_of(b, &a.input)?;
+        let (re, im) = parts_of(b, &input)?;
         let [re, divisor] = reals(b, [&re, &re2])?;
         let im = to_float(b, operand(b, &im.unwrap_or(Value::Int(0)), super::dtype::of(b, re)?)?)?;
         return of_parts(b, [b.div(re, divisor)?, b.div(im, divisor)?]);
     };
     let divisor = reals(b, [&re2, &im2])?;
     let mirrored = of_parts(b, complex::conjugate(b, divisor)?)?;
-    let product = product(b, [&a.input, &mirrored.into()], |b, x, y| b.mul(x, y))?;
+    let product = product(b, [&input, &mirrored.into()], |b, x, y| b.mul(x, y))?;
     of_parts(b, complex::over_square(b, parts(b, product)?, divisor)?)
 }
 

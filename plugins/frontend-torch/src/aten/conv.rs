@@ -14,39 +14,34 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::conv_transpose1d" | "aten::conv_transpose2d" | "aten::conv_transpose3d" => transposed;
         "aten::convolution" | "aten::convolution_overrideable" | "aten::_convolution" => convolution;
         "aten::conv_depthwise3d" | "aten::_conv_depthwise2d" => |b, a: Kernel| kernel(b, a, true);
-        "aten::thnn_conv2d" | "aten::_slow_conv2d_forward" | "aten::slow_conv3d" | "aten::slow_conv3d_forward" | "aten::slow_conv_dilated2d" | "aten::slow_conv_dilated3d"
+        "aten::thnn_conv2d" | "aten::_slow_conv2d_forward" | "aten::slow_conv3d" | "aten::slow_conv3d_forward"
+            | "aten::slow_conv_dilated2d" | "aten::slow_conv_dilated3d"
             => |b, a: Kernel| kernel(b, a, false);
-        "aten::conv_tbc" => conv_tbc;
+        "aten::conv_tbc" => conv_tbc(input, weight, bias, pad);
     }
 }
 
 arguments! {
-    /// `conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0],
-    /// SymInt[2] dilation=[1, 1], SymInt groups=1)`; `padding` may be a word.
+    /// `conv2d`; `padding` may be a word.
     struct Plain {
         input: Var, weight: Var, bias: Option<Var>,
         stride: Vec<i64>, padding: Value, dilation: Vec<i64>, groups: i64,
     }
-    /// `conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1],
-    /// SymInt[2] padding=[0, 0], SymInt[2] output_padding=[0, 0], SymInt groups=1, SymInt[2] dilation=[1, 1])`
+    /// `conv_transpose2d.input`
     struct Transposed {
         input: Var, weight: Var, bias: Option<Var>, stride: Vec<i64>, padding: Vec<i64>,
         output_padding: Vec<i64>, groups: i64, dilation: Vec<i64>,
     }
-    /// `convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
-    /// bool transposed, SymInt[] output_padding, SymInt groups)`
+    /// `convolution`
     pub(super) struct Convolution {
         input: Var, weight: Var, bias: Option<Var>, stride: Vec<i64>, padding: Vec<i64>,
         dilation: Vec<i64>, transposed: bool, output_padding: Vec<i64>, groups: i64,
     }
-    /// `conv_depthwise3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, SymInt[3] stride,
-    /// SymInt[3] padding, SymInt[3] dilation)`
+    /// `conv_depthwise3d`
     struct Kernel {
         input: Var, weight: Var, kernel_size: Vec<i64>, bias: Option<Var>,
         stride: Vec<i64>, padding: Vec<i64>, dilation: Option<Vec<i64>>,
     }
-    /// `conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0)`
-    struct Tbc { input: Var, weight: Var, bias: Var, pad: i64 }
 }
 
 /// How a window moves, an item for each spatial axis.
@@ -221,10 +216,10 @@ fn kernel(b: &Lower, a: Kernel, depthwise: bool) -> Lowered<Var> {
 }
 
 /// Time, batch and channels in this order.
-fn conv_tbc(b: &Lower, a: Tbc) -> Lowered<Var> {
-    let x = b.transpose(a.input).perm([1, 2, 0]).one()?;
-    let weight = b.transpose(a.weight).perm([2, 1, 0]).one()?;
-    let window = Window { stride: vec![1], pads: vec![a.pad; 2], dilation: vec![1], groups: 1 };
-    let y = conv(b, [x, weight], Some(a.bias), window)?;
+fn conv_tbc(b: &Lower, input: Var, weight: Var, bias: Var, pad: i64) -> Lowered<Var> {
+    let x = b.transpose(input).perm([1, 2, 0]).one()?;
+    let weight = b.transpose(weight).perm([2, 1, 0]).one()?;
+    let window = Window { stride: vec![1], pads: vec![pad; 2], dilation: vec![1], groups: 1 };
+    let y = conv(b, [x, weight], Some(bias), window)?;
     b.transpose(y).perm([2, 0, 1]).one()
 }

@@ -3,7 +3,7 @@
 use super::dtype::{self, operand};
 use super::shape::{INDICES_MAX, reshaped, unsupported, values};
 use super::sizes::{self as of, axis, size};
-use super::{Lower, Source, Unary};
+use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Float, Int64};
@@ -21,16 +21,20 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::zeros" | "aten::empty" | "aten::empty_permuted" | "aten::empty_strided" => |b, a: New| new(b, a, 0);
         "aten::ones" => |b, a: New| new(b, a, 1);
         "aten::full" => full;
-        "aten::zeros_like" | "aten::empty_like" => |b, a: Like| like(b, a.input, a.dtype, &Value::Int(0));
-        "aten::ones_like" => |b, a: Like| like(b, a.input, a.dtype, &Value::Int(1));
-        "aten::full_like" => |b, a: FullLike| like(b, a.input, a.dtype, &a.fill_value);
+        "aten::zeros_like" | "aten::empty_like" => |b, input: Var, dtype: Option<i64>| {
+            like(b, input, dtype, &Value::Int(0))
+        };
+        "aten::ones_like" => |b, input: Var, dtype: Option<i64>| like(b, input, dtype, &Value::Int(1));
+        "aten::full_like" => |b, input: Var, fill_value: Value, dtype: Option<i64>| like(b, input, dtype, &fill_value);
         "aten::new_zeros" | "aten::new_empty" | "aten::new_empty_strided" => |b, a: NewAs| new_as(b, a, 0);
         "aten::new_ones" => |b, a: NewAs| new_as(b, a, 1);
-        "aten::new_full" => |b, a: NewFull| filled(b, &a.size, &a.fill_value, dtype_or(b, a.dtype, a.input)?);
+        "aten::new_full" => |b, input: Var, size: Vec<Value>, fill_value: Value, dtype: Option<i64>| {
+            filled(b, &size, &fill_value, dtype_or(b, dtype, input)?)
+        };
         "aten::arange" => |b, a: Arange| arange(b, a.start, a.end, a.step, a.dtype);
         "aten::range" => range;
-        "aten::_dim_arange" => dim_arange;
-        "aten::_shape_as_tensor" => |b, a: Unary| b.shape(a.input).one();
+        "aten::_dim_arange" => dim_arange(like, dim);
+        "aten::_shape_as_tensor" => |b, input: Var| b.shape(input).one();
         "aten::linspace" => |b, a: Linspace| linspace(b, &a);
         "aten::logspace" => logspace;
         "aten::tensor" | "aten::as_tensor" | "aten::scalar_tensor" => tensor;
@@ -38,18 +42,14 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `zeros(SymInt[] size, *, ScalarType? dtype)`
+    /// `zeros`
     struct New {
         size: Vec<Value>, dtype: Option<i64>, names: Option<Value>, stride: Option<Value>,
         physical_layout: Option<Value>,
     }
     struct Full { size: Vec<Value>, fill_value: Value, dtype: Option<i64>, names: Option<Value> }
-    struct Like { input: Var, dtype: Option<i64> }
-    struct FullLike { input: Var, fill_value: Value, dtype: Option<i64> }
     struct NewAs { input: Var, size: Vec<Value>, dtype: Option<i64>, stride: Option<Value> }
-    struct NewFull { input: Var, size: Vec<Value>, fill_value: Value, dtype: Option<i64> }
     struct Arange { start: Option<Value>, end: Value, step: Option<Value>, dtype: Option<i64> }
-    struct DimArange { like: Var, dim: i64 }
     struct Linspace { start: Value, end: Value, steps: Value, dtype: Option<i64> }
     struct Logspace { start: Value, end: Value, steps: i64, base: f64, dtype: Option<i64> }
     /// Nested lists of numbers, or one number.
@@ -206,8 +206,8 @@ fn range(b: &Lower, a: Arange) -> Lowered<Var> {
     vector_of(b, values, named(b, a.dtype, Float)?)
 }
 
-fn dim_arange(b: &Lower, a: DimArange) -> Lowered<Var> {
-    let end = size(b, a.like, axis(b, a.like, a.dim)?)?;
+fn dim_arange(b: &Lower, like: Var, dim: i64) -> Lowered<Var> {
+    let end = size(b, like, axis(b, like, dim)?)?;
     arange(b, None, end, None, Some(dtype::number(Int64)))
 }
 

@@ -6,7 +6,7 @@ use super::compare::select;
 use super::layout::{grids, moved, permuted};
 use super::shape::{INDICES_MAX, Tensors, at_least, expanded, reshaped, unsupported};
 use super::sizes::{self as of, axis, known, known_size, minus, plus, rank, size, times};
-use super::{Lower, Source, Unary, create, dtype, join};
+use super::{Lower, Source, create, dtype, join};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int64};
@@ -26,50 +26,46 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "aten::diag" => diag;
         "aten::diag_embed" => diag_embed;
-        "aten::diagflat" => diagflat;
+        "aten::diagflat" => diagflat(input, offset);
         "aten::diagonal_scatter" => diagonal_scatter;
-        "aten::fill_diagonal" => fill_diagonal;
-        "aten::trace" => trace;
+        "aten::fill_diagonal" => fill_diagonal(input, fill_value, wrap);
+        "aten::trace" => trace(input);
         "aten::block_diag" => block_diag;
         "aten::cartesian_prod" => cartesian_prod;
-        "aten::combinations" => combinations;
-        "aten::eye" => |b, a: Eye| {
-            let dtype = a.dtype.map_or(Ok(Float), |number| dtype::named(b, number))?;
-            eye(b, &a.n, a.m.as_ref().unwrap_or(&a.n), dtype)
+        "aten::combinations" => combinations(input, r, with_replacement);
+        "aten::eye" => |b, n: Value, m: Option<Value>, dtype: Option<i64>| {
+            let dtype = dtype.map_or(Ok(Float), |number| dtype::named(b, number))?;
+            eye(b, &n, m.as_ref().unwrap_or(&n), dtype)
         };
         "aten::vander" | "aten::linalg_vander" => vander;
     }
 }
 
 arguments! {
-    struct Eye { n: Value, m: Option<Value>, dtype: Option<i64> }
     struct Triangle { input: Var, diagonal: Value }
     struct Indices { row: i64, col: i64, offset: i64, dtype: Option<i64> }
     struct Diagonal { input: Var, offset: i64, dim1: i64, dim2: i64 }
     #[allow(non_snake_case)]
     struct Linalg { A: Var, offset: i64, dim1: i64, dim2: i64 }
     struct Diag { input: Var, diagonal: i64 }
-    struct Flat { input: Var, offset: i64 }
     struct Scatter { input: Var, src: Var, offset: i64, dim1: i64, dim2: i64 }
-    struct Fill { input: Var, fill_value: Value, wrap: bool }
-    struct Combinations { input: Var, r: i64, with_replacement: bool }
     #[allow(non_snake_case)]
     struct Vander { x: Var, N: Option<i64>, increasing: Option<bool> }
 }
 
 /// The main diagonal of a matrix is one number.
-fn fill_diagonal(b: &Lower, a: Fill) -> Lowered<Var> {
-    if rank(b, a.input)? != 2 {
+fn fill_diagonal(b: &Lower, input: Var, fill_value: Value, wrap: bool) -> Lowered<Var> {
+    if rank(b, input)? != 2 {
         return Err(unsupported(b, "The diagonal of more than two axes is filled."));
     }
-    let (n, m) = (size(b, a.input, 0)?, size(b, a.input, 1)?);
+    let (n, m) = (size(b, input, 0)?, size(b, input, 1)?);
     let wraps = !matches!((known(b, &n), known(b, &m)), (Some(n), Some(m)) if n <= m);
-    if a.wrap && wraps {
+    if wrap && wraps {
         return Err(unsupported(b, "A diagonal that begins anew below the matrix is filled."));
     }
-    let value = dtype::operand(b, &a.fill_value, dtype::of(b, a.input)?)?;
+    let value = dtype::operand(b, &fill_value, dtype::of(b, input)?)?;
     let on_diagonal = b.cast(eye(b, &n, &m, Float)?, Bool)?;
-    select(b, on_diagonal, value, a.input)
+    select(b, on_diagonal, value, input)
 }
 
 fn triangle(b: &Lower, a: Triangle, upper: bool) -> Lowered<Var> {
@@ -167,9 +163,9 @@ fn diag(b: &Lower, a: Diag) -> Lowered<Var> {
     }
 }
 
-fn diagflat(b: &Lower, a: Flat) -> Lowered<Var> {
-    let input = reshaped(b, a.input, vec![(-1).into()])?;
-    diag_embed(b, Diagonal { input, offset: a.offset, dim1: 0, dim2: 1 })
+fn diagflat(b: &Lower, input: Var, offset: i64) -> Lowered<Var> {
+    let input = reshaped(b, input, vec![(-1).into()])?;
+    diag_embed(b, Diagonal { input, offset, dim1: 0, dim2: 1 })
 }
 
 fn diag_embed(b: &Lower, a: Diagonal) -> Lowered<Var> {
@@ -231,9 +227,9 @@ fn diagonal_scatter(b: &Lower, a: Scatter) -> Lowered<Var> {
     permuted(b, written, &back)
 }
 
-fn trace(b: &Lower, a: Unary) -> Lowered<Var> {
-    let diagonal = diagonal(b, Diagonal { input: a.input, offset: 0, dim1: 0, dim2: 1 })?;
-    let dtype = dtype::of(b, a.input)?;
+fn trace(b: &Lower, input: Var) -> Lowered<Var> {
+    let diagonal = diagonal(b, Diagonal { input, offset: 0, dim1: 0, dim2: 1 })?;
+    let dtype = dtype::of(b, input)?;
     let whole = dtype == Bool || dtype.is_integer();
     let diagonal = b.cast(diagonal, if whole { Int64 } else { dtype })?;
     b.reduce_sum(diagonal).axes([0]).keepdims(0).one()
@@ -268,14 +264,14 @@ fn cartesian_prod(b: &Lower, a: Tensors) -> Lowered<Var> {
     join::joined(b, columns, 1)
 }
 
-fn combinations(b: &Lower, a: Combinations) -> Lowered<Var> {
-    let Some(n) = known_size(b, a.input, 0).filter(|_| (0..=8).contains(&a.r)) else {
+fn combinations(b: &Lower, input: Var, r: i64, with_replacement: bool) -> Lowered<Var> {
+    let Some(n) = known_size(b, input, 0).filter(|_| (0..=8).contains(&r)) else {
         return Err(unsupported(b, "combinations needs a vector of known size."));
     };
     let mut chosen: Vec<Vec<i64>> = vec![vec![]];
-    for _ in 0..a.r {
+    for _ in 0..r {
         let next = |c: Vec<i64>| {
-            let first = c.last().map_or(0, |i| i + i64::from(!a.with_replacement));
+            let first = c.last().map_or(0, |i| i + i64::from(!with_replacement));
             (first..n).map(move |i| c.iter().copied().chain([i]).collect())
         };
         chosen = chosen.into_iter().flat_map(next).take(INDICES_MAX as usize).collect();
@@ -283,8 +279,8 @@ fn combinations(b: &Lower, a: Combinations) -> Lowered<Var> {
     if chosen.len() as i64 >= INDICES_MAX {
         return Err(unsupported(b, "There are too many combinations."));
     }
-    let dims = [chosen.len(), a.r as usize];
-    b.gather(a.input, Tensor::from_vec(dims, chosen.concat())).one()
+    let dims = [chosen.len(), r as usize];
+    b.gather(input, Tensor::from_vec(dims, chosen.concat())).one()
 }
 
 fn vander(b: &Lower, a: Vander) -> Lowered<Var> {

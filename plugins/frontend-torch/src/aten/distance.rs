@@ -3,32 +3,18 @@
 use super::dtype::{of, operand, operands, to_float};
 use super::sizes::{axis, known_size, rank, size, vector};
 use super::{Lower, Source};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::cdist" | "aten::_cdist_forward" => cdist;
-        "aten::pdist" | "aten::_pdist_forward" => pdist;
-        "aten::dist" => dist;
-        "aten::pairwise_distance" => pairwise;
-        "aten::cosine_similarity" => cosine_similarity;
+        "aten::cdist" | "aten::_cdist_forward" => cdist(x1, x2, p, compute_mode);
+        "aten::pdist" | "aten::_pdist_forward" => pdist(input, p);
+        "aten::dist" => dist(input, other, p);
+        "aten::pairwise_distance" => pairwise(x1, x2, p, eps, keepdim);
+        "aten::cosine_similarity" => cosine_similarity(x1, x2, dim, eps);
     }
-}
-
-arguments! {
-    /// `cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None)`
-    struct Cdist { x1: Var, x2: Var, p: f64, compute_mode: Option<i64> }
-    /// `pdist(Tensor self, float p=2.)`
-    struct Pdist { input: Var, p: f64 }
-    /// `dist(Tensor self, Tensor other, Scalar p=2)`
-    struct Dist { input: Value, other: Value, p: f64 }
-    /// `pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=1e-06, bool keepdim=False)`
-    struct Pairwise { x1: Var, x2: Var, p: f64, eps: f64, keepdim: bool }
-    /// `cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08)`
-    struct Cosine { x1: Value, x2: Value, dim: i64, eps: f64 }
 }
 
 /// The p-norm over an axis, or over all of them.
@@ -66,30 +52,30 @@ pub(super) fn norm_over(
     }
 }
 
-fn cdist(b: &Lower, a: Cdist) -> Lowered<Var> {
-    let (n, m) = (rank(b, a.x1)? as i64, rank(b, a.x2)? as i64);
+fn cdist(b: &Lower, x1: Var, x2: Var, p: f64, _compute_mode: Option<i64>) -> Lowered<Var> {
+    let (n, m) = (rank(b, x1)? as i64, rank(b, x2)? as i64);
     if n < 2 || m < 2 {
         return Err(b.diagnostic(Code::LayerParameter, "Distances need matrices of points."));
     }
-    let (x, y) = (b.unsqueeze(a.x1, [n - 1])?, b.unsqueeze(a.x2, [m - 2])?);
-    norm(b, b.sub(x, y)?, a.p, Some(n.max(m)), false)
+    let (x, y) = (b.unsqueeze(x1, [n - 1])?, b.unsqueeze(x2, [m - 2])?);
+    norm(b, b.sub(x, y)?, p, Some(n.max(m)), false)
 }
 
 /// Distances between each row and those behind it.
-fn pdist(b: &Lower, a: Pdist) -> Lowered<Var> {
+fn pdist(b: &Lower, input: Var, p: f64) -> Lowered<Var> {
     const ROWS_MAX: i64 = 1 << 11;
-    let n = known_size(b, a.input, 0).filter(|n| *n <= ROWS_MAX);
+    let n = known_size(b, input, 0).filter(|n| *n <= ROWS_MAX);
     let message = "The number of rows must be known, and small.";
     let n = n.ok_or_else(|| b.diagnostic(Code::LayerUnsupported, message))?;
     let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
     let (i, j): (Vec<i64>, Vec<i64>) = pairs.unzip();
-    let rows = |at: Vec<i64>| b.gather(a.input, at).axis(0).one();
-    norm(b, b.sub(rows(i)?, rows(j)?)?, a.p, Some(1), false)
+    let rows = |at: Vec<i64>| b.gather(input, at).axis(0).one();
+    norm(b, b.sub(rows(i)?, rows(j)?)?, p, Some(1), false)
 }
 
-fn dist(b: &Lower, a: Dist) -> Lowered<Var> {
-    let [x, y] = operands(b, [&a.input, &a.other])?;
-    norm(b, to_float(b, b.sub(x, y)?)?, a.p, None, false)
+fn dist(b: &Lower, input: Value, other: Value, p: f64) -> Lowered<Var> {
+    let [x, y] = operands(b, [&input, &other])?;
+    norm(b, to_float(b, b.sub(x, y)?)?, p, None, false)
 }
 
 /// The norm of each row of the difference.
@@ -100,24 +86,24 @@ pub(super) fn distance(b: &Lower, [x, y]: [Var; 2], p: f64, eps: f64, keep: bool
     norm(b, d, p, Some(last), keep)
 }
 
-fn pairwise(b: &Lower, a: Pairwise) -> Lowered<Var> {
-    distance(b, [a.x1, a.x2], a.p, a.eps, a.keepdim)
+fn pairwise(b: &Lower, x1: Var, x2: Var, p: f64, eps: f64, keepdim: bool) -> Lowered<Var> {
+    distance(b, [x1, x2], p, eps, keepdim)
 }
 
-fn cosine_similarity(b: &Lower, a: Cosine) -> Lowered<Var> {
-    let [x, y] = super::dtype::float_operands(b, [&a.x1, &a.x2])?;
+fn cosine_similarity(b: &Lower, x1: Value, x2: Value, dim: i64, eps: f64) -> Lowered<Var> {
+    let [x, y] = super::dtype::float_operands(b, [&x1, &x2])?;
     let all = rank(b, x)?.max(rank(b, y)?);
     let widened = |v: Var| match (all - rank(b, v)?) as i64 {
         0 => Ok(v),
         more => b.unsqueeze(v, (0..more).collect::<Vec<_>>()),
     };
     let (x, y) = (widened(x)?, widened(y)?);
-    let dim = axis(b, x, a.dim)?;
+    let dim = axis(b, x, dim)?;
     let (x, y) = (broadcast_along(b, x, y, dim)?, broadcast_along(b, y, x, dim)?);
     let dim = dim as i64;
     let unit = |v: Var| {
         let length = norm(b, v, 2.0, Some(dim), true)?;
-        b.div(v, b.max([length, operand(b, &Value::Float(a.eps), of(b, v)?)?])?)
+        b.div(v, b.max([length, operand(b, &Value::Float(eps), of(b, v)?)?])?)
     };
     let product = b.mul(unit(x)?, unit(y)?)?;
     b.reduce_sum(product).axes([dim]).keepdims(0).one()

@@ -18,7 +18,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::rsub" => rsub;
         "aten::_add_relu" => |b, a: Scaled| b.relu(add(b, a)?);
         "aten::mul" | "aten::multiply" | "prims::mul" => |b, a: Pair| mul(b, &a.input, &a.other);
-        "aten::div" | "aten::divide" | "aten::true_divide" => div;
+        "aten::div" | "aten::divide" | "aten::true_divide" => div(input, other, rounding_mode);
         "prims::div" => prims_div;
         "aten::floor_divide" => |b, a: Pair| arithmetic(b, [&a.input, &a.other], |[x, y]| floor_quotient(b, x, y));
         "aten::remainder" | "prims::remainder" => |b, a: Pair| {
@@ -27,12 +27,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::fmod" | "prims::fmod" => |b, a: Pair| {
             arithmetic(b, [&a.input, &a.other], |[x, y]| b.mod_(x, y).fmod(1).one())
         };
-        "aten::pow" => |b, a: Power| pow(b, &a.input, &a.exponent);
+        "aten::pow" => |b, input: Value, exponent: Value| pow(b, &input, &exponent);
         "prims::pow" => |b, a: Pair| pow(b, &a.input, &a.other);
-        "aten::float_power" => float_power;
-        "aten::square" => |b, a: super::Unary| pow(b, &Value::Var(a.input), &Value::Int(2));
-        "aten::addcmul" => addcmul;
-        "aten::addcdiv" => addcdiv;
+        "aten::float_power" => float_power(input, exponent);
+        "aten::square" => |b, input: Var| pow(b, &Value::Var(input), &Value::Int(2));
+        "aten::addcmul" => addcmul(input, tensor1, tensor2, value);
+        "aten::addcdiv" => addcdiv(input, tensor1, tensor2, value);
         "aten::lerp" => lerp;
         "aten::ldexp" => |b, a: Pair| {
             let [x, y] = float_operands(b, [&a.input, &a.other])?;
@@ -48,15 +48,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `add(Tensor self, Tensor other, *, Scalar alpha=1)`
+    /// `add`
     struct Scaled { input: Value, other: Value, alpha: Value = 1i64 }
-    /// `div(Tensor self, Tensor other, *, str? rounding_mode)`
-    struct Division { input: Value, other: Value, rounding_mode: Option<String> }
-    /// `pow(Tensor self, Tensor exponent)`
-    struct Power { input: Value, exponent: Value }
-    /// `addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)`
-    struct Product { input: Value, tensor1: Value, tensor2: Value, value: Value }
-    /// `lerp(Tensor self, Tensor end, Tensor weight)`
+    /// `lerp`
     struct Lerp { input: Value, end: Value, weight: Value }
 }
 
@@ -102,9 +96,9 @@ pub(crate) fn mul(b: &Lower, x: &Value, y: &Value) -> Lowered<Var> {
     })
 }
 
-fn div(b: &Lower, a: Division) -> Lowered<Var> {
-    let values = [&a.input, &a.other];
-    match a.rounding_mode.as_deref() {
+fn div(b: &Lower, input: Value, other: Value, rounding_mode: Option<String>) -> Lowered<Var> {
+    let values = [&input, &other];
+    match rounding_mode.as_deref() {
         None | Some("" | "None") => {
             let [x, y] = float_operands(b, values)?;
             b.div(x, y)
@@ -185,25 +179,25 @@ fn whole_pow(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
     b.where_(none, 0i64, power)
 }
 
-fn float_power(b: &Lower, a: Power) -> Lowered<Var> {
-    let [x, y] = all_of(b, [&a.input, &a.exponent], DataType::Double)?;
-    match is_known(&a.exponent, 2.0) {
+fn float_power(b: &Lower, input: Value, exponent: Value) -> Lowered<Var> {
+    let [x, y] = all_of(b, [&input, &exponent], DataType::Double)?;
+    match is_known(&exponent, 2.0) {
         true => b.mul(x, x),
         false => b.pow(x, y),
     }
 }
 
 /// `input + value * tensor1 * tensor2`
-fn addcmul(b: &Lower, a: Product) -> Lowered<Var> {
-    arithmetic(b, [&a.input, &a.tensor1, &a.tensor2], |[x, y, z]| {
-        b.add(x, b.mul(scaled(b, y, &a.value)?, z)?)
+fn addcmul(b: &Lower, input: Value, tensor1: Value, tensor2: Value, value: Value) -> Lowered<Var> {
+    arithmetic(b, [&input, &tensor1, &tensor2], |[x, y, z]| {
+        b.add(x, b.mul(scaled(b, y, &value)?, z)?)
     })
 }
 
 /// `input + value * tensor1 / tensor2`
-fn addcdiv(b: &Lower, a: Product) -> Lowered<Var> {
-    let [x, y, z] = float_operands(b, [&a.input, &a.tensor1, &a.tensor2])?;
-    b.add(x, b.div(scaled(b, y, &a.value)?, z)?)
+fn addcdiv(b: &Lower, input: Value, tensor1: Value, tensor2: Value, value: Value) -> Lowered<Var> {
+    let [x, y, z] = float_operands(b, [&input, &tensor1, &tensor2])?;
+    b.add(x, b.div(scaled(b, y, &value)?, z)?)
 }
 
 /// From `input` to `end`. As in torch, the nearer end is exact where the weight is known.

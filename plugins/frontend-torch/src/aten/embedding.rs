@@ -14,13 +14,14 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::embedding" => |b, a: Embedding| b.gather(a.weight, whole(b, a.indices)?).one();
+        "aten::embedding" => |b, weight: Var, indices: Var, padding_idx: Value| {
+            b.gather(weight, whole(b, indices)?).one()
+        };
         "aten::embedding_bag" | "aten::_embedding_bag" | "aten::_embedding_bag_forward_only" => embedding_bag;
     }
 }
 
 arguments! {
-    struct Embedding { weight: Var, indices: Var, padding_idx: Value }
     struct Bags {
         weight: Var, indices: Var, offsets: Var, mode: i64, per_sample_weights: Option<Var>,
         include_last_offset: bool, padding_idx: Option<i64>,

@@ -30,16 +30,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             |b, a: Many| many(b, &a, Kind::ToReal);
     };
     super::rows! { table;
-        "aten::_fft_r2c" => |b, a: R2c| {
-            let kind = if a.onesided { Kind::Real } else { Kind::Forward };
-            by_number(b, a.input, &a.dim, a.normalization, kind, None)
+        "aten::_fft_r2c" => |b, input: Var, dim: Vec<i64>, normalization: i64, onesided: bool| {
+            let kind = if onesided { Kind::Real } else { Kind::Forward };
+            by_number(b, input, &dim, normalization, kind, None)
         };
-        "complex::_fft_c2c" => |b, a: C2c| {
-            let kind = if a.forward { Kind::Forward } else { Kind::Inverse };
-            by_number(b, a.input, &a.dim, a.normalization, kind, None)
+        "complex::_fft_c2c" => |b, input: Var, dim: Vec<i64>, normalization: i64, forward: bool| {
+            let kind = if forward { Kind::Forward } else { Kind::Inverse };
+            by_number(b, input, &dim, normalization, kind, None)
         };
-        "complex::_fft_c2r" => |b, a: C2r| {
-            by_number(b, a.input, &a.dim, a.normalization, Kind::ToReal, Some(&a.last_dim_size))
+        "complex::_fft_c2r" => |b, input: Var, dim: Vec<i64>, normalization: i64, last_dim_size: Value| {
+            by_number(b, input, &dim, normalization, Kind::ToReal, Some(&last_dim_size))
         };
         "aten::stft" => stft;
         "aten::fft_hfft" | "complex::fft_hfft" => |b, a: One| hermitian(b, &a);
@@ -50,21 +50,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None)`
+    /// `fft_rfft`
     struct One { input: Var, n: Option<Value>, dim: i64, norm: Option<String> }
-    /// `fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None)`
+    /// `fft_fftn`
     struct Many { input: Var, s: Option<Vec<Value>>, dim: Option<Vec<i64>>, norm: Option<String> }
-    /// `fft_fftshift(Tensor self, int[1]? dim=None)`
+    /// `fft_fftshift`
     struct Shift { input: Var, dim: Option<Vec<i64>> }
-    /// `_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided)`
-    struct R2c { input: Var, dim: Vec<i64>, normalization: i64, onesided: bool }
-    /// `_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward)`
-    struct C2c { input: Var, dim: Vec<i64>, normalization: i64, forward: bool }
-    /// `_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size)`
-    struct C2r { input: Var, dim: Vec<i64>, normalization: i64, last_dim_size: Value }
-    /// `stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None,
-    /// bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None,
-    /// bool? return_complex=None, bool? align_to_window=None)`
+    /// `stft.center`
     struct Stft {
         input: Var, n_fft: i64, hop_length: Option<i64>, win_length: Option<i64>, window: Option<Var>,
         center: Option<bool>, pad_mode: Option<String>, normalized: bool, onesided: Option<bool>,

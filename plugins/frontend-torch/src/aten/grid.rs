@@ -23,14 +23,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)`
+    /// `grid_sampler`
     struct Grid {
         input: Var, grid: Var, interpolation_mode: i64, padding_mode: i64, align_corners: bool,
     }
-    /// `affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners)`
+    /// `affine_grid_generator`
     struct Affine { theta: Var, size: Vec<Value>, align_corners: bool }
-    /// `im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride)`; `col2im` also has the
-    /// size of the image.
+    /// `im2col`; `col2im` also has the size of the image.
     struct Columns {
         input: Var, output_size: Option<Vec<Value>>, kernel_size: Vec<i64>, dilation: Vec<i64>,
         padding: Vec<i64>, stride: Vec<i64>,

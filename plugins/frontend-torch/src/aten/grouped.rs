@@ -18,7 +18,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None)`
+    /// `_grouped_mm`
     struct Grouped { input: Var, mat2: Var, offs: Option<Var>, bias: Option<Var>, out_dtype: Option<i64> }
 }
 

@@ -17,38 +17,30 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::index" | "aten::_unsafe_index" => |b, a: Index| indexed(b, a.input, &a.indices);
+        "aten::index" | "aten::_unsafe_index" => |b, input: Var, indices: Vec<Value>| indexed(b, input, &indices);
         "aten::index_put" | "aten::_unsafe_index_put" | "aten::_index_put_impl" => index_put;
-        "aten::_unsafe_masked_index" => |b, a: MaskedIndex| {
-            let found = indexed(b, a.input, &masked_to_zero(b, a.mask, &a.indices)?)?;
-            let fill = operand(b, &a.fill, dtype::of(b, found)?)?;
-            select(b, a.mask, found, fill)
+        "aten::_unsafe_masked_index" => |b, input: Var, mask: Var, indices: Vec<Value>, fill: Value| {
+            let found = indexed(b, input, &masked_to_zero(b, mask, &indices)?)?;
+            let fill = operand(b, &fill, dtype::of(b, found)?)?;
+            select(b, mask, found, fill)
         };
-        "aten::_unsafe_masked_index_put_accumulate" => |b, a: MaskedPut| {
-            let zero = operand(b, &Value::Int(0), dtype::of(b, a.values)?)?;
-            let values = select(b, a.mask, a.values, zero)?;
-            let indices = masked_to_zero(b, a.mask, &a.indices)?;
-            index_put(b, IndexPut { input: a.input, indices, values, accumulate: true })
+        "aten::_unsafe_masked_index_put_accumulate" => |b, input: Var, mask: Var, indices: Vec<Value>, values: Var| {
+            let zero = operand(b, &Value::Int(0), dtype::of(b, values)?)?;
+            let values = select(b, mask, values, zero)?;
+            let indices = masked_to_zero(b, mask, &indices)?;
+            index_put(b, IndexPut { input, indices, values, accumulate: true })
         };
-        "aten::index_select" => index_select;
-        "aten::gather" => gather;
-        "aten::take" => |b, a: Take| b.gather(flat(b, a.input)?, whole(b, a.index)?).one();
+        "aten::index_select" => index_select(input, dim, index);
+        "aten::gather" => gather(input, dim, index, sparse_grad);
+        "aten::take" => |b, input: Var, index: Var| b.gather(flat(b, input)?, whole(b, index)?).one();
         "aten::take_along_dim" => take_along_dim;
-        "aten::put" => put;
+        "aten::put" => put(input, index, source, accumulate);
     }
 }
 
 arguments! {
-    /// A tensor or nothing for each axis.
-    struct Index { input: Var, indices: Vec<Value> }
     struct IndexPut { input: Var, indices: Vec<Value>, values: Var, accumulate: bool }
-    struct MaskedIndex { input: Var, mask: Var, indices: Vec<Value>, fill: Value }
-    struct MaskedPut { input: Var, mask: Var, indices: Vec<Value>, values: Var }
-    struct IndexSelect { input: Var, dim: i64, index: Var }
-    struct Gather { input: Var, dim: i64, index: Var, sparse_grad: bool }
-    struct Take { input: Var, index: Var }
     struct TakeAlong { input: Var, indices: Var, dim: Option<i64> }
-    struct Put { input: Var, index: Var, source: Var, accumulate: bool }
 }
 
 /// Indices where a mask holds, and 0 elsewhere.
@@ -262,21 +254,21 @@ fn put_where(
     select(b, mask, values, x).map(Some)
 }
 
-fn index_select(b: &Lower, a: IndexSelect) -> Lowered<Var> {
-    if rank(b, a.input)? == 0 {
-        return Ok(a.input);
+fn index_select(b: &Lower, input: Var, dim: i64, index: Var) -> Lowered<Var> {
+    if rank(b, input)? == 0 {
+        return Ok(input);
     }
-    let index = vector(b, a.index)?;
-    b.gather(a.input, index).axis(axis(b, a.input, a.dim)? as i64).one()
+    let index = vector(b, index)?;
+    b.gather(input, index).axis(axis(b, input, dim)? as i64).one()
 }
 
-fn gather(b: &Lower, a: Gather) -> Lowered<Var> {
-    let at = axis(b, a.input, a.dim)? as i64;
-    let index = whole(b, a.index)?;
-    match (rank(b, a.input)?, rank(b, index)?) {
-        (0, _) => expanded_as(b, a.input, index),
-        (_, 0) => b.gather(a.input, index).axis(at).one(),
-        _ => b.gather_elements(a.input, index).axis(at).one(),
+fn gather(b: &Lower, input: Var, dim: i64, index: Var, _sparse_grad: bool) -> Lowered<Var> {
+    let at = axis(b, input, dim)? as i64;
+    let index = whole(b, index)?;
+    match (rank(b, input)?, rank(b, index)?) {
+        (0, _) => expanded_as(b, input, index),
+        (_, 0) => b.gather(input, index).axis(at).one(),
+        _ => b.gather_elements(input, index).axis(at).one(),
     }
 }
 
@@ -299,10 +291,10 @@ fn take_along_dim(b: &Lower, a: TakeAlong) -> Lowered<Var> {
     b.gather_elements(x, index).axis(at as i64).one()
 }
 
-fn put(b: &Lower, a: Put) -> Lowered<Var> {
-    let source = b.cast(flat(b, a.source)?, dtype::of(b, a.input)?)?;
-    let places = b.unsqueeze(flat(b, whole(b, a.index)?)?, [1])?;
-    let whole = flat(b, a.input)?;
-    let written = scattered_nd(b, whole, places, source, combined(a.accumulate))?;
-    reshaped(b, written, super::shape::values(of::sizes(b, a.input)?))
+fn put(b: &Lower, input: Var, index: Var, source: Var, accumulate: bool) -> Lowered<Var> {
+    let source = b.cast(flat(b, source)?, dtype::of(b, input)?)?;
+    let places = b.unsqueeze(flat(b, whole(b, index)?)?, [1])?;
+    let whole = flat(b, input)?;
+    let written = scattered_nd(b, whole, places, source, combined(accumulate))?;
+    reshaped(b, written, super::shape::values(of::sizes(b, input)?))
 }

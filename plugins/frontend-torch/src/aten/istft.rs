@@ -20,8 +20,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None,
-    /// bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False)`
+    /// `istft`
     struct Istft {
         input: Var, n_fft: i64, hop_length: Option<i64>, win_length: Option<i64>, window: Option<Var>,
         center: bool, normalized: bool, onesided: Option<bool>, length: Option<i64>, return_complex: bool,

@@ -21,22 +21,22 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::dstack" => |b, a: Tensors| joined_as(b, &a.tensors, 3, 2);
         "aten::column_stack" => column_stack;
         "aten::split.Tensor" | "aten::split_copy" | "aten::unsafe_split" => split;
-        "aten::split.sizes" => |b, a: SplitSize| parts(b, a.input, a.dim, a.split_size);
+        "aten::split.sizes" => |b, input: Var, split_size: Vec<Value>, dim: i64| parts(b, input, dim, split_size);
         "aten::split" | "aten::split_with_sizes" | "aten::split_with_sizes_copy"
-        | "aten::unsafe_split_with_sizes" => split_with_sizes;
-        "aten::chunk" | "aten::unsafe_chunk" => chunk;
-        "aten::tensor_split.sections" => |b, a: Sections| even(b, a.input, a.dim, a.sections);
-        "aten::tensor_split.indices" => |b, a: Indices| cut(b, a.input, a.dim, a.indices);
+        | "aten::unsafe_split_with_sizes" => split_with_sizes(input, split_sizes, dim);
+        "aten::chunk" | "aten::unsafe_chunk" => chunk(input, chunks, dim);
+        "aten::tensor_split.sections" => |b, input: Var, sections: i64, dim: i64| even(b, input, dim, sections);
+        "aten::tensor_split.indices" => |b, input: Var, indices: Vec<Value>, dim: i64| cut(b, input, dim, indices);
         "aten::tensor_split.tensor_indices_or_sections" => tensor_split;
-        "aten::hsplit.int" => |b, a: Fixed| {
-            even(b, a.input, horizontal(b, a.input)?, a.sections)
+        "aten::hsplit.int" => |b, input: Var, sections: i64| {
+            even(b, input, horizontal(b, input)?, sections)
         };
-        "aten::vsplit.int" => |b, a: Fixed| even(b, a.input, 0, a.sections);
-        "aten::dsplit.int" => |b, a: Fixed| even(b, a.input, 2, a.sections);
-        "aten::hsplit.array" => |b, a: Cuts| cut(b, a.input, horizontal(b, a.input)?, a.indices);
-        "aten::vsplit.array" => |b, a: Cuts| cut(b, a.input, 0, a.indices);
-        "aten::dsplit.array" => |b, a: Cuts| cut(b, a.input, 2, a.indices);
-        "aten::unbind" | "aten::unbind_copy" => unbind;
+        "aten::vsplit.int" => |b, input: Var, sections: i64| even(b, input, 0, sections);
+        "aten::dsplit.int" => |b, input: Var, sections: i64| even(b, input, 2, sections);
+        "aten::hsplit.array" => |b, input: Var, indices: Vec<Value>| cut(b, input, horizontal(b, input)?, indices);
+        "aten::vsplit.array" => |b, input: Var, indices: Vec<Value>| cut(b, input, 0, indices);
+        "aten::dsplit.array" => |b, input: Var, indices: Vec<Value>| cut(b, input, 2, indices);
+        "aten::unbind" | "aten::unbind_copy" => unbind(input, dim);
     }
 }
 
@@ -44,15 +44,7 @@ arguments! {
     /// A list of tensors, or a sequence of the graph.
     struct Joined { tensors: Value, dim: i64 }
     struct Split { input: Var, split_size: Value, dim: i64 }
-    struct SplitSize { input: Var, split_size: Vec<Value>, dim: i64 }
-    struct SplitSizes { input: Var, split_sizes: Vec<Value>, dim: i64 }
-    struct Chunk { input: Var, chunks: i64, dim: i64 }
-    struct Sections { input: Var, sections: i64, dim: i64 }
-    struct Indices { input: Var, indices: Vec<Value>, dim: i64 }
     struct TensorSplit { input: Var, tensor_indices_or_sections: Var, dim: i64 }
-    struct Fixed { input: Var, sections: i64 }
-    struct Cuts { input: Var, indices: Vec<Value> }
-    struct Unbind { input: Var, dim: i64 }
 }
 
 /// The tensors of a list in the type in which they meet; a sequence of the graph as it is.
@@ -160,8 +152,8 @@ pub(crate) fn parts(b: &Lower, x: Var, dim: i64, sizes: Vec<Value>) -> Lowered<V
     }
 }
 
-fn split_with_sizes(b: &Lower, a: SplitSizes) -> Lowered<Value> {
-    parts(b, a.input, a.dim, a.split_sizes)
+fn split_with_sizes(b: &Lower, input: Var, split_sizes: Vec<Value>, dim: i64) -> Lowered<Value> {
+    parts(b, input, dim, split_sizes)
 }
 
 /// Sizes of the parts of `n` that are `each` long; the last may be shorter.
@@ -187,25 +179,25 @@ fn split(b: &Lower, a: Split) -> Lowered<Value> {
     }
 }
 
-fn chunk(b: &Lower, a: Chunk) -> Lowered<Value> {
-    let at = axis(b, a.input, a.dim)?;
-    if !(1..=PARTS_MAX).contains(&a.chunks) {
+fn chunk(b: &Lower, input: Var, chunks: i64, dim: i64) -> Lowered<Value> {
+    let at = axis(b, input, dim)?;
+    if !(1..=PARTS_MAX).contains(&chunks) {
         return Err(b.diagnostic(Code::LayerParameter, "chunk needs a positive number of parts."));
     }
-    match known_size(b, a.input, at) {
-        Some(0) => parts(b, a.input, a.dim, vec![Value::Int(0); a.chunks as usize]),
-        Some(n) => parts(b, a.input, a.dim, pieces(b, n, (n - 1) / a.chunks + 1)?),
-        None if a.chunks == 1 => Ok(vec![a.input].into()),
+    match known_size(b, input, at) {
+        Some(0) => parts(b, input, dim, vec![Value::Int(0); chunks as usize]),
+        Some(n) => parts(b, input, dim, pieces(b, n, (n - 1) / chunks + 1)?),
+        None if chunks == 1 => Ok(vec![input].into()),
         // As many parts as wanted, unless the axis is too short for them.
         None => {
-            let split = b.split(a.input).axis(at as i64);
-            let count = a.chunks as usize;
+            let split = b.split(input).axis(at as i64);
+            let count = chunks as usize;
             if b.opset() >= 18 {
-                return Ok(split.num_outputs(a.chunks).list(count)?.into());
+                return Ok(split.num_outputs(chunks).list(count)?.into());
             }
-            let n = of::single(b, &size(b, a.input, at)?)?;
-            let each = b.div(b.add(n.clone(), [a.chunks - 1])?, [a.chunks])?;
-            let begun = b.mul(each, (0..a.chunks).collect::<Vec<_>>())?;
+            let n = of::single(b, &size(b, input, at)?)?;
+            let each = b.div(b.add(n.clone(), [chunks - 1])?, [chunks])?;
+            let begun = b.mul(each, (0..chunks).collect::<Vec<_>>())?;
             let sizes = b.min([each, b.sub(n, begun)?])?;
             Ok(split.split(sizes).list(count)?.into())
         }
@@ -263,13 +255,13 @@ fn horizontal(b: &Lower, x: Var) -> Lowered<i64> {
     Ok(i64::from(rank(b, x)? > 1))
 }
 
-fn unbind(b: &Lower, a: Unbind) -> Lowered<Value> {
-    let at = axis(b, a.input, a.dim)?;
-    match known_size(b, a.input, at) {
+fn unbind(b: &Lower, input: Var, dim: i64) -> Lowered<Value> {
+    let at = axis(b, input, dim)?;
+    match known_size(b, input, at) {
         Some(n @ 0..=PARTS_MAX) => {
-            let each = (0..n).map(|i| selected(b, a.input, at, &Value::Int(i)));
+            let each = (0..n).map(|i| selected(b, input, at, &Value::Int(i)));
             Ok(each.collect::<Lowered<Vec<Var>>>()?.into())
         }
-        _ => Ok(b.split_to_sequence(a.input).axis(at as i64).keepdims(0).one()?.into()),
+        _ => Ok(b.split_to_sequence(input).axis(at as i64).keepdims(0).one()?.into()),
     }
 }

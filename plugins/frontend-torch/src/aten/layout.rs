@@ -3,7 +3,7 @@
 use super::shape::{INDICES_MAX, Size, Tensors, expanded, reshaped, unsupported, without_axes};
 use super::sizes::{self as of, axes, axis, known, known_size, over, rank, size, times};
 use super::slicing::{self, Range};
-use super::{Lower, Source, Unary};
+use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::complex;
@@ -11,44 +11,32 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::permute" => |b, a: Permute| permuted(b, a.input, &axes(b, a.input, &a.dims)?);
-        "aten::permute_copy" => |b, a: Permute| {
-            permuted(b, a.input, &axes(b, a.input, &a.dims)?)
+        "aten::permute" => |b, input: Var, dims: Vec<i64>| permuted(b, input, &axes(b, input, &dims)?);
+        "aten::permute_copy" => |b, input: Var, dims: Vec<i64>| {
+            permuted(b, input, &axes(b, input, &dims)?)
         };
-        "aten::transpose" | "aten::transpose_copy" | "aten::swapdims" => |b, a: Pair| {
-            swapped(b, a.input, a.dim0, a.dim1)
+        "aten::transpose" | "aten::transpose_copy" | "aten::swapdims" => |b, input: Var, dim0: i64, dim1: i64| {
+            swapped(b, input, dim0, dim1)
         };
-        "aten::swapaxes" => |b, a: SwapAxes| swapped(b, a.input, a.axis0, a.axis1);
-        "aten::t" | "aten::t_copy" | "aten::mT" => |b, a: Unary| last_two_swapped(b, a.input);
-        "aten::numpy_T" => reversed;
-        "aten::mH" | "aten::adjoint" | "aten::matrix_H" => conjugate_transposed;
-        "aten::movedim" | "aten::moveaxis" => movedim;
-        "aten::flip" => |b, a: Flip| flipped(b, a.input, axes(b, a.input, &a.dims)?);
-        "aten::fliplr" => |b, a: Unary| flipped(b, a.input, vec![1]);
-        "aten::flipud" => |b, a: Unary| flipped(b, a.input, vec![0]);
-        "aten::roll" => roll;
-        "aten::rot90" => rot90;
-        "aten::pixel_shuffle" => pixel_shuffle;
-        "aten::pixel_unshuffle" => pixel_unshuffle;
-        "aten::channel_shuffle" | "aten::native_channel_shuffle" => channel_shuffle;
-        "aten::meshgrid" => meshgrid;
+        "aten::swapaxes" => |b, input: Var, axis0: i64, axis1: i64| swapped(b, input, axis0, axis1);
+        "aten::t" | "aten::t_copy" | "aten::mT" => |b, input: Var| last_two_swapped(b, input);
+        "aten::numpy_T" => reversed(input);
+        "aten::mH" | "aten::adjoint" | "aten::matrix_H" => conjugate_transposed(input);
+        "aten::movedim" | "aten::moveaxis" => movedim(input, source, destination);
+        "aten::flip" => |b, input: Var, dims: Vec<i64>| flipped(b, input, axes(b, input, &dims)?);
+        "aten::fliplr" => |b, input: Var| flipped(b, input, vec![1]);
+        "aten::flipud" => |b, input: Var| flipped(b, input, vec![0]);
+        "aten::roll" => roll(input, shifts, dims);
+        "aten::rot90" => rot90(input, k, dims);
+        "aten::pixel_shuffle" => pixel_shuffle(input, upscale_factor);
+        "aten::pixel_unshuffle" => pixel_unshuffle(input, downscale_factor);
+        "aten::channel_shuffle" | "aten::native_channel_shuffle" => channel_shuffle(input, groups);
+        "aten::meshgrid" => meshgrid(tensors, indexing);
         "aten::unfold" | "aten::unfold_copy" => unfold;
     }
 }
 
 arguments! {
-    struct Permute { input: Var, dims: Vec<i64> }
-    struct Pair { input: Var, dim0: i64, dim1: i64 }
-    struct SwapAxes { input: Var, axis0: i64, axis1: i64 }
-    /// Unary axis each, or several.
-    struct Move { input: Var, source: Value, destination: Value }
-    struct Flip { input: Var, dims: Vec<i64> }
-    struct Roll { input: Var, shifts: Vec<Value>, dims: Vec<i64> }
-    struct Rot90 { input: Var, k: i64, dims: Vec<i64> }
-    struct Upscale { input: Var, upscale_factor: i64 }
-    struct Downscale { input: Var, downscale_factor: i64 }
-    struct Shuffle { input: Var, groups: i64 }
-    struct Mesh { tensors: Vec<Var>, indexing: Option<String> }
     struct Unfold { input: Var, dimension: i64, size: i64, step: i64 }
 }
 
@@ -84,19 +72,19 @@ fn last_two_swapped(b: &Lower, x: Var) -> Lowered<Var> {
     if rank(b, x)? < 2 { Ok(x) } else { swapped(b, x, -2, -1) }
 }
 
-fn reversed(b: &Lower, a: Unary) -> Lowered<Var> {
-    permuted(b, a.input, &(0..rank(b, a.input)?).rev().collect::<Vec<_>>())
+fn reversed(b: &Lower, input: Var) -> Lowered<Var> {
+    permuted(b, input, &(0..rank(b, input)?).rev().collect::<Vec<_>>())
 }
 
-fn conjugate_transposed(b: &Lower, a: Unary) -> Lowered<Var> {
-    if complex::is(b, a.input) {
+fn conjugate_transposed(b: &Lower, input: Var) -> Lowered<Var> {
+    if complex::is(b, input) {
         return Err(unsupported(b, "ONNX has no conjugate of a complex tensor."));
     }
-    last_two_swapped(b, a.input)
+    last_two_swapped(b, input)
 }
 
-fn movedim(b: &Lower, a: Move) -> Lowered<Var> {
-    let rank = rank(b, a.input)?;
+fn movedim(b: &Lower, input: Var, source: Value, destination: Value) -> Lowered<Var> {
+    let rank = rank(b, input)?;
     let list = |value: &Value| -> Lowered<Vec<usize>> {
         let items = match value {
             Value::List(items) => items.clone(),
@@ -106,11 +94,11 @@ fn movedim(b: &Lower, a: Move) -> Lowered<Var> {
             .ok_or_else(|| unsupported(b, "movedim needs axes that are known."))?;
         dims.iter().map(|dim| of::wrapped(b, *dim, rank)).collect()
     };
-    let (from, to) = (list(&a.source)?, list(&a.destination)?);
+    let (from, to) = (list(&source)?, list(&destination)?);
     let mut rest = (0..rank).filter(|axis| !from.contains(axis));
     let moved = |axis| to.iter().position(|t| *t == axis).and_then(|i| from.get(i).copied());
     let perm = (0..rank).filter_map(|axis| moved(axis).or_else(|| rest.next()));
-    permuted(b, a.input, &perm.collect::<Vec<_>>())
+    permuted(b, input, &perm.collect::<Vec<_>>())
 }
 
 /// `x` with one of its axes at another place.
@@ -140,18 +128,18 @@ pub(crate) fn flipped(b: &Lower, x: Var, axes: Vec<usize>) -> Lowered<Var> {
     b.slice(x, vec![-1; n], vec![i64::MIN; n]).axes(axes).steps(vec![-1; n]).one()
 }
 
-fn roll(b: &Lower, a: Roll) -> Lowered<Var> {
-    if !a.dims.is_empty() {
-        let axes = axes(b, a.input, &a.dims)?;
+fn roll(b: &Lower, input: Var, shifts: Vec<Value>, dims: Vec<i64>) -> Lowered<Var> {
+    if !dims.is_empty() {
+        let axes = axes(b, input, &dims)?;
         return axes
             .into_iter()
-            .zip(&a.shifts)
-            .try_fold(a.input, |x, (axis, by)| rolled(b, x, axis, by));
+            .zip(&shifts)
+            .try_fold(input, |x, (axis, by)| rolled(b, x, axis, by));
     }
-    let (Some(by), Some(rank)) = (a.shifts.first(), b.rank_of(a.input)) else { return Ok(a.input) };
-    let flat = reshaped(b, a.input, vec![(-1).into()])?;
+    let (Some(by), Some(rank)) = (shifts.first(), b.rank_of(input)) else { return Ok(input) };
+    let flat = reshaped(b, input, vec![(-1).into()])?;
     let rolled = rolled(b, flat, 0, by)?;
-    let whole: Lowered<Vec<Value>> = (0..rank).map(|axis| size(b, a.input, axis)).collect();
+    let whole: Lowered<Vec<Value>> = (0..rank).map(|axis| size(b, input, axis)).collect();
     reshaped(b, rolled, whole?.into_iter().map(Size::Value).collect())
 }
 
@@ -181,16 +169,16 @@ pub(crate) fn rolled(b: &Lower, x: Var, axis: usize, by: &Value) -> Lowered<Var>
     b.concat([end, start]).axis(axis as i64).one()
 }
 
-fn rot90(b: &Lower, a: Rot90) -> Lowered<Var> {
-    let axes = axes(b, a.input, &a.dims)?;
+fn rot90(b: &Lower, input: Var, k: i64, dims: Vec<i64>) -> Lowered<Var> {
+    let axes = axes(b, input, &dims)?;
     let &[first, second] = axes.as_slice() else {
         return Err(unsupported(b, "rot90 needs two axes."));
     };
-    let turned = match a.k.rem_euclid(4) {
-        0 => return Ok(a.input),
-        2 => return flipped(b, a.input, axes),
-        1 => flipped(b, a.input, vec![second])?,
-        _ => flipped(b, a.input, vec![first])?,
+    let turned = match k.rem_euclid(4) {
+        0 => return Ok(input),
+        2 => return flipped(b, input, axes),
+        1 => flipped(b, input, vec![second])?,
+        _ => flipped(b, input, vec![first])?,
     };
     swapped(b, turned, first as i64, second as i64)
 }
@@ -213,20 +201,20 @@ fn on_images(b: &Lower, x: Var, f: impl FnOnce(Var) -> Lowered<Var>) -> Lowered<
     }
 }
 
-fn pixel_shuffle(b: &Lower, a: Upscale) -> Lowered<Var> {
-    if a.upscale_factor == 1 {
-        return Ok(a.input);
+fn pixel_shuffle(b: &Lower, input: Var, upscale_factor: i64) -> Lowered<Var> {
+    if upscale_factor == 1 {
+        return Ok(input);
     }
-    on_images(b, a.input, |x| b.depth_to_space(x).blocksize(a.upscale_factor).mode("CRD").one())
+    on_images(b, input, |x| b.depth_to_space(x).blocksize(upscale_factor).mode("CRD").one())
 }
 
-fn pixel_unshuffle(b: &Lower, a: Downscale) -> Lowered<Var> {
-    let r = a.downscale_factor;
+fn pixel_unshuffle(b: &Lower, input: Var, downscale_factor: i64) -> Lowered<Var> {
+    let r = downscale_factor;
     if r == 1 {
-        return Ok(a.input);
+        return Ok(input);
     }
     let places = r.saturating_mul(r);
-    on_images(b, a.input, |x| {
+    on_images(b, input, |x| {
         let Some(channels) =
             known_size(b, x, 1).filter(|n| n.saturating_mul(places) <= INDICES_MAX)
         else {
@@ -250,22 +238,22 @@ fn pixel_unshuffle(b: &Lower, a: Downscale) -> Lowered<Var> {
     })
 }
 
-fn channel_shuffle(b: &Lower, a: Shuffle) -> Lowered<Var> {
-    let fits = |n: &i64| a.groups > 0 && n % a.groups == 0 && *n <= INDICES_MAX;
-    let Some(channels) = known_size(b, a.input, 1).filter(fits) else {
+fn channel_shuffle(b: &Lower, input: Var, groups: i64) -> Lowered<Var> {
+    let fits = |n: &i64| groups > 0 && n % groups == 0 && *n <= INDICES_MAX;
+    let Some(channels) = known_size(b, input, 1).filter(fits) else {
         return Err(unsupported(b, "channel_shuffle needs a number of channels that is known."));
     };
-    if a.groups == 1 || a.groups == channels {
-        return Ok(a.input);
+    if groups == 1 || groups == channels {
+        return Ok(input);
     }
-    let each = channels / a.groups;
-    let order = (0..each).flat_map(|i| (0..a.groups).map(move |group| group * each + i));
-    b.gather(a.input, order.collect::<Vec<_>>()).axis(1).one()
+    let each = channels / groups;
+    let order = (0..each).flat_map(|i| (0..groups).map(move |group| group * each + i));
+    b.gather(input, order.collect::<Vec<_>>()).axis(1).one()
 }
 
-fn meshgrid(b: &Lower, a: Mesh) -> Lowered<Value> {
-    let mut tensors = a.tensors;
-    let swap = a.indexing.as_deref() == Some("xy") && tensors.len() > 1;
+fn meshgrid(b: &Lower, tensors: Vec<Var>, indexing: Option<String>) -> Lowered<Value> {
+    let mut tensors = tensors;
+    let swap = indexing.as_deref() == Some("xy") && tensors.len() > 1;
     if swap {
         tensors.swap(0, 1);
     }

@@ -14,13 +14,17 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "aten::linear" | "aten::mkldnn_linear" => |b, a: Linear| linear(b, a.input, a.weight, a.bias);
-        "aten::matmul" | "aten::linalg_matmul" => |b, a: Two| matmul(b, a.input, a.other);
-        "aten::mm" | "aten::bmm" => |b, a: Mm| matmul(b, a.input, a.mat2);
-        "aten::mm.dtype" | "aten::bmm.dtype" => |b, a: MmOf| matmul_of(b, [a.input, a.mat2], a.out_dtype);
-        "aten::mv" => |b, a: Mv| matmul(b, a.input, a.vec);
-        "aten::dot" => |b, a: Dot| matmul(b, a.input, a.tensor);
-        "aten::vdot" => |b, a: Two| matmul(b, a.input, a.other);
+        "aten::linear" | "aten::mkldnn_linear" => |b, input: Var, weight: Var, bias: Option<Var>| {
+            linear(b, input, weight, bias)
+        };
+        "aten::matmul" | "aten::linalg_matmul" => |b, input: Var, other: Var| matmul(b, input, other);
+        "aten::mm" | "aten::bmm" => |b, input: Var, mat2: Var| matmul(b, input, mat2);
+        "aten::mm.dtype" | "aten::bmm.dtype" => |b, input: Var, mat2: Var, out_dtype: i64| {
+            matmul_of(b, [input, mat2], out_dtype)
+        };
+        "aten::mv" => |b, input: Var, vec: Var| matmul(b, input, vec);
+        "aten::dot" => |b, input: Var, tensor: Var| matmul(b, input, tensor);
+        "aten::vdot" => |b, input: Var, other: Var| matmul(b, input, other);
         "aten::addmm" => addmm;
         "aten::_addmm_activation" => addmm_activation;
         "aten::addmv" => |b, a: Addmv| {
@@ -39,11 +43,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let all = b.reduce_sum(matmul(b, a.batch1, a.batch2)?).axes([0]).keepdims(0).one()?;
             sum_of(b, (a.input, a.beta), (all, a.alpha))
         };
-        "aten::_weight_int8pack_mm" => |b, a: Int8Mm| {
-            let weight = b.cast(a.mat2, of(b, a.input)?)?;
-            b.mul(linear(b, a.input, weight, None)?, a.scales)
+        "aten::_weight_int8pack_mm" => |b, input: Var, mat2: Var, scales: Var| {
+            let weight = b.cast(mat2, of(b, input)?)?;
+            b.mul(linear(b, input, weight, None)?, scales)
         };
-        "aten::outer" | "aten::ger" => |b, a: Outer| outer(b, a.input, a.vec2);
+        "aten::outer" | "aten::ger" => |b, input: Var, vec2: Var| outer(b, input, vec2);
     };
     solvers(others(table))
 }
@@ -51,19 +55,21 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 /// Products of other kinds, and what is made of a matrix.
 fn others(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::inner" => inner;
-        "aten::tensordot" => |b, a: Tensordot| {
-            tensordot(b, [a.input, a.other], &a.dims_self, &a.dims_other)
+        "aten::inner" => inner(input, other);
+        "aten::tensordot" => |b, input: Var, other: Var, dims_self: Vec<i64>, dims_other: Vec<i64>| {
+            tensordot(b, [input, other], &dims_self, &dims_other)
         };
-        "aten::einsum" => |b, a: Einsum| einsum(b, &a.equation, &a.tensors);
-        "aten::bilinear" => bilinear;
+        "aten::einsum" => |b, equation: String, tensors: Vec<Var>, path: Value| einsum(b, &equation, &tensors);
+        "aten::bilinear" => bilinear(input1, input2, weight, bias);
         "aten::_trilinear" => trilinear;
-        "aten::chain_matmul" => |b, a: Chain| chain(b, a.matrices);
-        "aten::linalg_multi_dot" => |b, a: Dots| chain(b, a.tensors);
-        "aten::kron" => |b, a: Two| kron(b, a.input, a.other);
-        "aten::cross" | "aten::linalg_cross" => |b, a: Cross| cross(b, a.input, a.other, a.dim);
-        "aten::linalg_vecdot" => |b, a: Vecdot| {
-            b.reduce_sum(b.mul(a.x, a.y)?).axes([a.dim]).keepdims(0).one()
+        "aten::chain_matmul" => |b, matrices: Vec<Var>| chain(b, matrices);
+        "aten::linalg_multi_dot" => |b, tensors: Vec<Var>| chain(b, tensors);
+        "aten::kron" => |b, input: Var, other: Var| kron(b, input, other);
+        "aten::cross" | "aten::linalg_cross" => |b, input: Var, other: Var, dim: Option<i64>| {
+            cross(b, input, other, dim)
+        };
+        "aten::linalg_vecdot" => |b, x: Var, y: Var, dim: i64| {
+            b.reduce_sum(b.mul(x, y)?).axes([dim]).keepdims(0).one()
         };
         "aten::det" => |b, a: One| determinant(b, a.input);
         "aten::linalg_det" => |b, a: Matrix| determinant(b, a.A);
@@ -77,7 +83,7 @@ fn others(table: Table<Source>) -> Table<Source> {
         "aten::logdet" => |b, a: One| logdet(b, a.input);
         "aten::slogdet" => |b, a: One| log_determinant(b, a.input);
         "aten::linalg_slogdet" => |b, a: Matrix| log_determinant(b, a.A);
-        "aten::matrix_power" | "aten::linalg_matrix_power" => |b, a: Power| power(b, a.input, a.n);
+        "aten::matrix_power" | "aten::linalg_matrix_power" => |b, input: Var, n: i64| power(b, input, n);
         "aten::linalg_matrix_norm" => |b, a: MatrixNorm| matrix_norm(b, &a);
     }
 }
@@ -96,56 +102,22 @@ const NO_SOLVER: &str = "ONNX has no operator that solves or factors matrices";
 arguments! {
     /// A tensor.
     pub(super) struct One { input: Var }
-    /// `linear(Tensor input, Tensor weight, Tensor? bias=None)`
-    struct Linear { input: Var, weight: Var, bias: Option<Var> }
-    /// `matmul(Tensor self, Tensor other)`
-    struct Two { input: Var, other: Var }
-    /// `mm(Tensor self, Tensor mat2)`
-    struct Mm { input: Var, mat2: Var }
-    /// `mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype)`
-    struct MmOf { input: Var, mat2: Var, out_dtype: i64 }
-    /// `mv(Tensor self, Tensor vec)`
-    struct Mv { input: Var, vec: Var }
-    /// `dot(Tensor self, Tensor tensor)`
-    struct Dot { input: Var, tensor: Var }
-    /// `addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)`
+    /// `addmm`
     struct Addmm { input: Var, mat1: Var, mat2: Var, beta: Value, alpha: Value }
-    /// `_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool
-    /// use_gelu=False)`
+    /// `_addmm_activation`
     struct AddmmActivation { input: Var, mat1: Var, mat2: Var, beta: Value, alpha: Value, use_gelu: bool }
-    /// `addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)`
+    /// `addmv`
     struct Addmv { input: Var, mat: Var, vec: Var, beta: Value, alpha: Value }
-    /// `addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)`
+    /// `addr`
     struct Addr { input: Var, vec1: Var, vec2: Var, beta: Value, alpha: Value }
-    /// `addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)`
+    /// `addbmm`
     struct Addbmm { input: Var, batch1: Var, batch2: Var, beta: Value, alpha: Value }
-    /// `_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales)`
-    struct Int8Mm { input: Var, mat2: Var, scales: Var }
-    /// `outer(Tensor self, Tensor vec2)`
-    struct Outer { input: Var, vec2: Var }
-    /// `tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other)`
-    struct Tensordot { input: Var, other: Var, dims_self: Vec<i64>, dims_other: Vec<i64> }
-    /// `einsum(str equation, Tensor[] tensors, *, int[]? path=None)`
-    struct Einsum { equation: String, tensors: Vec<Var>, path: Value }
-    /// `bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)`
-    struct Bilinear { input1: Var, input2: Var, weight: Var, bias: Option<Var> }
-    /// `_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim,
-    /// int unroll_dim=1)`
+    /// `_trilinear`
     struct Trilinear {
         i1: Var, i2: Var, i3: Var,
         expand1: Vec<i64>, expand2: Vec<i64>, expand3: Vec<i64>, sumdim: Vec<i64>, unroll_dim: i64,
     }
-    /// `chain_matmul(Tensor[] matrices)`
-    struct Chain { matrices: Vec<Var> }
-    /// `linalg_multi_dot(Tensor[] tensors)`
-    struct Dots { tensors: Vec<Var> }
-    /// `cross(Tensor self, Tensor other, int? dim=None)`
-    struct Cross { input: Var, other: Var, dim: Option<i64> }
-    /// `linalg_vecdot(Tensor x, Tensor y, *, int dim=-1)`
-    struct Vecdot { x: Var, y: Var, dim: i64 }
-    /// `linalg_matrix_power(Tensor self, int n)`
-    struct Power { input: Var, n: i64 }
-    /// `linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None)`
+    /// `linalg_matrix_norm`
     pub(crate) struct MatrixNorm { input: Var, ord: Value, dim: Vec<i64>, keepdim: bool, dtype: Option<i64> }
 }
 
@@ -270,12 +242,12 @@ fn outer(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
     b.mul(b.unsqueeze(x, [1])?, y)
 }
 
-fn inner(b: &Lower, a: Two) -> Lowered<Var> {
-    match (rank(b, a.input)?, rank(b, a.other)?) {
-        (0, _) | (_, 0) => b.mul(a.input, a.other),
-        (_, 1) => matmul(b, a.input, a.other),
-        (_, 2) => linear(b, a.input, a.other, None),
-        _ => tensordot(b, [a.input, a.other], &[-1], &[-1]),
+fn inner(b: &Lower, input: Var, other: Var) -> Lowered<Var> {
+    match (rank(b, input)?, rank(b, other)?) {
+        (0, _) | (_, 0) => b.mul(input, other),
+        (_, 1) => matmul(b, input, other),
+        (_, 2) => linear(b, input, other, None),
+        _ => tensordot(b, [input, other], &[-1], &[-1]),
     }
 }
 
@@ -331,10 +303,10 @@ fn no_operands(b: &Lower) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
     b.diagnostic(Code::LayerParameter, "A product of no tensors.")
 }
 
-fn bilinear(b: &Lower, a: Bilinear) -> Lowered<Var> {
-    let batch: String = ('a'..='h').take(rank(b, a.input1)?.saturating_sub(1)).collect();
+fn bilinear(b: &Lower, input1: Var, input2: Var, weight: Var, bias: Option<Var>) -> Lowered<Var> {
+    let batch: String = ('a'..='h').take(rank(b, input1)?.saturating_sub(1)).collect();
     let equation = format!("{batch}i,oij,{batch}j->{batch}o");
-    plus(b, einsum(b, &equation, &[a.input1, a.weight, a.input2])?, a.bias)
+    plus(b, einsum(b, &equation, &[input1, weight, input2])?, bias)
 }
 
 fn trilinear(b: &Lower, a: Trilinear) -> Lowered<Var> {

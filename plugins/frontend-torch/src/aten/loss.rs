@@ -20,8 +20,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             |b, a: Nll| Ok(Several(vec![nll(b, &a)?.into(), Value::None]));
         "aten::mse_loss" => |b, a: Pair| of_difference(b, &a, |b, d| b.mul(d, d));
         "aten::l1_loss" => |b, a: Pair| of_difference(b, &a, |b, d| b.abs(d));
-        "aten::smooth_l1_loss" => smooth_l1;
-        "aten::huber_loss" => huber;
+        "aten::smooth_l1_loss" => smooth_l1(input, target, reduction, beta);
+        "aten::huber_loss" => huber(input, target, reduction, delta);
         "aten::binary_cross_entropy" => binary_cross_entropy;
         "aten::binary_cross_entropy_with_logits" => with_logits;
         "aten::kl_div" => kl_div;
@@ -41,45 +41,37 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100,
-    /// float label_smoothing=0.)`
+    /// `cross_entropy_loss`
     struct CrossEntropy {
         input: Var, target: Var, weight: Option<Var>, reduction: i64, ignore_index: i64,
         label_smoothing: f64,
     }
-    /// `nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100)`
+    /// `nll_loss`
     struct Nll { input: Var, target: Var, weight: Option<Var>, reduction: i64, ignore_index: i64 }
-    /// `mse_loss(Tensor self, Tensor target, int reduction=1)`
+    /// `mse_loss`
     struct Pair { input: Value, target: Value, reduction: i64 }
-    /// `smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.)`
-    struct Smooth { input: Value, target: Value, reduction: i64, beta: f64 }
-    /// `huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.)`
-    struct Huber { input: Value, target: Value, reduction: i64, delta: f64 }
-    /// `binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1)`
+    /// `binary_cross_entropy`
     struct Binary { input: Value, target: Value, weight: Option<Var>, reduction: i64 }
-    /// `binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,
-    /// int reduction=1)`
+    /// `binary_cross_entropy_with_logits`
     struct Logits {
         input: Value, target: Value, weight: Option<Var>, pos_weight: Option<Var>, reduction: i64,
     }
-    /// `kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False)`
+    /// `kl_div`
     struct Divergence { input: Value, target: Value, reduction: i64, log_target: bool }
-    /// `poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)`
+    /// `poisson_nll_loss`
     struct Poisson {
         input: Value, target: Value, log_input: bool, full: bool, eps: f64, reduction: i64,
     }
-    /// `cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., int reduction=1)`
+    /// `cosine_embedding_loss`
     struct Embedding { input1: Var, input2: Var, target: Var, margin: f64, reduction: i64 }
-    /// `hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1)`
+    /// `hinge_embedding_loss`
     struct Hinge { input: Var, target: Var, margin: f64, reduction: i64 }
-    /// `triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float p=2.,
-    /// float eps=1e-06, bool swap=False, int reduction=1)`
+    /// `triplet_margin_loss`
     struct Triplet {
         anchor: Var, positive: Var, negative: Var, margin: f64, p: f64, eps: f64, swap: bool,
         reduction: i64,
     }
-    /// `multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None,
-    /// int reduction=1)`
+    /// `multi_margin_loss`
     struct MultiMargin {
         input: Var, target: Var, p: f64, margin: f64, weight: Option<Var>, reduction: i64,
     }
@@ -117,23 +109,23 @@ fn of_difference(b: &Lower, a: &Pair, f: impl Fn(&Lower, Var) -> Lowered<Var>) -
 }
 
 /// Quadratic up to a difference of `beta`, linear beyond.
-fn smooth_l1(b: &Lower, a: Smooth) -> Lowered<Var> {
-    let [x, t] = operands(b, [&a.input, &a.target])?;
+fn smooth_l1(b: &Lower, input: Value, target: Value, reduction: i64, beta: f64) -> Lowered<Var> {
+    let [x, t] = operands(b, [&input, &target])?;
     let d = b.abs(b.sub(x, t)?)?;
-    if a.beta == 0.0 {
-        return reduced(b, d, a.reduction);
+    if beta == 0.0 {
+        return reduced(b, d, reduction);
     }
-    let near = b.mul(b.mul(d, d)?, 0.5 / a.beta)?;
-    let loss = b.where_(b.less(d, a.beta)?, near, b.sub(d, 0.5 * a.beta)?)?;
-    reduced(b, loss, a.reduction)
+    let near = b.mul(b.mul(d, d)?, 0.5 / beta)?;
+    let loss = b.where_(b.less(d, beta)?, near, b.sub(d, 0.5 * beta)?)?;
+    reduced(b, loss, reduction)
 }
 
-fn huber(b: &Lower, a: Huber) -> Lowered<Var> {
-    let [x, t] = operands(b, [&a.input, &a.target])?;
+fn huber(b: &Lower, input: Value, target: Value, reduction: i64, delta: f64) -> Lowered<Var> {
+    let [x, t] = operands(b, [&input, &target])?;
     let d = b.abs(b.sub(x, t)?)?;
     let near = b.mul(b.mul(d, d)?, 0.5)?;
-    let far = b.mul(b.sub(d, 0.5 * a.delta)?, a.delta)?;
-    reduced(b, b.where_(b.less(d, a.delta)?, near, far)?, a.reduction)
+    let far = b.mul(b.sub(d, 0.5 * delta)?, delta)?;
+    reduced(b, b.where_(b.less(d, delta)?, near, far)?, reduction)
 }
 
 /// Logarithms are not below -100.

@@ -18,8 +18,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int
-    /// reduction=1, bool zero_infinity=False)`
+    /// `ctc_loss.Tensor`
     struct Ctc {
         log_probs: Var, targets: Var, input_lengths: Value, target_lengths: Value, blank: i64,
         reduction: i64, zero_infinity: bool,

@@ -2,7 +2,7 @@
 
 use super::dtype::{float_operands, known, of, operand, to_float};
 use super::elementwise::truncated;
-use super::{Lower, Pair, Source, Unary};
+use super::{Lower, Pair, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::arithmetic::{self, is_negative};
@@ -13,30 +13,30 @@ use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LN_10, PI};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
-        "aten::abs" | "aten::absolute" | "prims::abs" => |b, a: Unary| unless_bool(b, a.input, |b, x| b.abs(x));
-        "aten::neg" | "aten::negative" | "prims::neg" => negative;
-        "aten::positive" => |_, a: Unary| Ok(a.input);
-        "aten::sign" | "aten::sgn" | "prims::sign" => |b, a: Unary| unless_bool(b, a.input, |b, x| b.sign(x));
-        "aten::ceil" | "prims::ceil" => |b, a: Unary| rounded(b, a.input, |b, x| b.ceil(x));
-        "aten::floor" | "prims::floor" => |b, a: Unary| rounded(b, a.input, |b, x| b.floor(x));
+        "aten::abs" | "aten::absolute" | "prims::abs" => |b, input: Var| unless_bool(b, input, |b, x| b.abs(x));
+        "aten::neg" | "aten::negative" | "prims::neg" => negative(input);
+        "aten::positive" => |_, input: Var| Ok(input);
+        "aten::sign" | "aten::sgn" | "prims::sign" => |b, input: Var| unless_bool(b, input, |b, x| b.sign(x));
+        "aten::ceil" | "prims::ceil" => |b, input: Var| rounded(b, input, |b, x| b.ceil(x));
+        "aten::floor" | "prims::floor" => |b, input: Var| rounded(b, input, |b, x| b.floor(x));
         "aten::round" | "aten::special_round" | "prims::round" => round;
-        "aten::trunc" | "aten::fix" | "prims::trunc" => |b, a: Unary| truncated(b, a.input);
-        "aten::frac" => |b, a: Unary| fraction(b, a.input);
-        "aten::exp" | "prims::exp" => |b, a: Unary| b.exp(float(b, a)?);
-        "aten::exp2" | "aten::special_exp2" | "prims::exp2" => |b, a: Unary| {
-            let x = float(b, a)?;
+        "aten::trunc" | "aten::fix" | "prims::trunc" => |b, input: Var| truncated(b, input);
+        "aten::frac" => |b, input: Var| fraction(b, input);
+        "aten::exp" | "prims::exp" => |b, input: Var| b.exp(to_float(b, input)?);
+        "aten::exp2" | "aten::special_exp2" | "prims::exp2" => |b, input: Var| {
+            let x = to_float(b, input)?;
             b.pow(operand(b, &Value::Int(2), of(b, x)?)?, x)
         };
-        "aten::expm1" | "aten::special_expm1" | "prims::expm1" => |b, a: Unary| expm1(b, float(b, a)?);
-        "aten::log" | "prims::log" => |b, a: Unary| b.log(float(b, a)?);
-        "aten::log2" | "prims::log2" => |b, a: Unary| b.div(b.log(float(b, a)?)?, LN_2);
-        "aten::log10" | "prims::log10" => |b, a: Unary| b.div(b.log(float(b, a)?)?, LN_10);
-        "aten::log1p" | "aten::special_log1p" | "prims::log1p" => |b, a: Unary| log1p(b, float(b, a)?);
-        "aten::sqrt" | "prims::sqrt" => |b, a: Unary| b.sqrt(float(b, a)?);
-        "aten::rsqrt" | "prims::rsqrt" => |b, a: Unary| b.reciprocal(b.sqrt(float(b, a)?)?);
-        "aten::reciprocal" | "prims::reciprocal" => |b, a: Unary| b.reciprocal(float(b, a)?);
-        "prims::cbrt" => |b, a: Unary| {
-            let x = float(b, a)?;
+        "aten::expm1" | "aten::special_expm1" | "prims::expm1" => |b, input: Var| expm1(b, to_float(b, input)?);
+        "aten::log" | "prims::log" => |b, input: Var| b.log(to_float(b, input)?);
+        "aten::log2" | "prims::log2" => |b, input: Var| b.div(b.log(to_float(b, input)?)?, LN_2);
+        "aten::log10" | "prims::log10" => |b, input: Var| b.div(b.log(to_float(b, input)?)?, LN_10);
+        "aten::log1p" | "aten::special_log1p" | "prims::log1p" => |b, input: Var| log1p(b, to_float(b, input)?);
+        "aten::sqrt" | "prims::sqrt" => |b, input: Var| b.sqrt(to_float(b, input)?);
+        "aten::rsqrt" | "prims::rsqrt" => |b, input: Var| b.reciprocal(b.sqrt(to_float(b, input)?)?);
+        "aten::reciprocal" | "prims::reciprocal" => |b, input: Var| b.reciprocal(to_float(b, input)?);
+        "prims::cbrt" => |b, input: Var| {
+            let x = to_float(b, input)?;
             let third = operand(b, &Value::Float(1.0 / 3.0), of(b, x)?)?;
             b.mul(b.sign(x)?, b.pow(b.abs(x)?, third)?)
         };
@@ -46,18 +46,18 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 fn angles(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::sin" | "prims::sin" => |b, a: Unary| b.sin(float(b, a)?);
-        "aten::cos" | "prims::cos" => |b, a: Unary| b.cos(float(b, a)?);
-        "aten::tan" | "prims::tan" => |b, a: Unary| elementary::tan(b, float(b, a)?);
-        "aten::asin" | "aten::arcsin" | "prims::asin" => |b, a: Unary| elementary::asin(b, float(b, a)?);
-        "aten::acos" | "aten::arccos" | "prims::acos" => |b, a: Unary| elementary::acos(b, float(b, a)?);
-        "aten::atan" | "aten::arctan" | "prims::atan" => |b, a: Unary| elementary::atan(b, float(b, a)?);
-        "aten::sinh" | "prims::sinh" => |b, a: Unary| b.sinh(float(b, a)?);
-        "aten::cosh" | "prims::cosh" => |b, a: Unary| b.cosh(float(b, a)?);
-        "aten::tanh" | "prims::tanh" => |b, a: Unary| b.tanh(float(b, a)?);
-        "aten::asinh" | "aten::arcsinh" | "prims::asinh" => |b, a: Unary| elementary::asinh(b, float(b, a)?);
-        "aten::acosh" | "aten::arccosh" | "prims::acosh" => |b, a: Unary| elementary::acosh(b, float(b, a)?);
-        "aten::atanh" | "aten::arctanh" | "prims::atanh" => |b, a: Unary| elementary::atanh(b, float(b, a)?);
+        "aten::sin" | "prims::sin" => |b, input: Var| b.sin(to_float(b, input)?);
+        "aten::cos" | "prims::cos" => |b, input: Var| b.cos(to_float(b, input)?);
+        "aten::tan" | "prims::tan" => |b, input: Var| elementary::tan(b, to_float(b, input)?);
+        "aten::asin" | "aten::arcsin" | "prims::asin" => |b, input: Var| elementary::asin(b, to_float(b, input)?);
+        "aten::acos" | "aten::arccos" | "prims::acos" => |b, input: Var| elementary::acos(b, to_float(b, input)?);
+        "aten::atan" | "aten::arctan" | "prims::atan" => |b, input: Var| elementary::atan(b, to_float(b, input)?);
+        "aten::sinh" | "prims::sinh" => |b, input: Var| b.sinh(to_float(b, input)?);
+        "aten::cosh" | "prims::cosh" => |b, input: Var| b.cosh(to_float(b, input)?);
+        "aten::tanh" | "prims::tanh" => |b, input: Var| b.tanh(to_float(b, input)?);
+        "aten::asinh" | "aten::arcsinh" | "prims::asinh" => |b, input: Var| elementary::asinh(b, to_float(b, input)?);
+        "aten::acosh" | "aten::arccosh" | "prims::acosh" => |b, input: Var| elementary::acosh(b, to_float(b, input)?);
+        "aten::atanh" | "aten::arctanh" | "prims::atanh" => |b, input: Var| elementary::atanh(b, to_float(b, input)?);
         "aten::atan2" | "aten::arctan2" | "prims::atan2" => |b, a: Pair| {
             let [y, x] = float_operands(b, [&a.input, &a.other])?;
             elementary::atan2(b, y, x)
@@ -66,22 +66,24 @@ fn angles(table: Table<Source>) -> Table<Source> {
             let [x, y] = float_operands(b, [&a.input, &a.other])?;
             arithmetic::hypot(b, x, y)
         };
-        "aten::deg2rad" => |b, a: Unary| b.mul(float(b, a)?, PI / 180.0);
-        "aten::rad2deg" => |b, a: Unary| b.mul(float(b, a)?, 180.0 / PI);
+        "aten::deg2rad" => |b, input: Var| b.mul(to_float(b, input)?, PI / 180.0);
+        "aten::rad2deg" => |b, input: Var| b.mul(to_float(b, input)?, 180.0 / PI);
         "aten::copysign" => copysign;
-        "aten::sinc" | "aten::special_sinc" => |b, a: Unary| arithmetic::sinc(b, float(b, a)?);
+        "aten::sinc" | "aten::special_sinc" => |b, input: Var| arithmetic::sinc(b, to_float(b, input)?);
     }
 }
 
 fn errors(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::nan_to_num" => |b, a: NanToNum| {
-            arithmetic::nan_to_num(b, a.input, a.nan.unwrap_or(0.0), [a.posinf, a.neginf])
+        "aten::nan_to_num" => |b, input: Var, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>| {
+            arithmetic::nan_to_num(b, input, nan.unwrap_or(0.0), [posinf, neginf])
         };
-        "aten::erf" | "aten::special_erf" | "prims::erf" => |b, a: Unary| b.erf(float(b, a)?);
-        "aten::erfc" | "aten::special_erfc" | "prims::erfc" => |b, a: Unary| b.sub(1i64, b.erf(float(b, a)?)?);
-        "aten::special_ndtr" => |b, a: Unary| {
-            let erf = b.erf(b.mul(float(b, a)?, FRAC_1_SQRT_2)?)?;
+        "aten::erf" | "aten::special_erf" | "prims::erf" => |b, input: Var| b.erf(to_float(b, input)?);
+        "aten::erfc" | "aten::special_erfc" | "prims::erfc" => |b, input: Var| {
+            b.sub(1i64, b.erf(to_float(b, input)?)?)
+        };
+        "aten::special_ndtr" => |b, input: Var| {
+            let erf = b.erf(b.mul(to_float(b, input)?, FRAC_1_SQRT_2)?)?;
             b.mul(b.add(erf, 1i64)?, 0.5)
         };
         "aten::logit" | "aten::special_logit" => logit;
@@ -89,8 +91,8 @@ fn errors(table: Table<Source>) -> Table<Source> {
         "aten::logaddexp2" => |b, a: Pair| logaddexp(b, &a, LN_2);
         "aten::xlogy" | "aten::special_xlogy" => |b, a: Pair| xlogy(b, &a, false);
         "aten::special_xlog1py" => |b, a: Pair| xlogy(b, &a, true);
-        "aten::special_entr" => |b, a: Unary| {
-            let x = float(b, a)?;
+        "aten::special_entr" => |b, input: Var| {
+            let x = to_float(b, input)?;
             let entropy = b.where_(b.less(x, 0i64)?, f64::NEG_INFINITY, b.neg(b.mul(x, b.log(x)?)?)?)?;
             b.where_(b.equal(x, 0i64)?, 0.0, entropy)
         };
@@ -98,16 +100,10 @@ fn errors(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `round(Tensor self, *, int decimals)`
+    /// `round`
     struct Round { input: Var, decimals: Option<i64> }
-    /// `nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)`
-    struct NanToNum { input: Var, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64> }
-    /// `logit(Tensor self, float? eps=None)`
+    /// `logit`
     struct Logit { input: Var, eps: Option<f64> }
-}
-
-fn float(b: &Lower, a: Unary) -> Lowered<Var> {
-    to_float(b, a.input)
 }
 
 /// What is the same for truth values.
@@ -120,11 +116,11 @@ fn rounded(b: &Lower, x: Var, f: fn(&Lower, Var) -> Lowered<Var>) -> Lowered<Var
     if of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
 }
 
-fn negative(b: &Lower, a: Unary) -> Lowered<Var> {
+fn negative(b: &Lower, input: Var) -> Lowered<Var> {
     use DataType::{Uint8, Uint16, Uint32, Uint64};
-    match of(b, a.input)? {
-        Uint8 | Uint16 | Uint32 | Uint64 => b.sub(0i64, a.input),
-        _ => b.neg(a.input),
+    match of(b, input)? {
+        Uint8 | Uint16 | Uint32 | Uint64 => b.sub(0i64, input),
+        _ => b.neg(input),
     }
 }
 

@@ -103,9 +103,9 @@ impl Results for Several {
 }
 
 arguments! {
-    /// `sin(Tensor self)`
+    /// `sin`
     pub(crate) struct Unary { input: Var }
-    /// `mul(Tensor self, Tensor other)`; each may be a number.
+    /// `mul`; each may be a number.
     pub(crate) struct Pair { input: Value, other: Value }
 }
 

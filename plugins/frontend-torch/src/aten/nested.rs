@@ -14,7 +14,7 @@ use std::collections::HashMap;
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         // Another mask leaves its tensor as it is, at the end: torch does not make it one of several lengths.
-        "aten::_nested_tensor_from_mask_left_aligned" => |_, _: Aligned| Ok(true);
+        "aten::_nested_tensor_from_mask_left_aligned" => |_, t: Var, mask: Var| Ok(true);
         "aten::_nested_tensor_from_mask" => |b, a: FromMask| {
             let nested = b.identity(a.t)?;
             mark(b, nested, b.cast(a.mask, Bool)?);
@@ -38,11 +38,9 @@ const TAKES: [&str; 4] = [
 ];
 
 arguments! {
-    /// `_nested_tensor_from_mask_left_aligned(Tensor t, Tensor mask)`
-    struct Aligned { t: Var, mask: Var }
-    /// `_nested_tensor_from_mask(Tensor t, Tensor mask, bool mask_check=True)`
+    /// `_nested_tensor_from_mask`
     struct FromMask { t: Var, mask: Var, mask_check: Value = Value::None }
-    /// `to_padded_tensor(Tensor self, float padding, SymInt[]? output_size=None)`
+    /// `to_padded_tensor`
     struct Padded { input: Var, padding: f64, output_size: Value = Value::None }
 }
 

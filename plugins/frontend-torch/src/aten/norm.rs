@@ -38,46 +38,39 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "aten::_weight_norm" => |b, a: Weight| Ok(weight_norm(b, &a)?[0]);
         "aten::_weight_norm_interface" => |b, a: Weight| weight_norm(b, &a);
-        "aten::norm_except_dim" => |b, a: Except| norm_except(b, a.v, a.dim, a.pow);
-        "aten::renorm" => renorm;
+        "aten::norm_except_dim" => |b, v: Var, pow: i64, dim: i64| norm_except(b, v, dim, pow);
+        "aten::renorm" => renorm(input, p, dim, maxnorm);
     }
 }
 
 arguments! {
-    /// `native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var,
-    /// bool training, float momentum, float eps)`; some overloads lack statistics or `training`.
+    /// `native_batch_norm`; some overloads lack statistics or `training`.
     struct Batch {
         input: Var, weight: Option<Var>, bias: Option<Var>, running_mean: Option<Var>,
         running_var: Option<Var>, training: Option<bool>, momentum: f64, eps: f64,
     }
-    /// `cudnn_batch_norm(Tensor input, Tensor weight, Tensor? bias, Tensor? running_mean, Tensor? running_var,
-    /// bool training, float exponential_average_factor, float epsilon)`
+    /// `cudnn_batch_norm`
     struct Cudnn {
         input: Var, weight: Option<Var>, bias: Option<Var>, running_mean: Option<Var>,
         running_var: Option<Var>, training: bool, exponential_average_factor: f64, epsilon: f64,
     }
-    /// `instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var,
-    /// bool use_input_stats, float momentum, float eps, bool cudnn_enabled)`
+    /// `instance_norm`
     struct Instance {
         input: Var, weight: Option<Var>, bias: Option<Var>, running_mean: Option<Var>,
         running_var: Option<Var>, use_input_stats: bool, momentum: f64, eps: f64,
     }
-    /// `layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)`
+    /// `layer_norm`
     struct Layer {
         input: Var, normalized_shape: Vec<Value>, weight: Option<Var>, bias: Option<Var>, eps: f64,
     }
-    /// `group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)`
+    /// `group_norm`
     struct Group {
         input: Var, num_groups: i64, weight: Option<Var>, bias: Option<Var>, eps: f64,
     }
-    /// `rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None)`
+    /// `rms_norm`
     struct Rms { input: Var, normalized_shape: Vec<Value>, weight: Option<Var>, eps: Option<f64> }
-    /// `_weight_norm(Tensor v, Tensor g, int dim=0)`
+    /// `_weight_norm`
     struct Weight { v: Var, g: Var, dim: i64 }
-    /// `norm_except_dim(Tensor v, int pow=2, int dim=0)`
-    struct Except { v: Var, pow: i64, dim: i64 }
-    /// `renorm(Tensor self, Scalar p, int dim, Scalar maxnorm)`
-    struct Renorm { input: Var, p: f64, dim: i64, maxnorm: f64 }
 }
 
 #[allow(non_snake_case)]
@@ -379,11 +372,11 @@ fn weight_norm(b: &Lower, a: &Weight) -> Lowered<[Var; 2]> {
 }
 
 /// Slices along `dim` whose norm is too large are scaled down to `maxnorm`.
-fn renorm(b: &Lower, a: Renorm) -> Lowered<Var> {
-    let dim = axis(b, a.input, a.dim)? as i64;
-    let axes: Vec<i64> = (0..rank(b, a.input)? as i64).filter(|axis| *axis != dim).collect();
-    let norm = norm_over(b, a.input, a.p, Some(axes), true)?;
-    let factor = b.div(a.maxnorm, b.add(norm, 1e-7)?)?;
-    let one = super::dtype::operand(b, &Value::Float(1.0), of(b, a.input)?)?;
-    b.mul(a.input, b.where_(b.greater(norm, a.maxnorm)?, factor, one)?)
+fn renorm(b: &Lower, input: Var, p: f64, dim: i64, maxnorm: f64) -> Lowered<Var> {
+    let dim = axis(b, input, dim)? as i64;
+    let axes: Vec<i64> = (0..rank(b, input)? as i64).filter(|axis| *axis != dim).collect();
+    let norm = norm_over(b, input, p, Some(axes), true)?;
+    let factor = b.div(maxnorm, b.add(norm, 1e-7)?)?;
+    let one = super::dtype::operand(b, &Value::Float(1.0), of(b, input)?)?;
+    b.mul(input, b.where_(b.greater(norm, maxnorm)?, factor, one)?)
 }

@@ -11,24 +11,20 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::kthvalue" => |b, a: Kth| kth(b, a.input, &a.k, a.dim, a.keepdim);
+        "aten::kthvalue" => |b, input: Var, k: Value, dim: i64, keepdim: bool| kth(b, input, &k, dim, keepdim);
         "aten::median.dim" => |b, a: Median| middle(b, a.input, a.dim, a.keepdim);
-        "aten::median" => median;
+        "aten::median" => median(input);
         "aten::mode" => mode;
         "aten::quantile" => quantile;
     }
 }
 
 arguments! {
-    /// `kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False)`
-    struct Kth { input: Var, k: Value, dim: i64, keepdim: bool }
-    /// `median.dim(Tensor self, int dim, bool keepdim=False)`
+    /// `median.dim`
     pub(crate) struct Median { input: Var, dim: i64, keepdim: bool }
-    /// `median(Tensor self)`
-    struct All { input: Var }
-    /// `mode(Tensor self, int dim=-1, bool keepdim=False)`
+    /// `mode`
     struct Mode { input: Var, dim: i64, keepdim: bool }
-    /// `quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation="linear")`
+    /// `quantile`
     struct Quantile { input: Var, q: Value, dim: Option<i64>, keepdim: bool, interpolation: String }
 }
 
@@ -71,8 +67,8 @@ fn flat(b: &Lower, x: Var) -> Lowered<Var> {
     if b.rank_of(x) == Some(1) { Ok(x) } else { b.reshape(x, [-1]).one() }
 }
 
-fn median(b: &Lower, a: All) -> Lowered<Var> {
-    Ok(middle(b, flat(b, a.input)?, 0, false)?[0])
+fn median(b: &Lower, input: Var) -> Lowered<Var> {
+    Ok(middle(b, flat(b, input)?, 0, false)?[0])
 }
 
 /// Largest number of a type.

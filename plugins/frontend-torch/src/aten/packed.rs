@@ -14,21 +14,18 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::_pack_padded_sequence" => pack;
+        "aten::_pack_padded_sequence" => pack(input, lengths, batch_first);
         "aten::_pad_packed_sequence" => unpack;
         "aten::pad_sequence" => pad_sequence;
     }
 }
 
 arguments! {
-    /// `_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first)`
-    struct Pack { input: Var, lengths: Var, batch_first: bool }
-    /// `_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int
-    /// total_length)`
+    /// `_pad_packed_sequence`
     struct Unpack {
         data: Var, batch_sizes: Var, batch_first: bool, padding_value: Value, total_length: Value,
     }
-    /// `pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0., str padding_side="right")`
+    /// `pad_sequence`
     struct PadSequence {
         sequences: Vec<Var>, batch_first: bool, padding_value: Value, padding_side: String,
     }
@@ -49,9 +46,9 @@ pub(super) fn remember(b: &Lower, data: Var, padded: Var, lengths: Var, zeros: b
     b.source.packed.borrow_mut().insert(data, Sequences { padded, lengths, zeros });
 }
 
-fn pack(b: &Lower, a: Pack) -> Lowered<[Var; 2]> {
-    let x = if a.batch_first { swapped(b, a.input)? } else { a.input };
-    let lengths = b.cast(a.lengths, Int64)?;
+fn pack(b: &Lower, input: Var, lengths: Var, batch_first: bool) -> Lowered<[Var; 2]> {
+    let x = if batch_first { swapped(b, input)? } else { input };
+    let lengths = b.cast(lengths, Int64)?;
     let (data, batch_sizes) = packed(b, x, lengths)?;
     remember(b, data, x, lengths, false);
     Ok([data, batch_sizes])

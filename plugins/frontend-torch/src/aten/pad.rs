@@ -10,34 +10,28 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::pad" => |b, a: Named| {
-            let mode = Mode::named(b, &a.mode)?;
-            padded(b, a.input, &a.pad, &mode, &a.value)
+        "aten::pad" => |b, input: Var, pad: Vec<Value>, mode: String, value: Value| {
+            let mode = Mode::named(b, &mode)?;
+            padded(b, input, &pad, &mode, &value)
         };
-        "aten::_pad_enum" => |b, a: Numbered| {
+        "aten::_pad_enum" => |b, input: Var, pad: Vec<Value>, mode: i64, value: Value| {
             let names = ["reflect", "replicate", "circular", "constant"];
-            let name = usize::try_from(a.mode).ok().and_then(|i| names.get(i)).copied();
-            padded(b, a.input, &a.pad, &Mode::named(b, name.unwrap_or("?"))?, &a.value)
+            let name = usize::try_from(mode).ok().and_then(|i| names.get(i)).copied();
+            padded(b, input, &pad, &Mode::named(b, name.unwrap_or("?"))?, &value)
         };
         "aten::constant_pad_nd" => |b, a: Constant| padded(b, a.input, &a.pad, &Mode::Constant, &a.value);
         "aten::reflection_pad1d" | "aten::reflection_pad2d" | "aten::reflection_pad3d" =>
-            |b, a: Sides| padded(b, a.input, &a.padding, &Mode::Reflect, &Value::None);
+            |b, input: Var, padding: Vec<Value>| padded(b, input, &padding, &Mode::Reflect, &Value::None);
         "aten::replication_pad1d" | "aten::replication_pad2d" | "aten::replication_pad3d" =>
-            |b, a: Sides| padded(b, a.input, &a.padding, &Mode::Edge, &Value::None);
+            |b, input: Var, padding: Vec<Value>| padded(b, input, &padding, &Mode::Edge, &Value::None);
         "aten::_pad_circular" => |b, a: Circular| padded(b, a.input, &a.pad, &Mode::Circular, &Value::None);
     }
 }
 
 arguments! {
-    /// `pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None)`
-    struct Named { input: Var, pad: Vec<Value>, mode: String, value: Value }
-    /// `_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None)`
-    struct Numbered { input: Var, pad: Vec<Value>, mode: i64, value: Value }
-    /// `constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0)`
+    /// `constant_pad_nd`
     struct Constant { input: Var, pad: Vec<Value>, value: Value }
-    /// `reflection_pad2d(Tensor self, SymInt[4] padding)`
-    struct Sides { input: Var, padding: Vec<Value> }
-    /// `_pad_circular(Tensor self, SymInt[] pad)`
+    /// `_pad_circular`
     struct Circular { input: Var, pad: Vec<Value> }
 }
 

@@ -12,7 +12,9 @@ use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = table.refused("aten::fractional_max_pool2d", FRACTIONAL).refused("aten::fractional_max_pool3d", FRACTIONAL);
+    let table = table
+        .refused("aten::fractional_max_pool2d", FRACTIONAL)
+        .refused("aten::fractional_max_pool3d", FRACTIONAL);
     super::rows! { table;
         "aten::max_pool1d" => |b, a: Max| max_pool(b, a, 1);
         "aten::max_pool2d" => |b, a: Max| max_pool(b, a, 2);
@@ -36,20 +38,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 const FRACTIONAL: &str = "its windows are chosen at random";
 
 arguments! {
-    /// `max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1,
-    /// bool ceil_mode=False)`
+    /// `max_pool2d`
     struct Max {
         input: Var, kernel_size: Vec<i64>, stride: Vec<i64>, padding: Vec<i64>,
         dilation: Vec<i64>, ceil_mode: bool,
     }
-    /// `avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False,
-    /// bool count_include_pad=True, int? divisor_override=None)`
+    /// `avg_pool2d`
     struct Average {
         input: Var, kernel_size: Vec<i64>, stride: Vec<i64>, padding: Vec<i64>, ceil_mode: bool,
         count_include_pad: bool, divisor_override: Option<i64>,
     }
-    /// `max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding)`; in two
-    /// dimensions without the last two.
+    /// `max_unpool3d`; in two dimensions without the last two.
     struct Unpool {
         input: Var, indices: Var, output_size: Vec<Value>,
         stride: Option<Vec<i64>>, padding: Option<Vec<i64>>,

@@ -30,7 +30,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `adaptive_avg_pool2d(Tensor self, SymInt[2] output_size)`
+    /// `adaptive_avg_pool2d`
     struct Adaptive { input: Var, output_size: Vec<Value> }
 }
 

@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "prims::broadcast_in_dim" => broadcast_in_dim;
-        "prims::cat" => |b, a: Cat| join::joined(b, a.tensors, a.dim);
+        "prims::cat" => |b, tensors: Vec<Var>, dim: i64| join::joined(b, tensors, dim);
         "prims::collapse" | "prims::collapse_view" => collapse;
         "prims::split_dim" => split_dim;
         "prims::squeeze" => |b, a: Squeeze| {
@@ -26,13 +26,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "prims::full_like" => |b, a: FullLike| {
             create::filled(b, &of::sizes(b, a.a)?, &a.fill_value, dtype::named(b, a.dtype)?)
         };
-        "prims::iota" => iota;
+        "prims::iota" => iota(length, start, step, dtype);
     }
 }
 
 arguments! {
     struct Broadcast { a: Var, shape: Vec<Value>, broadcast_dimensions: Vec<i64> }
-    struct Cat { tensors: Vec<Var>, dim: i64 }
     struct Collapse { a: Var, start: i64, end: i64 }
     struct SplitDim { a: Var, dim: i64, outer_length: Value }
     struct Squeeze { a: Var, dimensions: Vec<i64> }
@@ -41,7 +40,6 @@ arguments! {
     struct Full { shape: Vec<Value>, fill_value: Value, dtype: i64 }
     struct Empty { shape: Vec<Value>, dtype: i64, strides: Option<Value>, physical_layout: Option<Value> }
     struct FullLike { a: Var, fill_value: Value, dtype: i64 }
-    struct Iota { length: Value, start: Value, step: Value, dtype: i64 }
 }
 
 /// The axes of `a` become the axes `broadcast_dimensions` of the result.
@@ -74,7 +72,7 @@ fn split_dim(b: &Lower, a: SplitDim) -> Lowered<Var> {
 }
 
 /// As many numbers, from `start` in steps.
-fn iota(b: &Lower, a: Iota) -> Lowered<Var> {
-    let end = of::plus(b, &a.start, &of::times(b, &a.length, &a.step)?)?;
-    create::arange(b, Some(a.start), end, Some(a.step), Some(a.dtype))
+fn iota(b: &Lower, length: Value, start: Value, step: Value, dtype: i64) -> Lowered<Var> {
+    let end = of::plus(b, &start, &of::times(b, &length, &step)?)?;
+    create::arange(b, Some(start), end, Some(step), Some(dtype))
 }

@@ -14,9 +14,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "quantized_decomposed::choose_qparams" => choose;
         "quantized_decomposed::choose_qparams_symmetric" => choose_symmetric;
-        "quantized_decomposed::choose_qparams_per_token" => choose_by_row;
+        "quantized_decomposed::choose_qparams_per_token" => choose_by_row(input, dtype);
         "quantized_decomposed::choose_qparams_per_token_asymmetric"
-            | "quantized_decomposed::_choose_qparams_per_token_asymmetric_impl" => choose_by_row_asymmetric;
+            | "quantized_decomposed::_choose_qparams_per_token_asymmetric_impl"
+            => choose_by_row_asymmetric(input, dtype);
         "quantized_decomposed::quantize_per_token" => |b, a: ByRow| {
             to_levels(b, a.input, a.scales, a.zero_points, [a.quant_min, a.quant_max], a.dtype)
         };
@@ -36,7 +37,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             b.reshape(y, b.shape(a.input).one()?).one()
         };
         "quantized_decomposed::fake_quant_per_channel" => fake;
-        "quantized_decomposed::convert_element_type" => |b, a: Converted| b.cast(a.input, named(b, a.dtype)?);
+        "quantized_decomposed::convert_element_type" => |b, input: Var, dtype: i64| b.cast(input, named(b, dtype)?);
     }
 }
 
@@ -44,24 +45,19 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 const FLOAT: i64 = 6;
 
 arguments! {
-    /// `choose_qparams.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype)`
+    /// `choose_qparams.tensor`
     struct Choose { input: Var, quant_min: i64, quant_max: i64, eps: f64, dtype: i64 }
-    /// `choose_qparams_per_token(Tensor input, ScalarType dtype)`
-    struct Converted { input: Var, dtype: i64 }
-    /// `quantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, int quant_max,
-    /// ScalarType dtype)`
+    /// `quantize_per_token`
     struct ByRow {
         input: Var, scales: Var, zero_points: Var, quant_min: i64, quant_max: i64, dtype: i64,
         output_dtype: Option<i64>,
     }
-    /// `dequantize_per_channel_group(Tensor input, Tensor scales, Tensor? zero_points, int quant_min, int quant_max,
-    /// ScalarType dtype, int group_size, ScalarType output_dtype)`
+    /// `dequantize_per_channel_group`
     struct ByGroup {
         input: Var, scales: Var, zero_points: Option<Var>, quant_min: i64, quant_max: i64,
         dtype: i64, group_size: i64 = 128, output_dtype: Option<i64>,
     }
-    /// `fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int
-    /// quant_max)`
+    /// `fake_quant_per_channel`
     struct Fake { input: Var, scales: Var, zero_points: Var, axis: i64, quant_min: i64, quant_max: i64 }
 }
 
@@ -108,19 +104,19 @@ fn choose_symmetric(b: &Lower, a: Choose) -> Lowered<[Var; 2]> {
     one_item(b, scale, b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(point)))
 }
 
-fn choose_by_row(b: &Lower, a: Converted) -> Lowered<[Var; 2]> {
-    if named(b, a.dtype)? != Int8 {
+fn choose_by_row(b: &Lower, input: Var, dtype: i64) -> Lowered<[Var; 2]> {
+    if named(b, dtype)? != Int8 {
         return Err(b.diagnostic(Code::LayerUnsupported, "Only int8 is chosen by row."));
     }
-    let largest = b.reduce_max(b.abs(a.input)?).axes([-1]).keepdims(1).one()?;
+    let largest = b.reduce_max(b.abs(input)?).axes([-1]).keepdims(1).one()?;
     let largest = if of(b, largest)? == Float16 { b.cast(largest, Float)? } else { largest };
     let scales = b.div(b.clip(largest).min(1e-5).one()?, 127.0)?;
     // Programs declare these types, whatever torch computes in.
     Ok([b.cast(scales, Double)?, b.cast(b.mul(scales, 0.0)?, Int64)?])
 }
 
-fn choose_by_row_asymmetric(b: &Lower, a: Converted) -> Lowered<[Var; 2]> {
-    let [low, high] = extremes(b, to_float(b, a.input)?, true)?;
+fn choose_by_row_asymmetric(b: &Lower, input: Var, _dtype: i64) -> Lowered<[Var; 2]> {
+    let [low, high] = extremes(b, to_float(b, input)?, true)?;
     let range = b.div(b.sub(high, low)?, 255.0)?;
     let scale = b.clip(range).min(f64::from(f32::EPSILON)).one()?;
     let [low, high] = [b.div(low, scale)?, b.div(high, scale)?];

@@ -28,13 +28,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             |b, a: Scalar| b.relu(scaled(b, &a)?);
         "quantized::cat" => |b, a: Cat| cat(b, &a, false);
         "quantized::cat_relu" => |b, a: Cat| cat(b, &a, true);
-        "quantized::relu6" => |b, a: Relu6| {
-            b.clip(a.qx).min(0.0).max(6.0).one().and_then(|y| quantized_like(b, y, a.qx))
+        "quantized::relu6" => |b, qx: Var, inplace: bool| {
+            b.clip(qx).min(0.0).max(6.0).one().and_then(|y| quantized_like(b, y, qx))
         };
-        "quantized::clamp" => clamp;
-        "quantized::threshold" => |b, a: Threshold| {
-            let fill = operand(b, &Value::Float(a.value), of(b, a.qx)?)?;
-            quantized_like(b, b.where_(b.greater(a.qx, a.threshold)?, a.qx, fill)?, a.qx)
+        "quantized::clamp" => clamp(qx, min, max);
+        "quantized::threshold" => |b, qx: Var, threshold: f64, value: f64| {
+            let fill = operand(b, &Value::Float(value), of(b, qx)?)?;
+            quantized_like(b, b.where_(b.greater(qx, threshold)?, qx, fill)?, qx)
         };
     };
     super::rows! { table;
@@ -87,14 +87,14 @@ fn weights(table: Table<Source>) -> Table<Source> {
         "quantized::conv2d_add_relu" => |b, a: Conv| conv(b, &a, true);
         "quantized::conv1d_dynamic" | "quantized::conv2d_dynamic" | "quantized::conv3d_dynamic"
             | "quantized::conv_transpose1d_dynamic" | "quantized::conv_transpose2d_dynamic"
-            | "quantized::conv_transpose3d_dynamic" => |b, a: DynamicConv| {
-                let x = dynamic(b, a.qx, a.reduce_range)?;
-                convolved(b, x, &a.packed_weight)
+            | "quantized::conv_transpose3d_dynamic" => |b, qx: Var, packed_weight: Value, reduce_range: bool| {
+                let x = dynamic(b, qx, reduce_range)?;
+                convolved(b, x, &packed_weight)
             };
         "quantized::conv1d_unpack" | "quantized::conv2d_unpack" | "quantized::conv3d_unpack" | "quantized::conv_unpack"
             | "quantized::conv_transpose1d_unpack" | "quantized::conv_transpose2d_unpack"
-            | "quantized::conv_transpose3d_unpack" => |b, a: Unpack| {
-                let conv = PackedConv::of(b, &a.packed_weights)?;
+            | "quantized::conv_transpose3d_unpack" => |b, packed_weights: Value| {
+                let conv = PackedConv::of(b, &packed_weights)?;
                 Ok(Several(vec![conv.weight.into(), conv.bias.into()]))
             };
     };
@@ -119,30 +119,25 @@ fn weights(table: Table<Source>) -> Table<Source> {
             let (weight, bias) = packed_linear(b, &a.W_prepack)?;
             Ok(Several(vec![weight.into(), bias.into()]))
         };
-        "quantized::embedding_bag_prepack" => |_, a: Weight| Ok(Value::List(vec![a.weight.into()]));
-        "quantized::embedding_byte" | "quantized::embedding_4bit" => |b, a: Embedding| {
-            let weight = tensors(&a.weight).first().copied();
+        "quantized::embedding_bag_prepack" => |_, weight: Var| Ok(Value::List(vec![weight.into()]));
+        "quantized::embedding_byte" | "quantized::embedding_4bit"
+            => |b, weight: Value, indices: Var, pruned_weights: bool| {
+            let weight = tensors(&weight).first().copied();
             let message = "The weights of a quantized embedding are not known.";
             let weight = weight.ok_or_else(|| b.diagnostic(Code::LayerUnsupported, message))?;
-            b.gather(weight, a.indices).one()
+            b.gather(weight, indices).one()
         };
     }
 }
 
 arguments! {
-    /// `quantized::add(Tensor qa, Tensor qb, float scale, int zero_point)`
+    /// `quantized::add`
     struct Two { qa: Var, qb: Var, scale: f64, zero_point: i64 }
-    /// `quantized::add.Scalar(Tensor qa, Scalar b)`
+    /// `quantized::add.Scalar`
     struct Scalar { qa: Var, b: Value }
-    /// `quantized::cat(Tensor[] qx, int dim, float? scale, int? zero_point)`
+    /// `quantized::cat`
     struct Cat { qx: Vec<Var>, dim: i64, scale: Option<f64>, zero_point: Option<i64> }
-    /// `quantized::relu6(Tensor qx, bool inplace=False)`
-    struct Relu6 { qx: Var, inplace: bool }
-    /// `quantized::clamp(Tensor qx, Scalar? min=None, Scalar? max=None)`
-    struct Clamp { qx: Var, min: Option<f64>, max: Option<f64> }
-    /// `quantized::threshold(Tensor qx, Scalar threshold, Scalar value)`
-    struct Threshold { qx: Var, threshold: f64, value: f64 }
-    /// Operators of one tensor: `quantized::sigmoid(Tensor qx, float output_scale, int output_zero_point)`
+    /// Operators of one tensor: `quantized::sigmoid`
     struct One {
         qx: Option<Var>, input: Option<Var>, dim: Option<i64>, negative_slope: Option<f64>,
         inplace: Option<bool>, alpha: Option<f64>, scale: Option<f64>, input_scale: Option<f64>,
@@ -150,33 +145,22 @@ arguments! {
         bias: Option<Var>, eps: Option<f64>, p: Option<f64>, training: Option<bool>,
         output_scale: f64, output_zero_point: i64,
     }
-    /// `quantized::batch_norm(Tensor qx, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps,
-    /// float output_scale, int output_zero_point)`
+    /// `quantized::batch_norm`
     struct BatchNorm {
         qx: Option<Var>, input: Option<Var>, weight: Option<Var>, bias: Option<Var>, mean: Var,
         var: Var, eps: f64, output_scale: f64, output_zero_point: i64,
     }
-    /// `quantized::conv_transpose2d_prepack(Tensor weight, Tensor? bias, int[] stride, int[] padding,
-    /// int[] output_padding, int[] dilation, int groups)`
+    /// `quantized::conv_transpose2d_prepack`
     struct Prepack {
         weight: Var, bias: Option<Var>, stride: Vec<i64>, padding: Vec<i64>,
         output_padding: Option<Vec<i64>>, dilation: Vec<i64>, groups: i64,
     }
-    /// `quantized::conv2d_add(Tensor qx, Tensor qaccum, Conv2dPackedParamsBase packed_weight, float output_scale,
-    /// int output_zero_point)`; an old overload repeats what is packed.
+    /// `quantized::conv2d_add`; an old overload repeats what is packed.
     struct Conv {
         qx: Var, qaccum: Option<Var>, packed_weight: Option<Value>, weight: Option<Value>,
         stride: Option<Vec<i64>>, padding: Option<Vec<i64>>, dilation: Option<Vec<i64>>,
         groups: Option<i64>, output_scale: f64, output_zero_point: i64,
     }
-    /// `quantized::conv2d_dynamic(Tensor qx, Conv2dPackedParamsBase packed_weight, bool reduce_range=False)`
-    struct DynamicConv { qx: Var, packed_weight: Value, reduce_range: bool }
-    /// `quantized::conv2d_unpack(Conv2dPackedParamsBase packed_weights)`
-    struct Unpack { packed_weights: Value }
-    /// `quantized::embedding_bag_prepack(Tensor weight)`
-    struct Weight { weight: Var }
-    /// `quantized::embedding_byte(EmbeddingPackedParamsBase weight, Tensor indices, bool pruned_weights=False)`
-    struct Embedding { weight: Value, indices: Var, pruned_weights: bool }
 }
 
 #[allow(non_snake_case)]
@@ -458,8 +442,8 @@ fn cat(b: &Lower, a: &Cat, relu: bool) -> Lowered<Var> {
     }
 }
 
-fn clamp(b: &Lower, a: Clamp) -> Lowered<Var> {
-    quantized_like(b, b.clip(a.qx).min(a.min).max(a.max).one()?, a.qx)
+fn clamp(b: &Lower, qx: Var, min: Option<f64>, max: Option<f64>) -> Lowered<Var> {
+    quantized_like(b, b.clip(qx).min(min).max(max).one()?, qx)
 }
 
 /// `scale * (x where it is positive, else alpha * (exp(x * input_scale) - 1))`

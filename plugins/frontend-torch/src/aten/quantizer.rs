@@ -16,23 +16,25 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = super::rows! { table;
         "aten::quantize_per_tensor" => quantize_per_tensor;
         "aten::quantize_per_channel" => quantize_per_channel;
-        "aten::quantize_per_tensor_dynamic" => |b, a: Dynamic| dynamic(b, a.input, a.reduce_range);
+        "aten::quantize_per_tensor_dynamic" => |b, input: Var, dtype: i64, reduce_range: bool| {
+            dynamic(b, input, reduce_range)
+        };
         // The numbers are the same, but nothing keeps them quantized.
         "aten::dequantize.self" | "aten::dequantize.tensor" | "aten::dequantize.any" | "aten::dequantize" =>
             |b, a: Quantized| b.identity(a.tensor());
-        "aten::int_repr" => |b, a: One| {
-            let q = quantizer_of(b, a.input)?;
-            b.quantize_linear(a.input, q.scale).y_zero_point(q.zero_point).axis(q.axis).one()
+        "aten::int_repr" => |b, input: Var| {
+            let q = quantizer_of(b, input)?;
+            b.quantize_linear(input, q.scale).y_zero_point(q.zero_point).axis(q.axis).one()
         };
-        "aten::q_scale" | "aten::q_per_channel_scales" => |b, a: One| Ok(quantizer_of(b, a.input)?.scale);
-        "aten::q_zero_point" | "aten::q_per_channel_zero_points" => |b, a: One| {
-            b.cast(quantizer_of(b, a.input)?.zero_point, DataType::Int64)
+        "aten::q_scale" | "aten::q_per_channel_scales" => |b, input: Var| Ok(quantizer_of(b, input)?.scale);
+        "aten::q_zero_point" | "aten::q_per_channel_zero_points" => |b, input: Var| {
+            b.cast(quantizer_of(b, input)?.zero_point, DataType::Int64)
         };
-        "aten::q_per_channel_axis" => |b, a: One| Ok(quantizer_of(b, a.input)?.axis.unwrap_or(0));
-        "aten::_make_per_tensor_quantized_tensor" => |b, a: Integers| {
-            let zero_point = point(b, Value::Int(a.zero_point), of(b, a.input)?)?;
-            let scale = b.constant(Tensor::scalar(a.scale as f32));
-            of_integers(b, a.input, Quantizer { scale, zero_point, axis: None })
+        "aten::q_per_channel_axis" => |b, input: Var| Ok(quantizer_of(b, input)?.axis.unwrap_or(0));
+        "aten::_make_per_tensor_quantized_tensor" => |b, input: Var, scale: f64, zero_point: i64| {
+            let zero_point = point(b, Value::Int(zero_point), of(b, input)?)?;
+            let scale = b.constant(Tensor::scalar(scale as f32));
+            of_integers(b, input, Quantizer { scale, zero_point, axis: None })
         };
     };
     super::rows! { table;
@@ -62,40 +64,29 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `int_repr(Tensor self)`
-    struct One { input: Var }
-    /// `dequantize.self(Tensor self)`; other overloads have another name for it.
+    /// `dequantize.self`; other overloads have another name for it.
     struct Quantized { input: Option<Var>, qtensor: Option<Var>, tensors: Option<Var> }
-    /// `quantize_per_tensor(Tensor self, float scale, int zero_point, ScalarType dtype)`; both may be tensors.
+    /// `quantize_per_tensor`; both may be tensors.
     struct PerTensor { input: Var, scale: Value, zero_point: Value, dtype: i64 }
-    /// `quantize_per_channel(Tensor self, Tensor scales, Tensor zero_points, int axis, ScalarType dtype)`
+    /// `quantize_per_channel`
     struct PerChannel { input: Var, scales: Var, zero_points: Var, axis: i64, dtype: i64 }
-    /// `quantize_per_tensor_dynamic(Tensor self, ScalarType dtype, bool reduce_range)`
-    struct Dynamic { input: Var, dtype: i64, reduce_range: bool }
-    /// `_make_per_tensor_quantized_tensor(Tensor self, float scale, int zero_point)`
-    struct Integers { input: Var, scale: f64, zero_point: i64 }
-    /// `fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min,
-    /// int quant_max)`; for whole tensors without the axis.
+    /// `fake_quantize_per_channel_affine`; for whole tensors without the axis.
     struct Fake {
         input: Var, scale: Value, zero_point: Value, fake_quant_enabled: Option<Var>, axis: Option<i64>,
         quant_min: i64, quant_max: i64, grad_factor: Option<f64>,
     }
-    /// `fused_moving_avg_obs_fake_quant(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor(a!) running_min,
-    /// Tensor(b!) running_max, Tensor(c!) scale, Tensor(d!) zero_point, float averaging_const, int quant_min,
-    /// int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False)`
+    /// `fused_moving_avg_obs_fake_quant`
     struct Observed {
         input: Var, observer_on: Var, fake_quant_on: Var, running_min: Var, running_max: Var,
         scale: Var, zero_point: Var, averaging_const: f64, quant_min: i64, quant_max: i64,
         ch_axis: i64, per_row_fake_quant: bool, symmetric_quant: bool,
     }
-    /// `quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min,
-    /// int quant_max, ScalarType dtype)`
+    /// `quantized_decomposed::quantize_per_tensor`
     struct Decomposed {
         input: Var, scale: Value, zero_point: Value, quant_min: i64, quant_max: i64,
         dtype: i64, out_dtype: Option<i64>,
     }
-    /// `quantized_decomposed::quantize_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis,
-    /// int quant_min, int quant_max, ScalarType dtype)`
+    /// `quantized_decomposed::quantize_per_channel`
     struct ByChannel {
         input: Var, scales: Var, zero_points: Option<Var>, axis: i64, quant_min: i64, quant_max: i64,
         dtype: i64, out_dtype: Option<i64>,

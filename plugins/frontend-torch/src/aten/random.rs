@@ -12,56 +12,49 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::rand" => |b, a: New| new(b, &a.size, a.dtype, UNIFORM);
-        "aten::randn" => |b, a: New| new(b, &a.size, a.dtype, NORMAL);
-        "aten::rand_like" => |b, a: Like| cast(b, a.dtype, a.input, drawn(b, a.input, UNIFORM)?);
-        "aten::randn_like" => |b, a: Like| cast(b, a.dtype, a.input, drawn(b, a.input, NORMAL)?);
+        "aten::rand" => |b, size: Vec<Value>, dtype: Option<i64>, names: Option<Value>| new(b, &size, dtype, UNIFORM);
+        "aten::randn" => |b, size: Vec<Value>, dtype: Option<i64>, names: Option<Value>| new(b, &size, dtype, NORMAL);
+        "aten::rand_like" => |b, input: Var, dtype: Option<i64>| cast(b, dtype, input, drawn(b, input, UNIFORM)?);
+        "aten::randn_like" => |b, input: Var, dtype: Option<i64>| cast(b, dtype, input, drawn(b, input, NORMAL)?);
         "aten::randint" => randint;
         "aten::randint_like" => randint_like;
         "aten::random" => random;
-        "aten::randperm" => randperm;
+        "aten::randperm" => randperm(n, dtype);
         "aten::uniform" => |b, a: Uniform| kept(b, a.input, drawn(b, a.input, Draw::Uniform(a.from, a.to))?);
         "aten::normal" | "aten::normal_functional" => |b, a: Normal| {
             kept(b, a.input, drawn(b, a.input, Draw::Normal(a.mean, a.std))?)
         };
         "aten::normal.Tensor_float" | "aten::normal.float_Tensor" | "aten::normal.Tensor_Tensor" => normal;
-        "aten::normal.float_float" => |b, a: NormalNew| new(b, &a.size, a.dtype, Draw::Normal(a.mean, a.std));
+        "aten::normal.float_float" => |b, mean: f64, std: f64, size: Vec<Value>, dtype: Option<i64>| {
+            new(b, &size, dtype, Draw::Normal(mean, std))
+        };
         "aten::log_normal" => |b, a: Normal| kept(b, a.input, b.exp(drawn(b, a.input, Draw::Normal(a.mean, a.std))?)?);
-        "aten::exponential" => |b, a: Exponential| {
-            let negative = b.log(b.sub(1.0, drawn(b, a.input, UNIFORM)?)?)?;
-            kept(b, a.input, b.div(negative, -a.lambd)?)
+        "aten::exponential" => |b, input: Var, lambd: f64| {
+            let negative = b.log(b.sub(1.0, drawn(b, input, UNIFORM)?)?)?;
+            kept(b, input, b.div(negative, -lambd)?)
         };
-        "aten::cauchy" => |b, a: Cauchy| {
-            let turned = drawn(b, a.input, Draw::Uniform(-PI / 2.0, PI / 2.0))?;
-            kept(b, a.input, b.add(b.mul(b.tan(turned)?, a.sigma)?, a.median)?)
+        "aten::cauchy" => |b, input: Var, median: f64, sigma: f64| {
+            let turned = drawn(b, input, Draw::Uniform(-PI / 2.0, PI / 2.0))?;
+            kept(b, input, b.add(b.mul(b.tan(turned)?, sigma)?, median)?)
         };
-        "aten::geometric" => |b, a: Geometric| {
-            let log = b.log(b.sub(1.0, drawn(b, a.input, UNIFORM)?)?)?;
-            kept(b, a.input, b.ceil(b.div(log, (1.0 - a.p).ln())?)?)
+        "aten::geometric" => |b, input: Var, p: f64| {
+            let log = b.log(b.sub(1.0, drawn(b, input, UNIFORM)?)?)?;
+            kept(b, input, b.ceil(b.div(log, (1.0 - p).ln())?)?)
         };
-        "aten::bernoulli" => bernoulli;
-        "aten::multinomial" => multinomial;
+        "aten::bernoulli" => bernoulli(input, p);
+        "aten::multinomial" => multinomial(input, num_samples, replacement);
     }
 }
 
 use std::f64::consts::PI;
 
 arguments! {
-    struct New { size: Vec<Value>, dtype: Option<i64>, names: Option<Value> }
-    struct Like { input: Var, dtype: Option<i64> }
     struct Integers { low: Option<Value>, high: Value, size: Vec<Value>, dtype: Option<i64> }
     struct IntegersLike { input: Var, low: Option<Value>, high: Value, dtype: Option<i64> }
     struct Random { input: Var, from: Option<i64>, to: Option<i64> }
-    struct Order { n: Value, dtype: Option<i64> }
     struct Uniform { input: Var, from: f64, to: f64 }
     struct Normal { input: Var, mean: f64, std: f64 }
     struct Normals { mean: Value, std: Value }
-    struct NormalNew { mean: f64, std: f64, size: Vec<Value>, dtype: Option<i64> }
-    struct Exponential { input: Var, lambd: f64 }
-    struct Cauchy { input: Var, median: f64, sigma: f64 }
-    struct Geometric { input: Var, p: f64 }
-    struct Bernoulli { input: Var, p: Option<Value> }
-    struct Multinomial { input: Var, num_samples: Value, replacement: bool }
 }
 
 /// A distribution.
@@ -159,10 +152,10 @@ fn random(b: &Lower, a: Random) -> Lowered<Var> {
     whole(b, drawn(b, a.input, UNIFORM)?, &Value::Int(low), &Value::Int(high), to)
 }
 
-fn randperm(b: &Lower, a: Order) -> Lowered<Var> {
-    let to = a.dtype.map_or(Ok(Int64), |number| dtype::named(b, number))?;
-    let keys = made(b, std::slice::from_ref(&a.n), Float, UNIFORM)?;
-    let [_, order] = b.top_k(keys, of::single(b, &a.n)?).axis(0).outputs()?;
+fn randperm(b: &Lower, n: Value, dtype: Option<i64>) -> Lowered<Var> {
+    let to = dtype.map_or(Ok(Int64), |number| dtype::named(b, number))?;
+    let keys = made(b, std::slice::from_ref(&n), Float, UNIFORM)?;
+    let [_, order] = b.top_k(keys, of::single(b, &n)?).axis(0).outputs()?;
     b.cast(order, to)
 }
 
@@ -172,27 +165,27 @@ fn normal(b: &Lower, a: Normals) -> Lowered<Var> {
     b.add(mean, b.mul(std, drawn(b, whole, NORMAL)?)?)
 }
 
-fn bernoulli(b: &Lower, a: Bernoulli) -> Lowered<Var> {
-    let to = dtype::of(b, a.input)?;
-    let chances = match a.p {
-        None => dtype::to_float(b, a.input)?,
+fn bernoulli(b: &Lower, input: Var, p: Option<Value>) -> Lowered<Var> {
+    let to = dtype::of(b, input)?;
+    let chances = match p {
+        None => dtype::to_float(b, input)?,
         Some(p) => {
             let within = match &p {
                 Value::Var(p) => dtype::of(b, *p)?,
                 _ => Float,
             };
-            expanded_as(b, operand(b, &p, within)?, a.input)?
+            expanded_as(b, operand(b, &p, within)?, input)?
         }
     };
     // Not ONNX's Bernoulli: ONNX Runtime draws 1 with the probability of 0.
     b.cast(b.less(drawn(b, chances, UNIFORM)?, chances)?, to)
 }
 
-fn multinomial(b: &Lower, a: Multinomial) -> Lowered<Var> {
-    let rank = rank(b, a.input)?;
-    let x = if rank == 1 { b.unsqueeze(a.input, [0])? } else { a.input };
+fn multinomial(b: &Lower, input: Var, num_samples: Value, replacement: bool) -> Lowered<Var> {
+    let rank = rank(b, input)?;
+    let x = if rank == 1 { b.unsqueeze(input, [0])? } else { input };
     let chances = b.log(x)?;
-    let found = match (of::known(b, &a.num_samples), a.replacement) {
+    let found = match (of::known(b, &num_samples), replacement) {
         (Some(n), true) => b.multinomial(chances).dtype(Int64).sample_size(n).one()?,
         (None, true) => {
             return Err(unsupported(b, "multinomial needs a number of samples that is known."));
@@ -202,7 +195,7 @@ fn multinomial(b: &Lower, a: Multinomial) -> Lowered<Var> {
             let noise =
                 b.neg(b.log(b.neg(b.log(drawn(b, chances, Draw::Uniform(1e-20, 1.0))?)?)?)?)?;
             let keys = b.add(chances, noise)?;
-            let [_, order] = b.top_k(keys, of::single(b, &a.num_samples)?).axis(1).outputs()?;
+            let [_, order] = b.top_k(keys, of::single(b, &num_samples)?).axis(1).outputs()?;
             order
         }
     };

@@ -32,19 +32,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout,
-    /// bool train, bool bidirectional, bool batch_first)`
+    /// `lstm.input`
     struct Padded {
         input: Var, hx: Value, params: Vec<Var>, has_biases: bool, num_layers: i64, dropout: f64,
         train: bool, bidirectional: bool, batch_first: bool,
     }
-    /// `lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers,
-    /// float dropout, bool train, bool bidirectional)`
+    /// `lstm.data`
     struct Packed {
         data: Var, batch_sizes: Var, hx: Value, params: Vec<Var>, has_biases: bool, num_layers: i64,
         dropout: f64, train: bool, bidirectional: bool,
     }
-    /// `lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None)`
+    /// `lstm_cell`
     struct Cell {
         input: Var, hx: Value, w_ih: Var, w_hh: Var, b_ih: Option<Var>, b_hh: Option<Var>,
     }

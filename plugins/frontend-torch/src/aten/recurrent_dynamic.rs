@@ -24,9 +24,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `quantized_lstm.input(Tensor input, Tensor[] hx, CellParamsBase[] params, bool has_biases, int num_layers,
-    /// float dropout, bool train, bool bidirectional, bool batch_first, *, ScalarType? dtype=None,
-    /// bool use_dynamic=False)`
+    /// `quantized_lstm.input`
     struct Padded {
         input: Var, hx: Value, params: Vec<Value>, has_biases: bool, num_layers: i64, dropout: f64,
         train: bool, bidirectional: bool, batch_first: bool, dtype: Option<i64>, use_dynamic: Option<bool>,

@@ -14,7 +14,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::sum" => |b, a: Reduced| total(b, a.input, &axes(b, &a)?, a.dtype);
         "prims::sum" => |b, a: Prim| total(b, a.inp, &a.axes(b)?, a.output_dtype);
         "aten::nansum" => |b, a: Reduced| total(b, numbers(b, a.input)?, &axes(b, &a)?, a.dtype);
-        "aten::sum_to_size" => sum_to_size;
+        "aten::sum_to_size" => sum_to_size(input, size);
         "aten::count_nonzero" => |b, a: Reduced| total(b, b.cast(a.input, Bool)?, &axes(b, &a)?, None);
         "aten::mean" => |b, a: Reduced| mean(b, typed(b, a.input, a.dtype)?, &axes(b, &a)?);
         "aten::nanmean" => nanmean;
@@ -44,9 +44,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::std" => |b, a: Variance| Ok(variance(b, &a, true)?[0]);
         "aten::var_mean" => |b, a: Variance| variance(b, &a, false);
         "aten::std_mean" => |b, a: Variance| variance(b, &a, true);
-        "prims::var" => |b, a: PrimVariance| {
-            let axes = Axes::of(b, a.inp, &a.dims, false)?;
-            Ok(spread(b, a.inp, &axes, a.correction.unwrap_or(1.0), false)?[0])
+        "prims::var" => |b, inp: Var, dims: Value, correction: Option<f64>, output_dtype: Option<i64>| {
+            let axes = Axes::of(b, inp, &dims, false)?;
+            Ok(spread(b, inp, &axes, correction.unwrap_or(1.0), false)?[0])
         };
         "aten::norm" | "aten::native_norm" => |b, a: Norm| norm(b, &a, &a.p);
         "aten::linalg_vector_norm" => |b, a: Norm| norm(b, &a, &a.ord);
@@ -56,21 +56,15 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None)`
+    /// `sum.dim_IntList`
     struct Reduced { input: Var, dim: Value = Value::None, keepdim: bool = false, dtype: Option<i64> }
-    /// `prims::sum(Tensor inp, int[]? dims, *, ScalarType? output_dtype=None)`
+    /// `prims::sum`
     struct Prim { inp: Var, dims: Value, output_dtype: Option<i64> }
-    /// `sum_to_size(Tensor self, SymInt[] size)`
-    struct ToSize { input: Var, size: Vec<Value> }
-    /// `var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False)`,
-    /// `var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False)`
+    /// `var.dim`, `var.correction`
     struct Variance {
         input: Var, dim: Value = Value::None, unbiased: Option<bool>, correction: Option<f64>, keepdim: bool = false,
     }
-    /// `prims::var(Tensor inp, int[]? dims, float? correction=1, *, ScalarType? output_dtype=None)`
-    struct PrimVariance { inp: Var, dims: Value, correction: Option<f64>, output_dtype: Option<i64> }
-    /// `norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype)`,
-    /// `linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None)`
+    /// `norm.ScalarOpt_dim_dtype`, `linalg_vector_norm`
     struct Norm {
         input: Var, p: Value = Value::None, ord: Value = Value::None, dim: Value = Value::None,
         keepdim: bool = false, dtype: Option<i64>,
@@ -189,19 +183,19 @@ fn through(
     b.cast(reduce(b, b.cast(x, wide)?, axes)?, dtype)
 }
 
-fn sum_to_size(b: &Lower, a: ToSize) -> Lowered<Var> {
-    let rank = sizes::rank(b, a.input)?;
-    let more = rank.saturating_sub(a.size.len());
+fn sum_to_size(b: &Lower, input: Var, size: Vec<Value>) -> Lowered<Var> {
+    let rank = sizes::rank(b, input)?;
+    let more = rank.saturating_sub(size.len());
     let is_one = |axis: &usize| {
         *axis < more
-            || (sizes::known(b, &a.size[*axis - more]) == Some(1)
-                && sizes::known_size(b, a.input, *axis) != Some(1))
+            || (sizes::known(b, &size[*axis - more]) == Some(1)
+                && sizes::known_size(b, input, *axis) != Some(1))
     };
     let list: Vec<i64> = (0..rank).filter(is_one).map(|axis| axis as i64).collect();
     if list.is_empty() {
-        return Ok(a.input);
+        return Ok(input);
     }
-    let sums = reduce_sum(b, a.input, &Axes { list: Some(list), keep: true })?;
+    let sums = reduce_sum(b, input, &Axes { list: Some(list), keep: true })?;
     if more == 0 {
         Ok(sums)
     } else {

@@ -30,16 +30,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None,
-    /// float? scales_w=None)`; `.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors)`
+    /// `upsample_bilinear2d`; `.vec`
     struct Upsample {
         input: Var, output_size: Option<Vec<Value>>, align_corners: Option<bool>,
         scales: Option<f64>, scales_d: Option<f64>, scales_h: Option<f64>, scales_w: Option<f64>,
         scale_factors: Option<Vec<f64>>,
     }
-    /// `__interpolate(Tensor input, int? size=None, float? scale_factor=None, str mode="nearest",
-    /// bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False)`; sizes and factors may be
-    /// lists.
+    /// `__interpolate`; sizes and factors may be lists.
     struct Interpolate {
         input: Var, size: Value, scale_factor: Value, mode: Option<String>, align_corners: Option<bool>,
         recompute_scale_factor: Option<bool>, antialias: Option<bool>,

@@ -23,9 +23,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `cumsum(Tensor self, int dim, *, ScalarType? dtype=None)`
+    /// `cumsum`
     struct Running { input: Var, dim: i64, dtype: Option<i64> }
-    /// `diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None)`
+    /// `diff`
     struct Diff { input: Var, n: i64, dim: i64, prepend: Option<Var>, append: Option<Var> }
 }
 

@@ -16,25 +16,24 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "aten::scatter" => scatter;
-        "aten::scatter_add" => |b, a: ScatterAdd| {
-            let source = source(b, a.input, a.index, a.src)?;
-            scattered(b, a.input, a.dim, a.index, source, "add")
+        "aten::scatter_add" => |b, input: Var, dim: i64, index: Var, src: Var| {
+            let source = source(b, input, index, src)?;
+            scattered(b, input, dim, index, source, "add")
         };
         "aten::scatter_reduce" => scatter_reduce;
         "aten::index_add" => index_add;
-        "aten::index_copy" => |b, a: IndexCopy| along(b, a.input, a.dim, a.index, a.source, "none");
-        "aten::index_fill" => index_fill;
+        "aten::index_copy" => |b, input: Var, dim: i64, index: Var, source: Var| {
+            along(b, input, dim, index, source, "none")
+        };
+        "aten::index_fill" => index_fill(input, dim, index, value);
         "aten::index_reduce" => index_reduce;
     }
 }
 
 arguments! {
     struct Scatter { input: Var, dim: i64, index: Var, src: Option<Var>, value: Option<Value>, reduce: Option<String> }
-    struct ScatterAdd { input: Var, dim: i64, index: Var, src: Var }
     struct ScatterReduce { input: Var, dim: i64, index: Var, src: Var, reduce: String, include_self: bool }
     struct IndexAdd { input: Var, dim: i64, index: Var, source: Var, alpha: Value }
-    struct IndexCopy { input: Var, dim: i64, index: Var, source: Var }
-    struct IndexFill { input: Var, dim: i64, index: Var, value: Value }
     struct IndexReduce { input: Var, dim: i64, index: Var, source: Var, reduce: String, include_self: bool }
 }
 
@@ -250,13 +249,13 @@ fn index_add(b: &Lower, a: IndexAdd) -> Lowered<Var> {
     along(b, a.input, a.dim, a.index, source, "add")
 }
 
-fn index_fill(b: &Lower, a: IndexFill) -> Lowered<Var> {
-    let to = dtype::of(b, a.input)?;
-    let at = axis(b, a.input, a.dim)?;
-    let rank = rank(b, a.input)?;
-    let index = vector(b, a.index)?;
+fn index_fill(b: &Lower, input: Var, dim: i64, index: Var, value: Value) -> Lowered<Var> {
+    let to = dtype::of(b, input)?;
+    let at = axis(b, input, dim)?;
+    let rank = rank(b, input)?;
+    let index = vector(b, index)?;
     let constant = b.constant_of(index).and_then(|index| index.to_i64s());
-    if let (Some(places), Some(n)) = (constant, known_size(b, a.input, at))
+    if let (Some(places), Some(n)) = (constant, known_size(b, input, at))
         && n <= super::shape::INDICES_MAX
     {
         let hit = |i: i64| places.iter().any(|place| *place == i || *place + n == i);
@@ -265,15 +264,15 @@ fn index_fill(b: &Lower, a: IndexFill) -> Lowered<Var> {
         dims[0] = n as usize;
         let mask = Tensor::new(Bool, dims, cells.into());
         let mask = b.constant(mask.map_err(|why| unsupported(b, &why.to_string()))?);
-        return select(b, mask, operand(b, &a.value, to)?, a.input);
+        return select(b, mask, operand(b, &value, to)?, input);
     }
-    let mut sizes = of::sizes(b, a.input)?;
+    let mut sizes = of::sizes(b, input)?;
     let Some(of_axis) = sizes.get_mut(at) else {
-        return b.reshape(operand(b, &a.value, to)?, Vec::<i64>::new()).one();
+        return b.reshape(operand(b, &value, to)?, Vec::<i64>::new()).one();
     };
     *of_axis = of::size(b, index, 0)?;
-    let source = expanded(b, operand(b, &a.value, to)?, &sizes)?;
-    along(b, a.input, a.dim, index, source, "none")
+    let source = expanded(b, operand(b, &value, to)?, &sizes)?;
+    along(b, input, dim, index, source, "none")
 }
 
 fn index_reduce(b: &Lower, a: IndexReduce) -> Lowered<Var> {

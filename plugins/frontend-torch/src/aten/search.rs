@@ -5,7 +5,7 @@ use super::dtype::{self, all_of, common};
 use super::indices::whole;
 use super::shape::{expanded_as, reshaped, same_shape};
 use super::sizes::{self as of, rank};
-use super::{Lower, Source, Unary};
+use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::{Bool, Float, Int32, Int64, Uint8};
@@ -14,24 +14,21 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::nonzero" | "aten::argwhere" => |b, a: Unary| nonzero(b, a.input);
-        "aten::nonzero_numpy" => |b, a: Unary| nonzero_axes(b, a.input);
-        "aten::nonzero_static" => nonzero_static;
-        "aten::masked_select" => masked_select;
-        "aten::masked_scatter" => masked_scatter;
-        "aten::one_hot" => one_hot;
-        "aten::bucketize" => |b, a: Bucketize| before(b, &a.input, &Value::Var(a.boundaries), a.right, a.out_int32);
+        "aten::nonzero" | "aten::argwhere" => |b, input: Var| nonzero(b, input);
+        "aten::nonzero_numpy" => |b, input: Var| nonzero_axes(b, input);
+        "aten::nonzero_static" => nonzero_static(input, size, fill_value);
+        "aten::masked_select" => masked_select(input, mask);
+        "aten::masked_scatter" => masked_scatter(input, mask, source);
+        "aten::one_hot" => one_hot(input, num_classes);
+        "aten::bucketize" => |b, input: Value, boundaries: Var, out_int32: bool, right: bool| {
+            before(b, &input, &Value::Var(boundaries), right, out_int32)
+        };
         "aten::searchsorted" => searchsorted;
         "aten::isin" => isin;
     }
 }
 
 arguments! {
-    struct Static { input: Var, size: Value, fill_value: i64 }
-    struct Masked { input: Var, mask: Var }
-    struct MaskedScatter { input: Var, mask: Var, source: Var }
-    struct OneHot { input: Var, num_classes: i64 }
-    struct Bucketize { input: Value, boundaries: Var, out_int32: bool, right: bool }
     struct SearchSorted {
         sorted_sequence: Var, input: Value, out_int32: bool, right: bool, side: Option<String>,
         sorter: Option<Var>,
@@ -66,17 +63,16 @@ fn nonzero_axes(b: &Lower, x: Var) -> Lowered<Value> {
     Ok(axes.collect::<Lowered<Vec<Var>>>()?.into())
 }
 
-fn nonzero_static(b: &Lower, a: Static) -> Lowered<Var> {
-    let found = nonzero(b, a.input)?;
-    let width = Value::Int(rank(b, a.input)? as i64);
-    let rest =
-        super::create::filled(b, &[a.size.clone(), width], &Value::Int(a.fill_value), Int64)?;
-    b.slice(b.concat([found, rest]).axis(0).one()?, [0], of::single(b, &a.size)?).axes([0]).one()
+fn nonzero_static(b: &Lower, input: Var, size: Value, fill_value: i64) -> Lowered<Var> {
+    let found = nonzero(b, input)?;
+    let width = Value::Int(rank(b, input)? as i64);
+    let rest = super::create::filled(b, &[size.clone(), width], &Value::Int(fill_value), Int64)?;
+    b.slice(b.concat([found, rest]).axis(0).one()?, [0], of::single(b, &size)?).axes([0]).one()
 }
 
-fn masked_select(b: &Lower, a: Masked) -> Lowered<Var> {
-    let mask = b.cast(a.mask, Bool)?;
-    let (mut x, mut mask) = (a.input, mask);
+fn masked_select(b: &Lower, input: Var, mask: Var) -> Lowered<Var> {
+    let mask = b.cast(mask, Bool)?;
+    let (mut x, mut mask) = (input, mask);
     if !same_shape(b, x, mask) {
         let whole = expanded_as(b, x, mask)?;
         (x, mask) = (whole, expanded_as(b, mask, whole)?);
@@ -87,11 +83,11 @@ fn masked_select(b: &Lower, a: Masked) -> Lowered<Var> {
     }
 }
 
-fn masked_scatter(b: &Lower, a: MaskedScatter) -> Lowered<Var> {
-    let mask = expanded_as(b, b.cast(a.mask, Bool)?, a.input)?;
-    let source = b.cast(reshaped(b, a.source, vec![(-1).into()])?, dtype::of(b, a.input)?)?;
-    if rank(b, a.input)? == 0 {
-        return select(b, mask, b.gather(source, 0).one()?, a.input);
+fn masked_scatter(b: &Lower, input: Var, mask: Var, source: Var) -> Lowered<Var> {
+    let mask = expanded_as(b, b.cast(mask, Bool)?, input)?;
+    let source = b.cast(reshaped(b, source, vec![(-1).into()])?, dtype::of(b, input)?)?;
+    if rank(b, input)? == 0 {
+        return select(b, mask, b.gather(source, 0).one()?, input);
     }
     let places = b.transpose(b.non_zero(mask)?).perm([1, 0]).one()?;
     let count = match b.opset() >= 15 {
@@ -99,14 +95,14 @@ fn masked_scatter(b: &Lower, a: MaskedScatter) -> Lowered<Var> {
         false => b.slice(b.shape(places).one()?, [0], [1]).axes([0]).one()?,
     };
     let written = b.slice(source, [0], count).axes([0]).one()?;
-    b.scatter_nd(a.input, places, written).one()
+    b.scatter_nd(input, places, written).one()
 }
 
-fn one_hot(b: &Lower, a: OneHot) -> Lowered<Var> {
-    let index = whole(b, a.input)?;
+fn one_hot(b: &Lower, input: Var, num_classes: i64) -> Lowered<Var> {
+    let index = whole(b, input)?;
     let values = Tensor::vector(vec![0i64, 1]);
-    if a.num_classes >= 0 {
-        return b.one_hot(index, [a.num_classes], values).one();
+    if num_classes >= 0 {
+        return b.one_hot(index, [num_classes], values).one();
     }
     let most = b.reduce_max(index).keepdims(0).one()?;
     let depth = b.reshape(b.add(most, 1i64)?, [1]).one()?;

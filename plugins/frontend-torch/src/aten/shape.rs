@@ -1,7 +1,7 @@
 //! The same elements in another shape, and elements that are repeated.
 
 use super::sizes::{axes, axis, known, known_size, rank, size, sizes, wrapped};
-use super::{Lower, Source, Unary, sizes as of};
+use super::{Lower, Source, sizes as of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -13,31 +13,36 @@ pub(crate) const INDICES_MAX: i64 = 1 << 20;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::view" | "aten::view_copy" | "aten::_unsafe_view" | "aten::_reshape_copy" => |b, a: View| {
-            reshaped(b, a.input, values(a.size))
+        "aten::view" | "aten::view_copy" | "aten::_unsafe_view" | "aten::_reshape_copy"
+            => |b, input: Var, size: Vec<Value>| {
+            reshaped(b, input, values(size))
         };
-        "aten::_reshape_alias" | "aten::_reshape_alias_copy" => |b, a: Strided| reshaped(b, a.input, values(a.size));
-        "aten::reshape" => |b, a: Reshape| reshaped(b, a.input, values(a.shape));
-        "aten::reshape_as" | "aten::view_as" => |b, a: As| reshaped_as(b, a.input, a.other);
-        "aten::ravel" => |b, a: Unary| reshaped(b, a.input, vec![(-1).into()]);
-        "aten::flatten" => flatten;
-        "aten::unflatten" => unflatten;
-        "aten::squeeze" | "aten::squeeze_copy" => squeeze;
-        "aten::squeeze.dim" | "aten::squeeze_copy.dim" => |b, a: Axis| squeezed(b, a.input, &[a.dim]);
-        "aten::squeeze.dims" | "aten::squeeze_copy.dims" => |b, a: Axes| squeezed(b, a.input, &a.dim);
-        "aten::unsqueeze" | "aten::unsqueeze_copy" => unsqueeze;
-        "aten::expand" | "aten::expand_copy" => |b, a: Expand| expanded(b, a.input, &a.size);
-        "aten::broadcast_to" => |b, a: View| expanded(b, a.input, &a.size);
-        "aten::expand_as" => |b, a: As| expanded_as(b, a.input, a.other);
+        "aten::_reshape_alias" | "aten::_reshape_alias_copy" => |b, input: Var, size: Vec<Value>, stride: Value| {
+            reshaped(b, input, values(size))
+        };
+        "aten::reshape" => |b, input: Var, shape: Vec<Value>| reshaped(b, input, values(shape));
+        "aten::reshape_as" | "aten::view_as" => |b, input: Var, other: Var| reshaped_as(b, input, other);
+        "aten::ravel" => |b, input: Var| reshaped(b, input, vec![(-1).into()]);
+        "aten::flatten" => flatten(input, start_dim, end_dim);
+        "aten::unflatten" => unflatten(input, dim, sizes);
+        "aten::squeeze" | "aten::squeeze_copy" => squeeze(input);
+        "aten::squeeze.dim" | "aten::squeeze_copy.dim" => |b, input: Var, dim: i64| squeezed(b, input, &[dim]);
+        "aten::squeeze.dims" | "aten::squeeze_copy.dims" => |b, input: Var, dim: Vec<i64>| squeezed(b, input, &dim);
+        "aten::unsqueeze" | "aten::unsqueeze_copy" => unsqueeze(input, dim);
+        "aten::expand" | "aten::expand_copy" => |b, input: Var, size: Vec<Value>, implicit: bool| {
+            expanded(b, input, &size)
+        };
+        "aten::broadcast_to" => |b, input: Var, size: Vec<Value>| expanded(b, input, &size);
+        "aten::expand_as" => |b, input: Var, other: Var| expanded_as(b, input, other);
         "aten::broadcast_tensors" => broadcast_tensors;
-        "aten::repeat" => |b, a: Repeat| repeated(b, a.input, a.repeats);
-        "aten::tile" => tile;
+        "aten::repeat" => |b, input: Var, repeats: Vec<Value>| repeated(b, input, repeats);
+        "aten::tile" => tile(input, dims);
         "aten::repeat_interleave.self_int" => interleave;
         "aten::repeat_interleave.self_Tensor" => interleave_by;
-        "aten::repeat_interleave.Tensor" => |b, a: Repeats| indices_of(b, a.repeats);
-        "aten::atleast_1d" => |b, a: Unary| at_least(b, a.input, 1);
-        "aten::atleast_2d" => |b, a: Unary| at_least(b, a.input, 2);
-        "aten::atleast_3d" => |b, a: Unary| at_least(b, a.input, 3);
+        "aten::repeat_interleave.Tensor" => |b, repeats: Var, output_size: Value| indices_of(b, repeats);
+        "aten::atleast_1d" => |b, input: Var| at_least(b, input, 1);
+        "aten::atleast_2d" => |b, input: Var| at_least(b, input, 2);
+        "aten::atleast_3d" => |b, input: Var| at_least(b, input, 3);
         "aten::atleast_1d.Sequence" => |b, a: Tensors| all_at_least(b, a, 1);
         "aten::atleast_2d.Sequence" => |b, a: Tensors| all_at_least(b, a, 2);
         "aten::atleast_3d.Sequence" => |b, a: Tensors| all_at_least(b, a, 3);
@@ -45,21 +50,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    struct View { input: Var, size: Vec<Value> }
-    struct Strided { input: Var, size: Vec<Value>, stride: Value }
-    struct Reshape { input: Var, shape: Vec<Value> }
-    struct As { input: Var, other: Var }
-    struct Flatten { input: Var, start_dim: i64, end_dim: i64 }
-    struct Unflatten { input: Var, dim: i64, sizes: Vec<Value> }
-    struct Axis { input: Var, dim: i64 }
-    struct Axes { input: Var, dim: Vec<i64> }
-    struct Expand { input: Var, size: Vec<Value>, implicit: bool }
     pub(crate) struct Tensors { tensors: Vec<Var> }
-    struct Repeat { input: Var, repeats: Vec<Value> }
-    struct Tile { input: Var, dims: Vec<Value> }
     struct Interleave { input: Var, repeats: Value, dim: Option<i64>, output_size: Value }
     struct InterleaveBy { input: Var, repeats: Var, dim: Option<i64>, output_size: Value }
-    struct Repeats { repeats: Var, output_size: Value }
 }
 
 /// A size of what a tensor is reshaped to.
@@ -209,30 +202,30 @@ pub(crate) fn same_shape(b: &Lower, x: Var, other: Var) -> bool {
     one.len() == two.len() && one.iter().zip(&two).all(|(d, e)| d.same(e))
 }
 
-fn flatten(b: &Lower, a: Flatten) -> Lowered<Var> {
-    let rank = rank(b, a.input)?;
-    let (start, end) = (wrapped(b, a.start_dim, rank)?, wrapped(b, a.end_dim, rank)?);
+fn flatten(b: &Lower, input: Var, start_dim: i64, end_dim: i64) -> Lowered<Var> {
+    let rank = rank(b, input)?;
+    let (start, end) = (wrapped(b, start_dim, rank)?, wrapped(b, end_dim, rank)?);
     if rank == 0 {
-        return reshaped(b, a.input, vec![1.into()]);
+        return reshaped(b, input, vec![1.into()]);
     }
     if start > end {
         let message = format!("flatten from axis {start} to axis {end}.");
         return Err(b.diagnostic(Code::LayerParameter, message));
     }
     if start == end {
-        return Ok(a.input);
+        return Ok(input);
     }
-    let merged = (start..=end).map(|axis| known_size(b, a.input, axis));
+    let merged = (start..=end).map(|axis| known_size(b, input, axis));
     let merged = of::count(merged).unwrap_or(-1);
     let after = (end + 1..rank).map(Size::Same);
-    reshaped(b, a.input, (0..start).map(Size::Same).chain([merged.into()]).chain(after).collect())
+    reshaped(b, input, (0..start).map(Size::Same).chain([merged.into()]).chain(after).collect())
 }
 
-fn unflatten(b: &Lower, a: Unflatten) -> Lowered<Var> {
-    let (rank, at) = (rank(b, a.input)?, axis(b, a.input, a.dim)?);
-    let mut sizes = a.sizes;
+fn unflatten(b: &Lower, input: Var, dim: i64, sizes: Vec<Value>) -> Lowered<Var> {
+    let (rank, at) = (rank(b, input)?, axis(b, input, dim)?);
+    let mut sizes = sizes;
     let left = sizes.iter().position(|size| known(b, size) == Some(-1));
-    if let (Some(left), Some(whole)) = (left, known_size(b, a.input, at)) {
+    if let (Some(left), Some(whole)) = (left, known_size(b, input, at)) {
         let others = sizes.iter().enumerate().filter(|(i, _)| *i != left);
         let others = of::count(others.map(|(_, size)| known(b, size)));
         if let Some(n) = others.filter(|n| *n > 0) {
@@ -240,21 +233,21 @@ fn unflatten(b: &Lower, a: Unflatten) -> Lowered<Var> {
         }
     }
     let (before, after) = ((0..at).map(Size::Same), (at + 1..rank).map(Size::Same));
-    reshaped(b, a.input, before.chain(values(sizes)).chain(after).collect())
+    reshaped(b, input, before.chain(values(sizes)).chain(after).collect())
 }
 
-fn squeeze(b: &Lower, a: Unary) -> Lowered<Var> {
-    let shape = b.shape_of(a.input);
+fn squeeze(b: &Lower, input: Var) -> Lowered<Var> {
+    let shape = b.shape_of(input);
     let Some(shape) = shape.filter(|shape| shape.iter().all(|d| d.known().is_some())) else {
         note_open(b, "Axes of sizes that are not known are kept by squeeze.");
-        let rank = rank(b, a.input)?;
+        let rank = rank(b, input)?;
         let ones: Vec<i64> = (0..rank as i64)
-            .filter(|axis| known_size(b, a.input, *axis as usize) == Some(1))
+            .filter(|axis| known_size(b, input, *axis as usize) == Some(1))
             .collect();
-        return without_axes(b, a.input, ones);
+        return without_axes(b, input, ones);
     };
     let ones = shape.iter().enumerate().filter(|(_, d)| **d == Dim::Known(1));
-    without_axes(b, a.input, ones.map(|(i, _)| i as i64).collect())
+    without_axes(b, input, ones.map(|(i, _)| i as i64).collect())
 }
 
 /// Removes those of `dims` that have size 1.
@@ -287,10 +280,10 @@ pub(crate) fn without_axes(b: &Lower, x: Var, axes: Vec<i64>) -> Lowered<Var> {
     if axes.is_empty() { Ok(x) } else { b.squeeze(x).axes(axes).one() }
 }
 
-fn unsqueeze(b: &Lower, a: Axis) -> Lowered<Var> {
-    let rank = rank(b, a.input)?;
-    let at = wrapped(b, a.dim, rank + 1)?;
-    b.unsqueeze(a.input, [at as i64])
+fn unsqueeze(b: &Lower, input: Var, dim: i64) -> Lowered<Var> {
+    let rank = rank(b, input)?;
+    let at = wrapped(b, dim, rank + 1)?;
+    b.unsqueeze(input, [at as i64])
 }
 
 /// `x` broadcast to `sizes`, of which -1 keeps what is there.
@@ -360,9 +353,9 @@ fn repeated(b: &Lower, x: Var, repeats: Vec<Value>) -> Lowered<Var> {
     b.tile(x, of::vector(b, &repeats)?)
 }
 
-fn tile(b: &Lower, a: Tile) -> Lowered<Var> {
-    let missing = rank(b, a.input)?.saturating_sub(a.dims.len());
-    repeated(b, a.input, vec![Value::Int(1); missing].into_iter().chain(a.dims).collect())
+fn tile(b: &Lower, input: Var, dims: Vec<Value>) -> Lowered<Var> {
+    let missing = rank(b, input)?.saturating_sub(dims.len());
+    repeated(b, input, vec![Value::Int(1); missing].into_iter().chain(dims).collect())
 }
 
 /// The tensor and the axis along which it is repeated; all its elements if none is named.

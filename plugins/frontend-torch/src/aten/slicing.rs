@@ -11,8 +11,8 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::select" | "aten::select_copy" => select;
-        "aten::slice" | "aten::slice_copy" => slice;
+        "aten::select" | "aten::select_copy" => select(input, dim, index);
+        "aten::slice" | "aten::slice_copy" => slice(input, dim, start, end, step);
         "aten::narrow" | "aten::narrow_copy" => narrow;
         "aten::select_scatter" => select_scatter;
         "aten::slice_scatter" => slice_scatter;
@@ -22,8 +22,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    struct Select { input: Var, dim: i64, index: Value }
-    struct Slice { input: Var, dim: i64, start: Value, end: Value, step: Value }
     struct Narrow { input: Var, dim: i64, start: Value, length: Value }
     struct SelectScatter { input: Var, src: Var, dim: i64, index: Value }
     struct SliceScatter { input: Var, src: Var, dim: i64, start: Value, end: Value, step: Value }
@@ -114,13 +112,13 @@ pub(crate) fn selected(b: &Lower, x: Var, axis: usize, at: &Value) -> Lowered<Va
     b.gather(x, index(b, x, axis, at)?).axis(axis as i64).one()
 }
 
-fn select(b: &Lower, a: Select) -> Lowered<Var> {
-    selected(b, a.input, axis(b, a.input, a.dim)?, &a.index)
+fn select(b: &Lower, input: Var, dim: i64, index: Value) -> Lowered<Var> {
+    selected(b, input, axis(b, input, dim)?, &index)
 }
 
-fn slice(b: &Lower, a: Slice) -> Lowered<Var> {
-    let range = Range::of(b, a.start, a.end, &a.step)?;
-    ranged(b, a.input, axis(b, a.input, a.dim)?, &range)
+fn slice(b: &Lower, input: Var, dim: i64, start: Value, end: Value, step: Value) -> Lowered<Var> {
+    let range = Range::of(b, start, end, &step)?;
+    ranged(b, input, axis(b, input, dim)?, &range)
 }
 
 fn narrow(b: &Lower, a: Narrow) -> Lowered<Var> {

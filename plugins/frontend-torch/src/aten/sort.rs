@@ -4,7 +4,7 @@ use super::dtype::{self, operand};
 use super::scatter::scattered_nd;
 use super::shape::{reshaped, unsupported, values};
 use super::sizes::{self as of, axis, known_size, rank, size, sizes};
-use super::{Lower, Source, Unary, create};
+use super::{Lower, Source, create};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int8, Int32, Int64};
@@ -13,10 +13,16 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::topk" => |b, a: TopK| top(b, a.input, &a.k, a.dim, a.largest, a.sorted);
-        "aten::sort" => |b, a: Sort| sorted(b, a.input, a.dim, a.descending);
-        "aten::argsort" => |b, a: Sort| Ok(sorted(b, a.input, a.dim, a.descending)?[1]);
-        "aten::msort" => |b, a: Unary| Ok(sorted(b, a.input, 0, false)?[0]);
+        "aten::topk" => |b, input: Var, k: Value, dim: i64, largest: bool, sorted: bool| {
+            top(b, input, &k, dim, largest, sorted)
+        };
+        "aten::sort" => |b, input: Var, dim: i64, descending: bool, stable: Option<bool>| {
+            sorted(b, input, dim, descending)
+        };
+        "aten::argsort" => |b, input: Var, dim: i64, descending: bool, stable: Option<bool>| {
+            Ok(sorted(b, input, dim, descending)?[1])
+        };
+        "aten::msort" => |b, input: Var| Ok(sorted(b, input, 0, false)?[0]);
         "aten::_unique2" => |b, a: Unique| unique(b, a.input, None, &a);
         "aten::_unique" => |b, a: Unique| unique(b, a.input, None, &a).map(|[x, inverse, _]| [x, inverse]);
         "aten::unique_dim" => |b, a: Unique| unique(b, a.input, a.dim, &a);
@@ -24,19 +30,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::unique_dim_consecutive" => |b, a: Unique| {
             consecutive(b, Unique { return_inverse: true, return_counts: Some(true), ..a })
         };
-        "aten::bincount" => bincount;
+        "aten::bincount" => bincount(input, weights, minlength);
         "aten::histc" => histc;
     }
 }
 
 arguments! {
-    struct TopK { input: Var, k: Value, dim: i64, largest: bool, sorted: bool }
-    struct Sort { input: Var, dim: i64, descending: bool, stable: Option<bool> }
     struct Unique {
         input: Var, dim: Option<i64>, sorted: Option<bool>, return_inverse: bool,
         return_counts: Option<bool>,
     }
-    struct Counts { input: Var, weights: Option<Var>, minlength: Value }
     struct Histogram { input: Var, bins: i64, min: Value, max: Value }
 }
 
@@ -134,21 +137,21 @@ fn consecutive(b: &Lower, a: Unique) -> Lowered<[Var; 3]> {
 }
 
 /// How often each number occurs, or the sum of what it weighs.
-fn bincount(b: &Lower, a: Counts) -> Lowered<Var> {
-    let x = b.cast(a.input, Int64)?;
+fn bincount(b: &Lower, input: Var, weights: Option<Var>, minlength: Value) -> Lowered<Var> {
+    let x = b.cast(input, Int64)?;
     let most = b.add(b.reduce_max(x).keepdims(0).one()?, 1i64)?;
-    let count = match of::known(b, &a.minlength) {
+    let count = match of::known(b, &minlength) {
         Some(0) => most,
         _ => {
-            let least = match of::scalar(b, &a.minlength)? {
+            let least = match of::scalar(b, &minlength)? {
                 onnxd_plugin_sdk::build::Operand::Var(least) => least,
-                _ => b.constant(Tensor::scalar(of::known(b, &a.minlength).unwrap_or(0))),
+                _ => b.constant(Tensor::scalar(of::known(b, &minlength).unwrap_or(0))),
             };
             b.max([most, least])?
         }
     };
-    let count = if known_size(b, x, 0) == Some(0) { a.minlength } else { Value::Var(count) };
-    let weights = match a.weights {
+    let count = if known_size(b, x, 0) == Some(0) { minlength } else { Value::Var(count) };
+    let weights = match weights {
         None => create::filled(b, &[size(b, x, 0)?], &Value::Int(1), Int64)?,
         Some(weights) if dtype::of(b, weights)? == Float => weights,
         Some(weights) => b.cast(weights, Double)?,

@@ -2,7 +2,6 @@
 
 use super::dtype::{float_of, of, operand, to_float};
 use super::{Lower, Source, Unary};
-use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::special::{
     bessel, digamma, erfcx, erfinv, lgamma, log_ndtr, ndtri, scaled_bessel,
@@ -14,7 +13,9 @@ use std::f64::consts::PI;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "aten::erfinv" | "aten::special_erfinv" | "prims::erf_inv" => |b, a: Unary| computed(b, a.input, Float, erfinv);
+        "aten::erfinv" | "aten::special_erfinv" | "prims::erf_inv" => |b, a: Unary| {
+            computed(b, a.input, Float, erfinv)
+        };
         "aten::special_ndtri" | "prims::ndtri" => |b, a: Unary| computed(b, a.input, Float, ndtri);
         "aten::special_erfcx" | "prims::erfcx" => |b, a: Unary| computed(b, a.input, Float, erfcx);
         "aten::special_log_ndtr" => |b, a: Unary| computed(b, a.input, Float, log_ndtr);
@@ -23,7 +24,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "aten::digamma" | "aten::special_digamma" | "aten::special_psi" | "prims::digamma"
             => |b, a: Unary| computed(b, a.input, Double, psi);
-        "aten::mvlgamma" | "aten::special_multigammaln" => mvlgamma;
+        "aten::mvlgamma" | "aten::special_multigammaln" => mvlgamma(input, p);
         "aten::i0" | "aten::special_i0" | "aten::special_modified_bessel_i0" | "prims::bessel_i0"
             => |b, a: Unary| computed(b, a.input, Double, |b, x| bessel(b, x, false));
         "aten::special_i1" | "aten::special_modified_bessel_i1" | "prims::bessel_i1"
@@ -45,11 +46,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     .refused("aten::special_gammaincc", "ONNX has no incomplete gamma function")
 }
 
-arguments! {
-    /// `mvlgamma(Tensor self, int p)`
-    struct Multivariate { input: Var, p: i64 }
-}
-
 /// Applies `f` in a type that is at least as wide as `least`, and gives the type of a float function.
 fn computed(
     b: &Lower,
@@ -68,13 +64,13 @@ fn psi(b: &GraphBuilder, x: Var) -> Lowered<Var> {
 }
 
 /// The sum of the logarithms of gamma at `x`, `x - 1 / 2`, ...
-fn mvlgamma(b: &Lower, a: Multivariate) -> Lowered<Var> {
-    let dtype = float_of(of(b, a.input)?);
-    let x = b.unsqueeze(b.cast(a.input, Double)?, [-1])?;
-    let below = vector(b, x, (0..a.p).map(|j| j as f64 / 2.0).collect())?;
+fn mvlgamma(b: &Lower, input: Var, p: i64) -> Lowered<Var> {
+    let dtype = float_of(of(b, input)?);
+    let x = b.unsqueeze(b.cast(input, Double)?, [-1])?;
+    let below = vector(b, x, (0..p).map(|j| j as f64 / 2.0).collect())?;
     let each = lgamma(b, b.sub(x, below)?)?;
     let sum = b.reduce_sum(each).axes([-1]).keepdims(false).one()?;
-    b.cast(b.add(sum, (a.p * (a.p - 1)) as f64 / 4.0 * PI.ln())?, dtype)
+    b.cast(b.add(sum, (p * (p - 1)) as f64 / 4.0 * PI.ln())?, dtype)
 }
 
 /// The angle of a real number: none, or half a turn.

@@ -5,7 +5,7 @@ use super::compare::select;
 use super::dtype::{float_of, of, operand, to_float};
 use super::order::{Median, middle, smallest};
 use super::scan::{neighbours, running_sum};
-use super::{Lower, Source, Unary, sizes};
+use super::{Lower, Source, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::matrix::correlation;
@@ -23,16 +23,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             running_sum(b, areas, axis)
         };
         "aten::cov" => cov;
-        "aten::corrcoef" => corrcoef;
+        "aten::corrcoef" => corrcoef(input);
         "aten::nanmedian.dim" => |b, a: Median| nanmedian(b, a.input, a.dim, a.keepdim);
-        "aten::nanmedian" => |b, a: Unary| Ok(nanmedian(b, b.reshape(a.input, [-1]).one()?, 0, false)?[0]);
+        "aten::nanmedian" => |b, input: Var| Ok(nanmedian(b, b.reshape(input, [-1]).one()?, 0, false)?[0]);
     }
 }
 
 arguments! {
-    /// `trapezoid.x(Tensor y, Tensor x, *, int dim=-1)`, `trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1)`
+    /// `trapezoid.x`, `trapezoid.dx`
     struct Samples { y: Var, x: Option<Var>, dx: Value = Value::None, dim: i64 }
-    /// `cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)`
+    /// `cov`
     struct Cov { input: Var, correction: i64, fweights: Option<Var>, aweights: Option<Var> }
 }
 
@@ -113,8 +113,8 @@ fn weighted_cov(b: &Lower, rows: Var, alone: bool, a: &Cov) -> Lowered<Var> {
     if alone { b.reshape(all, Vec::<i64>::new()).one() } else { Ok(all) }
 }
 
-fn corrcoef(b: &Lower, a: Unary) -> Lowered<Var> {
-    let (rows, alone) = as_rows(b, a.input)?;
+fn corrcoef(b: &Lower, input: Var) -> Lowered<Var> {
+    let (rows, alone) = as_rows(b, input)?;
     let all = correlation(b, rows)?;
     if alone { b.reshape(all, Vec::<i64>::new()).one() } else { Ok(all) }
 }

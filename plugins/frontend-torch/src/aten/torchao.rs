@@ -16,11 +16,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "torchao::choose_qparams_affine" => choose;
         "torchao::quantize_affine" => quantize;
         "torchao::dequantize_affine" => dequantize;
-        "torchao::dequantize_affine_float8_non_decomposed" => |b, a: Float8| {
-            let x = stored(b, a.input, Float)?;
-            cast(b, b.mul(x, b.cast(a.scale, Float)?)?, named(b, a.output_dtype.unwrap_or(FLOAT))?)
+        "torchao::dequantize_affine_float8_non_decomposed" => |b, input: Var, scale: Var, output_dtype: Option<i64>| {
+            let x = stored(b, input, Float)?;
+            cast(b, b.mul(x, b.cast(scale, Float)?)?, named(b, output_dtype.unwrap_or(FLOAT))?)
         };
-        "aten::_int_mm" => |b, a: Product| b.mat_mul_integer(a.input, a.mat2).one();
+        "aten::_int_mm" => |b, input: Var, mat2: Var| b.mat_mul_integer(input, mat2).one();
     }
     .refused("aten::_weight_int4pack_mm_for_cpu", PACKED)
     .refused("aten::_weight_int4pack_mm", PACKED)
@@ -40,29 +40,21 @@ const FLOAT: i64 = 6;
 const LARGE: usize = 256;
 
 arguments! {
-    /// `choose_qparams_affine(Tensor input, str mapping_type, SymInt[] block_size, ScalarType target_dtype,
-    /// Scalar? quant_min=None, Scalar? quant_max=None, float? eps=None, ScalarType? scale_dtype=None,
-    /// ScalarType? zero_point_dtype=None)`
+    /// `choose_qparams_affine`
     struct Choose {
         input: Var, mapping_type: String, block_size: Vec<Value>, target_dtype: i64, quant_min: Option<f64>,
         quant_max: Option<f64>, eps: Option<f64>, scale_dtype: Option<i64>, zero_point_dtype: Option<i64>,
     }
-    /// `quantize_affine(Tensor input, SymInt[] block_size, Tensor scale, Tensor? zero_point, ScalarType
-    /// output_dtype, Scalar? quant_min=None, Scalar? quant_max=None)`
+    /// `quantize_affine`
     struct Quantize {
         input: Var, block_size: Vec<Value>, scale: Var, zero_point: Option<Var>, output_dtype: i64,
         quant_min: Option<f64>, quant_max: Option<f64>,
     }
-    /// `dequantize_affine(Tensor input, SymInt[] block_size, Tensor scale, Tensor? zero_point, ScalarType input_dtype,
-    /// Scalar? quant_min=None, Scalar? quant_max=None, *, ScalarType output_dtype=float)`
+    /// `dequantize_affine`
     struct Dequantize {
         input: Var, block_size: Vec<Value>, scale: Var, zero_point: Option<Var>, input_dtype: i64,
         quant_min: Option<f64>, quant_max: Option<f64>, output_dtype: Option<i64>,
     }
-    /// `dequantize_affine_float8_non_decomposed(Tensor tensor, Tensor scale, ScalarType output_dtype=float)`
-    struct Float8 { input: Var, scale: Var, output_dtype: Option<i64> }
-    /// `_int_mm(Tensor self, Tensor mat2)`
-    struct Product { input: Var, mat2: Var }
 }
 
 /// A tensor with its blocks on axes of their own.

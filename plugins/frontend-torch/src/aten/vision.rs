@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
-        "torchvision::nms" => nms;
+        "torchvision::nms" => nms(dets, scores, iou_threshold);
         "torchvision::roi_align" => roi_align;
         "torchvision::roi_pool" => roi_pool;
         "torchvision::deform_conv2d" => deform_conv;
@@ -21,22 +21,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 const POSITION: &str = "ONNX has no pooling of regions by position";
 
 arguments! {
-    /// `torchvision::nms(Tensor dets, Tensor scores, float iou_threshold)`
-    struct Nms { dets: Var, scores: Var, iou_threshold: f64 }
-    /// `torchvision::roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height,
-    /// SymInt pooled_width, int sampling_ratio, bool aligned)`
+    /// `torchvision::roi_align`
     struct RoiAlign {
         input: Var, rois: Var, spatial_scale: f64, pooled_height: i64, pooled_width: i64,
         sampling_ratio: i64, aligned: bool,
     }
-    /// `torchvision::roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height,
-    /// SymInt pooled_width)`
+    /// `torchvision::roi_pool`
     struct RoiPool {
         input: Var, rois: Var, spatial_scale: f64, pooled_height: i64, pooled_width: i64,
     }
-    /// `torchvision::deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias,
-    /// SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w,
-    /// SymInt groups, SymInt offset_groups, bool use_mask)`
+    /// `torchvision::deform_conv2d`
     struct DeformConv {
         input: Var, weight: Var, offset: Var, mask: Var, bias: Var, stride_h: i64, stride_w: i64,
         pad_h: i64, pad_w: i64, dilation_h: i64, dilation_w: i64, groups: i64, offset_groups: i64,
@@ -45,11 +39,11 @@ arguments! {
 }
 
 /// Positions of the boxes that stay, the best first.
-fn nms(b: &Lower, a: Nms) -> Lowered<Var> {
-    let boxes = b.unsqueeze(b.cast(a.dets, Float)?, [0])?;
-    let scores = b.unsqueeze(b.cast(a.scores, Float)?, [0, 1])?;
+fn nms(b: &Lower, dets: Var, scores: Var, iou_threshold: f64) -> Lowered<Var> {
+    let boxes = b.unsqueeze(b.cast(dets, Float)?, [0])?;
+    let scores = b.unsqueeze(b.cast(scores, Float)?, [0, 1])?;
     let call = b.non_max_suppression(boxes, scores).max_output_boxes_per_class([i64::MAX]);
-    let chosen = call.iou_threshold([a.iou_threshold as f32]).one()?;
+    let chosen = call.iou_threshold([iou_threshold as f32]).one()?;
     // Batch, class and box.
     b.gather(chosen, 2i64).axis(1).one()
 }

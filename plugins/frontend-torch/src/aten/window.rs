@@ -24,7 +24,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `hann_window(int window_length, bool periodic=True)`
+    /// `hann_window`
     struct Arguments {
         window_length: i64, periodic: Option<bool>, alpha: Option<f64>, beta: Option<f64>,
         dtype: Option<i64>,

@@ -23,24 +23,21 @@ const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         // Its activation is applied to what it gives.
-        "Activation" => |_, a: Inputs| Ok(a.inputs);
+        "Activation" => |_, inputs: Var| Ok(inputs);
         "ReLU" => |b, a: Relu| relu(b, a.inputs, a.max_value, a.negative_slope, a.threshold);
-        "LeakyReLU" => |b, a: Leaky| leaky(b, a.inputs, a.negative_slope.or(a.alpha).unwrap_or(0.3));
+        "LeakyReLU" => |b, inputs: Var, negative_slope: Option<f64>, alpha: Option<f64>| {
+            leaky(b, inputs, negative_slope.or(alpha).unwrap_or(0.3))
+        };
         "ELU" => |b, a: Elu| b.elu(a.inputs).alpha(a.alpha).one();
-        "PReLU" => prelu;
+        "PReLU" => prelu(inputs, shared_axes, weights);
         "ThresholdedReLU" => |b, a: Thresholded| relu(b, a.inputs, None, 0.0, a.theta);
         "Softmax" => softmax;
     }
 }
 
 arguments! {
-    struct Inputs { inputs: Var }
-    /// `LeakyReLU(negative_slope=0.3)`; version 2 says `alpha`
-    struct Leaky { inputs: Var, negative_slope: Option<f64>, alpha: Option<f64> }
     /// `ELU(alpha=1.0)`
     struct Elu { inputs: Var, alpha: f64 = 1.0 }
-    /// `PReLU(shared_axes=None)`
-    struct PRelu { inputs: Var, shared_axes: Option<Vec<i64>>, weights: Vec<Var> }
     /// `ThresholdedReLU(theta=1.0)`
     struct Thresholded { inputs: Var, theta: f64 = 1.0 }
     /// `Softmax(axis=-1)`; `call(inputs, mask=None)`
@@ -147,9 +144,14 @@ fn sparsemax(b: &GraphBuilder, x: Var) -> Lowered<Var> {
 }
 
 /// Slopes have the sizes of all axes but the batch; those of shared axes are 1.
-fn prelu(b: &Lower, a: PRelu) -> Lowered<Var> {
-    let [alpha] = super::exactly(b, &a.weights)?;
-    b.p_relu(a.inputs, alpha)
+fn prelu(
+    b: &Lower,
+    inputs: Var,
+    _shared_axes: Option<Vec<i64>>,
+    weights: Vec<Var>,
+) -> Lowered<Var> {
+    let [alpha] = super::exactly(b, &weights)?;
+    b.p_relu(inputs, alpha)
 }
 
 fn softmax(b: &Lower, a: Softmax) -> Lowered<Var> {

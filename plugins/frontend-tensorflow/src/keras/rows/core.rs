@@ -13,32 +13,27 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
-        "InputLayer" | "Identity" => |_, a: Inputs| Ok(a.inputs);
+        "InputLayer" | "Identity" => |_, inputs: Var| Ok(inputs);
         "Dropout" | "SpatialDropout1D" | "SpatialDropout2D" | "SpatialDropout3D" | "GaussianDropout" | "AlphaDropout"
             | "GaussianNoise" | "ActivityRegularization" | "StochasticDepth" => |_, a: Idle| Ok(a.inputs);
         "Dense" => dense;
         "EinsumDense" => einsum_dense;
         "Embedding" => embedding;
         "Masking" => masking;
-        "Rescaling" => rescaling;
+        "Rescaling" => rescaling(inputs, scale, offset, dtype);
         // A layer of `keras.applications`.
-        "LayerScale" => |b, a: LayerScale| {
-            let [gamma] = super::exactly(b, &a.weights)?;
-            b.mul(a.inputs, gamma)
+        "LayerScale" => |b, inputs: Var, init_values: Option<Value>, projection_dim: Option<i64>, weights: Vec<Var>| {
+            let [gamma] = super::exactly(b, &weights)?;
+            b.mul(inputs, gamma)
         };
     }
 }
 
 arguments! {
-    struct Inputs { inputs: Var }
     /// What the layer does in training is of no matter.
     struct Idle {
         inputs: Var, rate: Option<f64>, noise_shape: Option<Value>, stddev: Option<f64>, l1: Option<f64>,
         l2: Option<f64>, data_format: Option<String>, drop_path_rate: Option<f64>,
-    }
-    /// `LayerScale(init_values, projection_dim)`
-    struct LayerScale {
-        inputs: Var, init_values: Option<Value>, projection_dim: Option<i64>, weights: Vec<Var>,
     }
     /// `Dense(units, use_bias=True)`
     struct Dense { inputs: Var, units: i64, use_bias: bool = true, weights: Vec<Var> }
@@ -53,8 +48,6 @@ arguments! {
     }
     /// `Masking(mask_value=0.0)`
     struct Masking { inputs: Var, mask_value: f64 = 0.0 }
-    /// `Rescaling(scale, offset=0.0)`
-    struct Rescaling { inputs: Var, scale: Value, offset: Value, dtype: String }
 }
 
 /// The last axis times a matrix, plus a bias.
@@ -113,10 +106,10 @@ fn masking(b: &Lower, a: Masking) -> Lowered<Var> {
 }
 
 /// `x * scale + offset`, each a number or a list.
-fn rescaling(b: &Lower, a: Rescaling) -> Lowered<Var> {
-    let dtype = crate::keras::dtype::of(&a.dtype).unwrap_or(DataType::Float);
+fn rescaling(b: &Lower, inputs: Var, scale: Value, offset: Value, dtype: String) -> Lowered<Var> {
+    let dtype = crate::keras::dtype::of(&dtype).unwrap_or(DataType::Float);
     let dtype = crate::keras::dtype::kernel(dtype);
-    let x = b.cast(a.inputs, dtype)?;
+    let x = b.cast(inputs, dtype)?;
     let tensor = |value: &Value| match value {
         Value::None => Ok(None),
         Value::List(items) => {
@@ -127,15 +120,15 @@ fn rescaling(b: &Lower, a: Rescaling) -> Lowered<Var> {
         other => Ok(real(other).map(|x| b.constant(number(x, dtype)))),
     };
     let is = |value: &Value, x: f64| real(value) == Some(x);
-    let y = match tensor(&a.scale)? {
-        Some(_) if is(&a.scale, 1.0) => x,
+    let y = match tensor(&scale)? {
+        Some(_) if is(&scale, 1.0) => x,
         Some(scale) => b.mul(x, scale)?,
         None => {
             return Err(b.diagnostic(Code::LayerParameter, "The scale is no number and no list."));
         }
     };
-    match tensor(&a.offset)? {
-        Some(_) if is(&a.offset, 0.0) => Ok(y),
+    match tensor(&offset)? {
+        Some(_) if is(&offset, 0.0) => Ok(y),
         Some(offset) => b.add(y, offset),
         None => Ok(y),
     }

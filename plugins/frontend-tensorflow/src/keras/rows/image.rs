@@ -40,17 +40,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "CenterCrop" => center_crop;
         "AutoContrast" => auto_contrast;
-        "ops.RGBToGrayscale" => |b, a: Colors| {
-            let format = a.data_format.as_deref().unwrap_or("channels_last");
+        "ops.RGBToGrayscale" => |b, images: Var, data_format: Option<String>| {
+            let format = data_format.as_deref().unwrap_or("channels_last");
             let channels = Channels::of(b, format)?;
             let axis = if channels == Channels::Last { -1 } else { -3 };
-            let at = axis_of(b, a.images, axis)?;
-            if b.shape_of(a.images).and_then(|shape| shape.get(at)?.known()) == Some(1) {
-                return Ok(a.images);
+            let at = axis_of(b, images, axis)?;
+            if b.shape_of(images).and_then(|shape| shape.get(at)?.known()) == Some(1) {
+                return Ok(images);
             }
-            let to = of(b, a.images)?;
+            let to = of(b, images)?;
             let shares = Tensor::from_vec(vec![3], vec![0.2989f32, 0.587, 0.114]);
-            let last = super::ops::shapes::moved(b, floats(b, a.images)?, &[axis], &[-1])?;
+            let last = super::ops::shapes::moved(b, floats(b, images)?, &[axis], &[-1])?;
             let shares = b.cast(b.constant(shares), of(b, last)?)?;
             let y = b.reduce_sum(b.mul(last, shares)?).axes([-1]).keepdims(1).one()?;
             b.cast(super::ops::shapes::moved(b, y, &[-1], &[axis])?, to)
@@ -84,8 +84,6 @@ arguments! {
     struct AutoContrast {
         inputs: Var, value_range: Vec<f64>, data_format: Option<String>, dtype: String = "float32",
     }
-    /// `RGBToGrayscale(images; data_format=None)`
-    struct Colors { images: Var, data_format: Option<String> }
     /// `ExtractPatches(images; size, strides=None, dilation_rate=1, padding="valid", data_format=None)`
     struct Patches {
         images: Var, size: Operand, strides: Operand = Operand::Absent, dilation_rate: Operand = 1i64,

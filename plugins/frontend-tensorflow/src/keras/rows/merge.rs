@@ -13,31 +13,28 @@ const AXES_MAX: i64 = 10;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
-        "Add" => |b, a: Several| merged(b, a.inputs, GraphBuilder::add);
-        "Subtract" => |b, a: Several| merged(b, a.inputs, GraphBuilder::sub);
+        "Add" => |b, inputs: Vec<Var>| merged(b, inputs, GraphBuilder::add);
+        "Subtract" => |b, inputs: Vec<Var>| merged(b, inputs, GraphBuilder::sub);
         "Multiply" => |b, a: Masked| product(b, a);
         "Maximum" => |b, a: Masked| extreme(b, a, |b, x, y| b.max([x, y]));
         "Minimum" => |b, a: Masked| extreme(b, a, |b, x, y| b.min([x, y]));
-        "Average" => |b, a: Several| {
-            let count = a.inputs.len();
-            b.div(merged(b, a.inputs, GraphBuilder::add)?, count as f64)
+        "Average" => |b, inputs: Vec<Var>| {
+            let count = inputs.len();
+            b.div(merged(b, inputs, GraphBuilder::add)?, count as f64)
         };
         "Concatenate" => |b, a: Concatenate| concatenated(b, a.inputs, a.axis);
         "Dot" => dot;
         // A layer of `keras.applications`.
-        "CustomScaleLayer" => |b, a: Scaled| match a.inputs[..] {
-            [x, y] => b.add(x, b.mul(y, a.scale)?),
+        "CustomScaleLayer" => |b, inputs: Vec<Var>, scale: f64| match inputs[..] {
+            [x, y] => b.add(x, b.mul(y, scale)?),
             _ => Err(b.diagnostic(Code::LayerParameter, "The layer is not called on two tensors.")),
         };
     }
 }
 
 arguments! {
-    struct Several { inputs: Vec<Var> }
     /// The masks of the tensors, where they count.
     struct Masked { inputs: Vec<Var>, masks: Option<Vec<Value>> }
-    /// `CustomScaleLayer(scale)`
-    struct Scaled { inputs: Vec<Var>, scale: f64 }
     /// `Concatenate(axis=-1)`
     struct Concatenate { inputs: Vec<Var>, axis: i64 = -1 }
     /// `Dot(axes, normalize=False)`

@@ -21,7 +21,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "BatchNormalization" | "SyncBatchNormalization" => batch;
         "LayerNormalization" => layer;
         "GroupNormalization" => group;
-        "UnitNormalization" => |b, a: Unit| unit(b, a.inputs, &axes(b, a.inputs, &a.axis)?, 1e-12);
+        "UnitNormalization" => |b, inputs: Var, axis: Value| unit(b, inputs, &axes(b, inputs, &axis)?, 1e-12);
         "RMSNormalization" => rms;
         // Those of `keras_hub`.
         "LlamaLayerNorm" | "MistralLayerNormalization" | "QwenLayerNorm" | "Qwen3LayerNorm" | "Phi3LayerNorm" => rms;
@@ -45,8 +45,6 @@ arguments! {
         inputs: Var, groups: i64 = 32, axis: i64 = -1, epsilon: f64 = 1e-3, center: bool = true, scale: bool = true,
         dtype: String, weights: Option<Vec<Var>>,
     }
-    /// `UnitNormalization(axis=-1)`
-    struct Unit { inputs: Var, axis: Value }
     /// `RMSNormalization(axis=-1, epsilon=1e-06)`
     struct Rms {
         inputs: Var, axis: Value, epsilon: f64 = 1e-6, counts_from_one: bool = false, weights: Vec<Var>,

@@ -16,12 +16,12 @@ const SIZE_MAX: i64 = 1 << 30;
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "Flatten" => flatten;
-        "Reshape" => reshape;
-        "Permute" => |b, a: Permute| transposed(b, a.inputs, &[vec![0], a.dims].concat());
-        "RepeatVector" => repeat_vector;
+        "Reshape" => reshape(inputs, target_shape);
+        "Permute" => |b, inputs: Var, dims: Vec<i64>| transposed(b, inputs, &[vec![0], dims].concat());
+        "RepeatVector" => repeat_vector(inputs, n);
         "Cropping1D" | "Cropping2D" | "Cropping3D" => crop;
         "ZeroPadding1D" | "ZeroPadding2D" | "ZeroPadding3D" => zero_pad;
-        "UpSampling1D" => |b, a: UpSampling1| repeated(b, a.inputs, &[a.size], Channels::Last);
+        "UpSampling1D" => |b, inputs: Var, size: i64| repeated(b, inputs, &[size], Channels::Last);
         "UpSampling2D" | "UpSampling3D" => up_sampling;
     }
 }
@@ -29,18 +29,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 arguments! {
     /// `Flatten(data_format=None)`
     struct Flatten { inputs: Var, data_format: String = "channels_last" }
-    /// `Reshape(target_shape)`
-    struct Reshape { inputs: Var, target_shape: Vec<Value> }
-    /// `Permute(dims)`
-    struct Permute { inputs: Var, dims: Vec<i64> }
-    /// `RepeatVector(n)`
-    struct Repeat { inputs: Var, n: i64 }
     /// `Cropping2D(cropping=((0, 0), (0, 0)), data_format=None)`
     struct Cropping { inputs: Var, cropping: Vec<Value>, data_format: String = "channels_last" }
     /// `ZeroPadding2D(padding=(1, 1), data_format=None)`
     struct ZeroPadding { inputs: Var, padding: Vec<Value>, data_format: String = "channels_last" }
-    /// `UpSampling1D(size=2)`
-    struct UpSampling1 { inputs: Var, size: i64 }
     /// `UpSampling2D(size=(2, 2), data_format=None, interpolation="nearest")`
     struct UpSampling {
         inputs: Var, size: Vec<i64>, data_format: String = "channels_last", interpolation: String = "nearest",
@@ -66,36 +58,36 @@ fn flatten(b: &Lower, a: Flatten) -> Lowered<Var> {
     }
 }
 
-fn reshape(b: &Lower, a: Reshape) -> Lowered<Var> {
+fn reshape(b: &Lower, inputs: Var, target_shape: Vec<Value>) -> Lowered<Var> {
     let size = |size: &Value| match size {
         Value::Int(n) => Some(*n),
         Value::None => Some(-1),
         _ => None,
     };
-    let target: Option<Vec<i64>> = a.target_shape.iter().map(size).collect();
+    let target: Option<Vec<i64>> = target_shape.iter().map(size).collect();
     let Some(target) = target else {
         return Err(b.diagnostic(Code::LayerParameter, "The target shape is no list of sizes."));
     };
-    let batch = b.shape_of(a.inputs).and_then(|shape| shape.first()?.known());
+    let batch = b.shape_of(inputs).and_then(|shape| shape.first()?.known());
     let is_open = target.contains(&-1);
     match batch {
-        Some(batch) => reshaped(b, a.inputs, &[vec![batch], target].concat().into()),
+        Some(batch) => reshaped(b, inputs, &[vec![batch], target].concat().into()),
         None if !is_open && !target.contains(&0) => {
-            b.reshape(a.inputs, [vec![-1], target].concat()).one()
+            b.reshape(inputs, [vec![-1], target].concat()).one()
         }
         // Zero stands for the size that the input has there.
-        None if !target.contains(&0) => b.reshape(a.inputs, [vec![0], target].concat()).one(),
+        None if !target.contains(&0) => b.reshape(inputs, [vec![0], target].concat()).one(),
         None => {
-            let first = b.shape(a.inputs).start(0).end(1).one()?;
+            let first = b.shape(inputs).start(0).end(1).one()?;
             let rest = b.constant(Tensor::vector(target));
-            b.reshape(a.inputs, b.concat([first, rest]).axis(0).one()?).allowzero(1).one()
+            b.reshape(inputs, b.concat([first, rest]).axis(0).one()?).allowzero(1).one()
         }
     }
 }
 
 /// A matrix as `n` equal steps.
-fn repeat_vector(b: &Lower, a: Repeat) -> Lowered<Var> {
-    b.tile(b.unsqueeze(a.inputs, [1])?, [1, a.n, 1])
+fn repeat_vector(b: &Lower, inputs: Var, n: i64) -> Lowered<Var> {
+    b.tile(b.unsqueeze(inputs, [1])?, [1, n, 1])
 }
 
 /// Two numbers for each axis: Keras also takes one for all, or one for each.

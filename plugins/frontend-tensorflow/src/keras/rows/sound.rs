@@ -22,8 +22,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "STFTSpectrogram" => spectrogram;
         "MelSpectrogram" => mel_spectrogram;
-        "ops.ExtractSequences" => |b, a: Sequences| {
-            sequences(b, a.x, [a.sequence_length, a.sequence_stride])
+        "ops.ExtractSequences" => |b, x: Var, sequence_length: i64, sequence_stride: i64| {
+            sequences(b, x, [sequence_length, sequence_stride])
         };
         "ops.STFT" => short_time;
     }
@@ -46,8 +46,6 @@ arguments! {
         max_freq: Option<f64>, power_to_db: bool = true, top_db: f64 = 80.0, mag_exp: f64 = 2.0,
         min_power: f64 = 1e-10, ref_power: f64 = 1.0, dtype: Option<String>,
     }
-    /// `ExtractSequences(x; sequence_length, sequence_stride)`
-    struct Sequences { x: Var, sequence_length: i64, sequence_stride: i64 }
     /// `STFT(x; sequence_length, sequence_stride, fft_length, window="hann", center=True)`
     struct ShortTime {
         x: Var, sequence_length: i64, sequence_stride: i64, fft_length: i64, window: Option<String>,

@@ -30,25 +30,22 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `LSTMBlockCell(x, cs_prev, h_prev, w, wci, wcf, wco, b; forget_bias: float = 1.0, cell_clip: float = 3.0,
-    /// use_peephole: bool = false, T: type) -> i, cs, f, o, ci, co, h`
+    /// `LSTMBlockCell`
     struct Single {
         x: Var, cs_prev: Var, h_prev: Var, w: Var, wci: Var, wcf: Var, wco: Var, b: Var,
         forget_bias: f64, cell_clip: f64, use_peephole: bool,
     }
-    /// `BlockLSTM(seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b; forget_bias: float = 1.0,
-    /// cell_clip: float = 3.0, use_peephole: bool = false, T: type) -> i, cs, f, o, ci, co, h`
+    /// `BlockLSTM`
     struct Block {
         seq_len_max: Var, x: Var, cs_prev: Var, h_prev: Var, w: Var, wci: Var, wcf: Var, wco: Var, b: Var,
         forget_bias: f64, cell_clip: f64, use_peephole: bool,
     }
-    /// `BlockLSTMV2(seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b; cell_clip: float = 0.0,
-    /// use_peephole: bool = false, T: type) -> i, cs, f, o, ci, co, h`
+    /// `BlockLSTMV2`
     struct Block2 {
         seq_len_max: Var, x: Var, cs_prev: Var, h_prev: Var, w: Var, wci: Var, wcf: Var, wco: Var, b: Var,
         cell_clip: f64, use_peephole: bool,
     }
-    /// `GRUBlockCell(x, h_prev, w_ru, w_c, b_ru, b_c; T: type) -> r, u, c, h`
+    /// `GRUBlockCell`
     struct Gru { x: Var, h_prev: Var, w_ru: Var, w_c: Var, b_ru: Var, b_c: Var }
 }
 

@@ -14,38 +14,30 @@ const NORM_MIN: f64 = 1e-6;
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "RELU_N1_TO_1" => |b, a: One| clipped(b, a.input, -1.0, 1.0);
-        "RELU_0_TO_1" => |b, a: One| clipped(b, a.input, 0.0, 1.0);
-        "HARD_SWISH" => |b, a: One| hard_swish(b, a.input);
+        "RELU_N1_TO_1" => |b, input: Var| clipped(b, input, -1.0, 1.0);
+        "RELU_0_TO_1" => |b, input: Var| clipped(b, input, 0.0, 1.0);
+        "HARD_SWISH" => |b, input: Var| hard_swish(b, input);
         "GELU" => |b, a: Gelu| gelu(b, a.input, a.approximate);
-        "PRELU" => |b, a: Sloped| b.p_relu(a.input, a.alpha);
-        "SOFTMAX" => softmax;
-        "L2_NORMALIZATION" => |b, a: One| {
-            let norm = b.reduce_l2(a.input).axes([-1]).keepdims(1).one()?;
-            b.div(a.input, b.clip(norm).min(NORM_MIN).one()?)
+        "PRELU" => |b, input: Var, alpha: Var| b.p_relu(input, alpha);
+        "SOFTMAX" => softmax(input, beta);
+        "L2_NORMALIZATION" => |b, input: Var| {
+            let norm = b.reduce_l2(input).axes([-1]).keepdims(1).one()?;
+            b.div(input, b.clip(norm).min(NORM_MIN).one()?)
         };
         "FULLY_CONNECTED" => fully_connected;
-        "STABLEHLO_CBRT" => |b, a: Root| {
-            b.mul(b.sign(a.x)?, b.pow(b.abs(a.x)?, 1.0 / 3.0)?)
+        "STABLEHLO_CBRT" => |b, x: Var| {
+            b.mul(b.sign(x)?, b.pow(b.abs(x)?, 1.0 / 3.0)?)
         };
     }
 }
 
 arguments! {
-    /// `RELU_N1_TO_1(input)`
-    struct One { input: Var }
     /// `GELU(input)`
     struct Gelu { input: Var, approximate: bool = false }
-    /// `PRELU(input, alpha)`
-    struct Sloped { input: Var, alpha: Var }
-    /// `SOFTMAX(input)`
-    struct Softmax { input: Var, beta: f64 }
     /// `FULLY_CONNECTED(input, weights, bias?)`: the weights are `[units, inputs]`.
     struct FullyConnected {
         input: Var, weights: Var, bias: Option<Var>, weights_format: String, keep_num_dims: bool,
     }
-    /// `STABLEHLO_CBRT(x)`
-    struct Root { x: Var }
 }
 
 /// What `fused_activation_function` says.
@@ -74,8 +66,8 @@ fn hard_swish(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     b.div(b.mul(x, gate)?, 6.0)
 }
 
-fn softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
-    let x = if a.beta == 1.0 { a.input } else { b.mul(a.input, a.beta)? };
+fn softmax(b: &Lower, input: Var, beta: f64) -> Lowered<Var> {
+    let x = if beta == 1.0 { input } else { b.mul(input, beta)? };
     b.softmax(x).axis(-1).one()
 }
 

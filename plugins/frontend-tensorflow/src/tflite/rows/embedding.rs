@@ -13,19 +13,15 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "EMBEDDING_LOOKUP" => |b, a: Lookup| gathered(b, a.value, a.lookup, 0, 0);
+        "EMBEDDING_LOOKUP" => |b, lookup: Var, value: Var| gathered(b, value, lookup, 0, 0);
         "EMBEDDING_LOOKUP_SPARSE" => sparse;
-        "HASHTABLE_LOOKUP" => keyed;
+        "HASHTABLE_LOOKUP" => keyed(lookup, key, value);
     }
 }
 
 arguments! {
-    /// `EMBEDDING_LOOKUP(lookup, value)`
-    struct Lookup { lookup: Var, value: Var }
     /// `EMBEDDING_LOOKUP_SPARSE(ids, indices, dense_shape, weights, value)`
     struct Sparse { ids: Var, indices: Var, dense_shape: Var, weights: Var, value: Var, combiner: String }
-    /// `HASHTABLE_LOOKUP(lookup, key, value)`
-    struct Keyed { lookup: Var, key: Var, value: Var }
 }
 
 /// Weighted rows are added up where the places agree but for the last of their numbers.
@@ -57,17 +53,17 @@ fn sparse(b: &Lower, a: Sparse) -> Lowered<Var> {
 }
 
 /// The rows of keys, zeros where there is no such key; and whether there is.
-fn keyed(b: &Lower, a: Keyed) -> Lowered<[Var; 2]> {
-    if of(b, a.value)? == DataType::String {
+fn keyed(b: &Lower, lookup: Var, key: Var, value: Var) -> Lowered<[Var; 2]> {
+    if of(b, value)? == DataType::String {
         let message = "ONNX does not compute with text.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
-    let same = b.cast(b.equal(b.unsqueeze(a.lookup, [1])?, a.key)?, Uint8)?;
+    let same = b.cast(b.equal(b.unsqueeze(lookup, [1])?, key)?, Uint8)?;
     let at = b.arg_max(same).axis(1).keepdims(0).one()?;
     let found = b.gather_elements(same, b.unsqueeze(at, [1])?).axis(1).one()?;
     let hits = b.squeeze(found).axes([1]).one()?;
-    let rows = gathered(b, a.value, at, 0, 0)?;
-    let behind: Vec<i64> = (1..rank(b, a.value)? as i64).collect();
+    let rows = gathered(b, value, at, 0, 0)?;
+    let behind: Vec<i64> = (1..rank(b, value)? as i64).collect();
     let is_there = unsqueezed(b, b.cast(hits, DataType::Bool)?, &behind)?;
     let zero = b.constant(crate::ops::create::scalar(0, of(b, rows)?));
     Ok([b.where_(is_there, rows, zero)?, hits])

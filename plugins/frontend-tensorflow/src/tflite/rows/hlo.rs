@@ -15,25 +15,25 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "STABLEHLO_CLAMP" => |b, a: Clamp| b.min([b.max([a.operand, a.min])?, a.max]);
-        "STABLEHLO_AND" => |b, a: Two| Meeting::And.meet(b, a.x, a.y);
-        "STABLEHLO_OR" => |b, a: Two| Meeting::Or.meet(b, a.x, a.y);
-        "STABLEHLO_COMPARE" => compare;
-        "STABLEHLO_SLICE" => |b, a: Slice| {
-            let axes: Vec<i64> = (0..a.start_indices.len() as i64).collect();
-            b.slice(a.operand, a.start_indices, a.limit_indices).axes(axes).steps(a.strides).one()
+        "STABLEHLO_CLAMP" => |b, min: Var, operand: Var, max: Var| b.min([b.max([operand, min])?, max]);
+        "STABLEHLO_AND" => |b, x: Var, y: Var| Meeting::And.meet(b, x, y);
+        "STABLEHLO_OR" => |b, x: Var, y: Var| Meeting::Or.meet(b, x, y);
+        "STABLEHLO_COMPARE" => compare(x, y, comparison_direction);
+        "STABLEHLO_SLICE" => |b, operand: Var, start_indices: Vec<i64>, limit_indices: Vec<i64>, strides: Vec<i64>| {
+            let axes: Vec<i64> = (0..start_indices.len() as i64).collect();
+            b.slice(operand, start_indices, limit_indices).axes(axes).steps(strides).one()
         };
-        "STABLEHLO_BROADCAST_IN_DIM" => |b, a: Broadcast| {
-            let n = a.shape.len() as i64;
-            b.expand(spread(b, a.operand, &a.broadcast_dimensions, n)?, a.shape)
+        "STABLEHLO_BROADCAST_IN_DIM" => |b, operand: Var, broadcast_dimensions: Vec<i64>, shape: Vec<i64>| {
+            let n = shape.len() as i64;
+            b.expand(spread(b, operand, &broadcast_dimensions, n)?, shape)
         };
-        "STABLEHLO_IOTA" => |b, a: Iota| {
-            let Some(size) = usize::try_from(a.iota_dimension).ok().and_then(|at| a.shape.get(at)) else {
+        "STABLEHLO_IOTA" => |b, iota_dimension: i64, type_: ElementType, shape: Vec<i64>| {
+            let Some(size) = usize::try_from(iota_dimension).ok().and_then(|at| shape.get(at)) else {
                 return Err(crate::ops::xla::outside(b));
             };
             let numbers = b.range(scalar(0, Int64), scalar(*size, Int64), scalar(1, Int64)).one()?;
-            let numbers = spread(b, numbers, &[a.iota_dimension], a.shape.len() as i64)?;
-            b.cast(b.expand(numbers, a.shape)?, a.type_.0)
+            let numbers = spread(b, numbers, &[iota_dimension], shape.len() as i64)?;
+            b.cast(b.expand(numbers, shape)?, type_.0)
         };
         "STABLEHLO_REDUCE" => reduce;
         "STABLEHLO_DOT_GENERAL" => dot_general;
@@ -42,18 +42,6 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    /// `STABLEHLO_CLAMP(min, operand, max)`
-    struct Clamp { min: Var, operand: Var, max: Var }
-    /// `STABLEHLO_AND(x, y)`
-    struct Two { x: Var, y: Var }
-    /// `STABLEHLO_COMPARE(x, y)`
-    struct Compare { x: Var, y: Var, comparison_direction: i64 }
-    /// `STABLEHLO_SLICE(operand)`
-    struct Slice { operand: Var, start_indices: Vec<i64>, limit_indices: Vec<i64>, strides: Vec<i64> }
-    /// `STABLEHLO_BROADCAST_IN_DIM(operand)`
-    struct Broadcast { operand: Var, broadcast_dimensions: Vec<i64>, shape: Vec<i64> }
-    /// `STABLEHLO_IOTA()`
-    struct Iota { iota_dimension: i64, type_: ElementType, shape: Vec<i64> }
     /// `STABLEHLO_REDUCE(inputs*)`: tensors, then what their reductions begin with.
     struct Reduce { inputs: Vec<Var>, dimensions: Vec<i64>, body: String }
     /// `STABLEHLO_DOT_GENERAL(lhs, rhs)`
@@ -79,14 +67,14 @@ fn spread(b: &GraphBuilder, x: Var, places: &[i64], n: i64) -> Lowered<Var> {
     unsqueezed(b, transposed(b, x, &order)?, &others(b, n, places)?)
 }
 
-fn compare(b: &Lower, a: Compare) -> Lowered<Var> {
-    match a.comparison_direction {
-        0 => b.equal(a.x, a.y),
-        1 => b.not(b.equal(a.x, a.y)?),
-        2 => b.greater_or_equal(a.x, a.y),
-        3 => b.greater(a.x, a.y),
-        4 => b.less_or_equal(a.x, a.y),
-        5 => b.less(a.x, a.y),
+fn compare(b: &Lower, x: Var, y: Var, comparison_direction: i64) -> Lowered<Var> {
+    match comparison_direction {
+        0 => b.equal(x, y),
+        1 => b.not(b.equal(x, y)?),
+        2 => b.greater_or_equal(x, y),
+        3 => b.greater(x, y),
+        4 => b.less_or_equal(x, y),
+        5 => b.less(x, y),
         other => {
             let message = format!("There is no comparison {other}.");
             Err(b.diagnostic(Code::LayerParameter, message))

@@ -21,16 +21,16 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
                 new_axis_mask: a.new_axis_mask, shrink_axis_mask: a.shrink_axis_mask,
             })
         };
-        "DYNAMIC_UPDATE_SLICE" => |b, a: Update| {
-            updated(b, a.operand, a.update, &each(b, a.operand, a.start_indices)?)
+        "DYNAMIC_UPDATE_SLICE" => |b, operand: Var, update: Var, start_indices: Var| {
+            updated(b, operand, update, &each(b, operand, start_indices)?)
         };
-        "STABLEHLO_DYNAMIC_UPDATE_SLICE" => |b, a: UpdateAt| {
-            let starts = places(b, &a.start_indices)?;
-            updated(b, a.operand, a.update, &starts)
+        "STABLEHLO_DYNAMIC_UPDATE_SLICE" => |b, operand: Var, update: Var, start_indices: Vec<Var>| {
+            let starts = places(b, &start_indices)?;
+            updated(b, operand, update, &starts)
         };
-        "STABLEHLO_DYNAMIC_SLICE" => |b, a: SliceAt| {
-            let starts = places(b, &a.start_indices)?;
-            cut(b, a.operand, &starts, &a.slice_sizes)
+        "STABLEHLO_DYNAMIC_SLICE" => |b, operand: Var, start_indices: Vec<Var>, slice_sizes: Vec<i64>| {
+            let starts = places(b, &start_indices)?;
+            cut(b, operand, &starts, &slice_sizes)
         };
     }
 }
@@ -43,12 +43,6 @@ arguments! {
         input: Var, begin: Var, end: Var, strides: Vec<i64>, begin_mask: i64, end_mask: i64, ellipsis_mask: i64,
         new_axis_mask: i64, shrink_axis_mask: i64, offset: bool = false,
     }
-    /// `DYNAMIC_UPDATE_SLICE(operand, update, start_indices)`
-    struct Update { operand: Var, update: Var, start_indices: Var }
-    /// `STABLEHLO_DYNAMIC_UPDATE_SLICE(operand, update, start_indices*)`
-    struct UpdateAt { operand: Var, update: Var, start_indices: Vec<Var> }
-    /// `STABLEHLO_DYNAMIC_SLICE(operand, start_indices*)`
-    struct SliceAt { operand: Var, start_indices: Vec<Var>, slice_sizes: Vec<i64> }
 }
 
 /// A slice whose ends count from where it begins, as one whose ends count from the first element. As in TFLite's

@@ -1,7 +1,7 @@
 //! Cells between others, and reductions under windows.
 
 use crate::ops::pad::{for_each_axis, interior_padded};
-use crate::ops::{Source, of, rank, rows};
+use crate::ops::{Lower, Source, of, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -16,18 +16,14 @@ const FUNCTIONS: [&str; 7] = ["", "ADD", "MUL", "MINIMUM", "MAXIMUM", "LOGICAL_A
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "DILATE" => |b, a: Dilate| interior_padded(b, a.input, &a.dilations, a.value);
+        "DILATE" => |b, input: Var, dilations: Vec<i64>, value: Var| interior_padded(b, input, &dilations, value);
         "REDUCE_WINDOW" => |b, a: Windows| {
             let word = usize::try_from(a.reduce_function).ok().and_then(|at| FUNCTIONS.get(at));
             let how = Meeting::of(b, word.unwrap_or(&""))?;
             let y = under_windows(b, a.input, how, [a.window_shape, a.window_strides, a.window_dilations])?;
             how.meet(b, y, a.init)
         };
-        "STABLEHLO_PAD" => |b, a: Pad| {
-            let dilations: Vec<i64> = a.interior_padding.iter().map(|n| n.saturating_add(1)).collect();
-            let x = interior_padded(b, a.operand, &dilations, a.value)?;
-            padded(b, x, [&a.edge_padding_low, &a.edge_padding_high], a.value)
-        };
+        "STABLEHLO_PAD" => hlo_pad(operand, value, edge_padding_low, edge_padding_high, interior_padding);
         "STABLEHLO_REDUCE_WINDOW" => |b, a: HloWindows| {
             let how = Meeting::of(b, &a.body)?;
             let x = interior_padded(b, a.operand, &a.base_dilations, a.init)?;
@@ -39,18 +35,24 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
     }
 }
 
+fn hlo_pad(
+    b: &Lower,
+    x: Var,
+    value: Var,
+    low: Vec<i64>,
+    high: Vec<i64>,
+    interior: Vec<i64>,
+) -> Lowered<Var> {
+    let dilations: Vec<i64> = interior.iter().map(|n| n.saturating_add(1)).collect();
+    let x = interior_padded(b, x, &dilations, value)?;
+    padded(b, x, [&low, &high], value)
+}
+
 arguments! {
-    /// `DILATE(input, dilations, value)`
-    struct Dilate { input: Var, dilations: Vec<i64>, value: Var }
     /// `REDUCE_WINDOW(input, init, window_shape, window_strides, window_dilations)`
     struct Windows {
         input: Var, init: Var, window_shape: Vec<i64>, window_strides: Vec<i64>, window_dilations: Vec<i64>,
         reduce_function: i64,
-    }
-    /// `STABLEHLO_PAD(operand, value)`
-    struct Pad {
-        operand: Var, value: Var, edge_padding_low: Vec<i64>, edge_padding_high: Vec<i64>,
-        interior_padding: Vec<i64>,
     }
     /// `STABLEHLO_REDUCE_WINDOW(operand, init)`
     struct HloWindows {

@@ -49,15 +49,15 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
             b.mul(b.reshape(x, [-1, 1]).one()?, b.reshape(y, [-1]).one()?)
         };
-        "ops.Tensordot" => tensordot;
+        "ops.Tensordot" => tensordot(x1, x2, axes);
         "ops.Einsum" => einsum;
         "ops.Cross" => cross;
         "ops.Kron" => |b, a: Two| {
             let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
             kron(b, x, y)
         };
-        "ops.CDist" => |b, a: Pair| {
-            let apart = b.sub(b.unsqueeze(a.x, [-2])?, b.unsqueeze(a.y, [-3])?)?;
+        "ops.CDist" => |b, x: Var, y: Var| {
+            let apart = b.sub(b.unsqueeze(x, [-2])?, b.unsqueeze(y, [-3])?)?;
             b.reduce_l2(apart).axes([-1]).keepdims(0).one()
         };
         "ops.Tril" => |b, a: Band| band(b, a.x, a.k, true);
@@ -74,23 +74,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "ops.Diagflat" => |b, a: Band| matrix(b, b.reshape(a.x, [-1]).one()?, a.k);
         "ops.Vander" => vander;
-        "ops.Corrcoef" => |b, a: Corrcoef| correlation(b, promote::floats(b, a.x)?);
+        "ops.Corrcoef" => |b, x: Var| correlation(b, promote::floats(b, x)?);
     }
 }
 
 arguments! {
-    /// `CDist(x, y)`
-    struct Pair { x: Var, y: Var }
-    /// `Tensordot(x1, x2; axes=2)`
-    struct Tensordot { x1: Value, x2: Value, axes: Value }
     /// `Cross(x1, x2; axisa=-1, axisb=-1, axisc=-1, axis=None)`
     struct Cross { x1: Value, x2: Value, axisa: i64 = -1, axisb: i64 = -1, axisc: i64 = -1, axis: Option<i64> }
     /// `Tril(x; k=0)`
     struct Band { x: Var, k: i64 = 0 }
     /// `Diagonal(x; offset=0, axis1=0, axis2=1)`
     struct Diagonal { x: Var, offset: i64 = 0, axis1: i64 = 0, axis2: i64 = 1 }
-    /// `Corrcoef(x)`
-    struct Corrcoef { x: Var }
 }
 
 /// `Vander(x; N=None, increasing=False)`
@@ -156,8 +150,8 @@ fn contracted(b: &GraphBuilder, all: [&Value; 2], of_x: &[i64], of_y: &[i64]) ->
     b.cast(b.einsum([x, y]).equation(equation).one()?, to)
 }
 
-fn tensordot(b: &Lower, a: Tensordot) -> Lowered<Var> {
-    let n = rank(b, any(b, &a.x1)?)? as i64;
+fn tensordot(b: &Lower, x1: Value, x2: Value, axes: Value) -> Lowered<Var> {
+    let n = rank(b, any(b, &x1)?)? as i64;
     let list = |x: &Value| match x {
         Value::Int(x) => Some(vec![*x]),
         Value::List(items) => items
@@ -166,7 +160,7 @@ fn tensordot(b: &Lower, a: Tensordot) -> Lowered<Var> {
             .collect::<Option<Vec<i64>>>(),
         _ => None,
     };
-    let pair = match &a.axes {
+    let pair = match &axes {
         Value::Int(count) if (0..=n).contains(count) => {
             Some(((n - count..n).collect(), (0..*count).collect()))
         }
@@ -176,7 +170,7 @@ fn tensordot(b: &Lower, a: Tensordot) -> Lowered<Var> {
     let Some((of_x, of_y)) = pair else {
         return Err(b.diagnostic(Code::LayerParameter, "The axes of the product are not known."));
     };
-    contracted(b, [&a.x1, &a.x2], &of_x, &of_y)
+    contracted(b, [&x1, &x2], &of_x, &of_y)
 }
 
 fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {

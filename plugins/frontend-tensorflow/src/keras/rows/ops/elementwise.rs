@@ -32,14 +32,10 @@ arguments! {
     pub(crate) struct Two { x1: Value, x2: Value }
     /// `BitwiseAnd(x, y)`
     struct Bits { x: Value, y: Value }
-    /// `Clip(x; x_min, x_max)`
-    struct Clip { x: Var, x_min: Value, x_max: Value }
     /// `Round(x; decimals=0)`
     struct Round { x: Var, decimals: i64 = 0 }
     /// `NanToNum(x; nan=0.0, posinf=None, neginf=None)`
     struct NanToNum { x: Var, nan: f64 = 0.0, posinf: Option<f64>, neginf: Option<f64> }
-    /// `Where(condition, x1, x2)`
-    struct Where { condition: Value, x1: Value, x2: Value }
     /// `Isclose(x1, x2, rtol=1e-5, atol=1e-8; equal_nan=False)`
     struct Close { x1: Value, x2: Value, rtol: f64 = 1e-5, atol: f64 = 1e-8, equal_nan: bool = false }
     /// `AllClose(x1, x2; rtol=1e-5, atol=1e-8, equal_nan=False)`
@@ -116,9 +112,9 @@ fn binary(table: Table<Source>) -> Table<Source> {
             let y = b.mul(x, b.pow(two, power)?)?;
             b.where_(b.or(infinite(b, x)?.one()?, b.equal(x, 0)?)?, x, y)
         };
-        "ops.Where" => |b, a: Where| {
-            let [x, y] = together(b, [&a.x1, &a.x2])?;
-            choice(b, truth(b, &a.condition)?, x, y)
+        "ops.Where" => |b, condition: Value, x1: Value, x2: Value| {
+            let [x, y] = together(b, [&x1, &x2])?;
+            choice(b, truth(b, &condition)?, x, y)
         };
     }
 }
@@ -212,28 +208,28 @@ fn numbers_alone(table: Table<Source>) -> Table<Source> {
             b.where_(b.less(x, 0)?, b.ceil(x)?, b.floor(x)?)
         });
         "ops.Round" => round;
-        "ops.Clip" => clip;
+        "ops.Clip" => clip(x, x_min, x_max);
         "ops.NanToNum" => |b, a: NanToNum| arithmetic::nan_to_num(b, a.x, a.nan, [a.posinf, a.neginf]);
         "ops.Copy" | "ops.StopGradient" | "ops.Real" | "ops.Conj" | "ops.Conjugate"
-            => |_, a: Same| Ok(a.x);
-        "ops.SaturateCast" => |b, a: Cast| {
-            super::promote::bounded(b, any(b, &a.x)?, named(b, &a.dtype)?)
+            => |_, x: Var| Ok(x);
+        "ops.SaturateCast" => |b, x: Value, dtype: String| {
+            super::promote::bounded(b, any(b, &x)?, named(b, &dtype)?)
         };
-        "ops.Array" | "ops.ConvertToTensor" => |b, a: Array| match &a.dtype {
-            Some(word) => cast(b, any(b, &a.x)?, word),
-            None => any(b, &a.x),
-        };
-        "ops.Cast" => |b, a: Cast| cast(b, any(b, &a.x)?, &a.dtype);
+        "ops.Array" | "ops.ConvertToTensor" => array(x, dtype, sparse, ragged);
+        "ops.Cast" => |b, x: Value, dtype: String| cast(b, any(b, &x)?, &dtype);
     }
 }
 
-arguments! {
-    /// `Copy(x)`
-    struct Same { x: Var }
-    /// `ConvertToTensor(x; dtype=None, sparse=None, ragged=None)`
-    struct Array { x: Value, dtype: Option<String>, sparse: Option<bool>, ragged: Option<bool> }
-    /// `Cast(x; dtype)`
-    struct Cast { x: Value, dtype: String }
+/// Tensors are dense, whatever else they may be.
+fn array(
+    b: &Lower,
+    x: Value,
+    dtype: Option<String>,
+    _sparse: Option<bool>,
+    _ragged: Option<bool>,
+) -> Lowered<Var> {
+    let x = any(b, &x)?;
+    dtype.map_or(Ok(x), |word| cast(b, x, &word))
 }
 
 fn integers(table: Table<Source>) -> Table<Source> {
@@ -380,10 +376,10 @@ fn round(b: &Lower, a: Round) -> Lowered<Var> {
 }
 
 /// Bounds are of the type of `x`.
-fn clip(b: &Lower, a: Clip) -> Lowered<Var> {
-    let x = numbers(b, a.x)?;
+fn clip(b: &Lower, x: Var, x_min: Value, x_max: Value) -> Lowered<Var> {
+    let x = numbers(b, x)?;
     let dtype = of(b, x)?;
-    let (low, high) = (tensor(b, &a.x_min, dtype)?, tensor(b, &a.x_max, dtype)?);
+    let (low, high) = (tensor(b, &x_min, dtype)?, tensor(b, &x_max, dtype)?);
     let scalar = |v: Var| b.rank_of(v) == Some(0);
     if scalar(low) && scalar(high) && dtype.is_float() {
         return b.clip(x).min(low).max(high).one();

@@ -30,21 +30,21 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 /// Complex tensors and their parts. Those of real tensors are known.
 fn complex_parts(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
-        "complex::ops.Real" => |b, a: Taken| Ok(parts(b, a.x)?[0]);
-        "complex::ops.Imag" => |b, a: Taken| Ok(parts(b, a.x)?[1]);
-        "ops.Imag" => |b, a: Taken| zeros(b, a.x);
-        "complex::ops.Abs" | "complex::ops.Absolute" => |b: &Lower, a: Taken| b.source.complex.length(b, a.x);
-        "complex::ops.Angle" => |b, a: Taken| complex::angle(b, parts(b, a.x)?);
-        "ops.Angle" => |b, a: Taken| {
-            let x = floats(b, a.x)?;
+        "complex::ops.Real" => |b, x: Var| Ok(parts(b, x)?[0]);
+        "complex::ops.Imag" => |b, x: Var| Ok(parts(b, x)?[1]);
+        "ops.Imag" => |b, x: Var| zeros(b, x);
+        "complex::ops.Abs" | "complex::ops.Absolute" => |b: &Lower, x: Var| b.source.complex.length(b, x);
+        "complex::ops.Angle" => |b, x: Var| complex::angle(b, parts(b, x)?);
+        "ops.Angle" => |b, x: Var| {
+            let x = floats(b, x)?;
             let half = b.constant(number(std::f64::consts::PI, of(b, x)?));
             b.where_(b.less(x, 0)?, half, zeros(b, x)?)
         };
-        "complex::ops.Conj" | "complex::ops.Conjugate" => |b, a: Taken| conjugate(b, a.x);
-        "ops.ViewAsComplex" => |b: &Lower, a: Taken| Ok(b.source.complex.of_pair(b, floats(b, a.x)?));
-        "complex::ops.ViewAsReal" => |b: &Lower, a: Taken| b.source.complex.pair(b, a.x);
-        "ops.ViewAsReal" => |b, a: Taken| {
-            let x = floats(b, a.x)?;
+        "complex::ops.Conj" | "complex::ops.Conjugate" => |b, x: Var| conjugate(b, x);
+        "ops.ViewAsComplex" => |b: &Lower, x: Var| Ok(b.source.complex.of_pair(b, floats(b, x)?));
+        "complex::ops.ViewAsReal" => |b: &Lower, x: Var| b.source.complex.pair(b, x);
+        "ops.ViewAsReal" => |b, x: Var| {
+            let x = floats(b, x)?;
             b.concat([b.unsqueeze(x, [-1])?, b.unsqueeze(zeros(b, x)?, [-1])?]).axis(-1).one()
         };
     }
@@ -112,8 +112,6 @@ arguments! {
     struct Real { x: Var, fft_length: Option<i64> }
     /// `FFT(x)`
     struct Complex { x: Vec<Var>, fft_length: Option<i64> }
-    /// `Real(x)`
-    struct Taken { x: Var }
 }
 
 fn of_both(b: &Lower, a: &Complex) -> Lowered<Var> {

@@ -14,24 +14,24 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
-        "ops.GetItem" => get_item;
+        "ops.GetItem" => get_item(x, key);
         "ops.Slice" => |b, a: Slice| {
             let begin = places(b, &a.start_indices)?;
             let end = ends(b, begin, &a.shape)?;
             let axes: Vec<i64> = (0..a.shape.len() as i64).collect();
             b.slice(a.inputs, begin, end).axes(axes).one()
         };
-        "ops.SliceUpdate" => slice_update;
-        "ops.Scatter" => |b, a: Scatter| {
-            let shape = Operand::from(a.shape).to_tensor(Some(Int64)).map(|t| b.constant(t));
+        "ops.SliceUpdate" => slice_update(inputs, start_indices, updates);
+        "ops.Scatter" => |b, indices: Value, values: Var, shape: Vec<i64>| {
+            let shape = Operand::from(shape).to_tensor(Some(Int64)).map(|t| b.constant(t));
             let Some(shape) = shape else {
                 return Err(b.diagnostic(Code::LayerParameter, "The shape is not known."));
             };
-            let zeros = filled(b, shape, 0, of(b, a.values)?)?;
-            scattered(b, [zeros, any(b, &a.indices)?, a.values], Some("add"))
+            let zeros = filled(b, shape, 0, of(b, values)?)?;
+            scattered(b, [zeros, any(b, &indices)?, values], Some("add"))
         };
-        "ops.ScatterUpdate" => |b, a: Update| {
-            let how = match a.reduction.as_deref() {
+        "ops.ScatterUpdate" => |b, inputs: Var, indices: Value, updates: Value, reduction: Option<String>| {
+            let how = match reduction.as_deref() {
                 Some("add") => Some("add"),
                 Some("max") => Some("max"),
                 Some("min") => Some("min"),
@@ -42,34 +42,22 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
                     return Err(b.diagnostic(Code::LayerUnsupported, message));
                 }
             };
-            let updates = super::promote::tensor(b, &a.updates, of(b, a.inputs)?)?;
-            scattered(b, [a.inputs, any(b, &a.indices)?, updates], how)
+            let updates = super::promote::tensor(b, &updates, of(b, inputs)?)?;
+            scattered(b, [inputs, any(b, &indices)?, updates], how)
         };
-        "ops.Take" => |b, a: Take| {
-            let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
-            let axis = axis_of(b, flat, a.axis.unwrap_or(0))? as i64;
-            let indices = b.cast(any(b, &a.indices)?, Int64)?;
+        "ops.Take" => |b, x: Var, indices: Value, axis: Option<i64>| {
+            let flat = if axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
+            let axis = axis_of(b, flat, axis.unwrap_or(0))? as i64;
+            let indices = b.cast(any(b, &indices)?, Int64)?;
             b.gather(flat, indices).axis(axis).one()
         };
-        "ops.TakeAlongAxis" => take_along;
+        "ops.TakeAlongAxis" => take_along(x, indices, axis);
     }
 }
 
 arguments! {
-    /// `GetItem(x, key)`
-    struct GetItem { x: Var, key: Value }
     /// `Slice(inputs, start_indices; shape)`
     struct Slice { inputs: Var, start_indices: Value, shape: Vec<i64> }
-    /// `SliceUpdate(inputs, start_indices, updates)`
-    struct SliceUpdate { inputs: Var, start_indices: Value, updates: Var }
-    /// `Scatter(indices, values; shape)`
-    struct Scatter { indices: Value, values: Var, shape: Vec<i64> }
-    /// `ScatterUpdate(inputs, indices, updates; reduction=None)`
-    struct Update { inputs: Var, indices: Value, updates: Value, reduction: Option<String> }
-    /// `Take(x, indices; axis=None)`
-    struct Take { x: Var, indices: Value, axis: Option<i64> }
-    /// `TakeAlongAxis(x, indices; axis=None)`
-    struct Along { x: Var, indices: Value, axis: Option<i64> }
 }
 
 /// Places as a vector of 64-bit integers.
@@ -90,22 +78,21 @@ fn ends(b: &GraphBuilder, begin: Var, sizes: &[i64]) -> Lowered<Var> {
     b.add(begin, rest)
 }
 
-fn slice_update(b: &Lower, a: SliceUpdate) -> Lowered<Var> {
-    let n = rank(b, a.inputs)?;
-    let begin = places(b, &a.start_indices)?;
+fn slice_update(b: &Lower, inputs: Var, start_indices: Value, updates: Var) -> Lowered<Var> {
+    let n = rank(b, inputs)?;
+    let begin = places(b, &start_indices)?;
     // TensorFlow's XLA operator moves slices that leave the tensor back into it.
-    let most = b.sub(b.shape(a.inputs).one()?, b.shape(a.updates).one()?)?;
+    let most = b.sub(b.shape(inputs).one()?, b.shape(updates).one()?)?;
     let zero = b.constant(scalar(0, Int64));
     let begin = b.max([b.min([begin, most])?, zero])?;
     let mut grid: Option<Var> = None;
     for axis in 0..n as i64 {
-        let size =
-            b.squeeze(b.shape(a.updates).start(axis).end(axis + 1).one()?).axes([0]).one()?;
+        let size = b.squeeze(b.shape(updates).start(axis).end(axis + 1).one()?).axes([0]).one()?;
         let steps = b.range(scalar(0, Int64), size, scalar(1, Int64)).one()?;
         let line = b.add(steps, b.gather(begin, axis).axis(0).one()?)?;
         let wide: Vec<i64> = (0..n as i64).filter(|other| *other != axis).collect();
         let line = unsqueezed(b, line, &wide)?;
-        let line = b.expand(line, b.shape(a.updates).one()?)?;
+        let line = b.expand(line, b.shape(updates).one()?)?;
         let line = b.unsqueeze(line, [-1])?;
         grid = Some(match grid {
             Some(grid) => b.concat([grid, line]).axis(-1).one()?,
@@ -113,17 +100,17 @@ fn slice_update(b: &Lower, a: SliceUpdate) -> Lowered<Var> {
         });
     }
     match grid {
-        Some(grid) => scattered(b, [a.inputs, grid, a.updates], None),
-        None => Ok(a.updates),
+        Some(grid) => scattered(b, [inputs, grid, updates], None),
+        None => Ok(updates),
     }
 }
 
 /// Both meet in all axes but the one that is taken along.
-fn take_along(b: &Lower, a: Along) -> Lowered<Var> {
-    let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
+fn take_along(b: &Lower, x: Var, indices: Value, axis: Option<i64>) -> Lowered<Var> {
+    let flat = if axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
     let n = rank(b, flat)?;
-    let axis = axis_of(b, flat, a.axis.unwrap_or(0))?;
-    let indices = super::promote::tensor(b, &a.indices, Int64)?;
+    let axis = axis_of(b, flat, axis.unwrap_or(0))?;
+    let indices = super::promote::tensor(b, &indices, Int64)?;
     let like = |v: Var, other: Var| -> Lowered<Var> {
         let sizes = b.shape(other).one()?;
         let own = b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![1i64]));
@@ -221,18 +208,18 @@ fn unknown(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
     b.diagnostic(Code::LayerUnsupported, "A part of the key is neither a slice nor a place.")
 }
 
-fn get_item(b: &Lower, a: GetItem) -> Lowered<Var> {
-    let keys = match a.key {
+fn get_item(b: &Lower, x: Var, key: Value) -> Lowered<Var> {
+    let keys = match key {
         Value::List(keys) if !is_slice(&keys) => keys,
         other => vec![other],
     };
     let parts = keys.iter().map(|key| part(b, key)).collect::<Lowered<Vec<_>>>()?;
     let taken = |part: &&Part| !matches!(part, Part::New | Part::Rest);
-    let n = rank(b, a.x)?;
+    let n = rank(b, x)?;
     let rest = n.saturating_sub(parts.iter().filter(taken).count());
     let (mut axis, mut out) = (0i64, 0i64);
     let (mut cuts, mut gone, mut new): (Vec<[i64; 4]>, Vec<i64>, Vec<i64>) = Default::default();
-    let mut x = a.x;
+    let mut x = x;
     for part in &parts {
         match part {
             Part::Rest => (axis, out) = (axis + rest as i64, out + rest as i64),

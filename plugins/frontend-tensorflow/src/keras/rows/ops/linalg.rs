@@ -40,19 +40,19 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             qr(b, floats(b, a.x)?, complete)
         };
         "ops.SVD" => svd;
-        "ops.MatrixRank" => |b, a: Rank| {
-            let x = floats(b, a.x)?;
+        "ops.MatrixRank" => |b, x: Var, tol: Option<f64>| {
+            let x = floats(b, x)?;
             let s = spectral::values(b, x)?;
-            let limit = match a.tol {
+            let limit = match tol {
                 Some(tol) => b.constant(number(tol, of(b, s)?)),
                 None => rounding(b, x, s, 1.0)?,
             };
             b.reduce_sum(b.cast(b.greater(s, limit)?, Int32)?).axes([-1]).keepdims(0).one()
         };
-        "ops.Pinv" => |b, a: Inverse| {
-            let x = floats(b, a.x)?;
+        "ops.Pinv" => |b, x: Var, rcond: Option<f64>| {
+            let x = floats(b, x)?;
             let parts = spectral::vectors(b, x, false)?;
-            let limit = match a.rcond {
+            let limit = match rcond {
                 Some(rcond) => b.mul(largest(b, parts.s)?, rcond)?,
                 None => rounding(b, x, parts.s, 10.0)?,
             };
@@ -71,10 +71,6 @@ arguments! {
     struct Qr { x: Var, mode: String = "reduced" }
     /// `SVD(x; full_matrices=True, compute_uv=True)`
     struct Svd { x: Var, full_matrices: bool = true, compute_uv: bool = true }
-    /// `MatrixRank(x; tol=None)`
-    struct Rank { x: Var, tol: Option<f64> }
-    /// `Pinv(x; rcond=None)`
-    struct Inverse { x: Var, rcond: Option<f64> }
     /// `Unique(x; sorted=True, return_index=False, return_inverse=False, return_counts=False, axis=None, size=None,
     /// fill_value=None)`
     struct Unique {

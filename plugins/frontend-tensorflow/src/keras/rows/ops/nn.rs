@@ -90,8 +90,6 @@ arguments! {
     struct Gelu { x: Var, approximate: bool = true }
     /// `HardShrink(x; threshold=0.5)`
     struct Shrink { x: Var, threshold: f64 = 0.5 }
-    /// `Threshold(x; threshold, default_value)`
-    struct Threshold { x: Var, threshold: f64, default_value: f64 }
     /// `Squareplus(x; b=4)`
     struct Squareplus { x: Var, b: f64 = 4.0 }
     /// `Glu(x; axis=-1)`
@@ -116,10 +114,6 @@ arguments! {
     struct Blocks { x: Var, block_size: i64, data_format: String = "channels_last" }
     /// `BinaryCrossentropy(target, output; from_logits=False)`
     struct Loss { target: Value, output: Var, from_logits: bool = false, axis: i64 = -1 }
-    /// `PSNR(x1, x2; max_val)`
-    struct Psnr { x1: Var, x2: Var, max_val: f64 }
-    /// `Polar(abs_, angle)`
-    struct Polar { abs_: Var, angle: Var }
 }
 
 fn activations(table: Table<Source>) -> Table<Source> {
@@ -148,9 +142,9 @@ fn activations(table: Table<Source>) -> Table<Source> {
         "ops.Gelu" => |b, a: Gelu| gelu(b, a.x, a.approximate);
         "ops.HardShrink" => |b, a: Shrink| b.shrink(a.x).lambd(a.threshold).one();
         "ops.SoftShrink" => |b, a: Shrink| b.shrink(a.x).lambd(a.threshold).bias(a.threshold).one();
-        "ops.Threshold" => |b, a: Threshold| {
-            let other = b.constant(number(a.default_value, of(b, a.x)?));
-            b.where_(b.greater(a.x, a.threshold)?, a.x, other)
+        "ops.Threshold" => |b, x: Var, threshold: f64, default_value: f64| {
+            let other = b.constant(number(default_value, of(b, x)?));
+            b.where_(b.greater(x, threshold)?, x, other)
         };
         "ops.Squareplus" => |b, a: Squareplus| {
             let root = b.sqrt(b.add(b.mul(a.x, a.x)?, a.b)?)?;
@@ -409,14 +403,14 @@ fn losses(table: Table<Source>) -> Table<Source> {
             let at = if is_flat { b.unsqueeze(target, [-1])? } else { target };
             b.neg(b.squeeze(b.gather_elements(logs, at).axis(-1).one()?).axes([-1]).one()?)
         };
-        "ops.PSNR" => |b, a: Psnr| {
-            let apart = b.sub(a.x1, a.x2)?;
+        "ops.PSNR" => |b, x1: Var, x2: Var, max_val: f64| {
+            let apart = b.sub(x1, x2)?;
             let mean = b.reduce_mean(b.mul(apart, apart)?).keepdims(0).one()?;
             let ratio = b.div(b.log(mean)?, std::f64::consts::LN_10)?;
-            b.sub(20.0 * a.max_val.log10(), b.mul(ratio, 10.0)?)
+            b.sub(20.0 * max_val.log10(), b.mul(ratio, 10.0)?)
         };
-        "ops.Polar" => |b, a: Polar| {
-            of_parts(b, [b.mul(a.abs_, b.cos(a.angle)?)?, b.mul(a.abs_, b.sin(a.angle)?)?])
+        "ops.Polar" => |b, abs_: Var, angle: Var| {
+            of_parts(b, [b.mul(abs_, b.cos(angle)?)?, b.mul(abs_, b.sin(angle)?)?])
         };
     }
 }

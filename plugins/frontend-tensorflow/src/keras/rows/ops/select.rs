@@ -27,19 +27,19 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let [values, at] = top_k(b, a.x, &Operand::Int(a.k), -1, [true, a.sorted])?;
             Ok([values, b.cast(at, Int32)?])
         };
-        "ops.InTopK" => |b, a: InTopK| {
-            let target = b.unsqueeze(b.cast(a.targets, Int64)?, [1])?;
-            let own = b.gather_elements(a.predictions, target).axis(1).one()?;
-            let above = b.cast(b.greater(a.predictions, own)?, Int64)?;
-            b.less(b.reduce_sum(above).axes([1]).keepdims(0).one()?, a.k)
+        "ops.InTopK" => |b, targets: Var, predictions: Var, k: i64| {
+            let target = b.unsqueeze(b.cast(targets, Int64)?, [1])?;
+            let own = b.gather_elements(predictions, target).axis(1).one()?;
+            let above = b.cast(b.greater(predictions, own)?, Int64)?;
+            b.less(b.reduce_sum(above).axes([1]).keepdims(0).one()?, k)
         };
         "ops.SearchSorted" => |b, a: Search| {
             let [line, values] = as_tensors(b, [&a.sorted_sequence, &a.values])?;
             places(b, line, values, a.side == "right")
         };
-        "ops.Digitize" => |b, a: Digitize| {
-            let x = any(b, &a.x)?;
-            let line = tensor(b, &a.bins, if of(b, x)? == Double { Double } else { Float })?;
+        "ops.Digitize" => |b, x: Value, bins: Value| {
+            let x = any(b, &x)?;
+            let line = tensor(b, &bins, if of(b, x)? == Double { Double } else { Float })?;
             places(b, line, b.cast(x, of(b, line)?)?, true)
         };
         "ops.Median" => |b, a: Median| quantile(b, a.x, &Value::Float(0.5), 1.0, &a.axis, "linear", a.keepdims);
@@ -53,16 +53,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             if a.invert { b.not(found) } else { Ok(found) }
         };
         "ops.Select" => select;
-        "ops.Nonzero" => |b, a: One| {
-            let all = b.cast(b.non_zero(b.cast(a.x, Bool)?)?, Int32)?;
+        "ops.Nonzero" => |b, x: Var| {
+            let all = b.cast(b.non_zero(b.cast(x, Bool)?)?, Int32)?;
             let one = |i: i64| Ok(Value::Var(b.gather(all, i).axis(0).one()?));
-            (0..rank(b, a.x)? as i64).map(one).collect::<Lowered<Vec<_>>>().map(Values)
+            (0..rank(b, x)? as i64).map(one).collect::<Lowered<Vec<_>>>().map(Values)
         };
         "ops.Bincount" => bincount;
-        "ops.UnravelIndex" => |b, a: Unravel| {
-            let mut rest = a.indices;
+        "ops.UnravelIndex" => |b, indices: Var, shape: Vec<i64>| {
+            let mut rest = indices;
             let mut all = vec![];
-            for n in a.shape.iter().rev() {
+            for n in shape.iter().rev() {
                 let n = b.constant(scalar(*n, of(b, rest)?));
                 all.push(Value::Var(floor_remainder(b, rest, n)?));
                 rest = floor_quotient(b, rest, n)?;
@@ -76,17 +76,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 arguments! {
-    struct One { x: Var }
     /// `Sort(x; axis=-1)`; TensorFlow's `sort` has a direction.
     struct Sort { x: Var, axis: Option<i64>, direction: Option<String> }
     /// `TopK(x; k, sorted=True)`
     struct TopK { x: Var, k: i64, sorted: bool = true }
-    /// `InTopK(targets, predictions; k)`
-    struct InTopK { targets: Var, predictions: Var, k: i64 }
     /// `SearchSorted(sorted_sequence, values; side="left")`
     struct Search { sorted_sequence: Value, values: Value, side: String = "left" }
-    /// `Digitize(x, bins)`
-    struct Digitize { x: Value, bins: Value }
     /// `Median(x; axis=None, keepdims=False)`
     struct Median { x: Var, axis: Operand = Operand::Absent, keepdims: bool = false }
     /// `Quantile(x, q; axis=None, method="linear", keepdims=False)`
@@ -99,8 +94,6 @@ arguments! {
     struct Select { condlist: Vec<Value>, choicelist: Vec<Value>, default: Option<Value> }
     /// `Bincount(x; weights=None, minlength=0, sparse=False)`
     struct Bincount { x: Var, weights: Option<Value>, minlength: i64 = 0, sparse: bool = false }
-    /// `UnravelIndex(indices; shape)`
-    struct Unravel { indices: Var, shape: Vec<i64> }
     /// `Diff(a; n=1, axis=-1)`
     struct Diff { a: Var, n: i64 = 1, axis: i64 = -1 }
     /// `Trapezoid(y; x=None, dx=1.0, axis=-1)`

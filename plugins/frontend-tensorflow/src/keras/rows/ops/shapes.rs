@@ -16,8 +16,8 @@ use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArg
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = crate::ops::rows! { table;
-        "ops.Reshape" => |b, a: Reshape| reshaped(b, a.x, &a.newshape);
-        "ops.Ravel" => |b, a: One| b.reshape(a.x, [-1]).one();
+        "ops.Reshape" => |b, x: Var, newshape: Operand| reshaped(b, x, &newshape);
+        "ops.Ravel" => |b, x: Var| b.reshape(x, [-1]).one();
         "ops.ExpandDims" => |b, a: Axes| {
             let mut axes = list(b, &a.axis)?;
             let n = (rank(b, a.x)? + axes.len()) as i64;
@@ -26,24 +26,26 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             unsqueezed(b, a.x, &axes)
         };
         "ops.Squeeze" => squeeze;
-        "ops.Transpose" => |b, a: Transpose| {
-            let n = rank(b, a.x)? as i64;
-            transposed(b, a.x, &a.axes.filter(|axes| !axes.is_empty()).unwrap_or_else(|| (0..n).rev().collect()))
+        "ops.Transpose" => |b, x: Var, axes: Option<Vec<i64>>| {
+            let n = rank(b, x)? as i64;
+            transposed(b, x, &axes.filter(|axes| !axes.is_empty()).unwrap_or_else(|| (0..n).rev().collect()))
         };
-        "ops.Swapaxes" => |b, a: Swap| {
-            let (i, j) = (axis_of(b, a.x, a.axis1)?, axis_of(b, a.x, a.axis2)?);
-            let mut perm: Vec<i64> = (0..rank(b, a.x)? as i64).collect();
+        "ops.Swapaxes" => |b, x: Var, axis1: i64, axis2: i64| {
+            let (i, j) = (axis_of(b, x, axis1)?, axis_of(b, x, axis2)?);
+            let mut perm: Vec<i64> = (0..rank(b, x)? as i64).collect();
             perm.swap(i, j);
-            transposed(b, a.x, &perm)
+            transposed(b, x, &perm)
         };
-        "ops.Moveaxis" => |b, a: Move| moved(b, a.x, &list(b, &a.source)?, &list(b, &a.destination)?);
-        "ops.BroadcastTo" => |b, a: Broadcast| b.expand(a.x, a.shape);
+        "ops.Moveaxis" => |b, x: Var, source: Operand, destination: Operand| {
+            moved(b, x, &list(b, &source)?, &list(b, &destination)?)
+        };
+        "ops.BroadcastTo" => |b, x: Var, shape: Vec<i64>| b.expand(x, shape);
         "ops.Flip" => |b, a: Axes| {
             let all = (0..rank(b, a.x)? as i64).collect();
             reversed(b, a.x, &if matches!(a.axis, Operand::Absent) { all } else { list(b, &a.axis)? })
         };
-        "ops.Fliplr" => |b, a: One| reversed(b, a.x, &[1]);
-        "ops.Flipud" => |b, a: One| reversed(b, a.x, &[0]);
+        "ops.Fliplr" => |b, x: Var| reversed(b, x, &[1]);
+        "ops.Flipud" => |b, x: Var| reversed(b, x, &[0]);
         "ops.Rot90" => |b, a: Turn| quarter_turns(b, a);
         "ops.Roll" => |b, a: Roll| match list(b, &a.axis)? {
             axes if axes.is_empty() => {
@@ -53,56 +55,33 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             }
             axes => rolled(b, a.x, &a.shift, axes),
         };
-        "ops.Tile" => tile;
-        "ops.Size" => |b, a: One| b.cast(b.size(a.x)?, Int32);
-        "ops.Ndim" => |b, a: One| Ok(b.constant(scalar(rank(b, a.x)? as i64, Int32)));
-        "ops.Repeat" => repeat;
+        "ops.Tile" => tile(x, repeats);
+        "ops.Size" => |b, x: Var| b.cast(b.size(x)?, Int32);
+        "ops.Ndim" => |b, x: Var| Ok(b.constant(scalar(rank(b, x)? as i64, Int32)));
+        "ops.Repeat" => repeat(x, repeats, axis);
     };
     made(joined(table))
 }
 
 arguments! {
-    struct One { x: Var }
-    /// `Reshape(x; newshape)`
-    struct Reshape { x: Var, newshape: Operand }
     /// `Squeeze(x; axis=None)`
     struct Axes { x: Var, axis: Operand = Operand::Absent }
-    /// `Transpose(x; axes=None)`
-    struct Transpose { x: Var, axes: Option<Vec<i64>> }
-    /// `Swapaxes(x; axis1, axis2)`
-    struct Swap { x: Var, axis1: i64, axis2: i64 }
-    /// `Moveaxis(x; source, destination)`
-    struct Move { x: Var, source: Operand, destination: Operand }
-    /// `BroadcastTo(x; shape)`
-    struct Broadcast { x: Var, shape: Vec<i64> }
     /// `Rot90(array; k=1, axes=(0, 1))`
     struct Turn { array: Var, k: i64 = 1, axes: Vec<i64> }
     /// `Roll(x; shift, axis=None)`
     struct Roll { x: Var, shift: Operand, axis: Operand = Operand::Absent }
-    /// `Tile(x; repeats)`
-    struct Tile { x: Var, repeats: Operand }
-    /// `Repeat(x; repeats, axis=None)`
-    struct Repeat { x: Var, repeats: Operand, axis: Option<i64> }
     /// `Concatenate(xs; axis=0)`
     struct Join { xs: Vec<Value>, axis: i64 = 0 }
     /// `Stack(x; axis=0)`
     struct Stack { x: Vec<Value>, axis: i64 = 0 }
-    /// `Vstack(xs)`
-    struct Stacked { xs: Vec<Value> }
     /// `Append(x1, x2; axis=None)`
     struct Append { x1: Value, x2: Value, axis: Option<i64> }
     /// `Split(x; indices_or_sections, axis=0)`
     struct Split { x: Var, indices_or_sections: Operand, axis: i64 = 0 }
-    /// `Vsplit(x; indices_or_sections)`
-    struct Sections { x: Var, indices_or_sections: Operand }
     /// `Unstack(x; num=None, axis=0)`
     struct Unstack { x: Var, num: Option<i64>, axis: i64 = 0 }
     /// `ZerosLike(x; dtype=None)`
     struct Like { x: Var, dtype: Option<String> }
-    /// `FullLike(x, fill_value; dtype=None)`
-    struct FullLike { x: Var, fill_value: Value, dtype: Option<String> }
-    /// `Full(fill_value; shape, dtype=None)`
-    struct Full { fill_value: Value, shape: Vec<i64>, dtype: Option<String> }
     /// `Arange(start, stop=None, step=None; dtype=None)`
     struct Arange { start: Value, stop: Option<Value>, step: Option<Value>, dtype: Option<String> }
     /// `Linspace(start, stop; num=50, endpoint=True, retstep=False, dtype=None, axis=0)`
@@ -148,20 +127,20 @@ fn joined(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "ops.Concatenate" => |b, a: Join| concatenated(b, alike(b, &a.xs)?, a.axis);
         "ops.Stack" => |b, a: Stack| packed(b, alike(b, &a.x)?, a.axis);
-        "ops.Vstack" => |b, a: Stacked| concatenated(b, alike(b, &a.xs)?, 0);
-        "ops.Hstack" => |b, a: Stacked| {
-            let all = alike(b, &a.xs)?;
+        "ops.Vstack" => |b, xs: Vec<Value>| concatenated(b, alike(b, &xs)?, 0);
+        "ops.Hstack" => |b, xs: Vec<Value>| {
+            let all = alike(b, &xs)?;
             let axis = if rank(b, all[0])? == 1 { 0 } else { 1 };
             concatenated(b, all, axis)
         };
-        "ops.Dstack" => |b, a: Stacked| {
+        "ops.Dstack" => |b, xs: Vec<Value>| {
             let deep = |x: Var| match rank(b, x)? {
                 0 => b.reshape(x, [1, 1, 1]).one(),
                 1 => b.unsqueeze(x, [0, 2]),
                 2 => b.unsqueeze(x, [2]),
                 _ => Ok(x),
             };
-            concatenated(b, alike(b, &a.xs)?.into_iter().map(deep).collect::<Lowered<_>>()?, 2)
+            concatenated(b, alike(b, &xs)?.into_iter().map(deep).collect::<Lowered<_>>()?, 2)
         };
         "ops.Append" => |b, a: Append| {
             let both = as_tensors(b, [&a.x1, &a.x2])?.to_vec();
@@ -173,12 +152,12 @@ fn joined(table: Table<Source>) -> Table<Source> {
         };
         "ops.Split" => |b, a: Split| split(b, a.x, &a.indices_or_sections, a.axis, false);
         "ops.ArraySplit" => |b, a: Split| split(b, a.x, &a.indices_or_sections, a.axis, true);
-        "ops.Vsplit" => |b, a: Sections| split(b, a.x, &a.indices_or_sections, 0, false);
-        "ops.Hsplit" => |b, a: Sections| {
-            let axis = if rank(b, a.x)? == 1 { 0 } else { 1 };
-            split(b, a.x, &a.indices_or_sections, axis, false)
+        "ops.Vsplit" => |b, x: Var, indices_or_sections: Operand| split(b, x, &indices_or_sections, 0, false);
+        "ops.Hsplit" => |b, x: Var, indices_or_sections: Operand| {
+            let axis = if rank(b, x)? == 1 { 0 } else { 1 };
+            split(b, x, &indices_or_sections, axis, false)
         };
-        "ops.Dsplit" => |b, a: Sections| split(b, a.x, &a.indices_or_sections, 2, false);
+        "ops.Dsplit" => |b, x: Var, indices_or_sections: Operand| split(b, x, &indices_or_sections, 2, false);
         "ops.Unstack" => |b, a: Unstack| {
             let axis = axis_of(b, a.x, a.axis)?;
             let size = b.shape_of(a.x).and_then(|shape| shape.get(axis)?.known());
@@ -198,13 +177,13 @@ fn made(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "ops.ZerosLike" | "ops.EmptyLike" => |b, a: Like| like(b, &a, 0);
         "ops.OnesLike" => |b, a: Like| like(b, &a, 1);
-        "ops.FullLike" => |b, a: FullLike| {
-            let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| of(b, a.x), Ok)?;
-            b.expand(tensor(b, &a.fill_value, to)?, b.shape(a.x).one()?)
+        "ops.FullLike" => |b, x: Var, fill_value: Value, dtype: Option<String>| {
+            let to = named_if(b, dtype.as_ref())?.map_or_else(|| of(b, x), Ok)?;
+            b.expand(tensor(b, &fill_value, to)?, b.shape(x).one()?)
         };
-        "ops.Full" => |b, a: Full| {
-            let to = named_if(b, a.dtype.as_ref())?.unwrap_or(Float);
-            b.expand(tensor(b, &a.fill_value, to)?, a.shape)
+        "ops.Full" => |b, fill_value: Value, shape: Vec<i64>, dtype: Option<String>| {
+            let to = named_if(b, dtype.as_ref())?.unwrap_or(Float);
+            b.expand(tensor(b, &fill_value, to)?, shape)
         };
         "ops.Arange" => arange;
         "ops.Linspace" => linspace;
@@ -312,19 +291,19 @@ fn rolled(b: &Lower, x: Var, shift: &Operand, axes: Vec<i64>) -> Lowered<Var> {
     Ok(x)
 }
 
-fn tile(b: &Lower, a: Tile) -> Lowered<Var> {
-    let mut repeats = list(b, &a.repeats)?;
-    let n = rank(b, a.x)?;
+fn tile(b: &Lower, x: Var, repeats: Operand) -> Lowered<Var> {
+    let mut repeats = list(b, &repeats)?;
+    let n = rank(b, x)?;
     let missing = n.saturating_sub(repeats.len());
     repeats.splice(0..0, vec![1; missing]);
     let new: Vec<i64> = (0..(repeats.len() - n) as i64).collect();
-    b.tile(unsqueezed(b, a.x, &new)?, repeats)
+    b.tile(unsqueezed(b, x, &new)?, repeats)
 }
 
-fn repeat(b: &Lower, a: Repeat) -> Lowered<Var> {
-    let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
-    let axis = axis_of(b, flat, a.axis.unwrap_or(0))? as i64;
-    match &list(b, &a.repeats)?[..] {
+fn repeat(b: &Lower, x: Var, repeats: Operand, axis: Option<i64>) -> Lowered<Var> {
+    let flat = if axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
+    let axis = axis_of(b, flat, axis.unwrap_or(0))? as i64;
+    match &list(b, &repeats)?[..] {
         [n] => {
             let n = count(b, "repeats", *n)?;
             let wide = b.unsqueeze(flat, [axis + 1])?;
