@@ -6,6 +6,7 @@ use crate::cells::take;
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -59,9 +60,7 @@ fn feature_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
     let mut start = 0;
     for (x, width) in inputs.iter().zip(widths) {
         let (own, columns) = table(x)?;
-        if own != rows {
-            return Err(Fault::invalid(format!("{x:?} has not {rows} rows, as the first input")));
-        }
+        refuse!(own != rows => "{x:?} has not {rows} rows, as the first input");
         let (values, taken) = (reals(x)?, columns.min(width));
         for i in 0..rows {
             let from = &values[i * columns..][..taken];
