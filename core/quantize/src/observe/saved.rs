@@ -3,7 +3,7 @@
 //! JSON, because people look into it. Numbers are written so that they read back to the last bit. Empty bins, of which
 //! histograms have many, are counted: `-7` among the counts stands for seven of them.
 
-use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_diagnostics::{Code, Diagnostic, refuse, shown};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -224,9 +224,7 @@ impl Saved {
 }
 
 fn read(json: &[u8]) -> Result<Saved, String> {
-    if json.len() > FILE_BYTES_MAX {
-        return Err(format!("more than {FILE_BYTES_MAX} bytes"));
-    }
+    refuse!(json.len() > FILE_BYTES_MAX => "more than {FILE_BYTES_MAX} bytes");
     let version: Version = serde_json::from_slice(json)
         .map_err(|e| format!("these are no statistics of a calibration: {e}"))?;
     if version.onnxd_calibration != VERSION {
@@ -234,21 +232,15 @@ fn read(json: &[u8]) -> Result<Saved, String> {
         return Err(format!("it has version {theirs}; this onnxd reads version {VERSION}"));
     }
     let file: File = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-    if file.tensors.len() > TENSORS_MAX {
-        return Err(format!("more than {TENSORS_MAX} tensors"));
-    }
+    refuse!(file.tensors.len() > TENSORS_MAX => "more than {TENSORS_MAX} tensors");
     let mut left = BINS_MAX;
     let mut names = BTreeSet::new();
     let mut tensors = Vec::with_capacity(file.tensors.len());
     for row in file.tensors {
         let wrong = |why: &str| format!("tensor `{}`: {why}", shown(&row.name));
-        if !names.insert(row.name.clone()) {
-            return Err(wrong("is there twice"));
-        }
+        refuse!(!names.insert(row.name.clone()) => wrong("is there twice"));
         let is_none = |(min, max): (f64, f64)| !(min <= max && (max - min).is_finite());
-        if [row.range, row.average].into_iter().flatten().any(is_none) {
-            return Err(wrong("its range is none"));
-        }
+        refuse!([row.range, row.average].into_iter().flatten().any(is_none) => wrong("its range is none"));
         let histogram = row.histogram.map(|bins| unpacked(bins, &mut left)).transpose();
         let histogram = histogram.map_err(|why| wrong(&why))?;
         let Row { name, range, average, zeros, not_finite, channels, means, .. } = row;
@@ -289,14 +281,11 @@ fn unpacked(bins: Bins, left: &mut u64) -> Result<SavedHistogram, String> {
         sum = sum.saturating_add(u64::try_from(*count).unwrap_or(0));
     }
     *left = left.checked_sub(used).ok_or_else(|| format!("more than {BINS_MAX} bins in all"))?;
-    if sum > i64::MAX as u64 {
-        return Err("its counts are beyond all samples".into());
-    }
+    refuse!(sum > i64::MAX as u64 => "its counts are beyond all samples");
     // How far the borders are from what the width says, in bins.
     let off = (high - low) / width - used as f64;
-    if !(low.is_finite() && high.is_finite() && width > 0.0 && off.abs() < 0.5) {
-        return Err(format!("{used} bins of {width} do not lie between {low} and {high}"));
-    }
+    refuse!(!(low.is_finite() && high.is_finite() && width > 0.0 && off.abs() < 0.5) =>
+        "{used} bins of {width} do not lie between {low} and {high}");
     let mut all = Vec::with_capacity(used as usize);
     for count in counts {
         match u64::try_from(count) {

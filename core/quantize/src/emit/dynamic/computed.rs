@@ -4,6 +4,7 @@ use super::weighted::{bias_of, conv_integer, real};
 use super::{SUM_MAX, Site};
 use crate::graph::quantized::{MICROSOFT, dtype_of, rank_of};
 use crate::report::Form;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::ops::Conv;
 use onnxd_ir::{DataType, Dim, Graph, NodeId, ValueId, ValueType};
 
@@ -62,9 +63,7 @@ impl Site<'_, '_> {
 
 /// Demands reals, and sums of so few products that 32 bits hold them.
 fn check(types: [Option<DataType>; 2], summed: Option<i64>) -> Result<(), String> {
-    if types != [Some(DataType::Float); 2] {
-        return Err("DynamicQuantizeLinear takes float32, and its factors are not".to_owned());
-    }
+    refuse!(types != [Some(DataType::Float); 2] => "DynamicQuantizeLinear takes float32, and its factors are not");
     match summed {
         None => Err("it is not known how many products it sums".to_owned()),
         Some(n) if n > SUM_MAX / i64::from(u8::MAX) => {
