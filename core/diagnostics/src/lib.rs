@@ -24,6 +24,11 @@ use std::ops::{Deref, DerefMut};
 /// ```
 #[macro_export]
 macro_rules! refuse {
+    (let $pattern:pat = $of:expr => $($error:tt)+) => {
+        if let $pattern = $of {
+            $crate::refuse!(true => $($error)+);
+        }
+    };
     ($condition:expr => $text:literal $(, $of:expr)*) => {
         if $condition {
             return Err(From::from(format!($text $(, $of)*)));

@@ -8,7 +8,7 @@ use crate::statistics;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::ops::{Clip, Conv, Gemm, Relu};
 use onnxd_plugin_sdk::ir::{
-    At, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId, ValueType,
+    At, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId,
 };
 use onnxd_quantize::plan::Propagation;
 use std::collections::{BTreeSet, HashMap};
@@ -154,7 +154,7 @@ impl Reader<'_> {
 
     /// The inputs of an element-wise operator, if no one is broadcast.
     fn alike(&self, inputs: Vec<ValueId>, node: &Node) -> Option<Vec<ValueId>> {
-        let shape = |v: ValueId| self.graph[v].ty.as_ref()?.shape();
+        let shape = |v: ValueId| self.graph[v].shape();
         let out = shape(node.output(0)?)?;
         let same = |v: &ValueId| {
             shape(*v)
@@ -214,7 +214,7 @@ impl Reader<'_> {
         };
         let sums = At::<Conv>::find(graph, *reader).filter(|sums| sums.x == v)?;
         let (op, next) = (&sums.op, self.weighted(&graph[*reader], Kind::Conv)?.parameters?);
-        let shape = graph[v].ty.as_ref()?.shape()?;
+        let shape = graph[v].shape()?;
         let &[channels, 1, rows, columns] = next.dims.as_slice() else { return None };
         let [_, _, height, width] = shape else { return None };
         let (sizes, plane) = ([rows as i64, columns as i64], [height.known()?, width.known()?]);
@@ -283,7 +283,7 @@ fn is_layout(graph: &Graph, id: NodeId) -> bool {
 
 /// Whether `v` holds reals as far as is known: what else a network computes has no scale.
 pub(crate) fn is_real(graph: &Graph, v: ValueId) -> bool {
-    let dtype = graph[v].ty.as_ref().and_then(ValueType::dtype);
+    let dtype = graph[v].dtype();
     dtype.is_none_or(DataType::is_float)
 }
 
@@ -306,7 +306,7 @@ fn refuse(graph: &Graph, id: NodeId, what: &str) -> Diagnostic {
 
 /// Size of the axis of channels.
 fn channels(graph: &Graph, v: ValueId, kind: Kind) -> Option<usize> {
-    let shape = graph[v].ty.as_ref()?.shape()?;
+    let shape = graph[v].shape()?;
     let dim = if kind == Kind::Fc { shape.last() } else { shape.get(1).or(shape.last()) };
     usize::try_from(dim.and_then(Dim::known)?).ok()
 }

@@ -66,7 +66,7 @@ fn weights(g: &Graph, outer: &BTreeMap<ValueId, Tensor>, found: &mut BTreeSet<Da
 
 fn dtype(graph: &Graph, v: ValueId) -> Option<DataType> {
     let data = graph.constant(v).or_else(|| graph[v].initializer()).map(Tensor::dtype);
-    data.or_else(|| graph[v].ty.as_ref().and_then(ValueType::dtype))
+    data.or_else(|| graph[v].dtype())
 }
 
 fn is_other(dtype: DataType) -> bool {

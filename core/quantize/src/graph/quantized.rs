@@ -1,7 +1,7 @@
 //! Integers and the reals that they stand for, as `QuantizeLinear` and `DequantizeLinear` say it.
 
 use onnxd_diagnostics::refuse;
-use onnxd_ir::{DataType, Graph, Node, NodeId, Origin, Tensor, ValueId, ValueType};
+use onnxd_ir::{DataType, Graph, Node, NodeId, Origin, Tensor, ValueId};
 
 /// Why something stays as it is, in words for the report.
 pub(crate) type Why = String;
@@ -94,14 +94,12 @@ fn value_of(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<QuantizedV
 
 /// Element type, as far as known.
 pub(crate) fn dtype_of(graph: &Graph, v: ValueId) -> Option<DataType> {
-    let declared = || graph[v].ty.as_ref().and_then(ValueType::dtype);
-    graph.constant(v).map(Tensor::dtype).or_else(declared)
+    graph.constant(v).map(Tensor::dtype).or_else(|| graph[v].dtype())
 }
 
 /// Number of axes, as far as known.
 pub(crate) fn rank_of(graph: &Graph, v: ValueId) -> Option<usize> {
-    let declared = || Some(graph[v].ty.as_ref()?.shape()?.len());
-    graph.constant(v).map(Tensor::rank).or_else(declared)
+    graph.constant(v).map(Tensor::rank).or_else(|| Some(graph[v].shape()?.len()))
 }
 
 /// Whether `v` is a scale or zero point that `DynamicQuantizeLinear` finds while the model runs.

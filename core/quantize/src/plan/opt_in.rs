@@ -158,7 +158,7 @@ pub(crate) fn check(
 /// Whether a node is a `Softmax` along an axis of one element. It gives 1 always, and ONNX Runtime's `QLinearSoftmax`,
 /// which its optimizations make of pairs, too, gives 0.
 fn is_softmax_of_one(graph: &Graph, node: &Node) -> bool {
-    let shape = node.input(0).and_then(|v| graph[v].ty.as_ref()?.shape());
+    let shape = node.input(0).and_then(|v| graph[v].shape());
     let one = |shape: &[Dim]| {
         let axis = node.int("axis", -1);
         let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };

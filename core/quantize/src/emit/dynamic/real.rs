@@ -111,6 +111,6 @@ pub(crate) fn number(dtype: DataType) -> Attr {
 
 /// The type of a value with elements of float32.
 fn float_of(g: &Graph, v: ValueId) -> Option<ValueType> {
-    let shape = g[v].ty.as_ref().and_then(|t| Some(t.shape()?.to_vec()));
+    let shape = g[v].shape().map(<[_]>::to_vec);
     Some(ValueType::Tensor { dtype: Some(DataType::Float), shape })
 }
