@@ -24,9 +24,14 @@ use std::ops::{Deref, DerefMut};
 /// ```
 #[macro_export]
 macro_rules! refuse {
-    (let $pattern:pat = $of:expr => $($error:tt)+) => {
+    (let $pattern:pat = $of:expr => $text:literal $(, $argument:expr)*) => {
         if let $pattern = $of {
-            $crate::refuse!(true => $($error)+);
+            return Err(From::from(format!($text $(, $argument)*)));
+        }
+    };
+    (let $pattern:pat = $of:expr => $error:expr) => {
+        if let $pattern = $of {
+            return Err($error);
         }
     };
     ($condition:expr => $text:literal $(, $of:expr)*) => {

@@ -130,12 +130,8 @@ impl Row {
             let found = given.iter().flatten().find(|item| item.tensor().is_none());
             found.map_or(Ok(()), |item| item.clone().into_tensor().map(drop))?;
         }
-        if let Some(x) = call.inputs.iter().flatten().find(|x| x.rank() > RANK_MAX) {
-            return Err(Fault::unsupported(format!(
-                "an input has {} axes, at most {RANK_MAX} are computed",
-                x.rank()
-            )));
-        }
+        refuse!(let Some(x) = call.inputs.iter().flatten().find(|x| x.rank() > RANK_MAX) =>
+            Fault::unsupported(format!("an input has {} axes, at most {RANK_MAX} are computed", x.rank())));
         let outputs = match self.kernel {
             Kernel::Plain(kernel) if self.widens => items(through_float(kernel, call)?),
             Kernel::Plain(kernel) => items(kernel(call)?),

@@ -3,6 +3,7 @@
 
 use crate::fault::{Fault, Outcome};
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use std::borrow::Cow;
 
@@ -192,12 +193,8 @@ pub(crate) fn joined(parts: &[&Tensor], axis: usize) -> Outcome<Tensor> {
     dims[axis] = 0;
     for part in parts {
         let same = |i: usize| i == axis || part.dims()[i] == first.dims()[i];
-        if part.dtype() != first.dtype() || part.rank() != dims.len() || !(0..dims.len()).all(same)
-        {
-            return Err(Fault::invalid(format!(
-                "{part:?} cannot be joined with {first:?} along axis {axis}"
-            )));
-        }
+        refuse!(part.dtype() != first.dtype() || part.rank() != dims.len() || !(0..dims.len()).all(same) =>
+            "{part:?} cannot be joined with {first:?} along axis {axis}");
         dims[axis] = dims[axis]
             .checked_add(part.dims()[axis])
             .ok_or_else(|| Fault::memory("the size overflows"))?;

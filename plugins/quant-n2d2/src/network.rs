@@ -5,7 +5,7 @@ use crate::canonical::{canonicalize, exchange, transposed};
 use crate::constants::reals;
 use crate::plan::{Activation, Blocks, Cell, Kind, Network, Parameters, Source};
 use crate::statistics;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::ir::ops::{Clip, Conv, Gemm, Relu};
 use onnxd_plugin_sdk::ir::{
     At, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId,
@@ -81,11 +81,9 @@ impl Reader<'_> {
         let mut outputs = node.outputs.iter().flatten().filter(|v| graph.uses(**v) > 0);
         let output = outputs.next().or(node.outputs.iter().flatten().next()).copied();
         let (Some(mut output), None) = (output, outputs.next()) else {
-            return Err(refuse(graph, id, "has several results"));
+            return Err(refusal(graph, id, "has several results"));
         };
-        if node.subgraphs().next().is_some() {
-            return Err(refuse(graph, id, "has a sub-graph"));
-        }
+        refuse!(node.subgraphs().next().is_some() => refusal(graph, id, "has a sub-graph"));
         let mut found =
             self.find(id).unwrap_or_else(|| Found::plain(Kind::Float, flowing(graph, node)));
         let mut nodes = vec![id];
@@ -102,7 +100,7 @@ impl Reader<'_> {
         }
         let source = |v: &ValueId| {
             self.source(*v).ok_or_else(|| {
-                refuse(
+                refusal(
                     graph,
                     id,
                     &format!("reads `{}`, which no cell makes", shown(&graph[*v].name)),
@@ -293,7 +291,7 @@ fn flowing(graph: &Graph, node: &Node) -> Vec<ValueId> {
     reads.filter(|v| graph.constant(*v).is_none()).collect()
 }
 
-fn refuse(graph: &Graph, id: NodeId, what: &str) -> Diagnostic {
+fn refusal(graph: &Graph, id: NodeId, what: &str) -> Diagnostic {
     let node = &graph[id];
     let name = node.outputs.iter().flatten().next().map_or("", |v| graph[*v].name.as_str());
     let text = format!("{} `{}` {what}: it cannot be quantized", shown(&node.op), shown(name));

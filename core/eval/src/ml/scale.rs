@@ -49,10 +49,7 @@ fn feature_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
         Some(widths) => dims::sizes(widths)?,
         None => inputs.iter().map(|x| Ok(table(x)?.1)).collect::<Outcome<_>>()?,
     };
-    if widths.len() != inputs.len() {
-        let text = format!("{} inputdimensions for {} inputs", widths.len(), inputs.len());
-        return Err(Fault::invalid(text));
-    }
+    refuse!(widths.len() != inputs.len() => "{} inputdimensions for {} inputs", widths.len(), inputs.len());
     let (rows, _) = table(inputs[0])?;
     let total = widths.iter().try_fold(0usize, |sum, w| sum.checked_add(*w));
     let total = total.ok_or_else(|| Fault::invalid("the inputdimensions overflow"))?;

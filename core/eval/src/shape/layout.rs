@@ -62,9 +62,7 @@ pub(super) fn squeeze(call: &Call) -> Outcome<Vec<Tensor>> {
         Some(axes) => dims::axes(&axes, x.rank())?,
         None => (0..x.rank()).filter(|a| x.dims()[*a] == 1).collect(),
     };
-    if let Some(axis) = axes.iter().find(|a| x.dims()[**a] != 1) {
-        return Err(Fault::invalid(format!("axis {axis} of {x:?} is not of size 1")));
-    }
+    refuse!(let Some(axis) = axes.iter().find(|a| x.dims()[**a] != 1) => "axis {axis} of {x:?} is not of size 1");
     let kept = (0..x.rank()).filter(|a| !axes.contains(a)).map(|a| x.dims()[a]);
     one(x.reshaped(kept.collect::<Vec<_>>())?)
 }

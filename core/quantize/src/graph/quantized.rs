@@ -86,9 +86,7 @@ fn value_of(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<QuantizedV
     refuse!(graph.constant(scale).is_some_and(|s| !positive(s)) =>
         "the scale {} is not above 0", name(graph, scale));
     let known = |z: ValueId| graph.constant(z).is_some() || is_dynamic(graph, z);
-    if let Some(z) = zero.filter(|z| !known(*z)) {
-        return Err(format!("the zero point {} is not a constant", name(graph, z)));
-    }
+    refuse!(let Some(z) = zero.filter(|z| !known(*z)) => "the zero point {} is not a constant", name(graph, z));
     Ok(QuantizedValue { q, dtype, scale, zero, axis })
 }
 

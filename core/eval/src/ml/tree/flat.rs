@@ -127,10 +127,8 @@ pub(super) fn with_nodes(call: &Call, kind: &str) -> Outcome<Forest> {
     }
     if !in_order {
         for (i, key) in trees.iter().copied().zip(own.iter().copied()).enumerate() {
-            if by_number.insert(key, unsigned(i as i64)?).is_some() {
-                let text = format!("tree {} has node {} twice", key.0, key.1);
-                return Err(Fault::invalid(text));
-            }
+            refuse!(by_number.insert(key, unsigned(i as i64)?).is_some() =>
+                "tree {} has node {} twice", key.0, key.1);
         }
     }
     let places = Places { trees, numbers: own, by_number };
