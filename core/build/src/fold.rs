@@ -20,7 +20,7 @@ impl GraphBuilder {
                 return None;
             }
             let known = node.outputs.iter().map(|v| {
-                let dtype = frame.graph[(*v)?].ty.as_ref()?.dtype()?;
+                let dtype = frame.graph[(*v)?].dtype()?;
                 let (scalar, items) = frame.scope.elements((*v)?)?;
                 let dims = if scalar { vec![] } else { vec![items.len()] };
                 let reals = items.iter().map(|x| *x as f64).collect();

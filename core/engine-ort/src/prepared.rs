@@ -5,7 +5,7 @@ use crate::message::Message;
 use crate::{OnnxRuntime, given, refused, value};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Observer, Prepared, RunOptions, engine::check_inputs, quoted};
-use onnxd_ir::{Dim, Graph, Model, Tensor, ValueId, ValueType};
+use onnxd_ir::{Dim, Graph, Model, Tensor, ValueId};
 use ort::logging::LogLevel;
 use ort::session::{Session, SessionInputValue};
 use std::collections::{BTreeMap, HashMap};
@@ -199,7 +199,7 @@ impl<'g> Sizes<'g> {
     fn new(graph: &'g Graph, feeds: &BTreeMap<String, Tensor>, bytes_max: usize) -> Self {
         let mut named = HashMap::new();
         for id in graph.inputs() {
-            let shape = graph[*id].ty.as_ref().and_then(ValueType::shape).unwrap_or_default();
+            let shape = graph[*id].shape().unwrap_or_default();
             let dims = feeds.get(&graph[*id].name).map(Tensor::dims).unwrap_or_default();
             for (dim, size) in shape.iter().zip(dims) {
                 if let Dim::Symbol(name) = dim {

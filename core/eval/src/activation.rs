@@ -10,6 +10,7 @@ use crate::parallel::{copied_parts, fill_parts};
 use crate::reals::{reals, stored};
 use crate::steps::Limits;
 use crate::vector;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -19,19 +20,19 @@ pub(crate) const ROWS: &[Row] = &[
     row("Gelu", gelu),
     row("HardSigmoid", hard_sigmoid),
     row("HardSwish", hard_swish),
-    row("Hardmax", hardmax_flat).until(12),
-    row("Hardmax", hardmax).since(13),
+    row("Hardmax", |call| over_runs(call, from_axis(call)?, hardmax_run)).until(12),
+    row("Hardmax", |call| over_runs(call, along_axis(call)?, hardmax_run)).since(13),
     row("LeakyRelu", leaky_relu),
-    row("LogSoftmax", log_softmax_flat).until(12),
-    row("LogSoftmax", log_softmax).since(13),
+    row("LogSoftmax", |call| log_softmax(call, from_axis(call)?)).until(12),
+    row("LogSoftmax", |call| log_softmax(call, along_axis(call)?)).since(13),
     row("Mish", mish),
     row("PRelu", prelu),
     row("Relu", relu),
     row("Selu", selu),
     row("Shrink", shrink),
     row("Sigmoid", sigmoid),
-    row("Softmax", softmax_flat).until(12),
-    row("Softmax", softmax).since(13),
+    row("Softmax", |call| softmax(call, from_axis(call)?)).until(12),
+    row("Softmax", |call| softmax(call, along_axis(call)?)).since(13),
     row("Softplus", softplus),
     row("Softsign", softsign),
     row("SwiGLU", swiglu),
@@ -149,9 +150,7 @@ fn prelu(call: &Call) -> Outcome<Vec<Tensor>> {
 /// Swish of the gate times the value; the two do not broadcast.
 fn swiglu(call: &Call) -> Outcome<Vec<Tensor>> {
     let (gate, x) = (call.x(0)?, call.x(1)?);
-    if gate.dims() != x.dims() || gate.dtype() != x.dtype() {
-        return Err(Fault::invalid(format!("{gate:?} and {x:?} differ in type or shape")));
-    }
+    refuse!(gate.dims() != x.dims() || gate.dtype() != x.dtype() => "{gate:?} and {x:?} differ in type or shape");
     let alpha = f64::from(call.float("alpha", 1.0)?);
     let mut y = reals(gate)?;
     for (y, x) in y.iter_mut().zip(reals(x)?) {
@@ -261,46 +260,25 @@ fn hardmax_run(run: &mut [f64]) {
     run.iter_mut().enumerate().for_each(|(i, x)| *x = f64::from(u8::from(Some(i) == first)));
 }
 
-fn softmax(call: &Call) -> Outcome<Vec<Tensor>> {
-    softmax_over(call, along_axis(call)?)
-}
-
-fn softmax_flat(call: &Call) -> Outcome<Vec<Tensor>> {
-    softmax_over(call, from_axis(call)?)
-}
-
-fn softmax_over(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
+/// `contiguous` where the elements of a run of `float`s lie beside each other, `run` elsewhere.
+fn exponentials(
+    call: &Call,
+    runs: Runs,
+    contiguous: vector::InPlace,
+    run: fn(&mut [f64]),
+) -> Outcome<Vec<Tensor>> {
     match (call.x(0)?, runs) {
-        (x, (_, along, 1)) if x.dtype() == DataType::Float => {
-            over_contiguous(x, along, vector::softmax)
-        }
-        _ => over_runs(call, runs, softmax_run),
+        (x, (_, along, 1)) if x.dtype() == DataType::Float => over_contiguous(x, along, contiguous),
+        _ => over_runs(call, runs, run),
     }
 }
 
-fn log_softmax(call: &Call) -> Outcome<Vec<Tensor>> {
-    log_softmax_over(call, along_axis(call)?)
+fn softmax(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
+    exponentials(call, runs, vector::softmax, softmax_run)
 }
 
-fn log_softmax_flat(call: &Call) -> Outcome<Vec<Tensor>> {
-    log_softmax_over(call, from_axis(call)?)
-}
-
-fn log_softmax_over(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
-    match (call.x(0)?, runs) {
-        (x, (_, along, 1)) if x.dtype() == DataType::Float => {
-            over_contiguous(x, along, vector::log_softmax)
-        }
-        _ => over_runs(call, runs, log_softmax_run),
-    }
-}
-
-fn hardmax(call: &Call) -> Outcome<Vec<Tensor>> {
-    over_runs(call, along_axis(call)?, hardmax_run)
-}
-
-fn hardmax_flat(call: &Call) -> Outcome<Vec<Tensor>> {
-    over_runs(call, from_axis(call)?, hardmax_run)
+fn log_softmax(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
+    exponentials(call, runs, vector::log_softmax, log_softmax_run)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::item::{Item, items};
 use crate::num::slice;
 use crate::steps::Step;
 use half::{bf16, f16};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Element, Graph, Node, Tensor, TensorError};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -129,21 +130,15 @@ impl Row {
             let found = given.iter().flatten().find(|item| item.tensor().is_none());
             found.map_or(Ok(()), |item| item.clone().into_tensor().map(drop))?;
         }
-        if let Some(x) = call.inputs.iter().flatten().find(|x| x.rank() > RANK_MAX) {
-            return Err(Fault::unsupported(format!(
-                "an input has {} axes, at most {RANK_MAX} are computed",
-                x.rank()
-            )));
-        }
+        refuse!(let Some(x) = call.inputs.iter().flatten().find(|x| x.rank() > RANK_MAX) =>
+            Fault::unsupported(format!("an input has {} axes, at most {RANK_MAX} are computed", x.rank())));
         let outputs = match self.kernel {
             Kernel::Plain(kernel) if self.widens => items(through_float(kernel, call)?),
             Kernel::Plain(kernel) => items(kernel(call)?),
             Kernel::Control(kernel) => kernel(call, given, body)?,
         };
         let wanted = call.node.outputs.iter().rposition(Option::is_some).map_or(0, |i| i + 1);
-        if wanted > outputs.len() {
-            return Err(Fault::unsupported(format!("output {} is not computed", outputs.len())));
-        }
+        refuse!(wanted > outputs.len() => Fault::unsupported(format!("output {} is not computed", outputs.len())));
         Ok(outputs)
     }
 }
@@ -317,9 +312,7 @@ impl<'a> Call<'a> {
 
     /// Number of elements of an output of these sizes, if the limit leaves room for it.
     pub(crate) fn room(&self, dtype: DataType, dims: &[usize]) -> Outcome<usize> {
-        if dims.len() > RANK_MAX {
-            return Err(Fault::unsupported(format!("the output has {} axes", dims.len())));
-        }
+        refuse!(dims.len() > RANK_MAX => Fault::unsupported(format!("the output has {} axes", dims.len())));
         let elements = dims::count(dims);
         let bytes = elements.and_then(|n| match dtype {
             DataType::String => n.checked_mul(size_of::<bytes::Bytes>()),

@@ -3,6 +3,7 @@
 
 use crate::fault::{Fault, Outcome};
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use std::borrow::Cow;
 
@@ -80,36 +81,11 @@ impl Cell for Packed {
 /// Evaluates the body with `$t` as the cell type of an element type.
 macro_rules! celled {
     ($dtype:expr, $t:ident => $body:expr) => {
-        match onnxd_ir::DataType::bits($dtype) {
-            0 => {
-                type $t = bytes::Bytes;
-                $body
-            }
-            2 | 4 => {
-                type $t = $crate::cells::Packed;
-                $body
-            }
-            8 => {
-                type $t = u8;
-                $body
-            }
-            16 => {
-                type $t = u16;
-                $body
-            }
-            32 => {
-                type $t = u32;
-                $body
-            }
-            64 => {
-                type $t = u64;
-                $body
-            }
-            _ => {
-                type $t = u128;
-                $body
-            }
-        }
+        $crate::cells::celled!(@of $dtype, $t => $body; 0 => bytes::Bytes, 2 | 4 => $crate::cells::Packed,
+            8 => u8, 16 => u16, 32 => u32, 64 => u64, _ => u128)
+    };
+    (@of $dtype:expr, $t:ident => $body:expr; $($bits:pat => $cell:ty),*) => {
+        match onnxd_ir::DataType::bits($dtype) { $($bits => { type $t = $cell; $body })* }
     };
 }
 pub(crate) use celled;
@@ -217,12 +193,8 @@ pub(crate) fn joined(parts: &[&Tensor], axis: usize) -> Outcome<Tensor> {
     dims[axis] = 0;
     for part in parts {
         let same = |i: usize| i == axis || part.dims()[i] == first.dims()[i];
-        if part.dtype() != first.dtype() || part.rank() != dims.len() || !(0..dims.len()).all(same)
-        {
-            return Err(Fault::invalid(format!(
-                "{part:?} cannot be joined with {first:?} along axis {axis}"
-            )));
-        }
+        refuse!(part.dtype() != first.dtype() || part.rank() != dims.len() || !(0..dims.len()).all(same) =>
+            "{part:?} cannot be joined with {first:?} along axis {axis}");
         dims[axis] = dims[axis]
             .checked_add(part.dims()[axis])
             .ok_or_else(|| Fault::memory("the size overflows"))?;

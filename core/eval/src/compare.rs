@@ -2,6 +2,7 @@
 
 use crate::fault::Fault;
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Reals, Tensor};
 
 /// Differences of a tensor from its reference.
@@ -32,13 +33,8 @@ impl std::fmt::Display for Incomparable {
 impl std::error::Error for Incomparable {}
 
 fn both(found: &Tensor, reference: &Tensor) -> Result<(Reals, Reals), Incomparable> {
-    if long(found) != long(reference) {
-        return Err(Incomparable(format!(
-            "shape {:?}, expected {:?}",
-            found.dims(),
-            reference.dims()
-        )));
-    }
+    refuse!(long(found) != long(reference) =>
+        Incomparable(format!("shape {:?}, expected {:?}", found.dims(), reference.dims())));
     if let (Some(a), Some(b)) = (found.as_strings(), reference.as_strings()) {
         return Ok(equality(found.dims(), a, b));
     }

@@ -6,6 +6,7 @@ use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::item::{Item, items, tensors};
 use crate::shape::densified;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Graph, Tensor, ValueType};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -34,9 +35,7 @@ fn constant(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 fn truth(x: &Tensor) -> Outcome<bool> {
-    if x.dtype() != DataType::Bool {
-        return Err(Fault::invalid(format!("condition {x:?} is not a boolean")));
-    }
+    refuse!(x.dtype() != DataType::Bool => "condition {x:?} is not a boolean");
     Ok(scalar(x)? != 0.0)
 }
 
@@ -59,9 +58,7 @@ fn collect(call: &Call, all: &mut [Scanned], parts: Vec<Tensor>) -> Outcome<()> 
         scanned.parts.push(part);
     }
     let total: usize = all.iter().map(|s| s.bytes).sum();
-    if total > call.bytes_max {
-        return Err(Fault::memory(format!("scanned outputs exceed {} bytes", call.bytes_max)));
-    }
+    refuse!(total > call.bytes_max => Fault::memory(format!("scanned outputs exceed {} bytes", call.bytes_max)));
     Ok(())
 }
 
@@ -103,9 +100,7 @@ fn loop_(call: &Call, given: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<
         given.map(|x| x.clone().ok_or_else(missing)).collect::<Outcome<_>>()?;
     let count = carried.len();
     let fits = body.inputs().len() == count + 2 && body.outputs().len() > count;
-    if !fits {
-        return Err(Fault::invalid(format!("the body does not fit {count} carried values")));
-    }
+    refuse!(!fits => "the body does not fit {count} carried values");
     let scans = body.outputs().len() - 1 - count;
     let mut scanned: Vec<Scanned> =
         (0..scans).map(|_| Scanned { parts: vec![], bytes: 0 }).collect();
@@ -130,9 +125,7 @@ fn loop_(call: &Call, given: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<
 /// One entry per scanned tensor, `default` where the attribute is absent.
 fn per_scan(call: &Call, name: &str, count: usize, default: i64) -> Outcome<Vec<i64>> {
     let list = call.ints(name)?.map_or_else(|| vec![default; count], <[i64]>::to_vec);
-    if list.len() != count {
-        return Err(Fault::invalid(format!("attribute `{name}` needs {count} entries")));
-    }
+    refuse!(list.len() != count => "attribute `{name}` needs {count} entries");
     Ok(list)
 }
 
@@ -143,9 +136,7 @@ fn scan(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>
     let scans = dims::size(call.int("num_scan_inputs", 0)?)?;
     let split = all.len().checked_sub(scans).filter(|_| scans > 0);
     let states = split.ok_or_else(|| Fault::invalid("num_scan_inputs does not fit the inputs"))?;
-    if body.inputs().len() != all.len() || body.outputs().len() < states {
-        return Err(Fault::invalid("the body does not fit the inputs"));
-    }
+    refuse!(body.inputs().len() != all.len() || body.outputs().len() < states => "the body does not fit the inputs");
     let outputs = body.outputs().len() - states;
     let in_axes = per_scan(call, "scan_input_axes", scans, 0)?;
     let directions = if call.opset < 9 { "directions" } else { "scan_input_directions" };
@@ -157,9 +148,7 @@ fn scan(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>
     for (x, axis) in all[states..].iter().zip(&in_axes) {
         let axis = dims::axis(*axis, x.rank())?;
         let size = x.dims()[axis];
-        if *steps.get_or_insert(size) != size {
-            return Err(Fault::invalid("the scanned inputs differ in length"));
-        }
+        refuse!(*steps.get_or_insert(size) != size => "the scanned inputs differ in length");
         axes.push(axis);
     }
     let steps = steps.unwrap_or(0);
@@ -187,15 +176,12 @@ fn scan(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>
 /// Opset 8: an input of lengths comes first, all others have a batch axis before the scanned one.
 fn scan_8(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
     let body = call.graph("body")?;
-    if call.opt(0).is_some() {
-        return Err(Fault::unsupported("sequences of different lengths are not computed"));
-    }
+    refuse!(call.opt(0).is_some() => Fault::unsupported("sequences of different lengths are not computed"));
     let given = Call { inputs: call.inputs.get(1..).unwrap_or_default(), ..*call };
     let all = given.all()?;
     let batch = all[0].dims().first().copied().unwrap_or(0);
-    if batch == 0 || all.iter().any(|x| x.dims().first() != Some(&batch)) {
-        return Err(Fault::invalid("the inputs do not share a batch axis"));
-    }
+    refuse!(batch == 0 || all.iter().any(|x| x.dims().first() != Some(&batch)) =>
+        "the inputs do not share a batch axis");
     let mut found: Vec<Scanned> =
         body.outputs().iter().map(|_| Scanned { parts: vec![], bytes: 0 }).collect();
     for b in 0..batch {

@@ -2,6 +2,7 @@
 
 use crate::call::{Call, Row, one, row};
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 pub(crate) const ROWS: &[Row] = &[row("NonMaxSuppression", non_max_suppression)];
@@ -47,9 +48,7 @@ fn non_max_suppression(call: &Call) -> Outcome<Vec<Tensor>> {
     let ([batch, count, 4], [b, classes, n]) = (boxes.dims(), scores.dims()) else {
         return Err(Fault::invalid(format!("{boxes:?} and {scores:?} are not boxes and scores")));
     };
-    if (b, n) != (batch, count) {
-        return Err(Fault::invalid(format!("{boxes:?} and {scores:?} do not fit each other")));
-    }
+    refuse!((b, n) != (batch, count) => "{boxes:?} and {scores:?} do not fit each other");
     let (count, classes) = (*count, *classes);
     let chosen_max = call.scalar_opt(2)?.unwrap_or(0.0).max(0.0) as usize;
     let overlap_max = call.scalar_opt(3)?.unwrap_or(0.0) as f32;

@@ -2,6 +2,7 @@
 //! from foreign files.
 
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 
 pub(crate) use onnxd_ir::element_count as count;
 
@@ -16,9 +17,7 @@ pub(crate) fn axis(axis: i64, rank: usize) -> Outcome<usize> {
 pub(crate) fn axes(list: &[i64], rank: usize) -> Outcome<Vec<usize>> {
     let mut found = list.iter().map(|a| axis(*a, rank)).collect::<Outcome<Vec<_>>>()?;
     found.sort_unstable();
-    if found.windows(2).any(|w| w[0] == w[1]) {
-        return Err(Fault::invalid(format!("axes {list:?} name an axis twice")));
-    }
+    refuse!(found.windows(2).any(|w| w[0] == w[1]) => "axes {list:?} name an axis twice");
     Ok(found)
 }
 

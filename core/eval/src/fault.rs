@@ -52,6 +52,12 @@ impl Fault {
     }
 }
 
+impl From<String> for Fault {
+    fn from(message: String) -> Fault {
+        Fault::invalid(message)
+    }
+}
+
 impl From<TensorError> for Fault {
     fn from(error: TensorError) -> Fault {
         Fault::invalid(error.to_string())

@@ -4,7 +4,7 @@ use crate::call::{Call, Scope};
 use crate::fault::{Fault, layer_of};
 use crate::item::{Item, tensors};
 use crate::table;
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::{Diagnostic, refuse};
 use onnxd_ir::{Graph, Node, Tensor};
 
 /// Operators whose values are meant to differ each time, although ours repeat.
@@ -73,9 +73,7 @@ fn computed(
     let outputs = row.ok_or_else(missing).and_then(|row| row.run(&call, &given, &mut { refuse }));
     let outputs = outputs.and_then(tensors).and_then(|outputs| {
         let total: usize = outputs.iter().map(Tensor::byte_len).sum();
-        if total > bytes_max {
-            return Err(Fault::memory(format!("the outputs exceed {bytes_max} bytes")));
-        }
+        refuse!(total > bytes_max => Fault::memory(format!("the outputs exceed {bytes_max} bytes")));
         Ok(outputs)
     });
     outputs.map_err(|fault| fault.at(node, layer_of(node, None)))

@@ -3,7 +3,7 @@
 
 use crate::item::{Item, Map};
 use crate::parts;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, refuse, shown};
 use onnxd_ir::{Dim, Graph, Tensor, ValueId, ValueType};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,9 +99,7 @@ impl<'i> Given<'i> {
         }
         let mut list = Vec::new();
         while let Some(element) = self.take(&parts::element(name, list.len())) {
-            if let Some(why) = misfit(of, element) {
-                return Err(format!("{why} as element {}", list.len()));
-            }
+            refuse!(let Some(why) = misfit(of, element) => "{why} as element {}", list.len());
             list.push(element.clone());
         }
         let later = self.inputs.keys().find(|key| {

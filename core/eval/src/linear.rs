@@ -6,45 +6,20 @@ use crate::dims::{broadcast, broadcast_strides, for_each_index};
 use crate::exact;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, Product, Sizes, multiplied_rows, multiply_add};
-use crate::num::{Num, slice};
+use crate::num::{Num, slice, typed};
 use crate::parallel::for_each_chunk;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] =
     &[row("Gemm", gemm), row("MatMul", matmul), raw("MatMulInteger", matmul_integer)];
 
-/// Evaluates the body for the element types that products are defined on.
+/// [`typed!`] for the element types that products are defined on.
 macro_rules! product {
-    ($dtype:expr, $t:ident => $body:expr) => {{
-        use onnxd_ir::DataType as D;
-        match $dtype {
-            D::Float => {
-                type $t = f32;
-                $body
-            }
-            D::Double => {
-                type $t = f64;
-                $body
-            }
-            D::Int32 => {
-                type $t = i32;
-                $body
-            }
-            D::Uint32 => {
-                type $t = u32;
-                $body
-            }
-            D::Int64 => {
-                type $t = i64;
-                $body
-            }
-            D::Uint64 => {
-                type $t = u64;
-                $body
-            }
-            other => Err($crate::fault::Fault::dtype(other)),
-        }
-    }};
+    ($dtype:expr, $t:ident => $body:expr) => {
+        typed!($dtype, $t => $body;
+            Float f32, Double f64, Int32 i32, Uint32 u32, Int64 i64, Uint64 u64)
+    };
 }
 
 /// `alpha * A' * B' + beta * C`, where A' and B' may be transposed.
@@ -57,9 +32,7 @@ fn gemm(call: &Call) -> Outcome<Vec<Tensor>> {
         _ => Err(Fault::invalid(format!("{x:?} is not a matrix"))),
     };
     let ((m, k), (k_b, n)) = (shape(a, flip_a)?, shape(b, flip_b)?);
-    if k != k_b || a.dtype() != b.dtype() {
-        return Err(Fault::invalid(format!("{a:?} and {b:?} cannot be multiplied")));
-    }
+    refuse!(k != k_b || a.dtype() != b.dtype() => "{a:?} and {b:?} cannot be multiplied");
     let dims = vec![m, n];
     call.room_like(a, &dims)?;
     product!(a.dtype(), T => {
@@ -81,9 +54,7 @@ fn gemm(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 pub(crate) fn gemm_bias(c: &Tensor, dims: &[usize]) -> Outcome<Tensor> {
-    if broadcast(c.dims(), dims)? != dims || c.rank() > 2 {
-        return Err(Fault::invalid(format!("{c:?} does not broadcast to the product {dims:?}")));
-    }
+    refuse!(broadcast(c.dims(), dims)? != dims || c.rank() > 2 => "{c:?} does not broadcast to the product {dims:?}");
     expanded(c, dims)
 }
 
@@ -100,9 +71,7 @@ fn scaled<T: Num>(x: T, by: f32) -> T {
 
 fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
     let (a, b) = (call.x(0)?, call.x(1)?);
-    if a.dtype() != b.dtype() {
-        return Err(Fault::invalid(format!("{a:?} and {b:?} differ in element type")));
-    }
+    refuse!(a.dtype() != b.dtype() => "{a:?} and {b:?} differ in element type");
     product!(a.dtype(), T => one(multiplied::<T>(call, a, b)?))
 }
 
@@ -120,9 +89,7 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
         [k] => (&[][..], *k, 1),
         [batch @ .., k, n] => (batch, *k, *n),
     };
-    if k != k_b || a.dtype() != b.dtype() {
-        return Err(misfit());
-    }
+    refuse!(k != k_b || a.dtype() != b.dtype() => misfit());
     let batch = broadcast(batch_a, batch_b)?;
     let mut dims = batch.clone();
     dims.extend((a.rank() > 1).then_some(m));
@@ -164,15 +131,11 @@ pub(crate) fn centered(x: &Tensor, zero: Option<&Tensor>, per_row: bool) -> Outc
     };
     let wide = Tensor::from_vec(x.dims(), wide);
     let Some(zero) = zero else { return Ok(wide) };
-    if zero.dtype() != x.dtype() {
-        return Err(Fault::invalid(format!("zero point {zero:?} does not fit {x:?}")));
-    }
+    refuse!(zero.dtype() != x.dtype() => "zero point {zero:?} does not fit {x:?}");
     let column = per_row && zero.rank() == 1 && zero.len() != 1;
     let zero = if column { zero.reshaped([zero.len(), 1])? } else { zero.clone() };
     let zero = if zero.len() == 1 { zero.reshaped([])? } else { zero };
-    if broadcast(zero.dims(), x.dims())? != x.dims() {
-        return Err(Fault::invalid(format!("zero point {zero:?} does not fit {x:?}")));
-    }
+    refuse!(broadcast(zero.dims(), x.dims())? != x.dims() => "zero point {zero:?} does not fit {x:?}");
     let zeros: Vec<i32> = crate::call::integers(&zero)?.into_iter().map(|v| v as i32).collect();
     let values = crate::elementwise::pairs(
         x.dims(),

@@ -4,9 +4,10 @@ use crate::call::{Call, Row, one, raw, row};
 use crate::cells::{Cell, celled, expanded};
 use crate::dims::broadcast;
 use crate::elementwise::{pairs, test, zip};
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::math::operands;
 use crate::num::{float, is_nan, numeric, slice};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -21,14 +22,12 @@ pub(crate) const ROWS: &[Row] = &[
     raw("Not", not),
     raw("Or", or),
     raw("Where", where_),
-    raw("Xor", xor),
+    raw("Xor", |call| boolean(call, |x, y| x ^ y)),
 ];
 
 fn same_typed(call: &Call) -> Outcome<(Tensor, Tensor)> {
     let (a, b) = operands(call)?;
-    if a.dtype() != b.dtype() {
-        return Err(Fault::invalid(format!("{a:?} and {b:?} differ in element type")));
-    }
+    refuse!(a.dtype() != b.dtype() => "{a:?} and {b:?} differ in element type");
     Ok((a, b))
 }
 
@@ -84,9 +83,8 @@ fn equal(call: &Call) -> Outcome<Vec<Tensor>> {
 /// Applies `f` to booleans.
 fn boolean(call: &Call, f: fn(u8, u8) -> u8) -> Outcome<Vec<Tensor>> {
     let (a, b) = operands(call)?;
-    if a.dtype() != DataType::Bool || b.dtype() != DataType::Bool {
-        return Err(Fault::invalid(format!("{a:?} and {b:?} where booleans are needed")));
-    }
+    refuse!(a.dtype() != DataType::Bool || b.dtype() != DataType::Bool =>
+        "{a:?} and {b:?} where booleans are needed");
     one(zip(call, DataType::Bool, (&a, &b), |x: u8, y: u8| f(u8::from(x != 0), u8::from(y != 0)))?)
 }
 
@@ -96,10 +94,6 @@ fn and(call: &Call) -> Outcome<Vec<Tensor>> {
 
 fn or(call: &Call) -> Outcome<Vec<Tensor>> {
     boolean(call, |x, y| x | y)
-}
-
-fn xor(call: &Call) -> Outcome<Vec<Tensor>> {
-    boolean(call, |x, y| x ^ y)
 }
 
 fn not(call: &Call) -> Outcome<Vec<Tensor>> {
@@ -125,9 +119,7 @@ fn is_inf(call: &Call) -> Outcome<Vec<Tensor>> {
 /// Selects by a condition; all three inputs broadcast.
 fn where_(call: &Call) -> Outcome<Vec<Tensor>> {
     let (condition, x, y) = (call.x(0)?, call.x(1)?, call.x(2)?);
-    if x.dtype() != y.dtype() {
-        return Err(Fault::invalid(format!("{x:?} and {y:?} differ in element type")));
-    }
+    refuse!(x.dtype() != y.dtype() => "{x:?} and {y:?} differ in element type");
     let inner = broadcast(x.dims(), y.dims())?;
     let dims = broadcast(condition.dims(), &inner)?;
     call.room_like(x, &dims)?;

@@ -3,6 +3,7 @@
 use crate::call::{Call, Row, integers, raw};
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, sized, stored};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -24,9 +25,7 @@ fn likelihood(call: &Call, log_prob: &[f64]) -> Outcome<Tensor> {
     let (x, target) = (call.x(0)?, call.x(1)?);
     let (n, classes, places) = sizes(x)?;
     let dims = [&x.dims()[..1], &x.dims()[2..]].concat();
-    if target.dims() != dims {
-        return Err(Fault::invalid(format!("target {target:?} must have shape {dims:?}")));
-    }
+    refuse!(target.dims() != dims => "target {target:?} must have shape {dims:?}");
     let ignored = call.int_opt("ignore_index")?;
     let weights = match call.opt(2) {
         Some(weight) => sized(weight, &[classes], "the weight")?,

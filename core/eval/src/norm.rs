@@ -8,6 +8,7 @@ use crate::parallel::{copied_parts, fill_parts, vectorized};
 use crate::reals::{reals, sized, stored};
 use crate::steps::Affine;
 use crate::vector;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -38,9 +39,7 @@ fn per_channel<'a, T: Num>(
     n: usize,
 ) -> Outcome<std::borrow::Cow<'a, [T]>> {
     let found = call.slice::<T>(i)?;
-    if found.len() != n {
-        return Err(Fault::invalid(format!("input {i} has {} elements, not {n}", found.len())));
-    }
+    refuse!(found.len() != n => "input {i} has {} elements, not {n}", found.len());
     Ok(found)
 }
 
@@ -71,9 +70,7 @@ fn channel_parameter(call: &Call, i: usize, c: usize) -> Outcome<Vec<f64>> {
 }
 
 fn affine_with<T: Num>(call: &Call, mean: &[f64], var: &[f64]) -> Outcome<Vec<Affine<T>>> {
-    if !call.flag("spatial", true)? {
-        return Err(Fault::unsupported("normalization per activation (spatial = 0)"));
-    }
+    refuse!(!call.flag("spatial", true)? => Fault::unsupported("normalization per activation (spatial = 0)"));
     let epsilon = f64::from(call.float("epsilon", 1e-5)?);
     let [scale, shift] = [1, 2].map(|i| channel_parameter(call, i, mean.len()));
     let (scale, shift) = (scale?, shift?);
@@ -191,9 +188,7 @@ fn group_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (_, c, area) = channels(x)?;
     let groups = usize::try_from(call.int("num_groups", 0)?).unwrap_or(0);
-    if groups == 0 || c % groups != 0 {
-        return Err(Fault::invalid(format!("{c} channels do not divide into {groups} groups")));
-    }
+    refuse!(groups == 0 || c % groups != 0 => "{c} channels do not divide into {groups} groups");
     let epsilon = f64::from(call.float("epsilon", 1e-5)?);
     let run = c / groups * area;
     let parameters = if call.opset < 21 { groups } else { c };
@@ -211,9 +206,7 @@ fn group_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// A parameter that broadcasts to the normalized axes, repeated to their sizes.
 fn spread(x: &Tensor, to: &[usize]) -> Outcome<Vec<f64>> {
-    if dims::broadcast(x.dims(), to)? != to {
-        return Err(Fault::invalid(format!("{x:?} does not broadcast to {to:?}")));
-    }
+    refuse!(dims::broadcast(x.dims(), to)? != to => "{x:?} does not broadcast to {to:?}");
     reals(&crate::cells::expanded(x, to)?)
 }
 
@@ -300,9 +293,7 @@ fn lrn(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (n, c, area) = channels(x)?;
     let size = usize::try_from(call.int("size", 0)?).unwrap_or(0);
-    if size == 0 || x.rank() < 2 {
-        return Err(Fault::invalid(format!("size {size} does not fit {x:?}")));
-    }
+    refuse!(size == 0 || x.rank() < 2 => "size {size} does not fit {x:?}");
     let [alpha, beta, bias] = [("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)]
         .map(|(name, default)| call.float(name, default).map(f64::from));
     let (alpha, beta, bias) = (alpha?, beta?, bias?);
@@ -331,9 +322,7 @@ fn lp_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (outer, size, inner) = dims::around(x.dims(), dims::axis(call.int("axis", -1)?, x.rank())?);
     let p = call.int("p", 2)?;
-    if !matches!(p, 1 | 2) {
-        return Err(Fault::invalid(format!("the norm of order {p} is not defined here")));
-    }
+    refuse!(!matches!(p, 1 | 2) => "the norm of order {p} is not defined here");
     float!(x.dtype(), T => {
         let values = call.slice::<T>(0)?;
         let mut y = values.to_vec();
@@ -360,9 +349,7 @@ fn dropout(call: &Call) -> Outcome<Vec<Tensor>> {
         None => false,
     };
     let ratio = call.scalar_opt(1)?.unwrap_or(0.5);
-    if trains && ratio != 0.0 {
-        return Err(Fault::unsupported("training draws random numbers"));
-    }
+    refuse!(trains && ratio != 0.0 => Fault::unsupported("training draws random numbers"));
     let mut outputs = vec![x.clone()];
     if call.wants(1) {
         let dtype = if call.opset < 10 { x.dtype() } else { DataType::Bool };

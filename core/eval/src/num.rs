@@ -138,117 +138,40 @@ pub(crate) fn slice<T: Element>(x: &Tensor) -> Outcome<Cow<'_, [T]>> {
     })
 }
 
-/// Evaluates the body with `$t` as the Rust type of a numeric element type.
+/// Evaluates the body with `$t` as the Rust type of one of the element types named.
+macro_rules! typed {
+    ($dtype:expr, $t:ident => $body:expr; $($name:ident $rust:ty),*) => {
+        match $dtype {
+            $(onnxd_ir::DataType::$name => { type $t = $rust; $body })*
+            other => Err($crate::fault::Fault::dtype(other)),
+        }
+    };
+}
+
+/// [`typed!`] for all numeric element types.
 macro_rules! numeric {
-    ($dtype:expr, $t:ident => $body:expr) => {{
-        use onnxd_ir::DataType as D;
-        match $dtype {
-            D::Float => {
-                type $t = f32;
-                $body
-            }
-            D::Double => {
-                type $t = f64;
-                $body
-            }
-            D::Int8 => {
-                type $t = i8;
-                $body
-            }
-            D::Int16 => {
-                type $t = i16;
-                $body
-            }
-            D::Int32 => {
-                type $t = i32;
-                $body
-            }
-            D::Int64 => {
-                type $t = i64;
-                $body
-            }
-            D::Uint8 => {
-                type $t = u8;
-                $body
-            }
-            D::Uint16 => {
-                type $t = u16;
-                $body
-            }
-            D::Uint32 => {
-                type $t = u32;
-                $body
-            }
-            D::Uint64 => {
-                type $t = u64;
-                $body
-            }
-            other => Err($crate::fault::Fault::dtype(other)),
-        }
-    }};
+    ($dtype:expr, $t:ident => $body:expr) => {
+        $crate::num::typed!($dtype, $t => $body; Float f32, Double f64,
+            Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64)
+    };
 }
 
-/// As `numeric!` for integers.
+/// [`typed!`] for integers.
 macro_rules! integer {
-    ($dtype:expr, $t:ident => $body:expr) => {{
-        use onnxd_ir::DataType as D;
-        match $dtype {
-            D::Int8 => {
-                type $t = i8;
-                $body
-            }
-            D::Int16 => {
-                type $t = i16;
-                $body
-            }
-            D::Int32 => {
-                type $t = i32;
-                $body
-            }
-            D::Int64 => {
-                type $t = i64;
-                $body
-            }
-            D::Uint8 => {
-                type $t = u8;
-                $body
-            }
-            D::Uint16 => {
-                type $t = u16;
-                $body
-            }
-            D::Uint32 => {
-                type $t = u32;
-                $body
-            }
-            D::Uint64 => {
-                type $t = u64;
-                $body
-            }
-            other => Err($crate::fault::Fault::dtype(other)),
-        }
-    }};
+    ($dtype:expr, $t:ident => $body:expr) => {
+        $crate::num::typed!($dtype, $t => $body;
+            Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64)
+    };
 }
 
-/// As `numeric!` for `float` and `double`; kernels see the 16-bit floats as `float`.
+/// [`typed!`] for `float` and `double`; kernels see the 16-bit floats as `float`.
 macro_rules! float {
-    ($dtype:expr, $t:ident => $body:expr) => {{
-        use onnxd_ir::DataType as D;
-        match $dtype {
-            D::Float => {
-                type $t = f32;
-                $body
-            }
-            D::Double => {
-                type $t = f64;
-                $body
-            }
-            other => Err($crate::fault::Fault::dtype(other)),
-        }
-    }};
+    ($dtype:expr, $t:ident => $body:expr) => {
+        $crate::num::typed!($dtype, $t => $body; Float f32, Double f64)
+    };
 }
 
-pub(crate) use {float, integer, numeric};
+pub(crate) use {float, integer, numeric, typed};
 
 #[cfg(test)]
 mod tests {

@@ -11,15 +11,16 @@ use crate::dims::{size, sizes};
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
 use crate::shape::{cast, dtype_attr};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
     raw("Bernoulli", bernoulli),
     raw("Multinomial", multinomial),
-    raw("RandomNormal", normal),
-    raw("RandomNormalLike", normal_like),
-    raw("RandomUniform", uniform),
-    raw("RandomUniformLike", uniform_like),
+    raw("RandomNormal", |call| normals(call, described(call)?)),
+    raw("RandomNormalLike", |call| normals(call, alike(call)?)),
+    raw("RandomUniform", |call| uniforms(call, described(call)?)),
+    raw("RandomUniformLike", |call| uniforms(call, alike(call)?)),
 ];
 
 /// The stream of a seed.
@@ -141,27 +142,11 @@ fn normals(call: &Call, form: (DataType, Vec<usize>)) -> Outcome<Vec<Tensor>> {
     drawn(call, form, || mean + scale * source.normal())
 }
 
-fn normal(call: &Call) -> Outcome<Vec<Tensor>> {
-    normals(call, described(call)?)
-}
-
-fn normal_like(call: &Call) -> Outcome<Vec<Tensor>> {
-    normals(call, alike(call)?)
-}
-
 fn uniforms(call: &Call, form: (DataType, Vec<usize>)) -> Outcome<Vec<Tensor>> {
     let digits = digits(form.0)?;
     let mut source = Source::of(call)?;
     let (low, high) = (f64::from(call.float("low", 0.0)?), f64::from(call.float("high", 1.0)?));
     drawn(call, form, || low + (high - low) * source.unit(digits))
-}
-
-fn uniform(call: &Call) -> Outcome<Vec<Tensor>> {
-    uniforms(call, described(call)?)
-}
-
-fn uniform_like(call: &Call) -> Outcome<Vec<Tensor>> {
-    uniforms(call, alike(call)?)
 }
 
 /// 1 with the probability that the input holds, else 0.
@@ -186,9 +171,7 @@ fn multinomial(call: &Call) -> Outcome<Vec<Tensor>> {
         return Err(Fault::invalid(format!("{x:?} is not a matrix")));
     };
     let dtype = dtype_attr(call, "dtype")?.unwrap_or(DataType::Int32);
-    if !matches!(dtype, DataType::Int32 | DataType::Int64) {
-        return Err(Fault::invalid(format!("classes of type {dtype}")));
-    }
+    refuse!(!matches!(dtype, DataType::Int32 | DataType::Int64) => "classes of type {dtype}");
     let samples = size(call.int("sample_size", 1)?)?;
     let mut drawn = Vec::with_capacity(call.room(DataType::Int64, &[rows, samples])?);
     call.room(DataType::Double, x.dims())?;
@@ -202,18 +185,14 @@ fn multinomial(call: &Call) -> Outcome<Vec<Tensor>> {
             drawn.push(sums.partition_point(|sum| *sum <= at) as i64);
         }
     }
-    if drawn.len() < rows * samples {
-        return Err(Fault::invalid(format!("{x:?} has no class to draw")));
-    }
+    refuse!(drawn.len() < rows * samples => "{x:?} has no class to draw");
     one(cast(&Tensor::from_vec([rows, samples], drawn), dtype)?)
 }
 
 /// Running sums of the weights of a row of logarithms, relative to the largest.
 fn running(row: &[f64]) -> Outcome<Vec<f64>> {
     let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    if row.iter().any(|v| v.is_nan()) || !top.is_finite() {
-        return Err(Fault::invalid("a row of logarithms gives no probabilities"));
-    }
+    refuse!(row.iter().any(|v| v.is_nan()) || !top.is_finite() => "a row of logarithms gives no probabilities");
     let mut sum = 0.0;
     let add = |v: &f64| {
         sum += decay(top - v);

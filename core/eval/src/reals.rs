@@ -6,6 +6,7 @@ use crate::gemm::Product;
 use crate::num::slice;
 use crate::shape::cast;
 use crate::vector;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use std::borrow::Cow;
 
@@ -22,9 +23,7 @@ pub(crate) fn stored(dtype: DataType, dims: &[usize], values: Vec<f64>) -> Outco
 
 /// The elements of a tensor that must have these sizes.
 pub(crate) fn sized(x: &Tensor, dims: &[usize], what: &str) -> Outcome<Vec<f64>> {
-    if x.dims() != dims {
-        return Err(Fault::invalid(format!("{what} is {x:?}, its shape must be {dims:?}")));
-    }
+    refuse!(x.dims() != dims => "{what} is {x:?}, its shape must be {dims:?}");
     reals(x)
 }
 

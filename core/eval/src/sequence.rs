@@ -5,6 +5,7 @@ use crate::cells::{joined, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::item::{Item, tensors};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -143,16 +144,12 @@ fn sequence_map(call: &Call, items: Items, run: &mut RunBody) -> Outcome<Vec<Ite
             _ => Err(Fault::invalid("an input does not fit the first sequence")),
         };
         let inputs = items.iter().map(pick).collect::<Outcome<Vec<_>>>()?;
-        if inputs.len() != body.inputs().len() {
-            return Err(Fault::invalid("the body does not fit the inputs"));
-        }
+        refuse!(inputs.len() != body.inputs().len() => "the body does not fit the inputs");
         for (list, y) in lists.iter_mut().zip(tensors(run(body, inputs)?)?) {
             bytes += y.byte_len() + size_of::<Tensor>();
             list.push(y);
         }
-        if bytes > call.bytes_max {
-            return Err(Fault::memory(format!("the sequences exceed {} bytes", call.bytes_max)));
-        }
+        refuse!(bytes > call.bytes_max => Fault::memory(format!("the sequences exceed {} bytes", call.bytes_max)));
     }
     Ok(lists.into_iter().map(Item::sequence).collect())
 }
@@ -171,9 +168,7 @@ fn part_sizes(call: &Call, size: usize) -> Outcome<Vec<usize>> {
         return if total == Some(size) { Ok(sizes) } else { Err(misfit()) };
     }
     let part = sizes[0];
-    if part == 0 {
-        return Err(Fault::invalid("parts of size 0 make up nothing"));
-    }
+    refuse!(part == 0 => "parts of size 0 make up nothing");
     fits_memory(size.div_ceil(part))?;
     Ok((0..size).step_by(part).map(|start| part.min(size - start)).collect())
 }
@@ -213,9 +208,7 @@ fn concat_from_sequence(call: &Call, items: Items, _: &mut RunBody) -> Outcome<V
         Ok(x.reshaped([&x.dims()[..axis], &[1], &x.dims()[axis..]].concat())?)
     };
     let bytes: usize = list.iter().map(Tensor::byte_len).sum();
-    if bytes > call.bytes_max {
-        return Err(Fault::memory(format!("the result exceeds {} bytes", call.bytes_max)));
-    }
+    refuse!(bytes > call.bytes_max => Fault::memory(format!("the result exceeds {} bytes", call.bytes_max)));
     let parts = list.iter().map(widened).collect::<Outcome<Vec<Tensor>>>()?;
     one(Item::Tensor(joined(&parts.iter().collect::<Vec<_>>(), axis)?))
 }

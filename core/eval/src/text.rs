@@ -5,7 +5,7 @@ use crate::dims::{broadcast, size, sizes};
 use crate::elementwise::pairs;
 use crate::fault::{Fault, Outcome};
 use bytes::Bytes;
-use onnxd_diagnostics::shown;
+use onnxd_diagnostics::{refuse, shown};
 use onnxd_ir::{Attr, DataType, Tensor};
 use regex_lite::{Regex, RegexBuilder};
 use std::collections::{HashMap, HashSet};
@@ -79,13 +79,9 @@ fn single(c: char, mut cased: impl Iterator<Item = char>) -> char {
 /// Drops the stop words, then changes the case. Of nothing, an empty string is left.
 fn string_normalizer(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
-    if !matches!(x.dims(), [_] | [1, _]) {
-        return Err(Fault::invalid(format!("{x:?} is not a list of strings")));
-    }
+    refuse!(!matches!(x.dims(), [_] | [1, _]) => "{x:?} is not a list of strings");
     let action = call.string("case_change_action", "NONE")?;
-    if !matches!(action, "NONE" | "LOWER" | "UPPER") {
-        return Err(Fault::invalid(format!("case_change_action `{action}` is not defined")));
-    }
+    refuse!(!matches!(action, "NONE" | "LOWER" | "UPPER") => "case_change_action `{action}` is not defined");
     let exact = call.flag("is_case_sensitive", false)?;
     let key = |text: &Bytes| -> Outcome<String> {
         let text = utf8(text)?;
@@ -201,9 +197,7 @@ fn pool(call: &Call, tokens: &[i64]) -> Outcome<Pool> {
     let width = columns.iter().max().map_or(0, |c| c.saturating_add(1));
     // Weights stand in the order of the pool, like the columns.
     let given = call.floats("weights")?;
-    if given.is_some_and(|w| w.len() != columns.len()) {
-        return Err(Fault::invalid("there are not as many weights as ngram_indexes"));
-    }
+    refuse!(given.is_some_and(|w| w.len() != columns.len()) => "there are not as many weights as ngram_indexes");
     let mut weights = vec![1f32; call.room(DataType::Float, &[width])?];
     for (column, weight) in columns.iter().zip(given.unwrap_or_default()) {
         weights[*column] = *weight;

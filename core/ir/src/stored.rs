@@ -249,7 +249,7 @@ fn looked_up(graph: &Graph, id: NodeId) -> Option<LookedUp> {
         Reals::Linear(Linear { axis: Some(axis), .. }) if axis == from => return None,
         Reals::Linear(Linear { axis: Some(axis), .. }) if axis > from => {
             // The axes of the indices stand in the place of one.
-            let rank_of_out = graph[out].ty.as_ref()?.shape()?.len();
+            let rank_of_out = graph[out].shape()?.len();
             Some((axis + rank_of_out).checked_sub(tensor.rank())?)
         }
         Reals::Linear(Linear { axis, .. }) => axis,
@@ -278,7 +278,7 @@ fn rearranged_rows(graph: &Graph, id: NodeId) -> Option<LookedUp> {
         let node = graph.node(graph.producer(value)?)?;
         let data = node.input(0)?;
         if node.is_standard() && node.is("Gather") && graph.constant(data).is_some() {
-            let dtype = graph[stored].ty.as_ref()?.dtype()?;
+            let dtype = graph[stored].dtype()?;
             return (is_alone && is_uniform).then_some(LookedUp { real, dtype, axis: None });
         }
         value = Some(data).filter(|_| rearranges(node))?;
@@ -291,7 +291,7 @@ fn look_up(graph: &mut Graph, id: NodeId, read: &LookedUp) {
         return;
     };
     let Some((stored, out)) = source.input(0).zip(graph[id].output(0)) else { return };
-    let shape = graph[out].ty.as_ref().and_then(ValueType::shape).map(<[_]>::to_vec);
+    let shape = graph[out].shape().map(<[_]>::to_vec);
     let ty = ValueType::Tensor { dtype: Some(read.dtype), shape };
     let name = format!("{}_stored", graph[out].name);
     let found = graph.add_value(&name, Some(ty));

@@ -4,6 +4,7 @@
 use crate::derived::Derived;
 use crate::{DataType, Element};
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -66,18 +67,14 @@ impl Tensor {
     pub fn new(dtype: DataType, dims: Vec<usize>, bytes: Bytes) -> Result<Tensor, TensorError> {
         let expected =
             element_count(&dims).and_then(|n| dtype.byte_len(n)).ok_or(TensorError::TooLarge)?;
-        if bytes.len() != expected {
-            return Err(TensorError::Length { expected, found: bytes.len() });
-        }
+        refuse!(bytes.len() != expected => TensorError::Length { expected, found: bytes.len() });
         Ok(Tensor { dtype, dims, data: Data::Raw(bytes) })
     }
 
     /// A tensor of strings (any bytes; the standard asks for UTF-8).
     pub fn strings(dims: Vec<usize>, strings: Vec<Bytes>) -> Result<Tensor, TensorError> {
         let expected = element_count(&dims).ok_or(TensorError::TooLarge)?;
-        if strings.len() != expected {
-            return Err(TensorError::Length { expected, found: strings.len() });
-        }
+        refuse!(strings.len() != expected => TensorError::Length { expected, found: strings.len() });
         Ok(Tensor { dtype: DataType::String, dims, data: Data::Strings(strings.into()) })
     }
 
@@ -253,9 +250,7 @@ impl Tensor {
     pub fn reshaped(&self, dims: impl Into<Vec<usize>>) -> Result<Tensor, TensorError> {
         let dims = dims.into();
         let expected = element_count(&dims).ok_or(TensorError::TooLarge)?;
-        if expected != self.len() {
-            return Err(TensorError::Length { expected, found: self.len() });
-        }
+        refuse!(expected != self.len() => TensorError::Length { expected, found: self.len() });
         Ok(Tensor { dtype: self.dtype, dims, data: self.data.clone() })
     }
 

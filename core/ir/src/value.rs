@@ -1,7 +1,7 @@
 //! Values: what flows along the edges of a graph.
 
 use crate::readers::Readers;
-use crate::{NodeId, Tensor, ValueType};
+use crate::{DataType, Dim, NodeId, Tensor, ValueType};
 
 /// A value of one graph. Ids of different graphs must not be mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +47,18 @@ pub struct Value {
 }
 
 impl Value {
+    /// Element type of the declared or inferred type.
+    #[must_use]
+    pub fn dtype(&self) -> Option<DataType> {
+        self.ty.as_ref()?.dtype()
+    }
+
+    /// Shape of the declared or inferred type.
+    #[must_use]
+    pub fn shape(&self) -> Option<&[Dim]> {
+        self.ty.as_ref()?.shape()
+    }
+
     pub(crate) fn new(name: String, ty: Option<ValueType>) -> Value {
         Value {
             name,

@@ -8,6 +8,7 @@
 
 use crate::inspect::{components, digest, hexadecimal};
 use onnxd_config::Descriptor;
+use onnxd_diagnostics::refuse;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::PluginInfo;
 use serde::{Deserialize, Serialize};
@@ -101,9 +102,7 @@ impl Cache {
     pub fn put(&self, plugin: &PluginInfo) -> std::io::Result<()> {
         let library = Path::new(&plugin.path);
         let (stamp, stored_ns) = (stamp(library)?, now_ns());
-        if digest(library)? != plugin.sha256 {
-            return Err(std::io::Error::other("the library was replaced meanwhile"));
-        }
+        refuse!(digest(library)? != plugin.sha256 => std::io::Error::other("the library was replaced meanwhile"));
         let plugin = plugin.clone();
         self.store(library, &Entry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin })
     }

@@ -5,6 +5,7 @@ use crate::recipe::{Derived, Recipe};
 use crate::tensors::{Array, Entry, TensorTable, unknown};
 use bytes::Bytes;
 use memmap2::MmapMut;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DERIVATIONS_MAX, DataType, Tensor};
 use std::sync::{Arc, PoisonError};
 
@@ -36,10 +37,8 @@ impl TensorTable {
             sources.push(tensor);
             depth = depth.max(1 + inner);
         }
-        if depth > RECIPES_MAX {
-            let text = format!("more than {RECIPES_MAX} derivations are inside each other");
-            return Err(Refusal::invalid(text));
-        }
+        refuse!(depth > RECIPES_MAX =>
+            Refusal::invalid(format!("more than {RECIPES_MAX} derivations are inside each other")));
         let derivation = recipe.derivation(sources)?;
         let tensor = Tensor::derived(element_type(dtype)?, sizes(dims)?, derivation);
         let tensor = tensor.map_err(|e| Refusal::invalid(e.to_string()))?;

@@ -4,7 +4,7 @@
 //! a plugin runs with the rights of a worker.
 
 use crate::header::refused;
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::{Diagnostic, refuse};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::PluginInfo;
 use std::collections::BTreeMap;
@@ -177,19 +177,14 @@ fn trusted(path: &Path) -> Result<PathBuf, Diagnostic> {
     let unreadable = |e| refused(path, e, "Check that the file exists and may be read.");
     let real = path.canonicalize().map_err(unreadable)?;
     let file = real.metadata().map_err(unreadable)?;
-    if !file.is_file() {
-        return Err(refused(path, "not a regular file", "Remove it from the plugin folder."));
-    }
+    refuse!(!file.is_file() => refused(path, "not a regular file", "Remove it from the plugin folder."));
     let me = rustix::process::geteuid().as_raw();
     let my_group = rustix::process::getegid().as_raw();
-    if let Some(why) = distrust(&file, me, my_group) {
-        return Err(refused(path, why, OWN));
-    }
+    refuse!(let Some(why) = distrust(&file, me, my_group) => refused(path, why, OWN));
     let folder = real.parent().unwrap_or(Path::new("/"));
     let folder_data = folder.metadata().map_err(unreadable)?;
-    if let Some(why) = distrust(&folder_data, me, my_group) {
-        return Err(refused(path, format!("its folder `{}` is {why}", folder.display()), OWN));
-    }
+    refuse!(let Some(why) = distrust(&folder_data, me, my_group) =>
+        refused(path, format!("its folder `{}` is {why}", folder.display()), OWN));
     Ok(real)
 }
 

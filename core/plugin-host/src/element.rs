@@ -1,6 +1,7 @@
 //! Sizes of tensors by `TensorProto.DataType`, the only thing the host has to know about elements.
 
 use crate::Refusal;
+use onnxd_diagnostics::refuse;
 use onnxd_plugin_abi as abi;
 
 /// Bits per element; `None` for strings, the undefined type and numbers not in the standard.
@@ -34,9 +35,8 @@ pub(crate) fn tensor_bytes(dtype: i32, dims: &[i64]) -> Result<u64, Refusal> {
         let max = abi::RANK_MAX;
         return Err(Refusal::invalid(format!("rank {} is above {max}", dims.len())));
     }
-    if let Some(negative) = dims.iter().find(|d| **d < 0) {
-        return Err(Refusal::invalid(format!("dimension {negative} is negative")));
-    }
+    refuse!(let Some(negative) = dims.iter().find(|d| **d < 0) =>
+        Refusal::invalid(format!("dimension {negative} is negative")));
     // Zero first: the product of the others may overflow in an empty tensor.
     if dims.contains(&0) {
         return Ok(0);

@@ -1,7 +1,7 @@
 //! Files that a plugin adds to the result. Each is written when it comes, so that thousands take no memory.
 
 use crate::Refusal;
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_diagnostics::{Code, Diagnostic, refuse};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::{FileDigest, FileRole};
 use std::collections::BTreeMap;
@@ -39,10 +39,8 @@ impl Files {
         let earlier = self.written.get(name).map_or(0, |f| f.bytes);
         let bytes = (self.bytes - earlier).saturating_add(data.len() as u64);
         let one_more = !self.written.contains_key(name);
-        if self.written.len() + usize::from(one_more) > FILES_MAX || bytes > FILES_BYTES_MAX {
-            let text = format!("the files exceed {FILES_MAX} or {FILES_BYTES_MAX} bytes");
-            return Err(Refusal::invalid(text));
-        }
+        refuse!(self.written.len() + usize::from(one_more) > FILES_MAX || bytes > FILES_BYTES_MAX =>
+            Refusal::invalid(format!("the files exceed {FILES_MAX} or {FILES_BYTES_MAX} bytes")));
         let path = folder.join(name);
         let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         parent.and_then(|()| std::fs::write(&path, data)).map_err(|e| {

@@ -4,7 +4,7 @@
 
 use onnxd_config::Descriptor;
 use onnxd_config::descriptor::{ID_BYTES_MAX, is_word};
-use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_abi as abi;
 use std::path::Path;
 
@@ -45,10 +45,8 @@ pub(crate) fn check_start(path: &Path, magic: [u8; 8], struct_size: u32) -> Resu
         return Err(refused(path, why, FOREIGN));
     }
     let expected = size_of::<abi::Header>();
-    if (struct_size as usize) < expected {
-        let why = format!("the header's struct_size is {struct_size}, expected {expected} or more");
-        return Err(refused(path, why, REBUILD));
-    }
+    refuse!((struct_size as usize) < expected =>
+        refused(path, format!("the header's struct_size is {struct_size}, expected {expected} or more"), REBUILD));
     Ok(())
 }
 
@@ -73,9 +71,7 @@ pub(crate) fn check(path: &Path, header: &RawHeader) -> Result<Descriptor, Diagn
         let why = format!("version `{found}` of {id}: expected a semantic version like `1.2.0`");
         return Err(refused(path, why, AUTHOR));
     }
-    if !header.has_entry {
-        return Err(refused(path, format!("the header of {id} has no entry function"), AUTHOR));
-    }
+    refuse!(!header.has_entry => refused(path, format!("the header of {id} has no entry function"), AUTHOR));
     Descriptor::parse(&header.descriptor)
         .map_err(|e| refused(path, format!("{id} {}: {e}", header.version), AUTHOR))
 }

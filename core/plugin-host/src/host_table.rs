@@ -7,6 +7,7 @@ use crate::Refusal;
 use crate::context::{ABOUT_BYTES_MAX, Artifact, Call, HostEvent, find};
 use crate::files;
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_plugin_abi as abi;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -79,12 +80,8 @@ fn serve(
 /// # Safety
 /// As the ABI demands: `s` points to `len` readable bytes.
 unsafe fn bytes<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a [u8], Refusal> {
-    if s.len > bytes_max {
-        return Err(Refusal::invalid(format!("{what} has {} bytes, limit {bytes_max}", s.len)));
-    }
-    if s.ptr.is_null() && s.len > 0 {
-        return Err(Refusal::invalid(format!("{what} is a null pointer")));
-    }
+    refuse!(s.len > bytes_max => Refusal::invalid(format!("{what} has {} bytes, limit {bytes_max}", s.len)));
+    refuse!(s.ptr.is_null() && s.len > 0 => Refusal::invalid(format!("{what} is a null pointer")));
     // SAFETY: null only if it is empty; `len` bytes are readable as the caller promises.
     Ok(unsafe { s.as_bytes() })
 }
@@ -121,9 +118,7 @@ unsafe fn beginning<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a
 /// # Safety
 /// `out` is null or writable.
 unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Refusal> {
-    if out.is_null() {
-        return Err(Refusal::invalid("the result's pointer is null"));
-    }
+    refuse!(out.is_null() => Refusal::invalid("the result's pointer is null"));
     // SAFETY: not null, so that it is writable as the caller promises; no alignment is assumed.
     // What was there is plain data of the plugin's, which needs no drop.
     unsafe { out.write_unaligned(value) };
@@ -135,18 +130,13 @@ unsafe fn put<T>(out: *mut T, value: T) -> Result<(), Refusal> {
 /// # Safety
 /// `pointer` is null or begins with a readable `struct_size`.
 unsafe fn sized<T>(pointer: *const T, what: &str) -> Result<u32, Refusal> {
-    if pointer.is_null() {
-        return Err(Refusal::invalid(format!("the {what} is a null pointer")));
-    }
+    refuse!(pointer.is_null() => Refusal::invalid(format!("the {what} is a null pointer")));
     // SAFETY: not null, so that it begins with a readable size as the caller promises; no alignment
     // is assumed.
     let found = unsafe { pointer.cast::<u32>().read_unaligned() };
     let expected = size_of::<T>();
-    if (found as usize) < expected {
-        return Err(Refusal::invalid(format!(
-            "struct_size of the {what} is {found}, expected at least {expected}"
-        )));
-    }
+    refuse!((found as usize) < expected =>
+        Refusal::invalid(format!("struct_size of the {what} is {found}, expected at least {expected}")));
     Ok(found)
 }
 
@@ -166,9 +156,7 @@ unsafe fn described(desc: *const abi::Tensor) -> Result<(i32, Vec<i64>), Refusal
         let (rank, max) = (desc.rank, abi::RANK_MAX);
         return Err(Refusal::invalid(format!("rank {rank} is above {max}")));
     }
-    if desc.dims.is_null() && desc.rank > 0 {
-        return Err(Refusal::invalid("dims is a null pointer"));
-    }
+    refuse!(desc.dims.is_null() && desc.rank > 0 => Refusal::invalid("dims is a null pointer"));
     let dims: Vec<i64> = (0..desc.rank as usize)
         // SAFETY: `rank` sizes are readable as the caller promises; no alignment is assumed.
         .map(|i| unsafe { desc.dims.add(i).read_unaligned() })
@@ -216,9 +204,7 @@ fn went_on(call: &Call, done: u64, total: u64, about: String) -> Result<(), Refu
     call.emit(HostEvent::Progress { done, total, about });
     // What was read since is not read any more.
     call.tensors.release_inputs();
-    if call.cancel.load(Ordering::Relaxed) {
-        return Err(Refusal::new(abi::CANCELLED, ""));
-    }
+    refuse!(call.cancel.load(Ordering::Relaxed) => Refusal::new(abi::CANCELLED, ""));
     Ok(())
 }
 
@@ -322,9 +308,7 @@ unsafe extern "C" fn tensor_new(
     data: *mut *mut std::ffi::c_void,
 ) -> abi::Status {
     serve(job, "tensor_new", |call| {
-        if id.is_null() || data.is_null() {
-            return Err(Refusal::invalid("the result's pointer is null"));
-        }
+        refuse!(id.is_null() || data.is_null() => Refusal::invalid("the result's pointer is null"));
         // SAFETY: the plugin lends the description and its dims until this function returns.
         let (dtype, dims) = unsafe { described(desc) }?;
         let (new, first) = call.tensors.create(dtype, &dims)?;
@@ -347,9 +331,7 @@ unsafe extern "C" fn tensor_alias(
     id: *mut u64,
 ) -> abi::Status {
     serve(job, "tensor_alias", |call| {
-        if id.is_null() {
-            return Err(Refusal::invalid("the result's pointer is null"));
-        }
+        refuse!(id.is_null() => Refusal::invalid("the result's pointer is null"));
         // SAFETY: the plugin lends the description and its dims until this function returns.
         let (dtype, dims) = unsafe { described(desc) }?;
         let new = call.tensors.alias(source, byte_offset, dtype, &dims)?;
@@ -382,10 +364,7 @@ unsafe extern "C" fn artifact(
         }
         let others = state.artifacts.iter().filter(|(other, _)| *other != name);
         let sum = others.fold(data.len(), |sum, (_, a)| sum + a.data.len());
-        if sum > ARTIFACT_BYTES_MAX {
-            let text = format!("artifacts exceed {ARTIFACT_BYTES_MAX} bytes");
-            return Err(Refusal::invalid(text));
-        }
+        refuse!(sum > ARTIFACT_BYTES_MAX => Refusal::invalid(format!("artifacts exceed {ARTIFACT_BYTES_MAX} bytes")));
         let artifact = Artifact { mime: mime.to_owned(), data: copied(data)? };
         state.artifacts.insert(name.to_owned(), artifact);
         Ok(())
@@ -397,9 +376,8 @@ unsafe extern "C" fn metric(job: *const abi::Job, key: abi::Str, value: f64) -> 
         // SAFETY: the plugin lends `key` until this function returns.
         let key = unsafe { text(key, "key", NAME_BYTES_MAX) }?;
         let mut state = call.state();
-        if state.metrics.len() >= METRICS_MAX && !state.metrics.contains_key(key) {
-            return Err(Refusal::invalid(format!("more than {METRICS_MAX} metrics")));
-        }
+        refuse!(state.metrics.len() >= METRICS_MAX && !state.metrics.contains_key(key) =>
+            Refusal::invalid(format!("more than {METRICS_MAX} metrics")));
         state.metrics.insert(key.to_owned(), value);
         Ok(())
     })

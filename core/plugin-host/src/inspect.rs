@@ -6,7 +6,7 @@ use crate::header::{check, refused};
 use crate::library::Opened;
 use memmap2::MmapOptions;
 use onnxd_config::Descriptor;
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::{Diagnostic, refuse};
 use onnxd_proto::onnxd::{PluginComponent, PluginInfo};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -57,10 +57,8 @@ pub(crate) fn components(descriptor: &Descriptor) -> Vec<PluginComponent> {
 pub fn digest(path: &Path) -> std::io::Result<String> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
-    if size > LIBRARY_BYTES_MAX {
-        let text = format!("{size} bytes, a library may have {LIBRARY_BYTES_MAX}");
-        return Err(std::io::Error::other(text));
-    }
+    refuse!(size > LIBRARY_BYTES_MAX =>
+        std::io::Error::other(format!("{size} bytes, a library may have {LIBRARY_BYTES_MAX}")));
     Ok(hashed(file)?.1)
 }
 
@@ -71,9 +69,7 @@ pub fn digest(path: &Path) -> std::io::Result<String> {
 /// The system's; also if it is not a regular file.
 pub fn mapped_digest(path: &Path) -> std::io::Result<(u64, String)> {
     // Opening a pipe could block for ever, so ask first.
-    if !path.metadata()?.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
-    }
+    refuse!(!path.metadata()?.is_file() => std::io::Error::other("not a regular file"));
     let file = File::open(path)?;
     let bytes = file.metadata()?.len();
     let mut hasher = Sha256::new();

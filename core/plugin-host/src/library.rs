@@ -7,7 +7,7 @@ use crate::context::JobContext;
 use crate::header::{RawHeader, check, check_start, refused};
 use crate::host_table::HOST;
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_diagnostics::{Code, Diagnostic, refuse};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::PluginInfo;
 use std::ffi::{c_char, c_void};
@@ -44,9 +44,8 @@ impl Opened {
             refused(path, why, "Remove the file from the plugin folder.")
         })?;
         let header: *const abi::Header = symbol.into_raw().cast_const().cast();
-        if header.is_null() || !header.is_aligned() {
-            return Err(refused(path, "the header's address is null or odd", BROKEN));
-        }
+        refuse!(header.is_null() || !header.is_aligned() =>
+            refused(path, "the header's address is null or odd", BROKEN));
         Ok(Opened { header })
     }
 
@@ -278,15 +277,11 @@ fn answered(call: impl FnOnce(*mut abi::ErrorBuffer) -> abi::Status) -> Result<(
 /// `table` is not null. If it is aligned, it points to a `struct_size` and as many readable bytes as
 /// that says, which nothing writes.
 unsafe fn negotiated(table: *const abi::Plugin) -> Result<abi::Plugin, String> {
-    if !table.is_aligned() {
-        return Err("the address of its table is odd".into());
-    }
+    refuse!(!table.is_aligned() => "the address of its table is odd");
     // SAFETY: not null, as the caller promises, and aligned; every table begins with its size.
     let size = unsafe { (*table).struct_size } as usize;
     let least = offset_of!(abi::Plugin, extension);
-    if size < least {
-        return Err(format!("struct_size of its table is {size}, expected {least} or more"));
-    }
+    refuse!(size < least => "struct_size of its table is {size}, expected {least} or more");
     let mut own = abi::Plugin {
         struct_size: 0,
         reserved: 0,
@@ -312,12 +307,8 @@ unsafe fn negotiated(table: *const abi::Plugin) -> Result<abi::Plugin, String> {
 /// # Safety
 /// `s` is null, or has `len` readable bytes that nothing writes.
 unsafe fn static_text(s: abi::Str, bytes_max: usize) -> Result<String, String> {
-    if s.len > bytes_max {
-        return Err(format!("has {} bytes, limit {bytes_max}", s.len));
-    }
-    if s.ptr.is_null() || s.len == 0 {
-        return Err("is empty".into());
-    }
+    refuse!(s.len > bytes_max => "has {} bytes, limit {bytes_max}", s.len);
+    refuse!(s.ptr.is_null() || s.len == 0 => "is empty");
     // SAFETY: not null and bounded; readable as the caller promises.
     let bytes = unsafe { s.as_bytes() };
     String::from_utf8(bytes.to_vec()).map_err(|_| "is not UTF-8".into())

@@ -8,6 +8,7 @@ use crate::element::tensor_bytes;
 use crate::recipe::Derived;
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
+use onnxd_diagnostics::refuse;
 use onnxd_plugin_abi as abi;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -250,10 +251,8 @@ impl TensorTable {
         dims: &[i64],
     ) -> Result<u64, Refusal> {
         let len = tensor_bytes(dtype, dims)?;
-        if self.derived(source).is_some() {
-            let text = format!("tensor {source} is derived, and has no bytes to share");
-            return Err(Refusal::invalid(text));
-        }
+        refuse!(self.derived(source).is_some() =>
+            Refusal::invalid(format!("tensor {source} is derived, and has no bytes to share")));
         let bytes = self.bytes(source).ok_or_else(|| unknown(source))?;
         let end = offset.checked_add(len).filter(|end| *end <= bytes.len() as u64);
         let Some(end) = end else {
@@ -270,12 +269,8 @@ impl TensorTable {
 
     pub(crate) fn add(&self, entry: Entry) -> Result<u64, Refusal> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        if entries.by_id.len() >= ENTRIES_MAX {
-            return Err(Refusal::new(
-                abi::OUT_OF_MEMORY,
-                format!("the job holds {ENTRIES_MAX} tensors already"),
-            ));
-        }
+        refuse!(entries.by_id.len() >= ENTRIES_MAX =>
+            Refusal::new(abi::OUT_OF_MEMORY, format!("the job holds {ENTRIES_MAX} tensors already")));
         entries.last += 1;
         let id = entries.last;
         entries.by_id.insert(id, entry);

@@ -3,6 +3,7 @@
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::host::{JobHandle, Mapped};
+use onnxd_diagnostics::refuse;
 use std::io::{BufRead, Error, Read, Result};
 use std::sync::Arc;
 
@@ -47,10 +48,8 @@ impl InputReader {
         self.give_back()?;
         if self.at < self.len {
             let mapped = self.job.map_input(&self.name)?;
-            if mapped.bytes.len() != self.len {
-                let text = format!("`{}` changed while it was read", self.name);
-                return Err(Diagnostic::new(Code::Unreadable, text));
-            }
+            refuse!(mapped.bytes.len() != self.len =>
+                Diagnostic::new(Code::Unreadable, format!("`{}` changed while it was read", self.name)));
             self.mapped = Some(mapped);
             self.end = self.len.min(self.at + PART_BYTES);
         }

@@ -4,7 +4,6 @@ use crate::{Rewrite, Skip};
 use onnxd_build::{GraphBuilder, Var};
 use onnxd_ir::{
     At, Attr, DataType, Graph, Layers, Node, NodeId, Op, Opsets, Origin, Reals, Tensor, ValueId,
-    ValueType,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -139,13 +138,13 @@ impl<'g> Rewriter<'g> {
 
     /// Element type of `v`.
     pub fn dtype(&self, v: ValueId) -> Result<DataType, Skip> {
-        let found = self.graph[v].ty.as_ref().and_then(ValueType::dtype);
+        let found = self.graph[v].dtype();
         found.ok_or_else(|| Skip(format!("the type of {} is not known", self.name(v))))
     }
 
     /// Number of axes of `v`.
     pub fn rank(&self, v: ValueId) -> Result<usize, Skip> {
-        let found = self.graph[v].ty.as_ref().and_then(|t| Some(t.shape()?.len()));
+        let found = self.graph[v].shape().map(<[_]>::len);
         found.ok_or_else(|| Skip(format!("the rank of {} is not known", self.name(v))))
     }
 

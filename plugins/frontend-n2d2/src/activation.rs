@@ -3,7 +3,7 @@
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Lowered};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 use crate::ini::{Settings, is_training_key, settings, similar};
 
 const KEY: &str = "ActivationFunction";
@@ -86,10 +86,8 @@ fn check_parameters(b: &Cell, row: &Row) -> Result<(), Diagnostic> {
 
 /// A bound, which the parameter `name` sets.
 fn bound(b: &Cell, name: &str, bound: f32) -> Lowered<f32> {
-    if bound < 0.0 {
-        let message = format!("must not be negative, found {bound}");
-        return Err(b.section.problem(&format!("{KEY}.{name}"), message));
-    }
+    refuse!(bound < 0.0 =>
+        b.section.problem(&format!("{KEY}.{name}"), format!("must not be negative, found {bound}")));
     Ok(bound)
 }
 

@@ -4,7 +4,7 @@
 
 use onnxd_plugin_sdk::preprocess;
 
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 use crate::geometry::Size;
 use crate::ini::{Ini, SectionRef};
 use crate::preprocessing;
@@ -49,9 +49,7 @@ pub(crate) fn size(ini: &Ini, section: SectionRef) -> Result<Size, Diagnostic> {
             _ => return Err(section.problem("Size", "must be width and height")),
         },
         None => {
-            if section.get::<usize>("SizeD")?.is_some_and(|depth| depth != 1) {
-                return Err(no_depth(section, "SizeD"));
-            }
+            refuse!(section.get::<usize>("SizeD")?.is_some_and(|depth| depth != 1) => no_depth(section, "SizeD"));
             let width = section.required("SizeX")?;
             ([section.required("SizeY")?, width], channels.unwrap_or(1))
         }

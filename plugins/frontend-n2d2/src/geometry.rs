@@ -4,7 +4,7 @@
 //! Sections give both axes at once, each of them, or as a list with X first; all pairs here are
 //! `[height, width]`, the order of ONNX.
 
-use crate::diag::{Code, Diagnostic, Layer};
+use crate::diag::{Code, Diagnostic, Layer, refuse};
 use crate::ini::{FromText, SectionRef};
 
 /// Largest size, stride or padding of an axis.
@@ -262,9 +262,8 @@ impl Names<'_> {
                 _ => Err(section.problem(self.list, "must have two numbers: X and Y")),
             };
         }
-        if section.get::<T>(self.axes[2])?.is_some_and(|z| z != neutral) {
-            return Err(self.no_depth(section, self.axes[2]));
-        }
+        refuse!(section.get::<T>(self.axes[2])?.is_some_and(|z| z != neutral) =>
+            self.no_depth(section, self.axes[2]));
         let both = section.get::<T>(self.both)?.or(default);
         let one = |axis: usize| match (section.get::<T>(self.axes[axis])?, both) {
             (Some(own), _) => Ok(own),

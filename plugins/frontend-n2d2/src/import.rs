@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::ValueId;
 use onnxd_plugin_sdk::lower::Missing;
 
 use crate::cell::{Built, Cell, Feature, Lowered};
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, refuse};
 use crate::ini::{Files, Ini, SectionRef};
 use crate::network::{Network, Parent};
 use crate::options::Options;
@@ -77,9 +77,7 @@ pub(crate) fn import(
     warn_overrides(&ini, &network);
     known_types::warn_unknown(&ini, network.environment);
     let warnings = ini.warnings();
-    if options.strict && !warnings.is_empty() {
-        return Err(Diagnostics(warnings));
-    }
+    refuse!(options.strict && !warnings.is_empty() => Diagnostics(warnings));
     let mut metadata = environment::metadata(&ini, network.environment, channels);
     metadata.extend(weights_note.map(|note| ("source.weights".to_owned(), note)));
     let mut notes = warnings;

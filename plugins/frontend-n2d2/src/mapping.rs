@@ -3,7 +3,7 @@
 //! N2D2 describes them by groups, a matrix or a walking window per parent; ONNX only knows groups,
 //! so what matters is the pattern that results.
 
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 use crate::ini::SectionRef;
 
 /// Most connections a map may have, connected or not.
@@ -203,11 +203,8 @@ fn group_count(section: SectionRef, parent: Parent) -> Result<Option<usize>, Dia
         (None, Some(value)) => (PER_GROUP, value),
     };
     let Parent { name, channels } = parent;
-    if value == 0 || !channels.is_multiple_of(value) {
-        let message =
-            format!("is {value}, which does not divide the {channels} channels of `{name}`");
-        return Err(section.problem(key, message));
-    }
+    refuse!(value == 0 || !channels.is_multiple_of(value) =>
+        section.problem(key, format!("is {value}, which does not divide the {channels} channels of `{name}`")));
     Ok(Some(if key == GROUPS { value } else { channels / value }))
 }
 

@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::preprocess::{
 
 mod kernel;
 
-use crate::diag::{Diagnostic, shown};
+use crate::diag::{Diagnostic, refuse, shown};
 use crate::ini::{Ini, SectionRef, Settings, settings, words};
 use crate::transformations::{Scope, Transformation, transformations};
 
@@ -289,9 +289,8 @@ pub(crate) fn range_affine(section: SectionRef) -> Made {
     let a = RangeAffine::of(section)?;
     let step = |key: &str, operation: Operation, values: Vec<f64>| {
         let unusable = |v: &f64| operation == Operation::Divides && *v == 0.0;
-        if values.is_empty() || values.iter().any(unusable) {
-            return Err(section.problem(key, "has no number to compute with"));
-        }
+        refuse!(values.is_empty() || values.iter().any(unusable) =>
+            section.problem(key, "has no number to compute with"));
         let operator = match operation {
             Operation::Plus => Operator::Plus,
             Operation::Minus => Operator::Minus,

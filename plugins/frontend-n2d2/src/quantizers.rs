@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
 use crate::cell::{Cell, Lowered};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 use crate::ini::{SectionRef, Settings, settings, words};
 use crate::weights::Fate;
 
@@ -145,10 +145,8 @@ pub(crate) fn weights(b: &Cell, method: Option<Method>, read: Tensor, spread: us
 
 /// A quantizer of weights that belong to another layer would need a step of its own.
 pub(crate) fn of_shared_weights(b: &Cell) -> Result<(Option<Method>, Fate), Diagnostic> {
-    if wanted(b, WEIGHTS)?.is_some() {
-        let message = format!("`{WEIGHTS}` together with `WeightsSharing`");
-        return Err(b.problem(Code::FeatureUnsupported, message));
-    }
+    refuse!(wanted(b, WEIGHTS)?.is_some() =>
+        b.problem(Code::FeatureUnsupported, format!("`{WEIGHTS}` together with `WeightsSharing`")));
     Ok((None, Fate::Changed))
 }
 
@@ -194,10 +192,8 @@ settings! {
 impl Sat {
     fn of(section: SectionRef) -> Result<Sat, Diagnostic> {
         let sat = Sat::take(section, "QWeight.")?;
-        if sat.range == 1 && matches!(sat.QuantMode, Mode::Symmetric | Mode::Asymmetric) {
-            let message = "needs three levels at least, and the range is 1";
-            return Err(section.problem("QWeight.QuantMode", message));
-        }
+        refuse!(sat.range == 1 && matches!(sat.QuantMode, Mode::Symmetric | Mode::Asymmetric) =>
+            section.problem("QWeight.QuantMode", "needs three levels at least, and the range is 1"));
         Ok(sat)
     }
 
@@ -250,10 +246,8 @@ pub(crate) fn activation(b: &Cell, x: Var) -> Lowered {
     let range = range(b.section, ACTIVATIONS)? as f32;
     let Some(value) = learned(b, ACTIVATIONS, method)? else { return Ok(x) };
     let step = if method == Method::Sat { value / range } else { value };
-    if step < f32::MIN_POSITIVE {
-        let message = format!("a learned range of {value} is too small");
-        return Err(b.problem(Code::WeightsSyntax, message));
-    }
+    refuse!(step < f32::MIN_POSITIVE =>
+        b.problem(Code::WeightsSyntax, format!("a learned range of {value} is too small")));
     let scale = b.scalar("q_step", step);
     if b.source.dtype != DataType::Float {
         // The operators of quantization take `float32` alone.

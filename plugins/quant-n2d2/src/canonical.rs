@@ -120,7 +120,7 @@ fn fold(graph: &mut Graph, bn: &At<BatchNormalization>) -> Option<()> {
 
 /// A normalization of something else is a convolution of each channel by itself.
 fn alone(graph: &mut Graph, bn: &At<BatchNormalization>, gain: &Reals, bias: &Reals) -> Option<()> {
-    let rank = graph[bn.x].ty.as_ref()?.shape()?.len();
+    let rank = graph[bn.x].shape()?.len();
     if rank < 3 {
         return None;
     }

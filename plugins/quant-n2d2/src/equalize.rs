@@ -86,7 +86,7 @@ fn pairs(network: &Network, how: Equalization) -> Vec<Pair> {
 /// keeps the channels in order and together.
 fn block(graph: &Graph, node: &Node) -> Option<usize> {
     let shape = |v: Option<ValueId>| {
-        let sizes = graph[v?].ty.as_ref()?.shape()?;
+        let sizes = graph[v?].shape()?;
         let known = |d: &Dim| d.known().and_then(|d| usize::try_from(d).ok());
         sizes.iter().skip(1).map(known).collect::<Option<Vec<_>>>()
     };

@@ -5,10 +5,10 @@ use crate::canonical::{canonicalize, exchange, transposed};
 use crate::constants::reals;
 use crate::plan::{Activation, Blocks, Cell, Kind, Network, Parameters, Source};
 use crate::statistics;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::ir::ops::{Clip, Conv, Gemm, Relu};
 use onnxd_plugin_sdk::ir::{
-    At, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId, ValueType,
+    At, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId,
 };
 use onnxd_quantize::plan::Propagation;
 use std::collections::{BTreeSet, HashMap};
@@ -81,11 +81,9 @@ impl Reader<'_> {
         let mut outputs = node.outputs.iter().flatten().filter(|v| graph.uses(**v) > 0);
         let output = outputs.next().or(node.outputs.iter().flatten().next()).copied();
         let (Some(mut output), None) = (output, outputs.next()) else {
-            return Err(refuse(graph, id, "has several results"));
+            return Err(refusal(graph, id, "has several results"));
         };
-        if node.subgraphs().next().is_some() {
-            return Err(refuse(graph, id, "has a sub-graph"));
-        }
+        refuse!(node.subgraphs().next().is_some() => refusal(graph, id, "has a sub-graph"));
         let mut found =
             self.find(id).unwrap_or_else(|| Found::plain(Kind::Float, flowing(graph, node)));
         let mut nodes = vec![id];
@@ -102,7 +100,7 @@ impl Reader<'_> {
         }
         let source = |v: &ValueId| {
             self.source(*v).ok_or_else(|| {
-                refuse(
+                refusal(
                     graph,
                     id,
                     &format!("reads `{}`, which no cell makes", shown(&graph[*v].name)),
@@ -154,7 +152,7 @@ impl Reader<'_> {
 
     /// The inputs of an element-wise operator, if no one is broadcast.
     fn alike(&self, inputs: Vec<ValueId>, node: &Node) -> Option<Vec<ValueId>> {
-        let shape = |v: ValueId| self.graph[v].ty.as_ref()?.shape();
+        let shape = |v: ValueId| self.graph[v].shape();
         let out = shape(node.output(0)?)?;
         let same = |v: &ValueId| {
             shape(*v)
@@ -214,7 +212,7 @@ impl Reader<'_> {
         };
         let sums = At::<Conv>::find(graph, *reader).filter(|sums| sums.x == v)?;
         let (op, next) = (&sums.op, self.weighted(&graph[*reader], Kind::Conv)?.parameters?);
-        let shape = graph[v].ty.as_ref()?.shape()?;
+        let shape = graph[v].shape()?;
         let &[channels, 1, rows, columns] = next.dims.as_slice() else { return None };
         let [_, _, height, width] = shape else { return None };
         let (sizes, plane) = ([rows as i64, columns as i64], [height.known()?, width.known()?]);
@@ -283,7 +281,7 @@ fn is_layout(graph: &Graph, id: NodeId) -> bool {
 
 /// Whether `v` holds reals as far as is known: what else a network computes has no scale.
 pub(crate) fn is_real(graph: &Graph, v: ValueId) -> bool {
-    let dtype = graph[v].ty.as_ref().and_then(ValueType::dtype);
+    let dtype = graph[v].dtype();
     dtype.is_none_or(DataType::is_float)
 }
 
@@ -293,7 +291,7 @@ fn flowing(graph: &Graph, node: &Node) -> Vec<ValueId> {
     reads.filter(|v| graph.constant(*v).is_none()).collect()
 }
 
-fn refuse(graph: &Graph, id: NodeId, what: &str) -> Diagnostic {
+fn refusal(graph: &Graph, id: NodeId, what: &str) -> Diagnostic {
     let node = &graph[id];
     let name = node.outputs.iter().flatten().next().map_or("", |v| graph[*v].name.as_str());
     let text = format!("{} `{}` {what}: it cannot be quantized", shown(&node.op), shown(name));
@@ -306,7 +304,7 @@ fn refuse(graph: &Graph, id: NodeId, what: &str) -> Diagnostic {
 
 /// Size of the axis of channels.
 fn channels(graph: &Graph, v: ValueId, kind: Kind) -> Option<usize> {
-    let shape = graph[v].ty.as_ref()?.shape()?;
+    let shape = graph[v].shape()?;
     let dim = if kind == Kind::Fc { shape.last() } else { shape.get(1).or(shape.last()) };
     usize::try_from(dim.and_then(Dim::known)?).ok()
 }

@@ -10,7 +10,7 @@ use crate::report::{self, type_text};
 use crate::saved;
 use crate::statistics::{Data, Statistics};
 use crate::{accuracy, stimuli};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::words::{self, Accuracy};
@@ -36,7 +36,7 @@ impl Quantizer for N2d2 {
         let params: &Params = &cx.params().section();
         let (inputs, range) = stimuli_range(model, params);
         let options = Options { inputs, range, ..options(cx, params, learned)? };
-        refuse(cx, params, learned, options.inputs.is_some())?;
+        check(cx, params, learned, options.inputs.is_some())?;
         let casting = match (params.fake_quantization(), params.implicit_casting()) {
             (true, _) => Casting::Fake,
             (false, true) => Casting::Implicit,
@@ -163,7 +163,7 @@ fn is_reloaded(cx: &QuantizeContext, params: &Params) -> bool {
 }
 
 /// What params can ask for and this quantizer does not do.
-fn refuse(
+fn check(
     cx: &QuantizeContext,
     params: &Params,
     learned: bool,
@@ -365,10 +365,8 @@ fn on_stimuli(
     let named = params.test_data();
     let path = named.clone().unwrap_or_else(|| TEST.to_owned());
     let own = cx.samples(&path, float)?;
-    if own.is_empty() && named.is_some() {
-        let text = format!("test data `{}` was not dropped", shown(&path));
-        return Err(Diagnostic::new(Code::FileMissing, text).into());
-    }
+    refuse!(own.is_empty() && named.is_some() =>
+        Diagnostic::new(Code::FileMissing, format!("test data `{}` was not dropped", shown(&path))).into());
     let (data, name) = match own.is_empty() {
         true => (cx.calibration(), "the calibration data"),
         false => (&own, path.as_str()),

@@ -4,7 +4,7 @@
 use crate::histogram::{Histogram, bins};
 use crate::options::{Clipping, Options};
 use crate::plan::Network;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::eval::{Executor, Observer, RunOptions, quoted};
 use onnxd_plugin_sdk::ir::{Graph, Tensor};
 use onnxd_quantize::accuracy::Samples;
@@ -43,15 +43,10 @@ pub(crate) fn input_range(graph: &Graph, samples: Samples) -> Result<Extremes, D
         for (name, tensor) in sample? {
             let values = floats(&tensor).ok_or_else(|| unusable(&name))?;
             let is_input = graph.inputs().iter().any(|v| graph[*v].name == name);
-            if is_input && range.see_floats(&values).is_none() {
-                return Err(unusable(&name).into());
-            }
+            refuse!(is_input && range.see_floats(&values).is_none() => unusable(&name).into());
         }
     }
-    if range.range().is_none() {
-        let text = "there are no calibration samples";
-        return Err(Diagnostic::new(Code::EvalInputs, text).into());
-    }
+    refuse!(range.range().is_none() => Diagnostic::new(Code::EvalInputs, "there are no calibration samples").into());
     Ok(range)
 }
 
@@ -176,9 +171,7 @@ pub(crate) fn collect(
     collector.counts = options.activations != Clipping::None;
     for sample in samples() {
         run(&mut collector, sample)?;
-        if let Some(problem) = collector.problem.take() {
-            return Err(problem.into());
-        }
+        refuse!(let Some(problem) = collector.problem.take() => problem.into());
     }
     Ok(collector.seen)
 }

@@ -2,9 +2,6 @@
 
 use crate::macros::operators;
 
-operators! { ""
-    /// `Einsum(Inputs...) -> Output`, <https://onnx.ai/onnx/operators/onnx__Einsum.html>
-    call einsum = Einsum(; ..inputs) {
-        equation: "equation",
-    }
+operators! { "" "https://onnx.ai/onnx/operators/onnx__"
+    call einsum = Einsum(; ..inputs) { equation } -> "Output"
 }

@@ -2,17 +2,9 @@
 
 use crate::macros::operators;
 
-operators! { ""
-    /// `NegativeLogLikelihoodLoss(input, target, weight?) -> loss`, <https://onnx.ai/onnx/operators/onnx__NegativeLogLikelihoodLoss.html>
-    call negative_log_likelihood_loss = NegativeLogLikelihoodLoss(input: "input", target: "target") {
-        weight: "weight",
-        ignore_index: "ignore_index",
-        reduction: "reduction",
-    }
-    /// `SoftmaxCrossEntropyLoss(scores, labels, weights?) -> output, log_prob?`, <https://onnx.ai/onnx/operators/onnx__SoftmaxCrossEntropyLoss.html>
-    call softmax_cross_entropy_loss = SoftmaxCrossEntropyLoss(scores: "scores", labels: "labels") {
-        weights: "weights",
-        ignore_index: "ignore_index",
-        reduction: "reduction",
-    }
+operators! { "" "https://onnx.ai/onnx/operators/onnx__"
+    call negative_log_likelihood_loss = NegativeLogLikelihoodLoss(input, target; weight) { ignore_index, reduction } ->
+        "loss"
+    call softmax_cross_entropy_loss = SoftmaxCrossEntropyLoss(scores, labels; weights) { ignore_index, reduction } ->
+        "output, log_prob?"
 }

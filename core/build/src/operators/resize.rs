@@ -2,20 +2,7 @@
 
 use crate::macros::operators;
 
-operators! { ""
-    /// `Resize(X, roi?, scales?, sizes?) -> Y`, <https://onnx.ai/onnx/operators/onnx__Resize.html>
-    call resize = Resize(x: "X") {
-        roi: "roi",
-        scales: "scales",
-        sizes: "sizes",
-        antialias: "antialias",
-        axes: "axes",
-        coordinate_transformation_mode: "coordinate_transformation_mode",
-        cubic_coeff_a: "cubic_coeff_a",
-        exclude_outside: "exclude_outside",
-        extrapolation_value: "extrapolation_value",
-        keep_aspect_ratio_policy: "keep_aspect_ratio_policy",
-        mode: "mode",
-        nearest_mode: "nearest_mode",
-    }
+operators! { "" "https://onnx.ai/onnx/operators/onnx__"
+    call resize = Resize(x "X"; roi, scales, sizes) { antialias, axes, coordinate_transformation_mode, cubic_coeff_a,
+        exclude_outside, extrapolation_value, keep_aspect_ratio_policy, mode, nearest_mode } -> "Y"
 }

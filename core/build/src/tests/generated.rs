@@ -34,51 +34,62 @@ fn shown(params: &[Param]) -> String {
     params.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The setters of an operator: its optional inputs and its attributes. An attribute of an older
-/// version that the newest has as an input is one of them already.
-fn setters(newest: &OpSchema) -> Vec<&'static str> {
-    let inputs = newest.inputs.iter().filter(|p| p.kind == ParamKind::Optional).map(|p| p.name);
-    inputs.chain(newest.attributes.iter().map(|a| a.name)).collect()
+/// Names as Rust has them, each with that of ONNX behind it where it is another one.
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let both = |text: &str| match name(text) {
+        same if same == text => same,
+        other => format!("{other} \"{text}\""),
+    };
+    all.map(both).collect::<Vec<_>>().join(", ")
 }
 
-fn row(newest: &OpSchema, link: &str) -> String {
+/// An attribute of an older version that the newest has as an input is not one of its attributes.
+fn row(newest: &OpSchema) -> String {
     let op = newest.name;
-    let setters = setters(newest);
+    let of = |kind| {
+        let is = move |p: &&Param| p.kind == kind;
+        names(newest.inputs.iter().filter(is).map(|p| p.name))
+    };
+    let (required, optional) = (of(ParamKind::Single), of(ParamKind::Optional));
+    let attributes = names(newest.attributes.iter().map(|a| a.name));
     let single = newest.outputs.len() == 1 && newest.outputs[0].kind == ParamKind::Single;
-    let kind = if single && setters.is_empty() { "direct" } else { "call" };
-    let mut row = String::new();
-    let (inputs, outputs) = (shown(&newest.inputs), shown(&newest.outputs));
-    writeln!(row, "    /// `{op}({inputs}) -> {outputs}`, <{link}>").unwrap();
-    let required = newest.inputs.iter().filter(|p| p.kind == ParamKind::Single);
-    let required = required.map(|p| format!("{}: \"{}\"", name(p.name), p.name));
-    let mut given = required.collect::<Vec<_>>().join(", ");
+    let direct = single && optional.is_empty() && attributes.is_empty();
+    let mut row =
+        format!("    {} {} = {op}({required}", if direct { "direct" } else { "call" }, name(op));
+    if !optional.is_empty() {
+        write!(row, "; {optional}").unwrap();
+    }
     if matches!(newest.inputs.last().map(|p| p.kind), Some(ParamKind::Variadic { .. })) {
-        given.push_str("; ..inputs");
+        row.push_str("; ..inputs");
     }
-    let line = format!("    {kind} {} = {op}({given})", name(op));
-    match line.len() + " {".len() <= COLUMNS_MAX {
-        true => row.push_str(&line),
-        false => {
-            let given = given.replace(", ", ",\n        ");
-            write!(row, "    {kind} {} = {op}(\n        {given}\n    )", name(op)).unwrap();
+    row.push(')');
+    if !attributes.is_empty() {
+        write!(row, " {{ {attributes} }}").unwrap();
+    }
+    write!(row, " -> \"{}\"", shown(&newest.outputs)).unwrap();
+    wrapped(&row)
+}
+
+/// The row in lines of at most [`COLUMNS_MAX`].
+fn wrapped(row: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in row.split_inclusive(' ') {
+        let last = lines.last_mut().unwrap();
+        if last.len() + word.trim_end().len() > COLUMNS_MAX {
+            last.truncate(last.trim_end().len());
+            lines.push(format!("        {word}"));
+        } else {
+            last.push_str(word);
         }
     }
-    if !setters.is_empty() {
-        row.push_str(" {\n");
-        for setter in setters {
-            writeln!(row, "        {}: \"{setter}\",", name(setter)).unwrap();
-        }
-        row.push_str("    }");
-    }
-    row.push('\n');
-    row
+    lines.join("\n") + "\n"
 }
 
 /// How each of these files begins.
 const HEAD: &str = "//! Written by `UPDATE_EXPECT=1 cargo test -p onnxd-build`: ";
 
 /// The families of a domain with their rows. A family has the name of the file with its rules of inference.
-fn families(domain: &str, link: impl Fn(&str) -> String) -> BTreeMap<&'static str, String> {
+fn families(domain: &str) -> BTreeMap<&'static str, String> {
     let mut ops: Vec<&str> =
         schema::operators(domain).filter(|op| !OWN.contains(op) && *op != FOREIGN).collect();
     ops.sort_unstable();
@@ -86,16 +97,14 @@ fn families(domain: &str, link: impl Fn(&str) -> String) -> BTreeMap<&'static st
     let mut families = BTreeMap::<_, String>::new();
     for schema in newest.filter(|s| !s.deprecated) {
         let family = infer::family(domain, schema.name).expect(schema.name);
-        families.entry(family).or_default().push_str(&row(schema, &link(schema.name)));
+        families.entry(family).or_default().push_str(&row(schema));
     }
     families
 }
 
 /// The files by their names. `ml` is a domain of its own.
 fn files() -> BTreeMap<String, String> {
-    let page = "https://onnx.ai/onnx/operators";
-    let standard = families("", |op| format!("{page}/onnx__{op}.html"));
-    let ml = families("ai.onnx.ml", |op| format!("{page}/onnx_aionnxml_{op}.html"));
+    let (standard, ml) = (families(""), families("ai.onnx.ml"));
     let list = |names: &[&str], line: fn(&str) -> String| -> String {
         names.iter().map(|name| line(name)).collect()
     };
@@ -115,15 +124,18 @@ fn files() -> BTreeMap<String, String> {
         types("op", &of_standard),
         types("ml_op", &of_ml)
     );
-    let of = |domain: &'static str| {
+    let of = |domain: &'static str, page: &'static str| {
+        let link = format!("https://onnx.ai/onnx/operators/{page}");
         move |(name, rows): (&str, String)| {
             let head =
                 format!("{HEAD}a method for each operator.\n\nuse crate::macros::operators;\n\n");
-            (format!("{name}.rs"), format!("{head}operators! {{ \"{domain}\"\n{rows}}}\n"))
+            let begin = format!("operators! {{ \"{domain}\" \"{link}\"");
+            (format!("{name}.rs"), format!("{head}{begin}\n{rows}}}\n"))
         }
     };
-    let families = standard.into_iter().map(of("")).chain(ml.into_iter().map(of("ai.onnx.ml")));
-    families.chain([("mod.rs".to_owned(), root)]).collect()
+    let standard = standard.into_iter().map(of("", "onnx__"));
+    let ml = ml.into_iter().map(of("ai.onnx.ml", "onnx_aionnxml_"));
+    standard.chain(ml).chain([("mod.rs".to_owned(), root)]).collect()
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::linear::multiplied;
 use crate::num::slice;
 use crate::reals::{reals, stored};
 use crate::shape::{cast, dtype_attr};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// `prob_mod(softmax(score_mod(sqrt(scale) * Q * (sqrt(scale) * K)'))) * V` per batch and head.
@@ -23,9 +24,7 @@ pub(super) fn flex_attention(
     let [bv, hv, sv, width] = four(v)?;
     let same = [bk, bv] == [batch; 2] && sk == size && [hv, sv] == [shared, keys];
     let typed = [k, v].iter().all(|x| x.dtype() == q.dtype()) && q.dtype().is_float();
-    if !same || !typed || shared == 0 || heads % shared != 0 {
-        return Err(Fault::invalid(format!("{q:?}, {k:?} and {v:?} do not fit each other")));
-    }
+    refuse!(!same || !typed || shared == 0 || heads % shared != 0 => "{q:?}, {k:?} and {v:?} do not fit each other");
     let precise = match dtype_attr(call, "softmax_precision")? {
         None if q.dtype() == DataType::Double => DataType::Double,
         None => DataType::Float,
@@ -59,9 +58,7 @@ fn wide(x: &Tensor) -> Outcome<Tensor> {
 /// The root of the scale, computed in `float` and rounded to `dtype`.
 fn root_of_scale(call: &Call, size: usize, dtype: DataType) -> Outcome<f64> {
     let scale = call.float_opt("scale")?.unwrap_or((size as f64).sqrt().recip() as f32);
-    if scale < 0.0 {
-        return Err(Fault::invalid(format!("the scale {scale} has no root")));
-    }
+    refuse!(scale < 0.0 => "the scale {scale} has no root");
     let root = cast(&Tensor::scalar(scale.sqrt()), dtype)?;
     crate::call::scalar(&root)
 }
@@ -72,14 +69,10 @@ fn modified(call: &Call, name: &str, x: Tensor, run: &mut RunBody) -> Outcome<Te
         return Ok(x);
     }
     let body = call.graph(name)?;
-    if (body.inputs().len(), body.outputs().len()) != (1, 1) {
-        return Err(Fault::invalid(format!("`{name}` must have one input and one output")));
-    }
+    refuse!((body.inputs().len(), body.outputs().len()) != (1, 1) => "`{name}` must have one input and one output");
     let (dtype, dims) = (x.dtype(), x.dims().to_vec());
     let y = run(body, items(vec![x]))?.swap_remove(0).into_tensor()?;
-    if y.dtype() != dtype || y.dims() != dims {
-        return Err(Fault::invalid(format!("`{name}` made {y:?} of {dtype}{dims:?}")));
-    }
+    refuse!(y.dtype() != dtype || y.dims() != dims => "`{name}` made {y:?} of {dtype}{dims:?}");
     Ok(y)
 }
 

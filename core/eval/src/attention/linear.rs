@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::dims::size;
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, sized, stored};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// A gate with one value per position and head, or per position, head and element of the key.
@@ -65,22 +66,18 @@ pub(super) fn linear_attention(call: &Call) -> Outcome<Vec<Tensor>> {
         "gated_delta" => (true, true),
         other => return Err(Fault::invalid(format!("update rule `{other}` is not defined"))),
     };
-    if shared == 0 || heads % shared != 0 {
-        return Err(Fault::invalid(format!("{heads} heads cannot share {shared}")));
-    }
+    refuse!(shared == 0 || heads % shared != 0 => "{heads} heads cannot share {shared}");
     let (q, k) = (split_heads(call.x(0)?, heads)?, split_heads(call.x(1)?, shared)?);
     let v = split_heads(call.x(2)?, shared)?;
     let [batch, _, steps, size] = super::four(&q)?;
     let width = super::four(&v)?[3];
-    if k.dims() != [batch, shared, steps, size] || v.dims() != [batch, shared, steps, width] {
-        return Err(Fault::invalid(format!("{q:?}, {k:?} and {v:?} do not fit each other")));
-    }
+    refuse!(k.dims() != [batch, shared, steps, size] || v.dims() != [batch, shared, steps, width] =>
+        "{q:?}, {k:?} and {v:?} do not fit each other");
     let decay = Gate::of(call, 4, gated, [batch, steps])?;
     let beta = Gate::of(call, 5, delta, [batch, steps])?;
     let decay_fits = decay.as_ref().is_none_or(|g| [shared, shared * size].contains(&g.row));
-    if !decay_fits || beta.as_ref().is_some_and(|g| ![1, shared].contains(&g.row)) {
-        return Err(Fault::invalid("decay or beta does not fit the heads"));
-    }
+    refuse!(!decay_fits || beta.as_ref().is_some_and(|g| ![1, shared].contains(&g.row)) =>
+        "decay or beta does not fit the heads");
     let (q, k, values) = (reals(&q)?, reals(&k)?, reals(&v)?);
     let state_dims = [batch, shared, size, width];
     let mut state = match call.opt(3) {

@@ -13,6 +13,7 @@ use crate::dims::{broadcast, broadcast_strides, size};
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, Sizes, multiply_into};
 use crate::reals::{Real, reals};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -77,9 +78,7 @@ fn operands(call: &Call) -> Outcome<Operands> {
     let mut past = 0;
     match (call.opt(4), call.opt(5)) {
         (Some(key), Some(value)) => {
-            if call.opt(6).is_some() {
-                return Err(Fault::invalid("past keys exclude nonpad_kv_seqlen"));
-            }
+            refuse!(call.opt(6).is_some() => "past keys exclude nonpad_kv_seqlen");
             past = four(key)?[2];
             (k, v) = (joined(&[key, &k], 2)?, joined(&[value, &v], 2)?);
         }
@@ -89,9 +88,7 @@ fn operands(call: &Call) -> Outcome<Operands> {
     let ([batch, heads, queries, size], [bk, shared, keys, sk]) = (four(&q)?, four(&k)?);
     let [bv, hv, sv, width] = four(&v)?;
     let fits = [bk, bv] == [batch; 2] && sk == size && [hv, sv] == [shared, keys];
-    if !fits || shared == 0 || heads % shared != 0 {
-        return Err(Fault::invalid(format!("{q:?}, {k:?} and {v:?} do not fit each other")));
-    }
+    refuse!(!fits || shared == 0 || heads % shared != 0 => "{q:?}, {k:?} and {v:?} do not fit each other");
     let group = heads / shared;
     Ok(Operands { q, k, v, batch, heads, queries, keys, size, width, group, past })
 }
@@ -125,14 +122,10 @@ impl Bias {
         if call.flag("is_causal", false)? {
             bias.right = 0;
         }
-        if bias.left < -1 || bias.right < -1 {
-            return Err(Fault::invalid("a window size is below -1"));
-        }
+        refuse!(bias.left < -1 || bias.right < -1 => "a window size is below -1");
         if let Some(lengths) = call.opt(6) {
             bias.valid = integers(lengths)?;
-            if bias.valid.len() != o.batch {
-                return Err(Fault::invalid(format!("{lengths:?} does not fit the batch")));
-            }
+            refuse!(bias.valid.len() != o.batch => "{lengths:?} does not fit the batch");
             let before = |n: &i64| n.saturating_sub(o.queries as i64);
             bias.offsets = bias.valid.iter().map(before).collect();
         }
@@ -140,9 +133,7 @@ impl Bias {
             bias.masked_keys = mask.dims().last().copied().unwrap_or(0);
             let full = [o.batch, o.heads, o.queries, bias.masked_keys];
             let broadcasts = broadcast(mask.dims(), &full).is_ok_and(|d| d == full);
-            if bias.masked_keys > o.keys || !broadcasts {
-                return Err(Fault::invalid(format!("mask {mask:?} does not fit {full:?}")));
-            }
+            refuse!(bias.masked_keys > o.keys || !broadcasts => "mask {mask:?} does not fit {full:?}");
             let mut values = reals(mask)?;
             if mask.dtype() == DataType::Bool {
                 for v in &mut values {
@@ -274,9 +265,7 @@ fn attended<T: Real>(call: &Call, o: Operands) -> Outcome<Vec<Tensor>> {
     let y = if call.x(0)?.rank() == 3 { merge_heads(&y)? } else { y };
     let mut outputs = vec![y, o.k, o.v];
     if call.wants(3) {
-        if !(0..=3).contains(&mode) {
-            return Err(Fault::invalid(format!("qk_matmul_output_mode {mode} is not defined")));
-        }
+        refuse!(!(0..=3).contains(&mode) => "qk_matmul_output_mode {mode} is not defined");
         outputs.push(T::stored(dtype, &shown_dims, shown)?);
     }
     Ok(outputs)

@@ -4,6 +4,7 @@ use crate::call::{Call, integers, one};
 use crate::dims::{index, size};
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// Sizes of the input, and the distance between two positions and two heads.
@@ -56,9 +57,8 @@ pub(super) fn rotary_embedding(call: &Call) -> Outcome<Vec<Tensor>> {
         0 => a.size,
         n => n,
     };
-    if turned > a.size || turned % 2 != 0 || cos.dims() != sin.dims() {
-        return Err(Fault::invalid(format!("{turned} of {} elements cannot be rotated", a.size)));
-    }
+    refuse!(turned > a.size || turned % 2 != 0 || cos.dims() != sin.dims() =>
+        "{turned} of {} elements cannot be rotated", a.size);
     let half = turned / 2;
     let rows = rows(call, cos, &a, half)?;
     call.room(DataType::Double, x.dims())?;

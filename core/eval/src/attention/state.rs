@@ -5,6 +5,7 @@ use crate::cells::{Cell, celled, joined, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, sized, stored};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// A depthwise convolution over the past `k` positions; gives the last `k - 1` for the next call.
@@ -15,9 +16,7 @@ pub(super) fn causal_conv_with_state(call: &Call) -> Outcome<Vec<Tensor>> {
         return Err(misfit());
     };
     let (batch, channels, length, k) = (*batch, *channels, *length, *k);
-    if *c != channels || k == 0 {
-        return Err(misfit());
-    }
+    refuse!(*c != channels || k == 0 => misfit());
     let smooth = match call.string("activation", "none")? {
         "none" => false,
         "silu" | "swish" => true,
@@ -63,14 +62,11 @@ pub(super) fn tensor_scatter(call: &Call) -> Outcome<Vec<Tensor>> {
     let mut expected = cache.dims().to_vec();
     expected[axis] = update.dims().get(axis).copied().unwrap_or(0);
     let steps = expected[axis];
-    if axis == 0 || update.dims() != expected || steps > size || update.dtype() != cache.dtype() {
-        return Err(Fault::invalid(format!("{update:?} does not fit the cache {cache:?}")));
-    }
+    refuse!(axis == 0 || update.dims() != expected || steps > size || update.dtype() != cache.dtype() =>
+        "{update:?} does not fit the cache {cache:?}");
     let batch = cache.dims()[0];
     let starts = call.opt(2).map(integers).transpose()?.unwrap_or_else(|| vec![0; batch]);
-    if starts.len() != batch {
-        return Err(Fault::invalid("write_indices does not have one index per batch"));
-    }
+    refuse!(starts.len() != batch => "write_indices does not have one index per batch");
     celled!(cache.dtype(), T => {
         let mut cells = <T as Cell>::load(cache).into_owned();
         let new = <T as Cell>::load(update);

@@ -7,6 +7,7 @@ use crate::call::{Call, one};
 use crate::fault::{Fault, Outcome};
 use crate::gemm::Product;
 use crate::num::{float, slice};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// Sizes of one deformable convolution.
@@ -31,24 +32,16 @@ fn deformed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor> 
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
     let offset_groups = usize::try_from(call.int("offset_group", 1)?).unwrap_or(0);
     let whole = |n: usize, by: usize| by > 0 && n.is_multiple_of(by);
-    if !whole(*channels, groups) || !whole(*filters, groups) || !whole(*channels, offset_groups) {
-        return Err(misfit());
-    }
-    if channels / groups != *depth {
-        return Err(misfit());
-    }
+    refuse!(!whole(*channels, groups) || !whole(*filters, groups) || !whole(*channels, offset_groups) => misfit());
+    refuse!(channels / groups != *depth => misfit());
     let s = Sizes { groups, offset_groups, channels: *channels, filters: *filters, depth: *depth };
     let window = Walk::read(call, &[*kh, *kw])?.over(&[*h, *width], false)?;
     let [_, oh, ow] = window.output;
     let (taps, area) = (window.taps(), window.outputs());
     let offsets = call.x(2)?;
-    if offsets.dims() != [*batch, offset_groups * 2 * taps, oh, ow] {
-        return Err(Fault::invalid(format!("offsets {offsets:?} do not fit")));
-    }
+    refuse!(offsets.dims() != [*batch, offset_groups * 2 * taps, oh, ow] => "offsets {offsets:?} do not fit");
     let mask = call.opt(4);
-    if mask.is_some_and(|m| m.dims() != [*batch, offset_groups * taps, oh, ow]) {
-        return Err(Fault::invalid("the mask does not fit"));
-    }
+    refuse!(mask.is_some_and(|m| m.dims() != [*batch, offset_groups * taps, oh, ow]) => "the mask does not fit");
     let dims = vec![*batch, *filters, oh, ow];
     let mut y = vec![T::default(); call.room(T::DTYPE, &dims)?];
     let bias = bias_of::<T>(call, 3, w)?;

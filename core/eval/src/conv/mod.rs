@@ -11,10 +11,11 @@ mod winograd;
 
 use crate::call::{Call, Row, one, raw, row};
 use crate::exact;
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::gemm::Product;
 use crate::linear::centered;
 use crate::num::{float, slice};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 use forward::convolved;
@@ -30,9 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
-    if x.dtype() != w.dtype() {
-        return Err(Fault::invalid(format!("{x:?} and {w:?} differ in element type")));
-    }
+    refuse!(x.dtype() != w.dtype() => "{x:?} and {w:?} differ in element type");
     if call.winograd && x.dtype() == DataType::Float {
         let bias = bias_of::<f32>(call, 2, w)?;
         if let Some(y) = forward::convolved_by_tiles(call, x, w, bias.as_deref())? {
@@ -48,9 +47,7 @@ fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
 /// The bias, if given: one element per output channel.
 fn bias_of<T: Product>(call: &Call, i: usize, w: &Tensor) -> Outcome<Option<Vec<T>>> {
     let Some(b) = call.opt(i) else { return Ok(None) };
-    if b.rank() != 1 || Some(&b.len()) != w.dims().first() {
-        return Err(Fault::invalid(format!("bias {b:?} does not fit the weights {w:?}")));
-    }
+    refuse!(b.rank() != 1 || Some(&b.len()) != w.dims().first() => "bias {b:?} does not fit the weights {w:?}");
     Ok(Some(slice::<T>(b)?.into_owned()))
 }
 
@@ -86,9 +83,8 @@ pub(crate) fn integer_convolution(
 /// Weights minus their zero point, which is a scalar or has one element per output channel.
 pub(crate) fn centered_weights(w: &Tensor, zero: Option<&Tensor>) -> Outcome<Tensor> {
     let Some(zero) = zero.filter(|z| z.len() != 1) else { return centered(w, zero, false) };
-    if zero.rank() != 1 || Some(&zero.len()) != w.dims().first() {
-        return Err(Fault::invalid(format!("zero point {zero:?} does not fit the weights {w:?}")));
-    }
+    refuse!(zero.rank() != 1 || Some(&zero.len()) != w.dims().first() =>
+        "zero point {zero:?} does not fit the weights {w:?}");
     let dims: Vec<usize> = std::iter::once(zero.len())
         .chain(std::iter::repeat_n(1, w.rank().saturating_sub(1)))
         .collect();

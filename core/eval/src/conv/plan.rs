@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::Product;
 use crate::steps::Step;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// Sizes of one convolution.
@@ -21,20 +22,15 @@ pub(super) struct Plan {
 /// The sizes that operands and attributes give, and those of the result.
 pub(super) fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<usize>)> {
     let misfit = |why: &str| Fault::invalid(format!("input {x:?} and weights {w:?}: {why}"));
-    if x.rank() < 3 || x.rank() != w.rank() {
-        return Err(misfit("ranks differ or leave no spatial axis"));
-    }
+    refuse!(x.rank() < 3 || x.rank() != w.rank() => misfit("ranks differ or leave no spatial axis"));
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
     let (x_dims, w_dims) = (x.dims(), w.dims());
-    if groups == 0 || w_dims[0] % groups != 0 || w_dims[1].checked_mul(groups) != Some(x_dims[1]) {
-        return Err(misfit(&format!("channels do not fit group = {groups}")));
-    }
+    refuse!(groups == 0 || w_dims[0] % groups != 0 || w_dims[1].checked_mul(groups) != Some(x_dims[1]) =>
+        misfit(&format!("channels do not fit group = {groups}")));
     let kernel = &w_dims[2..];
     if let Some(said) = call.ints("kernel_shape")?.filter(|k| !k.is_empty()) {
         let same = said.iter().copied().eq(kernel.iter().map(|k| *k as i64));
-        if !same {
-            return Err(misfit(&format!("kernel_shape is {said:?}")));
-        }
+        refuse!(!same => misfit(&format!("kernel_shape is {said:?}")));
     }
     let window = Walk::read(call, kernel)?.over(&x_dims[2..], false)?;
     let mut dims = vec![x_dims[0], w_dims[0]];

@@ -8,13 +8,12 @@ use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, Product, Sizes, multiply_add};
 use crate::num::{Num, float, numeric, slice};
 use crate::parallel::for_each_chunk;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 pub(super) fn conv_transpose(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
-    if x.dtype() != w.dtype() {
-        return Err(Fault::invalid(format!("{x:?} and {w:?} differ in element type")));
-    }
+    refuse!(x.dtype() != w.dtype() => "{x:?} and {w:?} differ in element type");
     float!(x.dtype(), T => one(transposed::<T>(call, x, w)?))
 }
 
@@ -73,13 +72,9 @@ fn window(call: &Call, input: &[usize], kernel: &[usize]) -> Outcome<Window> {
 
 fn transposed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor> {
     let misfit = || Fault::invalid(format!("input {x:?} does not fit the weights {w:?}"));
-    if x.rank() < 3 || x.rank() != w.rank() || x.dims()[1] != w.dims()[0] {
-        return Err(misfit());
-    }
+    refuse!(x.rank() < 3 || x.rank() != w.rank() || x.dims()[1] != w.dims()[0] => misfit());
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
-    if groups == 0 || !x.dims()[1].is_multiple_of(groups) {
-        return Err(misfit());
-    }
+    refuse!(groups == 0 || !x.dims()[1].is_multiple_of(groups) => misfit());
     let kernel = &w.dims()[2..];
     let window = window(call, &x.dims()[2..], kernel)?;
     let (channels, filters) = (x.dims()[1] / groups, w.dims()[1]);
@@ -93,9 +88,7 @@ fn transposed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor
     let (area, taps, inputs) = (window.inputs(), window.taps(), window.outputs());
     if let Some(b) = call.opt(2) {
         let bias = slice::<T>(b)?;
-        if bias.len() != all {
-            return Err(Fault::invalid(format!("bias {b:?} does not fit the weights {w:?}")));
-        }
+        refuse!(bias.len() != all => "bias {b:?} does not fit the weights {w:?}");
         y.chunks_mut(area.max(1)).enumerate().for_each(|(i, y)| y.fill(bias[i % all]));
     }
     for_each_chunk(&mut y, area, &|i, y| {
@@ -145,9 +138,7 @@ pub(super) fn col2im(call: &Call) -> Outcome<Vec<Tensor>> {
     };
     let window = Walk::read(call, &block)?.over(&image, false)?;
     let taps = window.taps();
-    if window.outputs() != *columns || rows % taps != 0 {
-        return Err(misfit());
-    }
+    refuse!(window.outputs() != *columns || rows % taps != 0 => misfit());
     let channels = rows / taps;
     let dims = [&[*batch, channels], &image[..]].concat();
     let total = call.room_like(x, &dims)?;

@@ -13,7 +13,7 @@ use crate::steps::{self, Step};
 use crate::table;
 use crate::watch::{MAIN, Watch};
 use chain::Chain;
-use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_ir::{Attr, Function, Graph, Node, Opsets, Tensor, ValueId};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -287,9 +287,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         function: &Function,
         mut inputs: Vec<Option<Item>>,
     ) -> Result<Vec<Item>, Fault> {
-        if inputs.len() > function.graph.inputs().len() {
-            return Err(Fault::invalid(format!("the function has no input {}", inputs.len() - 1)));
-        }
+        refuse!(inputs.len() > function.graph.inputs().len() => "the function has no input {}", inputs.len() - 1);
         inputs.resize(function.graph.inputs().len(), None);
         let mut scope: Scope = function.defaults.iter().map(|(n, a)| (n.as_str(), a)).collect();
         for (name, attr) in &node.attrs {

@@ -6,6 +6,7 @@ use crate::elementwise::zip;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, integer, numeric, slice};
 use crate::vector::{self, mapped};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// The two operands; before opset 7 the second is aligned by the attributes `broadcast` and `axis`.
@@ -24,9 +25,7 @@ pub(crate) fn operands(call: &Call) -> Outcome<(Tensor, Tensor)> {
 /// The operands of one type.
 fn same_typed(call: &Call) -> Outcome<(Tensor, Tensor)> {
     let (a, b) = operands(call)?;
-    if a.dtype() != b.dtype() {
-        return Err(Fault::invalid(format!("{a:?} and {b:?} differ in element type")));
-    }
+    refuse!(a.dtype() != b.dtype() => "{a:?} and {b:?} differ in element type");
     Ok((a, b))
 }
 
@@ -66,9 +65,7 @@ pub(super) fn modulo(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 fn refuse_zero<T: Num>(divisor: &Tensor) -> Outcome<()> {
-    if T::INTEGER && slice::<T>(divisor)?.contains(&T::default()) {
-        return Err(Fault::invalid("an integer is divided by zero"));
-    }
+    refuse!(T::INTEGER && slice::<T>(divisor)?.contains(&T::default()) => "an integer is divided by zero");
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use crate::call::{Call, one};
 use crate::dims::{for_each_index, strides};
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, numeric};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 use std::collections::BTreeMap;
 
@@ -143,9 +144,7 @@ pub(super) fn det(call: &Call) -> Outcome<Vec<Tensor>> {
     let [batch @ .., rows, columns] = x.dims() else {
         return Err(Fault::invalid(format!("{x:?} is not a matrix")));
     };
-    if rows != columns {
-        return Err(Fault::invalid(format!("{x:?} is not a square matrix")));
-    }
+    refuse!(rows != columns => "{x:?} is not a square matrix");
     let count: usize = batch.iter().product();
     float!(x.dtype(), T => {
         let values = call.slice::<T>(0)?;

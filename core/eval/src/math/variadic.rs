@@ -2,15 +2,14 @@
 
 use crate::call::{Call, one};
 use crate::elementwise::{map, zip};
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::num::{Num, float, numeric};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 fn fold<T: Num>(call: &Call, f: fn(T, T) -> T) -> Outcome<Tensor> {
     let all = call.all()?;
-    if all.iter().any(|x| x.dtype() != all[0].dtype()) {
-        return Err(Fault::invalid("the inputs differ in element type"));
-    }
+    refuse!(all.iter().any(|x| x.dtype() != all[0].dtype()) => "the inputs differ in element type");
     all[1..].iter().try_fold(all[0].clone(), |acc, x| zip(call, x.dtype(), (&acc, x), f))
 }
 

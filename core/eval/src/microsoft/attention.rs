@@ -7,6 +7,7 @@ use crate::call::{Call, integers, scalar};
 use crate::cells::{joined, take};
 use crate::fault::{Fault, Outcome};
 use crate::linear::{centered, multiplied};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 
 /// What all forms of attention come down to: three axes each, and what was there before.
@@ -30,9 +31,7 @@ fn columns(x: &Tensor, from: usize, to: usize) -> Outcome<Tensor> {
 fn thirds(x: &Tensor, sizes: [usize; 3]) -> Outcome<[Tensor; 3]> {
     let [q, k, v] = sizes;
     let whole = q.checked_add(k).and_then(|n| n.checked_add(v));
-    if x.dims().last().copied() != whole {
-        return Err(Fault::invalid(format!("{x:?} does not divide into {sizes:?}")));
-    }
+    refuse!(x.dims().last().copied() != whole => "{x:?} does not divide into {sizes:?}");
     Ok([columns(x, 0, q)?, columns(x, q, q + k)?, columns(x, q + k, q + k + v)?])
 }
 
@@ -121,9 +120,7 @@ fn with_present(outputs: Vec<Tensor>) -> Outcome<Vec<Tensor>> {
 
 fn only_plain(call: &Call) -> Outcome<()> {
     for name in ["do_rotary", "past_present_share_buffer"] {
-        if call.flag(name, false)? {
-            return Err(Fault::unsupported(format!("`{name}` is not computed")));
-        }
+        refuse!(call.flag(name, false)? => Fault::unsupported(format!("`{name}` is not computed")));
     }
     Ok(())
 }
@@ -175,9 +172,7 @@ fn packed(x: &Tensor, i: usize) -> Outcome<Tensor> {
         return Err(Fault::invalid(format!("{x:?} does not have five axes")));
     };
     let axis = |n: usize| (0..n).collect::<Vec<_>>();
-    if i >= parts {
-        return Err(Fault::invalid(format!("{x:?} does not hold {} parts", i + 1)));
-    }
+    refuse!(i >= parts => "{x:?} does not hold {} parts", i + 1);
     let tables = [axis(batch), axis(length), axis(heads), vec![i], axis(size)];
     Ok(take(x, &tables, None)?.reshaped([batch, length, heads * size])?)
 }
@@ -197,9 +192,7 @@ fn given(call: &Call) -> Outcome<[Tensor; 3]> {
 /// `query, key?, value?, bias?, key_padding_mask?, attention_bias?, past_key?, past_value?`.
 pub(super) fn multi_head_attention(call: &Call) -> Outcome<Vec<Tensor>> {
     let mut parts = given(call)?;
-    if call.opt(8).is_some() || call.opt(9).is_some() {
-        return Err(Fault::unsupported("a shared cache is not computed"));
-    }
+    refuse!(call.opt(8).is_some() || call.opt(9).is_some() => Fault::unsupported("a shared cache is not computed"));
     if let Some(bias) = call.opt(3) {
         let size = |x: &Tensor| x.dims().last().copied().unwrap_or(0);
         let biases = thirds(bias, [size(&parts[0]), size(&parts[1]), size(&parts[2])])?;

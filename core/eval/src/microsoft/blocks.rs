@@ -7,18 +7,15 @@ use crate::fault::{Fault, Outcome};
 use crate::gemm::multiply_add;
 use crate::gemm::{Matrix, Sizes};
 use crate::num::slice;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 
 /// Rows of bytes as rows of `columns` numbers of `bits` bits, the lowest bits first.
 fn unpacked(bytes: &[u8], rows: usize, columns: usize, bits: usize) -> Outcome<Vec<u8>> {
     let per_byte = 8 / bits;
     let width = columns.div_ceil(per_byte);
-    if width.checked_mul(rows) != Some(bytes.len()) {
-        return Err(Fault::invalid(format!(
-            "{} bytes are not {rows} rows of {columns} numbers of {bits} bits",
-            bytes.len()
-        )));
-    }
+    refuse!(width.checked_mul(rows) != Some(bytes.len()) =>
+        "{} bytes are not {rows} rows of {columns} numbers of {bits} bits", bytes.len());
     let mask = (1u16 << bits).wrapping_sub(1) as u8;
     let row = |row: usize| {
         (0..columns)
@@ -62,17 +59,15 @@ pub(super) fn matmul_nbits(call: &Call) -> Outcome<Vec<Tensor>> {
     let (a, b, scales) = (call.x(0)?, call.x(1)?, call.x(2)?);
     let (k, n) = (size_attr(call, "K", 0)?, size_attr(call, "N", 0)?);
     let (bits, block) = (bits_of(call)?, size_attr(call, "block_size", 0)?);
-    if call.flag("weight_prepacked", false)? {
-        return Err(Fault::unsupported("prepacked weights have the layout of one device"));
-    }
+    refuse!(call.flag("weight_prepacked", false)? =>
+        Fault::unsupported("prepacked weights have the layout of one device"));
     let (blocks, total) = (k.div_ceil(block), call.room(DataType::Float, &[n, k])?);
     let padded = blocks.checked_mul(block).filter(|p| *p <= k.saturating_add(block));
     let padded = padded.ok_or_else(|| Fault::memory("the size overflows"))?;
     call.room(DataType::Float, &[n, padded])?;
     let scale = slice::<f32>(scales)?;
-    if scale.len() != n * blocks || b.dtype() != DataType::Uint8 {
-        return Err(Fault::invalid(format!("{b:?} and {scales:?} do not fit N = {n}, K = {k}")));
-    }
+    refuse!(scale.len() != n * blocks || b.dtype() != DataType::Uint8 =>
+        "{b:?} and {scales:?} do not fit N = {n}, K = {k}");
     let zeros = zero_points(call, n, blocks, bits)?;
     let groups: Vec<usize> = match call.opt(4) {
         None => (0..k).map(|k| k / block).collect(),
@@ -80,9 +75,7 @@ pub(super) fn matmul_nbits(call: &Call) -> Outcome<Vec<Tensor>> {
             integers(groups)?.into_iter().map(|g| dims::index(g, blocks)).collect::<Outcome<_>>()?
         }
     };
-    if groups.len() < k {
-        return Err(Fault::invalid(format!("g_idx has {} elements for K = {k}", groups.len())));
-    }
+    refuse!(groups.len() < k => "g_idx has {} elements for K = {k}", groups.len());
     let quantized = unpacked(&b.bytes(), n, padded, bits)?;
     let mut weights = Vec::with_capacity(total);
     for (row, quantized) in quantized.chunks(padded).enumerate() {
@@ -110,9 +103,7 @@ fn product(
     let values = slice::<f32>(a)?;
     multiply_add(s, Matrix::new(&values, k), Matrix::transposed(weights, k), &mut y, n);
     if let Some(bias) = call.opt(5) {
-        if bias.dims() != [n] {
-            return Err(Fault::invalid(format!("the bias {bias:?} does not fit N = {n}")));
-        }
+        refuse!(bias.dims() != [n] => "the bias {bias:?} does not fit N = {n}");
         let bias = slice::<f32>(bias)?;
         y.iter_mut().zip(bias.iter().cycle()).for_each(|(v, b)| *v += b);
     }
@@ -149,18 +140,14 @@ fn dequantized(
     let blocks = size.div_ceil(block);
     let mut wanted = dims.clone();
     wanted[axis] = blocks;
-    if scales.dims() != wanted {
-        return Err(Fault::invalid(format!("scales {scales:?} do not fit {wanted:?}")));
-    }
+    refuse!(scales.dims() != wanted => "scales {scales:?} do not fit {wanted:?}");
     let scale = slice::<f32>(scales)?;
     let zero = match zeros {
         Some(zeros) => spread(call, zeros, bits, wanted[wanted.len() - 1])?.1,
         None if data.dtype() == DataType::Uint8 => vec![1 << (bits - 1); scale.len()],
         None => vec![0; scale.len()],
     };
-    if zero.len() != scale.len() {
-        return Err(Fault::invalid(format!("zero points {zeros:?} do not fit {scales:?}")));
-    }
+    refuse!(zero.len() != scale.len() => "zero points {zeros:?} do not fit {scales:?}");
     let real = |(i, q): (usize, i64)| {
         let (outer, k) = (i / inner / size, i / inner % size);
         let at = (outer * blocks + k / block) * inner + i % inner;
@@ -175,11 +162,8 @@ pub(super) fn gather_block_quantized(call: &Call) -> Outcome<Vec<Tensor>> {
     let axis = dims::axis(call.int("gather_axis", 0)?, data.rank())?;
     let along = dims::axis(call.int("quantize_axis", 1)?, data.rank())?;
     let packed = data.dtype() == DataType::Uint8 && bits_of(call)? < 8;
-    if axis == along || (packed && along + 1 != data.rank()) {
-        return Err(Fault::invalid(format!(
-            "axis {axis} cannot be gathered from blocks along axis {along} of {data:?}"
-        )));
-    }
+    refuse!(axis == along || (packed && along + 1 != data.rank()) =>
+        "axis {axis} cannot be gathered from blocks along axis {along} of {data:?}");
     let attrs = [("axis", Attr::Int(axis as i64))];
     let picked = |x: &Tensor| first(call, "Gather", &attrs, &[Some(x), Some(indices)]);
     let zeros = call.opt(3).map(picked).transpose()?;

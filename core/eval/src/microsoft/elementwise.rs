@@ -9,14 +9,13 @@ use crate::fault::{Fault, Outcome};
 use crate::quant::{limits, quantized};
 use crate::shape::cast;
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// The result of `f` on all pairs, in the type of the operands.
 fn zipped(call: &Call, f: &(dyn Fn(i64, i64) -> f32 + Sync)) -> Outcome<Vec<Tensor>> {
     let (a, b) = (call.x(0)?, call.x(3)?);
-    if a.dtype() != b.dtype() {
-        return Err(Fault::invalid(format!("{a:?} and {b:?} differ in element type")));
-    }
+    refuse!(a.dtype() != b.dtype() => "{a:?} and {b:?} differ in element type");
     let dims = broadcast(a.dims(), b.dims())?;
     call.room(DataType::Int64, &dims)?;
     let (x, y) = (eight_bits(a)?, eight_bits(b)?);
@@ -90,15 +89,12 @@ pub(super) fn q_linear_concat(call: &Call) -> Outcome<Vec<Tensor>> {
     let to = Affine::of(call, 0, 1)?;
     let dtype = call.x(1)?.dtype();
     let count = call.inputs.len().saturating_sub(2) / 3;
-    if count == 0 || call.inputs.len() != 2 + 3 * count {
-        return Err(Fault::invalid("the inputs are not tensors with a scale and zero point each"));
-    }
+    refuse!(count == 0 || call.inputs.len() != 2 + 3 * count =>
+        "the inputs are not tensors with a scale and zero point each");
     let mut parts = Vec::with_capacity(count);
     for i in (0..count).map(|i| 2 + 3 * i) {
         let x = call.x(i)?;
-        if x.dtype() != dtype {
-            return Err(Fault::invalid(format!("{x:?} is not of type {dtype}")));
-        }
+        refuse!(x.dtype() != dtype => "{x:?} is not of type {dtype}");
         call.room_like(x, x.dims())?;
         parts.push(remapped(x, Affine::of(call, i + 1, i + 2)?, to, &|x| x)?);
     }

@@ -3,6 +3,7 @@
 use super::{Affine, first};
 use crate::call::{Call, integers};
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 
 /// Where a table of embeddings stands among the inputs, and how it is quantized.
@@ -34,9 +35,7 @@ fn mask_index(call: &Call, sentences: usize, words: usize) -> Outcome<Tensor> {
     let Some(mask) = call.opt(7) else {
         return Ok(Tensor::vector(vec![0i32; sentences]));
     };
-    if mask.dims() != [sentences, words] {
-        return Err(Fault::invalid(format!("{mask:?} does not fit the input")));
-    }
+    refuse!(mask.dims() != [sentences, words] => "{mask:?} does not fit the input");
     let kept = integers(mask)?;
     let count = |row: &[i64]| row.iter().filter(|v| **v == 1).count() as i32;
     Ok(Tensor::vector((0..sentences).map(|b| count(&kept[b * words..][..words])).collect()))

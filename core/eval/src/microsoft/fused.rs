@@ -4,6 +4,7 @@ use super::{attributes, first};
 use crate::call::{Call, one};
 use crate::cells::transposed;
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Tensor};
 
 /// Applies the activation that the attribute names, if it names one.
@@ -11,9 +12,7 @@ fn activated(call: &Call, x: Tensor, parameters: &[(&str, f32)]) -> Outcome<Tens
     let name = call.string("activation", "")?;
     let known = ["", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "Relu", "Selu", "Sigmoid"];
     let known = [&known[..], &["Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Celu"]].concat();
-    if !known.contains(&name) {
-        return Err(Fault::unsupported(format!("the activation `{name}` is not computed")));
-    }
+    refuse!(!known.contains(&name) => Fault::unsupported(format!("the activation `{name}` is not computed")));
     let attrs: Vec<_> = parameters.iter().map(|(n, v)| (*n, Attr::Float(*v))).collect();
     if name.is_empty() { Ok(x) } else { first(call, name, &attrs, &[Some(&x)]) }
 }

@@ -5,6 +5,7 @@ use crate::cells::transposed;
 use crate::fault::{Fault, Outcome};
 use crate::reals::reals;
 use crate::recurrent::quantized_lstm;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// Weights `[directions, rows, gates * hidden]` as exact numbers in the order of `LSTM`; scale and
@@ -17,9 +18,8 @@ fn weights(call: &Call, i: usize, scale: usize) -> Outcome<Tensor> {
     call.room(DataType::Double, w.dims())?;
     let (scales, zeros) = (reals(scale)?, reals(zero)?);
     let per_column = scales.len() == directions.saturating_mul(columns);
-    if zeros.len() != scales.len() || !(per_column || scales.len() == directions) {
-        return Err(Fault::invalid(format!("{scale:?} and {zero:?} do not fit {w:?}")));
-    }
+    refuse!(zeros.len() != scales.len() || !(per_column || scales.len() == directions) =>
+        "{scale:?} and {zero:?} do not fit {w:?}");
     let real = |(i, q): (usize, f64)| {
         let (direction, column) = (i / (rows * columns), i % columns);
         let at = if per_column { direction * columns + column } else { direction };

@@ -3,6 +3,7 @@
 use super::{first, standard};
 use crate::call::{Call, one};
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Tensor};
 
 /// `input + skip + bias?`, in the shape of the input.
@@ -12,9 +13,7 @@ fn skipped(call: &Call, bias: usize) -> Outcome<Tensor> {
     if let Some(bias) = call.opt(bias) {
         sum = first(call, "Add", &[], &[Some(&sum), Some(bias)])?;
     }
-    if sum.dims() != x.dims() {
-        return Err(Fault::invalid(format!("{skip:?} does not fit {x:?}")));
-    }
+    refuse!(sum.dims() != x.dims() => "{skip:?} does not fit {x:?}");
     Ok(sum)
 }
 
@@ -33,9 +32,7 @@ pub(super) fn skip_layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// `input, skip, gamma, bias?`, as above without a mean.
 pub(super) fn skip_simplified_layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
-    if call.wants(1) || call.wants(2) {
-        return Err(Fault::unsupported("mean and deviation are not computed"));
-    }
+    refuse!(call.wants(1) || call.wants(2) => Fault::unsupported("mean and deviation are not computed"));
     let sum = skipped(call, 3)?;
     let inputs = [Some(&sum), Some(call.x(2)?)];
     let y = first(call, "RMSNormalization", &epsilon(call)?, &inputs)?;

@@ -4,10 +4,11 @@ use super::{Affine, attributes, eight_bits, first};
 use crate::call::{Call, one};
 use crate::cells::transposed;
 use crate::dims;
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::pool::{for_each_inside, per_window, pooled};
 use crate::quant::{limits, quantized};
 use crate::shape::cast;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// `f` of `x` with the channels moved to axis 1, its result moved back.
@@ -17,9 +18,7 @@ pub(super) fn channels_first(
     f: impl FnOnce(Tensor) -> Outcome<Tensor>,
 ) -> Outcome<Vec<Tensor>> {
     let rank = x.rank();
-    if rank < 2 {
-        return Err(Fault::invalid(format!("{x:?} has no channels")));
-    }
+    refuse!(rank < 2 => "{x:?} has no channels");
     if !last {
         return one(f(x.clone())?);
     }
@@ -62,9 +61,7 @@ pub(super) fn q_linear_global_average_pool(call: &Call) -> Outcome<Vec<Tensor>> 
         call.room(DataType::Int64, x.dims())?;
         let (outer, inner) = x.dims().split_at(2);
         let area: usize = inner.iter().product();
-        if area == 0 {
-            return Err(Fault::invalid(format!("{x:?} has no element to average")));
-        }
+        refuse!(area == 0 => "{x:?} has no element to average");
         let scale = from.scale / (to.scale * area as f32);
         let mean = |part: &[i64]| {
             let sum = part.iter().sum::<i64>() - from.zero * area as i64;

@@ -9,6 +9,7 @@ use crate::linear::{centered, gemm_bias, multiplied};
 use crate::num::slice;
 use crate::quant::{dynamic_quantize_linear, limits, quantized};
 use crate::shape::cast;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// A matrix, transposed if the attribute says so.
@@ -26,9 +27,7 @@ fn scaled(sums: &Tensor, by: f32, scale: &Tensor) -> Outcome<Vec<f32>> {
     let factors: Vec<f32> = slice::<f32>(&wide)?.iter().map(|s| by * s).collect();
     let dims = if factors.len() == 1 { &[][..] } else { scale.dims() };
     let factors = Tensor::from_vec(dims, factors);
-    if crate::dims::broadcast(dims, sums.dims())? != sums.dims() {
-        return Err(Fault::invalid(format!("scale {scale:?} does not fit {sums:?}")));
-    }
+    refuse!(crate::dims::broadcast(dims, sums.dims())? != sums.dims() => "scale {scale:?} does not fit {sums:?}");
     Ok(slice::<f32>(&expanded(&factors, sums.dims())?)?.into_owned())
 }
 
@@ -69,11 +68,7 @@ pub(super) fn in_float(
     let mut y: Vec<f32> = values.iter().zip(&factors).map(|(v, s)| *v as f32 * s).collect();
     if let Some(bias) = bias {
         let columns = sums.dims().last().copied().unwrap_or(1);
-        if bias.dims() != [columns] {
-            return Err(Fault::invalid(format!(
-                "the bias {bias:?} does not fit {columns} columns"
-            )));
-        }
+        refuse!(bias.dims() != [columns] => "the bias {bias:?} does not fit {columns} columns");
         let bias = slice::<f32>(bias)?;
         y.iter_mut().zip(bias.iter().cycle()).for_each(|(v, b)| *v += b);
     }
@@ -101,9 +96,7 @@ pub(super) fn dynamic_quantize_matmul(call: &Call) -> Outcome<Vec<Tensor>> {
 pub(super) fn matmul_integer_16(call: &Call) -> Outcome<Vec<Tensor>> {
     let wide = |i: usize| -> Outcome<Tensor> {
         let x = call.x(i)?;
-        if !matches!(x.dtype(), DataType::Int16 | DataType::Uint16) {
-            return Err(Fault::invalid(format!("{x:?} where 16-bit integers are needed")));
-        }
+        refuse!(!matches!(x.dtype(), DataType::Int16 | DataType::Uint16) => "{x:?} where 16-bit integers are needed");
         call.room(DataType::Int64, x.dims())?;
         Ok(Tensor::from_vec(x.dims(), integers(x)?.into_iter().map(|v| v as i32).collect()))
     };

@@ -3,9 +3,10 @@
 use super::{Affine, eight_bits};
 use crate::call::{Call, one};
 use crate::dims;
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::quant::{limits, quantized};
 use crate::shape::cast;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// The largest entry of the table.
@@ -31,9 +32,7 @@ pub(super) fn q_linear_softmax(call: &Call) -> Outcome<Vec<Tensor>> {
     let mut values = eight_bits(x)?;
     let range = limits(x.dtype())?;
     let unit = to.scale.recip();
-    if !(1.0..=u32::MAX as f32).contains(&unit) {
-        return Err(Fault::invalid(format!("the scale {} leaves nothing of a quotient", to.scale)));
-    }
+    refuse!(!(1.0..=u32::MAX as f32).contains(&unit) => "the scale {} leaves nothing of a quotient", to.scale);
     let unit = unit.floor();
     if values.is_empty() {
         return one(x.clone());

@@ -5,7 +5,7 @@ use crate::dims::size;
 use crate::fault::{Fault, Outcome};
 use crate::text::{compiled, strings, utf8};
 use bytes::Bytes;
-use onnxd_diagnostics::shown;
+use onnxd_diagnostics::{refuse, shown};
 use onnxd_ir::{Attr, DataType, Tensor};
 use regex_lite::Regex;
 
@@ -25,9 +25,7 @@ enum Cut {
 /// A row of tokens for each string, filled up to the longest.
 pub(super) fn tokenizer(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
-    if !matches!(x.rank(), 1 | 2) {
-        return Err(Fault::invalid(format!("{x:?} is neither a list nor a table of strings")));
-    }
+    refuse!(!matches!(x.rank(), 1 | 2) => "{x:?} is neither a list nor a table of strings");
     let (cut, least) = (Cut::of(call)?, size(call.int("mincharnum", 1)?)?.max(1));
     let rows = strings(x)?.iter().map(|text| Ok(cut.tokens(utf8(text)?, least)));
     let rows = rows.collect::<Outcome<Vec<Vec<&str>>>>()?;

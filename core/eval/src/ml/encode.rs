@@ -6,6 +6,7 @@ use crate::cells::{Cell, celled};
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 use std::collections::HashMap;
 
@@ -50,9 +51,8 @@ fn label_encoder(call: &Call) -> Outcome<Vec<Tensor>> {
     let missing = || Fault::invalid("the keys or the values are missing");
     let keys = listed(call, "keys")?.ok_or_else(missing)?;
     let values = listed(call, "values")?.ok_or_else(missing)?;
-    if keys.len() != values.len() || keys.dtype() != x.dtype() {
-        return Err(Fault::invalid(format!("{x:?}, keys {keys:?} and {values:?} do not fit")));
-    }
+    refuse!(keys.len() != values.len() || keys.dtype() != x.dtype() =>
+        "{x:?}, keys {keys:?} and {values:?} do not fit");
     // A default of another type than the values belongs to another pairing.
     let own = |kind: &str| call.attr(&format!("default_{kind}")).is_some();
     let named = match values.dtype() {
@@ -127,9 +127,7 @@ fn list<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a [Bytes]> {
 
 /// Strings become integers, integers strings; `pairs` are both sides.
 fn exchanged(call: &Call, words: &[Bytes], numbers: Vec<i64>) -> Outcome<Vec<Tensor>> {
-    if words.len() != numbers.len() {
-        return Err(Fault::invalid("there are not as many strings as integers"));
-    }
+    refuse!(words.len() != numbers.len() => "there are not as many strings as integers");
     let (words, numbers) = (strings(words.to_vec())?, Tensor::vector(numbers));
     if call.x(0)?.dtype() == DataType::String {
         let default = Tensor::vector(vec![call.int("default_int64", -1)?]);

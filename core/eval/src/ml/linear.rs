@@ -6,6 +6,7 @@ use crate::dims::size;
 use crate::fault::{Fault, Outcome};
 use crate::parallel::fill_parts;
 use crate::reals::{reals, stored};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -48,9 +49,7 @@ fn linear_classifier(call: &Call) -> Outcome<Vec<Tensor>> {
         targets => targets,
     };
     let mut scores = scores(call, targets, &intercepts)?;
-    if targets == 0 {
-        return Err(Fault::invalid("it has no coefficients"));
-    }
+    refuse!(targets == 0 => "it has no coefficients");
     if targets > 1 {
         let best = scores.chunks(targets).map(largest).collect();
         scores.chunks_mut(targets).for_each(|scores| transform.apply(scores));

@@ -10,6 +10,7 @@ use crate::item::{Item, Map};
 use crate::reals::reals;
 use crate::shape::cast;
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -36,10 +37,7 @@ fn zip_map(call: &Call, _: &[Option<Item>], _: &mut RunBody) -> Outcome<Vec<Item
     let x = call.x(0)?;
     let (rows, columns) = table(x)?;
     let labels = Labels::of(call, "classlabels_int64s")?.into_tensor();
-    if labels.len() != columns {
-        let text = format!("{} labels for the {columns} columns of {x:?}", labels.len());
-        return Err(Fault::invalid(text));
-    }
+    refuse!(labels.len() != columns => "{} labels for the {columns} columns of {x:?}", labels.len());
     call.room(x.dtype(), &[rows, columns])?;
     Ok(vec![Item::Map(Map::new(&labels, &x.reshaped([rows, columns])?)?.into())])
 }
@@ -52,11 +50,8 @@ fn dict_vectorizer(call: &Call, items: &[Option<Item>], _: &mut RunBody) -> Outc
         (_, Some(list)) => Tensor::vector(list.to_vec()),
         _ => return Err(Fault::invalid("it has no vocabulary")),
     };
-    if words.dtype() != map.keys().dtype() {
-        let text =
-            format!("the keys are {}, the vocabulary is {}", map.keys().dtype(), words.dtype());
-        return Err(Fault::invalid(text));
-    }
+    refuse!(words.dtype() != map.keys().dtype() =>
+        "the keys are {}, the vocabulary is {}", map.keys().dtype(), words.dtype());
     let places = found_in(&words, map.keys())?;
     let (values, dims) = (map.values(), vec![1, words.len()]);
     call.room(values.dtype(), &dims)?;
@@ -84,9 +79,7 @@ fn cast_map(call: &Call, items: &[Option<Item>], _: &mut RunBody) -> Outcome<Vec
             let size = dims::size(call.int("max_map", 1)?)?;
             call.room(dtype, &[size])?;
             let keys = integers(map.keys())?;
-            if let Some(key) = keys.iter().find(|k| **k < 0) {
-                return Err(Fault::invalid(format!("{key} is no place of a sparse map")));
-            }
+            refuse!(let Some(key) = keys.iter().find(|k| **k < 0) => "{key} is no place of a sparse map");
             let mut places = vec![None; size];
             for (i, key) in keys.iter().enumerate() {
                 if let Some(place) = usize::try_from(*key).ok().and_then(|k| places.get_mut(k)) {

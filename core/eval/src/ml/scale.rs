@@ -6,6 +6,7 @@ use crate::cells::take;
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -48,10 +49,7 @@ fn feature_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
         Some(widths) => dims::sizes(widths)?,
         None => inputs.iter().map(|x| Ok(table(x)?.1)).collect::<Outcome<_>>()?,
     };
-    if widths.len() != inputs.len() {
-        let text = format!("{} inputdimensions for {} inputs", widths.len(), inputs.len());
-        return Err(Fault::invalid(text));
-    }
+    refuse!(widths.len() != inputs.len() => "{} inputdimensions for {} inputs", widths.len(), inputs.len());
     let (rows, _) = table(inputs[0])?;
     let total = widths.iter().try_fold(0usize, |sum, w| sum.checked_add(*w));
     let total = total.ok_or_else(|| Fault::invalid("the inputdimensions overflow"))?;
@@ -59,9 +57,7 @@ fn feature_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
     let mut start = 0;
     for (x, width) in inputs.iter().zip(widths) {
         let (own, columns) = table(x)?;
-        if own != rows {
-            return Err(Fault::invalid(format!("{x:?} has not {rows} rows, as the first input")));
-        }
+        refuse!(own != rows => "{x:?} has not {rows} rows, as the first input");
         let (values, taken) = (reals(x)?, columns.min(width));
         for i in 0..rows {
             let from = &values[i * columns..][..taken];

@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::cells::take;
 use crate::fault::{Fault, Outcome};
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Tensor};
 
 /// Rows and columns of a table of features; a vector is a single row.
@@ -71,9 +72,7 @@ impl Labels {
     /// The labels at these places.
     pub(super) fn at(&self, call: &Call, places: Vec<usize>) -> Outcome<Tensor> {
         call.room(self.0.dtype(), &[places.len()])?;
-        if let Some(place) = places.iter().find(|p| **p >= self.len()) {
-            return Err(Fault::invalid(format!("class {place} has no label")));
-        }
+        refuse!(let Some(place) = places.iter().find(|p| **p >= self.len()) => "class {place} has no label");
         take(&self.0, &[places], None)
     }
 }

@@ -7,6 +7,7 @@ use crate::fault::{Fault, Outcome};
 use crate::parallel::fill_parts;
 use crate::reals::{reals, stored};
 use forest::{Forest, Rounding, Sums};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 
 mod flat;
@@ -37,9 +38,8 @@ fn rounding(x: &Tensor) -> Rounding {
 fn sums(call: &Call, forest: &Forest, targets: usize, how: Aggregate) -> Outcome<Vec<Sums>> {
     let x = call.x(0)?;
     let (rows, columns) = table(x)?;
-    if let Some(target) = forest.target_max().filter(|t| *t >= targets) {
-        return Err(Fault::invalid(format!("a leaf has target {target} of {targets}")));
-    }
+    refuse!(let Some(target) = forest.target_max().filter(|t| *t >= targets) =>
+        "a leaf has target {target} of {targets}");
     if let Some(feature) = forest.feature_max().filter(|f| *f >= columns && rows > 0) {
         return Err(Fault::invalid(format!("a node asks for feature {feature} of {columns}")));
     }

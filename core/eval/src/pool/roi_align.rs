@@ -4,6 +4,7 @@ use crate::call::{Call, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::float;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// Samples per grid cell and axis that a region may ask for.
@@ -15,9 +16,7 @@ pub(super) fn roi_align(call: &Call) -> Outcome<Vec<Tensor>> {
         return Err(Fault::invalid(format!("{x:?} and regions {rois:?} do not fit")));
     };
     let images = crate::call::integers(images)?;
-    if images.len() != *count {
-        return Err(Fault::invalid("every region needs the index of its image"));
-    }
+    refuse!(images.len() != *count => "every region needs the index of its image");
     let [ph, pw] = [call.int("output_height", 1)?, call.int("output_width", 1)?];
     let (ph, pw) = (dims::size(ph)?, dims::size(pw)?);
     let ratio = call.int("sampling_ratio", 0)?;
@@ -38,9 +37,7 @@ pub(super) fn roi_align(call: &Call) -> Outcome<Vec<Tensor>> {
             let (cell_h, cell_w) = (cell(corner(1), corner(3), ph), cell(corner(0), corner(2), pw));
             let samples = |cell: f64| if ratio > 0 { ratio as f64 } else { cell.ceil() };
             let (ny, nx) = (samples(cell_h), samples(cell_w));
-            if !(ny <= SAMPLES_MAX && nx <= SAMPLES_MAX) {
-                return Err(Fault::invalid("a region is too large for its grid"));
-            }
+            refuse!(!(ny <= SAMPLES_MAX && nx <= SAMPLES_MAX) => "a region is too large for its grid");
             for i in 0..channels * ph * pw {
                 let (c, py, px) = (i / (ph * pw), i / pw % ph, i % pw);
                 let plane = &values[(image * channels + c) * h * w..][..h * w];

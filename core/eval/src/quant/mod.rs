@@ -11,6 +11,7 @@ use crate::fault::{Fault, Outcome};
 use crate::num::slice;
 use crate::shape::{cast, dtype_attr, format};
 use half::{bf16, f16};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor, nearest_bf16, nearest_f16};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -67,9 +68,7 @@ impl Layout {
         let blocks = size.div_ceil(block);
         let mut wanted = x.dims().to_vec();
         wanted[axis] = blocks;
-        if scale.dims() != wanted {
-            return Err(misfit());
-        }
+        refuse!(scale.dims() != wanted => misfit());
         Ok(Layout::Blocked(size, inner, block, blocks))
     }
 

@@ -6,10 +6,11 @@ use crate::call::{Call, one};
 use crate::cells::expanded;
 use crate::conv::{centered_weights, integer_convolution};
 use crate::dims::broadcast;
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::linear::{centered, integer_product};
 use crate::num::slice;
 use crate::shape::cast;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use std::borrow::Cow;
 
@@ -17,9 +18,7 @@ use std::borrow::Cow;
 fn scales<'a>(call: &Call<'a>, i: usize, count: usize) -> Outcome<Cow<'a, [f32]>> {
     let scale = crate::call::widened(call.x(i)?)?;
     let found = slice::<f32>(&scale)?.into_owned();
-    if found.len() != 1 && found.len() != count {
-        return Err(Fault::invalid(format!("scale {scale:?} does not fit {count} slices")));
-    }
+    refuse!(found.len() != 1 && found.len() != count => "scale {scale:?} does not fit {count} slices");
     Ok(Cow::Owned(found))
 }
 
@@ -41,9 +40,7 @@ pub(crate) fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
     let w = centered_weights(call.x(3)?, call.opt(5))?;
     let filters = w.dims().first().copied().unwrap_or(0);
     let bias = call.opt(8).map(slice::<i32>).transpose()?;
-    if bias.as_ref().is_some_and(|b| b.len() != filters) {
-        return Err(Fault::invalid("the bias does not fit the weights"));
-    }
+    refuse!(bias.as_ref().is_some_and(|b| b.len() != filters) => "the bias does not fit the weights");
     let sums = integer_convolution(call, &x, &w, bias.as_deref())?;
     let (xs, ws, ys) = (scales(call, 1, 1)?, scales(call, 4, filters)?, scales(call, 6, 1)?);
     let area: usize = sums.dims().get(2..).unwrap_or_default().iter().product();
@@ -67,9 +64,7 @@ fn spread(scale: &Tensor, per_row: bool, other: &Tensor, dims: &[usize]) -> Outc
         ([rows], true) if other.rank() > 1 => vec![*rows, 1],
         (given, _) => given.to_vec(),
     };
-    if broadcast(&shape, dims)? != dims {
-        return Err(Fault::invalid(format!("scale {scale:?} does not fit a product {dims:?}")));
-    }
+    refuse!(broadcast(&shape, dims)? != dims => "scale {scale:?} does not fit a product {dims:?}");
     Ok(slice::<f32>(&expanded(&wide.reshaped(shape)?, dims)?)?.into_owned())
 }
 

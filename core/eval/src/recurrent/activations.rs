@@ -4,6 +4,7 @@ use super::Kind;
 use crate::call::Call;
 use crate::fault::{Fault, Outcome};
 use crate::vector;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Attr;
 
 /// A function with its parameters.
@@ -73,9 +74,7 @@ pub(super) fn activations(
         None => usual.repeat(directions).iter().map(|s| (*s).to_owned()).collect(),
     };
     // A list for two directions may stand at a layer that has one, as the default of RNN does.
-    if names.len() < usual.len() * directions {
-        return Err(Fault::invalid(format!("{} activations are too few", names.len())));
-    }
+    refuse!(names.len() < usual.len() * directions => "{} activations are too few", names.len());
     let mut alphas = call.floats("activation_alpha")?.unwrap_or_default().iter();
     let mut betas = call.floats("activation_beta")?.unwrap_or_default().iter();
     let mut next = |default: Option<f64>, first: bool| {

@@ -13,12 +13,16 @@ use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, Sizes, multiply_into};
 use activations::{Activation, activations};
 use numbers::Number;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use packed::Packed;
 use std::borrow::Cow;
 
-pub(crate) const ROWS: &[Row] =
-    &[raw("GRU", gru).since(7), raw("LSTM", lstm).since(7), raw("RNN", rnn).since(7)];
+pub(crate) const ROWS: &[Row] = &[
+    raw("GRU", |call| recurrent(call, Kind::Gru, false)).since(7),
+    raw("LSTM", |call| recurrent(call, Kind::Lstm, false)).since(7),
+    raw("RNN", |call| recurrent(call, Kind::Rnn, false)).since(7),
+];
 
 /// Which of the three.
 #[derive(Clone, Copy, PartialEq)]
@@ -84,9 +88,8 @@ fn layer(call: &Call, kind: Kind, x: &Tensor) -> Outcome<Layer> {
         None => vec![*steps; *batch],
         Some(lengths) => crate::dims::sizes(&integers(lengths)?)?,
     };
-    if lengths.len() != *batch || lengths.iter().any(|n| n > steps) {
-        return Err(Fault::invalid(format!("sequence lengths {lengths:?} do not fit {x:?}")));
-    }
+    refuse!(lengths.len() != *batch || lengths.iter().any(|n| n > steps) =>
+        "sequence lengths {lengths:?} do not fit {x:?}");
     let clip = call.float_opt("clip")?.map_or(f64::INFINITY, f64::from);
     let (batch, steps, width, hidden) = (*batch, *steps, *width, *hidden);
     Ok(Layer {
@@ -114,9 +117,7 @@ impl Layer {
 
 /// The elements of a tensor that must have these sizes.
 fn sized<'a, T: Number>(x: &'a Tensor, dims: &[usize], what: &str) -> Outcome<Cow<'a, [T]>> {
-    if x.dims() != dims {
-        return Err(Fault::invalid(format!("{what} is {x:?}, its shape must be {dims:?}")));
-    }
+    refuse!(x.dims() != dims => "{what} is {x:?}, its shape must be {dims:?}");
     T::elements(x)
 }
 
@@ -156,9 +157,7 @@ fn state<T: Number>(call: &Call, i: usize, l: &Layer, batch_first: bool) -> Outc
 fn recurrent(call: &Call, kind: Kind, rounded: bool) -> Outcome<Vec<Tensor>> {
     let batch_first = call.flag("layout", false)?;
     let given = call.x(0)?;
-    if given.rank() != 3 {
-        return Err(Fault::invalid(format!("{given:?} must have three axes")));
-    }
+    refuse!(given.rank() != 3 => "{given:?} must have three axes");
     let x = if batch_first { transposed(given, &[1, 0, 2])? } else { given.clone() };
     let l = Layer { rounded, ..layer(call, kind, &x)? };
     // Steps of quantization are computed in `double`.
@@ -279,18 +278,6 @@ fn walk<T: Number>(l: &Layer, direction: &mut Direction<T>, back: bool, k: usize
             y[at..at + l.hidden].copy_from_slice(&direction.h[state]);
         }
     }
-}
-
-fn rnn(call: &Call) -> Outcome<Vec<Tensor>> {
-    recurrent(call, Kind::Rnn, false)
-}
-
-fn gru(call: &Call) -> Outcome<Vec<Tensor>> {
-    recurrent(call, Kind::Gru, false)
-}
-
-fn lstm(call: &Call) -> Outcome<Vec<Tensor>> {
-    recurrent(call, Kind::Lstm, false)
 }
 
 /// An LSTM whose input and state are rounded to 8 bits before they meet the weights.

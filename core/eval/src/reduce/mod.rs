@@ -18,12 +18,12 @@ pub(crate) const ROWS: &[Row] = &[
     row("CumProd", along::cum_prod),
     row("CumSum", along::cum_sum),
     row("ReduceL1", reduce_l1),
-    row("ReduceL2", reduce_l2),
-    row("ReduceLogSum", reduce_log_sum),
+    row("ReduceL2", |call| real(call, |run| run.map(|v| v * v).sum::<f64>().sqrt())),
+    row("ReduceLogSum", |call| real(call, |run| run.sum::<f64>().ln())),
     row("ReduceLogSumExp", reduce_log_sum_exp),
-    raw("ReduceMax", reduce_max),
+    raw("ReduceMax", |call| extreme(call, true)),
     row("ReduceMean", reduce_mean),
-    raw("ReduceMin", reduce_min),
+    raw("ReduceMin", |call| extreme(call, false)),
     row("ReduceProd", reduce_prod),
     row("ReduceSum", reduce_sum),
     row("ReduceSumSquare", reduce_sum_square),
@@ -132,14 +132,6 @@ fn real(call: &Call, f: fn(&mut dyn Iterator<Item = f64>) -> f64) -> Outcome<Vec
     })
 }
 
-fn reduce_l2(call: &Call) -> Outcome<Vec<Tensor>> {
-    real(call, |run| run.map(|v| v * v).sum::<f64>().sqrt())
-}
-
-fn reduce_log_sum(call: &Call) -> Outcome<Vec<Tensor>> {
-    real(call, |run| run.sum::<f64>().ln())
-}
-
 fn reduce_log_sum_exp(call: &Call) -> Outcome<Vec<Tensor>> {
     real(call, |run| {
         let all: Vec<f64> = run.collect();
@@ -172,14 +164,6 @@ fn extreme(call: &Call, largest: bool) -> Outcome<Vec<Tensor>> {
         reduced::<T>(call, &|run| run.iter().fold(start, |m, v| pick(m, *v)), &|v| v)
     })?;
     one(crate::call::rounded(&y[0], dtype)?)
-}
-
-fn reduce_max(call: &Call) -> Outcome<Vec<Tensor>> {
-    extreme(call, true)
-}
-
-fn reduce_min(call: &Call) -> Outcome<Vec<Tensor>> {
-    extreme(call, false)
 }
 
 #[cfg(test)]

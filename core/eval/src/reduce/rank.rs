@@ -2,8 +2,9 @@
 
 use crate::call::{Call, one, scalar};
 use crate::dims;
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::num::{Num, is_nan, numeric};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use std::cmp::Ordering;
 
@@ -30,9 +31,7 @@ fn arg(call: &Call, better: Ordering) -> Outcome<Vec<Tensor>> {
     if !call.flag("keepdims", true)? {
         out_dims.remove(axis);
     }
-    if size == 0 && outer * inner > 0 {
-        return Err(Fault::invalid(format!("axis {axis} of {x:?} is empty")));
-    }
+    refuse!(size == 0 && outer * inner > 0 => "axis {axis} of {x:?} is empty");
     call.room(DataType::Int64, &out_dims)?;
     numeric!(x.dtype(), T => {
         let values = call.slice::<T>(0)?;
@@ -59,9 +58,7 @@ pub(super) fn top_k(call: &Call) -> Outcome<Vec<Tensor>> {
     };
     let (outer, size, inner) = dims::around(x.dims(), axis);
     let k = dims::size(k)?;
-    if k > size {
-        return Err(Fault::invalid(format!("k = {k} exceeds the {size} elements of axis {axis}")));
-    }
+    refuse!(k > size => "k = {k} exceeds the {size} elements of axis {axis}");
     let largest = call.flag("largest", true)?;
     let sorted = call.flag("sorted", true)?;
     let mut out_dims = x.dims().to_vec();

@@ -6,6 +6,7 @@ use crate::cells::{Cell, celled};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, SparseTensor, Tensor};
 
 /// A tensor whose every element is that of `value`.
@@ -56,13 +57,9 @@ pub(super) fn range(call: &Call) -> Outcome<Vec<Tensor>> {
             })
         };
         let (start, limit, delta) = (value(0)?, value(1)?, value(2)?);
-        if delta == T::default() {
-            return Err(Fault::invalid("a delta of zero leads nowhere"));
-        }
+        refuse!(delta == T::default() => "a delta of zero leads nowhere");
         let count = ((limit.to_f64() - start.to_f64()) / delta.to_f64()).ceil().max(0.0);
-        if count.is_nan() || count > 9e15 {
-            return Err(Fault::memory(format!("the range has {count} elements")));
-        }
+        refuse!(count.is_nan() || count > 9e15 => Fault::memory(format!("the range has {count} elements")));
         let count = call.room(dtype, &[count as usize])?;
         let at = |i: usize| match T::INTEGER {
             true => start.plus(delta.times(T::from_f64(i as f64))),
@@ -116,9 +113,7 @@ pub(crate) fn densified(sparse: &SparseTensor, bytes_max: usize) -> Outcome<Tens
         [_, rank] if *rank == sparse.dims.len() => super::gather::tuples(indices, &sparse.dims, 0)?,
         _ => return Err(Fault::invalid(format!("sparse indices {indices:?}"))),
     };
-    if flat.len() != values.len() {
-        return Err(Fault::invalid("sparse values and indices differ in number"));
-    }
+    refuse!(flat.len() != values.len() => "sparse values and indices differ in number");
     celled!(values.dtype(), T => {
         let mut out = vec![<T as Cell>::blank(); count];
         let cells = <T as Cell>::load(values);

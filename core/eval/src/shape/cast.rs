@@ -8,6 +8,7 @@ use crate::fault::{Fault, Outcome};
 use crate::num::{numeric, slice};
 use crate::parallel::fill_parts;
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor, convert, is_convertible};
 
 /// An element type named by number in an attribute.
@@ -77,9 +78,7 @@ fn converted(x: &Tensor, to: DataType, saturate: bool, rounding: Rounding) -> Ou
 
 /// Between types that Rust computes with.
 fn between_reals(x: &Tensor, to: DataType) -> Outcome<Tensor> {
-    if !is_convertible(x.dtype()) || !is_convertible(to) {
-        return Err(Fault::dtype(to));
-    }
+    refuse!(!is_convertible(x.dtype()) || !is_convertible(to) => Fault::dtype(to));
     let (from, bytes) = (x.dtype(), x.as_pods::<u8>());
     let (read, write) = (from.bits() / 8, to.bits() / 8);
     let mut out = vec![0u8; x.len() * write];
@@ -170,9 +169,7 @@ fn written(x: &Tensor) -> Outcome<Tensor> {
 pub(super) fn bit_cast(call: &Call) -> Outcome<Vec<Tensor>> {
     let to = dtype_attr(call, "to")?.ok_or_else(|| Fault::invalid("attribute `to` is missing"))?;
     let x = call.x(0)?;
-    if x.dtype().bits() != to.bits() || to == DataType::String {
-        return Err(Fault::invalid(format!("{x:?} and {to} differ in width")));
-    }
+    refuse!(x.dtype().bits() != to.bits() || to == DataType::String => "{x:?} and {to} differ in width");
     celled!(x.dtype(), T => {
         one(<T as Cell>::store(to, x.dims().to_vec(), <T as Cell>::load(x).into_owned())?)
     })

@@ -4,6 +4,7 @@ use crate::call::{Call, integers, one};
 use crate::cells::{Cell, celled};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// Runs of `run` cells, taken in the order of `starts`.
@@ -50,9 +51,7 @@ pub(super) fn gather(call: &Call) -> Outcome<Vec<Tensor>> {
 pub(super) fn places(indices: &Tensor, sizes: &[usize], axis: usize) -> Outcome<Vec<usize>> {
     let fits = |(a, (i, s)): (usize, (&usize, &usize))| a == axis || i <= s;
     let all = indices.dims().iter().zip(sizes).enumerate().all(fits);
-    if indices.rank() != sizes.len() || !all {
-        return Err(Fault::invalid(format!("indices {indices:?} do not fit {sizes:?}")));
-    }
+    refuse!(indices.rank() != sizes.len() || !all => "indices {indices:?} do not fit {sizes:?}");
     let (values, strides) = (integers(indices)?, dims::strides(sizes));
     let mut found = Vec::with_capacity(values.len());
     let mut wrong = Ok(());
@@ -85,9 +84,7 @@ pub(super) fn tuples(indices: &Tensor, sizes: &[usize], batch: usize) -> Outcome
     let misfit = || Fault::invalid(format!("indices {indices:?} do not fit {sizes:?}"));
     let (tuple, outer) = indices.dims().split_last().ok_or_else(misfit)?;
     let shared = outer.get(..batch).is_some_and(|o| Some(o) == sizes.get(..batch));
-    if !shared || batch + tuple > sizes.len() {
-        return Err(misfit());
-    }
+    refuse!(!shared || batch + tuple > sizes.len() => misfit());
     let strides = dims::strides(sizes);
     let batches: usize = sizes[..batch].iter().product();
     let per_batch: usize = outer[batch..].iter().product();

@@ -5,6 +5,7 @@ use crate::call::{Call, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// What lies outside of the input.
@@ -20,9 +21,8 @@ pub(super) fn affine_grid(call: &Call) -> Outcome<Vec<Tensor>> {
     let (theta, size) = (call.x(0)?, size_list(call, 1)?);
     let corners = call.flag("align_corners", false)?;
     let axes = size.len().saturating_sub(2);
-    if !(2..=3).contains(&axes) || theta.dims() != [size[0], axes, axes + 1] {
-        return Err(Fault::invalid(format!("{theta:?} does not fit the size {size:?}")));
-    }
+    refuse!(!(2..=3).contains(&axes) || theta.dims() != [size[0], axes, axes + 1] =>
+        "{theta:?} does not fit the size {size:?}");
     let spatial = &size[2..];
     let sizes = [&size[..1], spatial, &[axes]].concat();
     let total = call.room_like(theta, &sizes)?;
@@ -54,9 +54,7 @@ pub(super) fn grid_sample(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, grid) = (call.x(0)?, call.x(1)?);
     let axes = x.rank().saturating_sub(2);
     let fits = axes > 0 && grid.rank() == x.rank() && grid.dims()[0] == x.dims()[0];
-    if !fits || grid.dims()[axes + 1] != axes || axes > 3 {
-        return Err(Fault::invalid(format!("grid {grid:?} does not fit {x:?}")));
-    }
+    refuse!(!fits || grid.dims()[axes + 1] != axes || axes > 3 => "grid {grid:?} does not fit {x:?}");
     let cubic = match call.string("mode", "linear")? {
         "linear" | "bilinear" => Some(false),
         "cubic" | "bicubic" => Some(true),
@@ -73,9 +71,7 @@ pub(super) fn grid_sample(call: &Call) -> Outcome<Vec<Tensor>> {
     let (spatial, places) = (&x.dims()[2..], &grid.dims()[1..=axes]);
     let sizes = [&x.dims()[..2], places].concat();
     let total = call.room_like(x, &sizes)?;
-    if spatial.contains(&0) {
-        return Err(Fault::invalid(format!("{x:?} has nothing to sample")));
-    }
+    refuse!(spatial.contains(&0) => "{x:?} has nothing to sample");
     let grid = super::cast(grid, onnxd_ir::DataType::Double)?;
     let coordinates = slice::<f64>(&grid)?;
     let (inner, points): (usize, usize) = (spatial.iter().product(), places.iter().product());

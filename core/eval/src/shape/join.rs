@@ -6,6 +6,7 @@ use crate::call::{Call, one};
 use crate::cells::{expanded, joined, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 pub(super) fn concat(call: &Call) -> Outcome<Vec<Tensor>> {
@@ -15,9 +16,7 @@ pub(super) fn concat(call: &Call) -> Outcome<Vec<Tensor>> {
     let axis = axis.ok_or_else(|| Fault::invalid("attribute `axis` is missing"))?;
     let axis = dims::axis(axis, all[0].rank())?;
     let total: usize = all.iter().map(|x| x.byte_len()).fold(0, usize::saturating_add);
-    if total > call.bytes_max {
-        return Err(Fault::memory(format!("the result exceeds {} bytes", call.bytes_max)));
-    }
+    refuse!(total > call.bytes_max => Fault::memory(format!("the result exceeds {} bytes", call.bytes_max)));
     let parts = || all.iter().map(|x| (*x).clone()).collect::<Vec<_>>();
     one(call.moved(|| Tensor::concat(&parts(), axis), || joined(&all, axis))?)
 }
@@ -32,16 +31,13 @@ pub(super) fn split(call: &Call) -> Outcome<Vec<Tensor>> {
         None => {
             let count = call.int("num_outputs", call.node.outputs.len() as i64)?;
             let count = usize::try_from(count).unwrap_or(0).max(1);
-            if count > size.max(call.node.outputs.len()) {
-                return Err(Fault::invalid(format!("{x:?} cannot be split into {count} parts")));
-            }
+            refuse!(count > size.max(call.node.outputs.len()) => "{x:?} cannot be split into {count} parts");
             let part = size.div_ceil(count);
             (0..count).map(|i| part.min(size.saturating_sub(i * part))).collect()
         }
     };
-    if parts.iter().copied().fold(0, usize::saturating_add) != size {
-        return Err(Fault::invalid(format!("parts {parts:?} do not add up to {size}")));
-    }
+    refuse!(parts.iter().copied().fold(0, usize::saturating_add) != size =>
+        "parts {parts:?} do not add up to {size}");
     let (mut start, mut tables) = (0, whole(x.dims()));
     parts
         .iter()
@@ -73,9 +69,7 @@ pub(super) fn tile(call: &Call) -> Outcome<Vec<Tensor>> {
         }
         false => size_list(call, 1)?,
     };
-    if repeats.len() != x.rank() {
-        return Err(Fault::invalid(format!("repeats {repeats:?} do not fit {x:?}")));
-    }
+    refuse!(repeats.len() != x.rank() => "repeats {repeats:?} do not fit {x:?}");
     let overflow = || Fault::memory("the size overflows");
     let dims = x.dims().iter().zip(&repeats).map(|(d, r)| d.checked_mul(*r).ok_or_else(overflow));
     let dims = dims.collect::<Outcome<Vec<_>>>()?;

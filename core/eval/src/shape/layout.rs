@@ -4,6 +4,7 @@ use crate::call::{Call, integers, one};
 use crate::cells::transposed;
 use crate::dims;
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// `0` copies the input's size (unless `allowzero`), `-1` takes what is left.
@@ -26,9 +27,7 @@ pub(super) fn reshape(call: &Call) -> Outcome<Vec<Tensor>> {
     }
     if let Some(i) = open {
         let known = dims::count(&sizes).ok_or_else(misfit)?;
-        if known == 0 || x.len() % known != 0 {
-            return Err(misfit());
-        }
+        refuse!(known == 0 || x.len() % known != 0 => misfit());
         sizes[i] = x.len() / known;
     }
     one(x.reshaped(sizes).map_err(|_| misfit())?)
@@ -53,9 +52,7 @@ pub(super) fn transpose(call: &Call) -> Outcome<Vec<Tensor>> {
     };
     let mut sorted = perm.clone();
     sorted.sort_unstable();
-    if !sorted.into_iter().eq(0..x.rank()) {
-        return Err(Fault::invalid(format!("perm {perm:?} is no order of the axes of {x:?}")));
-    }
+    refuse!(!sorted.into_iter().eq(0..x.rank()) => "perm {perm:?} is no order of the axes of {x:?}");
     one(call.moved(|| x.permuted(&perm), || transposed(x, &perm))?)
 }
 
@@ -65,9 +62,7 @@ pub(super) fn squeeze(call: &Call) -> Outcome<Vec<Tensor>> {
         Some(axes) => dims::axes(&axes, x.rank())?,
         None => (0..x.rank()).filter(|a| x.dims()[*a] == 1).collect(),
     };
-    if let Some(axis) = axes.iter().find(|a| x.dims()[**a] != 1) {
-        return Err(Fault::invalid(format!("axis {axis} of {x:?} is not of size 1")));
-    }
+    refuse!(let Some(axis) = axes.iter().find(|a| x.dims()[**a] != 1) => "axis {axis} of {x:?} is not of size 1");
     let kept = (0..x.rank()).filter(|a| !axes.contains(a)).map(|a| x.dims()[a]);
     one(x.reshaped(kept.collect::<Vec<_>>())?)
 }
@@ -125,9 +120,7 @@ pub(super) fn depth_to_space(call: &Call) -> Outcome<Vec<Tensor>> {
 /// The inverse of `DepthToSpace`; before opset 28 always of its mode DCR.
 pub(super) fn space_to_depth(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, [n, c, h, w], b) = blocked(call)?;
-    if h % b != 0 || w % b != 0 {
-        return Err(Fault::invalid(format!("{x:?} does not divide into blocks of {b}")));
-    }
+    refuse!(h % b != 0 || w % b != 0 => "{x:?} does not divide into blocks of {b}");
     let split = x.reshaped([n, c, h / b, b, w / b, b])?;
     let order = match call.string("mode", "DCR")? {
         "DCR" => [0, 3, 5, 1, 2, 4],

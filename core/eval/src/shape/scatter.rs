@@ -6,15 +6,15 @@ use crate::cells::{Cell, celled};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// Writes runs of `updates` at `starts` into a copy of `x`, reduced with what is there as the node
 /// says.
 fn scattered(call: &Call, starts: &[usize], run: usize) -> Outcome<Vec<Tensor>> {
     let (x, updates) = (call.x(0)?, call.x(2)?);
-    if updates.dtype() != x.dtype() || updates.len() != starts.len() * run {
-        return Err(Fault::invalid(format!("updates {updates:?} do not fit {x:?}")));
-    }
+    refuse!(updates.dtype() != x.dtype() || updates.len() != starts.len() * run =>
+        "updates {updates:?} do not fit {x:?}");
     call.room_like(x, x.dims())?;
     let reduction = call.string("reduction", "none")?;
     if reduction == "none" {
@@ -49,9 +49,7 @@ fn scattered(call: &Call, starts: &[usize], run: usize) -> Outcome<Vec<Tensor>> 
 pub(super) fn scatter_elements(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, indices) = (call.x(0)?, call.x(1)?);
     let axis = dims::axis(call.int("axis", 0)?, x.rank())?;
-    if indices.dims() != call.x(2)?.dims() {
-        return Err(Fault::invalid("indices and updates differ in shape"));
-    }
+    refuse!(indices.dims() != call.x(2)?.dims() => "indices and updates differ in shape");
     scattered(call, &places(indices, x.dims(), axis)?, 1)
 }
 

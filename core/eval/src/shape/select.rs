@@ -6,6 +6,7 @@ use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
 use bytes::Bytes;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use std::cmp::Ordering;
 
@@ -49,9 +50,8 @@ pub(super) fn compress(call: &Call) -> Outcome<Vec<Tensor>> {
         Some(axis) => (x.clone(), dims::axis(axis, x.rank())?),
         None => (x.reshaped([x.len()])?, 0),
     };
-    if keep.last().is_some_and(|last| *last >= x.dims()[axis]) {
-        return Err(Fault::invalid(format!("the condition is longer than axis {axis} of {x:?}")));
-    }
+    refuse!(keep.last().is_some_and(|last| *last >= x.dims()[axis]) =>
+        "the condition is longer than axis {axis} of {x:?}");
     let mut tables = super::slice::whole(x.dims());
     tables[axis] = keep;
     one(take(&x, &tables, None)?)
@@ -86,9 +86,7 @@ pub(super) fn reverse_sequence(call: &Call) -> Outcome<Vec<Tensor>> {
     let (batch, time) = (dims::axis(batch, x.rank())?, dims::axis(time, x.rank())?);
     let size = x.dims()[time];
     let wrong = lens.iter().any(|n| *n < 0 || *n > size as i64);
-    if batch == time || lens.len() != x.dims()[batch] || wrong {
-        return Err(Fault::invalid(format!("sequence lengths {lens:?} do not fit {x:?}")));
-    }
+    refuse!(batch == time || lens.len() != x.dims()[batch] || wrong => "sequence lengths {lens:?} do not fit {x:?}");
     let strides = dims::strides(x.dims());
     celled!(x.dtype(), T => {
         let cells = <T as Cell>::load(x);

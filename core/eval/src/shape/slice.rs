@@ -5,6 +5,7 @@ use crate::call::{Call, integers, one};
 use crate::cells::{OUTSIDE, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Tensor, TensorError};
 
 /// One table of source coordinates per axis, each taking everything.
@@ -25,9 +26,8 @@ pub(super) fn slice(call: &Call) -> Outcome<Vec<Tensor>> {
         Some(steps) => integers(steps)?,
         None => vec![1; starts.len()],
     };
-    if [ends.len(), axes.len(), steps.len()].iter().any(|n| *n != starts.len()) {
-        return Err(Fault::invalid("starts, ends, axes and steps differ in length"));
-    }
+    refuse!([ends.len(), axes.len(), steps.len()].iter().any(|n| *n != starts.len()) =>
+        "starts, ends, axes and steps differ in length");
     dims::axes(&axes, x.rank())?;
     let mut tables = vec![None; x.rank()];
     for (((start, end), axis), step) in starts.iter().zip(&ends).zip(&axes).zip(&steps) {
@@ -79,9 +79,7 @@ pub(super) fn pad(call: &Call) -> Outcome<Vec<Tensor>> {
         Some(axes) => integers(axes)?,
         None => (0..x.rank() as i64).collect(),
     };
-    if pads.len() != 2 * axes.len() {
-        return Err(Fault::invalid(format!("pads {pads:?} do not fit {x:?}")));
-    }
+    refuse!(pads.len() != 2 * axes.len() => "pads {pads:?} do not fit {x:?}");
     dims::axes(&axes, x.rank())?;
     let mode = call.string("mode", "constant")?;
     let fill = match (call.opt(2), call.float_opt("value")?) {
@@ -138,9 +136,7 @@ pub(super) fn center_crop_pad(call: &Call) -> Outcome<Vec<Tensor>> {
         Some(axes) => axes.to_vec(),
         None => (0..x.rank() as i64).collect(),
     };
-    if axes.len() != wanted.len() {
-        return Err(Fault::invalid(format!("sizes {wanted:?} do not fit the axes {axes:?}")));
-    }
+    refuse!(axes.len() != wanted.len() => "sizes {wanted:?} do not fit the axes {axes:?}");
     let mut sizes = x.dims().to_vec();
     for (axis, size) in axes.iter().zip(&wanted) {
         sizes[dims::axis(*axis, x.rank())?] = *size;

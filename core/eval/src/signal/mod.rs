@@ -9,14 +9,15 @@ use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
 use fft::{Complex, Plan};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use std::f64::consts::{LN_10, PI};
 
 pub(crate) const ROWS: &[Row] = &[
-    raw("BlackmanWindow", blackman_window),
+    raw("BlackmanWindow", |call| window(call, [0.42, -0.5, 0.08])),
     raw("DFT", dft),
-    raw("HammingWindow", hamming_window),
-    raw("HannWindow", hann_window),
+    raw("HammingWindow", |call| window(call, [25.0 / 46.0, -21.0 / 46.0, 0.0])),
+    raw("HannWindow", |call| window(call, [0.5, -0.5, 0.0])),
     raw("MelWeightMatrix", mel_weight_matrix),
     raw("STFT", stft),
 ];
@@ -24,9 +25,7 @@ pub(crate) const ROWS: &[Row] = &[
 /// A length given by an input.
 fn length(x: &Tensor) -> Outcome<usize> {
     let found = scalar(x)?;
-    if found < 0.0 || found.fract() != 0.0 {
-        return Err(Fault::invalid(format!("{found} is not a length")));
-    }
+    refuse!(found < 0.0 || found.fract() != 0.0 => "{found} is not a length");
     Ok(found as usize)
 }
 
@@ -48,18 +47,6 @@ fn window(call: &Call, c: [f64; 3]) -> Outcome<Vec<Tensor>> {
         *v = c[0] + c[1] * angle.cos() + c[2] * (2.0 * angle).cos();
     }
     one(stored(dtype, &[size], y)?)
-}
-
-fn hann_window(call: &Call) -> Outcome<Vec<Tensor>> {
-    window(call, [0.5, -0.5, 0.0])
-}
-
-fn hamming_window(call: &Call) -> Outcome<Vec<Tensor>> {
-    window(call, [25.0 / 46.0, -21.0 / 46.0, 0.0])
-}
-
-fn blackman_window(call: &Call) -> Outcome<Vec<Tensor>> {
-    window(call, [0.42, -0.5, 0.08])
 }
 
 /// Triangular filters that are evenly spaced on the mel scale: `[dft_length / 2 + 1, bins]`.
@@ -122,17 +109,13 @@ fn transformed(plan: &Plan, mut line: Vec<Complex>, inverse: bool, half: bool) -
 fn dft(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let parts = x.dims().last().copied().unwrap_or(0);
-    if x.rank() < 2 || !(1..=2).contains(&parts) {
-        return Err(Fault::invalid(format!("{x:?} is neither real nor complex")));
-    }
+    refuse!(x.rank() < 2 || !(1..=2).contains(&parts) => "{x:?} is neither real nor complex");
     let axis = match call.opt(2) {
         Some(axis) => scalar(axis)? as i64,
         None => call.int("axis", if call.opset < 20 { 1 } else { -2 })?,
     };
     let axis = dims::axis(axis, x.rank())?;
-    if axis + 1 == x.rank() {
-        return Err(Fault::invalid("the axis of real and imaginary parts is not transformed"));
-    }
+    refuse!(axis + 1 == x.rank() => "the axis of real and imaginary parts is not transformed");
     let (inverse, half) = (call.flag("inverse", false)?, call.flag("onesided", false)?);
     let size = x.dims()[axis];
     let n = match call.opt(1) {
@@ -140,9 +123,7 @@ fn dft(call: &Call) -> Outcome<Vec<Tensor>> {
         None if inverse && half => 2 * size.saturating_sub(1),
         None => size,
     };
-    if n == 0 {
-        return Err(Fault::invalid("a transform of length 0 is not defined"));
-    }
+    refuse!(n == 0 => "a transform of length 0 is not defined");
     let mut y_dims = x.dims().to_vec();
     y_dims[axis] = if half && !inverse { n / 2 + 1 } else { n };
     y_dims[x.rank() - 1] = if half && inverse { 1 } else { 2 };
@@ -185,9 +166,8 @@ fn stft(call: &Call) -> Outcome<Vec<Tensor>> {
     let window = call.opt(2).map(reals).transpose()?;
     let given = call.opt(3).map(length).transpose()?;
     let n = given.or(window.as_ref().map(Vec::len)).unwrap_or(signal);
-    if n == 0 || n > signal || step == 0 || window.as_ref().is_some_and(|w| w.len() != n) {
-        return Err(Fault::invalid(format!("frames of {n}, step {step}, do not fit {x:?}")));
-    }
+    refuse!(n == 0 || n > signal || step == 0 || window.as_ref().is_some_and(|w| w.len() != n) =>
+        "frames of {n}, step {step}, do not fit {x:?}");
     let frames = 1 + (signal - n) / step;
     let bins = if call.flag("onesided", true)? { n / 2 + 1 } else { n };
     let y_dims = [batch, frames, bins, 2];

@@ -3,6 +3,7 @@
 use super::Rules;
 use super::site::{Shapes, Site, broadcast, one, show, unknown};
 use crate::Shape;
+use onnxd_diagnostics::refuse;
 use std::collections::BTreeMap;
 
 pub(super) const RULES: Rules = &[("Einsum", einsum)];
@@ -45,9 +46,8 @@ fn einsum(site: &Site<'_>) -> Shapes {
     };
     let terms: Vec<Vec<char>> = left.split(',').map(letters).collect();
     let ellipses = |term: &[char]| term.iter().filter(|c| **c == '.').count();
-    if terms.len() != site.node.inputs.len() || terms.iter().any(|t| ellipses(t) > 1) {
-        return Err(format!("`{equation}` does not fit {} inputs", site.node.inputs.len()));
-    }
+    refuse!(terms.len() != site.node.inputs.len() || terms.iter().any(|t| ellipses(t) > 1) =>
+        "`{equation}` does not fit {} inputs", site.node.inputs.len());
     let Some((of, rest)) = sizes(site, &terms)? else { return unknown() };
     let output = right.map_or_else(|| implied(&terms), letters);
     let mut out = Shape::new();

@@ -38,7 +38,7 @@ impl Facts {
 impl Scope {
     /// Before sizes get names for readers.
     pub(super) fn facts(&mut self, g: &Graph) -> Facts {
-        let shape = |v: ValueId| Some(g[v].ty.as_ref()?.shape()?.to_vec());
+        let shape = |v: ValueId| Some(g[v].shape()?.to_vec());
         Facts {
             elements: self.known.clone(),
             shapes: g.value_ids().map(shape).collect(),

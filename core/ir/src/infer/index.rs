@@ -6,6 +6,7 @@ use super::range::{BEGIN, END, clamped, range_len};
 use super::site::{Shapes, Site, axes, axis, first_of, minus, one, plus, product, show, unknown};
 use super::symbolic::{floor, is_natural, less, min};
 use crate::{Dim, Shape};
+use onnxd_diagnostics::refuse;
 
 pub(super) const RULES: Rules = &[
     ("Compress", compress),
@@ -61,9 +62,8 @@ fn slice(site: &Site<'_>) -> Shapes {
     let steps = if site.has(4) { site.ints(4) } else { Some(vec![1; count]) };
     let (starts, ends) = (starts.as_deref(), ends.as_deref());
     let lengths = [starts.map(<[Dim]>::len), ends.map(<[Dim]>::len), steps.as_ref().map(Vec::len)];
-    if lengths.iter().flatten().any(|n| *n != count) || over.len() < count {
-        return Err("starts, ends, axes and steps have different lengths".to_owned());
-    }
+    refuse!(lengths.iter().flatten().any(|n| *n != count) || over.len() < count =>
+        "starts, ends, axes and steps have different lengths");
     let mut out = shape.to_vec();
     for (k, axis) in over.into_iter().take(count).enumerate() {
         out[axis] = match (starts, ends, &steps) {

@@ -3,6 +3,7 @@
 use super::Rules;
 use super::site::{Shapes, Site, both, broadcast, one, show, unknown};
 use crate::Dim;
+use onnxd_diagnostics::refuse;
 
 pub(super) const RULES: Rules = &[
     ("Gemm", |site| gemm(site, [0, 1, 2])),
@@ -19,16 +20,12 @@ pub(super) fn gemm(site: &Site<'_>, [a, b, c]: [usize; 3]) -> Shapes {
     };
     let (m, k) = if site.int("transA", 0) == 0 { (a0, a1) } else { (a1, a0) };
     let (l, n) = if site.int("transB", 0) == 0 { (b0, b1) } else { (b1, b0) };
-    if both(k, l).is_none() {
-        return Err(format!("{} and {} cannot be multiplied", show(a), show(b)));
-    }
+    refuse!(both(k, l).is_none() => "{} and {} cannot be multiplied", show(a), show(b));
     let out = vec![m.clone(), n.clone()];
     let broadcasts = site.opset >= 7 || !site.node.is_standard();
     if let Some(c) = site.shape(c).filter(|_| broadcasts) {
         let sum = broadcast(&out, c)?;
-        if sum.len() > 2 {
-            return Err(format!("the shapes {} and {} do not broadcast", show(&out), show(c)));
-        }
+        refuse!(sum.len() > 2 => "the shapes {} and {} do not broadcast", show(&out), show(c));
     }
     one(out)
 }

@@ -8,6 +8,7 @@ use super::pool::{global_of, pool_of};
 use super::reduce::reduce;
 use super::site::{Shapes, Site, axis, both, broadcast, one, plus, show, sized, times, unknown};
 use crate::{DataType, Dim, Shape};
+use onnxd_diagnostics::refuse;
 
 pub(super) const DOMAIN: &str = "com.microsoft";
 
@@ -145,9 +146,7 @@ fn matmul_nbits(site: &Site<'_>) -> Shapes {
         return Err("the left side is a scalar".to_owned());
     };
     let k = site.int("K", 0);
-    if last.known().is_some_and(|n| n != k) {
-        return Err(format!("{} does not have K = {k} columns", show(a)));
-    }
+    refuse!(last.known().is_some_and(|n| n != k) => "{} does not have K = {k} columns", show(a));
     one([outer, &[sized(Some(site.int("N", -1)))]].concat())
 }
 

@@ -325,7 +325,7 @@ impl<'m> Inference<'m> {
             let few = data.items.len() <= site::ELEMENTS_MAX.min(self.items_left);
             if few {
                 self.items_left -= data.items.len();
-                known.insert(v, data.fitting(g[v].ty.as_ref().and_then(ValueType::dtype)));
+                known.insert(v, data.fitting(g[v].dtype()));
             }
         }
     }

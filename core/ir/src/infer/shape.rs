@@ -8,6 +8,7 @@ use super::site::{
 };
 use super::symbolic;
 use crate::{Dim, Shape};
+use onnxd_diagnostics::refuse;
 
 pub(super) const RULES: Rules = &[
     ("Cast", same),
@@ -66,9 +67,7 @@ fn concat(site: &Site<'_>) -> Shapes {
             continue;
         };
         let wrong = || format!("{} does not fit {} at axis {at}", show(shape), show(so_far));
-        if so_far.len() != shape.len() {
-            return Err(wrong());
-        }
+        refuse!(so_far.len() != shape.len() => wrong());
         let dims = so_far.iter().zip(shape).enumerate();
         let joined = dims.map(|(k, (a, b))| if k == at { Some(plus(a, b)) } else { both(a, b) });
         let joined: Option<Shape> = joined.collect();
@@ -126,9 +125,7 @@ fn reshape(site: &Site<'_>) -> Shapes {
         }
         (Some(i), None) => out[i] = Dim::Unknown,
         (None, Some(input)) => {
-            if both(&product(input), &product(&out)).is_none() {
-                return Err(wrong(input));
-            }
+            refuse!(both(&product(input), &product(&out)).is_none() => wrong(input));
         }
         (None, None) => {}
     }
@@ -160,9 +157,7 @@ fn transpose(site: &Site<'_>) -> Shapes {
     let order = axes(perm, shape.len())?;
     let mut sorted = order.clone();
     sorted.sort_unstable();
-    if !sorted.into_iter().eq(0..shape.len()) {
-        return Err(format!("{perm:?} is no permutation of the axes of {}", show(shape)));
-    }
+    refuse!(!sorted.into_iter().eq(0..shape.len()) => "{perm:?} is no permutation of the axes of {}", show(shape));
     one(order.into_iter().map(|a| shape[a].clone()).collect())
 }
 
@@ -177,9 +172,8 @@ fn squeeze(site: &Site<'_>) -> Shapes {
         None if site.has(1) || shape.iter().any(|d| d.known().is_none()) => return unknown(),
         None => (0..shape.len()).filter(|i| shape[*i] == Dim::Known(1)).collect(),
     };
-    if let Some(a) = gone.iter().find(|a| shape[**a].known().is_some_and(|n| n != 1)) {
-        return Err(format!("axis {a} of {} is not of size 1", show(shape)));
-    }
+    refuse!(let Some(a) = gone.iter().find(|a| shape[**a].known().is_some_and(|n| n != 1)) =>
+        "axis {a} of {} is not of size 1", show(shape));
     let kept = shape.iter().enumerate().filter(|(i, _)| !gone.contains(i));
     one(kept.map(|(_, dim)| dim.clone()).collect())
 }
@@ -195,9 +189,7 @@ fn unsqueeze(site: &Site<'_>) -> Shapes {
     }
     let mut new = axes(&list, shape.len() + list.len())?;
     new.sort_unstable();
-    if new.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err("an axis is given twice".to_owned());
-    }
+    refuse!(new.windows(2).any(|pair| pair[0] == pair[1]) => "an axis is given twice");
     let mut out = shape.to_vec();
     new.into_iter().for_each(|a| out.insert(a, Dim::Known(1)));
     one(out)
@@ -216,9 +208,7 @@ fn pad(site: &Site<'_>) -> Shapes {
         over.iter().for_each(|a| out[*a] = Dim::Unknown);
         return one(out);
     };
-    if pads.len() != 2 * over.len() {
-        return Err(format!("{} pads do not fit {} axes", pads.len(), over.len()));
-    }
+    refuse!(pads.len() != 2 * over.len() => "{} pads do not fit {} axes", pads.len(), over.len());
     let mut out = shape.to_vec();
     for (k, a) in over.iter().enumerate() {
         let both_ends = pads[k].checked_add(pads[k + over.len()]);
@@ -280,9 +270,7 @@ fn tile(site: &Site<'_>) -> Shapes {
     let Some(repeats) = site.sizes(1).filter(|_| site.opset >= 6) else {
         return one(vec![Dim::Unknown; shape.len()]);
     };
-    if repeats.len() != shape.len() {
-        return Err(format!("{} repeats do not fit {}", repeats.len(), show(shape)));
-    }
+    refuse!(repeats.len() != shape.len() => "{} repeats do not fit {}", repeats.len(), show(shape));
     one(shape.iter().zip(&repeats).map(|(a, b)| times(a, b)).collect())
 }
 

@@ -4,6 +4,7 @@ use super::Rules;
 use super::site::{Shapes, Site, axis, first_of, minus, one, plus, show, times, unknown};
 use super::symbolic::floor;
 use crate::{Dim, Shape};
+use onnxd_diagnostics::refuse;
 
 pub(super) const RULES: Rules = &[
     ("BlackmanWindow", window),
@@ -35,9 +36,8 @@ fn dft(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let rank = shape.len();
     let [.., parts] = shape else { return Err("the input is a scalar".to_owned()) };
-    if rank < 2 || !matches!(parts.known(), None | Some(1 | 2)) {
-        return Err(format!("{} is neither real nor complex", show(shape)));
-    }
+    refuse!(rank < 2 || !matches!(parts.known(), None | Some(1 | 2)) =>
+        "{} is neither real nor complex", show(shape));
     let (inverse, half_only) = (site.int("inverse", 0) != 0, site.int("onesided", 0) != 0);
     let mut out = shape.to_vec();
     out[rank - 1] = Dim::Known(if inverse && half_only { 1 } else { 2 });
@@ -53,9 +53,7 @@ fn dft(site: &Site<'_>) -> Shapes {
         return one(out.into_iter().enumerate().map(|(i, d)| other(i, d)).collect::<Shape>());
     };
     let at = axis(at, rank)?;
-    if at + 1 == rank {
-        return Err("the axis of real and imaginary parts is not transformed".to_owned());
-    }
+    refuse!(at + 1 == rank => "the axis of real and imaginary parts is not transformed");
     let full = match (site.has(1), inverse && half_only) {
         (true, _) => length(site, 1),
         (false, true) => times(&TWO, &minus(&shape[at], &ONE)),

@@ -4,6 +4,7 @@ use super::symbolic;
 use crate::id_map::IdMap;
 use crate::schema::OpSchema;
 use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType, axis_at};
+use onnxd_diagnostics::refuse;
 
 /// Elements of an integer tensor that are followed through the graph.
 pub(super) const ELEMENTS_MAX: usize = 64;
@@ -168,9 +169,7 @@ pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, String> {
 
 /// All `axes` counted from the front.
 pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, String> {
-    if axes.len() > rank {
-        return Err(format!("there are {} axes at rank {rank}", axes.len()));
-    }
+    refuse!(axes.len() > rank => "there are {} axes at rank {rank}", axes.len());
     axes.iter().map(|a| axis(*a, rank)).collect()
 }
 

@@ -3,6 +3,7 @@
 use super::Rules;
 use super::site::{Shapes, Site, axes, one, show, unknown};
 use crate::Dim;
+use onnxd_diagnostics::refuse;
 
 pub(super) const RULES: Rules = &[
     ("AffineGrid", affine_grid),
@@ -46,9 +47,7 @@ fn center_crop_pad(site: &Site<'_>) -> Shapes {
         None => (0..x.len()).collect(),
     };
     let wanted = site.sizes(1).unwrap_or_else(|| vec![Dim::Unknown; over.len()]);
-    if wanted.len() != over.len() {
-        return Err(format!("{} does not fit {} axes", show(&wanted), over.len()));
-    }
+    refuse!(wanted.len() != over.len() => "{} does not fit {} axes", show(&wanted), over.len());
     let mut out = x.to_vec();
     over.into_iter().zip(wanted).for_each(|(a, size)| out[a] = size);
     one(out)

@@ -3,7 +3,7 @@
 use super::ast::FunctionAst;
 use super::lexer::{Lexer, Token};
 use crate::{Model, Opsets};
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::{Diagnostic, refuse};
 
 /// What the head of a function says.
 #[derive(Default)]
@@ -63,9 +63,7 @@ impl<'a> Lexer<'a> {
             let at = self.at;
             let key = self.word()?;
             self.expect(':')?;
-            if !entry(self, key)? {
-                return Err(self.error_at(at, &format!("`{key}` is not known here")));
-            }
+            refuse!(!entry(self, key)? => self.error_at(at, &format!("`{key}` is not known here")));
             if !self.eat(',')? {
                 return self.expect('>');
             }
@@ -91,10 +89,8 @@ impl<'a> Lexer<'a> {
             let domain = lexer.string()?;
             lexer.expect(':')?;
             let version = lexer.int()?;
-            if opsets.insert(domain.clone(), version).is_some_and(|old| old != version) {
-                let what = format!("the domain \"{domain}\" is imported in two versions");
-                return Err(lexer.error_at(at, &what));
-            }
+            refuse!(opsets.insert(domain.clone(), version).is_some_and(|old| old != version) =>
+                lexer.error_at(at, &format!("the domain \"{domain}\" is imported in two versions")));
             Ok(())
         })?;
         Ok(opsets)

@@ -2,7 +2,7 @@
 
 use super::{parse_graph, plain_identifier};
 use crate::{Attr, Graph, Node, Origin, ValueId};
-use onnxd_diagnostics::{Code, Diagnostic, nearest};
+use onnxd_diagnostics::{Code, Diagnostic, nearest, refuse};
 
 /// As [`inline`], for a body in ONNX text.
 ///
@@ -73,9 +73,7 @@ fn check_bindings(body: &Graph, bindings: &[(&str, ValueId)]) -> Result<(), Diag
             Origin::Input => bound || value.initializer().is_some(),
             Origin::None => value.initializer().is_some() || body.uses(v) == 0,
         };
-        if !closed {
-            return Err(defect(body, &format!("nothing defines `{}`", value.name)));
-        }
+        refuse!(!closed => defect(body, &format!("nothing defines `{}`", value.name)));
     }
     Ok(())
 }

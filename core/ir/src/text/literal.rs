@@ -7,7 +7,7 @@ use crate::tensor::element_count;
 use crate::{DataType, Dim, Shape, Tensor, ValueType, nearest_bf16, nearest_f16};
 use bytes::Bytes;
 use half::{bf16, f16};
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::{Diagnostic, refuse};
 
 impl<'a> Lexer<'a> {
     /// A word, also a keyword.
@@ -55,9 +55,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn nested_type(&mut self, depth: usize) -> Result<ValueType, Diagnostic> {
-        if depth >= NESTING_MAX {
-            return Err(self.error(&format!("types are nested more than {NESTING_MAX} deep")));
-        }
+        refuse!(depth >= NESTING_MAX => self.error(&format!("types are nested more than {NESTING_MAX} deep")));
         let at = self.at;
         let word = self.word()?;
         if let Some(dtype) = element_type(word) {
@@ -137,9 +135,7 @@ impl<'a> Lexer<'a> {
         };
         let dims: Result<Vec<usize>, _> = dims.into_iter().map(usize::try_from).collect();
         let dims = dims.map_err(|_| self.error_at(at, "a constant's sizes cannot be negative"))?;
-        if self.token == Token::Punct('[') {
-            return Err(self.error("external data cannot be read from text"));
-        }
+        refuse!(self.token == Token::Punct('[') => self.error("external data cannot be read from text"));
         self.expect('{')?;
         let tensor = if dtype == DataType::String {
             let strings = self.list(Lexer::string)?;

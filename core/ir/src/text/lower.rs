@@ -3,7 +3,7 @@
 use super::ast::{AttrAst, FunctionAst, GraphAst, Name, NodeAst};
 use super::lexer::error_at;
 use crate::{Attr, Function, Graph, Node, ValueId};
-use onnxd_diagnostics::{Diagnostic, shown};
+use onnxd_diagnostics::{Diagnostic, refuse, shown};
 use std::collections::HashSet;
 
 /// Builds graphs from the syntax tree of `text`.
@@ -88,9 +88,7 @@ impl<'t> Lowering<'t> {
     }
 
     fn check_free(&self, graph: &Graph, name: &Name<'_>) -> Result<(), Diagnostic> {
-        if name.text.is_empty() {
-            return Err(error_at(self.text, name.at, "a value needs a name"));
-        }
+        refuse!(name.text.is_empty() => error_at(self.text, name.at, "a value needs a name"));
         match graph.value_named(&name.text) {
             None => Ok(()),
             Some(_) => {
@@ -116,10 +114,8 @@ impl<'t> Lowering<'t> {
         let mut seen = HashSet::new();
         for (name, value) in ast.attrs {
             let attr = self.attr(value, scopes)?;
-            if !seen.insert(name.text.clone()) {
-                let what = format!("the attribute `{}` is given twice", shown(&name.text));
-                return Err(error_at(self.text, name.at, &what));
-            }
+            refuse!(!seen.insert(name.text.clone()) =>
+                error_at(self.text, name.at, &format!("the attribute `{}` is given twice", shown(&name.text))));
             node.attrs.push((name.text.into_owned(), attr));
         }
         let present = |name: &Name<'_>| !name.text.is_empty();

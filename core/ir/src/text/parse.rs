@@ -7,7 +7,7 @@ use super::names::is_float_word;
 use super::{KINDS, NESTING_MAX};
 use crate::{Attr, Graph, Model, Opsets, Tensor, ValueType};
 use bytes::Bytes;
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::{Diagnostic, refuse};
 use std::borrow::Cow;
 
 /// Reads a model: head, graph, functions. Without head the graph stands alone (no operator set is
@@ -37,9 +37,7 @@ pub fn parse_model(text: &str) -> Result<Model, Diagnostic> {
 pub fn parse_graph(text: &str) -> Result<Graph, Diagnostic> {
     let lexer = &mut Lexer::new(text)?;
     let graph = lexer.graph(0)?;
-    if lexer.token != Token::End {
-        return Err(lexer.unexpected("the end of the text"));
-    }
+    refuse!(lexer.token != Token::End => lexer.unexpected("the end of the text"));
     Lowering::new(text).graph(graph)
 }
 
@@ -72,9 +70,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn graph(&mut self, depth: usize) -> Result<GraphAst<'a>, Diagnostic> {
-        if depth >= NESTING_MAX {
-            return Err(self.error(&format!("sub-graphs are nested more than {NESTING_MAX} deep")));
-        }
+        refuse!(depth >= NESTING_MAX => self.error(&format!("sub-graphs are nested more than {NESTING_MAX} deep")));
         let name = self.quotable("the name of a graph")?;
         let inputs = self.values('(', ')')?;
         self.graph_from_arrow(name, inputs, depth)
@@ -86,14 +82,11 @@ impl<'a> Lexer<'a> {
         inputs: Vec<ValueAst<'a>>,
         depth: usize,
     ) -> Result<GraphAst<'a>, Diagnostic> {
-        if self.token != Token::Arrow {
-            return Err(self.unexpected("`=>`"));
-        }
+        refuse!(self.token != Token::Arrow => self.unexpected("`=>`"));
         self.advance()?;
         let outputs = self.values('(', ')')?;
-        if let Some(value) = outputs.iter().find(|v| v.data.is_some()) {
-            return Err(self.error_at(value.name.at, "a graph output cannot have data"));
-        }
+        refuse!(let Some(value) = outputs.iter().find(|v| v.data.is_some()) =>
+            self.error_at(value.name.at, "a graph output cannot have data"));
         let mut infos = Vec::new();
         if self.token == Token::Punct('<') {
             infos = self.values('<', '>')?;
@@ -232,9 +225,8 @@ impl<'a> Lexer<'a> {
             items.push(self.item(depth)?);
         }
         self.expect(']')?;
-        if items.is_empty() && kind.is_none() {
-            return Err(self.error_at(at, "an empty list needs a type, as in `axes: ints = []`"));
-        }
+        refuse!(items.is_empty() && kind.is_none() =>
+            self.error_at(at, "an empty list needs a type, as in `axes: ints = []`"));
         list(items, kind).ok_or_else(|| self.error_at(at, "the items of the list do not match"))
     }
 
@@ -261,9 +253,7 @@ impl<'a> Lexer<'a> {
                 if self.token == Token::Punct('(') {
                     let inputs = self.values('(', ')')?;
                     let name = Cow::Owned(text);
-                    if depth + 1 >= NESTING_MAX {
-                        return Err(self.error("sub-graphs are nested too deep"));
-                    }
+                    refuse!(depth + 1 >= NESTING_MAX => self.error("sub-graphs are nested too deep"));
                     return Ok(Item::Graph(self.graph_from_arrow(name, inputs, depth + 1)?));
                 }
                 Ok(Item::Str(Bytes::from(text)))

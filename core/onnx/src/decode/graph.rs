@@ -194,7 +194,7 @@ impl Decoder<'_> {
 
     fn set_constant(&mut self, id: ValueId, tensor: Tensor, place: &Place<'_>) {
         let value = &mut self.graph()[id];
-        let declared = value.ty.as_ref().and_then(ValueType::dtype);
+        let declared = value.dtype();
         let fault = declared.filter(|d| *d != tensor.dtype());
         let is_input = value.origin() == Origin::Input;
         if !is_input || value.ty.is_none() {

@@ -3,6 +3,7 @@
 use super::{described, put, serve, sized};
 use crate::Refusal;
 use crate::recipe::{Recipe, SOURCES_MAX};
+use onnxd_diagnostics::refuse;
 use onnxd_plugin_abi as abi;
 
 /// What a plugin says a tensor of `rank` is derived from.
@@ -15,17 +16,11 @@ unsafe fn recipe(from: *const abi::Derivation, rank: usize) -> Result<Recipe, Re
     // SAFETY: `sized` saw that it is not null and at least as long as ours; readable as the caller
     // promises. Any bits are numbers and pointers.
     let from = unsafe { from.read_unaligned() };
-    if from.source_count > SOURCES_MAX {
-        let text = format!("{} sources are more than {SOURCES_MAX}", from.source_count);
-        return Err(Refusal::invalid(text));
-    }
-    if from.sources.is_null() {
-        return Err(Refusal::invalid("the sources are a null pointer"));
-    }
+    refuse!(from.source_count > SOURCES_MAX =>
+        Refusal::invalid(format!("{} sources are more than {SOURCES_MAX}", from.source_count)));
+    refuse!(from.sources.is_null() => Refusal::invalid("the sources are a null pointer"));
     let strides = if from.kind == abi::DERIVE_STRIDED { rank } else { 0 };
-    if from.strides.is_null() && strides > 0 {
-        return Err(Refusal::invalid("the strides are a null pointer"));
-    }
+    refuse!(from.strides.is_null() && strides > 0 => Refusal::invalid("the strides are a null pointer"));
     // SAFETY: not null, and `source_count` ids are readable as the caller promises; no alignment is
     // assumed.
     let sources = (0..from.source_count).map(|i| unsafe { from.sources.add(i).read_unaligned() });

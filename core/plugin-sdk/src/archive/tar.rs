@@ -7,6 +7,7 @@ use super::{
 use crate::diagnostics::Diagnostic;
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
+use onnxd_diagnostics::refuse;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -43,9 +44,7 @@ pub(super) fn inflated(bytes: &[u8]) -> Result<Bytes, Diagnostic> {
     let broken = |e: io::Error| damaged(format!("the archive does not inflate: {e}"));
     let stream = || MultiGzDecoder::new(bytes).take(max + 1);
     let size = io::copy(&mut stream(), &mut io::sink()).map_err(broken)?;
-    if size > max {
-        return Err(too_many());
-    }
+    refuse!(size > max => too_many());
     let mut all = Vec::new();
     let size = usize::try_from(size).map_err(|_| too_many())?;
     all.try_reserve_exact(size).map_err(|_| too_many())?;
@@ -63,12 +62,8 @@ pub(super) fn members(bytes: &[u8]) -> Result<BTreeMap<String, Range<usize>>, Di
     let mut extended = Extended::default();
     while let Some(head) = bytes.get(at..at + BLOCK).filter(|head| head.iter().any(|b| *b != 0)) {
         count += 1;
-        if count > MEMBERS_MAX {
-            return Err(over_limit(format!("the archive has more than {MEMBERS_MAX} members")));
-        }
-        if !checksum_fits(head) {
-            return Err(damaged("a head of the archive does not have its checksum"));
-        }
+        refuse!(count > MEMBERS_MAX => over_limit(format!("the archive has more than {MEMBERS_MAX} members")));
+        refuse!(!checksum_fits(head) => damaged("a head of the archive does not have its checksum"));
         let size = match extended.size.take() {
             Some(size) => Some(size),
             None => number(&head[124..136]),
@@ -88,9 +83,8 @@ pub(super) fn members(bytes: &[u8]) -> Result<BTreeMap<String, Range<usize>>, Di
                 let name = extended.name.take().unwrap_or_else(|| name_of(head));
                 let name = name.strip_prefix("./").unwrap_or(&name).to_owned();
                 refuse_name(&name)?;
-                if found.insert(name, start..end).is_some() {
-                    return Err(damaged("the archive has two members of one name"));
-                }
+                refuse!(found.insert(name, start..end).is_some() =>
+                    damaged("the archive has two members of one name"));
             }
             b'S' => return Err(unsupported("the archive has a sparse member")),
             // Folders, links and what concerns all members.
@@ -111,9 +105,7 @@ impl Extended {
     /// Reads records: `LENGTH KEY=VALUE`, each with an end of line.
     fn read(&mut self, mut data: &[u8]) -> Result<(), Diagnostic> {
         let wrong = || damaged("an extended head of the archive");
-        if data.len() > EXTENDED_BYTES_MAX {
-            return Err(over_limit("an extended head of the archive is too long"));
-        }
+        refuse!(data.len() > EXTENDED_BYTES_MAX => over_limit("an extended head of the archive is too long"));
         while !data.is_empty() {
             let space = data.iter().position(|b| *b == b' ').ok_or_else(wrong)?;
             let length = std::str::from_utf8(&data[..space]).ok().and_then(|n| n.parse().ok());

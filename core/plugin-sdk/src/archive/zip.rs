@@ -7,6 +7,7 @@ use super::{
 use crate::diagnostics::Diagnostic;
 use bytes::Bytes;
 use flate2::Crc;
+use onnxd_diagnostics::refuse;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read};
@@ -43,18 +44,13 @@ pub(super) struct Member {
 impl Zip {
     /// Reads the central directory, and nothing else.
     pub(super) fn open(bytes: Bytes, is_checked: bool) -> Result<Zip, Diagnostic> {
-        if announced(&bytes) > MEMBERS_MAX as u64 {
-            return Err(over_limit(format!("the archive has more than {MEMBERS_MAX} members")));
-        }
+        refuse!(announced(&bytes) > MEMBERS_MAX as u64 =>
+            over_limit(format!("the archive has more than {MEMBERS_MAX} members")));
         let config = Config { archive_offset: ArchiveOffset::Known(0) };
         let zip = ZipArchive::with_config(config, Cursor::new(bytes.clone()))
             .map_err(|e| truncated(format!("the archive has no sound directory: {e}")))?;
-        if zip.len() > MEMBERS_MAX {
-            return Err(over_limit(format!("the archive has more than {MEMBERS_MAX} members")));
-        }
-        if zip.has_duplicate_names() {
-            return Err(damaged("the archive has two members of one name"));
-        }
+        refuse!(zip.len() > MEMBERS_MAX => over_limit(format!("the archive has more than {MEMBERS_MAX} members")));
+        refuse!(zip.has_duplicate_names() => damaged("the archive has two members of one name"));
         let members = members(&zip)?;
         let left = (bytes.len() as u64).saturating_mul(INFLATED_RATIO_MAX).max(INFLATED_FREE);
         let (zip, left) = (RefCell::new(zip), Cell::new(left));
@@ -77,9 +73,7 @@ impl Zip {
         let mut zip = self.zip.borrow_mut();
         let raw = zip.by_index_raw(member.index).map_err(broken)?;
         let (packed, size, method) = (raw.compressed_size(), raw.size(), raw.compression());
-        if raw.encrypted() {
-            return Err(unsupported(format!("member `{name}` is encrypted")));
-        }
+        refuse!(raw.encrypted() => unsupported(format!("member `{name}` is encrypted")));
         let (start, sum) = (raw.data_start().unwrap_or(u64::MAX), raw.crc32());
         drop(raw);
         let end = start.checked_add(packed).filter(|end| *end <= member.end);
@@ -103,9 +97,7 @@ impl Zip {
         // Some writers leave them out.
         let is_left_out = sum == 0 && !self.is_checked;
         if !is_left_out && checksum(&content) != sum {
-            if self.is_checked {
-                return Err(damaged(format!("member `{name}` does not have its checksum")));
-            }
+            refuse!(self.is_checked => damaged(format!("member `{name}` does not have its checksum")));
             self.wrong.borrow_mut().insert(name.to_owned());
         }
         Ok(content)
@@ -128,9 +120,8 @@ impl Zip {
         let file = zip.by_index_with_options(index, options).map_err(|e| broken(&e))?;
         // Growing would take up to twice as much. Memory that a lie reserves is never touched.
         let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX)).is_err() {
-            return Err(over_limit(format!("member `{name}` inflates to {size} bytes")));
-        }
+        refuse!(bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX)).is_err() =>
+            over_limit(format!("member `{name}` inflates to {size} bytes")));
         file.take(size.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| broken(&e))?;
         match bytes.len() as u64 == size {
             true => Ok(bytes.into()),
@@ -182,9 +173,7 @@ fn members(zip: &ZipArchive<Cursor<Bytes>>) -> Result<BTreeMap<String, Member>, 
     let ends = ends.into_iter().chain([zip.central_directory_start()]);
     let mut members = BTreeMap::new();
     for ((start, name, index), end) in found.into_iter().zip(ends) {
-        if end <= start {
-            return Err(damaged(format!("member `{name}` overlaps another or the directory")));
-        }
+        refuse!(end <= start => damaged(format!("member `{name}` overlaps another or the directory")));
         // Folders have entries of their own if other tools packed the file.
         if !name.ends_with('/') {
             members.insert(name, Member { index, end, content: OnceCell::new() });

@@ -9,6 +9,7 @@ use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::eval::RandomSource;
 use crate::ir::{DataType, Dim, Model, Tensor};
 use onnxd_arrays::{Rows, Stored};
+use onnxd_diagnostics::refuse;
 use onnxd_preprocess::SAMPLES_MAX;
 
 /// Name of the array that says what the samples are.
@@ -222,13 +223,9 @@ impl Input<'_> {
     fn form(&self, array: &Stored) -> Result<Form, String> {
         let dims = array.dims();
         let convertible = self.dtype.is_float() && array.dtype() != DataType::String;
-        if array.dtype() != self.dtype && !convertible {
-            return Err(format!("{} for an input of {}", array.dtype(), self.dtype));
-        }
+        refuse!(array.dtype() != self.dtype && !convertible => "{} for an input of {}", array.dtype(), self.dtype);
         // Other axes may be empty, as that of the past in a cache of keys and values is at first.
-        if dims.first() == Some(&0) {
-            return Err("it has no samples".into());
-        }
+        refuse!(dims.first() == Some(&0) => "it has no samples");
         if dims.is_empty() && self.shape.is_none_or(<[Dim]>::is_empty) {
             return Ok(Form::Input);
         }
@@ -463,9 +460,7 @@ fn damaged(part: &Part, why: &str) -> Diagnostic {
 fn joined(pieces: &[Tensor]) -> Result<Tensor, String> {
     let first = pieces.first().ok_or("no samples")?;
     let same = |p: &Tensor| p.dtype() == first.dtype() && p.dims()[1..] == first.dims()[1..];
-    if !pieces.iter().all(same) {
-        return Err("samples of different types or sizes in one batch".into());
-    }
+    refuse!(!pieces.iter().all(same) => "samples of different types or sizes in one batch");
     let mut dims = first.dims().to_vec();
     dims[0] = pieces.iter().map(|p| p.dims()[0]).sum();
     let bytes: Vec<u8> = pieces.iter().flat_map(Tensor::bytes).collect();

@@ -3,6 +3,7 @@
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_arrays::{Stored, is_stored, stored};
+use onnxd_diagnostics::refuse;
 use onnxd_image::is_picture;
 use onnxd_params::host::Calibration as Params;
 
@@ -45,10 +46,8 @@ pub(super) fn found(submission: &Submission, params: &Params) -> Result<Vec<Foun
             found => found,
         },
     };
-    if let (Some(named), true) = (&named, paths.is_empty()) {
-        let text = format!("calibration data `{}` was not dropped", shown(named));
-        return Err(Diagnostic::new(Code::FileMissing, text).into());
-    }
+    refuse!(let (Some(named), true) = (&named, paths.is_empty()) =>
+        Diagnostic::new(Code::FileMissing, format!("calibration data `{}` was not dropped", shown(named))).into());
     read_all(submission, paths)
 }
 

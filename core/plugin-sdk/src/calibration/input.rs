@@ -1,6 +1,6 @@
 //! What of a model has to be fed.
 
-use crate::ir::{DataType, Dim, Model, ValueId, ValueType};
+use crate::ir::{DataType, Dim, Model, ValueId};
 
 /// An input of a model that has to be fed.
 pub(super) struct Input<'m> {
@@ -25,8 +25,8 @@ pub(super) fn inputs(model: &Model) -> Vec<(ValueId, Input<'_>)> {
     let fed = graph.inputs().iter().filter(|v| graph[**v].initializer().is_none());
     let input = |v: &ValueId| {
         let (id, v) = (*v, &graph[*v]);
-        let dtype = v.ty.as_ref().and_then(ValueType::dtype).unwrap_or(DataType::Float);
-        (id, Input { name: &v.name, dtype, shape: v.ty.as_ref().and_then(ValueType::shape) })
+        let dtype = v.dtype().unwrap_or(DataType::Float);
+        (id, Input { name: &v.name, dtype, shape: v.shape() })
     };
     fed.map(input).collect()
 }

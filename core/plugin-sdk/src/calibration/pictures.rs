@@ -5,6 +5,7 @@ use super::input::Input;
 use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::host::JobHandle;
 use crate::ir::{DataType, Dim, Tensor};
+use onnxd_diagnostics::refuse;
 use onnxd_params::host::Calibration as Params;
 use onnxd_params::words::{Color, Layout};
 use onnxd_preprocess::{Border, Operator, Order, Picture, Sizing, Step, Steps};
@@ -68,9 +69,7 @@ impl PictureInput {
         let steps = Steps::from_json(text).map_err(|e| {
             Diagnostic::new(Code::PluginContract, format!("metadata `{STEPS}`: {e}"))
         })?;
-        if let Some(why) = steps.unavailable() {
-            return Err(no_way(Code::FeatureUnsupported, why.into()));
-        }
+        refuse!(let Some(why) = steps.unavailable() => no_way(Code::FeatureUnsupported, why.into()));
         let dims = sizes.filter(|_| input.dtype.is_float()).ok_or_else(|| {
             let why = "it is not made of real numbers on axes of batch, channels, height and width";
             no_way(Code::EvalInputs, why.into())
@@ -178,9 +177,7 @@ impl PictureParams<'_> {
                 ));
             }
         }
-        if std.contains(&0.0) {
-            return Err("a number of `calibration.std` is 0".into());
-        }
+        refuse!(std.contains(&0.0) => "a number of `calibration.std` is 0");
         let mut steps = match channels {
             1 => vec![Step::Grey { order: Order::Rgb }],
             _ => vec![Step::Spread],

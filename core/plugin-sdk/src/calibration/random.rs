@@ -5,6 +5,7 @@ use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::eval::RandomSource;
 use crate::ir::ops::Gather;
 use crate::ir::{At, DataType, Dim, Graph, Reals, Tensor, ValueId, element_count};
+use onnxd_diagnostics::refuse;
 
 /// Elements of a sample at most.
 const ELEMENTS_MAX: usize = 1 << 26;
@@ -72,9 +73,8 @@ impl Random {
             }),
         };
         let dims = sizes.iter().enumerate().map(size).collect::<Result<Vec<_>, _>>()?;
-        if element_count(&dims).is_none_or(|n| n > ELEMENTS_MAX) {
-            return Err(refused(format!("{dims:?} is more than is drawn"), drop));
-        }
+        refuse!(element_count(&dims).is_none_or(|n| n > ELEMENTS_MAX) =>
+            refused(format!("{dims:?} is more than is drawn"), drop));
         let draw = match (input.dtype, drawing.range) {
             (DataType::String, _) => return Err(refused("it takes texts".into(), drop)),
             (dtype, Some([low, high])) if dtype.is_float() => Draw::Reals(low, high),

@@ -2,7 +2,7 @@
 
 use crate::observe::values::{BLOCK, blocks};
 use crate::observe::{Feeds, Limits};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_eval::{Engine, Observer, Prepared};
 use onnxd_ir::{DataType, Element, Model, Tensor};
 use std::collections::{HashMap, HashSet};
@@ -174,10 +174,8 @@ fn compare(
         let text = format!("`{}` cannot be compared: {text}", shown(&pair.reference));
         Diagnostic::new(Code::EvalInputs, text)
     };
-    if found.len() != reference.len() {
-        let text = format!("its shape is {:?}, quantized {:?}", reference.dims(), found.dims());
-        return Err(fault(text));
-    }
+    refuse!(found.len() != reference.len() =>
+        fault(format!("its shape is {:?}, quantized {:?}", reference.dims(), found.dims())));
     if let (Some(found), Some(reference)) = (found.as_slice::<f32>(), reference.as_slice::<f32>()) {
         let (mut q, mut x) = ([0.0; BLOCK], [0.0; BLOCK]);
         for (found, reference) in found.chunks(BLOCK).zip(reference.chunks(BLOCK)) {
@@ -308,9 +306,7 @@ pub fn each_agreement(
         let runs = runs.map(|((_, feeds), comparer)| (feeds, limits.options(comparer)));
         of_found.run_all(runs.collect())?;
         for comparer in comparers {
-            if let Some(problem) = comparer.problem {
-                return Err(problem.into());
-            }
+            refuse!(let Some(problem) = comparer.problem => problem.into());
             see(&comparer.agreements);
         }
     }

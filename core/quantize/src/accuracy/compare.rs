@@ -6,7 +6,7 @@ use crate::plan::opt_in;
 use crate::report::name_of;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Builtin, quoted};
-use onnxd_ir::{DataType, Graph, Model, NodeId, ValueId, ValueType};
+use onnxd_ir::{DataType, Graph, Model, NodeId, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Outputs of a float model that are kept, in bytes.
@@ -28,9 +28,7 @@ pub fn output_names(float: &Model) -> Vec<String> {
 
 /// The outputs that are floats.
 fn output_values(graph: &Graph) -> impl Iterator<Item = ValueId> + '_ {
-    let is_float = |v: &ValueId| {
-        graph[*v].ty.as_ref().and_then(ValueType::dtype).is_none_or(DataType::is_float)
-    };
+    let is_float = |v: &ValueId| graph[*v].dtype().is_none_or(DataType::is_float);
     graph.outputs().iter().copied().filter(is_float)
 }
 

@@ -1,5 +1,6 @@
 //! Nodes and constants of pairs of `QuantizeLinear` and `DequantizeLinear`, and the graph that gets them.
 
+use crate::graph::quantized::dtype_of;
 use crate::graph::weighted::FLOATS;
 use crate::range::weights::finite;
 use crate::range::{Scale, integers};
@@ -48,9 +49,7 @@ fn step(scale: Scale, dtype: DataType) -> Tensor {
 
 /// The type of the reals of a value, which is that of its scale.
 pub(crate) fn real_type(graph: &Graph, v: ValueId) -> DataType {
-    let declared = || graph[v].ty.as_ref().and_then(ValueType::dtype);
-    let found = graph.constant(v).map(Tensor::dtype).or_else(declared);
-    found.filter(|dtype| FLOATS.contains(dtype)).unwrap_or(DataType::Float)
+    dtype_of(graph, v).filter(|dtype| FLOATS.contains(dtype)).unwrap_or(DataType::Float)
 }
 
 /// A step as float16 holds it; smaller ones would lose too many digits, or all.
@@ -92,7 +91,7 @@ impl Placer<'_> {
         name: &str,
     ) -> ValueId {
         let layers = self.layers(v);
-        let shape = self.graph[v].ty.as_ref().and_then(|t| Some(t.shape()?.to_vec()));
+        let shape = self.graph[v].shape().map(<[_]>::to_vec);
         let dtype = self.graph.constant(zero).map(Tensor::dtype);
         let integers = ValueType::Tensor { dtype, shape };
         let integers = self.graph.add_value(&format!("{name}_quantized"), Some(integers));

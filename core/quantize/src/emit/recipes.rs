@@ -9,6 +9,7 @@ use crate::graph::quantized::{
     QuantizedValue, Why, dequantize_source, name, quantize_target, rank_of, sweep,
 };
 use crate::report::name_of;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Graph, Layers, Model, Node, NodeId, Reals, Tensor, ValueId, text};
 pub use onnxd_params::words::Recipe;
 
@@ -169,9 +170,8 @@ fn int32_bias(site: &mut FoldContext, id: NodeId, linear: &Linear) -> Result<(),
     let exact = Reals { dims: dims.clone(), values: steps.iter().map(|s| f64::from(*s)).collect() };
     let sum = given.zip(&exact, |b, s| (b / s).round_ties_even()).ok_or_else(unlike)?;
     // What is beyond is so much larger than the products that no step holds both.
-    if sum.values.iter().enumerate().any(|(i, q)| q.is_nan() || q.abs() > room[i % room.len()]) {
-        return Err("32 bits do not hold its bias, which stays in float".into());
-    }
+    refuse!(sum.values.iter().enumerate().any(|(i, q)| q.is_nan() || q.abs() > room[i % room.len()]) =>
+        "32 bits do not hold its bias, which stays in float");
     let integers = sum.values.iter().map(|q| *q as i32).collect();
     let integers = Tensor::from_vec(sum.dims, integers);
     let base = site.graph[linear.bias].name.clone();

@@ -7,7 +7,7 @@
 //! `QuantizeLinear` that it writes before that `Gemm` claims `int8` from operator set 21 on, and the model is refused.
 
 use crate::graph::quantized::{dequantize_source, rank_of};
-use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Tensor, ValueType, infer};
+use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Tensor, infer};
 
 /// The operator set whose `QuantizeLinear` says its type.
 const TYPED_SINCE: i64 = 21;
@@ -29,7 +29,7 @@ pub fn keep_bias_unfused(model: &mut Model) {
 fn sum(graph: &Graph, node: &Node, typed: bool) -> Option<(NodeId, usize, usize)> {
     let x = node.input(0).filter(|_| node.is("MatMul"))?;
     let value = dequantize_source(graph, x).ok()?;
-    let dims = graph[x].ty.as_ref().and_then(ValueType::shape);
+    let dims = graph[x].shape();
     let fused = dims.is_some_and(|dims| dims.iter().all(|dim| dim.known().is_some()));
     let bytes = value.dtype == DataType::Int8 && typed
         || matches!(value.dtype, DataType::Int8 | DataType::Uint8) && fused;

@@ -3,6 +3,7 @@
 
 use crate::graph::subgraphs::captured_constants;
 use crate::graph::weighted::{WeightedNode, is_weighted};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{
     Attr, DataType, Graph, Level, Model, Node, NodeId, Origin, Reals, Tensor, ValueId, ValueType,
     infer, schema, verify,
@@ -26,9 +27,7 @@ pub fn to_float32(model: &mut Model) -> Result<Vec<DataType>, String> {
     if types.is_empty() {
         return Ok(Vec::new());
     }
-    if !model.functions.is_empty() {
-        return Err("it has local functions".into());
-    }
+    refuse!(!model.functions.is_empty() => "it has local functions");
     let known = verify(model, Level::Full);
     let mut single = model.clone();
     // What contradicts itself is found below.
@@ -67,7 +66,7 @@ fn weights(g: &Graph, outer: &BTreeMap<ValueId, Tensor>, found: &mut BTreeSet<Da
 
 fn dtype(graph: &Graph, v: ValueId) -> Option<DataType> {
     let data = graph.constant(v).or_else(|| graph[v].initializer()).map(Tensor::dtype);
-    data.or_else(|| graph[v].ty.as_ref().and_then(ValueType::dtype))
+    data.or_else(|| graph[v].dtype())
 }
 
 fn is_other(dtype: DataType) -> bool {
@@ -76,9 +75,7 @@ fn is_other(dtype: DataType) -> bool {
 
 /// Whether everything has a form in `float32`, as far as the operators' table tells.
 fn check(model: &Model, graph: &Graph) -> Result<(), String> {
-    if graph.sparse.values().any(|sparse| is_other(sparse.values.dtype())) {
-        return Err("it has sparse initializers".into());
-    }
+    refuse!(graph.sparse.values().any(|sparse| is_other(sparse.values.dtype())) => "it has sparse initializers");
     for (_, node) in graph.nodes() {
         let domain = if node.is_standard() { "" } else { node.domain.as_str() };
         let version = if domain.is_empty() {
@@ -86,9 +83,7 @@ fn check(model: &Model, graph: &Graph) -> Result<(), String> {
         } else {
             model.opsets.get(domain).copied().unwrap_or(1)
         };
-        if schema::find(domain, &node.op, version).is_none() {
-            return Err(format!("`{}` is no operator that is known", node.op));
-        }
+        refuse!(schema::find(domain, &node.op, version).is_none() => "`{}` is no operator that is known", node.op);
         node.subgraphs().try_for_each(|inner| check(model, inner))?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Integers and the reals that they stand for, as `QuantizeLinear` and `DequantizeLinear` say it.
 
-use onnxd_ir::{DataType, Graph, Node, NodeId, Origin, Tensor, ValueId, ValueType};
+use onnxd_diagnostics::refuse;
+use onnxd_ir::{DataType, Graph, Node, NodeId, Origin, Tensor, ValueId};
 
 /// Why something stays as it is, in words for the report.
 pub(crate) type Why = String;
@@ -55,9 +56,7 @@ pub(crate) fn quantize_target(graph: &Graph, v: ValueId) -> Result<QuantizedValu
     let Some(reader) = graph.readers(v).iter().find(is) else {
         return Err(format!("{} stays in float", name(graph, v)));
     };
-    if graph.uses(v) > 1 {
-        return Err(format!("{} is read in float too", name(graph, v)));
-    }
+    refuse!(graph.uses(v) > 1 => "{} is read in float too", name(graph, v));
     quantized_by(graph, &graph[*reader])
 }
 
@@ -70,9 +69,7 @@ fn value_of(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<QuantizedV
     let plain = node.int("block_size", 0) == 0
         && [0, float].contains(&node.int("precision", 0))
         && (node.op == "QuantizeLinear" || [0, float].contains(&node.int("output_dtype", 0)));
-    if !plain {
-        return Err(format!("{} has a scale for each block, or other types", name(graph, q)));
-    }
+    refuse!(!plain => "{} has a scale for each block, or other types", name(graph, q));
     let dtype = [Some(q), zero].into_iter().flatten().find_map(|v| dtype_of(graph, v));
     let dtype = dtype.or((node.op == "QuantizeLinear").then_some(DataType::Uint8));
     let dtype = dtype.ok_or_else(|| format!("the type of {} is not known", name(graph, q)))?;
@@ -86,26 +83,21 @@ fn value_of(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<QuantizedV
         None => return Err(format!("the scale {} is not a constant", name(graph, scale))),
     };
     let positive = |s: &Tensor| s.as_slice::<f32>().is_some_and(|s| s.iter().all(|s| *s > 0.0));
-    if graph.constant(scale).is_some_and(|s| !positive(s)) {
-        return Err(format!("the scale {} is not above 0", name(graph, scale)));
-    }
+    refuse!(graph.constant(scale).is_some_and(|s| !positive(s)) =>
+        "the scale {} is not above 0", name(graph, scale));
     let known = |z: ValueId| graph.constant(z).is_some() || is_dynamic(graph, z);
-    if let Some(z) = zero.filter(|z| !known(*z)) {
-        return Err(format!("the zero point {} is not a constant", name(graph, z)));
-    }
+    refuse!(let Some(z) = zero.filter(|z| !known(*z)) => "the zero point {} is not a constant", name(graph, z));
     Ok(QuantizedValue { q, dtype, scale, zero, axis })
 }
 
 /// Element type, as far as known.
 pub(crate) fn dtype_of(graph: &Graph, v: ValueId) -> Option<DataType> {
-    let declared = || graph[v].ty.as_ref().and_then(ValueType::dtype);
-    graph.constant(v).map(Tensor::dtype).or_else(declared)
+    graph.constant(v).map(Tensor::dtype).or_else(|| graph[v].dtype())
 }
 
 /// Number of axes, as far as known.
 pub(crate) fn rank_of(graph: &Graph, v: ValueId) -> Option<usize> {
-    let declared = || Some(graph[v].ty.as_ref()?.shape()?.len());
-    graph.constant(v).map(Tensor::rank).or_else(declared)
+    graph.constant(v).map(Tensor::rank).or_else(|| Some(graph[v].shape()?.len()))
 }
 
 /// Whether `v` is a scale or zero point that `DynamicQuantizeLinear` finds while the model runs.

@@ -2,6 +2,7 @@
 
 use crate::graph::quantized::MICROSOFT;
 use crate::range::weights::is_finite;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::ops::{Conv, ConvTranspose, Gemm, MatMul};
 use onnxd_ir::{At, DataType, Graph, Node, NodeId, Tensor, ValueId};
 
@@ -89,18 +90,13 @@ impl WeightedNode {
                 None => "both factors are computed",
             }));
         };
-        if weights.is_empty() {
-            return Err(Some("its weights are empty"));
-        }
-        if !is_finite(weights) {
-            return Err(Some("its weights are not all finite"));
-        }
+        refuse!(weights.is_empty() => Some("its weights are empty"));
+        refuse!(!is_finite(weights) => Some("its weights are not all finite"));
         if let Some(bias) = found.bias {
             let channels = found.channels(graph, weights);
             let fits = |b: &Tensor| channels.is_some_and(|n| spread(b, n)) && is_finite(b);
-            if !constant(bias).is_some_and(fits) {
-                return Err(Some("what it adds is not a finite constant for each output channel"));
-            }
+            refuse!(!constant(bias).is_some_and(fits) =>
+                Some("what it adds is not a finite constant for each output channel"));
         }
         Ok(found)
     }

@@ -3,8 +3,8 @@
 //! JSON, because people look into it. Numbers are written so that they read back to the last bit. Empty bins, of which
 //! histograms have many, are counted: `-7` among the counts stands for seven of them.
 
-use onnxd_diagnostics::{Code, Diagnostic, shown};
-use serde::{Deserialize, Serialize};
+use onnxd_diagnostics::{Code, Diagnostic, refuse, shown};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the layout.
@@ -17,7 +17,7 @@ const TENSORS_MAX: usize = 100_000;
 const BINS_MAX: u64 = 1 << 26;
 
 /// The statistics of a calibration.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
     /// Whose statistics they are: the quantizer's id.
     pub quantizer: String,
@@ -25,10 +25,11 @@ pub struct Saved {
     pub facts: BTreeMap<String, String>,
     /// Samples that were seen.
     pub samples: u64,
+    /// What was decided with the samples, by schemes that try several candidates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
     /// Per tensor.
     pub tensors: Vec<SavedTensor>,
-    /// What was decided with the samples, by schemes that try several candidates.
-    pub choice: Option<Choice>,
 }
 
 /// What a scheme that tries several candidates took, so that the same is made without the samples.
@@ -50,28 +51,35 @@ pub struct Choice {
 }
 
 /// What was seen of a tensor.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedTensor {
     /// Name of the value.
     pub name: String,
     /// Smallest and largest value; `None` if it had none.
+    #[serde(default)]
     pub range: Option<(f64, f64)>,
-    /// How often which values were seen, if it is needed.
-    pub histogram: Option<SavedHistogram>,
     /// Average of the smallest and of the largest value of parts of the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average: Option<(f64, f64)>,
     /// Elements that are zero.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub zeros: u64,
     /// Elements that are not finite.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub not_finite: u64,
+    /// How often which values were seen, if it is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<SavedHistogram>,
     /// Largest magnitude of each channel, if it is needed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<f64>,
     /// What each channel is on average, as far as samples told, if it is needed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub means: Vec<f32>,
 }
 
 /// Counts in bins of equal width.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedHistogram {
     /// Where the first bin begins.
     pub low: f64,
@@ -80,49 +88,20 @@ pub struct SavedHistogram {
     /// Width of a bin.
     pub width: f64,
     /// Values in each.
+    #[serde(serialize_with = "packed", deserialize_with = "still_packed")]
     pub counts: Vec<u64>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct File {
+/// What a file says first.
+#[derive(Serialize)]
+struct File<'a> {
     onnxd_calibration: u32,
-    quantizer: String,
-    facts: BTreeMap<String, String>,
-    samples: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    choice: Option<Choice>,
-    tensors: Vec<Row>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Row {
-    name: String,
-    #[serde(default)]
-    range: Option<(f64, f64)>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    average: Option<(f64, f64)>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    zeros: u64,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    not_finite: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    histogram: Option<Bins>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    channels: Vec<f64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    means: Vec<f32>,
+    #[serde(flatten)]
+    saved: &'a Saved,
 }
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
-}
-
-#[derive(Serialize, Deserialize)]
-struct Bins {
-    low: f64,
-    high: f64,
-    width: f64,
-    counts: Vec<i64>,
 }
 
 #[derive(Deserialize)]
@@ -173,28 +152,7 @@ impl Saved {
     /// Never: all of it has a form in JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        let bins = |h: &SavedHistogram| {
-            let (low, high, width) = (h.low, h.high, h.width);
-            Bins { low, high, width, counts: packed(&h.counts) }
-        };
-        let row = |t: &SavedTensor| Row {
-            name: t.name.clone(),
-            range: t.range,
-            average: t.average,
-            zeros: t.zeros,
-            not_finite: t.not_finite,
-            histogram: t.histogram.as_ref().map(bins),
-            channels: t.channels.clone(),
-            means: t.means.clone(),
-        };
-        let file = File {
-            onnxd_calibration: VERSION,
-            quantizer: self.quantizer.clone(),
-            facts: self.facts.clone(),
-            samples: self.samples,
-            choice: self.choice.clone(),
-            tensors: self.tensors.iter().map(row).collect(),
-        };
+        let file = File { onnxd_calibration: VERSION, saved: self };
         let mut json = serde_json::to_vec(&file).expect("texts, numbers and lists are JSON");
         json.push(b'\n');
         json
@@ -224,51 +182,32 @@ impl Saved {
 }
 
 fn read(json: &[u8]) -> Result<Saved, String> {
-    if json.len() > FILE_BYTES_MAX {
-        return Err(format!("more than {FILE_BYTES_MAX} bytes"));
-    }
+    refuse!(json.len() > FILE_BYTES_MAX => "more than {FILE_BYTES_MAX} bytes");
     let version: Version = serde_json::from_slice(json)
         .map_err(|e| format!("these are no statistics of a calibration: {e}"))?;
     if version.onnxd_calibration != VERSION {
         let theirs = version.onnxd_calibration;
         return Err(format!("it has version {theirs}; this onnxd reads version {VERSION}"));
     }
-    let file: File = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-    if file.tensors.len() > TENSORS_MAX {
-        return Err(format!("more than {TENSORS_MAX} tensors"));
-    }
+    let mut saved: Saved = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    refuse!(saved.tensors.len() > TENSORS_MAX => "more than {TENSORS_MAX} tensors");
     let mut left = BINS_MAX;
     let mut names = BTreeSet::new();
-    let mut tensors = Vec::with_capacity(file.tensors.len());
-    for row in file.tensors {
-        let wrong = |why: &str| format!("tensor `{}`: {why}", shown(&row.name));
-        if !names.insert(row.name.clone()) {
-            return Err(wrong("is there twice"));
-        }
+    for tensor in &mut saved.tensors {
+        let wrong = |why: &str| format!("tensor `{}`: {why}", shown(&tensor.name));
+        refuse!(!names.insert(tensor.name.clone()) => wrong("is there twice"));
         let is_none = |(min, max): (f64, f64)| !(min <= max && (max - min).is_finite());
-        if [row.range, row.average].into_iter().flatten().any(is_none) {
-            return Err(wrong("its range is none"));
+        refuse!([tensor.range, tensor.average].into_iter().flatten().any(is_none) =>
+            wrong("its range is none"));
+        if let Some(histogram) = &mut tensor.histogram {
+            unpack(histogram, &mut left).map_err(|why| wrong(&why))?;
         }
-        let histogram = row.histogram.map(|bins| unpacked(bins, &mut left)).transpose();
-        let histogram = histogram.map_err(|why| wrong(&why))?;
-        let Row { name, range, average, zeros, not_finite, channels, means, .. } = row;
-        tensors.push(SavedTensor {
-            name,
-            range,
-            histogram,
-            average,
-            zeros,
-            not_finite,
-            channels,
-            means,
-        });
     }
-    let File { quantizer, facts, samples, choice, .. } = file;
-    Ok(Saved { quantizer, facts, samples, tensors, choice })
+    Ok(saved)
 }
 
 /// Runs of empty bins become one negative number.
-fn packed(counts: &[u64]) -> Vec<i64> {
+fn packed<S: Serializer>(counts: &[u64], to: S) -> Result<S::Ok, S::Error> {
     let mut packed: Vec<i64> = Vec::new();
     for count in counts {
         match (i64::try_from(*count).unwrap_or(i64::MAX), packed.last_mut()) {
@@ -277,34 +216,39 @@ fn packed(counts: &[u64]) -> Vec<i64> {
             (count, _) => packed.push(count),
         }
     }
-    packed
+    packed.serialize(to)
 }
 
-fn unpacked(bins: Bins, left: &mut u64) -> Result<SavedHistogram, String> {
-    let Bins { low, high, width, counts } = bins;
+/// The numbers of the file, bit by bit: [`unpack`] counts the bins of all tensors before it makes any.
+fn still_packed<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    let packed = Vec::<i64>::deserialize(from)?;
+    Ok(packed.into_iter().map(i64::cast_unsigned).collect())
+}
+
+fn unpack(histogram: &mut SavedHistogram, left: &mut u64) -> Result<(), String> {
+    let SavedHistogram { low, high, width, ref counts } = *histogram;
+    let counts = || counts.iter().map(|count| count.cast_signed());
     let mut used = 0u64;
     let mut sum = 0u64;
-    for count in &counts {
-        used = used.saturating_add(if *count < 0 { count.unsigned_abs() } else { 1 });
-        sum = sum.saturating_add(u64::try_from(*count).unwrap_or(0));
+    for count in counts() {
+        used = used.saturating_add(if count < 0 { count.unsigned_abs() } else { 1 });
+        sum = sum.saturating_add(u64::try_from(count).unwrap_or(0));
     }
     *left = left.checked_sub(used).ok_or_else(|| format!("more than {BINS_MAX} bins in all"))?;
-    if sum > i64::MAX as u64 {
-        return Err("its counts are beyond all samples".into());
-    }
+    refuse!(sum > i64::MAX as u64 => "its counts are beyond all samples");
     // How far the borders are from what the width says, in bins.
     let off = (high - low) / width - used as f64;
-    if !(low.is_finite() && high.is_finite() && width > 0.0 && off.abs() < 0.5) {
-        return Err(format!("{used} bins of {width} do not lie between {low} and {high}"));
-    }
+    refuse!(!(low.is_finite() && high.is_finite() && width > 0.0 && off.abs() < 0.5) =>
+        "{used} bins of {width} do not lie between {low} and {high}");
     let mut all = Vec::with_capacity(used as usize);
-    for count in counts {
+    for count in counts() {
         match u64::try_from(count) {
             Ok(count) => all.push(count),
             Err(_) => all.resize(all.len() + count.unsigned_abs() as usize, 0),
         }
     }
-    Ok(SavedHistogram { low, high, width, counts: all })
+    histogram.counts = all;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! A request held against a model: the operator set that it takes, and what has no effect.
 
+use crate::graph::quantized::dtype_of;
 use crate::graph::weighted::{WEIGHTED_OPS, WeightedNode, is_weighted};
 use crate::plan::opt_in;
 use crate::plan::propagation::Propagation;
 use crate::plan::request::{EMBEDDINGS, Request, fits};
 use crate::report::name_of;
 use onnxd_diagnostics::nearest;
-use onnxd_ir::{DataType, Model, Node, Tensor, ValueId, ValueType};
+use onnxd_ir::{DataType, Model, Node, ValueId};
 use onnxd_params::words::Mode;
 use std::collections::BTreeSet;
 
@@ -34,11 +35,7 @@ impl Request {
     pub fn opset_for(&self, model: &Model) -> i64 {
         let mut half = false;
         model.for_each_graph(|graph| {
-            let is_half = |v: ValueId| {
-                let declared = || graph[v].ty.as_ref().and_then(ValueType::dtype);
-                let dtype = graph.constant(v).map(Tensor::dtype).or_else(declared);
-                dtype == Some(DataType::Float16)
-            };
+            let is_half = |v: ValueId| dtype_of(graph, v) == Some(DataType::Float16);
             let product = |node: &Node| is_weighted(node) && self.of(graph, node).is_some();
             let opted_in =
                 |node: &Node| opt_in::named(graph, node, self) && self.of(graph, node).is_some();

@@ -8,6 +8,7 @@ use crate::graph::quantized::dtype_of;
 use crate::graph::weighted::{FLOATS, WeightedNode, WeightedOp, no_pair};
 use crate::plan::request::{Request, Settings};
 use crate::range::weights::finite;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Dim, Graph, Node, NodeId, Tensor, ValueId};
 
 /// Slots of the inputs that are to be integers.
@@ -138,9 +139,7 @@ pub(crate) fn check(
         }
     }
     let is_constant = data.iter().all(|(_, v)| graph.constant(*v).is_some());
-    if is_constant || is_softmax_of_one(graph, node) {
-        return Err(Some("it computes a constant"));
-    }
+    refuse!(is_constant || is_softmax_of_one(graph, node) => Some("it computes a constant"));
     for constant in data.iter().filter_map(|(_, v)| graph.constant(*v)) {
         match finite(constant) {
             Err(_) => return Err(Some("a constant that it reads is not all finite")),
@@ -159,7 +158,7 @@ pub(crate) fn check(
 /// Whether a node is a `Softmax` along an axis of one element. It gives 1 always, and ONNX Runtime's `QLinearSoftmax`,
 /// which its optimizations make of pairs, too, gives 0.
 fn is_softmax_of_one(graph: &Graph, node: &Node) -> bool {
-    let shape = node.input(0).and_then(|v| graph[v].ty.as_ref()?.shape());
+    let shape = node.input(0).and_then(|v| graph[v].shape());
     let one = |shape: &[Dim]| {
         let axis = node.int("axis", -1);
         let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };
@@ -174,9 +173,7 @@ fn factors(graph: &Graph, node: &Node) -> Result<(), Option<&'static str>> {
         let found = graph.constant(v).filter(|t| FLOATS.contains(&t.dtype()));
         found.is_some_and(|t| t.rank() == 1 && !t.is_empty() && finite(t).is_ok())
     };
-    if node.int("training_mode", 0) != 0 {
-        return Err(Some("it is being trained"));
-    }
+    refuse!(node.int("training_mode", 0) != 0 => Some("it is being trained"));
     let given = [WeightedNode::W, WeightedNode::BIAS].map(|slot| node.input(slot));
     match given.into_iter().flatten().all(vector) && given[0].is_some() {
         true => Ok(()),

@@ -19,7 +19,7 @@ pub enum Propagation {
     OptIn,
 }
 
-const LAYOUT: &[&str] = &[
+pub(crate) const LAYOUT: &[&str] = &[
     "DepthToSpace",
     "Expand",
     "Flatten",

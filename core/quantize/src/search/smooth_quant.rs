@@ -65,7 +65,7 @@ fn rows(graph: &Graph, product: &WeightedNode) -> Option<usize> {
 fn gain(graph: &Graph, value: ValueId) -> Option<Vec<(NodeId, usize)>> {
     let producer = graph.producer(value)?;
     if let Some(norm) = At::<LayerNormalization>::find(graph, producer) {
-        let last = graph[norm.out].ty.as_ref().and_then(|t| t.shape()).map(<[_]>::len);
+        let last = graph[norm.out].shape().map(<[_]>::len);
         let over_last = norm.axis == -1 || last.is_some_and(|rank| norm.axis + 1 == rank as i64);
         let slots = if norm.b.is_some() { 1..3 } else { 1..2 };
         let over: Vec<_> = slots.map(|slot| (producer, slot)).collect();

@@ -40,7 +40,7 @@ fn case(graph: &str, weight: DataType, per_channel: bool) -> Case {
     float.opsets.insert(String::new(), 21);
     let dims: Vec<usize> = {
         let g = &float.graph;
-        let shape = g[g.inputs()[0]].ty.as_ref().and_then(|t| t.shape()).expect("a shape");
+        let shape = g[g.inputs()[0]].shape().expect("a shape");
         shape.iter().map(|d| d.known().expect("a size") as usize).collect()
     };
     let feeds = related(&dims, 12, 6);

@@ -59,7 +59,7 @@ fn means_of_outputs_are_those_of_the_float_network() {
         let mut float = model(&graph, 7);
         float.opsets.insert(String::new(), 21);
         let input = &float.graph[float.graph.inputs()[0]];
-        let dims = input.ty.as_ref().and_then(|t| t.shape()).expect("a shape");
+        let dims = input.shape().expect("a shape");
         let dims: Vec<usize> = dims.iter().map(|d| d.known().expect("a size") as usize).collect();
         let axis = if dims.len() == 4 { 1 } else { dims.len() - 1 };
         let given = feeds(&dims, axis, 8);

@@ -2,7 +2,7 @@
 
 use super::{Feeds, model, operators, outputs, samples};
 use crate::graph::to_float32;
-use onnxd_ir::{DataType, Level, Model, Tensor, ValueType, text, verify};
+use onnxd_ir::{DataType, Level, Model, Tensor, text, verify};
 
 const TYPES: [DataType; 2] = [DataType::Bfloat16, DataType::Double];
 
@@ -16,7 +16,7 @@ fn single(graph: &str, dtype: DataType) -> Model {
     let ends = |model: &Model| -> Vec<(String, Option<DataType>)> {
         let g = &model.graph;
         let all = g.inputs().iter().chain(g.outputs());
-        all.map(|v| (g[*v].name.clone(), g[*v].ty.as_ref().and_then(ValueType::dtype))).collect()
+        all.map(|v| (g[*v].name.clone(), g[*v].dtype())).collect()
     };
     assert_eq!(ends(&before), ends(&after));
     let near = if dtype == DataType::Double { 1e-6 } else { 3e-2 };

@@ -90,7 +90,7 @@ pub(crate) fn samples(model: &Model, count: usize, seed: u64) -> Vec<Feeds> {
     let mut one = || -> Feeds {
         let inputs = graph.inputs().iter();
         let shape = |v: &onnxd_ir::ValueId| -> Vec<usize> {
-            let shape = graph[*v].ty.as_ref().and_then(|t| t.shape()).expect("a shape");
+            let shape = graph[*v].shape().expect("a shape");
             shape.iter().map(|d| d.known().expect("a size") as usize).collect()
         };
         inputs.map(|v| (graph[*v].name.clone(), dice.tensor(&shape(v)))).collect()

@@ -2,6 +2,8 @@
 //!
 //! N2D2 applies them line by line in a fixed order, which decides what odd files mean.
 
+use crate::diag::refuse;
+
 /// Longest name of a section or property, in bytes; messages repeat names.
 const NAME_BYTES_MAX: usize = 1000;
 
@@ -127,12 +129,8 @@ fn classify(text: &str, broken: bool) -> Result<Content, Malformed> {
         return Err(Malformed { message: format!("`{shown}` has no `=`"), help });
     };
     let (key, value) = (key.trim_end_matches(is_blank), value.trim_start_matches(is_blank));
-    if key.is_empty() {
-        return Err(Malformed {
-            message: "a property has no name before `=`".into(),
-            help: "Write `key=value`.",
-        });
-    }
+    refuse!(key.is_empty() =>
+        Malformed { message: "a property has no name before `=`".into(), help: "Write `key=value`." });
     check_length(key)?;
     let unquoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
     Ok(Content::Property { key: key.to_owned(), value: unquoted.unwrap_or(value).to_owned() })

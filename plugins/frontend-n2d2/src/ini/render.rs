@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::files::{Files, candidates};
 use super::template::{Kind, Node, Operator, Template};
 use super::{Ini, Place, TemplateFile, resolve, similar};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 
 /// Bytes that all templates of a network may produce together.
 const OUTPUT_BYTES_MAX: usize = 16 << 20;
@@ -202,10 +202,8 @@ impl<'a, 'f> Renderer<'a, 'f> {
         place: &Place,
         out: &mut Rendered,
     ) -> Done {
-        if self.lookup(variable)?.is_some() {
-            let message = format!("the loop variable `{variable}` is already defined");
-            return Err(self.problem(place, Code::SourceSyntax, message));
-        }
+        refuse!(self.lookup(variable)?.is_some() =>
+            self.problem(place, Code::SourceSyntax, format!("the loop variable `{variable}` is already defined")));
         let mut number = start;
         while number < stop {
             self.spend(0, place)?;

@@ -4,7 +4,7 @@
 //! that holds the property.
 
 use super::{Ini, Place, Section, expr, similar};
-use crate::diag::{Code, Diagnostic, shown};
+use crate::diag::{Code, Diagnostic, refuse, shown};
 
 /// Longest chain of values that refer to each other.
 const DEPTH_MAX: usize = 64;
@@ -224,10 +224,8 @@ impl Resolver<'_> {
 
     fn append(&mut self, out: &mut String, text: &str) -> Result<(), Failure> {
         self.spend(text.len())?;
-        if out.len() + text.len() > VALUE_BYTES_MAX {
-            let message = format!("the value has more than {VALUE_BYTES_MAX} bytes");
-            return Err(Failure::Here(Code::SourceLimit, message, None));
-        }
+        refuse!(out.len() + text.len() > VALUE_BYTES_MAX =>
+            Failure::Here(Code::SourceLimit, format!("the value has more than {VALUE_BYTES_MAX} bytes"), None));
         out.push_str(text);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //!
 //! Parsing once and rendering from the tree keeps a loop over an included file cheap.
 
+use crate::diag::refuse;
 use std::rc::Rc;
 
 use super::Place;
@@ -104,9 +105,7 @@ impl<'a> Parser<'a> {
         open: Option<Open>,
         depth: usize,
     ) -> Result<(Vec<Node>, &'a str), Malformed> {
-        if depth > NESTING_MAX {
-            return Err(self.error(format!("blocks nest deeper than {NESTING_MAX} levels")));
-        }
+        refuse!(depth > NESTING_MAX => self.error(format!("blocks nest deeper than {NESTING_MAX} levels")));
         let mut nodes = Vec::new();
         loop {
             let line = self.line;
@@ -221,9 +220,7 @@ impl<'a> Parser<'a> {
         let Some(end) = self.rest[2..].find(close) else {
             return Err(self.error(format!("`{open}` is never closed by `{close}`")));
         };
-        if end > TAG_BYTES_MAX {
-            return Err(self.error(format!("a tag has {end} bytes, {TAG_BYTES_MAX} are allowed")));
-        }
+        refuse!(end > TAG_BYTES_MAX => self.error(format!("a tag has {end} bytes, {TAG_BYTES_MAX} are allowed")));
         let tag = self.advance(end + 4);
         Ok(&tag[2..tag.len() - 2])
     }

@@ -3,7 +3,7 @@
 use onnxd_plugin_sdk::build::{Call, Var};
 
 use crate::cell::{Cell, Lowered};
-use crate::diag::Code;
+use crate::diag::{Code, refuse};
 use crate::geometry::{Pads, Size, Window, outputs, sub_sample};
 use crate::ini::{settings, words};
 use crate::mapping::{Map, Pattern};
@@ -72,10 +72,8 @@ fn block_sums(b: &Cell, x: Var, blocks: [usize; 2], bias: Option<Var>) -> Lowere
 /// Computed as the gradient of a convolution: `ConvTranspose` as it is.
 pub(super) fn deconv(b: &Cell, a: &Conv) -> Lowered {
     let (outputs, window) = (a.outputs, a.window);
-    if window.padding.iter().any(|n| *n < 0) {
-        let message = "a Deconv with negative `Padding` cannot be converted";
-        return Err(b.problem(Code::FeatureUnsupported, message));
-    }
+    refuse!(window.padding.iter().any(|n| *n < 0) =>
+        b.problem(Code::FeatureUnsupported, "a Deconv with negative `Padding` cannot be converted"));
     let x = b.image()?;
     let plane = window.spread(b.section, x.size.plane())?;
     Size::new(outputs, plane).check(&b.layer)?;
@@ -96,10 +94,8 @@ fn moving<'b, O>(call: Call<'b, O>, window: &Window, map: &Map) -> Call<'b, O> {
 pub(super) fn fc(b: &Cell, a: &Fc) -> Lowered {
     let outputs = a.outputs;
     let layout = a.files.layout(b, outputs, a.WeightsExportFormat == FcFormat::CO)?;
-    if a.Normalize {
-        let message = "`Normalize` of a fully connected layer cannot be converted";
-        return Err(b.problem(Code::FeatureUnsupported, message));
-    }
+    refuse!(a.Normalize =>
+        b.problem(Code::FeatureUnsupported, "`Normalize` of a fully connected layer cannot be converted"));
     let x = b.joined()?;
     Size::new(outputs, [1, 1]).check(&b.layer)?;
     let inputs = x.size.count();

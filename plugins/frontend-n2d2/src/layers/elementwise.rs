@@ -1,5 +1,6 @@
 //! Operations between layers of one size, value by value.
 
+use crate::diag::refuse;
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Feature, Lowered};
@@ -51,9 +52,7 @@ pub(super) fn elementwise(b: &Cell, a: &ElemWise) -> Lowered {
 
 /// All inputs, of one size and one rank.
 fn inputs(b: &Cell) -> Lowered<Vec<Feature>> {
-    if b.inputs.iter().any(|x| x.size != b.inputs[0].size) {
-        return Err(b.different_inputs());
-    }
+    refuse!(b.inputs.iter().any(|x| x.size != b.inputs[0].size) => b.different_inputs());
     let flat = b.inputs.iter().all(|x| x.flat);
     b.inputs.iter().map(|x| if flat { Ok(*x) } else { b.unsqueezed(*x) }).collect()
 }

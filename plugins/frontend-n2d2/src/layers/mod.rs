@@ -12,7 +12,7 @@ mod shape;
 
 use crate::activation;
 use crate::cell::{Cell, Lowered};
-use crate::diag::{Code, Diagnostic, shown};
+use crate::diag::{Code, Diagnostic, refuse, shown};
 use crate::ini::{Settings, similar};
 use crate::quantizers;
 
@@ -133,10 +133,8 @@ pub(crate) fn refusal(kind: &str, places: &str) -> Diagnostic {
 /// Builds a layer with its activation function.
 pub(crate) fn lower(row: &Row, b: &mut Cell) -> Lowered {
     let model = b.section.model()?;
-    if model.starts_with("Spike") {
-        let message = format!("`Model` is {model}: spiking networks cannot be converted");
-        return Err(b.problem(Code::FeatureUnsupported, message));
-    }
+    refuse!(model.starts_with("Spike") =>
+        b.problem(Code::FeatureUnsupported, format!("`Model` is {model}: spiking networks cannot be converted")));
     b.inputs = b.cut_inputs()?;
     let computed = (row.lower)(b)?;
     if !row.activates {

@@ -1,5 +1,6 @@
 //! Normalization: over batches, over neighbouring channels, over all channels; softmax.
 
+use crate::diag::refuse;
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Lowered};
@@ -38,9 +39,7 @@ pub(super) fn batch_norm(b: &Cell, a: &BatchNorm) -> Lowered {
 }
 
 pub(super) fn lrn(b: &Cell, a: &Lrn) -> Lowered {
-    if !(1..=1 << 20).contains(&a.N) {
-        return Err(b.section.problem("N", format!("must be at least 1, found {}", a.N)));
-    }
+    refuse!(!(1..=1 << 20).contains(&a.N) => b.section.problem("N", format!("must be at least 1, found {}", a.N)));
     let x = b.image()?;
     b.check_outputs(x)?;
     b.lrn(x).alpha(a.Alpha).beta(a.Beta).bias(a.K).size(a.N as i64).one()
@@ -59,10 +58,8 @@ pub(super) fn softmax(b: &Cell, a: &Softmax) -> Lowered {
     if group == 0 || group == channels {
         return b.softmax(x).axis(1).one();
     }
-    if !channels.is_multiple_of(group) {
-        let message = format!("is {group}, which does not divide the {channels} channels");
-        return Err(b.section.problem("GroupSize", message));
-    }
+    refuse!(!channels.is_multiple_of(group) =>
+        b.section.problem("GroupSize", format!("is {group}, which does not divide the {channels} channels")));
     let plane = x.size.plane().map(|n| n as i64);
     let plane = if x.flat { &[] } else { &plane[..] };
     let sizes = |channels: &[usize]| {

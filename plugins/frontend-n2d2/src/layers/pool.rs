@@ -6,7 +6,7 @@
 use onnxd_plugin_sdk::ir::DataType;
 
 use crate::cell::{Cell, Feature, Lowered};
-use crate::diag::Code;
+use crate::diag::{Code, refuse};
 use crate::geometry::{Pads, Size, Window, outputs};
 use crate::ini::{settings, words};
 use crate::mapping::{Map, Pattern};
@@ -30,10 +30,8 @@ pub(super) fn pool(b: &Cell, a: &Pool) -> Lowered {
     if map.is_identity() {
         return Ok(pooled.value);
     }
-    if let Some(output) = (0..outputs).find(|output| map.fan_in(*output) == 0) {
-        let message = format!("output {output} is connected to no channel");
-        return Err(b.problem(Code::LayerParameter, message));
-    }
+    refuse!(let Some(output) = (0..outputs).find(|output| map.fan_in(*output) == 0) =>
+        b.problem(Code::LayerParameter, format!("output {output} is connected to no channel")));
     match (map.pattern(), kind) {
         (Pattern::Dense, _) => over_all_channels(b, pooled, outputs, kind),
         (_, Pooling::Average) => mean_of_channels(b, pooled, &map),

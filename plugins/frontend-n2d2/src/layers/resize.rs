@@ -3,7 +3,7 @@
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Feature, Lowered};
-use crate::diag::Code;
+use crate::diag::{Code, refuse};
 use crate::geometry::Size;
 use crate::ini::{settings, words};
 
@@ -41,10 +41,8 @@ fn nearest(b: &Cell, x: Feature, size: Size) -> Lowered {
         let resize = b.resize(x).scales(scales(x.size, size)).nearest_mode("floor");
         return resize.coordinate_transformation_mode("asymmetric").one();
     }
-    if size.height.max(size.width) > PIXELS_MAX {
-        let message = format!("an axis is resized to more than {PIXELS_MAX} pixels");
-        return Err(b.problem(Code::SourceLimit, message));
-    }
+    refuse!(size.height.max(size.width) > PIXELS_MAX =>
+        b.problem(Code::SourceLimit, format!("an axis is resized to more than {PIXELS_MAX} pixels")));
     let rows = gathered(b, x.value, 2, [size.height, x.size.height])?;
     gathered(b, rows, 3, [size.width, x.size.width])
 }

@@ -99,7 +99,7 @@ fn keep_only(graph: &mut Graph, wanted: &[ValueId]) -> Result<(), String> {
 
 /// The number of samples that the file is made for, if it is made for one number alone.
 fn declared_batch(graph: &Graph) -> Option<i64> {
-    let shape = |v: &ValueId| graph[*v].ty.as_ref()?.shape()?.first()?.known();
+    let shape = |v: &ValueId| graph[*v].shape()?.first()?.known();
     graph.inputs().iter().find_map(shape)
 }
 
@@ -110,7 +110,7 @@ fn free_batch(graph: &mut Graph, batch: i64) {
         let Some(mut sizes) = graph.constant(reshape.shape).and_then(Tensor::to_i64s) else {
             continue;
         };
-        let first = graph[reshape.data].ty.as_ref().and_then(|ty| ty.shape()?.first()?.known());
+        let first = graph[reshape.data].shape().and_then(|shape| shape.first()?.known());
         if first != Some(batch) || sizes.first() != Some(&batch) || reshape.allowzero != 0 {
             continue;
         }
@@ -141,7 +141,7 @@ fn set_inputs(model: &mut Model, bound: &[(Var, ValueType)], batch: &Dim) {
 
 /// Whether the first axis of a result is known to be the batch.
 fn follows(graph: &Graph, v: ValueId) -> bool {
-    let shape = graph[v].ty.as_ref().and_then(ValueType::shape);
+    let shape = graph[v].shape();
     shape.and_then(|shape| shape.first()).is_some_and(|first| first.same(&Dim::from(BATCH)))
 }
 

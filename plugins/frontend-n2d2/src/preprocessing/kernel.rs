@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use crate::diag::{Diagnostic, shown};
+use crate::diag::{Diagnostic, refuse, shown};
 use crate::ini::SectionRef;
 
 /// What a section can say about its kernel.
@@ -49,10 +49,8 @@ impl Kernel {
         }
         let (width, height) =
             (section.required("Kernel.SizeX")?, section.required("Kernel.SizeY")?);
-        if usize::checked_mul(width, height).is_none_or(|n| n == 0 || n > NUMBERS_MAX) {
-            let what = format!("gives a kernel of {width} x {height} numbers");
-            return Err(section.problem("Kernel.SizeX", what));
-        }
+        refuse!(usize::checked_mul(width, height).is_none_or(|n| n == 0 || n > NUMBERS_MAX) =>
+            section.problem("Kernel.SizeX", format!("gives a kernel of {width} x {height} numbers")));
         let number = |key: &str, default: f64| section.or(&format!("Kernel.{key}"), default);
         let sized = |formula: &dyn Fn(f64, f64) -> f64| {
             let middle = |size: usize| (size as f64 - 1.0) / 2.0;
@@ -133,9 +131,7 @@ fn matrix(section: SectionRef) -> Result<Kernel, Diagnostic> {
         [width, height] => (width, height),
     };
     let fits = width.checked_mul(height) == Some(values.len());
-    if !fits || values.is_empty() || values.len() > NUMBERS_MAX {
-        let what = format!("has {} numbers for a kernel of {width} x {height}", values.len());
-        return Err(section.problem("Kernel.Mat", what));
-    }
+    refuse!(!fits || values.is_empty() || values.len() > NUMBERS_MAX =>
+        section.problem("Kernel.Mat", format!("has {} numbers for a kernel of {width} x {height}", values.len())));
     Ok(Kernel { values, width, height })
 }

@@ -3,6 +3,7 @@
 //! A file holds one record per output; `OutputsRemap` says which output each record belongs to.
 
 use super::Kernels;
+use crate::diag::refuse;
 
 /// What varies slowest in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,9 +43,7 @@ pub(crate) fn remap(text: &str, outputs: usize) -> Result<Option<Vec<usize>>, St
         };
         let mut at = offset;
         while let Some(record) = usize::try_from(at).ok().and_then(|at| output_of.get_mut(at)) {
-            if record.replace(visited).is_some() {
-                return Err(format!("output {at} is visited twice"));
-            }
+            refuse!(record.replace(visited).is_some() => "output {at} is visited twice");
             visited += 1;
             at = at.saturating_add(step);
         }

@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::bytes::{Buf, Bytes};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
 use super::{At, Kernels, Layout, Normalization, Parameters};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 
 /// Most dimensions of a tensor.
 const DIMS_MAX: u64 = 8;
@@ -137,18 +137,14 @@ impl Tensors<'_> {
         dims.reverse();
         let count = self.u64()?;
         let product = dims.iter().try_fold(1_u64, |product, dim| product.checked_mul(*dim));
-        if product != Some(count) {
-            let message = format!("a tensor {dims:?} with {count} elements");
-            return Err(self.at.problem(Code::WeightsSyntax, message));
-        }
+        refuse!(product != Some(count) =>
+            self.at.problem(Code::WeightsSyntax, format!("a tensor {dims:?} with {count} elements")));
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(4));
         let values = self.take(length)?;
         let mut numbers =
             values.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        if let Some(bad) = numbers.find(|v| !v.is_finite()) {
-            let message = format!("an element is {bad}, not a finite number");
-            return Err(self.at.problem(Code::WeightsSyntax, message));
-        }
+        refuse!(let Some(bad) = numbers.find(|v| !v.is_finite()) =>
+            self.at.problem(Code::WeightsSyntax, format!("an element is {bad}, not a finite number")));
         Ok(Found { dims, values })
     }
 

@@ -6,7 +6,7 @@
 use std::io::{self, BufRead};
 
 use super::At;
-use crate::diag::{Code, Diagnostic, shown};
+use crate::diag::{Code, Diagnostic, refuse, shown};
 use crate::ini::Opened;
 
 /// Bytes that a number may take on average, the white space around it included: a file that is
@@ -60,9 +60,7 @@ impl<'a> Numbers<'a> {
     }
 
     fn check(&mut self) -> Result<(), Wrong> {
-        if let Some(problem) = self.problem.take() {
-            return Err(Wrong::Other(problem));
-        }
+        refuse!(let Some(problem) = self.problem.take() => Wrong::Other(problem));
         let mut count = self.found;
         while self.word(|_, _| ()).map_err(|e| Wrong::Other(self.unreadable(&e)))?.is_some() {
             count += 1;

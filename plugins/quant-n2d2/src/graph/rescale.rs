@@ -8,6 +8,7 @@
 use super::types::{Result, Types};
 use crate::plan::{How, Output, bounds};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result as Built, Var};
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType;
 
 /// The largest float32 below one half. `floor(x + HALF)` rounds every `x >= 0` to the nearest,
@@ -142,9 +143,7 @@ fn shifted(
 ) -> Result<Var> {
     let axes = axes(acc, terms)?;
     let too_wide = || "its accumulator times the factor takes more than 64 bits".to_owned();
-    if terms.iter().any(|(m, s)| *s > 61 || *m < 0) {
-        return Err(too_wide().into());
-    }
+    refuse!(terms.iter().any(|(m, s)| *s > 61 || *m < 0) => too_wide().into());
     let half = |s: u32| if s == 0 { 0 } else { 1i64 << (s - 1) };
     let bound = |(m, s): &(i64, u32)| i128::from(acc.max) * i128::from(*m) + i128::from(half(*s));
     let bound = terms.iter().map(bound).max().unwrap_or(0);

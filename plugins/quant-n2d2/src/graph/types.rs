@@ -113,7 +113,7 @@ impl Types<'_> {
     /// Declares that `v` holds integers of type `dtype`; its shape stays.
     pub(crate) fn retype(&self, v: ValueId, dtype: DataType) {
         let mut graph = self.b.graph_mut();
-        let shape = graph[v].ty.as_ref().and_then(|t| Some(t.shape()?.to_vec()));
+        let shape = graph[v].shape().map(<[_]>::to_vec);
         graph[v].ty = Some(ValueType::Tensor { dtype: Some(self.held(dtype)), shape });
     }
 

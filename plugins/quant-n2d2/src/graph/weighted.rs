@@ -12,6 +12,7 @@ use super::types::{Casting, Result};
 use super::{Writer, transposed};
 use crate::plan::{Blocks, Cell, Integers, Kind};
 use onnxd_plugin_sdk::build::{Operand, Var};
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::{Attr, DataType, Node, Tensor, ValueId, ValueType};
 use std::borrow::Cow;
 
@@ -58,9 +59,7 @@ impl Writer<'_> {
         let parameters = cell.parameters.as_ref().ok_or("it has no parameters")?;
         let dims = &parameters.dims;
         let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
-        if dims.len() < 2 || count != Some(integers.weights.len()) {
-            return Err(format!("its integers do not fill {dims:?}").into());
-        }
+        refuse!(dims.len() < 2 || count != Some(integers.weights.len()) => "its integers do not fill {dims:?}");
         let fc = cell.kind == Kind::Fc;
         let weights = match fc {
             true => Cow::Owned(transposed(&integers.weights, dims[0], dims[1])),
@@ -131,11 +130,7 @@ impl Writer<'_> {
         if max <= i64::from(i32::MAX) && (bytes || self.t.fake()) {
             return Ok((self.weighted_bytes(f)?, DataType::Int32));
         }
-        if max > SUM_MAX {
-            return Err(
-                format!("its accumulator may reach {max}, which takes more than 61 bits").into()
-            );
-        }
+        refuse!(max > SUM_MAX => "its accumulator may reach {max}, which takes more than 61 bits");
         if self.t.casting != Casting::Explicit {
             return Err(
                 "it takes more than 8 bits, or an accumulator of more than 32, and those take the \
@@ -185,12 +180,8 @@ impl Writer<'_> {
             for x in &xs {
                 // Checked against what any weights of this size could make of it.
                 let bound = i128::from(x.max) * i128::from(w.max) * terms as i128;
-                if bound > i128::from(i32::MAX) {
-                    return Err(format!(
-                        "it adds {terms} terms, too many for an accumulator of 32 bits"
-                    )
-                    .into());
-                }
+                refuse!(bound > i128::from(i32::MAX) =>
+                    format!("it adds {terms} terms, too many for an accumulator of 32 bits").into());
                 let (t, b) = (&self.t, self.t.b);
                 let zero = |zeroed: bool| Operand::from(zeroed.then_some(zero));
                 let inputs = [x.value.into(), weights.into(), zero(x.zero), zero(w.zero)];
@@ -279,9 +270,8 @@ fn weight_parts(weights: &[i32]) -> Result<Vec<Part<Vec<u8>>>> {
         let value = all(|w| (w + ZERO) as u8);
         return Ok(vec![Part { value, zero: true, shift: 0, max: BYTE / 2 }]);
     }
-    if let Some(wide) = weights.iter().find(|w| i16::try_from(**w).is_err()) {
-        return Err(format!("a weight is {wide}, which takes more than 16 bits").into());
-    }
+    refuse!(let Some(wide) = weights.iter().find(|w| i16::try_from(**w).is_err()) =>
+        "a weight is {wide}, which takes more than 16 bits");
     let most = |f: &dyn Fn(i32) -> i32| weights.iter().map(|w| f(*w).abs()).max().unwrap_or(0);
     Ok(vec![
         Part {

@@ -6,6 +6,7 @@ use crate::call::Call;
 use crate::fault::{Fault, Outcome};
 use crate::ml::scores::demanded;
 use crate::reals::reals;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Attr;
 use std::collections::HashMap;
 
@@ -33,9 +34,8 @@ pub(super) fn with_leaves(call: &Call) -> Outcome<Forest> {
     let count = modes.len();
     let lists = [splits.len(), features.len(), a.len(), b.len(), c.len(), d.len()];
     let ways = !missing.is_empty() && missing.len() != count;
-    if lists != [count; 6] || ways || targets.len() != weights.len() {
-        return Err(Fault::invalid("the lists of nodes or leaves differ in length"));
-    }
+    refuse!(lists != [count; 6] || ways || targets.len() != weights.len() =>
+        "the lists of nodes or leaves differ in length");
     let leaves = unsigned(weights.len() as i64)?;
     let first = unsigned(count as i64)?;
     // Leaves follow the nodes.
@@ -112,9 +112,7 @@ pub(super) fn with_nodes(call: &Call, kind: &str) -> Outcome<Forest> {
     let missing = call.ints("nodes_missing_value_tracks_true")?.unwrap_or_default();
     let count = trees.len();
     let lists = [own.len(), features.len(), truths.len(), lies.len(), modes.len(), splits.len()];
-    if lists != [count; 6] {
-        return Err(Fault::invalid("the lists of nodes differ in length"));
-    }
+    refuse!(lists != [count; 6] => "the lists of nodes differ in length");
     // The first node of a tree is its root.
     let mut starts: HashMap<i64, usize> = HashMap::new();
     let mut roots = Vec::new();
@@ -129,10 +127,8 @@ pub(super) fn with_nodes(call: &Call, kind: &str) -> Outcome<Forest> {
     }
     if !in_order {
         for (i, key) in trees.iter().copied().zip(own.iter().copied()).enumerate() {
-            if by_number.insert(key, unsigned(i as i64)?).is_some() {
-                let text = format!("tree {} has node {} twice", key.0, key.1);
-                return Err(Fault::invalid(text));
-            }
+            refuse!(by_number.insert(key, unsigned(i as i64)?).is_some() =>
+                "tree {} has node {} twice", key.0, key.1);
         }
     }
     let places = Places { trees, numbers: own, by_number };
@@ -183,9 +179,7 @@ fn weights(
     let list = |name: &str| ints(call, &format!("{kind}_{name}"));
     let (ids, trees, nodes) = (list("ids")?, list("treeids")?, list("nodeids")?);
     let given = numbers(call, &format!("{kind}_weights"))?;
-    if [trees.len(), nodes.len(), given.len()] != [ids.len(); 3] {
-        return Err(Fault::invalid("the lists of leaves differ in length"));
-    }
+    refuse!([trees.len(), nodes.len(), given.len()] != [ids.len(); 3] => "the lists of leaves differ in length");
     let mut sorted = Vec::with_capacity(ids.len());
     for i in 0..ids.len() {
         let start = starts.get(&trees[i]).copied();

@@ -1,6 +1,7 @@
 //! Trees in one list of nodes, checked once, so that walking them needs no checks.
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
+use onnxd_diagnostics::refuse;
 
 /// What a node asks of a feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,12 +53,9 @@ impl Forest {
             Mode::Member(list) if list as usize >= members.len() => false,
             _ => node.next.iter().all(|n| (*n as usize) < nodes.len()),
         };
-        if !nodes.iter().all(fits) || roots.iter().any(|r| *r as usize >= nodes.len()) {
-            return Err(Fault::invalid("a node names a node, leaf or set that is not there"));
-        }
-        if cyclic(&nodes) {
-            return Err(Fault::invalid("a tree has a cycle"));
-        }
+        refuse!(!nodes.iter().all(fits) || roots.iter().any(|r| *r as usize >= nodes.len()) =>
+            "a node names a node, leaf or set that is not there");
+        refuse!(cyclic(&nodes) => "a tree has a cycle");
         Ok(Forest { nodes, roots, weights, members })
     }
 

@@ -9,6 +9,7 @@ use crate::graph::weighted::WeightedOp;
 use crate::plan::request::Settings;
 use crate::report::Form;
 use onnxd_build::Operand;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Graph, NodeId, Tensor};
 
 impl Site<'_, '_> {
@@ -19,18 +20,14 @@ impl Site<'_, '_> {
         id: NodeId,
         settings: Settings,
     ) -> Result<&'static str, String> {
-        if self.pass.form != Form::QLinear {
-            return Err("the standard has no attention with its projections".to_owned());
-        }
+        refuse!(self.pass.form != Form::QLinear => "the standard has no attention with its projections");
         let node = &g[id];
         plain(node)?;
         let missing = || "it has no input or no weights".to_owned();
         let x = node.input(0).ok_or_else(missing)?;
         let w = node.input(1).ok_or_else(missing)?;
         check(g, w)?;
-        if g.constant(w).map(Tensor::rank) != Some(2) {
-            return Err("its weights are no matrix".to_owned());
-        }
+        refuse!(g.constant(w).map(Tensor::rank) != Some(2) => "its weights are no matrix");
         let axis = Some(1);
         let made = Want::of(WeightedOp::MatMul, axis, settings);
         let weights = self.weights(g, w, Want { outputs: axis, ..made })?;

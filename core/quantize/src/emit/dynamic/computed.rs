@@ -4,8 +4,9 @@ use super::weighted::{bias_of, conv_integer, real};
 use super::{SUM_MAX, Site};
 use crate::graph::quantized::{MICROSOFT, dtype_of, rank_of};
 use crate::report::Form;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::ops::Conv;
-use onnxd_ir::{DataType, Dim, Graph, NodeId, ValueId, ValueType};
+use onnxd_ir::{DataType, Dim, Graph, NodeId, ValueId};
 
 impl Site<'_, '_> {
     /// Writes `MatMul` of two computed factors; says as what, or why not.
@@ -42,7 +43,7 @@ impl Site<'_, '_> {
         op: &Conv,
     ) -> Result<&'static str, String> {
         let summed = || {
-            let dims = g[op.w].ty.as_ref().and_then(ValueType::shape)?;
+            let dims = g[op.w].shape()?;
             let known = dims.get(1..)?.iter().map(Dim::known);
             known.into_iter().try_fold(1i64, |size, dim| size.checked_mul(dim?))
         };
@@ -62,9 +63,7 @@ impl Site<'_, '_> {
 
 /// Demands reals, and sums of so few products that 32 bits hold them.
 fn check(types: [Option<DataType>; 2], summed: Option<i64>) -> Result<(), String> {
-    if types != [Some(DataType::Float); 2] {
-        return Err("DynamicQuantizeLinear takes float32, and its factors are not".to_owned());
-    }
+    refuse!(types != [Some(DataType::Float); 2] => "DynamicQuantizeLinear takes float32, and its factors are not");
     match summed {
         None => Err("it is not known how many products it sums".to_owned()),
         Some(n) if n > SUM_MAX / i64::from(u8::MAX) => {
@@ -76,7 +75,7 @@ fn check(types: [Option<DataType>; 2], summed: Option<i64>) -> Result<(), String
 
 /// How many products are summed.
 fn summed(g: &Graph, a: ValueId, b: ValueId) -> Option<i64> {
-    let dims = |v: ValueId| g[v].ty.as_ref().and_then(ValueType::shape);
+    let dims = |v: ValueId| g[v].shape();
     let last = || dims(a)?.last()?.known();
     let first = || {
         let dims = dims(b)?;

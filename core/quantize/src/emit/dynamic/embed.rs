@@ -7,6 +7,7 @@ use crate::graph::quantized::MICROSOFT;
 use crate::graph::weighted::EMBEDDING_TABLES;
 use crate::plan::request::Settings;
 use crate::report::Form;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Graph, NodeId, Tensor, ValueId};
 
 const MASK: usize = 7;
@@ -25,15 +26,9 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         let node = &g[id];
         let used = |slot: usize| node.output(slot).is_some_and(|v| g.uses(v) > 0);
-        if self.pass.form != Form::QLinear {
-            return Err("the standard has no embeddings on integers".to_owned());
-        }
-        if node.input(POSITIONS).is_some() {
-            return Err("QEmbedLayerNormalization counts positions by itself".to_owned());
-        }
-        if used(2) {
-            return Err("QEmbedLayerNormalization does not give the sum".to_owned());
-        }
+        refuse!(self.pass.form != Form::QLinear => "the standard has no embeddings on integers");
+        refuse!(node.input(POSITIONS).is_some() => "QEmbedLayerNormalization counts positions by itself");
+        refuse!(used(2) => "QEmbedLayerNormalization does not give the sum");
         let mut tables: Vec<Table> = Vec::new();
         let given = EMBEDDING_TABLES.map(|slot| g[id].input(slot));
         for v in given {
@@ -66,20 +61,9 @@ impl Site<'_, '_> {
         settings: Settings,
     ) -> Result<Table, String> {
         let data = g.constant(v).ok_or("one of its tables is computed")?;
-        if data.dtype() != DataType::Float {
-            return Err(format!("a table is of {}: kernels take float32", data.dtype()));
-        }
+        refuse!(data.dtype() != DataType::Float => "a table is of {}: kernels take float32", data.dtype());
         // One scale for all: a zero point of its own spares half of the steps.
-        let want = Want {
-            axis: None,
-            outputs: None,
-            dtype: DataType::Uint8,
-            symmetric: settings.symmetric,
-            reduced: false,
-            transposed: false,
-            one_zero: false,
-            exact: true,
-        };
+        let want = Want::table(DataType::Uint8, settings.symmetric);
         let made = self.weights(g, v, want)?;
         let name = self.name(g, v);
         let scale = Tensor::scalar(made.scales.first().map_or(1.0, |s| *s as f32));

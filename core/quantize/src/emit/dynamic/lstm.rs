@@ -8,6 +8,7 @@ use crate::range::integers;
 use crate::range::weights::{Rule, per_channel};
 use crate::report::Form;
 use onnxd_build::Operand;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Graph, NodeId, Tensor, ValueId};
 
 /// Weights of all directions and gates as the operator takes them.
@@ -28,12 +29,8 @@ impl Site<'_, '_> {
         settings: Settings,
     ) -> Result<&'static str, String> {
         let node = &g[id];
-        if self.pass.form != Form::QLinear {
-            return Err("the standard has no LSTM on integers".to_owned());
-        }
-        if node.int("layout", 0) != 0 {
-            return Err("its batch comes first, which DynamicQuantizeLSTM does not know".to_owned());
-        }
+        refuse!(self.pass.form != Form::QLinear => "the standard has no LSTM on integers");
+        refuse!(node.int("layout", 0) != 0 => "its batch comes first, which DynamicQuantizeLSTM does not know");
         let weights = [1, 2].map(|slot| node.input(slot));
         let [Some(w), Some(r)] = weights else { return Err("it has no weights".to_owned()) };
         let (mut inputs, mut attrs) = (node.inputs.clone(), node.attrs.clone());
@@ -58,16 +55,12 @@ impl Site<'_, '_> {
     /// `[directions, gates, inputs]` as integers, symmetric because kernels demand it.
     fn gates(&mut self, g: &Graph, v: ValueId, settings: Settings) -> Result<Gates, String> {
         let data = g.constant(v).ok_or("its weights are computed")?;
-        if data.dtype() != DataType::Float {
-            return Err("its weights are not of float32".to_owned());
-        }
+        refuse!(data.dtype() != DataType::Float => "its weights are not of float32");
         let [directions, gates, width] = *data.dims() else {
             return Err("its weights lack axes".to_owned());
         };
         let groups = if settings.per_channel { directions * gates } else { directions };
-        if data.is_empty() || groups == 0 {
-            return Err("its weights are empty".to_owned());
-        }
+        refuse!(data.is_empty() || groups == 0 => "its weights are empty");
         let rule = Rule::new(DataType::Int8, true, settings.reduce_range);
         let rule = Rule { search: false, ..rule.ok_or("its weights have no type")? };
         let rows = data.reshaped(vec![groups, data.len() / groups]).map_err(|e| e.to_string())?;

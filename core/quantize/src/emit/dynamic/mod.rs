@@ -27,7 +27,7 @@ use crate::plan::{Request, Settings};
 use crate::range::weights::{Quantized, Rule, per_channel, per_tensor};
 use crate::report::{Form, QuantizedLayer, QuantizedTensor, Report, name_of};
 use onnxd_build::{GraphBuilder, Var};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, refuse};
 use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Opsets, Tensor, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,6 +115,13 @@ pub(crate) struct Want {
 }
 
 impl Want {
+    /// One scale for all, without a sum in which they count.
+    pub(crate) fn table(dtype: DataType, symmetric: bool) -> Want {
+        let (reduced, transposed, one_zero) = (false, false, false);
+        let (axis, outputs, exact) = (None, None, true);
+        Want { axis, outputs, dtype, symmetric, reduced, transposed, one_zero, exact }
+    }
+
     /// Weights as the nearest integers.
     pub(crate) fn integers(&self, weights: &Tensor) -> Result<Quantized, String> {
         let rule = Rule::new(self.dtype, self.symmetric, self.reduced)
@@ -284,9 +291,8 @@ impl Site<'_, '_> {
         let data = g.constant(w).ok_or("its weights are computed")?.clone();
         let found = want.integers(&data)?;
         let found = if want.exact { found.exact() } else { found };
-        if want.outputs.is_some_and(|axis| found.sums_pass(axis, SUM_MAX)) {
-            return Err("32 bits may not hold accumulators of so many terms".to_owned());
-        }
+        refuse!(want.outputs.is_some_and(|axis| found.sums_pass(axis, SUM_MAX)) =>
+            "32 bits may not hold accumulators of so many terms");
         let name = self.name(g, w);
         self.pass.done.tensors.push(found.row(&name));
         let zero = match found.is_centered() {

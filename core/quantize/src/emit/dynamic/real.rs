@@ -4,6 +4,7 @@
 
 use super::Site;
 use crate::graph::quantized::dtype_of;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, ValueId, ValueType};
 
 /// What a node was before it computed in float32.
@@ -26,9 +27,8 @@ impl Site<'_, '_> {
         let Some(real) = real.filter(|dtype| *dtype != DataType::Float) else { return Ok(None) };
         // In sub-graphs types are known of few values; all that weighted operators read and write are alike.
         let product = ["Conv", "Gemm", "MatMul"].contains(&node.op.as_str());
-        if !product && node.inputs.iter().flatten().any(|v| dtype_of(g, *v).is_none()) {
-            return Err("the type of what it reads is not known".to_owned());
-        }
+        refuse!(!product && node.inputs.iter().flatten().any(|v| dtype_of(g, *v).is_none()) =>
+            "the type of what it reads is not known");
         let is = |v: ValueId| dtype_of(g, v).map_or(product, |dtype| dtype == real);
         let slots = |all: &[Option<ValueId>]| {
             let given = all.iter().enumerate().filter_map(|(slot, v)| Some((slot, (*v)?)));
@@ -111,6 +111,6 @@ pub(crate) fn number(dtype: DataType) -> Attr {
 
 /// The type of a value with elements of float32.
 fn float_of(g: &Graph, v: ValueId) -> Option<ValueType> {
-    let shape = g[v].ty.as_ref().and_then(|t| Some(t.shape()?.to_vec()));
+    let shape = g[v].shape().map(<[_]>::to_vec);
     Some(ValueType::Tensor { dtype: Some(DataType::Float), shape })
 }

@@ -2,6 +2,7 @@
 
 use super::{Site, Want};
 use crate::plan::request::Settings;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor};
 
 /// Elements of a table below which integers save nothing that counts.
@@ -26,9 +27,8 @@ impl Site<'_, '_> {
             let why = format!("its table has less than {TABLE_MIN} elements, or one axis");
             return Err(if named { why } else { String::new() });
         };
-        if g.readers(table).iter().any(|id| !g[*id].is("Gather")) {
-            return Err("its table is read by others than Gather".to_owned());
-        }
+        refuse!(g.readers(table).iter().any(|id| !g[*id].is("Gather")) =>
+            "its table is read by others than Gather");
         let (last, real) = (data.rank() - 1, data.dtype());
         let axis = match node.attr("axis") {
             Some(Attr::Int(axis)) if *axis < 0 => axis + data.rank() as i64,
@@ -36,16 +36,8 @@ impl Site<'_, '_> {
             _ => 0,
         };
         let columns = (settings.per_channel && axis != last as i64).then_some(last);
-        let want = Want {
-            axis: columns,
-            outputs: None,
-            dtype: settings.weight,
-            symmetric: settings.symmetric || settings.weight == DataType::Int8,
-            reduced: false,
-            transposed: false,
-            one_zero: false,
-            exact: true,
-        };
+        let symmetric = settings.symmetric || settings.weight == DataType::Int8;
+        let want = Want { axis: columns, ..Want::table(settings.weight, symmetric) };
         let weights = self.weights(g, table, want)?;
         let steps = match columns {
             Some(_) => weights.scales(1.0, 0).reshaped(vec![weights.scales.len()]),

@@ -200,13 +200,10 @@ impl Want {
         let alike = one_zero && (axis.is_some() || settings.weight == DataType::Int8);
         Want {
             axis,
-            outputs: None,
-            dtype,
-            symmetric: settings.symmetric || alike,
             reduced: settings.reduce_range,
-            transposed: false,
             one_zero,
             exact: !settings.named,
+            ..Want::table(dtype, settings.symmetric || alike)
         }
     }
 }

@@ -8,36 +8,34 @@ use crate::graph::quantized::{
 };
 use crate::range::{Levels, Scale, integers};
 use crate::report::name_of;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Graph, Node, NodeId};
 
 pub(crate) const FOLDS: Folds = &[
-    ("Clip", clip),
-    ("LeakyRelu", |site| elementwise(site, "QLinearLeakyRelu", 1, &[])),
-    ("Relu", clip),
-    ("Sigmoid", |site| elementwise(site, "QLinearSigmoid", 1, &[])),
-    ("Softmax", softmax),
+    (&["Clip"], clip),
+    (&["LeakyRelu"], |site| elementwise(site, "QLinearLeakyRelu", 1, &[])),
+    (&["Relu"], clip),
+    (&["Sigmoid"], |site| elementwise(site, "QLinearSigmoid", 1, &[])),
+    (&["Softmax"], softmax),
 ];
 
 pub(crate) const UNFOLDS: Unfolds = &[
-    ("Clip", clip_back),
-    ("QLinearLeakyRelu", |site| elementwise_back(site, "LeakyRelu", 1, &[])),
-    ("QLinearSigmoid", |site| elementwise_back(site, "Sigmoid", 1, &[])),
-    ("QLinearSoftmax", softmax_back),
+    (&["Clip"], clip_back),
+    (&["QLinearLeakyRelu"], |site| elementwise_back(site, "LeakyRelu", 1, &[])),
+    (&["QLinearSigmoid"], |site| elementwise_back(site, "Sigmoid", 1, &[])),
+    (&["QLinearSoftmax"], softmax_back),
 ];
 
 fn softmax(site: &mut FoldContext) -> Result<Node, Why> {
     let y = site.output(0)?;
-    if y.scale_value(site.graph)? > 1.0 {
-        return Err("a step of its result is more than the largest result".into());
-    }
+    refuse!(y.scale_value(site.graph)? > 1.0 => "a step of its result is more than the largest result");
     let axis = site.node.int("axis", if site.opset < 13 { 1 } else { -1 });
     elementwise(site, "QLinearSoftmax", 1, &[("axis", axis), ("opset", site.opset)])
 }
 
 fn softmax_back(site: &mut UnfoldContext) -> Result<Float, Why> {
-    if (site.node.int("opset", 13) < 13) != (site.opset < 13) {
-        return Err("it follows another version of Softmax than the model".into());
-    }
+    refuse!((site.node.int("opset", 13) < 13) != (site.opset < 13) =>
+        "it follows another version of Softmax than the model");
     elementwise_back(site, "Softmax", 1, &["opset"])
 }
 
@@ -72,9 +70,7 @@ fn clip(site: &mut FoldContext) -> Result<Node, Why> {
     let bounds = bounds(site.graph, &site.node).ok_or("its bounds are not constant")?;
     let (x, y) = shape::moved(site)?;
     let (kept, _) = limits(site.graph, &x, bounds)?;
-    if site.opset < 12 {
-        return Err("Clip takes integers from opset 12 on".into());
-    }
+    refuse!(site.opset < 12 => "Clip takes integers from opset 12 on");
     let mut inputs = vec![Some(x.q)];
     for (n, role) in kept.into_iter().zip(["min", "max"]) {
         let bound = integers(x.dtype, &[], &[n]).ok_or("its type is not packed")?;

@@ -6,12 +6,13 @@ use super::linear::{columns, has_kernel};
 use super::{Float, UnfoldContext};
 use super::{Folds, Unfolds};
 use crate::graph::quantized::{MICROSOFT, Why, name};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Graph, Node, Tensor, ValueId};
 
 /// Of ONNX Runtime: the operator of the standard with this name has no projections.
-pub(crate) const FOLDS: Folds = &[("Attention", attention)];
+pub(crate) const FOLDS: Folds = &[(&["Attention"], attention)];
 
-pub(crate) const UNFOLDS: Unfolds = &[("QAttention", attention_back)];
+pub(crate) const UNFOLDS: Unfolds = &[(&["QAttention"], attention_back)];
 
 /// Attributes of `Attention` that `QAttention` lacks.
 pub(crate) const DROPPED: [&str; 2] = ["qkv_hidden_sizes", "rotary_embedding_dim"];
@@ -20,9 +21,7 @@ fn attention(site: &mut FoldContext) -> Result<Node, Why> {
     plain(&site.node)?;
     let (x, w) = (site.input(0)?, site.weight(1)?.along(site.graph, 1)?);
     has_kernel(site.graph, &x, &w, None)?;
-    if x.dtype != DataType::Uint8 {
-        return Err(format!("no kernel of QAttention reads {} {}", x.dtype, name(site.graph, x.q)));
-    }
+    refuse!(x.dtype != DataType::Uint8 => "no kernel of QAttention reads {} {}", x.dtype, name(site.graph, x.q));
     let w = site.exact(&x, w);
     let y = site.node.output(0).ok_or("it has no output")?;
     let [mask, past] = [3, 4].map(|slot| site.node.input(slot));
@@ -58,18 +57,15 @@ pub(crate) fn no_bias(graph: &mut Graph, w: ValueId) -> Result<ValueId, Why> {
 
 /// Demands that a node has nothing that `QAttention` does not know.
 pub(crate) fn plain(node: &Node) -> Result<(), Why> {
-    if [5, 6].iter().any(|slot| node.input(*slot).is_some()) {
-        return Err("QAttention has no bias of scores, and no length of what went before".into());
-    }
+    refuse!([5, 6].iter().any(|slot| node.input(*slot).is_some()) =>
+        "QAttention has no bias of scores, and no length of what went before");
     if let Some(Attr::Ints(sizes)) = node.attr("qkv_hidden_sizes")
         && sizes.windows(2).any(|pair| pair[0] != pair[1])
     {
         return Err("QAttention has queries, keys and values of one size".into());
     }
     for flag in ["do_rotary", "past_present_share_buffer"] {
-        if node.int(flag, 0) != 0 {
-            return Err(format!("no kernel of QAttention has `{flag}`"));
-        }
+        refuse!(node.int(flag, 0) != 0 => "no kernel of QAttention has `{flag}`");
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::FoldContext;
 use super::UnfoldContext;
 use crate::graph::quantized::{Why, dequantize_source, floats, name};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Graph, Reals, Tensor, ValueId};
 
 /// What a step of the sum is worth, for each column or for all: `factor * x_scale * w_scale`.
@@ -50,9 +51,7 @@ pub(crate) fn folded(
     let sum = reals(site.graph, v)?.zip(&steps, |b, s| (f64::from(beta) * b / s).round_ties_even());
     let sum = sum.ok_or_else(beyond)?;
     let range = f64::from(i32::MIN)..=f64::from(i32::MAX);
-    if !sum.values.iter().all(|q| range.contains(q)) {
-        return Err(beyond());
-    }
+    refuse!(!sum.values.iter().all(|q| range.contains(q)) => beyond());
     let integers = sum.values.iter().map(|q| *q as i32).collect();
     let name = format!("{}_quantized", site.graph[v].name);
     Ok(Some(site.shared(&name, Tensor::from_vec(sum.dims, integers))))

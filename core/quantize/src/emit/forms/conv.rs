@@ -4,12 +4,13 @@ use super::FoldContext;
 use super::{Float, UnfoldContext};
 use super::{Folds, Unfolds, bias, linear};
 use crate::graph::quantized::Why;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::Node;
 
-pub(crate) const FOLDS: Folds = &[("Conv", conv)];
+pub(crate) const FOLDS: Folds = &[(&["Conv"], conv)];
 
 pub(crate) const UNFOLDS: Unfolds =
-    &[("ConvInteger", linear::integer_chain), ("QLinearConv", conv_back)];
+    &[(&["ConvInteger"], linear::integer_chain), (&["QLinearConv"], conv_back)];
 
 fn conv(site: &mut FoldContext) -> Result<Node, Why> {
     let (x, w, y) = (site.input(0)?, site.weight(1)?.along(site.graph, 0)?, site.output(0)?);
@@ -29,9 +30,7 @@ fn conv(site: &mut FoldContext) -> Result<Node, Why> {
 }
 
 fn conv_back(site: &mut UnfoldContext) -> Result<Float, Why> {
-    if site.node.int("channels_last", 0) != 0 {
-        return Err("its channels are the last axis, which Conv does not know".into());
-    }
+    refuse!(site.node.int("channels_last", 0) != 0 => "its channels are the last axis, which Conv does not know");
     let steps = match (site.node.input(8), site.given(1)?, site.given(4)?) {
         (Some(_), x, w) => bias::steps(site.graph, [x, w], 1.0)?,
         _ => vec![],

@@ -4,15 +4,16 @@ use super::FoldContext;
 use super::{Float, UnfoldContext};
 use super::{Folds, Unfolds, bias};
 use crate::graph::quantized::{MICROSOFT, QuantizedValue, Why, floats, is_dynamic, name, rank_of};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, ValueId};
 
-pub(crate) const FOLDS: Folds = &[("Gemm", gemm), ("MatMul", matmul)];
+pub(crate) const FOLDS: Folds = &[(&["Gemm"], gemm), (&["MatMul"], matmul)];
 
 pub(crate) const UNFOLDS: Unfolds = &[
-    ("MatMulInteger", integer_chain),
-    ("MatMulIntegerToFloat", to_float_back),
-    ("QGemm", gemm_back),
-    ("QLinearMatMul", matmul_back),
+    (&["MatMulInteger"], integer_chain),
+    (&["MatMulIntegerToFloat"], to_float_back),
+    (&["QGemm"], gemm_back),
+    (&["QLinearMatMul"], matmul_back),
 ];
 
 /// Demands types for which ONNX Runtime has kernels of products.
@@ -39,9 +40,8 @@ fn result(site: &FoldContext, a: &QuantizedValue, b: &QuantizedValue) -> Option<
 fn matmul(site: &mut FoldContext) -> Result<Node, Why> {
     let (a, b) = (site.input(0)?, site.weight(1)?.along(site.graph, -1)?);
     has_kernel(site.graph, &a, &b, None)?;
-    if b.axis.is_some() && rank_of(site.graph, b.q) != Some(2) {
-        return Err(format!("{} has scales and is no matrix", name(site.graph, b.q)));
-    }
+    refuse!(b.axis.is_some() && rank_of(site.graph, b.q) != Some(2) =>
+        "{} has scales and is no matrix", name(site.graph, b.q));
     let b = site.exact(&a, b);
     if let Some(y) = result(site, &a, &b) {
         let mut inputs = [site.triple(&a), site.triple(&b)].concat();
@@ -139,9 +139,7 @@ pub(crate) fn integer_chain(site: &mut UnfoldContext) -> Result<Float, Why> {
     let (x, w) = (site.given(0)?, site.given(1)?);
     let (x_scale, w_scale) = chain.scales(site, x)?;
     let several = floats(site.graph, w_scale)?.len() > 1;
-    if several && per_channel.is_none() {
-        return Err(format!("{} has several scales", name(site.graph, w)));
-    }
+    refuse!(several && per_channel.is_none() => "{} has several scales", name(site.graph, w));
     let axis = per_channel.filter(|_| several);
     let w_zero = site.node.input(3);
     let zeros = w_zero.and_then(|z| site.graph.constant(z)).map_or(1, onnxd_ir::Tensor::len);
@@ -195,9 +193,7 @@ impl Chain {
             v = sum;
         }
         let (id, cast, _) = next(v, "Cast").ok_or_else(unlike)?;
-        if graph[id].int("to", 0) != i64::from(DataType::Float.number()) {
-            return Err(unlike());
-        }
+        refuse!(graph[id].int("to", 0) != i64::from(DataType::Float.number()) => unlike());
         nodes.push(id);
         let (id, _, factor) = next(cast, "Mul").ok_or_else(unlike)?;
         nodes.push(id);
@@ -230,9 +226,7 @@ impl Chain {
         let scales = scales.ok_or_else(unlike)?;
         let dims = graph.constant(self.factor).map_or(vec![], |t| t.dims().to_vec());
         let plain = dims.len() < 2;
-        if !plain {
-            return Err(unlike());
-        }
+        refuse!(!plain => unlike());
         let name = format!("{}_weight_scale", graph[self.factor].name);
         let scales = onnxd_ir::Tensor::from_vec(dims, scales);
         Ok((value.scale, site.graph.add_initializer(&name, scales)))

@@ -28,10 +28,10 @@ pub(crate) type Fold = fn(&mut FoldContext) -> Result<Node, Why>;
 pub(crate) type Unfold = fn(&mut UnfoldContext) -> Result<Float, Why>;
 
 /// By operator of the standard.
-type Folds = &'static [(&'static str, Fold)];
+type Folds = &'static [(&'static [&'static str], Fold)];
 
 /// By operator of the standard or of ONNX Runtime.
-type Unfolds = &'static [(&'static str, Unfold)];
+type Unfolds = &'static [(&'static [&'static str], Unfold)];
 
 const FOLDS: &[Folds] = &[
     activation::FOLDS,
@@ -58,13 +58,13 @@ pub(crate) fn fold_of(node: &Node) -> Option<Fold> {
     let standard = FOLDS.iter().copied().flatten().filter(|_| node.is_standard());
     let own = attention::FOLDS.iter().filter(|_| node.domain == MICROSOFT);
     let mut rows = standard.chain(own);
-    rows.find(|(op, _)| *op == node.op).map(|(_, rule)| *rule)
+    rows.find(|(ops, _)| ops.contains(&node.op.as_str())).map(|(_, rule)| *rule)
 }
 
 pub(crate) fn unfold_of(node: &Node) -> Option<Unfold> {
     let known = node.is_standard() || node.domain == MICROSOFT;
     let mut rows = UNFOLDS.iter().copied().flatten().filter(|_| known);
-    rows.find(|(op, _)| *op == node.op).map(|(_, rule)| *rule)
+    rows.find(|(ops, _)| ops.contains(&node.op.as_str())).map(|(_, rule)| *rule)
 }
 
 /// An operator of ONNX Runtime that takes integers, scale and zero point of each input, then scale

@@ -4,18 +4,19 @@ use super::FoldContext;
 use super::{Float, UnfoldContext};
 use super::{Folds, Unfolds, elementwise, elementwise_back};
 use crate::graph::quantized::Why;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Node};
 
 pub(crate) const FOLDS: Folds = &[
-    ("AveragePool", average),
-    ("GlobalAveragePool", |site| {
+    (&["AveragePool"], average),
+    (&["GlobalAveragePool"], |site| {
         elementwise(site, "QLinearGlobalAveragePool", 1, &[("channels_last", 0)])
     }),
 ];
 
 pub(crate) const UNFOLDS: Unfolds = &[
-    ("QLinearAveragePool", |site| back(site, "AveragePool")),
-    ("QLinearGlobalAveragePool", |site| back(site, "GlobalAveragePool")),
+    (&["QLinearAveragePool"], |site| back(site, "AveragePool")),
+    (&["QLinearGlobalAveragePool"], |site| back(site, "GlobalAveragePool")),
 ];
 
 fn average(site: &mut FoldContext) -> Result<Node, Why> {
@@ -29,8 +30,6 @@ fn average(site: &mut FoldContext) -> Result<Node, Why> {
 }
 
 fn back(site: &mut UnfoldContext, op: &str) -> Result<Float, Why> {
-    if site.node.int("channels_last", 0) != 0 {
-        return Err(format!("its channels are the last axis, which {op} does not know"));
-    }
+    refuse!(site.node.int("channels_last", 0) != 0 => "its channels are the last axis, which {op} does not know");
     elementwise_back(site, op, 1, &["channels_last"])
 }

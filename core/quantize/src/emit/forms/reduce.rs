@@ -4,12 +4,13 @@ use super::FoldContext;
 use super::{Float, UnfoldContext};
 use super::{Folds, Unfolds, elementwise_back};
 use crate::graph::quantized::{Why, rank_of};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Node, Tensor, ValueId};
 use std::collections::BTreeSet;
 
-pub(crate) const FOLDS: Folds = &[("ReduceMean", mean)];
+pub(crate) const FOLDS: Folds = &[(&["ReduceMean"], mean)];
 
-pub(crate) const UNFOLDS: Unfolds = &[("QLinearReduceMean", mean_back)];
+pub(crate) const UNFOLDS: Unfolds = &[(&["QLinearReduceMean"], mean_back)];
 
 /// The axes, which are an attribute before opset 18 and an input after.
 fn axes(site: &FoldContext) -> Option<Vec<i64>> {
@@ -28,13 +29,10 @@ fn mean(site: &mut FoldContext) -> Result<Node, Why> {
     let rank = rank_of(site.graph, x.q).ok_or("the rank of its input is not known")? as i64;
     let given = axes(site).ok_or("its axes are not constant")?;
     let found: BTreeSet<i64> = given.iter().map(|a| if *a < 0 { a + rank } else { *a }).collect();
-    if rank < 3 || found.len() != given.len() || !found.iter().copied().eq(2..rank) {
-        return Err("no kernel on integers takes the mean of these axes".into());
-    }
+    refuse!(rank < 3 || found.len() != given.len() || !found.iter().copied().eq(2..rank) =>
+        "no kernel on integers takes the mean of these axes");
     let kept = site.node.int("keepdims", 1) != 0;
-    if !kept && site.opset < 13 {
-        return Err("without its axes in opsets before 13".into());
-    }
+    refuse!(!kept && site.opset < 13 => "without its axes in opsets before 13");
     let mut inputs = site.triple(&x).to_vec();
     inputs.extend(site.pair(&y));
     let attrs = [("channels_last", 0)];

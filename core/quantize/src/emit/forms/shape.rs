@@ -5,66 +5,33 @@ use super::FoldContext;
 use super::{Float, UnfoldContext};
 use super::{Folds, Unfolds};
 use crate::graph::quantized::{MICROSOFT, QuantizedValue, Why, floats, name};
+use crate::plan::propagation::LAYOUT;
 use crate::range::{Scale, integers};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Node, Tensor, ValueId, ValueType, schema};
 
+/// What moves integers as well, besides the layout operators.
+const CHOICES: &[&str] = &["MaxPool", "ReduceMax", "ReduceMin", "ReverseSequence"];
+
 pub(crate) const FOLDS: Folds = &[
-    ("ArgMax", found),
-    ("ArgMin", found),
-    ("Concat", concat),
-    ("DepthToSpace", through),
-    ("Expand", through),
-    ("Flatten", through),
-    ("Gather", through),
-    ("GatherElements", through),
-    ("GatherND", through),
-    ("Identity", through),
-    ("MaxPool", through),
-    ("Pad", pad),
-    ("ReduceMax", through),
-    ("ReduceMin", through),
-    ("Reshape", through),
-    ("Resize", resize),
-    ("ReverseSequence", through),
-    ("Slice", through),
-    ("SpaceToDepth", through),
-    ("Split", through),
-    ("Squeeze", through),
-    ("Tile", through),
-    ("TopK", through),
-    ("Transpose", through),
-    ("Unsqueeze", through),
-    ("Where", choice),
+    (&["ArgMax", "ArgMin"], found),
+    (&["Concat"], concat),
+    (&["Pad"], pad),
+    (&["Resize"], resize),
+    (&["Where"], choice),
+    (CHOICES, through),
+    (LAYOUT, through),
 ];
 
 pub(crate) const UNFOLDS: Unfolds = &[
-    ("ArgMax", found_back),
-    ("ArgMin", found_back),
-    ("Concat", joined_back),
-    ("DepthToSpace", through_back),
-    ("Expand", through_back),
-    ("Flatten", through_back),
-    ("Gather", through_back),
-    ("GatherElements", through_back),
-    ("GatherND", through_back),
-    ("Identity", through_back),
-    ("MaxPool", through_back),
-    ("Pad", pad_back),
-    ("QLinearConcat", concat_back),
-    ("QLinearWhere", choice_back),
-    ("ReduceMax", through_back),
-    ("ReduceMin", through_back),
-    ("Reshape", through_back),
-    ("Resize", through_back),
-    ("ReverseSequence", through_back),
-    ("Slice", through_back),
-    ("SpaceToDepth", through_back),
-    ("Split", through_back),
-    ("Squeeze", through_back),
-    ("Tile", through_back),
-    ("TopK", through_back),
-    ("Transpose", through_back),
-    ("Unsqueeze", through_back),
+    (&["ArgMax", "ArgMin"], found_back),
+    (&["Concat"], joined_back),
+    (&["Pad"], pad_back),
+    (&["QLinearConcat"], concat_back),
+    (&["QLinearWhere"], choice_back),
+    (&["Resize"], through_back),
+    (CHOICES, through_back),
+    (LAYOUT, through_back),
 ];
 
 /// How many outputs hold elements of the first input.
@@ -140,12 +107,9 @@ fn resize(site: &mut FoldContext) -> Result<Node, Why> {
         Some(Attr::Str(s)) => String::from_utf8_lossy(s).into_owned(),
         _ => default.to_owned(),
     };
-    if text("mode", "nearest") != "nearest" {
-        return Err("it computes new values between the integers".into());
-    }
-    if text("coordinate_transformation_mode", "") == "tf_crop_and_resize" {
-        return Err("it fills in values from outside".into());
-    }
+    refuse!(text("mode", "nearest") != "nearest" => "it computes new values between the integers");
+    refuse!(text("coordinate_transformation_mode", "") == "tf_crop_and_resize" =>
+        "it fills in values from outside");
     through(site)
 }
 
@@ -173,9 +137,7 @@ fn pad(site: &mut FoldContext) -> Result<Node, Why> {
     };
     let (scale, zero_point) = (f64::from(x.scale_value(site.graph)?), x.zero_point(site.graph)?);
     let fill = Scale { dtype: x.dtype, scale, zero_point }.quantize(fill);
-    if site.opset < 11 {
-        return Err("Pad takes integers from opset 11 on".into());
-    }
+    refuse!(site.opset < 11 => "Pad takes integers from opset 11 on");
     let fill = integers(x.dtype, &[], &[fill]).ok_or("its type is not packed")?;
     let out = node.output(0).map_or(String::new(), |v| site.graph[v].name.clone());
     let fill = site.shared(&format!("{out}_pad"), fill);
@@ -227,9 +189,7 @@ fn joined_back(site: &mut UnfoldContext) -> Result<Float, Why> {
     let count = site.node.inputs.len();
     let parts: Vec<QuantizedValue> =
         (0..count).map(|i| site.quantized_value(i)).collect::<Result<_, _>>()?;
-    if parts.iter().any(|x| !x.same(&parts[0], site.graph)) {
-        return Err("its parts differ in scale".into());
-    }
+    refuse!(parts.iter().any(|x| !x.same(&parts[0], site.graph)) => "its parts differ in scale");
     let real = |x: &QuantizedValue| Some(site.real_of(x.q, x.scale, x.zero, None));
     let inputs = parts.iter().map(real).collect();
     site.moved("Concat", inputs, &parts[0], 1)

@@ -4,7 +4,7 @@ use crate::emit::placer::add_linear;
 use crate::graph::quantized::{
     QuantizedValue, Why, dequantize_source, floats, is_linear, name, quantized_by, rank_of,
 };
-use onnxd_ir::{Graph, Node, NodeId, Tensor, ValueId, ValueType};
+use onnxd_ir::{Graph, Node, NodeId, Tensor, ValueId};
 
 /// The scale and zero point with which `v` was made.
 pub(crate) fn made_of(graph: &Graph, v: ValueId) -> Result<QuantizedValue, Why> {
@@ -51,7 +51,7 @@ impl UnfoldContext<'_> {
     /// Demands that an axis of `v` has `size` elements.
     pub(crate) fn sized(&self, v: ValueId, axis: usize, size: usize) -> Result<(), Why> {
         let declared = || {
-            let dim = self.graph[v].ty.as_ref().and_then(ValueType::shape)?.get(axis)?.known();
+            let dim = self.graph[v].shape()?.get(axis)?.known();
             dim.and_then(|n| usize::try_from(n).ok())
         };
         let constant = self.graph.constant(v).map(|t| t.dims()[axis]);

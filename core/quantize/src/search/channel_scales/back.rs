@@ -4,7 +4,7 @@ use super::{Spot, matrix, reals};
 use crate::graph::quantized::MICROSOFT;
 use crate::graph::weighted::is_attention;
 use onnxd_ir::ops::{Gemm, Op};
-use onnxd_ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, ValueType, axis_at};
+use onnxd_ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, axis_at};
 use std::ops::Range;
 
 /// Nodes that are looked at.
@@ -206,7 +206,7 @@ impl Back<'_> {
     }
 
     fn rank(&self, v: ValueId) -> Option<usize> {
-        Some(self.graph[v].ty.as_ref()?.shape()?.len())
+        Some(self.graph[v].shape()?.len())
     }
 
     fn sizes(&self, v: ValueId, axes: &[usize]) -> Option<Vec<usize>> {
@@ -403,6 +403,6 @@ impl Place {
 
 /// The sizes of axes, as far as they are known.
 fn shape(graph: &Graph, v: ValueId) -> Option<Vec<Option<usize>>> {
-    let dims = graph[v].ty.as_ref().and_then(ValueType::shape)?;
+    let dims = graph[v].shape()?;
     Some(dims.iter().map(|dim| usize::try_from(dim.known()?).ok()).collect())
 }

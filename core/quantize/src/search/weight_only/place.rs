@@ -2,6 +2,7 @@
 
 use crate::graph::weighted::FLOATS;
 use crate::range::weights::finite;
+use onnxd_diagnostics::refuse;
 use onnxd_ir::ops::{Gemm, MatMul, Op};
 use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor, ValueId};
 
@@ -62,9 +63,8 @@ impl Place {
             };
         }
         let rank = dims.len();
-        if rank < 2 || dims[..rank - 2].iter().any(|d| *d != 1) || data.is_empty() {
-            return Err("its weights are no matrix".to_owned());
-        }
+        refuse!(rank < 2 || dims[..rank - 2].iter().any(|d| *d != 1) || data.is_empty() =>
+            "its weights are no matrix");
         let (n, k) = match by_rows {
             true => (dims[rank - 2], dims[rank - 1]),
             false => (dims[rank - 1], dims[rank - 2]),

@@ -18,7 +18,7 @@ pub(crate) struct Written {
 
 /// Whether the form can say it.
 pub(crate) fn possible(g: &Graph, id: NodeId, place: &Place, form: Form) -> Result<(), String> {
-    let rank = |v: ValueId| g[v].ty.as_ref().and_then(|t| Some(t.shape()?.len()));
+    let rank = |v: ValueId| g[v].shape().map(<[_]>::len);
     let weights = g.constant(place.w).map_or(2, Tensor::rank);
     let Some(x) = place.x.filter(|_| form == Form::QLinear && g[id].is("MatMul")) else {
         return Ok(());

@@ -5,6 +5,7 @@
 mod lexer;
 mod parser;
 
+use crate::diag::refuse;
 use std::fmt;
 
 /// Longest expression, in bytes.
@@ -28,9 +29,7 @@ impl fmt::Display for Number {
 
 /// Value of an expression, or why it has none.
 pub(super) fn evaluate(text: &str) -> Result<Number, String> {
-    if text.len() > LENGTH_MAX {
-        return Err(format!("it is longer than {LENGTH_MAX} bytes"));
-    }
+    refuse!(text.len() > LENGTH_MAX => "it is longer than {LENGTH_MAX} bytes");
     parser::parse(text)?.value()
 }
 
@@ -164,9 +163,7 @@ fn overflow() -> String {
 fn apply(sign: &str, a: Number, b: Number) -> Evaluated {
     let divides = matches!(sign, "/" | "//" | "%") || (sign == "**" && b.float() < 0.0);
     let divisor = if sign == "**" { a } else { b };
-    if divides && !divisor.is_true() {
-        return Err("it divides by zero".into());
-    }
+    refuse!(divides && !divisor.is_true() => "it divides by zero");
     match (a, b) {
         (Number::Int(a), Number::Int(b)) => apply_int(sign, a, b),
         _ => apply_float(sign, a.float(), b.float()),

@@ -4,6 +4,7 @@
 
 use super::lexer::{Token, tokens};
 use super::{Function, Operands, Tree, truth};
+use crate::diag::refuse;
 
 /// Deepest nesting of parentheses, signs, powers and conditionals.
 const DEPTH_MAX: usize = 64;
@@ -58,9 +59,7 @@ impl Parser {
     }
 
     fn nested(&mut self, parse: impl FnOnce(&mut Parser) -> Parsed) -> Parsed {
-        if self.depth == DEPTH_MAX {
-            return Err(format!("it is nested deeper than {DEPTH_MAX} levels"));
-        }
+        refuse!(self.depth == DEPTH_MAX => "it is nested deeper than {DEPTH_MAX} levels");
         self.depth += 1;
         let tree = parse(self);
         self.depth -= 1;
@@ -74,9 +73,7 @@ impl Parser {
             return Ok(then);
         }
         let condition = self.or()?;
-        if !self.take_word("else") {
-            return Err(format!("`else` is expected, not {}", self.peek()));
-        }
+        refuse!(!self.take_word("else") => "`else` is expected, not {}", self.peek());
         let other = self.nested(Parser::conditional)?;
         let [condition, then, other] = [condition, then, other].map(Box::new);
         Ok(Tree::If { condition, then, other })
@@ -168,9 +165,7 @@ impl Parser {
             let known = FUNCTIONS.map(|(n, _)| n).join(", ");
             return Err(format!("`{name}` is not known; the functions are {known}"));
         };
-        if self.take_sign(&["("]).is_none() {
-            return Err(format!("`{name}` needs arguments in parentheses"));
-        }
+        refuse!(self.take_sign(&["("]).is_none() => "`{name}` needs arguments in parentheses");
         let mut arguments = Vec::new();
         if self.take_sign(&[")"]).is_some() {
             return Ok(Tree::Call(function, arguments));

@@ -8,7 +8,7 @@ use crate::plan::{
     Source, Threshold,
 };
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
-use onnxd_plugin_sdk::ir::{DataType, Model, Tensor, ValueType, infer, text, verify};
+use onnxd_plugin_sdk::ir::{DataType, Model, Tensor, infer, text, verify};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -220,7 +220,7 @@ fn check(choice: Choice, casting: Casting) {
     let input: Vec<i64> = (0..64).map(|_| dice.within(lo, hi)).collect();
     let want = reference::run(&network(), &plan, &input);
     let graph = &written.model.graph;
-    let dtype = graph[graph.inputs()[0]].ty.as_ref().and_then(ValueType::dtype).expect("declared");
+    let dtype = graph[graph.inputs()[0]].dtype().expect("declared");
     let got = run(&written.model, &input, dtype);
     for (name, values) in &got {
         assert_eq!(values, &want[name], "{name} of {choice:?}");
@@ -316,7 +316,7 @@ fn a_large_bias_takes_64_bits() {
     let want = reference::run(&network(), &plan, &input);
     let written = written(&plan, Casting::Explicit);
     let graph = &written.model.graph;
-    let dtype = graph[graph.inputs()[0]].ty.as_ref().and_then(ValueType::dtype).expect("declared");
+    let dtype = graph[graph.inputs()[0]].dtype().expect("declared");
     assert_eq!(run(&written.model, &input, dtype)["y"], want["y"]);
 }
 
