@@ -13,6 +13,29 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+/// Returns with an error if the condition holds. A text is made an error of the function's type.
+///
+/// ```
+/// fn half(n: u32) -> Result<u32, String> {
+///     onnxd_diagnostics::refuse!(n % 2 == 1 => "{n} has no half");
+///     Ok(n / 2)
+/// }
+/// assert_eq!(half(3), Err("3 has no half".to_owned()));
+/// ```
+#[macro_export]
+macro_rules! refuse {
+    ($condition:expr => $text:literal $(, $of:expr)*) => {
+        if $condition {
+            return Err(From::from(format!($text $(, $of)*)));
+        }
+    };
+    ($condition:expr => $error:expr) => {
+        if $condition {
+            return Err($error);
+        }
+    };
+}
+
 /// An enum of words, each written once.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$help:meta])* $variant:ident = $word:literal,)* }) => {

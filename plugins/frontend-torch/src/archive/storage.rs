@@ -2,7 +2,7 @@
 
 use super::zip::Archive;
 use super::{damaged, over_limit, truncated, unsupported};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{DataType, Derivation, Tensor, element_count};
 use std::cell::{Cell, RefCell};
@@ -211,9 +211,7 @@ impl<'a> Storages<'a> {
         let (member, sizes) = (&place.member, &place.sizes);
         let wrong =
             |why: String| damaged(format!("a tensor of sizes {sizes:?} in `{member}`: {why}"));
-        if sizes.len() > RANK_MAX {
-            return Err(over_limit(format!("a tensor in `{member}` has {} axes", sizes.len())));
-        }
+        refuse!(sizes.len() > RANK_MAX => over_limit(format!("a tensor in `{member}` has {} axes", sizes.len())));
         let signed = |stride: &usize| isize::try_from(*stride).ok();
         let strides: Option<Vec<isize>> = place.strides.iter().map(signed).collect();
         let strides =
@@ -253,10 +251,8 @@ fn check_quantizer(quantizer: &Quantizer, sizes: &[usize]) -> Result<(), Diagnos
 
 /// Refuses archives of processors that store numbers the other way round.
 pub(crate) fn refuse_big_endian(archive: &Archive) -> Result<(), Diagnostic> {
-    if archive.has("byteorder") && archive.read("byteorder")?.trim_ascii() == b"big" {
-        let what = "the archive has numbers in big-endian order";
-        return Err(unsupported(what).help("Save it on a little-endian machine."));
-    }
+    refuse!(archive.has("byteorder") && archive.read("byteorder")?.trim_ascii() == b"big" =>
+        unsupported("the archive has numbers in big-endian order").help("Save it on a little-endian machine."));
     Ok(())
 }
 

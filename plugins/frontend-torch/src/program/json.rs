@@ -2,7 +2,7 @@
 
 use super::argument::Named;
 use super::*;
-use crate::diag::Code;
+use crate::diag::{Code, refuse};
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -105,10 +105,8 @@ fn quoted(text: &[u8]) -> Result<Cow<'_, [u8]>, Diagnostic> {
         }
         at += 1;
     }
-    if values > VALUES_MAX {
-        let what = format!("the program has more than {VALUES_MAX} values in its JSON");
-        return Err(Diagnostic::new(Code::SourceLimit, what));
-    }
+    refuse!(values > VALUES_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("the program has more than {VALUES_MAX} values in its JSON")));
     if copied == 0 {
         return Ok(Cow::Borrowed(text));
     }

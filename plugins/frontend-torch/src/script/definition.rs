@@ -2,6 +2,7 @@
 
 use super::lexer::{Kind, Parsed, Token};
 use super::parse::Parser;
+use crate::diag::refuse;
 use crate::syntax::ast::{Attribute, Class, ClassKind, Expr, File, Function, Parameter};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -186,9 +187,7 @@ impl Parser<'_> {
                 .ok_or_else(|| self.lexer.wrong(start, format!("`{word}` is a list of names")))?;
             return Ok(());
         }
-        if !typed && value.is_none() {
-            return Err(self.lexer.wrong(start, format!("`{name}` has no type")));
-        }
+        refuse!(!typed && value.is_none() => self.lexer.wrong(start, format!("`{name}` has no type")));
         self.unique(names, start, &name)?;
         class.attributes.push(Attribute { name, value });
         Ok(())

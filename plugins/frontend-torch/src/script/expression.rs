@@ -2,6 +2,7 @@
 
 use super::lexer::{Kind, Parsed, unquoted};
 use super::parse::Parser;
+use crate::diag::refuse;
 use crate::syntax::ast::Expr;
 use std::rc::Rc;
 
@@ -130,10 +131,8 @@ impl Parser<'_> {
             let argument = self.expression()?;
             match argument {
                 Expr::Name(name) if self.takes(b'=')? => {
-                    if named.iter().any(|(other, _)| *other == name) {
-                        let message = format!("argument `{name}` is given twice");
-                        return Err(self.lexer.wrong(start, message));
-                    }
+                    refuse!(named.iter().any(|(other, _)| *other == name) =>
+                        self.lexer.wrong(start, format!("argument `{name}` is given twice")));
                     named.push((name, self.expression()?));
                 }
                 argument if named.is_empty() => arguments.push(argument),
@@ -152,9 +151,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn text(&mut self) -> Parsed<Rc<str>> {
-        if self.token.kind != Kind::Text {
-            return Err(self.unexpected("a string"));
-        }
+        refuse!(self.token.kind != Kind::Text => self.unexpected("a string"));
         let token = self.advance()?;
         Ok(unquoted(self.lexer.text(token)).into())
     }
@@ -181,8 +178,7 @@ impl Parser<'_> {
             "True" => Expr::Bool(true),
             "False" => Expr::Bool(false),
             _ if is_reserved(word) => {
-                let message = format!("printed code has no `{word}` here");
-                return Err(self.lexer.wrong(token, message));
+                return Err(self.lexer.wrong(token, format!("printed code has no `{word}` here")));
             }
             _ => Expr::Name(word.into()),
         })
@@ -256,9 +252,7 @@ impl Parser<'_> {
             self.expect(b'+')?;
         }
         let (part, imaginary) = self.real()?;
-        if !imaginary {
-            return Err(self.lexer.wrong(start, "the second part of this number lacks its `j`"));
-        }
+        refuse!(!imaginary => self.lexer.wrong(start, "the second part of this number lacks its `j`"));
         Ok(Expr::Complex(sign * real, if minus { -part } else { part }))
     }
 
@@ -271,9 +265,7 @@ impl Parser<'_> {
             Kind::Word => matches!(text, "inf" | "nan" | "infj" | "nanj"),
             _ => false,
         };
-        if !known {
-            return Err(self.unexpected("a number"));
-        }
+        refuse!(!known => self.unexpected("a number"));
         self.advance()?;
         let digits = text.strip_suffix('j').unwrap_or(text);
         let number = digits

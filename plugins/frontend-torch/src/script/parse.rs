@@ -4,7 +4,7 @@
 //! constant, and no expression is taller than one, so all that walks the result may recurse.
 
 use super::lexer::{Kind, Lexer, Parsed, Token};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 use crate::syntax::ast::File;
 
 /// Deepest nesting of brackets, and the height of expressions.
@@ -84,9 +84,7 @@ impl<'s> Parser<'s> {
     }
 
     pub(super) fn word(&mut self) -> Parsed<&'s str> {
-        if self.token.kind != Kind::Word {
-            return Err(self.unexpected("a name"));
-        }
+        refuse!(self.token.kind != Kind::Word => self.unexpected("a name"));
         let token = self.advance()?;
         Ok(self.lexer.text(token))
     }
@@ -113,9 +111,7 @@ impl<'s> Parser<'s> {
 
     /// One bracket deeper.
     pub(super) fn deeper(&mut self) -> Parsed<()> {
-        if self.depth == DEPTH_MAX {
-            return Err(self.too_deep());
-        }
+        refuse!(self.depth == DEPTH_MAX => self.too_deep());
         self.depth += 1;
         Ok(())
     }
@@ -126,9 +122,7 @@ impl<'s> Parser<'s> {
 
     /// A new expression of this height.
     pub(super) fn grown(&mut self, height: usize) -> Parsed<()> {
-        if height > DEPTH_MAX {
-            return Err(self.too_deep());
-        }
+        refuse!(height > DEPTH_MAX => self.too_deep());
         self.height = height;
         self.counted()
     }

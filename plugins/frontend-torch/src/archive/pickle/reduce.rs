@@ -5,7 +5,7 @@ use super::context::Context;
 use super::tree::Made;
 use crate::archive::storage::{Quantizer, Storage, Storages, Stored, python_type, storage_type};
 use crate::archive::{damaged, unsupported};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,9 +23,7 @@ pub(super) fn global(module: Rc<str>, name: Rc<str>) -> Pickled {
 
 /// Keys and values that follow each other.
 pub(super) fn pairs(items: Vec<Pickled>) -> Result<Vec<(Pickled, Pickled)>, Diagnostic> {
-    if items.len() % 2 == 1 {
-        return Err(damaged("the pickle has a key without value"));
-    }
+    refuse!(items.len() % 2 == 1 => damaged("the pickle has a key without value"));
     let mut items = items.into_iter();
     Ok(std::iter::from_fn(|| items.next().zip(items.next())).collect())
 }
