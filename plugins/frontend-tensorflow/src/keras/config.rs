@@ -6,7 +6,7 @@ mod calls;
 use super::hub;
 use super::layer::{Layer, Network, damaged};
 use super::weights::snake_case;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 
@@ -22,10 +22,8 @@ const DEPTH_MAX: usize = 32;
 /// # Errors
 /// `N0201` if it is none.
 pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<Layer, Diagnostic> {
-    if text.len() > CONFIG_MAX {
-        let message = format!("The description of the model has {} bytes.", text.len());
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
+    refuse!(text.len() > CONFIG_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("The description of the model has {} bytes.", text.len())));
     let values = text.iter().filter(|byte| b",[{".contains(byte)).count();
     if values > VALUES_MAX {
         let message = format!("The description of the model has more than {VALUES_MAX} values.");
@@ -96,10 +94,8 @@ fn is_layer(json: &Json) -> bool {
 }
 
 fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic> {
-    if depth > DEPTH_MAX {
-        let message = format!("The model has models inside of models {DEPTH_MAX} times over.");
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
+    refuse!(depth > DEPTH_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("The model has models inside of models {DEPTH_MAX} times over.")));
     let (Some(class), Some(config)) =
         (text(json, "class_name"), json.get("config").and_then(Json::as_object))
     else {
@@ -158,16 +154,14 @@ fn both_ways(layer: &mut Layer) -> Result<(), Diagnostic> {
     let Some(at) = layer.parts.iter().position(|(key, _)| key == "layer") else { return Ok(()) };
     let (_, mut forward) = layer.parts.remove(at);
     // Each level would double what is inside.
-    if holds(&forward, "Bidirectional") {
-        return Err(damaged("A `Bidirectional` layer is inside of another one."));
-    }
+    refuse!(holds(&forward, "Bidirectional") => damaged("A `Bidirectional` layer is inside of another one."));
     let bare = forward.name.trim_start_matches("forward_").to_owned();
     let found = layer.parts.iter().position(|(key, _)| key == "backward_layer");
     let backward = match found {
         Some(at) => layer.parts.remove(at).1,
         None => {
             let mut backward = Layer { name: format!("backward_{bare}"), ..forward.clone() };
-            let turned = forward.config.get("go_backwards").and_then(Json::as_bool) == Some(true);
+            let turned = forward.is("go_backwards");
             backward.config.insert("go_backwards".to_owned(), Json::Bool(!turned));
             backward
         }

@@ -6,7 +6,7 @@ use super::scope::{Runner, Scope};
 use super::types::dim;
 use super::variables::BRANCHES;
 use onnxd_plugin_sdk::build::{Operand, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
 use onnxd_plugin_sdk::lower::Value;
 
@@ -232,10 +232,8 @@ impl<'a> Place<'_, 'a, '_> {
             [only] => return self.typed(self.tensors(&self.call(only, inputs)?)),
             [first, others @ ..] => (first, others),
         };
-        if at >= CHOICES_MAX {
-            let message = format!("The operator chooses between more than {CHOICES_MAX} graphs.");
-            return Err(self.problem(Code::SourceLimit, message));
-        }
+        refuse!(at >= CHOICES_MAX =>
+            self.problem(Code::SourceLimit, format!("The operator chooses between more than {CHOICES_MAX} graphs.")));
         let Some(then) = self.branch(first, inputs)? else { return Ok(None) };
         b.begin("branch");
         let otherwise = self.chosen(index, at + 1, others, inputs);
@@ -254,10 +252,8 @@ impl<'a> Place<'_, 'a, '_> {
             [self.graph("cond_subgraph_index")?, self.graph("body_subgraph_index")?];
         self.counted(body.outputs.len())?;
         self.counted(inputs.len())?;
-        if condition.outputs.len() != 1 || body.inputs.len() != inputs.len() {
-            let message = "The graphs of the loop do not fit its values.";
-            return Err(self.problem(Code::SourceSyntax, message));
-        }
+        refuse!(condition.outputs.len() != 1 || body.inputs.len() != inputs.len() =>
+            self.problem(Code::SourceSyntax, "The graphs of the loop do not fit its values."));
         let carried: Vec<usize> =
             (0..inputs.len()).filter(|at| body.inputs[*at] != body.outputs[*at]).collect();
         let first = self.tensors(&self.call(condition, inputs)?);

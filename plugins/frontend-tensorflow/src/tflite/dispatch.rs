@@ -10,7 +10,7 @@ use super::types::dim;
 use super::{constant, control, kept, quantized, resources, tables};
 use crate::ops::activation::clipped;
 use onnxd_plugin_sdk::build::{Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 use std::collections::HashSet;
@@ -25,10 +25,8 @@ impl<'a> Runner<'a, '_> {
     /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
     pub(crate) fn run(&self, scope: &Scope<'a>, wanted: &[usize]) -> Result<()> {
         self.ran.set(self.ran.get().saturating_add(scope.graph.operators.len() + 1));
-        if self.ran.get() > OPERATORS_MAX {
-            let message = format!("The model runs more than {OPERATORS_MAX} operators.");
-            return Err(Diagnostic::new(Code::SourceLimit, message));
-        }
+        refuse!(self.ran.get() > OPERATORS_MAX =>
+            Diagnostic::new(Code::SourceLimit, format!("The model runs more than {OPERATORS_MAX} operators.")));
         for operator in self.needed(scope.graph, wanted) {
             let ran = self.operator(scope, operator);
             let items = ran.map_err(|found| match found.layer {
@@ -252,7 +250,7 @@ impl<'a> Runner<'a, '_> {
             "TANH" => return b.tanh(x),
             other => {
                 let message = format!("The activation `{}` is not known.", shown(other));
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
+                return Err(b.unsupported(message));
             }
         };
         match quantized::clamp(stored, range) {

@@ -5,7 +5,7 @@ use super::operators::{self, CUSTOM};
 use super::options;
 use super::types::type_number;
 use bytes::Bytes;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;
 use std::rc::Rc;
@@ -254,9 +254,7 @@ impl Reader<'_> {
         let about = |what: &str| wrong(format!("The tensor `{}` {what}.", shown(&name)));
         let sizes = |slot| -> Read<Vec<i64>> {
             let sizes = table.numbers::<i32>(slot)?;
-            if sizes.len() > RANK_MAX {
-                return Err(about("has too many axes"));
-            }
+            refuse!(sizes.len() > RANK_MAX => about("has too many axes"));
             Ok(sizes.into_iter().map(i64::from).collect())
         };
         let (dims, mut signature) = (sizes(0)?, sizes(7)?);
@@ -268,10 +266,8 @@ impl Reader<'_> {
             0 => None,
             index => self.buffers.get(index).ok_or_else(|| about("has no buffer"))?.clone(),
         };
-        if table.scalar::<u32>(10)? > 0 {
-            let message = format!("The constant `{}` is in another file.", shown(&name));
-            return Err(Diagnostic::new(Code::LayerUnsupported, message));
-        }
+        refuse!(table.scalar::<u32>(10)? > 0 =>
+            Diagnostic::new(Code::LayerUnsupported, format!("The constant `{}` is in another file.", shown(&name))));
         let ranked = !dims.is_empty() || table.scalar::<bool>(8)? || data.is_some();
         Ok(Tensor {
             number: type_number(table.scalar::<i8>(1)?.into()),

@@ -6,7 +6,6 @@ use crate::ops::create::number;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -130,9 +129,7 @@ fn rescaling(b: &Lower, a: Rescaling) -> Lowered<Var> {
     let y = match tensor(&a.scale)? {
         Some(_) if is(&a.scale, 1.0) => x,
         Some(scale) => b.mul(x, scale)?,
-        None => {
-            return Err(b.diagnostic(Code::LayerParameter, "The scale is no number and no list."));
-        }
+        None => return Err(b.wrong("The scale is no number and no list.")),
     };
     match tensor(&a.offset)? {
         Some(_) if is(&a.offset, 0.0) => Ok(y),

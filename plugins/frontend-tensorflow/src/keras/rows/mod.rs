@@ -34,7 +34,8 @@ pub(crate) mod time;
 
 pub(crate) use conv::window;
 
-use super::runner::{Called, Given, Runner};
+use super::layer::Layer;
+use super::runner::{Called, Given};
 use super::values::Item;
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -68,8 +69,7 @@ pub(crate) fn table() -> Table<Source> {
 }
 
 /// A layer that calls the layers it holds: `None` if the class is none of these.
-pub(crate) type Wrapper =
-    for<'r, 's> fn(&Runner<'r, 's>, &Called<'_>, &Given) -> Lowered<Option<Vec<Item>>>;
+pub(crate) type Wrapper = fn(&Called<'_, '_, '_>, &Given) -> Lowered<Option<Vec<Item>>>;
 
 /// Layers that call others. They are asked before the table.
 pub(crate) const WRAPPERS: &[Wrapper] =
@@ -85,10 +85,7 @@ const COUNT_MAX: i64 = 1 << 22;
 pub(crate) fn count(b: &GraphBuilder, what: &str, n: i64) -> Lowered<i64> {
     match n {
         0..=COUNT_MAX => Ok(n),
-        ..0 => {
-            let message = format!("The number of {what} is {n}.");
-            Err(b.diagnostic(Code::LayerParameter, message))
-        }
+        ..0 => Err(b.wrong(format!("The number of {what} is {n}."))),
         _ => {
             let message = format!("The number of {what} is {n}, which is more than {COUNT_MAX}.");
             Err(b.diagnostic(Code::SourceLimit, message))
@@ -105,6 +102,19 @@ pub(crate) fn exactly<const N: usize>(b: &GraphBuilder, weights: &[Var]) -> Lowe
         let message = format!("The layer has {} weights, not {N}.", weights.len());
         b.diagnostic(Code::SourceSyntax, message)
     })
+}
+
+/// The kernels of a recurrent layer, and its bias if it has one.
+///
+/// # Errors
+/// `N0201` if there are others.
+pub(crate) fn kernels(
+    b: &GraphBuilder,
+    layer: &Layer,
+    weights: &[Var],
+) -> Lowered<(Var, Var, Option<Var>)> {
+    let ([kernel, recurrent], bias) = weights_and_bias(b, weights, layer.is("use_bias"))?;
+    Ok((kernel, recurrent, bias))
 }
 
 /// Weights, and a bias behind them if the layer has one.

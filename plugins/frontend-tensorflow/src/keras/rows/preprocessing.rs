@@ -9,7 +9,7 @@ use crate::ops::create::scalar;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value, WrongArgument};
@@ -38,8 +38,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let x = a.inputs;
             let wide = if of(b, x)? == Double { Double } else { Float };
             let Some(bins) = a.bin_boundaries else {
-                let message = "The boundaries of the bins are not in the file.";
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
+                return Err(b.unsupported("The boundaries of the bins are not in the file."));
             };
             let count = list_len(&bins) + 1;
             let line = if count == 1 { None } else { Some(tensor(b, &bins, wide)?) };
@@ -171,7 +170,7 @@ fn normalization(b: &Lower, a: Normalization) -> Lowered<Var> {
             (None, Some(weight)) => b.cast(*weight, to)?,
             (None, None) => {
                 let message = "The file has neither mean nor variance: the layer was not adapted.";
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
+                return Err(b.unsupported(message));
             }
         };
         // Sizes of one stand for the other axes.
@@ -201,10 +200,8 @@ fn encoded(
     word: &str,
     sparse: bool,
 ) -> Lowered<Var> {
-    if sparse {
-        let message = "The layer gives a sparse tensor, which ONNX does not have.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message).help("Set `sparse` to False."));
-    }
+    refuse!(sparse =>
+        b.unsupported("The layer gives a sparse tensor, which ONNX does not have.").help("Set `sparse` to False."));
     let to = dtype::of(word).unwrap_or(Float);
     if mode == "int" {
         return b.cast(x, if to.is_float() { Int32 } else { to });
@@ -227,10 +224,7 @@ fn encoded(
             let all = hot(b, x, count, -1, Float)?;
             b.cast(b.reduce_sum(all).axes([axis]).keepdims(0).one()?, to)
         }
-        other => {
-            let message = format!("The output mode `{}` is not known.", shown(other));
-            Err(b.diagnostic(Code::LayerUnsupported, message))
-        }
+        other => Err(b.unsupported(format!("The output mode `{}` is not known.", shown(other)))),
     }
 }
 
@@ -243,7 +237,7 @@ fn weighted(b: &GraphBuilder, x: Var, weights: Var, count: i64) -> Lowered<Var> 
 }
 
 fn integer_lookup(b: &Lower, a: Lookup) -> Lowered<Var> {
-    let refuse = |message: &str| Err(b.diagnostic(Code::LayerUnsupported, message));
+    let refuse = |message: &str| Err(b.unsupported(message));
     let Some(words) = a.vocabulary.filter(|words| !words.is_empty()) else {
         return refuse("The vocabulary is not in the description of the model.");
     };

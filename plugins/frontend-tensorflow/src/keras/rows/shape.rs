@@ -6,7 +6,7 @@ use crate::ops::shape::{int64s, reshaped, transposed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -73,9 +73,7 @@ fn reshape(b: &Lower, a: Reshape) -> Lowered<Var> {
         _ => None,
     };
     let target: Option<Vec<i64>> = a.target_shape.iter().map(size).collect();
-    let Some(target) = target else {
-        return Err(b.diagnostic(Code::LayerParameter, "The target shape is no list of sizes."));
-    };
+    let target = target.ok_or_else(|| b.wrong("The target shape is no list of sizes."))?;
     let batch = b.shape_of(a.inputs).and_then(|shape| shape.first()?.known());
     let is_open = target.contains(&-1);
     match batch {
@@ -117,7 +115,7 @@ fn pairs(b: &GraphBuilder, list: &[Value], n: usize) -> Lowered<Vec<[i64; 2]>> {
     });
     found.ok_or_else(|| {
         let message = format!("The layer does not have two numbers for each of {n} axes.");
-        b.diagnostic(Code::LayerParameter, message)
+        b.wrong(message)
     })
 }
 
@@ -163,7 +161,7 @@ fn up_sampling(b: &Lower, a: UpSampling) -> Lowered<Var> {
         other => {
             let message =
                 format!("The interpolation `{}` has no counterpart in ONNX.", shown(other));
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
+            return Err(b.unsupported(message));
         }
     };
     let x = match channels {

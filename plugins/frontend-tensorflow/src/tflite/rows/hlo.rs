@@ -3,13 +3,13 @@
 use super::window::Meeting;
 use crate::ops::create::scalar;
 use crate::ops::reduce::{Axes, Reduction, reduced};
-use crate::ops::shape::{transposed, unsqueezed};
+use crate::ops::shape::{counted, transposed, unsqueezed};
 use crate::ops::xla::{Dimensions, Form, convolved, others};
 use crate::ops::{Lower, Source, of, rank, rows};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -28,11 +28,9 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
             b.expand(spread(b, a.operand, &a.broadcast_dimensions, n)?, a.shape)
         };
         "STABLEHLO_IOTA" => |b, a: Iota| {
-            let Some(size) = usize::try_from(a.iota_dimension).ok().and_then(|at| a.shape.get(at)) else {
-                return Err(crate::ops::xla::outside(b));
-            };
-            let numbers = b.range(scalar(0, Int64), scalar(*size, Int64), scalar(1, Int64)).one()?;
-            let numbers = spread(b, numbers, &[a.iota_dimension], a.shape.len() as i64)?;
+            let size = usize::try_from(a.iota_dimension).ok().and_then(|at| a.shape.get(at));
+            let size = size.ok_or_else(|| crate::ops::xla::outside(b))?;
+            let numbers = spread(b, counted(b, scalar(*size, Int64))?, &[a.iota_dimension], a.shape.len() as i64)?;
             b.cast(b.expand(numbers, a.shape)?, a.type_.0)
         };
         "STABLEHLO_REDUCE" => reduce;
@@ -87,18 +85,14 @@ fn compare(b: &Lower, a: Compare) -> Lowered<Var> {
         3 => b.greater(a.x, a.y),
         4 => b.less_or_equal(a.x, a.y),
         5 => b.less(a.x, a.y),
-        other => {
-            let message = format!("There is no comparison {other}.");
-            Err(b.diagnostic(Code::LayerParameter, message))
-        }
+        other => Err(b.wrong(format!("There is no comparison {other}."))),
     }
 }
 
 /// Reductions of one tensor.
 fn reduce(b: &Lower, a: Reduce) -> Lowered<Var> {
     let [x, init] = a.inputs[..] else {
-        let message = "Several tensors are reduced together.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported("Several tensors are reduced together."));
     };
     let meeting = Meeting::of(b, &a.body)?;
     let how = match meeting {
@@ -108,10 +102,8 @@ fn reduce(b: &Lower, a: Reduce) -> Lowered<Var> {
         Meeting::Max | Meeting::Or => Reduction::Max,
     };
     let dtype = of(b, x)?;
-    if matches!(meeting, Meeting::And | Meeting::Or) && dtype != Bool {
-        let message = "Bits of integers are reduced, which ONNX does not do.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(matches!(meeting, Meeting::And | Meeting::Or) && dtype != Bool =>
+        b.unsupported("Bits of integers are reduced, which ONNX does not do."));
     let y = reduced(b, x, &Axes::Known(a.dimensions), false, how)?;
     meeting.meet(b, y, init)
 }
@@ -133,11 +125,8 @@ fn dot_general(b: &Lower, a: DotGeneral) -> Lowered<Var> {
         Ok(((0..n).map(letter).collect(), free.iter().map(|axis| letter(*axis)).collect()))
     };
     let batch = a.lhs_batching_dimensions.len();
-    if batch.max(a.lhs_contracting_dimensions.len()) > 7 || rank(b, a.lhs)?.max(rank(b, a.rhs)?) > 6
-    {
-        let message = "The product has too many axes.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(batch.max(a.lhs_contracting_dimensions.len()) > 7 || rank(b, a.lhs)?.max(rank(b, a.rhs)?) > 6 =>
+        b.unsupported("The product has too many axes."));
     let (lhs, left) =
         named(a.lhs, &a.lhs_batching_dimensions, &a.lhs_contracting_dimensions, b'n')?;
     let (rhs, right) =

@@ -7,7 +7,6 @@ use crate::ops::fft::over;
 use crate::ops::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::complex;
 use onnxd_plugin_sdk::formulas::fourier::Kind;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
@@ -119,7 +118,7 @@ arguments! {
 fn of_both(b: &Lower, a: &Complex) -> Lowered<Var> {
     match a.x[..] {
         [real, imaginary] => of_parts(b, [floats(b, real)?, floats(b, imaginary)?]),
-        _ => Err(b.diagnostic(Code::LayerParameter, "A complex tensor has two parts.")),
+        _ => Err(b.wrong("A complex tensor has two parts.")),
     }
 }
 

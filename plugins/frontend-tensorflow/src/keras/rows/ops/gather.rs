@@ -1,14 +1,15 @@
 //! Items, slices and updates.
 
 use super::elementwise::any;
+use super::shapes::in_line;
 use crate::keras::layer::SLICE;
 use crate::ops::create::{filled, scalar};
 use crate::ops::scatter::scattered;
-use crate::ops::shape::{axis_of, squeezed, unsqueezed};
+use crate::ops::shape::{squeezed, steps, unsqueezed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -24,30 +25,21 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.SliceUpdate" => slice_update;
         "ops.Scatter" => |b, a: Scatter| {
             let shape = Operand::from(a.shape).to_tensor(Some(Int64)).map(|t| b.constant(t));
-            let Some(shape) = shape else {
-                return Err(b.diagnostic(Code::LayerParameter, "The shape is not known."));
-            };
+            let shape = shape.ok_or_else(|| b.wrong("The shape is not known."))?;
             let zeros = filled(b, shape, 0, of(b, a.values)?)?;
             scattered(b, [zeros, any(b, &a.indices)?, a.values], Some("add"))
         };
         "ops.ScatterUpdate" => |b, a: Update| {
-            let how = match a.reduction.as_deref() {
-                Some("add") => Some("add"),
-                Some("max") => Some("max"),
-                Some("min") => Some("min"),
-                Some("mul") => Some("mul"),
-                None => None,
-                Some(other) => {
-                    let message = format!("The reduction `{}` is not known.", shown(other));
-                    return Err(b.diagnostic(Code::LayerUnsupported, message));
-                }
+            let known = |word: &String| {
+                let how = ["add", "max", "min", "mul"].into_iter().find(|how| how == word);
+                how.ok_or_else(|| b.unsupported(format!("The reduction `{}` is not known.", shown(word))))
             };
+            let how = a.reduction.as_ref().map(known).transpose()?;
             let updates = super::promote::tensor(b, &a.updates, of(b, a.inputs)?)?;
             scattered(b, [a.inputs, any(b, &a.indices)?, updates], how)
         };
         "ops.Take" => |b, a: Take| {
-            let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
-            let axis = axis_of(b, flat, a.axis.unwrap_or(0))? as i64;
+            let (flat, axis) = in_line(b, a.x, a.axis)?;
             let indices = b.cast(any(b, &a.indices)?, Int64)?;
             b.gather(flat, indices).axis(axis).one()
         };
@@ -99,9 +91,7 @@ fn slice_update(b: &Lower, a: SliceUpdate) -> Lowered<Var> {
     let begin = b.max([b.min([begin, most])?, zero])?;
     let mut grid: Option<Var> = None;
     for axis in 0..n as i64 {
-        let size =
-            b.squeeze(b.shape(a.updates).start(axis).end(axis + 1).one()?).axes([0]).one()?;
-        let steps = b.range(scalar(0, Int64), size, scalar(1, Int64)).one()?;
+        let steps = steps(b, a.updates, axis)?;
         let line = b.add(steps, b.gather(begin, axis).axis(0).one()?)?;
         let wide: Vec<i64> = (0..n as i64).filter(|other| *other != axis).collect();
         let line = unsqueezed(b, line, &wide)?;
@@ -120,19 +110,18 @@ fn slice_update(b: &Lower, a: SliceUpdate) -> Lowered<Var> {
 
 /// Both meet in all axes but the one that is taken along.
 fn take_along(b: &Lower, a: Along) -> Lowered<Var> {
-    let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
+    let (flat, axis) = in_line(b, a.x, a.axis)?;
     let n = rank(b, flat)?;
-    let axis = axis_of(b, flat, a.axis.unwrap_or(0))?;
     let indices = super::promote::tensor(b, &a.indices, Int64)?;
     let like = |v: Var, other: Var| -> Lowered<Var> {
         let sizes = b.shape(other).one()?;
         let own = b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![1i64]));
-        let sizes = b.scatter_elements(sizes, [axis as i64], own).axis(0).one()?;
+        let sizes = b.scatter_elements(sizes, [axis], own).axis(0).one()?;
         b.expand(v, sizes)
     };
     let same = |i: usize| {
         let size = |v: Var| b.shape_of(v)?.get(i)?.known();
-        i == axis || (size(flat).is_some() && size(flat) == size(indices)) || {
+        i as i64 == axis || (size(flat).is_some() && size(flat) == size(indices)) || {
             let dim = |v: Var| b.shape_of(v)?.get(i).cloned();
             dim(flat).is_some() && dim(flat) == dim(indices) && i == 0
         }
@@ -141,7 +130,7 @@ fn take_along(b: &Lower, a: Along) -> Lowered<Var> {
         true => (flat, indices),
         false => (like(flat, indices)?, like(indices, flat)?),
     };
-    b.gather_elements(x, at).axis(axis as i64).one()
+    b.gather_elements(x, at).axis(axis).one()
 }
 
 /// Where a slice begins or ends.
@@ -218,7 +207,7 @@ fn part(b: &GraphBuilder, key: &Value) -> Lowered<Part> {
 }
 
 fn unknown(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
-    b.diagnostic(Code::LayerUnsupported, "A part of the key is neither a slice nor a place.")
+    b.unsupported("A part of the key is neither a slice nor a place.")
 }
 
 fn get_item(b: &Lower, a: GetItem) -> Lowered<Var> {

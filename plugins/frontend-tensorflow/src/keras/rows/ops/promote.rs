@@ -2,7 +2,7 @@
 
 use crate::ops::of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Bool, Double, Float, Float16, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Value};
@@ -87,10 +87,7 @@ pub(crate) fn type_of(b: &GraphBuilder, x: &Value) -> Lowered<Type> {
             }
             Type::Fixed(if items.is_empty() { Float } else { all.fixed() })
         }
-        _ => {
-            let message = "An operand is neither a tensor nor a number.";
-            return Err(b.diagnostic(Code::LayerParameter, message));
-        }
+        _ => return Err(b.wrong("An operand is neither a tensor nor a number.")),
     })
 }
 
@@ -123,7 +120,7 @@ pub(crate) fn tensor(b: &GraphBuilder, x: &Value, to: DataType) -> Lowered<Var> 
             let rows = items.iter().map(|item| b.unsqueeze(tensor(b, item, to)?, [0]));
             b.concat(rows.collect::<Lowered<Vec<_>>>()?).axis(0).one()
         }
-        _ => Err(b.diagnostic(Code::LayerParameter, "An operand is no tensor.")),
+        _ => Err(b.wrong("An operand is no tensor.")),
     }
 }
 
@@ -159,7 +156,7 @@ pub(crate) fn in_floats<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> L
 pub(crate) fn named(b: &GraphBuilder, word: &str) -> Lowered<DataType> {
     crate::keras::dtype::of(word).ok_or_else(|| {
         let message = format!("The element type `{}` is not known.", shown(word));
-        b.diagnostic(Code::LayerUnsupported, message)
+        b.unsupported(message)
     })
 }
 
