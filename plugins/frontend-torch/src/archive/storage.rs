@@ -54,29 +54,14 @@ pub(crate) struct Storage {
 
 /// The type of a storage by its name in Python. Quantized ones are their integers.
 pub(crate) fn storage_type(name: &str) -> Option<DataType> {
-    Some(match name {
-        "FloatStorage" => DataType::Float,
-        "DoubleStorage" => DataType::Double,
-        "HalfStorage" => DataType::Float16,
-        "BFloat16Storage" => DataType::Bfloat16,
-        "LongStorage" => DataType::Int64,
-        "IntStorage" | "QInt32Storage" => DataType::Int32,
-        "ShortStorage" => DataType::Int16,
-        "CharStorage" | "QInt8Storage" => DataType::Int8,
-        "ByteStorage" | "QUInt8Storage" | "UntypedStorage" => DataType::Uint8,
-        "BoolStorage" => DataType::Bool,
-        "ComplexFloatStorage" => DataType::Complex64,
-        "ComplexDoubleStorage" => DataType::Complex128,
-        "Float8_e4m3fnStorage" => DataType::Float8E4M3FN,
-        "Float8_e4m3fnuzStorage" => DataType::Float8E4M3FNUZ,
-        "Float8_e5m2Storage" => DataType::Float8E5M2,
-        "Float8_e5m2fnuzStorage" => DataType::Float8E5M2FNUZ,
-        "Float8_e8m0fnuStorage" => DataType::Float8E8M0,
-        "UInt16Storage" => DataType::Uint16,
-        "UInt32Storage" => DataType::Uint32,
-        "UInt64Storage" => DataType::Uint64,
-        _ => return None,
-    })
+    match name.strip_suffix("Storage")? {
+        "Char" => Some(DataType::Int8),
+        "Byte" | "Untyped" => Some(DataType::Uint8),
+        "ComplexFloat" => Some(DataType::Complex64),
+        "ComplexDouble" => Some(DataType::Complex128),
+        // Others have the name of the type, with capitals.
+        word => python_type(&word.to_ascii_lowercase()),
+    }
 }
 
 /// The type by its name in Python (`torch.float32`).

@@ -193,30 +193,27 @@ struct OutputSpec {
 }
 
 fn input(spec: InputSpec) -> Result<Input, Diagnostic> {
-    let value = |held: &Held| held.arg.argument();
-    if let Some(held) = &spec.parameter {
-        return Ok(Input { value: value(held), kind: InputKind::Parameter(name(held)?) });
+    let of = |held: &Held, kind: InputKind| Ok(Input { value: held.arg.argument(), kind });
+    match spec {
+        InputSpec { parameter: Some(held), .. } => of(&held, InputKind::Parameter(name(&held)?)),
+        InputSpec { buffer: Some(held), .. } => {
+            // Torch 2.2 says it of none.
+            let persistent = held.persistent.unwrap_or(true);
+            of(&held, InputKind::Buffer { name: name(&held)?, persistent })
+        }
+        InputSpec { tensor_constant: Some(held), .. } => {
+            of(&held, InputKind::Constant(name(&held)?))
+        }
+        InputSpec { custom_obj: Some(held), .. } => of(&held, InputKind::Object(name(&held)?)),
+        InputSpec { token: Some(held), .. } => of(&held, InputKind::Token),
+        InputSpec { constant_input: Some(fixed), .. } => {
+            Ok(Input { value: fixed.value, kind: InputKind::Fixed(fixed.name) })
+        }
+        InputSpec { user_input: Some(user), .. } => {
+            Ok(Input { value: user.arg, kind: InputKind::User })
+        }
+        _ => Err(damaged("an input of a kind that is not known")),
     }
-    if let Some(held) = &spec.buffer {
-        // Torch 2.2 says it of none.
-        let kind =
-            InputKind::Buffer { name: name(held)?, persistent: held.persistent.unwrap_or(true) };
-        return Ok(Input { value: value(held), kind });
-    }
-    if let Some(held) = &spec.tensor_constant {
-        return Ok(Input { value: value(held), kind: InputKind::Constant(name(held)?) });
-    }
-    if let Some(held) = &spec.custom_obj {
-        return Ok(Input { value: value(held), kind: InputKind::Object(name(held)?) });
-    }
-    if let Some(held) = &spec.token {
-        return Ok(Input { value: value(held), kind: InputKind::Token });
-    }
-    if let Some(fixed) = spec.constant_input {
-        return Ok(Input { value: fixed.value, kind: InputKind::Fixed(fixed.name) });
-    }
-    let user = spec.user_input.ok_or_else(|| damaged("an input of a kind that is not known"))?;
-    Ok(Input { value: user.arg, kind: InputKind::User })
 }
 
 fn output(spec: &OutputSpec) -> Result<OutputKind, Diagnostic> {

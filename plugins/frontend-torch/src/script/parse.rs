@@ -83,6 +83,24 @@ impl<'s> Parser<'s> {
         Err(self.unexpected(&format!("`{}`", char::from(mark))))
     }
 
+    /// Items with commas between, up to a closing mark. Tells whether a comma stands behind the last one.
+    pub(super) fn listed(
+        &mut self,
+        close: u8,
+        mut item: impl FnMut(&mut Self) -> Parsed<()>,
+    ) -> Parsed<bool> {
+        let mut comma = false;
+        while !self.takes(close)? {
+            item(self)?;
+            comma = self.takes(b',')?;
+            if !comma {
+                self.expect(close)?;
+                break;
+            }
+        }
+        Ok(comma)
+    }
+
     pub(super) fn word(&mut self) -> Parsed<&'s str> {
         refuse!(self.token.kind != Kind::Word => self.unexpected("a name"));
         let token = self.advance()?;
