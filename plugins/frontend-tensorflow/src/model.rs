@@ -4,7 +4,7 @@
 use crate::ops::{Source, complex};
 use crate::states::{Asked, Kept, lost_in_frames};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::formulas::complex::{is, is_complex};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType, settle_stored};
 use onnxd_plugin_sdk::lower::{self, Driver, Table};
@@ -43,9 +43,8 @@ pub(crate) fn import(
 ) -> std::result::Result<Imported, Diagnostics> {
     let (mut plain, found) = made(reader, options, |driver| run(driver, &Asked::new()))?;
     let wants = !(found.written.is_empty() && found.anew.is_empty()) && options.wants_states();
-    if !found.lost.is_empty() && options.wants_states() {
-        return Err(Diagnostics(found.lost.iter().map(lost_in_frames).collect()));
-    }
+    refuse!(!found.lost.is_empty() && options.wants_states() =>
+        Diagnostics(found.lost.iter().map(lost_in_frames).collect()));
     plain.notes.extend(found.lost.iter().map(Written::left_out));
     if !wants {
         plain.notes.extend(found.begun());

@@ -10,7 +10,7 @@ use crate::wire::proto::{Attr, GraphDef, NodeDef};
 use crate::wire::tensor::dims_of;
 use crate::wire::text;
 use bytes::Bytes;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, ValueType};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use prost::Message;
@@ -85,10 +85,8 @@ pub(crate) fn network<'a>(
     if !out_places.is_empty() {
         outputs = named(graph, "source.outputs", out_places)?;
     }
-    if outputs.is_empty() {
-        let message = "The graph has no node whose result could be an output.";
-        return Err(Diagnostic::new(Code::SourceSyntax, message));
-    }
+    refuse!(outputs.is_empty() =>
+        Diagnostic::new(Code::SourceSyntax, "The graph has no node whose result could be an output."));
     let inputs = match in_places {
         [] if out_places.is_empty() => inputs(graph),
         [] => needed(graph, inputs(graph), &outputs),
