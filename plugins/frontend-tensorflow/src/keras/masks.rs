@@ -1,10 +1,9 @@
 //! Masks: which steps of sequences count. They go with the tensors from layer to layer, as in Keras.
 
 use super::layer::Layer;
-use super::rows::ops::reduce::holds;
 use super::runner::{Called, Given, Runner};
 use super::values::Item;
-use crate::ops::reduce::Reduction;
+use crate::ops::reduce::{Reduction, holds};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::DataType;
 use serde_json::Value as Json;

@@ -152,6 +152,13 @@ pub(crate) fn refused(
 /// Results of a row, as many as there are.
 pub(crate) struct Values(pub(crate) Vec<Value>);
 
+impl Values {
+    /// A result, and what else is asked for.
+    pub(crate) fn with(first: Var, more: impl IntoIterator<Item = Var>) -> Values {
+        Values([first].into_iter().chain(more).map(Value::Var).collect())
+    }
+}
+
 impl Results for Values {
     fn results(self) -> Vec<Value> {
         self.0

@@ -229,15 +229,3 @@ pub(crate) fn sizes(
 pub(crate) fn sized(b: &GraphBuilder, x: Var, sizes: &[Size]) -> Lowered<Var> {
     reshaped(b, x, &shape_of(b, sizes)?)
 }
-
-/// The numbers that count along an axis: 0, 1 and so on.
-pub(crate) fn steps(b: &GraphBuilder, x: Var, axis: i64) -> Lowered<Var> {
-    let size = b.shape(x).start(axis);
-    let size = if axis == -1 { size.one()? } else { size.end(axis + 1).one()? };
-    counted(b, b.squeeze(size).axes([0]).one()?)
-}
-
-/// The numbers from 0 to below another one.
-pub(crate) fn counted(b: &GraphBuilder, n: impl Into<Operand>) -> Lowered<Var> {
-    b.range(super::create::scalar(0, Int64), n, super::create::scalar(1, Int64)).one()
-}

@@ -5,9 +5,9 @@ mod scores;
 pub(crate) use scores::{Masked, Options, over_heads};
 use scores::{causal, with_scores};
 
-use crate::ops::create::number;
+use crate::ops::create::{number, steps};
 use crate::ops::linear::swapped;
-use crate::ops::shape::{Size, axis_of, size as size_of, sized, sizes, steps, transposed};
+use crate::ops::shape::{Size, axis_of, size as size_of, sized, sizes, transposed};
 use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -18,38 +18,32 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 /// Sizes of weights.
 const SIZE_MAX: i64 = 1 << 30;
 
+/// What both kinds of attention with several heads are called with; keys have `size` elements.
+macro_rules! given {
+    ($a:ident, $size:expr) => {
+        Call {
+            inputs: [$a.query, $a.key.unwrap_or($a.value), $a.value],
+            masks: [$a.query_mask, $a.value_mask, $a.key_mask.filter(|_| $a.key.is_some())],
+            mask: $a.attention_mask,
+            axes: vec![],
+            causal: $a.use_causal_mask,
+            window: $a.sliding_window,
+            explicit: $a.return_attention_scores || $a.dropout > 0.0,
+            added: false,
+            scores: $a.return_attention_scores,
+            size: $size,
+        }
+    };
+}
+
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "MultiHeadAttention" => |b, a: MultiHead| {
-            let size = a.key_dim;
-            let given = Call {
-                inputs: [a.query, a.key.unwrap_or(a.value), a.value],
-                masks: [a.query_mask, a.value_mask, a.key_mask.filter(|_| a.key.is_some())],
-                mask: a.attention_mask,
-                axes: a.attention_axes.unwrap_or_default(),
-                causal: a.use_causal_mask,
-                window: a.sliding_window,
-                explicit: a.return_attention_scores || a.dropout > 0.0,
-                added: a.query_shape.is_some(),
-                scores: a.return_attention_scores,
-                size,
-            };
-            multi_head(b, given, &a.weights, [a.use_bias, a.use_gate])
+            let (axes, added, size) = (a.attention_axes.unwrap_or_default(), a.query_shape.is_some(), a.key_dim);
+            multi_head(b, Call { axes, added, ..given!(a, size) }, &a.weights, [a.use_bias, a.use_gate])
         };
         "GroupQueryAttention" | "GroupedQueryAttention" => |b, a: Grouped| {
-            let given = Call {
-                inputs: [a.query, a.key.unwrap_or(a.value), a.value],
-                masks: [a.query_mask, a.value_mask, a.key_mask.filter(|_| a.key.is_some())],
-                mask: a.attention_mask,
-                axes: vec![],
-                causal: a.use_causal_mask,
-                window: a.sliding_window,
-                explicit: a.return_attention_scores || a.dropout > 0.0,
-                added: false,
-                scores: a.return_attention_scores,
-                size: a.head_dim,
-            };
-            multi_head(b, given, &a.weights, [a.use_bias, a.use_gate])
+            multi_head(b, given!(a, a.head_dim), &a.weights, [a.use_bias, a.use_gate])
         };
         "Attention" => |b, a: Plain| plain(b, a, false);
         "AdditiveAttention" => |b, a: Plain| plain(b, a, true);
@@ -225,8 +219,7 @@ fn multi_head(
     back.extend(last..last + dims.len() as i64 - 2);
     let y = transposed(b, y, &back)?;
     refuse!(a.scores && rank(b, a.inputs[0])? != 3 => b.unsupported("Scores over several axes are not converted."));
-    let more = scores.map(Value::Var);
-    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+    Ok(Values::with(y, scores))
 }
 
 /// A product of `[batch, steps, heads * size]` with `[heads, size, ...]`, the last axes as one.
@@ -390,6 +383,5 @@ fn plain(b: &Lower, a: Plain, additive: bool) -> Lowered<Values> {
     if let Some(mask) = given(0)? {
         y = b.where_(b.unsqueeze(mask, [-1])?, y, 0)?;
     }
-    let more = a.return_attention_scores.then_some(Value::Var(shares));
-    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+    Ok(Values::with(y, a.return_attention_scores.then_some(shares)))
 }

@@ -1,7 +1,7 @@
 //! Core layers, and those that do nothing outside of training.
 
 use super::quantized::{self, Float8};
-use super::weights_and_bias;
+use super::{real, weights_and_bias};
 use crate::ops::create::number;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
@@ -135,13 +135,5 @@ fn rescaling(b: &Lower, a: Rescaling) -> Lowered<Var> {
         Some(_) if is(&a.offset, 0.0) => Ok(y),
         Some(offset) => b.add(y, offset),
         None => Ok(y),
-    }
-}
-
-fn real(value: &Value) -> Option<f64> {
-    match value {
-        Value::Int(x) => Some(*x as f64),
-        Value::Float(x) => Some(*x),
-        _ => None,
     }
 }

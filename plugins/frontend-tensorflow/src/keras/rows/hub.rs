@@ -7,7 +7,7 @@ use super::quantized;
 use crate::keras::layer::Layer;
 use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
-use crate::ops::shape::steps;
+use crate::ops::create::steps;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;

@@ -40,7 +40,7 @@ use super::values::Item;
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::lower::{Lowered, Table};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 /// All layers.
 pub(crate) fn table() -> Table<Source> {
@@ -129,6 +129,24 @@ pub(crate) fn weights_and_bias<const N: usize>(
     match weights {
         [rest @ .., bias] if has_bias => Ok((exactly(b, rest)?, Some(*bias))),
         all => Ok((exactly(b, all)?, None)),
+    }
+}
+
+/// One integer, or a list of them.
+pub(crate) fn ints(x: &Value) -> Option<Vec<i64>> {
+    let int = |x: &Value| if let Value::Int(n) = x { Some(*n) } else { None };
+    match x {
+        Value::List(items) => items.iter().map(int).collect(),
+        one => Some(vec![int(one)?]),
+    }
+}
+
+/// A number.
+pub(crate) fn real(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(x) => Some(*x as f64),
+        Value::Float(x) => Some(*x),
+        _ => None,
     }
 }
 

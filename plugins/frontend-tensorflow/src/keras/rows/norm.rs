@@ -1,9 +1,9 @@
 //! Normalization.
 
-use super::exactly;
-use super::ops::reduce::deviations;
+use super::{exactly, ints};
 use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
+use crate::ops::reduce::deviations;
 use crate::ops::shape::{axis_of, transposed, unsqueezed};
 use crate::ops::{Lower, Source, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
@@ -56,15 +56,8 @@ arguments! {
 
 /// One axis or several, counted from the first one.
 pub(crate) fn axes(b: &GraphBuilder, x: Var, value: &Value) -> Lowered<Vec<i64>> {
-    let list = match value {
-        Value::List(items) => items.clone(),
-        other => vec![other.clone()],
-    };
-    let axis = |item: &Value| match item {
-        Value::Int(axis) => Ok(axis_of(b, x, *axis)? as i64),
-        _ => Err(b.wrong("An axis of the layer is no integer.")),
-    };
-    list.iter().map(axis).collect()
+    let list = ints(value).ok_or_else(|| b.wrong("An axis of the layer is no integer."))?;
+    list.into_iter().map(|axis| Ok(axis_of(b, x, axis)? as i64)).collect()
 }
 
 /// Elements as long as one of their kind says, or ones and zeros where the layer has no such weight.

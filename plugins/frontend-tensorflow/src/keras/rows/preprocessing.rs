@@ -4,6 +4,7 @@
 use super::ops::nn::hot;
 use super::ops::promote::tensor;
 use super::ops::select::places;
+use super::real;
 use crate::keras::dtype;
 use crate::ops::create::scalar;
 use crate::ops::{Lower, Source, of, rank};
@@ -304,11 +305,7 @@ fn integer_lookup(b: &Lower, a: Lookup) -> Lowered<Var> {
 /// The weights of `count` terms behind those for what is masked and what is unknown, which has their mean.
 fn terms(weights: Option<&Value>, masked: i64, count: i64) -> Option<Vec<f32>> {
     let Value::List(items) = weights? else { return None };
-    let real = |x: &Value| match x {
-        Value::Float(x) => Some(*x as f32),
-        Value::Int(x) => Some(*x as f32),
-        _ => None,
-    };
+    let real = |x: &Value| real(x).map(|x| x as f32);
     let reals = items.iter().map(real).collect::<Option<Vec<f32>>>()?;
     let mean = reals.iter().sum::<f32>() / count as f32;
     let fits = reals.len() as i64 == count;

@@ -1,5 +1,6 @@
 //! Layers that move elements, repeat them, or leave some out.
 
+use super::ints;
 use crate::ops::layout::Channels;
 use crate::ops::resize::{How, Mode, resized};
 use crate::ops::shape::{int64s, reshaped, transposed};
@@ -98,12 +99,9 @@ fn repeat_vector(b: &Lower, a: Repeat) -> Lowered<Var> {
 
 /// Two numbers for each axis: Keras also takes one for all, or one for each.
 fn pairs(b: &GraphBuilder, list: &[Value], n: usize) -> Lowered<Vec<[i64; 2]>> {
-    let pair = |value: &Value| match value {
-        Value::Int(x) => Some([*x, *x]),
-        Value::List(items) => match items[..] {
-            [Value::Int(before), Value::Int(behind)] => Some([before, behind]),
-            _ => None,
-        },
+    let pair = |value: &Value| match (value, &ints(value)?[..]) {
+        (Value::Int(x), _) => Some([*x, *x]),
+        (_, [before, behind]) => Some([*before, *behind]),
         _ => None,
     };
     let found: Option<Vec<[i64; 2]>> = match list {

@@ -1,12 +1,13 @@
 //! Functions of TensorFlow in models of Keras 2 for which neither its operators nor `keras.ops` have a row.
 
+use super::ints;
 use super::ops::nn::hot;
 use super::ops::promote::{named, named_if, tensor};
-use super::ops::reduce::{along, axes};
+use super::ops::reduce::axes;
 use crate::ops::create::number;
 use crate::ops::gather::gathered;
 use crate::ops::join::parts;
-use crate::ops::reduce::Reduction;
+use crate::ops::reduce::{Reduction, along};
 use crate::ops::shape::axis_of;
 use crate::ops::{Lower, Source, Values, of, size_of};
 use onnxd_plugin_sdk::arguments;
@@ -71,9 +72,7 @@ fn split(b: &Lower, a: Split) -> Lowered<Values> {
     let size = size_of(b, a.value, axis).ok_or_else(unknown)?;
     let sizes: Option<Vec<i64>> = match &a.num_or_size_splits {
         Value::Int(n) if *n > 0 && *n <= size && size % n == 0 => Some(vec![size / n; *n as usize]),
-        Value::List(items) => {
-            items.iter().map(|x| if let Value::Int(n) = x { Some(*n) } else { None }).collect()
-        }
+        list @ Value::List(_) => ints(list),
         _ => None,
     };
     let known =

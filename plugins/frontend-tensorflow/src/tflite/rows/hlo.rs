@@ -1,9 +1,9 @@
 //! Operators of StableHLO.
 
 use super::window::Meeting;
-use crate::ops::create::scalar;
+use crate::ops::create::{counted, scalar};
 use crate::ops::reduce::{Axes, Reduction, reduced};
-use crate::ops::shape::{counted, transposed, unsqueezed};
+use crate::ops::shape::{transposed, unsqueezed};
 use crate::ops::xla::{Dimensions, Form, convolved, others};
 use crate::ops::{Lower, Source, of, rank, rows};
 use crate::wire::dtype::ElementType;

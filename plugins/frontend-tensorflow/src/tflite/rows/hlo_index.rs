@@ -1,9 +1,9 @@
 //! Slices and updates of StableHLO at places that are computed.
 
 use super::window::Meeting;
-use crate::ops::create::scalar;
+use crate::ops::create::{counted, scalar};
 use crate::ops::scatter::scattered;
-use crate::ops::shape::{Size, counted, size, transposed, unsqueezed};
+use crate::ops::shape::{Size, size, transposed, unsqueezed};
 use crate::ops::xla::{moved, others};
 use crate::ops::{Lower, Source, of, rank, rows};
 use onnxd_plugin_sdk::arguments;

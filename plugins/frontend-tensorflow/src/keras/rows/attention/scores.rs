@@ -1,7 +1,7 @@
 //! Heads that look at each other: products, masks and shares.
 
-use crate::ops::create::number;
-use crate::ops::shape::{steps, transposed};
+use crate::ops::create::{number, steps};
+use crate::ops::shape::transposed;
 use crate::ops::{of, size_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse};

@@ -6,7 +6,8 @@ use crate::keras::rows::attention::{Heads, Masked, Options, over_heads, together
 use crate::keras::rows::{exactly, weights_and_bias};
 use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
-use crate::ops::shape::{Size, counted, sized, sizes, transposed};
+use crate::ops::create::counted;
+use crate::ops::shape::{Size, sized, sizes, transposed};
 use crate::ops::{Lower, of};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};

@@ -2,12 +2,13 @@
 
 use super::elementwise::{Two, any, compared};
 use super::promote::{self, as_tensors, in_floats};
-use super::reduce::{along, in_sum};
+use super::reduce::in_sum;
 use super::shapes::moved;
 use crate::keras::rows::count;
+use crate::keras::rows::ints;
 use crate::ops::create::scalar;
 use crate::ops::linear::aligned;
-use crate::ops::reduce::Reduction;
+use crate::ops::reduce::{Reduction, along};
 use crate::ops::select::choice;
 use crate::ops::shape::{Size, axis_of, sized, sizes};
 use crate::ops::{Lower, Source, of, rank, widened};
@@ -142,19 +143,11 @@ fn contracted(b: &GraphBuilder, all: [&Value; 2], of_x: &[i64], of_y: &[i64]) ->
 
 fn tensordot(b: &Lower, a: Tensordot) -> Lowered<Var> {
     let n = rank(b, any(b, &a.x1)?)? as i64;
-    let list = |x: &Value| match x {
-        Value::Int(x) => Some(vec![*x]),
-        Value::List(items) => items
-            .iter()
-            .map(|x| if let Value::Int(x) = x { Some(*x) } else { None })
-            .collect::<Option<Vec<i64>>>(),
-        _ => None,
-    };
     let pair = match &a.axes {
         Value::Int(count) if (0..=n).contains(count) => {
             Some(((n - count..n).collect(), (0..*count).collect()))
         }
-        Value::List(both) if both.len() == 2 => list(&both[0]).zip(list(&both[1])),
+        Value::List(both) if both.len() == 2 => ints(&both[0]).zip(ints(&both[1])),
         _ => None,
     };
     let (of_x, of_y) = pair.ok_or_else(|| b.wrong("The axes of the product are not known."))?;

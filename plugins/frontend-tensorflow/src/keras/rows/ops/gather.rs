@@ -3,9 +3,9 @@
 use super::elementwise::any;
 use super::shapes::in_line;
 use crate::keras::layer::SLICE;
-use crate::ops::create::{filled, scalar};
+use crate::ops::create::{filled, scalar, steps};
 use crate::ops::scatter::scattered;
-use crate::ops::shape::{squeezed, steps, unsqueezed};
+use crate::ops::shape::{squeezed, unsqueezed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};

@@ -2,10 +2,10 @@
 
 use super::contract::diagonal;
 use super::promote::{floats, tensor};
-use super::reduce::{along, axes};
+use super::reduce::axes;
 use crate::keras::rows::count;
 use crate::ops::create::number;
-use crate::ops::reduce::Reduction;
+use crate::ops::reduce::{Reduction, along};
 use crate::ops::shape::{axis_of, squeezed};
 use crate::ops::{Lower, Source, Values, of, rank, spectral};
 use onnxd_plugin_sdk::arguments;
@@ -191,7 +191,6 @@ fn unique(b: &Lower, a: Unique) -> Lowered<Values> {
         a.return_inverse.then_some(place),
         a.return_counts.then(|| sized(counts, 0, &Value::Int(0))).transpose()?,
     ];
-    let more = more.into_iter().flatten().map(|x| Ok(Value::Var(b.cast(x, Int32)?)));
-    let more = more.collect::<Lowered<Vec<_>>>()?;
-    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+    let more = more.into_iter().flatten().map(|x| b.cast(x, Int32));
+    Ok(Values::with(y, more.collect::<Lowered<Vec<_>>>()?))
 }

@@ -2,7 +2,6 @@
 
 use super::elementwise::{One, any};
 use super::promote::{named_if, not_half, tensor};
-use super::reduce::deviations;
 use super::shapes::{list, new_axis};
 use crate::keras::rows::activation::named;
 use crate::keras::rows::attention;
@@ -14,6 +13,7 @@ use crate::ops::conv::{self, Window};
 use crate::ops::create::{number, scalar};
 use crate::ops::layout::Channels;
 use crate::ops::pool::{average_pool, max_pool};
+use crate::ops::reduce::deviations;
 use crate::ops::shape::{Size, axis_of, size, sized};
 use crate::ops::{Lower, Source, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;

@@ -45,13 +45,8 @@ pub(crate) fn common(x: Type, y: Type) -> Type {
             true => Fixed(Float),
             false => Fixed(if d.bits() > e.bits() { d } else { e }),
         },
-        (Fixed(d), AnyFloat) | (AnyFloat, Fixed(d)) => {
-            if d.is_float() {
-                Fixed(d)
-            } else {
-                AnyFloat
-            }
-        }
+        (Fixed(d), AnyFloat) | (AnyFloat, Fixed(d)) if d.is_float() => Fixed(d),
+        (Fixed(_), AnyFloat) | (AnyFloat, Fixed(_)) => AnyFloat,
         (Fixed(d), Fixed(e)) if d.is_float() || e.is_float() => {
             Fixed(if d.is_float() { d } else { e })
         }
@@ -93,11 +88,7 @@ pub(crate) fn type_of(b: &GraphBuilder, x: &Value) -> Lowered<Type> {
 
 /// The type of the result of operands.
 pub(crate) fn result(b: &GraphBuilder, all: &[&Value]) -> Lowered<Type> {
-    let mut found = type_of(b, all[0])?;
-    for x in &all[1..] {
-        found = common(found, type_of(b, x)?);
-    }
-    Ok(found)
+    all[1..].iter().try_fold(type_of(b, all[0])?, |found, x| Ok(common(found, type_of(b, x)?)))
 }
 
 /// A value as a tensor of a type.
@@ -124,29 +115,28 @@ pub(crate) fn tensor(b: &GraphBuilder, x: &Value, to: DataType) -> Lowered<Var> 
     }
 }
 
-/// Operands as tensors of the type that holds all of them.
-pub(crate) fn together<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
-    let to = result(b, &all)?.fixed();
+/// Operands as tensors of a type.
+fn tensors<const N: usize>(b: &GraphBuilder, all: [&Value; N], to: DataType) -> Lowered<[Var; N]> {
     let tensors = all.iter().map(|x| tensor(b, x, to)).collect::<Lowered<Vec<_>>>()?;
     Ok(std::array::from_fn(|i| tensors[i]))
 }
 
+/// Operands as tensors of the type that holds all of them.
+pub(crate) fn together<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
+    tensors(b, all, result(b, &all)?.fixed())
+}
+
 /// As [`together`], for operators that make tensors of Python's numbers before they look at types.
 pub(crate) fn as_tensors<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
-    let mut to = Type::Fixed(type_of(b, all[0])?.fixed());
-    for x in &all[1..] {
-        to = common(to, Type::Fixed(type_of(b, x)?.fixed()));
-    }
-    let tensors = all.iter().map(|x| tensor(b, x, to.fixed())).collect::<Lowered<Vec<_>>>()?;
-    Ok(std::array::from_fn(|i| tensors[i]))
+    let fixed = |x: &Value| Ok(Type::Fixed(type_of(b, x)?.fixed()));
+    let to = all[1..].iter().try_fold(fixed(all[0])?, |to, x| Ok(common(to, fixed(x)?)))?;
+    tensors(b, all, to.fixed())
 }
 
 /// As [`together`], in floats.
 pub(crate) fn in_floats<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
     let found = result(b, &all)?;
-    let to = if found.is_float() { found.fixed() } else { Float };
-    let tensors = all.iter().map(|x| tensor(b, x, to)).collect::<Lowered<Vec<_>>>()?;
-    Ok(std::array::from_fn(|i| tensors[i]))
+    tensors(b, all, if found.is_float() { found.fixed() } else { Float })
 }
 
 /// The element type that a word names.

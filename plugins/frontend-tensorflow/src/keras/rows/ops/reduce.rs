@@ -4,7 +4,7 @@ use super::elementwise::truth;
 use super::promote::{floats, named_if, not_half, numbers, summed};
 use super::shapes::list;
 use crate::ops::create::{number, scalar};
-use crate::ops::reduce::{Axes, Reduction, reduced};
+use crate::ops::reduce::{Reduction, along, deviations, holds};
 use crate::ops::scan::{running_product, running_sum};
 use crate::ops::select::choice;
 use crate::ops::shape::squeezed;
@@ -81,42 +81,8 @@ pub(crate) fn axes(b: &GraphBuilder, x: Var, axis: &Operand) -> Lowered<Vec<i64>
     }
 }
 
-/// A reduction over known axes; over none it changes nothing.
-pub(crate) fn along(
-    b: &GraphBuilder,
-    x: Var,
-    axes: &[i64],
-    keepdims: bool,
-    how: Reduction,
-) -> Lowered<Var> {
-    reduced(b, x, &Axes::Known(axes.to_vec()), keepdims, how)
-}
-
 fn over(b: &Lower, x: Var, a: &Reduce, how: Reduction) -> Lowered<Var> {
     along(b, x, &axes(b, x, &a.axis)?, a.keepdims, how)
-}
-
-/// Whether a truth holds anywhere along axes (`Max`), or everywhere (`Min`).
-pub(crate) fn holds(
-    b: &GraphBuilder,
-    truth: Var,
-    axes: &[i64],
-    keepdims: bool,
-    how: Reduction,
-) -> Lowered<Var> {
-    b.cast(along(b, b.cast(truth, Int32)?, axes, keepdims, how)?, Bool)
-}
-
-/// The mean along axes, which stay, how far elements are from it, and the mean of the squares of that.
-pub(crate) fn deviations(
-    b: &GraphBuilder,
-    x: Var,
-    axes: &[i64],
-    keepdims: bool,
-) -> Lowered<[Var; 3]> {
-    let mean = along(b, x, axes, true, Reduction::Mean)?;
-    let apart = b.sub(x, mean)?;
-    Ok([mean, apart, along(b, b.mul(apart, apart)?, axes, keepdims, Reduction::Mean)?])
 }
 
 /// The largest or smallest element; of truth values, whether any or all hold.

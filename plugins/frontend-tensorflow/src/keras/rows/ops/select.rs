@@ -2,12 +2,12 @@
 
 use super::elementwise::any;
 use super::promote::{as_tensors, floats, tensor};
-use super::reduce::{axes, holds};
+use super::reduce::axes;
 use super::shapes::in_line;
 use crate::keras::rows::count;
-use crate::ops::create::{number, scalar};
-use crate::ops::reduce::Reduction;
-use crate::ops::shape::{Size, axis_of, counted, size, sized, sizes, transposed, unsqueezed};
+use crate::ops::create::{counted, number, scalar};
+use crate::ops::reduce::{Reduction, holds};
+use crate::ops::shape::{Size, axis_of, size, sized, sizes, transposed, unsqueezed};
 use crate::ops::sort::top_k;
 use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;

@@ -2,12 +2,10 @@
 
 use super::elementwise::any;
 use super::promote::{self, as_tensors, named_if, tensor};
-use crate::keras::rows::count;
-use crate::ops::create::{filled, number, scalar};
+use crate::keras::rows::{count, ints};
+use crate::ops::create::{counted, filled, number, scalar};
 use crate::ops::join::{concatenated, packed, parts};
-use crate::ops::shape::{
-    axis_of, counted, reshaped, size, size_by, sized, sizes, transposed, unsqueezed,
-};
+use crate::ops::shape::{axis_of, reshaped, size, size_by, sized, sizes, transposed, unsqueezed};
 use crate::ops::slicing::reversed;
 use crate::ops::{Lower, Source, Values, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
@@ -408,19 +406,14 @@ fn linspace(b: &Lower, a: Linspace) -> Lowered<Values> {
     if !to.is_float() {
         y = b.cast(b.floor(y)?, to)?;
     }
-    let more = a.retstep.then_some(Value::Var(step));
-    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+    Ok(Values::with(y, a.retstep.then_some(step)))
 }
 
 fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
     let n = rank(b, a.x)?;
-    let pair = |x: &Value| match x {
-        Value::Int(x) => Some([*x, *x]),
-        Value::List(items) => match items[..] {
-            [Value::Int(x)] => Some([x, x]),
-            [Value::Int(x), Value::Int(y)] => Some([x, y]),
-            _ => None,
-        },
+    let pair = |x: &Value| match ints(x)?[..] {
+        [x] => Some([x, x]),
+        [before, behind] => Some([before, behind]),
         _ => None,
     };
     let pairs: Option<Vec<[i64; 2]>> = match &a.pad_width {
