@@ -311,10 +311,7 @@ impl One<'_> {
     /// The shape of an element as far as the list says it, with -1 for sizes that it does not.
     fn element_shape(&self) -> Result<Var> {
         let list = self.list()?;
-        let dtype = match self.node.attr.get("shape_type").and_then(|attr| attr.value.as_ref()) {
-            Some(Attr::Type(number)) => dtype::of(*number).unwrap_or(DataType::Int32),
-            _ => DataType::Int32,
-        };
+        let dtype = node::dtype(self.node, "shape_type").unwrap_or(DataType::Int32);
         let sizes = match &list.element {
             Some(sizes) => {
                 let sizes: Vec<i64> = sizes.iter().map(|n| n.known().unwrap_or(-1)).collect();
@@ -454,7 +451,7 @@ impl One<'_> {
 }
 
 fn flag(node: &NodeDef, name: &str) -> bool {
-    matches!(node.attr.get(name).and_then(|attr| attr.value.as_ref()), Some(Attr::B(true)))
+    matches!(node::attr(node, name), Some(Attr::B(true)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::formulas::matrix::{
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = super::rows! { table;
+    super::rows! { table;
         "MatrixInverse" | "BatchMatrixInverse" => |b, a: Inverse| {
             let x = if a.adjoint { transposed(b, a.input)? } else { a.input };
             solved(b, x, identity(b, x)?)
@@ -30,21 +30,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "LogMatrixDeterminant" => |b, a: One| log_determinant(b, a.input);
         "Cholesky" | "BatchCholesky" => |b, a: One| cholesky(b, a.input);
         "Qr" => |b, a: Qr| qr(b, a.input, a.full_matrices);
-    };
-    super::refused(
-        table,
-        &[
-            (&["Eig", "Lu"], "ONNX has no such decomposition of matrices"),
-            (
-                &["MatrixExponential", "MatrixLogarithm", "MatrixSquareRoot"],
-                "ONNX has no functions of matrices as a whole",
-            ),
-            (
-                &["BandedTriangularSolve", "TridiagonalSolve"],
-                "ONNX has no solver for matrices that are held as bands",
-            ),
-        ],
-    )
+    }
 }
 
 arguments! {

@@ -42,6 +42,9 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
+/// Reasons, and the layers and functions that share each.
+const REFUSED: &str = include_str!("refused.txt");
+
 /// All layers.
 pub(crate) fn table() -> Table<Source> {
     let families = [
@@ -65,7 +68,7 @@ pub(crate) fn table() -> Table<Source> {
     let own = Table::new().unknown_help(super::layer::EXPORT);
     let own = families.into_iter().fold(own, |table, rows| rows(table));
     // Some functions of Keras are operators of TensorFlow.
-    own.with(crate::ops::table())
+    crate::ops::refused::said(own, REFUSED).with(crate::ops::table())
 }
 
 /// A layer that calls the layers it holds: `None` if the class is none of these.

@@ -62,33 +62,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "RandomGrayscale" "RandomHue" "RandomInvert" "RandomPosterization" "RandomSaturation" "CutMix" "MixUp"
         "Equalization" "MaxNumBoundingBoxes"
     };
-    let table = cast! { table;
+    cast! { table;
         "RandomFlip" "RandomRotation" "RandomTranslation" "RandomZoom" "RandomShear" "RandomPerspective"
         "RandomElasticTransform" "RandomGaussianBlur" "RandomSharpness" "Solarization" "RandomErasing" "AugMix"
         "RandAugment"
-    };
-    crate::ops::refused(table, &REFUSED)
+    }
 }
-
-/// Layers that have no form in ONNX, with the end of a sentence.
-pub(crate) const REFUSED: [(&[&str], &str); 7] = [
-    (
-        &["StringLookup", "FeatureSpace"],
-        "ONNX Runtime's tables of strings do not hash words that are not in them as Keras does",
-    ),
-    (&["TextVectorization"], "ONNX has no way to take text apart as TensorFlow does"),
-    (&["Hashing", "HashedCrossing"], "ONNX has no operator for the hash function of TensorFlow"),
-    (&["Lambda"], "its Python code is not in the file in a form that can be read"),
-    (&["TFSMLayer"], "it runs a SavedModel outside of the file; convert that SavedModel"),
-    (
-        &["CLAHE", "ContrastLimitedAdaptiveHistogramEqualization"],
-        "its histograms of tiles have no form in ONNX",
-    ),
-    (
-        &["FlaxLayer", "JaxLayer", "TorchModuleWrapper"],
-        "it runs code of another framework, which the file does not have",
-    ),
-];
 
 /// `RandomFlip(...)`: all settings matter only to training.
 struct Idle {
