@@ -84,14 +84,7 @@ fn made(
     let graph = Graph::new(reader.name);
     let driver = Driver::new(&table, &source, graph, opsets, options.fallback.clone());
     let ran = run(&driver);
-    let ((mut graph, notes), ran) = match (driver.finish(), ran) {
-        (Ok(finished), Ok(ran)) => (finished, ran),
-        (finished, ran) => {
-            let mut all = finished.err().unwrap_or_default();
-            all.0.extend(ran.err());
-            return Err(all);
-        }
-    };
+    let ((mut graph, notes), ran) = Diagnostics::both(driver.finish(), ran)?;
     if !ran.lost.is_empty() {
         let message = format!("Nothing computes the outputs `{}`.", shown(&ran.lost.join("`, `")));
         return Err(Diagnostic::new(Code::LayerUnsupported, message).into());

@@ -5,7 +5,7 @@ use super::network::{self, Network, Port, type_of};
 use super::node::{self, library};
 use super::nodes::Nodes;
 use super::variables::Variables;
-use crate::files::AGAIN;
+use crate::files;
 use crate::params;
 use crate::wire::proto::{Attr, GraphDef, NodeDef};
 use crate::wire::tensor::dims_of;
@@ -14,7 +14,6 @@ use bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, ValueType};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
-use prost::Message;
 use std::collections::HashSet;
 
 /// Candidates for outputs that a message names.
@@ -34,10 +33,7 @@ pub(crate) fn import(
     options: &ExportOptions,
 ) -> Result<Imported, Diagnostics> {
     let bytes = if is_text { text::encoded(&bytes, "GraphDef")?.into() } else { bytes };
-    let graph = GraphDef::decode(bytes).map_err(|e| {
-        let message = format!("The file is no graph of TensorFlow: {e}.");
-        Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
-    })?;
+    let graph: GraphDef = files::decoded(bytes, "graph of TensorFlow")?;
     let network = network(&graph, &params.inputs(), &params.outputs())?;
     let imported = network::import(&network, options);
     match params.outputs().is_empty() {

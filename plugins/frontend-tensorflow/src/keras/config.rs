@@ -7,8 +7,8 @@ use super::hub;
 use super::layer::{Layer, Network, damaged};
 use super::weights::snake_case;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
+use onnxd_plugin_sdk::json;
 use serde_json::{Map, Value as Json};
-use std::borrow::Cow;
 
 /// Bytes of a description.
 const CONFIG_MAX: usize = 64 << 20;
@@ -24,48 +24,14 @@ const DEPTH_MAX: usize = 32;
 pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<Layer, Diagnostic> {
     refuse!(text.len() > CONFIG_MAX =>
         Diagnostic::new(Code::SourceLimit, format!("The description of the model has {} bytes.", text.len())));
-    let values = text.iter().filter(|byte| b",[{".contains(byte)).count();
-    if values > VALUES_MAX {
-        let message = format!("The description of the model has more than {VALUES_MAX} values.");
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
-    let json: Json = serde_json::from_slice(&words(text)).map_err(|e| {
+    let (text, values) = json::quoted(text);
+    refuse!(values > VALUES_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("The description of the model has more than {VALUES_MAX} values.")));
+    let json: Json = serde_json::from_slice(&text).map_err(|e| {
         damaged(format!("The description of the model is no JSON: {}.", shown(&e.to_string())))
     })?;
     hub::check(&json)?;
     layer(&json, is_keras2, 0)
-}
-
-/// The text with quotes around numbers that Python writes and JSON does not have.
-fn words(text: &[u8]) -> Cow<'_, [u8]> {
-    const WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-    let mut all = Cow::Borrowed(text);
-    let (mut at, mut done, mut in_string) = (0, 0, false);
-    while let Some(byte) = text.get(at) {
-        let word = WORDS.iter().find(|word| !in_string && text[at..].starts_with(word));
-        let length = match (byte, word) {
-            (_, Some(word)) => {
-                if done == 0 {
-                    all = Cow::Owned(Vec::with_capacity(text.len() + 2));
-                }
-                let quoted = [&text[done..at], b"\"", word, b"\""].concat();
-                all.to_mut().extend(quoted);
-                done = at + word.len();
-                word.len()
-            }
-            (b'\\', None) if in_string => 2,
-            (b'"', None) => {
-                in_string = !in_string;
-                1
-            }
-            _ => 1,
-        };
-        at += length;
-    }
-    if done > 0 {
-        all.to_mut().extend(&text[done..]);
-    }
-    all
 }
 
 fn text<'j>(json: &'j Json, key: &str) -> Option<&'j str> {
@@ -250,7 +216,7 @@ fn network(
 
 #[cfg(test)]
 mod tests {
-    use super::{foreign, words};
+    use super::foreign;
     use serde_json::json;
 
     #[test]
@@ -260,18 +226,5 @@ mod tests {
         assert!(
             said("mine>Own").is_some_and(|why| why.starts_with("`mine>Own` is a class of its own"))
         );
-    }
-
-    #[test]
-    fn pythons_numbers_get_quotes_outside_of_texts() {
-        let cases = [
-            (r#"[1, "NaN \" NaN"]"#, r#"[1, "NaN \" NaN"]"#),
-            (r#"[NaN, -Infinity, {"a": Infinity}]"#, r#"["NaN", "-Infinity", {"a": "Infinity"}]"#),
-            (r#"NaN"#, r#""NaN""#),
-            (r#"["\"#, r#"["\"#),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(String::from_utf8_lossy(&words(text.as_bytes())), expected);
-        }
     }
 }

@@ -35,8 +35,7 @@ impl Runner<'_, '_> {
     }
 
     fn called(&self, layer: &Layer, within: &str, given: Given) -> Result<Vec<Item>> {
-        let path =
-            if within.is_empty() { layer.name.clone() } else { format!("{within}/{}", layer.name) };
+        let path = super::weights::join(within, &layer.name);
         let called = Called { runner: self, layer, path: &path };
         self.ran.set(self.ran.get() + 1);
         refuse!(self.ran.get() > CALLS_MAX =>

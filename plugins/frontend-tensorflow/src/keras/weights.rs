@@ -97,7 +97,8 @@ fn within(file: &Hdf5, base: &str, network: &mut Network, found: &mut Diagnostic
     }
 }
 
-fn join(base: &str, name: &str) -> String {
+/// The path of what has a name in `base`.
+pub(crate) fn join(base: &str, name: &str) -> String {
     if base.is_empty() { name.to_owned() } else { format!("{base}/{name}") }
 }
 

@@ -131,15 +131,12 @@ impl<'a> Runner<'a, '_> {
         let inputs = called.inputs.iter().map(|index| index.map(|index| self.item(scope, index)));
         let inputs: Vec<Option<Item>> =
             inputs.map(Option::transpose).collect::<Result<Vec<_>>>()?;
-        let holes = || vec![Item::Hole; called.outputs.len()];
         let Some(operator) = operators::find(called.code, &called.custom) else {
             return self.custom(scope, called, inputs);
         };
         if let Some(reason) = operator.refused {
             let message = format!("`{}` cannot be converted: {reason}.", operator.name);
-            let found = Diagnostic::new(Code::LayerUnsupported, message);
-            self.driver.report(found.at(scope.layer(called)));
-            return Ok(holes());
+            return Ok(self.refused(scope, called, message));
         }
         for special in [control::run, resources::run, tables::run] {
             if let Some(items) = special(self, scope, called, &inputs)? {
@@ -172,9 +169,7 @@ impl<'a> Runner<'a, '_> {
                 (Some(Item::Hole), _) => Value::Hole,
                 (Some(Item::Handle(_)), _) => {
                     let message = "The operator reads a variable or table as a whole.";
-                    let found = Diagnostic::new(Code::LayerUnsupported, message);
-                    self.driver.report(found.at(scope.layer(called)));
-                    return Ok(holes());
+                    return Ok(self.refused(scope, called, message));
                 }
                 (None, _) => Value::None,
             });
@@ -186,7 +181,7 @@ impl<'a> Runner<'a, '_> {
         let found = arguments(self, scope.graph, called, operator, values)?;
         let op = operator.same_as.unwrap_or(operator.name);
         if operator.keeps_states() && !self.begin_states(scope, called) {
-            return Ok(holes());
+            return Ok(vec![Item::Hole; called.outputs.len()]);
         }
         let mut results = self.lower(scope, called, op, found, seen)?;
         if results.len() > called.outputs.len() {
@@ -302,11 +297,21 @@ impl<'a> Runner<'a, '_> {
     }
 
     /// An operator that is not known.
-    pub(super) fn refused(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
+    pub(super) fn unknown(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
         let message = match called.code {
             CUSTOM => format!("The custom operator `{}` is not known.", shown(&called.custom)),
             code => format!("The operator number {code} is not known."),
         };
+        self.refused(scope, called, message)
+    }
+
+    /// Reports that an operator cannot be converted; gives holes for its results.
+    fn refused(
+        &self,
+        scope: &Scope<'a>,
+        called: &Operator,
+        message: impl Into<String>,
+    ) -> Vec<Item> {
         let found = Diagnostic::new(Code::LayerUnsupported, message);
         self.driver.report(found.at(scope.layer(called)));
         vec![Item::Hole; called.outputs.len()]

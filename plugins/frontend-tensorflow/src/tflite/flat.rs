@@ -184,13 +184,17 @@ impl<'f> Table<'f> {
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// A vector of tables; empty if the table does not have it.
+    /// What `f` reads of each table of a vector; nothing if the table does not have it.
     ///
     /// # Errors
-    /// `N0201` if it, or one of them, is outside of the file; `N0213` if they are too many.
-    pub(crate) fn tables(&self, slot: usize) -> Read<Vec<Table<'f>>> {
+    /// `N0201` if it, or one of them, is outside of the file; those of `f`.
+    pub(crate) fn each<T>(
+        &self,
+        slot: usize,
+        mut f: impl FnMut(&Table<'f>) -> Read<T>,
+    ) -> Read<Vec<T>> {
         let (start, bytes) = self.items(slot, 4)?;
         let places = (0..bytes.len() / 4).map(|i| start + 4 * i);
-        places.map(|at| self.file.table(self.file.follow(at)?)).collect()
+        places.map(|at| f(&self.file.table(self.file.follow(at)?)?)).collect()
     }
 }

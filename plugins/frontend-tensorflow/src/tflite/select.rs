@@ -96,7 +96,7 @@ impl<'a> Runner<'a, '_> {
         let own = format!("{DOMAIN}::{}", called.custom);
         let op: &str = if self.driver.is_lowered(&own) { &own } else { &called.custom };
         if node.is_none() && !self.driver.takes(op) {
-            return Ok(self.refused(scope, called));
+            return Ok(self.unknown(scope, called));
         }
         let value = |item| match item {
             Some(Item::Tensor(var)) => Some(Value::Var(var)),
@@ -105,7 +105,7 @@ impl<'a> Runner<'a, '_> {
             None => Some(Value::None),
         };
         let Some(values) = inputs.into_iter().map(value).collect::<Option<Vec<Value>>>() else {
-            return Ok(self.refused(scope, called));
+            return Ok(self.unknown(scope, called));
         };
         let Some(node) = node else {
             let mut named = vec![("inputs".to_owned(), values.into())];

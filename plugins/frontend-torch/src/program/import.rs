@@ -152,18 +152,9 @@ impl Import<'_> {
         let running = Running { import: self, machine: &machine, symbols: &symbols, states, held };
         let ran = running.run();
         let ranges = running.ranges();
-        match (machine.finish(), ran) {
-            (Ok((graph, notes)), Ok((written, inputs))) => {
-                let states = kept(&graph, &written, &inputs);
-                Ok(Made { graph, notes, ranges, written, states })
-            }
-            // What kept operators from being converted may be why the program could not go on.
-            (finished, ran) => {
-                let mut all = finished.err().unwrap_or_default();
-                all.0.extend(ran.err());
-                Err(all)
-            }
-        }
+        let ((graph, notes), (written, inputs)) = Diagnostics::both(machine.finish(), ran)?;
+        let states = kept(&graph, &written, &inputs);
+        Ok(Made { graph, notes, ranges, written, states })
     }
 }
 

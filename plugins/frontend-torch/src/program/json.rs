@@ -3,9 +3,9 @@
 use super::argument::Named;
 use super::*;
 use crate::diag::{Code, refuse};
+use onnxd_plugin_sdk::json;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
-use std::borrow::Cow;
 
 /// Bytes of a program's text. Weights are not in it.
 const TEXT_MAX: usize = 128 << 20;
@@ -17,11 +17,12 @@ const BYTES_MAX: i64 = 1 << 57;
 
 /// Reads a program. Objects and lists within each other are limited by `serde_json`.
 pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
-    if text.len() > TEXT_MAX {
-        let what = format!("the program has {} bytes of JSON, more than {TEXT_MAX}", text.len());
-        return Err(Diagnostic::new(Code::SourceLimit, what));
-    }
-    let file: File = serde_json::from_slice(&quoted(text)?).map_err(|e| unreadable(&e))?;
+    refuse!(text.len() > TEXT_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("the program has {} bytes of JSON, more than {TEXT_MAX}", text.len())));
+    let (text, values) = json::quoted(text);
+    refuse!(values > VALUES_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("the program has more than {VALUES_MAX} values in its JSON")));
+    let file: File = serde_json::from_slice(&text).map_err(|e| unreadable(&e))?;
     let module = file.graph_module;
     let input_specs: Vec<_> = module.signature.input_specs;
     let output_specs: Vec<_> = module.signature.output_specs;
@@ -77,41 +78,6 @@ fn check_count(what: &str, graph: usize, signature: usize) -> Result<(), Diagnos
         return Ok(());
     }
     Err(damaged(format!("the graph has {graph} {what}, its signature {signature}")))
-}
-
-/// The text with the words for infinities in quotes: Python writes them bare, though JSON does not have them.
-///
-/// # Errors
-/// For a text of very many values: a few bytes of each become many in memory.
-fn quoted(text: &[u8]) -> Result<Cow<'_, [u8]>, Diagnostic> {
-    const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
-    let (mut result, mut copied, mut at, mut inside) = (Vec::new(), 0, 0, false);
-    let mut values = 0;
-    while at < text.len() {
-        match text[at] {
-            b'\\' if inside => at += 1,
-            b'"' => inside = !inside,
-            b',' | b'[' | b'{' if !inside => values += 1,
-            b'-' | b'I' | b'N' if !inside => {
-                if let Some(word) = WORDS.iter().find(|word| text[at..].starts_with(word)) {
-                    result.extend_from_slice(&text[copied..at]);
-                    result.extend([b"\"", *word, b"\""].concat());
-                    at += word.len();
-                    copied = at;
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    refuse!(values > VALUES_MAX =>
-        Diagnostic::new(Code::SourceLimit, format!("the program has more than {VALUES_MAX} values in its JSON")));
-    if copied == 0 {
-        return Ok(Cow::Borrowed(text));
-    }
-    result.extend_from_slice(&text[copied..]);
-    Ok(Cow::Owned(result))
 }
 
 #[derive(Deserialize)]

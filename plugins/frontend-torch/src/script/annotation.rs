@@ -33,7 +33,7 @@ impl Parser<'_> {
             self.expect(b']')?;
             return Ok(arguments);
         }
-        self.listed(b']', |parser| Ok(arguments.push(parser.whole_type()?)))?;
+        self.listed(b']', |parser| parser.whole_type().map(|ty| arguments.push(ty)))?;
         Ok(arguments)
     }
 }

@@ -204,7 +204,7 @@ impl Parser<'_> {
             return Ok(vec![self.whole_type()?]);
         }
         let mut types = Vec::new();
-        self.listed(b')', |parser| Ok(types.push(parser.whole_type()?)))?;
+        self.listed(b')', |parser| parser.whole_type().map(|ty| types.push(ty)))?;
         Ok(types)
     }
 

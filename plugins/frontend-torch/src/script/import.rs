@@ -119,14 +119,9 @@ fn made(archive: &ScriptArchive, method: &str, options: &Options, types: Types) 
     if let Some(at) = machine.index.get() {
         return Made::Index(at, machine.worked());
     }
-    match (machine.finish(), ran) {
-        (Ok((graph, notes)), Ok(found)) => Made::Graph(Box::new(Run { graph, notes, found })),
-        // What kept operators from being converted may be why the program could not go on.
-        (finished, ran) => {
-            let mut all = finished.err().unwrap_or_default();
-            all.0.extend(ran.err());
-            Made::Nothing(all)
-        }
+    match Diagnostics::both(machine.finish(), ran) {
+        Ok(((graph, notes), found)) => Made::Graph(Box::new(Run { graph, notes, found })),
+        Err(all) => Made::Nothing(all),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn role(layer: &Layer, place: &str, i: usize, is_keras2: bool) -> Str
         }
         false => last,
     };
-    if part.is_empty() { name } else { format!("{part}/{name}") }
+    super::join(part, &name)
 }
 
 /// The object in a layer that has its weight `i`, and which one of that object it is.

@@ -281,11 +281,12 @@ impl<'a> Reader<'a> {
             }
             b'a' | b'e' | 0x90 => {
                 let items = if op == b'a' { self.last(1)? } else { self.pop_mark()? };
-                reduce::append(&self.top()?.0, values(items))
+                reduce::extend(&self.top()?.0, Pickled::list(values(items)), "appends to")
             }
             b's' | b'u' => {
                 let items = if op == b's' { self.last(2)? } else { self.pop_mark()? };
-                reduce::set_items(&self.top()?.0, reduce::pairs(values(items))?)
+                let items = Pickled::dict(reduce::pairs(values(items))?);
+                reduce::extend(&self.top()?.0, items, "sets items of")
             }
             b'b' => self.build(),
             _ => self.call(op),
