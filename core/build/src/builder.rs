@@ -172,6 +172,16 @@ impl GraphBuilder {
         }
     }
 
+    /// A finding about a layer that cannot be said in ONNX: `N0203`.
+    pub fn unsupported(&self, message: impl Into<String>) -> Diagnostic {
+        self.diagnostic(Code::LayerUnsupported, message)
+    }
+
+    /// A finding about a layer with a parameter that is wrong or missing: `N0204`.
+    pub fn wrong(&self, message: impl Into<String>) -> Diagnostic {
+        self.diagnostic(Code::LayerParameter, message)
+    }
+
     /// Version of the standard's operators; 0 if the graph has none.
     pub fn opset(&self) -> i64 {
         self.version("").unwrap_or(0)

@@ -131,6 +131,25 @@ impl GraphBuilder {
         listed.map(|()| graph)
     }
 
+    /// A sub-graph that gives what `f` gives. Nothing of it stays if that is nothing or an error.
+    ///
+    /// # Errors
+    /// Those of `f` and of [`GraphBuilder::close`].
+    pub fn sub_graph(
+        &self,
+        name: &str,
+        f: impl FnOnce() -> Result<Option<Vec<Var>>>,
+    ) -> Result<Option<Graph>> {
+        self.begin(name);
+        match f() {
+            Ok(Some(outputs)) => self.close(&outputs).map(Some),
+            nothing => {
+                self.discard();
+                nothing.map(|_| None)
+            }
+        }
+    }
+
     /// Ends the innermost sub-graph; nothing of it stays.
     pub fn discard(&self) {
         self.pop();

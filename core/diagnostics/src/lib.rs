@@ -291,6 +291,24 @@ impl Diagnostics {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
 
+    /// Both results, or what was found on both ways: one may be why the other could not go on.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn both<A, B>(
+        first: Result<A, Diagnostics>,
+        second: Result<B, Diagnostic>,
+    ) -> Result<(A, B), Diagnostics> {
+        match (first, second) {
+            (Ok(first), Ok(second)) => Ok((first, second)),
+            (first, second) => {
+                let mut all = first.err().unwrap_or_default();
+                all.0.extend(second.err());
+                Err(all)
+            }
+        }
+    }
+
     /// The class that decides what happens to the job: the gravest one.
     pub fn class(&self) -> Class {
         self.0.iter().map(|d| d.class).max().unwrap_or(Class::Internal)

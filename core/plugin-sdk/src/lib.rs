@@ -39,6 +39,7 @@ mod external;
 mod fingerprint;
 mod frontend;
 mod host;
+pub mod json;
 pub mod lower;
 mod params;
 #[cfg(feature = "pass")]

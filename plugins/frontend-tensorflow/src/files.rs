@@ -3,6 +3,7 @@
 use onnxd_plugin_sdk::bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::{Archive, Submission};
+use prost::Message;
 
 /// The network of a SavedModel, and the same as text.
 pub(crate) const NETWORK: &str = "saved_model.pb";
@@ -10,6 +11,17 @@ pub(crate) const TEXT: &str = "saved_model.pbtxt";
 /// What to do about a file whose bytes make no sense.
 pub(crate) const AGAIN: &str =
     "The file is damaged or was not copied whole; copy or save it again.";
+
+/// A message of protobuf, which `what` says in a refusal.
+///
+/// # Errors
+/// `N0201` if it is none.
+pub(crate) fn decoded<M: Message + Default>(bytes: Bytes, what: &str) -> Result<M, Diagnostic> {
+    M::decode(bytes).map_err(|e| {
+        Diagnostic::new(Code::SourceSyntax, format!("The file is no {what}: {e}.")).help(AGAIN)
+    })
+}
+
 /// What to do about an archive without a file that it should have.
 const PACK: &str = "Pack the whole folder of the SavedModel again.";
 

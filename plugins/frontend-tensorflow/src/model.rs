@@ -4,7 +4,7 @@
 use crate::ops::{Source, complex};
 use crate::states::{Asked, Kept, lost_in_frames};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::formulas::complex::{is, is_complex};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType, settle_stored};
 use onnxd_plugin_sdk::lower::{self, Driver, Table};
@@ -43,9 +43,8 @@ pub(crate) fn import(
 ) -> std::result::Result<Imported, Diagnostics> {
     let (mut plain, found) = made(reader, options, |driver| run(driver, &Asked::new()))?;
     let wants = !(found.written.is_empty() && found.anew.is_empty()) && options.wants_states();
-    if !found.lost.is_empty() && options.wants_states() {
-        return Err(Diagnostics(found.lost.iter().map(lost_in_frames).collect()));
-    }
+    refuse!(!found.lost.is_empty() && options.wants_states() =>
+        Diagnostics(found.lost.iter().map(lost_in_frames).collect()));
     plain.notes.extend(found.lost.iter().map(Written::left_out));
     if !wants {
         plain.notes.extend(found.begun());
@@ -85,14 +84,7 @@ fn made(
     let graph = Graph::new(reader.name);
     let driver = Driver::new(&table, &source, graph, opsets, options.fallback.clone());
     let ran = run(&driver);
-    let ((mut graph, notes), ran) = match (driver.finish(), ran) {
-        (Ok(finished), Ok(ran)) => (finished, ran),
-        (finished, ran) => {
-            let mut all = finished.err().unwrap_or_default();
-            all.0.extend(ran.err());
-            return Err(all);
-        }
-    };
+    let ((mut graph, notes), ran) = Diagnostics::both(driver.finish(), ran)?;
     if !ran.lost.is_empty() {
         let message = format!("Nothing computes the outputs `{}`.", shown(&ran.lost.join("`, `")));
         return Err(Diagnostic::new(Code::LayerUnsupported, message).into());

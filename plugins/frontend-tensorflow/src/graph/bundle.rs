@@ -8,7 +8,7 @@ use crate::wire::proto::{BundleEntryProto, BundleHeaderProto, Endianness};
 use crate::wire::tensor::known_dims;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, element_count};
 use prost::Message;
 use std::cell::OnceCell;
@@ -96,9 +96,7 @@ impl<'s> Bundle<'s> {
         let mut places = vec![];
         for key in self.entries.keys().filter(|key| !key.is_empty()) {
             let entry = self.entry(key)?;
-            if entry.size < 0 || entry.offset < 0 {
-                return Err(damaged("an entry has a negative size"));
-            }
+            refuse!(entry.size < 0 || entry.offset < 0 => damaged("an entry has a negative size"));
             if entry.size > 0 && entry.slices.is_empty() {
                 places.push((entry.shard_id, entry.offset, entry.size));
             }
@@ -153,9 +151,8 @@ impl<'s> Bundle<'s> {
             let stored = self.entry(&slices::key(key, part))?;
             let tensor = self.stored(key, &stored)?;
             let sizes = at.iter().map(|(_, length)| *length);
-            if !sizes.eq(tensor.dims().iter().copied()) {
-                return Err(damaged(format!("a part of `{}` has another size", shown(key))));
-            }
+            refuse!(!sizes.eq(tensor.dims().iter().copied()) =>
+                damaged(format!("a part of `{}` has another size", shown(key))));
             parts.push((at, tensor));
         }
         slices::joined(&wanted, &parts)
@@ -178,9 +175,7 @@ impl<'s> Bundle<'s> {
         else {
             return Err(damaged(format!("the place of `{key}`")));
         };
-        if bytes != Some(size) {
-            return Err(damaged(format!("`{key}` has {size} bytes for {dtype}{dims:?}")));
-        }
+        refuse!(bytes != Some(size) => damaged(format!("`{key}` has {size} bytes for {dtype}{dims:?}")));
         let shard = self.shard(entry.shard_id)?;
         let end = start.checked_add(size).filter(|end| *end <= shard.len());
         let Some(end) = end else {
@@ -189,9 +184,7 @@ impl<'s> Bundle<'s> {
             return Err(Diagnostic::new(Code::SourceTruncated, message));
         };
         let elements = shard.slice(start..end);
-        if masked_crc(&elements) != entry.crc32c {
-            return Err(damaged(format!("`{key}` does not have its checksum")));
-        }
+        refuse!(masked_crc(&elements) != entry.crc32c => damaged(format!("`{key}` does not have its checksum")));
         Tensor::new(dtype, dims, elements).map_err(|e| damaged(format!("`{key}`: {e}")))
     }
 }

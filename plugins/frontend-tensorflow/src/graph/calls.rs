@@ -63,8 +63,7 @@ pub(crate) fn enter<'a>(
 ) -> Result<Scope<'a>> {
     let problem = |what: String| runner.problem(caller, node, Code::SourceSyntax, what);
     let (Some(found), Some(body)) = (runner.library.get(function), runner.body(function)) else {
-        let message = format!("The graph has no function `{}`.", shown(function));
-        return Err(problem(message));
+        return Err(problem(format!("The graph has no function `{}`.", shown(function))));
     };
     let parameters = found.signature.iter().flat_map(|signature| &signature.input_arg);
     let parameters: Vec<&'a str> = parameters.map(|arg| arg.name.as_str()).collect();

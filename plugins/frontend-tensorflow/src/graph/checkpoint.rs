@@ -1,7 +1,7 @@
 //! The values of a graph's variables, in a checkpoint beside it.
 
 use super::bundle::Bundle;
-use super::node::Library;
+use super::node;
 use super::nodes::Nodes;
 use super::restore::{self, Stored};
 use crate::files::Files;
@@ -29,11 +29,9 @@ impl<'a, 's> Checkpoint<'a, 's> {
         files: &'s Files<'s>,
         prefix: &str,
     ) -> Result<Checkpoint<'a, 's>> {
-        let graph = meta.graph_def.iter();
-        let functions = graph.clone().flat_map(|graph| &graph.library).flat_map(|l| &l.function);
-        let library: Library<'a> =
-            functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect();
-        let nodes: &[NodeDef] = graph.map(|graph| graph.node.as_slice()).next().unwrap_or_default();
+        let graph = meta.graph_def.as_ref();
+        let library = graph.map(node::library).unwrap_or_default();
+        let nodes = graph.map_or(&[][..], |graph| &graph.node);
         let inner = library.values().flat_map(|function| &function.node_def);
         let has_variables = nodes.iter().chain(inner).any(|node| is_variable(&node.op));
         let stored = restore::stored(meta, &Nodes::new(nodes), &library);
@@ -81,7 +79,7 @@ fn shared_name(node: &NodeDef) -> Option<&str> {
 }
 
 fn word<'n>(node: &'n NodeDef, attr: &str) -> Option<&'n str> {
-    match node.attr.get(attr)?.value.as_ref()? {
+    match node::attr(node, attr)? {
         Attr::S(bytes) => std::str::from_utf8(bytes).ok().filter(|word| !word.is_empty()),
         _ => None,
     }
@@ -100,12 +98,8 @@ pub(crate) fn identity(node: &NodeDef, function: Option<&str>) -> String {
 
 /// Whether a tensor is of the type and shape that the node declares.
 fn check(node: &NodeDef, tensor: &Tensor) -> Result<()> {
-    let attr = |name: &str| node.attr.get(name).and_then(|attr| attr.value.as_ref());
-    let dtype = match attr("dtype") {
-        Some(Attr::Type(number)) => crate::wire::dtype::of(*number),
-        _ => None,
-    };
-    let known = match attr("shape") {
+    let dtype = node::dtype(node, "dtype");
+    let known = match node::attr(node, "shape") {
         Some(Attr::Shape(shape)) => known_dims(Some(shape)).ok(),
         _ => None,
     };

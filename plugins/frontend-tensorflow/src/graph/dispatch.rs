@@ -6,7 +6,7 @@ use super::node::{self, Reference};
 use super::scope::{Runner, Scope};
 use super::{calls, control, effects, frames, idioms, lists, narrow, resources};
 use crate::ops::activation::GELU;
-use crate::wire::proto::{Attr, NodeDef};
+use crate::wire::proto::NodeDef;
 use crate::wire::tensor::{REPEATED_BYTES_MAX, repeated_bytes, tensor_of};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
@@ -55,10 +55,8 @@ impl<'a> Runner<'a, '_> {
 
     /// The node that a text refers to; `None` for an argument of the function, and for control inputs.
     pub(crate) fn node_of(&self, scope: &Scope<'a>, text: &str) -> Result<Option<usize>> {
-        let name = match node::reference(text) {
-            None => return Ok(None),
-            Some(Reference::Slot(name, _) | Reference::Output(name, ..)) => name,
-        };
+        let Some(reference) = node::reference(text) else { return Ok(None) };
+        let name = reference.name();
         if scope.args.contains_key(name) {
             return Ok(None);
         }
@@ -75,14 +73,10 @@ impl<'a> Runner<'a, '_> {
             Diagnostic::new(Code::SourceSyntax, message)
         };
         let reference = node::reference(text).ok_or_else(none)?;
-        let (Reference::Slot(name, _) | Reference::Output(name, ..)) = reference;
-        if let Some(items) = scope.args.get(name) {
-            let at = match reference {
-                Reference::Slot(_, at) | Reference::Output(_, _, at) => at,
-            };
-            return items.get(at).cloned().ok_or_else(none);
+        if let Some(items) = scope.args.get(reference.name()) {
+            return items.get(reference.at()).cloned().ok_or_else(none);
         }
-        let index = scope.body.find(name).ok_or_else(none)?;
+        let index = scope.body.find(reference.name()).ok_or_else(none)?;
         let node = &scope.body.nodes[index];
         let slot = match reference {
             Reference::Slot(_, slot) => slot,
@@ -164,8 +158,7 @@ impl<'a> Runner<'a, '_> {
     }
 
     fn constant(&self, scope: &Scope<'a>, node: &NodeDef) -> Result<Vec<Item>> {
-        let Some(Attr::Tensor(proto)) = node.attr.get("value").and_then(|attr| attr.value.as_ref())
-        else {
+        let Some(proto) = node::constant(node) else {
             let message = "The constant has no value.";
             return Err(self.problem(scope, node, Code::SourceSyntax, message));
         };

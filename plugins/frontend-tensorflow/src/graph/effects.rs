@@ -2,7 +2,7 @@
 //! variable that is written run before, one after the other, as the edges of the graph say.
 
 use super::item::Item;
-use super::node::{self, Reference};
+use super::node::{self, name_of};
 use super::nodes::Nodes;
 use super::order;
 use super::scope::{DEPTH_MAX, Runner, Scope, Writes};
@@ -174,7 +174,7 @@ fn data_inputs(node: &NodeDef) -> impl Iterator<Item = &str> {
 fn leaf<'b>(body: &Nodes<'b>, text: &'b str) -> &'b str {
     let mut name = name_of(text);
     for _ in 0..IDENTITIES_MAX {
-        let node = body.find(name).map(|index| &body.nodes[index]);
+        let node = body.node(name);
         let passes = |node: &&NodeDef| {
             matches!(node.op.as_str(), "Identity" | "Enter" | "RefEnter")
                 || node::is_write(&node.op) && !node.op.contains("Resource")
@@ -211,7 +211,7 @@ fn variable_of<'a>(
 ) -> Result<Option<String>> {
     let direct = name_of(text);
     let name = leaf(&scope.body, text);
-    let found = scope.body.find(name).map(|index| &scope.body.nodes[index]);
+    let found = scope.body.node(name);
     let item = match (scope.args.get(name), found) {
         (Some(items), _) => items.first().cloned(),
         (None, Some(node)) if node.op == "VarHandleOp" => Some(runner.value(scope, &node.name)?),
@@ -236,7 +236,7 @@ fn is_variable(node: &NodeDef) -> bool {
 }
 
 fn is_read(scope: &Scope<'_>, name: &str) -> bool {
-    scope.body.find(name).is_some_and(|index| scope.body.nodes[index].op == "Identity")
+    scope.body.node(name).is_some_and(|node| node.op == "Identity")
 }
 
 /// The values of inputs as they are now: variables of TensorFlow 1 that a node reads by itself, and such that were
@@ -252,7 +252,7 @@ pub(crate) fn present<'a>(
     }
     let first = usize::from(node::is_write(&node.op));
     for (at, text) in data_inputs(node).enumerate().skip(first) {
-        let found = scope.body.find(name_of(text)).map(|index| &scope.body.nodes[index]);
+        let found = scope.body.node(name_of(text));
         let Some(input) = inputs.get_mut(at) else { break };
         let name = match (found.filter(|node| is_variable(node)), &input) {
             (Some(read), _) => Some(runner.states.name(scope.function, read)),
@@ -264,13 +264,4 @@ pub(crate) fn present<'a>(
         }
     }
     inputs
-}
-
-/// The node or argument that a text names, also a control input.
-fn name_of(text: &str) -> &str {
-    let text = text.trim_start_matches('^');
-    match node::reference(text) {
-        Some(Reference::Slot(name, _) | Reference::Output(name, ..)) => name,
-        None => text,
-    }
 }

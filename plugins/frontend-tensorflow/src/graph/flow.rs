@@ -1,6 +1,6 @@
 //! Where the loops and conditions of a graph of TensorFlow 1 are. Nothing says it but how the nodes are connected.
 
-use super::node::place;
+use super::node::{self, place};
 use super::nodes::Nodes;
 use crate::wire::proto::{Attr, NodeDef};
 use onnxd_plugin_sdk::build::Result;
@@ -106,7 +106,7 @@ impl Flow {
         let mut flow = Flow::default();
         let mut by_name: HashMap<String, usize> = HashMap::new();
         let mut frame = |flow: &mut Flow, enter: &NodeDef| {
-            let name = match enter.attr.get("frame_name").and_then(|attr| attr.value.as_ref()) {
+            let name = match node::attr(enter, "frame_name") {
                 Some(Attr::S(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
                 _ => String::new(),
             };
@@ -202,12 +202,12 @@ impl Flow {
 
     /// The value of a condition that is a constant.
     pub(crate) fn constant(&self, body: &Nodes<'_>, (name, _): &Place) -> Option<i64> {
-        let mut node = &body.nodes[body.find(name)?];
+        let mut node = body.node(name)?;
         if node.op == "PlaceholderWithDefault" {
             (_, node, _) = from(body, node, 0)?;
         }
-        let Some(Attr::Tensor(proto)) = &node.attr.get("value")?.value else { return None };
-        let tensor = crate::wire::tensor::tensor_of(proto).ok().filter(|t| t.len() == 1)?;
+        let tensor =
+            crate::wire::tensor::tensor_of(node::constant(node)?).ok().filter(|t| t.len() == 1)?;
         let flag = || tensor.bytes().first().map(|byte| i64::from(*byte != 0));
         let number = tensor.to_i64s().and_then(|n| n.first().copied());
         number.or_else(flag).filter(|_| node.op == "Const")

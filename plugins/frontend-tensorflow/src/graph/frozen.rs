@@ -2,19 +2,19 @@
 
 use super::leftovers;
 use super::network::{self, Network, Port, type_of};
-use super::node::{self, Library};
+use super::node::{self, library};
+use super::nodes::Nodes;
 use super::variables::Variables;
-use crate::files::AGAIN;
+use crate::files;
 use crate::params;
 use crate::wire::proto::{Attr, GraphDef, NodeDef};
 use crate::wire::tensor::dims_of;
 use crate::wire::text;
 use bytes::Bytes;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, ValueType};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
-use prost::Message;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// Candidates for outputs that a message names.
 const CANDIDATES_MAX: usize = 12;
@@ -33,10 +33,7 @@ pub(crate) fn import(
     options: &ExportOptions,
 ) -> Result<Imported, Diagnostics> {
     let bytes = if is_text { text::encoded(&bytes, "GraphDef")?.into() } else { bytes };
-    let graph = GraphDef::decode(bytes).map_err(|e| {
-        let message = format!("The file is no graph of TensorFlow: {e}.");
-        Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
-    })?;
+    let graph: GraphDef = files::decoded(bytes, "graph of TensorFlow")?;
     let network = network(&graph, &params.inputs(), &params.outputs())?;
     let imported = network::import(&network, options);
     match params.outputs().is_empty() {
@@ -85,10 +82,8 @@ pub(crate) fn network<'a>(
     if !out_places.is_empty() {
         outputs = named(graph, "source.outputs", out_places)?;
     }
-    if outputs.is_empty() {
-        let message = "The graph has no node whose result could be an output.";
-        return Err(Diagnostic::new(Code::SourceSyntax, message));
-    }
+    refuse!(outputs.is_empty() =>
+        Diagnostic::new(Code::SourceSyntax, "The graph has no node whose result could be an output."));
     let inputs = match in_places {
         [] if out_places.is_empty() => inputs(graph),
         [] => needed(graph, inputs(graph), &outputs),
@@ -101,17 +96,13 @@ pub(crate) fn network<'a>(
 
 /// The inputs that outputs depend on.
 pub(crate) fn needed(graph: &GraphDef, inputs: Vec<Port>, outputs: &[Port]) -> Vec<Port> {
-    let nodes: HashMap<&str, &NodeDef> =
-        graph.node.iter().map(|node| (node.name.as_str(), node)).collect();
-    let name = |text| match node::reference(text) {
-        Some(node::Reference::Slot(name, _) | node::Reference::Output(name, ..)) => Some(name),
-        None => None,
-    };
+    let nodes = Nodes::new(&graph.node);
+    let name = |text| node::reference(text).map(|found| found.name());
     let mut open: Vec<&str> = outputs.iter().filter_map(|port| name(&port.place)).collect();
     let mut found = HashSet::new();
     while let Some(next) = open.pop() {
         if found.insert(next) {
-            let read = nodes.get(next).into_iter().flat_map(|node| &node.input);
+            let read = nodes.node(next).into_iter().flat_map(|node| &node.input);
             open.extend(read.filter_map(|text| name(text)));
         }
     }
@@ -140,30 +131,22 @@ fn inputs(graph: &GraphDef) -> Vec<Port> {
 
 /// The nodes that give the conditions of a graph, or the opposite of one.
 fn conditions(graph: &GraphDef) -> HashSet<&str> {
-    let nodes: HashMap<&str, &NodeDef> =
-        graph.node.iter().map(|node| (node.name.as_str(), node)).collect();
-    let name = |text: &'_ String| match node::reference(text) {
-        Some(node::Reference::Slot(name, _) | node::Reference::Output(name, ..)) => {
-            nodes.get_key_value(name).map(|(name, _)| *name)
-        }
-        None => None,
-    };
+    let nodes = Nodes::new(&graph.node);
     let condition = |node: &NodeDef| {
         let mut data = node.input.iter().filter(|text| !text.starts_with('^'));
         match node.op.as_str() {
-            "Switch" | "RefSwitch" => data.nth(1).and_then(name),
-            "If" | "StatelessIf" => data.next().and_then(name),
+            "Switch" | "RefSwitch" => data.nth(1),
+            "If" | "StatelessIf" => data.next(),
             _ => None,
         }
+        .and_then(|text| nodes.read(text))
     };
-    let mut open: Vec<&str> = graph.node.iter().filter_map(condition).collect();
+    let mut open: Vec<&NodeDef> = graph.node.iter().filter_map(condition).collect();
     let mut found = HashSet::new();
-    while let Some(next) = open.pop() {
-        let passes =
-            |node: &&&NodeDef| matches!(node.op.as_str(), "Identity" | "LogicalNot" | "Cast");
-        if found.insert(next) {
-            let node = nodes.get(next).filter(passes);
-            open.extend(node.and_then(|node| node.input.first()).and_then(name));
+    while let Some(node) = open.pop() {
+        let passes = matches!(node.op.as_str(), "Identity" | "LogicalNot" | "Cast");
+        if found.insert(node.name.as_str()) && passes {
+            open.extend(node.input.first().and_then(|text| nodes.read(text)));
         }
     }
     found
@@ -175,12 +158,11 @@ fn port(graph: &GraphDef, node: &NodeDef) -> Port {
 
 /// The type that a node declares for its result.
 fn declared(graph: &GraphDef, node: &NodeDef) -> ValueType {
-    let attr = |name: &str| node.attr.get(name).and_then(|attr| attr.value.as_ref());
-    let number = match attr("dtype").or_else(|| attr("T")) {
+    let number = match node::attr(node, "dtype").or_else(|| node::attr(node, "T")) {
         Some(Attr::Type(number)) => *number,
         _ => 0,
     };
-    let shape = match attr("shape") {
+    let shape = match node::attr(node, "shape") {
         Some(Attr::Shape(shape)) => dims_of(shape),
         _ => None,
     };
@@ -198,8 +180,7 @@ pub(crate) fn named(
     key: &str,
     places: &[String],
 ) -> Result<Vec<Port>, Diagnostic> {
-    let nodes: HashMap<&str, &NodeDef> =
-        graph.node.iter().map(|node| (node.name.as_str(), node)).collect();
+    let nodes = Nodes::new(&graph.node);
     let functions = library(graph);
     let mut seen = HashSet::new();
     let mut port = |place: &String| {
@@ -208,7 +189,7 @@ pub(crate) fn named(
             Err(Diagnostic::new(Code::ParamsBadValue, message))
         };
         let found = match node::reference(place) {
-            Some(node::Reference::Slot(name, slot)) => nodes.get(name).map(|node| (*node, slot)),
+            Some(node::Reference::Slot(name, slot)) => nodes.node(name).map(|node| (node, slot)),
             _ => None,
         };
         let Some((node, slot)) = found else { return bad("the graph does not have") };
@@ -226,11 +207,6 @@ pub(crate) fn named(
         Ok(Port { name: name.to_owned(), place: place.clone(), ty })
     };
     places.iter().map(&mut port).collect()
-}
-
-fn library(graph: &GraphDef) -> Library<'_> {
-    let functions = graph.library.iter().flat_map(|library| &library.function);
-    functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect()
 }
 
 /// What the nodes give that nothing reads, and the names of such nodes that are no outputs.

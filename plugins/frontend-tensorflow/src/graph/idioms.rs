@@ -1,8 +1,8 @@
 //! Formulas of several nodes that are one operator, where what a node becomes alone would hide it.
 
-use super::node::{self, Reference};
+use super::node;
 use super::nodes::Nodes;
-use crate::wire::proto::{Attr, NodeDef};
+use crate::wire::proto::NodeDef;
 use crate::wire::tensor::tensor_of;
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -17,7 +17,7 @@ pub(crate) fn gelu<'a>(body: &Nodes<'a>, product: &'a NodeDef) -> Option<&'a str
         return None;
     }
     let found = |half: &'a str, curve: &'a str| {
-        let curve = of(body, curve).filter(|node| node.op == "Erfc")?;
+        let curve = body.read(curve).filter(|node| node.op == "Erfc")?;
         let (inner, x) = scaled(body, curve.input.first()?);
         let (outer, same) = scaled(body, half);
         let near = |found: f64, wanted: f64| (found - wanted).abs() < TOLERANCE;
@@ -26,17 +26,11 @@ pub(crate) fn gelu<'a>(body: &Nodes<'a>, product: &'a NodeDef) -> Option<&'a str
     found(a, b).or_else(|| found(b, a))
 }
 
-/// The node that a text refers to.
-fn of<'a>(body: &Nodes<'a>, text: &str) -> Option<&'a NodeDef> {
-    let (Reference::Slot(name, _) | Reference::Output(name, ..)) = node::reference(text)?;
-    body.find(name).map(|index| &body.nodes[index])
-}
-
 /// `text` as a number times a tensor.
 fn scaled<'a>(body: &Nodes<'a>, text: &'a str) -> (f64, &'a str) {
     let (mut factor, mut text) = (1.0, text);
     for _ in 0..FACTORS_MAX {
-        let Some(node) = of(body, text) else { break };
+        let Some(node) = body.read(text) else { break };
         let number = |at: usize| node.input.get(at).and_then(|text| number(body, text));
         let (by, next) = match node.op.as_str() {
             "Identity" => (1.0, 0),
@@ -60,8 +54,8 @@ fn scaled<'a>(body: &Nodes<'a>, text: &'a str) -> (f64, &'a str) {
 
 /// The value of a constant without axes.
 fn number(body: &Nodes<'_>, text: &str) -> Option<f64> {
-    let node = of(body, text).filter(|node| node.op == "Const")?;
-    let Some(Attr::Tensor(proto)) = &node.attr.get("value")?.value else { return None };
+    let node = body.read(text).filter(|node| node.op == "Const")?;
+    let proto = node::constant(node)?;
     let is_scalar = proto.tensor_shape.as_ref().is_none_or(|shape| shape.dim.is_empty());
     let tensor = tensor_of(proto).ok().filter(|_| is_scalar)?;
     tensor.to_reals()?.values.first().copied()

@@ -3,7 +3,7 @@
 
 use crate::files::AGAIN;
 use onnxd_plugin_sdk::build::Result;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse};
 use std::collections::BTreeMap;
 
 /// The last bytes of a table.
@@ -38,9 +38,7 @@ pub(crate) fn entries(file: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let end = file.len().checked_sub(FOOTER_BYTES);
     let Some(end) = end else { return Err(damaged("it is too short")) };
     let (body, mut footer) = file.split_at(end);
-    if footer[FOOTER_BYTES - 8..] != MAGIC.to_le_bytes() {
-        return Err(damaged("it does not end as one"));
-    }
+    refuse!(footer[FOOTER_BYTES - 8..] != MAGIC.to_le_bytes() => damaged("it does not end as one"));
     handle(&mut footer).ok_or_else(|| damaged("its last bytes"))?;
     let index = handle(&mut footer).ok_or_else(|| damaged("its last bytes"))?;
     let mut read = Read { body, at: 0, left: ENTRIES_BYTES_MAX };
@@ -83,13 +81,8 @@ impl Read<'_> {
         };
         self.at = end + TRAILER_BYTES;
         let expected = u32::from_le_bytes([trailer[1], trailer[2], trailer[3], trailer[4]]);
-        if masked_crc(&self.body[start..=end]) != expected {
-            return Err(damaged("a block does not have its checksum"));
-        }
-        if trailer[0] != 0 {
-            let message = "The checkpoint's index is compressed.";
-            return Err(Diagnostic::new(Code::LayerUnsupported, message));
-        }
+        refuse!(masked_crc(&self.body[start..=end]) != expected => damaged("a block does not have its checksum"));
+        refuse!(trailer[0] != 0 => Diagnostic::new(Code::LayerUnsupported, "The checkpoint's index is compressed."));
         let block = &self.body[start..end];
         let count = block.last_chunk().map(|count| u32::from_le_bytes(*count) as usize);
         let restarts = count.and_then(|n| n.checked_mul(4)?.checked_add(4));
@@ -111,9 +104,8 @@ impl Read<'_> {
             };
             let fits =
                 shared <= key.len() && own.checked_add(value).is_some_and(|n| n <= block.len());
-            if !fits || shared + own > KEY_BYTES_MAX {
-                return Err(damaged("an entry is longer than its block, or its key too long"));
-            }
+            refuse!(!fits || shared + own > KEY_BYTES_MAX =>
+                damaged("an entry is longer than its block, or its key too long"));
             let (suffix, rest) = block.split_at(own);
             let (value, rest) = rest.split_at(value);
             block = rest;

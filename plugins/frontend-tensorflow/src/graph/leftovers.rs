@@ -1,7 +1,7 @@
 //! Which nodes that nothing reads are outputs of a frozen graph. Freezing leaves nodes behind that are none: handles,
 //! results of loops that the network does not need, sizes that were computed for nothing.
 
-use super::node::{self, Reference};
+use super::node::{self, name_of};
 use crate::schema;
 use crate::wire::proto::{GraphDef, NodeDef};
 use std::collections::{HashMap, HashSet};
@@ -140,12 +140,4 @@ fn dependent(graph: &GraphDef) -> HashSet<&str> {
         }
     }
     found
-}
-
-/// The node that a text refers to.
-fn name_of(text: &str) -> &str {
-    match node::reference(text) {
-        Some(Reference::Slot(name, _) | Reference::Output(name, ..)) => name,
-        None => text.trim_start_matches('^'),
-    }
 }

@@ -5,7 +5,7 @@ use super::item::{Form, Item, List, Sizes};
 use crate::ops::create::{filled, scalar};
 use crate::ops::join;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -189,7 +189,7 @@ impl List {
     fn joined(&self, b: &GraphBuilder, items: &[Option<Item>], element: Sizes) -> Result<Var> {
         let tensor = |item: &Item| match item {
             Item::Tensor(v) => Ok(*v),
-            _ => Err(b.diagnostic(Code::LayerUnsupported, "A list holds what is no tensor.")),
+            _ => Err(b.unsupported("A list holds what is no tensor.")),
         };
         let set = items.iter().flatten().map(tensor).collect::<Result<Vec<Var>>>()?;
         let Some(first) = set.first() else {
@@ -326,7 +326,7 @@ fn extent(b: &GraphBuilder, form: &Form, element: &Sizes) -> Extent {
 
 fn shapeless(b: &GraphBuilder) -> Diagnostic {
     let message = "The number of axes of a list's elements is not known, or they are no tensors.";
-    b.diagnostic(Code::LayerUnsupported, message)
+    b.unsupported(message)
 }
 
 /// An integer, if it is known.

@@ -11,7 +11,7 @@ use crate::wire::dtype;
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::dims_of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, refuse};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor};
 use std::rc::Rc;
 
@@ -128,17 +128,14 @@ impl One<'_> {
     fn tensor_at(&self, place: usize) -> Result<Var> {
         match self.at(place)? {
             Item::Tensor(v) => Ok(*v),
-            _ => Err(self.b.diagnostic(Code::LayerUnsupported, "The input is no tensor.")),
+            _ => Err(self.b.unsupported("The input is no tensor.")),
         }
     }
 
     fn list_at(&self, place: usize) -> Result<Rc<List>> {
         match self.at(place)? {
             Item::List(list) => Ok(list.clone()),
-            _ => {
-                let message = "The input is no list that the graph made.";
-                Err(self.b.diagnostic(Code::LayerUnsupported, message))
-            }
+            _ => Err(self.b.unsupported("The input is no list that the graph made.")),
         }
     }
 
@@ -314,10 +311,7 @@ impl One<'_> {
     /// The shape of an element as far as the list says it, with -1 for sizes that it does not.
     fn element_shape(&self) -> Result<Var> {
         let list = self.list()?;
-        let dtype = match self.node.attr.get("shape_type").and_then(|attr| attr.value.as_ref()) {
-            Some(Attr::Type(number)) => dtype::of(*number).unwrap_or(DataType::Int32),
-            _ => DataType::Int32,
-        };
+        let dtype = node::dtype(self.node, "shape_type").unwrap_or(DataType::Int32);
         let sizes = match &list.element {
             Some(sizes) => {
                 let sizes: Vec<i64> = sizes.iter().map(|n| n.known().unwrap_or(-1)).collect();
@@ -361,10 +355,8 @@ impl One<'_> {
         if all {
             return Ok(list.set_all(tensor).sized(Extent::within(b, tensor)));
         }
-        if list.is_sequence {
-            let message = "Elements are scattered into a list whose elements have different sizes.";
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
-        }
+        refuse!(list.is_sequence =>
+            b.unsupported("Elements are scattered into a list whose elements have different sizes."));
         let element = b.shape_of(tensor).map(|shape| shape[1.min(shape.len())..].to_vec());
         let mut before = list.stacked(b, element)?;
         if !self.is_fixed()? {
@@ -421,8 +413,7 @@ impl One<'_> {
         }
         let tensor = list.stacked(b, None)?;
         let Some(rank) = b.rank_of(tensor).filter(|rank| *rank >= 2) else {
-            let message = "The elements of the list have no axis to be joined along.";
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
+            return Err(b.unsupported("The elements of the list have no axis to be joined along."));
         };
         let sizes = b.shape(tensor).one()?;
         let [n, size] = [[0], [1]].map(|at| b.gather(sizes, at).axis(0).one());
@@ -445,8 +436,7 @@ impl One<'_> {
         let tensor = if self.is_array() { self.third()? } else { self.tensor_at(0)? };
         let Some(lengths) = b.ints_of(self.second()?).filter(|lengths| lengths.len() <= 1024)
         else {
-            let message = "The lengths that a tensor is split into are not known.";
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
+            return Err(b.unsupported("The lengths that a tensor is split into are not known."));
         };
         let mut items = vec![];
         let mut start = 0i64;
@@ -461,7 +451,7 @@ impl One<'_> {
 }
 
 fn flag(node: &NodeDef, name: &str) -> bool {
-    matches!(node.attr.get(name).and_then(|attr| attr.value.as_ref()), Some(Attr::B(true)))
+    matches!(node::attr(node, name), Some(Attr::B(true)))
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 use super::item::Item;
 use super::node;
 use crate::ops::Source;
-use crate::wire::dtype;
-use crate::wire::proto::{Attr, NodeDef};
+use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Layer;
 use onnxd_plugin_sdk::ir::DataType;
@@ -24,14 +23,7 @@ type Arguments = (Vec<Value>, Vec<(String, Value)>);
 
 /// Whether an operator computes in `bfloat16`.
 pub(crate) fn is_short(node: &NodeDef) -> bool {
-    of_attr(node, "T") == Some(DataType::Bfloat16) && !ANY_TYPE.contains(&node.op.as_str())
-}
-
-fn of_attr(node: &NodeDef, name: &str) -> Option<DataType> {
-    match node.attr.get(name)?.value.as_ref()? {
-        Attr::Type(number) => dtype::of(*number),
-        _ => None,
-    }
+    node::dtype(node, "T") == Some(DataType::Bfloat16) && !ANY_TYPE.contains(&node.op.as_str())
 }
 
 /// Runs an operator on arguments of 32 bits, and rounds what it gives.
@@ -55,7 +47,7 @@ pub(crate) fn widened(
         }
     };
     // Statistics beside the first result have a type of their own.
-    let first_alone = of_attr(node, "U").is_some();
+    let first_alone = node::dtype(node, "U").is_some();
     let is_short = |at: usize| !WIDE.contains(&node.op.as_str()) && (at == 0 || !first_alone);
     let round = |(at, item): (usize, Item)| match item {
         Item::Tensor(var) if is_short(at) && b.dtype_of(var) == Some(DataType::Float) => {

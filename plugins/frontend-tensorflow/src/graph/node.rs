@@ -3,7 +3,10 @@
 use crate::ops::RESULTS_MAX;
 use crate::schema::{self, Arg, Count, Default};
 use crate::wire::dtype;
-use crate::wire::proto::{Attr, AttrValue, FunctionDef, ListValue, NodeDef, TensorShapeProto};
+use crate::wire::proto::{
+    Attr, AttrValue, FunctionDef, GraphDef, ListValue, NodeDef, TensorProto, TensorShapeProto,
+};
+use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;
 use std::collections::HashMap;
 
@@ -70,6 +73,26 @@ pub(crate) enum Reference<'a> {
     Output(&'a str, &'a str, usize),
 }
 
+impl<'a> Reference<'a> {
+    /// The name of the node or argument.
+    pub(crate) fn name(&self) -> &'a str {
+        let (Reference::Slot(name, _) | Reference::Output(name, ..)) = self;
+        name
+    }
+
+    /// The number behind it.
+    pub(crate) fn at(&self) -> usize {
+        let (Reference::Slot(_, at) | Reference::Output(_, _, at)) = self;
+        *at
+    }
+}
+
+/// The node or argument that a text names, also a control input.
+pub(crate) fn name_of(text: &str) -> &str {
+    let text = text.trim_start_matches('^');
+    reference(text).map_or(text, |found| found.name())
+}
+
 /// What the text of an input refers to; `None` for a control input.
 pub(crate) fn reference(text: &str) -> Option<Reference<'_>> {
     if text.starts_with('^') {
@@ -97,9 +120,30 @@ pub(crate) fn place(text: &str) -> Option<(&str, usize)> {
     }
 }
 
+/// What an attribute says.
+pub(crate) fn attr<'n>(node: &'n NodeDef, name: &str) -> Option<&'n Attr> {
+    node.attr.get(name)?.value.as_ref()
+}
+
+/// The element type that an attribute says.
+pub(crate) fn dtype(node: &NodeDef, name: &str) -> Option<DataType> {
+    match attr(node, name)? {
+        Attr::Type(number) => dtype::of(*number),
+        _ => None,
+    }
+}
+
+/// The tensor of a constant.
+pub(crate) fn constant(node: &NodeDef) -> Option<&TensorProto> {
+    match attr(node, "value")? {
+        Attr::Tensor(proto) => Some(proto),
+        _ => None,
+    }
+}
+
 /// The number of an attribute; the default of TensorFlow if the node does not have it.
 pub(crate) fn int(node: &NodeDef, name: &str) -> Option<i64> {
-    match node.attr.get(name).and_then(|attr| attr.value.as_ref()) {
+    match attr(node, name) {
         Some(Attr::I(n)) => Some(*n),
         Some(_) => None,
         None => match default_of(&node.op, name) {
@@ -115,14 +159,14 @@ fn default_of(op: &str, name: &str) -> Option<Default> {
 
 /// The name of the function that an attribute names.
 pub(crate) fn function<'n>(node: &'n NodeDef, name: &str) -> Option<&'n str> {
-    match node.attr.get(name)?.value.as_ref()? {
+    match attr(node, name)? {
         Attr::Func(function) => Some(&function.name),
         _ => None,
     }
 }
 
 fn types(node: &NodeDef, name: &str) -> Option<usize> {
-    match node.attr.get(name)?.value.as_ref()? {
+    match attr(node, name)? {
         Attr::List(list) => Some(list.r#type.len()),
         _ => None,
     }
@@ -318,6 +362,12 @@ fn list_items(list: &ListValue) -> Vec<Value> {
 
 /// Functions of a library by name.
 pub(crate) type Library<'a> = HashMap<&'a str, &'a FunctionDef>;
+
+/// The functions of a graph.
+pub(crate) fn library(graph: &GraphDef) -> Library<'_> {
+    let functions = graph.library.iter().flat_map(|library| &library.function);
+    functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect()
+}
 
 #[cfg(test)]
 mod tests {

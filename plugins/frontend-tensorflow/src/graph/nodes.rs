@@ -1,6 +1,6 @@
 //! The nodes of a graph or function by their names.
 
-use super::node::{self, Reference};
+use super::node;
 use crate::wire::proto::NodeDef;
 use std::collections::{HashMap, HashSet};
 
@@ -20,13 +20,18 @@ impl<'a> Nodes<'a> {
         self.by_name.get(name).copied()
     }
 
+    pub(crate) fn node(&self, name: &str) -> Option<&'a NodeDef> {
+        self.find(name).map(|index| &self.nodes[index])
+    }
+
+    /// The node that a text refers to, if it is no control input.
+    pub(crate) fn read(&self, text: &str) -> Option<&'a NodeDef> {
+        self.node(node::reference(text)?.name())
+    }
+
     /// The nodes that these places need.
     pub(crate) fn needed_by<'t>(&self, places: impl Iterator<Item = &'t str>) -> HashSet<usize> {
-        let of = |text: &str| {
-            let (Reference::Slot(name, _) | Reference::Output(name, ..)) =
-                node::reference(text.trim_start_matches('^'))?;
-            self.find(name)
-        };
+        let of = |text: &str| self.find(node::name_of(text));
         let mut open: Vec<usize> = places.filter_map(of).collect();
         let mut found = HashSet::new();
         while let Some(at) = open.pop() {

@@ -1,6 +1,6 @@
 //! The order in which nodes run. Data alone is followed when they are evaluated; control inputs are looked at here.
 
-use super::node::{self, Reference};
+use super::node;
 use super::nodes::Nodes;
 use crate::wire::proto::NodeDef;
 use std::cmp::Reverse;
@@ -107,12 +107,8 @@ fn inputs<'b>(
     let is_merge = is_op(&body.nodes[index], "Merge");
     let texts = body.nodes[index].input.iter();
     texts.filter_map(move |text| {
-        let (is_control, text) = match text.strip_prefix('^') {
-            Some(name) => (true, name),
-            None => (false, text.as_str()),
-        };
-        let (Reference::Slot(name, _) | Reference::Output(name, ..)) = node::reference(text)?;
-        let input = body.find(name).filter(|_| by_control || !is_control)?;
+        let is_control = text.starts_with('^');
+        let input = body.find(node::name_of(text)).filter(|_| by_control || !is_control)?;
         (!is_merge || !is_op(&body.nodes[input], "NextIteration")).then_some(input)
     })
 }

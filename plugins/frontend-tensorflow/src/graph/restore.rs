@@ -1,8 +1,8 @@
 //! Which tensor of the checkpoint is the value of which variable, as the function or nodes that restore them say it.
 
-use super::node::{self, Library, Reference};
+use super::node::{self, Library, name_of};
 use super::nodes::Nodes;
-use crate::wire::proto::{Attr, MetaGraphDef, NodeDef};
+use crate::wire::proto::{MetaGraphDef, NodeDef};
 use crate::wire::tensor::tensor_of;
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ pub(crate) fn stored<'a>(
 ) -> HashMap<&'a str, Stored> {
     let mut found = HashMap::new();
     let name = meta.saver_def.iter().map(|saver| saver.restore_op_name.as_str()).next();
-    let Some(node) = name.and_then(|name| main.find(name_of(name))).map(|i| &main.nodes[i]) else {
+    let Some(node) = name.and_then(|name| main.node(name_of(name))) else {
         return found;
     };
     let function = node::function(node, "f").or(Some(node.op.as_str()));
@@ -76,9 +76,7 @@ fn assigned<'b>(body: &Nodes<'b>, nodes: &[&'b NodeDef], mut each: impl FnMut(&'
 
 /// The words of a constant.
 fn constant(body: &Nodes<'_>, name: &str) -> Option<Vec<String>> {
-    let node = &body.nodes[body.find(name)?];
-    let Some(Attr::Tensor(proto)) = &node.attr.get("value")?.value else { return None };
-    let tensor = tensor_of(proto).ok()?;
+    let tensor = tensor_of(node::constant(body.node(name)?)?).ok()?;
     let word = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
     Some(tensor.as_strings()?.iter().map(word).collect())
 }
@@ -100,12 +98,9 @@ fn waited_for<'b>(body: &Nodes<'b>, node: &'b NodeDef) -> Vec<&'b NodeDef> {
 fn source<'b>(body: &Nodes<'b>, text: &'b str) -> Option<(&'b NodeDef, usize)> {
     let mut text = text;
     for _ in 0..IDENTITIES_MAX {
-        let (name, output) = match node::reference(text)? {
-            Reference::Slot(name, output) | Reference::Output(name, _, output) => (name, output),
-        };
-        let node = &body.nodes[body.find(name)?];
+        let node = body.read(text)?;
         if node.op != "Identity" {
-            return Some((node, output));
+            return Some((node, node::reference(text)?.at()));
         }
         text = node.input.first()?;
     }
@@ -116,20 +111,11 @@ fn source<'b>(body: &Nodes<'b>, text: &'b str) -> Option<(&'b NodeDef, usize)> {
 fn leaf<'b>(body: &Nodes<'b>, text: &'b str) -> &'b str {
     let mut name = name_of(text);
     for _ in 0..IDENTITIES_MAX {
-        let node = body.find(name).map(|i| &body.nodes[i]).filter(|node| node.op == "Identity");
+        let node = body.node(name).filter(|node| node.op == "Identity");
         match node.and_then(|node| node.input.first()) {
             Some(text) => name = name_of(text),
             None => break,
         }
     }
     name
-}
-
-/// The node or argument that a text names, also a control input.
-fn name_of(text: &str) -> &str {
-    let text = text.trim_start_matches('^');
-    match node::reference(text) {
-        Some(Reference::Slot(name, _) | Reference::Output(name, ..)) => name,
-        None => text,
-    }
 }

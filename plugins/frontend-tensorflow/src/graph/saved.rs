@@ -4,7 +4,7 @@ use super::checkpoint::Checkpoint;
 use super::frozen;
 use super::network::{self, Network, Port, type_of};
 use super::variables::Variables;
-use crate::files::{AGAIN, Files, NETWORK, TEXT};
+use crate::files::{self, Files, NETWORK, TEXT};
 use crate::params;
 use crate::wire::proto::{GraphDef, MetaGraphDef, NodeDef, SavedModel, SignatureDef, TensorInfo};
 use crate::wire::tensor::dims_of;
@@ -74,10 +74,7 @@ pub(crate) fn import(
 /// `N0201` if it is none.
 pub(crate) fn decoded<M: Message + Default>(bytes: Bytes, is_text: bool) -> Result<M> {
     let bytes = if is_text { text::encoded(&bytes, "SavedModel")?.into() } else { bytes };
-    M::decode(bytes).map_err(|e| {
-        let message = format!("The file is no SavedModel: {e}.");
-        Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
-    })
+    files::decoded(bytes, "SavedModel")
 }
 
 /// As [`import`], of the decoded file.
@@ -100,10 +97,8 @@ pub(crate) fn import_checkpoint(
     choice: &Choice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
-    let meta = MetaGraphDef::decode(files.read(&format!("{prefix}{META}"))?).map_err(|e| {
-        let message = format!("The file is no graph of a checkpoint: {e}.");
-        Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
-    })?;
+    let meta: MetaGraphDef =
+        files::decoded(files.read(&format!("{prefix}{META}"))?, "graph of a checkpoint")?;
     import_graph(&meta, (files, prefix), choice, options)
 }
 

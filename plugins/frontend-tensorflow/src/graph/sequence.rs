@@ -4,7 +4,6 @@ use super::item::{Form, Item, List, Sizes};
 use super::list::{first_size, merged, single};
 use crate::ops::create::filled;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Turn, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -102,10 +101,7 @@ impl List {
             Form::Items(items) => {
                 let one = |item: &Option<Item>| match item {
                     Some(Item::Tensor(v)) => Ok(*v),
-                    Some(_) => {
-                        let message = "A list holds what is no tensor.";
-                        Err(b.diagnostic(Code::LayerUnsupported, message))
-                    }
+                    Some(_) => Err(b.unsupported("A list holds what is no tensor.")),
                     None => self.blank(b, None, sizes),
                 };
                 b.sequence_construct(items.iter().map(one).collect::<Result<Vec<Var>>>()?)

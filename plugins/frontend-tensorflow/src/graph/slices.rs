@@ -2,7 +2,7 @@
 
 use crate::wire::proto::TensorSliceProto;
 use onnxd_plugin_sdk::build::Result;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse};
 use onnxd_plugin_sdk::ir::{Tensor, element_count};
 
 /// Where a part begins on each axis, and its size there.
@@ -112,10 +112,8 @@ pub(crate) fn joined(wanted: &Extents, parts: &[(Extents, Tensor)]) -> Result<Te
         return Ok(tensor.clone());
     }
     let is_twice = |i: usize| parts[..i].iter().any(|(at, _)| overlap(at, &parts[i].0));
-    if (1..parts.len()).any(is_twice) {
-        let message = "Parts of a variable in the checkpoint overlap.";
-        return Err(Diagnostic::new(Code::SourceSyntax, message));
-    }
+    refuse!((1..parts.len()).any(is_twice) =>
+        Diagnostic::new(Code::SourceSyntax, "Parts of a variable in the checkpoint overlap."));
     let dtype = parts.first().ok_or_else(lacking)?.1.dtype();
     let dims: Vec<usize> = wanted.iter().map(|(_, length)| *length).collect();
     let element = dtype.bits() / 8;
@@ -124,14 +122,10 @@ pub(crate) fn joined(wanted: &Extents, parts: &[(Extents, Tensor)]) -> Result<Te
     let size = size.filter(|size| *size <= held).ok_or_else(lacking)?;
     let (mut bytes, mut copied) = (vec![0; size], 0);
     for (at, tensor) in parts {
-        if tensor.dtype() != dtype {
-            return Err(lacking());
-        }
+        refuse!(tensor.dtype() != dtype => lacking());
         copied += copy(&mut bytes, wanted, &tensor.bytes(), at, element);
     }
-    if copied != size {
-        return Err(lacking());
-    }
+    refuse!(copied != size => lacking());
     Tensor::new(dtype, dims, bytes.into()).map_err(|_| lacking())
 }
 

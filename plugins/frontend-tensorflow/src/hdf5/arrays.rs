@@ -2,6 +2,7 @@
 
 use super::chunk::Stored;
 use super::source::{Fields, Result, Source, damaged};
+use onnxd_plugin_sdk::diagnostics::refuse;
 
 /// An array of places of chunks.
 pub(super) struct Array<'a> {
@@ -93,9 +94,7 @@ impl<'a> Array<'a> {
         let block = fields.address()?;
         fields.checksum()?;
         let odd = || damaged("an array of chunks has odd sizes");
-        if !least.is_power_of_two() || !pointers.is_power_of_two() || bits > 64 {
-            return Err(odd());
-        }
+        refuse!(!least.is_power_of_two() || !pointers.is_power_of_two() || bits > 64 => odd());
         // Group `k` has 2^(k/2) blocks, and all groups before it have as many entries as it, less one block.
         let groups = (1 + u64::from(bits)).checked_sub(u64::from(least.ilog2())).ok_or_else(odd)?;
         let direct = 2 * u64::from(pointers.ilog2());
@@ -147,9 +146,7 @@ impl<'a> Array<'a> {
     }
 
     fn in_fixed(&self, number: u64, count: u64, block: Option<u64>) -> Result<Run<'a>> {
-        if number >= count {
-            return Err(damaged(format!("an array has no chunk {number}")));
-        }
+        refuse!(number >= count => damaged(format!("an array has no chunk {number}")));
         let Some(address) = block else { return Ok(Run { begin: 0, count, entries: None }) };
         let mut block = self.source.signed(address, b"FADB")?;
         block.skip(2 + self.source.address_width)?;

@@ -5,6 +5,7 @@ use super::chunk::Stored;
 use super::dataspace::Space;
 use super::source::{Fields, Result, Source, damaged, unknown};
 use super::tree::{Tree, walk_old};
+use onnxd_plugin_sdk::diagnostics::refuse;
 
 /// The kind of nodes of chunks in a tree of version 1.
 const CHUNK_NODE: u8 = 1;
@@ -56,9 +57,8 @@ impl Chunks {
 
     fn of(index: Index, address: Option<u64>, mut sizes: Vec<u64>, element: u64) -> Result<Chunks> {
         // The last axis is that of the bytes of an element.
-        if sizes.pop() != Some(element) || sizes.is_empty() || sizes.contains(&0) {
-            return Err(damaged("a tensor has odd chunks"));
-        }
+        refuse!(sizes.pop() != Some(element) || sizes.is_empty() || sizes.contains(&0) =>
+            damaged("a tensor has odd chunks"));
         let bytes = sizes.iter().try_fold(element, |n, size| n.checked_mul(*size));
         let bytes = bytes.ok_or_else(|| damaged("a chunk is too large"))?;
         Ok(Chunks { index, address, sizes, bytes, has_plain_edges: false })
@@ -91,9 +91,7 @@ impl Chunks {
 
     /// Chunks along each axis of so many elements.
     pub(super) fn grid(&self, dims: &[u64]) -> Result<Vec<u64>> {
-        if dims.len() != self.sizes.len() {
-            return Err(damaged("a tensor and its chunks differ in rank"));
-        }
+        refuse!(dims.len() != self.sizes.len() => damaged("a tensor and its chunks differ in rank"));
         Ok(dims.iter().zip(&self.sizes).map(|(n, size)| n.div_ceil(*size)).collect())
     }
 

@@ -8,6 +8,7 @@ use super::filters::Filters;
 use super::header::{Object, kind};
 use super::source::{Fields, Result, Source, damaged, unknown};
 use bytes::Bytes;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use std::borrow::Cow;
 
 enum Layout<'a> {
@@ -91,9 +92,7 @@ impl<'a> Dataset<'a> {
     }
 
     fn layout(&self) -> Result<Layout<'a>> {
-        if self.object.has(kind::FILES) {
-            return Err(unknown("a tensor in another file"));
-        }
+        refuse!(self.object.has(kind::FILES) => unknown("a tensor in another file"));
         Layout::read(self.object.get(kind::LAYOUT)?, u64::from(self.datatype.size))
     }
 
@@ -105,9 +104,7 @@ impl<'a> Dataset<'a> {
         let size = self.size()?;
         match self.layout()? {
             Layout::Contiguous(Some(begin), found) => {
-                if found.is_some_and(|found| found < size) {
-                    return Err(damaged("a tensor is smaller than its sizes say"));
-                }
+                refuse!(found.is_some_and(|found| found < size) => damaged("a tensor is smaller than its sizes say"));
                 let end = begin.checked_add(size).filter(|end| *end <= self.source.size());
                 Ok(match end {
                     Some(end) => {
@@ -172,9 +169,7 @@ impl<'a> Dataset<'a> {
         };
         // What is negative says that there is none.
         let size = Some(fields.u32()?).filter(|size| *size <= i32::MAX as u32).unwrap_or(0);
-        if size != 0 && size != self.datatype.size {
-            return Err(damaged("an element to fill with has another size"));
-        }
+        refuse!(size != 0 && size != self.datatype.size => damaged("an element to fill with has another size"));
         fields.take_of(u64::from(size))
     }
 
@@ -199,9 +194,7 @@ impl<'a> Dataset<'a> {
                 true => Cow::Borrowed(raw),
                 false => filters.undo(raw, skipped, bytes)?,
             };
-            if chunk.len() != bytes {
-                return Err(damaged("a chunk has another size"));
-            }
+            refuse!(chunk.len() != bytes => damaged("a chunk has another size"));
             part.copy(&chunk, &mut all, self.datatype.size as usize);
             Ok(())
         })?;

@@ -3,6 +3,7 @@
 use super::source::{Fields, Result, damaged, unknown};
 use super::sum::fletcher32;
 use flate2::{Decompress, FlushDecompress, Status};
+use onnxd_plugin_sdk::diagnostics::refuse;
 use std::borrow::Cow;
 
 /// Filters of a dataset, as the HDF5 library bounds them.
@@ -26,9 +27,7 @@ impl Filters {
     pub(super) fn read(mut fields: Fields<'_>) -> Result<Filters> {
         let version = fields.version("filters", &[1, 2])?;
         let count = fields.u8()?;
-        if count > FILTERS_MAX {
-            return Err(damaged(format!("a tensor has {count} filters")));
-        }
+        refuse!(count > FILTERS_MAX => damaged(format!("a tensor has {count} filters")));
         fields.skip(if version == 1 { 6 } else { 0 })?;
         let mut all = vec![];
         for _ in 0..count {
@@ -100,9 +99,7 @@ fn unshuffled(chunk: &[u8], width: usize) -> Vec<u8> {
 fn summed(chunk: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>> {
     let end = chunk.len().checked_sub(SUM_BYTES);
     let end = end.ok_or_else(|| damaged("a chunk has no checksum"))?;
-    if chunk[end..] != fletcher32(&chunk[..end]).to_le_bytes() {
-        return Err(damaged("a chunk does not have its checksum"));
-    }
+    refuse!(chunk[end..] != fletcher32(&chunk[..end]).to_le_bytes() => damaged("a chunk does not have its checksum"));
     Ok(match chunk {
         Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..end]),
         Cow::Owned(mut bytes) => {

@@ -1,6 +1,7 @@
 //! Objects: the messages that say what a group or dataset is.
 
 use super::source::{Fields, Result, Source, damaged, unknown};
+use onnxd_plugin_sdk::diagnostics::refuse;
 
 /// Messages of an object. The format counts those of a kind in two bytes.
 const MESSAGES_MAX: usize = 1 << 18;
@@ -152,9 +153,7 @@ impl<'a> Object<'a> {
 pub(super) fn shared<'a>(fields: &mut Fields<'a>, kind: u16) -> Result<Fields<'a>> {
     let version = fields.version("a shared message", &[1, 2, 3])?;
     let place = fields.u8()?;
-    if version == 3 && place != 2 {
-        return Err(unknown("messages that are shared in a heap"));
-    }
+    refuse!(version == 3 && place != 2 => unknown("messages that are shared in a heap"));
     fields.skip(if version == 1 { 6 } else { 0 })?;
     let source = fields.source;
     let object = Object::read(source, fields.some_address()?)?;

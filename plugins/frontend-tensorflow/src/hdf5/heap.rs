@@ -3,6 +3,7 @@
 
 use super::source::{Fields, Result, Source, damaged, unknown};
 use super::tree::Tree;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use std::collections::HashMap;
 
 /// A link or an attribute has a name of at most this length.
@@ -106,9 +107,7 @@ impl<'a> Fractal<'a> {
         let mut fields = source.signed(address, b"FRHP")?;
         fields.version("a fractal heap", &[0])?;
         let id_width = usize::from(fields.u16()?);
-        if fields.u16()? != 0 {
-            return Err(unknown("a fractal heap with filters"));
-        }
+        refuse!(fields.u16()? != 0 => unknown("a fractal heap with filters"));
         fields.skip(1)?;
         let object_max = u64::from(fields.u32()?);
         fields.skip(source.size_width)?;
@@ -126,9 +125,7 @@ impl<'a> Fractal<'a> {
             && first <= largest
             && first.checked_mul(width).is_some()
             && bits <= 64;
-        if !is_sound {
-            return Err(damaged("a fractal heap has odd sizes"));
-        }
+        refuse!(!is_sound => damaged("a fractal heap has odd sizes"));
         let bytes_of = |most: u64| most.checked_ilog2().map_or(1, |bits| bits as usize / 8 + 1);
         let block_width = (largest.ilog2() as usize).div_ceil(8);
         Ok(Fractal {
@@ -218,9 +215,7 @@ impl<'a> Fractal<'a> {
         let number = id.number(id.left().min(8))?;
         let absent = || damaged(format!("a heap has no large object {number}"));
         let tree = Tree::open(self.source, self.huge.ok_or_else(absent)?)?;
-        if tree.kind != 1 {
-            return Err(unknown(format!("large objects in a tree of kind {}", tree.kind)));
-        }
+        refuse!(tree.kind != 1 => unknown(format!("large objects in a tree of kind {}", tree.kind)));
         let mut place = None;
         tree.walk(&mut |mut record| {
             let found = (record.some_address()?, record.size()?);

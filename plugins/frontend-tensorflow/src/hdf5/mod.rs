@@ -31,6 +31,7 @@ pub(crate) use source::{Error, Result};
 use bytes::{Buf, Bytes};
 use group::{Group, is_group};
 use header::{Object, kind};
+use onnxd_plugin_sdk::diagnostics::refuse;
 use source::{Source, damaged};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -155,9 +156,7 @@ fn superblock(source: &mut Source) -> Result<u64> {
     fields.skip(if is_old { 4 } else { 0 })?;
     let (address_width, size_width) = (fields.u8()?, fields.u8()?);
     let is_sound = |width: &u8| matches!(width, 2 | 4 | 8);
-    if ![address_width, size_width].iter().all(is_sound) {
-        return Err(damaged("its numbers have an odd width"));
-    }
+    refuse!(![address_width, size_width].iter().all(is_sound) => damaged("its numbers have an odd width"));
     (source.address_width, source.size_width) = (address_width.into(), size_width.into());
     let mut fields = source.from(0)?;
     fields.skip(match version {
@@ -169,9 +168,8 @@ fn superblock(source: &mut Source) -> Result<u64> {
     fields.address()?;
     let end = fields.some_address()?;
     // A download that broke off is told from a file that is wrong.
-    if end.saturating_sub(begin) > source.size() {
-        return Err(damaged(format!("it ends after {} of {end} bytes", source.size())));
-    }
+    refuse!(end.saturating_sub(begin) > source.size() =>
+        damaged(format!("it ends after {} of {end} bytes", source.size())));
     if is_old {
         // The place of a driver, and of the root's name.
         fields.address()?;

@@ -77,9 +77,8 @@ impl Source {
     pub(super) fn from(&self, address: u64) -> Result<Fields<'_>> {
         self.count(1)?;
         let begin = usize::try_from(address).ok();
-        let Some(bytes) = begin.and_then(|begin| self.bytes.get(begin..)) else {
-            return Err(damaged(format!("it has no byte {address}")));
-        };
+        let bytes = begin.and_then(|begin| self.bytes.get(begin..));
+        let bytes = bytes.ok_or_else(|| damaged(format!("it has no byte {address}")))?;
         Ok(self.fields(bytes))
     }
 
@@ -160,9 +159,8 @@ impl<'a> Fields<'a> {
     pub(super) fn number(&mut self, width: usize) -> Result<u64> {
         let found = self.take(width)?;
         let mut all = [0; 8];
-        let Some(low) = all.get_mut(..width) else {
-            return Err(damaged(format!("it has a number of {width} bytes")));
-        };
+        let low = all.get_mut(..width);
+        let low = low.ok_or_else(|| damaged(format!("it has a number of {width} bytes")))?;
         low.copy_from_slice(found);
         Ok(u64::from_le_bytes(all))
     }

@@ -1,6 +1,7 @@
 //! Trees of both versions. Both hand on what their leaves hold, from the first to the last.
 
 use super::source::{Fields, Result, Source, damaged};
+use onnxd_plugin_sdk::diagnostics::refuse;
 
 /// Levels of a tree. Each has at least twice as many nodes as the one above.
 const LEVELS_MAX: usize = 64;
@@ -13,9 +14,7 @@ pub(super) fn walk_old(
     each: &mut dyn FnMut(Fields<'_>, u64) -> Result<()>,
 ) -> Result<()> {
     let level = node_level(source, address)?;
-    if usize::from(level) >= LEVELS_MAX {
-        return Err(damaged(format!("a tree has {level} levels")));
-    }
+    refuse!(usize::from(level) >= LEVELS_MAX => damaged(format!("a tree has {level} levels")));
     old_node(source, address, (node_kind, key_width, level), each)
 }
 
@@ -32,9 +31,8 @@ fn old_node(
     each: &mut dyn FnMut(Fields<'_>, u64) -> Result<()>,
 ) -> Result<()> {
     let mut fields = source.signed(address, b"TREE")?;
-    if (fields.u8()?, fields.u8()?) != (node_kind, level) {
-        return Err(damaged(format!("the node at {address} is of another tree")));
-    }
+    refuse!((fields.u8()?, fields.u8()?) != (node_kind, level) =>
+        damaged(format!("the node at {address} is of another tree")));
     let count = fields.u16()?;
     fields.skip(2 * source.address_width)?;
     source.count(u64::from(count))?;
@@ -84,9 +82,7 @@ impl<'a> Tree<'a> {
         let records = u64::from(fields.u16()?);
         fields.skip(source.size_width)?;
         fields.checksum()?;
-        if depth >= LEVELS_MAX {
-            return Err(damaged(format!("a tree has {depth} levels")));
-        }
+        refuse!(depth >= LEVELS_MAX => damaged(format!("a tree has {depth} levels")));
         // What follows is as the format counts it: a node has ten bytes beside its records and children.
         let fits = |beside: usize, each: usize| {
             let room = node_size.checked_sub(10 + beside as u64)?;
@@ -123,9 +119,7 @@ impl<'a> Tree<'a> {
         let signature = if level == 0 { b"BTLF" } else { b"BTIN" };
         let mut fields = self.source.signed(address, signature)?;
         fields.version("a node", &[0])?;
-        if fields.u8()? != self.kind {
-            return Err(damaged(format!("the node at {address} is of another tree")));
-        }
+        refuse!(fields.u8()? != self.kind => damaged(format!("the node at {address} is of another tree")));
         self.source.count(records)?;
         let mut found = fields;
         fields.take_of(records.saturating_mul(self.record_width as u64))?;

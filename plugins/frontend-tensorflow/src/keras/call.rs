@@ -5,7 +5,7 @@ use super::runner::{Called, Given, Runner};
 use super::values::{Item, value};
 use super::{dtype, masks, rows};
 use onnxd_plugin_sdk::build::{Result, Var};
-use onnxd_plugin_sdk::diagnostics::{self, Code, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 
@@ -76,7 +76,7 @@ const CHANGED: [&str; 5] = [
 
 impl Runner<'_, '_> {
     /// Whether a layer is one that cannot be converted; then it is reported.
-    pub(super) fn is_refused(&self, called: &Called<'_>) -> bool {
+    pub(super) fn is_refused(&self, called: &Called<'_, '_, '_>) -> bool {
         let layer = called.layer;
         let Some(reason) = &layer.foreign else { return false };
         if self.refused.borrow_mut().insert(called.path.to_owned()) {
@@ -90,11 +90,11 @@ impl Runner<'_, '_> {
     ///
     /// # Errors
     /// As [`Runner::call`].
-    pub(super) fn row(&self, called: &Called<'_>, given: Given) -> Result<Vec<Item>> {
+    pub(super) fn row(&self, called: &Called<'_, '_, '_>, given: Given) -> Result<Vec<Item>> {
         let layer = called.layer;
         let given = self.cast(layer, given)?;
         let given = masks::passed(self, layer, given);
-        let weights = self.weights_of(layer, called.path)?;
+        let weights = called.weights()?;
         let inputs: Vec<Value> = given.items().flat_map(Item::leaves).map(Item::value).collect();
         let mut named: Vec<(String, Value)> =
             given.named.iter().map(|(name, item)| (name.clone(), item.value())).collect();
@@ -105,7 +105,7 @@ impl Runner<'_, '_> {
         if CHANGED.contains(&layer.class.as_str()) {
             named.push(("is_keras2".to_owned(), Value::Bool(self.is_keras2)));
         }
-        let place = diagnostics::Layer::new(called.path, layer.class.clone());
+        let place = called.place();
         let results = crate::ops::complex::lower(
             self.driver,
             Lowering {
@@ -130,24 +130,21 @@ impl Runner<'_, '_> {
         {
             self.builder().rename(*var, called.path);
         }
-        masks::attached(self, called, &given, items)
+        masks::attached(called, &given, items)
     }
 
     /// Applies the activation that comes last.
-    fn activated(&self, called: &Called<'_>, items: Vec<Item>) -> Result<Vec<Item>> {
-        if let Some((_, part)) = called.layer.parts.iter().find(|(key, _)| key == "activation") {
-            return self.call(part, called.path, Given::one(Item::of(items)));
+    fn activated(&self, called: &Called<'_, '_, '_>, items: Vec<Item>) -> Result<Vec<Item>> {
+        if let Some(part) = called.layer.part("activation") {
+            return called.inner(part, Given::one(Item::of(items)));
         }
         let Some(Value::Text(name)) = self.activation(called.layer, "activation") else {
             return Ok(items);
         };
-        let place = diagnostics::Layer::new(called.path, called.layer.class.clone());
         let apply = |item: Item| match item {
             Item::Tensor(x, mask) => {
-                let found = self
-                    .builder()
-                    .in_layer(place.clone(), |b| rows::activation::named(b, &name, x));
-                match found {
+                let apply = |b: &_| rows::activation::named(b, &name, x);
+                match self.builder().in_layer(called.place(), apply) {
                     Ok(y) => Item::Tensor(y, mask),
                     Err(found) => {
                         self.driver.report(found);

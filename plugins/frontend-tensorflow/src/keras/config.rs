@@ -6,9 +6,9 @@ mod calls;
 use super::hub;
 use super::layer::{Layer, Network, damaged};
 use super::weights::snake_case;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
+use onnxd_plugin_sdk::json;
 use serde_json::{Map, Value as Json};
-use std::borrow::Cow;
 
 /// Bytes of a description.
 const CONFIG_MAX: usize = 64 << 20;
@@ -22,52 +22,16 @@ const DEPTH_MAX: usize = 32;
 /// # Errors
 /// `N0201` if it is none.
 pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<Layer, Diagnostic> {
-    if text.len() > CONFIG_MAX {
-        let message = format!("The description of the model has {} bytes.", text.len());
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
-    let values = text.iter().filter(|byte| b",[{".contains(byte)).count();
-    if values > VALUES_MAX {
-        let message = format!("The description of the model has more than {VALUES_MAX} values.");
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
-    let json: Json = serde_json::from_slice(&words(text)).map_err(|e| {
+    refuse!(text.len() > CONFIG_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("The description of the model has {} bytes.", text.len())));
+    let (text, values) = json::quoted(text);
+    refuse!(values > VALUES_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("The description of the model has more than {VALUES_MAX} values.")));
+    let json: Json = serde_json::from_slice(&text).map_err(|e| {
         damaged(format!("The description of the model is no JSON: {}.", shown(&e.to_string())))
     })?;
     hub::check(&json)?;
     layer(&json, is_keras2, 0)
-}
-
-/// The text with quotes around numbers that Python writes and JSON does not have.
-fn words(text: &[u8]) -> Cow<'_, [u8]> {
-    const WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-    let mut all = Cow::Borrowed(text);
-    let (mut at, mut done, mut in_string) = (0, 0, false);
-    while let Some(byte) = text.get(at) {
-        let word = WORDS.iter().find(|word| !in_string && text[at..].starts_with(word));
-        let length = match (byte, word) {
-            (_, Some(word)) => {
-                if done == 0 {
-                    all = Cow::Owned(Vec::with_capacity(text.len() + 2));
-                }
-                let quoted = [&text[done..at], b"\"", word, b"\""].concat();
-                all.to_mut().extend(quoted);
-                done = at + word.len();
-                word.len()
-            }
-            (b'\\', None) if in_string => 2,
-            (b'"', None) => {
-                in_string = !in_string;
-                1
-            }
-            _ => 1,
-        };
-        at += length;
-    }
-    if done > 0 {
-        all.to_mut().extend(&text[done..]);
-    }
-    all
 }
 
 fn text<'j>(json: &'j Json, key: &str) -> Option<&'j str> {
@@ -96,10 +60,8 @@ fn is_layer(json: &Json) -> bool {
 }
 
 fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic> {
-    if depth > DEPTH_MAX {
-        let message = format!("The model has models inside of models {DEPTH_MAX} times over.");
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
+    refuse!(depth > DEPTH_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("The model has models inside of models {DEPTH_MAX} times over.")));
     let (Some(class), Some(config)) =
         (text(json, "class_name"), json.get("config").and_then(Json::as_object))
     else {
@@ -158,16 +120,14 @@ fn both_ways(layer: &mut Layer) -> Result<(), Diagnostic> {
     let Some(at) = layer.parts.iter().position(|(key, _)| key == "layer") else { return Ok(()) };
     let (_, mut forward) = layer.parts.remove(at);
     // Each level would double what is inside.
-    if holds(&forward, "Bidirectional") {
-        return Err(damaged("A `Bidirectional` layer is inside of another one."));
-    }
+    refuse!(holds(&forward, "Bidirectional") => damaged("A `Bidirectional` layer is inside of another one."));
     let bare = forward.name.trim_start_matches("forward_").to_owned();
     let found = layer.parts.iter().position(|(key, _)| key == "backward_layer");
     let backward = match found {
         Some(at) => layer.parts.remove(at).1,
         None => {
             let mut backward = Layer { name: format!("backward_{bare}"), ..forward.clone() };
-            let turned = forward.config.get("go_backwards").and_then(Json::as_bool) == Some(true);
+            let turned = forward.is("go_backwards");
             backward.config.insert("go_backwards".to_owned(), Json::Bool(!turned));
             backward
         }
@@ -256,7 +216,7 @@ fn network(
 
 #[cfg(test)]
 mod tests {
-    use super::{foreign, words};
+    use super::foreign;
     use serde_json::json;
 
     #[test]
@@ -266,18 +226,5 @@ mod tests {
         assert!(
             said("mine>Own").is_some_and(|why| why.starts_with("`mine>Own` is a class of its own"))
         );
-    }
-
-    #[test]
-    fn pythons_numbers_get_quotes_outside_of_texts() {
-        let cases = [
-            (r#"[1, "NaN \" NaN"]"#, r#"[1, "NaN \" NaN"]"#),
-            (r#"[NaN, -Infinity, {"a": Infinity}]"#, r#"["NaN", "-Infinity", {"a": "Infinity"}]"#),
-            (r#"NaN"#, r#""NaN""#),
-            (r#"["\"#, r#"["\"#),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(String::from_utf8_lossy(&words(text.as_bytes())), expected);
-        }
     }
 }

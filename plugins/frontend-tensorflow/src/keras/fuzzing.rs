@@ -18,10 +18,7 @@ pub fn hdf5(bytes: &[u8]) -> usize {
     let mut found = 0;
     for _ in 0..GROUPS_MAX {
         let Some(group) = open.pop() else { break };
-        let inside = |name: &String| match group.is_empty() {
-            true => name.clone(),
-            false => format!("{group}/{name}"),
-        };
+        let inside = |name: &String| super::weights::join(&group, name);
         for name in ["layer_names", "weight_names", "model_config", "name"] {
             let _ = (file.list(&group, name), file.text(&group, name));
         }

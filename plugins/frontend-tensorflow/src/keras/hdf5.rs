@@ -3,7 +3,7 @@
 use crate::hdf5::{Bits, Class, Content, Datatype, Error, File};
 use crate::wire::tensor::RANK_MAX;
 use bytes::Bytes;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, element_count};
 use std::cell::Cell;
 
@@ -105,10 +105,8 @@ impl Hdf5 {
             return Err(Diagnostic::new(Code::LayerUnsupported, message));
         };
         let Some(shape) = dataset.shape() else { return Err(at("has no value".into())) };
-        if shape.len() > RANK_MAX {
-            let message = format!("The tensor `{}` has {} axes.", shown(path), shape.len());
-            return Err(Diagnostic::new(Code::SourceLimit, message));
-        }
+        refuse!(shape.len() > RANK_MAX =>
+            Diagnostic::new(Code::SourceLimit, format!("The tensor `{}` has {} axes.", shown(path), shape.len())));
         let dims: Option<Vec<usize>> = shape.iter().map(|n| usize::try_from(*n).ok()).collect();
         let sized = dims.filter(|dims| {
             element_count(dims).is_some_and(|n| n.checked_mul(dtype.bits() / 8).is_some())

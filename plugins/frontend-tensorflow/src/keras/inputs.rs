@@ -108,9 +108,8 @@ fn ports(network: &Network) -> Result<Vec<Port>> {
 
 fn port_of(layer: &Layer) -> Result<Port> {
     let name = layer.name.clone();
-    let is = |key: &str| layer.config.get(key).and_then(Json::as_bool) == Some(true);
     for kind in ["sparse", "ragged"] {
-        if is(kind) {
+        if layer.is(kind) {
             let message =
                 format!("The input `{}` is {kind}, which ONNX does not have.", shown(&name));
             return Err(Diagnostic::new(Code::LayerUnsupported, message));

@@ -78,6 +78,48 @@ pub(crate) struct Call {
     pub(crate) named: Vec<(String, Argument)>,
 }
 
+impl Layer {
+    /// A layer that it holds.
+    pub(crate) fn part(&self, key: &str) -> Option<&Layer> {
+        self.parts.iter().find(|(found, _)| found == key).map(|(_, part)| part)
+    }
+
+    /// Whether a setting is said to be true.
+    pub(crate) fn is(&self, key: &str) -> bool {
+        self.config.get(key).and_then(Json::as_bool) == Some(true)
+    }
+
+    /// A setting that is true unless it is said to be false.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.config.get(key).and_then(Json::as_bool) != Some(false)
+    }
+
+    pub(crate) fn int(&self, key: &str) -> Option<i64> {
+        self.config.get(key)?.as_i64()
+    }
+
+    pub(crate) fn real(&self, key: &str) -> Option<f64> {
+        self.config.get(key)?.as_f64()
+    }
+
+    pub(crate) fn word(&self, key: &str) -> Option<&str> {
+        self.config.get(key)?.as_str()
+    }
+}
+
+impl Call {
+    /// A call on one argument.
+    pub(crate) fn of(x: Argument) -> Call {
+        Call { positional: vec![x], named: vec![] }
+    }
+
+    /// The call with a further argument by its name.
+    pub(crate) fn with(mut self, name: &str, argument: &Argument) -> Call {
+        self.named.push((name.to_owned(), argument.clone()));
+        self
+    }
+}
+
 impl Argument {
     /// All that is not a list or dict, in Keras' order.
     pub(crate) fn leaves<'a>(&'a self, to: &mut Vec<&'a Argument>) {

@@ -3,8 +3,8 @@
 use super::layer::Layer;
 use super::runner::{Called, Given, Runner};
 use super::values::Item;
+use crate::ops::reduce::{Reduction, holds};
 use onnxd_plugin_sdk::build::{Result, Var};
-use onnxd_plugin_sdk::diagnostics::Layer as At;
 use onnxd_plugin_sdk::ir::DataType;
 use serde_json::Value as Json;
 
@@ -109,13 +109,12 @@ pub(crate) fn passed(runner: &Runner<'_, '_>, layer: &Layer, mut given: Given) -
 
 /// What a layer gives, with masks.
 pub(crate) fn attached(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
+    called: &Called<'_, '_, '_>,
     given: &Given,
     items: Vec<Item>,
 ) -> Result<Vec<Item>> {
-    let at = At::new(called.path, called.layer.class.clone());
-    let masks = runner.builder().in_layer(at, |_| computed(runner, called.layer, given, &items))?;
+    let found = |_: &_| computed(called.runner, called.layer, given, &items);
+    let masks = called.builder().in_layer(called.place(), found)?;
     let attach = |(i, item): (usize, Item)| match item {
         Item::Tensor(var, _) => Item::Tensor(var, masks.get(i).copied().flatten()),
         other => other,
@@ -131,7 +130,6 @@ fn computed(
     outputs: &[Item],
 ) -> Result<Vec<Option<Var>>> {
     let b = runner.builder();
-    let is = |key: &str| layer.config.get(key).and_then(Json::as_bool) == Some(true);
     let first = given.first();
     let inputs: Vec<&Item> = first.map(Item::leaves).unwrap_or_default();
     let mask = match given.name("mask").and_then(|mask| mask.leaves().first()?.tensor()) {
@@ -141,25 +139,25 @@ fn computed(
     let tensor = inputs.first().and_then(|item| item.tensor());
     Ok(match (layer.class.as_str(), tensor) {
         ("Embedding" | "ReversibleEmbedding", Some(x))
-            if is("mask_zero") && !is_reversed(given) =>
+            if layer.is("mask_zero") && !is_reversed(given) =>
         {
             vec![Some(b.not(b.equal(x, 0)?)?)]
         }
         ("Masking", Some(x)) => {
-            let value = layer.config.get("mask_value").and_then(Json::as_f64).unwrap_or(0.0);
-            vec![Some(any(runner, b.not(b.equal(x, value)?)?, false)?)]
+            let value = layer.real("mask_value").unwrap_or(0.0);
+            let other = b.not(b.equal(x, value)?)?;
+            vec![Some(holds(b, other, &[-1], false, Reduction::Max)?)]
         }
         ("LSTM" | "GRU" | "SimpleRNN" | "RNN" | "ConvLSTM1D" | "ConvLSTM2D" | "ConvLSTM3D", _) => {
-            vec![mask.filter(|_| is("return_sequences"))]
+            vec![mask.filter(|_| layer.is("return_sequences"))]
         }
         ("Concatenate", _) => vec![concatenated(runner, layer, &inputs)?],
         ("Add" | "Subtract" | "Multiply" | "Average" | "Maximum" | "Minimum", _) => {
             vec![merged(runner, &inputs)?]
         }
         ("Bidirectional", _) => {
-            let inner =
-                layer.parts.first().and_then(|(_, part)| part.config.get("return_sequences"));
-            let mask = mask.filter(|_| inner.and_then(Json::as_bool) == Some(true));
+            let is_open = layer.parts.first().is_some_and(|(_, part)| part.is("return_sequences"));
+            let mask = mask.filter(|_| is_open);
             let is_apart = layer.config.get("merge_mode").is_some_and(Json::is_null);
             vec![mask; if is_apart { 2 } else { 1 }]
         }
@@ -172,13 +170,6 @@ fn computed(
 /// Whether a `ReversibleEmbedding` multiplies.
 fn is_reversed(given: &Given) -> bool {
     given.get(1, "reverse").is_some_and(Item::is_true)
-}
-
-/// Whether any element of the last axis is true.
-pub(crate) fn any(runner: &Runner<'_, '_>, x: Var, keepdims: bool) -> Result<Var> {
-    let b = runner.builder();
-    let most = b.reduce_max(b.cast(x, DataType::Int32)?).axes([-1]).keepdims(i64::from(keepdims));
-    b.cast(most.one()?, DataType::Bool)
 }
 
 /// The mask of tensors that are merged: version 2 has steps count that count everywhere, version 3 those that count
@@ -201,7 +192,7 @@ fn concatenated(runner: &Runner<'_, '_>, layer: &Layer, inputs: &[&Item]) -> Res
     if inputs.iter().all(|item| item.mask().is_none()) {
         return Ok(None);
     }
-    let axis = layer.config.get("axis").and_then(Json::as_i64).unwrap_or(-1);
+    let axis = layer.int("axis").unwrap_or(-1);
     let mut all = vec![];
     for item in inputs {
         let Some(x) = item.tensor() else { return Ok(None) };
@@ -218,9 +209,6 @@ fn concatenated(runner: &Runner<'_, '_>, layer: &Layer, inputs: &[&Item]) -> Res
         all.push(b.cast(full, DataType::Int32)?);
     }
     let whole = b.concat(all).axis(axis).one()?;
-    let found = match runner.is_keras2 {
-        true => b.reduce_min(whole).axes([-1]).keepdims(0).one()?,
-        false => b.reduce_max(whole).axes([-1]).keepdims(0).one()?,
-    };
-    Ok(Some(b.cast(found, DataType::Bool)?))
+    let how = if runner.is_keras2 { Reduction::Min } else { Reduction::Max };
+    holds(b, whole, &[-1], false, how).map(Some)
 }

@@ -6,7 +6,7 @@ use super::rows;
 use super::runner::{Called, Given, Runner};
 use super::values::{self, Item, problem};
 use onnxd_plugin_sdk::build::Result;
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, refuse, shown};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
@@ -35,14 +35,11 @@ impl Runner<'_, '_> {
     }
 
     fn called(&self, layer: &Layer, within: &str, given: Given) -> Result<Vec<Item>> {
-        let path =
-            if within.is_empty() { layer.name.clone() } else { format!("{within}/{}", layer.name) };
-        let called = Called { layer, path: &path };
+        let path = super::weights::join(within, &layer.name);
+        let called = Called { runner: self, layer, path: &path };
         self.ran.set(self.ran.get() + 1);
-        if self.ran.get() > CALLS_MAX {
-            let message = format!("The model calls its layers more than {CALLS_MAX} times.");
-            return Err(called.problem(Code::SourceLimit, message));
-        }
+        refuse!(self.ran.get() > CALLS_MAX =>
+            called.problem(Code::SourceLimit, format!("The model calls its layers more than {CALLS_MAX} times.")));
         if let Some(network) = &layer.network {
             return self.network(network, &path, &given);
         }
@@ -50,7 +47,7 @@ impl Runner<'_, '_> {
             return Ok(vec![Item::Hole]);
         }
         for wrapper in rows::WRAPPERS {
-            if let Some(items) = wrapper(self, &called, &given)? {
+            if let Some(items) = wrapper(&called, &given)? {
                 return self.rounded(layer, items);
             }
         }

@@ -5,8 +5,8 @@ use super::layer::Layer;
 use super::values::{Item, problem};
 use crate::ops::Source;
 use crate::states::States;
-use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer as Place};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Driver, Lower};
 use std::cell::{Cell, RefCell};
@@ -45,14 +45,36 @@ impl Given {
     }
 }
 
-/// A layer that is called, with the names of the models around it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Called<'l> {
-    pub(crate) layer: &'l Layer,
-    pub(crate) path: &'l str,
+/// A layer that a runner calls, with the names of the models around it.
+#[derive(Clone, Copy)]
+pub(crate) struct Called<'c, 'r, 's> {
+    pub(crate) runner: &'c Runner<'r, 's>,
+    pub(crate) layer: &'c Layer,
+    pub(crate) path: &'c str,
 }
 
-impl Called<'_> {
+impl<'r, 's> Called<'_, 'r, 's> {
+    pub(crate) fn builder(&self) -> &'r Lower<'s, Source> {
+        self.runner.builder()
+    }
+
+    /// What findings and nodes name.
+    pub(crate) fn place(&self) -> Place {
+        Place::new(self.path, self.layer.class.clone())
+    }
+
+    pub(crate) fn weights(&self) -> Result<Vec<Var>> {
+        self.runner.weights_of(self.layer, self.path)
+    }
+
+    /// Calls a layer that this one holds.
+    ///
+    /// # Errors
+    /// As [`Runner::call`].
+    pub(crate) fn inner(&self, layer: &Layer, given: Given) -> Result<Vec<Item>> {
+        self.runner.call(layer, self.path, given)
+    }
+
     pub(crate) fn problem(&self, code: Code, message: impl Into<String>) -> Diagnostic {
         problem(self.path, &self.layer.class, code, message)
     }

@@ -56,8 +56,7 @@ pub(super) fn check(model: &Layer) -> Result<(), Diagnostics> {
 }
 
 fn look(layer: &Layer, within: &str, found: &mut Diagnostics) {
-    let path =
-        if within.is_empty() { layer.name.clone() } else { format!("{within}/{}", layer.name) };
+    let path = super::weights::join(within, &layer.name);
     let wrong = layer.config.iter().filter_map(|(key, value)| {
         let least = least(&layer.class, key)?;
         let size = beyond(value, least)?;

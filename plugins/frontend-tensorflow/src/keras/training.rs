@@ -34,7 +34,7 @@ impl Runner<'_, '_> {
     }
 
     /// Whether a layer is one that differs in training and is called so; then it is reported.
-    pub(super) fn is_trained(&self, called: &Called<'_>) -> bool {
+    pub(super) fn is_trained(&self, called: &Called<'_, '_, '_>) -> bool {
         if !(self.is_keras2 && self.training.get()) {
             return false;
         }

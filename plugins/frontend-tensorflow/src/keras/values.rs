@@ -2,7 +2,7 @@
 
 use super::dtype;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Value};
 use serde_json::Value as Json;
@@ -160,10 +160,8 @@ pub(crate) fn constant(b: &GraphBuilder, json: &Json, word: &str) -> Lowered<Var
     }
     let mut bytes = vec![];
     let found = fill(json, &dims, dtype, &mut bytes).ok_or_else(damaged)?;
-    if found > ELEMENTS_MAX {
-        let message = format!("A constant of a call has more than {ELEMENTS_MAX} elements.");
-        return Err(b.diagnostic(Code::SourceLimit, message));
-    }
+    refuse!(found > ELEMENTS_MAX =>
+        b.diagnostic(Code::SourceLimit, format!("A constant of a call has more than {ELEMENTS_MAX} elements.")));
     let tensor = Tensor::new(dtype, dims, bytes.into()).map_err(|_| damaged())?;
     Ok(b.constant(tensor))
 }

@@ -5,7 +5,7 @@ pub(crate) mod names;
 
 use super::hdf5::Hdf5;
 use super::layer::{Layer, Network, damaged};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use std::collections::{HashMap, HashSet};
 
 /// Weights of a group times the layers in it, which are compared by name.
@@ -97,7 +97,8 @@ fn within(file: &Hdf5, base: &str, network: &mut Network, found: &mut Diagnostic
     }
 }
 
-fn join(base: &str, name: &str) -> String {
+/// The path of what has a name in `base`.
+pub(crate) fn join(base: &str, name: &str) -> String {
     if base.is_empty() { name.to_owned() } else { format!("{base}/{name}") }
 }
 
@@ -201,10 +202,8 @@ fn share_out(layer: &mut Layer, group: &str, weights: Vec<String>) -> Result<(),
         in_order(only);
         return Ok(());
     }
-    if leaves.len().saturating_mul(weights.len()) > PAIRS_MAX {
-        let message = format!("`{}` has too many layers and weights.", shown(group));
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
+    refuse!(leaves.len().saturating_mul(weights.len()) > PAIRS_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("`{}` has too many layers and weights.", shown(group))));
     for weight in weights {
         let parts: Vec<&str> = weight.split('/').collect();
         let parts = &parts[..parts.len() - 1];

@@ -21,7 +21,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "PopulationCount" => |b, x: Var| population(b, x);
         "Bitcast" => |b, input: Var, type_: ElementType| bits_as(b, input, type_.0);
     }
-    .refused("NextAfter", "ONNX reads no floats as bits before opset 26")
 }
 
 pub(crate) fn combined(

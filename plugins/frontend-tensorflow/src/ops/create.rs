@@ -44,6 +44,18 @@ pub(crate) fn scalar(value: i64, dtype: DataType) -> Tensor {
     Operand::Int(value).to_tensor(Some(dtype)).unwrap_or_else(zeros)
 }
 
+/// The numbers that count along an axis: 0, 1 and so on.
+pub(crate) fn steps(b: &GraphBuilder, x: Var, axis: i64) -> Lowered<Var> {
+    let size = b.shape(x).start(axis);
+    let size = if axis == -1 { size.one()? } else { size.end(axis + 1).one()? };
+    counted(b, b.squeeze(size).axes([0]).one()?)
+}
+
+/// The numbers from 0 to below another one.
+pub(crate) fn counted(b: &GraphBuilder, n: impl Into<Operand>) -> Lowered<Var> {
+    b.range(scalar(0, Int64), n, scalar(1, Int64)).one()
+}
+
 /// A tensor of the sizes `shape` whose elements are all `value`.
 pub(crate) fn filled(b: &GraphBuilder, shape: Var, value: i64, dtype: DataType) -> Lowered<Var> {
     let value = scalar(value, dtype).reshaped([1]).expect("one element");

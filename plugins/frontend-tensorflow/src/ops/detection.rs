@@ -35,13 +35,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "CombinedNonMaxSuppression" => combined;
         "CropAndResize" => crop_and_resize;
     }
-    .refused(
-        "NonMaxSuppressionWithOverlaps",
-        "ONNX finds overlaps of boxes by itself, and takes no table of them",
-    )
-    .refused("GenerateBoundingBoxProposals", "ONNX has no operator that proposes boxes")
-    .refused("DrawBoundingBoxes", "ONNX has no operator that draws")
-    .refused("DrawBoundingBoxesV2", "ONNX has no operator that draws")
 }
 
 arguments! {

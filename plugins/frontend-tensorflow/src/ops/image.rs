@@ -36,27 +36,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "ScaleAndTranslate" => scale_and_translate;
     };
-    super::refused(
-        super::color::rows(super::detection::rows(table)),
-        &[
-            (
-                &["ExtractGlimpse", "ExtractGlimpseV2"],
-                "it fills what lies outside of a picture with noise",
-            ),
-            (
-                &["FractionalAvgPool", "FractionalMaxPool"],
-                "ONNX has no pools over regions of random sizes",
-            ),
-            (
-                &[
-                    "SampleDistortedBoundingBox",
-                    "SampleDistortedBoundingBoxV2",
-                    "StatelessSampleDistortedBoundingBox",
-                ],
-                "it draws boxes at random until one fits, for training",
-            ),
-        ],
-    )
+    super::color::rows(super::detection::rows(table))
 }
 
 arguments! {

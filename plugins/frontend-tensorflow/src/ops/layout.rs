@@ -88,6 +88,16 @@ impl Channels {
         }
     }
 
+    /// What a function of a tensor with channels first makes of `x`.
+    pub(crate) fn within(
+        self,
+        b: &GraphBuilder,
+        x: Var,
+        f: impl FnOnce(Var) -> Lowered<Var>,
+    ) -> Lowered<Var> {
+        self.back(b, f(self.first(b, x)?)?)
+    }
+
     /// A result with channels first, as the source has it.
     pub(crate) fn back(self, b: &GraphBuilder, y: Var) -> Lowered<Var> {
         match self {

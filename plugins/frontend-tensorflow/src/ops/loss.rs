@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = super::rows! { table;
+    super::rows! { table;
         "SoftmaxCrossEntropyWithLogits" => |b, features: Var, labels: Var| {
             let likely = b.mul(b.log_softmax(features).axis(-1).one()?, labels)?;
             let loss = b.neg(b.reduce_sum(likely).axes([-1]).keepdims(0).one()?)?;
@@ -18,20 +18,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "SparseSoftmaxCrossEntropyWithLogits" => sparse_entropy(features, labels);
         "CTCGreedyDecoder" => greedy_decoder;
-    };
-    super::refused(
-        table,
-        &[
-            (
-                &["CTCLoss", "CTCLossV2"],
-                "it is a loss of training, whose sum over paths has no counterpart in ONNX",
-            ),
-            (
-                &["CTCBeamSearchDecoder"],
-                "ONNX has no search over beams; `ctc_greedy_decoder` is converted",
-            ),
-        ],
-    )
+    }
 }
 
 arguments! {

@@ -39,7 +39,7 @@ mod ragged;
 pub(crate) mod random;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
-mod refused;
+pub(crate) mod refused;
 pub(crate) mod resize;
 pub(crate) mod resize_kernel;
 pub(crate) mod sample;
@@ -134,17 +134,15 @@ pub(crate) fn table() -> Table<Source> {
     families.into_iter().fold(Table::new(), |table, rows| rows(table))
 }
 
-/// Adds operators that have no counterpart in ONNX, with the reason as the end of a sentence.
-pub(crate) fn refused(
-    table: Table<Source>,
-    groups: &[(&'static [&'static str], &'static str)],
-) -> Table<Source> {
-    let all = groups.iter().flat_map(|(ops, why)| ops.iter().map(move |op| (*op, *why)));
-    all.fold(table, |table, (op, why)| table.refused(op, why))
-}
-
 /// Results of a row, as many as there are.
 pub(crate) struct Values(pub(crate) Vec<Value>);
+
+impl Values {
+    /// A result, and what else is asked for.
+    pub(crate) fn with(first: Var, more: impl IntoIterator<Item = Var>) -> Values {
+        Values([first].into_iter().chain(more).map(Value::Var).collect())
+    }
+}
 
 impl Results for Values {
     fn results(self) -> Vec<Value> {

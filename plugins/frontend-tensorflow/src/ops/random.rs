@@ -14,7 +14,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 const TAIL: f64 = 0.022_750_131_948_179_2;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = super::rows! { table;
+    super::rows! { table;
         "RandomUniform" => |b, shape: Operand, seed: i64, seed2: i64, dtype: ElementType| {
             uniform(b, &shape, dtype.0, [0.0, 1.0], seeds(&[seed, seed2]))
         };
@@ -29,53 +29,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "RandomUniformInt" => whole;
         "RandomShuffle" => shuffle(value, seed, seed2);
         "Multinomial" => multinomial;
-    };
-    super::refused(table, &REFUSED)
+    }
 }
-
-const SEEDED: &str =
-    "its numbers follow from a seed by TensorFlow's own generator, which ONNX does not have";
-const OTHER: &str = "ONNX has no random numbers of this distribution";
-
-const REFUSED: [(&[&str], &str); 6] = [
-    (
-        &[
-            "StatelessMultinomial",
-            "StatelessParameterizedTruncatedNormal",
-            "StatelessRandomBinomial",
-            "StatelessRandomGammaV2",
-            "StatelessRandomGammaV3",
-            "StatelessRandomPoisson",
-            "StatelessShuffle",
-            "StatelessTruncatedNormal",
-            "StatelessTruncatedNormalV2",
-            "RandomIndexShuffle",
-        ],
-        SEEDED,
-    ),
-    (
-        &[
-            "StatefulRandomBinomial",
-            "StatefulStandardNormal",
-            "StatefulStandardNormalV2",
-            "StatefulTruncatedNormal",
-            "StatefulUniform",
-            "StatefulUniformFullInt",
-            "StatefulUniformInt",
-            "RngReadAndSkip",
-            "RngSkip",
-            "NonDeterministicInts",
-        ],
-        "it draws from a generator whose state stays between calls",
-    ),
-    (&["ParameterizedTruncatedNormal", "RandomGamma", "RandomPoisson", "RandomPoissonV2"], OTHER),
-    (&["RandomCrop"], "it cuts out a part at random, for training"),
-    (&["SobolSample"], "ONNX has no sequences of Sobol"),
-    (
-        &["ComputeAccidentalHits", "KMC2ChainInitialization", "KmeansPlusPlusInitialization"],
-        "it draws samples for training",
-    ),
-];
 
 arguments! {
     /// `RandomUniformInt`

@@ -138,3 +138,37 @@ fn integers(b: &GraphBuilder, x: Var) -> Lowered<Var> {
         _ => Ok(x),
     }
 }
+
+/// A reduction over known axes; over none it changes nothing.
+pub(crate) fn along(
+    b: &GraphBuilder,
+    x: Var,
+    axes: &[i64],
+    keepdims: bool,
+    how: Reduction,
+) -> Lowered<Var> {
+    reduced(b, x, &Axes::Known(axes.to_vec()), keepdims, how)
+}
+
+/// Whether a truth holds anywhere along axes (`Max`), or everywhere (`Min`).
+pub(crate) fn holds(
+    b: &GraphBuilder,
+    truth: Var,
+    axes: &[i64],
+    keepdims: bool,
+    how: Reduction,
+) -> Lowered<Var> {
+    b.cast(along(b, b.cast(truth, Int32)?, axes, keepdims, how)?, Bool)
+}
+
+/// The mean along axes, which stay, how far elements are from it, and the mean of the squares of that.
+pub(crate) fn deviations(
+    b: &GraphBuilder,
+    x: Var,
+    axes: &[i64],
+    keepdims: bool,
+) -> Lowered<[Var; 3]> {
+    let mean = along(b, x, axes, true, Reduction::Mean)?;
+    let apart = b.sub(x, mean)?;
+    Ok([mean, apart, along(b, b.mul(apart, apart)?, axes, keepdims, Reduction::Mean)?])
+}

@@ -1,15 +1,20 @@
-//! Operators of TensorFlow that belong to no other family and have no counterpart in ONNX: strings and tables, code of
-//! Python, files, queues, data sets, training.
+//! Operators that have no counterpart in ONNX: of TensorFlow above all strings and tables, code of Python, files,
+//! queues, data sets, training.
 
 use super::Source;
 use onnxd_plugin_sdk::lower::Table;
 
-/// Reasons, and the operators that share each.
+/// Reasons, as ends of sentences, and indented below each the operators that share it.
 const REFUSED: &str = include_str!("refused.txt");
 
-pub(crate) fn rows(mut table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    said(table, REFUSED)
+}
+
+/// Adds operators with the reasons of such a text.
+pub(crate) fn said(mut table: Table<Source>, text: &'static str) -> Table<Source> {
     let mut reason = "";
-    for line in REFUSED.lines().filter(|line| !line.starts_with('#')) {
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
         match line.strip_prefix(' ') {
             None => reason = line,
             Some(operators) => {

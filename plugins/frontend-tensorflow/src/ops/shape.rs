@@ -192,3 +192,17 @@ pub(crate) fn shape_of(b: &GraphBuilder, sizes: &[Size]) -> Lowered<Operand> {
     };
     Ok(b.concat(sizes.iter().map(vector).collect::<Vec<_>>()).axis(0).one()?.into())
 }
+
+/// The sizes of several axes.
+pub(crate) fn sizes(
+    b: &GraphBuilder,
+    x: Var,
+    axes: impl IntoIterator<Item = usize>,
+) -> Lowered<Vec<Size>> {
+    axes.into_iter().map(|axis| size(b, x, axis)).collect()
+}
+
+/// `x` with these sizes.
+pub(crate) fn sized(b: &GraphBuilder, x: Var, sizes: &[Size]) -> Lowered<Var> {
+    reshaped(b, x, &shape_of(b, sizes)?)
+}

@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::formulas::matrix::{
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = super::rows! { table;
+    super::rows! { table;
         "MatrixInverse" | "BatchMatrixInverse" => |b, input: Var, adjoint: bool| {
             let x = if adjoint { transposed(b, input)? } else { input };
             solved(b, x, identity(b, x)?)
@@ -20,8 +20,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             solved(b, x, rhs)
         };
         "MatrixSolveLs" | "BatchMatrixSolveLs" => least_squares;
-        "MatrixTriangularSolve" | "BatchMatrixTriangularSolve"
-            => |b, matrix: Var, rhs: Var, lower: bool, adjoint: bool| {
+        "MatrixTriangularSolve" | "BatchMatrixTriangularSolve" => |b, matrix: Var, rhs: Var, lower: bool, adjoint: bool| {
             match adjoint {
                 true => triangular(b, transposed(b, matrix)?, rhs, !lower),
                 false => triangular(b, matrix, rhs, lower),
@@ -31,21 +30,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "LogMatrixDeterminant" => |b, input: Var| log_determinant(b, input);
         "Cholesky" | "BatchCholesky" => |b, input: Var| cholesky(b, input);
         "Qr" => |b, input: Var, full_matrices: bool| qr(b, input, full_matrices);
-    };
-    super::refused(
-        table,
-        &[
-            (&["Eig", "Lu"], "ONNX has no such decomposition of matrices"),
-            (
-                &["MatrixExponential", "MatrixLogarithm", "MatrixSquareRoot"],
-                "ONNX has no functions of matrices as a whole",
-            ),
-            (
-                &["BandedTriangularSolve", "TridiagonalSolve"],
-                "ONNX has no solver for matrices that are held as bands",
-            ),
-        ],
-    )
+    }
 }
 
 arguments! {

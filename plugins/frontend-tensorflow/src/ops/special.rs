@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Double, Float};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = super::rows! { table;
+    super::rows! { table;
         "Erfc" => |b, x: Var| computed(b, x, Float, erfc);
         "Erfinv" => |b, x: Var| computed(b, x, Float, erfinv);
         "Ndtri" => |b, x: Var| computed(b, x, Float, ndtri);
@@ -19,28 +19,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "BesselI1" => |b, x: Var| computed(b, x, Double, |b, x| finite_bessel(b, x, true));
         "BesselI0e" => |b, x: Var| computed(b, x, Double, |b, x| scaled_bessel(b, x, false));
         "BesselI1e" => |b, x: Var| computed(b, x, Double, |b, x| scaled_bessel(b, x, true));
-    };
-    const REFUSED: [(&[&str], &str); 6] = [
-        (
-            &["BesselJ0", "BesselJ1", "BesselY0", "BesselY1"],
-            "ONNX has no Bessel functions of real order, and their series have no fixed length",
-        ),
-        (
-            &["BesselK0", "BesselK0e", "BesselK1", "BesselK1e"],
-            "ONNX has no modified Bessel functions of the second kind",
-        ),
-        (&["Igamma", "Igammac", "IgammaGradA"], "ONNX has no incomplete gamma function"),
-        (&["Betainc"], "ONNX has no incomplete beta function"),
-        (
-            &["Polygamma", "Zeta"],
-            "ONNX has no zeta function and no derivatives of the gamma function",
-        ),
-        (
-            &["Dawsn", "Expint", "FresnelCos", "FresnelSin", "Spence"],
-            "ONNX has no such integral of an elementary function",
-        ),
-    ];
-    super::refused(table, &REFUSED)
+    }
 }
 
 /// Applies `f` in a type that is at least as wide as `least`.

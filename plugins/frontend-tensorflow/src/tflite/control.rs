@@ -6,7 +6,7 @@ use super::scope::{Runner, Scope};
 use super::types::dim;
 use super::variables::BRANCHES;
 use onnxd_plugin_sdk::build::{Operand, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
 use onnxd_plugin_sdk::lower::Value;
 
@@ -130,15 +130,8 @@ impl<'a> Place<'_, 'a, '_> {
     /// Runs a graph in a sub-graph of ONNX; `None` if something of it could not be converted.
     fn branch(&self, graph: &'a SubGraph, inputs: &[Item]) -> Result<Option<Graph>> {
         let b = self.runner.builder();
-        b.begin(if graph.name.is_empty() { "branch" } else { &graph.name });
-        let closed = self.call(graph, inputs).and_then(|items| {
-            let vars = self.typed(self.tensors(&items))?;
-            vars.map(|vars| b.close(&vars)).transpose()
-        });
-        if !matches!(closed, Ok(Some(_))) {
-            b.discard();
-        }
-        closed
+        let name = if graph.name.is_empty() { "branch" } else { &graph.name };
+        b.sub_graph(name, || self.typed(self.tensors(&self.call(graph, inputs)?)))
     }
 
     /// Values with the element types that the file declares for the results of the operator.
@@ -232,18 +225,11 @@ impl<'a> Place<'_, 'a, '_> {
             [only] => return self.typed(self.tensors(&self.call(only, inputs)?)),
             [first, others @ ..] => (first, others),
         };
-        if at >= CHOICES_MAX {
-            let message = format!("The operator chooses between more than {CHOICES_MAX} graphs.");
-            return Err(self.problem(Code::SourceLimit, message));
-        }
+        refuse!(at >= CHOICES_MAX =>
+            self.problem(Code::SourceLimit, format!("The operator chooses between more than {CHOICES_MAX} graphs.")));
         let Some(then) = self.branch(first, inputs)? else { return Ok(None) };
-        b.begin("branch");
-        let otherwise = self.chosen(index, at + 1, others, inputs);
-        let closed = otherwise.and_then(|vars| vars.map(|vars| b.close(&vars)).transpose());
-        if !matches!(closed, Ok(Some(_))) {
-            b.discard();
-        }
-        let Some(otherwise) = closed? else { return Ok(None) };
+        let otherwise = b.sub_graph("branch", || self.chosen(index, at + 1, others, inputs))?;
+        let Some(otherwise) = otherwise else { return Ok(None) };
         b.if_graphs(b.equal(index, at as i64)?, then, otherwise).map(Some)
     }
 
@@ -254,10 +240,8 @@ impl<'a> Place<'_, 'a, '_> {
             [self.graph("cond_subgraph_index")?, self.graph("body_subgraph_index")?];
         self.counted(body.outputs.len())?;
         self.counted(inputs.len())?;
-        if condition.outputs.len() != 1 || body.inputs.len() != inputs.len() {
-            let message = "The graphs of the loop do not fit its values.";
-            return Err(self.problem(Code::SourceSyntax, message));
-        }
+        refuse!(condition.outputs.len() != 1 || body.inputs.len() != inputs.len() =>
+            self.problem(Code::SourceSyntax, "The graphs of the loop do not fit its values."));
         let carried: Vec<usize> =
             (0..inputs.len()).filter(|at| body.inputs[*at] != body.outputs[*at]).collect();
         let first = self.tensors(&self.call(condition, inputs)?);
@@ -265,12 +249,9 @@ impl<'a> Place<'_, 'a, '_> {
         let start = self.tensors(&start);
         let (Some(first), Some(start)) = (first, start) else { return Ok(self.holes()) };
         let start = self.cast_starts(&carried, start, body)?;
-        b.begin(if body.name.is_empty() { "body" } else { &body.name });
-        let turn = self.turn(condition, body, inputs, &carried, &start);
-        if !matches!(turn, Ok(Some(_))) {
-            b.discard();
-        }
-        let Some(graph) = turn? else { return Ok(self.holes()) };
+        let name = if body.name.is_empty() { "body" } else { &body.name };
+        let turn = b.sub_graph(name, || self.turn(condition, body, inputs, &carried, &start))?;
+        let Some(graph) = turn else { return Ok(self.holes()) };
         let first = self.scalar(first[0])?;
         let ended = b.in_layer(self.scope.layer(self.called), |b| {
             b.loop_graph(Operand::Absent, first, &start, graph)
@@ -293,7 +274,7 @@ impl<'a> Place<'_, 'a, '_> {
         carried.iter().zip(start).map(cast).collect()
     }
 
-    /// The body of a loop with the condition of the next turn; `None` if it could not be converted.
+    /// The condition of the next turn of a loop, and what the body gives; `None` if it could not be converted.
     fn turn(
         &self,
         condition: &'a SubGraph,
@@ -301,7 +282,7 @@ impl<'a> Place<'_, 'a, '_> {
         inputs: &[Item],
         carried: &[usize],
         start: &[Var],
-    ) -> Result<Option<Graph>> {
+    ) -> Result<Option<Vec<Var>>> {
         let b = self.runner.builder();
         let scalar = |dtype| ValueType::tensor(dtype, Vec::<Dim>::new());
         b.input("iteration", scalar(DataType::Int64));
@@ -318,8 +299,7 @@ impl<'a> Place<'_, 'a, '_> {
             items[*at] = Item::Tensor(*var);
         }
         let Some(go_on) = self.tensors(&self.call(condition, &items)?) else { return Ok(None) };
-        let outputs: Vec<Var> = [self.scalar(go_on[0])?].into_iter().chain(vars).collect();
-        b.close(&outputs).map(Some)
+        Ok(Some([self.scalar(go_on[0])?].into_iter().chain(vars).collect()))
     }
 
     /// The type of what a loop carries: sizes that the body declares and the first value has.

@@ -3,14 +3,15 @@
 
 use super::arguments::{Arguments, arguments};
 use super::item::Item;
+use super::kept::{self, Seen};
 use super::model::{Operator, Quantization, SubGraph};
 use super::operators::{self, CUSTOM};
 use super::scope::{Runner, Scope, declared};
 use super::types::dim;
-use super::{constant, control, kept, quantized, resources, tables};
+use super::{constant, control, quantized, resources, tables};
 use crate::ops::activation::clipped;
 use onnxd_plugin_sdk::build::{Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 use std::collections::HashSet;
@@ -25,10 +26,8 @@ impl<'a> Runner<'a, '_> {
     /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
     pub(crate) fn run(&self, scope: &Scope<'a>, wanted: &[usize]) -> Result<()> {
         self.ran.set(self.ran.get().saturating_add(scope.graph.operators.len() + 1));
-        if self.ran.get() > OPERATORS_MAX {
-            let message = format!("The model runs more than {OPERATORS_MAX} operators.");
-            return Err(Diagnostic::new(Code::SourceLimit, message));
-        }
+        refuse!(self.ran.get() > OPERATORS_MAX =>
+            Diagnostic::new(Code::SourceLimit, format!("The model runs more than {OPERATORS_MAX} operators.")));
         for operator in self.needed(scope.graph, wanted) {
             let ran = self.operator(scope, operator);
             let items = ran.map_err(|found| match found.layer {
@@ -132,28 +131,25 @@ impl<'a> Runner<'a, '_> {
         let inputs = called.inputs.iter().map(|index| index.map(|index| self.item(scope, index)));
         let inputs: Vec<Option<Item>> =
             inputs.map(Option::transpose).collect::<Result<Vec<_>>>()?;
-        let holes = || vec![Item::Hole; called.outputs.len()];
         let Some(operator) = operators::find(called.code, &called.custom) else {
             return self.custom(scope, called, inputs);
         };
         if let Some(reason) = operator.refused {
             let message = format!("`{}` cannot be converted: {reason}.", operator.name);
-            let found = Diagnostic::new(Code::LayerUnsupported, message);
-            self.driver.report(found.at(scope.layer(called)));
-            return Ok(holes());
+            return Ok(self.refused(scope, called, message));
         }
         for special in [control::run, resources::run, tables::run] {
             if let Some(items) = special(self, scope, called, &inputs)? {
                 return Ok(items);
             }
         }
-        let kept = kept::keeps_integers(scope.graph, called);
-        let on_floats =
-            called.outputs.iter().all(|out| kept::written(called, declared(scope, *out)).is_none());
+        let seen = Seen::of(scope.graph, called);
+        let written = |out: &usize| seen.written(called, declared(scope, *out));
+        let on_floats = called.outputs.iter().all(|out| written(out).is_none());
         let mut values = vec![];
         for (at, (item, index)) in inputs.iter().zip(&called.inputs).enumerate() {
             values.push(match (item, index) {
-                (Some(Item::Tensor(var)), Some(index)) if !kept => {
+                (Some(Item::Tensor(var)), Some(index)) if !seen.is_stored() => {
                     let tensor = declared(scope, *index);
                     let alone = on_floats && tensor.data.is_some() && operator.name != "DEQUANTIZE";
                     let real = |found| self.real(scope, *index, (*var, found), alone);
@@ -165,8 +161,7 @@ impl<'a> Runner<'a, '_> {
                 }
                 // Runtimes have no such operators on small integers.
                 (Some(Item::Tensor(var)), Some(index))
-                    if kept::computes(operator.name)
-                        && quantized::of(declared(scope, *index)).is_some() =>
+                    if seen == Seen::Copied && quantized::of(declared(scope, *index)).is_some() =>
                 {
                     Value::Var(self.builder().cast(*var, DataType::Int32)?)
                 }
@@ -174,27 +169,25 @@ impl<'a> Runner<'a, '_> {
                 (Some(Item::Hole), _) => Value::Hole,
                 (Some(Item::Handle(_)), _) => {
                     let message = "The operator reads a variable or table as a whole.";
-                    let found = Diagnostic::new(Code::LayerUnsupported, message);
-                    self.driver.report(found.at(scope.layer(called)));
-                    return Ok(holes());
+                    return Ok(self.refused(scope, called, message));
                 }
                 (None, _) => Value::None,
             });
         }
         if matches!(operator.name, "QUANTIZE" | "DEQUANTIZE") {
             let results = values.into_iter().take(1).collect();
-            return self.results(scope, called, results, kept);
+            return self.results(scope, called, results, seen);
         }
         let found = arguments(self, scope.graph, called, operator, values)?;
         let op = operator.same_as.unwrap_or(operator.name);
         if operator.keeps_states() && !self.begin_states(scope, called) {
-            return Ok(holes());
+            return Ok(vec![Item::Hole; called.outputs.len()]);
         }
-        let mut results = self.lower(scope, called, op, found, kept)?;
+        let mut results = self.lower(scope, called, op, found, seen)?;
         if results.len() > called.outputs.len() {
             self.keep(scope, called, results.split_off(called.outputs.len()));
         }
-        self.results(scope, called, results, kept)
+        self.results(scope, called, results, seen)
     }
 
     /// Hands an operator to the table; gives its results with the activation applied.
@@ -204,12 +197,11 @@ impl<'a> Runner<'a, '_> {
         called: &Operator,
         op: &str,
         found: Arguments,
-        kept: bool,
+        seen: Seen,
     ) -> Result<Vec<Value>> {
-        let is_quantized =
-            |index: &usize| !kept && kept::written(called, declared(scope, *index)).is_some();
+        let is_quantized = |index: &usize| seen.written(called, declared(scope, *index)).is_some();
         // The name is that of the last value, which is made of this one.
-        let is_changed = found.activation.is_some() || kept && kept::computes(called.name());
+        let is_changed = found.activation.is_some() || seen == Seen::Copied;
         let name = |index: &usize| match is_quantized(index) || is_changed {
             true => String::new(),
             false => scope.name(*index),
@@ -230,7 +222,7 @@ impl<'a> Runner<'a, '_> {
         );
         if let (Some(word), Some(Value::Var(var))) = (&found.activation, given.first().cloned()) {
             let to = declared(scope, called.outputs[0]);
-            let stored = kept::written(called, to).zip(to.dtype());
+            let stored = seen.written(called, to).zip(to.dtype());
             let applied = self.in_layer(scope, called, || self.activated(var, word, stored))?;
             given[0] = Value::Var(applied);
         }
@@ -252,7 +244,7 @@ impl<'a> Runner<'a, '_> {
             "TANH" => return b.tanh(x),
             other => {
                 let message = format!("The activation `{}` is not known.", shown(other));
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
+                return Err(b.unsupported(message));
             }
         };
         match quantized::clamp(stored, range) {
@@ -270,7 +262,7 @@ impl<'a> Runner<'a, '_> {
         scope: &Scope<'a>,
         called: &Operator,
         given: Vec<Value>,
-        kept: bool,
+        seen: Seen,
     ) -> Result<Vec<Item>> {
         let b = self.builder();
         let mut items = vec![Item::Hole; called.outputs.len()];
@@ -286,16 +278,12 @@ impl<'a> Runner<'a, '_> {
         for ((value, index), item) in given.into_iter().zip(&called.outputs).zip(&mut items) {
             let Value::Var(var) = value else { continue };
             let to = declared(scope, *index);
-            let stored = self.in_layer(scope, called, || match kept {
-                false if kept::written(called, to).is_some() => {
-                    let up = kept::rounds_up(called);
-                    quantized::stored(
-                        b,
-                        if up { quantized::halves_up(b, var, to)? } else { var },
-                        to,
-                    )
+            let stored = self.in_layer(scope, called, || match seen.written(called, to) {
+                Some(_) if seen == Seen::RoundedUp => {
+                    quantized::stored(b, quantized::halves_up(b, var, to)?, to)
                 }
-                _ => match to.dtype().filter(|dtype| b.dtype_of(var) != Some(*dtype)) {
+                Some(_) => quantized::stored(b, var, to),
+                None => match to.dtype().filter(|dtype| b.dtype_of(var) != Some(*dtype)) {
                     Some(dtype) if b.dtype_of(var).is_some() => b.cast(var, dtype),
                     _ => Ok(var),
                 },
@@ -309,11 +297,21 @@ impl<'a> Runner<'a, '_> {
     }
 
     /// An operator that is not known.
-    pub(super) fn refused(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
+    pub(super) fn unknown(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
         let message = match called.code {
             CUSTOM => format!("The custom operator `{}` is not known.", shown(&called.custom)),
             code => format!("The operator number {code} is not known."),
         };
+        self.refused(scope, called, message)
+    }
+
+    /// Reports that an operator cannot be converted; gives holes for its results.
+    fn refused(
+        &self,
+        scope: &Scope<'a>,
+        called: &Operator,
+        message: impl Into<String>,
+    ) -> Vec<Item> {
         let found = Diagnostic::new(Code::LayerUnsupported, message);
         self.driver.report(found.at(scope.layer(called)));
         vec![Item::Hole; called.outputs.len()]

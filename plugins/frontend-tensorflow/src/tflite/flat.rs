@@ -3,7 +3,7 @@
 //! Nothing is trusted: each offset is checked where it is followed. A file that ends where a table goes on is at
 //! fault; a field that a table does not have is at its default.
 
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse};
 use std::cell::Cell;
 
 /// Tables that are visited. Some ten thousands are in a large model.
@@ -53,10 +53,8 @@ impl<'f> File<'f> {
 
     fn table(&self, at: usize) -> Read<Table<'_>> {
         self.tables.set(self.tables.get() + 1);
-        if self.tables.get() > TABLES_MAX {
-            let message = format!("The file has more than {TABLES_MAX} tables.");
-            return Err(Diagnostic::new(Code::SourceLimit, message));
-        }
+        refuse!(self.tables.get() > TABLES_MAX =>
+            Diagnostic::new(Code::SourceLimit, format!("The file has more than {TABLES_MAX} tables.")));
         let back = i32::from_le_bytes(self.raw(at)?);
         let vtable = i64::try_from(at).ok().map(|at| at - i64::from(back));
         let vtable = vtable.and_then(|to| usize::try_from(to).ok()).ok_or_else(outside)?;
@@ -143,10 +141,8 @@ impl<'f> Table<'f> {
     /// Counts items that are taken out of a vector.
     fn take(&self, count: usize) -> Read<()> {
         self.file.items.set(self.file.items.get().saturating_add(count));
-        if self.file.items.get() > ITEMS_MAX {
-            let message = format!("The file lists more than {ITEMS_MAX} numbers.");
-            return Err(Diagnostic::new(Code::SourceLimit, message));
-        }
+        refuse!(self.file.items.get() > ITEMS_MAX =>
+            Diagnostic::new(Code::SourceLimit, format!("The file lists more than {ITEMS_MAX} numbers.")));
         Ok(())
     }
 
@@ -188,13 +184,17 @@ impl<'f> Table<'f> {
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    /// A vector of tables; empty if the table does not have it.
+    /// What `f` reads of each table of a vector; nothing if the table does not have it.
     ///
     /// # Errors
-    /// `N0201` if it, or one of them, is outside of the file; `N0213` if they are too many.
-    pub(crate) fn tables(&self, slot: usize) -> Read<Vec<Table<'f>>> {
+    /// `N0201` if it, or one of them, is outside of the file; those of `f`.
+    pub(crate) fn each<T>(
+        &self,
+        slot: usize,
+        mut f: impl FnMut(&Table<'f>) -> Read<T>,
+    ) -> Read<Vec<T>> {
         let (start, bytes) = self.items(slot, 4)?;
         let places = (0..bytes.len() / 4).map(|i| start + 4 * i);
-        places.map(|at| self.file.table(self.file.follow(at)?)).collect()
+        places.map(|at| f(&self.file.table(self.file.follow(at)?)?)).collect()
     }
 }

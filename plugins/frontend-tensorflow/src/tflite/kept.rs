@@ -47,8 +47,48 @@ const CHANGES: [&str; 2] = ["QUANTIZE", "DEQUANTIZE"];
 const RESULT_STATE: usize = 18;
 const CELL_STATE: usize = 19;
 
+/// What an operator sees of quantized tensors. It is decided once for each operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// The integers that are stored, which it moves.
+    Integers,
+    /// The same, of which it makes new elements.
+    Copied,
+    /// Real numbers.
+    Reals,
+    /// The same, of which halves of steps are rounded up.
+    RoundedUp,
+}
+
+impl Seen {
+    pub(super) fn of(graph: &SubGraph, called: &Operator) -> Seen {
+        let name = called.name();
+        match keeps_integers(graph, called) {
+            true if COPIES.contains(&name) || FILLS.contains(&name) => Seen::Copied,
+            true => Seen::Integers,
+            false if ROUNDS_UP.contains(&name) => Seen::RoundedUp,
+            false => Seen::Reals,
+        }
+    }
+
+    pub(super) fn is_stored(self) -> bool {
+        matches!(self, Seen::Integers | Seen::Copied)
+    }
+
+    /// How a result of real numbers is quantized. Integers of 32 and 64 bits are numbers but for those that `QUANTIZE`
+    /// makes.
+    pub(super) fn written<'t>(
+        self,
+        called: &Operator,
+        tensor: &'t Tensor,
+    ) -> Option<&'t Quantization> {
+        let is_number = is_wide(tensor) && !CHANGES.contains(&called.name());
+        quantized::of(tensor).filter(|_| !self.is_stored() && !is_number)
+    }
+}
+
 /// Whether an operator computes on what is stored, quantized or not.
-pub(super) fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
+fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
     let name = called.name();
     if STORED.contains(&name) || FILLS.contains(&name) {
         return true;
@@ -75,16 +115,6 @@ pub(super) fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
     }
 }
 
-/// Whether an operator makes new elements of those that are stored.
-pub(super) fn computes(name: &str) -> bool {
-    COPIES.contains(&name) || FILLS.contains(&name)
-}
-
-/// Whether an operator rounds halves of steps up.
-pub(super) fn rounds_up(called: &Operator) -> bool {
-    ROUNDS_UP.contains(&called.name())
-}
-
 fn is_wide(tensor: &Tensor) -> bool {
     matches!(tensor.dtype(), Some(DataType::Int32 | DataType::Int64))
 }
@@ -108,11 +138,6 @@ fn is_bias(called: &Operator, at: usize) -> bool {
         Some(input) => input.name == "bias",
         None => false,
     }
-}
-
-/// How a result is quantized. Integers of 32 and 64 bits are numbers but for those that `QUANTIZE` makes.
-pub(super) fn written<'t>(called: &Operator, tensor: &'t Tensor) -> Option<&'t Quantization> {
-    quantized::of(tensor).filter(|_| !is_wide(tensor) || CHANGES.contains(&called.name()))
 }
 
 /// How an LSTM layer on integers stores its result in each step: scale and zero point of what it computes, of its state

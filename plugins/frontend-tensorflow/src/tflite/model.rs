@@ -5,7 +5,7 @@ use super::operators::{self, CUSTOM};
 use super::options;
 use super::types::type_number;
 use bytes::Bytes;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;
 use std::rc::Rc;
@@ -159,25 +159,21 @@ fn wrong(what: impl Into<String>) -> Diagnostic {
 pub(crate) fn read(bytes: &Bytes) -> Read<Model> {
     let file = File::new(bytes);
     let root = file.root()?;
-    let codes = root.tables(1)?.iter().map(code).collect::<Read<Vec<_>>>()?;
-    let buffers =
-        root.tables(4)?.iter().map(|buffer| data(buffer, bytes)).collect::<Read<Vec<_>>>()?;
+    let codes = root.each(1, code)?;
+    let buffers = root.each(4, |buffer| held(buffer, bytes, 0, [1, 2]))?;
     let facts = facts(&root, &buffers)?;
     let reader = Reader { bytes, codes, buffers };
-    let tables = root.tables(2)?;
-    let graphs = tables.iter().enumerate().map(|(number, table)| reader.graph(number, table));
-    let graphs = graphs.collect::<Read<Vec<_>>>()?;
-    let signatures = root.tables(7)?;
-    let signatures = signatures.iter().map(|table| signature(table, &graphs));
-    Ok(Model { facts, signatures: signatures.collect::<Read<_>>()?, graphs })
+    let mut numbers = 0..;
+    let graphs = root.each(2, |table| reader.graph(numbers.next().unwrap_or_default(), table))?;
+    Ok(Model { facts, signatures: root.each(7, |table| signature(table, &graphs))?, graphs })
 }
 
 /// What a model says of itself: its description, and the oldest version of TFLite that runs it.
 fn facts(root: &Table<'_>, buffers: &[Option<Bytes>]) -> Read<Vec<(String, String)>> {
     let mut found = vec![("source.description".to_owned(), root.text(3)?)];
-    for entry in root.tables(6)? {
-        let buffer = buffers.get(entry.scalar::<u32>(1)? as usize).cloned().flatten();
-        if let ("min_runtime_version", Some(bytes)) = (entry.text(0)?.as_str(), buffer) {
+    for (name, buffer) in root.each(6, |entry| Ok((entry.text(0)?, entry.scalar::<u32>(1)?)))? {
+        let buffer = buffers.get(buffer as usize).and_then(Option::as_ref);
+        if let ("min_runtime_version", Some(bytes)) = (name.as_str(), buffer) {
             let bytes = &bytes[..bytes.len().min(FACT_BYTES_MAX)];
             let text = String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
             found.push(("source.min_runtime_version".to_owned(), text));
@@ -195,27 +191,19 @@ fn code(table: &Table<'_>) -> Read<(i64, Rc<str>)> {
     Ok((code, if code == CUSTOM { table.text(1)?.into() } else { "".into() }))
 }
 
-/// What a buffer holds: inside of the tables, or behind them.
-fn data(table: &Table<'_>, bytes: &Bytes) -> Read<Option<Bytes>> {
-    let (start, inside) = table.bytes(0)?;
-    if !inside.is_empty() {
-        return Ok(Some(bytes.slice(start..start + inside.len())));
-    }
+/// What a table holds: inside of the tables, or behind them, at an offset with a size.
+fn held(table: &Table<'_>, bytes: &Bytes, slot: usize, behind: [usize; 2]) -> Read<Option<Bytes>> {
+    let (start, inside) = table.bytes(slot)?;
+    let [offset, size] = [table.scalar::<u64>(behind[0])?, table.scalar::<u64>(behind[1])?];
     // 1 stands for no place.
-    let (offset, size) = (table.scalar::<u64>(1)?, table.scalar::<u64>(2)?);
-    match offset > 1 && size > 0 {
-        true => behind(bytes, offset, size).map(Some),
-        false => Ok(None),
-    }
-}
-
-fn behind(bytes: &Bytes, offset: u64, size: u64) -> Read<Bytes> {
-    let range = || {
-        let start = usize::try_from(offset).ok()?;
-        let end = start.checked_add(usize::try_from(size).ok()?)?;
-        (end <= bytes.len()).then_some(start..end)
+    let range = match offset > 1 && size > 0 {
+        true if inside.is_empty() => offset..offset.saturating_add(size),
+        _ if inside.is_empty() => return Ok(None),
+        _ => start as u64..(start + inside.len()) as u64,
     };
-    range().map(|range| bytes.slice(range)).ok_or_else(|| {
+    let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+    let range = range.filter(|(_, end)| *end <= bytes.len());
+    range.map(|(start, end)| Some(bytes.slice(start..end))).ok_or_else(|| {
         wrong(format!("A constant is to be at {offset}, {size} bytes long, outside of the file."))
     })
 }
@@ -228,23 +216,14 @@ struct Reader<'f> {
 
 impl Reader<'_> {
     fn graph(&self, number: usize, table: &Table<'_>) -> Read<SubGraph> {
-        let tensors =
-            table.tables(0)?.iter().map(|table| self.tensor(table)).collect::<Read<Vec<_>>>()?;
+        let tensors = table.each(0, |table| self.tensor(table))?;
         let count = tensors.len();
-        let all = |slot| -> Read<Vec<usize>> {
-            let found = table.numbers::<i32>(slot)?.into_iter();
-            found.map(|index| index_below(index.into(), count)).collect()
-        };
-        let operators = table.tables(3)?;
         Ok(SubGraph {
             number,
             name: table.text(4)?,
-            inputs: all(1)?,
-            outputs: all(2)?,
-            operators: operators
-                .iter()
-                .map(|table| self.operator(table, count))
-                .collect::<Read<_>>()?,
+            inputs: indices(table, 1, count)?,
+            outputs: indices(table, 2, count)?,
+            operators: table.each(3, |table| self.operator(table, count))?,
             tensors,
         })
     }
@@ -254,9 +233,7 @@ impl Reader<'_> {
         let about = |what: &str| wrong(format!("The tensor `{}` {what}.", shown(&name)));
         let sizes = |slot| -> Read<Vec<i64>> {
             let sizes = table.numbers::<i32>(slot)?;
-            if sizes.len() > RANK_MAX {
-                return Err(about("has too many axes"));
-            }
+            refuse!(sizes.len() > RANK_MAX => about("has too many axes"));
             Ok(sizes.into_iter().map(i64::from).collect())
         };
         let (dims, mut signature) = (sizes(0)?, sizes(7)?);
@@ -268,10 +245,8 @@ impl Reader<'_> {
             0 => None,
             index => self.buffers.get(index).ok_or_else(|| about("has no buffer"))?.clone(),
         };
-        if table.scalar::<u32>(10)? > 0 {
-            let message = format!("The constant `{}` is in another file.", shown(&name));
-            return Err(Diagnostic::new(Code::LayerUnsupported, message));
-        }
+        refuse!(table.scalar::<u32>(10)? > 0 =>
+            Diagnostic::new(Code::LayerUnsupported, format!("The constant `{}` is in another file.", shown(&name))));
         let ranked = !dims.is_empty() || table.scalar::<bool>(8)? || data.is_some();
         Ok(Tensor {
             number: type_number(table.scalar::<i8>(1)?.into()),
@@ -298,14 +273,8 @@ impl Reader<'_> {
             });
             all.collect()
         };
-        let outputs = table.numbers::<i32>(2)?.into_iter();
         let second = table.scalar::<u8>(11)? != 0;
-        let (offset, size) = (table.scalar::<u64>(9)?, table.scalar::<u64>(10)?);
-        let (start, inside) = table.bytes(5)?;
-        let custom_options = match offset > 1 && size > 0 {
-            true => behind(self.bytes, offset, size)?,
-            false => self.bytes.slice(start..start + inside.len()),
-        };
+        let custom_options = held(table, self.bytes, 5, [9, 10])?.unwrap_or_default();
         let options = match operators::find(code, &custom).and_then(|operator| operator.options) {
             Some(name) if code == CUSTOM => options::read_custom(name, &custom_options)?,
             Some(name) => options::read(name, table.table(if second { 12 } else { 4 })?)?,
@@ -316,9 +285,7 @@ impl Reader<'_> {
             custom,
             inputs: maybe(1)?,
             intermediates: maybe(8)?,
-            outputs: outputs
-                .map(|index| index_below(index.into(), tensors))
-                .collect::<Read<_>>()?,
+            outputs: indices(table, 2, tensors)?,
             options,
             custom_options,
         })
@@ -328,6 +295,12 @@ impl Reader<'_> {
 fn index_below(index: i64, count: usize) -> Read<usize> {
     let found = usize::try_from(index).ok().filter(|index| *index < count);
     found.ok_or_else(|| wrong(format!("There is no tensor {index}: the graph has {count}.")))
+}
+
+/// Numbers of tensors, of which there are `count`.
+fn indices(table: &Table<'_>, slot: usize, count: usize) -> Read<Vec<usize>> {
+    let found = table.numbers::<i32>(slot)?.into_iter();
+    found.map(|index| index_below(index.into(), count)).collect()
 }
 
 fn quantization(table: &Table<'_>) -> Read<Option<Quantization>> {
@@ -341,12 +314,8 @@ fn quantization(table: &Table<'_>) -> Read<Option<Quantization>> {
 }
 
 fn sparsity(table: &Table<'_>) -> Read<Sparsity> {
-    let axes = table.tables(2)?;
-    Ok(Sparsity {
-        order: table.numbers(0)?,
-        blocks: table.numbers(1)?,
-        axes: axes.iter().map(sparse_axis).collect::<Read<_>>()?,
-    })
+    let (order, blocks) = (table.numbers(0)?, table.numbers(1)?);
+    Ok(Sparsity { order, blocks, axes: table.each(2, sparse_axis)? })
 }
 
 fn sparse_axis(table: &Table<'_>) -> Read<SparseAxis> {
@@ -378,11 +347,9 @@ fn signature(table: &Table<'_>, graphs: &[SubGraph]) -> Read<Signature> {
         wrong(format!("The signature `{}` is of a graph that is missing.", shown(&key)))
     })?;
     let tensors = |slot| -> Read<Vec<(String, usize)>> {
-        let entries = table.tables(slot)?;
-        let entry = |entry: &Table<'_>| {
+        table.each(slot, |entry| {
             Ok((entry.text(0)?, index_below(entry.scalar::<u32>(1)?.into(), count)?))
-        };
-        entries.iter().map(entry).collect()
+        })
     };
     Ok(Signature { graph, inputs: tensors(0)?, outputs: tensors(1)?, key })
 }

@@ -10,7 +10,7 @@ use crate::ops::Source;
 use crate::states;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
@@ -118,9 +118,7 @@ impl Ports {
         };
         sort(&mut ports.inputs, &graph.inputs);
         sort(&mut ports.outputs, &graph.outputs);
-        if ports.outputs.is_empty() {
-            return Err(Diagnostic::new(Code::SourceSyntax, "The network has no outputs."));
-        }
+        refuse!(ports.outputs.is_empty() => Diagnostic::new(Code::SourceSyntax, "The network has no outputs."));
         let mut taken = HashMap::new();
         for (name, _) in ports.inputs.iter_mut().chain(&mut ports.outputs) {
             *name = states::fresh(if name.is_empty() { "tensor" } else { name }, &mut taken);

@@ -3,7 +3,7 @@
 
 use super::model::{Quantization, Tensor as Declared};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, element_count};
 use std::cell::Cell;
 
@@ -101,15 +101,13 @@ struct Operands {
 fn operands(b: &GraphBuilder, found: &Quantization, dtype: DataType) -> Result<Operands> {
     let zeros = found.zeros.clone();
     let [low, high] = limits(dtype).unwrap_or([0.0, 0.0]);
-    if zeros.iter().any(|zero| (*zero as f64) < low || (*zero as f64) > high) {
-        let message = format!("A zero point is no number of the type {dtype}.");
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
+    refuse!(zeros.iter().any(|zero| (*zero as f64) < low || (*zero as f64) > high) =>
+        b.wrong(format!("A zero point is no number of the type {dtype}.")));
     let dims: Vec<usize> = if found.is_uniform() { vec![] } else { vec![zeros.len()] };
     let zero = Tensor::from_vec(dims.clone(), zeros).cast(dtype);
-    let zero = zero.map(|zero| zero.held()).map_err(|e| {
-        b.diagnostic(Code::LayerParameter, format!("A zero point cannot be converted: {e}."))
-    })?;
+    let zero = zero
+        .map(|zero| zero.held())
+        .map_err(|e| b.wrong(format!("A zero point cannot be converted: {e}.")))?;
     let scale = b.constant(Tensor::from_vec(dims, found.scales.clone()));
     let axis = (!found.is_uniform()).then_some(found.axis as i64);
     Ok(Operands { scale, zero: b.constant(zero), axis })
@@ -130,8 +128,7 @@ fn check_axis(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Res
     if found.is_uniform() || size == Some(found.scales.len() as i64) {
         return Ok(());
     }
-    let message = format!("The scales of `{}` do not fit its axis {}.", shown(name), found.axis);
-    Err(b.diagnostic(Code::LayerParameter, message))
+    Err(b.wrong(format!("The scales of `{}` do not fit its axis {}.", shown(name), found.axis)))
 }
 
 /// The real numbers of what is stored.
@@ -156,9 +153,10 @@ pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -
             *axis = found.scales.len();
         }
         let dims = if found.is_uniform() { vec![] } else { dims };
-        tensor.reshaped(dims).map(|tensor| b.constant(tensor)).map_err(|e| {
-            b.diagnostic(Code::LayerParameter, format!("A scale cannot be used: {e}."))
-        })
+        tensor
+            .reshaped(dims)
+            .map(|tensor| b.constant(tensor))
+            .map_err(|e| b.wrong(format!("A scale cannot be used: {e}.")))
     };
     let zeros: Vec<f32> = found.zeros.iter().map(|zero| *zero as f32).collect();
     let steps = match zeros.iter().any(|zero| *zero != 0.0) {
@@ -183,11 +181,8 @@ pub(crate) fn halves_up(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> 
 /// `N0204` for a quantization that no activation has.
 pub(crate) fn stored(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
     let (Some(found), Some(dtype)) = (of(to), to.dtype()) else { return Ok(x) };
-    if found.scales.contains(&0.0) {
-        let message =
-            format!("The result `{}` is to be divided by a scale of zero.", shown(&to.name));
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
+    refuse!(found.scales.contains(&0.0) =>
+        b.wrong(format!("The result `{}` is to be divided by a scale of zero.", shown(&to.name))));
     let x = b.cast(x, DataType::Float)?;
     if has_node(b, dtype) {
         check_axis(b, x, found, &to.name)?;
@@ -196,7 +191,7 @@ pub(crate) fn stored(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
     }
     let (Some([low, high]), true) = (limits(dtype), found.is_uniform()) else {
         let message = format!("`{}` is quantized to {dtype} as no result is.", shown(&to.name));
-        return Err(b.diagnostic(Code::LayerParameter, message));
+        return Err(b.wrong(message));
     };
     let steps = b.round(b.div(x, f64::from(found.scales[0]))?)?;
     let steps = match found.zeros[0] {

@@ -4,6 +4,7 @@
 use super::arguments::Arguments;
 use super::flex::{self, Flex};
 use super::item::Item;
+use super::kept::Seen;
 use super::model::Operator;
 use super::scope::{Runner, Scope};
 use crate::graph::node;
@@ -95,7 +96,7 @@ impl<'a> Runner<'a, '_> {
         let own = format!("{DOMAIN}::{}", called.custom);
         let op: &str = if self.driver.is_lowered(&own) { &own } else { &called.custom };
         if node.is_none() && !self.driver.takes(op) {
-            return Ok(self.refused(scope, called));
+            return Ok(self.unknown(scope, called));
         }
         let value = |item| match item {
             Some(Item::Tensor(var)) => Some(Value::Var(var)),
@@ -104,20 +105,20 @@ impl<'a> Runner<'a, '_> {
             None => Some(Value::None),
         };
         let Some(values) = inputs.into_iter().map(value).collect::<Option<Vec<Value>>>() else {
-            return Ok(self.refused(scope, called));
+            return Ok(self.unknown(scope, called));
         };
         let Some(node) = node else {
             let mut named = vec![("inputs".to_owned(), values.into())];
             named.extend(options(&called.custom_options)?);
             let found = Arguments { named, activation: None };
-            let results = self.lower(scope, called, op, found, true)?;
-            return self.results(scope, called, results, true);
+            let results = self.lower(scope, called, op, found, Seen::Integers)?;
+            return self.results(scope, called, results, Seen::Integers);
         };
         let (_, mut named) = node::named_inputs(&node, values);
         named.extend(node::attributes(&node));
         let found = Arguments { named, activation: None };
-        let results = self.lower(scope, called, &node.op, found, false)?;
-        self.results(scope, called, results, false)
+        let results = self.lower(scope, called, &node.op, found, Seen::Reals)?;
+        self.results(scope, called, results, Seen::Reals)
     }
 }
 

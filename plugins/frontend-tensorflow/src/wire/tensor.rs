@@ -4,7 +4,7 @@ use super::dtype;
 use super::proto::{TensorProto, TensorShapeProto};
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, element_count};
 use prost::Message;
 
@@ -29,13 +29,9 @@ pub(crate) fn dims_of(shape: &TensorShapeProto) -> Option<Vec<Dim>> {
 /// `N0201` for a size that is not.
 pub(crate) fn known_dims(shape: Option<&TensorShapeProto>) -> Result<Vec<usize>> {
     let Some(shape) = shape else { return Ok(vec![]) };
-    if shape.unknown_rank {
-        return Err(damaged("A constant has a shape of unknown rank."));
-    }
-    if shape.dim.len() > RANK_MAX {
-        let message = format!("A tensor has {} axes, more than {RANK_MAX}.", shape.dim.len());
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
+    refuse!(shape.unknown_rank => damaged("A constant has a shape of unknown rank."));
+    refuse!(shape.dim.len() > RANK_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("A tensor has {} axes, more than {RANK_MAX}.", shape.dim.len())));
     let sizes = shape.dim.iter().map(|dim| {
         usize::try_from(dim.size)
             .map_err(|_| damaged(format!("A constant has an axis of size {}.", dim.size)))
@@ -75,13 +71,9 @@ pub(crate) fn repeated_bytes(proto: &TensorProto) -> usize {
 
 /// The last value of a list stands for all that follow; without any, elements are zero.
 fn repeated<T: Clone>(mut list: Vec<T>, count: usize, zero: T) -> Result<Vec<T>> {
-    if list.len() > count {
-        return Err(damaged(format!("A constant has {} values for {count}.", list.len())));
-    }
-    if count.saturating_mul(size_of::<T>()) > REPEATED_BYTES_MAX {
-        let message = format!("A constant repeats a value {count} times.");
-        return Err(Diagnostic::new(Code::SourceLimit, message));
-    }
+    refuse!(list.len() > count => damaged(format!("A constant has {} values for {count}.", list.len())));
+    refuse!(count.saturating_mul(size_of::<T>()) > REPEATED_BYTES_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("A constant repeats a value {count} times.")));
     let last = list.last().cloned().unwrap_or(zero);
     list.resize(count, last);
     Ok(list)

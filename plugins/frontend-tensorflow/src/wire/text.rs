@@ -3,7 +3,7 @@
 //! Only fields that the messages of [`proto`](super::proto) have are written; others are read over.
 
 use super::dtype;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use prost::encoding::{WireType, encode_key, encode_varint};
 
 /// Messages inside each other, as in binary files.
@@ -114,9 +114,7 @@ impl Reader<'_> {
         let is_part = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'+' | b'.');
         let rest = &self.text[self.at..];
         let length = rest.iter().position(|b| !is_part(b)).unwrap_or(rest.len());
-        if length == 0 {
-            return Err(self.wrong("a name or value is missing"));
-        }
+        refuse!(length == 0 => self.wrong("a name or value is missing"));
         self.at += length;
         Ok(String::from_utf8_lossy(&rest[..length]).into_owned())
     }
@@ -128,10 +126,8 @@ impl Reader<'_> {
         close: Option<u8>,
         depth: usize,
     ) -> Result<Vec<u8>, Diagnostic> {
-        if depth > DEPTH_MAX {
-            let message = format!("More than {DEPTH_MAX} messages are inside each other.");
-            return Err(Diagnostic::new(Code::SourceLimit, message));
-        }
+        refuse!(depth > DEPTH_MAX =>
+            Diagnostic::new(Code::SourceLimit, format!("More than {DEPTH_MAX} messages are inside each other.")));
         let mut bytes = vec![];
         loop {
             match (self.peek(), close) {

@@ -6,7 +6,7 @@ use super::pickle::{self, Context, Pickled};
 use super::storage::{Source, Storages, Stored, refuse_big_endian};
 use super::zip::Archive;
 use super::{damaged, over_limit};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -49,9 +49,8 @@ impl ScriptArchive {
             }
         };
         let constants = constants(&archive, table)?;
-        if !matches!(root, Pickled::Object(_)) {
-            return Err(damaged(format!("the archive has {} in place of a module", root.kind())));
-        }
+        refuse!(!matches!(root, Pickled::Object(_)) =>
+            damaged(format!("the archive has {} in place of a module", root.kind())));
         Ok(ScriptArchive { root, constants, version, code, old, archive })
     }
 
@@ -111,9 +110,7 @@ fn code(archive: &Archive, old: bool) -> Result<BTreeMap<Rc<str>, Bytes>, Diagno
         };
         let text = archive.read(name)?;
         size = size.saturating_add(text.len());
-        if size > CODE_MAX {
-            return Err(over_limit(format!("the archive has more than {CODE_MAX} bytes of code")));
-        }
+        refuse!(size > CODE_MAX => over_limit(format!("the archive has more than {CODE_MAX} bytes of code")));
         code.insert(module.into(), text);
     }
     Ok(code)

@@ -2,7 +2,7 @@
 
 use super::zip::Archive;
 use super::{damaged, over_limit, truncated, unsupported};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{DataType, Derivation, Tensor, element_count};
 use std::cell::{Cell, RefCell};
@@ -54,29 +54,14 @@ pub(crate) struct Storage {
 
 /// The type of a storage by its name in Python. Quantized ones are their integers.
 pub(crate) fn storage_type(name: &str) -> Option<DataType> {
-    Some(match name {
-        "FloatStorage" => DataType::Float,
-        "DoubleStorage" => DataType::Double,
-        "HalfStorage" => DataType::Float16,
-        "BFloat16Storage" => DataType::Bfloat16,
-        "LongStorage" => DataType::Int64,
-        "IntStorage" | "QInt32Storage" => DataType::Int32,
-        "ShortStorage" => DataType::Int16,
-        "CharStorage" | "QInt8Storage" => DataType::Int8,
-        "ByteStorage" | "QUInt8Storage" | "UntypedStorage" => DataType::Uint8,
-        "BoolStorage" => DataType::Bool,
-        "ComplexFloatStorage" => DataType::Complex64,
-        "ComplexDoubleStorage" => DataType::Complex128,
-        "Float8_e4m3fnStorage" => DataType::Float8E4M3FN,
-        "Float8_e4m3fnuzStorage" => DataType::Float8E4M3FNUZ,
-        "Float8_e5m2Storage" => DataType::Float8E5M2,
-        "Float8_e5m2fnuzStorage" => DataType::Float8E5M2FNUZ,
-        "Float8_e8m0fnuStorage" => DataType::Float8E8M0,
-        "UInt16Storage" => DataType::Uint16,
-        "UInt32Storage" => DataType::Uint32,
-        "UInt64Storage" => DataType::Uint64,
-        _ => return None,
-    })
+    match name.strip_suffix("Storage")? {
+        "Char" => Some(DataType::Int8),
+        "Byte" | "Untyped" => Some(DataType::Uint8),
+        "ComplexFloat" => Some(DataType::Complex64),
+        "ComplexDouble" => Some(DataType::Complex128),
+        // Others have the name of the type, with capitals.
+        word => python_type(&word.to_ascii_lowercase()),
+    }
 }
 
 /// The type by its name in Python (`torch.float32`).
@@ -211,9 +196,7 @@ impl<'a> Storages<'a> {
         let (member, sizes) = (&place.member, &place.sizes);
         let wrong =
             |why: String| damaged(format!("a tensor of sizes {sizes:?} in `{member}`: {why}"));
-        if sizes.len() > RANK_MAX {
-            return Err(over_limit(format!("a tensor in `{member}` has {} axes", sizes.len())));
-        }
+        refuse!(sizes.len() > RANK_MAX => over_limit(format!("a tensor in `{member}` has {} axes", sizes.len())));
         let signed = |stride: &usize| isize::try_from(*stride).ok();
         let strides: Option<Vec<isize>> = place.strides.iter().map(signed).collect();
         let strides =
@@ -253,10 +236,8 @@ fn check_quantizer(quantizer: &Quantizer, sizes: &[usize]) -> Result<(), Diagnos
 
 /// Refuses archives of processors that store numbers the other way round.
 pub(crate) fn refuse_big_endian(archive: &Archive) -> Result<(), Diagnostic> {
-    if archive.has("byteorder") && archive.read("byteorder")?.trim_ascii() == b"big" {
-        let what = "the archive has numbers in big-endian order";
-        return Err(unsupported(what).help("Save it on a little-endian machine."));
-    }
+    refuse!(archive.has("byteorder") && archive.read("byteorder")?.trim_ascii() == b"big" =>
+        unsupported("the archive has numbers in big-endian order").help("Save it on a little-endian machine."));
     Ok(())
 }
 

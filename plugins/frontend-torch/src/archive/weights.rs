@@ -7,7 +7,7 @@ use super::pickle::{self, Context, Pickled, Tree};
 use super::storage::{Source, Storages, Stored, refuse_big_endian};
 use super::zip::{self, Archive};
 use super::{damaged, truncated, unsupported};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -39,9 +39,7 @@ fn tree(bytes: &Bytes, within: &str) -> Result<Tree, Diagnostic> {
     if bytes.starts_with(LEGACY) {
         return legacy(bytes, within);
     }
-    if !zip::is(bytes) {
-        return Err(damaged("the file is neither an archive of torch nor safetensors"));
-    }
+    refuse!(!zip::is(bytes) => damaged("the file is neither an archive of torch nor safetensors"));
     let archive = Archive::open(bytes.clone())?;
     refuse_big_endian(&archive)?;
     let storages = Storages::new(Source::Archive(&archive, "data/"), within);
@@ -60,9 +58,8 @@ fn legacy(bytes: &Bytes, within: &str) -> Result<Tree, Diagnostic> {
     };
     let (_magic, _) = next(&plan)?;
     let (protocol, _) = next(&plan)?;
-    if !matches!(protocol.root(), Pickled::Int(1001)) {
-        return Err(unsupported("the file has another version than `torch.save` ever wrote"));
-    }
+    refuse!(!matches!(protocol.root(), Pickled::Int(1001)) =>
+        unsupported("the file has another version than `torch.save` ever wrote"));
     let (system, begin) = next(&plan)?;
     if let Some(Pickled::Bool(false)) = system.root().get("little_endian") {
         return Err(unsupported("the file has numbers in big-endian order"));
@@ -93,9 +90,8 @@ fn parts(
         let early = || truncated(format!("storage `{key}` lies beyond the end of the file"));
         let head = at.checked_add(8).ok_or_else(early)?;
         let told = bytes.get(at..head).ok_or_else(early)?;
-        if told != (*count as u64).to_le_bytes() {
-            return Err(damaged(format!("storage `{key}` has not the {count} elements announced")));
-        }
+        refuse!(told != (*count as u64).to_le_bytes() =>
+            damaged(format!("storage `{key}` has not the {count} elements announced")));
         let end = dtype.byte_len(*count).and_then(|size| head.checked_add(size));
         let end = end.filter(|end| *end <= bytes.len()).ok_or_else(early)?;
         parts.insert(key.to_owned(), bytes.slice(head..end));

@@ -1,6 +1,7 @@
 //! Arguments and results of nodes.
 
 use super::{Graph, Size, dtypes};
+use crate::diag::refuse;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::collections::HashMap;
@@ -51,9 +52,7 @@ impl<'de> Visitor<'de> for Arguments {
         let mut found = None;
         while let Some(key) = map.next_key::<String>()? {
             let value = value(&key, &mut map)?;
-            if value.is_some() && found.is_some() {
-                return Err(A::Error::custom("an argument with two values"));
-            }
+            refuse!(value.is_some() && found.is_some() => A::Error::custom("an argument with two values"));
             found = found.or(value);
         }
         found.ok_or_else(|| A::Error::custom("an argument without a value"))

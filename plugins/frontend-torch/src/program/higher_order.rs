@@ -4,7 +4,7 @@ use super::autocast::Region;
 use super::run::{Runner, Scope};
 use super::{Argument, Graph, Node, json};
 use crate::aten::dtype::of_number;
-use crate::diag::{Code, shown};
+use crate::diag::{refuse, shown};
 use crate::machine::{Item, Number, NumberKind, Result, Turn, Turns, Variables};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType;
@@ -62,7 +62,7 @@ impl Runner<'_, '_> {
             _ => {
                 let message =
                     format!("The higher-order operator `{}` cannot be converted.", shown(name));
-                return Err(self.machine.problem(Code::LayerUnsupported, message));
+                return Err(self.unsupported(message));
             }
         };
         Ok(Item::tuple(given))
@@ -76,7 +76,7 @@ impl Runner<'_, '_> {
                 _ => {
                     let message =
                         format!("A region with autocast has elements of number {number}.");
-                    return Err(self.machine.problem(Code::LayerUnsupported, message));
+                    return Err(self.unsupported(message));
                 }
             },
             _ => None,
@@ -88,7 +88,7 @@ impl Runner<'_, '_> {
         Region::new(device.split(':').next().unwrap_or_default(), half).ok_or_else(|| {
             let message =
                 format!("What autocast does on the device `{}` is not known.", shown(device));
-            self.machine.problem(Code::LayerUnsupported, message)
+            self.unsupported(message)
         })
     }
 
@@ -134,9 +134,7 @@ impl Runner<'_, '_> {
         let turn = |_: Item, variables: Variables| {
             let state = self.in_order(variables, count)?;
             let next = self.graph(body, [&*state, more].concat())?;
-            if next.len() != count {
-                return Err(self.damaged("the body of a loop gives another number of values"));
-            }
+            refuse!(next.len() != count => self.damaged("the body of a loop gives another number of values"));
             let condition = Some(holds(&next)?);
             Ok(Turn { condition, carried: numbered(next), scanned: vec![] })
         };
@@ -168,9 +166,7 @@ impl Runner<'_, '_> {
     ) -> Result<Vec<Item>> {
         let machine = self.machine;
         let count = carried.len();
-        let Some(first) = scanned.first() else {
-            return Err(self.damaged("a scan over nothing"));
-        };
+        let first = scanned.first().ok_or_else(|| self.damaged("a scan over nothing"))?;
         let size = vec![first.clone(), Item::Int(0)];
         let most = machine.call("aten::sym_size", Some("int"), size, vec![])?;
         let sources =
@@ -182,9 +178,7 @@ impl Runner<'_, '_> {
                 |source: &Var| Ok(machine.tensor(machine.builder().gather(*source, i).one()?));
             let slices = sources.iter().map(slice).collect::<Result<Vec<_>>>()?;
             let mut next = body(&state, &slices)?;
-            if next.len() < count {
-                return Err(self.damaged("the body of a scan gives too few values"));
-            }
+            refuse!(next.len() < count => self.damaged("the body of a scan gives too few values"));
             let scanned = next.split_off(count);
             Ok(Turn { condition: None, carried: numbered(next), scanned })
         };
@@ -210,9 +204,7 @@ impl Runner<'_, '_> {
         let count = scanned.len();
         let given = self.scanned(firsts.clone(), &rests, |state, slices| {
             let next = self.graph(body, [state, slices, more].concat())?;
-            if next.len() != count {
-                return Err(self.damaged("the body of a scan gives another number of values"));
-            }
+            refuse!(next.len() != count => self.damaged("the body of a scan gives another number of values"));
             Ok([&*next, &*next].concat())
         })?;
         let joined = firsts.iter().zip(&given[count..]).map(|(first, rest)| {
@@ -263,7 +255,7 @@ impl Runner<'_, '_> {
                 _ if key.ends_with("_alias") && matches!(argument.value, Argument::Bool(true)) => {}
                 _ if !bases.is_empty() && key.starts_with('_') => {
                     let message = format!("`{}` writes into a view of a tensor.", shown(&name));
-                    return Err(self.machine.problem(Code::LayerUnsupported, message));
+                    return Err(self.unsupported(message));
                 }
                 _ => named.push((argument.name.clone(), self.item(&argument.value, scope)?)),
             }

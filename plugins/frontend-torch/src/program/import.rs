@@ -9,7 +9,7 @@ use crate::archive::pickle::{Object, Pickled};
 use crate::archive::zip::Archive;
 use crate::aten::complex::real;
 use crate::aten::{Source, table};
-use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
+use crate::diag::{Code, Diagnostic, Diagnostics, Layer, refuse, shown};
 use crate::machine::{self, Instance, Item, Machine, Number, NumberKind, Result};
 use crate::options::Options;
 use crate::outputs::{self, INPUT};
@@ -152,18 +152,9 @@ impl Import<'_> {
         let running = Running { import: self, machine: &machine, symbols: &symbols, states, held };
         let ran = running.run();
         let ranges = running.ranges();
-        match (machine.finish(), ran) {
-            (Ok((graph, notes)), Ok((written, inputs))) => {
-                let states = kept(&graph, &written, &inputs);
-                Ok(Made { graph, notes, ranges, written, states })
-            }
-            // What kept operators from being converted may be why the program could not go on.
-            (finished, ran) => {
-                let mut all = finished.err().unwrap_or_default();
-                all.0.extend(ran.err());
-                Err(all)
-            }
-        }
+        let ((graph, notes), (written, inputs)) = Diagnostics::both(machine.finish(), ran)?;
+        let states = kept(&graph, &written, &inputs);
+        Ok(Made { graph, notes, ranges, written, states })
     }
 }
 
@@ -319,10 +310,8 @@ impl Running<'_, '_> {
 
     /// A tensor that stands for others, with these as attributes.
     fn parts(&self, path: &str, object: &Object, depth: usize) -> Result<Item> {
-        if depth > PARTS_DEPTH_MAX {
-            let message = format!("`{}` has too many tensors inside each other.", shown(path));
-            return Err(Diagnostic::new(Code::SourceLimit, message));
-        }
+        refuse!(depth > PARTS_DEPTH_MAX =>
+            Diagnostic::new(Code::SourceLimit, format!("`{}` has too many tensors inside each other.", shown(path))));
         let instance = Instance::new(&object.class, path);
         let state = object.state.borrow().clone();
         // A class with slots has two dicts.

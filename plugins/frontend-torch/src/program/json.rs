@@ -2,10 +2,10 @@
 
 use super::argument::Named;
 use super::*;
-use crate::diag::Code;
+use crate::diag::{Code, refuse};
+use onnxd_plugin_sdk::json;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
-use std::borrow::Cow;
 
 /// Bytes of a program's text. Weights are not in it.
 const TEXT_MAX: usize = 128 << 20;
@@ -17,11 +17,12 @@ const BYTES_MAX: i64 = 1 << 57;
 
 /// Reads a program. Objects and lists within each other are limited by `serde_json`.
 pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
-    if text.len() > TEXT_MAX {
-        let what = format!("the program has {} bytes of JSON, more than {TEXT_MAX}", text.len());
-        return Err(Diagnostic::new(Code::SourceLimit, what));
-    }
-    let file: File = serde_json::from_slice(&quoted(text)?).map_err(|e| unreadable(&e))?;
+    refuse!(text.len() > TEXT_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("the program has {} bytes of JSON, more than {TEXT_MAX}", text.len())));
+    let (text, values) = json::quoted(text);
+    refuse!(values > VALUES_MAX =>
+        Diagnostic::new(Code::SourceLimit, format!("the program has more than {VALUES_MAX} values in its JSON")));
+    let file: File = serde_json::from_slice(&text).map_err(|e| unreadable(&e))?;
     let module = file.graph_module;
     let input_specs: Vec<_> = module.signature.input_specs;
     let output_specs: Vec<_> = module.signature.output_specs;
@@ -77,43 +78,6 @@ fn check_count(what: &str, graph: usize, signature: usize) -> Result<(), Diagnos
         return Ok(());
     }
     Err(damaged(format!("the graph has {graph} {what}, its signature {signature}")))
-}
-
-/// The text with the words for infinities in quotes: Python writes them bare, though JSON does not have them.
-///
-/// # Errors
-/// For a text of very many values: a few bytes of each become many in memory.
-fn quoted(text: &[u8]) -> Result<Cow<'_, [u8]>, Diagnostic> {
-    const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
-    let (mut result, mut copied, mut at, mut inside) = (Vec::new(), 0, 0, false);
-    let mut values = 0;
-    while at < text.len() {
-        match text[at] {
-            b'\\' if inside => at += 1,
-            b'"' => inside = !inside,
-            b',' | b'[' | b'{' if !inside => values += 1,
-            b'-' | b'I' | b'N' if !inside => {
-                if let Some(word) = WORDS.iter().find(|word| text[at..].starts_with(word)) {
-                    result.extend_from_slice(&text[copied..at]);
-                    result.extend([b"\"", *word, b"\""].concat());
-                    at += word.len();
-                    copied = at;
-                    continue;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    if values > VALUES_MAX {
-        let what = format!("the program has more than {VALUES_MAX} values in its JSON");
-        return Err(Diagnostic::new(Code::SourceLimit, what));
-    }
-    if copied == 0 {
-        return Ok(Cow::Borrowed(text));
-    }
-    result.extend_from_slice(&text[copied..]);
-    Ok(Cow::Owned(result))
 }
 
 #[derive(Deserialize)]
@@ -195,30 +159,27 @@ struct OutputSpec {
 }
 
 fn input(spec: InputSpec) -> Result<Input, Diagnostic> {
-    let value = |held: &Held| held.arg.argument();
-    if let Some(held) = &spec.parameter {
-        return Ok(Input { value: value(held), kind: InputKind::Parameter(name(held)?) });
+    let of = |held: &Held, kind: InputKind| Ok(Input { value: held.arg.argument(), kind });
+    match spec {
+        InputSpec { parameter: Some(held), .. } => of(&held, InputKind::Parameter(name(&held)?)),
+        InputSpec { buffer: Some(held), .. } => {
+            // Torch 2.2 says it of none.
+            let persistent = held.persistent.unwrap_or(true);
+            of(&held, InputKind::Buffer { name: name(&held)?, persistent })
+        }
+        InputSpec { tensor_constant: Some(held), .. } => {
+            of(&held, InputKind::Constant(name(&held)?))
+        }
+        InputSpec { custom_obj: Some(held), .. } => of(&held, InputKind::Object(name(&held)?)),
+        InputSpec { token: Some(held), .. } => of(&held, InputKind::Token),
+        InputSpec { constant_input: Some(fixed), .. } => {
+            Ok(Input { value: fixed.value, kind: InputKind::Fixed(fixed.name) })
+        }
+        InputSpec { user_input: Some(user), .. } => {
+            Ok(Input { value: user.arg, kind: InputKind::User })
+        }
+        _ => Err(damaged("an input of a kind that is not known")),
     }
-    if let Some(held) = &spec.buffer {
-        // Torch 2.2 says it of none.
-        let kind =
-            InputKind::Buffer { name: name(held)?, persistent: held.persistent.unwrap_or(true) };
-        return Ok(Input { value: value(held), kind });
-    }
-    if let Some(held) = &spec.tensor_constant {
-        return Ok(Input { value: value(held), kind: InputKind::Constant(name(held)?) });
-    }
-    if let Some(held) = &spec.custom_obj {
-        return Ok(Input { value: value(held), kind: InputKind::Object(name(held)?) });
-    }
-    if let Some(held) = &spec.token {
-        return Ok(Input { value: value(held), kind: InputKind::Token });
-    }
-    if let Some(fixed) = spec.constant_input {
-        return Ok(Input { value: fixed.value, kind: InputKind::Fixed(fixed.name) });
-    }
-    let user = spec.user_input.ok_or_else(|| damaged("an input of a kind that is not known"))?;
-    Ok(Input { value: user.arg, kind: InputKind::User })
 }
 
 fn output(spec: &OutputSpec) -> Result<OutputKind, Diagnostic> {

@@ -1,7 +1,7 @@
 //! Operators that programs name in ONNX's words: `torch.onnx.ops`.
 
 use super::run::Runner;
-use crate::diag::{Code, shown};
+use crate::diag::{Code, refuse, shown};
 use crate::machine::{Item, Result};
 use onnxd_plugin_sdk::build::Operand;
 use onnxd_plugin_sdk::ir::{Attr, schema};
@@ -152,7 +152,7 @@ impl Runner<'_, '_> {
         };
         found.ok_or_else(|| {
             let message = format!("`{}`, {}, is no attribute of ONNX.", shown(name), item.what());
-            self.machine.problem(Code::LayerUnsupported, message)
+            self.unsupported(message)
         })
     }
 
@@ -168,9 +168,7 @@ impl Runner<'_, '_> {
             let exists = version <= schema::max_opset();
             return Err(if exists { problem.until_opset(version) } else { problem });
         }
-        if results > RESULTS_MAX {
-            return Err(machine.problem(Code::SourceLimit, "An operator has too many results."));
-        }
+        refuse!(results > RESULTS_MAX => machine.problem(Code::SourceLimit, "An operator has too many results."));
         if !domain.is_empty() {
             b.import_domain(domain);
         }

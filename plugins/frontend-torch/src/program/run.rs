@@ -4,7 +4,7 @@ use super::autocast::Region;
 use super::declared::{Symbols, missing_number};
 use super::functions;
 use super::{Argument, Graph, Node, NodeArgument, Passed, Target};
-use crate::diag::{Code, Diagnostic, Layer, shown};
+use crate::diag::{Code, Diagnostic, Layer, refuse, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::schema::{self, Schema};
 use onnxd_plugin_sdk::ir::ValueType;
@@ -86,9 +86,7 @@ impl<'m, 's> Runner<'m, 's> {
         let bound = done.and_then(|item| self.bind_all(node, item, scope));
         // What keeps one node from being converted keeps none of the others from being looked at, but a limit does.
         bound.or_else(|why| {
-            if why.code == Code::SourceLimit.as_str() {
-                return Err(why);
-            }
+            refuse!(why.code == Code::SourceLimit.as_str() => why);
             self.machine.driver.report(why);
             self.bind_all(node, Item::Hole, scope)
         })
@@ -154,7 +152,7 @@ impl<'m, 's> Runner<'m, 's> {
             let message =
                 format!("`{op}` gives nothing, and the file does not say what it writes.");
             let help = "Save what `run_decompositions` of the exported program gives.";
-            return Err(self.machine.problem(Code::LayerUnsupported, message).help(help));
+            return Err(self.unsupported(message).help(help));
         }
         let full = format!("{name}.{overload}");
         let key = match !overload.is_empty() && self.machine.driver.takes(&full) {
@@ -165,11 +163,8 @@ impl<'m, 's> Runner<'m, 's> {
         let given = self.machine.foreign(key, positional, named, types)?;
         // Results that are None are no results of a row.
         let items = if count == 1 { vec![given] } else { given.items().unwrap_or_default() };
-        if items.len() != count {
-            let message =
-                format!("`{}` has {count} results, and {} as converted.", shown(name), items.len());
-            return Err(self.machine.problem(Code::LayerUnsupported, message));
-        }
+        refuse!(items.len() != count =>
+            self.unsupported(format!("`{}` has {count} results, and {} as converted.", shown(name), items.len())));
         // The count was checked: each result that is not None has its item.
         let mut items = items.into_iter();
         let of = |output: &Argument| match output {
@@ -190,8 +185,7 @@ impl<'m, 's> Runner<'m, 's> {
         {
             return Ok(part.clone());
         }
-        let message = format!("{} has no part `{}`.", item.what(), shown(name));
-        Err(self.machine.problem(Code::LayerUnsupported, message))
+        Err(self.unsupported(format!("{} has no part `{}`.", item.what(), shown(name))))
     }
 
     fn declared(&self, graph: &Graph, output: &Argument) -> Result<Option<ValueType>> {
@@ -345,9 +339,14 @@ impl<'m, 's> Runner<'m, 's> {
             (Item::List(_), None) => (0..count).map(index).collect(),
             _ => {
                 let message = format!("The program takes {count} results of {}.", item.what());
-                Err(self.machine.problem(Code::LayerUnsupported, message))
+                Err(self.unsupported(message))
             }
         }
+    }
+
+    /// The finding for what the program does and ONNX cannot: `N0203`.
+    pub(super) fn unsupported(&self, message: impl Into<String>) -> Diagnostic {
+        self.machine.problem(Code::LayerUnsupported, message)
     }
 
     pub(super) fn damaged(&self, what: impl std::fmt::Display) -> Diagnostic {

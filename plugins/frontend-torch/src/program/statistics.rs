@@ -1,7 +1,6 @@
 //! Normalization in training mode also moves the running statistics of its module, which no signature says.
 
 use super::run::Runner;
-use crate::diag::Code;
 use crate::machine::{Item, Result};
 
 impl Runner<'_, '_> {
@@ -21,7 +20,7 @@ impl Runner<'_, '_> {
             "instance_norm" => {
                 let message = "Running statistics of instances cannot be converted.";
                 let help = "Export the program in evaluation mode.";
-                let found = self.machine.problem(Code::LayerUnsupported, message);
+                let found = self.unsupported(message);
                 return Err(found.help(help));
             }
             _ => return Ok(()),

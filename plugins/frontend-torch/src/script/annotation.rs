@@ -33,13 +33,7 @@ impl Parser<'_> {
             self.expect(b']')?;
             return Ok(arguments);
         }
-        while !self.takes(b']')? {
-            arguments.push(self.whole_type()?);
-            if !self.takes(b',')? {
-                self.expect(b']')?;
-                break;
-            }
-        }
+        self.listed(b']', |parser| parser.whole_type().map(|ty| arguments.push(ty)))?;
         Ok(arguments)
     }
 }

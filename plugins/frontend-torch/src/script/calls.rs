@@ -110,10 +110,7 @@ impl Interpreter<'_, '_> {
     }
 
     fn attribute(&self, of: &Item, name: &Rc<str>) -> Result<Item> {
-        let lacks = || {
-            let message = format!("{} has no attribute `{}`.", of.what(), shown(name));
-            self.machine.problem(Code::SourceSyntax, message)
-        };
+        let lacks = || self.damaged(format!("{} has no attribute `{}`.", of.what(), shown(name)));
         match of {
             Item::Path(path) if &**path == "CONSTANTS" => self.constant(name),
             Item::Path(path) => {
@@ -194,8 +191,7 @@ impl Interpreter<'_, '_> {
             return Ok(Item::Hole);
         }
         let Some(items) = of.items() else {
-            let message = format!("A slice of {}.", of.what());
-            return Err(self.machine.problem(Code::LayerUnsupported, message));
+            return Err(self.unsupported(format!("A slice of {}.", of.what())));
         };
         let part = self.machine.sliced(&items, &[start.clone(), end.clone()])?;
         Ok(if matches!(of, Item::List(_)) { Item::list(part) } else { Item::tuple(part) })
@@ -210,7 +206,7 @@ impl Interpreter<'_, '_> {
                     false => {
                         let message =
                             format!("A method of `{}` is called with names.", shown(&name));
-                        Err(self.machine.problem(Code::LayerUnsupported, message))
+                        Err(self.unsupported(message))
                     }
                 }
             }
@@ -219,10 +215,7 @@ impl Interpreter<'_, '_> {
             }
             Item::Path(path) => self.called_path(&path, arguments, named),
             Item::Hole => Ok(Item::Hole),
-            other => {
-                let message = format!("{} is called.", other.what());
-                Err(self.machine.problem(Code::LayerUnsupported, message))
-            }
+            other => Err(self.unsupported(format!("{} is called.", other.what()))),
         }
     }
 
@@ -257,8 +250,7 @@ impl Interpreter<'_, '_> {
             "fork" => {
                 let mut arguments = arguments.into_iter();
                 let Some(function) = arguments.next() else {
-                    let message = "`fork` lacks its function.";
-                    return Err(self.machine.problem(Code::SourceSyntax, message));
+                    return Err(self.damaged("`fork` lacks its function."));
                 };
                 return self.called(function, (arguments.collect(), named));
             }
@@ -268,7 +260,7 @@ impl Interpreter<'_, '_> {
             _ => {
                 let message =
                     format!("The code calls `{}`, which it does not define.", shown(path));
-                return Err(self.machine.problem(Code::SourceSyntax, message));
+                return Err(self.damaged(message));
             }
         };
         self.machine.call(op, None, arguments, named)
@@ -359,8 +351,7 @@ impl Interpreter<'_, '_> {
             return self.called_function(path, &function, arguments, named);
         }
         let Some(class) = self.library.find_class(path)? else {
-            let message = format!("The archive has no code of `{}`.", shown(path));
-            return Err(self.machine.problem(Code::LayerUnsupported, message));
+            return Err(self.unsupported(format!("The archive has no code of `{}`.", shown(path))));
         };
         match class.kind {
             ClassKind::NamedTuple => {
@@ -373,18 +364,14 @@ impl Interpreter<'_, '_> {
                     (None, Some(e)) => self.expression(e, &Interpreter::fresh_scopes(path)),
                     (None, None) => {
                         let name = shown(&a.name);
-                        let message = format!("`{}` lacks its field `{name}`.", shown(path));
-                        Err(self.machine.problem(Code::SourceSyntax, message))
+                        Err(self.damaged(format!("`{}` lacks its field `{name}`.", shown(path))))
                     }
                 });
                 let items =
                     arguments.into_iter().map(Ok).chain(rest).collect::<Result<Vec<_>>>()?;
                 Ok(Item::Record(class.clone(), items.into()))
             }
-            _ => {
-                let message = format!("The class `{}` is called.", shown(path));
-                Err(self.machine.problem(Code::LayerUnsupported, message))
-            }
+            _ => Err(self.unsupported(format!("The class `{}` is called.", shown(path)))),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::lexer::{Kind, Parsed, Token};
 use super::parse::Parser;
+use crate::diag::refuse;
 use crate::syntax::ast::{Attribute, Class, ClassKind, Expr, File, Function, Parameter};
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -82,19 +83,16 @@ impl Parser<'_> {
         let mut parameters = Vec::new();
         let mut names = HashSet::new();
         self.expect(b'(')?;
-        while !self.takes(b')')? {
-            self.counted()?;
-            let start = self.token;
-            let name: Rc<str> = self.word()?.into();
-            self.unique(&mut names, start, &name)?;
-            let ty = if self.takes(b':')? { Some(self.whole_type()?) } else { None };
-            let default = if self.takes(b'=')? { Some(self.expression()?) } else { None };
+        self.listed(b')', |parser| {
+            parser.counted()?;
+            let start = parser.token;
+            let name: Rc<str> = parser.word()?.into();
+            parser.unique(&mut names, start, &name)?;
+            let ty = if parser.takes(b':')? { Some(parser.whole_type()?) } else { None };
+            let default = if parser.takes(b'=')? { Some(parser.expression()?) } else { None };
             parameters.push(Parameter { name, ty, default });
-            if !self.takes(b',')? {
-                self.expect(b')')?;
-                break;
-            }
-        }
+            Ok(())
+        })?;
         Ok(parameters)
     }
 
@@ -103,16 +101,7 @@ impl Parser<'_> {
         self.advance()?;
         let name = self.word()?.into();
         let kind = self.base()?;
-        let mut class = Class {
-            name,
-            kind,
-            parameters: Vec::new(),
-            buffers: Vec::new(),
-            pre_hooks: Vec::new(),
-            hooks: Vec::new(),
-            attributes: Vec::new(),
-            methods: Vec::new(),
-        };
+        let mut class = Class { name, kind, ..Class::default() };
         self.expect(b':')?;
         self.end_line()?;
         // A class without members has no block.
@@ -186,9 +175,7 @@ impl Parser<'_> {
                 .ok_or_else(|| self.lexer.wrong(start, format!("`{word}` is a list of names")))?;
             return Ok(());
         }
-        if !typed && value.is_none() {
-            return Err(self.lexer.wrong(start, format!("`{name}` has no type")));
-        }
+        refuse!(!typed && value.is_none() => self.lexer.wrong(start, format!("`{name}` has no type")));
         self.unique(names, start, &name)?;
         class.attributes.push(Attribute { name, value });
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::lexer::{Kind, Parsed, unquoted};
 use super::parse::Parser;
+use crate::diag::refuse;
 use crate::syntax::ast::Expr;
 use std::rc::Rc;
 
@@ -70,33 +71,26 @@ impl Parser<'_> {
     fn dict(&mut self) -> Parsed<Expr> {
         self.expect(b'{')?;
         let (mut entries, mut height) = (Vec::new(), 0);
-        while !self.takes(b'}')? {
-            let key = self.expression()?;
-            height = height.max(self.height);
-            self.expect(b':')?;
-            entries.push((key, self.expression()?));
-            height = height.max(self.height);
-            if !self.takes(b',')? {
-                self.expect(b'}')?;
-                break;
-            }
-        }
+        self.listed(b'}', |parser| {
+            let key = parser.expression()?;
+            height = height.max(parser.height);
+            parser.expect(b':')?;
+            entries.push((key, parser.expression()?));
+            height = height.max(parser.height);
+            Ok(())
+        })?;
         self.grown(height + 1)?;
         Ok(Expr::Dict(entries))
     }
 
     fn items(&mut self, close: u8) -> Parsed<Items> {
-        let mut list = Items { items: Vec::new(), height: 0, comma: false };
-        while !self.takes(close)? {
-            list.items.push(self.expression()?);
-            list.height = list.height.max(self.height);
-            list.comma = self.takes(b',')?;
-            if !list.comma {
-                self.expect(close)?;
-                break;
-            }
-        }
-        Ok(list)
+        let (mut items, mut height) = (Vec::new(), 0);
+        let comma = self.listed(close, |parser| {
+            items.push(parser.expression()?);
+            height = height.max(parser.height);
+            Ok(())
+        })?;
+        Ok(Items { items, height, comma })
     }
 
     /// `e[i]`, `e[a:b]`
@@ -125,36 +119,28 @@ impl Parser<'_> {
     fn call(&mut self, function: Expr, mut height: usize) -> Parsed<(Expr, usize)> {
         self.expect(b'(')?;
         let (mut arguments, mut named) = (Vec::new(), Vec::<(Rc<str>, Expr)>::new());
-        while !self.takes(b')')? {
-            let start = self.token;
-            let argument = self.expression()?;
-            match argument {
-                Expr::Name(name) if self.takes(b'=')? => {
-                    if named.iter().any(|(other, _)| *other == name) {
-                        let message = format!("argument `{name}` is given twice");
-                        return Err(self.lexer.wrong(start, message));
-                    }
-                    named.push((name, self.expression()?));
+        self.listed(b')', |parser| {
+            let start = parser.token;
+            match parser.expression()? {
+                Expr::Name(name) if parser.takes(b'=')? => {
+                    refuse!(named.iter().any(|(other, _)| *other == name) =>
+                        parser.lexer.wrong(start, format!("argument `{name}` is given twice")));
+                    named.push((name, parser.expression()?));
                 }
                 argument if named.is_empty() => arguments.push(argument),
                 _ => {
                     let message = "an argument without name stands behind one with a name";
-                    return Err(self.lexer.wrong(start, message));
+                    return Err(parser.lexer.wrong(start, message));
                 }
             }
-            height = height.max(self.height);
-            if !self.takes(b',')? {
-                self.expect(b')')?;
-                break;
-            }
-        }
+            height = height.max(parser.height);
+            Ok(())
+        })?;
         Ok((Expr::Call { function: Box::new(function), arguments, named }, height))
     }
 
     pub(super) fn text(&mut self) -> Parsed<Rc<str>> {
-        if self.token.kind != Kind::Text {
-            return Err(self.unexpected("a string"));
-        }
+        refuse!(self.token.kind != Kind::Text => self.unexpected("a string"));
         let token = self.advance()?;
         Ok(unquoted(self.lexer.text(token)).into())
     }
@@ -181,8 +167,7 @@ impl Parser<'_> {
             "True" => Expr::Bool(true),
             "False" => Expr::Bool(false),
             _ if is_reserved(word) => {
-                let message = format!("printed code has no `{word}` here");
-                return Err(self.lexer.wrong(token, message));
+                return Err(self.lexer.wrong(token, format!("printed code has no `{word}` here")));
             }
             _ => Expr::Name(word.into()),
         })
@@ -219,13 +204,7 @@ impl Parser<'_> {
             return Ok(vec![self.whole_type()?]);
         }
         let mut types = Vec::new();
-        while !self.takes(b')')? {
-            types.push(self.whole_type()?);
-            if !self.takes(b',')? {
-                self.expect(b')')?;
-                break;
-            }
-        }
+        self.listed(b')', |parser| parser.whole_type().map(|ty| types.push(ty)))?;
         Ok(types)
     }
 
@@ -256,9 +235,7 @@ impl Parser<'_> {
             self.expect(b'+')?;
         }
         let (part, imaginary) = self.real()?;
-        if !imaginary {
-            return Err(self.lexer.wrong(start, "the second part of this number lacks its `j`"));
-        }
+        refuse!(!imaginary => self.lexer.wrong(start, "the second part of this number lacks its `j`"));
         Ok(Expr::Complex(sign * real, if minus { -part } else { part }))
     }
 
@@ -271,9 +248,7 @@ impl Parser<'_> {
             Kind::Word => matches!(text, "inf" | "nan" | "infj" | "nanj"),
             _ => false,
         };
-        if !known {
-            return Err(self.unexpected("a number"));
-        }
+        refuse!(!known => self.unexpected("a number"));
         self.advance()?;
         let digits = text.strip_suffix('j').unwrap_or(text);
         let number = digits
@@ -288,40 +263,9 @@ fn is_form(word: &str) -> bool {
 }
 
 /// Words of Python that are no names.
+const RESERVED: &str = "and as assert async await break class continue def del elif else except finally for from global \
+    if import in is lambda nonlocal not or pass raise return try while with yield";
+
 fn is_reserved(word: &str) -> bool {
-    matches!(
-        word,
-        "and"
-            | "as"
-            | "assert"
-            | "async"
-            | "await"
-            | "break"
-            | "class"
-            | "continue"
-            | "def"
-            | "del"
-            | "elif"
-            | "else"
-            | "except"
-            | "finally"
-            | "for"
-            | "from"
-            | "global"
-            | "if"
-            | "import"
-            | "in"
-            | "is"
-            | "lambda"
-            | "nonlocal"
-            | "not"
-            | "or"
-            | "pass"
-            | "raise"
-            | "return"
-            | "try"
-            | "while"
-            | "with"
-            | "yield"
-    )
+    RESERVED.split_whitespace().any(|reserved| reserved == word)
 }

@@ -1,7 +1,6 @@
 //! Conditions and loops: decided where they do not depend on tensors, else `If` and `Loop`.
 
 use super::run::{Interpreter, Scopes};
-use crate::diag::Code;
 use crate::machine::{Item, Number, NumberKind, Result, Variables};
 use crate::syntax::ast::{Expr, Statement, StatementKind, Target};
 use std::rc::Rc;
@@ -14,10 +13,7 @@ impl Interpreter<'_, '_> {
             Item::Int(x) => Item::Bool(x != 0),
             Item::None => Item::Bool(false),
             Item::Tensor(_) => self.machine.call("aten::Bool", None, vec![item], vec![])?,
-            other => {
-                let message = format!("A condition is {}.", other.what());
-                return Err(self.machine.problem(Code::LayerUnsupported, message));
-            }
+            other => return Err(self.unsupported(format!("A condition is {}.", other.what()))),
         })
     }
 
@@ -66,7 +62,7 @@ impl Interpreter<'_, '_> {
             None => Ok(variables),
             Some(_) => {
                 let message = "A function returns within a condition that depends on tensors.";
-                Err(self.machine.problem(Code::LayerUnsupported, message))
+                Err(self.unsupported(message))
             }
         }
     }
@@ -87,8 +83,7 @@ impl Interpreter<'_, '_> {
             other => {
                 let items = self.expression(other, scopes)?;
                 let Some(items) = items.items() else {
-                    let message = format!("A loop runs over {}.", items.what());
-                    return Err(self.machine.problem(Code::LayerUnsupported, message));
+                    return Err(self.unsupported(format!("A loop runs over {}.", items.what())));
                 };
                 for item in items {
                     scopes.set(target.clone(), item);

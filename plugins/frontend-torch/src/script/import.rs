@@ -7,7 +7,7 @@ use super::run::Interpreter;
 use super::states::{Found, States, Types};
 use crate::archive::objects::ScriptArchive;
 use crate::aten::{Source, table};
-use crate::diag::{Code, Diagnostic, Diagnostics, shown};
+use crate::diag::{Code, Diagnostic, Diagnostics, refuse, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::options::Options;
 use crate::outputs;
@@ -42,9 +42,7 @@ pub(crate) fn import(
         match made(archive, &method, options, kept.types()) {
             Made::Index(at, worked) => {
                 repeated += RUN_WORK + worked;
-                if repeated > REPEATED_MAX {
-                    return Err(undeclared().into());
-                }
+                refuse!(repeated > REPEATED_MAX => undeclared().into());
                 options.use_as(at, DataType::Int64);
             }
             Made::Graph(run) => match kept.next(*run) {
@@ -121,14 +119,9 @@ fn made(archive: &ScriptArchive, method: &str, options: &Options, types: Types) 
     if let Some(at) = machine.index.get() {
         return Made::Index(at, machine.worked());
     }
-    match (machine.finish(), ran) {
-        (Ok((graph, notes)), Ok(found)) => Made::Graph(Box::new(Run { graph, notes, found })),
-        // What kept operators from being converted may be why the program could not go on.
-        (finished, ran) => {
-            let mut all = finished.err().unwrap_or_default();
-            all.0.extend(ran.err());
-            Made::Nothing(all)
-        }
+    match Diagnostics::both(machine.finish(), ran) {
+        Ok(((graph, notes), found)) => Made::Graph(Box::new(Run { graph, notes, found })),
+        Err(all) => Made::Nothing(all),
     }
 }
 

@@ -5,7 +5,7 @@
 //! general. The last run writes nothing but what it takes as inputs.
 
 use super::states::{Found, Types};
-use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics, refuse};
 use crate::outputs::INPUT;
 use onnxd_plugin_sdk::ir::Graph;
 use onnxd_plugin_sdk::states::{Written, needed};
@@ -73,9 +73,7 @@ impl Kept<'_> {
         let impossible = run.found.impossible.iter().map(|(written, _)| written);
         let refused: Vec<Written> =
             run.found.written.iter().filter(strict).chain(impossible).cloned().collect();
-        if !refused.is_empty() {
-            return Err(self.refused(&refused));
-        }
+        refuse!(!refused.is_empty() => self.refused(&refused));
         if !self.is_settled(&run)? {
             if self.first.is_none() {
                 let written = run.found.written.clone();
@@ -84,9 +82,7 @@ impl Kept<'_> {
             return Ok(None);
         }
         let refused = counting(&run);
-        if !refused.is_empty() {
-            return Err(self.refused(&refused));
-        }
+        refuse!(!refused.is_empty() => self.refused(&refused));
         // What the module holds stays constant.
         let run = self.first.take().map_or(run, |(first, _)| first);
         Ok(Some(without_written(run)))

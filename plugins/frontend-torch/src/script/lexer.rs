@@ -3,7 +3,7 @@
 //! Indentation becomes [`Kind::Indent`] and [`Kind::Dedent`], as in Python. Lines are joined inside brackets. Tokens
 //! come one at a time, so a large file costs no memory here.
 
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 use std::fmt::Display;
 
 /// Largest file of code in bytes.
@@ -222,10 +222,8 @@ impl<'s> Lexer<'s> {
             self.indents.pop();
             self.dedents += 1;
         }
-        if self.indents.last().copied().unwrap_or(0) != width {
-            let message = "the indentation fits no block that is open";
-            return Err(self.wrong(self.token(Kind::Dedent, self.at), message));
-        }
+        refuse!(self.indents.last().copied().unwrap_or(0) != width =>
+            self.wrong(self.token(Kind::Dedent, self.at), "the indentation fits no block that is open"));
         Ok(None)
     }
 

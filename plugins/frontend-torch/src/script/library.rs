@@ -77,14 +77,5 @@ fn index(mut file: File) -> Indexed {
 }
 
 fn unnamed(methods: Vec<Rc<Function>>) -> Class {
-    Class {
-        name: UNNAMED.into(),
-        kind: ClassKind::Module,
-        parameters: Vec::new(),
-        buffers: Vec::new(),
-        pre_hooks: Vec::new(),
-        hooks: Vec::new(),
-        attributes: Vec::new(),
-        methods,
-    }
+    Class { name: UNNAMED.into(), kind: ClassKind::Module, methods, ..Class::default() }
 }

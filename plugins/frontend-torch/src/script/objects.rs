@@ -4,7 +4,7 @@ use super::loaded::join;
 use super::run::Interpreter;
 use crate::archive::pickle::{Object, Pickled};
 use crate::archive::storage::{Quantizer, Stored};
-use crate::diag::{Code, shown};
+use crate::diag::{Code, refuse, shown};
 use crate::machine::{Instance, Item, Result};
 use crate::outputs::key_word;
 use onnxd_plugin_sdk::build::Var;
@@ -21,10 +21,8 @@ impl Interpreter<'_, '_> {
     }
 
     fn load(&self, from: &Pickled, path: &str, depth: usize) -> Result<Item> {
-        if depth > DEPTH_MAX {
-            let message = format!("More than {DEPTH_MAX} objects are inside each other.");
-            return Err(self.machine.problem(Code::SourceLimit, message));
-        }
+        refuse!(depth > DEPTH_MAX =>
+            self.machine.problem(Code::SourceLimit, format!("More than {DEPTH_MAX} objects are inside each other.")));
         let at = |i: usize| join(path, &i.to_string());
         let all = |items: &[Pickled]| {
             let items = items.iter().enumerate();
@@ -58,7 +56,7 @@ impl Interpreter<'_, '_> {
                         let Some(word) = key_word(&key) else {
                             let (name, kind) = (shown(path), k.kind());
                             let message = format!("The dict `{name}` has a key that is {kind}.");
-                            return Err(self.machine.problem(Code::LayerUnsupported, message));
+                            return Err(self.unsupported(message));
                         };
                         Ok((key, self.load(v, &join(path, &word), depth + 1)?))
                     };
@@ -70,8 +68,7 @@ impl Interpreter<'_, '_> {
             Pickled::Tensor(stored) => self.tensor(stored, path, "tensor")?,
             Pickled::Object(object) => self.object(object, path, depth)?,
             other => {
-                let message = format!("`{}` is {}.", shown(path), other.kind());
-                return Err(self.machine.problem(Code::LayerUnsupported, message));
+                return Err(self.unsupported(format!("`{}` is {}.", shown(path), other.kind())));
             }
         })
     }

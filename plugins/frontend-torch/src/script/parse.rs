@@ -4,7 +4,7 @@
 //! constant, and no expression is taller than one, so all that walks the result may recurse.
 
 use super::lexer::{Kind, Lexer, Parsed, Token};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, refuse};
 use crate::syntax::ast::File;
 
 /// Deepest nesting of brackets, and the height of expressions.
@@ -83,10 +83,26 @@ impl<'s> Parser<'s> {
         Err(self.unexpected(&format!("`{}`", char::from(mark))))
     }
 
-    pub(super) fn word(&mut self) -> Parsed<&'s str> {
-        if self.token.kind != Kind::Word {
-            return Err(self.unexpected("a name"));
+    /// Items with commas between, up to a closing mark. Tells whether a comma stands behind the last one.
+    pub(super) fn listed(
+        &mut self,
+        close: u8,
+        mut item: impl FnMut(&mut Self) -> Parsed<()>,
+    ) -> Parsed<bool> {
+        let mut comma = false;
+        while !self.takes(close)? {
+            item(self)?;
+            comma = self.takes(b',')?;
+            if !comma {
+                self.expect(close)?;
+                break;
+            }
         }
+        Ok(comma)
+    }
+
+    pub(super) fn word(&mut self) -> Parsed<&'s str> {
+        refuse!(self.token.kind != Kind::Word => self.unexpected("a name"));
         let token = self.advance()?;
         Ok(self.lexer.text(token))
     }
@@ -113,9 +129,7 @@ impl<'s> Parser<'s> {
 
     /// One bracket deeper.
     pub(super) fn deeper(&mut self) -> Parsed<()> {
-        if self.depth == DEPTH_MAX {
-            return Err(self.too_deep());
-        }
+        refuse!(self.depth == DEPTH_MAX => self.too_deep());
         self.depth += 1;
         Ok(())
     }
@@ -126,9 +140,7 @@ impl<'s> Parser<'s> {
 
     /// A new expression of this height.
     pub(super) fn grown(&mut self, height: usize) -> Parsed<()> {
-        if height > DEPTH_MAX {
-            return Err(self.too_deep());
-        }
+        refuse!(height > DEPTH_MAX => self.too_deep());
         self.height = height;
         self.counted()
     }

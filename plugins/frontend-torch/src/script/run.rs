@@ -4,7 +4,7 @@ use super::library::Library;
 use super::loaded::Loaded;
 use super::states::States;
 use crate::archive::objects::ScriptArchive;
-use crate::diag::{Code, Layer, shown};
+use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::machine::{Elements, Instance, Item, Machine, NumberKind, Result, Variables};
 use crate::syntax::ast::{Class, ClassKind, Expr, Function, Statement, StatementKind, Target};
 use crate::syntax::types::Type;
@@ -74,6 +74,16 @@ impl<'m, 's> Interpreter<'m, 's> {
     ) -> Interpreter<'m, 's> {
         let (loaded, constants) = Default::default();
         Interpreter { machine, library, archive, loaded, constants, training, states }
+    }
+
+    /// The finding for what the program does and ONNX cannot: `N0203`.
+    pub(super) fn unsupported(&self, message: impl Into<String>) -> Diagnostic {
+        self.machine.problem(Code::LayerUnsupported, message)
+    }
+
+    /// The finding for code that does not hold together: `N0201`.
+    pub(super) fn damaged(&self, message: impl Into<String>) -> Diagnostic {
+        self.machine.problem(Code::SourceSyntax, message)
     }
 
     /// The module that was saved.
@@ -159,7 +169,7 @@ impl<'m, 's> Interpreter<'m, 's> {
                     None => {
                         let (function, name) = (shown(&function.name), shown(&parameter.name));
                         let message = format!("`{function}` lacks its argument `{name}`.");
-                        return Err(self.machine.problem(Code::SourceSyntax, message));
+                        return Err(self.damaged(message));
                     }
                 },
             };
@@ -233,7 +243,7 @@ impl<'m, 's> Interpreter<'m, 's> {
                 _ => {
                     let message =
                         format!("{} is taken apart into {} values.", item.what(), targets.len());
-                    return Err(self.machine.problem(Code::LayerUnsupported, message));
+                    return Err(self.unsupported(message));
                 }
             },
             _ => items,
@@ -243,8 +253,7 @@ impl<'m, 's> Interpreter<'m, 's> {
                 Target::Name(name) => scopes.set(name.clone(), item),
                 Target::Attribute(object, name) => {
                     let Item::Object(object) = self.expression(object, scopes)? else {
-                        let message = format!("`{}` is set of no object.", shown(name));
-                        return Err(self.machine.problem(Code::SourceSyntax, message));
+                        return Err(self.damaged(format!("`{}` is set of no object.", shown(name))));
                     };
                     self.machine.set_attribute(&object, name, item);
                 }

@@ -2,6 +2,7 @@
 
 use super::lexer::{Kind, Parsed, Token};
 use super::parse::Parser;
+use crate::diag::refuse;
 use crate::syntax::ast::{Expr, Statement, StatementKind, Target};
 
 impl Parser<'_> {
@@ -14,9 +15,7 @@ impl Parser<'_> {
             return Ok(vec![self.placed(start, kind)?]);
         }
         self.advance()?;
-        if self.token.kind != Kind::Indent {
-            return Err(self.unexpected("an indented block"));
-        }
+        refuse!(self.token.kind != Kind::Indent => self.unexpected("an indented block"));
         self.advance()?;
         let mut statements = Vec::new();
         while self.token.kind != Kind::Dedent {
@@ -62,9 +61,7 @@ impl Parser<'_> {
     fn for_loop(&mut self) -> Parsed<StatementKind> {
         self.advance()?;
         let target = self.word()?.into();
-        if !self.takes_word("in")? {
-            return Err(self.unexpected("`in`"));
-        }
+        refuse!(!self.takes_word("in")? => self.unexpected("`in`"));
         let iterable = self.expression()?;
         Ok(StatementKind::For { target, iterable, body: self.block()? })
     }
@@ -140,10 +137,8 @@ impl Parser<'_> {
             .collect::<Parsed<Vec<Target>>>()?;
         let (values, _) = self.row()?;
         let unpack = values.len() == 1 && (comma || targets.len() > 1);
-        if !unpack && values.len() != targets.len() {
-            let message = format!("{} values do not fit {} names", values.len(), targets.len());
-            return Err(self.lexer.wrong(start, message));
-        }
+        refuse!(!unpack && values.len() != targets.len() =>
+            self.lexer.wrong(start, format!("{} values do not fit {} names", values.len(), targets.len())));
         Ok(StatementKind::Assign { targets, unpack, values })
     }
 }

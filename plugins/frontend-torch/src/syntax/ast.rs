@@ -15,17 +15,18 @@ pub(crate) struct File {
 }
 
 /// What a class stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ClassKind {
     Module,
     /// A script class: no base.
+    #[default]
     Plain,
     NamedTuple,
     Interface,
     Enum,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Class {
     pub(crate) name: Rc<str>,
     pub(crate) kind: ClassKind,

@@ -1,7 +1,7 @@
 //! BART: encoders for one sequence, and decoders for another one that look at it.
 
-use super::bert::{SETTINGS, tokens};
-use super::{Graph, Settings, named};
+use super::bert::{SETTINGS, positions, tokens, words};
+use super::{Found, Graph, Settings, named};
 use crate::keras::layer::{Argument, Call, Network};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
@@ -20,28 +20,23 @@ pub(super) fn bart(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     let ids = tokens(&mut graph, "encoder_token_ids");
     let mask = tokens(&mut graph, "encoder_padding_mask");
     let (table, hidden) = (s.size("vocabulary_size")?, s.size("hidden_dim")?);
-    let table = json!({ "input_dim": table, "output_dim": hidden });
-    let words = graph.add("ReversibleEmbedding", "token_embedding", table, ids.clone())?;
+    let words = words(&mut graph, [table, hidden], &ids)?;
     let mut x = embedded(&mut graph, s, "encoder", words)?;
     for i in 0..count {
-        let call = called(&[("inputs", &x), ("padding_mask", &mask)]);
+        let call = Call::default().with("inputs", &x).with("padding_mask", &mask);
         let name = format!("transformer_encoder_layer_{i}");
         x = graph.call("TransformerEncoder", &name, config.clone(), call)?;
     }
     let encoded = x;
     let decoder_ids = tokens(&mut graph, "decoder_token_ids");
     let decoder_mask = tokens(&mut graph, "decoder_padding_mask");
-    let call = Call { positional: vec![decoder_ids.clone()], named: vec![] };
-    let words = graph.again("token_embedding", call)?;
+    let words = graph.again("token_embedding", Call::of(decoder_ids.clone()))?;
     let mut x = embedded(&mut graph, s, "decoder", words)?;
     config["encoder_sequence_shape"] = json!([Json::Null, Json::Null, hidden]);
     for i in 0..count {
-        let call = called(&[
-            ("decoder_sequence", &x),
-            ("encoder_sequence", &encoded),
-            ("decoder_padding_mask", &decoder_mask),
-            ("encoder_padding_mask", &mask),
-        ]);
+        let call = Call::default().with("decoder_sequence", &x).with("encoder_sequence", &encoded);
+        let call = call.with("decoder_padding_mask", &decoder_mask);
+        let call = call.with("encoder_padding_mask", &mask);
         let name = format!("transformer_decoder_layer_{i}");
         x = graph.call("TransformerDecoder", &name, config.clone(), call)?;
     }
@@ -55,25 +50,11 @@ pub(super) fn bart(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     Ok(graph.network(inputs, outputs))
 }
 
-/// A call with names alone.
-fn called(arguments: &[(&str, &Argument)]) -> Call {
-    let named = arguments.iter().map(|(name, x)| ((*name).to_owned(), (*x).clone())).collect();
-    Call { positional: vec![], named }
-}
-
 /// What stands for tokens at their places, behind a norm.
-fn embedded(
-    graph: &mut Graph,
-    s: &Settings<'_>,
-    side: &str,
-    words: Argument,
-) -> Result<Argument, Diagnostic> {
+fn embedded(graph: &mut Graph, s: &Settings<'_>, side: &str, words: Argument) -> Found {
     let name = |rest: &str| format!("{side}_{rest}");
-    let length = json!({ "sequence_length": s.size("max_sequence_length")? });
-    let places =
-        graph.add("PositionEmbedding", &name("position_embedding"), length, words.clone())?;
-    let terms = Argument::List(vec![words, places]);
-    let x = graph.add("Add", &name("embeddings_add"), json!({}), terms)?;
+    let places = positions(graph, s, &name("position_embedding"), &words)?;
+    let x = graph.sum(&name("embeddings_add"), vec![words, places])?;
     let norm = json!({ "axis": -1, "epsilon": EPSILON });
     let x = graph.add("LayerNormalization", &name("embeddings_layer_norm"), norm, x)?;
     let rate = json!({ "rate": s.number("dropout", 0.1)? });

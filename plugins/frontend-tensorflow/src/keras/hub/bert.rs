@@ -1,11 +1,9 @@
 //! BERT and its kin: embeddings, a norm, and encoders.
 
-use super::{GELU, Graph, Settings, named};
+use super::{Found, GELU, Graph, Settings, named};
 use crate::keras::layer::{Argument, Call, Network};
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
-
-type Found = Result<Argument, Diagnostic>;
 
 /// What all of them are made with.
 pub(super) const SETTINGS: [&str; 7] = [
@@ -21,6 +19,28 @@ pub(super) const SETTINGS: [&str; 7] = [
 /// An input with one number for each token.
 pub(super) fn tokens(graph: &mut Graph, name: &str) -> Argument {
     graph.input(name, "int32", &[Json::Null])
+}
+
+/// What stands for tokens, of which there are so many.
+pub(super) fn words(graph: &mut Graph, [rows, size]: [i64; 2], ids: &Argument) -> Found {
+    let table = json!({ "input_dim": rows, "output_dim": size });
+    graph.add("ReversibleEmbedding", "token_embedding", table, ids.clone())
+}
+
+/// What stands for the places of tokens.
+pub(super) fn positions(
+    graph: &mut Graph,
+    s: &Settings<'_>,
+    name: &str,
+    words: &Argument,
+) -> Found {
+    let length = json!({ "sequence_length": s.size("max_sequence_length")? });
+    graph.add("PositionEmbedding", name, length, words.clone())
+}
+
+/// A model of tokens, some of which do not count.
+pub(super) fn of_tokens(graph: Graph, ids: &Argument, mask: &Argument, y: Argument) -> Network {
+    graph.network(named(&[("token_ids", ids), ("padding_mask", mask)]), y)
 }
 
 /// A norm of what stands for tokens.
@@ -39,12 +59,6 @@ fn encoder(s: &Settings<'_>, activation: &str, epsilon: f64) -> Result<Json, Dia
     }))
 }
 
-/// The call of an encoder.
-fn masked(x: Argument, mask: &Argument) -> Call {
-    let named = vec![("padding_mask".to_owned(), mask.clone())];
-    Call { positional: vec![x], named }
-}
-
 /// Encoders one after the other.
 fn encoded(
     graph: &mut Graph,
@@ -55,7 +69,8 @@ fn encoded(
 ) -> Found {
     for i in 0..s.count("num_layers")? {
         let name = format!("transformer_layer_{i}");
-        x = graph.call("TransformerEncoder", &name, config.clone(), masked(x, mask))?;
+        let call = Call::of(x).with("padding_mask", mask);
+        x = graph.call("TransformerEncoder", &name, config.clone(), call)?;
     }
     Ok(x)
 }
@@ -74,17 +89,13 @@ fn with_segments(s: &Settings<'_>, kind: &Segmented<'_>) -> Result<Network, Diag
     let [vocabulary, size] = kind.keys;
     let (vocabulary, size) = (s.size(vocabulary)?, s.size(size)?);
     let mut graph = Graph::new(s);
-    let table = |rows: i64| json!({ "input_dim": rows, "output_dim": size });
     let ids = tokens(&mut graph, "token_ids");
-    let words = table(vocabulary);
-    let words = graph.add("ReversibleEmbedding", "token_embedding", words, ids.clone())?;
+    let words = words(&mut graph, [vocabulary, size], &ids)?;
     let segments = tokens(&mut graph, "segment_ids");
-    let length = json!({ "sequence_length": s.size("max_sequence_length")? });
-    let positions = graph.add("PositionEmbedding", "position_embedding", length, words.clone())?;
-    let kinds = table(s.size("num_segments")?);
+    let positions = positions(&mut graph, s, "position_embedding", &words)?;
+    let kinds = json!({ "input_dim": s.size("num_segments")?, "output_dim": size });
     let kinds = graph.add("Embedding", "segment_embedding", kinds, segments.clone())?;
-    let terms = Argument::List(vec![words, positions, kinds]);
-    let sum = graph.add("Add", "embeddings_add", json!({}), terms)?;
+    let sum = graph.sum("embeddings_add", vec![words, positions, kinds])?;
     let mut x = normed(&mut graph, s, 1e-12, sum)?;
     if let Some(name) = kind.projection {
         x = graph.add("Dense", name, hidden.clone(), x)?;
@@ -144,14 +155,13 @@ fn in_groups(
 ) -> Found {
     let [layers, groups, inner] =
         [s.count("num_layers")?, s.count("num_groups")?, s.count("num_inner_repetitions")?];
-    if layers % groups != 0 || layers.saturating_mul(inner) > super::LAYERS_MAX {
-        let must = format!("it must divide `num_layers`, for {} calls at most", super::LAYERS_MAX);
-        return Err(s.wrong("num_groups", &must));
-    }
+    refuse!(layers % groups != 0 || layers.saturating_mul(inner) > super::LAYERS_MAX =>
+        s.wrong("num_groups", &format!("it must divide `num_layers`, for {} calls at most", super::LAYERS_MAX)));
     for group in 0..groups {
         for time in 0..layers / groups {
             for i in 0..inner {
-                let (name, call) = (format!("group_{group}_inner_layer_{i}"), masked(x, mask));
+                let name = format!("group_{group}_inner_layer_{i}");
+                let call = Call::of(x).with("padding_mask", mask);
                 x = match time {
                     0 => graph.call("TransformerEncoder", &name, config.clone(), call)?,
                     _ => graph.again(&name, call)?,
@@ -187,5 +197,5 @@ fn without_segments(s: &Settings<'_>, name: &str, epsilon: f64) -> Result<Networ
     let x = normed(&mut graph, s, epsilon, x)?;
     let mask = tokens(&mut graph, "padding_mask");
     let x = encoded(&mut graph, s, &encoder(s, "gelu", epsilon)?, x, &mask)?;
-    Ok(graph.network(named(&[("token_ids", &ids), ("padding_mask", &mask)]), x))
+    Ok(of_tokens(graph, &ids, &mask, x))
 }

@@ -1,13 +1,9 @@
 //! EfficientNet: convolutions of each channel by itself between those of all, and factors for channels.
 
-use super::{Graph, SIZE_MAX, Settings};
-use crate::keras::dtype;
+use super::{Found, Graph, SIZE_MAX, Settings};
 use crate::keras::layer::{Argument, Network};
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
-use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
-
-type Found = Result<Argument, Diagnostic>;
 
 const SETTINGS: [&str; 22] = [
     "stackwise_width_coefficients",
@@ -61,10 +57,7 @@ struct Block<'n> {
 
 pub(super) fn efficientnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     s.only(&[&SETTINGS[..], &["projection_activation"]].concat())?;
-    // Its layers have the type of the session, whatever that of the model is.
-    if dtype::computed(s.config) != DataType::Float {
-        return Err(s.wrong("dtype", "only `float32` is converted"));
-    }
+    s.only_float32()?;
     let projection = match s.config.get("projection_activation") {
         None | Some(Json::Null) => None,
         Some(_) => Some(s.word("projection_activation")?),
@@ -75,19 +68,19 @@ pub(super) fn efficientnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     let input = graph.unnamed_input("float32", &s.shape_of("input_shape")?);
     let mut x = input.clone();
     if s.flag("include_stem_padding", true)? {
-        x = padded(&mut graph, "stem_conv_pad", 1, x)?;
+        x = graph.padded("stem_conv_pad", 1, x)?;
     }
     let padding = s.word("stem_conv_padding")?;
     let stacks = s.sizes("stackwise_kernel_sizes")?.len();
     let first = s.sizes("stackwise_input_filters")?.first().copied().unwrap_or(1);
     let filters = rounded(s, first, 0)?;
-    x = conv(&mut graph, "stem_conv", (filters, 3, 2, padding), x)?;
+    x = graph.conv("stem_conv", [filters, 3, 2], padding, x)?;
     x = normed(&mut graph, &kind, ["stem_bn", "stem_activation"], x)?;
     for i in 0..stacks {
         x = stack(&mut graph, s, &kind, i, x)?;
     }
     let filters = rounded(s, FEATURES, stacks.saturating_sub(1))?;
-    x = conv(&mut graph, "top_conv", (filters, 1, 1, "same"), x)?;
+    x = graph.conv("top_conv", [filters, 1, 1], "same", x)?;
     x = normed(&mut graph, &kind, ["top_bn", "top_activation"], x)?;
     Ok(graph.network(input, x))
 }
@@ -121,9 +114,7 @@ fn rounded(s: &Settings<'_>, filters: i64, stack: usize) -> Result<i64, Diagnost
 fn stack(graph: &mut Graph, s: &Settings<'_>, kind: &Kind<'_>, i: usize, mut x: Argument) -> Found {
     const TYPES: &str = "stackwise_block_types";
     let word = s.config.get(TYPES).and_then(|list| list.get(i)?.as_str());
-    if word != Some("v1") {
-        return Err(s.wrong(TYPES, "only blocks `v1` are converted"));
-    }
+    refuse!(word != Some("v1") => s.wrong(TYPES, "only blocks `v1` are converted"));
     let whole = |key: &str| -> Result<i64, Diagnostic> {
         let found = nth(s, key, i)?;
         let is_whole = found.fract() == 0.0 && (0.0..=SIZE_MAX as f64).contains(&found);
@@ -131,18 +122,15 @@ fn stack(graph: &mut Graph, s: &Settings<'_>, kind: &Kind<'_>, i: usize, mut x: 
     };
     let repeats = whole("stackwise_num_repeats")? as f64;
     let repeats = (nth(s, "stackwise_depth_coefficients", i)? * repeats).ceil();
-    if !(0.0..=BLOCKS_MAX as f64).contains(&repeats) {
-        let must = format!("a stack may have {BLOCKS_MAX} blocks");
-        return Err(s.wrong("stackwise_num_repeats", &must));
-    }
+    refuse!(!(0.0..=BLOCKS_MAX as f64).contains(&repeats) =>
+        s.wrong("stackwise_num_repeats", &format!("a stack may have {BLOCKS_MAX} blocks")));
     let made = rounded(s, whole("stackwise_output_filters")?, i)?;
     let mut given = rounded(s, whole("stackwise_input_filters")?, i)?;
     let forced = whole("stackwise_force_input_filters")?;
     let (kernel, expansion) =
         (whole("stackwise_kernel_sizes")?, whole("stackwise_expansion_ratios")?);
-    if given.saturating_mul(expansion.max(1)) > SIZE_MAX {
-        return Err(s.wrong("stackwise_expansion_ratios", "there are too many channels"));
-    }
+    refuse!(given.saturating_mul(expansion.max(1)) > SIZE_MAX =>
+        s.wrong("stackwise_expansion_ratios", "there are too many channels"));
     for (j, letter) in ('a'..='z').take(repeats as usize).enumerate() {
         given = if j == 0 { given } else { made };
         if forced > 0 {
@@ -162,30 +150,9 @@ fn stack(graph: &mut Graph, s: &Settings<'_>, kind: &Kind<'_>, i: usize, mut x: 
     Ok(x)
 }
 
-fn conv(
-    graph: &mut Graph,
-    name: &str,
-    (filters, kernel, stride, padding): (i64, i64, i64, &str),
-    x: Argument,
-) -> Found {
-    let config = json!({
-        "filters": filters, "kernel_size": [kernel, kernel], "strides": [stride, stride], "padding": padding,
-        "use_bias": false,
-    });
-    graph.add("Conv2D", name, config, x)
-}
-
-fn padded(graph: &mut Graph, name: &str, pad: i64, x: Argument) -> Found {
-    graph.add("ZeroPadding2D", name, json!({ "padding": [[pad, pad], [pad, pad]] }), x)
-}
-
-fn norm(graph: &mut Graph, kind: &Kind<'_>, name: &str, x: Argument) -> Found {
-    graph.add("BatchNormalization", name, json!({ "axis": -1, "epsilon": kind.epsilon }), x)
-}
-
 fn normed(graph: &mut Graph, kind: &Kind<'_>, [name, act]: [&str; 2], x: Argument) -> Found {
-    let x = norm(graph, kind, name, x)?;
-    graph.add("Activation", act, json!({ "activation": kind.activation }), x)
+    let x = graph.normed(name, kind.epsilon, x)?;
+    graph.activated(act, kind.activation, x)
 }
 
 /// A block.
@@ -194,10 +161,10 @@ fn added(graph: &mut Graph, kind: &Kind<'_>, block: &Block<'_>, x: Argument) -> 
     let filters = block.given.saturating_mul(block.expansion);
     let mut y = x.clone();
     if block.expansion != 1 {
-        y = conv(graph, &part("expand_conv"), (filters, 1, 1, "same"), y)?;
+        y = graph.conv(&part("expand_conv"), [filters, 1, 1], "same", y)?;
         y = normed(graph, kind, [&part("expand_bn"), &part("expand_activation")], y)?;
     }
-    y = padded(graph, &part("dwconv_pad"), block.kernel / 2, y)?;
+    y = graph.padded(&part("dwconv_pad"), block.kernel / 2, y)?;
     let depthwise = json!({
         "kernel_size": [block.kernel, block.kernel], "strides": [block.stride, block.stride], "padding": "valid",
         "use_bias": false,
@@ -207,16 +174,15 @@ fn added(graph: &mut Graph, kind: &Kind<'_>, block: &Block<'_>, x: Argument) -> 
     if block.squeeze > 0.0 && block.squeeze <= 1.0 {
         y = excited(graph, kind, block, filters, y)?;
     }
-    y = conv(graph, &part("project"), (block.made, 1, 1, "same"), y)?;
-    y = norm(graph, kind, &part("project_bn"), y)?;
+    y = graph.conv(&part("project"), [block.made, 1, 1], "same", y)?;
+    y = graph.normed(&part("project_bn"), kind.epsilon, y)?;
     if let Some(activation) = kind.projection {
-        let name = part("projection_activation");
-        y = graph.add("Activation", &name, json!({ "activation": activation }), y)?;
+        y = graph.activated(&part("projection_activation"), activation, y)?;
     }
     if block.stride != 1 || block.given != block.made {
         return Ok(y);
     }
-    graph.add("Add", &part("add"), json!({}), Argument::List(vec![y, x]))
+    graph.sum(&part("add"), vec![y, x])
 }
 
 /// Factors for channels, by their means.

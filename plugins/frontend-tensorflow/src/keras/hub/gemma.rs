@@ -1,9 +1,9 @@
 //! Gemma: an embedding that is scaled, decoders whose heads turn what they look at by its place, and a norm.
 
-use super::bert::tokens;
-use super::{GELU, Graph, Settings, made, named};
+use super::bert::{of_tokens, tokens, words};
+use super::{GELU, Graph, Settings, parts};
 use crate::keras::layer::{Argument, Call, Network, Parts};
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
 /// What norms in decoders add to the variance, whatever the model has.
@@ -32,8 +32,7 @@ pub(super) fn gemma(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     let mut graph = Graph::new(s);
     let hidden = s.size("hidden_dim")?;
     let ids = tokens(&mut graph, "token_ids");
-    let table = json!({ "input_dim": s.size("vocabulary_size")?, "output_dim": hidden });
-    let x = graph.add("ReversibleEmbedding", "token_embedding", table, ids.clone())?;
+    let x = words(&mut graph, [s.size("vocabulary_size")?, hidden], &ids)?;
     let root = Argument::Plain(json!((hidden as f64).sqrt()));
     let call = Call { positional: vec![x, root], named: vec![] };
     let mut x = graph.call("ops.Multiply", "multiply", json!({}), call)?;
@@ -52,13 +51,12 @@ pub(super) fn gemma(s: &Settings<'_>) -> Result<Network, Diagnostic> {
         if has_windows && i % 2 == 0 {
             config["sliding_window"] = json!(s.size("sliding_window_size")?);
         }
-        let named = vec![("padding_mask".to_owned(), mask.clone())];
-        let call = Call { positional: vec![x], named };
+        let call = Call::of(x).with("padding_mask", &mask);
         x = graph.call("GemmaDecoderBlock", &format!("decoder_block_{i}"), config, call)?;
     }
     let norm = norm(s.number("layer_norm_epsilon", EPSILON)?);
     let x = graph.add("RMSNormalization", "final_normalization", norm, x)?;
-    Ok(graph.network(named(&[("token_ids", &ids), ("padding_mask", &mask)]), x))
+    Ok(of_tokens(graph, &ids, &mask, x))
 }
 
 /// The settings of a norm, whose weights count from one.
@@ -69,15 +67,12 @@ fn norm(epsilon: f64) -> Json {
 /// What a decoder holds.
 pub(super) fn decoder(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
     let (heads, shared) = (s.size("num_query_heads")?, s.size("num_key_value_heads")?);
-    if heads % shared != 0 {
-        return Err(s.wrong("num_key_value_heads", "it must divide `num_query_heads`"));
-    }
-    let dtype = s.dtype();
+    refuse!(heads % shared != 0 => s.wrong("num_key_value_heads", "it must divide `num_query_heads`"));
     let product =
         |equation: &str| json!({ "equation": equation, "output_shape": [], "bias_axes": null });
     let dense = |units: i64, activation: &str| json!({ "units": units, "use_bias": false, "activation": activation });
     let (hidden, inner) = (s.size("hidden_dim")?, s.size("intermediate_dim")? / 2);
-    let mut parts = vec![
+    let mut held = vec![
         ("pre_attention_norm", "RMSNormalization", "pre_attention_norm", norm(EPSILON)),
         ("attention/query_dense", "EinsumDense", "attention/query", product("btd,ndh->btnh")),
         ("attention/key_dense", "EinsumDense", "attention/key", product("bsd,kdh->bskh")),
@@ -95,11 +90,8 @@ pub(super) fn decoder(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
     ];
     for key in ["post_attention_norm", "post_ffw_norm"] {
         if s.flag(&format!("use_{key}"), false)? {
-            parts.push((key, "RMSNormalization", key, norm(EPSILON)));
+            held.push((key, "RMSNormalization", key, norm(EPSILON)));
         }
     }
-    let part = |(key, class, name, config): (&str, &str, &str, Json)| {
-        Ok((key.to_owned(), made(class, name, config, &dtype)?))
-    };
-    parts.into_iter().map(part).collect()
+    parts(held, &s.dtype())
 }

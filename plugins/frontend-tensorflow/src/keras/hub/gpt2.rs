@@ -1,7 +1,7 @@
 //! GPT-2 and OPT: embeddings, decoders, and a norm.
 
-use super::bert::{SETTINGS, embeddings, tokens};
-use super::{GELU, Graph, Settings, named};
+use super::bert::{SETTINGS, embeddings, of_tokens, positions, tokens, words};
+use super::{GELU, Graph, Settings};
 use crate::keras::layer::{Argument, Call, Network};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::json;
@@ -13,13 +13,9 @@ pub(super) fn gpt2(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     s.only(&SETTINGS)?;
     let mut graph = Graph::new(s);
     let ids = tokens(&mut graph, "token_ids");
-    let table =
-        json!({ "input_dim": s.size("vocabulary_size")?, "output_dim": s.size("hidden_dim")? });
-    let words = graph.add("ReversibleEmbedding", "token_embedding", table, ids.clone())?;
-    let length = json!({ "sequence_length": s.size("max_sequence_length")? });
-    let positions = graph.add("PositionEmbedding", "position_embedding", length, words.clone())?;
-    let terms = Argument::List(vec![words, positions]);
-    let x = graph.add("Add", "embeddings_add", json!({}), terms)?;
+    let words = words(&mut graph, [s.size("vocabulary_size")?, s.size("hidden_dim")?], &ids)?;
+    let positions = positions(&mut graph, s, "position_embedding", &words)?;
+    let x = graph.sum("embeddings_add", vec![words, positions])?;
     let rate = json!({ "rate": s.number("dropout", 0.1)? });
     let x = graph.add("Dropout", "embeddings_dropout", rate, x)?;
     decoded(graph, s, GELU, &ids, x)
@@ -47,12 +43,11 @@ fn decoded(
         "dropout": s.number("dropout", 0.1)?, "layer_norm_epsilon": EPSILON, "normalize_first": true,
     });
     for i in 0..s.count("num_layers")? {
-        let named = vec![("decoder_padding_mask".to_owned(), mask.clone())];
-        let call = Call { positional: vec![x], named };
+        let call = Call::of(x).with("decoder_padding_mask", &mask);
         let name = format!("transformer_layer_{i}");
         x = graph.call("TransformerDecoder", &name, config.clone(), call)?;
     }
     let norm = json!({ "axis": -1, "epsilon": EPSILON });
     let x = graph.add("LayerNormalization", "layer_norm", norm, x)?;
-    Ok(graph.network(named(&[("token_ids", ids), ("padding_mask", &mask)]), x))
+    Ok(of_tokens(graph, ids, &mask, x))
 }

@@ -1,9 +1,9 @@
 //! What layers of the package hold. Files have their settings, and weights under the names of what they hold.
 
-use super::{Settings, gemma, llama, made, vit};
+use super::{Settings, gemma, llama, parts, vit};
 use crate::keras::layer::{Layer, Parts};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 /// The activation that the package registers: GELU by its approximation.
 pub(crate) const GELU: &str = "keras_hub>gelu_approximate";
@@ -68,47 +68,38 @@ fn transformer(
     ];
     settings.only(&[&KNOWN, more].concat())?;
     settings.flag("normalize_first", false)?;
-    let dtype = settings.dtype();
     let norm = json!({ "axis": -1, "epsilon": settings.number("layer_norm_epsilon", 1e-5)? });
     let attends = json!({ "num_heads": settings.size("num_heads")?, "dropout": settings.number("dropout", 0.0)? });
     let activation = settings.config.get("activation").cloned().unwrap_or_else(|| json!("relu"));
     let inner = json!({ "units": settings.size("intermediate_dim")?, "activation": activation });
-    let mut parts = vec![
-        ("self_attention_layer", "MultiHeadAttention", attention, attends.clone()),
-        ("self_attention_layer_norm", "LayerNormalization", "", norm.clone()),
-        ("feedforward_layer_norm", "LayerNormalization", "", norm.clone()),
-        ("feedforward_intermediate_dense", "Dense", "", inner),
-        ("feedforward_output_dense", "Dense", "", json!({})),
+    let mut held = vec![
+        ("_self_attention_layer", "MultiHeadAttention", attention, attends.clone()),
+        ("_self_attention_layer_norm", "LayerNormalization", "", norm.clone()),
+        ("_feedforward_layer_norm", "LayerNormalization", "", norm.clone()),
+        ("_feedforward_intermediate_dense", "Dense", "", inner),
+        ("_feedforward_output_dense", "Dense", "", json!({})),
     ];
     if settings.config.get("encoder_sequence_shape").is_some_and(|shape| !shape.is_null()) {
-        parts.push(("cross_attention_layer", "MultiHeadAttention", "cross_attention", attends));
-        parts.push(("cross_attention_layer_norm", "LayerNormalization", "", norm));
+        held.push(("_cross_attention_layer", "MultiHeadAttention", "cross_attention", attends));
+        held.push(("_cross_attention_layer_norm", "LayerNormalization", "", norm));
     }
-    let part = |(key, class, name, config): (&str, &str, &str, Json)| {
-        let name = if name.is_empty() { key } else { name };
-        Ok((format!("_{key}"), made(class, name, config, &dtype)?))
-    };
-    parts.into_iter().map(part).collect()
+    // Most have the name of what holds them.
+    for (key, _, name, _) in held.iter_mut().filter(|(_, _, name, _)| name.is_empty()) {
+        *name = &key[1..];
+    }
+    parts(held, &settings.dtype())
 }
 
 fn embeddings(settings: &Settings<'_>) -> Result<Parts, Diagnostic> {
     const KNOWN: [&str; 5] =
         ["vocabulary_size", "sequence_length", "embedding_dim", "tie_weights", "mask_zero"];
     settings.only(&KNOWN)?;
-    let dtype = settings.dtype();
     let words = json!({
         "input_dim": settings.size("vocabulary_size")?, "output_dim": settings.size("embedding_dim")?,
         "tie_weights": settings.flag("tie_weights", true)?, "mask_zero": settings.flag("mask_zero", false)?,
     });
     let length = json!({ "sequence_length": settings.size("sequence_length")? });
-    Ok(vec![
-        (
-            "token_embedding".to_owned(),
-            made("ReversibleEmbedding", "token_embedding", words, &dtype)?,
-        ),
-        (
-            "position_embedding".to_owned(),
-            made("PositionEmbedding", "position_embedding", length, &dtype)?,
-        ),
-    ])
+    let words = ("token_embedding", "ReversibleEmbedding", "token_embedding", words);
+    let places = ("position_embedding", "PositionEmbedding", "position_embedding", length);
+    parts(vec![words, places], &settings.dtype())
 }

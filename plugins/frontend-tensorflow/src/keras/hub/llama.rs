@@ -1,9 +1,9 @@
 //! Llama and its kin: an embedding, decoders whose heads turn what they look at by its place, and a norm.
 
-use super::bert::tokens;
-use super::{Graph, Settings, made, named};
+use super::bert::{of_tokens, tokens};
+use super::{Graph, Settings, made};
 use crate::keras::layer::{Call, Network, Parts};
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
 /// What all of them are made with.
@@ -49,13 +49,12 @@ fn model(s: &Settings<'_>, kind: &Kind<'_>) -> Result<Network, Diagnostic> {
     config["layer_norm_epsilon"] = json!(epsilon);
     config["rope_max_wavelength"] = json!(s.number("rope_max_wavelength", 10000.0)?);
     for i in 0..s.count("num_layers")? {
-        let named = vec![("decoder_padding_mask".to_owned(), mask.clone())];
-        let call = Call { positional: vec![x], named };
+        let call = Call::of(x).with("decoder_padding_mask", &mask);
         x = graph.call(kind.decoder, &format!("transformer_layer_{i}"), config.clone(), call)?;
     }
     let norm = json!({ "axis": -1, "epsilon": epsilon });
     let x = graph.add(kind.norm, "sequence_output_layernorm", norm, x)?;
-    Ok(graph.network(named(&[("token_ids", &ids), ("padding_mask", &mask)]), x))
+    Ok(of_tokens(graph, &ids, &mask, x))
 }
 
 /// The size of heads, if it is said.
@@ -78,20 +77,14 @@ pub(super) fn llama(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     s.only(&[&SETTINGS[..], &STRETCHED, &MORE].concat())?;
     // Some versions of keras_hub divide positions by it, and others read it nowhere.
     const SCALE: &str = "rope_position_scaling_factor";
-    if s.number(SCALE, 1.0)? != 1.0 {
-        return Err(s.wrong(
-            SCALE,
-            "versions of keras_hub differ in what they do with other factors than 1",
-        ));
-    }
+    refuse!(s.number(SCALE, 1.0)? != 1.0 =>
+        s.wrong(SCALE, "versions of keras_hub differ in what they do with other factors than 1"));
     let mut more = json!({});
     for key in STRETCHED {
         more[key] = json!(s.optional(key)?);
     }
     let count = STRETCHED.iter().filter(|key| more[**key].is_null()).count();
-    if !matches!(count, 0 | 4) {
-        return Err(s.wrong(STRETCHED[0], "either all of such factors are given or none"));
-    }
+    refuse!(!matches!(count, 0 | 4) => s.wrong(STRETCHED[0], "either all of such factors are given or none"));
     let (decoder, norm) = ("LlamaTransformerDecoder", "LlamaLayerNorm");
     model(s, &Kind { decoder, norm, is_tied: false, more })
 }
@@ -157,9 +150,7 @@ pub(super) fn phi3(s: &Settings<'_>) -> Result<Network, Diagnostic> {
             }
             let [most, usual] =
                 [s.size("max_sequence_length")?, s.size("pretraining_sequence_length")?];
-            if usual < 2 {
-                return Err(s.wrong("pretraining_sequence_length", "it must be 2 or more"));
-            }
+            refuse!(usual < 2 => s.wrong("pretraining_sequence_length", "it must be 2 or more"));
             let ratio = most as f64 / usual as f64;
             let gain =
                 if ratio > 1.0 { (1.0 + ratio.ln() / (usual as f64).ln()).sqrt() } else { 1.0 };
@@ -205,12 +196,8 @@ fn of_phi(name: &str) -> (String, String) {
 pub(super) fn decoder(s: &Settings<'_>, norm: &str) -> Result<Parts, Diagnostic> {
     let (heads, shared) = (s.size("num_query_heads")?, s.size("num_key_value_heads")?);
     let hidden = s.size("hidden_dim")?;
-    if heads % shared != 0 {
-        return Err(s.wrong("num_key_value_heads", "it must divide `num_query_heads`"));
-    }
-    if hidden < heads {
-        return Err(s.wrong("num_query_heads", "it must be `hidden_dim` at most"));
-    }
+    refuse!(heads % shared != 0 => s.wrong("num_key_value_heads", "it must divide `num_query_heads`"));
+    refuse!(hidden < heads => s.wrong("num_query_heads", "it must be `hidden_dim` at most"));
     let (has_bias, has_norms) = (s.flag("use_bias", false)?, s.flag("has_norms", false)?);
     let dtype = s.dtype();
     let norms = json!({ "axis": -1, "epsilon": s.number("layer_norm_epsilon", 1e-6)? });

@@ -20,9 +20,11 @@ mod xception;
 
 pub(super) use layers::{GELU, is_layer, with_parts};
 
-use super::layer::{Argument, Call, Layer, Network, Place, damaged};
+use super::dtype;
+use super::layer::{Argument, Call, Layer, Network, Parts, Place, damaged};
 use super::values::problem;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
+use onnxd_plugin_sdk::ir::DataType;
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 
@@ -30,6 +32,9 @@ use std::collections::HashMap;
 const LAYERS_MAX: i64 = 1024;
 /// No axis is larger.
 const SIZE_MAX: i64 = i32::MAX as i64;
+
+/// A tensor of a graph that is made.
+type Found = Result<Argument, Diagnostic>;
 
 /// Makes a family's layers.
 type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
@@ -156,6 +161,13 @@ impl Settings<'_> {
         }
     }
 
+    /// Families whose layers have the type of the session, whatever that of the model is.
+    fn only_float32(&self) -> Result<(), Diagnostic> {
+        refuse!(dtype::computed(self.config) != DataType::Float =>
+            self.wrong("dtype", "only `float32` is converted"));
+        Ok(())
+    }
+
     fn dtype(&self) -> Json {
         self.config.get("dtype").cloned().unwrap_or(Json::Null)
     }
@@ -182,6 +194,14 @@ impl Settings<'_> {
         let list = list.filter(|list| list.len() as i64 <= LAYERS_MAX);
         let size = |json: &Json| json.as_i64().filter(|n| (1..=SIZE_MAX).contains(n));
         list.and_then(|list| list.iter().map(size).collect()).ok_or_else(|| self.wrong(key, &must))
+    }
+
+    /// Numbers of blocks, or whatever `what` calls them, in each of several stacks.
+    fn stacks(&self, key: &str, what: &str) -> Result<Vec<i64>, Diagnostic> {
+        let counts = self.sizes(key)?;
+        refuse!(counts.iter().sum::<i64>() > LAYERS_MAX =>
+            self.wrong(key, &format!("it must be {LAYERS_MAX} {what} at most")));
+        Ok(counts)
     }
 
     /// Numbers of elements along two axes.
@@ -251,6 +271,27 @@ fn made(class: &str, name: &str, config: Json, dtype: &Json) -> Result<Layer, Di
     with_parts(Layer { class, name, config, ..Layer::default() })
 }
 
+/// Layers that another one holds: the name that files have for each, its class, its own name and its configuration.
+fn parts(list: Vec<(&str, &str, &str, Json)>, dtype: &Json) -> Result<Parts, Diagnostic> {
+    let part = |(key, class, name, config): (&str, &str, &str, Json)| {
+        Ok((key.to_owned(), made(class, name, config, dtype)?))
+    };
+    list.into_iter().map(part).collect()
+}
+
+/// The configuration of a convolution without bias, by square windows.
+fn conv([filters, kernel, stride]: [i64; 3], padding: &str) -> Json {
+    json!({
+        "filters": filters, "kernel_size": [kernel, kernel], "strides": [stride, stride], "padding": padding,
+        "use_bias": false,
+    })
+}
+
+/// The configuration of a pool by square windows.
+fn pool([size, stride]: [i64; 2], padding: &str) -> Json {
+    json!({ "pool_size": [size, size], "strides": [stride, stride], "padding": padding })
+}
+
 /// A list of layers with their calls that grows.
 struct Graph {
     layers: Vec<Layer>,
@@ -284,13 +325,7 @@ impl Graph {
     }
 
     /// A layer to which Keras gives a name: counted, in a session from its first model on.
-    fn unnamed(
-        &mut self,
-        class: &str,
-        name: &str,
-        config: Json,
-        x: Argument,
-    ) -> Result<Argument, Diagnostic> {
+    fn unnamed(&mut self, class: &str, name: &str, config: Json, x: Argument) -> Found {
         let count = self.unnamed.entry(name.to_owned()).or_insert(0);
         let name = if *count == 0 { name.to_owned() } else { format!("{name}_{count}") };
         *count += 1;
@@ -300,23 +335,41 @@ impl Graph {
     }
 
     /// A layer that is called on a single argument.
-    fn add(
-        &mut self,
-        class: &str,
-        name: &str,
-        config: Json,
-        x: Argument,
-    ) -> Result<Argument, Diagnostic> {
-        self.call(class, name, config, Call { positional: vec![x], named: vec![] })
+    fn add(&mut self, class: &str, name: &str, config: Json, x: Argument) -> Found {
+        self.call(class, name, config, Call::of(x))
     }
 
-    fn call(
+    /// The sum of tensors.
+    fn sum(&mut self, name: &str, terms: Vec<Argument>) -> Found {
+        self.add("Add", name, json!({}), Argument::List(terms))
+    }
+
+    /// A convolution without bias, by square windows.
+    fn conv(
         &mut self,
-        class: &str,
         name: &str,
-        config: Json,
-        call: Call,
-    ) -> Result<Argument, Diagnostic> {
+        [filters, kernel, stride]: [i64; 3],
+        padding: &str,
+        x: Argument,
+    ) -> Found {
+        self.add("Conv2D", name, conv([filters, kernel, stride], padding), x)
+    }
+
+    /// A norm of channels.
+    fn normed(&mut self, name: &str, epsilon: f64, x: Argument) -> Found {
+        self.add("BatchNormalization", name, json!({ "axis": -1, "epsilon": epsilon }), x)
+    }
+
+    fn activated(&mut self, name: &str, activation: &str, x: Argument) -> Found {
+        self.add("Activation", name, json!({ "activation": activation }), x)
+    }
+
+    /// Zeros around a picture.
+    fn padded(&mut self, name: &str, pad: i64, x: Argument) -> Found {
+        self.add("ZeroPadding2D", name, json!({ "padding": [[pad, pad], [pad, pad]] }), x)
+    }
+
+    fn call(&mut self, class: &str, name: &str, config: Json, call: Call) -> Found {
         let mut layer = made(class, name, config, &self.dtype)?;
         layer.calls = vec![call];
         self.layers.push(layer);
@@ -324,7 +377,7 @@ impl Graph {
     }
 
     /// A layer that has been called before.
-    fn again(&mut self, name: &str, call: Call) -> Result<Argument, Diagnostic> {
+    fn again(&mut self, name: &str, call: Call) -> Found {
         let layer = self.layers.iter_mut().rev().find(|layer| layer.name == name);
         let layer =
             layer.ok_or_else(|| damaged(format!("There is no layer `{}`.", shown(name))))?;

@@ -1,8 +1,8 @@
 //! ResNet: convolutions with norms, in blocks whose inputs are added to their outputs.
 
-use super::{Graph, LAYERS_MAX, Settings};
+use super::{Found, Graph, Settings, pool};
 use crate::keras::layer::{Argument, Call, Network};
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
 const SETTINGS: [&str; 8] = [
@@ -35,35 +35,8 @@ struct Block<'n> {
     has_shortcut: bool,
 }
 
-type Found = Result<Argument, Diagnostic>;
-
-fn conv(
-    graph: &mut Graph,
-    name: &str,
-    [filters, kernel, stride]: [i64; 3],
-    padding: &str,
-    x: Argument,
-) -> Found {
-    let config = json!({
-        "filters": filters, "kernel_size": [kernel, kernel], "strides": [stride, stride], "padding": padding,
-        "use_bias": false,
-    });
-    graph.add("Conv2D", name, config, x)
-}
-
-fn norm(graph: &mut Graph, name: &str, x: Argument) -> Found {
-    let config = json!({ "axis": -1, "epsilon": 1e-5, "momentum": 0.9 });
-    graph.add("BatchNormalization", name, config, x)
-}
-
-fn relu(graph: &mut Graph, name: &str, x: Argument) -> Found {
-    graph.add("Activation", name, json!({ "activation": "relu" }), x)
-}
-
-fn padded(graph: &mut Graph, name: &str, kernel: i64, x: Argument) -> Found {
-    let pad = (kernel - 1) / 2;
-    graph.add("ZeroPadding2D", name, json!({ "padding": [[pad, pad], [pad, pad]] }), x)
-}
+/// What all norms add to the variance.
+const EPSILON: f64 = 1e-5;
 
 pub(super) fn resnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     s.only(&SETTINGS)?;
@@ -81,8 +54,8 @@ pub(super) fn resnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     let x = stem(&mut graph, s, &kind, input.clone())?;
     let mut x = stacks(&mut graph, s, &kind, x)?;
     if kind.is_pre {
-        x = norm(&mut graph, "post_bn", x)?;
-        x = relu(&mut graph, "post_relu", x)?;
+        x = graph.normed("post_bn", EPSILON, x)?;
+        x = graph.activated("post_relu", "relu", x)?;
     }
     Ok(graph.network(input, x))
 }
@@ -91,45 +64,34 @@ pub(super) fn resnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
 fn stem(graph: &mut Graph, s: &Settings<'_>, kind: &Kind, x: Argument) -> Found {
     let filters = s.sizes("input_conv_filters")?;
     let kernels = s.sizes("input_conv_kernel_sizes")?;
-    if filters.len() != kernels.len() || filters.is_empty() {
-        return Err(
-            s.wrong("input_conv_kernel_sizes", "it must be as long as `input_conv_filters`")
-        );
-    }
-    let mut x = padded(graph, "conv1_pad", kernels[0], x)?;
+    refuse!(filters.len() != kernels.len() || filters.is_empty() =>
+        s.wrong("input_conv_kernel_sizes", "it must be as long as `input_conv_filters`"));
+    let mut x = graph.padded("conv1_pad", (kernels[0] - 1) / 2, x)?;
     for (i, (filters, kernel)) in (1..).zip(filters.iter().zip(&kernels)) {
         let (stride, padding) = if i == 1 { (2, "valid") } else { (1, "same") };
-        x = conv(graph, &format!("conv{i}_conv"), [*filters, *kernel, stride], padding, x)?;
+        x = graph.conv(&format!("conv{i}_conv"), [*filters, *kernel, stride], padding, x)?;
         if i < kernels.len() || !kind.is_pre {
-            x = norm(graph, &format!("conv{i}_bn"), x)?;
-            x = relu(graph, &format!("conv{i}_relu"), x)?;
+            x = graph.normed(&format!("conv{i}_bn"), EPSILON, x)?;
+            x = graph.activated(&format!("conv{i}_relu"), "relu", x)?;
         }
     }
     let x = if kind.is_pre {
         let config = json!({ "pad_width": [[0, 0], [1, 1], [1, 1], [0, 0]] });
         let least = Argument::Plain(Json::from("-Infinity"));
-        let named = vec![("constant_values".to_owned(), least)];
-        graph.call("ops.Pad", "pad", config, Call { positional: vec![x], named })?
+        graph.call("ops.Pad", "pad", config, Call::of(x).with("constant_values", &least))?
     } else {
-        padded(graph, "pool1_pad", 3, x)?
+        graph.padded("pool1_pad", 1, x)?
     };
-    let pool = json!({ "pool_size": [3, 3], "strides": [2, 2], "padding": "valid" });
-    graph.add("MaxPooling2D", "pool1_pool", pool, x)
+    graph.add("MaxPooling2D", "pool1_pool", pool([3, 2], "valid"), x)
 }
 
 /// All blocks.
 fn stacks(graph: &mut Graph, s: &Settings<'_>, kind: &Kind, mut x: Argument) -> Found {
     let filters = s.sizes("stackwise_num_filters")?;
-    let blocks = s.sizes("stackwise_num_blocks")?;
+    let blocks = s.stacks("stackwise_num_blocks", "blocks")?;
     let strides = s.sizes("stackwise_num_strides")?;
     for (key, list) in [("stackwise_num_blocks", &blocks), ("stackwise_num_strides", &strides)] {
-        if list.len() != filters.len() {
-            return Err(s.wrong(key, "it must be as long as `stackwise_num_filters`"));
-        }
-    }
-    if blocks.iter().sum::<i64>() > LAYERS_MAX {
-        let must = format!("it must be {LAYERS_MAX} blocks at most");
-        return Err(s.wrong("stackwise_num_blocks", &must));
+        refuse!(list.len() != filters.len() => s.wrong(key, "it must be as long as `stackwise_num_filters`"));
     }
     for (stack, ((filters, blocks), stride)) in filters.iter().zip(blocks).zip(strides).enumerate()
     {
@@ -153,12 +115,11 @@ fn shortcut(graph: &mut Graph, kind: &Kind, block: &Block<'_>, x: Argument) -> F
     let filters = if kind.is_bottleneck { 4 * filters } else { filters };
     let mut x = x;
     if kind.is_vd && !kind.is_pre && stride > 1 {
-        let pool = json!({ "pool_size": [2, 2], "strides": [stride, stride], "padding": "same" });
-        x = graph.unnamed("AveragePooling2D", "average_pooling2d", pool, x)?;
+        x = graph.unnamed("AveragePooling2D", "average_pooling2d", pool([2, stride], "same"), x)?;
     }
     let stride = if kind.is_vd { 1 } else { stride };
-    let x = conv(graph, &format!("{name}_0_conv"), [filters, 1, stride], "valid", x)?;
-    if kind.is_pre { Ok(x) } else { norm(graph, &format!("{name}_0_bn"), x) }
+    let x = graph.conv(&format!("{name}_0_conv"), [filters, 1, stride], "valid", x)?;
+    if kind.is_pre { Ok(x) } else { graph.normed(&format!("{name}_0_bn"), EPSILON, x) }
 }
 
 /// A block.
@@ -166,8 +127,8 @@ fn added(graph: &mut Graph, kind: &Kind, block: &Block<'_>, x: Argument) -> Foun
     let Block { name, filters, stride, has_shortcut } = *block;
     let mut y = x.clone();
     if kind.is_pre {
-        y = norm(graph, &format!("{name}_pre_activation_bn"), y)?;
-        y = relu(graph, &format!("{name}_pre_activation_relu"), y)?;
+        y = graph.normed(&format!("{name}_pre_activation_bn"), EPSILON, y)?;
+        y = graph.activated(&format!("{name}_pre_activation_relu"), "relu", y)?;
     }
     let around = if has_shortcut { shortcut(graph, kind, block, y.clone())? } else { x };
     let convs = match kind.is_bottleneck {
@@ -178,21 +139,20 @@ fn added(graph: &mut Graph, kind: &Kind, block: &Block<'_>, x: Argument) -> Foun
         let [_, kernel, stride] = *sizes;
         let padding = if stride > 1 { "valid" } else { "same" };
         if stride > 1 {
-            y = padded(graph, &format!("{name}_{i}_pad"), kernel, y)?;
+            y = graph.padded(&format!("{name}_{i}_pad"), (kernel - 1) / 2, y)?;
         }
-        y = conv(graph, &format!("{name}_{i}_conv"), *sizes, padding, y)?;
+        y = graph.conv(&format!("{name}_{i}_conv"), *sizes, padding, y)?;
         let is_last = i == convs.len();
         if !is_last || !kind.is_pre {
-            y = norm(graph, &format!("{name}_{i}_bn"), y)?;
+            y = graph.normed(&format!("{name}_{i}_bn"), EPSILON, y)?;
         }
         if !is_last {
-            y = relu(graph, &format!("{name}_{i}_relu"), y)?;
+            y = graph.activated(&format!("{name}_{i}_relu"), "relu", y)?;
         }
     }
-    let terms = Argument::List(vec![around, y]);
     if kind.is_pre {
-        return graph.add("Add", &format!("{name}_out"), json!({}), terms);
+        return graph.sum(&format!("{name}_out"), vec![around, y]);
     }
-    let sum = graph.add("Add", &format!("{name}_add"), json!({}), terms)?;
-    relu(graph, &format!("{name}_out"), sum)
+    let sum = graph.sum(&format!("{name}_add"), vec![around, y])?;
+    graph.activated(&format!("{name}_out"), "relu", sum)
 }

@@ -1,8 +1,8 @@
 //! ViT: patches of a picture as steps, and encoders.
 
-use super::{Graph, Settings, made};
+use super::{Graph, Settings, made, parts};
 use crate::keras::layer::{Network, Parts};
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
 /// What both of its layers and the blocks inside have.
@@ -66,9 +66,8 @@ pub(super) fn patches(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
         "data_format",
     ];
     s.only(&KNOWN)?;
-    if s.config.get("data_format").is_some_and(|format| *format != json!("channels_last")) {
-        return Err(s.wrong("data_format", "only `channels_last` is converted"));
-    }
+    refuse!(s.config.get("data_format").is_some_and(|format| *format != json!("channels_last")) =>
+        s.wrong("data_format", "only `channels_last` is converted"));
     let hidden = s.size("hidden_dim")?;
     let [height, width] = s.pair("image_size")?;
     let [rows, columns] = s.pair("patch_size")?;
@@ -79,11 +78,8 @@ pub(super) fn patches(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
     });
     let steps = (height / rows).saturating_mul(width / columns).saturating_add(1);
     let table = json!({ "input_dim": steps, "output_dim": hidden });
-    let dtype = s.dtype();
-    Ok(vec![
-        ("patch_embedding".to_owned(), made("Conv2D", "patch_embedding", conv, &dtype)?),
-        ("position_embedding".to_owned(), made("Embedding", "position_embedding", table, &dtype)?),
-    ])
+    let conv = ("patch_embedding", "Conv2D", "patch_embedding", conv);
+    parts(vec![conv, ("position_embedding", "Embedding", "position_embedding", table)], &s.dtype())
 }
 
 /// What the encoder holds: blocks, and a norm.
@@ -105,11 +101,9 @@ pub(super) fn encoder(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
 /// What a block holds.
 pub(super) fn block(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
     s.only(&[&INNER[..], &["key_dim"]].concat())?;
-    let (config, dtype) = (inner(s)?, s.dtype());
+    let config = inner(s)?;
     let (hidden, heads) = (s.size("hidden_dim")?, s.size("num_heads")?);
-    if hidden < heads {
-        return Err(s.wrong("num_heads", "it must be `hidden_dim` at most"));
-    }
+    refuse!(hidden < heads => s.wrong("num_heads", "it must be `hidden_dim` at most"));
     let norm = json!({ "axis": -1, "epsilon": config["layer_norm_epsilon"] });
     let attention = json!({
         "num_heads": heads, "key_dim": hidden / heads, "use_bias": config["use_mha_bias"],
@@ -119,15 +113,12 @@ pub(super) fn block(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
         "units": config["mlp_dim"], "use_bias": config["use_mlp_bias"], "activation": "gelu",
     });
     let second = json!({ "units": hidden, "use_bias": config["use_mlp_bias"] });
-    let parts = [
+    let held = vec![
         ("layer_norm_1", "LayerNormalization", "ln_1", norm.clone()),
         ("mha", "MultiHeadAttention", "mha", attention),
         ("layer_norm_2", "LayerNormalization", "ln_2", norm),
         ("mlp/dense_1", "Dense", "mlp/dense_1", first),
         ("mlp/dense_2", "Dense", "mlp/dense_2", second),
     ];
-    let part = |(key, class, name, config): (&str, &str, &str, Json)| {
-        Ok((key.to_owned(), made(class, name, config, &dtype)?))
-    };
-    parts.into_iter().map(part).collect()
+    parts(held, &s.dtype())
 }

@@ -1,11 +1,12 @@
 //! Xception: convolutions of each channel by itself, in blocks whose inputs are added to their outputs.
 
-use super::{Graph, LAYERS_MAX, Settings};
+use super::{Found, Graph, LAYERS_MAX, Settings, conv, pool};
 use crate::keras::layer::{Argument, Network};
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
-use serde_json::{Value as Json, json};
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
+use serde_json::Value as Json;
 
-type Found = Result<Argument, Diagnostic>;
+/// What all norms add to the variance: Keras' own default.
+const EPSILON: f64 = 1e-3;
 
 const FILTERS: &str = "stackwise_conv_filters";
 const POOLS: &str = "stackwise_pooling";
@@ -13,9 +14,7 @@ const POOLS: &str = "stackwise_pooling";
 pub(super) fn xception(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     s.only(&[FILTERS, POOLS, "image_shape"])?;
     let (blocks, pools) = (filters(s)?, pools(s)?);
-    if blocks.len() != pools.len() {
-        return Err(s.wrong(POOLS, &format!("it must be as long as `{FILTERS}`")));
-    }
+    refuse!(blocks.len() != pools.len() => s.wrong(POOLS, &format!("it must be as long as `{FILTERS}`")));
     let mut graph = Graph::new(s);
     let shape = s.image_shape()?;
     let input = graph.unnamed_input("float32", &shape);
@@ -28,8 +27,7 @@ pub(super) fn xception(s: &Settings<'_>) -> Result<Network, Diagnostic> {
         }
         let name = format!("block{}", i + 1);
         if has_pool {
-            let pool = json!({ "pool_size": [3, 3], "strides": [2, 2], "padding": "same" });
-            x = graph.add("MaxPooling2D", &format!("{name}_pool"), pool, x)?;
+            x = graph.add("MaxPooling2D", &format!("{name}_pool"), pool([3, 2], "same"), x)?;
         }
         let last = filters.last().copied().unwrap_or(channels);
         if place == [false, false] {
@@ -37,12 +35,11 @@ pub(super) fn xception(s: &Settings<'_>) -> Result<Network, Diagnostic> {
                 true => before,
                 false => {
                     let name = format!("{name}_residual_conv");
-                    let y = graph.add("Conv2D", &name, conv(last, 1, 2, "same"), before)?;
-                    norm(&mut graph, &name.replace("_conv", "_bn"), y)?
+                    let y = graph.conv(&name, [last, 1, 2], "same", before)?;
+                    graph.normed(&name.replace("_conv", "_bn"), EPSILON, y)?
                 }
             };
-            let terms = Argument::List(vec![x, around]);
-            x = graph.add("Add", &format!("{name}_residual_add"), json!({}), terms)?;
+            x = graph.sum(&format!("{name}_residual_add"), vec![x, around])?;
         }
         channels = last;
     }
@@ -67,17 +64,6 @@ fn pools(s: &Settings<'_>) -> Result<Vec<bool>, Diagnostic> {
     found.ok_or_else(|| s.wrong(POOLS, "it must be a list of truth values"))
 }
 
-fn conv(filters: i64, kernel: i64, stride: i64, padding: &str) -> Json {
-    json!({
-        "filters": filters, "kernel_size": [kernel, kernel], "strides": [stride, stride], "padding": padding,
-        "use_bias": false,
-    })
-}
-
-fn norm(graph: &mut Graph, name: &str, x: Argument) -> Found {
-    graph.add("BatchNormalization", name, json!({ "axis": -1 }), x)
-}
-
 /// A convolution with its norm and what is above zero: behind it in the first and last block, else before it.
 fn convolved(
     graph: &mut Graph,
@@ -88,19 +74,17 @@ fn convolved(
 ) -> Found {
     let kind = if is_first { "conv" } else { "sepconv" };
     let name = format!("block{}_{kind}{}", block + 1, i + 1);
-    let act = |graph: &mut Graph, x: Argument| {
-        graph.add("Activation", &format!("{name}_act"), json!({ "activation": "relu" }), x)
-    };
+    let act = |graph: &mut Graph, x: Argument| graph.activated(&format!("{name}_act"), "relu", x);
     if !is_first && !is_last && (block != 1 || i != 0) {
         x = act(graph, x)?;
     }
     x = match is_first {
         true => {
             let stride = if i == 0 { 2 } else { 1 };
-            graph.add("Conv2D", &name, conv(filters, 3, stride, "valid"), x)?
+            graph.conv(&name, [filters, 3, stride], "valid", x)?
         }
-        false => graph.add("SeparableConv2D", &name, conv(filters, 3, 1, "same"), x)?,
+        false => graph.add("SeparableConv2D", &name, conv([filters, 3, 1], "same"), x)?,
     };
-    x = norm(graph, &format!("{name}_bn"), x)?;
+    x = graph.normed(&format!("{name}_bn"), EPSILON, x)?;
     if is_first || is_last { act(graph, x) } else { Ok(x) }
 }

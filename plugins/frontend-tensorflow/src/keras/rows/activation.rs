@@ -6,7 +6,7 @@ use crate::ops::create::number;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::formulas::activation::{
     glu, hard_sigmoid, hard_swish, log_sigmoid, mish, silu,
 };
@@ -86,8 +86,7 @@ pub(crate) fn named(b: &GraphBuilder, name: &str, x: Var) -> Lowered<Var> {
         "glu" => glu(b, x, -1),
         "mish" => mish(b, x),
         other => {
-            let message = format!("The activation `{}` is not one of Keras.", shown(other));
-            Err(b.diagnostic(Code::LayerUnsupported, message))
+            Err(b.unsupported(format!("The activation `{}` is not one of Keras.", shown(other))))
         }
     }
 }

@@ -5,51 +5,45 @@ mod scores;
 pub(crate) use scores::{Masked, Options, over_heads};
 use scores::{causal, with_scores};
 
-use crate::ops::create::{number, scalar};
+use crate::ops::create::{number, steps};
 use crate::ops::linear::swapped;
-use crate::ops::shape::{Size, axis_of, reshaped, shape_of, size as size_of, transposed};
+use crate::ops::shape::{Size, axis_of, size as size_of, sized, sizes, transposed};
 use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{Bool, Float, Float16, Int64};
+use onnxd_plugin_sdk::diagnostics::{Code, refuse};
+use onnxd_plugin_sdk::ir::DataType::{Bool, Float, Float16};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 /// Sizes of weights.
 const SIZE_MAX: i64 = 1 << 30;
 
+/// What both kinds of attention with several heads are called with; keys have `size` elements.
+macro_rules! given {
+    ($a:ident, $size:expr) => {
+        Call {
+            inputs: [$a.query, $a.key.unwrap_or($a.value), $a.value],
+            masks: [$a.query_mask, $a.value_mask, $a.key_mask.filter(|_| $a.key.is_some())],
+            mask: $a.attention_mask,
+            axes: vec![],
+            causal: $a.use_causal_mask,
+            window: $a.sliding_window,
+            explicit: $a.return_attention_scores || $a.dropout > 0.0,
+            added: false,
+            scores: $a.return_attention_scores,
+            size: $size,
+        }
+    };
+}
+
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "MultiHeadAttention" => |b, a: MultiHead| {
-            let size = a.key_dim;
-            let given = Call {
-                inputs: [a.query, a.key.unwrap_or(a.value), a.value],
-                masks: [a.query_mask, a.value_mask, a.key_mask.filter(|_| a.key.is_some())],
-                mask: a.attention_mask,
-                axes: a.attention_axes.unwrap_or_default(),
-                causal: a.use_causal_mask,
-                window: a.sliding_window,
-                explicit: a.return_attention_scores || a.dropout > 0.0,
-                added: a.query_shape.is_some(),
-                scores: a.return_attention_scores,
-                size,
-            };
-            multi_head(b, given, &a.weights, [a.use_bias, a.use_gate])
+            let (axes, added, size) = (a.attention_axes.unwrap_or_default(), a.query_shape.is_some(), a.key_dim);
+            multi_head(b, Call { axes, added, ..given!(a, size) }, &a.weights, [a.use_bias, a.use_gate])
         };
         "GroupQueryAttention" | "GroupedQueryAttention" => |b, a: Grouped| {
-            let given = Call {
-                inputs: [a.query, a.key.unwrap_or(a.value), a.value],
-                masks: [a.query_mask, a.value_mask, a.key_mask.filter(|_| a.key.is_some())],
-                mask: a.attention_mask,
-                axes: vec![],
-                causal: a.use_causal_mask,
-                window: a.sliding_window,
-                explicit: a.return_attention_scores || a.dropout > 0.0,
-                added: false,
-                scores: a.return_attention_scores,
-                size: a.head_dim,
-            };
-            multi_head(b, given, &a.weights, [a.use_bias, a.use_gate])
+            multi_head(b, given!(a, a.head_dim), &a.weights, [a.use_bias, a.use_gate])
         };
         "Attention" => |b, a: Plain| plain(b, a, false);
         "AdditiveAttention" => |b, a: Plain| plain(b, a, true);
@@ -126,21 +120,15 @@ impl Heads {
     /// # Errors
     /// `N0201` for weights with other axes; those of the builder.
     pub(crate) fn of(b: &GraphBuilder, x: Var, kernel: Var, bias: Option<Var>) -> Lowered<Heads> {
-        let sizes = b.dims_of(kernel).unwrap_or_default();
-        let (inputs, count, size) = match sizes[..] {
-            [inputs, count, size] if inputs.max(count).max(size) <= SIZE_MAX => {
-                (inputs, count, size)
-            }
-            _ => {
-                let message = "The weights of attention have three axes.";
-                return Err(b.diagnostic(Code::SourceSyntax, message));
-            }
-        };
+        let dims = b.dims_of(kernel).unwrap_or_default();
+        let dims =
+            <[i64; 3]>::try_from(dims).ok().filter(|dims| dims.iter().all(|n| *n <= SIZE_MAX));
+        let damaged =
+            || b.diagnostic(Code::SourceSyntax, "The weights of attention have three axes.");
+        let [inputs, count, size] = dims.ok_or_else(damaged)?;
         let y = b.mat_mul(x, b.reshape(kernel, [inputs, count * size]).one()?)?;
-        let all = match bias {
-            Some(bias) => b.add(y, b.reshape(bias, [count * size]).one()?)?,
-            None => y,
-        };
+        let bias = bias.map(|bias| b.reshape(bias, [count * size]).one()).transpose()?;
+        let all = bias.map_or(Ok(y), |bias| b.add(y, bias))?;
         Ok(Heads { all, count, size })
     }
 
@@ -149,9 +137,8 @@ impl Heads {
     /// # Errors
     /// Those of the builder.
     pub(crate) fn apart(&self, b: &GraphBuilder) -> Lowered<Var> {
-        let [batch, steps] = [size_of(b, self.all, 0)?, size_of(b, self.all, 1)?];
-        let sizes = [batch, steps, Size::Known(self.count), Size::Known(self.size)];
-        reshaped(b, self.all, &shape_of(b, &sizes)?)
+        let heads = vec![Size::Known(self.count), Size::Known(self.size)];
+        sized(b, self.all, &[sizes(b, self.all, 0..2)?, heads].concat())
     }
 }
 
@@ -175,7 +162,7 @@ fn flat(b: &GraphBuilder, x: Var, others: usize) -> Lowered<Var> {
         return Ok(x);
     }
     let product = |from: usize, to: usize| -> Lowered<Size> {
-        let all = (from..to).map(|a| size_of(b, x, a)).collect::<Lowered<Vec<_>>>()?;
+        let all = sizes(b, x, from..to)?;
         let known: Option<i64> =
             all.iter().map(|n| if let Size::Known(n) = n { Some(*n) } else { None }).product();
         match known {
@@ -187,8 +174,8 @@ fn flat(b: &GraphBuilder, x: Var, others: usize) -> Lowered<Var> {
             )),
         }
     };
-    let sizes = [product(0, 1 + others)?, product(1 + others, n - 1)?, size_of(b, x, n - 1)?];
-    reshaped(b, x, &shape_of(b, &sizes)?)
+    let all = [product(0, 1 + others)?, product(1 + others, n - 1)?, size_of(b, x, n - 1)?];
+    sized(b, x, &all)
 }
 
 fn multi_head(
@@ -199,10 +186,8 @@ fn multi_head(
 ) -> Lowered<Values> {
     let each = if has_bias { 2 } else { 1 };
     let count = if has_gate { 5 } else { 4 };
-    if weights.len() != each * count {
-        let message = format!("Attention has {} weights, not {}.", weights.len(), each * count);
-        return Err(b.diagnostic(Code::SourceSyntax, message));
-    }
+    refuse!(weights.len() != each * count =>
+        b.diagnostic(Code::SourceSyntax, format!("Attention has {} weights, not {}.", weights.len(), each * count)));
     let weight =
         |i: usize| (weights[i * each], weights.get(i * each + 1).copied().filter(|_| has_bias));
     let (query, perm, others) = steps_last(b, a.inputs[0], &a.axes)?;
@@ -216,29 +201,25 @@ fn multi_head(
     let (y, scores) = weighed(b, &a, &all, others, [flats[0], flats[2]])?;
     let y = gate.map_or(Ok(y), |gate| b.mul(y, gate))?;
     let (kernel, bias) = weight(count - 1);
-    let sizes = b.dims_of(kernel).unwrap_or_default();
-    let outer: i64 = sizes.iter().skip(2).product();
+    let dims = b.dims_of(kernel).unwrap_or_default();
+    let outer: i64 = dims.iter().skip(2).product();
     let mut y = together(b, y, kernel)?;
     if let Some(bias) = bias {
         y = b.add(y, b.reshape(bias, [outer]).one()?)?;
     }
     let n = rank(b, query)?;
-    if n != 3 || sizes.len() != 3 {
-        let mut all = (0..n - 1).map(|i| size_of(b, query, i)).collect::<Lowered<Vec<_>>>()?;
-        all.extend(sizes.iter().skip(2).map(|n| Size::Known(*n)));
-        y = reshaped(b, y, &shape_of(b, &all)?)?;
+    if n != 3 || dims.len() != 3 {
+        let mut all = sizes(b, query, 0..n - 1)?;
+        all.extend(dims.iter().skip(2).map(|n| Size::Known(*n)));
+        y = sized(b, y, &all)?;
     }
     let mut back = vec![0; perm.len()];
     (0..).zip(&perm).for_each(|(i, axis)| back[*axis as usize] = i);
     let last = back.pop().unwrap_or(0);
-    back.extend(last..last + sizes.len() as i64 - 2);
+    back.extend(last..last + dims.len() as i64 - 2);
     let y = transposed(b, y, &back)?;
-    if a.scores && rank(b, a.inputs[0])? != 3 {
-        let message = "Scores over several axes are not converted.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
-    let more = scores.map(Value::Var);
-    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+    refuse!(a.scores && rank(b, a.inputs[0])? != 3 => b.unsupported("Scores over several axes are not converted."));
+    Ok(Values::with(y, scores))
 }
 
 /// A product of `[batch, steps, heads * size]` with `[heads, size, ...]`, the last axes as one.
@@ -275,7 +256,7 @@ fn weighed(
     let apart = [all[0].apart(b)?, all[1].apart(b)?, all[2].apart(b)?];
     let (y, scores) = with_scores(b, apart, options)?;
     let whole = Size::Known(all[0].count * all[2].size);
-    let y = reshaped(b, y, &shape_of(b, &[size_of(b, y, 0)?, size_of(b, y, 1)?, whole])?)?;
+    let y = sized(b, y, &[sizes(b, y, 0..2)?, vec![whole]].concat())?;
     Ok((y, a.scores.then_some(scores)))
 }
 
@@ -324,30 +305,21 @@ fn mask(
     for mask in [of_value, of_key].into_iter().flatten() {
         all.push(b.unsqueeze(truth(mask)?, [-2])?);
     }
-    if !is_flat
-        && (!all.is_empty() || a.causal || a.window.is_some() || (others > 0 && a.mask.is_some()))
-    {
-        let message = "Masks of attention over several axes are not converted.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(!is_flat && (!all.is_empty() || a.causal || a.window.is_some() || (others > 0 && a.mask.is_some())) =>
+        b.unsupported("Masks of attention over several axes are not converted."));
     if let Some(mask) = a.mask {
         let mask = truth(mask)?;
         match rank(b, mask)? {
             n if is_flat || n <= 3 => all.push(mask),
             _ => {
-                let lengths = [query, value].map(|x| size_of(b, x, 1));
-                let [t, s] = lengths;
+                let [t, s] = [query, value].map(|x| size_of(b, x, 1));
                 let sizes = [size_of(b, mask, 0)?, t?, s?];
-                all.push(reshaped(b, mask, &shape_of(b, &sizes)?)?);
+                all.push(sized(b, mask, &sizes)?);
             }
         }
     }
-    let line = |x: Var| -> Lowered<Var> {
-        let n = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
-        b.range(scalar(0, Int64), n, scalar(1, Int64)).one()
-    };
     if a.causal || a.window.is_some() {
-        let (rows, columns) = (b.unsqueeze(line(query)?, [1])?, line(value)?);
+        let (rows, columns) = (b.unsqueeze(steps(b, query, 1)?, [1])?, steps(b, value, 1)?);
         if a.causal {
             all.push(b.unsqueeze(b.greater_or_equal(rows, columns)?, [0])?);
         }
@@ -373,10 +345,7 @@ fn plain(b: &Lower, a: Plain, additive: bool) -> Lowered<Values> {
     let (query, value, key) = match a.inputs[..] {
         [query, value] => (query, value, value),
         [query, value, key] => (query, value, key),
-        _ => {
-            let message = "Attention is called on a query, a value and a key.";
-            return Err(b.diagnostic(Code::LayerParameter, message));
-        }
+        _ => return Err(b.wrong("Attention is called on a query, a value and a key.")),
     };
     let weights = a.weights.unwrap_or_default();
     let is_sum = additive || a.score_mode.as_deref() == Some("concat");
@@ -414,6 +383,5 @@ fn plain(b: &Lower, a: Plain, additive: bool) -> Lowered<Values> {
     if let Some(mask) = given(0)? {
         y = b.where_(b.unsqueeze(mask, [-1])?, y, 0)?;
     }
-    let more = a.return_attention_scores.then_some(Value::Var(shares));
-    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+    Ok(Values::with(y, a.return_attention_scores.then_some(shares)))
 }

@@ -6,7 +6,7 @@ use crate::ops::layout::Channels;
 use crate::ops::{Lower, Source, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, refuse};
 use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -59,10 +59,8 @@ pub(crate) fn window(
     let dilations = dilations.unwrap_or_else(|| vec![1; n]);
     let is_sound =
         |list: &[i64]| list.len() == n && list.iter().all(|x| (1..=SIZE_MAX).contains(x));
-    if n == 0 || !is_sound(kernel) || !is_sound(strides) || !is_sound(&dilations) {
-        let message = format!("The window does not have a size and a step for each of {n} axes.");
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
+    refuse!(n == 0 || !is_sound(kernel) || !is_sound(strides) || !is_sound(&dilations) =>
+        b.wrong(format!("The window does not have a size and a step for each of {n} axes.")));
     let padding = match padding {
         "causal" => Padding::Explicit(
             kernel.iter().zip(&dilations).map(|(k, d)| [(k - 1) * d, 0]).collect(),
@@ -83,10 +81,7 @@ fn first(
     let n = window.kernel.len() + 2;
     for (what, tensor) in [("input", x), ("kernel", kernel)] {
         let found = rank(b, tensor)?;
-        if found != n {
-            let message = format!("The {what} of the layer has {found} axes, not {n}.");
-            return Err(b.diagnostic(Code::LayerParameter, message));
-        }
+        refuse!(found != n => b.wrong(format!("The {what} of the layer has {found} axes, not {n}.")));
     }
     channels.first(b, x)
 }
@@ -101,7 +96,7 @@ fn convolution(b: &Lower, a: Conv) -> Lowered<Var> {
 }
 
 /// A convolution of each channel by itself, of `x` with channels first.
-fn by_channels(
+pub(crate) fn by_channels(
     b: &GraphBuilder,
     x: Var,
     kernel: Var,
@@ -129,16 +124,22 @@ fn separable(b: &Lower, a: Depthwise) -> Lowered<Var> {
     let ([kernel, points], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
     let x = first(b, channels, a.inputs, kernel, &window)?;
-    let x = by_channels(b, x, kernel, None, &window)?;
-    let n = a.kernel_size.len();
-    let ones = vec![1; n];
-    let point = Window {
-        kernel: ones.clone(),
-        strides: ones.clone(),
-        dilations: ones,
-        padding: Padding::Valid,
-    };
-    channels.back(b, conv::conv(b, x, conv::filter(b, points)?, bias, &point, 1)?)
+    channels.back(b, separated(b, x, [kernel, points], bias, &window)?)
+}
+
+/// A convolution of each channel by itself, and one of all of them at each place.
+pub(crate) fn separated(
+    b: &GraphBuilder,
+    x: Var,
+    [kernel, points]: [Var; 2],
+    bias: Option<Var>,
+    window: &Window,
+) -> Lowered<Var> {
+    let x = by_channels(b, x, kernel, None, window)?;
+    let ones = vec![1; window.kernel.len()];
+    let (strides, dilations) = (ones.clone(), ones.clone());
+    let point = Window { kernel: ones, strides, dilations, padding: Padding::Valid };
+    conv::conv(b, x, conv::filter(b, points)?, bias, &point, 1)
 }
 
 /// The size of a transposed convolution's result: as large as the padding makes it, unless `output_padding` says it.

@@ -1,18 +1,18 @@
 //! `ConvLSTM`: an LSTM whose products are convolutions.
 
-use super::recurrent_call::{Call, activation, is, refuse_stateful};
-use super::{exactly, window};
-use crate::keras::runner::{Called, Given, Runner};
+use super::recurrent_call::{Call, activation, refuse_stateful};
+use super::time::merged;
+use super::{kernels, window};
+use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
 use crate::ops::conv::{self, Padding, Window};
 use crate::ops::layout::Channels;
 use crate::ops::recurrent::masked::zeros;
 use crate::ops::recurrent::steps::{Mask, over_time};
-use crate::ops::shape::{reshaped, shape_of, size, transposed};
+use crate::ops::shape::{Size, size, sized, sizes, transposed};
 use crate::ops::slicing::reversed;
 use crate::ops::{of, rank};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::Lowered;
 use serde_json::Value as Json;
 
@@ -20,53 +20,39 @@ use serde_json::Value as Json;
 ///
 /// # Errors
 /// As `Runner::call`.
-pub(crate) fn run(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    given: &Given,
-) -> Lowered<Vec<Item>> {
-    let (b, layer) = (runner.builder(), called.layer);
+pub(crate) fn run(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item>> {
+    let (b, layer) = (called.builder(), called.layer);
     refuse_stateful(b, layer)?;
     let Call { x, initial, mask } = Call::of(b, given)?;
-    let weights = runner.weights_of(layer, called.path)?;
-    let (kernel, recurrent, bias) = match is(layer, "use_bias") {
-        true => exactly::<3>(b, &weights).map(|[k, r, bias]| (k, r, Some(bias)))?,
-        false => exactly::<2>(b, &weights).map(|[k, r]| (k, r, None))?,
-    };
-    let word = |key: &str, default: &str| -> String {
-        layer.config.get(key).and_then(Json::as_str).unwrap_or(default).to_owned()
-    };
+    let (kernel, recurrent, bias) = kernels(b, layer, &called.weights()?)?;
     let list = |key: &str| -> Option<Vec<i64>> {
         layer.config.get(key)?.as_array()?.iter().map(Json::as_i64).collect()
     };
-    let channels = Channels::of(b, &word("data_format", "channels_last"))?;
+    let channels = Channels::of(b, layer.word("data_format").unwrap_or("channels_last"))?;
     let sizes = list("kernel_size").unwrap_or_default();
     let ones = vec![1; sizes.len()];
     let strides = list("strides").unwrap_or_else(|| ones.clone());
-    let outer =
-        window(b, &sizes, &strides, list("dilation_rate"), &word("padding", "valid"), channels)?;
+    let padding = layer.word("padding").unwrap_or("valid");
+    let outer = window(b, &sizes, &strides, list("dilation_rate"), padding, channels)?;
     let inner =
         Window { kernel: sizes, strides: ones.clone(), dilations: ones, padding: Padding::Same };
-    let turn = |v: Var| if is(layer, "go_backwards") { reversed(b, v, &[1]) } else { Ok(v) };
+    let turn = |v: Var| if layer.is("go_backwards") { reversed(b, v, &[1]) } else { Ok(v) };
     let pictures = time_first(b, turn(x)?, channels)?;
     let sums = over_pictures(b, pictures, |x| {
         conv::conv(b, x, conv::filter(b, kernel)?, bias, &outer, 1)
     })?;
-    let filters = layer.config.get("filters").and_then(Json::as_i64).unwrap_or_default();
+    let filters = layer.int("filters").unwrap_or_default();
     let initial = match initial.len() {
         0 => vec![no_state(b, sums, filters)?; 2],
         2 => initial.iter().map(|v| channels.first(b, *v)).collect::<Lowered<_>>()?,
-        n => {
-            let message = format!("The layer has 2 states, and is given {n}.");
-            return Err(b.diagnostic(Code::LayerParameter, message));
-        }
+        n => return Err(b.wrong(format!("The layer has 2 states, and is given {n}."))),
     };
     let counts = mask.map(|mask| transposed(b, turn(mask)?, &[1, 0])).transpose()?;
-    let mask = counts.map(|counts| Mask { counts, zeros: is(layer, "zero_output_for_mask") });
+    let mask = counts.map(|counts| Mask { counts, zeros: layer.is("zero_output_for_mask") });
     let recurrent = conv::filter(b, recurrent)?;
     let (own, gates) = (
-        activation(runner, layer, "activation"),
-        activation(runner, layer, "recurrent_activation"),
+        activation(called.runner, layer, "activation"),
+        activation(called.runner, layer, "recurrent_activation"),
     );
     let run = over_time(b, sums, &initial, mask, |b, x, states| {
         let z = b.add(x, conv::conv(b, states[0], recurrent, None, &inner, 1)?)?;
@@ -76,12 +62,12 @@ pub(crate) fn run(
         let h = b.mul(gate(z[3])?, own(c)?)?;
         Ok((h, vec![h, c]))
     })?;
-    let output = match is(layer, "return_sequences") {
+    let output = match layer.is("return_sequences") {
         true => batch_first(b, run.outputs, channels)?,
         false => channels.back(b, b.gather(run.outputs, -1).axis(0).one()?)?,
     };
     let mut items: Vec<Item> = vec![output.into()];
-    if is(layer, "return_state") {
+    if layer.is("return_state") {
         for state in run.states {
             items.push(channels.back(b, state)?.into());
         }
@@ -110,22 +96,13 @@ fn batch_first(b: &GraphBuilder, x: Var, channels: Channels) -> Lowered<Var> {
 
 /// What `f` makes of all pictures at once.
 fn over_pictures(b: &GraphBuilder, x: Var, f: impl FnOnce(Var) -> Lowered<Var>) -> Lowered<Var> {
-    let (y, sizes) = {
-        let inner = (2..rank(b, x)?).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
-        let one = crate::ops::shape::Size::Known(-1);
-        let flat = shape_of(b, &[vec![one], inner].concat())?;
-        let y = f(reshaped(b, x, &flat)?)?;
-        let outer = [size(b, x, 0)?, size(b, x, 1)?];
-        let inner = (1..rank(b, y)?).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<_>>>()?;
-        (y, [outer.to_vec(), inner].concat())
-    };
-    reshaped(b, y, &shape_of(b, &sizes)?)
+    let y = f(merged(b, x)?)?;
+    sized(b, y, &[sizes(b, x, 0..2)?, sizes(b, y, 1..rank(b, y)?)?].concat())
 }
 
 /// Zeros like the state that the sums of `[time, batch, 4 * filters, spatial...]` lead to.
 fn no_state(b: &GraphBuilder, sums: Var, filters: i64) -> Lowered<Var> {
-    let spatial =
-        (3..rank(b, sums)?).map(|axis| size(b, sums, axis)).collect::<Lowered<Vec<_>>>()?;
-    let all = [vec![size(b, sums, 1)?, crate::ops::shape::Size::Known(filters)], spatial].concat();
+    let spatial = sizes(b, sums, 3..rank(b, sums)?)?;
+    let all = [vec![size(b, sums, 1)?, Size::Known(filters)], spatial].concat();
     zeros(b, &all, of(b, sums)?)
 }

@@ -1,12 +1,11 @@
 //! Core layers, and those that do nothing outside of training.
 
 use super::quantized::{self, Float8};
-use super::weights_and_bias;
+use super::{real, weights_and_bias};
 use crate::ops::create::number;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -123,21 +122,11 @@ fn rescaling(b: &Lower, inputs: Var, scale: Value, offset: Value, dtype: String)
     let y = match tensor(&scale)? {
         Some(_) if is(&scale, 1.0) => x,
         Some(scale) => b.mul(x, scale)?,
-        None => {
-            return Err(b.diagnostic(Code::LayerParameter, "The scale is no number and no list."));
-        }
+        None => return Err(b.wrong("The scale is no number and no list.")),
     };
     match tensor(&offset)? {
         Some(_) if is(&offset, 0.0) => Ok(y),
         Some(offset) => b.add(y, offset),
         None => Ok(y),
-    }
-}
-
-fn real(value: &Value) -> Option<f64> {
-    match value {
-        Value::Int(x) => Some(*x as f64),
-        Value::Float(x) => Some(*x),
-        _ => None,
     }
 }

@@ -1,9 +1,9 @@
 //! Functions that are said by the rows of other operators: those of TensorFlow in models of Keras 2, and those of
 //! `keras.ops` that are an operator of TensorFlow.
 
-use crate::keras::runner::{Called, Given, Runner};
+use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
-use onnxd_plugin_sdk::diagnostics::{Code, Layer as Place, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Lowering, Value};
 
@@ -157,12 +157,8 @@ impl Said<'_> {
 ///
 /// # Errors
 /// As `Runner::call`.
-pub(crate) fn said(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    given: &Given,
-) -> Lowered<Option<Vec<Item>>> {
-    let layer = called.layer;
+pub(crate) fn said(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option<Vec<Item>>> {
+    let Called { runner, layer, .. } = *called;
     if !layer.class.contains('.') {
         return Ok(None);
     }
@@ -198,7 +194,7 @@ pub(crate) fn said(
     }
     let results = runner.driver.lower(Lowering {
         op: function.op.to_owned(),
-        layer: Place::new(called.path, layer.class.clone()),
+        layer: called.place(),
         arguments,
         named: named.filter(|(_, value)| *value != Value::None).collect(),
         results: vec![String::new()],
@@ -230,13 +226,9 @@ mod tests {
 
     #[test]
     fn every_layer_and_function_is_converted_or_refused_with_a_reason() {
-        use crate::keras::rows::{ops::fourier, preprocessing};
         let rows = crate::keras::rows::table().operators();
-        let refused: Vec<&str> = fourier::REFUSED
-            .iter()
-            .chain(&preprocessing::REFUSED)
-            .flat_map(|(names, _)| names.iter().copied())
-            .collect();
+        let refused = crate::keras::rows::REFUSED.lines().filter(|line| line.starts_with(' '));
+        let refused: Vec<&str> = refused.flat_map(str::split_whitespace).collect();
         for name in include_str!("names.txt").lines() {
             let converted = rows.contains(&name) || super::found(name).is_some();
             let called = WRAPPED.contains(&name) || CELLS.contains(&name);

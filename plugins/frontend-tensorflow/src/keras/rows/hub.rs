@@ -5,13 +5,13 @@ mod vit;
 
 use super::quantized;
 use crate::keras::layer::Layer;
-use crate::keras::runner::{Called, Given, Runner};
+use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
-use crate::ops::create::scalar;
+use crate::ops::create::steps;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use serde_json::Value as Json;
@@ -42,10 +42,7 @@ arguments! {
 /// Rows of a table, or products with all of them.
 fn reversible(b: &Lower, a: Reversible) -> Lowered<Var> {
     if quantized::is_quantized(b, &a.weights) {
-        if a.reverse || !a.tie_weights {
-            let message = "Products with a quantized table are not converted.";
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
-        }
+        refuse!(a.reverse || !a.tie_weights => b.unsupported("Products with a quantized table are not converted."));
         let to = crate::keras::dtype::of(&a.dtype).unwrap_or(onnxd_plugin_sdk::ir::DataType::Float);
         let ids = indices(b, a.inputs)?;
         return quantized::embedding(b, ids, a.output_dim, &a.weights, to);
@@ -65,7 +62,7 @@ fn reversible(b: &Lower, a: Reversible) -> Lowered<Var> {
     let to = match &a.reverse_dtype {
         Some(word) => crate::keras::dtype::of(word).ok_or_else(|| {
             let message = format!("`reverse_dtype` is `{}`, which is no type.", shown(word));
-            b.diagnostic(Code::LayerParameter, message)
+            b.wrong(message)
         })?,
         None => of(b, kernel)?,
     };
@@ -87,10 +84,7 @@ fn indices(b: &Lower, x: Var) -> Lowered<Var> {
 fn positions(b: &Lower, a: Positions) -> Lowered<Var> {
     let [table] = super::exactly(b, &a.weights)?;
     let n = rank(b, a.inputs)?;
-    if n < 2 {
-        let message = format!("The layer is called on a tensor of {n} axes, which has no steps.");
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
+    refuse!(n < 2 => b.wrong(format!("The layer is called on a tensor of {n} axes, which has no steps.")));
     let rows = match a.positions {
         Some(at) => b.gather(table, indices(b, at)?).axis(0).one()?,
         None => {
@@ -107,17 +101,11 @@ fn positions(b: &Lower, a: Positions) -> Lowered<Var> {
 ///
 /// # Errors
 /// As `Runner::call`.
-pub(crate) fn holders(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    given: &Given,
-) -> Lowered<Option<Vec<Item>>> {
-    let b = runner.builder();
-    let place = onnxd_plugin_sdk::diagnostics::Layer::new(called.path, &called.layer.class);
-    let run = |names: &[&str], f: fn(&Runner<'_, '_>, &Called<'_>, &Given) -> Lowered<Item>| {
-        let given = runner.cast(called.layer, given.clone())?;
+pub(crate) fn holders(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option<Vec<Item>>> {
+    let run = |names: &[&str], f: fn(&Called<'_, '_, '_>, &Given) -> Lowered<Item>| {
+        let given = called.runner.cast(called.layer, given.clone())?;
         let given = by_name(called, given, names)?;
-        let found = b.in_layer(place.clone(), |_| f(runner, called, &given))?;
+        let found = called.builder().in_layer(called.place(), |_| f(called, &given))?;
         Ok(Some(vec![found]))
     };
     match called.layer.class.as_str() {
@@ -165,7 +153,7 @@ const REFUSED: [&str; 5] = [
 ];
 
 /// The call with a name for each argument, in their order, where none is left that is not converted.
-fn by_name(called: &Called<'_>, given: Given, names: &[&str]) -> Lowered<Given> {
+fn by_name(called: &Called<'_, '_, '_>, given: Given, names: &[&str]) -> Lowered<Given> {
     let refused = |what: String| {
         let message = format!("The layer is called with {what}, which is not converted.");
         Err(called.problem(Code::LayerUnsupported, message))
@@ -190,37 +178,38 @@ fn by_name(called: &Called<'_>, given: Given, names: &[&str]) -> Lowered<Given> 
     Ok(Given { positional: vec![], named })
 }
 
-/// A layer that another one holds.
-fn part<'l>(called: &Called<'l>, key: &str) -> Lowered<&'l Layer> {
-    let found = called.layer.parts.iter().find(|(name, _)| name == key);
-    let missing = || called.problem(Code::SourceSyntax, format!("The layer holds no `{key}`."));
-    found.map(|(_, layer)| layer).ok_or_else(missing)
-}
+impl<'c> Called<'c, '_, '_> {
+    /// A layer that this one holds.
+    fn part(&self, key: &str) -> Lowered<&'c Layer> {
+        let missing = || self.problem(Code::SourceSyntax, format!("The layer holds no `{key}`."));
+        self.layer.part(key).ok_or_else(missing)
+    }
 
-/// A part with further settings, called.
-fn call(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    (key, more): (&str, &[(&str, i64)]),
-    given: Given,
-) -> Lowered<Item> {
-    let mut layer = part(called, key)?.clone();
-    layer.config.extend(more.iter().map(|(name, n)| ((*name).to_owned(), Json::from(*n))));
-    runner.call(&layer, called.path, given).map(Item::of)
+    /// A part with further settings, called.
+    fn call(&self, key: &str, more: &[(&str, i64)], given: Given) -> Lowered<Item> {
+        let mut layer = self.part(key)?.clone();
+        layer.config.extend(more.iter().map(|(name, n)| ((*name).to_owned(), Json::from(*n))));
+        self.inner(&layer, given).map(Item::of)
+    }
+
+    /// What a part makes of a value.
+    fn run(&self, key: &str, x: Item) -> Lowered<Item> {
+        self.call(key, &[], Given::one(x))
+    }
+
+    /// The sum of two tensors; masks are lost, as in Keras.
+    fn sum(&self, x: Item, y: Item) -> Lowered<Item> {
+        let (class, name) = ("Add".to_owned(), "add".to_owned());
+        let mut layer = Layer { class, name, ..Layer::default() };
+        let dtype = self.layer.config.get("dtype").cloned().unwrap_or(Json::Null);
+        layer.config.insert("dtype".to_owned(), dtype);
+        self.inner(&layer, Given::one(Item::List(vec![bare(x), bare(y)]))).map(Item::of)
+    }
 }
 
 /// A tensor without its mask.
 fn bare(item: Item) -> Item {
     if let Item::Tensor(x, _) = item { x.into() } else { item }
-}
-
-/// The sum of two tensors; masks are lost, as in Keras.
-fn sum(runner: &Runner<'_, '_>, called: &Called<'_>, x: Item, y: Item) -> Lowered<Item> {
-    let mut layer = Layer { class: "Add".to_owned(), name: "add".to_owned(), ..Layer::default() };
-    let dtype = called.layer.config.get("dtype").cloned().unwrap_or(Json::Null);
-    layer.config.insert("dtype".to_owned(), dtype);
-    let terms = Item::List(vec![bare(x), bare(y)]);
-    runner.call(&layer, called.path, Given::one(terms)).map(Item::of)
 }
 
 /// How steps look at each other.
@@ -239,8 +228,7 @@ struct Looks {
 
 /// Which steps each step looks at, as truth values: `[batch, queries or 1, keys]`. Keras takes the least of all
 /// numbers, and asks then what they mean. The second says whether steps still must not look at those behind them.
-fn mask(runner: &Runner<'_, '_>, x: Var, looks: &Looks) -> Lowered<(Option<Var>, bool)> {
-    let b = runner.builder();
+fn mask(b: &Lower, x: Var, looks: &Looks) -> Lowered<(Option<Var>, bool)> {
     let given: Vec<Var> = looks.padding.into_iter().chain(looks.more).collect();
     let is_plain = looks.above
         || (given.len() < 2 && !looks.causal)
@@ -269,8 +257,7 @@ fn mask(runner: &Runner<'_, '_>, x: Var, looks: &Looks) -> Lowered<(Option<Var>,
 
 /// Whether step `j` is not behind step `i` of `[batch, steps, ...]`, and not too far before it: `[1, steps, steps]`.
 fn causal(b: &Lower, x: Var, window: Option<i64>) -> Lowered<Var> {
-    let steps = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
-    let line = b.range(scalar(0, Int64), steps, scalar(1, Int64)).one()?;
+    let line = steps(b, x, 1)?;
     let rows = b.unsqueeze(line, [1])?;
     let mut found = b.greater_or_equal(rows, line)?;
     if let Some(window) = window {
@@ -281,28 +268,24 @@ fn causal(b: &Lower, x: Var, window: Option<i64>) -> Lowered<Var> {
 
 /// Attention to the steps of the sequence itself, and two dense layers for each step. What goes into both is added to
 /// what comes out, with norms before or after.
-fn transformer(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowered<Item> {
+fn transformer(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Item> {
     let is_decoder = called.layer.class == "TransformerDecoder";
     let Some(input) = given.first().filter(|item| item.tensor().is_some()).cloned() else {
         return Ok(Item::Hole);
     };
-    let is_first = called.layer.config.get("normalize_first").and_then(Json::as_bool) == Some(true);
-    let norm = |x: Item, key: &str, is_here: bool| match is_here {
-        true => call(runner, called, (key, &[]), Given::one(x)),
-        false => Ok(x),
-    };
-    let hidden = hidden(runner, called, &input)?;
+    let is_first = called.layer.is("normalize_first");
+    let norm = |x, key: &str, is_here: bool| if is_here { called.run(key, x) } else { Ok(x) };
+    let hidden = hidden(called, &input)?;
     let x = norm(input.clone(), "_self_attention_layer_norm", is_first)?;
-    let (attends, key_dim) = attention(runner, called, given, (x, &input), (is_decoder, hidden))?;
-    let x = call(runner, called, ("_self_attention_layer", &[("key_dim", key_dim)]), attends)?;
-    let x = sum(runner, called, x, input.clone())?;
+    let (attends, key_dim) = attention(called, given, (x, &input), (is_decoder, hidden))?;
+    let x = called.call("_self_attention_layer", &[("key_dim", key_dim)], attends)?;
+    let x = called.sum(x, input.clone())?;
     let x = norm(x, "_self_attention_layer_norm", !is_first)?;
-    let x = crossed(runner, called, given, (x, key_dim), is_first)?;
+    let x = crossed(called, given, (x, key_dim), is_first)?;
     let y = norm(x.clone(), "_feedforward_layer_norm", is_first)?;
-    let y = call(runner, called, ("_feedforward_intermediate_dense", &[]), Given::one(y))?;
-    let units = [("units", hidden)];
-    let y = call(runner, called, ("_feedforward_output_dense", &units), Given::one(y))?;
-    let y = norm(sum(runner, called, y, x)?, "_feedforward_layer_norm", !is_first)?;
+    let y = called.run("_feedforward_intermediate_dense", y)?;
+    let y = called.call("_feedforward_output_dense", &[("units", hidden)], Given::one(y))?;
+    let y = norm(called.sum(y, x)?, "_feedforward_layer_norm", !is_first)?;
     Ok(match y {
         Item::Tensor(y, _) => Item::Tensor(y, input.mask()),
         other => other,
@@ -311,8 +294,7 @@ fn transformer(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> L
 
 /// Attention of a decoder to another sequence, where it has such.
 fn crossed(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
+    called: &Called<'_, '_, '_>,
     given: &Given,
     (x, key_dim): (Item, i64),
     is_first: bool,
@@ -320,8 +302,7 @@ fn crossed(
     const LAYER: &str = "_cross_attention_layer";
     const NORM: &str = "_cross_attention_layer_norm";
     let other = given.name("encoder_sequence").filter(|item| **item != Item::nothing());
-    let is_held = called.layer.parts.iter().any(|(key, _)| key == LAYER);
-    let other = match (is_held, other) {
+    let other = match (called.layer.part(LAYER).is_some(), other) {
         (false, None) => return Ok(x),
         (true, Some(other)) => other,
         _ => {
@@ -339,28 +320,25 @@ fn crossed(
         causal: false,
         above: is_dropped(called),
     };
-    let (mask, _) = mask(runner, sequence, &looks)?;
-    let norm = |x: Item, is_here: bool| match is_here {
-        true => call(runner, called, (NORM, &[]), Given::one(x)),
-        false => Ok(x),
-    };
+    let (mask, _) = mask(called.builder(), sequence, &looks)?;
+    let norm = |x, is_here: bool| if is_here { called.run(NORM, x) } else { Ok(x) };
     let query = bare(norm(x.clone(), is_first)?);
     let named = mask.map(|mask| ("attention_mask".to_owned(), mask.into())).into_iter().collect();
     let attends = Given { positional: vec![query, sequence.into()], named };
     let sizes = [("key_dim", key_dim), ("value_dim", key_dim)];
-    let y = call(runner, called, (LAYER, &sizes), attends)?;
-    norm(sum(runner, called, y, x)?, !is_first)
+    let y = called.call(LAYER, &sizes, attends)?;
+    norm(called.sum(y, x)?, !is_first)
 }
 
 /// Whether attention drops scores in training. Then it asks what is above zero in masks, where it makes no truth values
 /// of them first.
-fn is_dropped(called: &Called<'_>) -> bool {
-    called.layer.config.get("dropout").and_then(Json::as_f64).unwrap_or(0.0) > 0.0
+fn is_dropped(called: &Called<'_, '_, '_>) -> bool {
+    called.layer.real("dropout").unwrap_or(0.0) > 0.0
 }
 
 /// The size of the last axis.
-fn hidden(runner: &Runner<'_, '_>, called: &Called<'_>, x: &Item) -> Lowered<i64> {
-    let shape = x.tensor().and_then(|x| runner.builder().shape_of(x));
+fn hidden(called: &Called<'_, '_, '_>, x: &Item) -> Lowered<i64> {
+    let shape = x.tensor().and_then(|x| called.builder().shape_of(x));
     let last = shape.and_then(|shape| shape.last().cloned()).and_then(|dim| dim.known());
     last.ok_or_else(|| {
         let message = "The layer is called on a tensor whose last axis has no known size.";
@@ -370,8 +348,7 @@ fn hidden(runner: &Runner<'_, '_>, called: &Called<'_>, x: &Item) -> Lowered<i64
 
 /// The call of the attention in a layer, and the size of its keys.
 fn attention(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
+    called: &Called<'_, '_, '_>,
     given: &Given,
     (x, input): (Item, &Item),
     (is_decoder, hidden): (bool, i64),
@@ -387,7 +364,7 @@ fn attention(
     };
     // The attention of decoders reads no masks but the one that it is given.
     let (mask, is_causal) = match x.tensor() {
-        Some(x) => mask(runner, x, &looks)?,
+        Some(x) => mask(called.builder(), x, &looks)?,
         None => (None, looks.causal),
     };
     let x = if is_decoder { bare(x) } else { x };
@@ -396,26 +373,24 @@ fn attention(
     if is_causal {
         named.push(("use_causal_mask".to_owned(), Item::Plain(Value::Bool(true))));
     }
-    let heads = called.layer.config.get("num_heads").and_then(Json::as_i64).unwrap_or(1).max(1);
+    let heads = called.layer.int("num_heads").unwrap_or(1).max(1);
     let key_dim = hidden / heads;
-    if key_dim == 0 {
-        let message = format!("The layer has {heads} heads for {hidden} elements.");
-        return Err(called.problem(Code::LayerParameter, message));
-    }
+    refuse!(key_dim == 0 =>
+        called.problem(Code::LayerParameter, format!("The layer has {heads} heads for {hidden} elements.")));
     Ok((Given { positional: vec![x.clone(), x], named }, key_dim))
 }
 
 /// Rows of a table for tokens, and of another one for their places.
-fn embeddings(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowered<Item> {
+fn embeddings(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Item> {
     let Some(ids) = given.first().cloned() else { return Ok(Item::Hole) };
-    let words = call(runner, called, ("token_embedding", &[]), Given::one(ids))?;
+    let words = called.run("token_embedding", ids)?;
     let mut at = Given::one(words.clone());
     for name in ["start_index", "positions"] {
         at.named.extend(given.name(name).map(|item| (name.to_owned(), item.clone())));
     }
-    let places = call(runner, called, ("position_embedding", &[]), at)?;
+    let places = called.call("position_embedding", &[], at)?;
     let mask = words.mask();
-    Ok(match sum(runner, called, words, places)? {
+    Ok(match called.sum(words, places)? {
         Item::Tensor(y, _) => Item::Tensor(y, mask),
         other => other,
     })

@@ -9,12 +9,11 @@ use crate::ops::create::number;
 use crate::ops::layout::{Channels, channels_first, channels_last};
 use crate::ops::resize::{How, Mode, resized};
 use crate::ops::shape::{axis_of, transposed};
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, Source, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Float};
-use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -32,7 +31,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "ops.Resize" => |b, a: Resize| {
             let [height, width] = a.size[..] else {
-                return Err(b.diagnostic(Code::LayerParameter, "A picture has two sizes."));
+                return Err(b.wrong("A picture has two sizes."));
             };
             let fit = Fit::of(a.crop_to_aspect_ratio, a.pad_to_aspect_ratio, a.fill_value);
             let format = a.data_format.as_deref().unwrap_or("channels_last");
@@ -45,7 +44,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let channels = Channels::of(b, format)?;
             let axis = if channels == Channels::Last { -1 } else { -3 };
             let at = axis_of(b, images, axis)?;
-            if b.shape_of(images).and_then(|shape| shape.get(at)?.known()) == Some(1) {
+            if size_of(b, images, at) == Some(1) {
                 return Ok(images);
             }
             let to = of(b, images)?;
@@ -125,7 +124,7 @@ impl Fit {
 }
 
 fn unknown(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
-    b.diagnostic(Code::LayerUnsupported, "The height and width of the pictures must be known here.")
+    b.unsupported("The height and width of the pictures must be known here.")
 }
 
 /// `[batch, height, width, channels]`, and whether the batch is new.
@@ -142,9 +141,8 @@ fn unbatched(b: &GraphBuilder, x: Var, channels: Channels, single: bool) -> Lowe
 
 /// Height and width of pictures with channels last.
 fn sizes(b: &GraphBuilder, x: Var) -> Lowered<[i64; 2]> {
-    let shape = b.shape_of(x).unwrap_or_default();
-    let size = |axis: usize| shape.get(axis).and_then(Dim::known);
-    Ok([size(1).ok_or_else(|| unknown(b))?, size(2).ok_or_else(|| unknown(b))?])
+    let size = |axis: usize| size_of(b, x, axis).ok_or_else(|| unknown(b));
+    Ok([size(1)?, size(2)?])
 }
 
 fn resize(
@@ -196,7 +194,7 @@ fn resize(
             let [h, w] = sizes(b, x)?;
             let Some(kernel) = Kernel::of(interpolation) else {
                 let message = format!("The interpolation `{}` is not known.", shown(interpolation));
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
+                return Err(b.unsupported(message));
             };
             count(b, "weights of rows", h.saturating_mul(height))?;
             count(b, "weights of columns", w.saturating_mul(width))?;
@@ -338,7 +336,7 @@ fn center_crop(b: &Lower, a: CenterCrop) -> Lowered<Var> {
 /// The darkest and the lightest pixel of each channel become the ends of the range.
 fn auto_contrast(b: &Lower, a: AutoContrast) -> Lowered<Var> {
     let [first, last] = a.value_range[..] else {
-        return Err(b.diagnostic(Code::LayerParameter, "A range has two ends."));
+        return Err(b.wrong("A range has two ends."));
     };
     let x = b.cast(a.inputs, dtype::of(&a.dtype).unwrap_or(Float))?;
     let wide = b.mul(b.div(b.sub(x, first)?, last - first)?, 255.0)?;
@@ -356,12 +354,9 @@ fn extract_patches(b: &Lower, a: Patches) -> Lowered<Var> {
     let channels = Channels::of(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
     let (x, single) = batched(b, a.images, channels)?;
     let x = channels_first(b, x)?;
-    let count = b.shape_of(x).and_then(|shape| shape.get(1)?.known());
+    let count = size_of(b, x, 1);
     let Some(count) = count.filter(|_| rank(b, x).is_ok_and(|n| n == 4)) else {
-        return Err(b.diagnostic(
-            Code::LayerUnsupported,
-            "Patches are taken of pictures with known channels.",
-        ));
+        return Err(b.unsupported("Patches are taken of pictures with known channels."));
     };
     let size = for_each(b, &a.size, 2)?;
     let strides = if matches!(a.strides, Operand::Absent) {
@@ -372,10 +367,8 @@ fn extract_patches(b: &Lower, a: Patches) -> Lowered<Var> {
     let window =
         window(b, &size, &strides, Some(for_each(b, &a.dilation_rate, 2)?), &a.padding, channels)?;
     let cells = size[0].saturating_mul(size[1]).saturating_mul(count);
-    if !(1..=CELLS_MAX).contains(&cells) {
-        let message = format!("A patch has {cells} numbers, not at most {CELLS_MAX}.");
-        return Err(b.diagnostic(Code::SourceLimit, message));
-    }
+    refuse!(!(1..=CELLS_MAX).contains(&cells) =>
+        b.diagnostic(Code::SourceLimit, format!("A patch has {cells} numbers, not at most {CELLS_MAX}.")));
     let mut filters = vec![0f32; (cells * cells) as usize];
     for cell in 0..cells {
         let (place, channel) = (cell / count, cell % count);
@@ -404,7 +397,7 @@ fn borders(
     };
     found.filter(|found| found.iter().all(|n| *n >= 0)).ok_or_else(|| {
         let message = "Two of three sizes must be given, and none may be negative.";
-        b.diagnostic(Code::LayerParameter, message)
+        b.wrong(message)
     })
 }
 
@@ -415,9 +408,7 @@ fn crop_images(b: &Lower, a: Crop) -> Lowered<Var> {
     let rows = borders(b, [a.top_cropping, a.bottom_cropping, a.target_height], |size| h - size)?;
     let columns = borders(b, [a.left_cropping, a.right_cropping, a.target_width], |size| w - size)?;
     let end = [h - rows[1], w - columns[1]];
-    if end[0] < rows[0] || end[1] < columns[0] {
-        return Err(b.diagnostic(Code::LayerParameter, "More is cropped than there is."));
-    }
+    refuse!(end[0] < rows[0] || end[1] < columns[0] => b.wrong("More is cropped than there is."));
     let y = b.slice(x, [rows[0], columns[0]], end).axes([1, 2]).one()?;
     unbatched(b, y, channels, single)
 }

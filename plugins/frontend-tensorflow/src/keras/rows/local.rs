@@ -7,7 +7,7 @@ use crate::ops::shape::transposed;
 use crate::ops::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, refuse};
 use onnxd_plugin_sdk::ir::{Dim, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -53,7 +53,7 @@ impl Places {
         else {
             let message =
                 format!("The input needs {n} axes of known size between batch and channels.");
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
+            return Err(b.unsupported(message));
         };
         let depth = from.remove(if channels == Channels::Last { n } else { 0 });
         let is_same = a.padding == "same";
@@ -65,9 +65,8 @@ impl Places {
         let to: Vec<i64> = (0..n).map(size).collect();
         let cells = product(&to).saturating_mul(product(&window.kernel)).saturating_mul(depth);
         count(b, "weights of a filter", cells)?;
-        if product(&from).saturating_mul(depth) == i64::MAX {
-            return Err(b.diagnostic(Code::SourceLimit, "The input has too many elements."));
-        }
+        refuse!(product(&from).saturating_mul(depth) == i64::MAX =>
+            b.diagnostic(Code::SourceLimit, "The input has too many elements."));
         let ranges = |place: &[i64]| -> Vec<std::ops::Range<i64>> {
             let range = |i: usize| {
                 let before = if is_same { window.kernel[i] / 2 } else { 0 };
@@ -131,8 +130,7 @@ fn local(b: &Lower, a: Local) -> Lowered<Var> {
         2 => b.mat_mul(flat, masked(b, &places, kernel, [inner, filters])?)?,
         3 => listed(b, &places, flat, kernel, filters)?,
         other => {
-            let message = format!("The implementation {other} of the layer is not known.");
-            return Err(b.diagnostic(Code::LayerParameter, message));
+            return Err(b.wrong(format!("The implementation {other} of the layer is not known.")));
         }
     };
     let y = b.reshape(y, places.result(-1, filters)).one()?;

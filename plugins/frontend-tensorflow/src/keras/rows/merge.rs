@@ -5,7 +5,7 @@ use crate::ops::shape::{axis_of, transposed};
 use crate::ops::{Lower, Source, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 /// Axes of the tensors of a product, each of which has a letter.
@@ -27,7 +27,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         // A layer of `keras.applications`.
         "CustomScaleLayer" => |b, inputs: Vec<Var>, scale: f64| match inputs[..] {
             [x, y] => b.add(x, b.mul(y, scale)?),
-            _ => Err(b.diagnostic(Code::LayerParameter, "The layer is not called on two tensors.")),
+            _ => Err(b.wrong("The layer is not called on two tensors.")),
         };
     }
 }
@@ -53,9 +53,7 @@ fn merged(
         let axes: Vec<i64> = (1..=(most - rank) as i64).collect();
         crate::ops::shape::unsqueezed(b, x, &axes)
     });
-    let Some(first) = all.next() else {
-        return Err(b.diagnostic(Code::LayerParameter, "The layer is called on no tensor."));
-    };
+    let first = all.next().ok_or_else(|| b.wrong("The layer is called on no tensor."))?;
     all.try_fold(first?, |joined, x| join(b, joined, x?))
 }
 
@@ -96,7 +94,7 @@ fn extreme(
     let Some(of_each) = a.masks else { return merged(b, a.inputs, join) };
     let mut all = a.inputs.into_iter().zip(masks(b, of_each)?);
     let Some((mut y, mut whole)) = all.next() else {
-        return Err(b.diagnostic(Code::LayerParameter, "The layer is called on no tensor."));
+        return Err(b.wrong("The layer is called on no tensor."));
     };
     for (x, mask) in all {
         let x = mask.map_or(Ok(x), |mask| b.where_(mask, x, y))?;
@@ -117,12 +115,7 @@ fn dot(b: &Lower, a: Dot) -> Lowered<Var> {
         ([x, y], Value::List(list)) if let [Value::Int(i), Value::Int(j)] = list[..] => {
             ([*x, *y], [i, j])
         }
-        _ => {
-            return Err(b.diagnostic(
-                Code::LayerParameter,
-                "The layer has no axis for each of two tensors.",
-            ));
-        }
+        _ => return Err(b.wrong("The layer has no axis for each of two tensors.")),
     };
     let (i, j) = (axis_of(b, x, axes[0])? as i64, axis_of(b, y, axes[1])? as i64);
     let (n, m) = (rank(b, x)? as i64, rank(b, y)? as i64);
@@ -144,9 +137,7 @@ fn dot(b: &Lower, a: Dot) -> Lowered<Var> {
             _ => Ok(product),
         };
     }
-    if n.max(m) > AXES_MAX {
-        return Err(b.diagnostic(Code::LayerUnsupported, "The tensors have too many axes."));
-    }
+    refuse!(n.max(m) > AXES_MAX => b.unsupported("The tensors have too many axes."));
     let letters = |n: i64, at: i64, from: u8| -> String {
         let letter = |k: i64| match k {
             0 => 'a',

@@ -34,12 +34,16 @@ pub(crate) mod time;
 
 pub(crate) use conv::window;
 
-use super::runner::{Called, Given, Runner};
+use super::layer::Layer;
+use super::runner::{Called, Given};
 use super::values::Item;
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::lower::{Lowered, Table};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+/// Reasons, and the layers and functions that share each.
+const REFUSED: &str = include_str!("refused.txt");
 
 /// All layers.
 pub(crate) fn table() -> Table<Source> {
@@ -64,12 +68,11 @@ pub(crate) fn table() -> Table<Source> {
     let own = Table::new().unknown_help(super::layer::EXPORT);
     let own = families.into_iter().fold(own, |table, rows| rows(table));
     // Some functions of Keras are operators of TensorFlow.
-    own.with(crate::ops::table())
+    crate::ops::refused::said(own, REFUSED).with(crate::ops::table())
 }
 
 /// A layer that calls the layers it holds: `None` if the class is none of these.
-pub(crate) type Wrapper =
-    for<'r, 's> fn(&Runner<'r, 's>, &Called<'_>, &Given) -> Lowered<Option<Vec<Item>>>;
+pub(crate) type Wrapper = fn(&Called<'_, '_, '_>, &Given) -> Lowered<Option<Vec<Item>>>;
 
 /// Layers that call others. They are asked before the table.
 pub(crate) const WRAPPERS: &[Wrapper] =
@@ -85,10 +88,7 @@ const COUNT_MAX: i64 = 1 << 22;
 pub(crate) fn count(b: &GraphBuilder, what: &str, n: i64) -> Lowered<i64> {
     match n {
         0..=COUNT_MAX => Ok(n),
-        ..0 => {
-            let message = format!("The number of {what} is {n}.");
-            Err(b.diagnostic(Code::LayerParameter, message))
-        }
+        ..0 => Err(b.wrong(format!("The number of {what} is {n}."))),
         _ => {
             let message = format!("The number of {what} is {n}, which is more than {COUNT_MAX}.");
             Err(b.diagnostic(Code::SourceLimit, message))
@@ -107,6 +107,19 @@ pub(crate) fn exactly<const N: usize>(b: &GraphBuilder, weights: &[Var]) -> Lowe
     })
 }
 
+/// The kernels of a recurrent layer, and its bias if it has one.
+///
+/// # Errors
+/// `N0201` if there are others.
+pub(crate) fn kernels(
+    b: &GraphBuilder,
+    layer: &Layer,
+    weights: &[Var],
+) -> Lowered<(Var, Var, Option<Var>)> {
+    let ([kernel, recurrent], bias) = weights_and_bias(b, weights, layer.is("use_bias"))?;
+    Ok((kernel, recurrent, bias))
+}
+
 /// Weights, and a bias behind them if the layer has one.
 ///
 /// # Errors
@@ -119,6 +132,24 @@ pub(crate) fn weights_and_bias<const N: usize>(
     match weights {
         [rest @ .., bias] if has_bias => Ok((exactly(b, rest)?, Some(*bias))),
         all => Ok((exactly(b, all)?, None)),
+    }
+}
+
+/// One integer, or a list of them.
+pub(crate) fn ints(x: &Value) -> Option<Vec<i64>> {
+    let int = |x: &Value| if let Value::Int(n) = x { Some(*n) } else { None };
+    match x {
+        Value::List(items) => items.iter().map(int).collect(),
+        one => Some(vec![int(one)?]),
+    }
+}
+
+/// A number.
+pub(crate) fn real(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(x) => Some(*x as f64),
+        Value::Float(x) => Some(*x),
+        _ => None,
     }
 }
 

@@ -1,14 +1,15 @@
 //! Normalization.
 
-use super::exactly;
-use crate::keras::runner::{Called, Given, Runner};
+use super::{exactly, ints};
+use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
-use crate::ops::shape::{axis_of, transposed};
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::reduce::deviations;
+use crate::ops::shape::{axis_of, transposed, unsqueezed};
+use crate::ops::{Lower, Source, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use onnxd_plugin_sdk::diagnostics::{Code, refuse};
+use onnxd_plugin_sdk::ir::{DataType, Tensor, element_count};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 /// Groups of a tensor whose channels are not known.
@@ -53,15 +54,8 @@ arguments! {
 
 /// One axis or several, counted from the first one.
 pub(crate) fn axes(b: &GraphBuilder, x: Var, value: &Value) -> Lowered<Vec<i64>> {
-    let list = match value {
-        Value::List(items) => items.clone(),
-        other => vec![other.clone()],
-    };
-    let axis = |item: &Value| match item {
-        Value::Int(axis) => Ok(axis_of(b, x, *axis)? as i64),
-        _ => Err(b.diagnostic(Code::LayerParameter, "An axis of the layer is no integer.")),
-    };
-    list.iter().map(axis).collect()
+    let list = ints(value).ok_or_else(|| b.wrong("An axis of the layer is no integer."))?;
+    list.into_iter().map(|axis| Ok(axis_of(b, x, axis)? as i64)).collect()
 }
 
 /// Elements as long as one of their kind says, or ones and zeros where the layer has no such weight.
@@ -80,10 +74,7 @@ fn gain_and_offset(
 
 /// The order of axes that moves one behind the first, and the order that moves it back.
 fn second(b: &GraphBuilder, n: i64, axis: i64) -> Lowered<(Vec<i64>, Vec<i64>)> {
-    if n < 2 {
-        let message = "The layer is called on a tensor without an axis of channels.";
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
+    refuse!(n < 2 => b.wrong("The layer is called on a tensor without an axis of channels."));
     let rest: Vec<i64> = (0..n).filter(|i| *i != axis).collect();
     let perm = [&rest[..1], &[axis], &rest[1..]].concat();
     let place = |i: i64| perm.iter().position(|p| *p == i).unwrap_or(0) as i64;
@@ -107,11 +98,7 @@ fn wide(b: &GraphBuilder, x: Var) -> Lowered<Var> {
 fn batch(b: &Lower, a: Batch) -> Lowered<Var> {
     let axis = match axes(b, a.inputs, &a.axis)?[..] {
         [axis] => axis,
-        _ => {
-            return Err(
-                b.diagnostic(Code::LayerUnsupported, "The layer normalizes along several axes.")
-            );
-        }
+        _ => return Err(b.unsupported("The layer normalizes along several axes.")),
     };
     let Some((own, [mean, variance])) = a.weights.split_last_chunk::<2>() else {
         return Err(b.diagnostic(Code::SourceSyntax, "The layer has no mean and variance."));
@@ -146,7 +133,7 @@ fn spread(b: &GraphBuilder, weight: Var, axes: &[i64], x: Var) -> Lowered<Var> {
     }
     let missing: Vec<i64> =
         (axes[0]..n).filter(|i| !axes.contains(i)).map(|i| i - axes[0]).collect();
-    crate::ops::shape::unsqueezed(b, weight, &missing)
+    unsqueezed(b, weight, &missing)
 }
 
 /// Whether axes in their order are the last ones of `n`.
@@ -160,7 +147,7 @@ fn sorted_axes(b: &GraphBuilder, x: Var, value: &Value) -> Lowered<Vec<i64>> {
     all.sort_unstable();
     all.dedup();
     match all.is_empty() {
-        true => Err(b.diagnostic(Code::LayerParameter, "The layer normalizes along no axis.")),
+        true => Err(b.wrong("The layer normalizes along no axis.")),
         false => Ok(all),
     }
 }
@@ -190,9 +177,7 @@ fn layer(b: &Lower, a: Layer) -> Lowered<Var> {
             return rounded(call.epsilon(a.epsilon).one()?);
         }
     }
-    let mean = b.reduce_mean(x).axes(&axes).keepdims(1).one()?;
-    let apart = b.sub(x, mean)?;
-    let variance = b.reduce_mean(b.mul(apart, apart)?).axes(&axes).keepdims(1).one()?;
+    let [_, apart, variance] = deviations(b, x, &axes, true)?;
     let deviation = b.sqrt(b.add(variance, a.epsilon)?)?;
     let y = b.div(if a.rms_scaling { x } else { apart }, deviation)?;
     let y = gain.map_or(Ok(y), |gain| b.mul(y, gain))?;
@@ -205,8 +190,7 @@ fn ones(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<Option<Var>> {
     let shape = b.shape_of(x).unwrap_or_default();
     let sizes: Option<Vec<usize>> =
         axes.iter().map(|axis| usize::try_from(shape.get(*axis as usize)?.known()?).ok()).collect();
-    let counted =
-        sizes.and_then(|sizes| Some((onnxd_plugin_sdk::ir::element_count(&sizes)?, sizes)));
+    let counted = sizes.and_then(|sizes| Some((element_count(&sizes)?, sizes)));
     let ones = counted.filter(|(count, _)| *count <= ONES_MAX);
     let ones = ones.map(|(count, sizes)| Tensor::from_vec(sizes, vec![1f32; count]));
     ones.map(|ones| b.cast(b.constant(ones), of(b, x)?)).transpose()
@@ -219,8 +203,7 @@ fn group(b: &Lower, a: Group) -> Lowered<Var> {
     let x = wide(b, a.inputs)?;
     let dtype = of(b, x)?;
     let n = rank(b, x)? as i64;
-    let size = b.shape_of(x).and_then(|shape| shape.get(axis as usize)?.known());
-    let groups = match (a.groups, size) {
+    let groups = match (a.groups, size_of(b, x, axis as usize)) {
         (-1, Some(size)) => size,
         (groups, size) if (1..=size.unwrap_or(GROUPS_MAX)).contains(&groups) => groups,
         _ => {
@@ -239,28 +222,17 @@ fn group(b: &Lower, a: Group) -> Lowered<Var> {
     let call = b.instance_normalization(apart, filled(1.0)?, filled(0.0)?);
     let mut y = b.reshape(call.epsilon(a.epsilon).one()?, b.shape(x).one()?).one()?;
     let behind: Vec<i64> = (1..n - 1).collect();
-    if let Some(gain) = gain {
-        y = b.mul(y, crate::ops::shape::unsqueezed(b, b.cast(gain, dtype)?, &behind)?)?;
-    }
-    if let Some(offset) = offset {
-        y = b.add(y, crate::ops::shape::unsqueezed(b, b.cast(offset, dtype)?, &behind)?)?;
-    }
+    let wide = |weight: Var| unsqueezed(b, b.cast(weight, dtype)?, &behind);
+    y = gain.map_or(Ok(y), |gain| b.mul(y, wide(gain)?))?;
+    y = offset.map_or(Ok(y), |offset| b.add(y, wide(offset)?))?;
     b.cast(transposed(b, y, &back)?, result(&a.dtype))
 }
 
 /// What the layer inside computes. Its kernel was normalized in training.
-pub(crate) fn spectral(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    given: &Given,
-) -> Lowered<Option<Vec<Item>>> {
-    let layer = called.layer;
-    match layer.parts.iter().find(|(key, _)| key == "layer") {
-        Some((_, inner)) if layer.class == "SpectralNormalization" => {
-            runner.call(inner, called.path, given.clone()).map(Some)
-        }
-        _ => Ok(None),
-    }
+pub(crate) fn spectral(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option<Vec<Item>>> {
+    let is_spectral = called.layer.class == "SpectralNormalization";
+    let inner = called.layer.part("layer").filter(|_| is_spectral);
+    inner.map(|inner| called.inner(inner, given.clone())).transpose()
 }
 
 /// `x` divided by its length along axes; the square of the length is at least `least`.

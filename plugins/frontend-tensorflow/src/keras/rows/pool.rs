@@ -6,7 +6,7 @@ use crate::ops::pool::{average_pool, max_pool};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, refuse};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -55,7 +55,7 @@ fn pool(
     let channels = Channels::of(b, &a.data_format)?;
     let strides = a.strides.unwrap_or_else(|| a.pool_size.clone());
     let window = super::window(b, &a.pool_size, &strides, None, &a.padding, channels)?;
-    channels.back(b, lower(b, channels.first(b, a.inputs)?, &window)?)
+    channels.within(b, a.inputs, |x| lower(b, x, &window))
 }
 
 /// The axes of a picture, and whether they stay.
@@ -79,8 +79,7 @@ fn floats(b: &GraphBuilder, a: &Global) -> Lowered<Var> {
     match of(b, a.inputs)?.is_float() {
         true => Ok(a.inputs),
         false if a.is_keras2 => {
-            let message = "The layer averages integers, as version 2 of Keras does.";
-            Err(b.diagnostic(Code::LayerUnsupported, message))
+            Err(b.unsupported("The layer averages integers, as version 2 of Keras does."))
         }
         false => b.cast(a.inputs, DataType::Float),
     }
@@ -104,10 +103,8 @@ fn masked_mean(b: &Lower, a: Global) -> Lowered<Var> {
 fn adaptive(b: &Lower, a: Adaptive, is_max: bool) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
     let n = a.output_size.len();
-    if rank(b, a.inputs)? != n + 2 {
-        let message = format!("The layer says {n} sizes, which its input does not have.");
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
+    refuse!(rank(b, a.inputs)? != n + 2 =>
+        b.wrong(format!("The layer says {n} sizes, which its input does not have.")));
     let first = if channels == Channels::First { 2 } else { 1 };
     let shape = b.shape_of(a.inputs).unwrap_or_default();
     let sizes: Option<Vec<i64>> = (first..first + n).map(|at| shape[at].known()).collect();
@@ -115,33 +112,26 @@ fn adaptive(b: &Lower, a: Adaptive, is_max: bool) -> Lowered<Var> {
         sizes.filter(|sizes| sizes.iter().zip(&a.output_size).all(|(s, o)| *s > 0 && *o > 0));
     let Some(sizes) = sizes else {
         let message = "The sizes of the input must be known to share it out to windows.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported(message));
     };
     if sizes.iter().zip(&a.output_size).all(|(size, out)| size % out == 0) {
         let kernel: Vec<i64> = sizes.iter().zip(&a.output_size).map(|(s, o)| s / o).collect();
         let strides = kernel.clone();
         let window = Window { kernel, strides, dilations: vec![1; n], padding: Padding::Valid };
         let lower = if is_max { max_pool } else { average_pool };
-        return channels.back(b, lower(b, channels.first(b, a.inputs)?, &window)?);
+        return channels.within(b, a.inputs, |x| lower(b, x, &window));
     }
     (0..n).try_fold(a.inputs, |x, i| along(b, x, first + i, sizes[i], a.output_size[i], is_max))
 }
 
 /// Windows along one axis: their places are gathered into an axis of their own, over which they are reduced.
 fn along(b: &GraphBuilder, x: Var, axis: usize, size: i64, out: i64, is_max: bool) -> Lowered<Var> {
-    if size.max(out) > PLACES_MAX {
-        return Err(
-            b.diagnostic(Code::SourceLimit, "The windows of the pool have too many places.")
-        );
-    }
+    let many = || b.diagnostic(Code::SourceLimit, "The windows of the pool have too many places.");
+    refuse!(size.max(out) > PLACES_MAX => many());
     let ends: Vec<(i64, i64)> =
         (0..out).map(|i| (i * size / out, ((i + 1) * size + out - 1) / out)).collect();
     let most = ends.iter().map(|(begin, end)| end - begin).max().unwrap_or(1);
-    if out.saturating_mul(most) > PLACES_MAX {
-        return Err(
-            b.diagnostic(Code::SourceLimit, "The windows of the pool have too many places.")
-        );
-    }
+    refuse!(out.saturating_mul(most) > PLACES_MAX => many());
     let each = |f: &dyn Fn(i64, i64, i64) -> i64| -> Vec<i64> {
         ends.iter()
             .flat_map(|(begin, end)| (0..most).map(|i| f(*begin, *end, i)).collect::<Vec<_>>())

@@ -4,12 +4,13 @@
 use super::ops::nn::hot;
 use super::ops::promote::tensor;
 use super::ops::select::places;
+use super::real;
 use crate::keras::dtype;
 use crate::ops::create::scalar;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
@@ -18,14 +19,13 @@ use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArg
 const UNKNOWN_MAX: i64 = 1 << 20;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let table = crate::ops::rows! { table;
+    crate::ops::rows! { table;
         "Normalization" => normalization;
         "Discretization" => |b, a: Discretization| {
             let x = a.inputs;
             let wide = if of(b, x)? == Double { Double } else { Float };
             let Some(bins) = a.bin_boundaries else {
-                let message = "The boundaries of the bins are not in the file.";
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
+                return Err(b.unsupported("The boundaries of the bins are not in the file."));
             };
             let count = list_len(&bins) + 1;
             let line = if count == 1 { None } else { Some(tensor(b, &bins, wide)?) };
@@ -49,29 +49,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "RandomFlip" | "RandomRotation" | "RandomTranslation" | "RandomZoom" | "RandomShear" | "RandomPerspective"
             | "RandomElasticTransform" | "RandomGaussianBlur" | "RandomSharpness" | "Solarization" | "RandomErasing"
             | "AugMix" | "RandAugment" => |b, a: Idle| b.cast(a.inputs, a.to);
-    };
-    crate::ops::refused(table, &REFUSED)
+    }
 }
-
-/// Layers that have no form in ONNX, with the end of a sentence.
-pub(crate) const REFUSED: [(&[&str], &str); 7] = [
-    (
-        &["StringLookup", "FeatureSpace"],
-        "ONNX Runtime's tables of strings do not hash words that are not in them as Keras does",
-    ),
-    (&["TextVectorization"], "ONNX has no way to take text apart as TensorFlow does"),
-    (&["Hashing", "HashedCrossing"], "ONNX has no operator for the hash function of TensorFlow"),
-    (&["Lambda"], "its Python code is not in the file in a form that can be read"),
-    (&["TFSMLayer"], "it runs a SavedModel outside of the file; convert that SavedModel"),
-    (
-        &["CLAHE", "ContrastLimitedAdaptiveHistogramEqualization"],
-        "its histograms of tiles have no form in ONNX",
-    ),
-    (
-        &["FlaxLayer", "JaxLayer", "TorchModuleWrapper"],
-        "it runs code of another framework, which the file does not have",
-    ),
-];
 
 /// `RandomFlip(...)`: all settings matter only to training.
 struct Idle {
@@ -154,7 +133,7 @@ fn normalization(b: &Lower, a: Normalization) -> Lowered<Var> {
             (None, Some(weight)) => b.cast(*weight, to)?,
             (None, None) => {
                 let message = "The file has neither mean nor variance: the layer was not adapted.";
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
+                return Err(b.unsupported(message));
             }
         };
         // Sizes of one stand for the other axes.
@@ -184,10 +163,8 @@ fn encoded(
     word: &str,
     sparse: bool,
 ) -> Lowered<Var> {
-    if sparse {
-        let message = "The layer gives a sparse tensor, which ONNX does not have.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message).help("Set `sparse` to False."));
-    }
+    refuse!(sparse =>
+        b.unsupported("The layer gives a sparse tensor, which ONNX does not have.").help("Set `sparse` to False."));
     let to = dtype::of(word).unwrap_or(Float);
     if mode == "int" {
         return b.cast(x, if to.is_float() { Int32 } else { to });
@@ -210,10 +187,7 @@ fn encoded(
             let all = hot(b, x, count, -1, Float)?;
             b.cast(b.reduce_sum(all).axes([axis]).keepdims(0).one()?, to)
         }
-        other => {
-            let message = format!("The output mode `{}` is not known.", shown(other));
-            Err(b.diagnostic(Code::LayerUnsupported, message))
-        }
+        other => Err(b.unsupported(format!("The output mode `{}` is not known.", shown(other)))),
     }
 }
 
@@ -226,7 +200,7 @@ fn weighted(b: &GraphBuilder, x: Var, weights: Var, count: i64) -> Lowered<Var> 
 }
 
 fn integer_lookup(b: &Lower, a: Lookup) -> Lowered<Var> {
-    let refuse = |message: &str| Err(b.diagnostic(Code::LayerUnsupported, message));
+    let refuse = |message: &str| Err(b.unsupported(message));
     let Some(words) = a.vocabulary.filter(|words| !words.is_empty()) else {
         return refuse("The vocabulary is not in the description of the model.");
     };
@@ -293,11 +267,7 @@ fn integer_lookup(b: &Lower, a: Lookup) -> Lowered<Var> {
 /// The weights of `count` terms behind those for what is masked and what is unknown, which has their mean.
 fn terms(weights: Option<&Value>, masked: i64, count: i64) -> Option<Vec<f32>> {
     let Value::List(items) = weights? else { return None };
-    let real = |x: &Value| match x {
-        Value::Float(x) => Some(*x as f32),
-        Value::Int(x) => Some(*x as f32),
-        _ => None,
-    };
+    let real = |x: &Value| real(x).map(|x| x as f32);
     let reals = items.iter().map(real).collect::<Option<Vec<f32>>>()?;
     let mean = reals.iter().sum::<f32>() / count as f32;
     let fits = reals.len() as i64 == count;

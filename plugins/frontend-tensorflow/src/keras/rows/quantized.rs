@@ -5,7 +5,6 @@ use super::exactly;
 use crate::ops::create::number;
 use crate::ops::{Lower, of, rank};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Lowered;
 
@@ -33,9 +32,7 @@ fn quantized(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<[Var; 2]> {
 
 /// Two integers of 4 bits in each byte of the last axis, the first one in the lower half.
 fn unpacked(b: &GraphBuilder, packed: Var, size: i64) -> Lowered<Var> {
-    let wrong = || {
-        b.diagnostic(Code::LayerUnsupported, "The packed weights are not known, or of other sizes.")
-    };
+    let wrong = || b.unsupported("The packed weights are not known, or of other sizes.");
     let tensor = b.constant_of(packed).ok_or_else(wrong)?;
     let (mut dims, size) = (tensor.dims().to_vec(), usize::try_from(size).map_err(|_| wrong())?);
     let last = dims
@@ -178,10 +175,7 @@ pub(super) fn einsum_dense(
     let [kernel, scale] = exactly(b, &weights)?;
     let dtype = of(b, x)?;
     let Some([input, kernel_letters, result]) = letters(equation, rank(b, x)?) else {
-        return Err(b.diagnostic(
-            Code::LayerUnsupported,
-            "The equation has a form that Keras does not quantize.",
-        ));
+        return Err(b.unsupported("The equation has a form that Keras does not quantize."));
     };
     let is_kept = |c: &char| result.contains(*c);
     let axes: Vec<i64> =

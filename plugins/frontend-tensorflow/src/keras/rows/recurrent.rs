@@ -1,10 +1,10 @@
 //! Recurrent layers, and layers that run others over time.
 
-use super::exactly;
-use super::recurrent_call::{Call, activation, is};
+use super::kernels;
+use super::recurrent_call::{Call, activation};
 use crate::keras::layer::Layer;
 use crate::keras::masks;
-use crate::keras::runner::{Called, Given, Runner};
+use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
 use crate::ops::recurrent::masked::{Options, layer as over};
 use crate::ops::recurrent::{Cell, Kind};
@@ -12,7 +12,7 @@ use crate::ops::shape::transposed;
 use crate::ops::slicing::reversed;
 use crate::ops::{of, size_of};
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::{self, Code};
+use onnxd_plugin_sdk::diagnostics::{self, Code, refuse};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Lowered;
 use serde_json::Value as Json;
@@ -21,12 +21,9 @@ use serde_json::Value as Json;
 ///
 /// # Errors
 /// As `Runner::call`.
-pub(crate) fn recurrent(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    given: &Given,
-) -> Lowered<Option<Vec<Item>>> {
-    type Run = fn(&Runner<'_, '_>, &Called<'_>, &Given) -> Lowered<Vec<Item>>;
+pub(crate) fn recurrent(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option<Vec<Item>>> {
+    type Run = fn(&Called<'_, '_, '_>, &Given) -> Lowered<Vec<Item>>;
+    let runner = called.runner;
     let run: Run = match called.layer.class.as_str() {
         "LSTM" | "GRU" | "SimpleRNN" | "RNN" => sequence,
         "ConvLSTM1D" | "ConvLSTM2D" | "ConvLSTM3D" => super::conv_lstm::run,
@@ -39,9 +36,8 @@ pub(crate) fn recurrent(
         return Ok(Some(vec![Item::Hole]));
     }
     let given = masks::passed(runner, called.layer, given);
-    let place = diagnostics::Layer::new(called.path, called.layer.class.clone());
-    match runner.builder().in_layer(place, |_| run(runner, called, &given)) {
-        Ok(items) => masks::attached(runner, called, &given, items).map(Some),
+    match runner.builder().in_layer(called.place(), |_| run(called, &given)) {
+        Ok(items) => masks::attached(called, &given, items).map(Some),
         Err(found) => {
             runner.driver.report(found);
             Ok(Some(vec![Item::Hole]))
@@ -50,23 +46,18 @@ pub(crate) fn recurrent(
 }
 
 /// The cells of a layer, one above the other.
-fn cells(runner: &Runner<'_, '_>, called: &Called<'_>) -> Lowered<Vec<Cell>> {
+fn cells(called: &Called<'_, '_, '_>) -> Lowered<Vec<Cell>> {
     let mut all = vec![];
     // Older files have all weights of a layer in one list.
-    let mut shared = runner.weights_of(called.layer, called.path)?;
-    collect(runner, called, &mut shared, &mut all)?;
+    let mut shared = called.weights()?;
+    collect(called, &mut shared, &mut all)?;
     Ok(all)
 }
 
-fn collect(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    shared: &mut Vec<Var>,
-    to: &mut Vec<Cell>,
-) -> Lowered<()> {
-    let layer = called.layer;
+fn collect(called: &Called<'_, '_, '_>, shared: &mut Vec<Var>, to: &mut Vec<Cell>) -> Lowered<()> {
+    let Called { runner, layer, .. } = *called;
     let b = runner.builder();
-    let reset_after = layer.config.get("reset_after").and_then(Json::as_bool) == Some(true);
+    let reset_after = layer.is("reset_after");
     let kind = match layer.class.as_str() {
         "LSTM" | "LSTMCell" => Kind::Lstm,
         "GRU" | "GRUCell" => Kind::Gru { reset_after },
@@ -74,7 +65,7 @@ fn collect(
         "RNN" | "StackedRNNCells" => {
             for (_, part) in &layer.parts {
                 let path = format!("{}/{}", called.path, part.name);
-                collect(runner, &Called { layer: part, path: &path }, shared, to)?;
+                collect(&Called { runner, layer: part, path: &path }, shared, to)?;
             }
             return Ok(());
         }
@@ -84,20 +75,16 @@ fn collect(
                 None => format!("`{}` is no cell of Keras.", diagnostics::shown(other)),
             };
             let help = "Export the model with `model.export(\"folder\")`, and convert that.";
-            return Err(b.diagnostic(Code::LayerUnsupported, reason).help(help));
+            return Err(b.unsupported(reason).help(help));
         }
     };
-    let has_bias = is(layer, "use_bias");
-    let count = if has_bias { 3 } else { 2 };
+    let count = if layer.is("use_bias") { 3 } else { 2 };
     let own = match shared.is_empty() {
-        true => runner.weights_of(layer, called.path)?,
+        true => called.weights()?,
         false => shared.drain(..count.min(shared.len())).collect(),
     };
-    let (kernel, recurrent, bias) = match has_bias {
-        true => exactly::<3>(b, &own).map(|[k, r, bias]| (k, r, Some(bias)))?,
-        false => exactly::<2>(b, &own).map(|[k, r]| (k, r, None))?,
-    };
-    let units = layer.config.get("units").and_then(Json::as_i64).unwrap_or_default();
+    let (kernel, recurrent, bias) = kernels(b, layer, &own)?;
+    let units = layer.int("units").unwrap_or_default();
     let gates = activation(runner, layer, "recurrent_activation");
     let gates = if kind == Kind::Simple { activation(runner, layer, "activation") } else { gates };
     let activation = activation(runner, layer, "activation");
@@ -106,48 +93,45 @@ fn collect(
 }
 
 /// A layer of cells over a sequence.
-fn sequence(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowered<Vec<Item>> {
-    let (b, layer) = (runner.builder(), called.layer);
+fn sequence(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item>> {
+    let (b, layer) = (called.builder(), called.layer);
     let Call { x, mut initial, mask } = Call::of(b, given)?;
-    let cells = cells(runner, called)?;
+    let cells = cells(called)?;
     // Integers become of the type of the weights.
     let x = match cells.first() {
         Some(cell) if !of(b, x)?.is_float() => b.cast(x, of(b, cell.kernel)?)?,
         _ => x,
     };
-    let kept = if is(layer, "stateful") { state_names(called, &cells) } else { vec![] };
+    let kept = if layer.is("stateful") { state_names(called, &cells) } else { vec![] };
     if initial.is_empty() && !kept.is_empty() {
-        initial = kept_states(runner, called, x, &kept)?;
+        initial = kept_states(called, x, &kept)?;
     }
     let states: usize = cells.iter().map(|cell| cell.kind.states()).sum();
-    if states == 0 || !(initial.is_empty() || initial.len() == states) {
-        let message = format!("The layer has {states} states, and is given {}.", initial.len());
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
-    let time_first = is(layer, "time_major");
+    refuse!(states == 0 || !(initial.is_empty() || initial.len() == states) =>
+        b.wrong(format!("The layer has {states} states, and is given {}.", initial.len())));
+    let time_first = layer.is("time_major");
     let swap = |v: Var| if time_first { transposed(b, v, &[1, 0, 2]) } else { Ok(v) };
     let mask = mask.map(|mask| if time_first { transposed(b, mask, &[1, 0]) } else { Ok(mask) });
     let options = Options {
-        backwards: is(layer, "go_backwards"),
-        sequences: is(layer, "return_sequences"),
+        backwards: layer.is("go_backwards"),
+        sequences: layer.is("return_sequences"),
         mask: mask.transpose()?,
-        zeros: is(layer, "zero_output_for_mask"),
+        zeros: layer.is("zero_output_for_mask"),
     };
     let (output, states) = over(b, &cells, swap(x)?, &initial, options)?;
     for ((name, _), state) in kept.iter().zip(&states) {
-        let place = diagnostics::Layer::new(called.path, layer.class.clone());
-        runner.states.write("state", name, place, *state);
+        called.runner.states.write("state", name, called.place(), *state);
     }
     let output = if options.sequences { swap(output)? } else { output };
     let mut items: Vec<Item> = vec![output.into()];
-    if is(layer, "return_state") {
+    if layer.is("return_state") {
         items.extend(states.into_iter().map(Item::from));
     }
     Ok(items)
 }
 
 /// The names of a layer's states and how many units each has, in the order in which cells take them.
-fn state_names(called: &Called<'_>, cells: &[Cell]) -> Vec<(String, i64)> {
+fn state_names(called: &Called<'_, '_, '_>, cells: &[Cell]) -> Vec<(String, i64)> {
     let units = cells.iter().flat_map(|cell| vec![cell.units; cell.kind.states()]);
     let name = |at: usize| match at {
         0 => format!("{}/state", called.path),
@@ -160,19 +144,14 @@ fn state_names(called: &Called<'_>, cells: &[Cell]) -> Vec<(String, i64)> {
 const STATE_MAX: usize = 1 << 26;
 
 /// The states that a layer keeps, which are zeros before the first call.
-fn kept_states(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    x: Var,
-    names: &[(String, i64)],
-) -> Lowered<Vec<Var>> {
-    let b = runner.builder();
-    let batch = if is(called.layer, "time_major") { 1 } else { 0 };
+fn kept_states(called: &Called<'_, '_, '_>, x: Var, names: &[(String, i64)]) -> Lowered<Vec<Var>> {
+    let b = called.builder();
+    let batch = if called.layer.is("time_major") { 1 } else { 0 };
     let Some(size) = size_of(b, x, batch) else {
         let message =
             "The layer keeps its states (`stateful`), and the size of the batch is not known.";
         let help = "Fix it with `export.input_shapes`.";
-        return Err(b.diagnostic(Code::LayerParameter, message).help(help));
+        return Err(b.wrong(message).help(help));
     };
     let state = |(name, units): &(String, i64)| {
         let dims = [size, *units].map(|n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -183,17 +162,15 @@ fn kept_states(
         };
         let zeros = Tensor::from_vec(dims, vec![0f32; count]);
         let zeros = zeros.cast(of(b, x)?).map(|zeros| zeros.held());
-        let zeros =
-            zeros.map_err(|_| b.diagnostic(Code::LayerParameter, "A state has an odd type."))?;
-        runner.states.value(b, name, zeros)
+        let zeros = zeros.map_err(|_| b.wrong("A state has an odd type."))?;
+        called.runner.states.value(b, name, zeros)
     };
     names.iter().map(state).collect()
 }
 
 /// Both layers of `Bidirectional`, each with its weights.
 fn directions(layer: &Layer) -> Option<[Layer; 2]> {
-    let part = |name: &str| layer.parts.iter().find(|(key, _)| key == name);
-    let mut both = [part("forward_layer")?.1.clone(), part("backward_layer")?.1.clone()];
+    let mut both = [layer.part("forward_layer")?.clone(), layer.part("backward_layer")?.clone()];
     let all = &layer.weights;
     if !all.is_empty() {
         // Older files have them in one list, those that are not trained last.
@@ -212,19 +189,15 @@ fn directions(layer: &Layer) -> Option<[Layer; 2]> {
     }
     // Whatever the layers say for themselves.
     for layer in &mut both {
-        let zeros = Json::Bool(is(layer, "return_sequences"));
+        let zeros = Json::Bool(layer.is("return_sequences"));
         layer.config.insert("zero_output_for_mask".to_owned(), zeros);
     }
     Some(both)
 }
 
 /// A sequence in both directions.
-fn bidirectional(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    given: &Given,
-) -> Lowered<Vec<Item>> {
-    let b = runner.builder();
+fn bidirectional(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item>> {
+    let b = called.builder();
     let Some(both) = directions(called.layer) else {
         return Err(b.diagnostic(Code::SourceSyntax, "The layer has no layer inside."));
     };
@@ -239,7 +212,7 @@ fn bidirectional(
         }
         named.extend(mask.map(|mask| ("mask".to_owned(), Item::from(mask))));
         let call = Given { positional: vec![x.into()], named };
-        let items = runner.call(layer, called.path, call)?;
+        let items = called.inner(layer, call)?;
         let tensors: Vec<Var> = items.iter().filter_map(Item::tensor).collect();
         if tensors.is_empty() {
             return Ok(vec![Item::Hole]);
@@ -247,10 +220,10 @@ fn bidirectional(
         given.push(tensors);
     }
     let (y, mut z) = (given[0][0], given[1][0]);
-    if is(&both[0], "return_sequences") {
+    if both[0].is("return_sequences") {
         z = reversed(b, z, &[1])?;
     }
-    let merged = match called.layer.config.get("merge_mode").and_then(Json::as_str) {
+    let merged = match called.layer.word("merge_mode") {
         Some("concat") => vec![b.concat([y, z]).axis(-1).one()?],
         Some("sum") => vec![b.add(y, z)?],
         Some("ave") => vec![b.mul(b.add(y, z)?, 0.5)?],
@@ -258,7 +231,7 @@ fn bidirectional(
         _ => vec![y, z],
     };
     let mut items: Vec<Item> = merged.into_iter().map(Item::from).collect();
-    if is(&both[0], "return_state") {
+    if both[0].is("return_state") {
         items.extend(given.iter().flat_map(|all| &all[1..]).map(|v| Item::from(*v)));
     }
     Ok(items)

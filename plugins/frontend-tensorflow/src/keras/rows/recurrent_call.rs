@@ -7,14 +7,8 @@ use crate::keras::values::Item;
 use crate::ops::activation::leaky;
 use crate::ops::recurrent::Activation;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::{self, Code};
+use onnxd_plugin_sdk::diagnostics::{self, refuse};
 use onnxd_plugin_sdk::lower::{Lowered, Value};
-use serde_json::Value as Json;
-
-/// A truth value of a configuration.
-pub(crate) fn is(layer: &Layer, key: &str) -> bool {
-    layer.config.get(key).and_then(Json::as_bool) == Some(true)
-}
 
 /// What a layer is called on, its initial states and its mask.
 pub(crate) struct Call {
@@ -34,9 +28,7 @@ impl Call {
                 .unwrap_or_default()
         };
         let mut all = tensors(given.first());
-        if all.is_empty() {
-            return Err(b.diagnostic(Code::LayerParameter, "The layer is called on no tensor."));
-        }
+        refuse!(all.is_empty() => b.wrong("The layer is called on no tensor."));
         let x = all.remove(0);
         let states = given.name("initial_state").or_else(|| given.positional.get(1));
         let initial = if all.is_empty() { tensors(states) } else { all };
@@ -47,17 +39,17 @@ impl Call {
 
 /// States that outlive a call, of layers that cannot have them as inputs and outputs.
 pub(crate) fn refuse_stateful(b: &GraphBuilder, layer: &Layer) -> Lowered<()> {
-    if !is(layer, "stateful") {
+    if !layer.is("stateful") {
         return Ok(());
     }
     let message = "The layer keeps its states from one call to the next (`stateful`).";
     let help = "Give the states as `initial_state`, and take them with `return_state`.";
-    Err(b.diagnostic(Code::LayerUnsupported, message).help(help))
+    Err(b.unsupported(message).help(help))
 }
 
 /// The activation that a configuration names, or has as a layer.
 pub(crate) fn activation(runner: &Runner<'_, '_>, layer: &Layer, key: &str) -> Activation {
-    if let Some((_, part)) = layer.parts.iter().find(|(found, _)| found == key) {
+    if let Some(part) = layer.part(key) {
         return activation_layer(part);
     }
     let name = match runner.activation(layer, key) {
@@ -83,9 +75,8 @@ pub(crate) fn activation(runner: &Runner<'_, '_>, layer: &Layer, key: &str) -> A
 
 /// A layer that cells have as their activation; those with weights are refused.
 fn activation_layer(part: &Layer) -> Activation {
-    let number = |keys: &[&str]| keys.iter().find_map(|key| part.config.get(*key)?.as_f64());
-    let (slope, max) = (number(&["negative_slope", "alpha"]), number(&["max_value"]));
-    let threshold = number(&["threshold"]).unwrap_or(0.0);
+    let slope = part.real("negative_slope").or(part.real("alpha"));
+    let (max, threshold) = (part.real("max_value"), part.real("threshold").unwrap_or(0.0));
     match part.class.as_str() {
         "LeakyReLU" => {
             let slope = slope.unwrap_or(0.3);
@@ -94,10 +85,8 @@ fn activation_layer(part: &Layer) -> Activation {
         }
         "ReLU" => {
             let slope = slope.unwrap_or(0.0);
-            Activation {
-                onnx: None,
-                apply: Box::new(move |b, x| relu(b, x, max, slope, threshold)),
-            }
+            let apply = move |b: &GraphBuilder, x| relu(b, x, max, slope, threshold);
+            Activation { onnx: None, apply: Box::new(apply) }
         }
         other => {
             let name = other.to_owned();
@@ -105,7 +94,7 @@ fn activation_layer(part: &Layer) -> Activation {
                 let name = diagnostics::shown(&name);
                 let message =
                     format!("The layer `{name}` as the activation of a cell is not converted.");
-                Err(b.diagnostic(Code::LayerUnsupported, message))
+                Err(b.unsupported(message))
             };
             Activation { onnx: None, apply: Box::new(refuse) }
         }

@@ -1,12 +1,13 @@
 //! Layers that move elements, repeat them, or leave some out.
 
+use super::ints;
 use crate::ops::layout::Channels;
 use crate::ops::resize::{How, Mode, resized};
 use crate::ops::shape::{int64s, reshaped, transposed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -65,9 +66,7 @@ fn reshape(b: &Lower, inputs: Var, target_shape: Vec<Value>) -> Lowered<Var> {
         _ => None,
     };
     let target: Option<Vec<i64>> = target_shape.iter().map(size).collect();
-    let Some(target) = target else {
-        return Err(b.diagnostic(Code::LayerParameter, "The target shape is no list of sizes."));
-    };
+    let target = target.ok_or_else(|| b.wrong("The target shape is no list of sizes."))?;
     let batch = b.shape_of(inputs).and_then(|shape| shape.first()?.known());
     let is_open = target.contains(&-1);
     match batch {
@@ -92,12 +91,9 @@ fn repeat_vector(b: &Lower, inputs: Var, n: i64) -> Lowered<Var> {
 
 /// Two numbers for each axis: Keras also takes one for all, or one for each.
 fn pairs(b: &GraphBuilder, list: &[Value], n: usize) -> Lowered<Vec<[i64; 2]>> {
-    let pair = |value: &Value| match value {
-        Value::Int(x) => Some([*x, *x]),
-        Value::List(items) => match items[..] {
-            [Value::Int(before), Value::Int(behind)] => Some([before, behind]),
-            _ => None,
-        },
+    let pair = |value: &Value| match (value, &ints(value)?[..]) {
+        (Value::Int(x), _) => Some([*x, *x]),
+        (_, [before, behind]) => Some([*before, *behind]),
         _ => None,
     };
     let found: Option<Vec<[i64; 2]>> = match list {
@@ -109,7 +105,7 @@ fn pairs(b: &GraphBuilder, list: &[Value], n: usize) -> Lowered<Vec<[i64; 2]>> {
     });
     found.ok_or_else(|| {
         let message = format!("The layer does not have two numbers for each of {n} axes.");
-        b.diagnostic(Code::LayerParameter, message)
+        b.wrong(message)
     })
 }
 
@@ -155,7 +151,7 @@ fn up_sampling(b: &Lower, a: UpSampling) -> Lowered<Var> {
         other => {
             let message =
                 format!("The interpolation `{}` has no counterpart in ONNX.", shown(other));
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
+            return Err(b.unsupported(message));
         }
     };
     let x = match channels {

@@ -2,8 +2,9 @@
 
 use super::{count, window};
 use crate::ops::conv;
+use crate::ops::create::number;
 use crate::ops::layout::Channels;
-use crate::ops::shape::{Size, reshaped, shape_of, size, transposed};
+use crate::ops::shape::{Size, reshaped, shape_of, size, sized, sizes, transposed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -56,9 +57,7 @@ arguments! {
 /// Frames of the last axis, as a new one before it.
 fn sequences(b: &GraphBuilder, x: Var, [length, stride]: [i64; 2]) -> Lowered<Var> {
     let last = rank(b, x)?.checked_sub(1).and_then(|last| b.shape_of(x)?.get(last)?.known());
-    let Some(last) = last else {
-        return Err(b.diagnostic(Code::LayerUnsupported, "The length of the sound must be known."));
-    };
+    let last = last.ok_or_else(|| b.unsupported("The length of the sound must be known."))?;
     let stride = count(b, "steps of a frame", stride)?.max(1);
     let length = count(b, "elements of a frame", length)?;
     let frames = ((last - length).div_euclid(stride) + 1).max(0);
@@ -74,14 +73,12 @@ fn filtered(b: &GraphBuilder, a: &Spectrogram, kernel: Var) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
     let x = channels.first(b, a.inputs)?;
     let (batch, count) = (size(b, x, 0)?, size(b, x, 1)?);
-    let single = shape_of(b, &[Size::Known(-1), Size::Known(1), size(b, x, 2)?])?;
-    let x = reshaped(b, x, &single)?;
+    let x = sized(b, x, &[Size::Known(-1), Size::Known(1), size(b, x, 2)?])?;
     let step = a.frame_step.unwrap_or(a.frame_length / 2);
     let steps = window(b, &[a.frame_length], &[step], None, &a.padding, channels)?;
     let w = conv::filter(b, b.cast(kernel, of(b, x)?)?)?;
     let y = conv::conv(b, x, w, None, &steps, 1)?;
-    let apart = shape_of(b, &[batch, count, size(b, y, 1)?, size(b, y, 2)?])?;
-    reshaped(b, y, &apart)
+    sized(b, y, &[batch, count, size(b, y, 1)?, size(b, y, 2)?])
 }
 
 fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
@@ -105,12 +102,8 @@ fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
                     b.add(power, b.pad(inner, [0, 0, 1, 0, 0, 0, 1, 0]).one()?)?
                 }
                 _ => {
-                    let least = || {
-                        b.constant(crate::ops::create::number(
-                            1e-7,
-                            b.dtype_of(power).unwrap_or(onnxd_plugin_sdk::ir::DataType::Float),
-                        ))
-                    };
+                    let dtype = of(b, power)?;
+                    let least = || b.constant(number(1e-7, dtype));
                     let root = b.sqrt(b.max([power, least()])?)?;
                     if mode == "log" { b.log(b.max([root, least()])?)? } else { root }
                 }
@@ -125,12 +118,9 @@ fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
         (_, false) => {
             let (count, bins) = (size(b, y, 1)?, size(b, y, 2)?);
             let (Size::Known(count), Size::Known(bins)) = (count, bins) else {
-                return Err(
-                    b.diagnostic(Code::LayerUnsupported, "The number of channels must be known.")
-                );
+                return Err(b.unsupported("The number of channels must be known."));
             };
-            let flat = shape_of(b, &[size(b, y, 0)?, Size::Known(count * bins), size(b, y, 3)?])?;
-            let y = reshaped(b, y, &flat)?;
+            let y = sized(b, y, &[size(b, y, 0)?, Size::Known(count * bins), size(b, y, 3)?])?;
             if last { transposed(b, y, &[0, 2, 1]) } else { Ok(y) }
         }
     }
@@ -167,8 +157,7 @@ fn transforms(
         Some("hann") => Window::Hann,
         Some("hamming") => Window::HAMMING,
         Some(other) => {
-            let message = format!("The window `{}` is not known.", shown(other));
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
+            return Err(b.unsupported(format!("The window `{}` is not known.", shown(other))));
         }
     };
     // TensorFlow's windows of odd lengths end where they begin.
@@ -188,12 +177,10 @@ fn transforms(
 
 /// `[..., time]` as `[batch, 1, time]`, and the sizes before the time.
 fn single(b: &GraphBuilder, x: Var) -> Lowered<(Var, Vec<Size>)> {
-    let Some(last) = rank(b, x)?.checked_sub(1) else {
-        return Err(b.diagnostic(Code::LayerParameter, "The sound has no axis of time."));
-    };
-    let lead = (0..last).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
-    let shape = shape_of(b, &[Size::Known(-1), Size::Known(1), size(b, x, last)?])?;
-    Ok((reshaped(b, x, &shape)?, lead))
+    let last =
+        rank(b, x)?.checked_sub(1).ok_or_else(|| b.wrong("The sound has no axis of time."))?;
+    let lead = sizes(b, x, 0..last)?;
+    Ok((sized(b, x, &[Size::Known(-1), Size::Known(1), size(b, x, last)?])?, lead))
 }
 
 fn short_time(b: &Lower, a: ShortTime) -> Lowered<[Var; 2]> {
@@ -202,8 +189,7 @@ fn short_time(b: &Lower, a: ShortTime) -> Lowered<[Var; 2]> {
         || !(1..=points).contains(&a.sequence_length)
         || !(1..=POINTS_MAX).contains(&a.sequence_stride)
     {
-        let message = "The frames or their transform have too many points, or none.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported("The frames or their transform have too many points, or none."));
     }
     // Without a window, frames are as long as the transform.
     let length = if a.window.is_some() { a.sequence_length } else { points };
@@ -222,32 +208,26 @@ fn mel_spectrogram(b: &Lower, a: Mel) -> Lowered<Var> {
         || !(1..=a.fft_length).contains(&length)
         || !(1..=POINTS_MAX).contains(&a.num_mel_bins)
     {
-        return Err(
-            b.diagnostic(Code::LayerUnsupported, "The transform has too many points, or none.")
-        );
+        return Err(b.unsupported("The transform has too many points, or none."));
     }
     let dtype = of(b, a.inputs)?;
     let x = super::ops::promote::not_half(b, a.inputs)?;
     let (x, lead) = single(b, x)?;
-    let sizes = [length, a.fft_length, a.sequence_stride];
-    let parts = transforms(b, x, sizes, a.window.as_deref(), true)?;
+    let lengths = [length, a.fft_length, a.sequence_stride];
+    let parts = transforms(b, x, lengths, a.window.as_deref(), true)?;
     let power = b.add(b.mul(parts[0], parts[0])?, b.mul(parts[1], parts[1])?)?;
     let power = match a.mag_exp {
         2.0 => power,
-        exponent => {
-            let exponent = b.constant(crate::ops::create::number(exponent / 2.0, of(b, power)?));
-            b.pow(power, exponent)?
-        }
+        exponent => b.pow(power, b.constant(number(exponent / 2.0, of(b, power)?)))?,
     };
     let shares = b.cast(b.constant(bands(&a, a.fft_length / 2 + 1)), of(b, power)?)?;
     let mut y = b.mat_mul(transposed(b, shares, &[1, 0])?, power)?;
     if a.power_to_db {
-        let least = b.constant(crate::ops::create::number(a.min_power, of(b, y)?));
+        let least = b.constant(number(a.min_power, of(b, y)?));
         let level = b.mul(b.log(b.max([y, least])?)?, 10.0 / LN_10)?;
         let level = b.sub(level, 10.0 * a.ref_power.abs().max(a.min_power).log10())?;
         let top = b.sub(b.reduce_max(level).keepdims(0).one()?, a.top_db)?;
         y = b.max([level, top])?;
     }
-    let shape = shape_of(b, &[lead, vec![size(b, y, 1)?, size(b, y, 2)?]].concat())?;
-    b.cast(reshaped(b, y, &shape)?, dtype)
+    b.cast(sized(b, y, &[lead, sizes(b, y, 1..3)?].concat())?, dtype)
 }

@@ -1,17 +1,17 @@
 //! Functions of TensorFlow in models of Keras 2 for which neither its operators nor `keras.ops` have a row.
 
+use super::ints;
 use super::ops::nn::hot;
 use super::ops::promote::{named, named_if, tensor};
 use super::ops::reduce::axes;
 use crate::ops::create::number;
 use crate::ops::gather::gathered;
 use crate::ops::join::parts;
-use crate::ops::reduce::{Reduction, reduced};
+use crate::ops::reduce::{Reduction, along};
 use crate::ops::shape::axis_of;
-use crate::ops::{Lower, Source, Values, of};
+use crate::ops::{Lower, Source, Values, of, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Bool, Float, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -31,14 +31,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "tf::Split" => split;
         "tf::L2Normalize" => |b, a: Normalize| {
             let list = axes(b, a.x, &a.axis)?;
-            let square = reduced(b, b.mul(a.x, a.x)?, &list, true, Reduction::Sum)?;
+            let square = along(b, b.mul(a.x, a.x)?, &list, true, Reduction::Sum)?;
             let least = b.constant(number(a.epsilon, of(b, square)?));
             b.div(a.x, b.sqrt(b.max([square, least])?)?)
         };
-        "tf::Norm" => |b, a: Norm| {
-            let list = axes(b, a.tensor, &a.axis)?;
-            reduced(b, a.tensor, &list, a.keepdims, Reduction::L2)
-        };
+        "tf::Norm" => |b, a: Norm| along(b, a.tensor, &axes(b, a.tensor, &a.axis)?, a.keepdims, Reduction::L2);
         "tf::OneHot" => |b, a: OneHot| {
             let to = named_if(b, a.dtype.as_ref())?.unwrap_or(Float);
             let all = hot(b, b.cast(a.indices, Int64)?, a.depth, a.axis, Bool)?;
@@ -71,16 +68,11 @@ arguments! {
 /// Parts of one size, or of sizes of which one may be what is left.
 fn split(b: &Lower, a: Split) -> Lowered<Values> {
     let axis = axis_of(b, a.value, a.axis)?;
-    let size = b.shape_of(a.value).and_then(|shape| shape.get(axis)?.known());
-    let refused = |message: String| Err(b.diagnostic(Code::LayerUnsupported, message));
-    let Some(size) = size else {
-        return refused(format!("The size of axis {axis} must be known to split it."));
-    };
+    let unknown = || b.unsupported(format!("The size of axis {axis} must be known to split it."));
+    let size = size_of(b, a.value, axis).ok_or_else(unknown)?;
     let sizes: Option<Vec<i64>> = match &a.num_or_size_splits {
         Value::Int(n) if *n > 0 && *n <= size && size % n == 0 => Some(vec![size / n; *n as usize]),
-        Value::List(items) => {
-            items.iter().map(|x| if let Value::Int(n) = x { Some(*n) } else { None }).collect()
-        }
+        list @ Value::List(_) => ints(list),
         _ => None,
     };
     let known =
@@ -95,6 +87,6 @@ fn split(b: &Lower, a: Split) -> Lowered<Values> {
     });
     match sizes {
         Some(sizes) => parts(b, a.value, axis as i64, &sizes),
-        None => refused(format!("An axis of size {size} cannot be split like this.")),
+        None => Err(b.unsupported(format!("An axis of size {size} cannot be split like this."))),
     }
 }

@@ -28,12 +28,7 @@ pub(crate) fn role(layer: &Layer, place: &str, i: usize, is_keras2: bool) -> Str
         }
         false => last,
     };
-    if part.is_empty() { name } else { format!("{part}/{name}") }
-}
-
-/// Whether a layer has something: most have it unless they say otherwise.
-fn has(layer: &Layer, key: &str) -> bool {
-    layer.config.get(key).and_then(Json::as_bool) != Some(false)
+    super::join(part, &name)
 }
 
 /// The object in a layer that has its weight `i`, and which one of that object it is.
@@ -44,13 +39,12 @@ fn part(layer: &Layer, i: usize, is_keras2: bool) -> (&'static str, usize) {
         "SimpleRNN" => ("simple_rnn_cell", i),
         "ConvLSTM1D" | "ConvLSTM2D" | "ConvLSTM3D" if !is_keras2 => ("conv_lstm_cell", i),
         "MultiHeadAttention" | "GroupQueryAttention" | "GroupedQueryAttention" => {
-            let has_gate = layer.config.get("use_gate").and_then(Json::as_bool) == Some(true);
-            let each = if has(layer, "use_bias") { 2 } else { 1 };
+            let each = if layer.has("use_bias") { 2 } else { 1 };
             let part = match i / each {
                 0 => "query",
                 1 => "key",
                 2 => "value",
-                3 if has_gate => "gate",
+                3 if layer.is("use_gate") => "gate",
                 _ => "attention_output",
             };
             (part, i % each)
@@ -61,7 +55,7 @@ fn part(layer: &Layer, i: usize, is_keras2: bool) -> (&'static str, usize) {
 
 /// The names of the weights of an object, in the order in which Keras makes them.
 fn names(layer: &Layer, is_keras2: bool) -> Vec<&'static str> {
-    let only = |name: &'static str, key: &str| if has(layer, key) { vec![name] } else { vec![] };
+    let only = |name: &'static str, key: &str| if layer.has(key) { vec![name] } else { vec![] };
     let affine = || [only("gamma", "scale"), only("beta", "center")].concat();
     match layer.class.as_str() {
         "BatchNormalization" | "SyncBatchNormalization" => {
@@ -77,7 +71,7 @@ fn names(layer: &Layer, is_keras2: bool) -> Vec<&'static str> {
         "LayerScale" => vec!["gamma"],
         "PReLU" => vec!["alpha"],
         "Normalization" => vec!["mean", "variance", "count"],
-        "ReversibleEmbedding" if !has(layer, "tie_weights") => {
+        "ReversibleEmbedding" if !layer.has("tie_weights") => {
             vec!["embeddings", "reverse_embeddings"]
         }
         "PositionEmbedding" => vec!["embeddings"],
@@ -93,14 +87,14 @@ fn names(layer: &Layer, is_keras2: bool) -> Vec<&'static str> {
         "DepthwiseConv1D" | "DepthwiseConv2D" if is_keras2 => vec!["depthwise_kernel", "bias"],
         "AdditiveAttention" => vec!["scale"],
         "Attention" => [only("scale", "use_scale"), vec!["concat_score_weight"]].concat(),
-        "STFTSpectrogram" => match layer.config.get("mode").and_then(Json::as_str) {
+        "STFTSpectrogram" => match layer.word("mode") {
             Some("imag") => vec!["imag_kernel"],
             _ => vec!["real_kernel", "imag_kernel"],
         },
         class => {
             let has_bias = match class {
                 "EinsumDense" => layer.config.get("bias_axes").is_some_and(Json::is_string),
-                _ => has(layer, "use_bias"),
+                _ => layer.has("use_bias"),
             };
             let bias = if has_bias { &["bias"][..] } else { &[] };
             [&["kernel"][..], bias, &["kernel_scale", "kernel_zero", "g_idx"]].concat()

@@ -6,7 +6,7 @@ use crate::ops::linear::product;
 use crate::ops::{Lower, Source, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 /// What the interpreter takes for the norm of a vector of zeros.
@@ -53,7 +53,7 @@ pub(crate) fn activated(b: &GraphBuilder, x: Var, word: &str) -> Lowered<Var> {
         "TANH" => b.tanh(x),
         other => {
             let message = format!("The activation `{}` has no counterpart in ONNX.", shown(other));
-            Err(b.diagnostic(Code::LayerUnsupported, message))
+            Err(b.unsupported(message))
         }
     }
 }
@@ -73,13 +73,9 @@ fn softmax(b: &Lower, input: Var, beta: f64) -> Lowered<Var> {
 
 /// Rows of as many elements as the weights have inputs; `keep_num_dims` keeps the axes before them.
 fn fully_connected(b: &Lower, a: FullyConnected) -> Lowered<Var> {
-    if a.weights_format != "DEFAULT" {
-        let message = "Weights in the order `SHUFFLED4x16INT8` are not read.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(a.weights_format != "DEFAULT" => b.unsupported("Weights in the order `SHUFFLED4x16INT8` are not read."));
     let Some(inputs) = size_of(b, a.weights, 1) else {
-        let message = "The number of inputs of the weights is not known.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported("The number of inputs of the weights is not known."));
     };
     let n = rank(b, a.input)?;
     let is_row = n == 2 && size_of(b, a.input, 1) == Some(inputs);

@@ -8,7 +8,6 @@ use crate::ops::shape::transposed;
 use crate::ops::{Lower, Source, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
@@ -92,7 +91,7 @@ fn depthwise(b: &Lower, a: Conv2d) -> Lowered<Var> {
     let known = || (a.depth_multiplier > 0).then(|| outputs / a.depth_multiplier);
     let Some(group) = size_of(b, x, 1).or_else(known) else {
         let message = "The number of channels is not known, nor how many filters each has.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported(message));
     };
     let filter = transposed(b, a.filter, &[3, 0, 1, 2])?;
     channels_last(b, conv(b, x, filter, a.bias, &a.window(b, &[h, w])?, group)?)
@@ -103,7 +102,7 @@ fn filter_2d(b: &Lower, w: Var) -> Lowered<[i64; 4]> {
     let dims = sizes(b, w)?;
     dims.as_slice().try_into().map_err(|_| {
         let message = format!("The filter must have 4 axes, found {}.", dims.len());
-        b.diagnostic(Code::LayerParameter, message)
+        b.wrong(message)
     })
 }
 

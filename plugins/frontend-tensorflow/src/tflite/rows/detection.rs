@@ -5,7 +5,6 @@ use crate::ops::sort::top_k;
 use crate::ops::{Lower, Source, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
@@ -32,10 +31,7 @@ fn detections(b: &Lower, a: Detect) -> Lowered<[Var; 4]> {
     // A class before the others is the background.
     let last = rank(b, a.class_predictions)?.saturating_sub(1);
     let all = size_of(b, a.class_predictions, last).filter(|all| *all >= a.num_classes);
-    let Some(all) = all else {
-        let message = "The number of classes is not that of the scores.";
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    };
+    let all = all.ok_or_else(|| b.wrong("The number of classes is not that of the scores."))?;
     let scores = b.slice(a.class_predictions, [all - a.num_classes], [i64::MAX]);
     let scores = scores.axes([last as i64]).one()?;
     let places = a.max_detections.saturating_mul(a.max_classes_per_detection);

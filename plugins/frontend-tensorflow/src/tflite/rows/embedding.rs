@@ -7,7 +7,7 @@ use crate::ops::shape::unsqueezed;
 use crate::ops::{Lower, Source, of, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Int64, Uint8};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -40,10 +40,7 @@ fn sparse(b: &Lower, a: Sparse) -> Lowered<Var> {
         "SUM" => return Ok(total),
         "MEAN" => sums(outer, a.weights)?,
         "SQRTN" => b.sqrt(sums(outer, b.mul(a.weights, a.weights)?)?)?,
-        other => {
-            let message = format!("There is no combiner `{}`.", shown(other));
-            return Err(b.diagnostic(Code::LayerParameter, message));
-        }
+        other => return Err(b.wrong(format!("There is no combiner `{}`.", shown(other)))),
     };
     // Rows that nothing was added to stay zero.
     let norm = b.where_(b.equal(norm, 0.0)?, 1.0, norm)?;
@@ -54,10 +51,7 @@ fn sparse(b: &Lower, a: Sparse) -> Lowered<Var> {
 
 /// The rows of keys, zeros where there is no such key; and whether there is.
 fn keyed(b: &Lower, lookup: Var, key: Var, value: Var) -> Lowered<[Var; 2]> {
-    if of(b, value)? == DataType::String {
-        let message = "ONNX does not compute with text.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(of(b, value)? == DataType::String => b.unsupported("ONNX does not compute with text."));
     let same = b.cast(b.equal(b.unsqueeze(lookup, [1])?, key)?, Uint8)?;
     let at = b.arg_max(same).axis(1).keepdims(0).one()?;
     let found = b.gather_elements(same, b.unsqueeze(at, [1])?).axis(1).one()?;

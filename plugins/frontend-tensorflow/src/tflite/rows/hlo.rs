@@ -1,7 +1,7 @@
 //! Operators of StableHLO.
 
 use super::window::Meeting;
-use crate::ops::create::scalar;
+use crate::ops::create::{counted, scalar};
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::{transposed, unsqueezed};
 use crate::ops::xla::{Dimensions, Form, convolved, others};
@@ -9,7 +9,7 @@ use crate::ops::{Lower, Source, of, rank, rows};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -28,11 +28,9 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
             b.expand(spread(b, operand, &broadcast_dimensions, n)?, shape)
         };
         "STABLEHLO_IOTA" => |b, iota_dimension: i64, type_: ElementType, shape: Vec<i64>| {
-            let Some(size) = usize::try_from(iota_dimension).ok().and_then(|at| shape.get(at)) else {
-                return Err(crate::ops::xla::outside(b));
-            };
-            let numbers = b.range(scalar(0, Int64), scalar(*size, Int64), scalar(1, Int64)).one()?;
-            let numbers = spread(b, numbers, &[iota_dimension], shape.len() as i64)?;
+            let size = usize::try_from(iota_dimension).ok().and_then(|at| shape.get(at));
+            let size = size.ok_or_else(|| crate::ops::xla::outside(b))?;
+            let numbers = spread(b, counted(b, scalar(*size, Int64))?, &[iota_dimension], shape.len() as i64)?;
             b.cast(b.expand(numbers, shape)?, type_.0)
         };
         "STABLEHLO_REDUCE" => reduce;
@@ -75,18 +73,14 @@ fn compare(b: &Lower, x: Var, y: Var, comparison_direction: i64) -> Lowered<Var>
         3 => b.greater(x, y),
         4 => b.less_or_equal(x, y),
         5 => b.less(x, y),
-        other => {
-            let message = format!("There is no comparison {other}.");
-            Err(b.diagnostic(Code::LayerParameter, message))
-        }
+        other => Err(b.wrong(format!("There is no comparison {other}."))),
     }
 }
 
 /// Reductions of one tensor.
 fn reduce(b: &Lower, a: Reduce) -> Lowered<Var> {
     let [x, init] = a.inputs[..] else {
-        let message = "Several tensors are reduced together.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported("Several tensors are reduced together."));
     };
     let meeting = Meeting::of(b, &a.body)?;
     let how = match meeting {
@@ -96,10 +90,8 @@ fn reduce(b: &Lower, a: Reduce) -> Lowered<Var> {
         Meeting::Max | Meeting::Or => Reduction::Max,
     };
     let dtype = of(b, x)?;
-    if matches!(meeting, Meeting::And | Meeting::Or) && dtype != Bool {
-        let message = "Bits of integers are reduced, which ONNX does not do.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(matches!(meeting, Meeting::And | Meeting::Or) && dtype != Bool =>
+        b.unsupported("Bits of integers are reduced, which ONNX does not do."));
     let y = reduced(b, x, &Axes::Known(a.dimensions), false, how)?;
     meeting.meet(b, y, init)
 }
@@ -121,11 +113,8 @@ fn dot_general(b: &Lower, a: DotGeneral) -> Lowered<Var> {
         Ok(((0..n).map(letter).collect(), free.iter().map(|axis| letter(*axis)).collect()))
     };
     let batch = a.lhs_batching_dimensions.len();
-    if batch.max(a.lhs_contracting_dimensions.len()) > 7 || rank(b, a.lhs)?.max(rank(b, a.rhs)?) > 6
-    {
-        let message = "The product has too many axes.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(batch.max(a.lhs_contracting_dimensions.len()) > 7 || rank(b, a.lhs)?.max(rank(b, a.rhs)?) > 6 =>
+        b.unsupported("The product has too many axes."));
     let (lhs, left) =
         named(a.lhs, &a.lhs_batching_dimensions, &a.lhs_contracting_dimensions, b'n')?;
     let (rhs, right) =

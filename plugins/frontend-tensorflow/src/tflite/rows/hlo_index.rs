@@ -1,14 +1,14 @@
 //! Slices and updates of StableHLO at places that are computed.
 
 use super::window::Meeting;
-use crate::ops::create::scalar;
+use crate::ops::create::{counted, scalar};
 use crate::ops::scatter::scattered;
 use crate::ops::shape::{Size, size, transposed, unsqueezed};
 use crate::ops::xla::{moved, others};
 use crate::ops::{Lower, Source, of, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -45,7 +45,7 @@ fn vectors(b: &GraphBuilder, indices: Var, axis: i64) -> Lowered<Var> {
 
 /// Checks the sizes of slices of a tensor of `n` axes.
 fn check_sizes(b: &GraphBuilder, n: usize, sizes: &[i64]) -> Lowered<()> {
-    let wrong = |message: String| Err(b.diagnostic(Code::LayerParameter, message));
+    let wrong = |message: String| Err(b.wrong(message));
     match sizes.iter().find(|size| **size < 0) {
         _ if sizes.len() != n => {
             wrong(format!("A slice of {} axes is taken from {n} axes.", sizes.len()))
@@ -78,10 +78,9 @@ fn gather(b: &Lower, a: Gather) -> Lowered<Var> {
     let mut places = vec![];
     for (at, axis) in (0..).zip(&sliced) {
         let length = a.slice_sizes[*axis as usize];
-        let steps = b.range(scalar(0, Int64), scalar(length, Int64), scalar(1, Int64)).one()?;
         // Behind it are the steps of the axes that follow.
         let behind: Vec<i64> = (1..count - at).collect();
-        let steps = unsqueezed(b, steps, &behind)?;
+        let steps = unsqueezed(b, counted(b, scalar(length, Int64))?, &behind)?;
         let place = match a.start_index_map.iter().position(|mapped| mapped == axis) {
             None => steps,
             Some(column) => {
@@ -152,10 +151,8 @@ fn scatter(b: &Lower, a: Scatter) -> Lowered<Var> {
             |v: Var, axis: i64| super::size_of(b, v, usize::try_from(axis).unwrap_or(usize::MAX));
         size(a.operand, *axis).is_some() && size(a.operand, *axis) == size(a.updates, *at)
     });
-    if inserted != mapped || window != rest.len() || !windows {
-        let message = "Updates of parts of slices have no counterpart in ONNX.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(inserted != mapped || window != rest.len() || !windows =>
+        b.unsupported("Updates of parts of slices have no counterpart in ONNX."));
     let reduction = match a.body.as_str() {
         "" => None,
         body => Some(match Meeting::of(b, body)? {

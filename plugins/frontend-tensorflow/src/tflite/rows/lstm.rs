@@ -11,7 +11,6 @@ use crate::ops::shape::{squeezed, unsqueezed};
 use crate::ops::{Lower, Source, Values, of, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -95,7 +94,7 @@ impl Stored {
             let message = format!("{what} The model {ours}.");
             let help =
                 "Quantize the model again, on samples for which cells come near to 1 or above.";
-            b.note(b.diagnostic(Code::LayerParameter, message).help(help));
+            b.note(b.wrong(message).help(help));
         }
         Some(found)
     }
@@ -268,10 +267,7 @@ impl Cell {
 
 /// Weights that a layer cannot be without.
 fn need(b: &GraphBuilder, weights: Option<Var>) -> Lowered<Var> {
-    weights.ok_or_else(|| {
-        let message = "Weights of the layer are missing.";
-        b.diagnostic(Code::LayerParameter, message)
-    })
+    weights.ok_or_else(|| b.wrong("Weights of the layer are missing."))
 }
 
 /// `x` between `-clip` and `clip`; zero does not clip.
@@ -300,8 +296,7 @@ fn basic(b: &GraphBuilder, inputs: &Inputs, keeps: bool) -> Lowered<Values> {
     let gates = product(b, [both, inputs.need(b, 2)?], [false, true])?;
     let gates = b.add(gates, inputs.need(b, 3)?)?;
     let Some(width) = size_of(b, inputs.need(b, 3)?, 0).map(|n| n / 4) else {
-        let message = "The length of the bias is not known.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported("The length of the bias is not known."));
     };
     let parts = b.split(gates).split(vec![width; 4]).axis(-1).list(4)?;
     let kept = b.mul(b.sigmoid(parts[2])?, inputs.need(b, 4)?)?;

@@ -9,7 +9,6 @@ use crate::ops::slicing::reversed;
 use crate::ops::{Lower, Source, Values, of, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
@@ -178,8 +177,7 @@ impl Inputs {
     /// # Errors
     /// `N0204` if it is missing.
     pub(super) fn need(&self, b: &GraphBuilder, place: usize) -> Lowered<Var> {
-        self.at(place)
-            .ok_or_else(|| b.diagnostic(Code::LayerParameter, format!("Input {place} is missing.")))
+        self.at(place).ok_or_else(|| b.wrong(format!("Input {place} is missing.")))
     }
 
     /// The input of a direction and its weights: an auxiliary input at `aux` with weights of its own stands beside the
@@ -247,8 +245,7 @@ fn svdf(b: &Lower, a: Svdf) -> Lowered<Values> {
     let features = b.gemm(a.input, a.weights_feature).trans_b(1).one()?;
     let filters = size_of(b, a.weights_time, 0);
     let (Some(filters), Some(memory)) = (filters, size_of(b, a.weights_time, 1)) else {
-        let message = "The sizes of the weights are not known.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported("The sizes of the weights are not known."));
     };
     let newest = b.slice(a.weights_time, [-1], [i64::MAX]).axes([1]).one()?;
     let mut states = vec![];

@@ -6,7 +6,7 @@ use crate::ops::update::{cut, each, places, updated, vector};
 use crate::ops::{Lower, Source, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -48,11 +48,8 @@ arguments! {
 /// A slice whose ends count from where it begins, as one whose ends count from the first element. As in TFLite's
 /// kernel, it begins within the axis, and `end_mask` does not count.
 fn ends_from_begin(b: &GraphBuilder, a: Slice) -> Lowered<Slice> {
-    if a.ellipsis_mask != 0 || a.new_axis_mask != 0 {
-        let message =
-            "Ends that count from the beginning, beside an ellipsis or a new axis, are not read.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(a.ellipsis_mask != 0 || a.new_axis_mask != 0 =>
+        b.unsupported("Ends that count from the beginning, beside an ellipsis or a new axis, are not read."));
     let list = |one: &dyn Fn(usize) -> i64| -> Var {
         let all: Vec<i64> = (0..a.strides.len()).map(one).collect();
         b.constant(onnxd_plugin_sdk::ir::Tensor::vector(all))
@@ -97,9 +94,6 @@ fn reshape(b: &Lower, a: Reshape) -> Lowered<Var> {
             reshaped(b, a.input, &if number { Vec::<i64>::new().into() } else { shape })
         }
         (None, Some(sizes), _) | (None, None, Some(sizes)) => reshaped(b, a.input, &sizes.into()),
-        (None, None, None) => {
-            let message = "The shape of the result is not known.";
-            Err(b.diagnostic(Code::LayerUnsupported, message))
-        }
+        (None, None, None) => Err(b.unsupported("The shape of the result is not known.")),
     }
 }

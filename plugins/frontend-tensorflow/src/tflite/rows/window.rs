@@ -4,7 +4,7 @@ use crate::ops::pad::{for_each_axis, interior_padded};
 use crate::ops::{Lower, Source, of, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -88,7 +88,7 @@ impl Meeting {
             other => {
                 let message =
                     format!("Elements are reduced by `{}`, which is not known.", shown(other));
-                Err(b.diagnostic(Code::LayerUnsupported, message))
+                Err(b.unsupported(message))
             }
         }
     }
@@ -133,12 +133,8 @@ fn under_windows(b: &GraphBuilder, x: Var, how: Meeting, lists: [Vec<i64>; 3]) -
     for (axis, ((window, stride), dilation)) in windows.enumerate() {
         // Farther steps lie behind the end of every tensor.
         let all = 1..=i64::from(i32::MAX);
-        if !(1..=WINDOW_MAX).contains(&window) || !all.contains(&stride) || !all.contains(&dilation)
-        {
-            let message =
-                format!("A window of {window} cells is too large, or its steps are too small.");
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
-        }
+        refuse!(!(1..=WINDOW_MAX).contains(&window) || !all.contains(&stride) || !all.contains(&dilation) =>
+            b.unsupported(format!("A window of {window} cells is too large, or its steps are too small.")));
         let cell = |at: i64| -> Lowered<Var> {
             let behind = (window - 1 - at) * dilation;
             let end = if behind == 0 { i64::MAX } else { -behind };

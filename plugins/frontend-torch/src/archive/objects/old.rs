@@ -4,7 +4,7 @@ use super::super::pickle::{self, Context, Pickled};
 use super::super::storage::{Quantizer, Source, Storages, Stored};
 use super::super::zip::Archive;
 use super::super::{damaged, over_limit, unsupported};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use onnxd_plugin_sdk::ir::DataType;
 use serde_json::Value;
 use std::rc::Rc;
@@ -24,9 +24,7 @@ fn table(model: &Value, storages: &Storages) -> Result<Vec<Rc<Stored>>, Diagnost
 
 fn model(archive: &Archive) -> Result<Value, Diagnostic> {
     let bytes = archive.read("model.json")?;
-    if bytes.len() > JSON_MAX {
-        return Err(over_limit(format!("`model.json` has more than {JSON_MAX} bytes")));
-    }
+    refuse!(bytes.len() > JSON_MAX => over_limit(format!("`model.json` has more than {JSON_MAX} bytes")));
     serde_json::from_slice(&bytes).map_err(|e| damaged(format!("`model.json`: {e}")))
 }
 

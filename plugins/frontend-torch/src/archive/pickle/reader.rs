@@ -4,7 +4,7 @@ use super::context::Context;
 use super::tree::Made;
 use super::{Pickled, Tree, reduce};
 use crate::archive::{damaged, over_limit, truncated, unsupported};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -102,9 +102,7 @@ impl<'a> Reader<'a> {
 
     fn push_entry(&mut self, entry: Entry) -> Result<(), Diagnostic> {
         self.pushed += 1;
-        if self.pushed > VALUES_MAX {
-            return Err(over_limit(format!("the pickle has more than {VALUES_MAX} values")));
-        }
+        refuse!(self.pushed > VALUES_MAX => over_limit(format!("the pickle has more than {VALUES_MAX} values")));
         self.stack.push(entry);
         Ok(())
     }
@@ -163,9 +161,8 @@ impl<'a> Reader<'a> {
 
     fn remember(&mut self, index: u32) -> Result<(), Diagnostic> {
         self.memorized += 1;
-        if self.memorized > VALUES_MAX {
-            return Err(over_limit(format!("the pickle remembers more than {VALUES_MAX} values")));
-        }
+        refuse!(self.memorized > VALUES_MAX =>
+            over_limit(format!("the pickle remembers more than {VALUES_MAX} values")));
         let entry = self.top()?.clone();
         self.memo.insert(index, entry);
         Ok(())
@@ -284,11 +281,12 @@ impl<'a> Reader<'a> {
             }
             b'a' | b'e' | 0x90 => {
                 let items = if op == b'a' { self.last(1)? } else { self.pop_mark()? };
-                reduce::append(&self.top()?.0, values(items))
+                reduce::extend(&self.top()?.0, Pickled::list(values(items)), "appends to")
             }
             b's' | b'u' => {
                 let items = if op == b's' { self.last(2)? } else { self.pop_mark()? };
-                reduce::set_items(&self.top()?.0, reduce::pairs(values(items))?)
+                let items = Pickled::dict(reduce::pairs(values(items))?);
+                reduce::extend(&self.top()?.0, items, "sets items of")
             }
             b'b' => self.build(),
             _ => self.call(op),

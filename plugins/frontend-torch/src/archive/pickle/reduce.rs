@@ -5,7 +5,7 @@ use super::context::Context;
 use super::tree::Made;
 use crate::archive::storage::{Quantizer, Storage, Storages, Stored, python_type, storage_type};
 use crate::archive::{damaged, unsupported};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,45 +23,42 @@ pub(super) fn global(module: Rc<str>, name: Rc<str>) -> Pickled {
 
 /// Keys and values that follow each other.
 pub(super) fn pairs(items: Vec<Pickled>) -> Result<Vec<(Pickled, Pickled)>, Diagnostic> {
-    if items.len() % 2 == 1 {
-        return Err(damaged("the pickle has a key without value"));
-    }
+    refuse!(items.len() % 2 == 1 => damaged("the pickle has a key without value"));
     let mut items = items.into_iter();
     Ok(std::iter::from_fn(|| items.next().zip(items.next())).collect())
 }
 
-pub(super) fn append(to: &Pickled, items: Vec<Pickled>) -> Result<(), Diagnostic> {
-    match to {
-        Pickled::List(list) => list.borrow_mut().extend(items),
+/// Adds items to a list or dict, or to an object that is one itself. `does` says what, for a message.
+pub(super) fn extend(to: &Pickled, items: Pickled, does: &str) -> Result<(), Diagnostic> {
+    let (is_taken, kind) = match to {
         Pickled::Object(object) => {
             let mut state = object.state.borrow_mut();
             match &*state {
-                Some(Pickled::List(list)) => list.borrow_mut().extend(items),
-                None => *state = Some(Pickled::list(items)),
-                Some(_) => return Err(damaged("the pickle appends to an object of another kind")),
-            }
-        }
-        other => return Err(damaged(format!("the pickle appends to {}", other.kind()))),
-    }
-    Ok(())
-}
-
-pub(super) fn set_items(to: &Pickled, items: Vec<(Pickled, Pickled)>) -> Result<(), Diagnostic> {
-    match to {
-        Pickled::Dict(dict) => dict.borrow_mut().extend(items),
-        Pickled::Object(object) => {
-            let mut state = object.state.borrow_mut();
-            match &*state {
-                Some(Pickled::Dict(dict)) => dict.borrow_mut().extend(items),
-                None => *state = Some(Pickled::dict(items)),
-                Some(_) => {
-                    return Err(damaged("the pickle sets items of an object of another kind"));
+                Some(own) => (taken(own, &items), "an object of another kind"),
+                None => {
+                    *state = Some(items);
+                    (true, "")
                 }
             }
         }
-        other => return Err(damaged(format!("the pickle sets items of {}", other.kind()))),
-    }
+        other => (taken(other, &items), other.kind()),
+    };
+    refuse!(!is_taken => damaged(format!("the pickle {does} {kind}")));
     Ok(())
+}
+
+/// Moves items to a container of the same kind; whether it is one.
+fn taken(to: &Pickled, items: &Pickled) -> bool {
+    match (to, items) {
+        (Pickled::List(to), Pickled::List(items)) => {
+            to.borrow_mut().append(&mut items.borrow_mut());
+        }
+        (Pickled::Dict(to), Pickled::Dict(items)) => {
+            to.borrow_mut().append(&mut items.borrow_mut());
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// Gives an object its state. Items of a class that is a dict or list itself stay, if the state adds attributes.
@@ -422,15 +419,6 @@ fn reals(value: &Pickled) -> Option<Vec<f64>> {
     let Pickled::Tensor(stored) = value else {
         return value.items()?.iter().map(real).collect();
     };
-    let tensor = &stored.tensor;
-    if tensor.len() > CHANNELS_MAX {
-        return None;
-    }
-    if let Some(numbers) = tensor.as_slice::<f64>() {
-        return Some(numbers.into_owned());
-    }
-    if let Some(numbers) = tensor.as_slice::<f32>() {
-        return Some(numbers.iter().map(|n| f64::from(*n)).collect());
-    }
-    Some(tensor.to_i64s()?.into_iter().map(|n| n as f64).collect())
+    let tensor = Some(&stored.tensor).filter(|tensor| tensor.len() <= CHANNELS_MAX);
+    tensor?.to_reals().map(|reals| reals.values)
 }

@@ -2,7 +2,7 @@
 
 use super::Pickled;
 use crate::archive::{damaged, over_limit};
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -124,9 +124,7 @@ fn check(root: &Pickled) -> Result<Known, Diagnostic> {
     while let Some(level) = path.last_mut() {
         let Some(child) = level.rest.next() else {
             let (done, extent) = (level.address, level.extent);
-            if extent.depth > NESTING_MAX || extent.size > UNFOLDED_MAX {
-                return Err(too_much());
-            }
+            refuse!(extent.depth > NESTING_MAX || extent.size > UNFOLDED_MAX => too_much());
             known.insert(done, Some(extent));
             path.pop();
             if let Some(outer) = path.last_mut() {

@@ -3,7 +3,7 @@
 use super::super::over_limit;
 use super::super::pickle::Pickled;
 use super::Weights;
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 
 /// Values that are looked at. Shared ones count wherever they are.
 const STEPS_MAX: usize = 1 << 22;
@@ -69,9 +69,8 @@ fn walk(root: &Pickled) -> Result<Weights, Diagnostic> {
             _ => {}
         }
         open[first..].reverse();
-        if steps.saturating_add(open.len()) > STEPS_MAX || bytes > NAMES_MAX {
-            return Err(over_limit("the file has too many values, or one that contains itself"));
-        }
+        refuse!(steps.saturating_add(open.len()) > STEPS_MAX || bytes > NAMES_MAX =>
+            over_limit("the file has too many values, or one that contains itself"));
     }
     Ok(found)
 }

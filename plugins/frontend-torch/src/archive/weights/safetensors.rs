@@ -3,7 +3,7 @@
 use super::super::storage::{Source, Storages};
 use super::super::{damaged, over_limit, truncated, unsupported};
 use super::Weights;
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, refuse};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{DataType, row_major};
 use serde_json::Value;
@@ -23,9 +23,7 @@ pub(super) fn read(bytes: &Bytes, within: &str) -> Result<Weights, Diagnostic> {
     let end = usize::try_from(length).ok().and_then(|length| length.checked_add(8));
     let end = end.filter(|end| *end <= bytes.len());
     let end = end.ok_or_else(|| truncated("the header is longer than the file"))?;
-    if end > HEADER_MAX {
-        return Err(over_limit(format!("the header has more than {HEADER_MAX} bytes")));
-    }
+    refuse!(end > HEADER_MAX => over_limit(format!("the header has more than {HEADER_MAX} bytes")));
     let header: Value =
         serde_json::from_slice(&bytes[8..end]).map_err(|e| damaged(format!("the header: {e}")))?;
     let header = header.as_object().ok_or_else(|| damaged("the header is no JSON object"))?;

@@ -1,11 +1,11 @@
 //! Heads that look at each other: products, masks and shares.
 
-use crate::ops::create::{number, scalar};
-use crate::ops::of;
+use crate::ops::create::{number, steps};
 use crate::ops::shape::transposed;
+use crate::ops::{of, size_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Bool, Float, Float16, Int64};
+use onnxd_plugin_sdk::diagnostics::{Code, refuse};
+use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Bool, Float, Float16};
 use onnxd_plugin_sdk::lower::Lowered;
 
 /// Heads that share keys.
@@ -53,14 +53,8 @@ pub(crate) struct Options {
 
 /// Whether key `j` is not behind query `i`, as a matrix for the last two axes of `scores`.
 pub(crate) fn causal(b: &GraphBuilder, scores: Var) -> Lowered<Var> {
-    let length = |axis: i64| {
-        let size = b.shape(scores).start(axis);
-        let size = if axis == -1 { size.one()? } else { size.end(axis + 1).one()? };
-        b.squeeze(size).axes([0]).one()
-    };
-    let line = |n: Var| b.range(scalar(0, Int64), n, scalar(1, Int64)).one();
-    let rows = b.unsqueeze(line(length(-2)?)?, [1])?;
-    b.greater_or_equal(rows, line(length(-1)?)?)
+    let rows = b.unsqueeze(steps(b, scores, -2)?, [1])?;
+    b.greater_or_equal(rows, steps(b, scores, -1)?)
 }
 
 /// Attention over `[batch, steps, heads, size]`; keys of fewer heads are shared.
@@ -75,8 +69,7 @@ pub(super) fn with_scores(
     options: Options,
 ) -> Lowered<(Var, Var)> {
     let dtype = of(b, query)?;
-    let heads = |x: Var| b.shape_of(x).and_then(|shape| shape.get(2)?.known());
-    let shared = match (heads(query), heads(key)) {
+    let shared = match (size_of(b, query, 2), size_of(b, key, 2)) {
         (Some(q), Some(k)) if k > 0 && q > k && q % k == 0 => q / k,
         _ => 1,
     };
@@ -117,10 +110,9 @@ pub(super) fn with_scores(
 
 /// `[batch, heads, ...]` with each head several times.
 fn repeated(b: &GraphBuilder, x: Var, times: i64) -> Lowered<Var> {
-    let heads = b.shape_of(x).and_then(|shape| shape.get(1)?.known()).unwrap_or(1);
-    if heads.saturating_mul(times) > HEADS_MAX {
-        return Err(b.diagnostic(Code::SourceLimit, "Attention has too many heads."));
-    }
+    let heads = size_of(b, x, 1).unwrap_or(1);
+    refuse!(heads.saturating_mul(times) > HEADS_MAX =>
+        b.diagnostic(Code::SourceLimit, "Attention has too many heads."));
     let places: Vec<i64> = (0..heads).flat_map(|i| vec![i; times as usize]).collect();
     b.gather(x, places).axis(1).one()
 }

@@ -1,16 +1,15 @@
 //! The decoder of Llama and its kin.
 
-use super::{Looks, call, mask, part, sum};
+use super::{Looks, mask};
 use crate::keras::layer::Layer;
 use crate::keras::rows::attention::{Heads, Masked, Options, over_heads, together};
 use crate::keras::rows::{exactly, weights_and_bias};
-use crate::keras::runner::{Called, Given, Runner};
+use crate::keras::runner::{Called, Given};
 use crate::keras::values::Item;
-use crate::ops::create::scalar;
-use crate::ops::shape::{Size, reshaped, shape_of, size as size_of, transposed};
+use crate::ops::create::counted;
+use crate::ops::shape::{Size, sized, sizes, transposed};
 use crate::ops::{Lower, of};
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Lowered;
 use serde_json::Value as Json;
@@ -67,11 +66,7 @@ pub(super) const PHI3: Names = Names {
 const SIZE_MAX: i64 = 1 << 16;
 
 /// Attention to the steps before, and dense layers of which one is the gate of another, each behind a norm.
-pub(super) fn decoder(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
-    given: &Given,
-) -> Lowered<Item> {
+pub(super) fn decoder(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Item> {
     let Some(input) = given.first().filter(|item| item.tensor().is_some()).cloned() else {
         return Ok(Item::Hole);
     };
@@ -80,40 +75,33 @@ pub(super) fn decoder(
         "Phi3Decoder" => &PHI3,
         _ => &LLAMA,
     };
-    let run = |key: &str, x: Item| call(runner, called, (key, &[]), Given::one(x));
-    let x = run(names.norms[0], input.clone())?;
+    let x = called.run(names.norms[0], input.clone())?;
     let Some(x) = x.tensor() else { return Ok(Item::Hole) };
-    let y = attended(runner, called, given, (names, x))?;
-    let y = if_held(runner, called, "post_attention_norm", y)?;
-    let x = sum(runner, called, y, input)?;
-    let y = run(names.norms[1], x.clone())?;
-    let (gate, y) = (run(names.gate, y.clone())?, run(names.inner, y)?);
+    let y = attended(called, given, (names, x))?;
+    let x = called.sum(if_held(called, "post_attention_norm", y)?, input)?;
+    let y = called.run(names.norms[1], x.clone())?;
+    let (gate, y) = (called.run(names.gate, y.clone())?, called.run(names.inner, y)?);
     let (Some(gate), Some(y)) = (gate.tensor(), y.tensor()) else { return Ok(Item::Hole) };
-    let y = run(names.outer, runner.builder().mul(y, gate)?.into())?;
-    let y = if_held(runner, called, "post_ffw_norm", y)?;
-    sum(runner, called, y, x)
+    let y = called.run(names.outer, called.builder().mul(y, gate)?.into())?;
+    called.sum(if_held(called, "post_ffw_norm", y)?, x)
 }
 
 /// What a part makes of a value, where the layer holds it.
-fn if_held(runner: &Runner<'_, '_>, called: &Called<'_>, key: &str, x: Item) -> Lowered<Item> {
-    match called.layer.parts.iter().any(|(found, _)| found == key) {
-        true => call(runner, called, (key, &[]), Given::one(x)),
-        false => Ok(x),
-    }
+fn if_held(called: &Called<'_, '_, '_>, key: &str, x: Item) -> Lowered<Item> {
+    if called.layer.part(key).is_some() { called.run(key, x) } else { Ok(x) }
 }
 
 /// What heads see of the steps before, together.
 fn attended(
-    runner: &Runner<'_, '_>,
-    called: &Called<'_>,
+    called: &Called<'_, '_, '_>,
     given: &Given,
     (names, x): (&Names, Var),
 ) -> Lowered<Item> {
-    let b = runner.builder();
+    let b = called.builder();
     let key = |role: &str, rest: &str| format!("{}{role}_dense{rest}", names.attention);
     let weights = |role: &str| {
-        let layer = part(called, &key(role, ""))?;
-        runner.weights_of(layer, &format!("{}/{}", called.path, layer.name))
+        let layer = called.part(&key(role, ""))?;
+        called.runner.weights_of(layer, &format!("{}/{}", called.path, layer.name))
     };
     let heads = |role: &str| {
         let weights = weights(role)?;
@@ -123,15 +111,14 @@ fn attended(
     };
     let normed = |role: &str, x: &Heads| {
         let x = x.apart(b)?;
-        if_held(runner, called, &key(role, "_layer_norm"), x.into())
+        if_held(called, &key(role, "_layer_norm"), x.into())
     };
     let [query, key, value] = [heads("query")?, heads("key")?, heads("value")?];
     let whole = Size::Known(query.count.saturating_mul(value.size));
     let (query, key) = (normed("query", &query)?, normed("key", &key)?);
     let (Some(query), Some(key)) = (query.tensor(), key.tensor()) else { return Ok(Item::Hole) };
     let tensor = |name: &str| given.name(name).and_then(Item::tensor);
-    let number = |key: &str| called.layer.config.get(key).filter(|number| !number.is_null());
-    let window = number("sliding_window").and_then(Json::as_i64);
+    let window = called.layer.int("sliding_window");
     let looks = Looks {
         padding: tensor(names.arguments[1]).or(given.first().and_then(Item::mask)),
         more: tensor(names.arguments[2]),
@@ -139,14 +126,14 @@ fn attended(
         window,
         above: names.is_explicit && window.is_none(),
     };
-    let (mask, causal) = mask(runner, query, &looks)?;
+    let (mask, causal) = mask(b, query, &looks)?;
     let mask = mask.map(|mask| b.unsqueeze(mask, [1])).transpose()?;
     let masked = if names.is_explicit { Masked::Zero } else { Masked::Even };
-    let soft_cap = number("soft_cap").and_then(Json::as_f64);
-    let turns = Turns::of(b, called, query)?;
+    let soft_cap = called.layer.real("soft_cap");
+    let turns = Turns::of(b, called.layer, query)?;
     let all = [turns.turned(b, query)?, turns.turned(b, key)?, value.apart(b)?];
     let y = over_heads(b, all, Options { causal, mask, masked, soft_cap, ..Options::default() })?;
-    let y = reshaped(b, y, &shape_of(b, &[size_of(b, y, 0)?, size_of(b, y, 1)?, whole])?)?;
+    let y = sized(b, y, &[sizes(b, y, 0..2)?, vec![whole]].concat())?;
     let [kernel] = exactly(b, &weights("output")?)?;
     together(b, y, kernel).map(Item::from)
 }
@@ -160,28 +147,27 @@ struct Turns {
 
 impl Turns {
     /// For queries or keys `[batch, steps, heads, elements]`.
-    fn of(b: &Lower, called: &Called<'_>, x: Var) -> Lowered<Turns> {
+    fn of(b: &Lower, layer: &Layer, x: Var) -> Lowered<Turns> {
         let size = b.shape_of(x).and_then(|shape| shape.last()?.known());
         let Some(size) = size.filter(|n| n % 2 == 0 && (2..=SIZE_MAX).contains(n)) else {
             let message =
                 format!("Heads must have an even number of elements, {SIZE_MAX} at most.");
-            return Err(b.diagnostic(Code::LayerParameter, message));
+            return Err(b.wrong(message));
         };
-        let config = &called.layer.config;
-        let speeds = speeds(called.layer, size);
+        let speeds = speeds(layer, size);
         let vector = |all: &[f64]| {
             b.constant(Tensor::vector(all.iter().map(|x| *x as f32).collect::<Vec<f32>>()))
         };
         let steps = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
-        let line = b.range(scalar(0, DataType::Int64), steps, scalar(1, DataType::Int64)).one()?;
+        let line = counted(b, steps)?;
         let line = b.unsqueeze(b.cast(line, DataType::Float)?, [1])?;
         let by = |key: &str| {
             let all: Vec<f64> =
-                config.get(key)?.as_array()?.iter().filter_map(Json::as_f64).collect();
+                layer.config.get(key)?.as_array()?.iter().filter_map(Json::as_f64).collect();
             let all: Vec<f64> = speeds.iter().zip(all).map(|(speed, by)| speed / by).collect();
             (all.len() == speeds.len()).then(|| vector(&all))
         };
-        let usual = config.get("rope_usual_length").and_then(Json::as_i64);
+        let usual = layer.int("rope_usual_length");
         let both = by("rope_scaling_short_factor").zip(by("rope_scaling_long_factor")).zip(usual);
         let speeds = match both {
             Some(((short, long), usual)) => b.where_(b.greater(steps, usual)?, long, short)?,
@@ -191,7 +177,7 @@ impl Turns {
         let angles = b.unsqueeze(b.concat([angles, angles]).axis(-1).one()?, [0, 2])?;
         let dtype = of(b, x)?;
         let (mut cos, mut sin) = (b.cos(angles)?, b.sin(angles)?);
-        if let Some(gain) = config.get("rope_gain").and_then(Json::as_f64).filter(|x| *x != 1.0) {
+        if let Some(gain) = layer.real("rope_gain").filter(|x| *x != 1.0) {
             (cos, sin) = (b.mul(cos, gain)?, b.mul(sin, gain)?);
         }
         let (cos, sin) = (b.cast(cos, dtype)?, b.cast(sin, dtype)?);
@@ -208,15 +194,14 @@ impl Turns {
 
 /// By how much each pair turns from one step to the next.
 fn speeds(layer: &Layer, size: i64) -> Vec<f64> {
-    let number = |key: &str| layer.config.get(key).and_then(Json::as_f64);
-    let longest = number("rope_max_wavelength").unwrap_or(10000.0);
-    let scale = number("rope_scaling_factor").unwrap_or(1.0);
+    let longest = layer.real("rope_max_wavelength").unwrap_or(10000.0);
+    let scale = layer.real("rope_scaling_factor").unwrap_or(1.0);
     let plain = (0..size / 2).map(|i| longest.powf(-2.0 * i as f64 / size as f64) / scale);
     let stretched = (
-        number("rope_frequency_adjustment_factor"),
-        number("rope_low_freq_factor"),
-        number("rope_high_freq_factor"),
-        number("rope_pretraining_sequence_length"),
+        layer.real("rope_frequency_adjustment_factor"),
+        layer.real("rope_low_freq_factor"),
+        layer.real("rope_high_freq_factor"),
+        layer.real("rope_pretraining_sequence_length"),
     );
     let (Some(factor), Some(low), Some(high), Some(length)) = stretched else {
         return plain.collect();

@@ -1,61 +1,41 @@
 //! Products of matrices and tensors, and what is made of matrices.
 
-use super::elementwise::{Two, any};
+use super::elementwise::{Two, any, compared};
 use super::promote::{self, as_tensors, in_floats};
+use super::reduce::in_sum;
 use super::shapes::moved;
 use crate::keras::rows::count;
+use crate::keras::rows::ints;
 use crate::ops::create::scalar;
 use crate::ops::linear::aligned;
-use crate::ops::reduce::{Axes, Reduction, reduced};
+use crate::ops::reduce::{Reduction, along};
 use crate::ops::select::choice;
-use crate::ops::shape::axis_of;
+use crate::ops::shape::{Size, axis_of, sized, sizes};
 use crate::ops::{Lower, Source, of, rank, widened};
 use onnxd_plugin_sdk::arguments;
-use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::formulas::matrix::{correlation, kron};
-use onnxd_plugin_sdk::ir::DataType::{self, Float, Int8, Int32, Int64};
+use onnxd_plugin_sdk::ir::DataType::{self, Int8, Int32, Int64};
+use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "ops.Matmul" => matmul;
-        "ops.Dot" => |b, a: Two| {
-            let (x, y) = (any(b, &a.x1)?, any(b, &a.x2)?);
-            match (rank(b, x)?, rank(b, y)?) {
-                (0, _) | (_, 0) => {
-                    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-                    b.mul(x, y)
-                }
-                (n, 1) => contracted(b, [&a.x1, &a.x2], &[n as i64 - 1], &[0]),
-                (n, m) => contracted(b, [&a.x1, &a.x2], &[n as i64 - 1], &[m as i64 - 2]),
-            }
-        };
-        "ops.Inner" => |b, a: Two| {
-            let (x, y) = (any(b, &a.x1)?, any(b, &a.x2)?);
-            match (rank(b, x)?, rank(b, y)?) {
-                (0, _) | (_, 0) => {
-                    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-                    b.mul(x, y)
-                }
-                (n, m) => contracted(b, [&a.x1, &a.x2], &[n as i64 - 1], &[m as i64 - 1]),
-            }
-        };
+        "ops.Dot" => |b, a: Two| multiplied(b, a, |m| (m - 2).max(0));
+        "ops.Inner" => |b, a: Two| multiplied(b, a, |m| m - 1);
         "ops.Vdot" => |b, a: Two| {
             let flat = |x: &Value| Ok(Value::Var(b.reshape(any(b, x)?, [-1]).one()?));
             contracted(b, [&flat(&a.x1)?, &flat(&a.x2)?], &[0], &[0])
         };
-        "ops.Outer" => |b, a: Two| {
-            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+        "ops.Outer" => |b, a: Two| compared(b, a, |b, x, y| {
             b.mul(b.reshape(x, [-1, 1]).one()?, b.reshape(y, [-1]).one()?)
-        };
+        });
         "ops.Tensordot" => tensordot(x1, x2, axes);
         "ops.Einsum" => einsum;
         "ops.Cross" => cross;
-        "ops.Kron" => |b, a: Two| {
-            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            kron(b, x, y)
-        };
+        "ops.Kron" => |b, a: Two| compared(b, a, kron);
         "ops.CDist" => |b, x: Var, y: Var| {
             let apart = b.sub(b.unsqueeze(x, [-2])?, b.unsqueeze(y, [-3])?)?;
             b.reduce_l2(apart).axes([-1]).keepdims(0).one()
@@ -65,8 +45,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.Diagonal" => |b, a: Diagonal| diagonal(b, a.x, a.offset, [a.axis1, a.axis2]);
         "ops.Trace" => |b, a: Diagonal| {
             let x = diagonal(b, a.x, a.offset, [a.axis1, a.axis2])?;
-            let x = b.cast(x, promote::summed(of(b, x)?))?;
-            reduced(b, x, &Axes::Known(vec![-1]), false, Reduction::Sum)
+            along(b, in_sum(b, x)?, &[-1], false, Reduction::Sum)
         };
         "ops.Diag" => |b, a: Band| match rank(b, a.x)? {
             1 => matrix(b, a.x, a.k),
@@ -129,6 +108,14 @@ fn matmul(b: &Lower, a: Two) -> Lowered<Var> {
     b.cast(b.mat_mul(x, y)?, if both { Int32 } else { to })
 }
 
+/// The product of numbers, or that along the last axis of the first and an axis of the second, by how many it has.
+fn multiplied(b: &Lower, a: Two, axis: fn(i64) -> i64) -> Lowered<Var> {
+    match (rank(b, any(b, &a.x1)?)? as i64, rank(b, any(b, &a.x2)?)? as i64) {
+        (0, _) | (_, 0) => compared(b, a, GraphBuilder::mul),
+        (n, m) => contracted(b, [&a.x1, &a.x2], &[n - 1], &[axis(m)]),
+    }
+}
+
 /// The sum of products over axes of both.
 fn contracted(b: &GraphBuilder, all: [&Value; 2], of_x: &[i64], of_y: &[i64]) -> Lowered<Var> {
     let ([x, y], to) = factors(b, all)?;
@@ -142,9 +129,7 @@ fn contracted(b: &GraphBuilder, all: [&Value; 2], of_x: &[i64], of_y: &[i64]) ->
         out.retain(|c| *c != left[i] && *c != right[j]);
         right[j] = left[i];
     }
-    if n + m > 26 || of_x.len() != of_y.len() {
-        return Err(b.diagnostic(Code::LayerUnsupported, "The product has too many axes."));
-    }
+    refuse!(n + m > 26 || of_x.len() != of_y.len() => b.unsupported("The product has too many axes."));
     let text = |all: &[char]| all.iter().collect::<String>();
     let equation = format!("{},{}->{}", text(&left), text(&right), text(&out));
     b.cast(b.einsum([x, y]).equation(equation).one()?, to)
@@ -152,33 +137,21 @@ fn contracted(b: &GraphBuilder, all: [&Value; 2], of_x: &[i64], of_y: &[i64]) ->
 
 fn tensordot(b: &Lower, x1: Value, x2: Value, axes: Value) -> Lowered<Var> {
     let n = rank(b, any(b, &x1)?)? as i64;
-    let list = |x: &Value| match x {
-        Value::Int(x) => Some(vec![*x]),
-        Value::List(items) => items
-            .iter()
-            .map(|x| if let Value::Int(x) = x { Some(*x) } else { None })
-            .collect::<Option<Vec<i64>>>(),
-        _ => None,
-    };
     let pair = match &axes {
         Value::Int(count) if (0..=n).contains(count) => {
             Some(((n - count..n).collect(), (0..*count).collect()))
         }
-        Value::List(both) if both.len() == 2 => list(&both[0]).zip(list(&both[1])),
+        Value::List(both) if both.len() == 2 => ints(&both[0]).zip(ints(&both[1])),
         _ => None,
     };
-    let Some((of_x, of_y)) = pair else {
-        return Err(b.diagnostic(Code::LayerParameter, "The axes of the product are not known."));
-    };
+    let (of_x, of_y) = pair.ok_or_else(|| b.wrong("The axes of the product are not known."))?;
     contracted(b, [&x1, &x2], &of_x, &of_y)
 }
 
 fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {
     let all: Vec<&Value> = a.operands.iter().collect();
     let tensors = a.operands.iter().map(|x| any(b, x)).collect::<Lowered<Vec<_>>>()?;
-    if tensors.is_empty() {
-        return Err(b.diagnostic(Code::LayerParameter, "The product has no factors."));
-    }
+    refuse!(tensors.is_empty() => b.wrong("The product has no factors."));
     let to = promote::result(b, &all)?.fixed();
     let bytes = tensors.iter().all(|x| b.dtype_of(*x) == Some(Int8));
     let computed = match to {
@@ -236,8 +209,7 @@ pub(crate) fn diagonal(b: &GraphBuilder, x: Var, offset: i64, [i, j]: [i64; 2]) 
     let shape = b.shape_of(x).unwrap_or_default();
     let size = |back: usize| shape.get(shape.len().wrapping_sub(back))?.known();
     let (Some(rows), Some(columns)) = (size(2), size(1)) else {
-        let message = "The sizes of a matrix must be known to take its diagonal.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported("The sizes of a matrix must be known to take its diagonal."));
     };
     count(b, "elements", rows.saturating_mul(columns))?;
     let column = |row: i64| row.saturating_add(offset);
@@ -245,11 +217,8 @@ pub(crate) fn diagonal(b: &GraphBuilder, x: Var, offset: i64, [i, j]: [i64; 2]) 
         .filter(|row| (0..columns).contains(&column(*row)))
         .map(|row| row * columns + column(row))
         .collect();
-    let n = shape.len();
-    let mut sizes: Vec<_> =
-        (0..n - 2).map(|axis| crate::ops::shape::size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
-    sizes.push(crate::ops::shape::Size::Known(rows * columns));
-    let flat = crate::ops::shape::reshaped(b, x, &crate::ops::shape::shape_of(b, &sizes)?)?;
+    let leading = sizes(b, x, 0..shape.len() - 2)?;
+    let flat = sized(b, x, &[leading, vec![Size::Known(rows * columns)]].concat())?;
     b.gather(flat, places).axis(-1).one()
 }
 
@@ -268,20 +237,12 @@ fn matrix(b: &GraphBuilder, x: Var, k: i64) -> Lowered<Var> {
 fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
     let dtype = of(b, a.x)?;
     let size = b.shape_of(a.x).and_then(|shape| shape.first()?.known());
-    let Some(n) = a.n.or(size) else {
-        return Err(b.diagnostic(Code::LayerUnsupported, "The number of columns is not known."));
-    };
+    let n = a.n.or(size).ok_or_else(|| b.unsupported("The number of columns is not known."))?;
     let mut powers: Vec<f32> = (0..count(b, "columns", n)?).map(|i| i as f32).collect();
     if !a.increasing {
         powers.reverse();
     }
     let [x] = in_floats(b, [&Value::Var(a.x)])?;
-    let powers = b.cast(
-        Operand::from(powers)
-            .to_tensor(Some(Float))
-            .map(|t| b.constant(t))
-            .map_or(Operand::Absent, Operand::Var),
-        of(b, x)?,
-    )?;
+    let powers = b.cast(b.constant(Tensor::vector(powers)), of(b, x)?)?;
     b.cast(b.pow(b.unsqueeze(x, [-1])?, powers)?, dtype)
 }

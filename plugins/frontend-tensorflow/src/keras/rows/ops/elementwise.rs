@@ -38,8 +38,6 @@ arguments! {
     struct NanToNum { x: Var, nan: f64 = 0.0, posinf: Option<f64>, neginf: Option<f64> }
     /// `Isclose(x1, x2, rtol=1e-5, atol=1e-8; equal_nan=False)`
     struct Close { x1: Value, x2: Value, rtol: f64 = 1e-5, atol: f64 = 1e-8, equal_nan: bool = false }
-    /// `AllClose(x1, x2; rtol=1e-5, atol=1e-8, equal_nan=False)`
-    struct AllClose { x1: Value, x2: Value, rtol: f64 = 1e-5, atol: f64 = 1e-8, equal_nan: bool = false }
 }
 
 /// `x` as a tensor of floats.
@@ -62,50 +60,28 @@ fn binary(table: Table<Source>) -> Table<Source> {
         "ops.Add" => |b, a: Two| two(b, a, GraphBuilder::add);
         "ops.Subtract" => |b, a: Two| two(b, a, GraphBuilder::sub);
         "ops.Multiply" => |b, a: Two| two(b, a, GraphBuilder::mul);
-        "ops.Divide" | "ops.TrueDivide" => |b, a: Two| {
-            let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
-            b.div(x, y)
-        };
-        "ops.DivideNoNan" => |b, a: Two| {
-            let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
-            where_zero(b, y, y, |b| b.div(x, y))
-        };
+        "ops.Divide" | "ops.TrueDivide" => |b, a: Two| floating(b, a, GraphBuilder::div);
+        "ops.DivideNoNan" => |b, a: Two| floating(b, a, |b, x, y| where_zero(b, y, y, |b| b.div(x, y)));
         "ops.FloorDivide" => |b, a: Two| two(b, a, floor_quotient);
         "ops.Power" => |b, a: Two| two(b, a, GraphBuilder::pow);
         "ops.Maximum" => |b, a: Two| two(b, a, |b, x, y| extreme(b, x, y, true));
         "ops.Minimum" => |b, a: Two| two(b, a, |b, x, y| extreme(b, x, y, false));
         "ops.Fmax" => |b, a: Two| two(b, a, |b, x, y| numeric(b, x, y, true));
         "ops.Fmin" => |b, a: Two| two(b, a, |b, x, y| numeric(b, x, y, false));
-        "ops.Mod" => |b, a: Two| {
-            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            floor_remainder(b, numbers(b, x)?, numbers(b, y)?)
-        };
-        "ops.Fmod" => |b, a: Two| {
-            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            b.mod_(numbers(b, x)?, numbers(b, y)?).fmod(1).one()
-        };
-        "ops.Arctan2" => |b, a: Two| {
-            let [y, x] = in_floats(b, [&a.x1, &a.x2])?;
-            atan2(b, y, x)
-        };
-        "ops.Hypot" => |b, a: Two| {
-            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+        "ops.Mod" => |b, a: Two| compared(b, a, |b, x, y| floor_remainder(b, numbers(b, x)?, numbers(b, y)?));
+        "ops.Fmod" => |b, a: Two| compared(b, a, |b, x, y| b.mod_(numbers(b, x)?, numbers(b, y)?).fmod(1).one());
+        "ops.Arctan2" => |b, a: Two| floating(b, a, atan2);
+        "ops.Hypot" => |b, a: Two| compared(b, a, |b, x, y| {
             arithmetic::hypot(b, wide_floats(b, x)?, wide_floats(b, y)?)
-        };
+        });
         "ops.Heaviside" => |b, a: Two| {
             let [x, at_zero] = as_tensors(b, [&a.x1, &a.x2])?;
             let [x, at_zero] = [wide_floats(b, x)?, wide_floats(b, at_zero)?];
             let step = b.cast(b.greater(x, 0)?, of(b, x)?)?;
             b.where_(b.equal(x, 0)?, at_zero, step)
         };
-        "ops.Logaddexp" => |b, a: Two| {
-            let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
-            arithmetic::log_add_exp(b, x, y, 1.0)
-        };
-        "ops.Logaddexp2" => |b, a: Two| {
-            let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
-            arithmetic::log_add_exp(b, x, y, LN_2)
-        };
+        "ops.Logaddexp" => |b, a: Two| floating(b, a, |b, x, y| arithmetic::log_add_exp(b, x, y, 1.0));
+        "ops.Logaddexp2" => |b, a: Two| floating(b, a, |b, x, y| arithmetic::log_add_exp(b, x, y, LN_2));
         "ops.Ldexp" => |b, a: Two| {
             let [x, power] = in_floats(b, [&a.x1, &a.x2])?;
             let two = b.constant(number(2.0, of(b, x)?));
@@ -140,7 +116,7 @@ fn comparisons(table: Table<Source>) -> Table<Source> {
         "ops.Isneginf" => |b, a: One| if_float(b, &a.x, false, |b, x| infinite(b, x)?.detect_positive(0).one());
         "ops.Isreal" => |b, a: One| if_float(b, &a.x, true, |b, x| b.or(b.equal(x, x)?, b.is_nan(x)?));
         "ops.Isclose" => |b, a: Close| close(b, [&a.x1, &a.x2], [a.rtol, a.atol], a.equal_nan);
-        "ops.AllClose" => |b, a: AllClose| {
+        "ops.AllClose" => |b, a: Close| {
             let near = close(b, [&a.x1, &a.x2], [a.rtol, a.atol], a.equal_nan)?;
             let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
             let near = b.or(near, b.equal(x, y)?)?;
@@ -238,22 +214,10 @@ fn integers(table: Table<Source>) -> Table<Source> {
         "ops.BitwiseOr" => |b, a: Bits| bitwise(b, a, GraphBuilder::bitwise_or);
         "ops.BitwiseXor" => |b, a: Bits| bitwise(b, a, GraphBuilder::bitwise_xor);
         "ops.BitwiseInvert" | "ops.BitwiseNot" => |b, a: One| bits::inverted(b, any(b, &a.x)?);
-        "ops.BitwiseLeftShift" | "ops.LeftShift" => |b, a: Bits| {
-            let [x, y] = together(b, [&a.x, &a.y])?;
-            bits::shifted(b, crate::ops::operands::Two { x, y }, true)
-        };
-        "ops.BitwiseRightShift" | "ops.RightShift" => |b, a: Bits| {
-            let [x, y] = together(b, [&a.x, &a.y])?;
-            bits::shifted(b, crate::ops::operands::Two { x, y }, false)
-        };
-        "ops.Gcd" => |b, a: Two| {
-            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| arithmetic::gcd(b, x, y))
-        };
-        "ops.Lcm" => |b, a: Two| {
-            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| arithmetic::lcm(b, x, y))
-        };
+        "ops.BitwiseLeftShift" | "ops.LeftShift" => |b, a: Bits| shifted(b, a, true);
+        "ops.BitwiseRightShift" | "ops.RightShift" => |b, a: Bits| shifted(b, a, false);
+        "ops.Gcd" => |b, a: Two| compared(b, a, |b, x, y| of_sizes(b, x, y, arithmetic::gcd));
+        "ops.Lcm" => |b, a: Two| compared(b, a, |b, x, y| of_sizes(b, x, y, arithmetic::lcm));
     }
 }
 
@@ -264,9 +228,24 @@ fn two(b: &Lower, a: Two, f: Combine) -> Lowered<Var> {
     f(b, x, y)
 }
 
-fn compared(b: &Lower, a: Two, f: Combine) -> Lowered<Var> {
+pub(super) fn compared(b: &Lower, a: Two, f: Combine) -> Lowered<Var> {
     let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
     f(b, x, y)
+}
+
+fn floating(b: &Lower, a: Two, f: Combine) -> Lowered<Var> {
+    let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
+    f(b, x, y)
+}
+
+/// What `f` makes of two numbers without their signs.
+fn of_sizes(b: &GraphBuilder, x: Var, y: Var, f: Combine) -> Lowered<Var> {
+    unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| f(b, x, y))
+}
+
+fn shifted(b: &Lower, a: Bits, left: bool) -> Lowered<Var> {
+    let [x, y] = together(b, [&a.x, &a.y])?;
+    bits::shifted(b, crate::ops::operands::Two { x, y }, left)
 }
 
 fn bitwise(b: &Lower, a: Bits, f: Combine) -> Lowered<Var> {

@@ -7,7 +7,6 @@ use crate::ops::fft::over;
 use crate::ops::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::complex;
 use onnxd_plugin_sdk::formulas::fourier::Kind;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
@@ -24,7 +23,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             over(b, of_both(b, &a)?, &[(-1, a.fft_length)], Kind::ToReal)
         };
     };
-    crate::ops::refused(complex_parts(table), &REFUSED)
+    complex_parts(table)
 }
 
 /// Complex tensors and their parts. Those of real tensors are known.
@@ -54,59 +53,6 @@ fn zeros(b: &Lower, x: Var) -> Lowered<Var> {
     filled(b, b.shape(x).one()?, 0, of(b, x)?)
 }
 
-/// Functions that no row says, with the end of a sentence.
-pub(crate) const REFUSED: [(&[&str], &str); 9] = [
-    (
-        &[
-            "ops.AssociativeScan",
-            "ops.Cond",
-            "ops.ForiLoop",
-            "ops.JVP",
-            "ops.Map",
-            "ops.Scan",
-            "ops.Switch",
-            "ops.VectorizedMap",
-            "ops.WhileLoop",
-        ],
-        "it calls a Python function, which the file does not have",
-    ),
-    (
-        &["ops.Eig", "ops.Lstsq", "ops.LuFactor", "ops.CholeskyInverse"],
-        "its decomposition of matrices is not converted",
-    ),
-    (
-        &["ops.CTCDecode", "ops.CTCLoss"],
-        "ONNX has no operator for connectionist temporal classification",
-    ),
-    (&["ops.Nextafter", "ops.View"], "ONNX reads no floats as bits before opset 26"),
-    (&["ops.ISTFT"], "its frames of sound are not converted"),
-    (
-        &[
-            "ops.AffineTransform",
-            "ops.ElasticTransform",
-            "ops.GaussianBlur",
-            "ops.MapCoordinates",
-            "ops.PerspectiveTransform",
-            "ops.ScaleAndTranslate",
-            "ops.SSIM",
-            "ops.SobelEdges",
-        ],
-        "its sampling of pictures is not converted",
-    ),
-    (
-        &[
-            "ops.Argpartition",
-            "ops.Histogram",
-            "ops.Nanmedian",
-            "ops.Nanpercentile",
-            "ops.Nanquantile",
-        ],
-        "its order of elements is not converted",
-    ),
-    (&["ops.Correlate", "ops.Geomspace", "ops.Rearrange"], "it is not converted"),
-    (&["ops.SegmentReduction"], "it says not which reduction it is"),
-];
-
 arguments! {
     /// `RFFT(x; fft_length=None)`
     struct Real { x: Var, fft_length: Option<i64> }
@@ -117,7 +63,7 @@ arguments! {
 fn of_both(b: &Lower, a: &Complex) -> Lowered<Var> {
     match a.x[..] {
         [real, imaginary] => of_parts(b, [floats(b, real)?, floats(b, imaginary)?]),
-        _ => Err(b.diagnostic(Code::LayerParameter, "A complex tensor has two parts.")),
+        _ => Err(b.wrong("A complex tensor has two parts.")),
     }
 }
 

@@ -1,14 +1,15 @@
 //! Items, slices and updates.
 
 use super::elementwise::any;
+use super::shapes::in_line;
 use crate::keras::layer::SLICE;
-use crate::ops::create::{filled, scalar};
+use crate::ops::create::{filled, scalar, steps};
 use crate::ops::scatter::scattered;
-use crate::ops::shape::{axis_of, squeezed, unsqueezed};
+use crate::ops::shape::{squeezed, unsqueezed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -24,40 +25,35 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.SliceUpdate" => slice_update(inputs, start_indices, updates);
         "ops.Scatter" => |b, indices: Value, values: Var, shape: Vec<i64>| {
             let shape = Operand::from(shape).to_tensor(Some(Int64)).map(|t| b.constant(t));
-            let Some(shape) = shape else {
-                return Err(b.diagnostic(Code::LayerParameter, "The shape is not known."));
-            };
+            let shape = shape.ok_or_else(|| b.wrong("The shape is not known."))?;
             let zeros = filled(b, shape, 0, of(b, values)?)?;
             scattered(b, [zeros, any(b, &indices)?, values], Some("add"))
         };
         "ops.ScatterUpdate" => |b, inputs: Var, indices: Value, updates: Value, reduction: Option<String>| {
-            let how = match reduction.as_deref() {
-                Some("add") => Some("add"),
-                Some("max") => Some("max"),
-                Some("min") => Some("min"),
-                Some("mul") => Some("mul"),
-                None => None,
-                Some(other) => {
-                    let message = format!("The reduction `{}` is not known.", shown(other));
-                    return Err(b.diagnostic(Code::LayerUnsupported, message));
-                }
+            let known = |word: &String| {
+                let how = ["add", "max", "min", "mul"].into_iter().find(|how| how == word);
+                how.ok_or_else(|| b.unsupported(format!("The reduction `{}` is not known.", shown(word))))
             };
+            let how = reduction.as_ref().map(known).transpose()?;
             let updates = super::promote::tensor(b, &updates, of(b, inputs)?)?;
             scattered(b, [inputs, any(b, &indices)?, updates], how)
         };
-        "ops.Take" => |b, x: Var, indices: Value, axis: Option<i64>| {
-            let flat = if axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
-            let axis = axis_of(b, flat, axis.unwrap_or(0))? as i64;
-            let indices = b.cast(any(b, &indices)?, Int64)?;
+        "ops.Take" => |b, a: Take| {
+            let (flat, axis) = in_line(b, a.x, a.axis)?;
+            let indices = b.cast(any(b, &a.indices)?, Int64)?;
             b.gather(flat, indices).axis(axis).one()
         };
-        "ops.TakeAlongAxis" => take_along(x, indices, axis);
+        "ops.TakeAlongAxis" => take_along;
     }
 }
 
 arguments! {
     /// `Slice(inputs, start_indices; shape)`
     struct Slice { inputs: Var, start_indices: Value, shape: Vec<i64> }
+    /// `Take(x, indices; axis=None)`
+    struct Take { x: Var, indices: Value, axis: Option<i64> }
+    /// `TakeAlongAxis(x, indices; axis=None)`
+    struct Along { x: Var, indices: Value, axis: Option<i64> }
 }
 
 /// Places as a vector of 64-bit integers.
@@ -87,8 +83,7 @@ fn slice_update(b: &Lower, inputs: Var, start_indices: Value, updates: Var) -> L
     let begin = b.max([b.min([begin, most])?, zero])?;
     let mut grid: Option<Var> = None;
     for axis in 0..n as i64 {
-        let size = b.squeeze(b.shape(updates).start(axis).end(axis + 1).one()?).axes([0]).one()?;
-        let steps = b.range(scalar(0, Int64), size, scalar(1, Int64)).one()?;
+        let steps = steps(b, updates, axis)?;
         let line = b.add(steps, b.gather(begin, axis).axis(0).one()?)?;
         let wide: Vec<i64> = (0..n as i64).filter(|other| *other != axis).collect();
         let line = unsqueezed(b, line, &wide)?;
@@ -106,20 +101,19 @@ fn slice_update(b: &Lower, inputs: Var, start_indices: Value, updates: Var) -> L
 }
 
 /// Both meet in all axes but the one that is taken along.
-fn take_along(b: &Lower, x: Var, indices: Value, axis: Option<i64>) -> Lowered<Var> {
-    let flat = if axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
+fn take_along(b: &Lower, a: Along) -> Lowered<Var> {
+    let (flat, axis) = in_line(b, a.x, a.axis)?;
     let n = rank(b, flat)?;
-    let axis = axis_of(b, flat, axis.unwrap_or(0))?;
-    let indices = super::promote::tensor(b, &indices, Int64)?;
+    let indices = super::promote::tensor(b, &a.indices, Int64)?;
     let like = |v: Var, other: Var| -> Lowered<Var> {
         let sizes = b.shape(other).one()?;
         let own = b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![1i64]));
-        let sizes = b.scatter_elements(sizes, [axis as i64], own).axis(0).one()?;
+        let sizes = b.scatter_elements(sizes, [axis], own).axis(0).one()?;
         b.expand(v, sizes)
     };
     let same = |i: usize| {
         let size = |v: Var| b.shape_of(v)?.get(i)?.known();
-        i == axis || (size(flat).is_some() && size(flat) == size(indices)) || {
+        i as i64 == axis || (size(flat).is_some() && size(flat) == size(indices)) || {
             let dim = |v: Var| b.shape_of(v)?.get(i).cloned();
             dim(flat).is_some() && dim(flat) == dim(indices) && i == 0
         }
@@ -128,7 +122,7 @@ fn take_along(b: &Lower, x: Var, indices: Value, axis: Option<i64>) -> Lowered<V
         true => (flat, indices),
         false => (like(flat, indices)?, like(indices, flat)?),
     };
-    b.gather_elements(x, at).axis(axis as i64).one()
+    b.gather_elements(x, at).axis(axis).one()
 }
 
 /// Where a slice begins or ends.
@@ -205,7 +199,7 @@ fn part(b: &GraphBuilder, key: &Value) -> Lowered<Part> {
 }
 
 fn unknown(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
-    b.diagnostic(Code::LayerUnsupported, "A part of the key is neither a slice nor a place.")
+    b.unsupported("A part of the key is neither a slice nor a place.")
 }
 
 fn get_item(b: &Lower, x: Var, key: Value) -> Lowered<Var> {

@@ -5,12 +5,11 @@ use super::promote::{floats, tensor};
 use super::reduce::axes;
 use crate::keras::rows::count;
 use crate::ops::create::number;
-use crate::ops::reduce::{Axes, Reduction, reduced};
+use crate::ops::reduce::{Reduction, along};
 use crate::ops::shape::{axis_of, squeezed};
 use crate::ops::{Lower, Source, Values, of, rank, spectral};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::matrix::{cholesky, qr, transposed};
 use onnxd_plugin_sdk::formulas::singular::{self, Singular};
 use onnxd_plugin_sdk::ir::DataType::{Double, Int32};
@@ -32,10 +31,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let complete = match a.mode.as_str() {
                 "reduced" => false,
                 "complete" => true,
-                _ => {
-                    let message = "`mode` is neither `reduced` nor `complete`.";
-                    return Err(b.diagnostic(Code::LayerParameter, message));
-                }
+                _ => return Err(b.wrong("`mode` is neither `reduced` nor `complete`.")),
             };
             qr(b, floats(b, a.x)?, complete)
         };
@@ -124,15 +120,13 @@ impl Order {
 }
 
 fn unknown(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
-    b.diagnostic(Code::LayerUnsupported, "A norm of this order has no counterpart in ONNX.")
+    b.unsupported("A norm of this order has no counterpart in ONNX.")
 }
 
 fn norm(b: &Lower, a: Norm) -> Lowered<Var> {
     let x = floats(b, a.x)?;
-    let Axes::Known(list) = axes(b, x, &a.axis)? else { return Err(unknown(b)) };
-    let along = |x: Var, axes: &[i64], keep: bool, how: Reduction| {
-        reduced(b, x, &Axes::Known(axes.to_vec()), keep, how)
-    };
+    let list = axes(b, x, &a.axis)?;
+    let along = |x: Var, axes: &[i64], keep: bool, how: Reduction| along(b, x, axes, keep, how);
     let order = Order::of(b, a.ord.as_ref(), list.len() == 2)?;
     let Order::Number(order) = order else { return along(x, &list, a.keepdims, Reduction::L2) };
     let extreme = if order > 0.0 { Reduction::Max } else { Reduction::Min };
@@ -193,7 +187,6 @@ fn unique(b: &Lower, a: Unique) -> Lowered<Values> {
         a.return_inverse.then_some(place),
         a.return_counts.then(|| sized(counts, 0, &Value::Int(0))).transpose()?,
     ];
-    let more = more.into_iter().flatten().map(|x| Ok(Value::Var(b.cast(x, Int32)?)));
-    let more = more.collect::<Lowered<Vec<_>>>()?;
-    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+    let more = more.into_iter().flatten().map(|x| b.cast(x, Int32));
+    Ok(Values::with(y, more.collect::<Lowered<Vec<_>>>()?))
 }

@@ -5,18 +5,20 @@ use super::promote::{named_if, not_half, tensor};
 use super::shapes::{list, new_axis};
 use crate::keras::rows::activation::named;
 use crate::keras::rows::attention;
+use crate::keras::rows::conv::{by_channels, separated};
 use crate::keras::rows::count;
 use crate::ops::activation::{gelu, leaky};
 use crate::ops::complex::of_parts;
-use crate::ops::conv::{self, Padding, Window};
+use crate::ops::conv::{self, Window};
 use crate::ops::create::{number, scalar};
 use crate::ops::layout::Channels;
 use crate::ops::pool::{average_pool, max_pool};
-use crate::ops::shape::{Size, axis_of, reshaped, shape_of, size};
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::reduce::deviations;
+use crate::ops::shape::{Size, axis_of, size, sized};
+use crate::ops::{Lower, Source, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -45,10 +47,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.LayerNorm" => layer_norm;
         "ops.BatchNorm" => batch_norm;
         "ops.DotProductAttention" => |b, a: Attend| {
-            if a.attn_logits_soft_cap.is_some() {
-                let message = "`attn_logits_soft_cap` is not converted.";
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
-            }
+            refuse!(a.attn_logits_soft_cap.is_some() => b.unsupported("`attn_logits_soft_cap` is not converted."));
             let options = attention::Options {
                 causal: a.is_causal, scale: a.scale,  bias: a.bias, mask: a.mask,
                 ..attention::Options::default()
@@ -152,11 +151,8 @@ fn activations(table: Table<Source>) -> Table<Source> {
         };
         "ops.Glu" => |b, a: Glu| {
             let axis = axis_of(b, a.x, a.axis)?;
-            let size = b.shape_of(a.x).and_then(|shape| shape.get(axis)?.known());
-            let Some(size) = size.filter(|size| size % 2 == 0) else {
-                let message = format!("The size of axis {axis} must be known and even.");
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
-            };
+            let size = size_of(b, a.x, axis).filter(|size| size % 2 == 0);
+            let size = size.ok_or_else(|| b.unsupported(format!("The size of axis {axis} must be known and even.")))?;
             let parts = b.split(a.x).split(vec![size / 2; 2]).axis(axis as i64).list(2)?;
             b.mul(parts[0], b.sigmoid(parts[1])?)
         };
@@ -186,11 +182,7 @@ fn over_axis(
 }
 
 fn one_hot(b: &Lower, a: &OneHot) -> Lowered<Var> {
-    if a.sparse {
-        return Err(
-            b.diagnostic(Code::LayerUnsupported, "ONNX has no sparse tensors to compute with.")
-        );
-    }
+    refuse!(a.sparse => b.unsupported("ONNX has no sparse tensors to compute with."));
     let to = named_if(b, a.dtype.as_ref())?.unwrap_or(Float);
     hot(b, b.cast(a.x, Int64)?, a.num_classes, a.axis, to)
 }
@@ -231,8 +223,7 @@ fn layer_norm(b: &Lower, a: LayerNorm) -> Lowered<Var> {
     let axes = list(b, &a.axis)?;
     let x = not_half(b, a.x)?;
     let along = |v: Var| along(b, b.cast(v, of(b, x)?)?, x, &axes);
-    let apart = b.sub(x, b.reduce_mean(x).axes(&axes).keepdims(1).one()?)?;
-    let variance = b.reduce_mean(b.mul(apart, apart)?).axes(&axes).keepdims(1).one()?;
+    let [_, apart, variance] = deviations(b, x, &axes, true)?;
     let root = b.sqrt(b.add(variance, a.epsilon.unwrap_or(1e-7))?)?;
     // Keras scales by the variance then, but does not move the mean.
     let mut y = b.div(if a.rms_scaling { x } else { apart }, root)?;
@@ -253,7 +244,7 @@ fn along(b: &GraphBuilder, v: Var, x: Var, axes: &[i64]) -> Lowered<Var> {
     }
     let axes = axes.iter().map(|axis| axis_of(b, x, *axis)).collect::<Lowered<Vec<_>>>()?;
     let sizes = (0..n).map(|i| if axes.contains(&i) { size(b, x, i) } else { Ok(Size::Known(1)) });
-    reshaped(b, v, &shape_of(b, &sizes.collect::<Lowered<Vec<_>>>()?)?)
+    sized(b, v, &sizes.collect::<Lowered<Vec<_>>>()?)
 }
 
 fn batch_norm(b: &Lower, a: BatchNorm) -> Lowered<Var> {
@@ -278,37 +269,34 @@ fn windows(table: Table<Source>) -> Table<Source> {
             let sizes = filter_sizes(b, a.inputs, a.kernel)?;
             let n = sizes.len() - 2;
             let window = window(b, &sizes[..n], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
-            let x = channels.first(b, a.inputs)?;
-            let inner = b.shape_of(x).and_then(|shape| shape.get(1)?.known()).unwrap_or(sizes[n]);
-            let w = conv::filter(b, a.kernel)?;
-            channels.back(b, conv::conv(b, x, w, None, &window, (inner / sizes[n].max(1)).max(1))?)
+            channels.within(b, a.inputs, |x| {
+                let inner = size_of(b, x, 1).unwrap_or(sizes[n]);
+                let w = conv::filter(b, a.kernel)?;
+                conv::conv(b, x, w, None, &window, (inner / sizes[n].max(1)).max(1))
+            })
         };
         "ops.DepthwiseConv" => |b, a: Conv| {
             let channels = Channels::of(b, &a.data_format)?;
-            let x = channels.first(b, a.inputs)?;
-            filter_sizes(b, a.inputs, a.kernel)?;
-            channels.back(b, depthwise(b, x, a.kernel, [&a.strides, &a.dilation_rate], &a.padding, channels)?)
+            let sizes = filter_sizes(b, a.inputs, a.kernel)?;
+            let window = window(b, &sizes[..sizes.len() - 2], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
+            channels.within(b, a.inputs, |x| by_channels(b, x, a.kernel, None, &window))
         };
         "ops.SeparableConv" => |b, a: Separable| {
             let channels = Channels::of(b, &a.data_format)?;
-            let x = channels.first(b, a.inputs)?;
-            filter_sizes(b, a.inputs, a.depthwise_kernel)?;
+            let sizes = filter_sizes(b, a.inputs, a.depthwise_kernel)?;
             filter_sizes(b, a.inputs, a.pointwise_kernel)?;
-            let x = depthwise(b, x, a.depthwise_kernel, [&a.strides, &a.dilation_rate], &a.padding, channels)?;
-            let ones = vec![1; rank(b, x)?.saturating_sub(2)];
-            let point = Window {
-                kernel: ones.clone(), strides: ones.clone(), dilations: ones, padding: Padding::Valid,
-            };
-            let w = conv::filter(b, a.pointwise_kernel)?;
-            channels.back(b, conv::conv(b, x, w, None, &point, 1)?)
+            let window = window(b, &sizes[..sizes.len() - 2], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
+            channels.within(b, a.inputs, |x| {
+                separated(b, x, [a.depthwise_kernel, a.pointwise_kernel], None, &window)
+            })
         };
         "ops.DepthToSpace" => |b, a: Blocks| {
             let channels = Channels::of(b, &a.data_format)?;
-            channels.back(b, b.depth_to_space(channels.first(b, a.x)?).blocksize(a.block_size).one()?)
+            channels.within(b, a.x, |x| b.depth_to_space(x).blocksize(a.block_size).one())
         };
         "ops.SpaceToDepth" => |b, a: Blocks| {
             let channels = Channels::of(b, &a.data_format)?;
-            channels.back(b, b.space_to_depth(channels.first(b, a.x)?).blocksize(a.block_size).one()?)
+            channels.within(b, a.x, |x| b.space_to_depth(x).blocksize(a.block_size).one())
         };
     }
 }
@@ -322,10 +310,7 @@ pub(crate) fn for_each(b: &GraphBuilder, x: &Operand, n: usize) -> Lowered<Vec<i
         all if all.is_empty() => Ok(vec![1; n]),
         all if all.len() == n => Ok(all),
         all if all.len() == 1 => Ok(vec![all[0]; n]),
-        all => {
-            let message = format!("The window has {} numbers for {n} axes.", all.len());
-            Err(b.diagnostic(Code::LayerParameter, message))
-        }
+        all => Err(b.wrong(format!("The window has {} numbers for {n} axes.", all.len()))),
     }
 }
 
@@ -335,8 +320,7 @@ pub(crate) fn filter_sizes(b: &GraphBuilder, x: Var, kernel: Var) -> Lowered<Vec
     if sizes.len() == n && n > 2 {
         return Ok(sizes);
     }
-    let message = format!("A kernel of {} axes does not fit an input of {n}.", sizes.len());
-    Err(b.diagnostic(Code::LayerParameter, message))
+    Err(b.wrong(format!("A kernel of {} axes does not fit an input of {n}.", sizes.len())))
 }
 
 pub(crate) fn window(
@@ -351,21 +335,6 @@ pub(crate) fn window(
     crate::keras::rows::window(b, kernel, &strides, Some(dilations), padding, channels)
 }
 
-fn depthwise(
-    b: &Lower,
-    x: Var,
-    kernel: Var,
-    steps: [&Operand; 2],
-    padding: &str,
-    channels: Channels,
-) -> Lowered<Var> {
-    let sizes = conv::sizes(b, kernel)?;
-    let n = sizes.len().saturating_sub(2);
-    let window = window(b, &sizes[..n], steps, padding, channels)?;
-    let w = conv::filter(b, conv::depthwise(b, kernel)?)?;
-    conv::conv(b, x, w, None, &window, sizes[n])
-}
-
 type Pooled = fn(&GraphBuilder, Var, &Window) -> Lowered<Var>;
 
 fn pool(b: &Lower, a: Pool, f: Pooled) -> Lowered<Var> {
@@ -374,7 +343,7 @@ fn pool(b: &Lower, a: Pool, f: Pooled) -> Lowered<Var> {
     let sizes = for_each(b, &a.pool_size, n)?;
     let strides = if matches!(a.strides, Operand::Absent) { &a.pool_size } else { &a.strides };
     let window = window(b, &sizes, [strides, &Operand::Int(1)], &a.padding, channels)?;
-    channels.back(b, f(b, channels.first(b, a.inputs)?, &window)?)
+    channels.within(b, a.inputs, |x| f(b, x, &window))
 }
 
 fn losses(table: Table<Source>) -> Table<Source> {

@@ -2,7 +2,7 @@
 
 use crate::ops::of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Bool, Double, Float, Float16, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Value};
@@ -45,13 +45,8 @@ pub(crate) fn common(x: Type, y: Type) -> Type {
             true => Fixed(Float),
             false => Fixed(if d.bits() > e.bits() { d } else { e }),
         },
-        (Fixed(d), AnyFloat) | (AnyFloat, Fixed(d)) => {
-            if d.is_float() {
-                Fixed(d)
-            } else {
-                AnyFloat
-            }
-        }
+        (Fixed(d), AnyFloat) | (AnyFloat, Fixed(d)) if d.is_float() => Fixed(d),
+        (Fixed(_), AnyFloat) | (AnyFloat, Fixed(_)) => AnyFloat,
         (Fixed(d), Fixed(e)) if d.is_float() || e.is_float() => {
             Fixed(if d.is_float() { d } else { e })
         }
@@ -87,20 +82,13 @@ pub(crate) fn type_of(b: &GraphBuilder, x: &Value) -> Lowered<Type> {
             }
             Type::Fixed(if items.is_empty() { Float } else { all.fixed() })
         }
-        _ => {
-            let message = "An operand is neither a tensor nor a number.";
-            return Err(b.diagnostic(Code::LayerParameter, message));
-        }
+        _ => return Err(b.wrong("An operand is neither a tensor nor a number.")),
     })
 }
 
 /// The type of the result of operands.
 pub(crate) fn result(b: &GraphBuilder, all: &[&Value]) -> Lowered<Type> {
-    let mut found = type_of(b, all[0])?;
-    for x in &all[1..] {
-        found = common(found, type_of(b, x)?);
-    }
-    Ok(found)
+    all[1..].iter().try_fold(type_of(b, all[0])?, |found, x| Ok(common(found, type_of(b, x)?)))
 }
 
 /// A value as a tensor of a type.
@@ -123,33 +111,32 @@ pub(crate) fn tensor(b: &GraphBuilder, x: &Value, to: DataType) -> Lowered<Var> 
             let rows = items.iter().map(|item| b.unsqueeze(tensor(b, item, to)?, [0]));
             b.concat(rows.collect::<Lowered<Vec<_>>>()?).axis(0).one()
         }
-        _ => Err(b.diagnostic(Code::LayerParameter, "An operand is no tensor.")),
+        _ => Err(b.wrong("An operand is no tensor.")),
     }
 }
 
-/// Operands as tensors of the type that holds all of them.
-pub(crate) fn together<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
-    let to = result(b, &all)?.fixed();
+/// Operands as tensors of a type.
+fn tensors<const N: usize>(b: &GraphBuilder, all: [&Value; N], to: DataType) -> Lowered<[Var; N]> {
     let tensors = all.iter().map(|x| tensor(b, x, to)).collect::<Lowered<Vec<_>>>()?;
     Ok(std::array::from_fn(|i| tensors[i]))
 }
 
+/// Operands as tensors of the type that holds all of them.
+pub(crate) fn together<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
+    tensors(b, all, result(b, &all)?.fixed())
+}
+
 /// As [`together`], for operators that make tensors of Python's numbers before they look at types.
 pub(crate) fn as_tensors<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
-    let mut to = Type::Fixed(type_of(b, all[0])?.fixed());
-    for x in &all[1..] {
-        to = common(to, Type::Fixed(type_of(b, x)?.fixed()));
-    }
-    let tensors = all.iter().map(|x| tensor(b, x, to.fixed())).collect::<Lowered<Vec<_>>>()?;
-    Ok(std::array::from_fn(|i| tensors[i]))
+    let fixed = |x: &Value| Ok(Type::Fixed(type_of(b, x)?.fixed()));
+    let to = all[1..].iter().try_fold(fixed(all[0])?, |to, x| Ok(common(to, fixed(x)?)))?;
+    tensors(b, all, to.fixed())
 }
 
 /// As [`together`], in floats.
 pub(crate) fn in_floats<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
     let found = result(b, &all)?;
-    let to = if found.is_float() { found.fixed() } else { Float };
-    let tensors = all.iter().map(|x| tensor(b, x, to)).collect::<Lowered<Vec<_>>>()?;
-    Ok(std::array::from_fn(|i| tensors[i]))
+    tensors(b, all, if found.is_float() { found.fixed() } else { Float })
 }
 
 /// The element type that a word names.
@@ -159,7 +146,7 @@ pub(crate) fn in_floats<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> L
 pub(crate) fn named(b: &GraphBuilder, word: &str) -> Lowered<DataType> {
     crate::keras::dtype::of(word).ok_or_else(|| {
         let message = format!("The element type `{}` is not known.", shown(word));
-        b.diagnostic(Code::LayerUnsupported, message)
+        b.unsupported(message)
     })
 }
 

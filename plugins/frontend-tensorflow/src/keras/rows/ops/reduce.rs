@@ -4,7 +4,7 @@ use super::elementwise::truth;
 use super::promote::{floats, named_if, not_half, numbers, summed};
 use super::shapes::list;
 use crate::ops::create::{number, scalar};
-use crate::ops::reduce::{Axes, Reduction, reduced};
+use crate::ops::reduce::{Reduction, along, deviations, holds};
 use crate::ops::scan::{running_product, running_sum};
 use crate::ops::select::choice;
 use crate::ops::shape::squeezed;
@@ -17,11 +17,11 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = crate::ops::rows! { table;
-        "ops.Sum" => |b, a: Reduce| over(b, b.cast(a.x, summed(of(b, a.x)?))?, &a, Reduction::Sum);
+        "ops.Sum" => |b, a: Reduce| over(b, in_sum(b, a.x)?, &a, Reduction::Sum);
         "ops.Prod" => |b, a: Product| {
             let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| Ok(summed(of(b, a.x)?)), Ok)?;
             let x = b.cast(a.x, to)?;
-            reduced(b, x, &axes(b, x, &a.axis)?, a.keepdims, Reduction::Prod)
+            along(b, x, &axes(b, x, &a.axis)?, a.keepdims, Reduction::Prod)
         };
         "ops.Mean" => |b, a: Reduce| {
             let dtype = of(b, floats(b, a.x)?)?;
@@ -29,18 +29,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "ops.Max" | "ops.Amax" => |b, a: Extreme| extreme(b, &a, true);
         "ops.Min" | "ops.Amin" => |b, a: Extreme| extreme(b, &a, false);
-        "ops.All" => |b, a: Truth| any(b, &a, Reduction::Min);
-        "ops.Any" => |b, a: Truth| any(b, &a, Reduction::Max);
+        "ops.All" => |b, a: Truth| holding(b, &a, Reduction::Min);
+        "ops.Any" => |b, a: Truth| holding(b, &a, Reduction::Max);
         "ops.Var" => |b, a: Reduce| variance(b, &a);
         "ops.Std" => |b, a: Reduce| b.sqrt(variance(b, &a)?);
         "ops.Ptp" => |b, a: Reduce| b.sub(over(b, a.x, &a, Reduction::Max)?, over(b, a.x, &a, Reduction::Min)?);
         "ops.CountNonzero" => |b, a: Count| {
             let x = b.cast(truth(b, &a.x)?, Int32)?;
-            reduced(b, x, &axes(b, x, &a.axis)?, false, Reduction::Sum)
+            along(b, x, &axes(b, x, &a.axis)?, false, Reduction::Sum)
         };
         "ops.Logsumexp" => |b, a: Reduce| {
             let list = axes(b, a.x, &a.axis)?;
-            let Axes::Known(list) = list else { return Ok(a.x) };
             b.reduce_log_sum_exp(a.x).axes(list).keepdims(i64::from(a.keepdims)).one()
         };
         "ops.Average" => average;
@@ -75,15 +74,15 @@ arguments! {
 }
 
 /// The axes of a reduction: all of them if none is named.
-pub(crate) fn axes(b: &GraphBuilder, x: Var, axis: &Operand) -> Lowered<Axes> {
-    Ok(Axes::Known(match axis {
-        Operand::Absent => (0..rank(b, x)? as i64).collect(),
-        axes => list(b, axes)?,
-    }))
+pub(crate) fn axes(b: &GraphBuilder, x: Var, axis: &Operand) -> Lowered<Vec<i64>> {
+    match axis {
+        Operand::Absent => Ok((0..rank(b, x)? as i64).collect()),
+        axes => list(b, axes),
+    }
 }
 
 fn over(b: &Lower, x: Var, a: &Reduce, how: Reduction) -> Lowered<Var> {
-    reduced(b, x, &axes(b, x, &a.axis)?, a.keepdims, how)
+    along(b, x, &axes(b, x, &a.axis)?, a.keepdims, how)
 }
 
 /// The largest or smallest element; of truth values, whether any or all hold.
@@ -91,7 +90,7 @@ fn extreme(b: &Lower, a: &Extreme, largest: bool) -> Lowered<Var> {
     let how = if largest { Reduction::Max } else { Reduction::Min };
     let dtype = of(b, a.x)?;
     let x = numbers(b, a.x)?;
-    let y = reduced(b, x, &axes(b, x, &a.axis)?, a.keepdims, how)?;
+    let y = along(b, x, &axes(b, x, &a.axis)?, a.keepdims, how)?;
     let y = match &a.initial {
         Some(initial) => {
             let initial = super::promote::tensor(b, initial, of(b, y)?)?;
@@ -102,27 +101,23 @@ fn extreme(b: &Lower, a: &Extreme, largest: bool) -> Lowered<Var> {
     b.cast(y, dtype)
 }
 
-fn any(b: &Lower, a: &Truth, how: Reduction) -> Lowered<Var> {
-    let x = b.cast(truth(b, &a.x)?, Int32)?;
-    b.cast(reduced(b, x, &axes(b, x, &a.axis)?, a.keepdims, how)?, Bool)
+fn holding(b: &Lower, a: &Truth, how: Reduction) -> Lowered<Var> {
+    let x = truth(b, &a.x)?;
+    holds(b, x, &axes(b, x, &a.axis)?, a.keepdims, how)
 }
 
 fn variance(b: &Lower, a: &Reduce) -> Lowered<Var> {
     let dtype = of(b, floats(b, a.x)?)?;
     let x = not_half(b, a.x)?;
-    let list = axes(b, x, &a.axis)?;
-    let apart = b.sub(x, reduced(b, x, &list, true, Reduction::Mean)?)?;
-    b.cast(reduced(b, b.mul(apart, apart)?, &list, a.keepdims, Reduction::Mean)?, dtype)
+    let [.., variance] = deviations(b, x, &axes(b, x, &a.axis)?, a.keepdims)?;
+    b.cast(variance, dtype)
 }
 
 fn moments(b: &Lower, a: Moments) -> Lowered<[Var; 2]> {
     let dtype = of(b, a.x)?;
     let x = not_half(b, a.x)?;
     let list = axes(b, x, &a.axes)?;
-    let mean = reduced(b, x, &list, true, Reduction::Mean)?;
-    let apart = b.sub(x, mean)?;
-    let variance = reduced(b, b.mul(apart, apart)?, &list, a.keepdims, Reduction::Mean)?;
-    let Axes::Known(list) = list else { return Ok([mean, variance]) };
+    let [mean, _, variance] = deviations(b, x, &list, a.keepdims)?;
     let mean = if a.keepdims || list.is_empty() { mean } else { squeezed(b, mean, &list)? };
     Ok([b.cast(mean, dtype)?, b.cast(variance, dtype)?])
 }
@@ -130,7 +125,7 @@ fn moments(b: &Lower, a: Moments) -> Lowered<[Var; 2]> {
 fn average(b: &Lower, a: Average) -> Lowered<Var> {
     let Some(weights) = a.weights else {
         let x = floats(b, a.x)?;
-        return reduced(b, x, &axes(b, x, &a.axis)?, false, Reduction::Mean);
+        return along(b, x, &axes(b, x, &a.axis)?, false, Reduction::Mean);
     };
     let [x, weights] = super::promote::in_floats(b, [&a.x.into(), &weights.into()])?;
     let (n, m) = (rank(b, x)?, rank(b, weights)?);
@@ -143,8 +138,8 @@ fn average(b: &Lower, a: Average) -> Lowered<Var> {
     };
     let weights = if n == m || n == 0 { weights } else { b.expand(weights, b.shape(x).one()?)? };
     let list = axes(b, x, &a.axis)?;
-    let sum = reduced(b, b.mul(x, weights)?, &list, false, Reduction::Sum)?;
-    b.div(sum, reduced(b, weights, &list, false, Reduction::Sum)?)
+    let sum = along(b, b.mul(x, weights)?, &list, false, Reduction::Sum)?;
+    b.div(sum, along(b, weights, &list, false, Reduction::Sum)?)
 }
 
 /// Where the largest or smallest element is.
@@ -179,16 +174,15 @@ fn running(b: &Lower, a: Running, f: Run) -> Lowered<Var> {
     }
 }
 
+/// Elements of the type in which their sums and products are.
+pub(super) fn in_sum(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    b.cast(x, summed(of(b, x)?))
+}
+
 fn without_nan(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
-        "ops.Nansum" => |b, a: Reduce| {
-            let x = replaced(b, a.x, 0.0)?;
-            over(b, b.cast(x, summed(of(b, x)?))?, &a, Reduction::Sum)
-        };
-        "ops.Nanprod" => |b, a: Reduce| {
-            let x = replaced(b, a.x, 1.0)?;
-            over(b, b.cast(x, summed(of(b, x)?))?, &a, Reduction::Prod)
-        };
+        "ops.Nansum" => |b, a: Reduce| over(b, in_sum(b, replaced(b, a.x, 0.0)?)?, &a, Reduction::Sum);
+        "ops.Nanprod" => |b, a: Reduce| over(b, in_sum(b, replaced(b, a.x, 1.0)?)?, &a, Reduction::Prod);
         "ops.Nanmax" => |b, a: Reduce| nan_extreme(b, &a, true);
         "ops.Nanmin" => |b, a: Reduce| nan_extreme(b, &a, false);
         "ops.Nanmean" => |b, a: Reduce| nan_mean(b, &a, a.x);
@@ -217,9 +211,8 @@ fn replaced(b: &GraphBuilder, x: Var, with: f64) -> Lowered<Var> {
 }
 
 /// Whether no element along the axes is a number.
-fn all_nan(b: &GraphBuilder, x: Var, list: &Axes, keepdims: bool) -> Lowered<Var> {
-    let nan = b.cast(b.is_nan(x)?, Int32)?;
-    b.cast(reduced(b, nan, list, keepdims, Reduction::Min)?, Bool)
+fn all_nan(b: &GraphBuilder, x: Var, list: &[i64], keepdims: bool) -> Lowered<Var> {
+    holds(b, b.is_nan(x)?, list, keepdims, Reduction::Min)
 }
 
 fn nan_extreme(b: &Lower, a: &Reduce, largest: bool) -> Lowered<Var> {
@@ -230,29 +223,31 @@ fn nan_extreme(b: &Lower, a: &Reduce, largest: bool) -> Lowered<Var> {
         false => (Reduction::Min, f64::INFINITY),
     };
     if !dtype.is_float() {
-        return b.cast(reduced(b, numbers(b, a.x)?, &list, a.keepdims, how)?, dtype);
+        return b.cast(along(b, numbers(b, a.x)?, &list, a.keepdims, how)?, dtype);
     }
-    let found = reduced(b, replaced(b, a.x, worst)?, &list, a.keepdims, how)?;
+    let found = along(b, replaced(b, a.x, worst)?, &list, a.keepdims, how)?;
     let nan = b.constant(number(f64::NAN, dtype));
     choice(b, all_nan(b, a.x, &list, a.keepdims)?, nan, found)
 }
 
 fn nan_mean(b: &Lower, a: &Reduce, x: Var) -> Lowered<Var> {
     let x = floats(b, x)?;
+    by_numbers(b, a, x, || replaced(b, x, 0.0))
+}
+
+/// The sum of terms, divided by how many elements of `x` are numbers.
+fn by_numbers(b: &Lower, a: &Reduce, x: Var, terms: impl FnOnce() -> Lowered<Var>) -> Lowered<Var> {
     let list = axes(b, x, &a.axis)?;
     let count = b.cast(b.not(b.is_nan(x)?)?, of(b, x)?)?;
-    let sum = reduced(b, replaced(b, x, 0.0)?, &list, a.keepdims, Reduction::Sum)?;
-    b.div(sum, reduced(b, count, &list, a.keepdims, Reduction::Sum)?)
+    let sum = along(b, terms()?, &list, a.keepdims, Reduction::Sum)?;
+    b.div(sum, along(b, count, &list, a.keepdims, Reduction::Sum)?)
 }
 
 fn nan_variance(b: &Lower, a: &Reduce) -> Lowered<Var> {
     let x = floats(b, a.x)?;
     let kept = Reduce { x, axis: a.axis.clone(), keepdims: true };
     let apart = replaced(b, b.sub(x, nan_mean(b, &kept, x)?)?, 0.0)?;
-    let list = axes(b, x, &a.axis)?;
-    let count = b.cast(b.not(b.is_nan(x)?)?, of(b, x)?)?;
-    let sum = reduced(b, b.mul(apart, apart)?, &list, a.keepdims, Reduction::Sum)?;
-    b.div(sum, reduced(b, count, &list, a.keepdims, Reduction::Sum)?)
+    by_numbers(b, a, x, || b.mul(apart, apart))
 }
 
 fn nan_place(b: &Lower, a: &Place, largest: bool) -> Lowered<Var> {

@@ -3,15 +3,16 @@
 use super::elementwise::any;
 use super::promote::{as_tensors, floats, tensor};
 use super::reduce::axes;
+use super::shapes::in_line;
 use crate::keras::rows::count;
-use crate::ops::create::{number, scalar};
-use crate::ops::reduce::{Axes, Reduction, reduced};
-use crate::ops::shape::{Size, axis_of, reshaped, shape_of, size, transposed, unsqueezed};
+use crate::ops::create::{counted, number, scalar};
+use crate::ops::reduce::{Reduction, holds};
+use crate::ops::shape::{Size, axis_of, size, sized, sizes, transposed, unsqueezed};
 use crate::ops::sort::top_k;
 use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, refuse, shown};
 use onnxd_plugin_sdk::formulas::arithmetic::{floor_quotient, floor_remainder};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int8, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -48,8 +49,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.IsIn" => |b, a: IsIn| {
             let [x, all] = as_tensors(b, [&a.x1, &a.x2])?;
             let all = b.reshape(all, [-1]).one()?;
-            let hits = b.cast(b.equal(b.unsqueeze(x, [-1])?, all)?, Int32)?;
-            let found = b.cast(b.reduce_max(hits).axes([-1]).keepdims(0).one()?, Bool)?;
+            let found = holds(b, b.equal(b.unsqueeze(x, [-1])?, all)?, &[-1], false, Reduction::Max)?;
             if a.invert { b.not(found) } else { Ok(found) }
         };
         "ops.Select" => select;
@@ -103,9 +103,8 @@ arguments! {
 /// Elements in order, and their places.
 fn sorted(b: &Lower, a: &Sort) -> Lowered<[Var; 2]> {
     let x = if of(b, a.x)? == Bool { b.cast(a.x, Int8)? } else { a.x };
-    let x = if a.axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
-    let axis = axis_of(b, x, a.axis.unwrap_or(0))?;
-    let k = match size(b, x, axis)? {
+    let (x, axis) = in_line(b, x, a.axis)?;
+    let k = match size(b, x, axis as usize)? {
         Size::Known(n) => Operand::Int(n),
         Size::Computed(v) => v.into(),
     };
@@ -113,11 +112,10 @@ fn sorted(b: &Lower, a: &Sort) -> Lowered<[Var; 2]> {
         None | Some("ASCENDING") => false,
         Some("DESCENDING") => true,
         Some(other) => {
-            let message = format!("The direction `{}` is not known.", shown(other));
-            return Err(b.diagnostic(Code::LayerParameter, message));
+            return Err(b.wrong(format!("The direction `{}` is not known.", shown(other))));
         }
     };
-    top_k(b, x, &k, axis as i64, [largest, true])
+    top_k(b, x, &k, axis, [largest, true])
 }
 
 /// How many elements of a line in order are below each value; those equal to it count if `equal`.
@@ -136,9 +134,8 @@ fn flattened(b: &GraphBuilder, x: Var, list: &[i64]) -> Lowered<Var> {
     let list = list.iter().map(|a| axis_of(b, x, *a)).collect::<Lowered<Vec<_>>>()?;
     let kept: Vec<usize> = (0..n).filter(|a| !list.contains(a)).collect();
     let perm: Vec<i64> = kept.iter().chain(&list).map(|a| *a as i64).collect();
-    let mut sizes = kept.iter().map(|a| size(b, x, *a)).collect::<Lowered<Vec<_>>>()?;
-    sizes.push(Size::Known(-1));
-    reshaped(b, transposed(b, x, &perm)?, &shape_of(b, &sizes)?)
+    let sizes = [sizes(b, x, kept)?, vec![Size::Known(-1)]].concat();
+    sized(b, transposed(b, x, &perm)?, &sizes)
 }
 
 /// The element at a part of the order, or what is between two of them.
@@ -153,7 +150,7 @@ fn quantile(
 ) -> Lowered<Var> {
     let x = floats(b, x)?;
     let dtype = of(b, x)?;
-    let Axes::Known(list) = axes(b, x, axis)? else { return Ok(x) };
+    let list = axes(b, x, axis)?;
     let flat = flattened(b, x, &list)?;
     let line = sorted(b, &Sort { x: flat, axis: Some(-1), direction: None })?[0];
     let last = b.shape(flat).start(-1).one()?;
@@ -174,17 +171,11 @@ fn quantile(
             let upper = b.mul(at(high)?, b.sub(1.0, part)?)?;
             b.add(upper, b.mul(at(low)?, part)?)?
         }
-        other => {
-            let message = format!("The method `{}` is not known.", shown(other));
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
-        }
+        other => return Err(b.unsupported(format!("The method `{}` is not known.", shown(other)))),
     };
     // No number among the elements makes the result none.
     let m = rank(b, q)? as i64;
-    let nan = b.cast(
-        reduced(b, b.cast(b.is_nan(flat)?, Int32)?, &Axes::Known(vec![-1]), false, Reduction::Max)?,
-        Bool,
-    )?;
+    let nan = holds(b, b.is_nan(flat)?, &[-1], false, Reduction::Max)?;
     let nan = unsqueezed(b, nan, &(1..=m).map(|i| -i).collect::<Vec<i64>>())?;
     let y = b.where_(nan, b.constant(number(f64::NAN, dtype)), y)?;
     let y = if m > 0 {
@@ -217,15 +208,11 @@ fn select(b: &Lower, a: Select) -> Lowered<Var> {
 
 /// How often each number occurs in each row, or the sum of its weights.
 fn bincount(b: &Lower, a: Bincount) -> Lowered<Var> {
-    if a.sparse {
-        return Err(
-            b.diagnostic(Code::LayerUnsupported, "ONNX has no sparse tensors to compute with.")
-        );
-    }
+    refuse!(a.sparse => b.unsupported("ONNX has no sparse tensors to compute with."));
     let x = b.cast(a.x, Int64)?;
     let most = b.add(b.reduce_max(x).keepdims(0).one()?, 1)?;
     let most = b.max([most, b.constant(scalar(a.minlength, Int64))])?;
-    let all = b.range(scalar(0, Int64), most, scalar(1, Int64)).one()?;
+    let all = counted(b, most)?;
     let hot = b.equal(b.unsqueeze(x, [-1])?, all)?;
     let (weights, to) = match &a.weights {
         Some(weights) => {
@@ -246,10 +233,8 @@ fn bincount(b: &Lower, a: Bincount) -> Lowered<Var> {
 /// How often differences are taken, each by nodes of its own.
 fn times(b: &GraphBuilder, n: i64) -> Lowered<i64> {
     const TIMES_MAX: i64 = 256;
-    if n > TIMES_MAX {
-        let message = format!("Differences are taken {n} times, more than {TIMES_MAX}.");
-        return Err(b.diagnostic(Code::SourceLimit, message));
-    }
+    refuse!(n > TIMES_MAX =>
+        b.diagnostic(Code::SourceLimit, format!("Differences are taken {n} times, more than {TIMES_MAX}.")));
     count(b, "differences", n)
 }
 

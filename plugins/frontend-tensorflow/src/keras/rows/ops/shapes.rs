@@ -2,15 +2,15 @@
 
 use super::elementwise::any;
 use super::promote::{self, as_tensors, named_if, tensor};
-use crate::keras::rows::count;
-use crate::ops::create::{filled, number, scalar};
+use crate::keras::rows::{count, ints};
+use crate::ops::create::{counted, filled, number, scalar};
 use crate::ops::join::{concatenated, packed, parts};
-use crate::ops::shape::{axis_of, reshaped, transposed, unsqueezed};
+use crate::ops::shape::{axis_of, reshaped, size, size_by, sized, sizes, transposed, unsqueezed};
 use crate::ops::slicing::reversed;
-use crate::ops::{Lower, Source, Values, of, rank};
+use crate::ops::{Lower, Source, Values, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Float, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
 
@@ -58,7 +58,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.Tile" => tile(x, repeats);
         "ops.Size" => |b, x: Var| b.cast(b.size(x)?, Int32);
         "ops.Ndim" => |b, x: Var| Ok(b.constant(scalar(rank(b, x)? as i64, Int32)));
-        "ops.Repeat" => repeat(x, repeats, axis);
+        "ops.Repeat" => repeat;
     };
     made(joined(table))
 }
@@ -70,6 +70,8 @@ arguments! {
     struct Turn { array: Var, k: i64 = 1, axes: Vec<i64> }
     /// `Roll(x; shift, axis=None)`
     struct Roll { x: Var, shift: Operand, axis: Operand = Operand::Absent }
+    /// `Repeat(x; repeats, axis=None)`
+    struct Repeat { x: Var, repeats: Operand, axis: Option<i64> }
     /// `Concatenate(xs; axis=0)`
     struct Join { xs: Vec<Value>, axis: i64 = 0 }
     /// `Stack(x; axis=0)`
@@ -117,10 +119,13 @@ pub(crate) fn list(b: &GraphBuilder, x: &Operand) -> Lowered<Vec<i64>> {
         Operand::Var(v) => b.ints_of(*v),
         _ => None,
     };
-    known.ok_or_else(|| {
-        let message = "Axes, sizes and counts must be integers that the model holds.";
-        b.diagnostic(Code::LayerParameter, message)
-    })
+    known.ok_or_else(|| b.wrong("Axes, sizes and counts must be integers that the model holds."))
+}
+
+/// `x` and an axis of it; without one, all elements in a line.
+pub(crate) fn in_line(b: &GraphBuilder, x: Var, axis: Option<i64>) -> Lowered<(Var, i64)> {
+    let x = if axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
+    Ok((x, axis_of(b, x, axis.unwrap_or(0))? as i64))
 }
 
 fn joined(table: Table<Source>) -> Table<Source> {
@@ -130,7 +135,7 @@ fn joined(table: Table<Source>) -> Table<Source> {
         "ops.Vstack" => |b, xs: Vec<Value>| concatenated(b, alike(b, &xs)?, 0);
         "ops.Hstack" => |b, xs: Vec<Value>| {
             let all = alike(b, &xs)?;
-            let axis = if rank(b, all[0])? == 1 { 0 } else { 1 };
+            let axis = second(b, all[0])?;
             concatenated(b, all, axis)
         };
         "ops.Dstack" => |b, xs: Vec<Value>| {
@@ -154,18 +159,14 @@ fn joined(table: Table<Source>) -> Table<Source> {
         "ops.ArraySplit" => |b, a: Split| split(b, a.x, &a.indices_or_sections, a.axis, true);
         "ops.Vsplit" => |b, x: Var, indices_or_sections: Operand| split(b, x, &indices_or_sections, 0, false);
         "ops.Hsplit" => |b, x: Var, indices_or_sections: Operand| {
-            let axis = if rank(b, x)? == 1 { 0 } else { 1 };
-            split(b, x, &indices_or_sections, axis, false)
+            split(b, x, &indices_or_sections, second(b, x)?, false)
         };
         "ops.Dsplit" => |b, x: Var, indices_or_sections: Operand| split(b, x, &indices_or_sections, 2, false);
         "ops.Unstack" => |b, a: Unstack| {
             let axis = axis_of(b, a.x, a.axis)?;
-            let size = b.shape_of(a.x).and_then(|shape| shape.get(axis)?.known());
+            let size = size_of(b, a.x, axis);
             let Some(n) = a.num.or(size) else { return Err(unknown(b, axis)) };
-            if size.is_some_and(|size| size != n) {
-                let message = format!("Axis {axis} does not have {n} parts.");
-                return Err(b.diagnostic(Code::LayerParameter, message));
-            }
+            refuse!(size.is_some_and(|size| size != n) => b.wrong(format!("Axis {axis} does not have {n} parts.")));
             let n = count(b, "tensors", n)?;
             let one = |i: i64| Ok(Value::Var(b.gather(a.x, i).axis(axis as i64).one()?));
             (0..n).map(one).collect::<Lowered<Vec<_>>>().map(Values)
@@ -204,7 +205,7 @@ fn made(table: Table<Source>) -> Table<Source> {
 
 fn unknown(b: &GraphBuilder, axis: usize) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
     let message = format!("The size of axis {axis} must be known.");
-    b.diagnostic(Code::LayerUnsupported, message)
+    b.unsupported(message)
 }
 
 /// The place of a new axis among `n` axes.
@@ -216,16 +217,18 @@ pub(crate) fn new_axis(b: &GraphBuilder, axis: i64, n: i64) -> Lowered<i64> {
     if (0..n).contains(&place) {
         return Ok(place);
     }
-    let message = format!("Axis {axis} is none of {n}.");
-    Err(b.diagnostic(Code::LayerParameter, message))
+    Err(b.wrong(format!("Axis {axis} is none of {n}.")))
+}
+
+/// The axis from left to right.
+fn second(b: &GraphBuilder, x: Var) -> Lowered<i64> {
+    Ok(i64::from(rank(b, x)? != 1))
 }
 
 /// Tensors of one element type.
 fn alike(b: &GraphBuilder, all: &[Value]) -> Lowered<Vec<Var>> {
     let refs: Vec<&Value> = all.iter().collect();
-    if refs.is_empty() {
-        return Err(b.diagnostic(Code::LayerParameter, "There are no tensors to join."));
-    }
+    refuse!(refs.is_empty() => b.wrong("There are no tensors to join."));
     let to = promote::result(b, &refs)?.fixed();
     all.iter().map(|x| tensor(b, x, to)).collect()
 }
@@ -255,7 +258,7 @@ pub(crate) fn moved(b: &GraphBuilder, x: Var, from: &[i64], to: &[i64]) -> Lower
 
 fn quarter_turns(b: &Lower, a: Turn) -> Lowered<Var> {
     let [i, j] = a.axes[..] else {
-        return Err(b.diagnostic(Code::LayerParameter, "A turn has two axes."));
+        return Err(b.wrong("A turn has two axes."));
     };
     let (i, j) = (axis_of(b, a.array, i)? as i64, axis_of(b, a.array, j)? as i64);
     let mut perm: Vec<i64> = (0..rank(b, a.array)? as i64).collect();
@@ -276,8 +279,7 @@ fn rolled(b: &Lower, x: Var, shift: &Operand, axes: Vec<i64>) -> Lowered<Var> {
     let mut x = x;
     for (axis, shift) in axes.into_iter().zip(shifts) {
         let axis = axis_of(b, x, axis)? as i64;
-        let size = b.shape_of(x).and_then(|shape| shape.get(axis as usize)?.known());
-        let begin: Operand = match size {
+        let begin: Operand = match size_of(b, x, axis as usize) {
             Some(size) => vec![shift.saturating_neg().rem_euclid(size.max(1))].into(),
             None => b
                 .mod_(shift.saturating_neg(), b.shape(x).start(axis).end(axis + 1).one()?)
@@ -300,24 +302,21 @@ fn tile(b: &Lower, x: Var, repeats: Operand) -> Lowered<Var> {
     b.tile(unsqueezed(b, x, &new)?, repeats)
 }
 
-fn repeat(b: &Lower, x: Var, repeats: Operand, axis: Option<i64>) -> Lowered<Var> {
-    let flat = if axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
-    let axis = axis_of(b, flat, axis.unwrap_or(0))? as i64;
-    match &list(b, &repeats)?[..] {
+fn repeat(b: &Lower, a: Repeat) -> Lowered<Var> {
+    let (flat, axis) = in_line(b, a.x, a.axis)?;
+    match &list(b, &a.repeats)?[..] {
         [n] => {
             let n = count(b, "repeats", *n)?;
             let wide = b.unsqueeze(flat, [axis + 1])?;
             let mut times = vec![1; rank(b, wide)?];
             times[axis as usize + 1] = n;
             let tiled = b.tile(wide, times)?;
-            let shape = crate::ops::shape::size(b, flat, axis as usize)?;
             let by = |b: &GraphBuilder, v: Var, n: i64| b.mul(v, n);
-            let shape = crate::ops::shape::size_by(b, shape, n, i64::saturating_mul, by)?;
-            let mut sizes = (0..rank(b, flat)?)
-                .map(|i| crate::ops::shape::size(b, flat, i))
-                .collect::<Lowered<Vec<_>>>()?;
-            sizes[axis as usize] = shape;
-            reshaped(b, tiled, &crate::ops::shape::shape_of(b, &sizes)?)
+            let own = size(b, flat, axis as usize)?;
+            let own = size_by(b, own, n, i64::saturating_mul, by)?;
+            let mut sizes = sizes(b, flat, 0..rank(b, flat)?)?;
+            sizes[axis as usize] = own;
+            sized(b, tiled, &sizes)
         }
         all => {
             for n in all {
@@ -333,9 +332,7 @@ fn repeat(b: &Lower, x: Var, repeats: Operand, axis: Option<i64>) -> Lowered<Var
 /// Parts of one size, or cuts at places.
 fn split(b: &Lower, x: Var, cuts: &Operand, axis: i64, uneven: bool) -> Lowered<Values> {
     let axis = axis_of(b, x, axis)?;
-    let Some(size) = b.shape_of(x).and_then(|shape| shape.get(axis)?.known()) else {
-        return Err(unknown(b, axis));
-    };
+    let size = size_of(b, x, axis).ok_or_else(|| unknown(b, axis))?;
     let sizes: Vec<i64> = match cuts {
         Operand::Int(n) if *n > 0 && (uneven || size % n == 0) => {
             (0..count(b, "parts", *n)?).map(|i| size / n + i64::from(i < size % n)).collect()
@@ -347,10 +344,8 @@ fn split(b: &Lower, x: Var, cuts: &Operand, axis: i64, uneven: bool) -> Lowered<
         }
         _ => vec![],
     };
-    if sizes.is_empty() || sizes.iter().any(|n| *n < 0) {
-        let message = format!("An axis of size {size} cannot be split like this.");
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
+    refuse!(sizes.is_empty() || sizes.iter().any(|n| *n < 0) =>
+        b.wrong(format!("An axis of size {size} cannot be split like this.")));
     parts(b, x, axis as i64, &sizes)
 }
 
@@ -387,27 +382,21 @@ fn linspace(b: &Lower, a: Linspace) -> Lowered<Values> {
     let step = b.div(b.sub(stop, start)?, steps.max(1))?;
     let n = rank(b, start)?.max(rank(b, stop)?) as i64;
     let axis = new_axis(b, a.axis, n + 1)?;
-    let steps =
-        b.cast(b.range(scalar(0, Int64), scalar(num, Int64), scalar(1, Int64)).one()?, computed)?;
+    let steps = b.cast(counted(b, scalar(num, Int64))?, computed)?;
     let steps = unsqueezed(b, steps, &(1..=n - axis).collect::<Vec<i64>>())?;
     let first = b.unsqueeze(b.add(start, b.mul(stop, 0.0)?)?, [axis])?;
     let mut y = b.add(first, b.mul(steps, b.unsqueeze(step, [axis])?)?)?;
     if !to.is_float() {
         y = b.cast(b.floor(y)?, to)?;
     }
-    let more = a.retstep.then_some(Value::Var(step));
-    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+    Ok(Values::with(y, a.retstep.then_some(step)))
 }
 
 fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
     let n = rank(b, a.x)?;
-    let pair = |x: &Value| match x {
-        Value::Int(x) => Some([*x, *x]),
-        Value::List(items) => match items[..] {
-            [Value::Int(x)] => Some([x, x]),
-            [Value::Int(x), Value::Int(y)] => Some([x, y]),
-            _ => None,
-        },
+    let pair = |x: &Value| match ints(x)?[..] {
+        [x] => Some([x, x]),
+        [before, behind] => Some([before, behind]),
         _ => None,
     };
     let pairs: Option<Vec<[i64; 2]>> = match &a.pad_width {
@@ -417,11 +406,7 @@ fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
         }
         other => pair(other).map(|pair| vec![pair; n]),
     };
-    let Some(pairs) = pairs else {
-        return Err(
-            b.diagnostic(Code::LayerUnsupported, "The widths of the padding are not known.")
-        );
-    };
+    let pairs = pairs.ok_or_else(|| b.unsupported("The widths of the padding are not known."))?;
     let mode = a.mode.to_lowercase();
     if mode == "symmetric" {
         let mut x = a.x;
@@ -442,7 +427,7 @@ fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
         }
         other => {
             let message = format!("The padding `{}` has no counterpart in ONNX.", shown(other));
-            Err(b.diagnostic(Code::LayerUnsupported, message))
+            Err(b.unsupported(message))
         }
     }
 }

@@ -4,11 +4,11 @@ use super::nn::{filter_sizes, for_each, window};
 use super::shapes::list;
 use crate::keras::rows::{conv, count};
 use crate::ops::layout::Channels;
-use crate::ops::shape::{Size, reshaped, shape_of, size};
+use crate::ops::shape::{Size, size, sized};
 use crate::ops::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -57,9 +57,8 @@ fn grid(b: &GraphBuilder, all: [&Operand; 4]) -> Lowered<[Vec<i64>; 4]> {
     for (i, list) in all.iter().enumerate() {
         for n in list {
             // Only borders may be empty.
-            if count(b, "steps of a window", *n)? == 0 && i != 2 {
-                return Err(b.diagnostic(Code::LayerParameter, "A window has a size or step of 0."));
-            }
+            refuse!(count(b, "steps of a window", *n)? == 0 && i != 2 =>
+                b.wrong("A window has a size or step of 0."));
         }
     }
     Ok(all)
@@ -71,8 +70,7 @@ fn unfold(b: &Lower, a: Unfold) -> Lowered<Var> {
         grid(b, [&a.kernel_size, &a.dilation, &a.padding, &a.stride])?;
     let known = |axis: usize| b.shape_of(a.x).filter(|s| s.len() == 4)?.get(axis)?.known();
     let (Some(depth), Some(height), Some(width)) = (known(1), known(2), known(3)) else {
-        let message = "Windows are taken of pictures with known sizes.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return Err(b.unsupported("Windows are taken of pictures with known sizes."));
     };
     let wide: [i64; 2] = std::array::from_fn(|i| [height, width][i].saturating_add(2 * padding[i]));
     let steps: [i64; 2] = std::array::from_fn(|i| {
@@ -101,18 +99,15 @@ fn unfold(b: &Lower, a: Unfold) -> Lowered<Var> {
     let dims = [cells as usize, windows as usize];
     let rest = size(b, x, 0)?;
     let flat = [rest, Size::Known(depth), Size::Known(wide[0].saturating_mul(wide[1]))];
-    let flat = reshaped(b, x, &shape_of(b, &flat)?)?;
+    let flat = sized(b, x, &flat)?;
     let seen = b.gather(flat, b.constant(Tensor::from_vec(dims, at))).axis(2).one()?;
     let shape = [rest, Size::Known(depth.saturating_mul(cells)), Size::Known(windows)];
-    reshaped(b, seen, &shape_of(b, &shape)?)
+    sized(b, seen, &shape)
 }
 
 /// Windows that overlap add up.
 fn fold(b: &Lower, a: Fold) -> Lowered<Var> {
-    if b.opset() < 18 {
-        let message = "Windows are put together from opset 18 on.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
+    refuse!(b.opset() < 18 => b.unsupported("Windows are put together from opset 18 on."));
     let [kernel, dilation, padding, stride] =
         grid(b, [&a.kernel_size, &a.dilation, &a.padding, &a.stride])?;
     let image = for_each(b, &a.output_size, 2)?;
