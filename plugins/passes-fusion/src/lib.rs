@@ -95,6 +95,11 @@ onnxd_plugin_sdk::export_plugin! {
             recurrent::pass_of_all,
         ),
         pass(
+            "fuse-recurrent-loops",
+            "Makes LSTM, GRU and RNN of a Loop or Scan whose iterations are their steps" =>
+            recurrent::pass_of_loops,
+        ),
+        pass(
             "fuse-layer-norm",
             "Makes LayerNormalization (opset 17) of its parts" =>
             norm::layer_norm::pass,
