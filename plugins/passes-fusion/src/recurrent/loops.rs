@@ -54,7 +54,7 @@
 
 use super::affine::{NODES_MAX, Source, Weight};
 use super::cell::{Cell, cell};
-use super::iterations::{Iterations, Sequence, single, step};
+use super::iterations::{Carried, Iterations, Sequence, single, step};
 use super::operator::{Weights, leave_out_unread};
 use crate::parts::unlike;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result as Built, Var};
@@ -78,11 +78,13 @@ impl Pass for FuseLoops {
         let facts = cx.facts(model);
         let done = for_each_graph_known(model, &facts, &mut |graph, opset, facts| {
             for id in graph.node_ids() {
-                let is_loop = graph[id].is("Loop") || graph[id].is("Scan");
+                // A rewrite before may have removed it.
+                let Some(node) = graph.node(id) else { continue };
+                let is_loop = node.is("Loop") || node.is("Scan");
                 if !is_loop || opset < super::OPSET_MIN || cx.fuel.is_empty() {
                     continue;
                 }
-                let at = graph[id].outputs.iter().flatten().next();
+                let at = node.outputs.iter().flatten().next();
                 let at = at.map(|v| graph[*v].name.clone()).unwrap_or_default();
                 match fuse(graph, opset, id, facts) {
                     Ok(()) => cx.rewrote(),
@@ -112,8 +114,10 @@ struct Recurrent {
 /// What a value at the end of the loop is.
 enum End {
     State(usize),
-    /// All hidden states.
+    /// All hidden states, in one tensor.
     All,
+    /// All hidden states, one by one.
+    Sequence,
     /// What it begins with around the loop, and by how much it grows in each iteration.
     Counter(ValueId, i64),
     /// What it begins with around the loop.
@@ -183,7 +187,7 @@ fn recognized(
         return Skip::because("inputs and states are not of the same batch");
     }
     let trips = iterations.trips(graph)?;
-    let ends = ends(&cx, iterations, &cell, &places)?;
+    let ends = ends(graph, &cx, iterations, &cell, &places)?;
     Ok(Recurrent { weights, sequence, states, trips, ends })
 }
 
@@ -196,6 +200,7 @@ fn agree(rows: impl Iterator<Item = Option<i64>>) -> bool {
 
 /// What becomes of all that the loop gives.
 fn ends(
+    graph: &Graph,
     cx: &Rewriter,
     iterations: &Iterations,
     cell: &Cell,
@@ -210,6 +215,7 @@ fn ends(
             Some(state) => End::State(state),
             None if carried.next == carried.before => End::Begin(carried.begin),
             None if !varying.contains(&carried.next) => End::Computed(carried.next),
+            None if is_list(graph, cx.graph, carried, cell.hidden) => End::Sequence,
             None => match step(cx, carried).filter(|_| iterations.has_trips()) {
                 Some(step) => End::Counter(carried.begin, step),
                 None => return Skip::because("it carries what is no state of a cell"),
@@ -224,6 +230,14 @@ fn ends(
         ends.push((*out, End::All));
     }
     Ok(ends)
+}
+
+/// Whether a carried sequence, which is empty at first, gets `v` in each iteration.
+fn is_list(graph: &Graph, body: &Graph, carried: &Carried, v: ValueId) -> bool {
+    let node_of = |graph: &'_ Graph, v| graph.producer(v).map(|id| graph[id].clone());
+    let begins = node_of(graph, carried.begin).is_some_and(|node| node.is("SequenceEmpty"));
+    let insert = node_of(body, carried.next).filter(|node| node.is("SequenceInsert"));
+    begins && insert.is_some_and(|node| node.inputs == [Some(carried.before), Some(v)])
 }
 
 impl Recurrent {
@@ -273,6 +287,13 @@ impl Recurrent {
             let v = match end {
                 End::State(state) => last[*state],
                 End::All => all,
+                End::Sequence => {
+                    given.extend(stacks(b, *out, all)?.into_iter().map(|stack| (all, stack)));
+                    if b.graph().uses(*out) == 0 {
+                        continue;
+                    }
+                    b.split_to_sequence(all).axis(0).keepdims(0).one()?
+                }
                 End::Begin(begin) => b.var(*begin),
                 End::Computed(v) => b.var(outside.values([*v])?[0]),
                 End::Counter(begin, step) => self.counted(b, b.var(*begin), *step)?,
@@ -314,6 +335,25 @@ impl Recurrent {
         let dtype = b.dtype_of(begin).unwrap_or(DataType::Int64);
         b.add(begin, b.cast(grown, dtype)?)
     }
+}
+
+/// Removes nodes that make one tensor of the `sequence`, which `all` is; gives what they computed.
+fn stacks(b: &GraphBuilder, sequence: ValueId, all: Var) -> Built<Vec<ValueId>> {
+    let all = b.id(all)?;
+    let mut graph = b.graph_mut();
+    let mut stacks = vec![];
+    for id in graph.readers(sequence).to_vec() {
+        let node = &graph[id];
+        let is_stack = node.int("axis", 0) == 0 && node.int("new_axis", 0) == 1;
+        let out = node.output(0).filter(|_| node.is("ConcatFromSequence") && is_stack);
+        let Some(out) = out else { continue };
+        stacks.push(out);
+        let layers = graph.remove_node(id).layers;
+        if let Some(producer) = graph.producer(all) {
+            graph.node_mut(producer).layers.add(&layers);
+        }
+    }
+    Ok(stacks)
 }
 
 /// Lets each value be computed as the one beside it.

@@ -119,6 +119,27 @@ fn what_else_is_carried() {
     assert_eq!(ops, format!("{number} Squeeze Unsqueeze Unsqueeze Unsqueeze"));
 }
 
+/// As PyTorch's front-end writes what a loop appends to a list.
+#[test]
+fn lists_of_states() {
+    let body = |readers: &str| {
+        format!(
+            "e = SequenceEmpty<dtype = 1>()
+             d, l, m = Loop (size, go, h, e, c) <body = body
+               (int64 i, bool k_, float[N,2] p, seq(float[N,2]) l0, float[N,2] q)
+               => (bool on, float[N,2] p1, seq(float[N,2]) l1, float[N,2] q1) {{
+                 on = Identity(k_) {SLICE} {LINEAR} {LSTM} l1 = SequenceInsert(l0, p1)
+               }}>
+             y = ConcatFromSequence<axis = 0, new_axis = 1>(l) {readers}"
+        )
+    };
+    let x = "float[T,N,3] x";
+    assert_eq!(left(&graph(x, "float[?,N,2] y", &body(""))), LSTM_LEFT);
+    let outputs = "float[?,N,2] y, float[?,?] z";
+    let ops = left(&graph(x, outputs, &body("z = ConcatFromSequence<axis = 0>(l)")));
+    assert_eq!(ops, "ConcatFromSequence LSTM SplitToSequence Squeeze Unsqueeze Unsqueeze");
+}
+
 #[test]
 fn cells() {
     let ops = |step: &str| left(&graph(X, "float[N,2] y", &simple(step)));
