@@ -11,8 +11,8 @@ pub(crate) struct Blocks {
     pub(crate) sizes: Vec<i64>,
 }
 
-/// The three operators that compute `v`, by what they give: the last one first; and the order of the Transpose.
-fn turned(graph: &Graph, v: ValueId) -> Option<(ValueId, ValueId, ValueId, Vec<usize>)> {
+/// What Reshape, Transpose and Reshape make `v` of: the parted value, what was parted, and the order of the Transpose.
+fn turned(graph: &Graph, v: ValueId) -> Option<(ValueId, ValueId, Vec<usize>)> {
     let input = |v: ValueId, op: &str| {
         let node = &graph[graph.producer(v)?];
         Some((node, node.input(0)?)).filter(|_| node.is(op))
@@ -22,12 +22,12 @@ fn turned(graph: &Graph, v: ValueId) -> Option<(ValueId, ValueId, ValueId, Vec<u
     let (_, data) = input(split, "Reshape")?;
     let perm = ints(transpose, "perm")?;
     let perm = perm.iter().map(|axis| usize::try_from(*axis).ok()).collect::<Option<_>>()?;
-    Some((turned, split, data, perm))
+    Some((split, data, perm))
 }
 
 /// What `v` consists of the blocks of.
 pub(crate) fn cut(graph: &Graph, facts: &Facts, v: ValueId) -> Option<Blocks> {
-    let (_, split, data, perm) = turned(graph, v)?;
+    let (split, data, perm) = turned(graph, v)?;
     let [joined, split, whole] = [v, split, data].map(|v| facts.shape(v));
     let (joined, split, whole) = (joined?, split?, whole?);
     let n = whole.len();
@@ -50,7 +50,7 @@ pub(crate) fn cut(graph: &Graph, facts: &Facts, v: ValueId) -> Option<Blocks> {
 
 /// The samples that `v` is put together of.
 pub(crate) fn joined(graph: &Graph, facts: &Facts, v: ValueId) -> Option<Blocks> {
-    let (_, split, data, perm) = turned(graph, v)?;
+    let (split, data, perm) = turned(graph, v)?;
     let [whole, split, given] = [v, split, data].map(|v| facts.shape(v));
     let (whole, split, given) = (whole?, split?, given?);
     let n = given.len();

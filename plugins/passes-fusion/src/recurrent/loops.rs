@@ -234,10 +234,10 @@ fn ends(
 
 /// Whether a carried sequence, which is empty at first, gets `v` in each iteration.
 fn is_list(graph: &Graph, body: &Graph, carried: &Carried, v: ValueId) -> bool {
-    let node_of = |graph: &'_ Graph, v| graph.producer(v).map(|id| graph[id].clone());
-    let begins = node_of(graph, carried.begin).is_some_and(|node| node.is("SequenceEmpty"));
-    let insert = node_of(body, carried.next).filter(|node| node.is("SequenceInsert"));
-    begins && insert.is_some_and(|node| node.inputs == [Some(carried.before), Some(v)])
+    let begins = graph.producer(carried.begin).is_some_and(|id| graph[id].is("SequenceEmpty"));
+    let insert = body.producer(carried.next).map(|id| &body[id]);
+    let insert = insert.filter(|node| begins && node.is("SequenceInsert"));
+    insert.is_some_and(|node| node.inputs == [Some(carried.before), Some(v)])
 }
 
 impl Recurrent {
