@@ -30,6 +30,12 @@ impl Dim {
         *self != Dim::Unknown && self == other
     }
 
+    /// It divided by `by`, which is more than 0, and rounded down, as inference computes sizes.
+    #[must_use]
+    pub fn over(&self, by: i64) -> Dim {
+        crate::infer::floor(self, &Dim::Known(by))
+    }
+
     /// Whether it is more than 0 in every run. A symbol may be 0, but not one plus 1, as inference computes sizes.
     pub fn is_positive(&self) -> bool {
         crate::infer::is_positive(self)

@@ -40,6 +40,19 @@ class LoopAndCondition(nn.Module):
         return x
 
 
+class RecurrentLoop(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x, h):
+        outputs: list[torch.Tensor] = []
+        for i in range(x.size(0)):
+            h = torch.tanh(self.layer(x[i]) + self.layer(h))
+            outputs.append(h)
+        return torch.stack(outputs), h
+
+
 class InPlace(nn.Module):
     def forward(self, x):
         y = x.clone()
@@ -225,6 +238,7 @@ CASES = {
     "scripted-cnn": row("scripted", Cnn, floats((2, 1, 8, 8))),
     "exported-cnn": row("exported", Cnn, floats((2, 1, 8, 8)), dynamic=({0: BATCH},)),
     "loop-and-condition": row("scripted", LoopAndCondition, lambda: (torch.randn(2, 3), torch.tensor(3))),
+    "recurrent-loop": row("scripted", RecurrentLoop, floats((5, 2, 3), (2, 3))),
     "loop-traced": row("traced", Counted, lambda: (torch.ones(2, 3, dtype=torch.int64), torch.tensor(5))),
     "in-place": row("scripted", InPlace, floats((3, 4))),
     "in-place-exported": row("exported", InPlace, floats((3, 4))),

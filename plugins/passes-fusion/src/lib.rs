@@ -6,6 +6,7 @@
 mod activation;
 mod arithmetic;
 mod attention;
+mod dilation;
 mod fuse_affine;
 mod fuse_batch_norm;
 mod fuse_bias;
@@ -23,7 +24,7 @@ mod scaled;
 mod shape;
 mod unsigned_weights;
 
-use onnxd_plugin_sdk::rewrite::{EqualizeWeights, rule};
+use onnxd_plugin_sdk::rewrite::{EqualizeWeights, rule, rule_on_facts};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.passes-fusion",
@@ -38,6 +39,11 @@ onnxd_plugin_sdk::export_plugin! {
             "fuse-pad",
             "Moves zero padding into Conv and pooling where that is exact" =>
             || rule("fuse-pad", fuse_pad::fuse_pad),
+        ),
+        pass(
+            "fuse-dilation",
+            "Makes one Conv with dilations of a convolution of blocks that became samples" =>
+            || rule_on_facts("fuse-dilation", dilation::fuse_dilation),
         ),
         pass(
             "fuse-scale",
@@ -93,6 +99,11 @@ onnxd_plugin_sdk::export_plugin! {
             "fuse-recurrent-all",
             "Makes LSTM, GRU and RNN of their steps (RNN is slower in ONNX Runtime, and LSTM ends for empty batches)" =>
             recurrent::pass_of_all,
+        ),
+        pass(
+            "fuse-recurrent-loops",
+            "Makes LSTM, GRU and RNN of a Loop or Scan whose iterations are their steps" =>
+            recurrent::pass_of_loops,
         ),
         pass(
             "fuse-layer-norm",

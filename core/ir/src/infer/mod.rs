@@ -52,7 +52,7 @@ use site::{Known, Shapes, Site};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
-pub(crate) use symbolic::{is_fresh, is_positive};
+pub(crate) use symbolic::{floor, is_fresh, is_positive};
 
 /// Elements of computed shapes that are kept for one model.
 const ITEMS_MAX: usize = 1 << 20;

@@ -242,7 +242,7 @@ pub(super) fn rounded(dim: &Dim, up: bool) -> Dim {
 }
 
 /// `a / b` rounded down; `a` is not negative, `b` is more than 0.
-pub(super) fn floor(a: &Dim, b: &Dim) -> Dim {
+pub(crate) fn floor(a: &Dim, b: &Dim) -> Dim {
     if let (Dim::Known(a), Dim::Known(b)) = (a, b) {
         return a.checked_div_euclid(*b).map_or(Dim::Unknown, Dim::Known);
     }

@@ -143,6 +143,10 @@ impl List {
             Form::Stacked(v) | Form::Sequence(v) => Ok(*v),
             Form::Unset(n) => self.zeros(b, *n, merged(self.element.clone(), element)),
             Form::Items(items) => self.joined(b, items, element),
+            // The only element.
+            Form::Written { base, item, grows: false, .. } if base.has_one(b) => {
+                b.unsqueeze(*item, [0])
+            }
             Form::Written { base, index, item, grows } => {
                 let mut list = base.stacked(b, b.shape_of(*item))?;
                 let index = b.reshape(b.cast(*index, DataType::Int64)?, [1, 1]).one()?;
@@ -161,6 +165,11 @@ impl List {
                 b.concat([base.fitted(b, list, *item)?, one]).axis(0).one()
             }
         }
+    }
+
+    fn has_one(&self, b: &GraphBuilder) -> bool {
+        let n = self.stacked_type(b).and_then(|ty| ty.shape()?.first()?.known());
+        n == Some(1)
     }
 
     /// `list` with elements of the size of `item`, if elements that are not set may have another one.

@@ -3,7 +3,6 @@
 use super::branch::{known, truth};
 use super::extent::Extent;
 use super::item::Item;
-use super::recurrent::{self, Recurrent};
 use super::scans::{self, Scan};
 use super::scope::Runner;
 use super::slots::{Given, Slot, first_slot, has_form, is_same, widened};
@@ -36,8 +35,6 @@ struct Built {
     scans: Vec<(usize, Scan)>,
     /// Those of the counters alone, if nothing else ends the loop.
     limits: Option<Vec<Limit>>,
-    /// The cell whose steps the turns are, if they are.
-    recurrent: Option<Recurrent>,
     /// Values that came out as holes.
     holes: Vec<usize>,
     /// The sizes of the elements of lists, by the numbers of the values.
@@ -245,7 +242,6 @@ fn outputs(
         }
     };
     let limits = turns::limits(b, condition, &counters);
-    let recurrent = limits.as_ref().and_then(|_| cell(b, &given, next, &counters));
     let (mut carried, mut scans, mut holes) = (vec![], vec![], vec![]);
     let mut outputs = vec![if limits.is_some() { go_on } else { condition }];
     let mut scanned = vec![];
@@ -287,28 +283,7 @@ fn outputs(
     outputs.extend(scanned);
     let body = Graph::new("");
     let extents = vec![];
-    Ok((outputs, given, Built { body, carried, scans, limits, recurrent, holes, extents }))
-}
-
-/// The cell whose step a turn is.
-fn cell(
-    b: &GraphBuilder,
-    given: &[Given],
-    next: &[Item],
-    counters: &[Counter],
-) -> Option<Recurrent> {
-    let (mut tensors, mut lists) = (vec![], vec![]);
-    for (at, pair) in given.iter().zip(next).enumerate() {
-        match pair {
-            (Given::Fixed, _) => {}
-            (Given::Tensor(state), Item::Tensor(next)) => tensors.push((at, [*state, *next])),
-            (Given::List(input, list), Item::List(next)) if !next.is_sequence => {
-                lists.push((at, *input, list, next));
-            }
-            _ => return None,
-        }
-    }
-    recurrent::found(b, &recurrent::Turn { tensors, lists, counters })
+    Ok((outputs, given, Built { body, carried, scans, limits, holes, extents }))
 }
 
 /// Adds the loop, whose body is built; gives its values at the end.
@@ -319,10 +294,7 @@ fn finished(
     condition: Var,
     built: Built,
 ) -> Result<Vec<Item>> {
-    let Built { body, carried, scans, limits, recurrent, holes, extents } = built;
-    if let (Some(recurrent), Some(limits)) = (&recurrent, &limits) {
-        return recurrent.finished(b, begins, limits, &body);
-    }
+    let Built { body, carried, scans, limits, holes, extents } = built;
     let begin = |at: &usize| match &begins[*at] {
         Item::Tensor(v) => Ok(*v),
         Item::List(list) => {

@@ -15,7 +15,6 @@ pub(crate) mod complex;
 pub(crate) mod conv;
 pub(crate) mod create;
 pub(crate) mod detection;
-pub(crate) mod dilated;
 pub(crate) mod elementwise;
 pub(crate) mod fft;
 mod fused;
@@ -28,7 +27,6 @@ pub(crate) mod loss;
 pub(crate) mod math;
 pub(crate) mod matrix;
 pub(crate) mod norm;
-mod offsets;
 pub(crate) mod operands;
 pub(crate) mod pad;
 mod philox;
@@ -68,16 +66,12 @@ use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::formulas::complex::ComplexTensors;
 use onnxd_plugin_sdk::ir::{DataType, Dim};
 use onnxd_plugin_sdk::lower::{Lowered, Results, Table, Value};
-use std::cell::RefCell;
-use std::collections::HashMap;
 
 /// What rows need besides the graph.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// What the values that stand for complex tensors are made of.
     pub(crate) complex: ComplexTensors,
-    /// What the results of `SpaceToBatchND` are made of.
-    pub(crate) blocks: RefCell<HashMap<Var, dilated::Cut>>,
 }
 
 /// What functions of tables see.

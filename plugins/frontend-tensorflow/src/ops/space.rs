@@ -1,6 +1,5 @@
 //! Space, depth and batch.
 
-use super::dilated::{Cut, dilated};
 use super::layout::Channels;
 use super::pad::pairs;
 use super::shape::{Size, shape_of, size, size_by, transposed};
@@ -102,7 +101,6 @@ fn cells(b: &GraphBuilder, rank: usize, blocks: &[i64]) -> Lowered<i64> {
 fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
     let (n, m) = (rank(b, x)?, blocks.len());
     let count = cells(b, n, blocks)?;
-    let cut = Cut { x, blocks: blocks.to_vec(), paddings };
     let x = match pairs(b, paddings) {
         Some(pairs) if pairs.iter().flatten().all(|n| *n == 0) => x,
         _ => b.pad(x, around(b, x, paddings, m)?).one()?,
@@ -117,9 +115,7 @@ fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
     split.extend(&sizes[m + 1..]);
     merged.extend(&sizes[m + 1..]);
     let x = b.reshape(x, shape_of(b, &split)?).one()?;
-    let y = b.reshape(transposed(b, x, &batch_first(m, n))?, shape_of(b, &merged)?).one()?;
-    b.source.blocks.borrow_mut().insert(y, cut);
-    Ok(y)
+    b.reshape(transposed(b, x, &batch_first(m, n))?, shape_of(b, &merged)?).one()
 }
 
 /// How the axes of a tensor of rank `n` whose `m` axes behind the first are split into blocks and cells are turned, so
@@ -134,9 +130,6 @@ fn batch_first(m: usize, n: usize) -> Vec<i64> {
 fn to_space(b: &Lower, x: Var, blocks: &[i64], crops: Var) -> Lowered<Var> {
     let (n, m) = (rank(b, x)?, blocks.len());
     let count = cells(b, n, blocks)?;
-    if let Some(y) = dilated(b, x, blocks, crops)? {
-        return Ok(y);
-    }
     let sizes = (0..n).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
     let batch = divided(b, sizes[0], count)?;
     let mut split: Vec<Size> = blocks.iter().map(|n| Size::Known(*n)).collect();
@@ -161,5 +154,33 @@ fn to_space(b: &Lower, x: Var, blocks: &[i64], crops: Var) -> Lowered<Var> {
             Operand::Var(crops) => b.pad(x, b.neg(crops)?).one(),
             other => b.pad(x, other).one(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::graph::fixture::{graph, import, node, placeholder, shape};
+    use crate::wire::proto::{Attr, NodeDef, TensorProto};
+
+    const INT64: i32 = 9;
+
+    fn integers(name: &str, sizes: &[i64], values: &[i64]) -> NodeDef {
+        let (dtype, tensor_shape, int64_val) = (INT64, Some(shape(sizes)), values.to_vec());
+        let value = TensorProto { dtype, tensor_shape, int64_val, ..TensorProto::default() };
+        let node = node(name, "Const", &[]).attr("dtype", Attr::Type(dtype));
+        node.attr("value", Attr::Tensor(value))
+    }
+
+    #[test]
+    fn cells_are_not_cropped_backwards() {
+        for (crop, is_sound) in [(1, true), (-1, false), (i64::MIN, false)] {
+            let nodes = vec![
+                placeholder("x", &[6, 7, 9, 1]),
+                integers("blocks", &[2], &[2, 3]),
+                integers("crops", &[2, 2], &[crop, 0, 0, 0]),
+                node("y", "BatchToSpaceND", &["x", "blocks", "crops"]),
+            ];
+            assert_eq!(import(&graph(nodes, vec![])).is_ok(), is_sound, "{crop}");
+        }
     }
 }

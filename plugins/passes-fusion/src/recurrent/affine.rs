@@ -1,13 +1,18 @@
 //! Gates before their activation: sums of products with constant matrices, and of constants, however they are written.
 
 use crate::parts::{Parts, axis_of, dims, unlike};
+use onnxd_plugin_sdk::build::{GraphBuilder, Result as Built, Var};
 use onnxd_plugin_sdk::ir::{
     Attr, DataType, Dim, Facts, Graph, Node, NodeId, Reals, Tensor, ValueId,
 };
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
+use std::collections::HashSet;
 
 /// No cell has more nodes.
-const NODES_MAX: usize = 80;
+pub(crate) const NODES_MAX: usize = 80;
+
+/// Activations that the operators of ONNX have under these names.
+const ACTIVATIONS: [&str; 3] = ["Sigmoid", "Tanh", "Relu"];
 
 /// Places from `start` on along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +61,16 @@ impl Weight {
         }
     }
 
+    /// The same of a weight that is computed.
+    pub(crate) fn built(&self, b: &GraphBuilder) -> Built<Var> {
+        let axes: [i64; 2] = if self.outputs_first { [0, 1] } else { [1, 0] };
+        let parts = [self.outputs, self.inputs];
+        let starts = parts.map(|part| part.start as i64);
+        let ends = parts.map(|part| (part.start + part.len) as i64);
+        let part = b.slice(b.var(self.value), starts, ends).axes(axes).one()?;
+        if self.outputs_first { Ok(part) } else { b.transpose(part).perm([1, 0]).one() }
+    }
+
     pub(crate) fn is_square(&self) -> bool {
         self.inputs.len == self.outputs.len
     }
@@ -77,6 +92,16 @@ impl Bias {
             _ => Some(Reals { dims: vec![len], values: all.get(start..start + len)?.to_vec() }),
         }
     }
+
+    /// The same of a bias that is computed, with one element or one for each output.
+    pub(crate) fn built(&self, b: &GraphBuilder) -> Built<Var> {
+        let Range { start, len } = self.outputs;
+        let all = b.reshape(b.var(self.value), [-1]).one()?;
+        match b.dims_of(b.var(self.value)).map(|dims| dims.iter().product::<i64>()) {
+            Some(1) => Ok(all),
+            _ => b.slice(all, [start as i64], [(start + len) as i64]).axes([0]).one(),
+        }
+    }
 }
 
 /// `sources[0] * weights[0] + sources[1] * weights[1] ... + biases[0] ...`
@@ -86,14 +111,42 @@ pub(crate) struct Affine {
     pub(crate) biases: Vec<Bias>,
 }
 
+/// An activation, and the sum that it is applied to.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) activation: &'static str,
+    pub(crate) sum: Affine,
+}
+
 /// Follows the sums of one pattern.
 pub(crate) struct Sums<'a, 'g> {
     pub(crate) cx: &'a Rewriter<'g>,
     pub(crate) facts: &'a Facts,
     pub(crate) parts: &'a Parts<'a, 'g>,
+    /// In the body of a loop: the values that are not the same in each iteration. All others may be weights, too.
+    pub(crate) varying: Option<&'a HashSet<ValueId>>,
 }
 
 impl<'a> Sums<'a, '_> {
+    /// `v` with `width` columns as a gate. The activation may come before what shares out the gates.
+    pub(crate) fn gate(&self, v: ValueId, width: usize) -> Result<Gate, Skip> {
+        let (mut v, mut outputs) = (v, Range { start: 0, len: width });
+        loop {
+            if let Ok((activation, x)) = self.activation(v) {
+                let mut sum = Affine::default();
+                self.follow(x, outputs, None, &mut sum)?;
+                return Ok(Gate { activation, sum });
+            }
+            (v, outputs) = self.whole(self.visited(v)?, v, outputs)?;
+        }
+    }
+
+    /// The activation that gives `v`, and what it is applied to.
+    pub(crate) fn activation(&self, v: ValueId) -> Result<(&'static str, ValueId), Skip> {
+        let found = ACTIVATIONS.iter().find_map(|op| Some((*op, self.parts.unary(op, v).ok()?)));
+        found.ok_or_else(unlike)
+    }
+
     /// The matrix `v` with `width` columns as a sum.
     pub(crate) fn affine(&self, v: ValueId, width: usize) -> Result<Affine, Skip> {
         let mut found = Affine::default();
@@ -101,13 +154,52 @@ impl<'a> Sums<'a, '_> {
         Ok(found)
     }
 
-    fn follow(&self, v: ValueId, outputs: Range, step: Option<Step>, into: &mut Affine) -> Rewrite {
+    /// Adds to `into` what is added to something as `sum`, with `width` columns.
+    pub(crate) fn add(&self, v: ValueId, sum: ValueId, width: usize, into: &mut Affine) -> Rewrite {
+        self.addend(v, sum, Range { start: 0, len: width }, None, into)
+    }
+
+    /// The node that computes `v`.
+    fn visited(&self, v: ValueId) -> Result<NodeId, Skip> {
         let graph = &*self.cx.graph;
         if self.parts.count() > NODES_MAX {
             return Skip::unlike();
         }
         let id = graph.producer(v).filter(|id| graph[*id].is_standard()).ok_or_else(unlike)?;
         self.parts.visit(id);
+        Ok(id)
+    }
+
+    /// What the Split or Slice `id` takes the columns `outputs` of `v` from, and which they are there.
+    fn whole(&self, id: NodeId, v: ValueId, outputs: Range) -> Result<(ValueId, Range), Skip> {
+        let node = &self.cx.graph[id];
+        let data = node.input(0).filter(|_| node.is("Split") || node.is("Slice"));
+        let data = data.ok_or_else(unlike)?;
+        let (axis, start) = part(self.cx, id, v)?;
+        if axis + 1 != self.cx.rank(v)? {
+            return Skip::unlike();
+        }
+        Ok((data, Range { start: start + outputs.start, ..outputs }))
+    }
+
+    /// Whether `v` may be a weight.
+    fn is_fixed(&self, v: ValueId) -> bool {
+        self.cx.graph.constant(v).is_some() || self.varying.is_some_and(|all| !all.contains(&v))
+    }
+
+    /// The sizes of a weight.
+    fn sizes(&self, v: ValueId) -> Result<Vec<usize>, Skip> {
+        if let Some(constant) = self.cx.graph.constant(v) {
+            return Ok(constant.dims().to_vec());
+        }
+        let sizes = self.facts.shape(v).ok_or_else(unlike)?.iter();
+        let sizes = sizes.map(|size| usize::try_from(size.known()?).ok());
+        sizes.collect::<Option<_>>().ok_or_else(unlike)
+    }
+
+    fn follow(&self, v: ValueId, outputs: Range, step: Option<Step>, into: &mut Affine) -> Rewrite {
+        let graph = &*self.cx.graph;
+        let id = self.visited(v)?;
         let node = &graph[id];
         match (node.op.as_str(), &node.inputs[..]) {
             ("Add", [Some(a), Some(b)]) if node.attrs.is_empty() => {
@@ -121,13 +213,9 @@ impl<'a> Sums<'a, '_> {
                 self.product(*a, (*w, node.int("transB", 0) != 0), outputs, step, into)
             }
             ("MatMul", [Some(a), Some(w)]) => self.product(*a, (*w, false), outputs, step, into),
-            ("Split" | "Slice", [Some(data), ..]) => {
-                let (axis, start) = part(self.cx, id, v)?;
-                if axis + 1 != self.cx.rank(v)? {
-                    return Skip::unlike();
-                }
-                let outputs = Range { start: start + outputs.start, ..outputs };
-                self.follow(*data, outputs, step, into)
+            ("Split" | "Slice", _) => {
+                let (data, outputs) = self.whole(id, v, outputs)?;
+                self.follow(data, outputs, step, into)
             }
             ("Gather" | "Squeeze", _) if step.is_none() => {
                 let step = step_of(self.cx, v).ok_or_else(unlike)?;
@@ -150,30 +238,32 @@ impl<'a> Sums<'a, '_> {
         step: Option<Step>,
         into: &mut Affine,
     ) -> Rewrite {
-        if self.cx.graph.constant(v).is_some() {
+        if self.is_fixed(v) {
             into.biases.push(self.bias(v, sum, outputs)?);
             return Ok(());
         }
+        // That rows are not repeated follows from those of what is multiplied.
         let [own, all] = [v, sum].map(|v| self.facts.shape(v));
         let (own, all) = own.zip(all).ok_or_else(unlike)?;
-        let same = own.len() == all.len() && own.iter().zip(all).all(|(a, b)| a.same(b));
+        let mut widths = own.last().into_iter().zip(all.last());
+        let same = own.len() == all.len() && widths.all(|(a, b)| a.same(b));
         if same { self.follow(v, outputs, step, into) } else { Skip::unlike() }
     }
 
-    /// The constant `v` as a bias of `sum`.
+    /// The weight `v` as a bias of `sum`.
     fn bias(&self, v: ValueId, sum: ValueId, outputs: Range) -> Result<Bias, Skip> {
-        let constant = self.cx.constant(v)?;
+        let sizes = self.sizes(v)?;
         let width = dims(self.cx, sum)?.last().and_then(Dim::known).unwrap_or(-1);
-        let (len, rank) = (constant.len(), constant.rank());
-        let vector = constant.dims().last() == Some(&len) && len as i64 == width;
-        let fits = constant.dtype() == DataType::Float && rank <= self.cx.rank(sum)?;
-        if fits && (vector || len == 1) {
+        let len = sizes.iter().product::<usize>();
+        let vector = sizes.last() == Some(&len) && len as i64 == width;
+        let fits = self.cx.dtype(v)? == DataType::Float && sizes.len() <= self.cx.rank(sum)?;
+        if fits && self.is_fixed(v) && (vector || len == 1) {
             return Ok(Bias { value: v, outputs });
         }
         Skip::because(format!("{} is no vector of biases", self.cx.name(v)))
     }
 
-    /// `a` multiplied by the constant `w`, which may have outputs first.
+    /// `a` multiplied by the weight `w`, which may have outputs first.
     fn product(
         &self,
         a: ValueId,
@@ -184,10 +274,9 @@ impl<'a> Sums<'a, '_> {
     ) -> Rewrite {
         let (value, swapped) = self.matrix(w)?;
         let outputs_first = outputs_first != swapped;
-        let constant = self.cx.constant(value)?;
-        let &[rows, columns] = constant.dims() else { return Skip::unlike() };
+        let [rows, columns] = self.sizes(value)?[..] else { return Skip::unlike() };
         let (len, all) = if outputs_first { (columns, rows) } else { (rows, columns) };
-        if outputs.start + outputs.len > all || constant.dtype() != DataType::Float {
+        if outputs.start + outputs.len > all || self.cx.dtype(value)? != DataType::Float {
             return Skip::unlike();
         }
         let weight = |inputs| Weight { value, outputs_first, inputs, outputs };
@@ -204,11 +293,11 @@ impl<'a> Sums<'a, '_> {
         Ok(())
     }
 
-    /// The constant that is `w`, and whether it is `w` with its axes swapped.
+    /// The weight that is `w`, and whether it is `w` with its axes swapped.
     fn matrix(&self, w: ValueId) -> Result<(ValueId, bool), Skip> {
         let graph = &*self.cx.graph;
         let (mut v, mut swapped) = (w, false);
-        while graph.constant(v).is_none() {
+        while !self.is_fixed(v) {
             let id = graph.producer(v).ok_or_else(unlike)?;
             let node = &graph[id];
             let swaps = node.is("Transpose")

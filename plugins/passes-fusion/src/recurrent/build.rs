@@ -1,18 +1,12 @@
 //! The operator in place of its steps.
 
-use super::affine::{Source, Step, Weight, step_of};
-use super::cell::Kind;
-use super::chain::{Chain, Weights};
-use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result as Built, Var};
-use onnxd_plugin_sdk::ir::{Attr, Graph, Layers, Opsets, Tensor, ValueId};
+use super::affine::{Source, Step, step_of};
+use super::chain::Chain;
+use super::operator::{Constants, Weights, is_zero, leave_out_unread};
+use onnxd_plugin_sdk::build::{GraphBuilder, Result as Built, Var};
+use onnxd_plugin_sdk::ir::{Graph, Layers, Opsets, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 use std::collections::HashMap;
-
-/// Bytes of a constant from which on it is derived from the one that it stands in for, and not held.
-const DERIVED_BYTES_MIN: usize = 64 << 10;
-
-/// Constants as the operator reads them: `W`, `R` and `B`.
-type Constants = (ValueId, ValueId, Option<ValueId>);
 
 /// What all steps read.
 enum Sequence {
@@ -84,20 +78,6 @@ fn sequence(cx: &Rewriter, chain: &Chain) -> Sequence {
     }
 }
 
-/// Whether `v` has no other elements than 0.
-fn is_zero(graph: &Graph, v: ValueId) -> bool {
-    let zeros = |t: &Tensor| t.to_reals().is_some_and(|r| r.values.iter().all(|x| *x == 0.0));
-    if let Some(constant) = graph.constant(v) {
-        return zeros(constant);
-    }
-    let node = graph.producer(v).map(|id| &graph[id]).filter(|node| node.is("ConstantOfShape"));
-    node.is_some_and(|node| match node.attr("value") {
-        None => true,
-        Some(Attr::Tensor(t)) => zeros(t),
-        Some(_) => false,
-    })
-}
-
 /// Puts the operator in the place of the steps. `made` are constants of other chains.
 pub(crate) fn rewrite(
     graph: &mut Graph,
@@ -111,7 +91,7 @@ pub(crate) fn rewrite(
     let constants = match made.get(&chain.weights) {
         Some(found) => *found,
         None => {
-            let found = constants(cx.graph, chain)?;
+            let found = chain.weights.derived(cx.graph)?;
             made.insert(chain.weights.clone(), found);
             found
         }
@@ -143,41 +123,11 @@ pub(crate) fn rewrite(
     done.map_err(|found| Skip(found.message.trim_end_matches('.').to_owned()))?;
     cx.sweep(reads);
     for id in cx.graph.nodes_from(first_new) {
-        if cx.graph[id].is(operator_of(chain)) {
+        if cx.graph[id].is(chain.weights.kind.operator()) {
             cx.graph.node_mut(id).layers.add(&all);
         }
     }
     Ok(())
-}
-
-fn constants(graph: &mut Graph, chain: &Chain) -> Result<Constants, Skip> {
-    let matrix = |weights: &[Weight], role: &str| {
-        let parts: Option<Vec<Tensor>> =
-            weights.iter().map(|weight| weight.tensor(graph)).collect();
-        let all = parts.and_then(|parts| {
-            let all = Tensor::concat(&parts, 0).ok()?;
-            let dims = [1, all.dims()[0], all.dims()[1]];
-            all.reshaped(dims).ok()
-        });
-        let all = all.ok_or_else(|| Skip("its weights are derived too often".into()))?;
-        let all = if all.byte_len() < DERIVED_BYTES_MIN { all.held() } else { all };
-        let name = format!("{}_{role}", graph[weights[0].value].name);
-        Ok((name, all))
-    };
-    let w = matrix(&chain.weights.x, "input")?;
-    let r = matrix(&chain.weights.hidden, "hidden")?;
-    let b = chain.biases(graph);
-    let mut add = |(name, tensor): (String, Tensor)| graph.add_initializer(&name, tensor);
-    let (b_name, w, r) = (format!("{}_bias", w.0), add(w), add(r));
-    Ok((w, r, b.map(|b| add((b_name, b)))))
-}
-
-fn operator_of(chain: &Chain) -> &'static str {
-    match chain.weights.kind {
-        Kind::Lstm => "LSTM",
-        Kind::Gru { .. } => "GRU",
-        Kind::Tanh | Kind::Relu => "RNN",
-    }
 }
 
 struct Operator<'a> {
@@ -192,33 +142,13 @@ impl Operator<'_> {
     fn build(&self, b: &GraphBuilder) -> Built<Vec<(Var, ValueId)>> {
         let chain = self.chain;
         let x = self.input(b)?;
-        let state = |v: Option<ValueId>| -> Built<Operand> {
-            match v.filter(|v| !is_zero(&b.graph(), *v)) {
-                Some(v) => Ok(b.unsqueeze(b.var(v), vec![0i64])?.into()),
-                None => Ok(Operand::Absent),
-            }
-        };
-        let (w, r, bias) = self.constants;
-        let bias = bias.map_or(Operand::Absent, |bias| b.var(bias).into());
-        let hidden = state(Some(chain.hidden_before))?;
-        let memory = state(chain.memory_before)?;
-        let mut inputs: Vec<Operand> =
-            vec![x.into(), b.var(w).into(), b.var(r).into(), bias, Operand::Absent, hidden];
-        let op = operator_of(chain);
-        if op == "LSTM" {
-            inputs.push(memory);
-        }
-        let call = b.op("", op, inputs).set("hidden_size", chain.width as i64);
-        let call = match chain.weights.kind {
-            Kind::Gru { after_product: true } => call.set("linear_before_reset", 1i64),
-            Kind::Relu => call.attrs([("activations", Attr::Strs(vec!["Relu".into()]))]),
-            _ => call,
-        };
-        let made = call.list(match (self.wanted.memory, self.wanted.last) {
+        let count = match (self.wanted.memory, self.wanted.last) {
             (true, _) => 3,
             (false, true) => 2,
             (false, false) => 1,
-        })?;
+        };
+        let states = [Some(chain.hidden_before), chain.memory_before];
+        let made = chain.weights.operator(b, x, self.constants, states, count)?;
         let mut results = vec![];
         let rows = match chain.stack.is_some() || !self.wanted.steps.is_empty() {
             true => Some(b.squeeze(made[0]).axes(vec![1i64]).one()?),
@@ -273,15 +203,4 @@ impl Operator<'_> {
             }
         }
     }
-}
-
-/// The node computes no output of `made` that nothing reads.
-fn leave_out_unread(b: &GraphBuilder, made: &[Var]) -> Built<()> {
-    let made = made.iter().map(|v| b.id(*v)).collect::<Built<Vec<ValueId>>>()?;
-    let mut graph = b.graph_mut();
-    let read = made.iter().map(|v| Some(*v).filter(|v| graph.uses(*v) > 0)).collect();
-    if let Some(id) = graph.producer(made[0]) {
-        graph.set_node_outputs(id, read);
-    }
-    Ok(())
 }

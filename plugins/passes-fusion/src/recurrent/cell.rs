@@ -1,11 +1,12 @@
 //! One step of a recurrent network, as its formula.
 
-use super::affine::{Affine, Bias, Source, Sums, Weight};
+use super::affine::{Affine, Bias, Gate, Source, Sums, Weight};
 use crate::parts::{Parts, unlike};
 use onnxd_plugin_sdk::ir::{DataType, Facts, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
+use std::collections::HashSet;
 
-/// What a cell computes.
+/// Which operator a cell is a step of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Lstm,
@@ -13,8 +14,26 @@ pub(crate) enum Kind {
     Gru {
         after_product: bool,
     },
-    Tanh,
-    Relu,
+    Rnn,
+}
+
+impl Kind {
+    pub(crate) fn operator(self) -> &'static str {
+        match self {
+            Kind::Lstm => "LSTM",
+            Kind::Gru { .. } => "GRU",
+            Kind::Rnn => "RNN",
+        }
+    }
+
+    /// The activations of the operator that are not said.
+    pub(crate) fn activations(self) -> &'static [&'static str] {
+        match self {
+            Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+            Kind::Gru { .. } => &["Sigmoid", "Tanh"],
+            Kind::Rnn => &["Tanh"],
+        }
+    }
 }
 
 /// A source, and its matrix for each gate in the order of ONNX.
@@ -36,6 +55,8 @@ pub(crate) struct Biases {
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) kind: Kind,
+    /// In the order of ONNX.
+    pub(crate) activations: Vec<&'static str>,
     pub(crate) hidden: ValueId,
     /// The hidden state before, if the formula tells it.
     pub(crate) hidden_before: Option<ValueId>,
@@ -54,8 +75,13 @@ impl Cell {
     }
 }
 
-/// The step whose hidden state is `v`.
-pub(crate) fn cell(cx: &Rewriter, facts: &Facts, v: ValueId) -> Result<Cell, Skip> {
+/// The step whose hidden state is `v`. In the body of a loop, `varying` are the values that iterations do not share.
+pub(crate) fn cell(
+    cx: &Rewriter,
+    facts: &Facts,
+    varying: Option<&HashSet<ValueId>>,
+    v: ValueId,
+) -> Result<Cell, Skip> {
     let shape = facts.shape(v).filter(|dims| dims.len() == 2).ok_or_else(unlike)?;
     let width = shape[1].known().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
     let width = width.ok_or_else(unlike)?;
@@ -63,13 +89,12 @@ pub(crate) fn cell(cx: &Rewriter, facts: &Facts, v: ValueId) -> Result<Cell, Ski
         return Skip::unlike();
     }
     let parts = Parts::of(cx, v);
-    let sums = Sums { cx, facts, parts: &parts };
+    let sums = Sums { cx, facts, parts: &parts, varying };
     let op = cx.graph.producer(v).map(|id| cx.graph[id].op.as_str());
     let mut cell = match op {
         Some("Mul") => lstm(&sums, v, width),
         Some("Add") => gru(&sums, v, width),
-        Some("Tanh") => plain(&sums, v, width, "Tanh", Kind::Tanh),
-        Some("Relu") => plain(&sums, v, width, "Relu", Kind::Relu),
+        Some("Sigmoid" | "Tanh" | "Relu") => rnn(&sums, v, width),
         _ => Skip::unlike(),
     }?;
     cell.nodes = parts.nodes();
@@ -81,19 +106,29 @@ pub(crate) fn cell(cx: &Rewriter, facts: &Facts, v: ValueId) -> Result<Cell, Ski
 /// `o * tanh(c)` where `c = f * before + i * g`.
 fn lstm(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
     let p = sums.parts;
-    let gated = |pair: ValueId, op: &str| {
-        p.either(p.pair("Mul", pair)?, |gate, x| {
-            Ok((p.unary("Sigmoid", gate)?, if op.is_empty() { x } else { p.unary(op, x)? }))
-        })
-    };
-    let (output, after) = gated(hidden, "Tanh")?;
-    let ((forget, before), (input, new)) =
-        p.either(p.pair("Add", after)?, |kept, new| Ok((gated(kept, "")?, gated(new, "Tanh")?)))?;
-    let (terms, gates) = gates(sums, &[input, output, forget, new], width)?;
-    let biases = Biases { gates, hidden: vec![] };
-    let memory = Some([before, after]);
-    let (kind, nodes) = (Kind::Lstm, vec![]);
-    Ok(Cell { kind, hidden, hidden_before: None, memory, terms, biases, width, nodes })
+    let (output, (shown, after)) = p.either(p.pair("Mul", hidden)?, |gate, state| {
+        Ok((sums.gate(gate, width)?, sums.activation(state)?))
+    })?;
+    p.either(p.pair("Add", after)?, |kept, new| {
+        let (forget, before) =
+            p.either(p.pair("Mul", kept)?, |gate, state| Ok((sums.gate(gate, width)?, state)))?;
+        let [a, b] = p.pair("Mul", new)?.map(|gate| sums.gate(gate, width));
+        // Of the two gates that are multiplied, the one like the forget gate is the input gate.
+        let (mut input, mut new) = (a?, b?);
+        if input.activation != forget.activation {
+            std::mem::swap(&mut input, &mut new);
+        }
+        let alike = [&input, &output].iter().all(|gate| gate.activation == forget.activation);
+        let activations = vec![forget.activation, new.activation, shown];
+        let (terms, gates) = gates([&input, &output, &forget, &new])?;
+        let biases = Biases { gates, hidden: vec![] };
+        let memory = Some([before, after]);
+        let (kind, hidden_before, nodes) = (Kind::Lstm, None, vec![]);
+        if !alike {
+            return Skip::unlike();
+        }
+        Ok(Cell { kind, activations, hidden, hidden_before, memory, terms, biases, width, nodes })
+    })
 }
 
 /// `(before - n) * z + n`, or `(1 - z) * n + z * before`.
@@ -103,7 +138,7 @@ fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
         p.either(p.pair("Add", hidden)?, |product, new| {
             p.either(p.pair("Mul", product)?, |difference, update| {
                 let [before, same] = p.pair("Sub", difference)?;
-                let update = p.unary("Sigmoid", update)?;
+                let update = sums.gate(update, width)?;
                 if same == new { Ok((before, new, update)) } else { Skip::unlike() }
             })
         })
@@ -115,17 +150,17 @@ fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
                 let before = p.either(p.pair("Mul", kept)?, |a, before| {
                     if a == update { Ok(before) } else { Skip::unlike() }
                 })?;
-                let update = p.unary("Sigmoid", update)?;
+                let update = sums.gate(update, width)?;
                 if p.number(one) == Some(1.0) { Ok((before, new, update)) } else { Skip::unlike() }
             })
         })
     };
     let (before, new, update) = p.attempt(difference).or_else(|_| p.attempt(mixture))?;
-    let new = p.unary("Tanh", new)?;
+    let (activation, new) = sums.activation(new)?;
     let candidate = p
         .attempt(|| reset_after(sums, new, width))
         .or_else(|_| p.attempt(|| reset_before(sums, new, before, width)))?;
-    let (mut terms, mut gates) = gates(sums, &[update, candidate.reset], width)?;
+    let (mut terms, mut gates) = gates([&update, &candidate.reset])?;
     let is_state = |term: &Term| match term.source {
         Source::Value(v) => same(sums.cx, v, before),
         Source::Step(_) => false,
@@ -134,7 +169,7 @@ fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
     let is_found = terms.last().is_some_and(is_state);
     let [x, h] = &mut terms[..] else { return Skip::unlike() };
     let (source, weight) = candidate.x;
-    if !is_found || x.source != source {
+    if !is_found || x.source != source || update.activation != candidate.reset.activation {
         return Skip::unlike();
     }
     let Source::Value(before) = h.source else { return Skip::unlike() };
@@ -143,8 +178,9 @@ fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
     gates.push(candidate.biases);
     let biases = Biases { gates, hidden: candidate.hidden_biases };
     let kind = Kind::Gru { after_product: candidate.after_product };
-    let (hidden_before, nodes) = (Some(before), vec![]);
-    Ok(Cell { kind, hidden, hidden_before, memory: None, terms, biases, width, nodes })
+    let activations = vec![update.activation, activation];
+    let (hidden_before, memory, nodes) = (Some(before), None, vec![]);
+    Ok(Cell { kind, activations, hidden, hidden_before, memory, terms, biases, width, nodes })
 }
 
 /// Whether both are one value, or equal constants: exporters write the first state for each of its readers.
@@ -153,10 +189,9 @@ fn same(cx: &Rewriter, a: ValueId, b: ValueId) -> bool {
     a == b || constants.is_some_and(|(a, b)| a == b)
 }
 
-/// What the new hidden state is made of before Tanh.
+/// What the new hidden state is made of before its activation.
 struct Candidate {
-    /// The reset gate before Sigmoid.
-    reset: ValueId,
+    reset: Gate,
     x: (Source, Weight),
     hidden: Weight,
     biases: Vec<Bias>,
@@ -164,32 +199,39 @@ struct Candidate {
     after_product: bool,
 }
 
-/// `x * w + b + sigmoid(reset) * (before * r + c)`
+/// `x * w + b + reset * (before * r + c)`
 fn reset_after(sums: &Sums, new: ValueId, width: usize) -> Result<Candidate, Skip> {
     let p = sums.parts;
-    p.either(p.pair("Add", new)?, |plain, product| {
-        let (reset, hidden) = p.either(p.pair("Mul", product)?, |gate, hidden| {
-            Ok((p.unary("Sigmoid", gate)?, sums.affine(hidden, width)?))
-        })?;
-        let x = sums.affine(plain, width)?;
-        let (Ok([x_term]), Ok([(_, weight)])) =
-            (<[_; 1]>::try_from(x.terms), <[_; 1]>::try_from(hidden.terms))
-        else {
-            return Skip::unlike();
-        };
-        let (biases, hidden_biases) = (x.biases, hidden.biases);
-        Ok(Candidate {
-            reset,
-            x: x_term,
-            hidden: weight,
-            biases,
-            hidden_biases,
-            after_product: true,
+    let product = |v: ValueId| {
+        p.either(p.pair("Mul", v)?, |gate, hidden| {
+            Ok((sums.gate(gate, width)?, sums.affine(hidden, width)?))
         })
-    })
+    };
+    let (mut open, mut found, mut x) = (vec![new], None, Affine::default());
+    while let Some(v) = open.pop() {
+        if found.is_none() {
+            found = p.attempt(|| product(v)).ok();
+            if found.is_some() {
+                continue;
+            }
+            if let Ok(pair) = p.attempt(|| p.pair("Add", v)) {
+                open.extend(pair);
+                continue;
+            }
+        }
+        sums.add(v, new, width, &mut x)?;
+    }
+    let (reset, hidden) = found.ok_or_else(unlike)?;
+    let (Ok([x_term]), Ok([(_, weight)])) =
+        (<[_; 1]>::try_from(x.terms), <[_; 1]>::try_from(hidden.terms))
+    else {
+        return Skip::unlike();
+    };
+    let (biases, hidden_biases, after_product) = (x.biases, hidden.biases, true);
+    Ok(Candidate { reset, x: x_term, hidden: weight, biases, hidden_biases, after_product })
 }
 
-/// `x * w + (sigmoid(reset) * before) * r + b`
+/// `x * w + (reset * before) * r + b`
 fn reset_before(
     sums: &Sums,
     new: ValueId,
@@ -206,7 +248,7 @@ fn reset_before(
                 if !same(sums.cx, state, before) {
                     return Skip::unlike();
                 }
-                p.unary("Sigmoid", gate)
+                sums.gate(gate, width)
             })
         })
     };
@@ -217,32 +259,29 @@ fn reset_before(
     Ok(Candidate { reset, x, hidden, biases, hidden_biases: vec![], after_product: false })
 }
 
-fn plain(sums: &Sums, hidden: ValueId, width: usize, op: &str, kind: Kind) -> Result<Cell, Skip> {
-    let sum = sums.parts.unary(op, hidden)?;
-    let (terms, gates) = gates(sums, &[sum], width)?;
+/// `tanh(x * w + before * r + b)`
+fn rnn(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
+    let gate = sums.gate(hidden, width)?;
+    let (terms, gates) = gates([&gate])?;
     let biases = Biases { gates, hidden: vec![] };
-    let nodes = vec![];
-    Ok(Cell { kind, hidden, hidden_before: None, memory: None, terms, biases, width, nodes })
+    let (kind, activations) = (Kind::Rnn, vec![gate.activation]);
+    let (hidden_before, memory, nodes) = (None, None, vec![]);
+    Ok(Cell { kind, activations, hidden, hidden_before, memory, terms, biases, width, nodes })
 }
 
-/// The two sources of `sums` with their matrices, and the biases.
-fn gates(
-    sums: &Sums,
-    gates: &[ValueId],
-    width: usize,
-) -> Result<(Vec<Term>, Vec<Vec<Bias>>), Skip> {
-    let (mut terms, mut biases): (Vec<Term>, Vec<Vec<Bias>>) = (vec![], vec![]);
+/// The two sources of `gates` with their matrices, and the biases.
+fn gates<const N: usize>(gates: [&Gate; N]) -> Result<(Vec<Term>, Vec<Vec<Bias>>), Skip> {
+    let mut terms: Vec<Term> = vec![];
     for (i, gate) in gates.iter().enumerate() {
-        let found = sums.affine(*gate, width)?;
-        for (source, weight) in found.terms {
+        for (source, weight) in gate.sum.terms.iter().cloned() {
             match terms.iter_mut().find(|term| term.source == source) {
                 Some(term) if term.weights.len() == i => term.weights.push(weight),
                 None if i == 0 => terms.push(Term { source, weights: vec![weight] }),
                 _ => return Skip::unlike(),
             }
         }
-        biases.push(found.biases);
     }
-    let complete = terms.iter().all(|term| term.weights.len() == gates.len());
+    let complete = terms.iter().all(|term| term.weights.len() == N);
+    let biases = gates.map(|gate| gate.sum.biases.clone()).to_vec();
     if complete && terms.len() == 2 { Ok((terms, biases)) } else { Skip::unlike() }
 }

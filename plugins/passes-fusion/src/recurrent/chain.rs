@@ -1,9 +1,10 @@
 //! Steps that follow each other, with the same weights.
 
-use super::affine::{Source, Weight};
-use super::cell::{Biases, Cell, Kind};
+use super::affine::Source;
+use super::cell::Cell;
+use super::operator::Weights;
 use crate::parts::{axis_of, unlike};
-use onnxd_plugin_sdk::ir::{Dim, Facts, Graph, NodeId, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{Dim, Facts, Graph, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 use std::collections::{HashMap, HashSet};
 
@@ -11,28 +12,10 @@ use std::collections::{HashMap, HashSet};
 const STEPS_MIN: usize = 2;
 /// Zeros that were not there before have at most so many bytes: as many as folding may add.
 const ZEROS_BYTES_MAX: usize = 64 << 10;
-/// Biases of the input and of the hidden state.
-const BIASES: usize = 2;
-
-/// What the steps of a chain have in common.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Weights {
-    pub(crate) kind: Kind,
-    pub(crate) x: Vec<Weight>,
-    pub(crate) hidden: Vec<Weight>,
-    pub(crate) biases: Biases,
-}
-
-impl Weights {
-    fn constants(&self) -> impl Iterator<Item = ValueId> + '_ {
-        self.x.iter().chain(&self.hidden).map(|weight| weight.value)
-    }
-}
 
 /// Steps that hand on their states.
 pub(crate) struct Chain {
     pub(crate) weights: Weights,
-    pub(crate) width: usize,
     pub(crate) xs: Vec<Source>,
     pub(crate) hidden_before: ValueId,
     pub(crate) memory_before: Option<ValueId>,
@@ -94,7 +77,9 @@ fn follows(graph: &Graph, earlier: &Cell, later: &Cell, role: usize) -> Option<u
         weights(earlier, *its) == weights(later, role)
             && weights(earlier, 1 - its) == weights(later, 1 - role)
     })?;
-    let alike = earlier.kind == later.kind && earlier.biases == later.biases;
+    let alike = earlier.kind == later.kind
+        && earlier.activations == later.activations
+        && earlier.biases == later.biases;
     let handed_on = match (earlier.memory, later.memory) {
         (Some([_, after]), Some([before, _])) => {
             let inner = |id: &NodeId| earlier.nodes.contains(id) || later.nodes.contains(id);
@@ -121,11 +106,9 @@ impl Chain {
         let Source::Value(hidden_before) = first.terms[role].source else {
             return Skip::unlike();
         };
-        let [x, hidden] = [1 - role, role].map(|role| first.terms[role].weights.clone());
         let hidden_states: Vec<ValueId> = steps.iter().map(|(i, _)| cells[*i].hidden).collect();
         let chain = Chain {
-            weights: Weights { kind: first.kind, x, hidden, biases: first.biases.clone() },
-            width: first.width,
+            weights: Weights::of(first, role),
             xs: steps.iter().map(|(i, role)| cells[*i].terms[1 - role].source).collect(),
             hidden_before,
             memory_before: first.memory.map(|[before, _]| before),
@@ -139,7 +122,7 @@ impl Chain {
         if first.terms[role].weights.iter().any(|weight| !weight.is_square()) {
             return Skip::unlike();
         }
-        if chain.width * chain.weights.x.len() * 4 > ZEROS_BYTES_MAX {
+        if chain.weights.bias_len() * 4 > ZEROS_BYTES_MAX {
             return Skip::because("the biases that it would need are too large");
         }
         Ok(chain)
@@ -149,7 +132,7 @@ impl Chain {
     fn sizes_agree(&self, facts: &Facts) -> Rewrite {
         let known = |v: ValueId| facts.shape(v).map(<[Dim]>::to_vec).ok_or_else(unlike);
         let rows = known(self.hidden[0])?[0].clone();
-        let width = Dim::from(self.width as i64);
+        let width = Dim::from(self.weights.width as i64);
         let states = [Some(self.hidden_before), self.memory_before];
         let mut fits = true;
         for v in states.into_iter().flatten() {
@@ -212,7 +195,7 @@ impl Chain {
     /// Whether a node outside of `nodes` reads the matrices.
     pub(crate) fn shares_weights(&self, graph: &Graph, nodes: &HashSet<NodeId>) -> bool {
         let read = |v| graph.is_output(v) || graph.readers(v).iter().any(|id| !nodes.contains(id));
-        self.weights.constants().any(read)
+        self.weights.matrices().any(|weight| read(weight.value))
     }
 
     /// Whether anything but the steps and the stack reads `v`.
@@ -220,28 +203,6 @@ impl Chain {
         let stacked = |id: &NodeId| self.stack.as_ref().is_some_and(|s| s.nodes.contains(id));
         let inner = |id: &NodeId| self.nodes.contains(id) || stacked(id);
         graph.is_output(v) || !graph.readers(v).iter().all(inner)
-    }
-
-    /// The biases of the input and of the hidden state, for each gate; `None` if there are none.
-    pub(crate) fn biases(&self, graph: &Graph) -> Option<Tensor> {
-        let Biases { gates, hidden } = &self.weights.biases;
-        if gates.iter().all(Vec::is_empty) && hidden.is_empty() {
-            return None;
-        }
-        let count = self.weights.x.len() * self.width;
-        let mut all = vec![0f64; BIASES * count];
-        let mut add = |at: usize, biases: &[super::affine::Bias]| {
-            for bias in biases {
-                let values = bias.reals(graph).expect("a bias is a constant vector").values;
-                all[at..].iter_mut().zip(values).for_each(|(sum, x)| *sum += x);
-            }
-        };
-        for (i, biases) in gates.iter().enumerate() {
-            add(i * self.width, biases);
-        }
-        add(BIASES * count - self.width, hidden);
-        let all: Vec<f32> = all.into_iter().map(|x| x as f32).collect();
-        Some(Tensor::from_vec(vec![1, all.len()], all))
     }
 }
 

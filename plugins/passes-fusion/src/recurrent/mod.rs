@@ -62,6 +62,9 @@ mod affine;
 mod build;
 mod cell;
 mod chain;
+mod iterations;
+mod loops;
+mod operator;
 
 use cell::Cell;
 use chain::{Chain, linked};
@@ -82,6 +85,11 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 /// RNN, too, and batches of any size.
 pub(crate) fn pass_of_all() -> Box<dyn Pass> {
     Box::new(FuseRecurrent { name: "fuse-recurrent-all", all: true })
+}
+
+/// LSTM, GRU and RNN of loops.
+pub(crate) fn pass_of_loops() -> Box<dyn Pass> {
+    Box::new(loops::FuseLoops)
 }
 
 struct FuseRecurrent {
@@ -150,7 +158,7 @@ impl FuseRecurrent {
     /// All steps, in the order of the graph.
     fn cells(&self, cx: &Rewriter, facts: &Facts, order: &[NodeId]) -> Vec<Cell> {
         let outputs = order.iter().filter_map(|id| cx.graph[*id].output(0));
-        let cells = outputs.filter_map(|v| cell::cell(cx, facts, v).ok());
+        let cells = outputs.filter_map(|v| cell::cell(cx, facts, None, v).ok());
         cells.filter(|cell| self.all || cell.is_gated()).collect()
     }
 
