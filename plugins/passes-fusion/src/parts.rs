@@ -23,21 +23,30 @@ pub(crate) struct Parts<'a, 'g> {
     nodes: RefCell<Vec<NodeId>>,
 }
 
-/// `scale * factors[0] * factors[1] ...`
+/// `scale * factors[0] * factors[1] ... / divisors[0] ...`
 #[derive(Debug)]
 pub(crate) struct Product {
     pub(crate) scale: f64,
     pub(crate) factors: Vec<ValueId>,
+    pub(crate) divisors: Vec<Divisor>,
 }
 
-/// `constant + terms[0] + terms[1] ...`
+/// What a product is divided by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Divisor {
+    Value(ValueId),
+    RootOf(ValueId),
+}
+
+/// `constant + terms[0] + terms[1] ...`, where a term is 1 or -1 times a value.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) constant: f64,
-    pub(crate) terms: Vec<ValueId>,
+    pub(crate) terms: Vec<(f64, ValueId)>,
 }
 
 /// A reduction along known axes.
+#[derive(Clone, PartialEq)]
 pub(crate) struct Reduction {
     pub(crate) data: ValueId,
     /// In ascending order, counted from the front.
@@ -119,41 +128,85 @@ impl<'a, 'g> Parts<'a, 'g> {
         self.number(v).filter(|_| fits)
     }
 
-    /// `v` as a product.
+    /// `v` as a product of numbers and values.
     pub(crate) fn product(&self, v: ValueId) -> Product {
-        let mut product = Product { scale: 1.0, factors: vec![] };
-        self.multiply(v, &mut product);
+        let mut product = Product { scale: 1.0, factors: vec![], divisors: vec![] };
+        self.multiply(v, false, false, &mut product);
         product
     }
 
-    fn multiply(&self, v: ValueId, into: &mut Product) {
-        if !self.is_inner(v) || into.factors.len() >= FACTORS_MAX {
+    /// `v` as a product with signs and divisors, too. It is taken apart if nothing else reads it or it is `shared`.
+    pub(crate) fn quotient(&self, v: ValueId, shared: bool) -> Product {
+        let mut product = Product { scale: 1.0, factors: vec![], divisors: vec![] };
+        self.multiply(v, shared, true, &mut product);
+        product
+    }
+
+    fn multiply(&self, v: ValueId, shared: bool, divides: bool, into: &mut Product) {
+        if !(shared || self.is_inner(v)) || into.factors.len() >= FACTORS_MAX {
             return into.factors.push(v);
         }
-        if let Ok(pair) = self.attempt(|| self.pair("Mul", v)) {
-            match self.number_of(pair) {
-                Some((x, c)) => {
-                    into.scale *= c;
-                    self.multiply(x, into);
-                }
-                None => pair.into_iter().for_each(|x| self.multiply(x, into)),
+        if let Ok((x, times)) = self.attempt(|| self.small_power(v)) {
+            return into.factors.extend(std::iter::repeat_n(x, times));
+        }
+        match self.attempt(|| self.multiplied(v, divides)) {
+            Ok((scale, factors, divisor)) => {
+                into.scale *= scale;
+                into.divisors.extend(divisor);
+                factors.into_iter().for_each(|x| self.multiply(x, false, divides, into));
             }
-        } else if let Ok((x, c)) = self.with_number("Div", v) {
-            into.scale /= c;
-            self.multiply(x, into);
-        } else if let Ok((x, times)) = self.small_power(v) {
-            into.factors.extend(std::iter::repeat_n(x, times));
-        } else {
-            into.factors.push(v);
+            Err(_) => into.factors.push(v),
         }
     }
 
+    /// The number, the factors and the divisor of `v`.
+    fn multiplied(
+        &self,
+        v: ValueId,
+        divides: bool,
+    ) -> Result<(f64, Vec<ValueId>, Option<Divisor>), Skip> {
+        let over = |number, factors, divisor| Ok((number, factors, Some(divisor)));
+        match self.op(v) {
+            "Mul" => {
+                let pair = self.pair("Mul", v)?;
+                let by_number = self.number_of(pair).map(|(x, c)| (c, vec![x], None));
+                Ok(by_number.unwrap_or_else(|| (1.0, pair.to_vec(), None)))
+            }
+            "Div" => {
+                let [a, b] = self.pair("Div", v)?;
+                match (self.number_beside(a, b), self.number_beside(b, a)) {
+                    (_, Some(c)) => Ok((c.recip(), vec![a], None)),
+                    _ if !divides => Skip::unlike(),
+                    (Some(c), None) => over(c, vec![], Divisor::Value(b)),
+                    (None, None) => over(1.0, vec![a], Divisor::Value(b)),
+                }
+            }
+            "Neg" if divides => Ok((-1.0, vec![self.unary("Neg", v)?], None)),
+            "Reciprocal" if divides => {
+                over(1.0, vec![], Divisor::Value(self.unary("Reciprocal", v)?))
+            }
+            "Pow" if divides => over(1.0, vec![], Divisor::RootOf(self.power(v, -0.5)?)),
+            _ => Skip::unlike(),
+        }
+    }
+
+    /// `x` and the exponent of `v = x^2` and `v = x^3`.
     fn small_power(&self, v: ValueId) -> Result<(ValueId, usize), Skip> {
-        self.attempt(|| {
-            let (x, exponent) = self.with_number("Pow", v)?;
-            let times = [2u8, 3].into_iter().find(|n| f64::from(*n) == exponent);
-            Ok((x, times.ok_or_else(unlike)?.into()))
-        })
+        let (x, exponent) = self.with_number("Pow", v)?;
+        let times = [2u8, 3].into_iter().find(|n| f64::from(*n) == exponent);
+        Ok((x, times.ok_or_else(unlike)?.into()))
+    }
+
+    /// `x` of `v = x^exponent`.
+    pub(crate) fn power(&self, v: ValueId, exponent: f64) -> Result<ValueId, Skip> {
+        let (x, found) = self.with_number("Pow", v)?;
+        if found == exponent { Ok(x) } else { Skip::unlike() }
+    }
+
+    /// The operator that computes `v`.
+    fn op(&self, v: ValueId) -> &'a str {
+        let graph = &*self.cx.graph;
+        graph.producer(v).map_or("", |id| &graph[id].op)
     }
 
     /// Whether `v` may be taken apart: it is the result, or read once.
@@ -179,31 +232,43 @@ impl<'a, 'g> Parts<'a, 'g> {
         })
     }
 
-    /// `v` as a sum.
-    pub(crate) fn sum(&self, v: ValueId) -> Terms {
+    /// `v` as a sum, of which `numbers` are taken together or are terms like others. It is taken apart if nothing else
+    /// reads it or it is `shared`.
+    pub(crate) fn sum(&self, v: ValueId, shared: bool, numbers: bool) -> Terms {
         let mut sum = Terms { constant: 0.0, terms: vec![] };
-        self.add(v, &mut sum);
+        self.add((1.0, v), shared, numbers, &mut sum);
         sum
     }
 
-    fn add(&self, v: ValueId, into: &mut Terms) {
-        if !self.is_inner(v) || into.terms.len() >= FACTORS_MAX {
-            return into.terms.push(v);
+    fn add(&self, (sign, v): (f64, ValueId), shared: bool, numbers: bool, into: &mut Terms) {
+        if !(shared || self.is_inner(v)) || into.terms.len() >= FACTORS_MAX {
+            return into.terms.push((sign, v));
         }
-        if let Ok((x, c)) = self.with_number("Sub", v) {
-            into.constant -= c;
-            self.add(x, into);
-        } else if let Ok(pair) = self.attempt(|| self.pair("Add", v)) {
-            match self.number_of(pair) {
-                Some((x, c)) => {
-                    into.constant += c;
-                    self.add(x, into);
+        match self.attempt(|| self.added(v)) {
+            Ok([a, b]) => {
+                let sides =
+                    [(a, b), (b, a)].map(|((_, x), (_, beside))| self.number_beside(x, beside));
+                let constant = sides.iter().rposition(Option::is_some).filter(|_| numbers);
+                for (i, (own, x)) in [a, b].into_iter().enumerate() {
+                    match sides[i].filter(|_| constant == Some(i)) {
+                        Some(c) => into.constant += sign * own * c,
+                        None => self.add((sign * own, x), false, numbers, into),
+                    }
                 }
-                None => pair.into_iter().for_each(|x| self.add(x, into)),
             }
-        } else {
-            into.terms.push(v);
+            Err(_) => into.terms.push((sign, v)),
         }
+    }
+
+    /// The terms of `v`, 1 or -1 times a value each.
+    fn added(&self, v: ValueId) -> Result<[(f64, ValueId); 2], Skip> {
+        let (op, sign) = match self.op(v) {
+            "Add" => ("Add", 1.0),
+            "Sub" => ("Sub", -1.0),
+            _ => return Skip::unlike(),
+        };
+        let [a, b] = self.pair(op, v)?;
+        Ok([(1.0, a), (sign, b)])
     }
 
     /// `v` as the reduction `op` along known axes of a value of known rank.
@@ -272,7 +337,7 @@ impl<'a, 'g> Parts<'a, 'g> {
             Ok(DataType::Float) => 1e-6,
             Ok(DataType::Float16) => 1e-3,
             Ok(DataType::Bfloat16) => 8e-3,
-            _ => return false,
+            _ => 0.0,
         };
         (found - wanted).abs() <= tolerance * wanted.abs()
     }

@@ -25,6 +25,7 @@
 
 use super::clip::interval;
 use crate::parts::{Parts, of_type};
+use crate::pattern::Pattern;
 use onnxd_plugin_sdk::ir::ops::{Clip, Div, Mul};
 use onnxd_plugin_sdk::ir::{At, Attr, DataType, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -42,6 +43,8 @@ pub(crate) fn pass() -> Box<dyn Pass> {
         ],
     )
 }
+
+static LINEAR: Pattern = Pattern::new("{alpha} * x + {beta}");
 
 /// `HardSigmoid<alpha, beta>(x)`
 struct Gate {
@@ -120,13 +123,9 @@ fn gate_of(parts: &Parts, v: ValueId, scale: f64) -> Result<Gate, Skip> {
         if low != 0.0 || !parts.is(scale * high, 1.0, v) {
             return Skip::unlike();
         }
-        let sum = parts.sum(clip.x);
-        let [term] = sum.terms[..] else { return Skip::unlike() };
-        let term = parts.product(term);
-        match term.factors[..] {
-            [x] => Ok(Gate { x, alpha: term.scale * scale, beta: sum.constant * scale }),
-            _ => Skip::unlike(),
-        }
+        let found = LINEAR.find(parts, clip.x)?;
+        let [alpha, beta] = ["alpha", "beta"].map(|name| scale * found.number(name));
+        Ok(Gate { x: found.value("x"), alpha, beta })
     })
 }
 
