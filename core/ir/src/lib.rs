@@ -25,6 +25,7 @@ pub mod ops;
 mod part;
 mod readers;
 mod reals;
+pub mod resize;
 pub mod runtime;
 mod same;
 pub mod schema;
