@@ -36,6 +36,7 @@ mod topology;
 mod types;
 mod value;
 pub mod verify;
+pub mod window;
 
 pub use attr::Attr;
 pub use convert::{convert, is_convertible};
