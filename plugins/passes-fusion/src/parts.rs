@@ -23,26 +23,23 @@ pub(crate) struct Parts<'a, 'g> {
     nodes: RefCell<Vec<NodeId>>,
 }
 
-/// `scale * factors[0] * factors[1] ... / divisors[0] ...`
-#[derive(Debug)]
-pub(crate) struct Product {
-    pub(crate) scale: f64,
-    pub(crate) factors: Vec<ValueId>,
-    pub(crate) divisors: Vec<Divisor>,
+/// `number + k * v + ...` or `number * v^k * ...`, with each value once.
+pub(crate) struct Combined {
+    pub(crate) number: f64,
+    pub(crate) items: Vec<(f64, ValueId)>,
 }
 
-/// What a product is divided by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Divisor {
-    Value(ValueId),
-    RootOf(ValueId),
-}
-
-/// `constant + terms[0] + terms[1] ...`, where a term is 1 or -1 times a value.
-#[derive(Debug)]
-pub(crate) struct Terms {
-    pub(crate) constant: f64,
-    pub(crate) terms: Vec<(f64, ValueId)>,
+/// How values are combined.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum By {
+    /// Add and Sub.
+    Sum,
+    /// The same, where numbers are terms like others.
+    SumOfTerms,
+    /// Mul and Pow, and Div by a number.
+    Product,
+    /// All divisions, and Neg, too.
+    Quotient,
 }
 
 /// A reduction along known axes.
@@ -62,6 +59,19 @@ impl Reduction {
         let count = self.axes.len();
         (count > 0 && self.axes.iter().copied().eq(self.rank - count..self.rank)).then_some(count)
     }
+}
+
+impl By {
+    fn is_sum(self) -> bool {
+        matches!(self, By::Sum | By::SumOfTerms)
+    }
+}
+
+/// A number or a value with its factor or exponent. A value may be taken apart itself, if it does not stay whole.
+enum Operand {
+    Number(f64, f64),
+    Value(f64, ValueId),
+    Whole(f64, ValueId),
 }
 
 impl<'a, 'g> Parts<'a, 'g> {
@@ -129,72 +139,66 @@ impl<'a, 'g> Parts<'a, 'g> {
     }
 
     /// `v` as a product of numbers and values.
-    pub(crate) fn product(&self, v: ValueId) -> Product {
-        let mut product = Product { scale: 1.0, factors: vec![], divisors: vec![] };
-        self.multiply(v, false, false, &mut product);
-        product
+    pub(crate) fn product(&self, v: ValueId) -> Combined {
+        self.combined(By::Product, v, false)
     }
 
-    /// `v` as a product with signs and divisors, too. It is taken apart if nothing else reads it or it is `shared`.
-    pub(crate) fn quotient(&self, v: ValueId, shared: bool) -> Product {
-        let mut product = Product { scale: 1.0, factors: vec![], divisors: vec![] };
-        self.multiply(v, shared, true, &mut product);
-        product
+    /// What `v` combines. It is taken apart if nothing else reads it or it is `shared`.
+    pub(crate) fn combined(&self, by: By, v: ValueId, shared: bool) -> Combined {
+        let number = if by.is_sum() { 0.0 } else { 1.0 };
+        let mut combined = Combined { number, items: vec![] };
+        self.combine(by, (1.0, v), shared, &mut combined);
+        combined
     }
 
-    fn multiply(&self, v: ValueId, shared: bool, divides: bool, into: &mut Product) {
-        if !(shared || self.is_inner(v)) || into.factors.len() >= FACTORS_MAX {
-            return into.factors.push(v);
-        }
-        if let Ok((x, times)) = self.attempt(|| self.small_power(v)) {
-            return into.factors.extend(std::iter::repeat_n(x, times));
-        }
-        match self.attempt(|| self.multiplied(v, divides)) {
-            Ok((scale, factors, divisor)) => {
-                into.scale *= scale;
-                into.divisors.extend(divisor);
-                factors.into_iter().for_each(|x| self.multiply(x, false, divides, into));
+    fn combine(&self, by: By, (k, v): (f64, ValueId), shared: bool, into: &mut Combined) {
+        let inner = (shared || self.is_inner(v)) && into.items.len() < FACTORS_MAX;
+        let operands = if inner { self.attempt(|| self.operands(by, v)) } else { Skip::unlike() };
+        for operand in operands.unwrap_or_else(|_| vec![Operand::Whole(1.0, v)]) {
+            match operand {
+                Operand::Number(own, c) if by.is_sum() => into.number += k * own * c,
+                Operand::Number(own, c) if k * own < 0.0 => into.number /= c,
+                Operand::Number(_, c) => into.number *= c,
+                Operand::Value(own, x) => self.combine(by, (k * own, x), false, into),
+                Operand::Whole(own, x) => match into.items.iter_mut().find(|item| item.1 == x) {
+                    Some(item) => item.0 += k * own,
+                    None => into.items.push((k * own, x)),
+                },
             }
-            Err(_) => into.factors.push(v),
-        }
-    }
-
-    /// The number, the factors and the divisor of `v`.
-    fn multiplied(
-        &self,
-        v: ValueId,
-        divides: bool,
-    ) -> Result<(f64, Vec<ValueId>, Option<Divisor>), Skip> {
-        let over = |number, factors, divisor| Ok((number, factors, Some(divisor)));
-        match self.op(v) {
-            "Mul" => {
-                let pair = self.pair("Mul", v)?;
-                let by_number = self.number_of(pair).map(|(x, c)| (c, vec![x], None));
-                Ok(by_number.unwrap_or_else(|| (1.0, pair.to_vec(), None)))
-            }
-            "Div" => {
-                let [a, b] = self.pair("Div", v)?;
-                match (self.number_beside(a, b), self.number_beside(b, a)) {
-                    (_, Some(c)) => Ok((c.recip(), vec![a], None)),
-                    _ if !divides => Skip::unlike(),
-                    (Some(c), None) => over(c, vec![], Divisor::Value(b)),
-                    (None, None) => over(1.0, vec![a], Divisor::Value(b)),
-                }
-            }
-            "Neg" if divides => Ok((-1.0, vec![self.unary("Neg", v)?], None)),
-            "Reciprocal" if divides => {
-                over(1.0, vec![], Divisor::Value(self.unary("Reciprocal", v)?))
-            }
-            "Pow" if divides => over(1.0, vec![], Divisor::RootOf(self.power(v, -0.5)?)),
-            _ => Skip::unlike(),
         }
     }
 
-    /// `x` and the exponent of `v = x^2` and `v = x^3`.
-    fn small_power(&self, v: ValueId) -> Result<(ValueId, usize), Skip> {
-        let (x, exponent) = self.with_number("Pow", v)?;
-        let times = [2u8, 3].into_iter().find(|n| f64::from(*n) == exponent);
-        Ok((x, times.ok_or_else(unlike)?.into()))
+    /// What the operator that computes `v` combines.
+    fn operands(&self, by: By, v: ValueId) -> Result<Vec<Operand>, Skip> {
+        let op = self.op(v);
+        let second = match (by, op) {
+            (By::Sum | By::SumOfTerms, "Add") | (By::Product | By::Quotient, "Mul") => 1.0,
+            (By::Sum | By::SumOfTerms, "Sub") | (By::Product | By::Quotient, "Div") => -1.0,
+            (By::Quotient, "Neg") => {
+                return Ok(vec![
+                    Operand::Number(1.0, -1.0),
+                    Operand::Value(1.0, self.unary(op, v)?),
+                ]);
+            }
+            (By::Quotient, "Reciprocal") => {
+                return Ok(vec![Operand::Value(-1.0, self.unary(op, v)?)]);
+            }
+            (By::Product | By::Quotient, "Pow") => {
+                let (x, k) = self.with_number(op, v)?;
+                let known = [2.0, 3.0].contains(&k) || (k == -0.5 && by == By::Quotient);
+                return if known { Ok(vec![Operand::Whole(k, x)]) } else { Skip::unlike() };
+            }
+            _ => return Skip::unlike(),
+        };
+        let [a, b] = self.pair(op, v)?;
+        let (x, y) = (Operand::Value(1.0, a), Operand::Value(second, b));
+        Ok(match (self.number_beside(a, b), self.number_beside(b, a)) {
+            _ if by == By::SumOfTerms => vec![x, y],
+            (_, Some(c)) => vec![x, Operand::Number(second, c)],
+            _ if by == By::Product && op == "Div" => return Skip::unlike(),
+            (Some(c), None) => vec![Operand::Number(1.0, c), y],
+            (None, None) => vec![x, y],
+        })
     }
 
     /// `x` of `v = x^exponent`.
@@ -230,45 +234,6 @@ impl<'a, 'g> Parts<'a, 'g> {
             };
             found.ok_or_else(unlike)
         })
-    }
-
-    /// `v` as a sum, of which `numbers` are taken together or are terms like others. It is taken apart if nothing else
-    /// reads it or it is `shared`.
-    pub(crate) fn sum(&self, v: ValueId, shared: bool, numbers: bool) -> Terms {
-        let mut sum = Terms { constant: 0.0, terms: vec![] };
-        self.add((1.0, v), shared, numbers, &mut sum);
-        sum
-    }
-
-    fn add(&self, (sign, v): (f64, ValueId), shared: bool, numbers: bool, into: &mut Terms) {
-        if !(shared || self.is_inner(v)) || into.terms.len() >= FACTORS_MAX {
-            return into.terms.push((sign, v));
-        }
-        match self.attempt(|| self.added(v)) {
-            Ok([a, b]) => {
-                let sides =
-                    [(a, b), (b, a)].map(|((_, x), (_, beside))| self.number_beside(x, beside));
-                let constant = sides.iter().rposition(Option::is_some).filter(|_| numbers);
-                for (i, (own, x)) in [a, b].into_iter().enumerate() {
-                    match sides[i].filter(|_| constant == Some(i)) {
-                        Some(c) => into.constant += sign * own * c,
-                        None => self.add((sign * own, x), false, numbers, into),
-                    }
-                }
-            }
-            Err(_) => into.terms.push((sign, v)),
-        }
-    }
-
-    /// The terms of `v`, 1 or -1 times a value each.
-    fn added(&self, v: ValueId) -> Result<[(f64, ValueId); 2], Skip> {
-        let (op, sign) = match self.op(v) {
-            "Add" => ("Add", 1.0),
-            "Sub" => ("Sub", -1.0),
-            _ => return Skip::unlike(),
-        };
-        let [a, b] = self.pair(op, v)?;
-        Ok([(1.0, a), (sign, b)])
     }
 
     /// `v` as the reduction `op` along known axes of a value of known rank.

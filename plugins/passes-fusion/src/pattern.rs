@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! x * Sigmoid({alpha} * x)
-//! d / Sqrt(ReduceMean(d * d) + {epsilon}); d = x - ReduceMean(x)
+//! d / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - ReduceMean(x)
 //! ```
 //!
 //! A name stands for one value wherever it is written, `{name}` for a constant of one element, and `Name(...)` for an
 //! operator without attributes; `name?` need not be there. What a name stands for may be said after the expression.
 //! Other products and sums are taken apart only if they are read once. All reductions run along the same axes.
 //!
-//! Products and sums are compared as [`Parts`] has them, in any order and with their numbers multiplied out: a value may
-//! be a multiple of the expression that it is compared with, if the product around it makes up for that.
+//! Products and sums are compared as [`Parts`] has them, in any order and with their numbers multiplied out: a value
+//! may be a multiple of the expression that it is compared with, if the product around it makes up for that.
 
-use crate::parts::{Divisor, Parts, Reduction, unlike};
+use crate::parts::{By, Parts, Reduction, unlike};
 use onnxd_plugin_sdk::ir::ValueId;
 use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
 use std::sync::OnceLock;
@@ -99,11 +99,15 @@ struct Formula {
     definitions: Vec<(&'static str, Expr)>,
 }
 
-/// In lists, names come last: any value may fit them.
 enum Expr {
+    Number(Number),
     Op(&'static str, Box<Expr>),
-    Product { scale: Number, factors: Vec<Expr>, divisor: Option<Box<Expr>> },
-    Sum { constant: Number, terms: Vec<Expr> },
+    /// As in [`crate::parts::Combined`]. Names come last: any value may fit them.
+    Combined {
+        is_sum: bool,
+        number: Number,
+        items: Vec<(f64, Expr)>,
+    },
     Name(&'static str),
     Optional(&'static str),
 }
@@ -146,37 +150,32 @@ impl<'a> Matcher<'a, '_> {
 
     /// `k`, if `v` is `k` times the expression.
     fn multiple(&mut self, expr: &'a Expr, v: ValueId, shared: bool) -> Option<f64> {
-        match expr {
-            Expr::Product { scale, factors, divisor } => {
-                let found = self.parts.quotient(v, shared);
-                let values: Vec<_> = found.factors.iter().map(|v| (1.0, *v)).collect();
-                let above: f64 = self.each(factors, &values)?.iter().product();
-                let below = match (divisor, &found.divisors[..]) {
-                    (None, []) => 1.0,
-                    (Some(expr), [divisor]) => self.divides(expr, *divisor)?,
-                    _ => return None,
-                };
-                Some(self.ratio(found.scale * above / below, *scale))
-            }
-            Expr::Sum { constant, terms } => {
-                let sum = self.parts.sum(v, shared, *constant != Number::Is(0.0));
-                let multiples = self.each(terms, &sum.terms)?;
-                let times = *multiples.first()?;
-                multiples.iter().try_for_each(|other| self.equal(*other, times))?;
-                match constant {
-                    Number::Is(c) => self.equal(sum.constant, times * c)?,
-                    Number::Named(_) => drop(self.ratio(sum.constant / times, *constant)),
-                }
-                Some(times)
-            }
-            _ => self.attempt(|m| m.exactly(expr, v).map(|()| 1.0)).or_else(|| {
-                let product = self.parts.quotient(v, shared);
-                match (&product.factors[..], &product.divisors[..]) {
-                    ([factor], []) => self.exactly(expr, *factor).map(|()| product.scale),
+        let Expr::Combined { is_sum, number, items } = expr else {
+            return self.attempt(|m| m.exactly(expr, v).map(|()| 1.0)).or_else(|| {
+                let found = self.parts.combined(By::Quotient, v, shared);
+                match found.items[..] {
+                    [(1.0, factor)] => self.exactly(expr, factor).map(|()| found.number),
                     _ => None,
                 }
-            }),
+            });
+        };
+        let by = match (is_sum, number) {
+            (false, _) => By::Quotient,
+            (true, Number::Is(0.0)) => By::SumOfTerms,
+            (true, _) => By::Sum,
+        };
+        let found = self.parts.combined(by, v, shared);
+        let multiples = self.each(*is_sum, items, &found.items)?;
+        if !is_sum {
+            return Some(self.ratio(found.number * multiples.iter().product::<f64>(), *number));
         }
+        let times = *multiples.first()?;
+        multiples.iter().try_for_each(|other| self.equal(*other, times))?;
+        match number {
+            Number::Is(number) => self.equal(found.number, times * number)?,
+            Number::Named(_) => drop(self.ratio(found.number / times, *number)),
+        }
+        Some(times)
     }
 
     /// How many times `number` is `found`: once, if it is what a name stands for.
@@ -190,28 +189,32 @@ impl<'a> Matcher<'a, '_> {
         }
     }
 
-    /// How many times the expression the divisor is.
-    fn divides(&mut self, expr: &'a Expr, divisor: Divisor) -> Option<f64> {
-        match (divisor, expr) {
-            (Divisor::Value(v), _) => self.multiple(expr, v, false),
-            (Divisor::RootOf(v), Expr::Op("Sqrt", x)) => self.is(x, v, false).map(|()| 1.0),
-            (Divisor::RootOf(_), _) => None,
-        }
-    }
-
-    /// How many times each expression one of the values is, in any order; each value has a factor beside it.
-    fn each(&mut self, exprs: &'a [Expr], values: &[(f64, ValueId)]) -> Option<Vec<f64>> {
-        let (first, rest) = match exprs {
-            [] | [Expr::Optional(_)] if values.is_empty() => return Some(vec![]),
+    /// How many times each expression, with its factor or exponent, one of the items is, in any order.
+    fn each(
+        &mut self,
+        is_sum: bool,
+        exprs: &'a [(f64, Expr)],
+        items: &[(f64, ValueId)],
+    ) -> Option<Vec<f64>> {
+        let ((wanted, first), rest) = match exprs {
+            [] | [(_, Expr::Optional(_))] if items.is_empty() => return Some(vec![]),
             [] => return None,
             [first, rest @ ..] => (first, rest),
         };
-        (0..values.len()).find_map(|i| {
+        (0..items.len()).find_map(|i| {
             self.attempt(|m| {
-                let mut others = values.to_vec();
-                let (factor, v) = others.remove(i);
-                let times = factor * m.multiple(first, v, false)?;
-                Some([vec![times], m.each(rest, &others)?].concat())
+                let mut others = items.to_vec();
+                let (found, v) = others.remove(i);
+                let times = match first {
+                    // The divisor is this root.
+                    Expr::Op("Sqrt", x) if !is_sum && [*wanted, found] == [-1.0, -0.5] => {
+                        m.is(x, v, false).map(|()| 1.0)?
+                    }
+                    _ if is_sum => m.multiple(first, v, false)? * found / wanted,
+                    _ if *wanted == found => m.multiple(first, v, false)?.powf(found),
+                    _ => return None,
+                };
+                Some([vec![times], m.each(is_sum, rest, &others)?].concat())
             })
         })
     }
@@ -242,7 +245,7 @@ impl<'a> Matcher<'a, '_> {
                 self.is(x, squared.ok()?, false)
             }
             Expr::Op(op, x) => self.is(x, parts.unary(op, v).ok()?, false),
-            Expr::Product { .. } | Expr::Sum { .. } => None,
+            Expr::Number(_) | Expr::Combined { .. } => None,
         }
     }
 }
@@ -251,7 +254,7 @@ impl Formula {
     fn parse(text: &'static str) -> Formula {
         let whole = |text: &'static str| {
             let mut rest = text;
-            let expr = Expr::sum(&mut rest);
+            let expr = Expr::parse(&mut rest, true);
             assert!(rest.trim().is_empty(), "`{rest}` is left of the pattern `{text}`");
             expr
         };
@@ -273,80 +276,113 @@ fn take(rest: &mut &'static str, c: char) -> bool {
 }
 
 impl Expr {
-    fn sum(rest: &mut &'static str) -> Expr {
-        let (mut constant, mut terms) = (Number::Is(0.0), vec![Expr::product(rest, 1.0)]);
-        while let Some(sign) = [('+', 1.0), ('-', -1.0)].into_iter().find(|(c, _)| take(rest, *c)) {
-            terms.push(Expr::product(rest, sign.1));
-        }
-        terms.retain(|term| match term {
-            Expr::Product { scale, factors, divisor: None } if factors.is_empty() => {
-                constant = *scale;
-                false
-            }
-            _ => true,
-        });
-        terms.sort_by_key(Expr::breadth);
-        match terms.len() {
-            1 if constant == Number::Is(0.0) => terms.remove(0),
-            _ => Expr::Sum { constant, terms },
-        }
-    }
-
-    fn product(rest: &mut &'static str, sign: f64) -> Expr {
-        let (mut scale, mut factors, mut divisor) = (Number::Is(sign), vec![], None);
+    /// A sum, or a product.
+    fn parse(rest: &mut &'static str, is_sum: bool) -> Expr {
+        let (signs, none) = if is_sum { (['+', '-'], 0.0) } else { (['*', '/'], 1.0) };
+        let (mut number, mut items, mut k) = (none, vec![], 1.0);
+        let mut named = None;
         loop {
-            match (Expr::factor(rest), scale) {
-                (Ok(factor), _) => factors.push(factor),
-                (Err(Number::Is(c)), Number::Is(s)) => scale = Number::Is(s * c),
-                (Err(number), _) => scale = number,
+            let operand = if is_sum { Expr::parse(rest, false) } else { Expr::factor(rest) };
+            match operand {
+                Expr::Number(Number::Is(c)) if is_sum => number += k * c,
+                Expr::Number(Number::Is(c)) => number *= c.powf(k),
+                Expr::Number(name) => named = Some(name),
+                base if !is_sum && take(rest, '^') => match Expr::factor(rest) {
+                    Expr::Number(Number::Is(exponent)) => items.push((k * exponent, base)),
+                    _ => panic!("an exponent is no number before `{rest}`"),
+                },
+                operand => items.push((k, operand)),
             }
-            if take(rest, '/') {
-                let by = Expr::factor(rest).ok().expect("the divisor is no number");
-                divisor = Some(Box::new(by));
-            }
-            if !take(rest, '*') {
-                break;
-            }
+            let Some(sign) = signs.iter().position(|c| take(rest, *c)) else { break };
+            k = [1.0, -1.0][sign];
         }
-        factors.sort_by_key(Expr::breadth);
-        match factors.len() {
-            1 if scale == Number::Is(1.0) && divisor.is_none() => factors.remove(0),
-            _ => Expr::Product { scale, factors, divisor },
+        items.sort_by_key(|(_, item)| match item {
+            Expr::Name(_) => 1,
+            Expr::Optional(_) => 2,
+            _ => 0,
+        });
+        let number = named.unwrap_or(Number::Is(number));
+        match items[..] {
+            [] => Expr::Number(number),
+            [(1.0, _)] if number == Number::Is(none) => items.remove(0).1,
+            _ => Expr::Combined { is_sum, number, items },
         }
     }
 
-    fn factor(rest: &mut &'static str) -> Result<Expr, Number> {
+    fn factor(rest: &mut &'static str) -> Expr {
         let closed = |rest: &mut &'static str| {
-            let inner = Expr::sum(rest);
+            let inner = Expr::parse(rest, true);
             assert!(take(rest, ')'), "a `)` is missing before `{rest}`");
             inner
         };
         if take(rest, '(') {
-            return Ok(closed(rest));
+            return closed(rest);
         }
         if take(rest, '{') {
             let (name, behind) = rest.split_once('}').expect("a number ends with `}`");
             *rest = behind;
-            return Err(Number::Named(name));
+            return Expr::Number(Number::Named(name));
         }
         let text = rest.trim_start();
         let end = text.find(|c: char| !c.is_alphanumeric() && c != '.').unwrap_or(text.len());
         let (word, behind) = text.split_at(end);
         *rest = behind;
         match word.parse() {
-            Ok(number) => Err(Number::Is(number)),
-            Err(_) if take(rest, '(') => Ok(Expr::Op(word, Box::new(closed(rest)))),
-            Err(_) if take(rest, '?') => Ok(Expr::Optional(word)),
-            Err(_) => Ok(Expr::Name(word)),
+            Ok(number) => Expr::Number(Number::Is(number)),
+            Err(_) if take(rest, '(') => Expr::Op(word, Box::new(closed(rest))),
+            Err(_) if take(rest, '?') => Expr::Optional(word),
+            Err(_) => Expr::Name(word),
         }
     }
+}
 
-    /// How little it says of a value.
-    fn breadth(&self) -> u8 {
-        match self {
-            Expr::Op(..) | Expr::Product { .. } | Expr::Sum { .. } => 0,
-            Expr::Name(_) => 1,
-            Expr::Optional(_) => 2,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_plugin_sdk::ir::text;
+
+    /// The numbers of the names if `y` of the body is like the pattern.
+    fn numbers(pattern: &'static str, body: &str) -> Option<Vec<f64>> {
+        let graph = format!(
+            "g (float[2] x, float[2] z) => (float[2] y) <float two = {{2.0}}, float half = {{0.5}}> {{ {body} }}"
+        );
+        let mut graph = text::parse_graph(&graph).unwrap();
+        let y = graph.value_named("y").unwrap();
+        let found = Pattern::new(pattern).at(&Rewriter::new(&mut graph, 17), y).ok()?;
+        Some(found.numbers.iter().map(|(_, number)| *number).collect())
+    }
+
+    #[test]
+    fn numbers_are_multiplied_out() {
+        let pattern = "4 * Exp(x) + {b}";
+        let body = "e = Exp(x) a = Mul(e, two) s = Add(half, a) y = Mul(two, s)";
+        assert_eq!(numbers(pattern, body), None);
+        let body = body.replace("y = Mul(two, s)", "p = Mul(s, z) y = Div(p, half)");
+        assert_eq!(numbers("4 * z * (Exp(x) + {b})", &body), Some(vec![0.25]));
+        assert_eq!(numbers("{a} * z * (Exp(x) + {b})", &body), Some(vec![0.25, 4.0]));
+        assert_eq!(numbers("2 * z * (Exp(x) + {b})", &body), None);
+    }
+
+    #[test]
+    fn powers_quotients_and_signs() {
+        let body = "s = Mul(x, x) n = Neg(s) r = Reciprocal(z) y = Mul(n, r)";
+        assert_eq!(numbers("{a} * x^2 / z", body), Some(vec![-1.0]));
+        assert_eq!(numbers("{a} * x^3 / z", body), None);
+        assert_eq!(numbers("a - b", "y = Sub(x, z)"), Some(vec![]));
+        assert_eq!(numbers("a + b", "y = Sub(x, z)"), None);
+        let body = "s = Sqrt(z) y = Div(x, s)";
+        assert_eq!(numbers("x / Sqrt(z)", body), Some(vec![]));
+        let body = body.replace("Sqrt(z)", "Exp(z)");
+        assert_eq!(numbers("x / Sqrt(z)", &body), None);
+    }
+
+    #[test]
+    fn names_are_the_same_everywhere() {
+        let body = "d = Sub(x, z) e = Exp(d) y = Mul(d, e)";
+        for pattern in ["d * Exp(d); d = a - b", "d * Exp(d)", "c? * d * Exp(d)"] {
+            assert_eq!(numbers(pattern, body), Some(vec![]), "{pattern}");
         }
+        assert_eq!(numbers("d * Exp(c); c = d", &body.replace("(d, e)", "(x, e)")), None);
+        assert_eq!(numbers("d * Exp(d); d = b - a - b", body), None);
     }
 }

@@ -32,8 +32,8 @@ use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
 /// The attribute `approximate`, with 1 / sqrt(2) and sqrt(2 / pi) as numbers.
 static GELU: [(&str, Pattern); 3] = [
     ("none", Pattern::new("0.5 * x * (1 + Erf(0.7071067811865476 * x))")),
-    ("tanh", Pattern::new("0.5 * x * (1 + Tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))")),
-    ("tanh", Pattern::new("0.5 * x * (1 + Tanh(0.7978845608028654 * x * (1 + 0.044715 * x * x)))")),
+    ("tanh", Pattern::new("0.5 * x * (1 + Tanh(0.7978845608028654 * (x + 0.044715 * x^3)))")),
+    ("tanh", Pattern::new("0.5 * x * (1 + Tanh(0.7978845608028654 * x * (1 + 0.044715 * x^2)))")),
 ];
 
 pub(crate) fn pass() -> Box<dyn Pass> {

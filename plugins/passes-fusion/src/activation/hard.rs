@@ -57,15 +57,15 @@ struct Gate {
 fn scaled(cx: &mut Rewriter, out: ValueId) -> Rewrite {
     let parts = Parts::of(cx, out);
     let product = parts.product(out);
-    match product.factors[..] {
-        [gate] => {
-            let gate = gate_of(&parts, gate, product.scale)?;
+    match product.items[..] {
+        [(1.0, gate)] => {
+            let gate = gate_of(&parts, gate, product.number)?;
             parts.closed()?;
             hard_sigmoid(cx, out, &gate)
         }
-        [a, b] => {
+        [(1.0, a), (1.0, b)] => {
             let (x, gate) =
-                parts.either([a, b], |x, gate| Ok((x, gate_of(&parts, gate, product.scale)?)))?;
+                parts.either([a, b], |x, gate| Ok((x, gate_of(&parts, gate, product.number)?)))?;
             let is_swish =
                 x == gate.x && parts.is(gate.alpha, 1.0 / 6.0, x) && parts.is(gate.beta, 0.5, x);
             let fewer = parts.count() > 2;

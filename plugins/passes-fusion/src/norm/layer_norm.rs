@@ -54,7 +54,7 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 
 /// As TensorFlow normalizes.
 static AFFINE: Pattern = Pattern::new(
-    "x * m - mean * m + shift?; m = gain? / Sqrt(ReduceMean(d * d) + {epsilon}); d = x - mean; mean = ReduceMean(x)",
+    "x * m - mean * m + shift?; m = gain? / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - mean; mean = ReduceMean(x)",
 );
 
 fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {

@@ -16,7 +16,7 @@ use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
 const ONES_BYTES_MAX: usize = 64 << 10;
 
 pub(crate) static CENTRED: Pattern =
-    Pattern::new("d / Sqrt(ReduceMean(d * d) + {epsilon}); d = x - ReduceMean(x)");
+    Pattern::new("d / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - ReduceMean(x)");
 
 /// How many of the last axes a normalization runs along.
 pub(crate) fn last_axes(found: &Found) -> Result<usize, Skip> {

@@ -44,7 +44,7 @@ pub(crate) fn pass() -> Box<dyn Pass> {
     )
 }
 
-static RMS: Pattern = Pattern::new("x / Sqrt(ReduceMean(x * x) + {epsilon})");
+static RMS: Pattern = Pattern::new("x / Sqrt(ReduceMean(x^2) + {epsilon})");
 
 /// `x`, the number of axes and epsilon of the normalization.
 pub(crate) fn form(parts: &Parts, out: ValueId) -> Result<(ValueId, usize, f64), Skip> {

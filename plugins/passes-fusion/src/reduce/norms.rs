@@ -41,10 +41,10 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 
 static REDUCTIONS: [(&str, Pattern); 6] = [
     ("ReduceL2", Pattern::new("Sqrt(ReduceSumSquare(x))")),
-    ("ReduceL2", Pattern::new("Sqrt(ReduceSum(x * x))")),
+    ("ReduceL2", Pattern::new("Sqrt(ReduceSum(x^2))")),
     ("ReduceLogSumExp", Pattern::new("Log(ReduceSum(Exp(x)))")),
     ("ReduceLogSum", Pattern::new("Log(ReduceSum(x))")),
-    ("ReduceSumSquare", Pattern::new("ReduceSum(x * x)")),
+    ("ReduceSumSquare", Pattern::new("ReduceSum(x^2)")),
     ("ReduceL1", Pattern::new("ReduceSum(Abs(x))")),
 ];
 
