@@ -25,6 +25,7 @@ pub mod ops;
 mod part;
 mod readers;
 mod reals;
+pub mod resize;
 pub mod runtime;
 mod same;
 pub mod schema;
@@ -35,6 +36,7 @@ mod topology;
 mod types;
 mod value;
 pub mod verify;
+pub mod window;
 
 pub use attr::Attr;
 pub use convert::{convert, is_convertible};

@@ -73,7 +73,7 @@ impl<'b> LowerContext<'b> {
     // ---- looking ----
 
     /// The node; it must be let go before the graph changes.
-    fn node(&self) -> Ref<'b, Node> {
+    pub(crate) fn node(&self) -> Ref<'b, Node> {
         Ref::map(self.b.graph(), |g| &g[self.id])
     }
 

@@ -2,6 +2,7 @@
 
 use crate::context::{Done, LowerContext, Refusal, refuse};
 use crate::row::{Row, both, down, up};
+use onnxd_ir::window;
 use onnxd_ir::{Attr, DataType};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -35,31 +36,19 @@ struct Windows {
 
 fn windows(s: &LowerContext<'_>) -> Result<Windows, Refusal> {
     let kernel = s.ints("kernel_shape")?.ok_or("it has no `kernel_shape`")?;
-    let n = kernel.len();
-    let list = |name: &str, len: usize, or: i64| -> Result<Vec<i64>, Refusal> {
-        let list = s.ints(name)?.unwrap_or_else(|| vec![or; len]);
-        let fits = list.len() == len && list.iter().all(|x| (0..1 << 31).contains(x));
-        if fits { Ok(list) } else { refuse(format!("its `{name}` does not fit")) }
-    };
-    let (strides, dilations) = (list("strides", n, 1)?, list("dilations", n, 1)?);
-    let pads = list("pads", 2 * n, 0)?;
-    let dims = s.dims(s.var(0)?)?;
-    let sane = |x: &i64| (0..1 << 31).contains(x);
-    if dims.len() != n + 2 || strides.contains(&0) || !kernel.iter().chain(&dims).all(sane) {
-        return refuse("its attributes do not fit its input");
+    let (n, node, dims) = (kernel.len(), s.node(), s.dims(s.var(0)?)?);
+    let axes = window::axes(|name| node.attr(name), &kernel)?;
+    let misfit = "its attributes do not fit its input";
+    if dims.len() != n + 2 {
+        return refuse(misfit);
     }
+    let pads = s.ints("pads")?.filter(|pads| !pads.is_empty()).unwrap_or_else(|| vec![0; 2 * n]);
     let mut found = Windows { wider: pads.clone(), pads, kernel, beyond: false };
-    for i in 0..n {
-        let data = dims[i + 2] + found.pads[i];
-        let size = data + found.pads[i + n];
-        let window = (found.kernel[i] - 1) * dilations[i] + 1;
-        let rest = (size - window).rem_euclid(strides[i]);
-        let begin = size - window - rest + strides[i];
-        if rest != 0 && begin < data {
-            found.wider[i + n] += strides[i] - rest;
-        } else {
-            found.beyond |= rest != 0;
-        }
+    for (i, (axis, size)) in axes.iter().zip(&dims[2..]).enumerate() {
+        let covered =
+            axis.count(*size, true).and_then(|count| axis.covered(count)).ok_or(misfit)?;
+        found.wider[i + n] += (covered - axis.padded(*size).ok_or(misfit)?).max(0);
+        found.beyond |= axis.ends_beyond(*size);
     }
     Ok(found)
 }

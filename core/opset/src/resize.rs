@@ -2,7 +2,7 @@
 
 use crate::context::{Done, LowerContext, Refusal, axes, refuse};
 use crate::row::{Row, both, down, moved, up};
-use onnxd_ir::{Attr, Tensor};
+use onnxd_ir::{Attr, Tensor, resize};
 
 pub(crate) const ROWS: &[Row] = &[
     up(&["Upsample"], 7, upsample_7),
@@ -80,7 +80,7 @@ fn scales(s: &LowerContext<'_>) -> Result<Vec<f64>, Refusal> {
     }
     let scales: Vec<f64> =
         sizes.iter().zip(&dims).map(|(n, d)| f64::from(*n as f32 / *d as f32)).collect();
-    let same = |((n, d), f): ((&i64, &i64), &f64)| (*d as f32 * *f as f32).floor() as i64 == *n;
+    let same = |((n, d), f): ((&i64, &i64), &f64)| resize::scaled(*d, *f) == Some(*n);
     let exact = sizes.iter().zip(&dims).zip(&scales).all(same);
     if exact { Ok(scales) } else { refuse("its sizes are no multiple by a float") }
 }

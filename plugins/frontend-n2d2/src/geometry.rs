@@ -6,6 +6,7 @@
 
 use crate::diag::{Code, Diagnostic, Layer, refuse};
 use crate::ini::{FromText, SectionRef};
+use onnxd_plugin_sdk::ir::window::{Padding, WindowAxis};
 
 /// Largest size, stride or padding of an axis.
 const AXIS_MAX: i64 = 1 << 24;
@@ -151,30 +152,37 @@ impl Window {
 
     /// Positions of the window over an input, which it must fit.
     pub(crate) fn positions(&self, section: SectionRef, input: [usize; 2]) -> Pair<usize> {
-        let along = |axis: usize| {
-            let padded = input[axis] as i64 + 2 * self.padding[axis];
-            let room = padded - self.extent(axis) as i64;
-            (room >= 0).then(|| room as usize / self.stride[axis] + 1)
-        };
-        along(0).zip(along(1)).map(<[usize; 2]>::from).ok_or_else(|| self.misfit(section, input))
+        self.along(section, input, |window, size| window.count(size, false))
     }
 
     /// Sizes from which a window's positions cover an input, as a transpose convolution needs.
     pub(crate) fn spread(&self, section: SectionRef, input: [usize; 2]) -> Pair<usize> {
-        let along = |axis: usize| {
-            let covered = (input[axis] - 1).checked_mul(self.stride[axis])? + self.extent(axis);
-            usize::try_from(covered as i64 - 2 * self.padding[axis]).ok().filter(|n| *n > 0)
-        };
-        along(0).zip(along(1)).map(<[usize; 2]>::from).ok_or_else(|| self.misfit(section, input))
+        self.along(section, input, |window, size| Some(window.transposed(size, 0, None)?.0))
     }
 
-    /// What the window reaches over, holes included.
-    fn extent(&self, axis: usize) -> usize {
-        self.dilation[axis] * (self.size[axis] - 1) + 1
+    /// What `f` makes of the size of both axes, which is at least 1.
+    fn along(
+        &self,
+        section: SectionRef,
+        input: [usize; 2],
+        f: impl Fn(&WindowAxis, i64) -> Option<i64>,
+    ) -> Pair<usize> {
+        let one = |axis: usize| {
+            let made = f(&self.axis(axis), i64::try_from(input[axis]).ok()?)?;
+            usize::try_from(made).ok().filter(|n| *n > 0)
+        };
+        one(0).zip(one(1)).map(<[usize; 2]>::from).ok_or_else(|| self.misfit(section, input))
+    }
+
+    fn axis(&self, axis: usize) -> WindowAxis {
+        let [kernel, stride, dilation] =
+            [self.size, self.stride, self.dilation].map(|pair| pair[axis] as i64);
+        let padding = Padding::Explicit([self.padding[axis]; 2]);
+        WindowAxis { kernel, stride, dilation, padding }
     }
 
     fn misfit(&self, section: SectionRef, [height, width]: [usize; 2]) -> Diagnostic {
-        let [tall, wide] = [self.extent(0), self.extent(1)];
+        let [tall, wide] = [0, 1].map(|axis| self.axis(axis).reach().unwrap_or(i64::MAX));
         let [y, x] = self.padding;
         let message = format!(
             "a window of {wide} x {tall} does not fit the input of {width} x {height} \

@@ -22,7 +22,7 @@
 //! }
 //! ```
 
-use crate::reshape_sizes::asked_sizes;
+use crate::reshape_sizes::{asked_sizes, only_reshapes};
 use crate::split_before_transpose::split_before_transpose;
 use onnxd_plugin_sdk::ir::ops::Reshape;
 use onnxd_plugin_sdk::ir::{At, Dim, Facts, NodeId, ValueId};
@@ -61,18 +61,14 @@ pub(crate) fn merge_reshapes(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Re
 /// What the node gives another shape, if it does no more.
 fn reshaped(cx: &Rewriter, id: NodeId, facts: &Facts) -> Option<ValueId> {
     let node = &cx.graph[id];
-    let data = node.input(0).filter(|_| node.is_standard())?;
-    let moves = match node.op.as_str() {
-        "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => false,
-        "Transpose" => {
-            let perm = cx.integers_of(id, "perm", usize::MAX).ok()??;
-            let shape = facts.shape(data)?;
-            let long = |axis: &&i64| shape.get(**axis as usize) != Some(&Dim::Known(1));
-            !perm.iter().filter(long).is_sorted()
-        }
-        _ => true,
-    };
-    (!moves).then_some(data)
+    let data = node.input(0)?;
+    if node.is("Transpose") {
+        let perm = cx.integers_of(id, "perm", usize::MAX).ok()??;
+        let shape = facts.shape(data)?;
+        let long = |axis: &&i64| shape.get(**axis as usize) != Some(&Dim::Known(1));
+        return perm.iter().filter(long).is_sorted().then_some(data);
+    }
+    only_reshapes(node).then_some(data)
 }
 
 fn same_shape(facts: &Facts, a: ValueId, b: ValueId) -> bool {

@@ -1,6 +1,11 @@
-//! The sizes that a Reshape asks for, of shapes that are known in part.
+//! Operators that give values another shape, and the sizes that a Reshape asks for where shapes are known in part.
 
-use onnxd_plugin_sdk::ir::Dim;
+use onnxd_plugin_sdk::ir::{Dim, Node};
+
+/// Whether the node gives its first input another shape, and does no more.
+pub(crate) fn only_reshapes(node: &Node) -> bool {
+    ["Reshape", "Flatten", "Squeeze", "Unsqueeze"].iter().any(|op| node.is(op))
+}
 
 /// The shape `to` for a Reshape of the shape `from`: numbers, 0 where the size is that of `from`, and one -1. With -1,
 /// runtimes refuse other sizes of 0, so there are none, or the -1 is at `inferred`, which a Reshape leaves open now.

@@ -23,7 +23,7 @@
 //!
 //! So do `Squeeze` and `Unsqueeze`, which split an axis of size 1 into none, or one into itself and such an axis.
 
-use crate::reshape_sizes::asked_sizes;
+use crate::reshape_sizes::{asked_sizes, only_reshapes};
 use onnxd_plugin_sdk::ir::ops::Transpose;
 use onnxd_plugin_sdk::ir::{Dim, Facts, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -72,8 +72,7 @@ pub(crate) fn split_before_transpose(
 /// What the producer of a value gives another shape, if it does no more.
 fn given_a_shape(cx: &Rewriter, v: ValueId) -> Option<ValueId> {
     let node = &cx.graph[cx.graph.producer(v)?];
-    let reshapes = ["Reshape", "Flatten", "Squeeze", "Unsqueeze"].iter().any(|op| node.is(op));
-    node.input(0).filter(|_| reshapes)
+    node.input(0).filter(|_| only_reshapes(node))
 }
 
 /// Which axes of `after` each axis of `before` becomes, if one of them is split and the others stay.

@@ -17,6 +17,7 @@ mod fuse_transpose;
 mod microsoft;
 mod norm;
 mod parts;
+mod pattern;
 mod recurrent;
 mod reduce;
 mod region;

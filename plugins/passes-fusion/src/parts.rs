@@ -23,21 +23,27 @@ pub(crate) struct Parts<'a, 'g> {
     nodes: RefCell<Vec<NodeId>>,
 }
 
-/// `scale * factors[0] * factors[1] ...`
-#[derive(Debug)]
-pub(crate) struct Product {
-    pub(crate) scale: f64,
-    pub(crate) factors: Vec<ValueId>,
+/// `number + k * v + ...` or `number * v^k * ...`, with each value once.
+pub(crate) struct Combined {
+    pub(crate) number: f64,
+    pub(crate) items: Vec<(f64, ValueId)>,
 }
 
-/// `constant + terms[0] + terms[1] ...`
-#[derive(Debug)]
-pub(crate) struct Terms {
-    pub(crate) constant: f64,
-    pub(crate) terms: Vec<ValueId>,
+/// How values are combined.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum By {
+    /// Add and Sub.
+    Sum,
+    /// The same, where numbers are terms like others.
+    SumOfTerms,
+    /// Mul and Pow, and Div by a number.
+    Product,
+    /// All divisions, and Neg, too.
+    Quotient,
 }
 
 /// A reduction along known axes.
+#[derive(Clone, PartialEq)]
 pub(crate) struct Reduction {
     pub(crate) data: ValueId,
     /// In ascending order, counted from the front.
@@ -53,6 +59,19 @@ impl Reduction {
         let count = self.axes.len();
         (count > 0 && self.axes.iter().copied().eq(self.rank - count..self.rank)).then_some(count)
     }
+}
+
+impl By {
+    fn is_sum(self) -> bool {
+        matches!(self, By::Sum | By::SumOfTerms)
+    }
+}
+
+/// A number or a value with its factor or exponent. A value may be taken apart itself, if it does not stay whole.
+enum Operand {
+    Number(f64, f64),
+    Value(f64, ValueId),
+    Whole(f64, ValueId),
 }
 
 impl<'a, 'g> Parts<'a, 'g> {
@@ -119,41 +138,79 @@ impl<'a, 'g> Parts<'a, 'g> {
         self.number(v).filter(|_| fits)
     }
 
-    /// `v` as a product.
-    pub(crate) fn product(&self, v: ValueId) -> Product {
-        let mut product = Product { scale: 1.0, factors: vec![] };
-        self.multiply(v, &mut product);
-        product
+    /// `v` as a product of numbers and values.
+    pub(crate) fn product(&self, v: ValueId) -> Combined {
+        self.combined(By::Product, v, false)
     }
 
-    fn multiply(&self, v: ValueId, into: &mut Product) {
-        if !self.is_inner(v) || into.factors.len() >= FACTORS_MAX {
-            return into.factors.push(v);
-        }
-        if let Ok(pair) = self.attempt(|| self.pair("Mul", v)) {
-            match self.number_of(pair) {
-                Some((x, c)) => {
-                    into.scale *= c;
-                    self.multiply(x, into);
-                }
-                None => pair.into_iter().for_each(|x| self.multiply(x, into)),
+    /// What `v` combines. It is taken apart if nothing else reads it or it is `shared`.
+    pub(crate) fn combined(&self, by: By, v: ValueId, shared: bool) -> Combined {
+        let number = if by.is_sum() { 0.0 } else { 1.0 };
+        let mut combined = Combined { number, items: vec![] };
+        self.combine(by, (1.0, v), shared, &mut combined);
+        combined
+    }
+
+    fn combine(&self, by: By, (k, v): (f64, ValueId), shared: bool, into: &mut Combined) {
+        let inner = (shared || self.is_inner(v)) && into.items.len() < FACTORS_MAX;
+        let operands = if inner { self.attempt(|| self.operands(by, v)) } else { Skip::unlike() };
+        for operand in operands.unwrap_or_else(|_| vec![Operand::Whole(1.0, v)]) {
+            match operand {
+                Operand::Number(own, c) if by.is_sum() => into.number += k * own * c,
+                Operand::Number(own, c) if k * own < 0.0 => into.number /= c,
+                Operand::Number(_, c) => into.number *= c,
+                Operand::Value(own, x) => self.combine(by, (k * own, x), false, into),
+                Operand::Whole(own, x) => match into.items.iter_mut().find(|item| item.1 == x) {
+                    Some(item) => item.0 += k * own,
+                    None => into.items.push((k * own, x)),
+                },
             }
-        } else if let Ok((x, c)) = self.with_number("Div", v) {
-            into.scale /= c;
-            self.multiply(x, into);
-        } else if let Ok((x, times)) = self.small_power(v) {
-            into.factors.extend(std::iter::repeat_n(x, times));
-        } else {
-            into.factors.push(v);
         }
     }
 
-    fn small_power(&self, v: ValueId) -> Result<(ValueId, usize), Skip> {
-        self.attempt(|| {
-            let (x, exponent) = self.with_number("Pow", v)?;
-            let times = [2u8, 3].into_iter().find(|n| f64::from(*n) == exponent);
-            Ok((x, times.ok_or_else(unlike)?.into()))
+    /// What the operator that computes `v` combines.
+    fn operands(&self, by: By, v: ValueId) -> Result<Vec<Operand>, Skip> {
+        let op = self.op(v);
+        let second = match (by, op) {
+            (By::Sum | By::SumOfTerms, "Add") | (By::Product | By::Quotient, "Mul") => 1.0,
+            (By::Sum | By::SumOfTerms, "Sub") | (By::Product | By::Quotient, "Div") => -1.0,
+            (By::Quotient, "Neg") => {
+                return Ok(vec![
+                    Operand::Number(1.0, -1.0),
+                    Operand::Value(1.0, self.unary(op, v)?),
+                ]);
+            }
+            (By::Quotient, "Reciprocal") => {
+                return Ok(vec![Operand::Value(-1.0, self.unary(op, v)?)]);
+            }
+            (By::Product | By::Quotient, "Pow") => {
+                let (x, k) = self.with_number(op, v)?;
+                let known = [2.0, 3.0].contains(&k) || (k == -0.5 && by == By::Quotient);
+                return if known { Ok(vec![Operand::Whole(k, x)]) } else { Skip::unlike() };
+            }
+            _ => return Skip::unlike(),
+        };
+        let [a, b] = self.pair(op, v)?;
+        let (x, y) = (Operand::Value(1.0, a), Operand::Value(second, b));
+        Ok(match (self.number_beside(a, b), self.number_beside(b, a)) {
+            _ if by == By::SumOfTerms => vec![x, y],
+            (_, Some(c)) => vec![x, Operand::Number(second, c)],
+            _ if by == By::Product && op == "Div" => return Skip::unlike(),
+            (Some(c), None) => vec![Operand::Number(1.0, c), y],
+            (None, None) => vec![x, y],
         })
+    }
+
+    /// `x` of `v = x^exponent`.
+    pub(crate) fn power(&self, v: ValueId, exponent: f64) -> Result<ValueId, Skip> {
+        let (x, found) = self.with_number("Pow", v)?;
+        if found == exponent { Ok(x) } else { Skip::unlike() }
+    }
+
+    /// The operator that computes `v`.
+    fn op(&self, v: ValueId) -> &'a str {
+        let graph = &*self.cx.graph;
+        graph.producer(v).map_or("", |id| &graph[id].op)
     }
 
     /// Whether `v` may be taken apart: it is the result, or read once.
@@ -177,33 +234,6 @@ impl<'a, 'g> Parts<'a, 'g> {
             };
             found.ok_or_else(unlike)
         })
-    }
-
-    /// `v` as a sum.
-    pub(crate) fn sum(&self, v: ValueId) -> Terms {
-        let mut sum = Terms { constant: 0.0, terms: vec![] };
-        self.add(v, &mut sum);
-        sum
-    }
-
-    fn add(&self, v: ValueId, into: &mut Terms) {
-        if !self.is_inner(v) || into.terms.len() >= FACTORS_MAX {
-            return into.terms.push(v);
-        }
-        if let Ok((x, c)) = self.with_number("Sub", v) {
-            into.constant -= c;
-            self.add(x, into);
-        } else if let Ok(pair) = self.attempt(|| self.pair("Add", v)) {
-            match self.number_of(pair) {
-                Some((x, c)) => {
-                    into.constant += c;
-                    self.add(x, into);
-                }
-                None => pair.into_iter().for_each(|x| self.add(x, into)),
-            }
-        } else {
-            into.terms.push(v);
-        }
     }
 
     /// `v` as the reduction `op` along known axes of a value of known rank.
@@ -272,7 +302,7 @@ impl<'a, 'g> Parts<'a, 'g> {
             Ok(DataType::Float) => 1e-6,
             Ok(DataType::Float16) => 1e-3,
             Ok(DataType::Bfloat16) => 8e-3,
-            _ => return false,
+            _ => 0.0,
         };
         (found - wanted).abs() <= tolerance * wanted.abs()
     }

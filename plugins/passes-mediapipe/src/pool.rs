@@ -6,6 +6,7 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::window::{Padding, WindowAxis};
 use onnxd_plugin_sdk::lower::{Lower, Lowered};
 
 arguments! {
@@ -31,8 +32,9 @@ impl Window {
 
     /// The numbers of cells before and behind an axis of `size` cells over which the window stands `count` times.
     fn pads(&self, axis: usize, size: i64, count: i64) -> [i64; 2] {
-        let all = ((count - 1) * self.strides[axis] + self.kernel[axis] - size).max(0);
-        [all / 2, all - all / 2]
+        let (kernel, stride, padding) = (self.kernel[axis], self.strides[axis], Padding::SameUpper);
+        let window = WindowAxis { kernel, stride, dilation: 1, padding };
+        window.pads(size, count).unwrap_or_default()
     }
 
     /// What the activation makes of a result.

@@ -4,6 +4,7 @@
 use crate::constants::reals;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::ops::ConvTranspose;
+use onnxd_plugin_sdk::ir::window::{self, Padding, WindowAxis};
 use onnxd_plugin_sdk::ir::{At, Attr, Dim, Graph, Opsets, Reals, Tensor};
 
 /// Along one axis: input, output, kernel, and the attributes.
@@ -16,10 +17,12 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(input: i64, output: i64, reach: i64, stride: i64, pad: i64) -> Option<Axis> {
-        let before = reach.checked_sub(pad)?;
+    fn of(input: i64, output: i64, window: &WindowAxis) -> Option<Axis> {
+        let Padding::Explicit([pad, _]) = window.padding else { return None };
+        let (gaps, stride) = (window.reach()? - 1, window.stride);
+        let before = gaps.checked_sub(pad)?;
         let spread = input.checked_mul(stride)?;
-        let after = output.checked_add(reach)?.checked_sub(spread)?.checked_sub(before)?;
+        let after = output.checked_add(gaps)?.checked_sub(spread)?.checked_sub(before)?;
         let cut = before.min(0).checked_add(after.min(0))?;
         (spread.checked_add(cut)? > 0).then_some(Axis { input, stride, before, after })
     }
@@ -32,20 +35,18 @@ impl Axis {
 /// Puts a convolution in the place of a transpose convolution over images of known size.
 pub(crate) fn unfold(graph: &mut Graph, opsets: &Opsets, deconv: &At<ConvTranspose>) -> Option<()> {
     let w = reals(graph, deconv.w).filter(|w| w.dims.len() == 4)?;
-    let known_pads = deconv.auto_pad == "NOTSET" && deconv.output_shape.is_empty();
     let groups = usize::try_from(deconv.group).ok().filter(|g| *g > 0)?;
-    if !known_pads || !w.dims[0].is_multiple_of(groups) {
+    if !deconv.output_shape.is_empty() || !w.dims[0].is_multiple_of(groups) {
         return None;
     }
     let shape = graph[deconv.x].ty.as_ref()?.shape()?.to_vec();
     let out = graph[deconv.out].ty.as_ref()?.shape()?.to_vec();
-    let at = |list: &[i64], i: usize, default: i64| list.get(i).copied().unwrap_or(default);
+    let kernel: Vec<i64> = w.dims[2..].iter().map(|k| *k as i64).collect();
+    let node = &graph[deconv.node];
+    let window = window::axes(|name| node.attr(name), &kernel).ok()?;
     let axis = |i: usize| {
-        let kernel = i64::try_from(*w.dims.get(2 + i)?).ok()?;
-        let reach = (kernel - 1).checked_mul(at(&deconv.dilations, i, 1))?;
         let [input, output] = [&shape, &out].map(|s| s.get(2 + i).and_then(Dim::known));
-        let stride = at(&deconv.strides, i, 1);
-        Axis::of(input?, output?, reach, stride, at(&deconv.pads, i, 0))
+        Axis::of(input?, output?, &window[i])
     };
     let axes = [axis(0)?, axis(1)?];
     let turned = turned(&w, groups).to_tensor(graph.constant(deconv.w)?.dtype())?;
@@ -58,7 +59,6 @@ pub(crate) fn unfold(graph: &mut Graph, opsets: &Opsets, deconv: &At<ConvTranspo
             let dilations = Some(deconv.dilations.clone()).filter(|d| !d.is_empty());
             let dilations = dilations.map(|d| ("dilations", Attr::Ints(d)));
             let conv = conv.attrs(dilations).pads(&pads);
-            let kernel: Vec<i64> = w.dims[2..].iter().map(|k| *k as i64).collect();
             Ok([conv.kernel_shape(&kernel).one()?])
         })
     });

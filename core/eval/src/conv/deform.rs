@@ -2,7 +2,7 @@
 //! own.
 
 use super::bias_of;
-use super::window::{Walk, Window};
+use super::window::{self, Window};
 use crate::call::{Call, one};
 use crate::fault::{Fault, Outcome};
 use crate::gemm::Product;
@@ -35,7 +35,7 @@ fn deformed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor> 
     refuse!(!whole(*channels, groups) || !whole(*filters, groups) || !whole(*channels, offset_groups) => misfit());
     refuse!(channels / groups != *depth => misfit());
     let s = Sizes { groups, offset_groups, channels: *channels, filters: *filters, depth: *depth };
-    let window = Walk::read(call, &[*kh, *kw])?.over(&[*h, *width], false)?;
+    let window = Window::over(&window::axes(call, &[*kh, *kw])?, &[*h, *width], false)?;
     let [_, oh, ow] = window.output;
     let (taps, area) = (window.taps(), window.outputs());
     let offsets = call.x(2)?;

@@ -1,6 +1,6 @@
 //! Sizes of a convolution, and what is done to its output channels.
 
-use super::window::{Walk, Window};
+use super::window::{self, Window};
 use crate::call::Call;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::Product;
@@ -32,7 +32,7 @@ pub(super) fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<us
         let same = said.iter().copied().eq(kernel.iter().map(|k| *k as i64));
         refuse!(!same => misfit(&format!("kernel_shape is {said:?}")));
     }
-    let window = Walk::read(call, kernel)?.over(&x_dims[2..], false)?;
+    let window = Window::over(&window::axes(call, kernel)?, &x_dims[2..], false)?;
     let mut dims = vec![x_dims[0], w_dims[0]];
     dims.extend_from_slice(&window.output[window.output.len() - kernel.len()..]);
     let filters = w_dims[0] / groups;

@@ -1,7 +1,7 @@
 //! Transposed convolution: products of the input with the kernels, summed where windows overlap
 //! (col2im).
 
-use super::window::{AXES, AutoPad, Walk, Window, filled, reach};
+use super::window::{self, AXES, Window};
 use crate::call::{Call, integers, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
@@ -10,6 +10,7 @@ use crate::num::{Num, float, numeric, slice};
 use crate::parallel::for_each_chunk;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
+use onnxd_ir::window::WindowAxis;
 
 pub(super) fn conv_transpose(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
@@ -19,55 +20,27 @@ pub(super) fn conv_transpose(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// The window seen from the output: its `input` is this operator's output.
 fn window(call: &Call, input: &[usize], kernel: &[usize]) -> Outcome<Window> {
-    let mut walk = Walk::read(call, kernel)?;
-    let axes = kernel.len();
-    let list = |name: &str| -> Outcome<Option<Vec<usize>>> {
-        let list = call.ints(name)?.filter(|l| !l.is_empty()).map(dims::sizes).transpose()?;
+    let axes = window::axes(call, kernel)?;
+    let list = |name: &str| -> Outcome<Option<&[i64]>> {
+        let list = call.ints(name)?.filter(|l| !l.is_empty());
         match list {
-            Some(l) if l.len() != axes => {
-                Err(Fault::invalid(format!("attribute `{name}` does not fit {axes} spatial axes")))
-            }
+            Some(l) if l.len() != axes.len() || l.iter().any(|n| *n < 0) => Err(Fault::invalid(
+                format!("attribute `{name}` does not fit {} spatial axes", axes.len()),
+            )),
             list => Ok(list),
         }
     };
-    let extra = list("output_padding")?.unwrap_or_else(|| vec![0; axes]);
-    let wanted = list("output_shape")?;
-    let mut output = vec![0; axes];
-    for i in 0..axes {
-        let huge = || Fault::invalid("the output is too large");
-        let steps = input[i].saturating_sub(1).checked_mul(walk.strides[i]).ok_or_else(huge)?;
-        let full = steps
-            .checked_add(reach(walk.kernel[i], walk.dilations[i])?)
-            .and_then(|n| n.checked_add(extra[i]))
-            .ok_or_else(huge)?;
-        let same = matches!(walk.auto_pad, AutoPad::SameUpper | AutoPad::SameLower);
-        let fixed = match &wanted {
-            Some(shape) => Some(shape[i]),
-            None if same => Some(input[i].checked_mul(walk.strides[i]).ok_or_else(huge)?),
-            None => None,
-        };
-        if let Some(size) = fixed {
-            let total = full.saturating_sub(size);
-            let small = total / 2;
-            let upper = walk.auto_pad == AutoPad::SameUpper;
-            walk.before[i] = if upper { small } else { total - small };
-            walk.after[i] = total - walk.before[i];
-            output[i] = size;
-        } else {
-            let pads = walk.before[i] + walk.after[i];
-            let size = full.checked_sub(pads);
-            output[i] = size.ok_or_else(|| Fault::invalid("the padding exceeds the output"))?;
-        }
-    }
-    Ok(Window {
-        kernel: filled(&walk.kernel, 1),
-        strides: filled(&walk.strides, 1),
-        dilations: filled(&walk.dilations, 1),
-        before: filled(&walk.before, 0),
-        after: filled(&walk.after, 0),
-        input: filled(&output, 1),
-        output: filled(input, 1),
-    })
+    let (extra, wanted) = (list("output_padding")?, list("output_shape")?);
+    let made = |(i, axis): (usize, &WindowAxis)| {
+        let at = |list: Option<&[i64]>| list.map(|list| list[i]);
+        let made = axis.transposed(input[i] as i64, at(extra).unwrap_or(0), at(wanted));
+        let (size, pads) = made.ok_or_else(|| Fault::invalid("the output is too large"))?;
+        let misfit = |_| Fault::invalid("the padding exceeds the output");
+        Ok((usize::try_from(size).map_err(misfit)?, pads))
+    };
+    let made = axes.iter().enumerate().map(made).collect::<Outcome<Vec<_>>>()?;
+    let (output, pads): (Vec<usize>, Vec<[i64; 2]>) = made.into_iter().unzip();
+    Ok(Window::of(&axes, &pads, &output, input))
 }
 
 fn transposed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor> {
@@ -136,7 +109,7 @@ pub(super) fn col2im(call: &Call) -> Outcome<Vec<Tensor>> {
     let ([batch, rows, columns], true) = (x.dims(), image.len() == block.len()) else {
         return Err(misfit());
     };
-    let window = Walk::read(call, &block)?.over(&image, false)?;
+    let window = Window::over(&window::axes(call, &block)?, &image, false)?;
     let taps = window.taps();
     refuse!(window.outputs() != *columns || rows % taps != 0 => misfit());
     let channels = rows / taps;

@@ -2,12 +2,16 @@
 
 use crate::call::Call;
 use crate::fault::{Fault, Outcome};
+use onnxd_ir::window::{self, Padding, WindowAxis};
 
 /// The number of spatial axes everything is computed with.
 pub(crate) const AXES: usize = 3;
 
 /// Windows that reach further are refused, which keeps sums of sizes from overflowing.
-const REACH_MAX: usize = 1 << 40;
+const REACH_MAX: i64 = 1 << 40;
+
+/// So are larger pads.
+const PADS_MAX: i64 = 1 << 32;
 
 /// Sizes over the three spatial axes.
 pub(crate) type Spatial = [usize; AXES];
@@ -24,121 +28,74 @@ pub(crate) struct Window {
     pub(crate) output: Spatial,
 }
 
-/// The attributes of a window as the node writes them, one entry per spatial axis.
-pub(crate) struct Walk {
-    pub(crate) kernel: Vec<usize>,
-    pub(crate) strides: Vec<usize>,
-    pub(crate) dilations: Vec<usize>,
-    pub(crate) before: Vec<usize>,
-    pub(crate) after: Vec<usize>,
-    pub(crate) auto_pad: AutoPad,
-}
-
-/// Who decides about padding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AutoPad {
-    NotSet,
-    SameUpper,
-    SameLower,
-    Valid,
-}
-
-impl Walk {
-    /// Reads the attributes for a kernel of these sizes.
-    pub(crate) fn read(call: &Call, kernel: &[usize]) -> Outcome<Walk> {
+/// The axes of a window over elements of these sizes.
+pub(crate) fn axes(call: &Call, kernel: &[usize]) -> Outcome<Vec<WindowAxis>> {
+    if kernel.is_empty() || kernel.len() > AXES {
         let axes = kernel.len();
-        if axes == 0 || axes > AXES {
-            return Err(Fault::unsupported(format!("windows over {axes} axes are not computed")));
-        }
-        let list = |name: &str, count: usize, least: i64| -> Outcome<Vec<usize>> {
-            let Some(list) = call.ints(name)?.filter(|l| !l.is_empty()) else {
-                return Ok(vec![least as usize; count]);
-            };
-            if list.len() != count || list.iter().any(|n| *n < least || *n > i64::from(u32::MAX)) {
-                return Err(Fault::invalid(format!(
-                    "attribute `{name}` = {list:?} does not fit {axes} spatial axes"
-                )));
-            }
-            Ok(list.iter().map(|n| *n as usize).collect())
-        };
-        let pads = list("pads", 2 * axes, 0)?;
-        let auto_pad = match call.string("auto_pad", "NOTSET")? {
-            "NOTSET" | "" => AutoPad::NotSet,
-            "SAME_UPPER" => AutoPad::SameUpper,
-            "SAME_LOWER" => AutoPad::SameLower,
-            "VALID" => AutoPad::Valid,
-            other => return Err(Fault::invalid(format!("auto_pad `{other}` is not defined"))),
-        };
-        let fixed = auto_pad == AutoPad::NotSet;
-        let side = |part: &[usize]| if fixed { part.to_vec() } else { vec![0; axes] };
-        if kernel.contains(&0) {
-            return Err(Fault::invalid("the kernel has no element"));
-        }
-        Ok(Walk {
-            kernel: kernel.to_vec(),
-            strides: list("strides", axes, 1)?,
-            dilations: list("dilations", axes, 1)?,
-            before: side(&pads[..axes]),
-            after: side(&pads[axes..]),
-            auto_pad,
-        })
+        return Err(Fault::unsupported(format!("windows over {axes} axes are not computed")));
     }
-
-    /// The walk over an input of these spatial sizes; `ceil` rounds the number of steps up.
-    pub(crate) fn over(mut self, input: &[usize], ceil: bool) -> Outcome<Window> {
-        let axes = self.kernel.len();
-        let mut output = vec![0; axes];
-        for i in 0..axes {
-            let reach = reach(self.kernel[i], self.dilations[i])?;
-            if matches!(self.auto_pad, AutoPad::SameUpper | AutoPad::SameLower) {
-                output[i] = input[i].div_ceil(self.strides[i]);
-                let needed = output[i].saturating_sub(1) * self.strides[i] + reach;
-                let total = needed.saturating_sub(input[i]);
-                let small = total / 2;
-                let upper = self.auto_pad == AutoPad::SameUpper;
-                self.before[i] = if upper { small } else { total - small };
-                self.after[i] = total - self.before[i];
-                continue;
-            }
-            let padded = input[i] + self.before[i] + self.after[i];
-            let Some(room) = padded.checked_sub(reach) else {
-                return Err(Fault::invalid(format!(
-                    "a window of {reach} does not fit {padded} elements on spatial axis {i}"
-                )));
-            };
-            output[i] = room / self.strides[i] + 1;
-            if ceil && room % self.strides[i] != 0 {
-                // A last window counts only if it starts within the input or the padding before it.
-                let start = output[i] * self.strides[i];
-                output[i] += usize::from(start < input[i] + self.before[i]);
-            }
+    let sizes: Vec<i64> = kernel.iter().map(|k| i64::try_from(*k).unwrap_or(i64::MAX)).collect();
+    let axes = window::axes(|name| call.attr(name), &sizes).map_err(Fault::invalid)?;
+    for axis in &axes {
+        let Padding::Explicit([before, after]) = axis.padding else { continue };
+        if !(0..=PADS_MAX).contains(&before) || !(0..=PADS_MAX).contains(&after) {
+            return Err(Fault::invalid(format!("pads of {before} and {after} are not computed")));
         }
-        Ok(Window {
-            kernel: filled(&self.kernel, 1),
-            strides: filled(&self.strides, 1),
-            dilations: filled(&self.dilations, 1),
-            before: filled(&self.before, 0),
-            after: filled(&self.after, 0),
-            input: filled(input, 1),
-            output: filled(&output, 1),
-        })
     }
-}
-
-/// Elements from the first to the last one under a dilated kernel.
-pub(crate) fn reach(kernel: usize, dilation: usize) -> Outcome<usize> {
-    let span = (kernel - 1).checked_mul(dilation).and_then(|n| n.checked_add(1));
-    span.filter(|n| *n <= REACH_MAX).ok_or_else(|| Fault::invalid("the window is too large"))
+    match axes.iter().all(|axis| axis.reach().is_some_and(|reach| reach <= REACH_MAX)) {
+        true => Ok(axes),
+        false => Err(Fault::invalid("the window is too large, or has no element")),
+    }
 }
 
 /// Up to three sizes as exactly three, leading axes filled with `with`.
-pub(crate) fn filled(list: &[usize], with: usize) -> Spatial {
+fn filled(list: impl ExactSizeIterator<Item = usize>, with: usize) -> Spatial {
     let mut all = [with; AXES];
-    all[AXES - list.len()..].copy_from_slice(list);
+    let first = AXES - list.len();
+    all[first..].iter_mut().zip(list).for_each(|(to, size)| *to = size);
     all
 }
 
 impl Window {
+    /// The walk over an input of these spatial sizes; `ceil` rounds the number of steps up.
+    pub(crate) fn over(axes: &[WindowAxis], input: &[usize], ceil: bool) -> Outcome<Window> {
+        let placed = |(i, (axis, size)): (usize, (&WindowAxis, &usize))| {
+            let size = *size as i64;
+            let count = axis.count(size, ceil);
+            let pads = count.and_then(|count| axis.pads(size, count));
+            count.map(|n| n as usize).zip(pads).ok_or_else(|| {
+                let [reach, padded] =
+                    [axis.reach(), axis.padded(size)].map(Option::unwrap_or_default);
+                Fault::invalid(format!(
+                    "a window of {reach} does not fit {padded} elements on spatial axis {i}"
+                ))
+            })
+        };
+        let placed = axes.iter().zip(input).enumerate().map(placed).collect::<Outcome<Vec<_>>>()?;
+        let (output, pads): (Vec<usize>, Vec<[i64; 2]>) = placed.into_iter().unzip();
+        Ok(Window::of(axes, &pads, input, &output))
+    }
+
+    /// A walk whose pads and sizes are known.
+    pub(crate) fn of(
+        axes: &[WindowAxis],
+        pads: &[[i64; 2]],
+        input: &[usize],
+        output: &[usize],
+    ) -> Window {
+        let each = |f: fn(&WindowAxis) -> i64| axes.iter().map(move |axis| f(axis) as usize);
+        let side = |i: usize| pads.iter().map(move |pads| pads[i] as usize);
+        Window {
+            kernel: filled(each(|axis| axis.kernel), 1),
+            strides: filled(each(|axis| axis.stride), 1),
+            dilations: filled(each(|axis| axis.dilation), 1),
+            before: filled(side(0), 0),
+            after: filled(side(1), 0),
+            input: filled(input.iter().copied(), 1),
+            output: filled(output.iter().copied(), 1),
+        }
+    }
+
     /// Output positions of one channel.
     pub(crate) fn outputs(&self) -> usize {
         self.output.iter().product()

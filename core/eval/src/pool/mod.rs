@@ -1,7 +1,7 @@
 //! Pooling.
 
 use crate::call::{Call, Row, one, row};
-use crate::conv::window::{AXES, Walk, Window};
+use crate::conv::window::{self, AXES, Window};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, is_nan, numeric};
@@ -27,11 +27,11 @@ pub(crate) fn pooled(call: &Call) -> Outcome<(Window, Vec<usize>)> {
     let x = call.x(0)?;
     let kernel = call.ints("kernel_shape")?.unwrap_or_default();
     let kernel = dims::sizes(kernel)?;
-    if x.rank() != kernel.len() + 2 || kernel.iter().any(|k| *k > u32::MAX as usize) {
+    if x.rank() != kernel.len() + 2 {
         return Err(Fault::invalid(format!("kernel_shape {kernel:?} does not fit {x:?}")));
     }
     let ceil = call.flag("ceil_mode", false)?;
-    let window = Walk::read(call, &kernel)?.over(&x.dims()[2..], ceil)?;
+    let window = Window::over(&window::axes(call, &kernel)?, &x.dims()[2..], ceil)?;
     let dims = [&x.dims()[..2], &window.output[AXES - kernel.len()..]].concat();
     Ok((window, dims))
 }
@@ -272,13 +272,11 @@ fn max_unpool(call: &Call) -> Outcome<Vec<Tensor>> {
     if x.rank() != kernel.len() + 2 || places.dims() != x.dims() {
         return Err(Fault::invalid(format!("{x:?}, {places:?} and kernel {kernel:?} do not fit")));
     }
-    let walk = Walk::read(call, &kernel)?;
+    let axes = window::axes(call, &kernel)?;
     let mut inferred = x.dims()[..2].to_vec();
-    for (i, reach) in kernel.iter().enumerate() {
-        let steps = x.dims()[i + 2].saturating_sub(1).checked_mul(walk.strides[i]);
-        let full = steps.and_then(|s| s.checked_add(*reach));
-        let size = full.and_then(|f| f.checked_sub(walk.before[i] + walk.after[i]));
-        inferred.push(size.ok_or_else(|| Fault::invalid("the padding exceeds the output"))?);
+    for (axis, size) in axes.iter().zip(&x.dims()[2..]) {
+        let made = axis.transposed(*size as i64, 0, None).and_then(|made| made.0.try_into().ok());
+        inferred.push(made.ok_or_else(|| Fault::invalid("the padding exceeds the output"))?);
     }
     let dims = match call.opt(2) {
         Some(shape) => dims::sizes(&crate::call::integers(shape)?)?,

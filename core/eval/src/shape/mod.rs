@@ -42,7 +42,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("Range", build::range),
     raw("Reshape", layout::reshape),
     row("Resize", resize::resize_10).since(10).until(10),
-    row("Resize", resize::resize).since(11),
+    row("Resize", resize::resize_11).since(11),
     raw("ReverseSequence", select::reverse_sequence),
     raw("Scatter", scatter::scatter_elements),
     raw("ScatterElements", scatter::scatter_elements),

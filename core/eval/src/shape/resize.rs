@@ -5,7 +5,7 @@ use crate::cells::{OUTSIDE, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
-use onnxd_ir::Tensor;
+use onnxd_ir::{Tensor, resize};
 
 /// Weighted neighbours that one output coordinate needs at most.
 const NEIGHBOURS_MAX: f64 = 1e6;
@@ -54,7 +54,7 @@ pub(super) fn resize_10(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Resize since opset 11.
-pub(super) fn resize(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn resize_11(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let mode = mode(call, "nearest")?;
     let named = match call.ints("axes")? {
@@ -116,30 +116,21 @@ fn scaled_axes(x: &Tensor, scales: &[f64]) -> Outcome<Vec<Axis>> {
         return Err(Fault::invalid(format!("scales {scales:?} do not fit {x:?}")));
     }
     let axis = |(from, scale): (&usize, &f64)| {
-        // Scales are stored as `float`; their product with a size must not fall below an integer by
-        // that.
-        let to = (*from as f64 * scale).floor() as usize;
-        Axis { to, scale: *scale, ..kept(*from) }
+        let to = resize::scaled(*from as i64, *scale)?.try_into().ok()?;
+        Some(Axis { to, scale: *scale, ..kept(*from) })
     };
-    Ok(x.dims().iter().zip(scales).map(axis).collect())
+    let axes = x.dims().iter().zip(scales).map(axis).collect::<Option<_>>();
+    axes.ok_or_else(|| Fault::invalid(format!("{x:?} becomes too large by scales {scales:?}")))
 }
 
 /// Axes from wanted sizes; the policy may keep the aspect ratio.
 fn sized_axes(call: &Call, named: &[usize], sizes: &[usize], axes: &mut [Axis]) -> Outcome<()> {
-    let ratio = |i: usize| sizes[i] as f64 / axes[named[i]].from as f64;
-    let ratios: Vec<f64> = (0..named.len()).map(ratio).collect();
-    let common = match call.string("keep_aspect_ratio_policy", "stretch")? {
-        "stretch" => None,
-        "not_larger" => ratios.iter().copied().reduce(f64::min),
-        "not_smaller" => ratios.iter().copied().reduce(f64::max),
-        other => return Err(Fault::invalid(format!("policy `{other}` is not defined"))),
-    };
-    for (i, a) in named.iter().enumerate() {
-        let from = axes[*a].from;
-        axes[*a] = match common {
-            Some(scale) => Axis { to: (scale * from as f64 + 0.5) as usize, scale, ..kept(from) },
-            None => Axis { to: sizes[i], scale: ratios[i], ..kept(from) },
-        };
+    let policy = call.string("keep_aspect_ratio_policy", "stretch")?;
+    let from: Vec<i64> = named.iter().map(|a| axes[*a].from as i64).collect();
+    let sizes: Vec<i64> = sizes.iter().map(|size| *size as i64).collect();
+    let fitted = resize::fitted(policy, &from, &sizes).map_err(Fault::invalid)?;
+    for (a, (to, scale)) in named.iter().zip(fitted) {
+        axes[*a] = Axis { to: to as usize, scale, ..kept(axes[*a].from) };
     }
     Ok(())
 }

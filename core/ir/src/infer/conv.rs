@@ -6,7 +6,8 @@ use super::site::{
     RANK_MAX, Shapes, Site, both, minus, one, plus, product, ratio, show, sized, times, unknown,
 };
 use super::symbolic::{self, floor};
-use crate::{Dim, Shape};
+use crate::window::{self, Padding, WindowAxis};
+use crate::{Attr, Dim, Shape};
 
 pub(super) const RULES: Rules = &[
     ("Col2Im", col2im),
@@ -17,114 +18,62 @@ pub(super) const RULES: Rules = &[
     ("QLinearConv", |site| conv(site, 3)),
 ];
 
-/// A window that slides over the spatial axes.
-pub(super) struct Window<'a> {
-    /// Size per axis.
-    pub kernel: Shape,
-    strides: Vec<i64>,
-    dilations: Vec<i64>,
-    /// All begins, then all ends.
-    pads: Vec<i64>,
-    auto_pad: &'a str,
+/// A window whose sizes need not be known.
+pub(super) struct Window {
+    axes: Vec<WindowAxis>,
     /// Whether the standard's own inference counts windows that start beyond the input.
     counts_all: bool,
 }
 
-impl<'a> Window<'a> {
-    /// Reads the attributes; lists that are left out are ones (pads: zeros).
-    pub(super) fn of(site: &Site<'a>, kernel: Shape) -> Result<Window<'a>, String> {
-        let n = kernel.len();
-        let list = |name: &str, count: usize, default: i64, min: i64| {
-            let found = site.list(name).filter(|l| !l.is_empty());
-            let list = found.map_or_else(|| vec![default; count], <[i64]>::to_vec);
-            if list.len() != count {
-                return Err(format!("`{name}` has {} elements instead of {count}", list.len()));
-            }
-            match list.iter().find(|x| **x < min) {
-                Some(x) => Err(format!("`{name}` has the element {x}, the least is {min}")),
-                None => Ok(list),
-            }
-        };
-        Ok(Window {
-            strides: list("strides", n, 1, 1)?,
-            dilations: list("dilations", n, 1, 1)?,
-            pads: list("pads", 2 * n, 0, i64::MIN)?,
-            auto_pad: site.text("auto_pad"),
-            counts_all: site.opset < 22,
-            kernel,
-        })
-    }
-
-    /// How many axes it slides over.
-    fn rank(&self) -> usize {
-        self.kernel.len()
-    }
-
-    /// Size of the dilated kernel along spatial axis `i`; `None` if unknown or too large.
-    fn extent(&self, i: usize) -> Option<i64> {
-        let kernel = self.kernel[i].known()?;
-        kernel.checked_sub(1)?.checked_mul(self.dilations[i])?.checked_add(1)
-    }
-
-    /// What the window reaches beyond its first position in an input of size `input`.
-    fn room(&self, i: usize, input: &Dim) -> Option<Dim> {
-        let pads = match self.auto_pad {
-            "VALID" => 0,
-            _ => self.pads[i].checked_add(self.pads[i + self.rank()])?,
-        };
-        Some(minus(input, &Dim::Known(self.extent(i)?.checked_sub(pads)?)))
+impl Window {
+    pub(super) fn of(site: &Site<'_>, kernel: &[Dim]) -> Result<Window, String> {
+        // A window without elements has no reach, and that of an unknown one is not known.
+        let kernel: Vec<i64> = kernel.iter().map(|k| k.known().unwrap_or(0)).collect();
+        let attr = |name: &str| site.node.attr(name).filter(|a| !matches!(a, Attr::Ref { .. }));
+        Ok(Window { axes: window::axes(attr, &kernel)?, counts_all: site.opset < 22 })
     }
 
     /// Positions along spatial axis `i` of an input of size `input`.
     pub(super) fn positions(&self, i: usize, input: &Dim, ceil: bool) -> Result<Dim, String> {
-        let stride = Dim::Known(self.strides[i]);
-        if self.auto_pad.starts_with("SAME") {
-            return Ok(floor(&plus(input, &Dim::Known(self.strides[i] - 1)), &stride));
-        }
-        let Some(room) = self.room(i, input) else { return Ok(Dim::Unknown) };
-        let one = Dim::Known(1);
-        match (&room, ceil && stride != one) {
-            (Dim::Known(..0), _) => Err(format!(
-                "the kernel of {} does not fit the padded input of {}",
-                self.extent(i).unwrap_or_default(),
-                show(&[plus(&room, &Dim::Known(self.extent(i).unwrap_or_default()))])
-                    .trim_matches(['[', ']'])
-            )),
-            (_, false) => Ok(plus(&floor(&room, &stride), &one)),
-            (Dim::Known(room), true) => Ok(self.rounded_up(i, *room, input)),
-            _ => Ok(Dim::Unknown),
+        let axis = &self.axes[i];
+        let stride = Dim::Known(axis.stride);
+        match (input, axis.padding) {
+            (Dim::Known(size), Padding::Explicit(_)) => self.known_positions(axis, *size, ceil),
+            (_, Padding::SameUpper | Padding::SameLower) => {
+                Ok(floor(&plus(input, &Dim::Known(axis.stride - 1)), &stride))
+            }
+            _ if ceil && axis.stride != 1 => Ok(Dim::Unknown),
+            _ => Ok(axis.room(0).map_or(Dim::Unknown, |room| {
+                plus(&floor(&plus(input, &Dim::Known(room)), &stride), &Dim::Known(1))
+            })),
         }
     }
 
-    fn rounded_up(&self, i: usize, room: i64, input: &Dim) -> Dim {
-        let stride = self.strides[i];
-        let mut last = room / stride;
-        if room % stride != 0 {
-            last += 1;
-            // A window must start inside the input or the padding before it.
-            let begin = if self.auto_pad == "VALID" { 0 } else { self.pads[i] };
-            let end = input.known().and_then(|n| n.checked_add(begin));
-            let place = last.checked_mul(stride).zip(end);
-            let outside = place.is_some_and(|(start, end)| start >= end);
-            // Runtimes leave such a window out, while inference of the standard counts it before opset 22.
-            if outside && self.counts_all {
-                return Dim::Unknown;
-            }
-            last -= i64::from(outside);
+    fn known_positions(&self, axis: &WindowAxis, size: i64, ceil: bool) -> Result<Dim, String> {
+        if let (Some(..0), Some(reach), Some(padded)) =
+            (axis.room(size), axis.reach(), axis.padded(size))
+        {
+            return Err(format!("the kernel of {reach} does not fit the padded input of {padded}"));
         }
-        sized(last.checked_add(1))
+        // Runtimes leave such a window out, while inference of the standard counts it before opset 22.
+        let unsure = ceil && self.counts_all && axis.ends_beyond(size);
+        Ok(if unsure { Dim::Unknown } else { sized(axis.count(size, ceil)) })
     }
 
     /// Size of what a transpose convolution spreads `size` positions over.
     pub(super) fn spread(&self, i: usize, size: &Dim, extra: i64) -> Dim {
-        let stride = Dim::Known(self.strides[i]);
-        if self.auto_pad.starts_with("SAME") {
-            return times(size, &stride);
+        let axis = &self.axes[i];
+        let stride = Dim::Known(axis.stride);
+        match (size, axis.padding) {
+            (Dim::Known(n), _) => sized(axis.transposed(*n, extra, None).map(|made| made.0)),
+            (_, Padding::SameUpper | Padding::SameLower) => times(size, &stride),
+            _ => {
+                // The room is the padding without the kernel; here the kernel comes without the padding.
+                let Some(room) = axis.room(0) else { return Dim::Unknown };
+                let steps = symbolic::product(&minus(size, &Dim::Known(1)), &stride);
+                plus(&steps, &minus(&Dim::Known(extra), &Dim::Known(room)))
+            }
         }
-        // The room is the padding without the kernel; here the kernel comes without the padding.
-        let Some(room) = self.room(i, &Dim::Known(0)) else { return Dim::Unknown };
-        let steps = symbolic::product(&minus(size, &Dim::Known(1)), &stride);
-        plus(&steps, &minus(&Dim::Known(extra), &room))
     }
 }
 
@@ -180,7 +129,7 @@ pub(super) fn conv_of(site: &Site<'_>, x: &[Dim], weight: usize) -> Shapes {
     if let Some(outputs) = w[0].known().filter(|m| m % group != 0) {
         return Err(format!("{outputs} output channels do not divide into {group} groups"));
     }
-    let window = Window::of(site, kernel)?;
+    let window = Window::of(site, &kernel)?;
     let mut out = vec![n.clone(), w[0].clone()];
     for (i, size) in spatial.iter().enumerate() {
         out.push(window.positions(i, size, false)?);
@@ -200,7 +149,7 @@ fn conv_transpose(site: &Site<'_>) -> Shapes {
             show(w)
         ));
     }
-    let window = Window::of(site, kernel)?;
+    let window = Window::of(site, &kernel)?;
     let extra = site.list("output_padding").unwrap_or_default();
     let wanted = site.list("output_shape").unwrap_or_default();
     let mut out = vec![n.clone(), times(&w[1], &Dim::Known(group))];

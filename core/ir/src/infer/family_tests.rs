@@ -115,7 +115,7 @@ fn images() {
                 "float[N,2,5,6] x | int64[2] s = {10,10}",
                 "y = Resize<keep_aspect_ratio_policy = \"not_larger\", axes = [2,3]> \
                  (x, \"\", \"\", s)",
-                "float[N,2,?,?]",
+                "float[N,2,8,10]",
             ),
             ("uint8[L] x", "y = ImageDecoder(x)", "uint8[?,?,3]"),
             (

@@ -35,7 +35,7 @@ fn pool(site: &Site<'_>) -> Shapes {
 /// For an input of shape `x`.
 pub(super) fn pool_of(site: &Site<'_>, x: &[Dim]) -> Shapes {
     let (n, c, spatial) = channels_first(x)?;
-    let window = Window::of(site, kernel(site, x)?)?;
+    let window = Window::of(site, &kernel(site, x)?)?;
     let ceil = site.int("ceil_mode", 0) != 0;
     let mut out = vec![n.clone(), c.clone()];
     for (i, size) in spatial.iter().enumerate() {
@@ -80,8 +80,7 @@ fn max_unpool(site: &Site<'_>) -> Shapes {
         return Ok(vec![Some(site.sizes(2).unwrap_or_else(|| vec![Dim::Unknown; x.len()]))]);
     }
     let (n, c, spatial) = channels_first(x)?;
-    let kernel = kernel(site, x)?;
-    let window = Window::of(site, kernel)?;
+    let window = Window::of(site, &kernel(site, x)?)?;
     let sizes = spatial.iter().enumerate().map(|(i, size)| window.spread(i, size, 0));
     one([n.clone(), c.clone()].into_iter().chain(sizes).collect())
 }

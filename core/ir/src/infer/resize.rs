@@ -3,27 +3,37 @@
 use super::Rules;
 use super::site::{Shapes, Site, axes, sized, times, unknown};
 use super::symbolic::floor;
-use crate::{Attr, Dim, Shape};
+use crate::{Attr, Dim, Shape, resize};
 
-pub(super) const RULES: Rules = &[("Resize", resize), ("Upsample", upsample)];
+pub(super) const RULES: Rules = &[("Resize", resized), ("Upsample", upsample)];
 
-fn resize(site: &Site<'_>) -> Shapes {
+fn resized(site: &Site<'_>) -> Shapes {
     let (scales, sizes) = if site.opset < 11 { (1, None) } else { (2, Some(3)) };
     let Some(x) = site.shape(0) else { return unknown() };
     let over = match site.list("axes") {
         Some(list) => axes(list, x.len())?,
         None => (0..x.len()).collect(),
     };
-    let policy = site.text("keep_aspect_ratio_policy");
     if let Some(sizes) = sizes.filter(|i| site.has(*i)) {
-        let wanted = site.sizes(sizes);
-        if !matches!(policy, "" | "stretch") {
-            return apply(x, &over, None::<Vec<Dim>>, "sizes", |_, wanted| wanted.clone());
-        }
+        let wanted = site.sizes(sizes).map(|wanted| fitted(site, x, &over, wanted)).transpose()?;
         return apply(x, &over, wanted, "sizes", |_, wanted| wanted.clone());
     }
     let factors = reals(site, scales);
     apply(x, &over, factors, "scales", scaled)
+}
+
+/// The sizes of the axes `over` where `wanted` are asked for.
+fn fitted(site: &Site<'_>, x: &[Dim], over: &[usize], wanted: Shape) -> Result<Shape, String> {
+    let policy = site.text("keep_aspect_ratio_policy");
+    if matches!(policy, "" | "stretch") || wanted.len() != over.len() {
+        return Ok(wanted);
+    }
+    let known =
+        |dims: &mut dyn Iterator<Item = &Dim>| dims.map(Dim::known).collect::<Option<Vec<i64>>>();
+    let sizes = known(&mut over.iter().map(|axis| &x[*axis])).zip(known(&mut wanted.iter()));
+    let Some((sizes, asked)) = sizes else { return Ok(vec![Dim::Unknown; wanted.len()]) };
+    let made = resize::fitted(policy, &sizes, &asked)?;
+    Ok(made.into_iter().map(|(size, _)| sized(Some(size))).collect())
 }
 
 fn upsample(site: &Site<'_>) -> Shapes {
@@ -42,11 +52,7 @@ fn reals(site: &Site<'_>, i: usize) -> Option<Vec<f64>> {
 fn scaled(size: &Dim, factor: &f64) -> Dim {
     match size {
         size if *factor == 1.0 => size.clone(),
-        Dim::Known(n) => {
-            // The standard computes in f32.
-            let size = f64::from(*n as f32 * *factor as f32).floor();
-            sized((0.0..9e15).contains(&size).then_some(size as i64))
-        }
+        Dim::Known(n) => sized(resize::scaled(*n, *factor)),
         // A whole factor, or the half and so on, is exact also in f32.
         size if factor.fract() == 0.0 && (1.0..1e6).contains(factor) => {
             times(size, &Dim::Known(*factor as i64))

@@ -8,6 +8,7 @@ use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::window::{self, WindowAxis};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -173,28 +174,25 @@ impl Window {
         Err(b.diagnostic(Code::LayerParameter, message))
     }
 
+    /// The window along a spatial axis.
+    fn along(&self, axis: usize) -> WindowAxis {
+        let padding = match &self.padding {
+            Padding::Same => window::Padding::SameUpper,
+            Padding::Valid => window::Padding::Explicit([0, 0]),
+            Padding::Explicit(pairs) => window::Padding::Explicit(pairs[axis]),
+        };
+        let (kernel, stride) = (self.kernel[axis], self.strides[axis]);
+        WindowAxis { kernel, stride, dilation: self.dilations[axis], padding }
+    }
+
     /// Cells that the window reaches over along a spatial axis.
-    fn reach(&self, axis: usize) -> i64 {
-        (self.kernel[axis] - 1) * self.dilations[axis] + 1
+    pub(crate) fn reach(&self, axis: usize) -> i64 {
+        self.along(axis).reach().unwrap_or(i64::MAX)
     }
 
     /// Cells that as many windows as `size` spread over along a spatial axis.
     fn spread(&self, axis: usize, size: i64) -> i64 {
-        size.saturating_sub(1).saturating_mul(self.strides[axis]).saturating_add(self.reach(axis))
-    }
-
-    /// How many windows an input of size `input` has along a spatial axis.
-    fn count(&self, axis: usize, input: i64) -> i64 {
-        let room = match &self.padding {
-            Padding::Same => {
-                return input.saturating_add(self.strides[axis] - 1) / self.strides[axis];
-            }
-            Padding::Valid => input.saturating_sub(self.reach(axis)),
-            Padding::Explicit(pairs) => {
-                input.saturating_add(pairs[axis].iter().sum()).saturating_sub(self.reach(axis))
-            }
-        };
-        room.div_euclid(self.strides[axis]).saturating_add(1)
+        self.along(axis).covered(size).unwrap_or(i64::MAX)
     }
 
     /// The pads of a window over `x`, which has channels first.
@@ -217,17 +215,12 @@ impl Window {
 
     /// The pads of an axis that make the result `ceil(size / stride)`: the odd one is behind.
     fn same(&self, b: &GraphBuilder, x: Var, axis: usize) -> Option<[i64; 2]> {
-        let (stride, reach) = (self.strides[axis], self.reach(axis));
+        let window = self.along(axis);
         let size = b.shape_of(x).and_then(|shape| shape.get(axis + 2)?.known());
-        let total = match size {
-            Some(size) if stride > 0 => ((size + stride - 1) / stride - 1) * stride + reach - size,
-            _ if stride == 1 => reach - 1,
-            // Windows of one cell need nothing around, where runtimes that find the pads may take less than that.
-            _ if reach == 1 => 0,
-            _ => return None,
-        };
-        let total = total.max(0);
-        Some([total / 2, total - total / 2])
+        // Windows of one cell need nothing around, where runtimes that find the pads may take less than that.
+        let any = (window.stride == 1 || window.reach() == Some(1)).then_some(1);
+        let size = size.or(any)?;
+        window.pads(size, window.count(size, false)?)
     }
 }
 
@@ -428,7 +421,8 @@ fn transpose(b: &Lower, a: Transpose, is_depthwise: bool) -> Lowered<Var> {
     let known = |axis: usize| {
         let by_result = || {
             let out = element(b, out, axis)?;
-            Some(window.spread(axis, window.count(axis, out)).saturating_sub(out))
+            let count = window.along(axis).count(out, false)?;
+            Some(window.spread(axis, count).saturating_sub(out))
         };
         element(b, beyond, axis).or_else(by_result)
     };

@@ -11,6 +11,7 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::window::{Padding, WindowAxis};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 /// Places of patches that are held in a constant.
@@ -54,34 +55,22 @@ arguments! {
     }
 }
 
-/// How a window moves along one axis.
-#[derive(Clone, Copy)]
-struct Window {
-    size: i64,
-    stride: i64,
-    rate: i64,
-}
-
-impl Window {
-    /// Elements from the first to the last one that it reads.
-    fn extent(self) -> i64 {
-        (self.size - 1).saturating_mul(self.rate).saturating_add(1)
-    }
-}
-
 /// The windows of the spatial axes.
 fn windows(
     b: &GraphBuilder,
     n: usize,
     [sizes, strides, rates]: [&[i64]; 3],
-) -> Lowered<Vec<Window>> {
+    padding: &str,
+) -> Lowered<Vec<WindowAxis>> {
     let inside =
         |list: &[i64]| list.len() == n && list.iter().all(|x| (1..=PLACES_MAX).contains(x));
     if n < 3 || ![sizes, strides, rates].into_iter().all(inside) {
         let message = format!("Windows {sizes:?}, {strides:?}, {rates:?} do not fit {n} axes.");
         return Err(b.diagnostic(Code::LayerParameter, message));
     }
-    let window = |i: usize| Window { size: sizes[i], stride: strides[i], rate: rates[i] };
+    let padding = if padding == "SAME" { Padding::SameUpper } else { Padding::Explicit([0, 0]) };
+    let window =
+        |i: usize| WindowAxis { kernel: sizes[i], stride: strides[i], dilation: rates[i], padding };
     Ok((1..n - 1).map(window).collect())
 }
 
@@ -89,47 +78,42 @@ fn windows(
 fn unfolded(
     b: &GraphBuilder,
     x: Var,
-    windows: &[Window],
-    padding: &str,
+    windows: &[WindowAxis],
     border: Option<Operand>,
 ) -> Lowered<Var> {
     let n = rank(b, x)?;
     let mut pads = vec![0; 2 * n];
     let mut places = vec![];
     for (i, window) in windows.iter().enumerate() {
-        let extent = window.extent();
+        let extent = window.reach().unwrap_or(i64::MAX);
         let own = b.shape_of(x).and_then(|dims| dims.get(i + 1)?.known());
-        let same = padding == "SAME";
-        let total = match own {
-            _ if !same => 0,
-            Some(own) => (((own + window.stride - 1) / window.stride - 1) * window.stride + extent
-                - own)
-                .max(0),
-            None if window.stride == 1 => extent - 1,
-            None => {
-                let message = "The sizes of pictures must be known to pad them for windows.";
-                return Err(b.diagnostic(Code::LayerUnsupported, message));
-            }
-        };
-        (pads[i + 1], pads[n + i + 1]) = (total / 2, total - total / 2);
-        let steps = (0..window.size).map(|k| k * window.rate).collect::<Vec<_>>();
+        // Pads of windows at every cell are those of one cell.
+        let any = (window.stride == 1 || window.padding == Padding::Explicit([0, 0])).then_some(1);
+        let size = own.or(any).ok_or_else(|| {
+            let message = "The sizes of pictures must be known to pad them for windows.";
+            b.diagnostic(Code::LayerUnsupported, message)
+        })?;
+        let [before, behind] =
+            window.pads(size, window.count(size, false).unwrap_or(0)).unwrap_or_default();
+        (pads[i + 1], pads[n + i + 1]) = (before, behind);
+        let steps = (0..window.kernel).map(|k| k * window.dilation).collect::<Vec<_>>();
         places.push(match own {
             Some(own) => {
-                let count = ((own + total - extent) / window.stride + 1).max(0);
-                if own + total < extent || count.saturating_mul(window.size) > PLACES_MAX {
+                let count = window.count(own, false).unwrap_or(0);
+                if count < 1 || count.saturating_mul(window.kernel) > PLACES_MAX {
                     let message =
                         format!("Windows of {extent} elements do not fit {own}, or are too many.");
                     return Err(b.diagnostic(Code::LayerUnsupported, message));
                 }
                 let cells =
                     (0..count).flat_map(|i| steps.iter().map(move |k| i * window.stride + k));
-                let dims = [count as usize, window.size as usize];
+                let dims = [count as usize, window.kernel as usize];
                 b.constant(Tensor::from_vec(dims, cells.collect::<Vec<_>>()))
             }
             None => {
                 let at = i as i64 + 1;
                 let own = b.squeeze(b.shape(x).start(at).end(at + 1).one()?).axes([0]).one()?;
-                let end = b.add(own, total - extent + 1)?;
+                let end = b.add(own, before + behind - extent + 1)?;
                 let first = b.range(0, end, window.stride).one()?;
                 b.add(b.unsqueeze(first, [1])?, b.constant(Tensor::vector(steps)))?
             }
@@ -146,15 +130,15 @@ fn unfolded(
 /// What each window holds, one after the other on the last axis.
 fn extract_patches(b: &Lower, x: Var, lists: [&[i64]; 3], padding: &str) -> Lowered<Var> {
     let n = rank(b, x)?;
-    let windows = windows(b, n, lists)?;
-    let y = unfolded(b, x, &windows, padding, None)?;
+    let windows = windows(b, n, lists, padding)?;
+    let y = unfolded(b, x, &windows, None)?;
     let k = windows.len() as i64;
     let moved = (0..k).map(|i| 2 * i + 1).chain((0..k).map(|i| 2 * i + 2));
     let order: Vec<i64> = [0].into_iter().chain(moved).chain([2 * k + 1]).collect();
     let y = b.transpose(y).perm(order).one()?;
     let mut sizes =
         (0..=windows.len()).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<_>>>()?;
-    let cells = windows.iter().fold(1i64, |cells, window| cells.saturating_mul(window.size));
+    let cells = windows.iter().fold(1i64, |cells, window| cells.saturating_mul(window.kernel));
     let channels = b.shape_of(x).and_then(|dims| dims.last()?.known());
     sizes.push(Size::Known(channels.map_or(-1, |channels| channels.saturating_mul(cells))));
     reshaped(b, y, &shape_of(b, &sizes)?)
@@ -168,9 +152,9 @@ fn dilation(b: &Lower, a: Dilation) -> Lowered<Var> {
         return Err(b.diagnostic(Code::LayerUnsupported, "The sizes of the filter must be known."));
     };
     let sizes = [1, height, width, 1];
-    let windows = windows(b, rank(b, a.input)?, [&sizes, &a.strides, &a.rates])?;
+    let windows = windows(b, rank(b, a.input)?, [&sizes, &a.strides, &a.rates], &a.padding)?;
     let lowest = Operand::Tensor(number(f64::NEG_INFINITY, of(b, a.input)?));
-    let y = unfolded(b, a.input, &windows, &a.padding, Some(lowest))?;
+    let y = unfolded(b, a.input, &windows, Some(lowest))?;
     let sums = b.add(y, b.unsqueeze(a.filter, [1])?)?;
     b.reduce_max(sums).axes([2, 4]).keepdims(0).one()
 }

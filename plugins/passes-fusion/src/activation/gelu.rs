@@ -1,7 +1,5 @@
 //! Makes Gelu of its parts: by the error function, or by the hyperbolic tangent that approximates it.
 //!
-//! `x / 2 * (1 + erf(x / sqrt(2)))` and `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`, in all orders
-//!
 //! ```onnx
 //! <ir_version: 9, opset_import: ["" : 20]>
 //! before (float[2,3] x) => (float[2,3] y)
@@ -25,11 +23,18 @@
 //! }
 //! ```
 
-use crate::parts::{FLOATS, Parts, needs, of_type, unlike};
+use crate::parts::{FLOATS, needs, of_type};
+use crate::pattern::{self, Pattern};
 use onnxd_plugin_sdk::ir::ops::{Div, Mul};
 use onnxd_plugin_sdk::ir::{At, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
+
+/// The attribute `approximate`, with 1 / sqrt(2) and sqrt(2 / pi) as numbers.
+static GELU: [(&str, Pattern); 3] = [
+    ("none", Pattern::new("0.5 * x * (1 + Erf(0.7071067811865476 * x))")),
+    ("tanh", Pattern::new("0.5 * x * (1 + Tanh(0.7978845608028654 * (x + 0.044715 * x^3)))")),
+    ("tanh", Pattern::new("0.5 * x * (1 + Tanh(0.7978845608028654 * x * (1 + 0.044715 * x^2)))")),
+];
 
 pub(crate) fn pass() -> Box<dyn Pass> {
     rules(
@@ -42,66 +47,16 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 }
 
 fn gelu(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
-    let (x, approximate) = form(&parts, out)?;
-    parts.closed()?;
+    let (x, approximate) = form(cx, out)?;
     needs(cx, "Gelu", 20)?;
     of_type(cx, x, FLOATS)?;
     cx.rebuild(out, |b| b.gelu(x).approximate(approximate).one())
 }
 
 /// The `x` of `Gelu<approximate>(x)`.
-pub(crate) fn form(parts: &Parts, out: ValueId) -> Result<(ValueId, &'static str), Skip> {
-    let product = parts.product(out);
-    let [a, b] = product.factors[..] else { return Skip::unlike() };
-    parts.either([a, b], |x, gate| {
-        let sum = parts.sum(gate);
-        let [term] = sum.terms[..] else { return Skip::unlike() };
-        let term = parts.product(term);
-        let [curve] = term.factors[..] else { return Skip::unlike() };
-        let is_half = |found: f64| parts.is(product.scale * found, 0.5, x);
-        if !is_half(sum.constant) || !is_half(term.scale) {
-            return Skip::unlike();
-        }
-        let exact = parts.attempt(|| by_error_function(parts, x, curve).map(|()| "none"));
-        let found = exact.or_else(|_| by_tangent(parts, x, curve).map(|()| "tanh"));
-        Ok((x, found?))
-    })
-}
-
-/// `erf(x / sqrt(2))`
-fn by_error_function(parts: &Parts, x: ValueId, curve: ValueId) -> Rewrite {
-    let inner = parts.product(parts.unary("Erf", curve)?);
-    let fits = inner.factors == [x] && parts.is(inner.scale, FRAC_1_SQRT_2, x);
-    if fits { Ok(()) } else { Skip::unlike() }
-}
-
-/// `tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))`; `x` may stand before the sum.
-fn by_tangent(parts: &Parts, x: ValueId, curve: ValueId) -> Rewrite {
-    let inner = parts.product(parts.unary("Tanh", curve)?);
-    if !parts.is(inner.scale, FRAC_2_PI.sqrt(), x) {
-        return Skip::unlike();
-    }
-    let is_cubic = |term: ValueId, power: usize| {
-        let term = parts.product(term);
-        term.factors == vec![x; power] && parts.is(term.scale, 0.044_715, x)
-    };
-    match inner.factors[..] {
-        [sum] => {
-            let sum = parts.sum(sum);
-            let [a, b] = sum.terms[..] else { return Skip::unlike() };
-            let fits =
-                sum.constant == 0.0 && (a == x && is_cubic(b, 3) || b == x && is_cubic(a, 3));
-            if fits { Ok(()) } else { Skip::unlike() }
-        }
-        [a, b] => parts.either([a, b], |first, sum| {
-            let sum = parts.sum(sum);
-            let [term] = sum.terms[..] else { return Skip::unlike() };
-            let fits = first == x && sum.constant == 1.0 && is_cubic(term, 2);
-            if fits { Ok(()) } else { Err(unlike()) }
-        }),
-        _ => Skip::unlike(),
-    }
+pub(crate) fn form(cx: &Rewriter, out: ValueId) -> Result<(ValueId, &'static str), Skip> {
+    let (approximate, found) = pattern::first(cx, out, &GELU)?;
+    Ok((found.value("x"), approximate))
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@
 
 use super::clip::interval;
 use crate::parts::{Parts, of_type};
+use crate::pattern::Pattern;
 use onnxd_plugin_sdk::ir::ops::{Clip, Div, Mul};
 use onnxd_plugin_sdk::ir::{At, Attr, DataType, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -43,6 +44,8 @@ pub(crate) fn pass() -> Box<dyn Pass> {
     )
 }
 
+static LINEAR: Pattern = Pattern::new("{alpha} * x + {beta}");
+
 /// `HardSigmoid<alpha, beta>(x)`
 struct Gate {
     x: ValueId,
@@ -54,15 +57,15 @@ struct Gate {
 fn scaled(cx: &mut Rewriter, out: ValueId) -> Rewrite {
     let parts = Parts::of(cx, out);
     let product = parts.product(out);
-    match product.factors[..] {
-        [gate] => {
-            let gate = gate_of(&parts, gate, product.scale)?;
+    match product.items[..] {
+        [(1.0, gate)] => {
+            let gate = gate_of(&parts, gate, product.number)?;
             parts.closed()?;
             hard_sigmoid(cx, out, &gate)
         }
-        [a, b] => {
+        [(1.0, a), (1.0, b)] => {
             let (x, gate) =
-                parts.either([a, b], |x, gate| Ok((x, gate_of(&parts, gate, product.scale)?)))?;
+                parts.either([a, b], |x, gate| Ok((x, gate_of(&parts, gate, product.number)?)))?;
             let is_swish =
                 x == gate.x && parts.is(gate.alpha, 1.0 / 6.0, x) && parts.is(gate.beta, 0.5, x);
             let fewer = parts.count() > 2;
@@ -120,13 +123,9 @@ fn gate_of(parts: &Parts, v: ValueId, scale: f64) -> Result<Gate, Skip> {
         if low != 0.0 || !parts.is(scale * high, 1.0, v) {
             return Skip::unlike();
         }
-        let sum = parts.sum(clip.x);
-        let [term] = sum.terms[..] else { return Skip::unlike() };
-        let term = parts.product(term);
-        match term.factors[..] {
-            [x] => Ok(Gate { x, alpha: term.scale * scale, beta: sum.constant * scale }),
-            _ => Skip::unlike(),
-        }
+        let found = LINEAR.find(parts, clip.x)?;
+        let [alpha, beta] = ["alpha", "beta"].map(|name| scale * found.number(name));
+        Ok(Gate { x: found.value("x"), alpha, beta })
     })
 }
 

@@ -20,18 +20,16 @@
 //! }
 //! ```
 
-use crate::parts::{Parts, needs, of_type};
+use crate::parts::{needs, of_type};
+use crate::pattern::Pattern;
 use onnxd_plugin_sdk::ir::ops::Mul;
 use onnxd_plugin_sdk::ir::{At, DataType};
-use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
+use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter};
+
+static MISH: Pattern = Pattern::new("x * Tanh(Softplus(x))");
 
 pub(crate) fn fuse_mish(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
-    let parts = Parts::of(cx, mul.out);
-    let x = parts.either([mul.a, mul.b], |x, gate| {
-        let inner = parts.unary("Softplus", parts.unary("Tanh", gate)?)?;
-        if inner == x { Ok(x) } else { Skip::unlike() }
-    })?;
-    parts.closed()?;
+    let x = MISH.at(cx, mul.out)?.value("x");
     needs(cx, "Mish", 18)?;
     // Runtimes have kernels of Softplus for these types only.
     of_type(cx, x, &[DataType::Float, DataType::Float16])?;

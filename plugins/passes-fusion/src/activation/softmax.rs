@@ -24,7 +24,8 @@
 //! }
 //! ```
 
-use crate::parts::{FLOATS, Parts, Reduction, of_type, unlike};
+use crate::parts::{FLOATS, of_type, unlike};
+use crate::pattern::{self, Pattern};
 use onnxd_plugin_sdk::ir::ops::{Div, Log, Mul, Softmax, Sub};
 use onnxd_plugin_sdk::ir::{At, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -33,36 +34,35 @@ pub(crate) fn pass() -> Box<dyn Pass> {
     rules(
         "fuse-softmax",
         vec![
-            rule("divided", divided),
-            rule("multiplied", multiplied),
+            rule("divided", |cx, at: At<Div>| along_last_axis(cx, at.out)),
+            rule("multiplied", |cx, at: At<Mul>| along_last_axis(cx, at.out)),
             rule("logarithm", logarithm),
-            rule("subtracted", subtracted),
+            rule("subtracted", |cx, at: At<Sub>| along_last_axis(cx, at.out)),
         ],
     )
 }
 
-/// `exp(x) / sum(exp(x))`
-fn divided(cx: &mut Rewriter, div: At<Div>) -> Rewrite {
-    let parts = Parts::of(cx, div.out);
-    let (x, rank) = softmax_of(&parts, div.a, div.b)?;
-    parts.closed()?;
-    softmax(cx, div.out, x, rank)
-}
+static SOFTMAX: [(&str, Pattern); 6] = [
+    ("Softmax", Pattern::new("e / ReduceSum(e); e = Exp(x - ReduceMax(x))")),
+    ("Softmax", Pattern::new("e / ReduceSum(e); e = Exp(x)")),
+    ("LogSoftmax", Pattern::new("d - Log(ReduceSum(Exp(d))); d = x - ReduceMax(x)")),
+    ("LogSoftmax", Pattern::new("x - Log(ReduceSum(Exp(x)))")),
+    ("LogSoftmax", Pattern::new("d - ReduceLogSumExp(d); d = x - ReduceMax(x)")),
+    ("LogSoftmax", Pattern::new("x - ReduceLogSumExp(x)")),
+];
 
-/// `exp(x) * (1 / sum(exp(x)))`
-fn multiplied(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
-    let parts = Parts::of(cx, mul.out);
-    let (x, rank) = parts.either([mul.a, mul.b], |power, inverse| {
-        softmax_of(&parts, power, parts.unary("Reciprocal", inverse)?)
-    })?;
-    parts.closed()?;
-    softmax(cx, mul.out, x, rank)
-}
-
-fn softmax(cx: &mut Rewriter, out: ValueId, x: ValueId, rank: usize) -> Rewrite {
+fn along_last_axis(cx: &mut Rewriter, out: ValueId) -> Rewrite {
+    let (op, found) = pattern::first(cx, out, &SOFTMAX)?;
+    let (x, sum) = (found.value("x"), found.reduction());
+    if !sum.keepdims || sum.axes.len() != 1 {
+        return Skip::unlike();
+    }
+    if sum.trailing() != Some(1) {
+        return Skip::because("it does not run along the last axis");
+    }
     of_type(cx, x, FLOATS)?;
-    let axis = last_axis(cx, rank);
-    cx.rebuild(out, |b| b.softmax(x).axis(axis).one())
+    let axis = last_axis(cx, sum.rank);
+    cx.rebuild(out, |b| b.op("", op, [x]).set("axis", axis).one())
 }
 
 /// `log(softmax(x))`, along any axis
@@ -71,54 +71,6 @@ fn logarithm(cx: &mut Rewriter, log: At<Log>) -> Rewrite {
     cx.read_once(log.input)?;
     of_type(cx, softmax.input, FLOATS)?;
     cx.rebuild(log.out, |b| b.log_softmax(softmax.input).axis(softmax.axis).one())
-}
-
-/// `x - log(sum(exp(x)))`
-fn subtracted(cx: &mut Rewriter, sub: At<Sub>) -> Rewrite {
-    let parts = Parts::of(cx, sub.out);
-    let composed = parts.attempt(|| {
-        let sum = parts.reduction("ReduceSum", parts.unary("Log", sub.b)?)?;
-        let x = parts.unary("Exp", sum.data)?;
-        Ok((x, sum))
-    });
-    let (shifted, sum) = composed.or_else(|_| {
-        let sum = parts.reduction("ReduceLogSumExp", sub.b)?;
-        Ok((sum.data, sum))
-    })?;
-    if shifted != sub.a {
-        return Skip::unlike();
-    }
-    let (x, rank) = above_maximum(&parts, shifted, &sum)?;
-    parts.closed()?;
-    of_type(cx, x, FLOATS)?;
-    let axis = last_axis(cx, rank);
-    cx.rebuild(sub.out, |b| b.log_softmax(x).axis(axis).one())
-}
-
-/// `x` of `power = exp(x)` and `sum = sum(power)`, and its number of axes.
-fn softmax_of(parts: &Parts, power: ValueId, sum: ValueId) -> Result<(ValueId, usize), Skip> {
-    let sum = parts.reduction("ReduceSum", sum)?;
-    if sum.data != power {
-        return Skip::unlike();
-    }
-    above_maximum(parts, parts.unary("Exp", power)?, &sum)
-}
-
-/// `x`, or `x` of `v = x - max(x)`.
-fn above_maximum(parts: &Parts, v: ValueId, sum: &Reduction) -> Result<(ValueId, usize), Skip> {
-    if !sum.keepdims || sum.axes.len() != 1 {
-        return Skip::unlike();
-    }
-    if sum.trailing() != Some(1) {
-        return Skip::because("it does not run along the last axis");
-    }
-    let difference = parts.attempt(|| {
-        let [x, max] = parts.pair("Sub", v)?;
-        let max = parts.reduction("ReduceMax", max)?;
-        let fits = max.data == x && max.axes == sum.axes && max.keepdims;
-        if fits { Ok(x) } else { Skip::unlike() }
-    });
-    Ok((difference.unwrap_or(v), sum.rank))
 }
 
 /// Before opset 13 it is the last axis for which Softmax means one axis; before 11 it counts from the front.

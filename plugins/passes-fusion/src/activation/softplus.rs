@@ -21,19 +21,16 @@
 //! }
 //! ```
 
-use crate::parts::{Parts, of_type};
+use crate::parts::of_type;
+use crate::pattern::Pattern;
 use onnxd_plugin_sdk::ir::ops::Log;
 use onnxd_plugin_sdk::ir::{At, DataType};
-use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
+use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter};
+
+static SOFTPLUS: Pattern = Pattern::new("Log(1 + Exp(x))");
 
 pub(crate) fn fuse_softplus(cx: &mut Rewriter, log: At<Log>) -> Rewrite {
-    let parts = Parts::of(cx, log.out);
-    let sum = parts.sum(log.input);
-    let x = match sum.terms[..] {
-        [power] if sum.constant == 1.0 => parts.unary("Exp", power)?,
-        _ => return Skip::unlike(),
-    };
-    parts.closed()?;
+    let x = SOFTPLUS.at(cx, log.out)?.value("x");
     of_type(cx, x, &[DataType::Float, DataType::Float16])?;
     cx.rebuild(log.out, |b| b.softplus(x))
 }

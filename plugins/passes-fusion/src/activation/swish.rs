@@ -23,26 +23,20 @@
 //! }
 //! ```
 
-use crate::parts::{FLOATS, Parts, needs, of_type};
+use crate::parts::{FLOATS, needs, of_type};
+use crate::pattern::Pattern;
+use onnxd_plugin_sdk::ir::At;
 use onnxd_plugin_sdk::ir::ops::Mul;
-use onnxd_plugin_sdk::ir::{At, ValueId};
-use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
+use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter};
+
+pub(crate) static SWISH: Pattern = Pattern::new("x * Sigmoid({alpha} * x)");
 
 pub(crate) fn fuse_swish(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
-    let parts = Parts::of(cx, mul.out);
-    let (x, alpha) = form(&parts, [mul.a, mul.b])?;
-    parts.closed()?;
+    let found = SWISH.at(cx, mul.out)?;
+    let (x, alpha) = (found.value("x"), found.number("alpha"));
     needs(cx, "Swish", 24)?;
     of_type(cx, x, FLOATS)?;
     cx.rebuild(mul.out, |b| b.swish(x).alpha(alpha).one())
-}
-
-/// `x` and `alpha` of `x * sigmoid(alpha * x)`.
-pub(crate) fn form(parts: &Parts, factors: [ValueId; 2]) -> Result<(ValueId, f64), Skip> {
-    parts.either(factors, |x, gate| {
-        let inner = parts.product(parts.unary("Sigmoid", gate)?);
-        if inner.factors == [x] { Ok((x, inner.scale)) } else { Skip::unlike() }
-    })
 }
 
 #[cfg(test)]

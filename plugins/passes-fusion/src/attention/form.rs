@@ -145,21 +145,21 @@ fn attention(cx: &Rewriter, parts: &Parts, out: ValueId) -> Result<Attention, Sk
 /// `scale * query * key^T`, where the scale may stand at each of the three.
 fn scaled(parts: &Parts, v: ValueId) -> Result<(ValueId, Key, f64), Skip> {
     let whole = parts.product(v);
-    let [product] = whole.factors[..] else { return Skip::unlike() };
+    let [(1.0, product)] = whole.items[..] else { return Skip::unlike() };
     let [query, key] = parts.pair("MatMul", product)?;
     let (query, key) = (parts.product(query), parts.product(key));
-    let ([query_of], [key_of]) = (&query.factors[..], &key.factors[..]) else {
+    let ([(1.0, query_of)], [(1.0, key_of)]) = (&query.items[..], &key.items[..]) else {
         return Skip::unlike();
     };
     let turned = parts.node("Transpose", *key_of)?;
     let inner = parts.product(turned.input(0).ok_or_else(unlike)?);
-    let [x] = inner.factors[..] else { return Skip::unlike() };
+    let [(1.0, x)] = inner.items[..] else { return Skip::unlike() };
     let key_of = match turned.attr("perm") {
         Some(Attr::Ints(perm)) if perm[..] == [0, 1, 3, 2] => Key::Heads(x),
         Some(Attr::Ints(perm)) if perm[..] == [0, 2, 3, 1] => Key::Words(x),
         _ => return Skip::unlike(),
     };
-    Ok((*query_of, key_of, whole.scale * query.scale * key.scale * inner.scale))
+    Ok((*query_of, key_of, whole.number * query.number * key.number * inner.number))
 }
 
 /// `x` of `v = Transpose<perm = [0, 2, 1, 3]>(x)`: words before heads.

@@ -28,8 +28,9 @@
 //! ```
 
 use super::{DOMAIN, TYPES};
-use crate::activation::{gelu, swish};
-use crate::parts::{Parts, dims, of_type, unlike};
+use crate::activation::gelu;
+use crate::activation::swish::SWISH;
+use crate::parts::{dims, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Add, Div, Mul};
 use onnxd_plugin_sdk::ir::{At, Dim, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule};
@@ -47,9 +48,7 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 }
 
 fn curve(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
-    let (x, approximate) = gelu::form(&parts, out)?;
-    parts.closed()?;
+    let (x, approximate) = gelu::form(cx, out)?;
     if cx.opset >= 20 {
         return Skip::because(format!("opset {} has a Gelu itself", cx.opset));
     }
@@ -59,9 +58,8 @@ fn curve(cx: &mut Rewriter, out: ValueId) -> Rewrite {
 }
 
 fn quick(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
-    let parts = Parts::of(cx, mul.out);
-    let (x, alpha) = swish::form(&parts, [mul.a, mul.b])?;
-    parts.closed()?;
+    let found = SWISH.at(cx, mul.out)?;
+    let (x, alpha) = (found.value("x"), found.number("alpha"));
     of_type(cx, x, TYPES)?;
     cx.rebuild(mul.out, |b| b.op(DOMAIN, "QuickGelu", [x]).set("alpha", alpha).one())
 }

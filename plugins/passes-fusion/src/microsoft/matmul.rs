@@ -71,11 +71,11 @@ fn turned(cx: &Rewriter, v: ValueId) -> Option<ValueId> {
 fn scaled(cx: &mut Rewriter, out: ValueId) -> Rewrite {
     let parts = Parts::of(cx, out);
     let whole = parts.product(out);
-    let [product] = whole.factors[..] else { return Skip::unlike() };
+    let [(1.0, product)] = whole.items[..] else { return Skip::unlike() };
     let at = cx.producer::<MatMul>(product).map_err(|_| unlike())?;
     parts.node("MatMul", product)?;
     parts.closed()?;
-    fused(cx, out, &Product::of(cx, &at), whole.scale)
+    fused(cx, out, &Product::of(cx, &at), whole.number)
 }
 
 fn fused(cx: &mut Rewriter, out: ValueId, product: &Product, alpha: f64) -> Rewrite {

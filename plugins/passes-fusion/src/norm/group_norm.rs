@@ -27,12 +27,11 @@
 //! }
 //! ```
 
-use super::per_channel_changed;
-use crate::arithmetic::per_channel;
+use super::per_channel::{scaled, shifted};
 use crate::fuse_batch_norm::Affine;
 use crate::parts::{Parts, dims, needs, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{
-    Add, BatchNormalization, GroupNormalization, InstanceNormalization, Mul, Reshape,
+    BatchNormalization, GroupNormalization, InstanceNormalization, Reshape,
 };
 use onnxd_plugin_sdk::ir::{At, DataType, Dim, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -42,8 +41,8 @@ pub(crate) fn pass() -> Box<dyn Pass> {
         "fuse-group-norm",
         vec![
             rule("normalized", normalized),
-            rule("scaled", scaled),
-            rule("shifted", shifted),
+            rule("scaled", scaled::<GroupNormalization>),
+            rule("shifted", shifted::<GroupNormalization>),
             rule("folded", folded),
         ],
     )
@@ -87,19 +86,6 @@ fn spread(cx: &mut Rewriter, v: ValueId, channels: usize) -> Result<ValueId, Ski
     cx.derive_reals(v, "channels", &Reals { dims: vec![channels], values }, v)
 }
 
-fn scaled(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
-    let (norm, by) = beside_constant(cx, [mul.a, mul.b])?;
-    let scale = per_channel_changed(cx, norm.scale, "scaled", &by, |a, b| a * b)?;
-    let bias = per_channel_changed(cx, norm.bias, "scaled", &by, |a, b| a * b)?;
-    cx.replace(mul.out, GroupNormalization { scale, bias, ..norm.op })
-}
-
-fn shifted(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
-    let (norm, by) = beside_constant(cx, [add.a, add.b])?;
-    let bias = per_channel_changed(cx, norm.bias, "shifted", &by, |a, b| a + b)?;
-    cx.replace(add.out, GroupNormalization { bias, ..norm.op })
-}
-
 /// Both, as `fuse-affine` leaves them.
 fn folded(cx: &mut Rewriter, bn: At<BatchNormalization>) -> Rewrite {
     let norm = cx.sole_producer::<GroupNormalization>(bn.x).map_err(|_| unlike())?;
@@ -108,20 +94,6 @@ fn folded(cx: &mut Rewriter, bn: At<BatchNormalization>) -> Rewrite {
     let scale = cx.derive_scaled(norm.scale, "folded", 0, &affine.gain.values)?;
     let bias = cx.derive_reals(bn.b, "folded", &affine.bias, norm.bias)?;
     cx.replace(bn.out, GroupNormalization { scale, bias, ..norm.op })
-}
-
-/// The normalization that nothing else reads, and the constant as one value per channel.
-fn beside_constant(
-    cx: &Rewriter,
-    [a, b]: [ValueId; 2],
-) -> Result<(At<GroupNormalization>, Reals), Skip> {
-    let of = |norm, by| Some((cx.producer::<GroupNormalization>(norm).ok()?, by));
-    let (norm, by) = of(a, b).or_else(|| of(b, a)).ok_or_else(unlike)?;
-    needs(cx, "a bias per channel of GroupNormalization", 21)?;
-    let (channels, rank) = (cx.weights(norm.scale, 1)?.dims[0], cx.rank(norm.x)?);
-    let by = per_channel(&cx.reals(by)?, channels, rank, 1)?;
-    cx.read_once(norm.out)?;
-    Ok((norm, by))
 }
 
 #[cfg(test)]

@@ -25,10 +25,11 @@
 //! }
 //! ```
 
-use super::{centred, per_channel_changed};
+use super::CENTRED;
+use super::per_channel::{scaled, shifted};
 use crate::arithmetic::per_channel;
 use crate::parts::{Parts, dims, of_type, unlike};
-use onnxd_plugin_sdk::ir::ops::{Add, Div, InstanceNormalization, Mul};
+use onnxd_plugin_sdk::ir::ops::{Div, InstanceNormalization, Mul};
 use onnxd_plugin_sdk::ir::{At, DataType, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
 
@@ -38,8 +39,8 @@ pub(crate) fn pass() -> Box<dyn Pass> {
         vec![
             rule("divided", |cx, at: At<Div>| normalized(cx, at.out)),
             rule("multiplied", |cx, at: At<Mul>| normalized(cx, at.out)),
-            rule("scaled", scaled),
-            rule("shifted", shifted),
+            rule("scaled", scaled::<InstanceNormalization>),
+            rule("shifted", shifted::<InstanceNormalization>),
         ],
     )
 }
@@ -47,8 +48,9 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 /// As in LayerNormalization, along all axes but those of batch and channels.
 fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
     let parts = Parts::of(cx, out);
-    let (x, mean, epsilon) = centred(&parts, out)?;
-    if mean.rank < 3 || !mean.axes.iter().copied().eq(2..mean.rank) {
+    let found = CENTRED.find(&parts, out)?;
+    let (x, mean, epsilon) = (found.value("x"), found.reduction(), found.number("epsilon"));
+    if mean.rank < 3 || !mean.axes.iter().copied().eq(2..mean.rank) || !mean.keepdims {
         return Skip::unlike();
     }
     parts.closed()?;
@@ -76,32 +78,6 @@ fn scales_channels(cx: &Rewriter, out: ValueId, channels: usize, rank: usize) ->
     let factor = [mul.a, mul.b].into_iter().find_map(|v| cx.reals(v).ok())?;
     let each = factor.values.len() == channels && channels > 1;
     Some(each && per_channel(&factor, channels, rank, 1).is_ok())
-}
-
-fn scaled(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
-    let (norm, by) = beside_constant(cx, [mul.a, mul.b])?;
-    let scale = per_channel_changed(cx, norm.scale, "scaled", &by, |a, b| a * b)?;
-    let b = per_channel_changed(cx, norm.b, "scaled", &by, |a, b| a * b)?;
-    cx.replace(mul.out, InstanceNormalization { scale, b, ..norm.op })
-}
-
-fn shifted(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
-    let (norm, by) = beside_constant(cx, [add.a, add.b])?;
-    let b = per_channel_changed(cx, norm.b, "shifted", &by, |a, b| a + b)?;
-    cx.replace(add.out, InstanceNormalization { b, ..norm.op })
-}
-
-/// The normalization that nothing else reads, and the constant as one value per channel.
-fn beside_constant(
-    cx: &Rewriter,
-    [a, b]: [ValueId; 2],
-) -> Result<(At<InstanceNormalization>, Reals), Skip> {
-    let of = |norm, by| Some((cx.producer::<InstanceNormalization>(norm).ok()?, by));
-    let (norm, by) = of(a, b).or_else(|| of(b, a)).ok_or_else(unlike)?;
-    let (channels, rank) = (cx.weights(norm.scale, 1)?.dims[0], cx.rank(norm.x)?);
-    let by = per_channel(&cx.reals(by)?, channels, rank, 1)?;
-    cx.read_once(norm.out)?;
-    Ok((norm, by))
 }
 
 #[cfg(test)]

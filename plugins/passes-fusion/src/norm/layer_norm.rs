@@ -31,8 +31,9 @@
 //! }
 //! ```
 
-use super::{Affine, centred, changed, has_shape, ones};
-use crate::parts::{Parts, needs, of_type, unlike};
+use super::{CENTRED, beside, changed, has_shape, last_axes, ones};
+use crate::parts::{needs, of_type, unlike};
+use crate::pattern::{Found, Pattern};
 use onnxd_plugin_sdk::ir::ops::{Add, Cast, Div, LayerNormalization, Mul};
 use onnxd_plugin_sdk::ir::{At, DataType, Op, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -51,44 +52,43 @@ pub(crate) fn pass() -> Box<dyn Pass> {
     )
 }
 
+/// As TensorFlow normalizes.
+static AFFINE: Pattern = Pattern::new(
+    "x * m - mean * m + shift?; m = gain? / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - mean; mean = ReduceMean(x)",
+);
+
 fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
-    let (x, mean, epsilon) = centred(&parts, out)?;
-    parts.closed()?;
-    let Some(count) = mean.trailing() else {
-        return Skip::because("it does not normalize along the last axes");
-    };
-    needs(cx, LayerNormalization::NAME, 17)?;
-    // The operator computes in 32 bits: less than 64, and more than 16.
-    of_type(cx, x, &[DataType::Float])?;
-    let scale = ones(cx, x, count)?;
-    let axis = -(count as i64);
+    let found = CENTRED.at(cx, out)?;
+    let (scale, axis) = along(cx, &found)?;
+    let (x, epsilon) = (found.value("x"), found.number("epsilon"));
     cx.rebuild(out, |b| b.layer_normalization(x, scale).axis(axis).epsilon(epsilon).one())
 }
 
 /// Scale and bias follow as nodes of their own, which the other rules take in.
 fn affine(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
-    let parts = Parts::of(cx, add.out);
-    let Affine { x, mean, epsilon, gain, shift } = super::affine(&parts, [add.a, add.b])?;
-    parts.closed()?;
-    let Some(count) = mean.trailing() else {
-        return Skip::because("it does not normalize along the last axes");
-    };
-    needs(cx, LayerNormalization::NAME, 17)?;
-    of_type(cx, x, &[DataType::Float])?;
-    let scale = ones(cx, x, count)?;
-    let axis = -(count as i64);
+    let found = AFFINE.at(cx, add.out)?;
+    let (scale, axis) = along(cx, &found)?;
+    let (x, epsilon) = (found.value("x"), found.number("epsilon"));
     cx.rebuild(add.out, |b| {
         let normal = b.layer_normalization(x, scale).axis(axis).epsilon(epsilon).one()?;
-        let scaled = match gain {
+        let scaled = match found.optional("gain") {
             Some(gain) => b.mul(normal, gain)?,
             None => normal,
         };
-        match shift {
+        match found.optional("shift") {
             Some(shift) => b.add(scaled, shift),
             None => Ok(scaled),
         }
     })
+}
+
+/// A scale of ones, and the attribute `axis`.
+fn along(cx: &mut Rewriter, found: &Found) -> Result<(ValueId, i64), Skip> {
+    let count = last_axes(found)?;
+    needs(cx, LayerNormalization::NAME, 17)?;
+    // The operator computes in 32 bits: less than 64, and more than 16.
+    of_type(cx, found.value("x"), &[DataType::Float])?;
+    Ok((ones(cx, found.value("x"), count)?, -(count as i64)))
 }
 
 /// Values of 16 bits, widened to be normalized.
@@ -139,10 +139,9 @@ fn shifted(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
 /// The normalization that nothing else reads, and a constant.
 fn beside_constant(
     cx: &Rewriter,
-    [a, b]: [ValueId; 2],
+    pair: [ValueId; 2],
 ) -> Result<(At<LayerNormalization>, ValueId), Skip> {
-    let of = |norm, by| Some((cx.producer::<LayerNormalization>(norm).ok()?, by));
-    let (norm, by) = of(a, b).or_else(|| of(b, a)).ok_or_else(unlike)?;
+    let (norm, by) = beside::<LayerNormalization>(cx, pair)?;
     if cx.constant(by)?.rank() > cx.rank(norm.x)? {
         return Skip::because(format!("{} has more axes than the result", cx.name(by)));
     }

@@ -25,8 +25,9 @@
 //! }
 //! ```
 
-use super::{changed, has_shape, ones, reciprocal_root};
+use super::{beside, changed, has_shape, last_axes, ones};
 use crate::parts::{Parts, needs, of_type, unlike};
+use crate::pattern::Pattern;
 use onnxd_plugin_sdk::ir::ops::{Cast, Div, Mul, RMSNormalization};
 use onnxd_plugin_sdk::ir::{At, DataType, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -43,18 +44,12 @@ pub(crate) fn pass() -> Box<dyn Pass> {
     )
 }
 
-/// `x / sqrt(mean(x^2) + epsilon)`, as the axes and epsilon of the normalization.
+static RMS: Pattern = Pattern::new("x / Sqrt(ReduceMean(x^2) + {epsilon})");
+
+/// `x`, the number of axes and epsilon of the normalization.
 pub(crate) fn form(parts: &Parts, out: ValueId) -> Result<(ValueId, usize, f64), Skip> {
-    let (x, mean, epsilon) = reciprocal_root(parts, out)?;
-    let mean = parts.reduction("ReduceMean", mean)?;
-    let square = parts.product(mean.data);
-    if square.scale != 1.0 || square.factors != [x; 2] || !mean.keepdims {
-        return Skip::unlike();
-    }
-    match mean.trailing() {
-        Some(count) => Ok((x, count, epsilon)),
-        None => Skip::because("it does not normalize along the last axes"),
-    }
+    let found = RMS.find(parts, out)?;
+    Ok((found.value("x"), last_axes(&found)?, found.number("epsilon")))
 }
 
 fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
@@ -85,8 +80,7 @@ fn between_casts(cx: &mut Rewriter, narrow: At<Cast>) -> Rewrite {
 }
 
 fn scaled(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
-    let of = |norm, by| Some((cx.producer::<RMSNormalization>(norm).ok()?, by));
-    let (norm, by) = of(mul.a, mul.b).or_else(|| of(mul.b, mul.a)).ok_or_else(unlike)?;
+    let (norm, by) = beside::<RMSNormalization>(cx, [mul.a, mul.b])?;
     if cx.constant(by)?.rank() > cx.rank(norm.x)? {
         return Skip::because(format!("{} has more axes than the result", cx.name(by)));
     }

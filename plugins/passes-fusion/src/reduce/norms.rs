@@ -22,68 +22,38 @@
 //! }
 //! ```
 
-use crate::parts::{FLOATS, Parts, Reduction, of_type};
+use crate::parts::{FLOATS, of_type};
+use crate::pattern::{self, Pattern};
 use onnxd_plugin_sdk::ir::ops::{Log, ReduceSum, Sqrt};
 use onnxd_plugin_sdk::ir::{At, ValueId};
-use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
+use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, rule, rules};
 
 pub(crate) fn pass() -> Box<dyn Pass> {
     rules(
         "fuse-reductions",
         vec![
-            rule("root", |cx, at: At<Sqrt>| fuse(cx, at.out, root)),
-            rule("logarithm", |cx, at: At<Log>| fuse(cx, at.out, logarithm)),
-            rule("sum", |cx, at: At<ReduceSum>| fuse(cx, at.out, sum)),
+            rule("root", |cx, at: At<Sqrt>| fuse(cx, at.out)),
+            rule("logarithm", |cx, at: At<Log>| fuse(cx, at.out)),
+            rule("sum", |cx, at: At<ReduceSum>| fuse(cx, at.out)),
         ],
     )
 }
 
-/// The operator, and what it reduces.
-type Found = Result<(&'static str, ValueId, Reduction), Skip>;
+static REDUCTIONS: [(&str, Pattern); 6] = [
+    ("ReduceL2", Pattern::new("Sqrt(ReduceSumSquare(x))")),
+    ("ReduceL2", Pattern::new("Sqrt(ReduceSum(x^2))")),
+    ("ReduceLogSumExp", Pattern::new("Log(ReduceSum(Exp(x)))")),
+    ("ReduceLogSum", Pattern::new("Log(ReduceSum(x))")),
+    ("ReduceSumSquare", Pattern::new("ReduceSum(x^2)")),
+    ("ReduceL1", Pattern::new("ReduceSum(Abs(x))")),
+];
 
-fn fuse(cx: &mut Rewriter, out: ValueId, form: fn(&Parts, ValueId) -> Found) -> Rewrite {
-    let parts = Parts::of(cx, out);
-    let (op, x, sum) = form(&parts, out)?;
-    parts.closed()?;
+fn fuse(cx: &mut Rewriter, out: ValueId) -> Rewrite {
+    let (op, found) = pattern::first(cx, out, &REDUCTIONS)?;
+    let (x, sum) = (found.value("x"), found.reduction());
     of_type(cx, x, FLOATS)?;
     let axes: Vec<i64> = sum.axes.iter().map(|axis| *axis as i64).collect();
     cx.rebuild(out, |b| b.op("", op, [x]).set("axes", axes).set("keepdims", sum.keepdims).one())
-}
-
-fn root(parts: &Parts, out: ValueId) -> Found {
-    let squares = parts.unary("Sqrt", out)?;
-    let whole = parts.attempt(|| {
-        let sum = parts.reduction("ReduceSumSquare", squares)?;
-        Ok(("ReduceL2", sum.data, sum))
-    });
-    whole.or_else(|_| squares_of(parts, squares).map(|(x, sum)| ("ReduceL2", x, sum)))
-}
-
-fn logarithm(parts: &Parts, out: ValueId) -> Found {
-    let sum = parts.reduction("ReduceSum", parts.unary("Log", out)?)?;
-    match parts.attempt(|| parts.unary("Exp", sum.data)) {
-        Ok(x) => Ok(("ReduceLogSumExp", x, sum)),
-        Err(_) => Ok(("ReduceLogSum", sum.data, sum)),
-    }
-}
-
-fn sum(parts: &Parts, out: ValueId) -> Found {
-    let squares =
-        parts.attempt(|| squares_of(parts, out).map(|(x, sum)| ("ReduceSumSquare", x, sum)));
-    squares.or_else(|_| {
-        let sum = parts.reduction("ReduceSum", out)?;
-        Ok(("ReduceL1", parts.unary("Abs", sum.data)?, sum))
-    })
-}
-
-/// `x` of `v = sum(x^2)`.
-fn squares_of(parts: &Parts, v: ValueId) -> Result<(ValueId, Reduction), Skip> {
-    let sum = parts.reduction("ReduceSum", v)?;
-    let square = parts.product(sum.data);
-    match square.factors[..] {
-        [a, b] if a == b && square.scale == 1.0 => Ok((a, sum)),
-        _ => Skip::unlike(),
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::sums::Sums;
 use crate::graph::weighted::{WeightedNode, WeightedOp};
 use onnxd_ir::ops::{Conv, Gemm};
+use onnxd_ir::window::{self, WindowAxis};
 use onnxd_ir::{At, Graph, Tensor};
 use rayon::prelude::*;
 
@@ -20,17 +21,8 @@ pub(crate) struct Shape {
     pub(crate) k: usize,
     /// Whether the weights are stored by rows; else by columns.
     pub(crate) by_rows: bool,
-    window: Option<Window>,
-}
-
-/// How a convolution walks over its input.
-#[derive(Clone, Debug)]
-struct Window {
-    kernel: Vec<usize>,
-    strides: Vec<usize>,
-    dilations: Vec<usize>,
-    /// Padding in front of each axis; else whether the odd element of it comes first.
-    before: Result<Vec<usize>, bool>,
+    /// How a convolution walks over its input.
+    window: Option<Vec<WindowAxis>>,
 }
 
 impl Shape {
@@ -42,7 +34,9 @@ impl Shape {
                     return None;
                 };
                 let groups = usize::try_from(conv.group).ok().filter(|g| *g > 0 && n % g == 0)?;
-                let window = Some(Window::of(&conv, rest.get(1..)?)?);
+                let kernel: Vec<i64> = rest.get(1..)?.iter().map(|k| *k as i64).collect();
+                let node = &graph[conv.node];
+                let window = Some(window::axes(|name| node.attr(name), &kernel).ok()?);
                 let k = rest.iter().product();
                 return Some(Shape { groups, n: n / groups, k, by_rows: true, window });
             }
@@ -85,29 +79,37 @@ impl Shape {
         Some(())
     }
 
-    fn see_windows(&self, w: &Window, sums: &mut [Sums], x: &Tensor, y: &Tensor) -> Option<()> {
+    fn see_windows(
+        &self,
+        w: &[WindowAxis],
+        sums: &mut [Sums],
+        x: &Tensor,
+        y: &Tensor,
+    ) -> Option<()> {
         let ([items, c, input @ ..], [items_y, m, output @ ..]) = (x.dims(), y.dims()) else {
             return None;
         };
-        let taps: usize = w.kernel.iter().product();
+        let taps: usize = w.iter().map(|axis| axis.kernel as usize).product();
         let fits = items == items_y
             && *m == self.groups * self.n
             && c * taps == self.groups * self.k
-            && input.len() == w.kernel.len()
-            && output.len() == w.kernel.len();
+            && input.len() == w.len()
+            && output.len() == w.len();
         if !fits {
             return None;
         }
         let (area, places) = (input.iter().product::<usize>(), output.iter().product::<usize>());
         let (x, y) = (x.as_slice::<f32>()?, y.as_slice::<f32>()?);
-        let before = w.padding(input, output);
+        let sizes = w.iter().zip(input.iter().zip(output));
+        let before = sizes.map(|(axis, (n, m))| Some(axis.pads(*n as i64, *m as i64)?[0]));
+        let before = before.collect::<Option<Vec<i64>>>()?;
         let count = places.min(POSITIONS_MAX);
         let chosen = |i: usize| (i / count, i % count * places / count);
         let all: Vec<usize> = (0..items * count).collect();
         let channels = c / self.groups;
         for part in all.chunks(TOGETHER) {
             let taken: Vec<Vec<Option<usize>>> =
-                part.iter().map(|i| w.taps(chosen(*i).1, input, output, &before)).collect();
+                part.iter().map(|i| under(w, chosen(*i).1, input, output, &before)).collect();
             sums.par_iter_mut().enumerate().for_each(|(g, sums)| {
                 let mut rows = Vec::with_capacity(part.len() * self.k);
                 let mut outs = Vec::with_capacity(part.len() * self.n);
@@ -128,67 +130,32 @@ impl Shape {
     }
 }
 
-impl Window {
-    fn of(conv: &Conv, kernel: &[usize]) -> Option<Window> {
-        let axes = kernel.len();
-        let list = |list: &[i64], count: usize, default: usize| -> Option<Vec<usize>> {
-            if list.is_empty() {
-                return Some(vec![default; count]);
-            }
-            let found: Option<Vec<usize>> = list.iter().map(|n| usize::try_from(*n).ok()).collect();
-            found.filter(|list| list.len() == count)
-        };
-        let mut before = list(&conv.pads, 2 * axes, 0)?;
-        before.truncate(axes);
-        let before = match conv.auto_pad.as_str() {
-            "SAME_UPPER" => Err(false),
-            "SAME_LOWER" => Err(true),
-            "VALID" => Ok(vec![0; axes]),
-            _ => Ok(before),
-        };
-        let (strides, dilations) = (list(&conv.strides, axes, 1)?, list(&conv.dilations, axes, 1)?);
-        Some(Window { kernel: kernel.to_vec(), strides, dilations, before })
-    }
-
-    fn padding(&self, input: &[usize], output: &[usize]) -> Vec<usize> {
-        let lower = match &self.before {
-            Ok(before) => return before.clone(),
-            Err(lower) => usize::from(*lower),
-        };
-        let one = |i: usize| {
-            let reach = (self.kernel[i] - 1) * self.dilations[i] + 1;
-            let needed = (output[i].max(1) - 1) * self.strides[i] + reach;
-            (needed.saturating_sub(input[i]) + lower) / 2
-        };
-        (0..input.len()).map(one).collect()
-    }
-
-    /// The elements of a channel that are under the kernel at a place of the output; none in the
-    /// padding.
-    fn taps(
-        &self,
-        place: usize,
-        input: &[usize],
-        output: &[usize],
-        before: &[usize],
-    ) -> Vec<Option<usize>> {
-        let split = |mut at: usize, sizes: &[usize]| -> Vec<usize> {
-            let mut found = vec![0; sizes.len()];
-            for (to, size) in found.iter_mut().zip(sizes).rev() {
-                (*to, at) = (at % size, at / size);
-            }
-            found
-        };
-        let corner = split(place, output);
-        let tap = |tap: usize| {
-            let mut at = 0;
-            for (i, offset) in split(tap, &self.kernel).into_iter().enumerate() {
-                let x = corner[i] * self.strides[i] + offset * self.dilations[i];
-                let x = x.checked_sub(before[i]).filter(|x| *x < input[i])?;
-                at = at * input[i] + x;
-            }
-            Some(at)
-        };
-        (0..self.kernel.iter().product()).map(tap).collect()
-    }
+/// The elements of a channel that are under the kernel at a place of the output; none in the padding.
+fn under(
+    axes: &[WindowAxis],
+    place: usize,
+    input: &[usize],
+    output: &[usize],
+    before: &[i64],
+) -> Vec<Option<usize>> {
+    let split = |mut at: usize, sizes: &[usize]| -> Vec<usize> {
+        let mut found = vec![0; sizes.len()];
+        for (to, size) in found.iter_mut().zip(sizes).rev() {
+            (*to, at) = (at % size, at / size);
+        }
+        found
+    };
+    let kernel: Vec<usize> = axes.iter().map(|axis| axis.kernel as usize).collect();
+    let corner = split(place, output);
+    let tap = |tap: usize| {
+        let mut at = 0;
+        for (i, offset) in split(tap, &kernel).into_iter().enumerate() {
+            let x =
+                corner[i] as i64 * axes[i].stride + offset as i64 * axes[i].dilation - before[i];
+            let x = usize::try_from(x).ok().filter(|x| *x < input[i])?;
+            at = at * input[i] + x;
+        }
+        Some(at)
+    };
+    (0..kernel.iter().product()).map(tap).collect()
 }

@@ -145,7 +145,7 @@ pub(crate) fn separated(
 /// The size of a transposed convolution's result: as large as the padding makes it, unless `output_padding` says it.
 fn size_of(window: &Window, axis: usize, size: Option<i64>, more: Option<i64>) -> Option<i64> {
     let stride = window.strides[axis];
-    let reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
+    let reach = window.reach(axis);
     let more_than = |size: i64, more: i64| size.checked_mul(stride)?.checked_add(more);
     match (more, &window.padding) {
         (None, Padding::Same) => more_than(size?, 0),
