@@ -20,7 +20,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             solved(b, x, rhs)
         };
         "MatrixSolveLs" | "BatchMatrixSolveLs" => least_squares;
-        "MatrixTriangularSolve" | "BatchMatrixTriangularSolve" => |b, matrix: Var, rhs: Var, lower: bool, adjoint: bool| {
+        "MatrixTriangularSolve" | "BatchMatrixTriangularSolve"
+            => |b, matrix: Var, rhs: Var, lower: bool, adjoint: bool| {
             match adjoint {
                 true => triangular(b, transposed(b, matrix)?, rhs, !lower),
                 false => triangular(b, matrix, rhs, lower),

@@ -3,7 +3,7 @@
 
 use super::arguments::{Arguments, arguments};
 use super::item::Item;
-use super::kept::{self, Seen};
+use super::kept::{self, SeenAs};
 use super::model::{Operator, Quantization, SubGraph};
 use super::operators::{self, CUSTOM};
 use super::scope::{Runner, Scope, declared};
@@ -143,7 +143,7 @@ impl<'a> Runner<'a, '_> {
                 return Ok(items);
             }
         }
-        let seen = Seen::of(scope.graph, called);
+        let seen = SeenAs::of(scope.graph, called);
         let written = |out: &usize| seen.written(called, declared(scope, *out));
         let on_floats = called.outputs.iter().all(|out| written(out).is_none());
         let mut values = vec![];
@@ -161,7 +161,8 @@ impl<'a> Runner<'a, '_> {
                 }
                 // Runtimes have no such operators on small integers.
                 (Some(Item::Tensor(var)), Some(index))
-                    if seen == Seen::Copied && quantized::of(declared(scope, *index)).is_some() =>
+                    if seen == SeenAs::Copied
+                        && quantized::of(declared(scope, *index)).is_some() =>
                 {
                     Value::Var(self.builder().cast(*var, DataType::Int32)?)
                 }
@@ -197,11 +198,11 @@ impl<'a> Runner<'a, '_> {
         called: &Operator,
         op: &str,
         found: Arguments,
-        seen: Seen,
+        seen: SeenAs,
     ) -> Result<Vec<Value>> {
         let is_quantized = |index: &usize| seen.written(called, declared(scope, *index)).is_some();
         // The name is that of the last value, which is made of this one.
-        let is_changed = found.activation.is_some() || seen == Seen::Copied;
+        let is_changed = found.activation.is_some() || seen == SeenAs::Copied;
         let name = |index: &usize| match is_quantized(index) || is_changed {
             true => String::new(),
             false => scope.name(*index),
@@ -262,7 +263,7 @@ impl<'a> Runner<'a, '_> {
         scope: &Scope<'a>,
         called: &Operator,
         given: Vec<Value>,
-        seen: Seen,
+        seen: SeenAs,
     ) -> Result<Vec<Item>> {
         let b = self.builder();
         let mut items = vec![Item::Hole; called.outputs.len()];
@@ -279,7 +280,7 @@ impl<'a> Runner<'a, '_> {
             let Value::Var(var) = value else { continue };
             let to = declared(scope, *index);
             let stored = self.in_layer(scope, called, || match seen.written(called, to) {
-                Some(_) if seen == Seen::RoundedUp => {
+                Some(_) if seen == SeenAs::RoundedUp => {
                     quantized::stored(b, quantized::halves_up(b, var, to)?, to)
                 }
                 Some(_) => quantized::stored(b, var, to),

@@ -49,7 +49,7 @@ const CELL_STATE: usize = 19;
 
 /// What an operator sees of quantized tensors. It is decided once for each operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum SeenAs {
     /// The integers that are stored, which it moves.
     Integers,
     /// The same, of which it makes new elements.
@@ -60,19 +60,19 @@ pub(super) enum Seen {
     RoundedUp,
 }
 
-impl Seen {
-    pub(super) fn of(graph: &SubGraph, called: &Operator) -> Seen {
+impl SeenAs {
+    pub(super) fn of(graph: &SubGraph, called: &Operator) -> SeenAs {
         let name = called.name();
         match keeps_integers(graph, called) {
-            true if COPIES.contains(&name) || FILLS.contains(&name) => Seen::Copied,
-            true => Seen::Integers,
-            false if ROUNDS_UP.contains(&name) => Seen::RoundedUp,
-            false => Seen::Reals,
+            true if COPIES.contains(&name) || FILLS.contains(&name) => SeenAs::Copied,
+            true => SeenAs::Integers,
+            false if ROUNDS_UP.contains(&name) => SeenAs::RoundedUp,
+            false => SeenAs::Reals,
         }
     }
 
     pub(super) fn is_stored(self) -> bool {
-        matches!(self, Seen::Integers | Seen::Copied)
+        matches!(self, SeenAs::Integers | SeenAs::Copied)
     }
 
     /// How a result of real numbers is quantized. Integers of 32 and 64 bits are numbers but for those that `QUANTIZE`

@@ -4,7 +4,7 @@
 use super::arguments::Arguments;
 use super::flex::{self, Flex};
 use super::item::Item;
-use super::kept::Seen;
+use super::kept::SeenAs;
 use super::model::Operator;
 use super::scope::{Runner, Scope};
 use crate::graph::node;
@@ -111,14 +111,14 @@ impl<'a> Runner<'a, '_> {
             let mut named = vec![("inputs".to_owned(), values.into())];
             named.extend(options(&called.custom_options)?);
             let found = Arguments { named, activation: None };
-            let results = self.lower(scope, called, op, found, Seen::Integers)?;
-            return self.results(scope, called, results, Seen::Integers);
+            let results = self.lower(scope, called, op, found, SeenAs::Integers)?;
+            return self.results(scope, called, results, SeenAs::Integers);
         };
         let (_, mut named) = node::named_inputs(&node, values);
         named.extend(node::attributes(&node));
         let found = Arguments { named, activation: None };
-        let results = self.lower(scope, called, &node.op, found, Seen::Reals)?;
-        self.results(scope, called, results, Seen::Reals)
+        let results = self.lower(scope, called, &node.op, found, SeenAs::Reals)?;
+        self.results(scope, called, results, SeenAs::Reals)
     }
 }
 

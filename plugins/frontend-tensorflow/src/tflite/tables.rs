@@ -6,7 +6,7 @@
 //! results lie up to 12 steps beside those of real numbers (6 of `LOGISTIC`).
 
 use super::item::Item;
-use super::kept::Seen;
+use super::kept::SeenAs;
 use super::model::Operator;
 use super::quantized;
 use super::scope::{Runner, Scope, declared};
@@ -159,7 +159,7 @@ pub(super) fn run<'a>(
         let name = if is_tanh { "tanh_table" } else { "sigmoid_table" };
         b.gather(b.parameter(name, Tensor::vector(results)), at).axis(0).one()
     })?;
-    runner.results(scope, called, vec![Value::Var(y)], Seen::Integers).map(Some)
+    runner.results(scope, called, vec![Value::Var(y)], SeenAs::Integers).map(Some)
 }
 
 #[cfg(test)]

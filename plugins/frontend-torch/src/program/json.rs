@@ -2,6 +2,7 @@
 
 use super::argument::Named;
 use super::*;
+use crate::archive::over_limit;
 use crate::diag::{Code, refuse};
 use onnxd_plugin_sdk::json;
 use serde::de::{Deserializer, Error};
@@ -18,10 +19,10 @@ const BYTES_MAX: i64 = 1 << 57;
 /// Reads a program. Objects and lists within each other are limited by `serde_json`.
 pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
     refuse!(text.len() > TEXT_MAX =>
-        Diagnostic::new(Code::SourceLimit, format!("the program has {} bytes of JSON, more than {TEXT_MAX}", text.len())));
+        over_limit(format!("the program has {} bytes of JSON, more than {TEXT_MAX}", text.len())));
     let (text, values) = json::quoted(text);
     refuse!(values > VALUES_MAX =>
-        Diagnostic::new(Code::SourceLimit, format!("the program has more than {VALUES_MAX} values in its JSON")));
+        over_limit(format!("the program has more than {VALUES_MAX} values in its JSON")));
     let file: File = serde_json::from_slice(&text).map_err(|e| unreadable(&e))?;
     let module = file.graph_module;
     let input_specs: Vec<_> = module.signature.input_specs;

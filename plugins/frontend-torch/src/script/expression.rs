@@ -263,8 +263,8 @@ fn is_form(word: &str) -> bool {
 }
 
 /// Words of Python that are no names.
-const RESERVED: &str = "and as assert async await break class continue def del elif else except finally for from global \
-    if import in is lambda nonlocal not or pass raise return try while with yield";
+const RESERVED: &str = "and as assert async await break class continue def del elif else except finally for from \
+    global if import in is lambda nonlocal not or pass raise return try while with yield";
 
 fn is_reserved(word: &str) -> bool {
     RESERVED.split_whitespace().any(|reserved| reserved == word)

@@ -38,22 +38,18 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let updates = super::promote::tensor(b, &updates, of(b, inputs)?)?;
             scattered(b, [inputs, any(b, &indices)?, updates], how)
         };
-        "ops.Take" => |b, a: Take| {
-            let (flat, axis) = in_line(b, a.x, a.axis)?;
-            let indices = b.cast(any(b, &a.indices)?, Int64)?;
+        "ops.Take" => |b, x: Var, indices: Value, axis: Option<i64>| {
+            let (flat, axis) = in_line(b, x, axis)?;
+            let indices = b.cast(any(b, &indices)?, Int64)?;
             b.gather(flat, indices).axis(axis).one()
         };
-        "ops.TakeAlongAxis" => take_along;
+        "ops.TakeAlongAxis" => take_along(x, indices, axis);
     }
 }
 
 arguments! {
     /// `Slice(inputs, start_indices; shape)`
     struct Slice { inputs: Var, start_indices: Value, shape: Vec<i64> }
-    /// `Take(x, indices; axis=None)`
-    struct Take { x: Var, indices: Value, axis: Option<i64> }
-    /// `TakeAlongAxis(x, indices; axis=None)`
-    struct Along { x: Var, indices: Value, axis: Option<i64> }
 }
 
 /// Places as a vector of 64-bit integers.
@@ -101,10 +97,10 @@ fn slice_update(b: &Lower, inputs: Var, start_indices: Value, updates: Var) -> L
 }
 
 /// Both meet in all axes but the one that is taken along.
-fn take_along(b: &Lower, a: Along) -> Lowered<Var> {
-    let (flat, axis) = in_line(b, a.x, a.axis)?;
+fn take_along(b: &Lower, x: Var, indices: Value, axis: Option<i64>) -> Lowered<Var> {
+    let (flat, axis) = in_line(b, x, axis)?;
     let n = rank(b, flat)?;
-    let indices = super::promote::tensor(b, &a.indices, Int64)?;
+    let indices = super::promote::tensor(b, &indices, Int64)?;
     let like = |v: Var, other: Var| -> Lowered<Var> {
         let sizes = b.shape(other).one()?;
         let own = b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![1i64]));

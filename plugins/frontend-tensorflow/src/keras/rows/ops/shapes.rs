@@ -58,7 +58,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.Tile" => tile(x, repeats);
         "ops.Size" => |b, x: Var| b.cast(b.size(x)?, Int32);
         "ops.Ndim" => |b, x: Var| Ok(b.constant(scalar(rank(b, x)? as i64, Int32)));
-        "ops.Repeat" => repeat;
+        "ops.Repeat" => repeat(x, repeats, axis);
     };
     made(joined(table))
 }
@@ -70,8 +70,6 @@ arguments! {
     struct Turn { array: Var, k: i64 = 1, axes: Vec<i64> }
     /// `Roll(x; shift, axis=None)`
     struct Roll { x: Var, shift: Operand, axis: Operand = Operand::Absent }
-    /// `Repeat(x; repeats, axis=None)`
-    struct Repeat { x: Var, repeats: Operand, axis: Option<i64> }
     /// `Concatenate(xs; axis=0)`
     struct Join { xs: Vec<Value>, axis: i64 = 0 }
     /// `Stack(x; axis=0)`
@@ -302,9 +300,9 @@ fn tile(b: &Lower, x: Var, repeats: Operand) -> Lowered<Var> {
     b.tile(unsqueezed(b, x, &new)?, repeats)
 }
 
-fn repeat(b: &Lower, a: Repeat) -> Lowered<Var> {
-    let (flat, axis) = in_line(b, a.x, a.axis)?;
-    match &list(b, &a.repeats)?[..] {
+fn repeat(b: &Lower, x: Var, repeats: Operand, axis: Option<i64>) -> Lowered<Var> {
+    let (flat, axis) = in_line(b, x, axis)?;
+    match &list(b, &repeats)?[..] {
         [n] => {
             let n = count(b, "repeats", *n)?;
             let wide = b.unsqueeze(flat, [axis + 1])?;
