@@ -1,14 +1,14 @@
 //! Values of several paths as values of the graph, and back, by the form that they have in common.
 
 use super::form::Form;
-use super::{Elements, Item, Machine, NumberKind, Result};
+use super::{Elements, Item, Machine, Number, NumberKind, Result};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use std::rc::Rc;
 
 impl Machine<'_> {
     /// The values of the graph that `item` is in `form`, in the present graph.
-    pub(crate) fn packed(&self, form: &Form, item: &Item, into: &mut Vec<Var>) -> Result<()> {
+    pub(super) fn pack(&self, form: &Form, item: &Item, into: &mut Vec<Var>) -> Result<()> {
         match (form, item) {
             (Form::Fixed(_), _) => {}
             (Form::Tensor(ty), Item::Uninitialized(_) | Item::None | Item::Hole) => {
@@ -24,7 +24,7 @@ impl Machine<'_> {
                 });
             }
             (Form::Number(kind), Item::Uninitialized(_) | Item::None | Item::Hole) => {
-                into.push(self.zeros(&ValueType::tensor(kind.dtype(), Vec::<Dim>::new())));
+                into.push(self.zeros(&scalar(*kind)));
             }
             (Form::Number(kind), item) => into.push(self.number_var(item, *kind)?),
             (Form::Maybe(inner), item) => {
@@ -36,33 +36,20 @@ impl Machine<'_> {
                     other => (Item::Bool(true), other),
                 };
                 into.push(self.number_var(&present, NumberKind::Bool)?);
-                self.packed(inner, value, into)?;
+                self.pack(inner, value, into)?;
             }
             (Form::Sequence(ty), item) => into.push(self.sequence_var(item, ty.as_ref())?),
             (Form::Numbers(kind), item) => into.push(self.numbers_var(item, *kind)?),
-            (Form::Tuple(forms) | Form::Record(_, forms) | Form::List(forms), item) => {
-                let items = match item {
+            (Form::Parts(_, forms), item) => {
+                let parts = match item {
                     Item::None | Item::Uninitialized(_) | Item::Hole => {
                         vec![item.clone(); forms.len()]
                     }
-                    item => item.items().unwrap_or_default(),
+                    item => item.parts().unwrap_or_default(),
                 };
                 for (i, form) in forms.iter().enumerate() {
-                    let item = items.get(i).cloned().unwrap_or_else(|| self.hole());
-                    self.packed(form, &item, into)?;
-                }
-            }
-            (Form::Dict(forms), item) => {
-                let value = |key: &Item| match item {
-                    Item::Dict(cell) => {
-                        let pairs = cell.borrow();
-                        let found = pairs.iter().find(|(k, _)| k.same(key));
-                        found.map_or_else(|| self.hole(), |(_, value)| value.clone())
-                    }
-                    other => other.clone(),
-                };
-                for (key, form) in forms {
-                    self.packed(form, &value(key), into)?;
+                    let part = parts.get(i).cloned().unwrap_or_else(|| self.hole());
+                    self.pack(form, &part, into)?;
                 }
             }
         }
@@ -70,47 +57,49 @@ impl Machine<'_> {
     }
 
     /// The value of `form` whose parts are the next values of the graph.
-    pub(crate) fn unpacked(&self, form: &Form, from: &mut impl Iterator<Item = Var>) -> Item {
-        let mut all = |forms: &[Form]| forms.iter().map(|f| self.unpacked(f, from)).collect();
+    pub(super) fn unpack(&self, form: &Form, from: &mut dyn Iterator<Item = Var>) -> Item {
         match form {
-            Form::Fixed(item) => item.clone(),
-            Form::Tuple(forms) => Item::tuple(all(forms)),
-            Form::Record(class, forms) => {
-                let items: Vec<Item> = all(forms);
-                Item::Record(class.clone(), items.into())
-            }
-            Form::List(forms) => Item::list(all(forms)),
-            Form::Dict(forms) => {
-                Item::dict(forms.iter().map(|(k, f)| (k.clone(), self.unpacked(f, from))).collect())
+            Form::Fixed(item) => return item.clone(),
+            Form::Parts(container, forms) => {
+                let parts = forms.iter().map(|form| self.unpack(form, from)).collect();
+                return container.with_parts(parts);
             }
             Form::Maybe(inner) => {
-                let present = self.unpacked(&Form::Number(NumberKind::Bool), from);
-                let value = self.unpacked(inner, from);
-                match present {
+                let present = self.unpack(&Form::Number(NumberKind::Bool), from);
+                let value = self.unpack(inner, from);
+                return match present {
                     Item::Number(number) => Item::Maybe(number, Rc::new(value)),
                     Item::Bool(true) => value,
                     Item::Bool(false) => Item::None,
                     _ => self.hole(),
-                }
+                };
             }
-            Form::Tensor(_) => from.next().map_or_else(|| self.hole(), |var| self.tensor(var)),
-            Form::Number(kind) => {
-                from.next().map_or_else(|| self.hole(), |var| self.number(var, *kind))
-            }
-            Form::Sequence(_) => {
-                let list = |var| Item::elements(Elements::Sequence(var));
-                from.next().map_or_else(|| self.hole(), list)
-            }
-            Form::Numbers(kind) => {
-                let list = |var| Item::elements(Elements::Numbers(var, *kind));
-                from.next().map_or_else(|| self.hole(), list)
-            }
+            _ => {}
+        }
+        match (form, from.next()) {
+            (Form::Tensor(_), Some(var)) => self.tensor(var),
+            (Form::Number(kind), Some(var)) => self.number(var, *kind),
+            (Form::Sequence(_), Some(var)) => Item::elements(Elements::Sequence(var)),
+            (Form::Numbers(kind), Some(var)) => Item::elements(Elements::Numbers(var, *kind)),
+            _ => self.hole(),
         }
     }
 
-    /// The types of the values that [`Machine::packed`] gives.
-    pub(crate) fn slots(&self, form: &Form, into: &mut Vec<ValueType>) {
-        let scalar = |kind: NumberKind| ValueType::tensor(kind.dtype(), Vec::<Dim>::new());
+    /// A number of the graph as an item: its value, if it is known.
+    pub(crate) fn number(&self, var: Var, kind: NumberKind) -> Item {
+        let known = self.builder().constant_of(var).filter(|t| t.len() == 1);
+        let known = known.and_then(|t| Some(t.to_reals()?.values[0]));
+        let whole = || self.builder().ints_of(var).and_then(|items| items.first().copied());
+        let known = match kind {
+            NumberKind::Float => known.map(Item::Float),
+            NumberKind::Bool => known.map(|x| Item::Bool(x != 0.0)),
+            NumberKind::Int => whole().map(Item::Int),
+        };
+        known.unwrap_or(Item::Number(Number { var, kind }))
+    }
+
+    /// The types of the values that [`Machine::pack`] gives.
+    pub(super) fn packed_types(&self, form: &Form, into: &mut Vec<ValueType>) {
         match form {
             Form::Fixed(_) => {}
             Form::Tensor(ty) => into.push(ty.clone()),
@@ -124,12 +113,9 @@ impl Machine<'_> {
             }
             Form::Maybe(inner) => {
                 into.push(scalar(NumberKind::Bool));
-                self.slots(inner, into);
+                self.packed_types(inner, into);
             }
-            Form::Tuple(forms) | Form::Record(_, forms) | Form::List(forms) => {
-                forms.iter().for_each(|form| self.slots(form, into));
-            }
-            Form::Dict(forms) => forms.iter().for_each(|(_, form)| self.slots(form, into)),
+            Form::Parts(_, forms) => forms.iter().for_each(|form| self.packed_types(form, into)),
         }
     }
 
@@ -149,4 +135,8 @@ impl Machine<'_> {
             }
         }
     }
+}
+
+fn scalar(kind: NumberKind) -> ValueType {
+    ValueType::tensor(kind.dtype(), Vec::<Dim>::new())
 }
