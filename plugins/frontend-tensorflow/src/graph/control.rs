@@ -1,9 +1,10 @@
 //! Conditions and loops by functions: If, Case, While and their kin.
 
-use super::branch::{branch, chosen, truth};
+use super::branch::{branch, chosen};
 use super::item::Item;
 use super::repeat::{Repetition, repeat};
 use super::scope::{Runner, Scope};
+use super::truth::truth;
 use super::{calls, effects, node};
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::dims_of;

@@ -1,7 +1,7 @@
 //! Conditions and loops of TensorFlow 1: Switch and Merge, and frames of Enter, Exit, NextIteration and LoopCond. A
 //! Switch only passes on: a Merge takes what it needs of both sides, and an Exit runs its whole frame.
 
-use super::branch::{branch, chosen, known, truth};
+use super::branch::{branch, chosen};
 use super::control::WEIGHT;
 use super::flow::{Arm, Choice, Flow, Frame};
 use super::item::Item;
@@ -10,6 +10,7 @@ use super::node;
 use super::repeat::{Repetition, repeat};
 use super::scope::{DEPTH_MAX, Runner, Scope};
 use super::siblings::Group;
+use super::truth::{known, truth};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::Code;

@@ -14,6 +14,7 @@ pub(crate) mod extent;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod flow;
+mod forms;
 pub(crate) mod frames;
 pub(crate) mod frozen;
 pub mod fuzzing;
@@ -38,7 +39,7 @@ mod scope;
 pub(crate) mod sequence;
 pub(crate) mod siblings;
 pub(crate) mod slices;
-pub(crate) mod slots;
 pub(crate) mod states;
+mod truth;
 pub(crate) mod turns;
 mod variables;
