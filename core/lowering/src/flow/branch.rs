@@ -9,7 +9,7 @@ use onnxd_ir::Graph;
 pub type Arm<'a, P> = dyn Fn() -> Lowered<Values<P>> + 'a;
 
 /// A condition that is known only when the model runs.
-pub struct Condition<'c, P: Paths> {
+pub struct Branches<'c, P: Paths> {
     /// A truth value.
     pub condition: Var,
     /// What the sub-graphs are called.
@@ -40,7 +40,7 @@ struct Slot<P: Paths> {
     items: [P::Item; 2],
 }
 
-impl<P: Paths> Condition<'_, P> {
+impl<P: Paths> Branches<'_, P> {
     /// Runs both arms, and adds the `If`.
     ///
     /// # Errors

@@ -8,11 +8,11 @@
 
 mod branch;
 mod repeat;
-mod types;
+#[cfg(test)]
+mod tests;
 
-pub use branch::{Arm, Condition, Taken};
-pub use repeat::{Body, Carried, Loop, NO_COMMON_FORM, Turn};
-pub use types::{common_type, either_type};
+pub use branch::{Arm, Branches, Taken};
+pub use repeat::{Body, Carried, NO_COMMON_FORM, Repeat, RunTurn, Turn};
 
 use crate::{Driver, Lowered};
 use onnxd_build::Var;
@@ -116,6 +116,14 @@ pub trait Paths: Sized {
 
     /// Makes the changes again that were taken back.
     fn resume_block(&self, block: Self::Block);
+}
+
+/// What is known of a value that is of one type or the other, as far as types are known at all.
+pub fn either_type(a: Option<ValueType>, b: Option<ValueType>) -> Option<ValueType> {
+    match (a, b) {
+        (Some(a), Some(b)) => a.either(&b),
+        (a, b) => a.or(b),
+    }
 }
 
 /// The value with a key, which probably has the number `at`.

@@ -11,15 +11,18 @@ const ATTEMPTS_MAX: usize = 32;
 /// The finding for a loop that has no body.
 pub const NO_COMMON_FORM: &str = "The values that a loop carries have no common form.";
 
+/// Runs one turn, of its number and what goes into it. What it gives of keys that are not carried is carried from then
+/// on.
+pub type RunTurn<'t, P> = dyn Fn(Var, &[Carried<P>]) -> Lowered<Turn<P>> + 't;
+
 /// A loop whose turns are known only when the model runs.
-pub struct Loop<'l, P: Paths> {
+pub struct Repeat<'l, P: Paths> {
     /// What its body is called.
     pub name: &'l str,
     /// What goes into the first turn, with the forms that the first attempt tries.
     pub begins: Vec<Carried<P>>,
-    /// One turn: gets its number and what goes into it. What it gives of keys that are not carried is carried from then
-    /// on.
-    pub turn: &'l dyn Fn(Var, &[Carried<P>]) -> Lowered<Turn<P>>,
+    /// What runs in each turn.
+    pub turn: &'l RunTurn<'l, P>,
     /// What a value was before the turn that is not carried so far.
     pub before: &'l dyn Fn(&P::Key) -> Option<P::Item>,
 }
@@ -69,13 +72,7 @@ pub struct Body<P: Paths> {
     pub carried: Vec<Carried<P>>,
 }
 
-enum Attempt<P: Paths> {
-    Done(Body<P>),
-    /// Values have to be more general.
-    Wider(Vec<Carried<P>>),
-}
-
-impl<P: Paths> Loop<'_, P> {
+impl<P: Paths> Repeat<'_, P> {
     /// Runs turns until their values have forms; none if they do not find any.
     ///
     /// # Errors
@@ -83,39 +80,35 @@ impl<P: Paths> Loop<'_, P> {
     pub fn body(mut self, paths: &P) -> Lowered<Option<Body<P>>> {
         let mut carried = std::mem::take(&mut self.begins);
         for _ in 0..ATTEMPTS_MAX {
-            let mut attempt = None;
-            paths.driver().attempt(|| {
-                let done = self.attempt(paths, carried);
-                let kept = !matches!(done, Ok(Attempt::Wider(_)));
-                attempt = Some(done);
-                kept
+            let mut built = Ok(None);
+            let is_done = paths.driver().attempt(|| {
+                built = self.attempt(paths, &mut carried);
+                !matches!(built, Ok(None))
             });
-            match attempt.transpose()? {
-                Some(Attempt::Wider(wider)) => carried = wider,
-                Some(Attempt::Done(body)) => return Ok(Some(body)),
-                None => break,
+            if is_done {
+                return Ok(built?.map(|graph| Body { graph, carried }));
             }
         }
         Ok(None)
     }
 
-    fn attempt(&self, paths: &P, mut carried: Vec<Carried<P>>) -> Lowered<Attempt<P>> {
+    /// The graph of a turn; none if its values need wider forms, which they have then.
+    fn attempt(&self, paths: &P, carried: &mut Vec<Carried<P>>) -> Lowered<Option<Graph>> {
         let b = paths.driver().builder();
         b.begin(self.name);
         paths.begin_block();
-        let outputs = self.outputs(paths, &mut carried);
+        let outputs = self.outputs(paths, carried);
         paths.suspend_block();
-        let outputs = outputs.inspect_err(|_| b.discard())?;
-        let Some(outputs) = outputs else {
+        let Some(outputs) = outputs.inspect_err(|_| b.discard())? else {
             b.discard();
-            return Ok(Attempt::Wider(carried));
+            return Ok(None);
         };
         let mut graph = b.close(&outputs)?;
         let stacked = carried.iter().filter(|carried| carried.stacked.is_some());
         let unread: Vec<ValueId> = stacked.flat_map(|c| c.inputs.iter().copied()).collect();
         graph.unmark_inputs(&unread);
         graph.drop_unread(unread);
-        Ok(Attempt::Done(Body { graph, carried }))
+        Ok(Some(graph))
     }
 
     /// The outputs of the body; none if its values need wider forms, which they have then.

@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Driver;
-use onnxd_plugin_sdk::lower::flow::{Condition, Taken};
+use onnxd_plugin_sdk::lower::flow::{Branches, Taken};
 use std::cell::Cell;
 
 /// One arm of a condition.
@@ -39,13 +39,13 @@ pub(crate) fn branch(
         }
         Ok(given.into_iter().enumerate().collect())
     };
-    let taken = Condition {
+    let branches = Branches {
         condition,
         names: ["then", "else"],
         arms: [&|| run(0), &|| run(1)],
         before: &|_| None,
     };
-    match taken.run(&Forms::new(driver))? {
+    match branches.run(&Forms::new(driver))? {
         Taken::Either { values, .. } => Ok(values.into_iter().map(|(_, item)| item).collect()),
         Taken::Only(at) => arms[at](),
     }

@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{Dim, ValueId, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
-use onnxd_plugin_sdk::lower::flow::{Carried, NO_COMMON_FORM, Paths, common_type, either_type};
+use onnxd_plugin_sdk::lower::flow::{Carried, NO_COMMON_FORM, Paths, either_type};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -84,7 +84,7 @@ impl<'d, 's> Forms<'d, 's> {
         let of = |extent: Extent, ty| Form::List(Rc::new(begin.sized(extent)), Some(ty));
         if next.is_sequence {
             let found = next.whole_type(self.b());
-            let common = found.map(|found| common_type(ty, &found));
+            let common = found.and_then(|found| ty.either(&found));
             return match common.filter(|common| common != ty) {
                 Some(common) => of(Extent::Varying, common),
                 None => Form::List(begin.clone(), Some(ty.clone())),

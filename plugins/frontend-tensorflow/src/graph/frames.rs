@@ -220,8 +220,10 @@ fn looped<'a>(
         }
         inner
     };
+    let paths = runner.remembered();
     let repetition = Repetition {
         turn: &|items| {
+            runner.remember(paths);
             let inner = inner(items, true);
             frame.variables.iter().map(|v| value(&inner, v.next)).collect()
         },
@@ -229,7 +231,7 @@ fn looped<'a>(
         declared: vec![],
         constant: vec![],
     };
-    let ends = repeat(runner, &begins, &repetition)?;
+    let ends = repeat(runner.driver, &begins, &repetition)?;
     let mut given = vec![Item::Hole];
     for (variable, end) in frame.variables.iter().zip(ends) {
         for exit in &variable.exits {

@@ -20,7 +20,7 @@ pub(crate) mod frozen;
 pub mod fuzzing;
 pub(crate) mod idioms;
 pub(crate) mod index;
-mod item;
+pub(crate) mod item;
 pub(crate) mod leftovers;
 pub(crate) mod list;
 pub(crate) mod lists;

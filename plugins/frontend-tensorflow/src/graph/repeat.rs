@@ -2,12 +2,13 @@
 
 use super::forms::{Forms, formless, is_given};
 use super::item::Item;
-use super::scope::Runner;
 use super::truth::{known, no_condition, truth};
 use super::turns;
+use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
 use onnxd_plugin_sdk::ir::Dim;
-use onnxd_plugin_sdk::lower::flow::{Body, Carried, Loop, Turn};
+use onnxd_plugin_sdk::lower::Driver;
+use onnxd_plugin_sdk::lower::flow::{Body, Carried, Repeat, Turn};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -28,27 +29,25 @@ pub(crate) struct Repetition<'f> {
 /// # Errors
 /// Those of the body; `N0203` if its values do not find a form.
 pub(crate) fn repeat(
-    runner: &Runner<'_, '_>,
+    driver: &Driver<'_, Source>,
     begins: &[Item],
     r: &Repetition<'_>,
 ) -> Result<Vec<Item>> {
-    let b: &GraphBuilder = runner.builder();
+    let b: &GraphBuilder = driver.builder();
     let first = (r.condition)(begins)?;
     let condition = match &first {
         Item::Tensor(v) => Some(truth(b, *v)?),
         Item::Hole => None,
         Item::Resource(_) | Item::List(_) => {
-            runner.driver.report(no_condition(b));
+            driver.report(no_condition(b));
             None
         }
     };
     if condition.and_then(|v| known(b, v)) == Some(false) {
         return Ok(begins.to_vec());
     }
-    let forms = Forms::new(runner.driver).with_declared(&r.declared);
-    let paths = runner.remembered();
+    let forms = Forms::new(driver).with_declared(&r.declared);
     let turn = |_, carried: &[Carried<Forms<'_, '_>>]| {
-        runner.remember(paths);
         let items: Vec<Item> = carried.iter().map(|carried| carried.item.clone()).collect();
         let next = (r.turn)(&items)?;
         let condition = Some((r.condition)(&next)?);
@@ -58,12 +57,12 @@ pub(crate) fn repeat(
         Carried::new(at, item.clone(), forms.begin(item, r.constant.get(at) == Some(&true)))
     };
     let carried = begins.iter().enumerate().map(begin).collect();
-    let repeated = Loop { name: "body", begins: carried, turn: &turn, before: &|_| None };
+    let repeated = Repeat { name: "body", begins: carried, turn: &turn, before: &|_| None };
     match (repeated.body(&forms)?, condition) {
         (Some(body), Some(condition)) => finished(&forms, b, begins, condition, body),
         (Some(_), None) => Ok(vec![Item::Hole; begins.len()]),
         (None, _) => {
-            runner.driver.report(formless(b));
+            driver.report(formless(b));
             Ok(vec![Item::Hole; begins.len()])
         }
     }

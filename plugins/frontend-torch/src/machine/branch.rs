@@ -2,7 +2,7 @@
 
 use super::paths::{Slot, Variables};
 use super::{Item, Machine, Number, Result};
-use onnxd_plugin_sdk::lower::flow::{Condition, Taken};
+use onnxd_plugin_sdk::lower::flow::{Branches, Taken};
 
 /// One arm of a condition.
 pub(crate) type Arm<'a> = dyn Fn() -> Result<Variables> + 'a;
@@ -24,13 +24,13 @@ impl Machine<'_> {
             Slot::Variable(name) => before(name),
             Slot::Place(place) => Some(self.old(place)),
         };
-        let taken = Condition {
+        let branches = Branches {
             condition: condition.var,
             names: ["then", "else"],
             arms: [&|| run(0), &|| run(1)],
             before: &known,
         };
-        let (values, given) = match taken.run(self)? {
+        let (values, given) = match branches.run(self)? {
             Taken::Only(at) => return arms[at](),
             Taken::Either { values, arms } => (values, arms),
         };

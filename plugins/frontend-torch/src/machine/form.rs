@@ -6,8 +6,11 @@ use super::{Item, Machine, NumberKind, Result};
 use crate::diag::{Code, Diagnostic};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::ValueType;
-use onnxd_plugin_sdk::lower::flow::{common_type, either_type};
+use onnxd_plugin_sdk::lower::flow::either_type;
 use std::rc::Rc;
+
+/// The type of a tensor of which nothing is known.
+const UNKNOWN: ValueType = ValueType::Tensor { dtype: None, shape: None };
 
 /// The form of a value that several paths give.
 #[derive(Clone, Debug)]
@@ -42,12 +45,13 @@ impl Form {
 
 impl Machine<'_> {
     /// The form of a value that one path gives, in the graph where it was computed.
-    pub(crate) fn form(&self, item: &Item) -> Result<Form> {
+    pub(crate) fn form_of(&self, item: &Item) -> Result<Form> {
         let fixed = || Form::Fixed(item.clone());
         Ok(match self.opened(item)? {
             Form::Parts(container, _) => {
                 let parts = item.parts().unwrap_or_default();
-                let forms = parts.iter().map(|part| self.form(part)).collect::<Result<Vec<_>>>()?;
+                let forms =
+                    parts.iter().map(|part| self.form_of(part)).collect::<Result<Vec<_>>>()?;
                 match forms.iter().all(Form::is_fixed) {
                     true => fixed(),
                     false => Form::Parts(container, forms),
@@ -55,7 +59,7 @@ impl Machine<'_> {
             }
             Form::Maybe(_) => match item {
                 Item::Maybe(_, inner) if self.has_own(item) => {
-                    Form::maybe(self.computed(self.form(inner)?, item)?)
+                    Form::maybe(self.computed(self.form_of(inner)?, item)?)
                 }
                 _ => fixed(),
             },
@@ -109,7 +113,7 @@ impl Machine<'_> {
     }
 
     /// The form of what is either of `form` or `item`, which is a value in the present graph.
-    pub(crate) fn wider(&self, form: Form, item: &Item) -> Result<Form> {
+    pub(crate) fn widened(&self, form: Form, item: &Item) -> Result<Form> {
         if let Form::Fixed(fixed) = &form
             && fixed.same(item)
         {
@@ -117,36 +121,38 @@ impl Machine<'_> {
         }
         match (form, item) {
             (form, Item::Uninitialized(_) | Item::Hole) => Ok(form),
-            (Form::Fixed(Item::Uninitialized(_) | Item::Hole), item) => self.form(item),
+            (Form::Fixed(Item::Uninitialized(_) | Item::Hole), item) => self.form_of(item),
             (Form::Fixed(Item::Maybe(_, inner)), item) => {
                 let form = self.computed(Form::Fixed((*inner).clone()), item)?;
-                self.wider(Form::maybe(form), item)
+                self.widened(Form::maybe(form), item)
             }
             (Form::Maybe(inner), Item::None) => Ok(Form::Maybe(inner)),
             (Form::Maybe(inner), Item::Maybe(_, item)) => {
-                Ok(Form::Maybe(Box::new(self.wider(*inner, item)?)))
+                Ok(Form::Maybe(Box::new(self.widened(*inner, item)?)))
             }
-            (Form::Maybe(inner), item) => Ok(Form::Maybe(Box::new(self.wider(*inner, item)?))),
+            (Form::Maybe(inner), item) => Ok(Form::Maybe(Box::new(self.widened(*inner, item)?))),
             (Form::Fixed(Item::None), item) => {
-                Ok(Form::maybe(self.computed(self.form(item)?, item)?))
+                Ok(Form::maybe(self.computed(self.form_of(item)?, item)?))
             }
             (form, Item::None) => Ok(Form::maybe(self.computed(form, item)?)),
             (form, Item::Maybe(_, inner)) => {
-                Ok(Form::maybe(self.computed(self.wider(form, inner)?, inner)?))
+                Ok(Form::maybe(self.computed(self.widened(form, inner)?, inner)?))
             }
-            (Form::Fixed(fixed), item) => self.wider_present(self.opened(&fixed)?, item),
-            (form, item) => self.wider_present(form, item),
+            (Form::Fixed(fixed), item) => self.widened_present(self.opened(&fixed)?, item),
+            (form, item) => self.widened_present(form, item),
         }
     }
 
-    /// As [`Machine::wider`], of what is None on no path.
-    fn wider_present(&self, form: Form, item: &Item) -> Result<Form> {
+    /// As [`Machine::widened`], of what is None on no path.
+    fn widened_present(&self, form: Form, item: &Item) -> Result<Form> {
         let other = self.opened(item)?;
         match (form, other) {
-            (Form::Tensor(ty), Form::Tensor(other)) => Ok(Form::Tensor(common_type(&ty, &other))),
+            (Form::Tensor(ty), Form::Tensor(other)) => {
+                Ok(Form::Tensor(ty.either(&other).unwrap_or(UNKNOWN)))
+            }
             (Form::Tensor(ty), Form::Number(_)) => {
                 let scalar = ValueType::Tensor { dtype: ty.dtype(), shape: Some(vec![]) };
-                Ok(Form::Tensor(common_type(&ty, &scalar)))
+                Ok(Form::Tensor(ty.either(&scalar).unwrap_or(UNKNOWN)))
             }
             (Form::Tensor(_), _) => Err(self.cannot_meet(item, "a tensor")),
             (Form::Number(kind), Form::Number(other)) => Ok(Form::Number(kind.max(other))),
@@ -154,7 +160,7 @@ impl Machine<'_> {
             (Form::Number(_), _) => Err(self.cannot_meet(item, "a number")),
             (Form::Parts(container, forms), Form::Parts(..)) if is_like(&container, item) => {
                 let parts = item.parts().unwrap_or_default();
-                let forms = forms.into_iter().zip(&parts).map(|(f, part)| self.wider(f, part));
+                let forms = forms.into_iter().zip(&parts).map(|(f, part)| self.widened(f, part));
                 Ok(Form::Parts(container, forms.collect::<Result<_>>()?))
             }
             (Form::Parts(Item::Dict(_), _), Form::Parts(Item::Dict(_), _)) => {
@@ -163,13 +169,13 @@ impl Machine<'_> {
             (
                 form @ (Form::Parts(Item::List(_), _) | Form::Sequence(_) | Form::Numbers(_)),
                 Form::Parts(Item::List(_), _) | Form::Sequence(_) | Form::Numbers(_),
-            ) => self.wider_list(form, item),
+            ) => self.widened_list(form, item),
             _ => Err(self.cannot_meet(item, "a value of another kind")),
         }
     }
 
     /// The form of a list whose length depends on the path.
-    fn wider_list(&self, form: Form, item: &Item) -> Result<Form> {
+    fn widened_list(&self, form: Form, item: &Item) -> Result<Form> {
         let known = item.items();
         let (other_kind, other) = match (&known, self.opened(item)?) {
             (Some(items), _) if items.is_empty() => (None, None),
@@ -228,8 +234,7 @@ impl Machine<'_> {
     }
 
     fn type_of(&self, var: Var) -> ValueType {
-        let unknown = ValueType::Tensor { dtype: None, shape: None };
-        self.builder().type_of(var).unwrap_or(unknown)
+        self.builder().type_of(var).unwrap_or(UNKNOWN)
     }
 
     fn cannot_meet(&self, item: &Item, other: &str) -> Diagnostic {

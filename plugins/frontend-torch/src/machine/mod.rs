@@ -16,7 +16,6 @@ mod item;
 mod journal;
 mod kinds;
 mod numbers;
-mod packing;
 mod paths;
 mod python;
 mod query;

@@ -1,12 +1,13 @@
-//! What the program's values are to conditions and loops: variables, and places that outlive a block.
+//! What the program's values are to conditions and loops: variables, and places that outlive a block. By the form that
+//! values have in common, they become values of the graph, and values of the graph become they.
 
 use super::form::Form;
 use super::journal::{Block, Place};
-use super::{Item, Machine, NumberKind, Result, is_raised};
+use super::{Elements, Item, Machine, Number, NumberKind, Result, is_raised};
 use crate::aten::Source;
 use crate::diag::Diagnostic;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::ValueType;
+use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::lower::flow::{Paths, Values};
 use std::rc::Rc;
@@ -47,6 +48,36 @@ impl Machine<'_> {
         }
         Ok(values)
     }
+
+    /// A number of the graph as an item: its value, if it is known.
+    pub(crate) fn number(&self, var: Var, kind: NumberKind) -> Item {
+        let known = self.builder().constant_of(var).filter(|t| t.len() == 1);
+        let known = known.and_then(|t| Some(t.to_reals()?.values[0]));
+        let whole = || self.builder().ints_of(var).and_then(|items| items.first().copied());
+        let known = match kind {
+            NumberKind::Float => known.map(Item::Float),
+            NumberKind::Bool => known.map(|x| Item::Bool(x != 0.0)),
+            NumberKind::Int => whole().map(Item::Int),
+        };
+        known.unwrap_or(Item::Number(Number { var, kind }))
+    }
+
+    /// Any tensor of a type: where a value is never used. Unknown sizes are 1.
+    fn zeros(&self, ty: &ValueType) -> Var {
+        let dims = ty.shape().unwrap_or_default().iter().map(|d| d.known().unwrap_or(1));
+        let dims: Vec<usize> = dims.map(|d| usize::try_from(d).unwrap_or(1)).collect();
+        let dtype = ty.dtype().unwrap_or(DataType::Float);
+        let one = Tensor::new(dtype, vec![], vec![0u8; dtype.bits().div_ceil(8)].into());
+        let b = self.builder();
+        let one = b.constant(one.expect("a scalar of zero bytes"));
+        match dims.is_empty() {
+            true => one,
+            false => {
+                let shape = dims.iter().map(|d| *d as i64).collect::<Vec<_>>();
+                b.expand(one, shape).unwrap_or(one)
+            }
+        }
+    }
 }
 
 impl Paths for Machine<'_> {
@@ -65,27 +96,90 @@ impl Paths for Machine<'_> {
     }
 
     fn form_of(&self, item: &Item) -> Result<Form> {
-        self.form(item)
+        self.form_of(item)
     }
 
     fn widened(&self, form: Form, item: &Item) -> Result<Form> {
-        self.wider(form, item)
+        self.widened(form, item)
     }
 
     fn types(&self, form: &Form) -> Vec<ValueType> {
-        let mut types = vec![];
-        self.packed_types(form, &mut types);
-        types
+        match form {
+            Form::Fixed(_) => vec![],
+            Form::Tensor(ty) => vec![ty.clone()],
+            Form::Number(kind) => vec![scalar(*kind)],
+            Form::Numbers(kind) => vec![ValueType::tensor(kind.dtype(), vec![Dim::Unknown])],
+            Form::Sequence(ty) => {
+                let unknown = ValueType::Tensor { dtype: Some(DataType::Float), shape: None };
+                vec![ValueType::Sequence(Box::new(ty.clone().unwrap_or(unknown)))]
+            }
+            Form::Maybe(inner) => [vec![scalar(NumberKind::Bool)], self.types(inner)].concat(),
+            Form::Parts(_, forms) => forms.iter().flat_map(|form| self.types(form)).collect(),
+        }
     }
 
     fn packed(&self, form: &Form, item: &Item) -> Result<Vec<Var>> {
-        let mut packed = vec![];
-        self.pack(form, item, &mut packed)?;
-        Ok(packed)
+        let is_none = matches!(item, Item::None | Item::Uninitialized(_) | Item::Hole);
+        Ok(vec![match form {
+            Form::Fixed(_) => return Ok(vec![]),
+            Form::Tensor(ty) if is_none => self.zeros(ty),
+            Form::Tensor(ty) => match (ty.dtype(), item) {
+                (Some(dtype), Item::Int(_) | Item::Float(_) | Item::Bool(_)) => {
+                    self.builder().cast(self.var_of(item)?, dtype)?
+                }
+                _ => self.var_of(item)?,
+            },
+            Form::Number(kind) if is_none => self.zeros(&scalar(*kind)),
+            Form::Number(kind) => self.number_var(item, *kind)?,
+            Form::Sequence(ty) => self.sequence_var(item, ty.as_ref())?,
+            Form::Numbers(kind) => self.numbers_var(item, *kind)?,
+            Form::Maybe(inner) => {
+                let (present, value) = match item {
+                    _ if is_none => (Item::Bool(false), &Item::None),
+                    Item::Maybe(number, inner) => (Item::Number(*number), &**inner),
+                    other => (Item::Bool(true), other),
+                };
+                let present = self.number_var(&present, NumberKind::Bool)?;
+                return Ok([vec![present], self.packed(inner, value)?].concat());
+            }
+            Form::Parts(_, forms) => {
+                let mut parts = match is_none {
+                    true => vec![item.clone(); forms.len()],
+                    false => item.parts().unwrap_or_default(),
+                };
+                parts.resize_with(forms.len(), || self.hole());
+                let packed = forms.iter().zip(&parts).map(|(form, part)| self.packed(form, part));
+                return Ok(packed.collect::<Result<Vec<_>>>()?.concat());
+            }
+        }])
     }
 
     fn unpacked(&self, form: &Form, from: &mut dyn Iterator<Item = Var>) -> Item {
-        self.unpack(form, from)
+        match form {
+            Form::Fixed(item) => return item.clone(),
+            Form::Parts(container, forms) => {
+                let parts = forms.iter().map(|form| self.unpacked(form, from)).collect();
+                return container.with_parts(parts);
+            }
+            Form::Maybe(inner) => {
+                let present = self.unpacked(&Form::Number(NumberKind::Bool), from);
+                let value = self.unpacked(inner, from);
+                return match present {
+                    Item::Number(number) => Item::Maybe(number, Rc::new(value)),
+                    Item::Bool(true) => value,
+                    Item::Bool(false) => Item::None,
+                    _ => self.hole(),
+                };
+            }
+            _ => {}
+        }
+        match (form, from.next()) {
+            (Form::Tensor(_), Some(var)) => self.tensor(var),
+            (Form::Number(kind), Some(var)) => self.number(var, *kind),
+            (Form::Sequence(_), Some(var)) => Item::elements(Elements::Sequence(var)),
+            (Form::Numbers(kind), Some(var)) => Item::elements(Elements::Numbers(var, *kind)),
+            _ => self.hole(),
+        }
     }
 
     fn truth(&self, condition: &Item) -> Result<Var> {
@@ -111,4 +205,8 @@ impl Paths for Machine<'_> {
     fn resume_block(&self, block: Block) {
         Machine::resume_block(self, block);
     }
+}
+
+fn scalar(kind: NumberKind) -> ValueType {
+    ValueType::tensor(kind.dtype(), Vec::<Dim>::new())
 }

@@ -5,7 +5,7 @@ use super::paths::{Slot, Variables};
 use super::{Item, LOOP_WEIGHT, Machine, Number, NumberKind, Result};
 use crate::diag::Code;
 use onnxd_plugin_sdk::build::{Operand, Var};
-use onnxd_plugin_sdk::lower::flow::{self, Carried, Loop, NO_COMMON_FORM};
+use onnxd_plugin_sdk::lower::flow::{self, Carried, NO_COMMON_FORM, Repeat};
 
 /// How often a loop runs.
 pub(crate) struct Turns {
@@ -56,7 +56,7 @@ impl Machine<'_> {
         let findings = self.driver.findings();
         let name = "body";
         let begins = begins.collect::<Result<_>>()?;
-        let repeated = Loop { name, begins, turn: &turn, before: &before };
+        let repeated = Repeat { name, begins, turn: &turn, before: &before };
         let Some(mut body) = repeated.body(self)? else {
             return Err(self.problem(Code::LayerUnsupported, NO_COMMON_FORM));
         };
