@@ -104,10 +104,10 @@ impl Machine<'_> {
         match item {
             Item::Number(number) => own(number.var),
             Item::Tensor(view) => self.read(view).is_ok_and(own),
-            Item::Maybe(number, item) => own(number.var) || self.has_own(item),
-            other => match other.parts() {
-                Some(parts) => parts.iter().any(|part| self.has_own(part)),
-                None => other.elements_var().is_some_and(|(var, _)| own(var)),
+            Item::Maybe(number, _) if own(number.var) => true,
+            other => match other.elements_var() {
+                Some((var, _)) => own(var),
+                None => other.any_part(&mut |part| self.has_own(part)),
             },
         }
     }

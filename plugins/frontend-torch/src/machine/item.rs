@@ -209,6 +209,20 @@ impl Item {
         }
     }
 
+    /// Whether anything that it holds is as `f` says, also keys and an optional value.
+    pub(crate) fn any_part(&self, f: &mut dyn FnMut(&Item) -> bool) -> bool {
+        match self {
+            Item::Tuple(items) | Item::Record(_, items) => items.iter().any(f),
+            Item::List(cell) => match &*cell.borrow() {
+                Elements::Known(items) => items.iter().any(f),
+                Elements::Sequence(_) | Elements::Numbers(..) => false,
+            },
+            Item::Dict(cell) => cell.borrow().iter().any(|(key, value)| f(key) || f(value)),
+            Item::Maybe(_, item) => f(item),
+            _ => false,
+        }
+    }
+
     /// A container like this one that holds other parts.
     pub(crate) fn with_parts(&self, parts: Vec<Item>) -> Item {
         match self {
@@ -229,15 +243,10 @@ impl Item {
 
     /// Whether it, or an item inside, is a value of the graph or a hole.
     pub(crate) fn is_computed(&self) -> bool {
-        let is_key = |key: &(Item, Item)| key.0.is_computed();
         match self {
             Item::Number(_) | Item::Tensor(_) | Item::Hole => true,
             Item::Maybe(..) | Item::Uninitialized(_) => true,
-            Item::Dict(cell) if cell.borrow().iter().any(is_key) => true,
-            other => match other.parts() {
-                Some(parts) => parts.iter().any(Item::is_computed),
-                None => other.elements_var().is_some(),
-            },
+            other => other.elements_var().is_some() || other.any_part(&mut Item::is_computed),
         }
     }
 
