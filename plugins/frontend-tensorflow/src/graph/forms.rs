@@ -97,8 +97,7 @@ impl<'d, 's> Forms<'d, 's> {
             Elements::Stacked(v) => type_of(self.b(), *v),
             _ => next.stacked_type(self.b()).unwrap_or_else(unknown),
         };
-        let ty = wider(ty, &found, declared.as_deref()).unwrap_or_else(|| ty.clone());
-        Form::List(begin.clone(), Some(ty))
+        Form::List(begin.clone(), Some(wider(ty, &found, declared.as_deref())))
     }
 
     /// The size of the elements of a list that goes through a turn; none of what is no list.
@@ -247,7 +246,7 @@ impl Paths for Forms<'_, '_> {
             }
             (Form::List(..), _, Item::List(_)) if is_same(item, next) => Form::Fixed(begin.clone()),
             (Form::Tensor(ty), _, Item::Tensor(v)) => {
-                wider(ty, &type_of(b, *v), declared).map_or(form.clone(), Form::Tensor)
+                Form::Tensor(wider(ty, &type_of(b, *v), declared))
             }
             (Form::List(like, Some(ty)), _, Item::List(next)) => self.carried_list(like, ty, next),
             _ => form.clone(),
@@ -384,32 +383,18 @@ fn is_same(x: &Item, y: &Item) -> bool {
     }
 }
 
-/// The type that a state needs, if it is another one. Where a turn does not tell a size, the source may.
-fn wider(ty: &ValueType, next: &ValueType, declared: Option<&[Dim]>) -> Option<ValueType> {
-    let dtype = ty.dtype().or(next.dtype());
-    let of = |shape| {
-        let wider = ValueType::Tensor { dtype, shape };
-        (wider != *ty).then_some(wider)
-    };
-    let shape = ty.shape()?;
+/// The type that a state of type `ty` needs if a turn gives `next`. Where the turn does not tell a size, the source
+/// may.
+fn wider(ty: &ValueType, next: &ValueType, declared: Option<&[Dim]>) -> ValueType {
+    let Some(shape) = ty.shape() else { return ty.clone() };
     let says = |at: usize| declared.and_then(|d| d.get(at)).filter(|size| size.known().is_some());
-    let Some(next) = next.shape() else {
-        return match declared.filter(|d| d.len() == shape.len()) {
-            None => of(None),
-            Some(_) => {
-                let sizes = shape.iter().enumerate();
-                of(Some(sizes.map(|(at, _)| says(at).cloned().unwrap_or(Dim::Unknown)).collect()))
-            }
-        };
+    let size = |(at, size): (usize, &Dim)| match next.shape().map(|next| &next[at]) {
+        None => says(at).cloned().unwrap_or(Dim::Unknown),
+        Some(next) if size.same(next) => size.clone(),
+        Some(next) if next.known().is_none() && says(at) == Some(size) => size.clone(),
+        Some(_) => Dim::Unknown,
     };
-    if next.len() != shape.len() {
-        return of(None);
-    }
-    let both = shape.iter().zip(next).enumerate();
-    let size = |(at, (a, b)): (usize, (&Dim, &Dim))| match a.same(b) {
-        true => a.clone(),
-        false if b.known().is_none() && says(at) == Some(a) => a.clone(),
-        false => Dim::Unknown,
-    };
-    of(Some(both.map(size).collect()))
+    let rank = next.shape().or(declared).map(<[Dim]>::len);
+    let shape = (rank == Some(shape.len())).then(|| shape.iter().enumerate().map(size).collect());
+    ValueType::Tensor { dtype: ty.dtype().or(next.dtype()), shape }
 }
