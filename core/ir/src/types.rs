@@ -126,6 +126,33 @@ impl ValueType {
     pub fn dims(&self) -> Option<Vec<i64>> {
         self.shape()?.iter().map(Dim::known).collect()
     }
+
+    /// What is known of a value that is of this type or the other; `None` if it may be of two kinds.
+    pub fn either(&self, other: &ValueType) -> Option<ValueType> {
+        match (self, other) {
+            (
+                ValueType::Tensor { dtype: a, shape: s },
+                ValueType::Tensor { dtype: b, shape: t },
+            ) => {
+                let dtype = a.filter(|a| *b == Some(*a));
+                let size = |(x, y): (&Dim, &Dim)| if x.same(y) { x.clone() } else { Dim::Unknown };
+                let shape = match (s, t) {
+                    (Some(s), Some(t)) if s.len() == t.len() => {
+                        Some(s.iter().zip(t).map(size).collect())
+                    }
+                    _ => None,
+                };
+                Some(ValueType::Tensor { dtype, shape })
+            }
+            (ValueType::Sequence(a), ValueType::Sequence(b)) => {
+                Some(ValueType::Sequence(Box::new(a.either(b)?)))
+            }
+            (ValueType::Optional(a), ValueType::Optional(b)) => {
+                Some(ValueType::Optional(Box::new(a.either(b)?)))
+            }
+            (a, b) => (a == b).then(|| a.clone()),
+        }
+    }
 }
 
 fn write_shape(f: &mut fmt::Formatter<'_>, shape: Option<&Shape>) -> fmt::Result {

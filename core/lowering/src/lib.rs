@@ -26,6 +26,7 @@
 
 mod arguments;
 mod driver;
+pub mod flow;
 mod foreign;
 mod missing;
 mod model;

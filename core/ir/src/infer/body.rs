@@ -1,6 +1,6 @@
 //! Graphs inside others: sub-graphs of nodes, and bodies of local functions where they are applied.
 
-use super::merge::{either, restore, types as merged};
+use super::merge::{restore, types as merged};
 use super::site::{Data, Known, data_of};
 use super::{Facts, Inference, Types, control};
 use crate::id_map::IdMap;
@@ -237,7 +237,7 @@ impl Inference<'_> {
     fn remember(&mut self, f: usize, body: &Graph) {
         let types = body.value_ids().map(|v| body[v].ty.clone());
         let common = match self.bodies[f].take() {
-            Some(so_far) => so_far.into_iter().zip(types).map(|(a, b)| either(&a?, &b?)).collect(),
+            Some(so_far) => so_far.into_iter().zip(types).map(|(a, b)| a?.either(&b?)).collect(),
             None => types.collect(),
         };
         self.bodies[f] = Some(common);

@@ -1,6 +1,6 @@
 //! Constants and control flow.
 
-use super::merge::{self, either, varying};
+use super::merge::{self, varying};
 use super::site::{Data, Shapes, Site, axis, one, unknown};
 use super::{Rules, TypeRules, Types, sequence};
 use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType};
@@ -91,7 +91,7 @@ pub(super) fn carried(
         let out = body[*out].ty.as_ref().map(|ty| varying(ty, since));
         let Some(ty) = assumed.take() else { continue };
         *assumed = match out {
-            Some(out) => either(&ty, &out),
+            Some(out) => ty.either(&out),
             None => Some(unshaped(&ty)),
         };
     }
@@ -145,7 +145,7 @@ fn if_outputs(site: &Site<'_>) -> Types {
     let live = ["then_branch", "else_branch"].into_iter().filter(|name| Some(*name) != dead);
     let of = |g: &Graph| g.outputs().iter().map(|v| g[*v].ty.clone()).collect::<Types>();
     let types = live.map(|name| body(site, name).map_or(vec![], of));
-    let common = |a: Types, b: Types| a.into_iter().zip(b).map(|(a, b)| either(&a?, &b?)).collect();
+    let common = |a: Types, b: Types| a.into_iter().zip(b).map(|(a, b)| a?.either(&b?)).collect();
     types.reduce(common).unwrap_or_default()
 }
 

@@ -67,31 +67,6 @@ fn shapes(declared: Option<&Shape>, inferred: Option<&Shape>, keep: bool) -> Opt
     merged.collect::<Option<Shape>>().map(Some)
 }
 
-/// What is known of a value that is of one type or the other.
-pub(super) fn either(a: &ValueType, b: &ValueType) -> Option<ValueType> {
-    match (a, b) {
-        (ValueType::Tensor { dtype: a, shape: s }, ValueType::Tensor { dtype: b, shape: t }) => {
-            let dtype = a.filter(|a| *b == Some(*a));
-            let shape = match (s, t) {
-                (Some(s), Some(t)) if s.len() == t.len() => {
-                    let dim =
-                        |(x, y): (&Dim, &Dim)| if x.same(y) { x.clone() } else { Dim::Unknown };
-                    Some(s.iter().zip(t).map(dim).collect())
-                }
-                _ => None,
-            };
-            Some(ValueType::Tensor { dtype, shape })
-        }
-        (ValueType::Sequence(a), ValueType::Sequence(b)) => {
-            Some(ValueType::Sequence(Box::new(either(a, b)?)))
-        }
-        (ValueType::Optional(a), ValueType::Optional(b)) => {
-            Some(ValueType::Optional(Box::new(either(a, b)?)))
-        }
-        (a, b) => (a == b).then(|| a.clone()),
-    }
-}
-
 /// Calls `f` for the sizes of all axes.
 pub(super) fn for_each_size(ty: &mut ValueType, f: &mut dyn FnMut(usize, &mut Dim)) {
     match ty {

@@ -1,6 +1,6 @@
 //! Sequences and optionals.
 
-use super::merge::{either, varying};
+use super::merge::varying;
 use super::site::{Shapes, Site, axis, one};
 use super::{Rules, TypeRules, Types};
 use crate::{Attr, DataType, Dim, Shape, ValueType};
@@ -37,7 +37,7 @@ fn sequence(of: Option<ValueType>) -> Types {
 
 fn sequence_construct(site: &Site<'_>) -> Types {
     let types = (0..site.node.inputs.len()).map(|i| site.ty(i).cloned());
-    sequence(types.reduce(|a, b| either(&a?, &b?)).flatten())
+    sequence(types.reduce(|a, b| a?.either(&b?)).flatten())
 }
 
 fn sequence_empty(site: &Site<'_>) -> Types {
@@ -46,7 +46,7 @@ fn sequence_empty(site: &Site<'_>) -> Types {
 }
 
 fn sequence_insert(site: &Site<'_>) -> Types {
-    sequence(element(site, 0).zip(site.ty(1)).and_then(|(a, b)| either(a, b)))
+    sequence(element(site, 0).zip(site.ty(1)).and_then(|(a, b)| a.either(b)))
 }
 
 fn split_to_sequence(site: &Site<'_>) -> Types {

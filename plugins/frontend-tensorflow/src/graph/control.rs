@@ -1,9 +1,10 @@
 //! Conditions and loops by functions: If, Case, While and their kin.
 
-use super::branch::{branch, chosen, truth};
+use super::branch::{branch, chosen};
 use super::item::Item;
 use super::repeat::{Repetition, repeat};
 use super::scope::{Runner, Scope};
+use super::truth::truth;
 use super::{calls, effects, node};
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::dims_of;
@@ -142,8 +143,12 @@ fn looped<'a>(
     let mut budget = TRACE_MAX;
     let constant = (0..inputs.len()).map(|at| passes(runner, body, at, &mut budget));
     let constant = constant.chain(written.iter().map(|_| false)).collect();
+    let paths = runner.remembered();
     let repetition = Repetition {
-        turn: &|items| call(body, items),
+        turn: &|items| {
+            runner.remember(paths);
+            call(body, items)
+        },
         condition: &|items| {
             let given = call(condition, items)?;
             given.first().cloned().ok_or_else(|| {
@@ -155,7 +160,7 @@ fn looped<'a>(
         constant,
     };
     let begins = [inputs.to_vec(), present(runner, &written)].concat();
-    let repeated = || repeat(runner, &begins, &repetition);
+    let repeated = || repeat(runner.driver, &begins, &repetition);
     let mut given = runner.builder().in_layer(scope.layer(node), |_| repeated())?;
     write(runner, &written, given.split_off(inputs.len().min(given.len())));
     Ok(given)

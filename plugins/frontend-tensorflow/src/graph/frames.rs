@@ -1,7 +1,7 @@
 //! Conditions and loops of TensorFlow 1: Switch and Merge, and frames of Enter, Exit, NextIteration and LoopCond. A
 //! Switch only passes on: a Merge takes what it needs of both sides, and an Exit runs its whole frame.
 
-use super::branch::{branch, chosen, known, truth};
+use super::branch::{branch, chosen};
 use super::control::WEIGHT;
 use super::flow::{Arm, Choice, Flow, Frame};
 use super::item::Item;
@@ -10,6 +10,7 @@ use super::node;
 use super::repeat::{Repetition, repeat};
 use super::scope::{DEPTH_MAX, Runner, Scope};
 use super::siblings::Group;
+use super::truth::{known, truth};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -219,8 +220,10 @@ fn looped<'a>(
         }
         inner
     };
+    let paths = runner.remembered();
     let repetition = Repetition {
         turn: &|items| {
+            runner.remember(paths);
             let inner = inner(items, true);
             frame.variables.iter().map(|v| value(&inner, v.next)).collect()
         },
@@ -228,7 +231,7 @@ fn looped<'a>(
         declared: vec![],
         constant: vec![],
     };
-    let ends = repeat(runner, &begins, &repetition)?;
+    let ends = repeat(runner.driver, &begins, &repetition)?;
     let mut given = vec![Item::Hole];
     for (variable, end) in frame.variables.iter().zip(ends) {
         for exit in &variable.exits {

@@ -49,6 +49,17 @@ impl List {
         List { loose, extent, ..self.of(form) }
     }
 
+    /// A list that is either of two; `element` is what is known of the elements of both.
+    pub(crate) fn or(&self, other: &List, element: Sizes) -> List {
+        List {
+            loose: self.loose || other.loose,
+            extent: self.extent.clone().and(other.extent.clone()),
+            element: merged(self.element.clone(), element),
+            is_sequence: self.is_sequence || other.is_sequence,
+            ..self.of(self.form.clone())
+        }
+    }
+
     /// This list as a sequence.
     pub(crate) fn as_sequence(&self) -> List {
         List { is_sequence: true, ..self.of(self.form.clone()) }

@@ -227,19 +227,6 @@ fn sequence_of(dtype: Option<DataType>, shape: Sizes) -> ValueType {
     ValueType::Sequence(Box::new(ValueType::Tensor { dtype, shape }))
 }
 
-/// The type of a sequence with elements of both types.
-pub(crate) fn common_type(x: &ValueType, y: &ValueType) -> ValueType {
-    let (ValueType::Sequence(x), ValueType::Sequence(y)) = (x, y) else { return x.clone() };
-    let shape = match (x.shape(), y.shape()) {
-        (Some(x), Some(y)) if x.len() == y.len() => {
-            let both = x.iter().zip(y);
-            Some(both.map(|(x, y)| if x.same(y) { x.clone() } else { Dim::Unknown }).collect())
-        }
-        _ => None,
-    };
-    sequence_of(x.dtype(), shape)
-}
-
 /// A sequence that `turn` changes `n` times; it gets the sequence and the number of the turn.
 fn repeated(
     b: &GraphBuilder,

@@ -1,14 +1,17 @@
 //! Operators that run other graphs: conditions, loops and calls.
 
 use super::item::Item;
-use super::model::{Operator, SubGraph};
+use super::model::{Operator, SubGraph, Tensor};
 use super::scope::{Runner, Scope};
 use super::types::dim;
 use super::variables::BRANCHES;
-use onnxd_plugin_sdk::build::{Operand, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
-use onnxd_plugin_sdk::lower::Value;
+use crate::graph::branch::branch;
+use crate::graph::item::Item as Value;
+use crate::graph::repeat::{Repetition, repeat};
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::ir::{DataType, Dim};
+use onnxd_plugin_sdk::lower::Value as Argument;
 
 /// Graphs that an operator chooses between.
 const CHOICES_MAX: usize = 32;
@@ -81,26 +84,26 @@ impl<'a> Place<'_, 'a, '_> {
         let Some((first, rest)) = all.split_first() else {
             return Err(self.problem(Code::SourceSyntax, "The operator has no inputs."));
         };
-        Ok(self.tensors(std::slice::from_ref(first)).map(|vars| (vars[0], rest.to_vec())))
+        self.tell_handles(std::slice::from_ref(first));
+        Ok(tensor(first).map(|var| (var, rest.to_vec())))
     }
 
-    /// Tensors as values of the graph. Holes were reported; a variable or table in their place is.
-    fn tensors(&self, items: &[Item]) -> Option<Vec<Var>> {
+    /// Holes were reported; a variable or table in the place of a tensor is.
+    fn tell_handles(&self, items: &[Item]) {
         if items.iter().any(|item| matches!(item, Item::Handle(_))) {
             let message = "A variable or table takes part in a condition or loop as a value.";
             self.runner.driver.report(self.problem(Code::LayerUnsupported, message));
         }
-        items.iter().map(tensor).collect()
     }
 
-    fn option(&self, name: &str) -> Option<&Value> {
+    fn option(&self, name: &str) -> Option<&Argument> {
         self.called.options.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     /// The graph that an option names.
     fn graph(&self, option: &str) -> Result<&'a SubGraph> {
         match self.option(option) {
-            Some(Value::Int(index)) => self.numbered(*index),
+            Some(Argument::Int(index)) => self.numbered(*index),
             _ => Err(self.problem(Code::SourceSyntax, "The operator does not name a graph.")),
         }
     }
@@ -127,32 +130,44 @@ impl<'a> Place<'_, 'a, '_> {
         graph.outputs.iter().map(|index| self.runner.item(&inner, *index)).collect()
     }
 
-    /// Runs a graph in a sub-graph of ONNX; `None` if something of it could not be converted.
-    fn branch(&self, graph: &'a SubGraph, inputs: &[Item]) -> Result<Option<Graph>> {
-        let b = self.runner.builder();
-        let name = if graph.name.is_empty() { "branch" } else { &graph.name };
-        b.sub_graph(name, || self.typed(self.tensors(&self.call(graph, inputs)?)))
+    /// What a graph gives to a condition or loop, with the element types of the tensors that it becomes.
+    fn values(
+        &self,
+        graph: &'a SubGraph,
+        inputs: &[Item],
+        dtypes: &[Option<DataType>],
+    ) -> Result<Vec<Value>> {
+        self.typed(&self.call(graph, inputs)?, dtypes)
     }
 
-    /// Values with the element types that the file declares for the results of the operator.
-    fn typed(&self, vars: Option<Vec<Var>>) -> Result<Option<Vec<Var>>> {
-        let b = self.runner.builder();
-        let Some(vars) = vars else { return Ok(None) };
-        let cast = |(var, index): (Var, &usize)| match self.scope.graph.tensors[*index].dtype() {
-            Some(dtype) if b.dtype_of(var).is_some_and(|found| found != dtype) => {
-                b.cast(var, dtype)
+    fn typed(&self, items: &[Item], dtypes: &[Option<DataType>]) -> Result<Vec<Value>> {
+        self.tell_handles(items);
+        let value = |(item, dtype): (&Item, &Option<DataType>)| match (item, dtype) {
+            (Item::Tensor(var), Some(dtype)) => {
+                self.runner.builder().cast(*var, *dtype).map(Value::Tensor)
             }
-            _ => Ok(var),
+            (Item::Tensor(var), None) => Ok(Value::Tensor(*var)),
+            (Item::Handle(_) | Item::Hole, _) => Ok(Value::Hole),
         };
-        vars.into_iter().zip(&self.called.outputs).map(cast).collect::<Result<_>>().map(Some)
+        items.iter().zip(dtypes).map(value).collect()
     }
 
-    /// The results as values of the graph, under the names of their tensors.
-    fn named(&self, vars: Vec<Var>) -> Vec<Item> {
-        for (var, index) in vars.iter().zip(&self.called.outputs) {
-            self.runner.builder().rename(*var, &self.scope.name(*index));
+    /// What the operator gives, which `run` adds to the graph. What is new in it has the names of its tensors.
+    fn given(&self, run: impl FnOnce() -> Result<Vec<Value>>) -> Result<Vec<Item>> {
+        let b = self.runner.builder();
+        let before = b.graph().value_ids().len();
+        let values = b.in_layer(self.scope.layer(self.called), |_| run())?;
+        let items = values.iter().map(item).collect::<Vec<_>>();
+        for (item, index) in items.iter().zip(&self.called.outputs) {
+            if let Item::Tensor(var) = item
+                && b.is_own(*var)
+                && let id = b.id(*var)?
+                && b.graph().values_from(before).any(|new| new == id)
+            {
+                b.rename(*var, &self.scope.name(*index));
+            }
         }
-        vars.into_iter().map(Item::Tensor).collect()
+        Ok(items)
     }
 
     /// One of two graphs.
@@ -161,18 +176,15 @@ impl<'a> Place<'_, 'a, '_> {
         [then, otherwise]: [&'a SubGraph; 2],
         inputs: &[Option<Item>],
     ) -> Result<Vec<Item>> {
-        let b = self.runner.builder();
         let Some((condition, rest)) = self.chooser(inputs)? else { return Ok(self.holes()) };
         self.counted(then.outputs.len())?;
         self.counted(otherwise.outputs.len())?;
-        if let Some(known) = b.ints_of(condition).as_deref().and_then(<[i64]>::first) {
-            return self.call(if *known != 0 { then } else { otherwise }, &rest);
-        }
-        let (then, otherwise) = (self.branch(then, &rest)?, self.branch(otherwise, &rest)?);
-        let (Some(then), Some(otherwise)) = (then, otherwise) else { return Ok(self.holes()) };
-        let condition = self.scalar(condition)?;
-        b.in_layer(self.scope.layer(self.called), |b| b.if_graphs(condition, then, otherwise))
-            .map(|vars| self.named(vars))
+        let dtypes = dtypes(self.scope.graph, &self.called.outputs);
+        let arm = |graph| self.values(graph, &rest, &dtypes);
+        self.given(|| {
+            let condition = self.scalar(condition)?;
+            branch(self.runner.driver, condition, [&|| arm(then), &|| arm(otherwise)])
+        })
     }
 
     /// A condition without axes, as ONNX wants it.
@@ -196,19 +208,21 @@ impl<'a> Place<'_, 'a, '_> {
     /// The graph with a number, the last one for numbers that are out of range.
     fn choice(&self, inputs: &[Option<Item>]) -> Result<Vec<Item>> {
         let indices = match self.option(BRANCHES) {
-            Some(Value::List(indices)) if !indices.is_empty() => indices,
+            Some(Argument::List(indices)) if !indices.is_empty() => indices,
             _ => return Err(self.problem(Code::SourceSyntax, "The operator names no graphs.")),
         };
-        let graph = |value: &Value| match value {
-            Value::Int(index) => self.numbered(*index),
+        let graph = |value: &Argument| match value {
+            Argument::Int(index) => self.numbered(*index),
             _ => Err(self.problem(Code::SourceSyntax, "A branch is not a number.")),
         };
         let graphs = indices.iter().map(graph).collect::<Result<Vec<_>>>()?;
+        if graphs.len() > CHOICES_MAX {
+            let message = format!("The operator chooses between more than {CHOICES_MAX} graphs.");
+            return Err(self.problem(Code::SourceLimit, message));
+        }
         let Some((index, rest)) = self.chooser(inputs)? else { return Ok(self.holes()) };
         graphs.iter().try_for_each(|graph| self.counted(graph.outputs.len()))?;
-        let index = self.scalar(index)?;
-        let chosen = self.chosen(index, 0, &graphs, &rest)?;
-        Ok(chosen.map_or_else(|| self.holes(), |vars| self.named(vars)))
+        self.given(|| self.chosen(self.scalar(index)?, 0, &graphs, &rest))
     }
 
     /// What one of several graphs gives, of which the first has the number `at`.
@@ -218,104 +232,80 @@ impl<'a> Place<'_, 'a, '_> {
         at: usize,
         graphs: &[&'a SubGraph],
         inputs: &[Item],
-    ) -> Result<Option<Vec<Var>>> {
-        let b = self.runner.builder();
-        let (first, others) = match graphs {
-            [] => return Ok(None),
-            [only] => return self.typed(self.tensors(&self.call(only, inputs)?)),
-            [first, others @ ..] => (first, others),
-        };
-        refuse!(at >= CHOICES_MAX =>
-            self.problem(Code::SourceLimit, format!("The operator chooses between more than {CHOICES_MAX} graphs.")));
-        let Some(then) = self.branch(first, inputs)? else { return Ok(None) };
-        let otherwise = b.sub_graph("branch", || self.chosen(index, at + 1, others, inputs))?;
-        let Some(otherwise) = otherwise else { return Ok(None) };
-        b.if_graphs(b.equal(index, at as i64)?, then, otherwise).map(Some)
+    ) -> Result<Vec<Value>> {
+        let dtypes = dtypes(self.scope.graph, &self.called.outputs);
+        match graphs {
+            [] => Ok(vec![]),
+            [only] => self.values(only, inputs, &dtypes),
+            [first, others @ ..] => {
+                let is_first = self.runner.builder().equal(index, at as i64)?;
+                let first = || self.values(first, inputs, &dtypes);
+                let others = || self.chosen(index, at + 1, others, inputs);
+                branch(self.runner.driver, is_first, [&first, &others])
+            }
+        }
     }
 
     /// A loop. What its body hands on unchanged is read from outside.
     fn repetition(&self, inputs: &[Item]) -> Result<Vec<Item>> {
-        let b = self.runner.builder();
         let [condition, body] =
             [self.graph("cond_subgraph_index")?, self.graph("body_subgraph_index")?];
         self.counted(body.outputs.len())?;
         self.counted(inputs.len())?;
-        refuse!(condition.outputs.len() != 1 || body.inputs.len() != inputs.len() =>
-            self.problem(Code::SourceSyntax, "The graphs of the loop do not fit its values."));
-        let carried: Vec<usize> =
-            (0..inputs.len()).filter(|at| body.inputs[*at] != body.outputs[*at]).collect();
-        let first = self.tensors(&self.call(condition, inputs)?);
-        let start: Vec<Item> = carried.iter().map(|at| inputs[*at].clone()).collect();
-        let start = self.tensors(&start);
-        let (Some(first), Some(start)) = (first, start) else { return Ok(self.holes()) };
-        let start = self.cast_starts(&carried, start, body)?;
-        let name = if body.name.is_empty() { "body" } else { &body.name };
-        let turn = b.sub_graph(name, || self.turn(condition, body, inputs, &carried, &start))?;
-        let Some(graph) = turn else { return Ok(self.holes()) };
-        let first = self.scalar(first[0])?;
-        let ended = b.in_layer(self.scope.layer(self.called), |b| {
-            b.loop_graph(Operand::Absent, first, &start, graph)
-        })?;
-        let mut items = inputs.to_vec();
-        for (at, var) in carried.iter().zip(ended) {
-            b.rename(var, &self.scope.name(self.called.outputs[*at]));
-            items[*at] = Item::Tensor(var);
+        if condition.outputs.len() != 1 || body.inputs.len() != inputs.len() {
+            let message = "The graphs of the loop do not fit its values.";
+            return Err(self.problem(Code::SourceSyntax, message));
         }
-        Ok(items)
-    }
-
-    /// The first values of what a loop carries, in the element types of its body.
-    fn cast_starts(&self, carried: &[usize], start: Vec<Var>, body: &SubGraph) -> Result<Vec<Var>> {
-        let b = self.runner.builder();
-        let cast = |(at, var): (&usize, Var)| match body.tensors[body.inputs[*at]].dtype() {
-            Some(dtype) => b.cast(var, dtype),
-            None => Ok(var),
+        let constant: Vec<bool> =
+            body.inputs.iter().zip(&body.outputs).map(|(input, output)| input == output).collect();
+        let dtypes = dtypes(body, &body.inputs);
+        // What is the same in each turn may also be a handle.
+        let items = |values: &[Value]| -> Vec<Item> {
+            let kept = constant.iter().zip(inputs).zip(values);
+            kept.map(|((kept, input), value)| if *kept { input.clone() } else { item(value) })
+                .collect()
         };
-        carried.iter().zip(start).map(cast).collect()
+        let carried = |items: &[Item]| {
+            let carried = constant.iter().zip(items);
+            let carried = carried.map(|(kept, item)| if *kept { Item::Hole } else { item.clone() });
+            self.typed(&carried.collect::<Vec<_>>(), &dtypes)
+        };
+        let repetition = Repetition {
+            turn: &|values| carried(&self.call(body, &items(values))?),
+            condition: &|values| {
+                let go_on = self.values(condition, &items(values), &[None])?;
+                match go_on[..] {
+                    [Value::Tensor(var)] => self.scalar(var).map(Value::Tensor),
+                    _ => Ok(Value::Hole),
+                }
+            },
+            declared: body.inputs.iter().map(|index| declared(&body.tensors[*index])).collect(),
+            constant: constant.clone(),
+        };
+        let ended = self.given(|| repeat(self.runner.driver, &carried(inputs)?, &repetition))?;
+        Ok(ended
+            .iter()
+            .zip(&constant)
+            .zip(inputs)
+            .map(|((end, kept), input)| if *kept { input } else { end }.clone())
+            .collect())
     }
+}
 
-    /// The condition of the next turn of a loop, and what the body gives; `None` if it could not be converted.
-    fn turn(
-        &self,
-        condition: &'a SubGraph,
-        body: &'a SubGraph,
-        inputs: &[Item],
-        carried: &[usize],
-        start: &[Var],
-    ) -> Result<Option<Vec<Var>>> {
-        let b = self.runner.builder();
-        let scalar = |dtype| ValueType::tensor(dtype, Vec::<Dim>::new());
-        b.input("iteration", scalar(DataType::Int64));
-        b.input("condition", scalar(DataType::Bool));
-        let mut items = inputs.to_vec();
-        for (at, start) in carried.iter().zip(start) {
-            items[*at] = Item::Tensor(b.input("state", self.state(body, *at, *start)));
-        }
-        let given = self.call(body, &items)?;
-        let next: Vec<Item> = carried.iter().map(|at| given[*at].clone()).collect();
-        let Some(vars) = self.tensors(&next) else { return Ok(None) };
-        let vars = self.cast_starts(carried, vars, body)?;
-        for (at, var) in carried.iter().zip(&vars) {
-            items[*at] = Item::Tensor(*var);
-        }
-        let Some(go_on) = self.tensors(&self.call(condition, &items)?) else { return Ok(None) };
-        Ok(Some([self.scalar(go_on[0])?].into_iter().chain(vars).collect()))
-    }
+/// The element types that a graph declares for tensors.
+fn dtypes(graph: &SubGraph, indices: &[usize]) -> Vec<Option<DataType>> {
+    indices.iter().map(|index| graph.tensors[*index].dtype()).collect()
+}
 
-    /// The type of what a loop carries: sizes that the body declares and the first value has.
-    fn state(&self, body: &SubGraph, at: usize, start: Var) -> ValueType {
-        let declared = &body.tensors[body.inputs[at]];
-        let sizes = declared.sizes();
-        let first = self.runner.builder().shape_of(start);
-        let shape = first.filter(|first| declared.ranked && first.len() == sizes.len());
-        let shape = shape.map(|first| {
-            let common = |(own, first): (i64, Dim)| match dim(own) == first {
-                true => first,
-                false => Dim::Unknown,
-            };
-            sizes.into_iter().zip(first).map(common).collect()
-        });
-        ValueType::Tensor { dtype: declared.dtype(), shape }
+/// The sizes that a tensor is declared with.
+fn declared(tensor: &Tensor) -> Option<Vec<Dim>> {
+    tensor.ranked.then(|| tensor.sizes().into_iter().map(dim).collect())
+}
+
+fn item(value: &Value) -> Item {
+    match value {
+        Value::Tensor(var) => Item::Tensor(*var),
+        _ => Item::Hole,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Loops that are decided while the program is converted.
 
-use super::{Elements, Item, Machine, Result, Variables};
+use super::{Item, Machine, Result, Variables};
 use crate::diag::Code;
 use std::cell::Cell;
 
@@ -99,19 +99,16 @@ impl Machine<'_> {
     }
 
     /// Whether a value of the innermost graph is in it.
-    fn has_own(&self, item: &Item) -> bool {
+    pub(super) fn has_own(&self, item: &Item) -> bool {
         let own = |var| self.builder().is_own(var);
         match item {
             Item::Number(number) => own(number.var),
             Item::Tensor(view) => self.read(view).is_ok_and(own),
-            Item::Maybe(number, item) => own(number.var) || self.has_own(item),
-            Item::Tuple(items) | Item::Record(_, items) => items.iter().any(|i| self.has_own(i)),
-            Item::List(cell) => match &*cell.borrow() {
-                Elements::Known(items) => items.iter().any(|i| self.has_own(i)),
-                Elements::Sequence(var) | Elements::Numbers(var, _) => own(*var),
+            Item::Maybe(number, _) if own(number.var) => true,
+            other => match other.elements_var() {
+                Some((var, _)) => own(var),
+                None => other.any_part(&mut |part| self.has_own(part)),
             },
-            Item::Dict(cell) => cell.borrow().iter().any(|(_, item)| self.has_own(item)),
-            _ => false,
         }
     }
 }

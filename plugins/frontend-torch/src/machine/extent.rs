@@ -3,7 +3,6 @@
 
 use super::{Elements, Item, Machine, Result};
 use crate::diag::Code;
-use std::rc::Rc;
 
 /// Containers inside each other.
 const DEPTH_MAX: usize = 64;
@@ -73,37 +72,10 @@ fn fits(item: &Item, depth: usize, left: &mut usize) -> bool {
         return false;
     }
     *left -= 1;
-    let mut all = |items: &[Item]| items.iter().all(|item| fits(item, depth - 1, left));
-    match item {
-        Item::Tuple(items) | Item::Record(_, items) => all(items),
-        Item::List(cell) => match &*cell.borrow() {
-            Elements::Known(items) => all(items),
-            Elements::Sequence(_) | Elements::Numbers(..) => true,
-        },
-        Item::Dict(cell) => {
-            let pairs = cell.borrow();
-            pairs.iter().all(|(k, v)| fits(k, depth - 1, left) && fits(v, depth - 1, left))
-        }
-        Item::Maybe(_, item) => all(std::slice::from_ref(&**item)),
-        _ => true,
-    }
+    !item.any_part(&mut |part| !fits(part, depth - 1, left))
 }
 
 /// Whether `item`, which is of bounded extent, is or holds `container`.
 fn is_within(container: &Item, item: &Item) -> bool {
-    let any = |items: &[Item]| items.iter().any(|item| is_within(container, item));
-    match (container, item) {
-        (Item::List(a), Item::List(b)) if Rc::ptr_eq(a, b) => true,
-        (Item::Dict(a), Item::Dict(b)) if Rc::ptr_eq(a, b) => true,
-        (_, Item::Tuple(items) | Item::Record(_, items)) => any(items),
-        (_, Item::List(cell)) => match &*cell.borrow() {
-            Elements::Known(items) => any(items),
-            Elements::Sequence(_) | Elements::Numbers(..) => false,
-        },
-        (_, Item::Dict(cell)) => {
-            cell.borrow().iter().any(|(k, v)| is_within(container, k) || is_within(container, v))
-        }
-        (_, Item::Maybe(_, item)) => is_within(container, item),
-        _ => false,
-    }
+    container.same(item) || item.any_part(&mut |part| is_within(container, part))
 }

@@ -2,12 +2,15 @@
 //! which have to be values of the graph.
 
 use super::sequences::common_kind;
-use super::{Elements, Item, Machine, Number, NumberKind, Result};
+use super::{Item, Machine, NumberKind, Result};
 use crate::diag::{Code, Diagnostic};
-use crate::syntax::ast::Class;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::{Dim, ValueType};
+use onnxd_plugin_sdk::ir::ValueType;
+use onnxd_plugin_sdk::lower::flow::either_type;
 use std::rc::Rc;
+
+/// The type of a tensor of which nothing is known.
+const UNKNOWN: ValueType = ValueType::Tensor { dtype: None, shape: None };
 
 /// The form of a value that several paths give.
 #[derive(Clone, Debug)]
@@ -22,10 +25,8 @@ pub(crate) enum Form {
     Numbers(NumberKind),
     /// None on some paths.
     Maybe(Box<Form>),
-    Tuple(Vec<Form>),
-    Record(Rc<Class>, Vec<Form>),
-    List(Vec<Form>),
-    Dict(Vec<(Item, Form)>),
+    /// A container like this one, with the forms of its parts.
+    Parts(Item, Vec<Form>),
 }
 
 impl Form {
@@ -33,77 +34,81 @@ impl Form {
     pub(crate) fn is_fixed(&self) -> bool {
         matches!(self, Form::Fixed(_))
     }
+
+    fn maybe(form: Form) -> Form {
+        match form {
+            Form::Maybe(_) => form,
+            form => Form::Maybe(Box::new(form)),
+        }
+    }
 }
 
 impl Machine<'_> {
     /// The form of a value that one path gives, in the graph where it was computed.
     pub(crate) fn form_of(&self, item: &Item) -> Result<Form> {
-        let all =
-            |items: &[Item]| items.iter().map(|x| self.form_of(x)).collect::<Result<Vec<_>>>();
-        Ok(match item {
-            Item::Tensor(view) => {
-                let var = self.read(view)?;
-                match self.builder().is_own(var) {
-                    true => Form::Tensor(self.type_of(var)),
-                    false => Form::Fixed(item.clone()),
+        let fixed = || Form::Fixed(item.clone());
+        Ok(match self.opened(item)? {
+            Form::Parts(container, _) => {
+                let parts = item.parts().unwrap_or_default();
+                let forms =
+                    parts.iter().map(|part| self.form_of(part)).collect::<Result<Vec<_>>>()?;
+                match forms.iter().all(Form::is_fixed) {
+                    true => fixed(),
+                    false => Form::Parts(container, forms),
                 }
             }
-            Item::Number(number) => match self.builder().is_own(number.var) {
-                true => Form::Number(number.kind),
-                false => Form::Fixed(item.clone()),
+            Form::Maybe(_) => match item {
+                Item::Maybe(_, inner) if self.has_own(item) => {
+                    Form::maybe(self.computed(self.form_of(inner)?, item)?)
+                }
+                _ => fixed(),
             },
-            Item::Tuple(items) => simplified(Form::Tuple(all(items)?), item),
-            Item::Record(class, items) => {
-                simplified(Form::Record(class.clone(), all(items)?), item)
-            }
-            Item::List(cell) => match &*cell.borrow() {
-                Elements::Known(items) => simplified(Form::List(all(items)?), item),
-                Elements::Sequence(var) => match self.builder().is_own(*var) {
-                    true => Form::Sequence(self.element_type(*var)),
-                    false => Form::Fixed(item.clone()),
-                },
-                Elements::Numbers(var, kind) => match self.builder().is_own(*var) {
-                    true => Form::Numbers(*kind),
-                    false => Form::Fixed(item.clone()),
-                },
+            form if self.has_own(item) => form,
+            _ => fixed(),
+        })
+    }
+
+    /// A value as a form whose parts are the same on all paths, if it is a container, or else as a value of the graph.
+    fn opened(&self, item: &Item) -> Result<Form> {
+        Ok(match item {
+            Item::Tensor(view) => Form::Tensor(self.type_of(self.read(view)?)),
+            Item::Number(number) => Form::Number(number.kind),
+            Item::Bool(_) => Form::Number(NumberKind::Bool),
+            Item::Int(_) => Form::Number(NumberKind::Int),
+            Item::Float(_) => Form::Number(NumberKind::Float),
+            Item::Maybe(_, inner) => Form::maybe(Form::Fixed((**inner).clone())),
+            other => match (other.parts(), other.elements_var()) {
+                // The container may change until the form is used.
+                (Some(parts), _) => Form::Parts(
+                    item.with_parts(parts.clone()),
+                    parts.into_iter().map(Form::Fixed).collect(),
+                ),
+                (None, Some((_, Some(kind)))) => Form::Numbers(kind),
+                (None, Some((var, None))) => Form::Sequence(self.element_type(var)),
+                (None, None) => Form::Fixed(item.clone()),
             },
-            Item::Dict(cell) => {
-                let of = |(key, value): &(Item, Item)| Ok((key.clone(), self.form_of(value)?));
-                let items = cell.borrow().iter().map(of).collect::<Result<Vec<_>>>()?;
-                simplified(Form::Dict(items), item)
-            }
-            Item::Maybe(number, inner) => match self.form_of(inner)? {
-                Form::Fixed(_) if !self.builder().is_own(number.var) => Form::Fixed(item.clone()),
-                inner => Form::Maybe(Box::new(self.computed(inner, item)?)),
-            },
-            other => Form::Fixed(other.clone()),
         })
     }
 
     /// A form that is a value of the graph, even if all paths so far give the same.
     fn computed(&self, form: Form, of: &Item) -> Result<Form> {
         let Form::Fixed(item) = form else { return Ok(form) };
-        Ok(match item {
-            Item::Tensor(view) => Form::Tensor(self.type_of(self.read(&view)?)),
-            Item::Number(number) => Form::Number(number.kind),
-            Item::Bool(_) => Form::Number(NumberKind::Bool),
-            Item::Int(_) => Form::Number(NumberKind::Int),
-            Item::Float(_) => Form::Number(NumberKind::Float),
-            Item::List(cell) => match &*cell.borrow() {
-                Elements::Known(items) => match common_kind(items.iter()) {
+        Ok(match (self.opened(&item)?, &item) {
+            (Form::Parts(..), Item::List(_)) => {
+                let items = item.items().unwrap_or_default();
+                match common_kind(items.iter()) {
                     Some(kind) => Form::Numbers(kind),
-                    None => Form::Sequence(self.common_type(items)?),
-                },
-                Elements::Sequence(var) => Form::Sequence(self.element_type(*var)),
-                Elements::Numbers(_, kind) => Form::Numbers(*kind),
-            },
-            Item::Tuple(items) => Form::Tuple(
-                items
-                    .iter()
-                    .map(|i| self.computed(Form::Fixed(i.clone()), i))
-                    .collect::<Result<_>>()?,
-            ),
-            other => return Err(self.cannot_meet(&other, of)),
+                    None => Form::Sequence(self.common_type(&items)?),
+                }
+            }
+            (Form::Parts(_, forms), Item::Tuple(_)) => {
+                let forms = forms.into_iter().map(|form| self.computed(form, of));
+                Form::Parts(item, forms.collect::<Result<_>>()?)
+            }
+            (Form::Parts(..) | Form::Maybe(_) | Form::Fixed(_), other) => {
+                return Err(self.cannot_meet(other, &of.what()));
+            }
+            (form, _) => form,
         })
     }
 
@@ -114,194 +119,109 @@ impl Machine<'_> {
         {
             return Ok(form);
         }
-        Ok(match (form, item) {
-            (form, Item::Uninitialized(_) | Item::Hole) => form,
-            (Form::Fixed(Item::Uninitialized(_) | Item::Hole), item) => self.form_of(item)?,
+        match (form, item) {
+            (form, Item::Uninitialized(_) | Item::Hole) => Ok(form),
+            (Form::Fixed(Item::Uninitialized(_) | Item::Hole), item) => self.form_of(item),
             (Form::Fixed(Item::Maybe(_, inner)), item) => {
                 let form = self.computed(Form::Fixed((*inner).clone()), item)?;
-                self.widened(Form::Maybe(Box::new(form)), item)?
+                self.widened(Form::maybe(form), item)
             }
-            (Form::Maybe(inner), Item::None) => Form::Maybe(inner),
+            (Form::Maybe(inner), Item::None) => Ok(Form::Maybe(inner)),
             (Form::Maybe(inner), Item::Maybe(_, item)) => {
-                Form::Maybe(Box::new(self.widened(*inner, item)?))
+                Ok(Form::Maybe(Box::new(self.widened(*inner, item)?)))
             }
-            (Form::Maybe(inner), item) => Form::Maybe(Box::new(self.widened(*inner, item)?)),
+            (Form::Maybe(inner), item) => Ok(Form::Maybe(Box::new(self.widened(*inner, item)?))),
             (Form::Fixed(Item::None), item) => {
-                let form = self.form_of(item)?;
-                match form {
-                    Form::Maybe(inner) => Form::Maybe(inner),
-                    form => Form::Maybe(Box::new(self.computed(form, item)?)),
-                }
+                Ok(Form::maybe(self.computed(self.form_of(item)?, item)?))
             }
-            (form, Item::None) => {
-                let form = self.computed(form, item)?;
-                Form::Maybe(Box::new(form))
-            }
+            (form, Item::None) => Ok(Form::maybe(self.computed(form, item)?)),
             (form, Item::Maybe(_, inner)) => {
-                let form = self.widened(form, inner)?;
-                Form::Maybe(Box::new(self.computed(form, inner)?))
+                Ok(Form::maybe(self.computed(self.widened(form, inner)?, inner)?))
             }
-            (Form::Tensor(ty), item) => self.widened_tensor(&ty, item)?,
-            (Form::Fixed(Item::Tensor(view)), item) => {
-                let ty = self.type_of(self.read(&view)?);
-                self.widened_tensor(&ty, item)?
-            }
-            (Form::Number(kind), item) => self.widened_number(kind, item)?,
-            (Form::Fixed(Item::Number(number)), item) => self.widened_number(number.kind, item)?,
-            (Form::Fixed(Item::Bool(_)), item) => self.widened_number(NumberKind::Bool, item)?,
-            (Form::Fixed(Item::Int(_)), item) => self.widened_number(NumberKind::Int, item)?,
-            (Form::Fixed(Item::Float(_)), item) => self.widened_number(NumberKind::Float, item)?,
-            (form, item) => self.widened_container(form, item)?,
-        })
+            (Form::Fixed(fixed), item) => self.widened_present(self.opened(&fixed)?, item),
+            (form, item) => self.widened_present(form, item),
+        }
     }
 
-    fn widened_tensor(&self, ty: &ValueType, item: &Item) -> Result<Form> {
-        match item {
-            Item::Tensor(view) => {
-                let other = self.type_of(self.read(view)?);
-                Ok(Form::Tensor(common_type(ty, &other)))
+    /// As [`Machine::widened`], of what is None on no path.
+    fn widened_present(&self, form: Form, item: &Item) -> Result<Form> {
+        let other = self.opened(item)?;
+        match (form, other) {
+            (Form::Tensor(ty), Form::Tensor(other)) => {
+                Ok(Form::Tensor(ty.either(&other).unwrap_or(UNKNOWN)))
             }
-            Item::Number(_) | Item::Int(_) | Item::Float(_) | Item::Bool(_) => {
+            (Form::Tensor(ty), Form::Number(_)) => {
                 let scalar = ValueType::Tensor { dtype: ty.dtype(), shape: Some(vec![]) };
-                Ok(Form::Tensor(common_type(ty, &scalar)))
+                Ok(Form::Tensor(ty.either(&scalar).unwrap_or(UNKNOWN)))
             }
-            other => Err(self.cannot_meet(other, &Item::text("a tensor"))),
+            (Form::Tensor(_), _) => Err(self.cannot_meet(item, "a tensor")),
+            (Form::Number(kind), Form::Number(other)) => Ok(Form::Number(kind.max(other))),
+            (Form::Number(_), Form::Tensor(other)) => Ok(Form::Tensor(other)),
+            (Form::Number(_), _) => Err(self.cannot_meet(item, "a number")),
+            (Form::Parts(container, forms), Form::Parts(..)) if is_like(&container, item) => {
+                let parts = item.parts().unwrap_or_default();
+                let forms = forms.into_iter().zip(&parts).map(|(f, part)| self.widened(f, part));
+                Ok(Form::Parts(container, forms.collect::<Result<_>>()?))
+            }
+            (Form::Parts(Item::Dict(_), _), Form::Parts(Item::Dict(_), _)) => {
+                Err(self.cannot_meet(item, "a dict of other keys"))
+            }
+            (
+                form @ (Form::Parts(Item::List(_), _) | Form::Sequence(_) | Form::Numbers(_)),
+                Form::Parts(Item::List(_), _) | Form::Sequence(_) | Form::Numbers(_),
+            ) => self.widened_list(form, item),
+            _ => Err(self.cannot_meet(item, "a value of another kind")),
         }
     }
 
-    fn widened_number(&self, kind: NumberKind, item: &Item) -> Result<Form> {
-        let other = match item {
-            Item::Bool(_) => NumberKind::Bool,
-            Item::Int(_) => NumberKind::Int,
-            Item::Float(_) => NumberKind::Float,
-            Item::Number(number) => number.kind,
-            Item::Tensor(view) => {
-                let other = self.type_of(self.read(view)?);
-                return Ok(Form::Tensor(other));
-            }
-            other => return Err(self.cannot_meet(other, &Item::text("a number"))),
+    /// The form of a list whose length depends on the path.
+    fn widened_list(&self, form: Form, item: &Item) -> Result<Form> {
+        let known = item.items();
+        let (other_kind, other) = match (&known, self.opened(item)?) {
+            (Some(items), _) if items.is_empty() => (None, None),
+            (Some(items), _) => (Some(common_kind(items.iter())), None),
+            (None, Form::Numbers(kind)) => (Some(Some(kind)), None),
+            (None, Form::Sequence(ty)) => (Some(None), ty),
+            (None, _) => (Some(None), None),
         };
-        Ok(Form::Number(kind.max(other)))
-    }
-
-    fn widened_container(&self, form: Form, item: &Item) -> Result<Form> {
-        let form = match form {
-            Form::Fixed(fixed) => self.opened(&fixed),
-            form => form,
+        let is_numbers = known.is_none() && matches!(other_kind, Some(Some(_)));
+        let element = || match &known {
+            Some(items) => self.common_type(items),
+            None => Ok(other),
         };
-        let both = |forms: Vec<Form>, items: &[Item]| {
-            forms
-                .into_iter()
-                .zip(items)
-                .map(|(f, i)| self.widened(f, i))
-                .collect::<Result<Vec<_>>>()
-        };
-        match (form, item) {
-            (Form::Tuple(forms), Item::Tuple(items)) if forms.len() == items.len() => {
-                Ok(Form::Tuple(both(forms, items)?))
-            }
-            (Form::Record(class, forms), Item::Record(other, items))
-                if Rc::ptr_eq(&class, other) && forms.len() == items.len() =>
-            {
-                Ok(Form::Record(class, both(forms, items)?))
-            }
-            (Form::Dict(forms), Item::Dict(cell)) => {
-                let items = cell.borrow();
-                if forms.len() != items.len()
-                    || !forms.iter().zip(&*items).all(|(f, i)| f.0.same(&i.0))
-                {
-                    return Err(self.cannot_meet(item, &Item::text("a dict of other keys")));
+        match form {
+            Form::Numbers(kind) => {
+                match other_kind.map_or(Some(kind), |other| meet(Some(kind), other)) {
+                    Some(kind) => Ok(Form::Numbers(kind)),
+                    None => Err(self.cannot_meet(item, "a list of numbers")),
                 }
-                let both = forms.into_iter().zip(&*items);
-                let both =
-                    both.map(|((key, form), (_, item))| Ok((key, self.widened(form, item)?)));
-                Ok(Form::Dict(both.collect::<Result<_>>()?))
             }
-            (Form::List(forms), Item::List(cell)) => match &*cell.borrow() {
-                Elements::Known(items) if items.len() == forms.len() => {
-                    Ok(Form::List(both(forms, items)?))
+            Form::Sequence(_) if is_numbers => Err(self.cannot_meet(item, "a list of tensors")),
+            Form::Sequence(ty) => Ok(Form::Sequence(either_type(ty, element()?))),
+            Form::Parts(_, forms) => {
+                if let Some(items) = &known {
+                    self.keeps_lengths(items)?;
                 }
-                elements => self.widened_list(&forms, elements),
-            },
-            (Form::Sequence(ty), Item::List(cell)) => {
-                let other = match &*cell.borrow() {
-                    Elements::Known(items) => self.common_type(items)?,
-                    Elements::Sequence(var) => self.element_type(*var),
-                    Elements::Numbers(..) => {
-                        return Err(self.cannot_meet(item, &Item::text("a list of tensors")));
+                let before = forms.iter().map(kind_of_form).reduce(meet);
+                let kind = before.into_iter().chain(other_kind).reduce(meet).flatten();
+                if let Some(kind) = kind {
+                    if self.trial.unrollable.get() {
+                        let message = "A list of numbers grows in a loop.";
+                        return Err(self.problem(Code::LayerUnsupported, message));
                     }
-                };
-                Ok(Form::Sequence(either(ty, other)))
-            }
-            (Form::Numbers(kind), Item::List(cell)) => match &*cell.borrow() {
-                Elements::Known(items) if items.is_empty() => Ok(Form::Numbers(kind)),
-                Elements::Known(items) => match common_kind(items.iter()) {
-                    Some(other) => Ok(Form::Numbers(kind.max(other))),
-                    None => Err(self.cannot_meet(item, &Item::text("a list of numbers"))),
-                },
-                Elements::Numbers(_, other) => Ok(Form::Numbers(kind.max(*other))),
-                Elements::Sequence(_) => {
-                    Err(self.cannot_meet(item, &Item::text("a list of numbers")))
+                    return Ok(Form::Numbers(kind));
                 }
-            },
-            (_, item) => Err(self.cannot_meet(item, &Item::text("a value of another kind"))),
-        }
-    }
-
-    /// The form of a list that has another length than `forms`, or one that is not known.
-    fn widened_list(&self, forms: &[Form], elements: &Elements) -> Result<Form> {
-        if let Elements::Known(items) = elements {
-            self.keeps_lengths(items)?;
-        }
-        let before = forms.iter().map(kind_of_form).reduce(meet);
-        let numbers = match elements {
-            Elements::Known(items) if items.is_empty() => before,
-            Elements::Known(items) => {
-                Some(before.into_iter().fold(common_kind(items.iter()), meet))
+                let before = forms.iter().map(type_of_form).reduce(either_type).flatten();
+                Ok(Form::Sequence(either_type(before, element()?)))
             }
-            Elements::Numbers(_, kind) => Some(before.into_iter().fold(Some(*kind), meet)),
-            Elements::Sequence(_) => None,
-        };
-        if let Some(kind) = numbers.flatten() {
-            if self.trial.unrollable.get() {
-                let message = "A list of numbers grows in a loop.";
-                return Err(self.problem(Code::LayerUnsupported, message));
-            }
-            return Ok(Form::Numbers(kind));
-        }
-        let before = forms.iter().map(type_of_form).reduce(either).flatten();
-        let other = match elements {
-            Elements::Known(items) => self.common_type(items)?,
-            Elements::Sequence(var) => self.element_type(*var),
-            Elements::Numbers(..) => None,
-        };
-        Ok(Form::Sequence(either(before, other)))
-    }
-
-    /// A container as the forms of what it holds.
-    fn opened(&self, item: &Item) -> Form {
-        let fixed = |items: &[Item]| items.iter().cloned().map(Form::Fixed).collect();
-        match item {
-            Item::Tuple(items) => Form::Tuple(fixed(items)),
-            Item::Record(class, items) => Form::Record(class.clone(), fixed(items)),
-            Item::List(cell) => match &*cell.borrow() {
-                Elements::Known(items) => Form::List(fixed(items)),
-                Elements::Sequence(var) => Form::Sequence(self.element_type(*var)),
-                Elements::Numbers(_, kind) => Form::Numbers(*kind),
-            },
-            Item::Dict(cell) => {
-                let items = cell.borrow();
-                Form::Dict(items.iter().map(|(k, v)| (k.clone(), Form::Fixed(v.clone()))).collect())
-            }
-            other => Form::Fixed(other.clone()),
+            other => Ok(other),
         }
     }
 
     fn common_type(&self, items: &[Item]) -> Result<Option<ValueType>> {
         let mut common = None;
         for item in items {
-            let ty = self.type_of(self.var_of(item)?);
-            common = either(common, Some(ty));
+            common = either_type(common, Some(self.type_of(self.var_of(item)?)));
         }
         Ok(common)
     }
@@ -314,46 +234,30 @@ impl Machine<'_> {
     }
 
     fn type_of(&self, var: Var) -> ValueType {
-        let unknown = ValueType::Tensor { dtype: None, shape: None };
-        self.builder().type_of(var).unwrap_or(unknown)
+        self.builder().type_of(var).unwrap_or(UNKNOWN)
     }
 
-    fn cannot_meet(&self, item: &Item, other: &Item) -> Diagnostic {
-        let other = match other {
-            Item::Text(text) => text.to_string(),
-            other => other.what(),
-        };
+    fn cannot_meet(&self, item: &Item, other: &str) -> Diagnostic {
         let message = format!(
             "Paths of the program give {} and {other}, which cannot be one value.",
             item.what()
         );
         self.problem(Code::LayerUnsupported, message)
     }
-
-    /// A number of the graph as an item: its value, if it is known.
-    pub(crate) fn number(&self, var: Var, kind: NumberKind) -> Item {
-        let known = self.builder().constant_of(var).filter(|t| t.len() == 1);
-        let known = known.and_then(|t| Some(t.to_reals()?.values[0]));
-        let whole = || self.builder().ints_of(var).and_then(|items| items.first().copied());
-        let known = match kind {
-            NumberKind::Float => known.map(Item::Float),
-            NumberKind::Bool => known.map(|x| Item::Bool(x != 0.0)),
-            NumberKind::Int => whole().map(Item::Int),
-        };
-        known.unwrap_or(Item::Number(Number { var, kind }))
-    }
 }
 
-/// The form, or the item itself if all its parts are the same on all paths.
-fn simplified(form: Form, item: &Item) -> Form {
-    let fixed = match &form {
-        Form::Tuple(forms) | Form::Record(_, forms) | Form::List(forms) => {
-            forms.iter().all(Form::is_fixed)
+/// Whether two containers differ at most in their parts.
+fn is_like(a: &Item, b: &Item) -> bool {
+    match (a, b) {
+        (Item::Record(a, _), Item::Record(b, _)) if !Rc::ptr_eq(a, b) => return false,
+        (Item::Dict(a), Item::Dict(b)) => {
+            let (a, b) = (a.borrow(), b.borrow());
+            return a.len() == b.len() && a.iter().zip(&*b).all(|(a, b)| a.0.same(&b.0));
         }
-        Form::Dict(forms) => forms.iter().all(|(_, form)| form.is_fixed()),
-        _ => false,
-    };
-    if fixed { Form::Fixed(item.clone()) } else { form }
+        _ => {}
+    }
+    let count = |item: &Item| item.parts().map(|parts| parts.len());
+    std::mem::discriminant(a) == std::mem::discriminant(b) && count(a) == count(b)
 }
 
 /// The kind of a form that is a number.
@@ -374,26 +278,4 @@ fn type_of_form(form: &Form) -> Option<ValueType> {
         Form::Tensor(ty) => Some(ty.clone()),
         _ => None,
     }
-}
-
-fn either(a: Option<ValueType>, b: Option<ValueType>) -> Option<ValueType> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(common_type(&a, &b)),
-        (a, b) => a.or(b),
-    }
-}
-
-/// What is known of a tensor that has either type.
-fn common_type(a: &ValueType, b: &ValueType) -> ValueType {
-    let dtype = a.dtype().filter(|dtype| Some(*dtype) == b.dtype());
-    let shape = match (a.shape(), b.shape()) {
-        (Some(a), Some(b)) if a.len() == b.len() => Some(
-            a.iter()
-                .zip(b)
-                .map(|(a, b)| if a.same(b) { a.clone() } else { Dim::Unknown })
-                .collect(),
-        ),
-        _ => None,
-    };
-    ValueType::Tensor { dtype, shape }
 }

@@ -186,6 +186,56 @@ impl Item {
         }
     }
 
+    /// What a container holds: the items of a list or tuple whose length is known, or the values of a dict.
+    pub(crate) fn parts(&self) -> Option<Vec<Item>> {
+        match self {
+            Item::Dict(cell) => {
+                Some(cell.borrow().iter().map(|(_, value)| value.clone()).collect())
+            }
+            other => other.items(),
+        }
+    }
+
+    /// The value of the graph that is a list whose length is known only when the model runs, and the kind of its
+    /// numbers if it holds such.
+    pub(crate) fn elements_var(&self) -> Option<(Var, Option<NumberKind>)> {
+        match self {
+            Item::List(cell) => match &*cell.borrow() {
+                Elements::Known(_) => None,
+                Elements::Sequence(var) => Some((*var, None)),
+                Elements::Numbers(var, kind) => Some((*var, Some(*kind))),
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether anything that it holds is as `f` says, also keys and an optional value.
+    pub(crate) fn any_part(&self, f: &mut dyn FnMut(&Item) -> bool) -> bool {
+        match self {
+            Item::Tuple(items) | Item::Record(_, items) => items.iter().any(f),
+            Item::List(cell) => match &*cell.borrow() {
+                Elements::Known(items) => items.iter().any(f),
+                Elements::Sequence(_) | Elements::Numbers(..) => false,
+            },
+            Item::Dict(cell) => cell.borrow().iter().any(|(key, value)| f(key) || f(value)),
+            Item::Maybe(_, item) => f(item),
+            _ => false,
+        }
+    }
+
+    /// A container like this one that holds other parts.
+    pub(crate) fn with_parts(&self, parts: Vec<Item>) -> Item {
+        match self {
+            Item::List(_) => Item::list(parts),
+            Item::Record(class, _) => Item::Record(class.clone(), parts.into()),
+            Item::Dict(cell) => {
+                let keys = cell.borrow().iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+                Item::dict(keys.into_iter().zip(parts).collect())
+            }
+            _ => Item::tuple(parts),
+        }
+    }
+
     /// Whether it is a tensor.
     pub(crate) fn is_tensor(&self) -> bool {
         matches!(self, Item::Tensor(_))
@@ -196,15 +246,7 @@ impl Item {
         match self {
             Item::Number(_) | Item::Tensor(_) | Item::Hole => true,
             Item::Maybe(..) | Item::Uninitialized(_) => true,
-            Item::Tuple(items) | Item::Record(_, items) => items.iter().any(Item::is_computed),
-            Item::List(cell) => match &*cell.borrow() {
-                Elements::Known(items) => items.iter().any(Item::is_computed),
-                Elements::Sequence(_) | Elements::Numbers(..) => true,
-            },
-            Item::Dict(cell) => {
-                cell.borrow().iter().any(|(k, v)| k.is_computed() || v.is_computed())
-            }
-            _ => false,
+            other => other.elements_var().is_some() || other.any_part(&mut Item::is_computed),
         }
     }
 
@@ -212,13 +254,8 @@ impl Item {
     pub(crate) fn has_hole(&self) -> bool {
         match self {
             Item::Hole => true,
-            Item::Tuple(items) | Item::Record(_, items) => items.iter().any(Item::has_hole),
-            Item::List(cell) => match &*cell.borrow() {
-                Elements::Known(items) => items.iter().any(Item::has_hole),
-                Elements::Sequence(_) | Elements::Numbers(..) => false,
-            },
             Item::Maybe(_, item) => item.has_hole(),
-            _ => false,
+            other => other.items().is_some_and(|items| items.iter().any(Item::has_hole)),
         }
     }
 

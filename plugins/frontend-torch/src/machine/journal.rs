@@ -6,6 +6,7 @@ use super::{Elements, Instance, Item, Machine, Result};
 use crate::diag::Layer;
 use onnxd_plugin_sdk::build::Var;
 use std::collections::{HashMap, HashSet};
+use std::mem::{swap, take};
 use std::rc::Rc;
 
 /// Something that outlives a block and can be changed in it.
@@ -17,15 +18,16 @@ pub(crate) enum Place {
     Attribute(Rc<Instance>, Rc<str>),
 }
 
-enum Undo {
-    Base(Rc<Base>, State),
-    View(Rc<View>, State),
-    From(Rc<View>, From, usize),
-    Stale(Rc<Base>),
-    List(Rc<Shared<Elements>>, Elements),
-    Dict(Rc<Shared<Vec<(Item, Item)>>>, Vec<(Item, Item)>),
-    Attribute(Rc<Instance>, Rc<str>, Option<Item>),
+/// A change, which can be undone and done again.
+struct Undo {
+    key: Key,
+    /// What was changed, unless it only follows from other changes.
+    place: Option<Place>,
+    /// Exchanges what it holds and what it held before the block.
+    exchange: Exchange,
 }
+
+type Exchange = Box<dyn FnMut()>;
 
 /// The blocks that run at present, the innermost last.
 #[derive(Default)]
@@ -52,25 +54,7 @@ pub(crate) struct Block {
 impl Block {
     /// Exchanges what places hold and what they held before the block.
     fn swap(&mut self) {
-        for undo in self.undo.iter_mut().rev() {
-            match undo {
-                Undo::Base(base, state) => *state = base.state.replace(*state),
-                Undo::View(view, state) => *state = view.read.replace(*state),
-                Undo::From(view, from, depth) => {
-                    (*from, *depth) = view.replace_from(from.take(), *depth);
-                }
-                Undo::Stale(base) => base.stale.set(!base.stale.get()),
-                Undo::List(list, elements) => std::mem::swap(&mut *list.borrow_mut(), elements),
-                Undo::Dict(dict, items) => std::mem::swap(&mut *dict.borrow_mut(), items),
-                Undo::Attribute(object, name, item) => {
-                    let mut attributes = object.attributes.borrow_mut();
-                    *item = match item.take() {
-                        Some(item) => attributes.insert(name.clone(), item),
-                        None => attributes.remove(name),
-                    };
-                }
-            }
-        }
+        self.undo.iter_mut().rev().for_each(|undo| (undo.exchange)());
     }
 }
 
@@ -94,6 +78,34 @@ impl Place {
         }
     }
 
+    /// What exchanges its content with that of the call before, at first with the present one.
+    fn exchange(&self) -> Exchange {
+        match self.clone() {
+            Place::Base(base) => {
+                let mut held = base.state.get();
+                Box::new(move || held = base.state.replace(held))
+            }
+            Place::List(list) => {
+                let mut held = list.borrow().clone();
+                Box::new(move || swap(&mut *list.borrow_mut(), &mut held))
+            }
+            Place::Dict(dict) => {
+                let mut held = dict.borrow().clone();
+                Box::new(move || swap(&mut *dict.borrow_mut(), &mut held))
+            }
+            Place::Attribute(object, name) => {
+                let mut held = object.attributes.borrow().get(&name).cloned();
+                Box::new(move || {
+                    let mut attributes = object.attributes.borrow_mut();
+                    held = match held.take() {
+                        Some(item) => attributes.insert(name.clone(), item),
+                        None => attributes.remove(&name),
+                    };
+                })
+            }
+        }
+    }
+
     /// The place that a value is, if it can be changed.
     pub(crate) fn of(item: &Item) -> Option<Place> {
         match item {
@@ -113,13 +125,8 @@ impl Place {
     }
 }
 
-fn from_key(view: &Rc<View>) -> Key {
-    (Rc::as_ptr(view) as usize, Some("from".into()))
-}
-
 impl Machine<'_> {
-    /// Runs `f` as a block; gives what it gives, and the places that it changed. Their values stay as
-    /// `f` left them until [`Machine::undo_block`].
+    /// Begins a block: what is changed from now on can be undone.
     pub(crate) fn begin_block(&self) {
         let block = Block { begun: now(), ..Block::default() };
         self.journal.borrow_mut().blocks.push(block);
@@ -129,16 +136,8 @@ impl Machine<'_> {
     pub(crate) fn changed(&self) -> Vec<Place> {
         let journal = self.journal.borrow();
         let Some(block) = journal.blocks.last() else { return vec![] };
-        let place = |undo: &Undo| match undo {
-            Undo::Base(base, _) => Some(Place::Base(base.clone())),
-            Undo::View(..) | Undo::From(..) | Undo::Stale(_) => None,
-            Undo::List(list, _) => Some(Place::List(list.clone())),
-            Undo::Dict(dict, _) => Some(Place::Dict(dict.clone())),
-            Undo::Attribute(object, name, _) => {
-                Some(Place::Attribute(object.clone(), name.clone()))
-            }
-        };
-        block.undo.iter().filter_map(place).filter(|place| place.born() <= block.begun).collect()
+        let places = block.undo.iter().filter_map(|undo| undo.place.clone());
+        places.filter(|place| place.born() <= block.begun).collect()
     }
 
     /// Ends the innermost block: everything is as before.
@@ -165,27 +164,18 @@ impl Machine<'_> {
         let Some(block) = journal.blocks.pop() else { return };
         let Some(outer) = journal.blocks.last_mut() else { return };
         for undo in block.undo {
-            let key = match &undo {
-                Undo::Base(base, _) => Place::Base(base.clone()).key(),
-                Undo::View(view, _) => (Rc::as_ptr(view) as usize, None),
-                Undo::From(view, ..) => from_key(view),
-                Undo::Stale(base) => (Rc::as_ptr(base) as usize, Some("stale".into())),
-                Undo::List(list, _) => Place::List(list.clone()).key(),
-                Undo::Dict(dict, _) => Place::Dict(dict.clone()).key(),
-                Undo::Attribute(o, name, _) => Place::Attribute(o.clone(), name.clone()).key(),
-            };
-            if outer.noted.insert(key) {
+            if outer.noted.insert(undo.key.clone()) {
                 outer.undo.push(undo);
             }
         }
     }
 
-    fn note(&self, key: Key, undo: impl FnOnce() -> Undo) {
+    fn note(&self, key: Key, place: Option<&Place>, exchange: impl FnOnce() -> Exchange) {
         let mut journal = self.journal.borrow_mut();
         if let Some(block) = journal.blocks.last_mut()
-            && block.noted.insert(key)
+            && block.noted.insert(key.clone())
         {
-            block.undo.push(undo());
+            block.undo.push(Undo { key, place: place.cloned(), exchange: exchange() });
         }
     }
 
@@ -207,7 +197,8 @@ impl Machine<'_> {
         }
     }
 
-    fn touched(&self, place: &Place) -> Key {
+    /// Notes what a place holds, which is changed next.
+    fn touch(&self, place: &Place) {
         let mut journal = self.journal.borrow_mut();
         let key = place.key();
         if journal.outliving.is_some_and(|end| place.born() <= end)
@@ -215,34 +206,42 @@ impl Machine<'_> {
         {
             journal.writes.insert(key.clone(), self.layer());
         }
-        key
+        drop(journal);
+        self.note(key, Some(place), || place.exchange());
     }
 
     pub(crate) fn set_base(&self, base: &Rc<Base>, state: State) {
-        let key = self.touched(&Place::Base(base.clone()));
-        self.note(key, || Undo::Base(base.clone(), base.state.get()));
+        self.touch(&Place::Base(base.clone()));
         base.state.set(state);
     }
 
     /// Changes what a view looks at.
     pub(crate) fn set_from(&self, view: &Rc<View>, from: From, depth: usize) {
-        let (before, old) = view.replace_from(from, depth);
-        self.note(from_key(view), || Undo::From(view.clone(), before, old));
+        let mut held = view.replace_from(from, depth);
+        let key = (Rc::as_ptr(view) as usize, Some("from".into()));
+        let view = view.clone();
+        self.note(key, None, || {
+            Box::new(move || {
+                let (from, depth) = take(&mut held);
+                held = view.replace_from(from, depth);
+            })
+        });
     }
 
     /// Says that what the tensors of a base are now depends on the path of the program.
     pub(crate) fn set_stale(&self, base: &Rc<Base>) {
         if !base.stale.replace(true) {
             let key = (Rc::as_ptr(base) as usize, Some("stale".into()));
-            self.note(key, || Undo::Stale(base.clone()));
+            let base = base.clone();
+            self.note(key, None, || Box::new(move || base.stale.set(!base.stale.get())));
         }
     }
 
     /// Notes what a view was when it was read.
     pub(crate) fn remember(&self, view: &Rc<View>, state: State) {
-        let key = (Rc::as_ptr(view) as usize, None);
-        self.note(key, || Undo::View(view.clone(), view.read.get()));
-        view.read.set(state);
+        let (key, mut held) = ((Rc::as_ptr(view) as usize, None), view.read.replace(state));
+        let view = view.clone();
+        self.note(key, None, || Box::new(move || held = view.read.replace(held)));
     }
 
     /// Changes a list.
@@ -251,8 +250,7 @@ impl Machine<'_> {
         list: &Rc<Shared<Elements>>,
         f: impl FnOnce(&mut Elements) -> R,
     ) -> R {
-        let key = self.touched(&Place::List(list.clone()));
-        self.note(key, || Undo::List(list.clone(), list.borrow().clone()));
+        self.touch(&Place::List(list.clone()));
         f(&mut list.borrow_mut())
     }
 
@@ -262,15 +260,12 @@ impl Machine<'_> {
         dict: &Rc<Shared<Vec<(Item, Item)>>>,
         f: impl FnOnce(&mut Vec<(Item, Item)>) -> R,
     ) -> R {
-        let key = self.touched(&Place::Dict(dict.clone()));
-        self.note(key, || Undo::Dict(dict.clone(), dict.borrow().clone()));
+        self.touch(&Place::Dict(dict.clone()));
         f(&mut dict.borrow_mut())
     }
 
     pub(crate) fn set_attribute(&self, object: &Rc<Instance>, name: &Rc<str>, item: Item) {
-        let key = self.touched(&Place::Attribute(object.clone(), name.clone()));
-        let before = || object.attributes.borrow().get(name).cloned();
-        self.note(key, || Undo::Attribute(object.clone(), name.clone(), before()));
+        self.touch(&Place::Attribute(object.clone(), name.clone()));
         object.attributes.borrow_mut().insert(name.clone(), item);
     }
 
@@ -288,79 +283,37 @@ impl Machine<'_> {
 
     /// What a place held before the innermost block.
     pub(crate) fn old(&self, place: &Place) -> Item {
-        let journal = self.journal.borrow();
-        let undo = journal.blocks.last().into_iter().flat_map(|block| &block.undo);
-        for undo in undo {
-            match (undo, place) {
-                (Undo::Base(base, state), Place::Base(of)) if Rc::ptr_eq(base, of) => {
-                    return self.tensor(state.var);
-                }
-                (Undo::List(list, elements), Place::List(of)) if Rc::ptr_eq(list, of) => {
-                    return Item::elements(elements.clone());
-                }
-                (Undo::Dict(dict, items), Place::Dict(of)) if Rc::ptr_eq(dict, of) => {
-                    return Item::dict(items.clone());
-                }
-                (Undo::Attribute(object, name, item), Place::Attribute(of, other))
-                    if Rc::ptr_eq(object, of) && name == other =>
-                {
-                    return item.clone().unwrap_or(Item::None);
-                }
-                _ => {}
-            }
-        }
-        drop(journal);
-        self.get(place)
+        let mut journal = self.journal.borrow_mut();
+        let mut undo = journal.blocks.last_mut().into_iter().flat_map(|block| &mut block.undo);
+        let undo = undo.find(|undo| undo.place.as_ref().is_some_and(|changed| changed.is(place)));
+        let Some(undo) = undo else { return self.get(place) };
+        (undo.exchange)();
+        let old = self.get(place);
+        (undo.exchange)();
+        old
     }
 
     /// The value as it is now, without the memory that it shares with others: what a block gives outlives
     /// what it did to them.
     pub(crate) fn settled(&self, item: &Item) -> Result<Item> {
-        let all =
-            |items: &[Item]| items.iter().map(|i| self.settled(i)).collect::<Result<Vec<_>>>();
-        let same = |a: &[Item], b: &[Item]| a.iter().zip(b).all(|(a, b)| a.same(b));
-        Ok(match item {
-            Item::Tensor(view) => {
-                let var = self.read(view)?;
-                if !self.builder().is_own(var) {
-                    return Ok(item.clone());
-                }
-                let settled = self.tensor(var);
-                let blocks = self.journal.borrow();
-                if blocks.blocks.last().is_some_and(|block| view.base.born <= block.begun) {
-                    self.may_share(&settled, item);
-                }
-                settled
+        if let Item::Tensor(view) = item {
+            let var = self.read(view)?;
+            if !self.builder().is_own(var) {
+                return Ok(item.clone());
             }
-            Item::Tuple(items) => {
-                let settled = all(items)?;
-                if same(&settled, items) { item.clone() } else { Item::tuple(settled) }
+            let settled = self.tensor(var);
+            let blocks = self.journal.borrow();
+            if blocks.blocks.last().is_some_and(|block| view.base.born <= block.begun) {
+                self.may_share(&settled, item);
             }
-            Item::Record(class, items) => {
-                let settled = all(items)?;
-                if same(&settled, items) {
-                    item.clone()
-                } else {
-                    Item::Record(class.clone(), settled.into())
-                }
-            }
-            Item::List(cell) => {
-                let elements = cell.borrow().clone();
-                let Elements::Known(items) = elements else { return Ok(item.clone()) };
-                let settled = all(&items)?;
-                if same(&settled, &items) { item.clone() } else { Item::list(settled) }
-            }
-            Item::Dict(cell) => {
-                let items = cell.borrow().clone();
-                let values: Vec<Item> = items.iter().map(|(_, v)| v.clone()).collect();
-                let settled = all(&values)?;
-                match same(&settled, &values) {
-                    true => item.clone(),
-                    false => Item::dict(items.into_iter().map(|(k, _)| k).zip(settled).collect()),
-                }
-            }
-            other => other.clone(),
-        })
+            return Ok(settled);
+        }
+        let Some(parts) = item.parts() else { return Ok(item.clone()) };
+        let settled = parts.iter().map(|part| self.settled(part)).collect::<Result<Vec<_>>>()?;
+        match parts.iter().zip(&settled).all(|(part, settled)| part.same(settled)) {
+            true => Ok(item.clone()),
+            false => Ok(item.with_parts(settled)),
+        }
     }
 
     /// Makes `item` what a place holds.

@@ -16,16 +16,16 @@ mod item;
 mod journal;
 mod kinds;
 mod numbers;
-mod packing;
+mod paths;
 mod python;
 mod query;
 mod repeat;
 mod sequences;
 
 pub(crate) use arguments::default_item;
-pub(crate) use branch::Variables;
 pub(crate) use item::{Elements, Instance, Item, Number, NumberKind};
 pub(crate) use journal::Place;
+pub(crate) use paths::Variables;
 pub(crate) use python::{equal, shown_item};
 pub(crate) use repeat::{Turn, Turns};
 
