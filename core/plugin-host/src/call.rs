@@ -10,7 +10,6 @@ use onnxd_plugin_abi as abi;
 use onnxd_proto::footprint::{DECODED_BYTES_MAX, Measured, decode_within};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::{ClaimLevel, ImportLog, PassLog, Probe, QuantizeLog};
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 /// Most diagnostics that are taken from one call.
@@ -113,8 +112,7 @@ pub fn run_passes(
     let who = Who { library, component: &names };
     let list: Vec<Value> = passes.iter().map(|id| json!({"id": id})).collect();
     let asked = json!({"passes": list, "rewrites_max": rewrites_max});
-    let params = who.params(context, &asked)?;
-    let mut instance = who.create("pass", &params, context)?;
+    let mut instance = who.create("pass", &asked, context)?;
     match instance.run(context) {
         Ok(()) | Err(Failure { status: abi::DECLINED, .. }) => {}
         Err(failure) => return Err(who.failed(&failure, Code::OnnxInvalid, context)),
@@ -133,8 +131,7 @@ pub fn quantize(
     context: &mut JobContext,
 ) -> Result<Quantized, CallError> {
     let who = Who { library, component: quantizer };
-    let params = who.params(context, &json!({}))?;
-    let mut instance = who.create(&format!("quantizer/{quantizer}"), &params, context)?;
+    let mut instance = who.create(&format!("quantizer/{quantizer}"), &json!({}), context)?;
     if let Err(failure) = instance.run(context) {
         return Err(who.failed(&failure, Code::OnnxInvalid, context));
     }
@@ -151,34 +148,25 @@ struct Who<'a> {
 
 impl<'a> Who<'a> {
     fn frontend(&self, context: &mut JobContext) -> Result<crate::Instance<'a>, CallError> {
-        let params = self.params(context, &json!({}))?;
-        self.create(&format!("frontend/{}", self.component), &params, context)
+        self.create(&format!("frontend/{}", self.component), &json!({}), context)
     }
 
+    /// An instance that is given the object `asked`, and in it the params as they are.
     fn create(
         &self,
         kind: &str,
-        params: &str,
+        asked: &Value,
         context: &mut JobContext,
     ) -> Result<crate::Instance<'a>, CallError> {
         // What an earlier call left must not be taken for this one's.
         context.take_artifacts();
-        self.library
-            .create(kind, params)
-            .map_err(|failure| self.failed(&failure, Code::ParamsBadValue, context))
-    }
-
-    /// The object `asked` with the params under `params`, as text: they are handed on as they are.
-    fn params(&self, context: &JobContext, asked: &Value) -> Result<String, Diagnostic> {
-        let params = context.params_json();
-        let is_json = serde_json::from_str::<IgnoredAny>(params).is_ok();
-        if !is_json || !params.trim_start().starts_with('{') {
-            return Err(Diagnostic::new(Code::Internal, "the params are not a JSON object"));
-        }
         let asked = asked.to_string();
         let asked = asked.trim_start_matches('{').trim_end_matches('}');
         let comma = if asked.is_empty() { "" } else { "," };
-        Ok(format!("{{{asked}{comma}\"params\":{params}}}"))
+        let given = format!("{{{asked}{comma}\"params\":{}}}", context.params_json());
+        self.library
+            .create(kind, &given)
+            .map_err(|failure| self.failed(&failure, Code::ParamsBadValue, context))
     }
 
     fn says(&self, code: Code, text: &str) -> Diagnostic {

@@ -10,7 +10,6 @@ use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use onnxd_quantize::report::{LeftInFloat, Origin, Remedy};
 use prost::Message;
-use serde_json::Value;
 
 impl Component {
     /// The quantizer that `make` makes; for [`crate::export_plugin!`].
@@ -19,7 +18,7 @@ impl Component {
     }
 }
 
-fn begin(components: &[Component], id: &str, _: Value) -> Begun {
+fn begin(components: &[Component], id: &str, _: &[u8]) -> Begun {
     let quantizer = made(components, id, "quantizer", |make| match make {
         Make::Quantizer(make) => Some(make()),
         _ => None,

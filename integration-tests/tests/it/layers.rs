@@ -81,6 +81,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("plugin-abi", "the interface that it offers"),
             ("proto", "what crosses the interface"),
             ("config", "what a descriptor may say"),
+            ("params", "params that it hands on"),
             ("files", "inputs, which others can change"),
             ("ir", "tensors, held and derived"),
         ],
@@ -108,6 +109,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         "daemon",
         &[
             ("config", "settings and params"),
+            ("params", "params in types"),
             ("proto", "jobs, requests and reports"),
             ("jobs", "the queue"),
             ("intake", "the inbox"),

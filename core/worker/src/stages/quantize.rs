@@ -20,7 +20,7 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     session.entered("quantize", &plugin.id, &quantizer);
     session.library(&plugin)?;
     let before = session.typed()?;
-    let mut context = session.context(&session.submission(&session.request.network));
+    let mut context = session.context(session.submission());
     context.set_graph(session.lend_graph());
     let library = session.loaded(&plugin.id);
     let quantized = call::quantize(library, &quantizer, &mut context).map_err(findings)?;

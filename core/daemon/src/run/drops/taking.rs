@@ -7,11 +7,13 @@ use crossbeam_channel::Sender;
 use onnxd_config::settings::Take;
 use onnxd_intake::names::Names;
 use onnxd_intake::{Plan, Submission};
+use onnxd_params::host;
 use onnxd_proto::onnxd::{self as message, Job, JobFile, JobState, Recognized};
 use prost::Message;
 
 use super::prepare::prepare;
 use crate::conversion::Plugins;
+use crate::conversion::attempt::{listed, warnings};
 use crate::run::crash;
 use crate::run::event::{Event, Prepared};
 use crate::run::layout::JobDir;
@@ -88,15 +90,16 @@ fn recognized(answer: &[u8]) -> Option<Recognized> {
 
 /// The job with what its files say.
 pub(crate) fn prepared_job(job: &Job, prepared: &Prepared) -> Job {
-    let prepared = prepared.clone();
+    let Prepared { files, identity, params } = prepared;
+    let own: host::Job = params.resolved().section();
     Job {
-        files: prepared.files,
-        identity: prepared.identity,
-        params_json: prepared.params_json,
-        params: prepared.params,
-        notes: prepared.notes,
-        name: prepared.name.unwrap_or_else(|| job.name.clone()),
-        priority: prepared.priority,
+        files: files.clone(),
+        identity: identity.clone(),
+        params_json: params.resolved().text().to_owned(),
+        params: listed(params),
+        notes: warnings(params.notes()),
+        name: own.name().unwrap_or_else(|| job.name.clone()),
+        priority: i32::try_from(own.priority()).unwrap_or_default(),
         ..job.clone()
     }
 }
