@@ -9,7 +9,7 @@ use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::footprint::{DECODED_BYTES_MAX, Measured, decode_within};
 use onnxd_proto::onnxd as message;
-use onnxd_proto::onnxd::{ClaimLevel, ImportLog, PassLog, Probe, QuantizeLog};
+use onnxd_proto::onnxd::{ClaimLevel, ImportLog, PassLog, Probe, Quantization, QuantizeLog};
 use serde_json::{Value, json};
 
 /// Most diagnostics that are taken from one call.
@@ -53,8 +53,10 @@ pub struct Passed {
 pub struct Quantized {
     /// Encoded `ModelProto` with handles.
     pub model: Bytes,
-    /// Notes, metadata and rows of the report.
+    /// Notes and metadata.
     pub log: QuantizeLog,
+    /// Its part of the report.
+    pub report: Quantization,
 }
 
 /// Asks a front-end whether the context's submission is its own and what is missing.
@@ -135,9 +137,11 @@ pub fn quantize(
     if let Err(failure) = instance.run(context) {
         return Err(who.failed(&failure, Code::OnnxInvalid, context));
     }
-    let log = who.optional(context, abi::ARTIFACT_QUANTIZE_LOG)?;
+    let name = abi::ARTIFACT_QUANTIZE_LOG;
+    let said = context.take_artifact(name).map(|artifact| artifact.data).unwrap_or_default();
+    let (log, report) = (who.decode(name, said.clone())?, who.decode(name, said)?);
     let model = context.take_graph().ok_or_else(|| who.no_graph())?;
-    Ok(Quantized { model, log })
+    Ok(Quantized { model, log, report })
 }
 
 /// The component in charge, for messages.
@@ -194,8 +198,12 @@ impl<'a> Who<'a> {
         context: &mut JobContext,
         name: &str,
     ) -> Result<Option<M>, Diagnostic> {
-        let Some(artifact) = context.take_artifact(name) else { return Ok(None) };
-        decode_within(artifact.data, DECODED_BYTES_MAX).map(Some).map_err(|e| {
+        let artifact = context.take_artifact(name);
+        artifact.map(|artifact| self.decode(name, artifact.data)).transpose()
+    }
+
+    fn decode<M: Measured>(&self, name: &str, data: Bytes) -> Result<M, Diagnostic> {
+        decode_within(data, DECODED_BYTES_MAX).map_err(|e| {
             self.says(Code::PluginContract, &format!("its artifact `{name}` is not taken: {e}"))
         })
     }

@@ -40,6 +40,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("eval", "running float and quantized graphs on samples"),
             ("rewrite", "equalization as a pass"),
             ("params", "params in types"),
+            ("proto", "rows of the report"),
         ],
     ),
     ("onnx", &[("ir", "models"), ("proto", "ONNX's messages")]),

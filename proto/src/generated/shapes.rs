@@ -203,7 +203,7 @@ impl Measured for crate::onnxd::QuantizedTensor {
         bytes: size_of::<Self>(),
         fields: &[
             (1, Kind::Text), // name
-            (2, Kind::Text), // type
+            (2, Kind::Text), // element_type
             (3, Kind::Numbers { held: size_of::<f64>(), encoded: Some(8) }), // scales
             (4, Kind::Numbers { held: size_of::<i64>(), encoded: None }), // zero_points
             (5, Kind::Number), // min
@@ -316,18 +316,18 @@ impl Measured for crate::onnxd::Quantization {
         name: "Quantization",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // format
-            (2, Kind::Text), // quantizer
-            (3, Kind::Text), // plugin
-            (4, Kind::Number), // samples
-            (5, Kind::Messages(&<crate::onnxd::QuantizedTensor as Measured>::SHAPE)), // tensors
-            (6, Kind::Messages(&<crate::onnxd::QuantizedLayer as Measured>::SHAPE)), // layers
-            (7, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // left_in_float
-            (8, Kind::Number), // compared
-            (9, Kind::Text), // statistics
-            (10, Kind::Number), // random_samples
-            (11, Kind::Messages(&<crate::onnxd::Attempt as Measured>::SHAPE)), // tried
-            (12, Kind::Message(&<crate::onnxd::Quality as Measured>::SHAPE)), // quality
+            (3, Kind::Messages(&<crate::onnxd::QuantizedTensor as Measured>::SHAPE)), // tensors
+            (4, Kind::Messages(&<crate::onnxd::QuantizedLayer as Measured>::SHAPE)), // layers
+            (5, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // left_in_float
+            (6, Kind::Number), // samples
+            (7, Kind::Number), // compared
+            (8, Kind::Text), // statistics
+            (9, Kind::Number), // random_samples
+            (10, Kind::Messages(&<crate::onnxd::Attempt as Measured>::SHAPE)), // tried
+            (11, Kind::Message(&<crate::onnxd::Quality as Measured>::SHAPE)), // quality
+            (16, Kind::Text), // format
+            (17, Kind::Text), // quantizer
+            (18, Kind::Text), // plugin
         ],
     };
 }
@@ -507,15 +507,6 @@ impl Measured for crate::onnxd::QuantizeLog {
         fields: &[
             (1, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
             (2, Kind::Map(&Shape { name: "metadata", bytes: size_of::<(String, String)>(), fields: &[(1, Kind::Text), (2, Kind::Text)] })), // metadata
-            (3, Kind::Messages(&<crate::onnxd::QuantizedTensor as Measured>::SHAPE)), // tensors
-            (4, Kind::Messages(&<crate::onnxd::QuantizedLayer as Measured>::SHAPE)), // layers
-            (5, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // left_in_float
-            (6, Kind::Number), // samples
-            (7, Kind::Number), // compared
-            (8, Kind::Text), // statistics
-            (9, Kind::Number), // random_samples
-            (10, Kind::Messages(&<crate::onnxd::Attempt as Measured>::SHAPE)), // tried
-            (11, Kind::Message(&<crate::onnxd::Quality as Measured>::SHAPE)), // quality
             (15, Kind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
         ],
     };
