@@ -44,7 +44,7 @@ fn types() -> Vec<Type> {
         PluginComponent PluginInfo Limits InputFile FrontendName ProbeCandidate ProbeRequest
         ProbeStarted ProbeAnswer ProbeAnswers ProbeResult
         InspectRequest InspectResult ConvertRequest Request StageStarted Progress LogLine
-        ConvertResult WorkerEvent JobFile JobEvent Recognized Kept Job
+        ConvertResult WorkerEvent JobEvent Recognized Kept Job
     );
     types.into()
 }

@@ -21,10 +21,7 @@ pub struct Submission<'a> {
 impl Submission<'_> {
     /// What plugins are told of it.
     pub(crate) fn message(&self) -> message::Submission {
-        let file = |f: &InputFile| SubmissionFile {
-            path: f.name.clone(),
-            bytes: std::fs::metadata(&f.path).map_or(0, |m| m.len()),
-        };
+        let file = |f: &InputFile| SubmissionFile { path: f.name.clone(), bytes: f.bytes };
         message::Submission {
             files: self.files.iter().map(file).collect(),
             network: self.network.to_owned(),

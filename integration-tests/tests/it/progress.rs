@@ -51,9 +51,14 @@ fn told(folder: &Path, plugin: &str, quantizer: &str, sets: &[&str]) -> Vec<Told
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     let params = Params::resolve(&declared(), &[], &sets).unwrap();
     let names = ["net.onnx", "calib.npz"];
+    let bytes = |name: &str| std::fs::metadata(folder.join(name)).unwrap().len();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let file =
-        |name: &str| InputFile { path: path(name), name: name.into(), ..InputFile::default() };
+    let file = |name: &str| InputFile {
+        path: path(name),
+        name: name.into(),
+        bytes: bytes(name),
+        ..InputFile::default()
+    };
     let (files, params) = (names.map(file), params.resolved());
     let submission = Submission { files: &files, network: "net.onnx", params, lowered: &[] };
     let events: Arc<Mutex<Vec<HostEvent>>> = Arc::default();

@@ -33,6 +33,23 @@ pub struct Diagnostics {
     #[prost(message, repeated, tag = "1")]
     pub items: ::prost::alloc::vec::Vec<Diagnostic>,
 }
+/// A file of a submission, as the job store keeps it and as workers are told of it.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InputFile {
+    /// absolute
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// relative to the submission's root
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// empty until somebody has computed it
+    #[prost(string, tag = "4")]
+    pub sha256: ::prost::alloc::string::String,
+}
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -882,20 +899,6 @@ pub struct Limits {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct InputFile {
-    /// absolute
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// relative to the submission's root
-    #[prost(string, tag = "2")]
-    pub name: ::prost::alloc::string::String,
-    /// if the parent knows it already; else the worker computes it
-    #[prost(string, tag = "3")]
-    pub sha256: ::prost::alloc::string::String,
-}
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FrontendName {
     #[prost(string, tag = "1")]
     pub plugin: ::prost::alloc::string::String,
@@ -1127,22 +1130,6 @@ pub mod worker_event {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct JobFile {
-    /// absolute path in the inbox
-    #[prost(string, tag = "1")]
-    pub source: ::prost::alloc::string::String,
-    /// relative to the submission's root
-    #[prost(string, tag = "2")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "3")]
-    pub bytes: u64,
-    /// empty until computed
-    #[prost(string, tag = "4")]
-    pub sha256: ::prost::alloc::string::String,
-}
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct JobEvent {
     #[prost(uint64, tag = "1")]
     pub unix_ms: u64,
@@ -1202,8 +1189,9 @@ pub struct Job {
     /// relative to the submission's root
     #[prost(string, tag = "6")]
     pub network: ::prost::alloc::string::String,
+    /// at their places in the inbox
     #[prost(message, repeated, tag = "7")]
-    pub files: ::prost::alloc::vec::Vec<JobFile>,
+    pub files: ::prost::alloc::vec::Vec<InputFile>,
     #[prost(enumeration = "JobState", tag = "8")]
     pub state: i32,
     /// grows with every start

@@ -27,6 +27,19 @@ impl Measured for crate::onnxd::Diagnostics {
     };
 }
 
+impl Measured for crate::onnxd::InputFile {
+    const SHAPE: Shape = Shape {
+        name: "InputFile",
+        bytes: size_of::<Self>(),
+        fields: &[
+            (1, Kind::Text), // path
+            (2, Kind::Text), // name
+            (3, Kind::Number), // bytes
+            (4, Kind::Text), // sha256
+        ],
+    };
+}
+
 impl Measured for crate::onnxd::FileDigest {
     const SHAPE: Shape = Shape {
         name: "FileDigest",
@@ -571,18 +584,6 @@ impl Measured for crate::onnxd::Limits {
     };
 }
 
-impl Measured for crate::onnxd::InputFile {
-    const SHAPE: Shape = Shape {
-        name: "InputFile",
-        bytes: size_of::<Self>(),
-        fields: &[
-            (1, Kind::Text), // path
-            (2, Kind::Text), // name
-            (3, Kind::Text), // sha256
-        ],
-    };
-}
-
 impl Measured for crate::onnxd::FrontendName {
     const SHAPE: Shape = Shape {
         name: "FrontendName",
@@ -781,19 +782,6 @@ impl Measured for crate::onnxd::WorkerEvent {
     };
 }
 
-impl Measured for crate::onnxd::JobFile {
-    const SHAPE: Shape = Shape {
-        name: "JobFile",
-        bytes: size_of::<Self>(),
-        fields: &[
-            (1, Kind::Text), // source
-            (2, Kind::Text), // name
-            (3, Kind::Number), // bytes
-            (4, Kind::Text), // sha256
-        ],
-    };
-}
-
 impl Measured for crate::onnxd::JobEvent {
     const SHAPE: Shape = Shape {
         name: "JobEvent",
@@ -842,7 +830,7 @@ impl Measured for crate::onnxd::Job {
             (4, Kind::Text), // folder
             (5, Kind::Text), // inbox
             (6, Kind::Text), // network
-            (7, Kind::Messages(&<crate::onnxd::JobFile as Measured>::SHAPE)), // files
+            (7, Kind::Messages(&<crate::onnxd::InputFile as Measured>::SHAPE)), // files
             (8, Kind::Number), // state
             (9, Kind::Number), // lease
             (10, Kind::Number), // attempts
@@ -868,9 +856,10 @@ impl Measured for crate::onnxd::Job {
 }
 
 /// All messages.
-pub const ALL: [&Shape; 62] = [
+pub const ALL: [&Shape; 61] = [
     &<crate::onnxd::Diagnostic as Measured>::SHAPE,
     &<crate::onnxd::Diagnostics as Measured>::SHAPE,
+    &<crate::onnxd::InputFile as Measured>::SHAPE,
     &<crate::onnxd::FileDigest as Measured>::SHAPE,
     &<crate::onnxd::Declined as Measured>::SHAPE,
     &<crate::onnxd::Recognition as Measured>::SHAPE,
@@ -909,7 +898,6 @@ pub const ALL: [&Shape; 62] = [
     &<crate::onnxd::PluginComponent as Measured>::SHAPE,
     &<crate::onnxd::PluginInfo as Measured>::SHAPE,
     &<crate::onnxd::Limits as Measured>::SHAPE,
-    &<crate::onnxd::InputFile as Measured>::SHAPE,
     &<crate::onnxd::FrontendName as Measured>::SHAPE,
     &<crate::onnxd::ProbeCandidate as Measured>::SHAPE,
     &<crate::onnxd::ProbeRequest as Measured>::SHAPE,
@@ -926,7 +914,6 @@ pub const ALL: [&Shape; 62] = [
     &<crate::onnxd::LogLine as Measured>::SHAPE,
     &<crate::onnxd::ConvertResult as Measured>::SHAPE,
     &<crate::onnxd::WorkerEvent as Measured>::SHAPE,
-    &<crate::onnxd::JobFile as Measured>::SHAPE,
     &<crate::onnxd::JobEvent as Measured>::SHAPE,
     &<crate::onnxd::Recognized as Measured>::SHAPE,
     &<crate::onnxd::Kept as Measured>::SHAPE,

@@ -12,7 +12,7 @@ use onnxd_params::Resolved;
 use onnxd_proto::onnxd::{InputFile, Need, PluginInfo};
 use onnxd_worker::recognition::{Choice, Question};
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
 /// Names that the settings call unfinished or ignored.
@@ -212,13 +212,16 @@ impl<'a> Walk<'a> {
             Ok(absolute) => absolute,
             Err(e) => return self.unreadable(path, &e),
         };
-        if !absolute.is_file() {
+        let Some(data) = absolute.metadata().ok().filter(Metadata::is_file) else {
             let text = format!("`{}` is not a regular file", path.display());
             self.found.push(Diagnostic::new(Code::Unreadable, text));
             return;
-        }
+        };
         match absolute.into_os_string().into_string() {
-            Ok(path) => self.files.push(InputFile { path, name, sha256: String::new() }),
+            Ok(path) => {
+                let (bytes, sha256) = (data.len(), String::new());
+                self.files.push(InputFile { path, name, bytes, sha256 });
+            }
             Err(_) => self.found.push(not_text(path)),
         }
     }

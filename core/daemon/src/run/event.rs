@@ -8,7 +8,7 @@ use crossbeam_channel::Sender;
 use onnxd_config::{Loaded, Params};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Found};
-use onnxd_proto::onnxd::{self as message, JobFile};
+use onnxd_proto::onnxd::{self as message, InputFile};
 use serde_json::Value;
 
 use super::protocol::Request;
@@ -70,7 +70,7 @@ impl Event {
 /// What becomes known of a job by reading its files.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
-    pub(crate) files: Vec<JobFile>,
+    pub(crate) files: Vec<InputFile>,
     pub(crate) identity: String,
     pub(crate) params: Params,
 }

@@ -176,8 +176,13 @@ impl Conformance {
     }
 
     fn file(&self) -> InputFile {
-        let path = self.folder.join(&self.network).to_string_lossy().into_owned();
-        InputFile { path, name: self.network.clone(), ..InputFile::default() }
+        let path = self.folder.join(&self.network);
+        InputFile {
+            bytes: path.metadata().map_or(0, |data| data.len()),
+            path: path.to_string_lossy().into_owned(),
+            name: self.network.clone(),
+            ..InputFile::default()
+        }
     }
 
     fn context(&self) -> JobContext {

@@ -10,7 +10,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::Plan;
 use onnxd_params::{Resolved, Section, host};
 use onnxd_plugin_host::hexadecimal;
-use onnxd_proto::onnxd::{InputFile, Job, JobFile};
+use onnxd_proto::onnxd::{InputFile, Job};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -28,7 +28,7 @@ pub(crate) fn prepare(
     plugins: &Plugins,
 ) -> Result<Prepared, Diagnostics> {
     let mut job = job.clone();
-    for (file, known) in plan.files.iter().zip(&job.files) {
+    for (file, known) in plan.set.files.iter().zip(&job.files) {
         if file.name.to_str() != Some(&known.name) {
             return Err(not_text(&file.name).into());
         }
@@ -46,10 +46,9 @@ pub(crate) fn prepare(
 pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
     // A worker opens inputs where no component of their path is a link.
     let input = dir.input().canonicalize().unwrap_or_else(|_| dir.input());
-    let file = |f: &JobFile| InputFile {
+    let file = |f: &InputFile| InputFile {
         path: input.join(&f.name).to_string_lossy().into_owned(),
-        name: f.name.clone(),
-        sha256: f.sha256.clone(),
+        ..f.clone()
     };
     Submission {
         name: job.name.clone(),

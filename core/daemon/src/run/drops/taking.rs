@@ -8,7 +8,7 @@ use onnxd_config::settings::Take;
 use onnxd_intake::names::Names;
 use onnxd_intake::{Plan, Submission};
 use onnxd_params::host;
-use onnxd_proto::onnxd::{self as message, Job, JobFile, JobState, Recognized};
+use onnxd_proto::onnxd::{self as message, InputFile, Job, JobState, Recognized};
 use prost::Message;
 
 use super::prepare::prepare;
@@ -55,9 +55,9 @@ impl Taking {
 
 /// The job of a drop that was found.
 pub(crate) fn new_job(id: &str, submission: &Submission, created_ms: u64) -> Job {
-    let root = submission.root_dir();
-    let file = |f: &onnxd_intake::File| JobFile {
-        source: root.join(&f.name).to_string_lossy().into_owned(),
+    let root = submission.set.root_dir();
+    let file = |f: &onnxd_intake::File| InputFile {
+        path: root.join(&f.name).to_string_lossy().into_owned(),
         name: f.name.to_string_lossy().into_owned(),
         bytes: f.stamp.size,
         sha256: String::new(),
@@ -70,9 +70,9 @@ pub(crate) fn new_job(id: &str, submission: &Submission, created_ms: u64) -> Job
         id: id.to_owned(),
         name,
         folder: submission.folder.to_string_lossy().into_owned(),
-        inbox: submission.inbox.to_string_lossy().into_owned(),
+        inbox: submission.set.inbox.to_string_lossy().into_owned(),
         network: submission.network.to_string_lossy().into_owned(),
-        files: submission.files.iter().map(file).collect(),
+        files: submission.set.files.iter().map(file).collect(),
         created_ms,
         diagnostics: submission.problem.iter().map(message::Diagnostic::from).collect(),
         raw_source: raw_source.into(),

@@ -12,7 +12,7 @@ use crossbeam_channel::Sender;
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
-use onnxd_intake::{Candidate, Control, ProbeOutcome, Prober};
+use onnxd_intake::{Candidate, Control, File, ProbeOutcome, Prober};
 use onnxd_params::Resolved;
 use onnxd_proto::onnxd::{InputFile, ProbeAnswer, Recognized};
 use onnxd_worker::recognition::{NetworkNames, Question};
@@ -233,14 +233,15 @@ impl<'c> About<'c> {
 /// The candidate as a conversion sees it. A name that is not text cannot be told to a front-end;
 /// the job that takes such a file says so.
 fn submission(candidate: &Candidate) -> Submission {
-    let file = |name: &Path| {
+    let file = |File { name, stamp }: &File| {
         let path = candidate.root.join(name).to_str()?.to_owned();
-        Some(InputFile { path, name: name.to_str()?.to_owned(), sha256: String::new() })
+        let name = name.to_str()?.to_owned();
+        Some(InputFile { path, name, bytes: stamp.size, sha256: String::new() })
     };
     Submission {
         name: candidate.name.to_string_lossy().into_owned(),
         network: candidate.network.to_string_lossy().into_owned(),
-        files: candidate.files.iter().filter_map(|f| file(&f.name)).collect(),
+        files: candidate.files.iter().filter_map(file).collect(),
     }
 }
 
