@@ -6,6 +6,7 @@ use crate::kind::Kind;
 use crate::params::HOST_ROWS;
 use crate::table::{DefaultValue, Row};
 use onnxd_diagnostics::shown;
+use onnxd_params::Resolved;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,6 +215,11 @@ impl Condition {
         self.when.iter().all(is)
             && !self.unless.iter().any(is)
             && !self.unless_facts.iter().any(|fact| facts.contains(fact))
+    }
+
+    /// The same for params that were resolved. These looks do not count.
+    pub fn holds_with(&self, params: &Resolved, facts: &[String]) -> bool {
+        self.holds(&|key| params.peek(key).clone(), facts)
     }
 
     /// The keys that it looks at.

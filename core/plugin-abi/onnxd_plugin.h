@@ -79,7 +79,7 @@ extern "C" {
 /* Reserved names of artifacts, and the messages they hold. */
 #define ONNXD_ARTIFACT_PROBE "onnxd.probe"             /* onnxd.Probe: the answer to a probe */
 #define ONNXD_ARTIFACT_PASS_LOG "onnxd.pass-log"       /* onnxd.PassLog: what passes did */
-#define ONNXD_ARTIFACT_QUANTIZE_LOG "onnxd.quantize-log" /* onnxd.QuantizeLog: what it did */
+#define ONNXD_ARTIFACT_QUANTIZE_LOG "onnxd.quantize-log" /* onnxd.QuantizeLog and onnxd.Quantization */
 #define ONNXD_ARTIFACT_IMPORT_LOG "onnxd.import-log"   /* onnxd.ImportLog: notes, metadata */
 #define ONNXD_ARTIFACT_DIAGNOSTICS "onnxd.diagnostics" /* onnxd.Diagnostics: why a call failed */
 

@@ -19,6 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     bounded::<message::ImportLog>(bytes);
     bounded::<message::PassLog>(bytes);
     bounded::<message::QuantizeLog>(bytes);
+    bounded::<message::Quantization>(bytes);
 });
 
 fn bounded<M: Measured>(bytes: &[u8]) {

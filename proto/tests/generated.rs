@@ -50,6 +50,10 @@ fn generated_code_is_current() {
     for field in OPTIONAL_REALS {
         config.field_attribute(format!("onnxd.{field}"), with("crate::real::optional"));
     }
+    config.field_attribute(
+        "onnxd.QuantizedTensor.element_type",
+        "#[cfg_attr(feature = \"serde\", serde(rename = \"type\"))]",
+    );
     for (field, name) in WORDS {
         let module = format!("crate::word::Word::<super::onnxd::{name}>");
         config.field_attribute(format!("onnxd.{field}"), with(&module));

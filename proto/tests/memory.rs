@@ -44,7 +44,7 @@ fn types() -> Vec<Type> {
         PluginComponent PluginInfo Limits InputFile FrontendName ProbeCandidate ProbeRequest
         ProbeStarted ProbeAnswer ProbeAnswers ProbeResult
         InspectRequest InspectResult ConvertRequest Request StageStarted Progress LogLine
-        ConvertResult WorkerEvent JobFile JobEvent Recognized Kept Job
+        ConvertResult WorkerEvent JobEvent Recognized Kept Job
     );
     types.into()
 }
@@ -228,7 +228,7 @@ fn empty_elements_are_refused_before_they_take_memory() {
 fn large_reports_are_far_from_the_bound() {
     let tensor = |n: usize| QuantizedTensor {
         name: format!("model.layers.{n}.mlp.down_proj.weight"),
-        r#type: "int8".into(),
+        element_type: "int8".into(),
         scales: vec![0.25; 256],
         method: "mse".into(),
         ..QuantizedTensor::default()

@@ -10,8 +10,10 @@ pub(crate) mod special;
 mod spelling;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_params::Resolved;
 use serde_json::Value;
 
 pub(crate) use declared::HOST_ROWS;
@@ -54,9 +56,9 @@ impl Preset {
 }
 
 /// The resolved params of one conversion.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Params {
-    json: Value,
+    resolved: Arc<Resolved>,
     entries: Vec<Entry>,
     notes: Vec<Diagnostic>,
 }
@@ -112,7 +114,7 @@ impl Params {
         let order = passes::order(declared, &entries)?;
         let after = entries.iter().rposition(|e| e.key.starts_with("passes."));
         entries.insert(after.map_or(entries.len(), |at| at + 1), order);
-        Ok(Params { json: sections(&entries), entries, notes })
+        Ok(Params { resolved: Arc::new(Resolved::of(sections(&entries))), entries, notes })
     }
 
     /// Files of params that options in INI `files` and `overrides` name. Of one option, the last counts.
@@ -141,10 +143,10 @@ impl Params {
         last.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
-    /// One object of nested sections, complete with defaults; unset keys are `null`.
+    /// The values of all keys, complete with defaults; unset keys are `null`.
     /// `passes.order` lists the passes that result from profile, enable and disable.
-    pub fn json(&self) -> &Value {
-        &self.json
+    pub fn resolved(&self) -> &Arc<Resolved> {
+        &self.resolved
     }
 
     /// Every key with its value and origin, in the order of the rows.
@@ -159,7 +161,7 @@ impl Params {
 
     /// Keys of resolved params that change nothing although they were looked at, each with what goes
     /// on after its key and value.
-    pub fn idle(declared: &Declared, params: &Value) -> Vec<(&'static str, String)> {
+    pub fn idle(declared: &Declared, params: &Resolved) -> Vec<(&'static str, String)> {
         passes::idle(declared, params)
     }
 
@@ -168,32 +170,6 @@ impl Params {
         let entry = self.entries.iter().find(|e| e.key == key);
         debug_assert!(entry.is_some(), "`{key}` is not a key of the params");
         entry.map(|e| &e.value).filter(|v| !v.is_null())
-    }
-
-    /// Text of a key; `None` if unset.
-    pub fn get_str(&self, key: &str) -> Option<&str> {
-        self.get(key)?.as_str()
-    }
-
-    /// Integer of a key; `None` if unset.
-    pub fn get_int(&self, key: &str) -> Option<i64> {
-        self.get(key)?.as_i64()
-    }
-
-    /// Number of a key; `None` if unset.
-    pub fn get_float(&self, key: &str) -> Option<f64> {
-        self.get(key)?.as_f64()
-    }
-
-    /// Truth value of a key; `None` if unset.
-    pub fn get_bool(&self, key: &str) -> Option<bool> {
-        self.get(key)?.as_bool()
-    }
-
-    /// List of texts; empty if unset.
-    pub fn get_list(&self, key: &str) -> Vec<&str> {
-        let items = self.get(key).and_then(Value::as_array);
-        items.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
     /// Where the value of a key comes from; empty if it is no key.

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use onnxd_diagnostics::{Diagnostics, nearest, shown};
+use onnxd_params::Resolved;
 use serde_json::Value;
 
 use super::declared::Declared;
@@ -41,14 +42,12 @@ pub(super) fn order(declared: &Declared, entries: &[Entry]) -> Result<Entry, Dia
 }
 
 /// What enable and disable name in vain, by key.
-pub(super) fn idle(declared: &Declared, params: &Value) -> Vec<(&'static str, String)> {
-    let passes = &params["passes"];
-    let name = passes["profile"].as_str().unwrap_or_default();
-    let value = |key: &str| key.split('.').fold(params, |at, name| &at[name]).clone();
-    let Ok(profile) = of_profile(declared, name, &value) else {
+pub(super) fn idle(declared: &Declared, params: &Resolved) -> Vec<(&'static str, String)> {
+    let name = params.peek(PROFILE).as_str().unwrap_or_default();
+    let Ok(profile) = of_profile(declared, name, &|key| params.peek(key).clone()) else {
         return Vec::new();
     };
-    let (enabled, disabled) = (listed(&passes["enable"]), listed(&passes["disable"]));
+    let (enabled, disabled) = (listed(params.peek(ENABLE)), listed(params.peek(DISABLE)));
     let mut idle = Vec::new();
     for pass in &enabled {
         let why = match (disabled.contains(pass), profile.contains(pass)) {
@@ -82,7 +81,7 @@ mod tests {
     fn names_that_change_nothing_are_told() {
         let of = |enable: &[&str], disable: &[&str]| {
             let passes = json!({"profile": "default", "enable": enable, "disable": disable});
-            idle(&Declared::default(), &json!({ "passes": passes }))
+            idle(&Declared::default(), &Resolved::of(json!({ "passes": passes })))
         };
         assert_eq!(of(&["fuse-else"], &["fuse-pad"]), []);
         let (key, why) = &of(&[], &["fuse-pads"])[0];

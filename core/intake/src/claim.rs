@@ -30,7 +30,7 @@ impl Plan {
     pub fn execute(&self, names: &Names) -> Result<()> {
         let parent = self.dest.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(parent).map_err(|e| system(parent, to_errno(&e)))?;
-        match self.whole {
+        match self.set.whole {
             Some(folder) => self.move_folder(&folder, names)?,
             None => self.move_files()?,
         }
@@ -40,14 +40,14 @@ impl Plan {
 
     /// Folder above a path below the inbox, opened without following links.
     fn open_parent<'p>(&self, below: &'p Path) -> Result<(OwnedFd, &'p OsStr)> {
-        let name = below.file_name().ok_or_else(|| ClaimError::Gone(self.inbox.clone()))?;
+        let name = below.file_name().ok_or_else(|| ClaimError::Gone(self.set.inbox.clone()))?;
         let parent = below.parent().unwrap_or(Path::new(""));
-        Ok((open_beneath(&self.inbox, parent)?, name))
+        Ok((open_beneath(&self.set.inbox, parent)?, name))
     }
 
     fn move_folder(&self, folder: &Stamp, names: &Names) -> Result<()> {
-        let source = self.inbox.join(&self.root);
-        let (above, name) = match self.open_parent(&self.root) {
+        let source = self.set.root_dir();
+        let (above, name) = match self.open_parent(&self.set.root) {
             Err(ClaimError::Gone(_)) if is_filled(&self.dest) => {
                 return self.check_moved_folder(names);
             }
@@ -95,7 +95,7 @@ impl Plan {
     fn move_files(&self) -> Result<()> {
         make_dir(&self.dest)?;
         let mut moved = Vec::new();
-        for file in &self.files {
+        for file in &self.set.files {
             if let Err(e) = self.move_file(file) {
                 // This one too may have been moved before it was found to be changed.
                 moved.push(file);
@@ -107,8 +107,8 @@ impl Plan {
     }
 
     fn move_file(&self, file: &File) -> Result<()> {
-        let below = self.root.join(&file.name);
-        let source = self.inbox.join(&below);
+        let below = self.set.root.join(&file.name);
+        let source = self.set.inbox.join(&below);
         let dest = self.dest.join(&file.name);
         let was_moved = || match lstat(&dest) {
             Some(there) if there.same_bytes(&file.stamp) => Ok(()),
@@ -151,7 +151,7 @@ impl Plan {
             if lstat(&dest).is_none() {
                 continue;
             }
-            let below = self.root.join(&file.name);
+            let below = self.set.root.join(&file.name);
             let back = self.open_parent(&below).and_then(|(above, name)| {
                 match rename_new(CWD, dest.as_os_str(), &above, Path::new(name)) {
                     Err(Errno::XDEV) => copy::file_back(&dest, &above, name),
@@ -159,7 +159,7 @@ impl Plan {
                 }
             });
             if back.is_err() {
-                kept = Some(self.inbox.join(below));
+                kept = Some(self.set.inbox.join(below));
             }
         }
         // Only an empty one goes; what is kept stays.
@@ -170,26 +170,26 @@ impl Plan {
     /// Makes the renames durable; removes the sub-folders of the inbox that they emptied.
     fn sync_folders(&self) -> Result<()> {
         let mut folders: Vec<&Path> =
-            self.files.iter().flat_map(|f| f.name.ancestors().skip(1)).collect();
+            self.set.files.iter().flat_map(|f| f.name.ancestors().skip(1)).collect();
         folders.sort();
         folders.dedup();
         for folder in folders.iter().rev() {
             sync_dir(&self.dest.join(folder))?;
-            let below = self.root.join(folder);
+            let below = self.set.root.join(folder);
             if !folder.as_os_str().is_empty() {
                 let Ok((above, name)) = self.open_parent(&below) else { continue };
                 // Not empty: something in it was not part of the claim, and stays.
                 let _ = unlinkat(&above, name, AtFlags::REMOVEDIR);
             }
         }
-        if let Ok(root) = open_beneath(&self.inbox, &self.root) {
+        if let Ok(root) = open_beneath(&self.set.inbox, &self.set.root) {
             fsync_dir(&root);
         }
         Ok(())
     }
 
     fn remove_marker(&self) {
-        let Some(marker) = &self.marker else { return };
+        let Some(marker) = &self.set.marker else { return };
         let Ok((above, name)) = self.open_parent(&marker.name) else { return };
         let here = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW).map(|s| Stamp::from(&s));
         if here.is_ok_and(|s| s.same_content(&marker.stamp)) {

@@ -57,8 +57,8 @@ pub(crate) fn folder(
         }
         _ => make_dir(&partial)?,
     }
-    let source = plan.inbox.join(&plan.root);
-    for File { name: file, stamp } in &plan.files {
+    let source = plan.set.root_dir();
+    for File { name: file, stamp } in &plan.set.files {
         let (from, to) = (source.join(file), partial.join(file));
         make_dir(to.parent().unwrap_or(&partial))?;
         let (parent, file_name) = open_inside(above, name, file, &source)?;
@@ -72,9 +72,9 @@ pub(crate) fn folder(
 
 /// Removes the planned files that are still unchanged, then the folders that are empty.
 pub(crate) fn remove_sources(above: &OwnedFd, name: &OsStr, plan: &Plan) -> Result<(), ClaimError> {
-    let source = plan.inbox.join(&plan.root);
+    let source = plan.set.root_dir();
     let mut folders = vec![];
-    for File { name: file, stamp } in &plan.files {
+    for File { name: file, stamp } in &plan.set.files {
         folders.extend(file.ancestors().skip(1).filter(|a| !a.as_os_str().is_empty()));
         let opened = open_inside(above, name, file, &source);
         let Ok((parent, file_name)) = opened else { continue };
@@ -169,6 +169,7 @@ fn partial(dest: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::FileSet;
     use rustix::fs::CWD;
 
     fn opened(path: &Path) -> OwnedFd {
@@ -185,14 +186,14 @@ mod tests {
         fs::write(net.join("net.ini"), "[sp]").unwrap();
         fs::write(net.join("weights/a"), "1 2 3").unwrap();
         let files = ["net.ini", "weights/a"];
-        Plan {
+        let set = FileSet {
             inbox: dir.join("inbox"),
             root: PathBuf::from("net"),
             whole: Some(stamp(&net)),
             files: files.map(|f| File { name: f.into(), stamp: stamp(&net.join(f)) }).into(),
             marker: None,
-            dest: dir.join("job/input"),
-        }
+        };
+        set.plan(&dir.join("job/input"))
     }
 
     #[test]
@@ -201,11 +202,11 @@ mod tests {
         let plan = plan(dir.path());
         fs::create_dir(dir.path().join("job")).unwrap();
         fs::write(dir.path().join("inbox/net/.hidden"), "").unwrap();
-        folder(&opened(&plan.inbox), OsStr::new("net"), &plan, &Names::default()).unwrap();
+        folder(&opened(&plan.set.inbox), OsStr::new("net"), &plan, &Names::default()).unwrap();
         assert_eq!(fs::read_to_string(plan.dest.join("weights/a")).unwrap(), "1 2 3");
-        assert!(stamp(&plan.dest.join("net.ini")).same_bytes(&plan.files[0].stamp));
-        assert!(!plan.inbox.join("net/weights").exists());
-        assert!(plan.inbox.join("net/.hidden").exists());
+        assert!(stamp(&plan.dest.join("net.ini")).same_bytes(&plan.set.files[0].stamp));
+        assert!(!plan.set.inbox.join("net/weights").exists());
+        assert!(plan.set.inbox.join("net/.hidden").exists());
         assert!(!dir.path().join("job/.input.partial").exists());
     }
 
@@ -215,14 +216,14 @@ mod tests {
         let plan = plan(dir.path());
         fs::create_dir_all(plan.dest.join("weights")).unwrap();
         for file in ["net.ini", "weights/a"] {
-            let source = plan.inbox.join("net").join(file);
+            let source = plan.set.inbox.join("net").join(file);
             fs::copy(&source, plan.dest.join(file)).unwrap();
             let time = fs::metadata(&source).unwrap().modified().unwrap();
             let copy = fs::File::options().write(true).open(plan.dest.join(file)).unwrap();
             copy.set_modified(time).unwrap();
         }
         plan.execute(&Names::default()).unwrap();
-        assert!(!plan.inbox.join("net").exists());
+        assert!(!plan.set.inbox.join("net").exists());
         assert!(plan.dest.join("weights/a").exists());
     }
 
@@ -231,11 +232,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let plan = plan(dir.path());
         fs::create_dir(dir.path().join("job")).unwrap();
-        fs::write(plan.inbox.join("net/weights/a"), "1 2 3 4").unwrap();
-        let result = folder(&opened(&plan.inbox), OsStr::new("net"), &plan, &Names::default());
-        assert_eq!(result, Err(ClaimError::Changed(plan.inbox.join("net/weights/a"))));
+        fs::write(plan.set.inbox.join("net/weights/a"), "1 2 3 4").unwrap();
+        let result = folder(&opened(&plan.set.inbox), OsStr::new("net"), &plan, &Names::default());
+        assert_eq!(result, Err(ClaimError::Changed(plan.set.inbox.join("net/weights/a"))));
         assert!(!plan.dest.exists());
-        assert!(plan.inbox.join("net/net.ini").exists());
+        assert!(plan.set.inbox.join("net/net.ini").exists());
     }
 
     /// Only root can give files away.
@@ -248,16 +249,16 @@ mod tests {
         if std::os::unix::fs::chown(&secret, Some(65_534), None).is_err() {
             return;
         }
-        let (net, dest) = (opened(&plan.inbox.join("net")), dir.path().join("taken"));
+        let (net, dest) = (opened(&plan.set.inbox.join("net")), dir.path().join("taken"));
         let copied = |name: &str| {
-            let source = plan.inbox.join("net").join(name);
+            let source = plan.set.inbox.join("net").join(name);
             duplicate(&net, name.as_ref(), &stamp(&source), &source, &dest)
         };
-        fs::hard_link(&secret, plan.inbox.join("net/a")).unwrap();
+        fs::hard_link(&secret, plan.set.inbox.join("net/a")).unwrap();
         let Err(ClaimError::Blocked(why)) = copied("a") else { panic!() };
         assert_eq!(why.code, "N0108");
         assert!(!dest.exists());
-        fs::hard_link(plan.inbox.join("net/net.ini"), dir.path().join("second")).unwrap();
+        fs::hard_link(plan.set.inbox.join("net/net.ini"), dir.path().join("second")).unwrap();
         assert_eq!(copied("net.ini"), Ok(()), "of the folder's own user");
     }
 }

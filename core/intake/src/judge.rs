@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::{Class, Diagnostic};
@@ -18,6 +17,7 @@ use crate::group::{Extent, Groups, Leftover, Set, group};
 use crate::known::Known;
 use crate::ledger::{Declined, Ledger};
 use crate::names::{Names, is_params};
+use crate::plan::FileSet;
 use crate::pool::{self, Pools};
 use crate::refusal::{link_refused, refused_folder, special_refused, unread};
 use crate::settle::is_settled;
@@ -228,8 +228,8 @@ impl Round<'_> {
         let (sets, files) = self.ready.entry(top_folder(folder).to_owned()).or_default();
         *sets += 1;
         *files += match &news {
-            Found::Ready(submission) => submission.files.len(),
-            Found::Unmatched(unmatched) => unmatched.files.len(),
+            Found::Ready(submission) => submission.set.files.len(),
+            Found::Unmatched(unmatched) => unmatched.set.files.len(),
         };
         self.judged.found.push(news);
     }
@@ -285,9 +285,10 @@ impl Round<'_> {
         if let Some(reason) = &self.rules.paused {
             return Verdict::State(State::Blocked { reason: reason.clone() });
         }
-        let root = self.rules.inbox.join(&set.place.path);
+        let root = set.place.path.clone();
         let names = files.iter().map(|file| file.name.clone()).chain(set.coming());
-        if let Some(part) = self.rules.writers.first(&root, names, self.now) {
+        if let Some(part) = self.rules.writers.first(&self.rules.inbox.join(&root), names, self.now)
+        {
             self.judged.look_again(self.now + WRITTEN_AGAIN);
             return Verdict::State(State::Arriving { part: set.place.path.join(part) });
         }
@@ -295,16 +296,11 @@ impl Round<'_> {
             set.marker.map(|m| File { name: set.parent.path.join(&m.name), stamp: m.stamp });
         Verdict::Ready(Box::new(Submission {
             id: id.to_owned(),
-            inbox: self.rules.inbox.clone(),
             folder: set.results_folder(),
             name: set.name(),
-            root: set.place.path.clone(),
             network: PathBuf::from(&set.network.name),
-            files,
-            whole,
-            marker,
-            problem: None,
-            answer: Arc::default(),
+            set: FileSet { inbox: self.rules.inbox.clone(), root, whole, files, marker },
+            ..Submission::default()
         }))
     }
 
@@ -431,7 +427,8 @@ impl Round<'_> {
         if self.rules.paused.is_none() && news && self.may_prepare(above(id)) {
             let (id, reason) = (id.to_owned(), reason.to_owned());
             let inbox = self.rules.inbox.clone();
-            let unmatched = Unmatched { id, inbox, root, files, whole, reason };
+            let set = FileSet { inbox, root, whole, files, marker: None };
+            let unmatched = Unmatched { id, set, reason };
             let folder = above(&unmatched.id).to_owned();
             self.is_prepared(&folder, Found::Unmatched(Box::new(unmatched)));
         }

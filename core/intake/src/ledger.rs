@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::Class;
 
-use crate::file::{File, Fingerprint, fingerprint, presets_fingerprint};
+use crate::file::{File, Fingerprint, presets_fingerprint};
 use crate::group::{Extent, Set};
 use crate::pool::whole;
 use crate::status::Item;
@@ -204,7 +204,7 @@ impl Ledger {
                 self.handed_over.insert(id, HandedOver { submission, released: false });
             }
             Found::Unmatched(unmatched) => {
-                let files = fingerprint(&unmatched.files);
+                let files = unmatched.set.fingerprint();
                 self.announced.insert(unmatched.id.clone(), files);
             }
         }
@@ -222,8 +222,8 @@ impl Ledger {
         let same =
             |f: &File| set.place.find(&f.name).is_some_and(|now| now.stamp.same_content(&f.stamp));
         match set.extent {
-            Extent::Whole => submission.fingerprint() == whole(set.place).1,
-            Extent::Beside { .. } => submission.files.iter().all(same),
+            Extent::Whole => submission.set.fingerprint() == whole(set.place).1,
+            Extent::Beside { .. } => submission.set.files.iter().all(same),
         }
     }
 

@@ -48,7 +48,7 @@ mod testing;
 pub use claim_error::ClaimError;
 pub use file::{File, Fingerprint};
 pub use inbox::{Config, Inbox};
-pub use plan::Plan;
+pub use plan::{FileSet, Plan};
 pub use scan::Limits;
 pub use status::{Item, State, Status};
 pub use submission::{Candidate, Found, ProbeOutcome, Prober, Submission, Unmatched};

@@ -1,27 +1,56 @@
 //! Which files a claim moves where.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::claim_error::{ClaimError, system};
-use crate::file::File;
+use crate::file::{File, Fingerprint, fingerprint};
 use crate::names::Names;
 use crate::scan::{ENTRIES_MAX, Limits, scan_opened};
 use crate::tree::Stamp;
 
-/// What to move where. Fields are public so that a job record can show them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+/// Files of the inbox that are moved together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileSet {
     /// Absolute path of the inbox.
     pub inbox: PathBuf,
     /// Path below the inbox that file names are relative to.
     pub root: PathBuf,
     /// The folder `root` itself, if it is moved as a whole.
     pub whole: Option<Stamp>,
-    /// Files relative to `root`.
+    /// The files; of a whole folder all that is in it.
     pub files: Vec<File>,
-    /// Marker file below the inbox, removed after the move.
+    /// The marker that declared them ready, below the inbox; it is removed after the move.
     pub marker: Option<File>,
+}
+
+impl FileSet {
+    /// Absolute folder that file names are relative to, before the move.
+    pub fn root_dir(&self) -> PathBuf {
+        self.inbox.join(&self.root)
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|f| f.stamp.size).sum()
+    }
+
+    /// Equal as long as the files are unchanged.
+    pub fn fingerprint(&self) -> Fingerprint {
+        fingerprint(&self.files)
+    }
+
+    /// How to move it to `dest`, a folder that does not exist yet.
+    pub fn plan(&self, dest: &Path) -> Plan {
+        Plan { set: self.clone(), dest: dest.to_owned() }
+    }
+}
+
+/// What to move where. Fields are public so that a job record can show them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// What is moved.
+    pub set: FileSet,
     /// Absolute folder that becomes the new root; only its parents need to exist.
     pub dest: PathBuf,
 }
@@ -34,19 +63,20 @@ impl Plan {
         names: &Names,
         same: fn(&Stamp, &Stamp) -> bool,
     ) -> Result<(), ClaimError> {
-        let source = self.inbox.join(&self.root);
-        let depth_max = self.files.iter().map(|f| f.name.components().count()).max().unwrap_or(0);
-        let limits = Limits { depth_max, entries_max: self.files.len() + ENTRIES_MAX };
+        let source = self.set.root_dir();
+        let depth_max =
+            self.set.files.iter().map(|f| f.name.components().count()).max().unwrap_or(0);
+        let limits = Limits { depth_max, entries_max: self.set.files.len() + ENTRIES_MAX };
         let tree = scan_opened(folder, names, limits).map_err(|e| system(&source, e))?;
         let mut count = 0;
         tree.each_file(&mut |_, _| count += 1);
-        for file in &self.files {
+        for file in &self.set.files {
             match tree.find(&file.name) {
                 Some(now) if same(&now.stamp, &file.stamp) => {}
                 _ => return Err(ClaimError::Changed(source.join(&file.name))),
             }
         }
-        match count == self.files.len() && tree.first_link().is_none() {
+        match count == self.set.files.len() && tree.first_link().is_none() {
             true => Ok(()),
             false => Err(ClaimError::Changed(source)),
         }

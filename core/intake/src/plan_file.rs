@@ -57,25 +57,18 @@ impl Plan {
             }
             out.push('\n');
         };
-        line("inbox", &self.inbox, None);
-        line("root", &self.root, self.whole.as_ref());
+        line("inbox", &self.set.inbox, None);
+        line("root", &self.set.root, self.set.whole.as_ref());
         line("dest", &self.dest, None);
-        self.marker.iter().for_each(|m| line("marker", &m.name, Some(&m.stamp)));
-        self.files.iter().for_each(|f| line("file", &f.name, Some(&f.stamp)));
+        self.set.marker.iter().for_each(|m| line("marker", &m.name, Some(&m.stamp)));
+        self.set.files.iter().for_each(|f| line("file", &f.name, Some(&f.stamp)));
         out.push_str("end\n");
         out
     }
 
     /// The error is the first line that is wrong.
     fn parse(text: &str) -> Result<Plan, &str> {
-        let mut plan = Plan {
-            inbox: PathBuf::new(),
-            root: PathBuf::new(),
-            whole: None,
-            files: Vec::new(),
-            marker: None,
-            dest: PathBuf::new(),
-        };
+        let Plan { mut set, mut dest } = Plan::default();
         let mut lines = text.lines();
         if lines.next() != Some(HEAD) {
             return Err(text.lines().next().unwrap_or(""));
@@ -84,16 +77,16 @@ impl Plan {
             let mut words = line.split(' ');
             let key = words.next().unwrap_or("");
             if key == "end" {
-                return Ok(plan);
+                return Ok(Plan { set, dest });
             }
             let name = words.next().and_then(unescape).ok_or(line)?;
             let stamp = stamp(words).ok_or(line)?;
             match (key, stamp) {
-                ("inbox", None) => plan.inbox = name,
-                ("dest", None) => plan.dest = name,
-                ("root", whole) => (plan.root, plan.whole) = (name, whole),
-                ("marker", Some(stamp)) => plan.marker = Some(File { name, stamp }),
-                ("file", Some(stamp)) => plan.files.push(File { name, stamp }),
+                ("inbox", None) => set.inbox = name,
+                ("dest", None) => dest = name,
+                ("root", whole) => (set.root, set.whole) = (name, whole),
+                ("marker", Some(stamp)) => set.marker = Some(File { name, stamp }),
+                ("file", Some(stamp)) => set.files.push(File { name, stamp }),
                 _ => return Err(line),
             }
         }
@@ -153,11 +146,12 @@ fn unescape(word: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::FileSet;
     use crate::testing::stamp;
 
     fn plan() -> Plan {
         let odd = OsString::from_vec(b"we\xffird \n %name".to_vec());
-        Plan {
+        let set = FileSet {
             inbox: "/in box".into(),
             root: PathBuf::from("u").join(&odd),
             whole: Some(stamp(4, 4096)),
@@ -166,8 +160,8 @@ mod tests {
                 File { name: "weights/ü".into(), stamp: Stamp { mtime_ns: -5, ..stamp(7, 0) } },
             ],
             marker: Some(File { name: "u/x.ready".into(), stamp: stamp(9, 0) }),
-            dest: "/work/1/input".into(),
-        }
+        };
+        set.plan("/work/1/input".as_ref())
     }
 
     #[test]
@@ -176,7 +170,8 @@ mod tests {
         let path = dir.path().join("claim");
         plan().save(&path).unwrap();
         assert_eq!(Plan::load(&path).unwrap(), plan());
-        let files = Plan { whole: None, marker: None, root: PathBuf::new(), ..plan() };
+        let Plan { set, dest } = plan();
+        let files = FileSet { whole: None, marker: None, root: PathBuf::new(), ..set }.plan(&dest);
         files.save(&path).unwrap();
         assert_eq!(Plan::load(&path).unwrap(), files);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);

@@ -1,14 +1,13 @@
 //! What intake hands over, and what it asks the daemon about a candidate.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use onnxd_diagnostics::Diagnostic;
 
-use crate::file::{File, Fingerprint, fingerprint};
-use crate::plan::Plan;
-use crate::tree::Stamp;
+use crate::file::{File, Fingerprint};
+use crate::plan::FileSet;
 
 /// A network that has settled, and all settled files it might want.
 #[derive(Clone, Debug)]
@@ -64,59 +63,22 @@ pub trait Prober {
 }
 
 /// A complete set, ready to be claimed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Submission {
     /// Path below the inbox that names it: the whole folder, or the network.
     pub id: PathBuf,
-    /// Absolute path of the inbox.
-    pub inbox: PathBuf,
     /// Path below the inbox under which its results go (`outbox/<folder>/<name>`).
     pub folder: PathBuf,
     /// The folder's name, or the network's stem.
     pub name: OsString,
-    /// Path below the inbox that file names are relative to.
-    pub root: PathBuf,
-    /// The network, relative to `root`.
+    /// The network, relative to the root of `set`.
     pub network: PathBuf,
-    /// All files that go along; for a whole folder everything in it.
-    pub files: Vec<File>,
-    /// The folder itself, if it is taken as a whole.
-    pub whole: Option<Stamp>,
-    /// The marker that declared it ready, below the inbox; it goes with the claim.
-    pub marker: Option<File>,
+    /// All files that go along.
+    pub set: FileSet,
     /// Why the conversion is bound to fail; the job still has to tell the user.
     pub problem: Option<Diagnostic>,
     /// What the front-ends said; empty if that is a problem.
     pub answer: Arc<[u8]>,
-}
-
-impl Submission {
-    /// Absolute folder that file names are relative to, before the claim.
-    pub fn root_dir(&self) -> PathBuf {
-        self.inbox.join(&self.root)
-    }
-
-    /// Bytes of all files.
-    pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|f| f.stamp.size).sum()
-    }
-
-    /// Equal as long as the files are unchanged.
-    pub fn fingerprint(&self) -> Fingerprint {
-        fingerprint(&self.files)
-    }
-
-    /// How to move it to `dest`, a folder that does not exist yet.
-    pub fn plan(&self, dest: &Path) -> Plan {
-        Plan {
-            inbox: self.inbox.clone(),
-            root: self.root.clone(),
-            whole: self.whole,
-            files: self.files.clone(),
-            marker: self.marker.clone(),
-            dest: dest.to_owned(),
-        }
-    }
 }
 
 /// Something no front-end wants, quiet for the grace time.
@@ -124,30 +86,10 @@ impl Submission {
 pub struct Unmatched {
     /// Path below the inbox: a file, or a folder with all that is in it.
     pub id: PathBuf,
-    /// Absolute path of the inbox.
-    pub inbox: PathBuf,
-    /// Path below the inbox that file names are relative to.
-    pub root: PathBuf,
     /// The files.
-    pub files: Vec<File>,
-    /// The folder itself, if it is one.
-    pub whole: Option<Stamp>,
+    pub set: FileSet,
     /// Why no front-end takes it.
     pub reason: String,
-}
-
-impl Unmatched {
-    /// How to move it to `dest`, a folder that does not exist yet.
-    pub fn plan(&self, dest: &Path) -> Plan {
-        Plan {
-            inbox: self.inbox.clone(),
-            root: self.root.clone(),
-            whole: self.whole,
-            files: self.files.clone(),
-            marker: None,
-            dest: dest.to_owned(),
-        }
-    }
 }
 
 /// News from the inbox.

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use common::Bench;
 use onnxd_intake::names::Names;
-use onnxd_intake::{ClaimError, Inbox, Plan, State, Submission};
+use onnxd_intake::{ClaimError, FileSet, Inbox, Plan, State, Submission};
 
 /// Everything below a folder with its content, sorted.
 fn listing(dir: &Path) -> Vec<String> {
@@ -49,10 +49,10 @@ fn side_by_side() -> (Bench, Plan) {
     // With two networks shared files are ambiguous; the other one goes first.
     let first = one(&mut bench);
     assert_eq!(first.id, Path::new("u/other.onnx"));
-    first.plan(&bench.dir.path().join("first/input")).execute(&Names::default()).unwrap();
+    first.set.plan(&bench.dir.path().join("first/input")).execute(&Names::default()).unwrap();
     // What is left is one network in its folder: moved file by file it tests the harder way.
     let whole = one(&mut bench);
-    let plan = Plan { whole: None, ..whole.plan(&bench.dir.path().join("job/input")) };
+    let plan = FileSet { whole: None, ..whole.set }.plan(&bench.dir.path().join("job/input"));
     (bench, plan)
 }
 
@@ -80,10 +80,10 @@ fn a_crash_after_any_rename_is_repaired_by_the_saved_plan() {
         let (bench, plan) = side_by_side();
         let saved = bench.dir.path().join("plan");
         plan.save(&saved).unwrap();
-        for file in &plan.files[..crash_after] {
+        for file in &plan.set.files[..crash_after] {
             let dest = plan.dest.join(&file.name);
             fs::create_dir_all(dest.parent().unwrap()).unwrap();
-            fs::rename(plan.inbox.join(&plan.root).join(&file.name), dest).unwrap();
+            fs::rename(plan.set.inbox.join(&plan.set.root).join(&file.name), dest).unwrap();
         }
         Plan::load(&saved).unwrap().execute(&Names::default()).unwrap();
         assert_eq!(listing(&plan.dest), MOVED, "crash after {crash_after}");
@@ -128,8 +128,8 @@ fn whole() -> (Bench, Plan) {
     bench.write("u/net/net.ini", "[sp]\nweights/a");
     bench.write("u/net/weights/a", "1");
     let submission = one(&mut bench);
-    assert!(submission.whole.is_some());
-    let plan = submission.plan(&bench.dir.path().join("job/input"));
+    assert!(submission.set.whole.is_some());
+    let plan = submission.set.plan(&bench.dir.path().join("job/input"));
     (bench, plan)
 }
 

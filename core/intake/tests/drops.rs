@@ -49,7 +49,7 @@ fn a_nested_folder_moved_in_is_one_submission() {
     assert_eq!(shown(&ready), ["user/net: net.ini weights/deep/a"]);
     assert_eq!(ready[0].folder, Path::new("user"));
     assert_eq!(ready[0].name, "net");
-    assert_eq!(ready[0].bytes(), 20);
+    assert_eq!(ready[0].set.bytes(), 20);
     assert_eq!(&*ready[0].answer, b"answer");
 }
 
@@ -81,7 +81,7 @@ fn a_slow_writer_is_never_taken_early() {
     assert_eq!(bench.state("slow.onnx").unwrap().word(), "arriving");
     drop(file);
     let ready = bench.run(Duration::from_secs(2));
-    assert_eq!(ready[0].files[0].stamp.size, 80);
+    assert_eq!(ready[0].set.files[0].stamp.size, 80);
 }
 
 #[test]
@@ -109,14 +109,14 @@ fn drop_in_order(folder: &str, order: &[&str]) {
         assert!(i >= complete_at || now.is_empty(), "{folder}{order:?}: taken after {part}");
         for submission in now {
             let dest = bench.dir.path().join(format!("job{i}/input"));
-            submission.plan(&dest).execute(&Names::default()).unwrap();
+            submission.set.plan(&dest).execute(&Names::default()).unwrap();
             bench.inbox.release(&submission.id);
             ready.push(submission);
         }
     }
     ready.extend(bench.settle());
     assert_eq!(ready.len(), 1, "{folder}{order:?}");
-    assert_eq!(ready[0].files.len(), complete_at + 1, "{folder}{order:?}");
+    assert_eq!(ready[0].set.files.len(), complete_at + 1, "{folder}{order:?}");
 }
 
 fn permutations<'a>(of: &[&'a str]) -> Vec<Vec<&'a str>> {
@@ -215,6 +215,7 @@ fn a_marker_makes_its_set_sure_at_once_and_goes_with_it() {
     assert_eq!(shown(&ready), ["net: net.ini weights/a weights/b", "x.onnx: x.onnx"]);
     for (i, submission) in ready.iter().enumerate() {
         submission
+            .set
             .plan(&bench.dir.path().join(format!("job{i}/input")))
             .execute(&Names::default())
             .unwrap();
@@ -365,7 +366,7 @@ fn an_overwritten_drop_is_offered_again_after_it_settled() {
     assert_eq!(bench.settle().len(), 1);
     bench.write("a.onnx", "22");
     let again = bench.settle();
-    assert_eq!(again[0].files[0].stamp.size, 2);
+    assert_eq!(again[0].set.files[0].stamp.size, 2);
     bench.inbox.block(Path::new("a.onnx"), "cannot move".to_owned());
     assert_eq!(bench.settle().len(), 0);
     let reason = "cannot move".to_owned();

@@ -64,7 +64,7 @@ fn a_set_is_reported_again_only_after_an_answer() {
     assert!(running.ready().is_none());
     running.control.send(Control::Release(submission.id.clone())).unwrap();
     assert!(running.ready().is_some());
-    submission.plan(&running.dir.path().join("job/input")).execute(&Names::default()).unwrap();
+    submission.set.plan(&running.dir.path().join("job/input")).execute(&Names::default()).unwrap();
     running.control.send(Control::Release(submission.id)).unwrap();
     assert!(running.ready().is_none());
     assert!(running.intake.status.get().items.is_empty());

@@ -125,7 +125,7 @@ fn neighbours_that_may_belong_together_wait_for_each_other() {
     bench.inbox.judge_again(Instant::now(), &mut slow);
     let found = bench.inbox.hand_over();
     let Some(Found::Ready(submission)) = found else { panic!("{found:?}") };
-    let files: Vec<_> = submission.files.iter().map(|f| f.name.display().to_string()).collect();
+    let files: Vec<_> = submission.set.files.iter().map(|f| f.name.display().to_string()).collect();
     assert_eq!(files, ["x.ini", "x.onnx"]);
 }
 

@@ -13,7 +13,7 @@
 //! A job in `publishing` is never converted again by itself: its result may have been taken away.
 
 use onnxd_diagnostics::{Class, Code, Severity, shown};
-use onnxd_proto::onnxd::{Diagnostic, Job, JobEvent, JobFile, JobState};
+use onnxd_proto::onnxd::{Diagnostic, InputFile, Job, JobEvent, JobState};
 
 /// Events kept per job: the first ones tell how it came in, the last ones what happens now.
 const EVENTS_MAX: usize = 200;
@@ -70,7 +70,7 @@ pub enum What {
     /// All files were moved out of the inbox.
     Claimed,
     /// Digests of all files are known.
-    Hashed { files: Vec<JobFile>, identity: String },
+    Hashed { files: Vec<InputFile>, identity: String },
     /// An earlier job has the same identity.
     DuplicateOf { job: String },
     /// The job cannot be started at all, for instance because of bad params.

@@ -3,7 +3,7 @@
 //! The recorded file is never written again; a new layout gets a new file beside it.
 
 use onnxd_jobs::{SledStore, Store};
-use onnxd_proto::onnxd::{Diagnostic, Job, JobEvent, JobFile, JobState, Kept, Param};
+use onnxd_proto::onnxd::{Diagnostic, InputFile, Job, JobEvent, JobState, Kept, Param};
 use std::fs;
 
 /// A journal with an empty image, the job below in two versions, and a second job that was dropped.
@@ -22,8 +22,8 @@ fn job() -> Job {
         folder: "people/ann".into(),
         inbox: "/in".into(),
         network: "lenet.ini".into(),
-        files: vec![JobFile {
-            source: "/in/people/ann/lenet.ini".into(),
+        files: vec![InputFile {
+            path: "/in/people/ann/lenet.ini".into(),
             name: "lenet.ini".into(),
             bytes: 2_345,
             sha256: "ab".repeat(32),

@@ -4,14 +4,26 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::Section;
 
 /// All params of one conversion, complete with defaults. Reading one says that its value counts: a param that a user
 /// set and that no component read is a finding.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Resolved {
+    /// An object of sections.
     values: Value,
+    /// What the values were read from, or else what they are written as when somebody asks.
+    text: OnceLock<String>,
     seen: Mutex<Seen>,
+}
+
+impl Default for Resolved {
+    /// No params.
+    fn default() -> Resolved {
+        Resolved::of(Value::Object(Map::new()))
+    }
 }
 
 /// What was read, and what was read in vain.
@@ -27,18 +39,32 @@ impl Resolved {
     /// Params as one object of sections; no text stands for none.
     ///
     /// # Errors
-    /// If the text is not JSON.
+    /// If the text is no JSON object.
     pub fn parse(json: &str) -> Result<Resolved, String> {
-        let values = match json {
-            "" => Value::Object(Map::new()),
-            json => serde_json::from_str(json).map_err(|e| e.to_string())?,
-        };
-        Ok(Resolved::of(values))
+        if json.is_empty() {
+            return Ok(Resolved::default());
+        }
+        let values: Map<String, Value> = serde_json::from_str(json).map_err(|e| e.to_string())?;
+        let text = json.to_owned().into();
+        Ok(Resolved { text, ..Resolved::of(Value::Object(values)) })
     }
 
     /// Params that were read already: an object of sections.
     pub fn of(values: Value) -> Resolved {
-        Resolved { values, seen: Mutex::default() }
+        Resolved { values, text: OnceLock::new(), seen: Mutex::default() }
+    }
+
+    /// The text of the object: the one that was read, byte for byte.
+    pub fn text(&self) -> &str {
+        self.text.get_or_init(|| self.values.to_string())
+    }
+
+    /// A section in types. Asking for one of its values says that it counts.
+    ///
+    /// # Panics
+    /// If a row of the declaration allows values that its field does not hold.
+    pub fn section<S: Section>(self: &Arc<Self>) -> S {
+        S::of(self).unwrap_or_else(|why| panic!("{why}"))
     }
 
     /// The value of a dotted key, or all below a section; null if there is none. Counts as read.

@@ -50,7 +50,7 @@ pub const EXTENSION_PROBE: &str = "onnxd.probe/1";
 pub const ARTIFACT_PROBE: &str = "onnxd.probe";
 /// Artifact holding the message `onnxd.PassLog`: what passes did and skipped.
 pub const ARTIFACT_PASS_LOG: &str = "onnxd.pass-log";
-/// `onnxd.QuantizeLog`: what a quantizer did.
+/// Artifact holding one message with the fields of `onnxd.QuantizeLog` and `onnxd.Quantization`: what a quantizer did.
 pub const ARTIFACT_QUANTIZE_LOG: &str = "onnxd.quantize-log";
 /// Artifact holding the message `onnxd.ImportLog`: notes and metadata of a front-end.
 pub const ARTIFACT_IMPORT_LOG: &str = "onnxd.import-log";

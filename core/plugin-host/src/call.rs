@@ -9,8 +9,7 @@ use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::footprint::{DECODED_BYTES_MAX, Measured, decode_within};
 use onnxd_proto::onnxd as message;
-use onnxd_proto::onnxd::{ClaimLevel, ImportLog, PassLog, Probe, QuantizeLog};
-use serde::de::IgnoredAny;
+use onnxd_proto::onnxd::{ClaimLevel, ImportLog, PassLog, Probe, Quantization, QuantizeLog};
 use serde_json::{Value, json};
 
 /// Most diagnostics that are taken from one call.
@@ -54,8 +53,10 @@ pub struct Passed {
 pub struct Quantized {
     /// Encoded `ModelProto` with handles.
     pub model: Bytes,
-    /// Notes, metadata and rows of the report.
+    /// Notes and metadata.
     pub log: QuantizeLog,
+    /// Its part of the report.
+    pub report: Quantization,
 }
 
 /// Asks a front-end whether the context's submission is its own and what is missing.
@@ -113,8 +114,7 @@ pub fn run_passes(
     let who = Who { library, component: &names };
     let list: Vec<Value> = passes.iter().map(|id| json!({"id": id})).collect();
     let asked = json!({"passes": list, "rewrites_max": rewrites_max});
-    let params = who.params(context, &asked)?;
-    let mut instance = who.create("pass", &params, context)?;
+    let mut instance = who.create("pass", &asked, context)?;
     match instance.run(context) {
         Ok(()) | Err(Failure { status: abi::DECLINED, .. }) => {}
         Err(failure) => return Err(who.failed(&failure, Code::OnnxInvalid, context)),
@@ -133,14 +133,15 @@ pub fn quantize(
     context: &mut JobContext,
 ) -> Result<Quantized, CallError> {
     let who = Who { library, component: quantizer };
-    let params = who.params(context, &json!({}))?;
-    let mut instance = who.create(&format!("quantizer/{quantizer}"), &params, context)?;
+    let mut instance = who.create(&format!("quantizer/{quantizer}"), &json!({}), context)?;
     if let Err(failure) = instance.run(context) {
         return Err(who.failed(&failure, Code::OnnxInvalid, context));
     }
-    let log = who.optional(context, abi::ARTIFACT_QUANTIZE_LOG)?;
+    let name = abi::ARTIFACT_QUANTIZE_LOG;
+    let said = context.take_artifact(name).map(|artifact| artifact.data).unwrap_or_default();
+    let (log, report) = (who.decode(name, said.clone())?, who.decode(name, said)?);
     let model = context.take_graph().ok_or_else(|| who.no_graph())?;
-    Ok(Quantized { model, log })
+    Ok(Quantized { model, log, report })
 }
 
 /// The component in charge, for messages.
@@ -151,34 +152,25 @@ struct Who<'a> {
 
 impl<'a> Who<'a> {
     fn frontend(&self, context: &mut JobContext) -> Result<crate::Instance<'a>, CallError> {
-        let params = self.params(context, &json!({}))?;
-        self.create(&format!("frontend/{}", self.component), &params, context)
+        self.create(&format!("frontend/{}", self.component), &json!({}), context)
     }
 
+    /// An instance that is given the object `asked`, and in it the params as they are.
     fn create(
         &self,
         kind: &str,
-        params: &str,
+        asked: &Value,
         context: &mut JobContext,
     ) -> Result<crate::Instance<'a>, CallError> {
         // What an earlier call left must not be taken for this one's.
         context.take_artifacts();
-        self.library
-            .create(kind, params)
-            .map_err(|failure| self.failed(&failure, Code::ParamsBadValue, context))
-    }
-
-    /// The object `asked` with the params under `params`, as text: they are handed on as they are.
-    fn params(&self, context: &JobContext, asked: &Value) -> Result<String, Diagnostic> {
-        let params = context.params_json();
-        let is_json = serde_json::from_str::<IgnoredAny>(params).is_ok();
-        if !is_json || !params.trim_start().starts_with('{') {
-            return Err(Diagnostic::new(Code::Internal, "the params are not a JSON object"));
-        }
         let asked = asked.to_string();
         let asked = asked.trim_start_matches('{').trim_end_matches('}');
         let comma = if asked.is_empty() { "" } else { "," };
-        Ok(format!("{{{asked}{comma}\"params\":{params}}}"))
+        let given = format!("{{{asked}{comma}\"params\":{}}}", context.params_json());
+        self.library
+            .create(kind, &given)
+            .map_err(|failure| self.failed(&failure, Code::ParamsBadValue, context))
     }
 
     fn says(&self, code: Code, text: &str) -> Diagnostic {
@@ -206,8 +198,12 @@ impl<'a> Who<'a> {
         context: &mut JobContext,
         name: &str,
     ) -> Result<Option<M>, Diagnostic> {
-        let Some(artifact) = context.take_artifact(name) else { return Ok(None) };
-        decode_within(artifact.data, DECODED_BYTES_MAX).map(Some).map_err(|e| {
+        let artifact = context.take_artifact(name);
+        artifact.map(|artifact| self.decode(name, artifact.data)).transpose()
+    }
+
+    fn decode<M: Measured>(&self, name: &str, data: Bytes) -> Result<M, Diagnostic> {
+        decode_within(data, DECODED_BYTES_MAX).map_err(|e| {
             self.says(Code::PluginContract, &format!("its artifact `{name}` is not taken: {e}"))
         })
     }

@@ -4,12 +4,13 @@
 //! followed, so a call that is over, or a made-up one, is a refused request instead of a crash.
 
 use crate::Refusal;
+use crate::Submission;
 use crate::files::Files;
 use crate::tensors::{Lent, TensorTable};
 use bytes::Bytes;
 use onnxd_diagnostics::Diagnostic;
 use onnxd_plugin_abi as abi;
-use onnxd_proto::onnxd::{FileDigest, Submission};
+use onnxd_proto::onnxd::FileDigest;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -132,19 +133,18 @@ pub struct JobContext {
 }
 
 impl JobContext {
-    /// A context over a submission whose files are at `inputs` (name in the submission -> path).
+    /// A context over a submission.
     #[must_use]
     pub fn new(
-        submission: &Submission,
-        inputs: BTreeMap<String, PathBuf>,
+        submission: Submission<'_>,
         tensors: Arc<TensorTable>,
         threads: u32,
         cancel: Arc<AtomicBool>,
         sink: impl Fn(HostEvent) + Send + Sync + 'static,
     ) -> JobContext {
         let call = Call {
-            submission: submission.encode_to_vec().into(),
-            inputs,
+            submission: submission.message().encode_to_vec().into(),
+            inputs: submission.paths(),
             tensors,
             cancel,
             outputs: None,
@@ -153,11 +153,7 @@ impl JobContext {
             lines: AtomicU32::new(0),
             sink: Box::new(sink),
         };
-        let params_json = match submission.params_json.as_str() {
-            "" => "{}".to_owned(),
-            json => json.to_owned(),
-        };
-        JobContext { call: Arc::new(call), params_json }
+        JobContext { call: Arc::new(call), params_json: submission.params.text().to_owned() }
     }
 
     /// Has files that plugins hand over written below `folder`; without it they are refused.
@@ -275,12 +271,16 @@ impl Drop for Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnxd_params::Resolved;
+
+    fn nothing(params: &Resolved) -> Submission<'_> {
+        Submission { files: &[], network: "", params, lowered: &[] }
+    }
 
     #[test]
     fn a_call_is_known_only_while_it_runs() {
         let mut context = JobContext::new(
-            &Submission::default(),
-            BTreeMap::new(),
+            nothing(&Resolved::default()),
             TensorTable::new(),
             0,
             Arc::default(),
@@ -300,8 +300,7 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&lines);
         let context = JobContext::new(
-            &Submission::default(),
-            BTreeMap::new(),
+            nothing(&Resolved::default()),
             TensorTable::new(),
             1,
             Arc::default(),

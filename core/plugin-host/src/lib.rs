@@ -17,6 +17,7 @@ mod library;
 mod messages;
 mod recipe;
 mod refusal;
+mod submission;
 mod tensors;
 
 pub use context::{Artifact, HostEvent, JobContext};
@@ -24,4 +25,5 @@ pub use inspect::{digest, hexadecimal, inspect, mapped_digest};
 pub use library::{Failure, Instance, Library};
 pub use messages::from_message;
 pub use refusal::Refusal;
+pub use submission::Submission;
 pub use tensors::{Array, TensorTable};

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 use onnxd_diagnostics::{Class, Diagnostic};
+use onnxd_params::Resolved;
 use onnxd_plugin_abi::ABI_MINOR;
 use onnxd_plugin_host::call::{CallError, import, probe, run_passes};
-use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, inspect};
-use onnxd_proto::onnxd::{ClaimLevel, Submission};
-use std::collections::BTreeMap;
+use onnxd_plugin_host::{HostEvent, JobContext, Library, Submission, TensorTable, inspect};
+use onnxd_proto::onnxd::{ClaimLevel, InputFile};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -53,13 +53,14 @@ fn bench(macros: &[&str], network: &str) -> Option<Bench> {
     let library = Library::open(&built(macros)?).unwrap();
     let path = folder.path().join(network);
     std::fs::write(&path, b"TOY!abc").unwrap();
-    let submission = Submission { network: network.into(), ..Default::default() };
-    let inputs = BTreeMap::from([(network.to_owned(), path)]);
+    let path = path.into_os_string().into_string().unwrap();
+    let files = [InputFile { name: network.into(), path, ..InputFile::default() }];
+    let params = Resolved::default();
+    let submission = Submission { files: &files, network, params: &params, lowered: &[] };
     let (cancel, events) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let seen: Arc<Mutex<Vec<HostEvent>>> = Arc::clone(&events);
     let sink = move |event| seen.lock().unwrap().push(event);
-    let table = TensorTable::new();
-    let context = JobContext::new(&submission, inputs, table, 1, Arc::clone(&cancel), sink);
+    let context = JobContext::new(submission, TensorTable::new(), 1, Arc::clone(&cancel), sink);
     Some(Bench { library, context, cancel, events, folder })
 }
 

@@ -3,15 +3,14 @@
 use crate::contract::contract;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::host::JobHandle;
-use serde_json::Value;
 
 /// One thing a plugin can do, found by its kind and id. Its constructor alone refers to the code that runs it, so that
 /// a library holds only what its own kinds of components need.
 pub struct Component {
     pub(crate) id: &'static str,
     pub(crate) make: Make,
-    /// Makes what runs, of what was asked for by this id and these params.
-    pub(crate) begin: fn(&[Component], &str, Value) -> Begun,
+    /// Makes what runs, of what was asked for by this id and this JSON.
+    pub(crate) begin: fn(&[Component], &str, &[u8]) -> Begun,
 }
 
 pub(crate) type Begun = Result<Box<dyn Instance>, Diagnostic>;
@@ -48,10 +47,10 @@ pub(crate) trait Instance {
 }
 
 /// What the host's `kind` names: `frontend/ID`, `quantizer/ID`, or `pass`, whose ids are in the params.
-pub(crate) fn instance(components: &[Component], kind: &str, params: Value) -> Begun {
+pub(crate) fn instance(components: &[Component], kind: &str, asked: &[u8]) -> Begun {
     let (word, id) = kind.split_once('/').unwrap_or((kind, ""));
     match components.iter().find(|c| c.kind() == word) {
-        Some(first) => (first.begin)(components, id, params),
+        Some(first) => (first.begin)(components, id, asked),
         None => Err(contract(format!("no component of kind `{kind}` in this plugin"))),
     }
 }

@@ -7,7 +7,6 @@ use crate::host::{self, JobHandle};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
-use serde_json::Value;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -47,10 +46,6 @@ pub unsafe extern "C" fn create<D: Definition>(
         // SAFETY: the caller lends both texts for the duration of the call, and nothing keeps them.
         let (kind, params) = unsafe { (kind.as_bytes(), params_json.as_bytes()) };
         let kind = std::str::from_utf8(kind).map_err(|e| contract(format!("kind: {e}")))?;
-        let params: Value = match params {
-            [] => Value::Null,
-            json => serde_json::from_slice(json).map_err(|e| contract(format!("params: {e}")))?,
-        };
         instance(&D::components(), kind, params)
     });
     match made {

@@ -9,7 +9,6 @@ use crate::{State, Submission};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
-use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// How sure a front-end is that a network is its own. The surest claim wins; a tie is an error that names both.
@@ -119,7 +118,7 @@ impl Component {
     }
 }
 
-fn begin(components: &[Component], id: &str, _: Value) -> Begun {
+fn begin(components: &[Component], id: &str, _: &[u8]) -> Begun {
     let frontend = made(components, id, "front-end", |make| match make {
         Make::Frontend(make) => Some(make()),
         #[cfg(any(feature = "pass", feature = "quantizer"))]

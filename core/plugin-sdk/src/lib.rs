@@ -76,9 +76,11 @@ pub use external::External;
 pub use fingerprint::fingerprint;
 pub use frontend::{Claim, Frontend, Imported, LEARNED_RANGES, Need, Probe, QUANTIZED};
 #[cfg(feature = "quantizer")]
-pub use onnxd_quantize::report::{
-    Accumulator, Attempt, Counts, Coverage, Origin, Quality, QuantizedLayer, QuantizedTensor,
+pub use onnxd_proto::onnxd::{
+    Accumulator, Attempt, Counts, Quality, QuantizedLayer, QuantizedTensor,
 };
+#[cfg(feature = "quantizer")]
+pub use onnxd_quantize::report::{Nearness, Origin};
 pub use params::Params;
 #[cfg(feature = "quantizer")]
 pub use progress::Part;

@@ -31,7 +31,7 @@ impl Params {
     /// If a row of the declaration allows values that its field does not hold. That is a fault of the plugin, and is
     /// reported as one.
     pub fn section<S: Section>(&self) -> S {
-        S::of(&self.0).unwrap_or_else(|why| panic!("{why}"))
+        self.0.section()
     }
 
     /// A param by its dotted key; null if it is unset. Looking at it says that its value counts.

@@ -21,7 +21,9 @@ impl Component {
     }
 }
 
-fn begin(components: &[Component], _: &str, mut given: Value) -> Begun {
+fn begin(components: &[Component], _: &str, asked: &[u8]) -> Begun {
+    let mut given: Value =
+        serde_json::from_slice(asked).map_err(|e| contract(format!("params: {e}")))?;
     let params = Params::of(given["params"].take());
     let listed = given["passes"].as_array().ok_or_else(|| contract("no list of passes"))?;
     let rewrites_max = given["rewrites_max"].as_u64().unwrap_or(0);

@@ -4,13 +4,11 @@ use crate::component::{Begun, Component, Instance, Make, made};
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::host::JobHandle;
 use crate::tensors::{HostTensors, hand_over};
-use crate::{Attempt, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer, Submission};
+use crate::{Calibration, Origin, Quality, QuantizeContext, Quantizer, Submission};
 use onnxd_ir::Model;
 use onnxd_plugin_abi as abi;
-use onnxd_proto::onnxd as message;
-use onnxd_quantize::report::{LeftInFloat, Origin, Remedy};
+use onnxd_proto::onnxd::{self as message, Quantization, QuantizeLog};
 use prost::Message;
-use serde_json::Value;
 
 impl Component {
     /// The quantizer that `make` makes; for [`crate::export_plugin!`].
@@ -19,7 +17,7 @@ impl Component {
     }
 }
 
-fn begin(components: &[Component], id: &str, _: Value) -> Begun {
+fn begin(components: &[Component], id: &str, _: &[u8]) -> Begun {
     let quantizer = made(components, id, "quantizer", |make| match make {
         Make::Quantizer(make) => Some(make()),
         _ => None,
@@ -49,7 +47,7 @@ pub(crate) fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<
     let job = cx.submission().job();
     hand_over(&mut model, job)?;
     job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
-    Ok(job.artifact(abi::ARTIFACT_QUANTIZE_LOG, &quantized(&cx).encode_to_vec())?)
+    Ok(job.artifact(abi::ARTIFACT_QUANTIZE_LOG, &reported(&cx))?)
 }
 
 /// Computes derived constants, for who reads them many times. Those that stay are derived for the host all the same.
@@ -88,108 +86,36 @@ fn give_back_freed_memory() {
     }
 }
 
-fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
-    let said = &cx.said;
-    let tensor = |t: &QuantizedTensor| message::QuantizedTensor {
-        name: t.name.clone(),
-        r#type: t.element_type.clone(),
-        scales: t.scales.clone(),
-        zero_points: t.zero_points.clone(),
-        min: t.range.map(|r| r.0),
-        max: t.range.map(|r| r.1),
-        method: t.method.clone(),
-        seen_min: t.seen.map(|r| r.0),
-        seen_max: t.seen.map(|r| r.1),
-        clipped: t.clipped,
-        counts: t.counts.as_ref().map(|c| message::Counts {
-            low: c.low,
-            high: c.high,
-            counts: c.counts.clone(),
-        }),
-    };
-    let layer = |l: &QuantizedLayer| message::QuantizedLayer {
-        name: l.name.clone(),
-        op: l.op.clone(),
-        rescaling: l.rescaling.clone(),
-        sqnr_db: l.sqnr_db,
-        output: l.output.clone(),
-        accumulator: l.accumulator.map(|a| message::Accumulator {
-            max: a.max,
-            bits: a.bits(),
-            bits_held: a.bits_held,
-        }),
-    };
-    let left =
-        |left: &LeftInFloat| message::Skip { at: left.name.clone(), reason: left.reason.clone() };
-    let attempt = |a: &Attempt| message::Attempt {
-        what: a.what.clone(),
-        sqnr_db: a.sqnr_db,
-        chosen: a.chosen,
-    };
-    let notes = cx.calibration().notes().iter().chain(&said.notes);
-    message::QuantizeLog {
+/// What goes into the report, as one message with the fields of two.
+fn reported(cx: &QuantizeContext) -> Vec<u8> {
+    let (said, samples) = (&cx.said, cx.calibration());
+    let notes = samples.notes().iter().chain(&said.notes);
+    let log = QuantizeLog {
         notes: notes.map(|d| message::Diagnostic::of(d, Severity::Warning)).collect(),
         metadata: said.metadata.iter().cloned().collect(),
-        tensors: said.tensors.iter().map(tensor).collect(),
-        layers: said.layers.iter().map(layer).collect(),
-        left_in_float: said.left_in_float.iter().map(left).collect(),
-        samples: cx.calibration().used(),
-        compared: said.compared,
-        statistics: said.statistics.clone(),
-        random_samples: if cx.calibration().is_random() { cx.calibration().used() } else { 0 },
-        tried: said.tried.iter().map(attempt).collect(),
         params_read: Some(cx.params_read()),
-        quality: Some(quality(cx)),
-    }
+    };
+    let shown = Quantization {
+        samples: samples.used(),
+        random_samples: if samples.is_random() { samples.used() } else { 0 },
+        quality: Some(quality(said.quality.clone(), samples)),
+        ..said.shown()
+    };
+    [log.encode_to_vec(), shown.encode_to_vec()].concat()
 }
 
-fn remedy(of: &Remedy) -> message::Remedy {
-    message::Remedy { params: of.params.clone(), gain_db: of.gain_db, bytes: of.bytes }
-}
-
-/// What was measured of the whole network, and what is to be known of the samples.
-fn quality(cx: &QuantizeContext) -> message::Quality {
-    const DB_MAX: f64 = 300.0;
-    let (said, samples) = (&cx.said, cx.calibration());
-    let mut all = message::Quality {
-        top1_loss: said.top1_loss,
+/// What was measured of the whole network, with what is to be known of the samples.
+fn quality(measured: Quality, samples: &Calibration) -> Quality {
+    let mut quality = Quality {
         not_finite: samples.not_finite(),
         not_finite_at: samples.not_finite_at().unwrap_or_default(),
         constant: samples.is_constant(),
-        remedies: said.remedies.iter().map(remedy).collect(),
-        nearest_db: said.nearest_db,
-        ..message::Quality::default()
+        ..measured
     };
-    match &said.quality {
-        None => {}
-        Some(Err(_)) if all.not_finite > 0 => {
-            all.unmeasured = "samples hold numbers that are not finite".into();
-        }
-        Some(Err(why)) => all.unmeasured.clone_from(why),
-        Some(Ok(found)) => {
-            let dbs: Vec<f64> =
-                found.outputs.iter().map(|(_, db)| db.clamp(-DB_MAX, DB_MAX)).collect();
-            let outputs = found.outputs.iter().zip(&dbs);
-            let worst = outputs.min_by(|a, b| a.1.total_cmp(b.1));
-            if let Some(((name, _), db)) = worst {
-                (all.worst, all.worst_db) = (name.clone(), *db);
-                all.sqnr_db = Some(dbs.iter().sum::<f64>() / dbs.len() as f64);
-            }
-            all.error_db = found.error_db;
-            (all.outputs, all.samples) = (dbs.len() as u64, found.samples);
-            let random = samples.is_random() || found.origin == Origin::Random;
-            all.origin = match found.origin {
-                _ if random => "random",
-                Origin::Apart => "apart",
-                Origin::Folds => "folds",
-                _ => "calibration",
-            }
-            .into();
-        }
+    if quality.sqnr_db.is_some() && samples.is_random() {
+        quality.origin = Origin::Random.word().to_owned();
+    } else if !quality.unmeasured.is_empty() && quality.not_finite > 0 {
+        quality.unmeasured = "samples hold numbers that are not finite".into();
     }
-    if let Some(coverage) = said.coverage {
-        all.products = Some(coverage.weighted);
-        (all.quantized, all.weights) = (coverage.quantized, coverage.weights);
-    }
-    all
+    quality
 }

@@ -7,8 +7,8 @@ use crate::ir::Model;
 use crate::progress::{Part, Reporter};
 use crate::{Calibration, Submission};
 use onnxd_params::host;
-use onnxd_proto::onnxd as message;
-use onnxd_quantize::report::{Attempt, Coverage, Quality, QuantizedLayer, QuantizedTensor, Report};
+use onnxd_proto::onnxd::{self as message, Attempt, QuantizedLayer, QuantizedTensor};
+use onnxd_quantize::report::{Nearness, Report};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -218,22 +218,25 @@ impl QuantizeContext {
     }
 
     /// Says how near the outputs are to those of the float network.
-    pub fn quality(&mut self, quality: Quality) {
-        self.said.quality = Some(Ok(quality));
+    pub fn quality(&mut self, nearness: &Nearness) {
+        nearness.tell(&mut self.said.quality);
     }
 
     /// Says why the outputs were not compared with those of the float network.
     pub fn unmeasured(&mut self, why: impl Into<String>) {
-        self.said.quality = Some(Err(why.into()));
+        self.said.quality.unmeasured = why.into();
     }
 
-    /// Says how much of the network was quantized.
-    pub fn coverage(&mut self, coverage: Coverage) {
-        self.said.coverage = Some(coverage);
+    /// Says how many operators with constant weights the float network has, how many of these have integers as weights,
+    /// and the share of all weights that are integers.
+    pub fn coverage(&mut self, products: u64, quantized: u64, weights: f64) {
+        let quality = &mut self.said.quality;
+        (quality.products, quality.quantized, quality.weights) =
+            (Some(products), quantized, weights);
     }
 
     /// Says what percent of the samples lose their class.
     pub fn top1_loss(&mut self, percent: f64) {
-        self.said.top1_loss = Some(percent);
+        self.said.quality.top1_loss = Some(percent);
     }
 }

@@ -343,7 +343,7 @@ fn quantized_tensors(report: &Report) -> Section {
             _ => "one for each channel".to_owned(),
         };
         let (range, seen) = (span(t.min, t.max), span(t.seen_min, t.seen_max));
-        vec![line(&t.name), line(&t.r#type), scale, zero, range, seen, line(&t.method)]
+        vec![line(&t.name), line(&t.element_type), scale, zero, range, seen, line(&t.method)]
     };
     let columns = &["tensor", "type", "#scale", "#zero point", "#range", "#seen", "method"];
     let rows = tensors.clone().map(row).collect();

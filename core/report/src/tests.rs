@@ -360,7 +360,7 @@ fn quantization_is_shown_and_reads_back() {
     };
     let tensor = QuantizedTensor {
         name: "conv1_w".into(),
-        r#type: "int8".into(),
+        element_type: "int8".into(),
         scales: vec![0.5, 0.25],
         min: Some(-64.0),
         max: Some(63.5),

@@ -2,8 +2,8 @@
 
 use onnxd_config::descriptor::{Component, Implied, is_below};
 use onnxd_config::{Declared, Descriptor};
+use onnxd_params::Resolved;
 use onnxd_proto::onnxd::PluginInfo;
-use serde_json::Value;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
@@ -60,13 +60,13 @@ impl Described {
 
     /// Keys that had their effect when params were resolved: those that rules look at, if they are the component's own
     /// or the rule holds.
-    pub(crate) fn read_on_resolution(&self, params: &Value) -> Vec<String> {
+    pub(crate) fn read_on_resolution(&self, params: &Resolved) -> Vec<String> {
         let of_component = |component: &Component| {
             let own = |key: &String| {
                 component.params.iter().any(|p| p.key == *key || is_below(&p.key, key))
             };
             let of_rule = |rule: &Implied| {
-                let holds = rule.condition.holds(&|key| value(params, key), &[]);
+                let holds = rule.condition.holds_with(params, &[]);
                 rule.condition.keys().filter(|key| holds || own(key)).cloned().collect::<Vec<_>>()
             };
             let rules = component.implies.iter().chain(&component.computed).flat_map(of_rule);
@@ -80,11 +80,6 @@ fn components<'p>(
     plugins: impl IntoIterator<Item = &'p Plugin>,
 ) -> impl Iterator<Item = (&'p str, &'p Component)> {
     plugins.into_iter().flat_map(|p| p.components().iter().map(|c| (p.id.as_str(), c)))
-}
-
-/// The value of a dotted key.
-pub(crate) fn value(params: &Value, key: &str) -> Value {
-    key.split('.').fold(params, |at, name| &at[name]).clone()
 }
 
 #[cfg(test)]

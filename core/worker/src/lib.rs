@@ -6,6 +6,7 @@ mod installed;
 mod integers;
 pub mod link;
 mod needs;
+mod params;
 pub mod recognition;
 mod serve;
 mod stages;

@@ -1,25 +1,24 @@
 //! What the quantizer and the passes of a conversion need beside the network is a need like a front-end's: the network
 //! waits for it.
 
-use crate::described::{Described, value};
+use crate::described::Described;
 use crate::installed;
 use onnxd_config::descriptor::{Component, Need as Declared};
+use onnxd_params::Resolved;
+use onnxd_plugin_host::Submission;
 use onnxd_proto::onnxd::{ClaimLevel, InputFile, Need, PluginInfo, Probe};
-use serde_json::Value;
 
 /// Adds what the quantizer and the passes that the params ask for need.
 pub(crate) fn with_needs(
     mut probe: Probe,
     (plugins, described): (&[PluginInfo], &Described),
-    params: &Value,
-    files: &[InputFile],
+    Submission { params, files, .. }: Submission<'_>,
 ) -> Probe {
     if probe.level() == ClaimLevel::ClaimNo {
         return probe;
     }
     for component in chosen_components(described, plugins, params) {
-        let holds =
-            |need: &&Declared| need.condition.holds(&|key| value(params, key), &probe.facts);
+        let holds = |need: &&Declared| need.condition.holds_with(params, &probe.facts);
         let needs: Vec<Need> = component
             .needs
             .iter()
@@ -35,11 +34,11 @@ pub(crate) fn with_needs(
 fn chosen_components<'d>(
     described: &'d Described,
     plugins: &[PluginInfo],
-    params: &Value,
+    params: &Resolved,
 ) -> Vec<&'d Component> {
-    let format = params["quantization"]["format"].as_str().filter(|format| *format != "none");
+    let format = params.peek("quantization.format").as_str().filter(|format| *format != "none");
     let format = format.map(|format| ("quantizer", format.to_lowercase()));
-    let order = params["passes"]["order"].as_array().into_iter().flatten();
+    let order = params.peek("passes.order").as_array().into_iter().flatten();
     let passes = order.filter_map(|id| Some(("pass", id.as_str()?.to_owned())));
     let found = format.into_iter().chain(passes).filter_map(|(kind, id)| {
         let (plugin, component) = installed::find(plugins, kind, &id).ok()?;
@@ -49,9 +48,8 @@ fn chosen_components<'d>(
 }
 
 /// The need with the files that meet it; `None` if another file has what it is about.
-fn missing_or_found(need: &Declared, params: &Value, files: &[InputFile]) -> Option<Need> {
-    let named = need.param.as_ref().map(|key| value(params, key));
-    let named = named.as_ref().and_then(Value::as_str);
+fn missing_or_found(need: &Declared, params: &Resolved, files: &[InputFile]) -> Option<Need> {
+    let named = need.param.as_ref().and_then(|key| params.peek(key).as_str());
     let below = |path: &str| -> Vec<String> {
         let is = |name: &&str| {
             name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -88,7 +86,7 @@ fn has_array(files: &[InputFile], file: &str, array: &str) -> bool {
 mod tests {
     use super::*;
     use onnxd_proto::onnxd::PluginComponent;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     const DESCRIPTOR: &str = "
         summary = 's'
@@ -130,7 +128,9 @@ mod tests {
         let files: Vec<InputFile> = files.iter().map(file).collect();
         let plugins = plugins();
         let described = Described::of(&plugins);
-        let probe = with_needs(probe, (&plugins, &described), params, &files);
+        let params = &Resolved::of(params.clone());
+        let about = Submission { files: &files, network: "net.ini", params, lowered: &[] };
+        let probe = with_needs(probe, (&plugins, &described), about);
         assert!(probe.needs.iter().all(|n| n.found != n.found_as.is_empty()));
         probe.needs.into_iter().map(|n| (n.path, n.found_as)).collect()
     }

@@ -4,12 +4,11 @@ use crate::described::Described;
 use crate::needs::with_needs;
 use onnxd_config::descriptor::names;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_host::from_message;
+use onnxd_plugin_host::{Submission, from_message};
 use onnxd_proto::onnxd::{
-    self as message, ClaimLevel, Declined, FileRole, InputFile, Need, PluginComponent, PluginInfo,
-    Probe, ProbeAnswer, Recognition,
+    self as message, ClaimLevel, Declined, FileRole, Need, PluginComponent, PluginInfo, Probe,
+    ProbeAnswer, Recognition,
 };
-use serde_json::Value;
 use wildmatch::WildMatch;
 
 /// The front-end that takes a network.
@@ -35,18 +34,14 @@ impl Choice {
 pub struct Question<'a> {
     /// All plugins of the conversion.
     pub plugins: &'a [PluginInfo],
-    /// All files of the submission.
-    pub files: &'a [InputFile],
-    /// The network, one of them.
-    pub network: &'a str,
-    /// The resolved params.
-    pub params: &'a Value,
+    /// The network, with its files and params.
+    pub about: Submission<'a>,
 }
 
 impl<'a> Question<'a> {
     /// The front-end that the params name.
     fn wanted(&self) -> Option<&'a str> {
-        self.params["job"]["frontend"].as_str()
+        self.about.params.peek("job.frontend").as_str()
     }
 
     /// Asks the front-end that the params name, else every one that may claim the network's name. One that fails on a
@@ -59,8 +54,7 @@ impl<'a> Question<'a> {
         let mut answer = |(plugin, component): (&PluginInfo, &PluginComponent)| {
             let (probe, failed) = match probe(plugin, component) {
                 Ok(probe) => {
-                    let plugins = (self.plugins, described);
-                    (Some(with_needs(probe, plugins, self.params, self.files)), Vec::new())
+                    (Some(with_needs(probe, (self.plugins, described), self.about)), Vec::new())
                 }
                 Err(found) => {
                     (None, found.into().0.iter().map(message::Diagnostic::from).collect())
@@ -79,7 +73,7 @@ impl<'a> Question<'a> {
         match self.wanted() {
             Some(wanted) => (!names(wanted, &plugin.id, &component.id))
                 .then(|| "the params name another front-end".to_owned()),
-            None => (!component.globs.iter().any(|glob| claims_name(glob, self.network)))
+            None => (!component.globs.iter().any(|glob| claims_name(glob, self.about.network)))
                 .then(|| format!("it reads {}", component.globs.join(", "))),
         }
     }
@@ -97,7 +91,7 @@ impl<'a> Question<'a> {
             && level(first) == level(second)
         {
             let [first, second] = [first, second].map(|a| format!("`{}/{}`", a.plugin, a.frontend));
-            let text = format!("{first} and {second} both claim `{}`", shown(self.network));
+            let text = format!("{first} and {second} both claim `{}`", shown(self.about.network));
             return Err(Diagnostic::new(Code::FrontendTie, text).into());
         }
         let Some(first) = claims.first() else { return Err(self.unclaimed(answers)) };
@@ -133,7 +127,7 @@ impl<'a> Question<'a> {
         if !answers.is_empty() && answers.iter().all(|a| !a.failed.is_empty()) {
             return failures(&mut answers.iter());
         }
-        let name = shown(self.network);
+        let name = shown(self.about.network);
         let reasons: Vec<String> =
             answers.iter().map(|a| format!("{}: {}", a.frontend, why(a))).collect();
         let (code, text) = match (reasons.is_empty(), self.wanted()) {
@@ -225,6 +219,7 @@ pub fn role(name: &str, network: &str) -> FileRole {
 mod tests {
     use super::*;
     use ClaimLevel::{ClaimByContent as Content, ClaimByExtension as Extension, ClaimNo as No};
+    use onnxd_params::Resolved;
     use serde_json::json;
 
     fn answer(frontend: &str, level: ClaimLevel) -> ProbeAnswer {
@@ -265,11 +260,18 @@ mod tests {
         frontends.iter().map(plugin).collect()
     }
 
+    fn question<'a>(
+        plugins: &'a [PluginInfo],
+        network: &'a str,
+        params: &'a Resolved,
+    ) -> Question<'a> {
+        Question { plugins, about: Submission { files: &[], network, params, lowered: &[] } }
+    }
+
     fn choose(answers: &[ProbeAnswer], wanted: Option<&str>) -> Result<Choice, Diagnostics> {
-        let params = json!({ "job": { "frontend": wanted } });
+        let params = Resolved::of(json!({ "job": { "frontend": wanted } }));
         let plugins = plugins(&["a", "b", "c"]);
-        Question { plugins: &plugins, files: &[], network: "x.net", params: &params }
-            .choose(answers)
+        question(&plugins, "x.net", &params).choose(answers)
     }
 
     fn code(answers: &[ProbeAnswer], wanted: Option<&str>) -> String {
@@ -304,10 +306,9 @@ mod tests {
     fn those_are_asked_that_the_params_name_or_whose_globs_fit() {
         let all = plugins(&["a", "b"]);
         let asked = |network: &str, wanted: Option<&str>| {
-            let params = json!({ "job": { "frontend": wanted } });
-            let question = Question { plugins: &all, files: &[], network, params: &params };
-            let answers =
-                question.ask(&Described::default(), |_, _| Ok::<_, Diagnostics>(Probe::default()));
+            let params = Resolved::of(json!({ "job": { "frontend": wanted } }));
+            let answers = question(&all, network, &params)
+                .ask(&Described::default(), |_, _| Ok::<_, Diagnostics>(Probe::default()));
             answers.into_iter().map(|a| a.plugin).collect::<Vec<_>>()
         };
         assert_eq!(asked("x.net", None), ["p.a", "p.b"]);

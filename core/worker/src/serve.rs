@@ -3,18 +3,18 @@
 use crate::confine;
 use crate::described::Described;
 use crate::link::Link;
+use crate::params;
 use crate::recognition::{Question, leave_out};
 use crate::stages::{self, Events};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_host::call::{self, CallError};
-use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect};
+use onnxd_plugin_host::call;
+use onnxd_plugin_host::{JobContext, Library, Submission, TensorTable, inspect};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{ProbeCandidate, ProbeRequest, WorkerEvent, request::What};
-use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,7 +96,8 @@ fn answers(
     libraries: &mut Libraries,
     link: &Arc<Mutex<Link>>,
 ) -> Vec<message::ProbeAnswer> {
-    let params: Value = serde_json::from_str(&candidate.params_json).unwrap_or_default();
+    let read = params::read(&candidate.params_json);
+    let params = read.clone().unwrap_or_default();
     let file = |at: &u32| request.files.get(usize::try_from(*at).ok()?).cloned();
     let files: Vec<message::InputFile> = candidate.files.iter().filter_map(file).collect();
     let mut plugins = Cow::Borrowed(&request.plugins);
@@ -104,8 +105,8 @@ fn answers(
         leave_out(plugins.to_mut(), &name.plugin, &name.component);
     }
     let network = &candidate.network;
-    let question = Question { plugins: &plugins, files: &files, network, params: &params };
-    question.ask(described, |plugin, component| {
+    let about = Submission { files: &files, network, params: &params, lowered: &[] };
+    Question { plugins: &plugins, about }.ask(described, |plugin, component| {
         let started = message::StageStarted {
             stage: confine::parent::PROBE.into(),
             plugin: plugin.id.clone(),
@@ -117,28 +118,9 @@ fn answers(
             .or_insert_with(|| Library::open_inspected(plugin))
             .as_ref();
         let library = library.map_err(|refused| Diagnostics::from(refused.clone()))?;
-        probe(candidate, &files, library, &component.id).map_err(stages::findings)
+        read.as_ref().map_err(|why| Diagnostics::from(why.clone()))?;
+        let cancel = Arc::new(AtomicBool::new(false));
+        let mut context = JobContext::new(about, TensorTable::new(), 1, cancel, |_| {});
+        call::probe(library, &component.id, &mut context).map_err(stages::findings)
     })
-}
-
-fn probe(
-    candidate: &ProbeCandidate,
-    files: &[message::InputFile],
-    library: &Library,
-    frontend: &str,
-) -> Result<message::Probe, CallError> {
-    let file = |f: &message::InputFile| message::SubmissionFile {
-        path: f.name.clone(),
-        bytes: std::fs::metadata(&f.path).map_or(0, |m| m.len()),
-    };
-    let submission = message::Submission {
-        files: files.iter().map(file).collect(),
-        network: candidate.network.clone(),
-        params_json: candidate.params_json.clone(),
-        ..message::Submission::default()
-    };
-    let inputs = files.iter().map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
-    let cancel = Arc::new(AtomicBool::new(false));
-    let mut context = JobContext::new(&submission, inputs, TensorTable::new(), 1, cancel, |_| {});
-    call::probe(library, frontend, &mut context)
 }

@@ -40,6 +40,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("eval", "running float and quantized graphs on samples"),
             ("rewrite", "equalization as a pass"),
             ("params", "params in types"),
+            ("proto", "rows of the report"),
         ],
     ),
     ("onnx", &[("ir", "models"), ("proto", "ONNX's messages")]),
@@ -90,6 +91,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("plugin-abi", "the interface that it offers"),
             ("proto", "what crosses the interface"),
             ("config", "what a descriptor may say"),
+            ("params", "params that it hands on"),
             ("files", "inputs, which others can change"),
             ("ir", "tensors, held and derived"),
         ],
@@ -117,6 +119,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         "daemon",
         &[
             ("config", "settings and params"),
+            ("params", "params in types"),
             ("proto", "jobs, requests and reports"),
             ("jobs", "the queue"),
             ("intake", "the inbox"),

@@ -4,8 +4,8 @@ use onnxd_config::Params;
 use onnxd_integration_tests::{declared, library};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
-use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, call};
-use onnxd_proto::onnxd::{Submission, SubmissionFile};
+use onnxd_plugin_host::{HostEvent, JobContext, Library, Submission, TensorTable, call};
+use onnxd_proto::onnxd::InputFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -51,20 +51,21 @@ fn told(folder: &Path, plugin: &str, quantizer: &str, sets: &[&str]) -> Vec<Told
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     let params = Params::resolve(&declared(), &[], &sets).unwrap();
     let names = ["net.onnx", "calib.npz"];
-    let inputs: BTreeMap<_, _> = names.map(|name| (name.to_owned(), folder.join(name))).into();
-    let size = |name: &str| std::fs::metadata(folder.join(name)).unwrap().len();
-    let file = |name: &str| SubmissionFile { path: name.into(), bytes: size(name) };
-    let submission = Submission {
-        files: names.iter().map(|name| file(name)).collect(),
-        network: "net.onnx".into(),
-        params_json: params.json().to_string(),
-        ..Submission::default()
+    let bytes = |name: &str| std::fs::metadata(folder.join(name)).unwrap().len();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let file = |name: &str| InputFile {
+        path: path(name),
+        name: name.into(),
+        bytes: bytes(name),
+        ..InputFile::default()
     };
+    let (files, params) = (names.map(file), params.resolved());
+    let submission = Submission { files: &files, network: "net.onnx", params, lowered: &[] };
     let events: Arc<Mutex<Vec<HostEvent>>> = Arc::default();
     let seen = Arc::clone(&events);
     let sink = move |event| seen.lock().unwrap().push(event);
     let table = TensorTable::new();
-    let mut context = JobContext::new(&submission, inputs, table, 2, Arc::default(), sink)
+    let mut context = JobContext::new(submission, table, 2, Arc::default(), sink)
         .with_outputs(folder.join("out"));
     let frontend = Library::open(&library("libonnxd_frontend_onnx.so")).unwrap();
     let imported = call::import(&frontend, "onnx", &mut context).unwrap();

@@ -84,7 +84,8 @@ fn round(
         element_type: format!("{bits} bits in {}", weight.dtype()),
         scales: vec![scale],
         zero_points: Vec::new(),
-        range: Some((-most, most)),
+        min: Some(-most),
+        max: Some(most),
         method: "max".into(),
         ..QuantizedTensor::default()
     };
@@ -141,14 +142,15 @@ mod tests {
         let done = testing::quantize(&mut RoundWeights, &model, &dropped).unwrap();
         let outputs = testing::run(&done.model, [("x", Tensor::vector(vec![1f32, 1.0]))]).unwrap();
         assert_eq!(outputs[0].1, Tensor::vector(vec![0f32, 7.0]));
-        assert_eq!((done.log.tensors[0].name.as_str(), done.log.samples), ("w", 0));
+        let (_, report) = done.log;
+        assert_eq!((report.tensors[0].name.as_str(), report.samples), ("w", 0));
     }
 
     #[test]
     fn weights_become_multiples_of_one_step() {
         let w = Tensor::vector(vec![1.0f32, -2.0, 3.0, -7.0]);
         let (rounded, row) = round(&w, "w", 3, false).unwrap();
-        assert_eq!((row.scales, row.range), (vec![7.0 / 3.0], Some((-7.0, 7.0))));
+        assert_eq!((row.scales, row.min, row.max), (vec![7.0 / 3.0], Some(-7.0), Some(7.0)));
         let values = rounded.to_reals().unwrap().values;
         let steps: Vec<f64> = values.iter().map(|x| x * 3.0 / 7.0).map(f64::round).collect();
         assert_eq!(steps, [0.0, -1.0, 1.0, -3.0]);

@@ -5,7 +5,7 @@ use crate::statistics::{floats, unusable};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Builtin, quoted};
 use onnxd_plugin_sdk::ir::{DataType, Graph, Model, Tensor, ValueId, ValueType};
-use onnxd_plugin_sdk::{Origin, Quality, QuantizeContext};
+use onnxd_plugin_sdk::{Nearness, Origin, QuantizeContext};
 use onnxd_quantize::accuracy::{Agreement, Pair, agreements};
 use onnxd_quantize::observe::{Feeds, Limits};
 use std::collections::BTreeMap;
@@ -97,7 +97,7 @@ pub(crate) fn whole(
     integer: &Model,
     cx: &QuantizeContext,
     most: u64,
-) -> Result<Quality, Diagnostics> {
+) -> Result<Nearness, Diagnostics> {
     let graph = &network.model.graph;
     let cells = network.cells.iter().zip(&plan.cells);
     let outputs: BTreeMap<&str, Option<Output>> =
@@ -132,7 +132,7 @@ pub(crate) fn whole(
         let text = "all outputs of the float network are zero or not finite on the samples";
         return Err(Diagnostic::new(Code::EvalInputs, text).into());
     }
-    Ok(Quality { outputs, error_db: 0.0, samples: to - from, origin })
+    Ok(Nearness { outputs, samples: to - from, origin, ..Nearness::default() })
 }
 
 /// Looks for values of inputs that lie beyond their integers.

@@ -16,7 +16,7 @@ use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::words::{self, Accuracy};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::observe::Saved;
-use onnxd_quantize::report::Quality;
+use onnxd_quantize::report::Nearness;
 use onnxd_quantize::session::Batches;
 use std::cell::Cell;
 
@@ -83,7 +83,7 @@ impl Quantizer for N2d2 {
 }
 
 /// What another graph of the same network gives on samples that it does not know.
-type Graded<'g> = &'g dyn Fn(&QuantizeContext) -> Result<Option<Quality>, Diagnostics>;
+type Graded<'g> = &'g dyn Fn(&QuantizeContext) -> Result<Option<Nearness>, Diagnostics>;
 
 /// Says how near the outputs are to those of the float network, or why that is not known. `most` samples calibrated.
 fn tell_quality(
@@ -104,7 +104,7 @@ fn tell_quality(
         Err(_) => Ok(own),
     });
     match told {
-        Ok(quality) => cx.quality(quality),
+        Ok(nearness) => cx.quality(&nearness),
         Err(found) if cx.is_stopped() => return Err(found),
         Err(found) => {
             let first = found.0.into_iter().next();
@@ -115,7 +115,7 @@ fn tell_quality(
 }
 
 /// The lower ratio of each output: of the result on the samples that calibrated, and of what is made of others.
-fn lower(own: Quality, graded: Option<Quality>) -> Quality {
+fn lower(own: Nearness, graded: Option<Nearness>) -> Nearness {
     let Some(mut graded) = graded else { return own };
     for (name, db) in &mut graded.outputs {
         let same = own.outputs.iter().find(|(other, _)| other == name);
@@ -146,7 +146,7 @@ fn held_out_quality(
     params: &Params,
     options: &Options,
     from: u64,
-) -> Result<Quality, Diagnostics> {
+) -> Result<Nearness, Diagnostics> {
     let _part = cx.part("of the first samples alone");
     let network = crate::prepared(model, options)?;
     let statistics =

@@ -9,9 +9,10 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::{Accumulator, QuantizeContext, QuantizedLayer, QuantizedTensor};
 use onnxd_quantize::accuracy::Agreement;
 
-/// Bits of accumulators whose sums reach `max`.
-fn bits_held(max: i64) -> u32 {
-    if i32::try_from(max).is_ok() { 32 } else { 64 }
+/// Accumulators whose sums reach `max`.
+fn accumulator(max: i64) -> Accumulator {
+    let (bits_held, max) = (if i32::try_from(max).is_ok() { 32 } else { 64 }, max.unsigned_abs());
+    Accumulator { max, bits: u64::BITS - max.leading_zeros() + 1, bits_held }
 }
 
 /// Fills the report.
@@ -53,8 +54,7 @@ pub(crate) fn fill(
             rescaling: rescaled(decided),
             sqnr_db: agreement.and_then(Agreement::sqnr_db),
             output: graph[cell.output].name.clone(),
-            accumulator: written.accumulators[at]
-                .map(|max| Accumulator { max: max.unsigned_abs(), bits_held: bits_held(max) }),
+            accumulator: written.accumulators[at].map(accumulator),
         };
         match decided.output {
             // Its integers give real numbers.
@@ -65,7 +65,8 @@ pub(crate) fn fill(
             Some(output) => {
                 let Threshold { min, max, .. } = decided.threshold;
                 cx.tensor(QuantizedTensor {
-                    seen: (!learned).then_some((min * plan.range, max * plan.range)),
+                    seen_min: (!learned).then_some(min * plan.range),
+                    seen_max: (!learned).then_some(max * plan.range),
                     clipped: agreement.and_then(Agreement::clipped),
                     ..tensor(&layer.output, output, method(decided, options, learned))
                 });
@@ -149,7 +150,8 @@ fn tensor(name: &str, output: Output, method: &str) -> QuantizedTensor {
         element_type: type_text(output),
         scales: vec![output.scale],
         zero_points: vec![],
-        range: Some((lo as f64 * output.scale, hi as f64 * output.scale)),
+        min: Some(lo as f64 * output.scale),
+        max: Some(hi as f64 * output.scale),
         method: method.to_owned(),
         ..QuantizedTensor::default()
     }

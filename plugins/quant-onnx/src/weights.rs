@@ -68,7 +68,7 @@ pub(crate) fn quantize(
             );
             return Ok((done, Some(held)));
         }
-        done.nearest_db = Some(db);
+        done.quality.nearest_db = Some(db);
     }
     if methods.awq {
         let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();
@@ -88,9 +88,9 @@ fn has_few_bits(request: &Request) -> bool {
 
 /// Weights of few bits are graded beside those that are rounded to the nearest, which these may be.
 pub(crate) fn judge(request: &Request, done: &mut Report) {
-    let Some(Ok(quality)) = &done.quality else { return };
-    if has_few_bits(request) && done.nearest_db.is_none() {
-        done.nearest_db = quality.outputs.iter().map(|(_, db)| *db).reduce(f64::min);
+    let quality = &mut done.quality;
+    if has_few_bits(request) && quality.nearest_db.is_none() && quality.sqnr_db.is_some() {
+        quality.nearest_db = Some(quality.worst_db);
     }
 }
 

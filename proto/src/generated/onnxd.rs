@@ -33,6 +33,23 @@ pub struct Diagnostics {
     #[prost(message, repeated, tag = "1")]
     pub items: ::prost::alloc::vec::Vec<Diagnostic>,
 }
+/// A file of a submission, as the job store keeps it and as workers are told of it.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InputFile {
+    /// absolute
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// relative to the submission's root
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// empty until somebody has computed it
+    #[prost(string, tag = "4")]
+    pub sha256: ::prost::alloc::string::String,
+}
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -230,9 +247,10 @@ pub struct PassComparison {
 pub struct QuantizedTensor {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    /// "int8"; "4 bits in int8"
+    /// "int8"; "4 bits in int8"; the key `type` in JSON
     #[prost(string, tag = "2")]
-    pub r#type: ::prost::alloc::string::String,
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
+    pub element_type: ::prost::alloc::string::String,
     /// real value of one step; one, or one for each channel
     #[prost(double, repeated, tag = "3")]
     pub scales: ::prost::alloc::vec::Vec<f64>,
@@ -409,40 +427,42 @@ pub struct Remedy {
     #[prost(int64, tag = "3")]
     pub bytes: i64,
 }
+/// What a quantizer did, in its own words but for the first three fields: the worker sets these. Declared in the order
+/// of the keys of report.json.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Quantization {
     /// of the params: "N2D2"
-    #[prost(string, tag = "1")]
+    #[prost(string, tag = "16")]
     pub format: ::prost::alloc::string::String,
     /// component id
-    #[prost(string, tag = "2")]
+    #[prost(string, tag = "17")]
     pub quantizer: ::prost::alloc::string::String,
-    #[prost(string, tag = "3")]
+    #[prost(string, tag = "18")]
     pub plugin: ::prost::alloc::string::String,
     /// calibration samples that were read
-    #[prost(uint64, tag = "4")]
+    #[prost(uint64, tag = "6")]
     pub samples: u64,
     /// samples that the float and the quantized graph ran on side by side
-    #[prost(uint64, tag = "8")]
+    #[prost(uint64, tag = "7")]
     pub compared: u64,
-    #[prost(message, repeated, tag = "5")]
+    #[prost(message, repeated, tag = "3")]
     pub tensors: ::prost::alloc::vec::Vec<QuantizedTensor>,
-    /// worst first
-    #[prost(message, repeated, tag = "6")]
+    /// worst first, once the worker has sorted them
+    #[prost(message, repeated, tag = "4")]
     pub layers: ::prost::alloc::vec::Vec<QuantizedLayer>,
-    #[prost(message, repeated, tag = "7")]
+    #[prost(message, repeated, tag = "5")]
     pub left_in_float: ::prost::alloc::vec::Vec<Skip>,
     /// where ranges come from, if not from samples
-    #[prost(string, tag = "9")]
+    #[prost(string, tag = "8")]
     pub statistics: ::prost::alloc::string::String,
     /// samples that were random numbers instead of data
-    #[prost(uint64, tag = "10")]
+    #[prost(uint64, tag = "9")]
     pub random_samples: u64,
-    #[prost(message, repeated, tag = "11")]
+    #[prost(message, repeated, tag = "10")]
     pub tried: ::prost::alloc::vec::Vec<Attempt>,
-    #[prost(message, optional, tag = "12")]
+    #[prost(message, optional, tag = "11")]
     pub quality: ::core::option::Option<Quality>,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -753,7 +773,8 @@ pub struct PassLog {
     #[prost(message, repeated, tag = "3")]
     pub notes: ::prost::alloc::vec::Vec<Diagnostic>,
 }
-/// What a quantizer has to say besides the graph.
+/// What a quantizer has to say besides the graph. Its artifact is one message with the fields of this one and of
+/// Quantization.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -762,30 +783,8 @@ pub struct QuantizeLog {
     pub notes: ::prost::alloc::vec::Vec<Diagnostic>,
     #[prost(btree_map = "string, string", tag = "2")]
     pub metadata: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
-    #[prost(message, repeated, tag = "3")]
-    pub tensors: ::prost::alloc::vec::Vec<QuantizedTensor>,
-    #[prost(message, repeated, tag = "4")]
-    pub layers: ::prost::alloc::vec::Vec<QuantizedLayer>,
-    #[prost(message, repeated, tag = "5")]
-    pub left_in_float: ::prost::alloc::vec::Vec<Skip>,
-    /// calibration samples that were read
-    #[prost(uint64, tag = "6")]
-    pub samples: u64,
-    /// samples that the float and the quantized graph ran on side by side
-    #[prost(uint64, tag = "7")]
-    pub compared: u64,
-    /// where ranges come from, if not from samples
-    #[prost(string, tag = "8")]
-    pub statistics: ::prost::alloc::string::String,
-    /// samples that were random numbers instead of data
-    #[prost(uint64, tag = "9")]
-    pub random_samples: u64,
-    #[prost(message, repeated, tag = "10")]
-    pub tried: ::prost::alloc::vec::Vec<Attempt>,
     #[prost(message, optional, tag = "15")]
     pub params_read: ::core::option::Option<ParamsRead>,
-    #[prost(message, optional, tag = "11")]
-    pub quality: ::core::option::Option<Quality>,
 }
 /// What a front-end has to say besides the graph.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -896,20 +895,6 @@ pub struct Limits {
     /// all that the worker may write, watched by the parent; 0 = unlimited
     #[prost(uint64, tag = "7")]
     pub disk_bytes: u64,
-}
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct InputFile {
-    /// absolute
-    #[prost(string, tag = "1")]
-    pub path: ::prost::alloc::string::String,
-    /// relative to the submission's root
-    #[prost(string, tag = "2")]
-    pub name: ::prost::alloc::string::String,
-    /// if the parent knows it already; else the worker computes it
-    #[prost(string, tag = "3")]
-    pub sha256: ::prost::alloc::string::String,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -1145,22 +1130,6 @@ pub mod worker_event {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct JobFile {
-    /// absolute path in the inbox
-    #[prost(string, tag = "1")]
-    pub source: ::prost::alloc::string::String,
-    /// relative to the submission's root
-    #[prost(string, tag = "2")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(uint64, tag = "3")]
-    pub bytes: u64,
-    /// empty until computed
-    #[prost(string, tag = "4")]
-    pub sha256: ::prost::alloc::string::String,
-}
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct JobEvent {
     #[prost(uint64, tag = "1")]
     pub unix_ms: u64,
@@ -1220,8 +1189,9 @@ pub struct Job {
     /// relative to the submission's root
     #[prost(string, tag = "6")]
     pub network: ::prost::alloc::string::String,
+    /// at their places in the inbox
     #[prost(message, repeated, tag = "7")]
-    pub files: ::prost::alloc::vec::Vec<JobFile>,
+    pub files: ::prost::alloc::vec::Vec<InputFile>,
     #[prost(enumeration = "JobState", tag = "8")]
     pub state: i32,
     /// grows with every start

@@ -27,6 +27,19 @@ impl Measured for crate::onnxd::Diagnostics {
     };
 }
 
+impl Measured for crate::onnxd::InputFile {
+    const SHAPE: Shape = Shape {
+        name: "InputFile",
+        bytes: size_of::<Self>(),
+        fields: &[
+            (1, Kind::Text), // path
+            (2, Kind::Text), // name
+            (3, Kind::Number), // bytes
+            (4, Kind::Text), // sha256
+        ],
+    };
+}
+
 impl Measured for crate::onnxd::FileDigest {
     const SHAPE: Shape = Shape {
         name: "FileDigest",
@@ -203,7 +216,7 @@ impl Measured for crate::onnxd::QuantizedTensor {
         bytes: size_of::<Self>(),
         fields: &[
             (1, Kind::Text), // name
-            (2, Kind::Text), // type
+            (2, Kind::Text), // element_type
             (3, Kind::Numbers { held: size_of::<f64>(), encoded: Some(8) }), // scales
             (4, Kind::Numbers { held: size_of::<i64>(), encoded: None }), // zero_points
             (5, Kind::Number), // min
@@ -316,18 +329,18 @@ impl Measured for crate::onnxd::Quantization {
         name: "Quantization",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // format
-            (2, Kind::Text), // quantizer
-            (3, Kind::Text), // plugin
-            (4, Kind::Number), // samples
-            (5, Kind::Messages(&<crate::onnxd::QuantizedTensor as Measured>::SHAPE)), // tensors
-            (6, Kind::Messages(&<crate::onnxd::QuantizedLayer as Measured>::SHAPE)), // layers
-            (7, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // left_in_float
-            (8, Kind::Number), // compared
-            (9, Kind::Text), // statistics
-            (10, Kind::Number), // random_samples
-            (11, Kind::Messages(&<crate::onnxd::Attempt as Measured>::SHAPE)), // tried
-            (12, Kind::Message(&<crate::onnxd::Quality as Measured>::SHAPE)), // quality
+            (3, Kind::Messages(&<crate::onnxd::QuantizedTensor as Measured>::SHAPE)), // tensors
+            (4, Kind::Messages(&<crate::onnxd::QuantizedLayer as Measured>::SHAPE)), // layers
+            (5, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // left_in_float
+            (6, Kind::Number), // samples
+            (7, Kind::Number), // compared
+            (8, Kind::Text), // statistics
+            (9, Kind::Number), // random_samples
+            (10, Kind::Messages(&<crate::onnxd::Attempt as Measured>::SHAPE)), // tried
+            (11, Kind::Message(&<crate::onnxd::Quality as Measured>::SHAPE)), // quality
+            (16, Kind::Text), // format
+            (17, Kind::Text), // quantizer
+            (18, Kind::Text), // plugin
         ],
     };
 }
@@ -507,15 +520,6 @@ impl Measured for crate::onnxd::QuantizeLog {
         fields: &[
             (1, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
             (2, Kind::Map(&Shape { name: "metadata", bytes: size_of::<(String, String)>(), fields: &[(1, Kind::Text), (2, Kind::Text)] })), // metadata
-            (3, Kind::Messages(&<crate::onnxd::QuantizedTensor as Measured>::SHAPE)), // tensors
-            (4, Kind::Messages(&<crate::onnxd::QuantizedLayer as Measured>::SHAPE)), // layers
-            (5, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // left_in_float
-            (6, Kind::Number), // samples
-            (7, Kind::Number), // compared
-            (8, Kind::Text), // statistics
-            (9, Kind::Number), // random_samples
-            (10, Kind::Messages(&<crate::onnxd::Attempt as Measured>::SHAPE)), // tried
-            (11, Kind::Message(&<crate::onnxd::Quality as Measured>::SHAPE)), // quality
             (15, Kind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
         ],
     };
@@ -576,18 +580,6 @@ impl Measured for crate::onnxd::Limits {
             (5, Kind::Number), // threads
             (6, Kind::Number), // threads_max
             (7, Kind::Number), // disk_bytes
-        ],
-    };
-}
-
-impl Measured for crate::onnxd::InputFile {
-    const SHAPE: Shape = Shape {
-        name: "InputFile",
-        bytes: size_of::<Self>(),
-        fields: &[
-            (1, Kind::Text), // path
-            (2, Kind::Text), // name
-            (3, Kind::Text), // sha256
         ],
     };
 }
@@ -790,19 +782,6 @@ impl Measured for crate::onnxd::WorkerEvent {
     };
 }
 
-impl Measured for crate::onnxd::JobFile {
-    const SHAPE: Shape = Shape {
-        name: "JobFile",
-        bytes: size_of::<Self>(),
-        fields: &[
-            (1, Kind::Text), // source
-            (2, Kind::Text), // name
-            (3, Kind::Number), // bytes
-            (4, Kind::Text), // sha256
-        ],
-    };
-}
-
 impl Measured for crate::onnxd::JobEvent {
     const SHAPE: Shape = Shape {
         name: "JobEvent",
@@ -851,7 +830,7 @@ impl Measured for crate::onnxd::Job {
             (4, Kind::Text), // folder
             (5, Kind::Text), // inbox
             (6, Kind::Text), // network
-            (7, Kind::Messages(&<crate::onnxd::JobFile as Measured>::SHAPE)), // files
+            (7, Kind::Messages(&<crate::onnxd::InputFile as Measured>::SHAPE)), // files
             (8, Kind::Number), // state
             (9, Kind::Number), // lease
             (10, Kind::Number), // attempts
@@ -877,9 +856,10 @@ impl Measured for crate::onnxd::Job {
 }
 
 /// All messages.
-pub const ALL: [&Shape; 62] = [
+pub const ALL: [&Shape; 61] = [
     &<crate::onnxd::Diagnostic as Measured>::SHAPE,
     &<crate::onnxd::Diagnostics as Measured>::SHAPE,
+    &<crate::onnxd::InputFile as Measured>::SHAPE,
     &<crate::onnxd::FileDigest as Measured>::SHAPE,
     &<crate::onnxd::Declined as Measured>::SHAPE,
     &<crate::onnxd::Recognition as Measured>::SHAPE,
@@ -918,7 +898,6 @@ pub const ALL: [&Shape; 62] = [
     &<crate::onnxd::PluginComponent as Measured>::SHAPE,
     &<crate::onnxd::PluginInfo as Measured>::SHAPE,
     &<crate::onnxd::Limits as Measured>::SHAPE,
-    &<crate::onnxd::InputFile as Measured>::SHAPE,
     &<crate::onnxd::FrontendName as Measured>::SHAPE,
     &<crate::onnxd::ProbeCandidate as Measured>::SHAPE,
     &<crate::onnxd::ProbeRequest as Measured>::SHAPE,
@@ -935,7 +914,6 @@ pub const ALL: [&Shape; 62] = [
     &<crate::onnxd::LogLine as Measured>::SHAPE,
     &<crate::onnxd::ConvertResult as Measured>::SHAPE,
     &<crate::onnxd::WorkerEvent as Measured>::SHAPE,
-    &<crate::onnxd::JobFile as Measured>::SHAPE,
     &<crate::onnxd::JobEvent as Measured>::SHAPE,
     &<crate::onnxd::Recognized as Measured>::SHAPE,
     &<crate::onnxd::Kept as Measured>::SHAPE,

@@ -2,18 +2,18 @@
 
 use super::context::Context;
 use super::failure::line;
+use super::given::{Given, Meant};
 use super::progress::Progress;
 use super::scratch::Scratch;
 use super::{Ended, logged, out};
-use crate::conversion::attempt::listed;
-use crate::conversion::companions::{completed, folder_of_network, samples_named};
-use crate::conversion::probe::ask;
-use crate::conversion::publish::{own_folder, prepare};
+use crate::conversion::attempt::warnings;
+use crate::conversion::companions::{completed, folder_of_network};
+use crate::conversion::publish::prepare;
 use crate::conversion::recognised::tell;
-use crate::conversion::submission::presets_of;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
-use onnxd_config::{Params, Preset};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
+use onnxd_config::Params;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_params::host::Export;
 use onnxd_proto::onnxd::{self as message, WorkerEvent};
 use onnxd_worker::confine::parent::{GRACE, Killer};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -46,18 +46,8 @@ pub(crate) struct Convert {
     /// Folder for the result.
     #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
-    /// Params (TOML or INI), instead of those among the paths.
-    #[arg(long, value_name = "FILE")]
-    params: Option<PathBuf>,
-    /// Reads `onnxd.params.toml` of DIR and of its folders down to the drop; the inbox's own are read anyway.
-    #[arg(long, value_name = "DIR")]
-    presets: Option<PathBuf>,
-    /// Sets one param; wins over the files.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Uses this library beside the installed plugins; may be given several times.
-    #[arg(long = "plugin", value_name = "FILE")]
-    plugins: Vec<PathBuf>,
+    #[command(flatten)]
+    given: Given,
     /// Stops rewriting after N rewrites, to find the one that breaks a network.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     stop_after_rewrite: u64,
@@ -81,7 +71,8 @@ impl Convert {
         let work = self.work(&context, &target, &job, &stop);
         if let Ok((work, submission)) = &work {
             self.protect(&mut target, submission);
-            target.check_early(own_folder(&listed(&work.params)).as_deref())?;
+            let export: Export = work.params.resolved().section();
+            target.check_early(export.folder().as_deref())?;
         }
         let unread: Vec<_> = work.iter().flat_map(|(work, _)| work.unread.clone()).collect();
         let scratch = Scratch::new(target.scratch(&job))?;
@@ -120,34 +111,19 @@ impl Convert {
         job: &'a str,
         stop: &'a Stop,
     ) -> Result<(Work<'a>, Submission), Diagnostics> {
-        let plugins = context.plugins_and(&self.plugins)?;
+        let plugins = context.plugins_and(&self.given.plugins)?;
         plugins.has_frontend()?;
-        let inbox = &context.settings.intake.inbox;
-        let found = presets_of(&self.paths, self.presets.as_deref(), inbox)?;
-        let presets = found.as_deref().unwrap_or_default();
         let ours = |file: &Path| target.wrote(file);
-        let about = |submission: &Submission| {
-            let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
-            ask(&context.launcher, &plugins, submission, &params)
-        };
-        let submission =
-            Submission::from_paths(&self.paths, &plugins, &context.names(), &ours, &about)?;
-        let resolve = |presets: &[Preset]| {
-            submission.params(&plugins, presets, self.params.as_deref(), &self.set)
-        };
-        let mut params = resolve(presets)?;
-        if let Some(samples) = samples_named(&self.paths, &submission, &params) {
-            params = resolve(&[presets, &[samples]].concat())?;
-        }
-        let unread = submission.unread_params(&self.paths, self.params.as_deref(), &found);
-        let unread = unread.iter().map(|d| message::Diagnostic::of(d, Severity::Warning)).collect();
-        Ok((Work { context, plugins, params, unread, job, stop }, submission))
+        let meant = self.given.resolve(&self.paths, (context, &plugins), &ours)?;
+        let Meant { submission, params, unread } = meant;
+        Ok((Work { context, plugins, params, unread: warnings(&unread), job, stop }, submission))
     }
 
     /// What this run reads is never written.
     fn protect(&self, target: &mut Target, submission: &Submission) {
         let files = submission.files.iter().map(|f| Path::new(&f.path));
-        let named = [&self.params, &self.config].into_iter().flatten().chain(&self.plugins);
+        let named =
+            [&self.given.params, &self.config].into_iter().flatten().chain(&self.given.plugins);
         let named = named.map(PathBuf::as_path);
         target.protect(files.chain(named));
     }
@@ -158,7 +134,7 @@ impl Convert {
         submission: &mut Submission,
         scratch: &Path,
     ) -> Result<Outcome, Diagnostics> {
-        let outcome = self.once(work, submission, scratch.to_owned())?;
+        let outcome = self.once(work, submission, scratch)?;
         let lacks_file =
             outcome.report.diagnostics.iter().any(|d| d.code == Code::FileMissing.as_str());
         let folder = folder_of_network(&self.paths, &submission.network);
@@ -175,25 +151,25 @@ impl Convert {
         std::fs::create_dir(&again).map_err(|e| {
             Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", again.display()))
         })?;
-        self.once(work, submission, again)
+        self.once(work, submission, &again)
     }
 
     fn once(
         &self,
         work: &Work,
         submission: &Submission,
-        folder: PathBuf,
+        folder: &Path,
     ) -> Result<Outcome, Diagnostics> {
-        let mut order = Order::new(work.job, submission, &work.params, &work.plugins, folder);
-        order.rewrites_max = self.stop_after_rewrite;
-        let (launcher, settings) = (&work.context.launcher, &work.context.settings);
+        let with = (&work.plugins, &work.context.settings);
+        let mut order = Order::new(work.job, submission, &work.params, with, folder);
+        order.request.rewrites_max = self.stop_after_rewrite;
         let mut progress = Progress::new();
         let on_start = |killer| work.stop.watch(killer);
         let on_event = |event: &WorkerEvent| {
             progress.event(event);
             logged::show(event, self.verbose);
         };
-        Ok(convert(launcher, settings, order, on_start, on_event)?)
+        Ok(convert(&work.context.launcher, order, on_start, on_event)?)
     }
 
     fn show(&self, outcome: &Outcome) {

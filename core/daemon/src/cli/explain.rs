@@ -2,13 +2,13 @@
 
 use super::context::Context;
 use super::failure::Failure;
+use super::given::{Given, Meant};
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
-use crate::conversion::companions::{completed, folder_of_network, samples_named};
-use crate::conversion::probe::{ask, probe};
+use crate::conversion::companions::{completed, folder_of_network};
+use crate::conversion::probe::probe;
 use crate::conversion::recognised::tell;
-use crate::conversion::submission::presets_of;
-use onnxd_config::{Declared, Params, Preset};
+use onnxd_config::{Declared, Params};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_proto::onnxd::{self as message, ClaimLevel, ProbeAnswer};
 use onnxd_worker::recognition::{Choice, level, why};
@@ -21,18 +21,8 @@ pub(crate) struct Explain {
     /// The network with its companions, or a folder of both; or the code of a diagnostic, such as N0203.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Params (TOML or INI), instead of those among the paths.
-    #[arg(long, value_name = "FILE")]
-    params: Option<PathBuf>,
-    /// Reads `onnxd.params.toml` of DIR and of its folders down to the drop; the inbox's own are read anyway.
-    #[arg(long, value_name = "DIR")]
-    presets: Option<PathBuf>,
-    /// Sets one param; wins over the files.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Uses this library beside the installed plugins; may be given several times.
-    #[arg(long = "plugin", value_name = "FILE")]
-    plugins: Vec<PathBuf>,
+    #[command(flatten)]
+    given: Given,
     /// Shows the params that have their defaults, too, and what each is for.
     #[arg(long)]
     all: bool,
@@ -64,31 +54,15 @@ impl Explain {
             return Ok(0);
         }
         let context = Context::load(self.config.as_deref())?;
-        let plugins = context.plugins_and(&self.plugins)?;
-        let inbox = &context.settings.intake.inbox;
-        let found = presets_of(&self.paths, self.presets.as_deref(), inbox)?;
-        let presets = found.as_deref().unwrap_or_default();
-        let about = |submission: &Submission| {
-            let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
-            ask(&context.launcher, &plugins, submission, &params)
-        };
-        let mut submission =
-            Submission::from_paths(&self.paths, &plugins, &context.names(), &|_| false, &about)
-                .map_err(|e| tell(&self.paths, e))?;
-        let resolve = |presets: &[Preset]| {
-            submission.params(&plugins, presets, self.params.as_deref(), &self.set)
-        };
-        let mut params = resolve(presets)?;
-        if let Some(samples) = samples_named(&self.paths, &submission, &params) {
-            params = resolve(&[presets, &[samples]].concat())?;
-        }
+        let plugins = context.plugins_and(&self.given.plugins)?;
+        let meant = self.given.resolve(&self.paths, (&context, &plugins), &|_| false);
+        let Meant { mut submission, params, unread } = meant.map_err(|e| tell(&self.paths, e))?;
         if let Some(folder) = folder_of_network(&self.paths, &submission.network) {
             let with = (&context.launcher, &plugins, &params);
             // Why front-ends do not take it is told below.
             let _ = completed(&mut submission, folder, &context.names(), with);
         }
-        let unread = submission.unread_params(&self.paths, self.params.as_deref(), &found);
-        let question = submission.question(&plugins.used, params.json());
+        let question = submission.question(&plugins.used, params.resolved());
         let answers = probe(&context.launcher, &question)?;
         let choice = question.choose(&answers).map_err(|why| tell(&self.paths, why));
         let declared = plugins.declared;

@@ -10,6 +10,7 @@ mod doctor;
 mod eval;
 mod explain;
 mod failure;
+mod given;
 mod init;
 mod jobs;
 mod layout;

@@ -8,19 +8,19 @@ use super::recognised::tell_in_report;
 use super::{Launcher, Plugins, Submission, verify};
 use onnxd_config::{Params, Settings};
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity};
+use onnxd_params::host;
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{
-    Component, ConvertRequest, InputFile, Limits, Param, PluginInfo, Recognition, Report, Request,
-    StageStarted, WorkerEvent,
+    Component, ConvertRequest, Limits, Param, PluginInfo, Report, Request, StageStarted,
+    WorkerEvent,
 };
 use onnxd_report::SCHEMA;
 use onnxd_worker::confine::outcome::{self, End, Exit};
 use onnxd_worker::confine::parent::{Killer, PROBE, WorkerProcess};
 use onnxd_worker::recognition::leave_out;
-use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where in its work folder a worker writes the result.
 const OUT: &str = "out";
@@ -28,30 +28,11 @@ const OUT: &str = "out";
 /// What is to be converted, and how.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
-    /// Id of the job.
-    pub(crate) job: String,
-    /// Name of the result.
-    pub(crate) name: String,
-    /// Counted from 1.
-    pub(crate) attempt: u32,
-    /// The plugins that may be used.
-    pub(crate) plugins: Vec<PluginInfo>,
-    /// All files of the submission.
-    pub(crate) files: Vec<InputFile>,
-    /// The network, one of `files`.
-    pub(crate) network: String,
-    /// The resolved params.
-    pub(crate) params_json: String,
-    /// The same with origins.
-    pub(crate) params: Vec<Param>,
-    /// What the front-ends said, if they were asked already.
-    pub(crate) recognition: Option<Recognition>,
+    /// What the worker is told. Its folder exists and is empty.
+    pub(crate) request: ConvertRequest,
+    pub(crate) limits: Limits,
     /// Findings that stop nothing, known before the worker starts.
     pub(crate) notes: Vec<message::Diagnostic>,
-    /// An existing, empty folder; the only one that the worker may write.
-    pub(crate) work_dir: PathBuf,
-    /// Stop after this many rewrites; 0 sets no limit.
-    pub(crate) rewrites_max: u64,
 }
 
 /// Converts in a worker. A front-end that hangs or crashes when it is asked whether the network is
@@ -61,17 +42,17 @@ pub(crate) struct Order {
 /// `N0303` if no worker can be started, `N0304` if its folder for outputs cannot be made.
 pub(crate) fn convert(
     launcher: &Launcher,
-    settings: &Settings,
     mut order: Order,
     mut on_start: impl FnMut(Killer),
     mut on_event: impl FnMut(&WorkerEvent),
 ) -> Result<Outcome, Diagnostic> {
     loop {
-        let attempt = Attempt::start(launcher, settings, &order)?;
+        let attempt = Attempt::start(launcher, &order)?;
         on_start(attempt.killer());
         let (mut outcome, died) = attempt.finish(&mut on_event);
         let Some(died) = died.filter(|d| order.goes_on_without(d)) else {
-            if let Some(network) = order.files.iter().find(|f| f.name == order.network) {
+            let ConvertRequest { files, network, .. } = &order.request;
+            if let Some(network) = files.iter().find(|f| f.name == *network) {
                 tell_in_report(network.path.as_ref(), &mut outcome.report);
             }
             return Ok(outcome);
@@ -82,7 +63,7 @@ pub(crate) fn convert(
     }
 }
 
-fn no_folder(out: &std::path::Path, e: &std::io::Error) -> Diagnostic {
+fn no_folder(out: &Path, e: &std::io::Error) -> Diagnostic {
     Diagnostic::new(Code::of_write(e), format!("`{}` could not be made: {e}", out.display()))
 }
 
@@ -140,65 +121,46 @@ impl Order {
         job: &str,
         submission: &Submission,
         params: &Params,
-        plugins: &Plugins,
-        work_dir: PathBuf,
+        (plugins, settings): (&Plugins, &Settings),
+        work_dir: &Path,
     ) -> Order {
-        Order {
+        let own: host::Job = params.resolved().section();
+        let request = ConvertRequest {
             job: job.to_owned(),
-            name: params.get_str("job.name").unwrap_or(&submission.name).to_owned(),
+            name: own.name().unwrap_or_else(|| submission.name.clone()),
             attempt: 1,
             plugins: plugins.used.clone(),
             files: submission.files.clone(),
             network: submission.network.clone(),
-            params_json: params.json().to_string(),
+            params_json: params.resolved().text().to_owned(),
             params: listed(params),
-            recognition: None,
-            notes: params
-                .notes()
-                .iter()
-                .map(|d| message::Diagnostic::of(d, Severity::Warning))
-                .collect(),
-            work_dir,
-            rewrites_max: 0,
-        }
+            work_dir: work_dir.to_string_lossy().into_owned(),
+            ..ConvertRequest::default()
+        };
+        Order { request, limits: limits(settings, &own), notes: warnings(params.notes()) }
     }
 
     /// Takes the front-end away, if another one may claim the network's name.
     fn goes_on_without(&mut self, died: &Died) -> bool {
-        let mut plugins = self.plugins.clone();
+        let mut plugins = self.request.plugins.clone();
         let left = leave_out(&mut plugins, &died.plugin, &died.frontend);
         let rest = Plugins { used: plugins, ..Plugins::default() };
-        let goes_on = left && rest.may_be_network(&self.network);
+        let goes_on = left && rest.may_be_network(&self.request.network);
         if goes_on {
-            self.plugins = rest.used;
+            self.request.plugins = rest.used;
         }
         goes_on
     }
 
-    fn request(&self, limits: Limits) -> Request {
-        let convert = ConvertRequest {
-            job: self.job.clone(),
-            name: self.name.clone(),
-            attempt: self.attempt,
-            plugins: self.plugins.clone(),
-            files: self.files.clone(),
-            network: self.network.clone(),
-            params_json: self.params_json.clone(),
-            work_dir: self.work_dir.to_string_lossy().into_owned(),
-            rewrites_max: self.rewrites_max,
-            params: self.params.clone(),
-            recognition: self.recognition.clone(),
-        };
-        Request { limits: Some(limits), what: Some(What::Convert(convert)) }
+    /// Where the worker writes the result.
+    fn out_dir(&self) -> PathBuf {
+        Path::new(&self.request.work_dir).join(OUT)
     }
 
     /// The report of a conversion that did not come to one of its own.
     fn failure(&self, found: &Diagnostics) -> Report {
-        Report {
-            params: self.params.clone(),
-            attempt: self.attempt,
-            ..failure(&self.job, &self.name, found)
-        }
+        let ConvertRequest { job, name, params, attempt, .. } = &self.request;
+        Report { params: params.clone(), attempt: *attempt, ..failure(job, name, found) }
     }
 }
 
@@ -210,6 +172,11 @@ pub(crate) fn listed(params: &Params) -> Vec<Param> {
         origin: e.origin.clone(),
     };
     params.entries().iter().map(param).collect()
+}
+
+/// Findings that stop nothing, as reports list them.
+pub(crate) fn warnings(found: &[Diagnostic]) -> Vec<message::Diagnostic> {
+    found.iter().map(|d| message::Diagnostic::of(d, Severity::Warning)).collect()
 }
 
 /// A report that says only what went wrong.
@@ -243,15 +210,13 @@ impl Outcome {
 }
 
 /// The limits of one conversion: those of the settings, lowered by its params.
-pub(crate) fn limits(settings: &Settings, params_json: &str) -> Limits {
-    let params: Value = serde_json::from_str(params_json).unwrap_or_default();
-    let of = |key: &str| params["job"][key].as_u64();
+pub(crate) fn limits(settings: &Settings, own: &host::Job) -> Limits {
     let worker = &settings.worker;
-    let memory_mib = of("memory_mib_max").unwrap_or(u64::MAX).min(worker.memory_mib_max);
+    let memory_mib = own.memory_mib_max().unwrap_or(u64::MAX).min(worker.memory_mib_max);
     Limits {
         memory_bytes: memory_mib << 20,
         cpu_seconds: worker.cpu_s,
-        wall_ms: of("timeout_s").unwrap_or(worker.timeout_s).saturating_mul(1000),
+        wall_ms: own.timeout_s().unwrap_or(worker.timeout_s).saturating_mul(1000),
         file_bytes: worker.file_mib_max << 20,
         threads: worker.threads,
         threads_max: worker.threads_max,
@@ -264,15 +229,12 @@ impl<'o> Attempt<'o> {
     ///
     /// # Errors
     /// `N0303` if it cannot be started, `N0304` if its folder for outputs cannot be made.
-    fn start(
-        launcher: &Launcher,
-        settings: &Settings,
-        order: &'o Order,
-    ) -> Result<Attempt<'o>, Diagnostic> {
-        let out = order.work_dir.join(OUT);
+    fn start(launcher: &Launcher, order: &'o Order) -> Result<Attempt<'o>, Diagnostic> {
+        let out = order.out_dir();
         std::fs::create_dir(&out).map_err(|e| no_folder(&out, &e))?;
-        let limits = limits(settings, &order.params_json);
-        Ok(Attempt { worker: launcher.spawn(&order.request(limits))?, order })
+        let what = Some(What::Convert(order.request.clone()));
+        let worker = launcher.spawn(&Request { limits: Some(order.limits), what })?;
+        Ok(Attempt { worker, order })
     }
 
     /// A handle that stops the worker and all that it started, from any thread.
@@ -285,7 +247,7 @@ impl<'o> Attempt<'o> {
     fn finish(self, on_event: impl FnMut(&WorkerEvent)) -> (Outcome, Option<Died>) {
         let Attempt { worker, order } = self;
         let end = worker.follow(on_event);
-        let out_dir = order.work_dir.join(OUT);
+        let out_dir = order.out_dir();
         let (report, verdict) = judge(&end, order, &out_dir);
         let died = died_probing(&end);
         (Outcome { report: with_notes(report, order.notes.clone()), verdict, out_dir }, died)
@@ -300,13 +262,13 @@ fn died_probing(end: &outcome::Outcome) -> Option<Died> {
     (end.answer.is_none()).then_some(Died { plugin, frontend, why })
 }
 
-fn judge(end: &outcome::Outcome, order: &Order, out_dir: &std::path::Path) -> (Report, Verdict) {
+fn judge(end: &outcome::Outcome, order: &Order, out_dir: &Path) -> (Report, Verdict) {
     let result = match outcome::conclude(end) {
         Ok(result) => result,
         Err(found) => {
             let mut report = order.failure(&found);
             report.versions.get_or_insert_default().plugins =
-                in_charge(end.stage.as_ref(), &order.plugins);
+                in_charge(end.stage.as_ref(), &order.request.plugins);
             return (report, failed(found.class(), end));
         }
     };
@@ -370,7 +332,9 @@ fn with_notes(mut report: Report, notes: Vec<message::Diagnostic>) -> Report {
 mod tests {
     use super::*;
     use onnxd_config::{Environment, load};
+    use onnxd_params::Resolved;
     use onnxd_proto::onnxd::{ConvertResult, FileDigest, FileRole};
+    use std::sync::Arc;
 
     fn ended(exit: Exit, answer: Option<Event>) -> outcome::Outcome {
         let stage = Some(StageStarted {
@@ -394,7 +358,9 @@ mod tests {
             version: "1.2.3".into(),
             ..Default::default()
         };
-        Order { job: "J".into(), name: "net".into(), plugins: vec![plugin], ..Order::default() }
+        let (job, name, plugins) = ("J".into(), "net".into(), vec![plugin]);
+        let request = ConvertRequest { job, name, plugins, ..ConvertRequest::default() };
+        Order { request, ..Order::default() }
     }
 
     #[test]
@@ -450,9 +416,10 @@ mod tests {
     fn params_lower_the_limits() {
         let environment = Environment { cores: 2, ..Environment::default() };
         let settings = load(None, &environment, &["worker.timeout_s=100".into()]).unwrap().settings;
-        let own = limits(&settings, r#"{"job":{"timeout_s":7,"memory_mib_max":64}}"#);
+        let limits = |json| limits(&settings, &Arc::new(Resolved::parse(json).unwrap()).section());
+        let own = limits(r#"{"job":{"timeout_s":7,"memory_mib_max":64}}"#);
         assert_eq!((own.wall_ms, own.memory_bytes), (7000, 64 << 20));
-        let none = limits(&settings, r#"{"job":{"timeout_s":null,"memory_mib_max":999999}}"#);
+        let none = limits(r#"{"job":{"timeout_s":null,"memory_mib_max":999999}}"#);
         assert_eq!(none.wall_ms, 100_000);
         assert_eq!(none.memory_bytes, settings.worker.memory_mib_max << 20);
     }

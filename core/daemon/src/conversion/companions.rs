@@ -53,18 +53,19 @@ pub(crate) fn samples_named(
     submission: &Submission,
     params: &Params,
 ) -> Option<Preset> {
-    let values = params.json();
-    let quantizes = values["quantization"]["format"].as_str().is_some_and(|form| form != "none");
+    let values = params.resolved();
+    let format = values.peek("quantization.format").as_str();
+    let quantizes = format.is_some_and(|format| format != "none");
     let mut files = submission.files.iter().map(|file| file.name.as_str());
     let has_samples = files.any(|name| name == "calib.npz" || name.starts_with("calib/"));
-    if !quantizes || has_samples || !values["calibration"]["data"].is_null() {
+    if !quantizes || has_samples || !values.peek("calibration.data").is_null() {
         return None;
     }
     let files = paths.iter().filter(|path| path.is_file());
     let names = files.filter_map(|path| path.file_name()?.to_str());
     let mut arrays = names.filter(|name| {
         let stem = name.strip_suffix(".npz").or(name.strip_suffix(".npy"));
-        stem.is_some_and(|stem| !NAMED_ARRAYS.contains(&stem)) && !names_file(values, name)
+        stem.is_some_and(|stem| !NAMED_ARRAYS.contains(&stem)) && !names_file(values.peek(""), name)
     });
     let only = arrays.next().filter(|_| arrays.next().is_none())?;
     let text = format!("[calibration]\ndata = {}\n", Value::from(only));

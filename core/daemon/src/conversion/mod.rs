@@ -19,6 +19,7 @@ pub(crate) mod publish;
 pub(crate) mod recognised;
 mod stamp;
 pub(crate) mod submission;
+pub(crate) mod submission_params;
 pub(crate) mod target;
 mod verify;
 

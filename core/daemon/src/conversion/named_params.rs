@@ -1,6 +1,7 @@
 //! Files of params that an option names, such as N2D2's `export-parameters`.
 
-use super::submission::{Submission, read_params};
+use super::submission::Submission;
+use super::submission_params::read_params;
 use onnxd_config::{Declared, Params};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use std::path::Path;

@@ -175,9 +175,9 @@ fn request(asked: &[Open]) -> ProbeRequest {
             .iter()
             .map(|d| FrontendName { plugin: d.plugin.clone(), component: d.frontend.clone() });
         request.candidates.push(ProbeCandidate {
-            files: question.files.iter().map(|f| place(f, &f.path, &f.name)).collect(),
-            network: question.network.to_owned(),
-            params_json: question.params.to_string(),
+            files: question.about.files.iter().map(|f| place(f, &f.path, &f.name)).collect(),
+            network: question.about.network.to_owned(),
+            params_json: question.about.params.text().to_owned(),
             unasked: unasked.collect(),
         });
     }
@@ -194,15 +194,16 @@ pub(crate) fn ask(
     submission: &Submission,
     params: &Params,
 ) -> Result<Choice, Diagnostics> {
-    let question = submission.question(&plugins.used, params.json());
+    let question = submission.question(&plugins.used, params.resolved());
     question.choose(&probe(launcher, &question)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnxd_params::Resolved;
+    use onnxd_plugin_host::Submission;
     use onnxd_proto::onnxd::PluginInfo;
-    use serde_json::json;
 
     fn file(path: &str, name: &str) -> InputFile {
         InputFile { path: path.into(), name: name.into(), ..InputFile::default() }
@@ -210,9 +211,10 @@ mod tests {
 
     #[test]
     fn files_in_common_are_named_once_and_each_candidate_has_its_own() {
-        let params = json!({});
+        let params = Resolved::default();
         let [a, b] = ["a", "b"].map(|n| vec![file(&format!("/t/{n}"), n), file("/t/both", "both")]);
-        let ask = |files, network| Question { plugins: &[], files, network, params: &params };
+        let about = |files, network| Submission { files, network, params: &params, lowered: &[] };
+        let ask = |files, network| Question { plugins: &[], about: about(files, network) };
         let questions = [ask(&a, "a"), ask(&b, "b")];
         let mut open: Vec<Open> = questions.iter().enumerate().map(Open::new).collect();
         let (plugin, frontend) = ("p".to_owned(), "f".to_owned());
@@ -236,8 +238,9 @@ mod tests {
         };
         let components = vec![component("frontend", "f"), component("pass", "q")];
         let plugins = [PluginInfo { id: "p".into(), components, ..PluginInfo::default() }];
-        let params = json!({});
-        let question = Question { plugins: &plugins, files: &[], network: "n", params: &params };
+        let params = Resolved::default();
+        let about = Submission { files: &[], network: "n", params: &params, lowered: &[] };
+        let question = Question { plugins: &plugins, about };
         let mut open = Open::new((0, &question));
         let stage = |plugin: &str, component: &str| StageStarted {
             stage: PROBE.into(),

@@ -51,7 +51,7 @@ pub(crate) fn write_views(report: &Report, out: &Path) -> io::Result<()> {
 }
 
 /// The folder in the result's that the params want the outputs in.
-pub(crate) fn own_folder(params: &[Param]) -> Option<String> {
+fn own_folder(params: &[Param]) -> Option<String> {
     let param = params.iter().find(|p| p.key == "export.folder").filter(|p| p.value != "unset")?;
     Some(param.value.trim_matches('"').to_owned())
 }

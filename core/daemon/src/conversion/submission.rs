@@ -4,18 +4,15 @@
 
 use super::Plugins;
 use super::files::inner;
-use onnxd_config::{PARAMS_BYTES_MAX, Params, Preset, Settings};
+use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_files::regular_beneath;
-use onnxd_intake::names::{NameClass, Names, PRESET, is_params, is_role_file, is_role_folder};
+use onnxd_intake::names::{NameClass, Names, is_params, is_role_file, is_role_folder};
 use onnxd_intake::scan::DEPTH_MAX;
+use onnxd_params::Resolved;
 use onnxd_proto::onnxd::{InputFile, Need, PluginInfo};
 use onnxd_worker::recognition::{Choice, Question};
-use serde_json::Value;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
-use std::os::fd::OwnedFd;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
 /// Names that the settings call unfinished or ignored.
@@ -42,7 +39,7 @@ pub(crate) struct Submission {
 
 impl Submission {
     /// What the front-ends are asked about when `network` may be one.
-    fn of(network: &str, files: &[InputFile]) -> Submission {
+    pub(super) fn of(network: &str, files: &[InputFile]) -> Submission {
         let (name, network) = (stem(network).to_owned(), network.to_owned());
         Submission { name, network, files: files.to_vec() }
     }
@@ -51,9 +48,11 @@ impl Submission {
     pub(crate) fn question<'a>(
         &'a self,
         plugins: &'a [PluginInfo],
-        params: &'a Value,
+        params: &'a Resolved,
     ) -> Question<'a> {
-        Question { plugins, files: &self.files, network: &self.network, params }
+        let Submission { files, network, .. } = self;
+        let about = onnxd_plugin_host::Submission { files, network, params, lowered: &[] };
+        Question { plugins, about }
     }
 
     /// Files and folders that a person named. One folder is the root; several paths lie side by
@@ -137,62 +136,6 @@ impl Submission {
         Ok(self.files.len() > before)
     }
 
-    /// The params that lie in the submission, or in `file` instead, then `overrides`.
-    ///
-    /// # Errors
-    /// Everything that is wrong with them.
-    pub(crate) fn params(
-        &self,
-        plugins: &Plugins,
-        presets: &[Preset],
-        file: Option<&Path>,
-        overrides: &[String],
-    ) -> Result<Params, Diagnostics> {
-        let texts = match file {
-            Some(file) => vec![read_params(file, File::open(file))?],
-            // Those of a drop, which others can still change.
-            None => {
-                let files = self.params_files();
-                let paths = files.iter().map(|file| Path::new(&file.path));
-                let texts = paths.map(|path| read_params(path, onnxd_files::regular(path)));
-                texts.collect::<Result<Vec<_>, Diagnostic>>()?
-            }
-        };
-        let texts = self.with_named_params(&plugins.declared, texts, overrides)?;
-        let texts: Vec<(&str, &str)> =
-            texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        let presets = [std::slice::from_ref(&plugins.defaults), presets].concat();
-        Params::resolve_over(&presets, &plugins.declared, &texts, overrides)
-    }
-
-    /// Params files beside a network that was named alone, without `given` ones. They may be of another network, so
-    /// they are not read. And presets beside what was named.
-    pub(crate) fn unread_params(
-        &self,
-        paths: &[PathBuf],
-        given: Option<&Path>,
-        presets: &Presets,
-    ) -> Vec<Diagnostic> {
-        let folder = folder_of_single_file(paths).filter(|_| given.is_none());
-        let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let params = names.filter(|name| is_params(OsStr::new(name)));
-        let files: Vec<InputFile> =
-            params.map(|name| InputFile { name, ..InputFile::default() }).collect();
-        let there = Submission::of(&self.network, &files);
-        let told = there.params_files().into_iter().map(|file| {
-            let name = shown(&file.name);
-            let text = format!("`{name}` lies beside the network and was not read");
-            let help = format!(
-                "A network that is named alone takes no params from its folder. Name `{name}`, \
-                 too, or the folder, or give `--params`."
-            );
-            Diagnostic::new(Code::FileNotRead, text).help(help)
-        });
-        let preset = unread_preset(paths).filter(|_| presets.is_none());
-        told.chain(preset).collect()
-    }
-
     /// `<stem>.params.ini|toml`, else `params.ini|toml` beside the network; TOML wins over INI.
     pub(crate) fn params_files(&self) -> Vec<&InputFile> {
         let (folder, network) = match self.network.rsplit_once('/') {
@@ -207,78 +150,6 @@ impl Submission {
         let own = find(&format!("{}.", stem(network)));
         if own.is_empty() { find("") } else { own }
     }
-}
-
-/// The params that folders of the inbox hold for what is below them, from the inbox down to `folder`.
-///
-/// # Errors
-/// `N0107` for one that cannot be read.
-pub(crate) fn presets(inbox: &Path, folder: &Path) -> Result<Vec<Preset>, Diagnostic> {
-    let unreadable = |e| read_params(inbox, Err(e)).unwrap_err();
-    let top = OwnedFd::from(File::open(inbox).map_err(unreadable)?);
-    let below = folder.ancestors().collect::<Vec<_>>().into_iter().rev();
-    let preset = |file: PathBuf| match regular_beneath(&top, &file) {
-        Err(e) if e.kind() == ErrorKind::NotFound => None,
-        opened => {
-            let read = read_params(&inbox.join(&file), opened);
-            Some(read.map(|(_, text)| Preset::of_file(file.to_string_lossy().into_owned(), text)))
-        }
-    };
-    below.map(|at| at.join(PRESET)).filter_map(preset).collect()
-}
-
-/// The presets for what a command names: those from `root` down to the folder that the drop lies in; without `root`,
-/// those of the inbox, if the drop lies there.
-///
-/// # Errors
-/// `N0704` if the drop does not lie in `root`; as [`presets`].
-pub(crate) fn presets_of(
-    paths: &[PathBuf],
-    root: Option<&Path>,
-    inbox: &Path,
-) -> Result<Presets, Diagnostic> {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let drop = real(&paths[0]);
-    let top = real(root.unwrap_or(inbox));
-    match (folder_of_drop(&drop).and_then(|folder| folder.strip_prefix(&top).ok()), root) {
-        (Some(below), _) => Ok(Some(presets(&top, below)?)),
-        (None, None) => Ok(None),
-        (None, Some(root)) => {
-            let (drop, root) = (shown_path(&paths[0]), shown_path(root));
-            let text = format!("`{drop}` does not lie in `{root}`, which `--presets` names");
-            Err(Diagnostic::new(Code::Usage, text)
-                .help("Name the folder in which presets begin to hold for the drop."))
-        }
-    }
-}
-
-/// What presets say; `None` where none are looked for.
-pub(crate) type Presets = Option<Vec<Preset>>;
-
-fn shown_path(path: &Path) -> String {
-    shown(&path.to_string_lossy())
-}
-
-/// Where a drop lies; a folder with a preset is a place for drops.
-fn folder_of_drop(drop: &Path) -> Option<&Path> {
-    if drop.join(PRESET).is_file() { Some(drop) } else { drop.parent() }
-}
-
-/// A preset beside what was named: the daemon would read it.
-fn unread_preset(paths: &[PathBuf]) -> Option<Diagnostic> {
-    let drop = paths.first()?.canonicalize().ok()?;
-    let preset = folder_of_drop(&drop)?.join(PRESET);
-    preset.is_file().then_some(())?;
-    let text = format!("`{}` was not read", shown_path(&preset));
-    let help = "`--presets DIR` reads presets as the daemon does, from DIR down to the drop.";
-    Some(Diagnostic::new(Code::FileNotRead, text).help(help))
-}
-
-/// The folder of the only file that was named.
-fn folder_of_single_file(paths: &[PathBuf]) -> Option<&Path> {
-    let [path] = paths else { return None };
-    let folder = path.parent().filter(|_| path.is_file())?;
-    Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
 /// Collects files, and everything that is wrong with them.
@@ -341,13 +212,16 @@ impl<'a> Walk<'a> {
             Ok(absolute) => absolute,
             Err(e) => return self.unreadable(path, &e),
         };
-        if !absolute.is_file() {
+        let Some(data) = absolute.metadata().ok().filter(Metadata::is_file) else {
             let text = format!("`{}` is not a regular file", path.display());
             self.found.push(Diagnostic::new(Code::Unreadable, text));
             return;
-        }
+        };
         match absolute.into_os_string().into_string() {
-            Ok(path) => self.files.push(InputFile { path, name, sha256: String::new() }),
+            Ok(path) => {
+                let (bytes, sha256) = (data.len(), String::new());
+                self.files.push(InputFile { path, name, bytes, sha256 });
+            }
             Err(_) => self.found.push(not_text(path)),
         }
     }
@@ -457,24 +331,6 @@ fn is_candidate(name: &str, plugins: &Plugins) -> bool {
     let base = OsStr::new(parts.next().unwrap_or(name));
     let in_role_folder = parts.any(|folder| is_role_folder(OsStr::new(folder)));
     !in_role_folder && !is_role_file(base) && !is_params(base) && plugins.may_be_network(name)
-}
-
-/// Name and text of an `opened` params file.
-pub(super) fn read_params(
-    path: &Path,
-    opened: io::Result<File>,
-) -> Result<(String, String), Diagnostic> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let unreadable = |why: &dyn std::fmt::Display| {
-        Diagnostic::new(Code::Unreadable, format!("params `{}`: {why}", path.display()))
-    };
-    let file = opened.map_err(|e| unreadable(&e))?;
-    let mut bytes = Vec::new();
-    // One byte more shows that there is too much; the params' own reader says so.
-    let read = file.take(PARAMS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|e| unreadable(&e))?;
-    let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it is not UTF-8 text"))?;
-    Ok((name, text))
 }
 
 /// A file's name without folders and last extension.

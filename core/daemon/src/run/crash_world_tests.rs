@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
-use onnxd_intake::{File, Found, Submission};
+use onnxd_intake::{File, FileSet, Found, Submission};
 use onnxd_jobs::Store;
 use onnxd_proto::onnxd::{FileDigest, FileRole, Job, JobState, Report};
 use rustix::fs::stat;
@@ -272,7 +272,7 @@ impl World {
             *delivered.entry(job).or_default() += 1;
         }
         let jobs = self.store.scan(None).unwrap();
-        let sources: BTreeSet<&str> = jobs.iter().map(|j| j.files[0].source.as_str()).collect();
+        let sources: BTreeSet<&str> = jobs.iter().map(|j| j.files[0].path.as_str()).collect();
         assert_eq!((jobs.len(), sources.len()), (self.all.len(), self.all.len()), "one job a drop");
         for job in &jobs {
             let wanted = match job.state() {
@@ -314,14 +314,15 @@ struct Drop {
 
 impl Drop {
     fn path(&self) -> PathBuf {
-        self.submission.root_dir().join("net.onnx")
+        self.submission.set.root_dir().join("net.onnx")
     }
 
     /// As intake finds it.
     fn offered(&self) -> Submission {
         let stamp = (&stat(self.path()).unwrap()).into();
         let files = vec![File { name: "net.onnx".into(), stamp }];
-        Submission { files, ..self.submission.clone() }
+        let set = FileSet { files, ..self.submission.set.clone() };
+        Submission { set, ..self.submission.clone() }
     }
 }
 
@@ -332,16 +333,12 @@ fn a_drop(inbox: &Path, n: u64, dice: &mut Dice) -> Drop {
     let root = PathBuf::from(format!("drop{n}"));
     let submission = Submission {
         id: root.join("net.onnx"),
-        inbox: inbox.to_owned(),
         folder: dice.one(&["", "a"]).into(),
         name: dice.one(&["net", "other"]).into(),
         network: "net.onnx".into(),
-        files: Vec::new(),
-        whole: None,
-        marker: None,
+        set: FileSet { inbox: inbox.to_owned(), root, ..FileSet::default() },
         problem: dice.percent(5).then(|| Diagnostic::new(Code::SourceSyntax, "simulated")),
-        answer: Arc::default(),
-        root,
+        ..Submission::default()
     };
     Drop { submission, text: format!("{content} {kind}") }
 }

@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 
 use crossbeam_channel::Sender;
-use onnxd_config::Loaded;
+use onnxd_config::{Loaded, Params};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Found};
-use onnxd_proto::onnxd::{self as message, JobFile, Param};
+use onnxd_proto::onnxd::{self as message, InputFile};
 use serde_json::Value;
 
 use super::protocol::Request;
@@ -68,17 +68,11 @@ impl Event {
 }
 
 /// What becomes known of a job by reading its files.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Prepared {
-    pub(crate) files: Vec<JobFile>,
+    pub(crate) files: Vec<InputFile>,
     pub(crate) identity: String,
-    pub(crate) params_json: String,
-    pub(crate) params: Vec<Param>,
-    /// What a user should know of the params.
-    pub(crate) notes: Vec<message::Diagnostic>,
-    /// Name of the result, if the params give one.
-    pub(crate) name: Option<String>,
-    pub(crate) priority: i32,
+    pub(crate) params: Params,
 }
 
 /// How an attempt ended.

@@ -96,7 +96,7 @@ fn put_aside(
     let numbered = |n: u32| PathBuf::from(format!("{}.{n}", plain.display()));
     let free = (1..).map(numbered).find(|to| !to.exists()).filter(|_| plain.exists());
     // A claim moves files into a folder: a single file into the one it is to lie in.
-    let dest = match (&free, unmatched.whole) {
+    let dest = match (&free, unmatched.set.whole) {
         (Some(numbered), _) => numbered,
         (None, Some(_)) => &plain,
         (None, None) => plain.parent().unwrap_or(&folders.unmatched),
@@ -106,9 +106,9 @@ fn put_aside(
         ClaimError::Failed(Diagnostic::new(Code::of_write(&e), format!("{}: {e}", above.display())))
     })?;
     let dest = held.at(dest.file_name().unwrap_or_default());
-    unmatched.plan(&dest).execute(names)?;
+    unmatched.set.plan(&dest).execute(names)?;
     // A single file lies in the numbered folder under its own name.
-    let moved = match (&free, unmatched.whole) {
+    let moved = match (&free, unmatched.set.whole) {
         (Some(folder), None) => folder.join(unmatched.id.file_name().unwrap_or_default()),
         (Some(folder), Some(_)) => folder.clone(),
         (None, _) => plain.clone(),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use onnxd_config::{Environment, load};
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_intake::{File, Found, Submission};
+use onnxd_intake::{File, FileSet, Found, Submission};
 use onnxd_jobs::{Destination, MemoryStore, SledStore, Store, StoreError, print};
 use onnxd_proto::onnxd::{Job, JobState, Kept, Report, Verdict};
 use rustix::fs::stat;
@@ -161,16 +161,14 @@ fn submission(inbox: &Path, n: usize) -> Submission {
     let stamp = (&stat(inbox.join(&name)).unwrap()).into();
     Submission {
         id: name.clone(),
-        inbox: inbox.to_owned(),
-        folder: PathBuf::new(),
         name: format!("net{n}").into(),
-        root: PathBuf::new(),
         network: name.clone(),
-        files: vec![File { name, stamp }],
-        whole: None,
-        marker: None,
-        problem: None,
-        answer: std::sync::Arc::default(),
+        set: FileSet {
+            inbox: inbox.to_owned(),
+            files: vec![File { name, stamp }],
+            ..FileSet::default()
+        },
+        ..Submission::default()
     }
 }
 

@@ -141,7 +141,7 @@ pub fn shown(submissions: &[Submission]) -> Vec<String> {
     let mut lines: Vec<String> = submissions
         .iter()
         .map(|s| {
-            let files: Vec<_> = s.files.iter().map(|f| f.name.display().to_string()).collect();
+            let files: Vec<_> = s.set.files.iter().map(|f| f.name.display().to_string()).collect();
             format!("{}: {}", s.id.display(), files.join(" "))
         })
         .collect();

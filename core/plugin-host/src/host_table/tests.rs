@@ -1,7 +1,9 @@
 use super::*;
+use crate::Submission;
 use crate::context::{HostEvent, JobContext};
 use crate::tensors::TensorTable;
-use onnxd_proto::onnxd::{Submission, SubmissionFile};
+use onnxd_params::Resolved;
+use onnxd_proto::onnxd::InputFile;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -13,11 +15,16 @@ type Events = Arc<Mutex<Vec<HostEvent>>>;
 fn context(inputs: BTreeMap<String, std::path::PathBuf>) -> (JobContext, Events) {
     let events = Events::default();
     let seen = Arc::clone(&events);
-    let files = inputs.keys().map(|k| SubmissionFile { path: k.clone(), bytes: 0 }).collect();
-    let submission = Submission { files, network: "net.onnx".into(), ..Submission::default() };
+    let file = |(name, path): (String, std::path::PathBuf)| {
+        let path = path.into_os_string().into_string().unwrap();
+        InputFile { name, path, ..InputFile::default() }
+    };
+    let files: Vec<InputFile> = inputs.into_iter().map(file).collect();
+    let params = Resolved::default();
+    let submission =
+        Submission { files: &files, network: "net.onnx", params: &params, lowered: &[] };
     let sink = move |event| seen.lock().unwrap().push(event);
-    let table = TensorTable::new();
-    (JobContext::new(&submission, inputs, table, 2, Arc::default(), sink), events)
+    (JobContext::new(submission, TensorTable::new(), 2, Arc::default(), sink), events)
 }
 
 fn s(text: &str) -> abi::Str {
@@ -183,7 +190,7 @@ fn inputs_are_those_of_the_submission_only() {
         assert_eq!(input_unmap(job, first), abi::INVALID);
         let mut bytes = abi::Str::EMPTY;
         assert_eq!(submission(job, &raw mut bytes), abi::OK);
-        let message = Submission::decode(bytes.as_bytes()).unwrap();
+        let message = onnxd_proto::onnxd::Submission::decode(bytes.as_bytes()).unwrap();
         assert_eq!(message.files.len(), 2);
     }
 }
@@ -269,9 +276,9 @@ fn the_text_of_progress_is_bounded() {
 #[test]
 fn progress_tells_of_cancellation() {
     let cancel = Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let submission = Submission::default();
-    let table = TensorTable::new();
-    let mut context = JobContext::new(&submission, BTreeMap::new(), table, 1, cancel, |_| {});
+    let params = Resolved::default();
+    let submission = Submission { files: &[], network: "", params: &params, lowered: &[] };
+    let mut context = JobContext::new(submission, TensorTable::new(), 1, cancel, |_| {});
     let running = context.start();
     // SAFETY: the job is that of a call in progress.
     assert_eq!(unsafe { progress(running.job, 0, 0) }, abi::CANCELLED);
@@ -279,10 +286,10 @@ fn progress_tells_of_cancellation() {
 
 #[test]
 fn a_panic_in_the_host_stays_there() {
-    let table = TensorTable::new();
     let sink = |_| panic!("sink");
-    let submission = Submission::default();
-    let mut context = JobContext::new(&submission, BTreeMap::new(), table, 1, Arc::default(), sink);
+    let params = Resolved::default();
+    let submission = Submission { files: &[], network: "", params: &params, lowered: &[] };
+    let mut context = JobContext::new(submission, TensorTable::new(), 1, Arc::default(), sink);
     let running = context.start();
     // SAFETY: the job is that of a call in progress; no panic crosses the boundary.
     assert_eq!(unsafe { progress(running.job, 0, 0) }, abi::INTERNAL);

@@ -13,6 +13,7 @@ use crate::testing::host::{Counted, State, TABLE, TestHost};
 use crate::{Claim, Frontend, Imported, Need, Probe, QuantizeContext, Quantizer, Submission};
 use bytes::Bytes;
 use onnxd_onnx::{Placement, handle_of};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 use std::sync::Mutex;

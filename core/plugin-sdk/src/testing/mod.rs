@@ -23,7 +23,7 @@ use crate::{Frontend, Probe, Submission};
 use bytes::Bytes;
 use host::TestHost;
 use onnxd_plugin_abi as abi;
-use prost::Message;
+use prost::{DecodeError, Message};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -147,7 +147,8 @@ pub fn import(
     frontend: &dyn Frontend,
     dropped: &Dropped,
 ) -> Result<Done<messages::ImportLog>, Diagnostics> {
-    called(dropped, None, abi::ARTIFACT_IMPORT_LOG, |job| crate::frontend::import(frontend, job))
+    let log = (abi::ARTIFACT_IMPORT_LOG, |log: &[u8]| Message::decode(log));
+    called(dropped, None, log, |job| crate::frontend::import(frontend, job))
 }
 
 /// Runs a pass on a model.
@@ -159,7 +160,8 @@ pub fn run_pass(
     pass: Box<dyn crate::rewrite::Pass>,
     model: &Model,
 ) -> Result<Done<messages::PassLog>, Diagnostics> {
-    called(&Dropped::default(), Some(model), abi::ARTIFACT_PASS_LOG, |job| {
+    let log = (abi::ARTIFACT_PASS_LOG, |log: &[u8]| Message::decode(log));
+    called(&Dropped::default(), Some(model), log, |job| {
         crate::passes::rewrite(&[pass], 0, &crate::Params::default(), &job)
     })
 }
@@ -173,8 +175,9 @@ pub fn quantize(
     quantizer: &mut dyn crate::Quantizer,
     model: &Model,
     dropped: &Dropped,
-) -> Result<Done<messages::QuantizeLog>, Diagnostics> {
-    called(dropped, Some(model), abi::ARTIFACT_QUANTIZE_LOG, |job| {
+) -> Result<Done<(messages::QuantizeLog, messages::Quantization)>, Diagnostics> {
+    let both = |log: &[u8]| Ok((Message::decode(log)?, Message::decode(log)?));
+    called(dropped, Some(model), (abi::ARTIFACT_QUANTIZE_LOG, both), |job| {
         crate::quantize::quantize(quantizer, job)
     })
 }
@@ -192,10 +195,10 @@ pub fn run<'n>(
 }
 
 /// Calls a component as a worker does, and takes what it left.
-fn called<Log: Message + Default>(
+fn called<Log>(
     dropped: &Dropped,
     model: Option<&Model>,
-    log: &str,
+    (log, decode): (&str, impl FnOnce(&[u8]) -> Result<Log, DecodeError>),
     f: impl FnOnce(JobHandle) -> Result<(), Diagnostics>,
 ) -> Result<Done<Log>, Diagnostics> {
     let (host, job) = dropped.host();
@@ -214,7 +217,7 @@ fn called<Log: Message + Default>(
     let mut model = onnxd_onnx::decode(graph, &mut HostTensors(&job))?.model;
     examine(&mut model, Level::Full).or_ok(())?;
     let log = files.remove(log).unwrap_or_default();
-    let log = Log::decode(log.as_slice())
+    let log = decode(log.as_slice())
         .map_err(|e| Diagnostic::new(Code::PluginContract, format!("its log: {e}")))?;
     Ok(Done { model, log, logged, files })
 }

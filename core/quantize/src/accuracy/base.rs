@@ -11,7 +11,7 @@ use crate::plan::request::Request;
 use crate::plan::{QuantizePlan, Quantized, plan};
 use crate::range::Levels;
 use crate::range::method::{Method, statistics};
-use crate::report::{Report, name_of};
+use crate::report::{Report, add_seen, name_of};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Builtin, quoted};
 use onnxd_ir::{Graph, Model, NodeId};
@@ -128,7 +128,7 @@ impl Base {
             .collect();
         for row in &mut done.tensors {
             if let Some(stats) = seen.get(row.name.as_str()) {
-                row.add_seen(stats);
+                add_seen(row, stats);
             }
         }
         for Body { path, plan } in &self.bodies {

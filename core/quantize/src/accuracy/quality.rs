@@ -4,7 +4,7 @@
 use crate::accuracy::samples::{SampleSet, default_samples};
 use crate::accuracy::{Kept, Score, float_outputs, output_names, score};
 use crate::observe::Limits;
-use crate::report::{Coverage, Origin, Quality, Report};
+use crate::report::{Nearness, Origin, Report};
 use crate::session::{Calibration, Session};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::{Graph, Model, Node, Tensor};
@@ -109,14 +109,16 @@ pub fn measure(
     cx: &dyn Session,
     report: &mut Report,
 ) -> Result<(), Diagnostics> {
-    report.quality = Some(match measured(float, found, held, cx) {
-        Ok(quality) => quality,
+    match measured(float, found, held, cx) {
+        Ok(Ok(nearness)) => nearness.tell(&mut report.quality),
+        Ok(Err(why)) => report.quality.unmeasured = why,
         Err(found) if cx.is_stopped() => return Err(found),
         Err(found) => {
             let first = found.0.into_iter().next();
-            Err(first.map(|d| d.into_finding().message).unwrap_or_default())
+            let why = first.map(|d| d.into_finding().message);
+            report.quality.unmeasured = why.unwrap_or_default();
         }
-    });
+    }
     Ok(())
 }
 
@@ -153,7 +155,8 @@ pub fn cover(float: &Model, found: &Model, report: &mut Report) {
     let ((weighted, weights), (left, floats)) = (weighted(float), weighted(found));
     let quantized = weighted.saturating_sub(left);
     let share = if weights > 0.0 { (1.0 - floats / weights).clamp(0.0, 1.0) } else { 0.0 };
-    report.coverage = Some(Coverage { weighted, quantized, weights: share });
+    report.quality.products = Some(weighted);
+    (report.quality.quantized, report.quality.weights) = (quantized, share);
 }
 
 /// On random numbers where there are no samples.
@@ -162,7 +165,7 @@ fn measured(
     found: &Model,
     held: Option<&Held>,
     cx: &dyn Session,
-) -> Result<Result<Quality, String>, Diagnostics> {
+) -> Result<Result<Nearness, String>, Diagnostics> {
     let names = output_names(float);
     if names.is_empty() {
         return Ok(Err("no output of the network holds real numbers".into()));
@@ -217,7 +220,7 @@ fn measured(
     let batch = data.batch();
     let samples = folds.map_or(held.to - held.from, |folds| folds.runs.len() as u64 * batch);
     let samples = samples.min(data.calibration.samples());
-    Ok(Ok(Quality { outputs, error_db, samples, origin }))
+    Ok(Ok(Nearness { outputs, error_db, samples, origin }))
 }
 
 /// Operators with constant weights in floating point, and how many these are.

@@ -10,8 +10,9 @@ use crate::plan::propagation::clamped;
 use crate::plan::request::Settings;
 use crate::plan::{QuantizePlan, Quantized};
 use crate::range::Scale;
-use crate::report::{QuantizedLayer, QuantizedTensor, Report, name_of};
+use crate::report::{Report, name_of};
 use onnxd_ir::{DataType, Graph, NodeId, Tensor, ValueId};
+use onnxd_proto::onnxd::{QuantizedLayer, QuantizedTensor};
 use std::collections::BTreeMap;
 
 /// The range of what a value was, by the value that the plan observes.
@@ -102,12 +103,14 @@ impl Placer<'_> {
             let Some(pair) = self.constant(&name, &constant, scale) else { return };
             return self.read_instead(v, pair, plan);
         }
+        let (min, max) = scale.range();
         self.done.tensors.push(QuantizedTensor {
             name: name.clone(),
             element_type: scale.dtype.to_string(),
             scales: vec![scale.scale],
             zero_points: vec![scale.zero_point],
-            range: Some(scale.range()),
+            min: Some(min),
+            max: Some(max),
             method: self.method.to_owned(),
             ..QuantizedTensor::default()
         });

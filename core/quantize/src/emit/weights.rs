@@ -6,8 +6,8 @@ use crate::plan::request::Settings;
 use crate::range::vectors::{add_magnitudes, sum_magnitudes};
 use crate::range::weights::{Rule, finite, per_channel, per_tensor};
 use crate::range::{Scale, integers};
-use crate::report::QuantizedLayer;
 use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor, ValueId};
+use onnxd_proto::onnxd::QuantizedLayer;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

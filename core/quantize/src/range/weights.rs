@@ -3,9 +3,9 @@
 use crate::range::nearest::round;
 use crate::range::vectors::{self, ROUND, reach};
 use crate::range::{Levels, Scale, integers};
-use crate::report::QuantizedTensor;
 use onnxd_ir::runtime::beyond_16_bits;
 use onnxd_ir::{DataType, Reals, Tensor};
+use onnxd_proto::onnxd::QuantizedTensor;
 use rayon::prelude::*;
 use std::borrow::Cow;
 
@@ -84,12 +84,14 @@ impl Quantized {
     #[must_use]
     pub fn row(&self, name: &str) -> QuantizedTensor {
         let ranges = self.scales.iter().map(Scale::range);
+        let (min, max) = ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unzip();
         QuantizedTensor {
             name: name.to_owned(),
             element_type: self.integers.dtype().to_string(),
             scales: self.scales.iter().map(|s| s.scale).collect(),
             zero_points: if self.is_centered() { Vec::new() } else { self.zero_points() },
-            range: ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+            min,
+            max,
             method: if self.clipped { "MSE" } else { "min-max" }.to_owned(),
             ..QuantizedTensor::default()
         }

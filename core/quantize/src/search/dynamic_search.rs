@@ -7,7 +7,7 @@ use crate::emit::quantize_dynamic_but;
 use crate::observe::Limits;
 use crate::plan::Request;
 use crate::plan::params;
-use crate::report::{Attempt, Form, Report, name_of};
+use crate::report::{Form, Report, name_of};
 use crate::search::float_fallback::{Demand, FloatFallback, InFloat, fewest, rescued};
 use crate::search::progress::{Candidates, Clock, layers};
 use crate::search::smooth_quant::uneven;
@@ -19,6 +19,7 @@ use crate::search::{
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{Model, NodeId};
+use onnxd_proto::onnxd::Attempt;
 use std::collections::BTreeSet;
 
 /// Samples that a model runs on in next to no time.

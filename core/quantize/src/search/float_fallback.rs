@@ -136,7 +136,7 @@ impl InFloat {
     pub(crate) fn tell(self, report: &mut Report) {
         if let Some((text, loss)) = self.top1 {
             report.fact("quantization.top1", text);
-            report.top1_loss = Some(loss);
+            report.quality.top1_loss = Some(loss);
         }
     }
 }

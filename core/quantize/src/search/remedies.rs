@@ -4,7 +4,7 @@
 use crate::accuracy::Base;
 use crate::plan::params;
 use crate::range::Method;
-use crate::report::{Form, Remedy};
+use crate::report::Form;
 use crate::search::float_fallback::{Demand, fewest};
 use crate::search::static_scores::Fallback;
 use crate::search::static_trials::Search;
@@ -13,6 +13,7 @@ use crate::search::weight_only::quantize_weights;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::{DataType, Model, NodeId};
 use onnxd_params::host::SQNR_DB_GOOD;
+use onnxd_proto::onnxd::Remedy;
 use std::collections::BTreeSet;
 
 /// The oldest operator set whose `DequantizeLinear` has blocks.

@@ -8,7 +8,7 @@ use crate::accuracy::{Base, FirstPass, Held, SampleSet, Score, default_samples};
 use crate::observe::Limits;
 use crate::plan::{Request, params};
 use crate::range::Method;
-use crate::report::{Attempt, Report};
+use crate::report::Report;
 use crate::search::float_fallback::{Demand, InFloat, fewest, rescued};
 use crate::search::folds::Judged;
 use crate::search::progress::{Candidates, Clock};
@@ -20,6 +20,7 @@ use crate::search::{Site, equalized, magnitudes, saved_calibration, sites, smoot
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::Model;
+use onnxd_proto::onnxd::Attempt;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How many times the median a channel of an activation must be for smoothing to be tried by
@@ -59,7 +60,7 @@ pub fn search_static(
             trial.rounding = Some(search.learn(&trial)?);
         }
         let (found, mut done, kept, judged) = search.kept(&trial, cx)?;
-        done.remedies = search.remedies(&trial, (&found, &kept.floats), judged.db)?;
+        done.quality.remedies = search.remedies(&trial, (&found, &kept.floats), judged.db)?;
         let saved = saved_calibration::saved(model, &search, &trial, &kept.floats)?;
         cx.write(saved_calibration::STATISTICS, &saved.to_json())?;
         let attempt = |(what, sqnr_db): (String, f64)| {

@@ -95,7 +95,7 @@ fn sums_and_normalizations_of_a_transformer_stay_as_they_are() {
     // One pair for the input of two weighted operators, one for that of the third.
     let ops = operators(&quantized);
     assert_eq!(ops.split(' ').filter(|o| *o == "Q").count(), 2, "{ops}");
-    let left: Vec<&str> = done.left_in_float.iter().map(|l| l.name.as_str()).collect();
+    let left: Vec<&str> = done.left_in_float.iter().map(|l| l.at.as_str()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
     // The product of attention reads what was computed, not what was rounded for others.
     let graph = &quantized.graph;
@@ -276,5 +276,5 @@ fn products_in_local_functions_are_named() {
     let mut done = crate::report::Report::default();
     done.leave_functions(&float);
     let [left] = &done.left_in_float[..] else { panic!("{done:?}") };
-    assert!(left.reason.contains("Linear") && left.name.contains("MatMul"), "{left:?}");
+    assert!(left.reason.contains("Linear") && left.at.contains("MatMul"), "{left:?}");
 }

@@ -118,7 +118,7 @@ fn first_at_fault<'a>(
     ran: &Ran<'a>,
 ) -> Result<Option<&'a str>, Diagnostics> {
     for last in 1..ran.passes.len() {
-        let mut context = session.context(&session.submission(&session.request.network));
+        let mut context = session.context(session.submission());
         context.set_graph(ran.graph.clone());
         let library = session.loaded(&ran.plugin.id);
         let passed =

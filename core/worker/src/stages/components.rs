@@ -40,7 +40,7 @@ pub(super) fn verified(
 /// params ask for that.
 pub(super) fn level(session: &Session) -> Level {
     let untyped = quantizer::described(session).and_then(|quantizer| quantizer.untyped.as_ref());
-    match untyped.is_some_and(|when| when.holds(&|key| session.params.peek(key).clone(), &[])) {
+    match untyped.is_some_and(|when| when.holds_with(&session.params, &[])) {
         true => Level::Structure,
         false => Level::Full,
     }

@@ -16,9 +16,9 @@ const READ_OUTSIDE: [&str; 5] =
 
 /// Adds what had no effect to the findings.
 pub(crate) fn tell(session: &mut Session) {
-    let resolved = session.described.read_on_resolution(session.params.peek(""));
+    let resolved = session.described.read_on_resolution(&session.params);
     let declared = session.described.declared();
-    let in_vain = Params::idle(&declared, session.params.peek(""));
+    let in_vain = Params::idle(&declared, &session.params);
     let in_vain = in_vain.into_iter().map(|(key, why)| IdleParam { key: key.to_owned(), why });
     let outside = READ_OUTSIDE.iter().map(|key| (*key).to_owned()).chain(resolved);
     let keys = session.params.seen().keys.iter().cloned().chain(outside).collect();

@@ -8,7 +8,7 @@ use crate::recognition::{Choice, Question};
 use crate::summary;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_ir::{Level, Model, by_gravity, examine};
-use onnxd_plugin_host::{call, from_message};
+use onnxd_plugin_host::{Submission, call, from_message};
 use onnxd_proto::onnxd::{PluginComponent, PluginInfo, Probe, Recognition};
 
 pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
@@ -20,12 +20,10 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     if let Some(info) = session.request.plugins.iter().find(|p| p.id == plugin).cloned() {
         session.library(&info)?;
     }
-    let network = session.request.network.clone();
     session.entered("import", &plugin, &frontend);
     let rows = lowered::rows(session);
-    let mut submission = session.submission(&network);
-    submission.lowered = rows.keys().cloned().collect();
-    let mut context = session.context(&submission);
+    let lowered: Vec<String> = rows.keys().cloned().collect();
+    let mut context = session.context(Submission { lowered: &lowered, ..session.submission() });
     let imported =
         call::import(session.loaded(&plugin), &frontend, &mut context).map_err(findings)?;
     session.replace_graph(imported.model);
@@ -74,11 +72,12 @@ fn recognised(session: &mut Session) -> Result<Choice, Diagnostics> {
     if let Some(recognition) = request.recognition {
         return Ok(Choice { recognition, needs: Vec::new() });
     }
-    let params = session.params.peek("").clone();
-    let (plugins, files, network) = (&request.plugins, &request.files, &request.network);
-    let question = Question { plugins, files, network, params: &params };
+    let params = session.params.clone();
+    let (files, network) = (&request.files, &request.network);
+    let about = Submission { files, network, params: &params, lowered: &[] };
+    let question = Question { plugins: &request.plugins, about };
     let described = session.described.clone();
-    let ask = |plugin: &_, component: &_| probe(session, plugin, component, network);
+    let ask = |plugin: &_, component: &_| probe(session, plugin, component);
     question.choose(&question.ask(&described, ask))
 }
 
@@ -86,10 +85,9 @@ fn probe(
     session: &mut Session,
     plugin: &PluginInfo,
     component: &PluginComponent,
-    network: &str,
 ) -> Result<Probe, Diagnostics> {
     session.entered(PROBE, &plugin.id, &component.id);
     session.library(plugin)?;
-    let mut context = session.context(&session.submission(network));
+    let mut context = session.context(session.submission());
     call::probe(session.loaded(&plugin.id), &component.id, &mut context).map_err(findings)
 }

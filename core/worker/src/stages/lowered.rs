@@ -15,7 +15,7 @@ pub(super) type Rows = BTreeMap<String, Vec<(String, String)>>;
 
 /// What the installed passes lower, if they run with these params.
 pub(super) fn rows(session: &Session) -> Rows {
-    let runs = |pass: &Component| pass.runs.holds(&|key| session.params.peek(key).clone(), &[]);
+    let runs = |pass: &Component| pass.runs.holds_with(&session.params, &[]);
     let mut rows = Rows::new();
     for (plugin, pass) in session.described.of_kind("pass").filter(|(_, pass)| runs(pass)) {
         for op in &pass.lowers {
@@ -65,7 +65,7 @@ pub(super) fn run(
 ) -> Result<Passed, Diagnostics> {
     session.entered(stage, &plugin.id, &passes.join(","));
     session.library(plugin)?;
-    let mut context = session.context(&session.submission(&session.request.network));
+    let mut context = session.context(session.submission());
     context.set_graph(session.lend_graph());
     let library = session.loaded(&plugin.id);
     let passed = call::run_passes(library, passes, rewrites_max, &mut context).map_err(findings)?;

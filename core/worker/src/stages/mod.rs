@@ -23,17 +23,23 @@ mod sources;
 mod spoken;
 mod states;
 
+use crate::params;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, WorkerEvent};
 pub(crate) use session::{Session, findings};
+use std::sync::Arc;
 
 /// Hears of every event of a conversion; may be called from any thread.
 pub(crate) type Events = std::sync::Arc<dyn Fn(WorkerEvent) + Send + Sync>;
 
 /// Runs one conversion. The result's report has the verdict; a failed conversion also gives a report, as far as it got.
 pub(crate) fn convert(request: ConvertRequest, threads: u32, events: Events) -> ConvertResult {
-    let mut session = Session::new(request, threads, events);
-    let outcome = run(&mut session).and(sources::take(&mut session));
+    let (params, read) = match params::read(&request.params_json) {
+        Ok(params) => (params, Ok(())),
+        Err(why) => (Arc::default(), Err(why.into())),
+    };
+    let mut session = Session::new(request, params, threads, events);
+    let outcome = read.and_then(|()| run(&mut session)).and(sources::take(&mut session));
     session.conclude(outcome)
 }
 

@@ -6,8 +6,8 @@ use super::meant::{meant_for, saturating};
 use super::quantizer;
 use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Severity, shown};
-use onnxd_params::host::{Quantization, SQNR_DB_GOOD};
-use onnxd_proto::onnxd::{Quality, QuantizeLog};
+use onnxd_params::host::{self, SQNR_DB_GOOD};
+use onnxd_proto::onnxd::{Quality, Quantization, QuantizeLog};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -28,15 +28,16 @@ const SAME_DB: f64 = 0.05;
 pub(super) fn judge(
     session: &mut Session,
     log: &QuantizeLog,
+    report: &Quantization,
     apart: Option<(String, f64)>,
 ) -> Quality {
-    let params: Quantization = session.section();
+    let params: host::Quantization = session.section();
     let mut quality = Quality {
         sqnr_db_floor: params.sqnr_db_floor(),
         sqnr_db_min: params.sqnr_db_min(),
         top1_loss_max: params.top1_loss_max(),
         meant_for: session.model().map(meant_for).unwrap_or_default(),
-        ..log.quality.clone().unwrap_or_default()
+        ..report.quality.clone().unwrap_or_default()
     };
     let chosen = ["op_types", "include", "exclude"].iter().any(|key| {
         // Looked at past the record: that they choose is the quantizer's to say.
@@ -46,9 +47,9 @@ pub(super) fn judge(
             .as_array()
             .is_some_and(|list| !list.is_empty())
     });
-    let found = samples(&quality).into_iter().chain(coverage(&quality, log, chosen));
+    let found = samples(&quality).into_iter().chain(coverage(&quality, report, chosen));
     // Of statistics from a file it is not known whether the samples made them.
-    let (advice, reloaded) = (help(session, log), !log.statistics.is_empty());
+    let (advice, reloaded) = (help(session, report), !report.statistics.is_empty());
     let found = found.chain(outputs(&quality, &advice)).chain(own_samples(&quality, reloaded));
     let found = found.chain(saturation(session, log));
     for finding in &found.collect::<Vec<Diagnostic>>() {
@@ -190,12 +191,12 @@ fn samples(quality: &Quality) -> Vec<Diagnostic> {
 }
 
 /// Nothing or little that became integers, unless params have `chosen` what is to.
-fn coverage(quality: &Quality, log: &QuantizeLog, chosen: bool) -> Option<Diagnostic> {
+fn coverage(quality: &Quality, report: &Quantization, chosen: bool) -> Option<Diagnostic> {
     let products = quality.products?;
     let help = "See the report for what stays in floating point and why, and take another \
                 `quantization.mode` or `format`.";
-    if quality.quantized == 0 && log.layers.is_empty() {
-        let why = most_frequent(log).unwrap_or_else(|| {
+    if quality.quantized == 0 && report.layers.is_empty() {
+        let why = most_frequent(report).unwrap_or_else(|| {
             match products {
                 0 => "the model has no operator with constant weights in floating point",
                 _ => "the mode has no form for its operators with weights",
@@ -207,7 +208,7 @@ fn coverage(quality: &Quality, log: &QuantizeLog, chosen: bool) -> Option<Diagno
     }
     let little = products > 0 && quality.weights < WEIGHTS_MIN && !chosen;
     little.then(|| {
-        let why = most_frequent(log).map(|why| format!(": {why}")).unwrap_or_default();
+        let why = most_frequent(report).map(|why| format!(": {why}")).unwrap_or_default();
         let text = format!(
             "little was quantized: {} of {products} operators with weights, {:.1} % of the weights{why}",
             quality.quantized,
@@ -218,9 +219,9 @@ fn coverage(quality: &Quality, log: &QuantizeLog, chosen: bool) -> Option<Diagno
 }
 
 /// The reason why most nodes stay in floating point.
-fn most_frequent(log: &QuantizeLog) -> Option<String> {
+fn most_frequent(report: &Quantization) -> Option<String> {
     let mut counts = BTreeMap::<&str, usize>::new();
-    for left in &log.left_in_float {
+    for left in &report.left_in_float {
         *counts.entry(&left.reason).or_default() += 1;
     }
     let (reason, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
@@ -228,9 +229,9 @@ fn most_frequent(log: &QuantizeLog) -> Option<String> {
 }
 
 /// What may make outputs better: what the quantizer says, else what the params of all quantizers have.
-fn help(session: &Session, log: &QuantizeLog) -> String {
+fn help(session: &Session, report: &Quantization) -> String {
     let mode = session.params.peek("quantization.mode").as_str().unwrap_or_default();
-    let measured = log.layers.iter().filter_map(|l| Some((l.sqnr_db?, l.name.as_str())));
+    let measured = report.layers.iter().filter_map(|l| Some((l.sqnr_db?, l.name.as_str())));
     let worst = measured.min_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map(|(db, name)| format!("; the worst one is `{}`, {db:.1} dB", shown(name)));
     let advice = quantizer::described(session).map(|quantizer| quantizer.advice.as_str());
@@ -309,8 +310,8 @@ mod tests {
 
     fn found(quality: &Quality, chosen: bool) -> String {
         let skip = Skip { at: "fc".into(), reason: "its weights are computed".into() };
-        let log = QuantizeLog { left_in_float: vec![skip], ..QuantizeLog::default() };
-        let all = samples(quality).into_iter().chain(coverage(quality, &log, chosen));
+        let report = Quantization { left_in_float: vec![skip], ..Quantization::default() };
+        let all = samples(quality).into_iter().chain(coverage(quality, &report, chosen));
         all.chain(outputs(quality, "")).map(|d| d.into_finding().message + "; ").collect()
     }
 

@@ -8,7 +8,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_ir::ops::is_quantization;
 use onnxd_params::host;
 use onnxd_plugin_host::{call, from_message};
-use onnxd_proto::onnxd::{PluginInfo, Quantization, QuantizeLog};
+use onnxd_proto::onnxd::{Quantization, QuantizeLog};
 
 pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     let Some((plugin, quantizer)) = quantizer::chosen(session)? else {
@@ -20,16 +20,18 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     session.entered("quantize", &plugin.id, &quantizer);
     session.library(&plugin)?;
     let before = session.typed()?;
-    let mut context = session.context(&session.submission(&session.request.network));
+    let mut context = session.context(session.submission());
     context.set_graph(session.lend_graph());
     let library = session.loaded(&plugin.id);
     let quantized = call::quantize(library, &quantizer, &mut context).map_err(findings)?;
     session.replace_graph(quantized.model);
     session.keep(&mut context, quantized.log.params_read.as_ref());
     let after = components::verified(session, &plugin, &quantizer)?;
-    let measured = quantized.log.quality.as_ref().is_some_and(|q| q.sqnr_db.is_some());
+    let measured = quantized.report.quality.as_ref().is_some_and(|q| q.sqnr_db.is_some());
     let apart = if measured { None } else { compared::quantized(session, &before, &after) };
-    said(session, &plugin, &quantizer, quantized.log, apart);
+    let format = session.section::<host::Quantization>().format();
+    let report = Quantization { format, quantizer, plugin: plugin.id, ..quantized.report };
+    said(session, &quantized.log, report, apart);
     Ok(())
 }
 
@@ -57,43 +59,28 @@ fn refuse_quantized(session: &Session) -> Result<(), Diagnostic> {
 /// Puts what a quantizer said into the report.
 fn said(
     session: &mut Session,
-    plugin: &PluginInfo,
-    quantizer: &str,
-    log: QuantizeLog,
+    log: &QuantizeLog,
+    mut report: Quantization,
     apart: Option<(String, f64)>,
 ) {
     for note in &log.notes {
         session.note(&from_message(note), Severity::Warning);
     }
-    if log.random_samples > 0 {
+    if report.random_samples > 0 {
         let text = format!(
             "the model was calibrated on {} samples of random numbers: its ranges are guesses, \
              and what it computes on data may be far off",
-            log.random_samples
+            report.random_samples
         );
         // Wrong numbers are not what params ask for: that is a finding, not a remark.
         session.note(&Diagnostic::new(Code::CalibrationRandom, text), Severity::Error);
     }
-    let quality = quality::judge(session, &log, apart);
+    report.quality = Some(quality::judge(session, log, &report, apart));
     session.report.metadata.extend(log.metadata.iter().map(|(k, v)| format!("{k} = {v}")));
-    let mut layers = log.layers;
     // Worst first; what was not measured comes last.
-    layers.sort_by(|a, b| {
+    report.layers.sort_by(|a, b| {
         let of = |db: Option<f64>| db.unwrap_or(f64::INFINITY);
         of(a.sqnr_db).total_cmp(&of(b.sqnr_db))
     });
-    session.report.quantization = Some(Quantization {
-        format: session.section::<host::Quantization>().format(),
-        quantizer: quantizer.to_owned(),
-        plugin: plugin.id.clone(),
-        samples: log.samples,
-        tensors: log.tensors,
-        layers,
-        left_in_float: log.left_in_float,
-        compared: log.compared,
-        statistics: log.statistics,
-        random_samples: log.random_samples,
-        tried: log.tried,
-        quality: Some(quality),
-    });
+    session.report.quantization = Some(report);
 }

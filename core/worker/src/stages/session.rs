@@ -12,7 +12,7 @@ use onnxd_ir::{DataType, Model, Tensor};
 use onnxd_onnx::TensorLoader;
 use onnxd_params::{Resolved, Section};
 use onnxd_plugin_host::call::CallError;
-use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable};
+use onnxd_plugin_host::{HostEvent, JobContext, Library, Submission, TensorTable};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What;
 use onnxd_proto::onnxd::{
@@ -72,8 +72,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(request: ConvertRequest, threads: u32, events: Events) -> Session {
-        let params = Arc::new(Resolved::parse(&request.params_json).unwrap_or_default());
+    pub(crate) fn new(
+        request: ConvertRequest,
+        params: Arc<Resolved>,
+        threads: u32,
+        events: Events,
+    ) -> Session {
         let described = Rc::new(Described::of(&request.plugins));
         let report = Report {
             schema: REPORT_SCHEMA,
@@ -141,7 +145,7 @@ impl Session {
     /// A section of the params that all conversions have, in types. Asking for one of its values says that it counts: a
     /// param that a user set and that nothing asked for is a finding.
     pub(crate) fn section<S: Section>(&self) -> S {
-        S::of(&self.params).expect("fields hold what their rows allow; a test reads all sections")
+        self.params.section()
     }
 
     /// The front-end that read the network, as it describes itself.
@@ -156,23 +160,13 @@ impl Session {
     }
 
     /// What the plugins see of the submission.
-    pub(crate) fn submission(&self, network: &str) -> message::Submission {
-        let file = |f: &message::InputFile| message::SubmissionFile {
-            path: f.name.clone(),
-            bytes: std::fs::metadata(&f.path).map_or(0, |m| m.len()),
-        };
-        message::Submission {
-            files: self.request.files.iter().map(file).collect(),
-            network: network.into(),
-            params_json: self.request.params_json.clone(),
-            ..message::Submission::default()
-        }
+    pub(crate) fn submission(&self) -> Submission<'_> {
+        let ConvertRequest { files, network, .. } = &self.request;
+        Submission { files, network, params: &self.params, lowered: &[] }
     }
 
     /// A context for one plugin call.
-    pub(crate) fn context(&self, submission: &message::Submission) -> JobContext {
-        let files = self.request.files.iter();
-        let inputs = files.map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
+    pub(crate) fn context(&self, submission: Submission<'_>) -> JobContext {
         let (events, spoken) = (self.events.clone(), self.spoken.clone());
         let sink = move |event| {
             if let HostEvent::Log { level, target, text } = &event {
@@ -181,7 +175,7 @@ impl Session {
             events(WorkerEvent { what: Some(host_event(event)) });
         };
         let cancel = Arc::new(AtomicBool::new(false));
-        JobContext::new(submission, inputs, self.tensors.clone(), self.threads, cancel, sink)
+        JobContext::new(submission, self.tensors.clone(), self.threads, cancel, sink)
             .with_outputs(self.out_dir())
     }
 
@@ -367,7 +361,7 @@ mod tests {
     #[test]
     fn every_section_holds_the_defaults_of_its_rows() {
         let params = Params::resolve(&Declared::default(), &[], &[]).unwrap();
-        let resolved = Arc::new(Resolved::parse(&params.json().to_string()).unwrap());
+        let resolved = Arc::new(Resolved::parse(params.resolved().text()).unwrap());
         Job::of(&resolved).unwrap();
         Source::of(&resolved).unwrap();
         Passes::of(&resolved).unwrap();

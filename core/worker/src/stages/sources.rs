@@ -5,7 +5,6 @@ use crate::recognition::role;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_host::mapped_digest;
 use onnxd_proto::onnxd::{FileDigest, InputFile};
-use std::path::Path;
 use std::thread::Builder;
 
 /// Bytes of files that are digested at once, because a thread would cost as much.
@@ -14,8 +13,7 @@ const AT_ONCE_BYTES: u64 = 1 << 20;
 /// Begins to digest the files of the request.
 pub(super) fn begin(session: &mut Session) -> Result<(), Diagnostics> {
     let (files, network) = (session.request.files.clone(), session.request.network.clone());
-    let unknown = files.iter().filter(|f| f.sha256.is_empty());
-    let bytes: u64 = unknown.map(|f| Path::new(&f.path).metadata().map_or(0, |m| m.len())).sum();
+    let bytes: u64 = files.iter().filter(|f| f.sha256.is_empty()).map(|f| f.bytes).sum();
     let digests = move || files.into_iter().map(|file| digest(file, &network)).collect();
     if bytes <= AT_ONCE_BYTES {
         session.report.source = digests()?;
@@ -40,13 +38,12 @@ pub(super) fn take(session: &mut Session) -> Result<(), Diagnostics> {
 
 /// Of one file, unless the parent knows it already.
 fn digest(file: InputFile, network: &str) -> Result<FileDigest, Diagnostic> {
-    let path = Path::new(&file.path);
     let unreadable = |e: std::io::Error| {
         Diagnostic::new(Code::Unreadable, format!("`{}`: {e}", shown(&file.name)))
     };
     let (bytes, sha256) = match file.sha256.is_empty() {
-        true => mapped_digest(path).map_err(unreadable)?,
-        false => (path.metadata().map_err(unreadable)?.len(), file.sha256),
+        true => mapped_digest(file.path.as_ref()).map_err(unreadable)?,
+        false => (file.bytes, file.sha256),
     };
     let role = role(&file.name, network).into();
     Ok(FileDigest { path: file.name, bytes, sha256, role })

@@ -4,22 +4,20 @@
 //! what it saw. A crash or a hang is seen by whoever started it.
 
 use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_params::Resolved;
 use onnxd_plugin_host::call::{self, CallError};
-use onnxd_plugin_host::{JobContext, Library, TensorTable};
+use onnxd_plugin_host::{JobContext, Library, Submission, TensorTable};
 use onnxd_proto::onnx::{
     GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto, TypeProto,
     ValueInfoProto, tensor_shape_proto, type_proto,
 };
 use onnxd_proto::onnxd::request::What;
-use onnxd_proto::onnxd::{
-    ClaimLevel, ConvertRequest, InputFile, Limits, PluginInfo, Request, Submission, SubmissionFile,
-};
+use onnxd_proto::onnxd::{ClaimLevel, ConvertRequest, InputFile, Limits, PluginInfo, Request};
 use onnxd_worker::confine::{Plan, confine};
 use prost::Message;
 use prost::bytes::Bytes;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -106,10 +104,9 @@ impl Conformance {
     }
 
     fn plan(&self) -> Plan {
-        let path = self.folder.join(&self.network).to_string_lossy().into_owned();
         let convert = ConvertRequest {
             plugins: vec![PluginInfo { path: self.library.clone(), ..PluginInfo::default() }],
-            files: vec![InputFile { path, name: self.network.clone(), ..InputFile::default() }],
+            files: vec![self.file()],
             work_dir: self.folder.to_string_lossy().into_owned(),
             ..ConvertRequest::default()
         };
@@ -178,17 +175,21 @@ impl Conformance {
         }
     }
 
-    fn context(&self) -> JobContext {
+    fn file(&self) -> InputFile {
         let path = self.folder.join(&self.network);
-        let bytes = path.metadata().map_or(0, |data| data.len());
-        let submission = Submission {
-            files: vec![SubmissionFile { path: self.network.clone(), bytes }],
-            network: self.network.clone(),
-            ..Submission::default()
-        };
-        let inputs = BTreeMap::from([(self.network.clone(), path)]);
+        InputFile {
+            bytes: path.metadata().map_or(0, |data| data.len()),
+            path: path.to_string_lossy().into_owned(),
+            name: self.network.clone(),
+            ..InputFile::default()
+        }
+    }
+
+    fn context(&self) -> JobContext {
+        let (network, params) = (&self.network, &Resolved::default());
+        let submission = Submission { files: &[self.file()], network, params, lowered: &[] };
         let cancel = Arc::new(AtomicBool::new(false));
-        JobContext::new(&submission, inputs, TensorTable::new(), 1, cancel, |_| {})
+        JobContext::new(submission, TensorTable::new(), 1, cancel, |_| {})
     }
 }
 

@@ -13,7 +13,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::Plan;
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as News;
-use onnxd_proto::onnxd::{Job, WorkerEvent};
+use onnxd_proto::onnxd::{ConvertRequest, Job, Limits, WorkerEvent};
 use onnxd_worker::confine::parent::Killer;
 
 use crate::conversion::doing::Shared;
@@ -85,6 +85,7 @@ fn kill(killer: &Killer) {
 pub(crate) struct Work {
     pub(crate) job: Job,
     pub(crate) dir: JobDir,
+    pub(crate) limits: Limits,
     pub(crate) settings: Arc<Settings>,
     pub(crate) tools: Tools,
     pub(crate) stop: Stop,
@@ -161,10 +162,31 @@ impl Work {
         if let Some(simulated) = crate::run::crash_world::outcome(self) {
             return Ok(simulated);
         }
-        let order = order(&self.job, &self.dir, &self.tools);
+        let order = self.order();
         let on_start = |killer| self.stop.started(killer);
         let on_event = |event: &WorkerEvent| self.pass_on(event);
-        Ok(convert(&self.tools.launcher, &self.settings, order, on_start, on_event)?)
+        Ok(convert(&self.tools.launcher, order, on_start, on_event)?)
+    }
+
+    fn order(&self) -> Order {
+        let Work { job, dir, tools, .. } = self;
+        let known = recognized(job, &tools.plugins);
+        let told = known.into_iter().flat_map(|known| known.notes.iter().cloned());
+        let request = ConvertRequest {
+            job: job.id.clone(),
+            name: job.name.clone(),
+            attempt: job.attempts,
+            plugins: tools.plugins.used.clone(),
+            files: prepare::submission(job, dir).files,
+            network: job.network.clone(),
+            params_json: job.params_json.clone(),
+            params: job.params.clone(),
+            recognition: known.and_then(|known| known.recognition.clone()),
+            work_dir: dir.work().to_string_lossy().into_owned(),
+            rewrites_max: 0,
+        };
+        let notes = job.notes.iter().cloned().chain(told).collect();
+        Order { request, limits: self.limits, notes }
     }
 
     /// What goes to `done/` has to be what the report tells of.
@@ -202,26 +224,6 @@ impl Work {
 
 fn failed(diagnostics: Vec<message::Diagnostic>) -> Ending {
     Ending::Failed { diagnostics, crashed: false, timed_out: false, stopped: false }
-}
-
-fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
-    let submission = prepare::submission(job, dir);
-    let known = recognized(job, &tools.plugins);
-    let told = known.into_iter().flat_map(|known| known.notes.iter().cloned());
-    Order {
-        job: job.id.clone(),
-        name: job.name.clone(),
-        attempt: job.attempts,
-        plugins: tools.plugins.used.clone(),
-        files: submission.files,
-        network: job.network.clone(),
-        params_json: job.params_json.clone(),
-        params: job.params.clone(),
-        recognition: known.and_then(|known| known.recognition.clone()),
-        notes: job.notes.iter().cloned().chain(told).collect(),
-        work_dir: dir.work(),
-        rewrites_max: 0,
-    }
 }
 
 /// What the front-ends said when the drop was found, if they would still be asked the same.

@@ -38,7 +38,7 @@ pub(crate) fn job_json(job: &Job, now: Option<&Now>) -> Value {
     let files = job
         .files
         .iter()
-        .map(|f| json!({"name": f.name, "source": f.source, "bytes": f.bytes, "sha256": f.sha256}));
+        .map(|f| json!({"name": f.name, "source": f.path, "bytes": f.bytes, "sha256": f.sha256}));
     let word = |state: i32| state_word(JobState::try_from(state).unwrap_or_default());
     let events = job.events.iter().map(|e| {
         json!({

@@ -56,7 +56,7 @@ pub(crate) fn take(plan: &Plan, dir: &JobDir, take: Take) -> Result<Vec<Copied>,
         still(&before, &metadata(&opened, &file.name)?, file)?;
         Ok(known)
     };
-    plan.files.iter().map(one).collect()
+    plan.set.files.iter().map(one).collect()
 }
 
 /// The copy appears whole. What could not be finished leaves the disk at once: it may be full.
@@ -90,7 +90,7 @@ fn copy_to_part(plan: &Plan, dir: &JobDir) -> Result<Vec<Copied>, Diagnostic> {
         still(&before, &metadata(&from, &file.name)?, file)?;
         Ok(known)
     };
-    let known = plan.files.iter().map(one).collect::<Result<Vec<_>, Diagnostic>>()?;
+    let known = plan.set.files.iter().map(one).collect::<Result<Vec<_>, Diagnostic>>()?;
     fs::rename(&part, &input).map_err(disk)?;
     Ok(known)
 }
@@ -108,7 +108,7 @@ fn metadata(file: &File, name: &Path) -> Result<Metadata, Diagnostic> {
 fn is_ours(plan: &Plan, originals: &Path) -> io::Result<bool> {
     let (root, us) = (own_folder(originals)?, geteuid().as_raw());
     let owner = |path: &Path| Ok::<_, io::Error>(File::from(beneath(&root, path, PATH)?));
-    let mut paths: Vec<&Path> = plan.files.iter().flat_map(|f| f.name.ancestors()).collect();
+    let mut paths: Vec<&Path> = plan.set.files.iter().flat_map(|f| f.name.ancestors()).collect();
     paths.sort_unstable();
     paths.dedup();
     for path in paths.into_iter().filter(|path| !path.as_os_str().is_empty()) {
@@ -125,9 +125,9 @@ const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 /// of ours by now, so that the one in the inbox is asked.
 fn owner_of_folder(plan: &Plan, originals: &OwnedFd, file: &Path) -> io::Result<u32> {
     let parent = file.parent().unwrap_or(Path::new(""));
-    let found = match plan.whole {
+    let found = match plan.set.whole {
         Some(_) => folder_beneath(originals, parent)?,
-        None => folder_beneath(folder(&plan.inbox)?, &plan.root)?,
+        None => folder_beneath(folder(&plan.set.inbox)?, &plan.set.root)?,
     };
     Ok(File::from(found).metadata()?.uid())
 }
@@ -171,7 +171,7 @@ fn is_planned(found: &Metadata, planned: &Taken) -> bool {
 pub(crate) fn unchanged(plan: &Plan, dir: &JobDir) -> Result<(), Diagnostic> {
     let kept = dir.kept();
     let Ok(root) = own_folder(&kept) else { return Err(changed(&kept)) };
-    for file in &plan.files {
+    for file in &plan.set.files {
         let found = beneath(&root, &file.name, PATH).map(File::from).ok();
         match found.and_then(|found| found.metadata().ok()) {
             Some(found) if found.is_file() && is_planned(&found, file) => {}

@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use onnxd_intake::FileSet;
 use onnxd_intake::names::Names;
-use onnxd_proto::onnxd::JobFile;
+use onnxd_proto::onnxd::InputFile;
 use sha2::{Digest, Sha256};
 
 use super::*;
@@ -20,14 +21,14 @@ fn claimed() -> (tempfile::TempDir, JobDir, Plan) {
     fs::write(at("inbox/net/w/a"), "1 2 3").unwrap();
     let stamp = |name: &str| (&rustix::fs::lstat(at("inbox").join(name)).unwrap()).into();
     let taken = |name: &str| Taken { name: name.into(), stamp: stamp(&format!("net/{name}")) };
-    let plan = Plan {
+    let set = FileSet {
         inbox: at("inbox"),
         root: "net".into(),
         whole: Some(stamp("net")),
         files: ["net.onnx", "w/a"].map(taken).into(),
         marker: None,
-        dest: dir.originals(),
     };
+    let plan = set.plan(&dir.originals());
     plan.save(&dir.claim()).unwrap();
     plan.execute(&Names::default()).unwrap();
     (root, dir, plan)
@@ -139,7 +140,8 @@ fn a_hard_link_that_was_dropped_alone_belongs_to_its_folder_in_the_inbox() {
     let (root, dir, plan) = claimed();
     let (inbox, file) = (root.path().join("inbox"), dir.originals().join("net.onnx"));
     fs::hard_link(&file, root.path().join("second")).unwrap();
-    let plan = Plan { root: PathBuf::new(), whole: None, ..plan };
+    let set = FileSet { root: PathBuf::new(), whole: None, ..plan.set };
+    let plan = Plan { set, ..plan };
     assert!(take(&plan, &dir, Take::Copy).is_ok(), "of the folder's own user");
     if std::os::unix::fs::chown(&inbox, Some(65534), None).is_err() {
         return;
@@ -153,12 +155,12 @@ fn a_hard_link_that_was_dropped_alone_belongs_to_its_folder_in_the_inbox() {
 fn a_copy_that_is_missing_is_made_again_and_compared() {
     let (_root, dir, plan) = claimed();
     let known = take(&plan, &dir, Take::Copy).unwrap();
-    let file = |(planned, copied): (&Taken, &Copied)| JobFile {
+    let file = |(planned, copied): (&Taken, &Copied)| InputFile {
         name: planned.name.to_string_lossy().into(),
         sha256: copied.sha256.clone(),
-        ..JobFile::default()
+        ..InputFile::default()
     };
-    let files = plan.files.iter().zip(&known).map(file).collect();
+    let files = plan.set.files.iter().zip(&known).map(file).collect();
     let mut job = Job { id: "01J".into(), files, ..Job::default() };
     fs::create_dir(dir.input_part()).unwrap();
     forget(&dir, false).unwrap();

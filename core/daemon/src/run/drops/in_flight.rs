@@ -75,7 +75,7 @@ impl InFlight {
             waiting.retain(|other| other.id != submission.id);
         }
         let others = self.waiting.get(&top).is_some_and(|waiting| !waiting.is_empty());
-        let held = busy(&top) || others || !self.fits(&top, submission.bytes(), most);
+        let held = busy(&top) || others || !self.fits(&top, submission.set.bytes(), most);
         if held {
             self.waiting.entry(top).or_default().push_back(submission.clone());
         }
@@ -91,7 +91,7 @@ impl InFlight {
     pub(crate) fn next(&mut self, most: u64, busy: impl Fn(&str) -> bool) -> Option<Submission> {
         self.waiting.retain(|_, waiting| !waiting.is_empty());
         let may = |(top, waiting): (&'_ String, &VecDeque<Submission>)| {
-            let first = waiting.front().map_or(0, Submission::bytes);
+            let first = waiting.front().map_or(0, |next| next.set.bytes());
             !busy(top) && self.fits(top, first, most)
         };
         let tops = self.waiting.iter().filter(|(top, waiting)| may((top, waiting)));
@@ -115,9 +115,9 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_intake::File;
     use onnxd_intake::tree::Stamp;
-    use onnxd_proto::onnxd::{JobFile, JobState};
+    use onnxd_intake::{File, FileSet};
+    use onnxd_proto::onnxd::{InputFile, JobState};
     use std::path::PathBuf;
 
     fn free(_: &str) -> bool {
@@ -129,21 +129,19 @@ mod tests {
         let folder = Path::new(id).parent().unwrap().to_owned();
         Submission {
             id: id.into(),
-            inbox: "/inbox".into(),
             folder,
             name: "net".into(),
-            root: "".into(),
             network: "net.onnx".into(),
-            files: vec![File { name: "net.onnx".into(), stamp }],
-            whole: None,
-            marker: None,
-            problem: None,
-            answer: Default::default(),
+            set: FileSet {
+                files: vec![File { name: "net.onnx".into(), stamp }],
+                ..FileSet::default()
+            },
+            ..Submission::default()
         }
     }
 
     fn job(id: &str, folder: &str, bytes: u64, state: JobState) -> Job {
-        let files = vec![JobFile { bytes, ..JobFile::default() }];
+        let files = vec![InputFile { bytes, ..InputFile::default() }];
         let mut job = Job { id: id.into(), folder: folder.into(), files, ..Job::default() };
         job.set_state(state);
         job
@@ -162,7 +160,7 @@ mod tests {
         flight.note(&job("1", "a", 500, JobState::Succeeded));
         let turn = |flight: &mut InFlight, id: &str| {
             let next = flight.next(100, free).unwrap();
-            flight.note(&job(id, "a", next.bytes(), JobState::Claiming));
+            flight.note(&job(id, "a", next.set.bytes(), JobState::Claiming));
             next.id
         };
         assert_eq!(turn(&mut flight, "2"), Path::new("a/x/small"));
@@ -196,6 +194,6 @@ mod tests {
         assert!(flight.holds_back(&drop_of("net.onnx", 2), 100, free));
         assert_eq!(flight.waiting(), 1);
         flight.forget("1");
-        assert_eq!(flight.next(100, free).unwrap().bytes(), 2);
+        assert_eq!(flight.next(100, free).unwrap().set.bytes(), 2);
     }
 }

@@ -170,10 +170,10 @@ impl Drops {
         let Some(free) = free_bytes(state) else { return Ok(()) };
         let disk = std::fs::metadata(state).map(|found| found.dev()).ok();
         // From another file system the originals are copied, too.
-        let is_near = submission.files.iter().all(|file| Some(file.stamp.dev) == disk);
+        let is_near = submission.set.files.iter().all(|file| Some(file.stamp.dev) == disk);
         // What is being copied already counts whole: how far it came is not known.
         let taking = self.in_flight.bytes_of(self.taking.keys());
-        let bytes = submission.bytes().saturating_add(taking);
+        let bytes = submission.set.bytes().saturating_add(taking);
         let needed = bytes.saturating_mul(if is_near { 1 } else { 2 });
         let wanted = min_free_mib << 20;
         if free >= needed.saturating_add(wanted) {
@@ -195,24 +195,22 @@ impl Drops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_intake::File;
     use onnxd_intake::tree::Stamp;
+    use onnxd_intake::{File, FileSet};
     use onnxd_proto::onnxd::JobState;
 
     fn drop_of(folder: &str, bytes: u64, dev: u64) -> Submission {
         let stamp = Stamp { size: bytes, dev, ..Stamp::default() };
         Submission {
             id: Path::new(folder).join("net.onnx"),
-            inbox: "/inbox".into(),
             folder: folder.into(),
             name: "net".into(),
-            root: "".into(),
             network: "net.onnx".into(),
-            files: vec![File { name: "net.onnx".into(), stamp }],
-            whole: None,
-            marker: None,
-            problem: None,
-            answer: Default::default(),
+            set: FileSet {
+                files: vec![File { name: "net.onnx".into(), stamp }],
+                ..FileSet::default()
+            },
+            ..Submission::default()
         }
     }
 

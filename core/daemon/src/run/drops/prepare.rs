@@ -3,19 +3,18 @@
 //! Runs in a thread of its own per job, because files may be large.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use onnxd_config::Params;
 use onnxd_config::settings::Take;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::Plan;
+use onnxd_params::{Resolved, Section, host};
 use onnxd_plugin_host::hexadecimal;
-use onnxd_proto::onnxd::{self as message, InputFile, Job, JobFile};
+use onnxd_proto::onnxd::{InputFile, Job};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::copies;
-use crate::conversion::attempt::listed;
-use crate::conversion::submission::presets;
 use crate::conversion::{Plugins, Submission};
 use crate::run::event::Prepared;
 use crate::run::layout::JobDir;
@@ -29,7 +28,7 @@ pub(crate) fn prepare(
     plugins: &Plugins,
 ) -> Result<Prepared, Diagnostics> {
     let mut job = job.clone();
-    for (file, known) in plan.files.iter().zip(&job.files) {
+    for (file, known) in plan.set.files.iter().zip(&job.files) {
         if file.name.to_str() != Some(&known.name) {
             return Err(not_text(&file.name).into());
         }
@@ -38,31 +37,18 @@ pub(crate) fn prepare(
         (known.bytes, known.sha256) = (copied.bytes, copied.sha256);
     }
     let submission = submission(&job, dir);
-    let presets = presets(Path::new(&job.inbox), Path::new(&job.folder))?;
-    let params = submission.params(plugins, &presets, None, &[])?;
-    Ok(Prepared {
-        identity: identity(&submission, params.json(), plugins),
-        params_json: params.json().to_string(),
-        params: listed(&params),
-        notes: params
-            .notes()
-            .iter()
-            .map(|d| message::Diagnostic::of(d, Severity::Warning))
-            .collect(),
-        name: params.get_str("job.name").map(str::to_owned),
-        priority: priority(&params),
-        files: job.files,
-    })
+    let params = submission.params_below(plugins, Path::new(&job.inbox), Path::new(&job.folder))?;
+    let identity = identity(&submission, params.resolved(), plugins);
+    Ok(Prepared { identity, params, files: job.files })
 }
 
 /// The files of a claimed job as a conversion sees them.
 pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
     // A worker opens inputs where no component of their path is a link.
     let input = dir.input().canonicalize().unwrap_or_else(|_| dir.input());
-    let file = |f: &JobFile| InputFile {
+    let file = |f: &InputFile| InputFile {
         path: input.join(&f.name).to_string_lossy().into_owned(),
-        name: f.name.clone(),
-        sha256: f.sha256.clone(),
+        ..f.clone()
     };
     Submission {
         name: job.name.clone(),
@@ -71,14 +57,20 @@ pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
     }
 }
 
-fn priority(params: &Params) -> i32 {
-    params.get_int("job.priority").and_then(|n| i32::try_from(n).ok()).unwrap_or_default()
+/// The params of a job on record. What cannot be read there has its default; the worker says what is wrong.
+pub(crate) fn params(job: &Job) -> Arc<Resolved> {
+    Arc::new(Resolved::parse(&job.params_json).unwrap_or_default())
+}
+
+/// Those that concern the job itself. A value that an older onnxd recorded in another type has its default.
+pub(crate) fn own(params: &Arc<Resolved>) -> host::Job {
+    host::Job::of(params).unwrap_or_else(|_| Arc::<Resolved>::default().section())
 }
 
 /// Digest of everything that decides about the result. What only says when and with which limits
 /// a job runs is left out, and so is the text of params: what it means is in `params`.
-pub(crate) fn identity(submission: &Submission, params: &Value, plugins: &Plugins) -> String {
-    let mut params = params.clone();
+pub(crate) fn identity(submission: &Submission, params: &Resolved, plugins: &Plugins) -> String {
+    let mut params = params.peek("").clone();
     if let Some(job) = params.get_mut("job").and_then(Value::as_object_mut) {
         job.retain(|key, _| key == "frontend");
     }
@@ -116,7 +108,7 @@ mod tests {
             let used = vec![PluginInfo { id: plugin.into(), ..PluginInfo::default() }];
             let submission =
                 Submission { name: "n".into(), network: "a".into(), files: files.to_vec() };
-            identity(&submission, &params, &Plugins { used, ..Plugins::default() })
+            identity(&submission, &Resolved::of(params), &Plugins { used, ..Plugins::default() })
         };
         let (a, b) = (file("a", "1"), file("b", "2"));
         let params = json!({"job": {"priority": 1, "frontend": null}, "export": {"opset": 17}});

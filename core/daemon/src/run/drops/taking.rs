@@ -7,11 +7,13 @@ use crossbeam_channel::Sender;
 use onnxd_config::settings::Take;
 use onnxd_intake::names::Names;
 use onnxd_intake::{Plan, Submission};
-use onnxd_proto::onnxd::{self as message, Job, JobFile, JobState, Recognized};
+use onnxd_params::host;
+use onnxd_proto::onnxd::{self as message, InputFile, Job, JobState, Recognized};
 use prost::Message;
 
 use super::prepare::prepare;
 use crate::conversion::Plugins;
+use crate::conversion::attempt::{listed, warnings};
 use crate::run::crash;
 use crate::run::event::{Event, Prepared};
 use crate::run::layout::JobDir;
@@ -53,9 +55,9 @@ impl Taking {
 
 /// The job of a drop that was found.
 pub(crate) fn new_job(id: &str, submission: &Submission, created_ms: u64) -> Job {
-    let root = submission.root_dir();
-    let file = |f: &onnxd_intake::File| JobFile {
-        source: root.join(&f.name).to_string_lossy().into_owned(),
+    let root = submission.set.root_dir();
+    let file = |f: &onnxd_intake::File| InputFile {
+        path: root.join(&f.name).to_string_lossy().into_owned(),
         name: f.name.to_string_lossy().into_owned(),
         bytes: f.stamp.size,
         sha256: String::new(),
@@ -68,9 +70,9 @@ pub(crate) fn new_job(id: &str, submission: &Submission, created_ms: u64) -> Job
         id: id.to_owned(),
         name,
         folder: submission.folder.to_string_lossy().into_owned(),
-        inbox: submission.inbox.to_string_lossy().into_owned(),
+        inbox: submission.set.inbox.to_string_lossy().into_owned(),
         network: submission.network.to_string_lossy().into_owned(),
-        files: submission.files.iter().map(file).collect(),
+        files: submission.set.files.iter().map(file).collect(),
         created_ms,
         diagnostics: submission.problem.iter().map(message::Diagnostic::from).collect(),
         raw_source: raw_source.into(),
@@ -88,15 +90,16 @@ fn recognized(answer: &[u8]) -> Option<Recognized> {
 
 /// The job with what its files say.
 pub(crate) fn prepared_job(job: &Job, prepared: &Prepared) -> Job {
-    let prepared = prepared.clone();
+    let Prepared { files, identity, params } = prepared;
+    let own: host::Job = params.resolved().section();
     Job {
-        files: prepared.files,
-        identity: prepared.identity,
-        params_json: prepared.params_json,
-        params: prepared.params,
-        notes: prepared.notes,
-        name: prepared.name.unwrap_or_else(|| job.name.clone()),
-        priority: prepared.priority,
+        files: files.clone(),
+        identity: identity.clone(),
+        params_json: params.resolved().text().to_owned(),
+        params: listed(params),
+        notes: warnings(params.notes()),
+        name: own.name().unwrap_or_else(|| job.name.clone()),
+        priority: i32::try_from(own.priority()).unwrap_or_default(),
         ..job.clone()
     }
 }

@@ -34,11 +34,10 @@ use onnxd_diagnostics::Diagnostic;
 use onnxd_intake::{Control, Found, Intake};
 use onnxd_jobs::{Policy, StoreError, What};
 use onnxd_proto::onnxd::{Job, JobState};
-use serde_json::Value;
 
 use super::attempts::Attempts;
 use super::crash;
-use super::drops::Drops;
+use super::drops::{Drops, prepare};
 use super::event::Event;
 use super::layout::Folders;
 use super::mailbox::Mailbox;
@@ -221,8 +220,8 @@ impl Daemon {
         if !matches!(what, What::Failed { .. }) {
             return Policy::default();
         }
-        let params: Value = serde_json::from_str(&job.params_json).unwrap_or_default();
-        let own = params["job"]["attempts_max"].as_u64().and_then(|n| u32::try_from(n).ok());
+        let own = prepare::own(&prepare::params(job)).attempts_max();
+        let own = own.and_then(|n| u32::try_from(n).ok());
         let attempts_max = own.unwrap_or(self.settings.jobs.attempts_max);
         let policy = Policy { attempts_max, ..Policy::default() };
         // A simulation does not wait.

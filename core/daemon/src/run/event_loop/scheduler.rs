@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use onnxd_jobs::What;
 use onnxd_proto::onnxd::JobState;
-use serde_json::Value;
 
 use super::{Daemon, Turn};
+use crate::conversion::attempt::limits;
 use crate::run::attempts::Next;
 use crate::run::attempts::attempt::Work;
-use crate::run::drops::prepare::{identity, submission};
+use crate::run::drops::prepare::{identity, own, params, submission};
 use crate::run::event::Ending;
 use crate::run::queue::now_ms;
 use crate::run::tools::Tools;
@@ -32,7 +32,7 @@ impl Daemon {
         let dir = self.folders.job(id);
         let tools = self.tools.get();
         // The plugins may be others than when the job was queued.
-        let params: Value = serde_json::from_str(&job.params_json).unwrap_or_default();
+        let params = params(&job);
         let recorded = job.clone();
         job.identity = identity(&submission(&job, &dir), &params, &tools.plugins);
         if job.identity != recorded.identity && self.is_in_hand(&job) {
@@ -53,6 +53,7 @@ impl Daemon {
             doing: running.doing.clone(),
             job,
             dir,
+            limits: limits(&self.settings, &own(&params)),
             settings: Arc::clone(&self.settings),
             tools: Tools { plugins: self.around.set_aside.rest_of(&tools.plugins), ..tools },
             events: self.around.events.clone(),

@@ -58,7 +58,7 @@ impl Daemon {
         }
         let id = self.queue.next_id();
         let dir = self.folders.job(&id);
-        let plan = submission.plan(&dir.originals());
+        let plan = submission.set.plan(&dir.originals());
         if let Err(e) = make_private_dir(dir.path()).and_then(|()| plan.save(&dir.claim())) {
             let why = Diagnostic::new(Code::of_write(&e), format!("{}: {e}", dir.path().display()));
             self.leave(&submission.id, &why);

@@ -12,15 +12,14 @@ use crossbeam_channel::Sender;
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
-use onnxd_intake::{Candidate, Control, ProbeOutcome, Prober};
+use onnxd_intake::{Candidate, Control, File, ProbeOutcome, Prober};
+use onnxd_params::Resolved;
 use onnxd_proto::onnxd::{InputFile, ProbeAnswer, Recognized};
 use onnxd_worker::recognition::{NetworkNames, Question};
 use prost::Message;
-use serde_json::Value;
 
 use super::tools::{SharedTools, Tools, asked};
 use crate::conversion::probe::probe_each;
-use crate::conversion::submission::presets;
 use crate::conversion::{Plugins, Submission};
 use desk::{Batch, Desk, Fetched, network};
 use set_aside::SetAside;
@@ -139,8 +138,10 @@ impl Asking {
             }
         }
         let plugins = self.set_aside.without(&tools.plugins);
-        let questions: Vec<Question> =
-            asked.iter().map(|a| a.submission.question(&plugins.used, a.params.json())).collect();
+        let questions: Vec<Question> = asked
+            .iter()
+            .map(|a| a.submission.question(&plugins.used, a.params.resolved()))
+            .collect();
         probe_each(&tools.launcher, &questions, |at, answers| {
             let (Some(about), Some(question)) = (asked.get(at), questions.get(at)) else { return };
             let outcome = match answers {
@@ -184,8 +185,7 @@ impl<'c> About<'c> {
         plugins: &Plugins,
     ) -> Result<About<'c>, Diagnostics> {
         let submission = submission(candidate);
-        let presets = presets(inbox, &candidate.folder)?;
-        let params = submission.params(plugins, &presets, None, &[])?;
+        let params = submission.params_below(plugins, inbox, &candidate.folder)?;
         Ok(About { candidate, submission, params })
     }
 
@@ -214,14 +214,14 @@ impl<'c> About<'c> {
         if !missing.is_empty() {
             return ProbeOutcome::Waiting { missing };
         }
-        let json = self.params.json();
+        let params = self.params.resolved();
         let mut used: Vec<PathBuf> =
             choice.needs.iter().flat_map(|n| &n.found_as).map(PathBuf::from).collect();
         used.extend(self.submission.params_files().iter().map(|f| PathBuf::from(&f.name)));
-        used.extend(roles(self.candidate, json));
+        used.extend(roles(self.candidate, params));
         used.sort();
         used.dedup();
-        let asked = asked(&tools.plugins, &json.to_string());
+        let asked = asked(&tools.plugins, params.text());
         let died = answers.into_iter().filter(|answer| answer.died);
         let notes =
             died.flat_map(|answer| answer.failed).map(|d| d.with(Severity::Warning)).collect();
@@ -233,22 +233,23 @@ impl<'c> About<'c> {
 /// The candidate as a conversion sees it. A name that is not text cannot be told to a front-end;
 /// the job that takes such a file says so.
 fn submission(candidate: &Candidate) -> Submission {
-    let file = |name: &Path| {
+    let file = |File { name, stamp }: &File| {
         let path = candidate.root.join(name).to_str()?.to_owned();
-        Some(InputFile { path, name: name.to_str()?.to_owned(), sha256: String::new() })
+        let name = name.to_str()?.to_owned();
+        Some(InputFile { path, name, bytes: stamp.size, sha256: String::new() })
     };
     Submission {
         name: candidate.name.to_string_lossy().into_owned(),
         network: candidate.network.to_string_lossy().into_owned(),
-        files: candidate.files.iter().filter_map(|f| file(&f.name)).collect(),
+        files: candidate.files.iter().filter_map(file).collect(),
     }
 }
 
 /// Files that belong to the network although no front-end asks for them: calibration data and
 /// references, by their names or named in the params.
-fn roles(candidate: &Candidate, params: &Value) -> Vec<PathBuf> {
-    let sections = [("calibration", "data"), ("check", "inputs"), ("check", "outputs")];
-    let named = sections.iter().filter_map(|(section, key)| params[section][key].as_str());
+fn roles(candidate: &Candidate, params: &Resolved) -> Vec<PathBuf> {
+    let keys = ["calibration.data", "check.inputs", "check.outputs"];
+    let named = keys.iter().filter_map(|key| params.peek(key).as_str());
     let named: Vec<PathBuf> = named.map(PathBuf::from).collect();
     let is_role = |name: &Path| {
         let mut parts = name.components();

@@ -149,7 +149,7 @@ pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
         Diagnostic::new(Code::Unreadable, message).help("Drop the files again.")
     };
     let plan = Plan::load(&dir.claim()).map_err(|d| gone(d.into_finding().message))?;
-    for file in &plan.files {
+    for file in &plan.set.files {
         let metadata = fs::symlink_metadata(failed.join(&file.name));
         let metadata = metadata.map_err(|e| gone(format!("{}: {e}", file.name.display())))?;
         if !metadata.is_file() {
@@ -160,7 +160,7 @@ pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
         Diagnostic::new(Code::Disk, format!("Moving {} back: {e}", failed.display()))
     };
     // What was written beside the originals is not theirs; the copy of the report stays.
-    let own = own_names(&plan.files.iter().map(|f| f.name.clone()).collect(), job);
+    let own = own_names(&plan.set.files.iter().map(|f| f.name.clone()).collect(), job);
     for name in own {
         remove_file(&failed.join(name)).map_err(disk)?;
     }
@@ -224,7 +224,7 @@ fn write_beside_originals(dir: &JobDir, files: &[(&str, String)]) -> io::Result<
 
 fn original_names(dir: &JobDir) -> HashSet<PathBuf> {
     let plan = Plan::load(&dir.claim());
-    plan.map(|p| p.files.into_iter().map(|f| f.name).collect()).unwrap_or_default()
+    plan.map(|p| p.set.files.into_iter().map(|f| f.name).collect()).unwrap_or_default()
 }
 
 /// `receipt.txt`, or `receipt.<job>.txt` where the drop has a file of that name.

@@ -25,10 +25,11 @@ use crate::graph::weighted::{WEIGHTED_OPS, is_attention};
 use crate::plan::checks::DYNAMIC;
 use crate::plan::{Request, Settings};
 use crate::range::weights::{Quantized, Rule, per_channel, per_tensor};
-use crate::report::{Form, QuantizedLayer, QuantizedTensor, Report, name_of};
+use crate::report::{Form, Report, name_of};
 use onnxd_build::{GraphBuilder, Var};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, refuse};
 use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Opsets, Tensor, ValueId};
+use onnxd_proto::onnxd::{QuantizedLayer, QuantizedTensor};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Quantizes weighted operators, in sub-graphs too. The model must have operator set 13

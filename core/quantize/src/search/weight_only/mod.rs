@@ -24,13 +24,14 @@ use crate::observe::hessian::Pairs;
 use crate::observe::{Feeds, Limits, Statistic, Wanted, observe};
 use crate::plan::Request;
 use crate::range::weights::Rule;
-use crate::report::{Form, QuantizedLayer, QuantizedTensor, Report, name_of};
+use crate::report::{Form, Report, name_of};
 use crate::search::channel_scales::Site;
 use blocks::{BlockSettings, Blocks};
 use known::{Known, Part};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, quoted};
 use onnxd_ir::{Graph, Model, NodeId, Opsets, Tensor, ValueId};
+use onnxd_proto::onnxd::{QuantizedLayer, QuantizedTensor};
 use place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use write::{Integers, Written};
@@ -356,11 +357,12 @@ impl Pass<'_> {
 /// The row of the report.
 fn row(name: &str, made: &Blocks, method: &str) -> QuantizedTensor {
     let ends = (0..made.n).flat_map(|n| made.row(n)).map(f64::from);
-    let range = ends.fold((0.0, 0.0), |(lo, hi): (f64, f64), x| (lo.min(x), hi.max(x)));
+    let (min, max) = ends.fold((0.0, 0.0), |(lo, hi): (f64, f64), x| (lo.min(x), hi.max(x)));
     QuantizedTensor {
         name: name.to_owned(),
         element_type: made.rule.levels.dtype.to_string(),
-        range: Some(range),
+        min: Some(min),
+        max: Some(max),
         method: format!("{method} in blocks of {}", made.block),
         ..QuantizedTensor::default()
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_jobs::{Destination, MemoryStore, Policy, Retention, Store, StoreError, What};
-use onnxd_proto::onnxd::{self as message, Job, JobFile, JobState};
+use onnxd_proto::onnxd::{self as message, InputFile, Job, JobState};
 
 use super::{Queue, Stored};
 use crate::run::event::Event;
@@ -95,8 +95,8 @@ fn id(n: u32) -> String {
     format!("{n:0>26}")
 }
 
-fn file() -> JobFile {
-    JobFile { name: "net.onnx".into(), bytes: 3, ..JobFile::default() }
+fn file() -> InputFile {
+    InputFile { name: "net.onnx".into(), bytes: 3, ..InputFile::default() }
 }
 
 fn new_job(n: u32, folder: &str) -> Job {
