@@ -2,9 +2,9 @@
 //!
 //! Unknown fields are ignored, so that a plugin made for a newer host still loads.
 
-use crate::kind::Kind;
+use crate::kind::ValueKind;
 use crate::params::HOST_ROWS;
-use crate::table::{DefaultValue, Row};
+use crate::table::{DefaultValue, KeyRow};
 use onnxd_diagnostics::shown;
 use onnxd_params::Resolved;
 use serde::Deserialize;
@@ -110,9 +110,9 @@ pub struct Component {
 pub struct Param {
     /// Dotted key, such as `quantization.nibbles.levels`.
     pub key: String,
-    /// What it accepts, in the notation of [`Kind::parse`].
+    /// What it accepts, in the notation of [`ValueKind::parse`].
     #[serde(rename = "type")]
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What it is by default; unset if it is not there.
     #[serde(default)]
     pub default: Value,
@@ -133,7 +133,7 @@ pub struct Spelling {
     pub key: Option<String>,
     /// What it accepts if it has no key.
     #[serde(rename = "type")]
-    pub kind: Option<Kind>,
+    pub kind: Option<ValueKind>,
     /// It is accepted and changes nothing, for this reason.
     pub ignored: Option<String>,
     /// It is refused, for this reason.
@@ -147,9 +147,9 @@ pub struct Spelling {
 #[serde(default)]
 pub struct Condition {
     /// Keys whose values must be of these kinds; `unset` is one.
-    pub when: BTreeMap<String, Kind>,
+    pub when: BTreeMap<String, ValueKind>,
     /// Keys whose values must not be of these kinds.
-    pub unless: BTreeMap<String, Kind>,
+    pub unless: BTreeMap<String, ValueKind>,
     /// Facts that the network must not have, as its front-end states them.
     pub unless_facts: Vec<String>,
 }
@@ -211,7 +211,7 @@ fn one() -> String {
 impl Condition {
     /// Whether it holds for values of params and for facts.
     pub fn holds(&self, value: &dyn Fn(&str) -> Value, facts: &[String]) -> bool {
-        let is = |(key, kind): (&String, &Kind)| kind.check(value(key)).is_ok();
+        let is = |(key, kind): (&String, &ValueKind)| kind.check(value(key)).is_ok();
         self.when.iter().all(is)
             && !self.unless.iter().any(is)
             && !self.unless_facts.iter().any(|fact| facts.contains(fact))
@@ -349,7 +349,7 @@ impl Param {
                 "param `{key}`: expected names of lower-case letters, digits, `_` and `-`, joined by `.`"
             ));
         }
-        let clashes = |row: &&Row| {
+        let clashes = |row: &&KeyRow| {
             row.key == self.key || is_below(&row.key, &self.key) || is_below(&self.key, &row.key)
         };
         if let Some(row) = HOST_ROWS.iter().find(clashes) {
@@ -376,8 +376,8 @@ impl Param {
     }
 
     /// The row of its key.
-    pub fn row(&self) -> Row {
-        Row {
+    pub fn row(&self) -> KeyRow {
+        KeyRow {
             key: self.key.clone(),
             kind: self.kind.clone(),
             default: match &self.default {

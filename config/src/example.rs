@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::defaults::Environment;
 use crate::settings::{ROWS, SECTIONS};
-use crate::table::{DefaultValue, Entry};
+use crate::table::{DefaultValue, KeyEntry};
 
 const WIDTH: usize = 96;
 
@@ -24,7 +24,7 @@ pub fn starter(cores: usize) -> String {
 }
 
 /// All settings, commented out but for those that are `set`.
-fn print(about: &str, entries: &[Entry], set: &[&str]) -> String {
+fn print(about: &str, entries: &[KeyEntry], set: &[&str]) -> String {
     let mut out = format!(
         "# Settings of onnxd. {about}; remove the `#`\n\
          # before a key to change it. Relative paths are relative to this file. A variable named\n\
@@ -63,7 +63,7 @@ pub(crate) fn service() -> Environment {
     }
 }
 
-fn service_entries() -> Vec<Entry> {
+fn service_entries() -> Vec<KeyEntry> {
     crate::load::defaults(&service())
 }
 

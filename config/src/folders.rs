@@ -4,18 +4,18 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::source::Reader;
-use crate::table::Entry;
+use crate::source::KeyReader;
+use crate::table::KeyEntry;
 
 const WRITTEN: [&str; 4] = ["output.outbox", "output.failed", "output.done", "output.unmatched"];
 
-pub(crate) fn check(reader: &mut Reader, entries: &[Entry]) {
+pub(crate) fn check(reader: &mut KeyReader, entries: &[KeyEntry]) {
     let of = |key: &str| {
         let entry = entries.iter().find(|e| e.key == key);
         let entry = entry.expect("the keys of this file are rows of the table");
         (entry, resolved(Path::new(entry.value.as_str().unwrap_or_default())))
     };
-    let refuse = |reader: &mut Reader, entry: &Entry, why: &str| {
+    let refuse = |reader: &mut KeyReader, entry: &KeyEntry, why: &str| {
         reader.bad_value(&entry.origin, &format!("`{}` = {} {why}", entry.key, entry.toml()));
     };
     let (_, inbox) = of("intake.inbox");

@@ -19,12 +19,12 @@ pub mod settings;
 pub use defaults::Environment;
 pub use descriptor::Descriptor;
 pub use example::{example, starter};
-pub use kind::Kind;
+pub use kind::ValueKind;
 pub use load::{Loaded, default_files, load};
 pub use params::{BYTES_MAX as PARAMS_BYTES_MAX, Clash, Declared, Params, Preset};
 pub use profile::{PROFILES, profile};
 pub use settings::Settings;
-pub use table::{DefaultValue, Entry, Row, toml_text};
+pub use table::{DefaultValue, KeyEntry, KeyRow, toml_text};
 
 #[cfg(test)]
 mod unit_tests;

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::defaults::Environment;
 use crate::folders;
-use crate::kind::Kind;
+use crate::kind::ValueKind;
 use crate::params::Preset;
 use crate::settings::{ROWS, SECTIONS, Settings};
-use crate::source::{Codes, Part, Reader};
-use crate::table::{Entry, Given, overlay, sections};
+use crate::source::{Codes, KeyReader, SectionFilter};
+use crate::table::{GivenValue, KeyEntry, overlay, sections};
 
 /// The section of params that hold for all conversions; they are checked when the plugins are known.
 const DEFAULTS: &str = "defaults";
@@ -32,7 +32,7 @@ pub struct Loaded {
     /// The settings, typed; all paths are absolute.
     pub settings: Settings,
     /// Every key with its value and origin, in the order of the rows.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<KeyEntry>,
     /// The file that was read, if any.
     pub file: Option<PathBuf>,
 }
@@ -59,12 +59,12 @@ pub fn load(
         Some(named) => Some(environment.current_dir.join(named)),
         None => default_files(environment).into_iter().find(|f| f.exists()),
     };
-    let mut reader = Reader::new(&ROWS, CODES, BYTES_MAX);
+    let mut reader = KeyReader::new(&ROWS, CODES, BYTES_MAX);
     let (mut from_file, mut defaults) = (Vec::new(), Preset::default());
     if let Some(file) = &file {
         let text = read(file)?;
         let name = file.display().to_string();
-        from_file = reader.toml_of(&name, &text, Part::Without(DEFAULTS));
+        from_file = reader.toml_of(&name, &text, SectionFilter::Without(DEFAULTS));
         if toml::from_str::<toml::Table>(&text).is_ok_and(|all| all.contains_key(DEFAULTS)) {
             defaults = Preset::of_section(name, text, DEFAULTS);
         }
@@ -90,7 +90,7 @@ pub fn load(
 }
 
 /// The default values of all keys.
-pub(crate) fn defaults(environment: &Environment) -> Vec<Entry> {
+pub(crate) fn defaults(environment: &Environment) -> Vec<KeyEntry> {
     with_computed(environment, overlay(&ROWS, []))
 }
 
@@ -112,7 +112,10 @@ fn read(file: &Path) -> Result<String, Diagnostics> {
 
 /// Values of variables named after a key. Unknown names within a section are errors; names of
 /// no section are left to other programs.
-fn environment_layer<'t>(reader: &mut Reader<'t>, environment: &Environment) -> Vec<Given<'t>> {
+fn environment_layer<'t>(
+    reader: &mut KeyReader<'t>,
+    environment: &Environment,
+) -> Vec<GivenValue<'t>> {
     let mut given = Vec::new();
     for row in ROWS.iter() {
         let name = variable(&row.key);
@@ -139,15 +142,15 @@ fn variable(key: &str) -> String {
     format!("ONNXD_{}{end}", key.to_uppercase().replace('.', "_"))
 }
 
-fn make_absolute(environment: &Environment, base: &Path, given: &mut Given) {
+fn make_absolute(environment: &Environment, base: &Path, given: &mut GivenValue) {
     let absolute = |v: &mut Value| {
         if let Value::String(path) = v {
             *path = environment.absolute(base, path);
         }
     };
     match (&given.row.kind, &mut given.value) {
-        (Kind::Path, path) => absolute(path),
-        (Kind::List(item), Value::Array(paths)) if matches!(**item, Kind::Path) => {
+        (ValueKind::Path, path) => absolute(path),
+        (ValueKind::List(item), Value::Array(paths)) if matches!(**item, ValueKind::Path) => {
             paths.iter_mut().for_each(absolute);
         }
         _ => {}
@@ -155,7 +158,7 @@ fn make_absolute(environment: &Environment, base: &Path, given: &mut Given) {
 }
 
 /// Fills in the computed defaults, in the order of the rows: later ones may use earlier ones.
-fn with_computed(environment: &Environment, mut entries: Vec<Entry>) -> Vec<Entry> {
+fn with_computed(environment: &Environment, mut entries: Vec<KeyEntry>) -> Vec<KeyEntry> {
     for i in 0..entries.len() {
         if entries[i].origin.is_empty() {
             let of = |key: &str| {

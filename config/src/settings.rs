@@ -6,10 +6,10 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::kind::{Kind, refusal};
+use crate::kind::{ValueKind, refusal};
 use crate::params::Preset;
-use crate::table::{Row, default_text};
-use Kind::{Bool, Int, List, Path, Text};
+use crate::table::{KeyRow, default_text};
+use ValueKind::{Bool, Int, List, Path, Text};
 
 macro_rules! settings {
     ($(
@@ -35,7 +35,7 @@ macro_rules! settings {
             }
         )+
         /// All rows, in the order of help and example file.
-        pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| vec![$($(Row::of_settings(
+        pub static ROWS: LazyLock<Vec<KeyRow>> = LazyLock::new(|| vec![$($(KeyRow::of_settings(
             concat!(stringify!($section), ".", stringify!($key)),
             $kind,
             default_text!($default $($more)?),
@@ -47,9 +47,9 @@ macro_rules! settings {
     };
 }
 
-const SECONDS: Kind = Int(0, 31_536_000);
-const COUNT: Kind = Int(1, 1_000_000_000);
-const MODE: Kind = Kind::Special("an octal file mode such as \"0644\"", check_mode);
+const SECONDS: ValueKind = Int(0, 31_536_000);
+const COUNT: ValueKind = Int(1, 1_000_000_000);
+const MODE: ValueKind = ValueKind::Special("an octal file mode such as \"0644\"", check_mode);
 
 settings! {
     /// Where everything lies.
@@ -87,7 +87,7 @@ settings! {
         /// Whether conversions read a copy of a drop, or the drop itself where all of it belongs to
         /// the daemon's own user. Whoever can still write into a drop that was moved can change
         /// what is converted.
-        take: Take = Kind::words(&["copy", "move"]), "copy";
+        take: Take = ValueKind::words(&["copy", "move"]), "copy";
         /// At most this much of the drops below one folder of the inbox is copied and not converted
         /// yet. The others wait in the inbox.
         in_flight_mib: u64 = Int(1, 1_073_741_824), 65536;
@@ -103,9 +103,9 @@ settings! {
         /// Folder for what no front-end recognised.
         unmatched: PathBuf = Path, computed "unmatched below paths.root";
         /// What becomes of the originals after success: moved to output.done, or deleted.
-        originals: Originals = Kind::words(&["move", "delete"]), "move";
+        originals: Originals = ValueKind::words(&["move", "delete"]), "move";
         /// Permissions of the files in the outbox, in octal.
-        mode: Mode = MODE, "0644";
+        mode: FileMode = MODE, "0644";
         /// Keep the folder that a conversion worked in, also after success.
         keep_work: bool = Bool, false;
     }
@@ -141,7 +141,7 @@ settings! {
         threads_max: u32 = Int(1, 1_000_000),
             computed "worker.threads + 2 * processor cores + 64";
         /// Whether a conversion may run where the system cannot confine it completely.
-        confine: Confine = Kind::words(&["required", "best-effort"]), "best-effort";
+        confine: Confine = ValueKind::words(&["required", "best-effort"]), "best-effort";
     }
     /// How often jobs are tried and how long they are remembered.
     jobs: Jobs {
@@ -173,10 +173,10 @@ settings! {
     /// What the daemon says about its work.
     log: Log {
         /// Least important messages that are shown.
-        level: Level = Kind::words(&["error", "warn", "info", "debug", "trace"]), "info";
+        level: LogLevel = ValueKind::words(&["error", "warn", "info", "debug", "trace"]), "info";
         /// `text` for people, `json` for programs; `auto` is text with colours on a terminal and
         /// plain text elsewhere.
-        format: LogFormat = Kind::words(&["auto", "text", "json"]), "auto";
+        format: LogFormat = ValueKind::words(&["auto", "text", "json"]), "auto";
     }
 }
 
@@ -214,7 +214,7 @@ pub enum Confine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
-pub enum Level {
+pub enum LogLevel {
     Error,
     Warn,
     Info,
@@ -237,18 +237,18 @@ pub enum LogFormat {
 /// Permissions of a file, written in octal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Mode(pub u32);
+pub struct FileMode(pub u32);
 
-impl TryFrom<String> for Mode {
+impl TryFrom<String> for FileMode {
     type Error = String;
 
     /// Three or four octal digits that leave the owner able to read and write.
-    fn try_from(text: String) -> Result<Mode, String> {
+    fn try_from(text: String) -> Result<FileMode, String> {
         let refuse = |wanted: &str| Err(refusal(wanted, &Value::from(text.as_str())));
         let octal = matches!(text.len(), 3 | 4) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
         let bits = u32::from_str_radix(&text, 8);
         match bits {
-            Ok(bits) if octal && bits & 0o600 == 0o600 && bits <= 0o777 => Ok(Mode(bits)),
+            Ok(bits) if octal && bits & 0o600 == 0o600 && bits <= 0o777 => Ok(FileMode(bits)),
             Ok(_) if octal => {
                 refuse("a mode that lets the owner read and write, without special bits")
             }
@@ -259,7 +259,7 @@ impl TryFrom<String> for Mode {
 
 fn check_mode(value: Value) -> Result<Value, String> {
     match value {
-        Value::String(text) => Mode::try_from(text.clone()).map(|_| Value::String(text)),
+        Value::String(text) => FileMode::try_from(text.clone()).map(|_| Value::String(text)),
         other => Err(refusal("an octal file mode such as \"0644\", in quotes", &other)),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::table::{Given, Row, suggestion, toml_string};
+use crate::table::{GivenValue, KeyRow, suggestion, toml_string};
 
 /// Largest number of findings shown; more would only repeat the same mistake.
 const FINDINGS_MAX: usize = 100;
@@ -26,7 +26,7 @@ pub(crate) struct Codes {
 
 /// What of a TOML text is read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
+pub(crate) enum SectionFilter {
     /// All of it.
     All,
     /// All but a section.
@@ -36,8 +36,8 @@ pub(crate) enum Part {
 }
 
 /// Reads sources and collects what is wrong with them.
-pub(crate) struct Reader<'t> {
-    rows: &'t [Row],
+pub(crate) struct KeyReader<'t> {
+    rows: &'t [KeyRow],
     codes: Codes,
     bytes_max: usize,
     found: Diagnostics,
@@ -45,9 +45,9 @@ pub(crate) struct Reader<'t> {
     notes: Vec<Diagnostic>,
 }
 
-impl<'t> Reader<'t> {
-    pub(crate) fn new(rows: &'t [Row], codes: Codes, bytes_max: usize) -> Reader<'t> {
-        Reader {
+impl<'t> KeyReader<'t> {
+    pub(crate) fn new(rows: &'t [KeyRow], codes: Codes, bytes_max: usize) -> KeyReader<'t> {
+        KeyReader {
             rows,
             codes,
             bytes_max,
@@ -107,12 +107,12 @@ impl<'t> Reader<'t> {
         self.unknown_key_near(place, key, |rows| suggestion(rows, key));
     }
 
-    /// As [`Reader::unknown_key`], with the nearest key found by other means.
+    /// As [`KeyReader::unknown_key`], with the nearest key found by other means.
     pub(crate) fn unknown_key_near<'k>(
         &mut self,
         place: &str,
         key: &str,
-        nearest: impl FnOnce(&'t [Row]) -> Option<&'k str>,
+        nearest: impl FnOnce(&'t [KeyRow]) -> Option<&'k str>,
     ) {
         if self.is_full() {
             self.hidden += 1;
@@ -136,22 +136,27 @@ impl<'t> Reader<'t> {
     }
 
     /// The values of a TOML text; `name` is how messages and origins call it.
-    pub(crate) fn toml(&mut self, name: &str, text: &str) -> Vec<Given<'t>> {
-        self.toml_of(name, text, Part::All)
+    pub(crate) fn toml(&mut self, name: &str, text: &str) -> Vec<GivenValue<'t>> {
+        self.toml_of(name, text, SectionFilter::All)
     }
 
     /// The values of a part of a TOML text.
-    pub(crate) fn toml_of(&mut self, name: &str, text: &str, part: Part) -> Vec<Given<'t>> {
-        let mut given = Vec::new();
+    pub(crate) fn toml_of(
+        &mut self,
+        name: &str,
+        text: &str,
+        part: SectionFilter,
+    ) -> Vec<GivenValue<'t>> {
+        let mut given_values = Vec::new();
         if !self.admits(name, text) {
-            return given;
+            return given_values;
         }
         let lines = Lines::of(name, text);
         let mut marks = text.bytes().enumerate().filter(|(_, byte)| b".=,[{\"'\r\n".contains(byte));
         if let Some((at, _)) = marks.nth(MARKS_MAX) {
             let what = format!("the file has more than {MARKS_MAX} keys, values and lines");
             self.syntax(&lines.place(at), &what);
-            return given;
+            return given_values;
         }
         let (document, mut errors) = DeTable::parse_recoverable(text);
         errors.sort_by_key(|error| error.span().map_or(0, |s| s.start));
@@ -162,16 +167,16 @@ impl<'t> Reader<'t> {
         let mut table = document.into_inner();
         match part {
             _ if !errors.is_empty() => table.clear(),
-            Part::All => {}
-            Part::Without(section) => drop(table.remove(section)),
-            Part::Only(section) => match table.remove(section).map(Spanned::into_inner) {
+            SectionFilter::All => {}
+            SectionFilter::Without(section) => drop(table.remove(section)),
+            SectionFilter::Only(section) => match table.remove(section).map(Spanned::into_inner) {
                 Some(DeValue::Table(inner)) => table = inner,
                 Some(_) => self.syntax(name, &format!("`{section}` is a section, not a key")),
                 None => table.clear(),
             },
         }
-        self.walk(&lines, "", &table, &mut given);
-        given
+        self.walk(&lines, "", &table, &mut given_values);
+        given_values
     }
 
     fn walk(
@@ -179,7 +184,7 @@ impl<'t> Reader<'t> {
         lines: &Lines,
         section: &str,
         table: &DeTable<'_>,
-        into: &mut Vec<Given<'t>>,
+        into: &mut Vec<GivenValue<'t>>,
     ) {
         let mut pairs: Vec<_> = table.iter().collect();
         pairs.sort_by_key(|(name, _)| name.span().start);
@@ -187,7 +192,9 @@ impl<'t> Reader<'t> {
             let (key, place) = (join(section, name.get_ref()), lines.place(name.span().start));
             if let Some(row) = self.row(&key) {
                 match json(value).and_then(|v| row.kind.check(v)) {
-                    Ok(value) => into.push(Given { row, value, origin: place, implied: false }),
+                    Ok(value) => {
+                        into.push(GivenValue { row, value, origin: place, implied: false })
+                    }
                     Err(why) => self.bad_value(&place, &format!("`{key}` {why}")),
                 }
             } else if self.has_section(&key) {
@@ -202,7 +209,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The value of a key given as text, read as TOML if that fits, else as it stands.
-    pub(crate) fn text(&mut self, place: &str, key: &str, text: &str) -> Option<Given<'t>> {
+    pub(crate) fn text(&mut self, place: &str, key: &str, text: &str) -> Option<GivenValue<'t>> {
         let read = if let Some(row) = self.row(key) {
             row.kind.read(text).map(|value| (row, value))
         } else if let Some((row, below)) = self.row_above(key) {
@@ -213,7 +220,7 @@ impl<'t> Reader<'t> {
         };
         match read {
             Ok((row, value)) => {
-                Some(Given { row, value, origin: place.to_owned(), implied: false })
+                Some(GivenValue { row, value, origin: place.to_owned(), implied: false })
             }
             Err(why) => {
                 self.bad_value(place, &format!("`{}` {why}", shown(key)));
@@ -232,12 +239,12 @@ impl<'t> Reader<'t> {
         pair
     }
 
-    pub(crate) fn row(&self, key: &str) -> Option<&'t Row> {
+    pub(crate) fn row(&self, key: &str) -> Option<&'t KeyRow> {
         self.rows.iter().find(|r| r.key == key)
     }
 
     /// The row of a table that `key` names an entry of, and the rest of the key.
-    fn row_above<'k>(&self, key: &'k str) -> Option<(&'t Row, &'k str)> {
+    fn row_above<'k>(&self, key: &'k str) -> Option<(&'t KeyRow, &'k str)> {
         self.rows
             .iter()
             .find_map(|row| Some((row, key.strip_prefix(&*row.key)?.strip_prefix('.')?)))

@@ -5,16 +5,16 @@
 use onnxd_diagnostics::nearest;
 use serde_json::{Map, Value};
 
-use crate::kind::Kind;
+use crate::kind::ValueKind;
 use crate::source::toml_value;
 
 /// One key: what it accepts, its default, and what it does.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct KeyRow {
     /// Dotted name (`export.opset`).
     pub key: String,
     /// What it accepts.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Its default.
     pub default: DefaultValue,
     /// What it does, in a sentence or two.
@@ -32,9 +32,14 @@ pub enum DefaultValue {
     Computed(&'static str),
 }
 
-impl Row {
+impl KeyRow {
     /// A row of the settings; their defaults are TOML.
-    pub(crate) fn of_settings(key: &str, kind: Kind, default: DefaultText, help: &str) -> Row {
+    pub(crate) fn of_settings(
+        key: &str,
+        kind: ValueKind,
+        default: DefaultText,
+        help: &str,
+    ) -> KeyRow {
         let default = match default {
             DefaultText::Toml(text) => {
                 let value = toml_value(text).expect("defaults are TOML; a test reads every row");
@@ -43,7 +48,7 @@ impl Row {
             }
             DefaultText::Computed(words) => DefaultValue::Computed(words),
         };
-        Row { key: key.to_owned(), kind, default, help: help.trim().to_owned() }
+        KeyRow { key: key.to_owned(), kind, default, help: help.trim().to_owned() }
     }
 
     /// Section of the key: all but its last name.
@@ -66,7 +71,7 @@ impl Row {
     }
 
     /// Whether it says the same as another one.
-    pub(crate) fn is_same(&self, other: &Row) -> bool {
+    pub(crate) fn is_same(&self, other: &KeyRow) -> bool {
         self.key == other.key
             && self.kind.to_string() == other.kind.to_string()
             && (&self.default, &self.help) == (&other.default, &other.help)
@@ -91,7 +96,7 @@ pub(crate) enum DefaultText {
 
 /// A key's value and where it comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct KeyEntry {
     /// Dotted name.
     pub key: String,
     /// The value; `null` if unset.
@@ -100,7 +105,7 @@ pub struct Entry {
     pub origin: String,
 }
 
-impl Entry {
+impl KeyEntry {
     /// The value as TOML; `unset` if there is none.
     pub fn toml(&self) -> String {
         toml_text(&self.value)
@@ -112,8 +117,8 @@ pub(crate) const DEFAULT: &str = "default";
 
 /// The value given to a key by one layer.
 #[derive(Clone, Debug)]
-pub(crate) struct Given<'t> {
-    pub(crate) row: &'t Row,
+pub(crate) struct GivenValue<'t> {
+    pub(crate) row: &'t KeyRow,
     pub(crate) value: Value,
     pub(crate) origin: String,
     /// Follows from another key; a value stated in the same layer wins over it.
@@ -123,10 +128,10 @@ pub(crate) struct Given<'t> {
 /// The values in the order of the rows; later layers win, tables are merged, those inside them, too.
 /// Keys whose default is computed are left `null`, with an empty origin, if no layer sets them.
 pub(crate) fn overlay<'t>(
-    rows: &[Row],
-    layers: impl IntoIterator<Item = Vec<Given<'t>>>,
-) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = rows.iter().map(default_entry).collect();
+    rows: &[KeyRow],
+    layers: impl IntoIterator<Item = Vec<GivenValue<'t>>>,
+) -> Vec<KeyEntry> {
+    let mut entries: Vec<KeyEntry> = rows.iter().map(default_entry).collect();
     for layer in layers {
         let (implied, stated): (Vec<_>, Vec<_>) = layer.into_iter().partition(|g| g.implied);
         for given in implied.into_iter().chain(stated) {
@@ -139,10 +144,10 @@ pub(crate) fn overlay<'t>(
     entries
 }
 
-fn default_entry(row: &Row) -> Entry {
+fn default_entry(row: &KeyRow) -> KeyEntry {
     match row.default_value() {
-        Some(value) => Entry { key: row.key.clone(), value, origin: DEFAULT.to_owned() },
-        None => Entry { key: row.key.clone(), value: Value::Null, origin: String::new() },
+        Some(value) => KeyEntry { key: row.key.clone(), value, origin: DEFAULT.to_owned() },
+        None => KeyEntry { key: row.key.clone(), value: Value::Null, origin: String::new() },
     }
 }
 
@@ -158,7 +163,7 @@ fn merge(old: &mut Value, new: Value) {
 }
 
 /// One JSON object of nested sections, in the order of the entries.
-pub(crate) fn sections(entries: &[Entry]) -> Value {
+pub(crate) fn sections(entries: &[KeyEntry]) -> Value {
     let mut root = Map::new();
     for entry in entries {
         let mut names: Vec<&str> = entry.key.split('.').collect();
@@ -200,19 +205,19 @@ pub(crate) fn toml_string(text: &str) -> String {
 }
 
 /// The key that was probably meant by one that is not in the table.
-pub(crate) fn suggestion<'r>(rows: &'r [Row], key: &str) -> Option<&'r str> {
+pub(crate) fn suggestion<'r>(rows: &'r [KeyRow], key: &str) -> Option<&'r str> {
     const KEY_BYTES_MAX: usize = 100;
     if key.len() > KEY_BYTES_MAX {
         return None;
     }
     let last = key.rsplit('.').next().unwrap_or(key);
     let by_name = || {
-        let name = nearest(last, rows.iter().map(Row::name))?;
+        let name = nearest(last, rows.iter().map(KeyRow::name))?;
         rows.iter().find(|r| r.name() == name).map(|r| r.key.as_str())
     };
     nearest(key, rows.iter().map(|r| r.key.as_str()))
         .or_else(by_name)
-        .or_else(|| nearest(key, rows.iter().map(Row::section)))
+        .or_else(|| nearest(key, rows.iter().map(KeyRow::section)))
 }
 
 /// Dispatches the notations for defaults in the table of settings.

@@ -6,6 +6,6 @@ use onnxd_config::{Declared, Descriptor};
 
 fuzz_target!(|text: &str| {
     if let Ok(descriptor) = Descriptor::parse(text) {
-        drop(Declared::of(descriptor.components.iter().map(|c| ("org.example", c))));
+        drop(Declared::from_components(descriptor.components.iter().map(|c| ("org.example", c))));
     }
 });

@@ -24,21 +24,21 @@ mod step;
 #[path = "../../core/jobs/src/store.rs"]
 mod store;
 
-use frame::Kind;
+use frame::FrameKind;
 use libfuzzer_sys::fuzz_target;
 use std::io::Write;
 
-const KINDS: [Kind; 10] = [
-    Kind::Put,
-    Kind::Remove,
-    Kind::ImageBegin,
-    Kind::ImageEntry,
-    Kind::ImageEnd,
-    Kind::Packs,
-    Kind::ImageGone,
-    Kind::Records,
-    Kind::Kept,
-    Kind::Contents,
+const KINDS: [FrameKind; 10] = [
+    FrameKind::Put,
+    FrameKind::Remove,
+    FrameKind::ImageBegin,
+    FrameKind::ImageEntry,
+    FrameKind::ImageEnd,
+    FrameKind::Packs,
+    FrameKind::ImageGone,
+    FrameKind::Records,
+    FrameKind::Kept,
+    FrameKind::Contents,
 ];
 
 fuzz_target!(|bytes: &[u8]| {
@@ -73,9 +73,9 @@ fn framed(mut recipe: &[u8]) -> Vec<u8> {
         let (payload, rest) = rest.split_at(rest.len().min(usize::from(*size)));
         let kind = KINDS[usize::from(*kind) % KINDS.len()];
         let payload = match kind {
-            Kind::Put | Kind::ImageEntry => sealed(payload),
-            Kind::Records | Kind::Kept => block(payload),
-            Kind::ImageBegin => (payload.len() as u64).to_le_bytes().to_vec(),
+            FrameKind::Put | FrameKind::ImageEntry => sealed(payload),
+            FrameKind::Records | FrameKind::Kept => block(payload),
+            FrameKind::ImageBegin => (payload.len() as u64).to_le_bytes().to_vec(),
             _ => payload.to_vec(),
         };
         frame::push(&mut out, u64::from(*seq), kind, &payload);

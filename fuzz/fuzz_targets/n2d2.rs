@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use onnxd_frontend_n2d2::fuzzing::{Dropped, import, probe};
-use onnxd_ir::{Level, verify};
+use onnxd_ir::{VerifyLevel, verify};
 use std::collections::BTreeMap;
 
 const NETWORK: &str = "net.ini";
@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
         let params = serde_json::json!({ "source": { "weights_ignore": weights_ignore } });
         drop(probe(NETWORK, &dropped, &params));
         if let Ok(imported) = import(NETWORK, &dropped, &params) {
-            let findings = verify(&imported.model, Level::Full);
+            let findings = verify(&imported.model, VerifyLevel::Full);
             assert!(findings.0.is_empty(), "what is imported is valid: {findings}");
         }
     }

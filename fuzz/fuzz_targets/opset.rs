@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::text::print_model;
-use onnxd_ir::{Level, Model, Tensor, ValueType, infer, schema, verify};
+use onnxd_ir::{VerifyLevel, Model, Tensor, ValueType, infer, schema, verify};
 use std::collections::BTreeMap;
 
 #[path = "../shared/node.rs"]
@@ -42,14 +42,14 @@ fuzz_target!(|bytes: &[u8]| {
     let mut source = node::Source(bytes);
     let to = 1 + (source.byte() % schema::max_opset() as usize) as i64;
     let Some((mut before, fed)) = model(&mut source) else { return };
-    if !infer(&mut before).0.is_empty() || !verify(&before, Level::Full).0.is_empty() {
+    if !infer(&mut before).0.is_empty() || !verify(&before, VerifyLevel::Full).0.is_empty() {
         return;
     }
     let mut after = before.clone();
     if onnxd_opset::convert(&mut after, to).is_err() {
         return;
     }
-    let found = verify(&after, Level::Full);
+    let found = verify(&after, VerifyLevel::Full);
     assert!(found.0.is_empty(), "opset {to}: {found} {}", print_model(&before));
     let (Some(want), Some(got)) = (outputs(&before, &fed), outputs(&after, &fed)) else { return };
     for ((name, x), (other, y)) in want.iter().zip(&got) {

@@ -2,7 +2,7 @@
 
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::text::print_model;
-use onnxd_ir::{DataType, Level, Model, Tensor, ValueType, infer, verify};
+use onnxd_ir::{DataType, VerifyLevel, Model, Tensor, ValueType, infer, verify};
 use std::collections::BTreeMap;
 
 /// Bytes of tensors; larger inputs and results say nothing more about the code.
@@ -10,8 +10,8 @@ const BYTES_MAX: usize = 1 << 20;
 const ELEMENTS_MAX: usize = 1 << 12;
 
 pub fn exercise(model: &mut Model) {
-    let sound = verify(model, Level::Structure).0.is_empty();
-    drop(verify(model, Level::Full));
+    let sound = verify(model, VerifyLevel::Structure).0.is_empty();
+    drop(verify(model, VerifyLevel::Full));
     drop(print_model(model));
     if sound && infer(model).0.is_empty() {
         run(model);

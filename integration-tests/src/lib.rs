@@ -213,7 +213,7 @@ pub fn components() -> Vec<(String, Component)> {
 /// The params of all conversions and of the plugins that lie beside the program.
 pub fn declared() -> Declared {
     let components = components();
-    let declared = Declared::of(components.iter().map(|(id, c)| (id.as_str(), c)));
+    let declared = Declared::from_components(components.iter().map(|(id, c)| (id.as_str(), c)));
     assert!(declared.clashes.is_empty(), "{:?}", declared.clashes);
     declared
 }

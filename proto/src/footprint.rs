@@ -41,12 +41,12 @@ pub struct Shape {
     /// What one message takes, without what its fields point to.
     pub bytes: usize,
     /// Number and kind of each field, in order of the numbers.
-    pub fields: &'static [(u32, Kind)],
+    pub fields: &'static [(u32, FieldKind)],
 }
 
 /// What a field takes beside its place in the message.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum FieldKind {
     /// Nothing: one number.
     Number,
     /// Numbers of this size in memory and, unless they are varints, in the encoding.
@@ -108,7 +108,7 @@ pub fn decode_within<M: Measured>(
 /// # Errors
 /// As [`decode_within`].
 pub fn footprint<M: Measured>(bytes: &[u8], budget: usize) -> Result<usize, Refused> {
-    let mut walk = Walk { left: budget as u64, budget };
+    let mut walk = FootprintWalk { left: budget as u64, budget };
     walk.take(BASE + M::SHAPE.bytes as u64)?;
     walk.message(&M::SHAPE, bytes, true)?;
     // What is left is part of what was a `usize`.
@@ -128,12 +128,12 @@ impl Time {
     const ONLY: Time = Time { is_first: true, is_new: true };
 }
 
-struct Walk {
+struct FootprintWalk {
     left: u64,
     budget: usize,
 }
 
-impl Walk {
+impl FootprintWalk {
     fn take(&mut self, bytes: u64) -> Result<(), Refused> {
         self.left = self.left.checked_sub(bytes).ok_or(Refused::TooLarge(self.budget))?;
         Ok(())
@@ -158,14 +158,14 @@ impl Walk {
     /// Decoding refuses a field whose encoding is not that of its kind, and takes nothing for it.
     fn field(
         &mut self,
-        kind: &Kind,
+        kind: &FieldKind,
         wire: WireType,
         content: &[u8],
         time: Time,
     ) -> Result<(), Refused> {
         match *kind {
-            Kind::Number => Ok(()),
-            Kind::Numbers { held, encoded } => {
+            FieldKind::Number => Ok(()),
+            FieldKind::Numbers { held, encoded } => {
                 let count = match (wire, encoded) {
                     (WireType::LengthDelimited, Some(encoded)) => content.len() / encoded,
                     (WireType::LengthDelimited, None) => varints(content),
@@ -173,17 +173,17 @@ impl Walk {
                 };
                 self.list(held, count, time)
             }
-            Kind::Text => self.text(content, time),
-            Kind::Texts => {
+            FieldKind::Text => self.text(content, time),
+            FieldKind::Texts => {
                 self.list(size_of::<Bytes>(), 1, time)?;
                 self.text(content, Time::ONLY)
             }
-            Kind::Message(shape) => self.message(shape, content, time == Time::ONLY),
-            Kind::Messages(shape) => {
+            FieldKind::Message(shape) => self.message(shape, content, time == Time::ONLY),
+            FieldKind::Messages(shape) => {
                 self.list(shape.bytes, 1, time)?;
                 self.message(shape, content, true)
             }
-            Kind::Map(entry) => {
+            FieldKind::Map(entry) => {
                 let first = if time.is_first { TREE_FIRST } else { 0 };
                 self.take((TREE + first) * (entry.bytes as u64 + ALLOCATION))?;
                 self.message(entry, content, true)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Number {
+enum JsonNumber {
     Finite(f64),
     Word(String),
 }
@@ -21,9 +21,9 @@ pub(crate) fn serialize<S: Serializer>(x: &f64, out: S) -> Result<S::Ok, S::Erro
 }
 
 pub(crate) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<f64, D::Error> {
-    match Number::deserialize(from)? {
-        Number::Finite(x) => Ok(x),
-        Number::Word(word) => match word.as_str() {
+    match JsonNumber::deserialize(from)? {
+        JsonNumber::Finite(x) => Ok(x),
+        JsonNumber::Word(word) => match word.as_str() {
             "nan" => Ok(f64::NAN),
             "inf" => Ok(f64::INFINITY),
             "-inf" => Ok(f64::NEG_INFINITY),

@@ -58,7 +58,7 @@ fn generated_code_is_current() {
         let module = format!("crate::word::Word::<super::onnxd::{name}>");
         config.field_attribute(format!("onnxd.{field}"), with(&module));
     }
-    fs::write(out.path().join("shapes.rs"), shapes::of(&set, "onnxd")).unwrap();
+    fs::write(out.path().join("shapes.rs"), shapes::shapes_of(&set, "onnxd")).unwrap();
     config.compile_fds(set).unwrap();
     for name in ["onnx.rs", "onnxd.rs", "shapes.rs"] {
         let fresh = fs::read_to_string(out.path().join(name)).unwrap();

@@ -1,7 +1,7 @@
 //! What decoding a message really takes never exceeds what was computed before, for messages of every type.
 
 use bytes::Bytes;
-use onnxd_proto::footprint::{ALL, DECODED_BYTES_MAX, Kind, Measured, Refused, Shape};
+use onnxd_proto::footprint::{ALL, DECODED_BYTES_MAX, FieldKind, Measured, Refused, Shape};
 use onnxd_proto::footprint::{decode_within, footprint};
 use onnxd_proto::onnxd::*;
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ fn hostile(shape: &Shape, random: &mut Random, room: usize) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..random.below(6) {
         let (number, kind) = match shape.fields {
-            [] => (1, Kind::Number),
+            [] => (1, FieldKind::Number),
             fields => fields[random.below(fields.len() as u64) as usize],
         };
         let number = if random.below(20) == 0 { 1000 } else { number };
@@ -108,14 +108,16 @@ fn hostile(shape: &Shape, random: &mut Random, room: usize) -> Vec<u8> {
     out
 }
 
-fn field(number: u32, kind: Kind, random: &mut Random, room: usize) -> Vec<u8> {
+fn field(number: u32, kind: FieldKind, random: &mut Random, room: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let wire = match (kind, random.below(100)) {
         (_, 0) => WireType::ThirtyTwoBit,
         (_, 1) => WireType::SixtyFourBit,
         (_, 2) => WireType::StartGroup,
-        (Kind::Number, _) | (Kind::Numbers { encoded: None, .. }, 3..20) => WireType::Varint,
-        (Kind::Numbers { encoded: Some(8), .. }, 3..20) => WireType::SixtyFourBit,
+        (FieldKind::Number, _) | (FieldKind::Numbers { encoded: None, .. }, 3..20) => {
+            WireType::Varint
+        }
+        (FieldKind::Numbers { encoded: Some(8), .. }, 3..20) => WireType::SixtyFourBit,
         _ => WireType::LengthDelimited,
     };
     encode_key(number, wire, &mut out);
@@ -127,7 +129,9 @@ fn field(number: u32, kind: Kind, random: &mut Random, room: usize) -> Vec<u8> {
         WireType::LengthDelimited => {
             let content = match kind {
                 _ if random.below(3) == 0 => Vec::new(),
-                Kind::Message(of) | Kind::Messages(of) | Kind::Map(of) => hostile(of, random, room),
+                FieldKind::Message(of) | FieldKind::Messages(of) | FieldKind::Map(of) => {
+                    hostile(of, random, room)
+                }
                 // Texts, numbers in a row, and bytes that are neither.
                 _ => vec![b'a' + random.below(3) as u8; (8 * random.count() as usize).min(room)],
             };

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::example::service;
-use crate::settings::{Confine, Level, LogFormat, Mode, Originals};
+use crate::settings::{Confine, FileMode, LogFormat, LogLevel, Originals};
 use crate::table::{DefaultValue, toml_text};
 
 fn with_file(text: &str, vars: &[(&str, &str)], set: &[&str]) -> Result<Loaded, Diagnostics> {
@@ -43,7 +43,7 @@ fn every_row_has_a_readable_default_and_help() {
 #[test]
 fn every_word_has_a_typed_value() {
     for row in ROWS.iter() {
-        if let Kind::OneOf(words) = &row.kind {
+        if let ValueKind::OneOf(words) = &row.kind {
             for word in words {
                 with_file("", &[], &[&format!("{}={word}", row.key)]).unwrap();
             }
@@ -58,10 +58,10 @@ fn defaults_of_a_service_and_of_a_user() {
     assert_eq!(s.state.dir, Path::new("/var/lib/onnxd/state"));
     assert_eq!(s.control.socket, Path::new("/run/onnxd/control.sock"));
     assert_eq!((s.worker.parallel_max, s.worker.threads), (2, 2));
-    assert_eq!(s.output.mode, Mode(0o644));
+    assert_eq!(s.output.mode, FileMode(0o644));
     assert_eq!(s.output.originals, Originals::Move);
     assert_eq!(s.worker.confine, Confine::BestEffort);
-    assert_eq!((s.log.level, s.log.format), (Level::Info, LogFormat::Auto));
+    assert_eq!((s.log.level, s.log.format), (LogLevel::Info, LogFormat::Auto));
     let places = ["/usr/bin", "/usr/lib/onnxd/plugins"].map(PathBuf::from);
     assert_eq!(service().plugin_dirs(), places);
     assert!(s.plugins.path.is_empty() && s.plugins.builtin);

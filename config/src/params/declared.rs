@@ -8,14 +8,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::descriptor::{Component, Condition, Implied, Spelling, is_below};
-use crate::kind::Kind;
-use crate::table::{DefaultValue, Row};
+use crate::kind::ValueKind;
+use crate::table::{DefaultValue, KeyRow};
 
 /// Names the quantizer.
 const FORMAT: &str = "quantization.format";
 
 /// The params that all conversions have.
-pub(crate) static HOST_ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+pub(crate) static HOST_ROWS: LazyLock<Vec<KeyRow>> = LazyLock::new(|| {
     #[derive(Deserialize)]
     struct Host {
         components: Vec<Component>,
@@ -34,8 +34,8 @@ pub(crate) static HOST_ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
 /// The table that params are resolved against.
 #[derive(Clone, Debug)]
 pub struct Declared {
-    rows: Vec<Row>,
-    pub(super) spellings: Vec<Named>,
+    rows: Vec<KeyRow>,
+    pub(super) spellings: Vec<SpelledRow>,
     components: Vec<Component>,
     /// Operators that passes lower for all front-ends.
     pub lowered: Vec<Lowered>,
@@ -69,21 +69,23 @@ pub struct Lowered {
 
 /// A spelling without section.
 #[derive(Clone, Debug)]
-pub(super) struct Named {
+pub(super) struct SpelledRow {
     pub(super) spelling: Spelling,
     /// The row that its value belongs to, or one of its own; what is ignored or refused has none.
-    pub(super) row: Option<Row>,
+    pub(super) row: Option<KeyRow>,
 }
 
 impl Default for Declared {
     fn default() -> Declared {
-        Declared::of([])
+        Declared::from_components([])
     }
 }
 
 impl Declared {
     /// What all conversions have, and what these components add, each with the id of its plugin.
-    pub fn of<'c>(components: impl IntoIterator<Item = (&'c str, &'c Component)>) -> Declared {
+    pub fn from_components<'c>(
+        components: impl IntoIterator<Item = (&'c str, &'c Component)>,
+    ) -> Declared {
         let mut all = Declared {
             rows: HOST_ROWS.clone(),
             spellings: Vec::new(),
@@ -104,7 +106,7 @@ impl Declared {
         let quantizers = all.components.iter().filter(|c| c.kind == "quantizer");
         let formats = quantizers.map(Component::format).map(str::to_owned).collect();
         if let Some(row) = all.rows.iter_mut().find(|row| row.key == FORMAT) {
-            row.kind = Kind::Quantizer(formats);
+            row.kind = ValueKind::Quantizer(formats);
         }
         let spellings =
             all.components.iter().flat_map(spellings).map(|spelling| all.named(spelling));
@@ -113,20 +115,22 @@ impl Declared {
     }
 
     /// The rows of all keys, for help.
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[KeyRow] {
         &self.rows
     }
 
     /// A row goes behind the others of its section.
-    fn add(&mut self, plugin: &str, row: Row) {
-        let clash = |known: &&Row| {
-            known.key == row.key || is_below(&known.key, &row.key) || is_below(&row.key, &known.key)
+    fn add(&mut self, plugin: &str, row: KeyRow) {
+        let clash = |known_row: &&KeyRow| {
+            known_row.key == row.key
+                || is_below(&known_row.key, &row.key)
+                || is_below(&row.key, &known_row.key)
         };
-        if let Some(known) = self.rows.iter().find(clash) {
-            if !known.is_same(&row) {
+        if let Some(known_row) = self.rows.iter().find(clash) {
+            if !known_row.is_same(&row) {
                 // No plugin is inspected successfully that declares a row of the host.
-                let first = self.owners.get(&known.key).cloned().unwrap_or_default();
-                let text = match known.key == row.key {
+                let first = self.owners.get(&known_row.key).cloned().unwrap_or_default();
+                let text = match known_row.key == row.key {
                     true => format!(
                         "the plugins `{first}` and `{plugin}` declare the param `{}` differently; \
                          that of `{first}` counts",
@@ -135,12 +139,12 @@ impl Declared {
                     false => format!(
                         "the param `{}` of plugin `{first}` and `{}` of plugin `{plugin}` exclude \
                          each other; that of `{first}` counts",
-                        known.key, row.key
+                        known_row.key, row.key
                     ),
                 };
                 self.clashes.push(Clash {
                     plugins: [first, plugin.to_owned()],
-                    params: vec![known.key.clone(), row.key],
+                    params: vec![known_row.key.clone(), row.key],
                     why: Diagnostic::new(Code::ParamsClash, text),
                 });
             }
@@ -148,7 +152,7 @@ impl Declared {
         }
         self.owners.insert(row.key.clone(), plugin.to_owned());
         let top = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
-        let after = self.rows.iter().rposition(|known| top(&known.key) == top(&row.key));
+        let after = self.rows.iter().rposition(|known_row| top(&known_row.key) == top(&row.key));
         self.rows.insert(after.map_or(self.rows.len(), |at| at + 1), row);
     }
 
@@ -164,8 +168,8 @@ impl Declared {
         self.lowered.push(Lowered { op: op.to_owned(), plugin, pass });
     }
 
-    fn named(&self, spelling: Spelling) -> Named {
-        let own = |kind: &Kind| Row {
+    fn named(&self, spelling: Spelling) -> SpelledRow {
+        let own = |kind: &ValueKind| KeyRow {
             key: spelling.name.clone(),
             kind: kind.clone(),
             default: DefaultValue::Unset,
@@ -175,7 +179,7 @@ impl Declared {
             Some(key) => self.rows.iter().find(|row| row.key == *key).cloned(),
             None => spelling.kind.as_ref().map(own),
         };
-        Named { row, spelling }
+        SpelledRow { row, spelling }
     }
 
     pub(super) fn implies(&self) -> impl Iterator<Item = &Implied> {

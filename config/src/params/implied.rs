@@ -4,15 +4,15 @@ use serde_json::{Map, Value};
 
 use super::declared::Declared;
 use crate::descriptor::{Implied, is_below};
-use crate::kind::Kind;
-use crate::source::Reader;
-use crate::table::{DEFAULT, Entry, Given, toml_text};
+use crate::kind::ValueKind;
+use crate::source::KeyReader;
+use crate::table::{DEFAULT, GivenValue, KeyEntry, toml_text};
 
 /// Adds to a layer what its values imply. A key that is stated beside them wins.
 pub(super) fn of_layer<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut KeyReader<'t>,
     declared: &'t Declared,
-    layer: &mut Vec<Given<'t>>,
+    layer: &mut Vec<GivenValue<'t>>,
 ) {
     for rule in declared.implies() {
         let Some(cause) = rule.condition.keys().find_map(|key| origin(layer, key)) else {
@@ -38,20 +38,20 @@ pub(super) fn of_layer<'t>(
             match value_of(template, &row.kind, &|key| value_in(layer, key)) {
                 Ok(value) => {
                     let origin = format!("{} in {}", cause.0, cause.1);
-                    layer.push(Given { row, value, origin, implied: true });
+                    layer.push(GivenValue { row, value, origin, implied: true });
                 }
                 Err(why) => reader.bad_value(&cause.1, &format!("`{}`: `{key}` {why}", cause.0)),
             }
         }
         for row in rule.unsets.iter().filter_map(|key| reader.row(key)) {
             let value = row.default_value().unwrap_or_default();
-            layer.push(Given { row, value, origin: DEFAULT.to_owned(), implied: true });
+            layer.push(GivenValue { row, value, origin: DEFAULT.to_owned(), implied: true });
         }
     }
 }
 
 /// Gives unset keys the values that follow from others.
-pub(super) fn computed(reader: &mut Reader, declared: &Declared, entries: &mut [Entry]) {
+pub(super) fn computed(reader: &mut KeyReader, declared: &Declared, entries: &mut [KeyEntry]) {
     for rule in declared.computed() {
         if !rule.condition.holds(&|key| value_among(entries, key), &[]) {
             continue;
@@ -65,7 +65,7 @@ pub(super) fn computed(reader: &mut Reader, declared: &Declared, entries: &mut [
                 Ok(value) => {
                     let causes: Vec<&str> = causes(rule, entries).collect();
                     let origin = format!("from {}", causes.join(", "));
-                    entries[at] = Entry { key: key.clone(), value, origin };
+                    entries[at] = KeyEntry { key: key.clone(), value, origin };
                 }
                 Err(why) => reader.bad_value(DEFAULT, &format!("`{key}` {why}")),
             }
@@ -74,13 +74,13 @@ pub(super) fn computed(reader: &mut Reader, declared: &Declared, entries: &mut [
 }
 
 /// The keys of a rule that are set.
-fn causes<'r>(rule: &'r Implied, entries: &[Entry]) -> impl Iterator<Item = &'r str> {
+fn causes<'r>(rule: &'r Implied, entries: &[KeyEntry]) -> impl Iterator<Item = &'r str> {
     let set = |key: &&String| entries.iter().any(|e| e.key == **key && e.origin != DEFAULT);
     rule.condition.keys().filter(set).map(String::as_str)
 }
 
 /// Refuses values that contradict each other.
-pub(super) fn contradictions(reader: &mut Reader, declared: &Declared, entries: &[Entry]) {
+pub(super) fn contradictions(reader: &mut KeyReader, declared: &Declared, entries: &[KeyEntry]) {
     for rule in declared.refuses() {
         let Some(entry) = entries.iter().find(|e| e.key == rule.key) else { continue };
         if rule.condition.holds(&|key| value_among(entries, key), &[]) {
@@ -93,12 +93,12 @@ pub(super) fn contradictions(reader: &mut Reader, declared: &Declared, entries: 
 }
 
 /// The value of a key; unset if there is no such key.
-pub(super) fn value_among(entries: &[Entry], key: &str) -> Value {
+pub(super) fn value_among(entries: &[KeyEntry], key: &str) -> Value {
     entries.iter().find(|e| e.key == key).map_or(Value::Null, |e| e.value.clone())
 }
 
 /// The last value of a key, or an object where a section has any.
-fn value_in(layer: &[Given], key: &str) -> Value {
+fn value_in(layer: &[GivenValue], key: &str) -> Value {
     let last = layer.iter().rev().find(|given| given.row.key == key);
     match last {
         Some(given) => given.value.clone(),
@@ -110,15 +110,20 @@ fn value_in(layer: &[Given], key: &str) -> Value {
 }
 
 /// The key that was set, and where.
-fn origin(layer: &[Given], key: &str) -> Option<(String, String)> {
-    let is =
-        |given: &&Given| given.row.key == key || (is_below(&given.row.key, key) && !given.implied);
+fn origin(layer: &[GivenValue], key: &str) -> Option<(String, String)> {
+    let is = |given: &&GivenValue| {
+        given.row.key == key || (is_below(&given.row.key, key) && !given.implied)
+    };
     let given = layer.iter().rev().filter(|given| !given.implied).find(is)?;
     Some((given.row.key.clone(), given.origin.clone()))
 }
 
 /// What a template comes to, as a value of that kind.
-fn value_of(template: &str, kind: &Kind, value: &dyn Fn(&str) -> Value) -> Result<Value, String> {
+fn value_of(
+    template: &str,
+    kind: &ValueKind,
+    value: &dyn Fn(&str) -> Value,
+) -> Result<Value, String> {
     let whole = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match whole.filter(|key| !key.contains(['{', '}'])) {
         Some(key) => kind.check(value(key)),

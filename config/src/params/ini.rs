@@ -3,7 +3,7 @@
 //! Lexical rules are those of networks in INI files: a final `\` continues the line, `;` and `#` outside quotes start a
 //! comment, one pair of quotes around a value is taken off, names are case-sensitive.
 
-use crate::source::Reader;
+use crate::source::KeyReader;
 
 /// A key and its value, where they stand.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub(super) struct Line {
 }
 
 /// All lines that hold something; what is malformed is reported.
-pub(super) fn lines(reader: &mut Reader, name: &str, text: &str) -> Vec<Line> {
-    let mut found = Vec::new();
+pub(super) fn lines(reader: &mut KeyReader, name: &str, text: &str) -> Vec<Line> {
+    let mut ini_lines = Vec::new();
     let mut section = String::new();
     for (number, joined) in continued(text) {
         let place = format!("{name}:{number}");
@@ -43,9 +43,9 @@ pub(super) fn lines(reader: &mut Reader, name: &str, text: &str) -> Vec<Line> {
             None => (content, None),
         };
         let (section, key) = (section.clone(), key.to_owned());
-        found.push(Line { section, key, value, place });
+        ini_lines.push(Line { section, key, value, place });
     }
-    found
+    ini_lines
 }
 
 /// Lines with their continuations, under the number of the first.

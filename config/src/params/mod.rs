@@ -19,8 +19,8 @@ use serde_json::Value;
 pub(crate) use declared::HOST_ROWS;
 pub use declared::{Clash, Declared};
 
-use crate::source::{Codes, Part, Reader};
-use crate::table::{Entry, Given, overlay, sections, suggestion};
+use crate::source::{Codes, KeyReader, SectionFilter};
+use crate::table::{GivenValue, KeyEntry, overlay, sections, suggestion};
 
 /// Largest params file that is read.
 pub const BYTES_MAX: usize = 1 << 20;
@@ -50,8 +50,8 @@ impl Preset {
         Preset { name, text, section: Some(section) }
     }
 
-    fn part(&self) -> Part {
-        self.section.map_or(Part::All, Part::Only)
+    fn part(&self) -> SectionFilter {
+        self.section.map_or(SectionFilter::All, SectionFilter::Only)
     }
 }
 
@@ -59,7 +59,7 @@ impl Preset {
 #[derive(Clone, Debug)]
 pub struct Params {
     resolved: Arc<Resolved>,
-    entries: Vec<Entry>,
+    entries: Vec<KeyEntry>,
     notes: Vec<Diagnostic>,
 }
 
@@ -88,9 +88,9 @@ impl Params {
         files: &[(&str, &str)],
         overrides: &[String],
     ) -> Result<Params, Diagnostics> {
-        let mut reader = Reader::new(declared.rows(), CODES, BYTES_MAX);
+        let mut reader = KeyReader::new(declared.rows(), CODES, BYTES_MAX);
         let presets = presets.iter().map(|p| reader.toml_of(&p.name, &p.text, p.part()));
-        let mut layers: Vec<Vec<Given>> = presets.collect();
+        let mut layers: Vec<Vec<GivenValue>> = presets.collect();
         for (name, text) in files {
             layers.push(match name.rsplit_once('.').map(|(_, extension)| extension) {
                 Some("toml") => reader.toml(name, text),
@@ -114,7 +114,7 @@ impl Params {
         let order = passes::order(declared, &entries)?;
         let after = entries.iter().rposition(|e| e.key.starts_with("passes."));
         entries.insert(after.map_or(entries.len(), |at| at + 1), order);
-        Ok(Params { resolved: Arc::new(Resolved::of(sections(&entries))), entries, notes })
+        Ok(Params { resolved: Arc::new(Resolved::from_json(sections(&entries))), entries, notes })
     }
 
     /// Files of params that options in INI `files` and `overrides` name. Of one option, the last counts.
@@ -124,7 +124,7 @@ impl Params {
         overrides: &[String],
     ) -> Vec<String> {
         // What is wrong is told when the params are resolved.
-        let mut reader = Reader::new(declared.rows(), CODES, BYTES_MAX);
+        let mut reader = KeyReader::new(declared.rows(), CODES, BYTES_MAX);
         let ini = files.iter().filter(|(name, _)| name.ends_with(".ini"));
         let mut pairs: Vec<(String, String)> = Vec::new();
         for (name, text) in ini {
@@ -150,7 +150,7 @@ impl Params {
     }
 
     /// Every key with its value and origin, in the order of the rows.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[KeyEntry] {
         &self.entries
     }
 
@@ -179,11 +179,11 @@ impl Params {
 }
 
 fn read_ini<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut KeyReader<'t>,
     declared: &'t Declared,
     name: &str,
     text: &str,
-) -> Vec<Given<'t>> {
+) -> Vec<GivenValue<'t>> {
     let mut given = Vec::new();
     if !reader.admits(name, text) {
         return given;
@@ -201,10 +201,10 @@ fn read_ini<'t>(
 }
 
 fn read_overrides<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut KeyReader<'t>,
     declared: &'t Declared,
     overrides: &[String],
-) -> Vec<Given<'t>> {
+) -> Vec<GivenValue<'t>> {
     let mut given = Vec::new();
     for text in overrides {
         if let Some((key, value)) = reader.pair(text) {
@@ -216,12 +216,12 @@ fn read_overrides<'t>(
 
 /// A key of the table, or an option without section.
 fn read_pair<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut KeyReader<'t>,
     declared: &'t Declared,
     place: &str,
     key: &str,
     value: Option<&str>,
-) -> Option<Given<'t>> {
+) -> Option<GivenValue<'t>> {
     let key = spelling::bare(key);
     if let Some(named) = spelling::find(declared, key) {
         return spelling::read(reader, place, named, value);
@@ -244,12 +244,12 @@ fn read_pair<'t>(
 }
 
 /// What each value alone cannot show.
-fn check_together(reader: &mut Reader, entries: &[Entry]) {
+fn check_together(reader: &mut KeyReader, entries: &[KeyEntry]) {
     let of = |key: &str| {
         entries.iter().find(|e| e.key == key).expect("the keys of this function are rows")
     };
     let (shapes, dtypes) = (of("export.input_shapes"), of("export.input_dtypes"));
-    let count = |e: &Entry| e.value.as_array().map_or(0, Vec::len);
+    let count = |e: &KeyEntry| e.value.as_array().map_or(0, Vec::len);
     if count(shapes) > 0 && count(dtypes) > 0 && count(shapes) != count(dtypes) {
         let (n, m) = (count(dtypes), count(shapes));
         let what = format!("`export.input_dtypes` has {n} items, `export.input_shapes` has {m}");

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::declared::Declared;
 use super::implied::value_among;
 use crate::profile::profile;
-use crate::table::Entry;
+use crate::table::KeyEntry;
 
 /// Key of the passes that result. No user sets it directly.
 pub(super) const ORDER: &str = "passes.order";
@@ -29,7 +29,7 @@ fn of_profile(
 }
 
 /// The passes of the profile, then the enabled ones; each once, and none that is disabled.
-pub(super) fn order(declared: &Declared, entries: &[Entry]) -> Result<Entry, Diagnostics> {
+pub(super) fn order(declared: &Declared, entries: &[KeyEntry]) -> Result<KeyEntry, Diagnostics> {
     let of = |key: &str| entries.iter().find(|e| e.key == key).map_or(&Value::Null, |e| &e.value);
     let name = of(PROFILE).as_str().unwrap_or_default();
     let mut left_out: HashSet<String> = listed(of(DISABLE)).into_iter().collect();
@@ -38,7 +38,7 @@ pub(super) fn order(declared: &Declared, entries: &[Entry]) -> Result<Entry, Dia
     let order: Vec<Value> =
         wanted.filter(|pass| left_out.insert(pass.clone())).map(Value::from).collect();
     let origin = format!("profile {name}, {ENABLE}, {DISABLE}");
-    Ok(Entry { key: ORDER.to_owned(), value: Value::Array(order), origin })
+    Ok(KeyEntry { key: ORDER.to_owned(), value: Value::Array(order), origin })
 }
 
 /// What enable and disable name in vain, by key.
@@ -81,7 +81,7 @@ mod tests {
     fn names_that_change_nothing_are_told() {
         let of = |enable: &[&str], disable: &[&str]| {
             let passes = json!({"profile": "default", "enable": enable, "disable": disable});
-            idle(&Declared::default(), &Resolved::of(json!({ "passes": passes })))
+            idle(&Declared::default(), &Resolved::from_json(json!({ "passes": passes })))
         };
         assert_eq!(of(&["fuse-else"], &["fuse-pad"]), []);
         let (key, why) = &of(&[], &["fuse-pads"])[0];

@@ -6,7 +6,7 @@ use onnxd_diagnostics::{nearest, shown};
 use serde_json::{Map, Value};
 
 use super::declared::HOST_ROWS;
-use crate::kind::{Kind, refusal};
+use crate::kind::{ValueKind, refusal};
 use crate::table::toml_text;
 
 /// Largest rank of a tensor that params can describe.
@@ -67,7 +67,7 @@ type Check = fn(Value) -> Checked;
 /// A relative path that stays inside the submission, without `.` and doubled or final `/`.
 fn check_inner_path(value: Value) -> Checked {
     let wanted = "a relative path that stays inside the submission";
-    let text = Kind::Text.check(value)?;
+    let text = ValueKind::Text.check(value)?;
     let path = Path::new(text.as_str().unwrap_or_default());
     let mut parts = Vec::new();
     for part in path.components() {
@@ -85,7 +85,7 @@ fn check_inner_path(value: Value) -> Checked {
 
 /// One name of a file or folder, fit to be created.
 fn check_file_name(value: Value) -> Checked {
-    let text = Kind::Text.check(value)?;
+    let text = ValueKind::Text.check(value)?;
     let name = text.as_str().unwrap_or_default();
     let special = name.is_empty() || name.starts_with('.') || name.trim() != name;
     if special || name.contains(['/', '\\']) || name.len() > NAME_BYTES_MAX {
@@ -97,7 +97,7 @@ fn check_file_name(value: Value) -> Checked {
 
 /// `none`, one of the names in any letter case, or an id: `nibbles`, `org.example.small/nibbles`.
 pub(crate) fn check_quantizer(names: &[String], value: Value) -> Checked {
-    let text = Kind::Text.check(value)?;
+    let text = ValueKind::Text.check(value)?;
     let asked = text.as_str().unwrap_or_default();
     let is_id = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-./".contains(c);
     let id = asked.starts_with(|c: char| c.is_ascii_lowercase()) && asked.chars().all(is_id);

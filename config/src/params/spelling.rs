@@ -3,10 +3,10 @@
 use onnxd_diagnostics::{nearest, shown};
 use serde_json::Value;
 
-use super::declared::{Declared, Named};
-use crate::kind::Kind;
-use crate::source::Reader;
-use crate::table::Given;
+use super::declared::{Declared, SpelledRow};
+use crate::kind::ValueKind;
+use crate::source::KeyReader;
+use crate::table::GivenValue;
 
 /// The name under which an option is the same however many dashes lead it.
 pub(super) fn bare(key: &str) -> &str {
@@ -14,7 +14,7 @@ pub(super) fn bare(key: &str) -> &str {
 }
 
 /// An option of this name.
-pub(super) fn find<'t>(declared: &'t Declared, key: &str) -> Option<&'t Named> {
+pub(super) fn find<'t>(declared: &'t Declared, key: &str) -> Option<&'t SpelledRow> {
     declared.spellings.iter().find(|named| named.spelling.name == key)
 }
 
@@ -30,12 +30,12 @@ pub(super) fn nearest_option<'t>(declared: &'t Declared, key: &str) -> Option<&'
 /// The value that an option stands for; `value` is `None` where only its name was written. What is ignored is noted.
 /// Messages name the option as the user wrote it.
 pub(super) fn read<'t>(
-    reader: &mut Reader<'t>,
+    reader: &mut KeyReader<'t>,
     place: &str,
-    named: &'t Named,
+    named: &'t SpelledRow,
     value: Option<&str>,
-) -> Option<Given<'t>> {
-    let Named { spelling, row } = named;
+) -> Option<GivenValue<'t>> {
+    let SpelledRow { spelling, row } = named;
     let option = &spelling.name;
     if let Some(why) = &spelling.ignored {
         reader.note(format!("{place}: `{option}` has no effect: {why}."));
@@ -57,12 +57,12 @@ pub(super) fn read<'t>(
         return None;
     };
     let value = match (value.unwrap_or_default(), &row.kind) {
-        ("", Kind::Bool) => Ok(Value::Bool(true)),
+        ("", ValueKind::Bool) => Ok(Value::Bool(true)),
         ("", _) => Err(format!("needs a value, written `{option}=VALUE`")),
         (text, kind) => kind.read(text),
     };
     match value {
-        Ok(value) => Some(Given { row, value, origin: place.to_owned(), implied: false }),
+        Ok(value) => Some(GivenValue { row, value, origin: place.to_owned(), implied: false }),
         Err(why) => {
             reader.bad_value(place, &format!("`{option}` {}", shown(&why)));
             None

@@ -1,7 +1,7 @@
 //! IDX, the form of MNIST's files: a magic number that tells type and rank, sizes and elements with their highest byte
 //! first.
 
-use crate::npy::Layout;
+use crate::npy::ArrayHeader;
 use onnxd_ir::DataType;
 use std::io::Read;
 
@@ -27,7 +27,7 @@ pub(crate) fn is_idx(bytes: &[u8]) -> bool {
 }
 
 /// Reads a header. The data after it must fit in `size` bytes.
-pub(crate) fn read_header(from: &mut dyn Read, size: u64) -> Result<Layout, String> {
+pub(crate) fn read_header(from: &mut dyn Read, size: u64) -> Result<ArrayHeader, String> {
     let mut magic = [0; 4];
     from.read_exact(&mut magic).map_err(|e| e.to_string())?;
     let Some(dtype) = dtype(magic[2]).filter(|_| is_idx(&magic)) else {
@@ -40,5 +40,5 @@ pub(crate) fn read_header(from: &mut dyn Read, size: u64) -> Result<Layout, Stri
         dims.push(u32::from_be_bytes(word) as usize);
     }
     let header = 4 + 4 * u64::from(magic[3]);
-    Layout::of_numbers(dtype, dims, true, size.saturating_sub(header))
+    ArrayHeader::of_numbers(dtype, dims, true, size.saturating_sub(header))
 }

@@ -4,7 +4,7 @@ mod idx;
 mod npy;
 mod stream;
 
-pub use stream::{Rows, Stored, is_stored, stored};
+pub use stream::{ArrayRows, StoredArray, is_stored, stored};
 
 use stream::Unpacked;
 
@@ -47,7 +47,7 @@ pub fn read(path: &Path) -> Result<Arrays, Diagnostic> {
         return Err(bad(path, format!("more than {ARRAYS_MAX} arrays")));
     }
     let mut arrays = Vec::with_capacity(archive.len());
-    let mut unpacked = Unpacked::of(size);
+    let mut unpacked = Unpacked::for_file_bytes(size);
     let mut left = ARRAYS_BYTES_MAX;
     for i in 0..archive.len() {
         let mut entry = archive.by_index(i).map_err(|e| bad(path, e))?;

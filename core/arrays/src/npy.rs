@@ -84,7 +84,7 @@ pub(crate) fn header(descr: &str, dims: &[usize]) -> Vec<u8> {
 
 /// Reads an array of a file (or entry of an archive) of `size` bytes.
 pub(crate) fn read_npy(from: &mut dyn Read, size: u64) -> Result<Tensor, String> {
-    let layout = Layout::read(from, size)?;
+    let layout = ArrayHeader::read(from, size)?;
     if layout.bytes()? > ARRAYS_BYTES_MAX {
         return Err("the array is larger than its file".into());
     }
@@ -97,46 +97,48 @@ pub(crate) fn read_npy(from: &mut dyn Read, size: u64) -> Result<Tensor, String>
 
 /// What a header says.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct ArrayHeader {
     pub(crate) dims: Vec<usize>,
     /// Whether the first axis is the fastest.
     pub(crate) fortran: bool,
     /// Whether numbers begin with their highest byte.
     pub(crate) swapped: bool,
-    kind: Kind,
+    kind: ElementKind,
     /// Bytes of an element.
     item: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum ElementKind {
     Numbers(DataType),
     /// Texts of so many code points.
     Strings(usize),
 }
 
-impl Layout {
+impl ArrayHeader {
     /// Reads a header. The data after it must fit in `size` bytes.
-    pub(crate) fn read(from: &mut dyn Read, size: u64) -> Result<Layout, String> {
+    pub(crate) fn read(from: &mut dyn Read, size: u64) -> Result<ArrayHeader, String> {
         let (descr, fortran, dims) = read_header(from)?;
         let (order, kind) = descr.split_at(usize::from(descr.starts_with(['<', '>', '|', '='])));
         let width = kind.strip_prefix('U').and_then(|w| w.parse::<usize>().ok());
         let dtype = DESCRIPTORS.iter().find(|(d, _)| *d == kind).map(|(_, t)| *t);
         let kind = match (width, dtype) {
-            (Some(width), _) => Kind::Strings(width),
-            (None, Some(dtype)) => Kind::Numbers(dtype),
+            (Some(width), _) => ElementKind::Strings(width),
+            (None, Some(dtype)) => ElementKind::Numbers(dtype),
             (None, None) => return Err(format!("type `{}` has no counterpart", shown(&descr))),
         };
         let item = match kind {
-            Kind::Strings(width) => width.checked_mul(4).ok_or("strings that are too long")?,
-            Kind::Numbers(dtype) => dtype.bits() / 8,
+            ElementKind::Strings(width) => {
+                width.checked_mul(4).ok_or("strings that are too long")?
+            }
+            ElementKind::Numbers(dtype) => dtype.bits() / 8,
         };
-        let layout = Layout { dims, fortran, swapped: order == ">", kind, item };
+        let layout = ArrayHeader { dims, fortran, swapped: order == ">", kind, item };
         if layout.bytes()? > size {
             return Err("the array is larger than its file".into());
         }
         let count = layout.dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
-        if matches!(kind, Kind::Strings(_)) && count.is_none_or(|n| n > STRINGS_MAX) {
+        if matches!(kind, ElementKind::Strings(_)) && count.is_none_or(|n| n > STRINGS_MAX) {
             return Err(format!("more than {STRINGS_MAX} strings"));
         }
         Ok(layout)
@@ -148,9 +150,9 @@ impl Layout {
         dims: Vec<usize>,
         swapped: bool,
         size: u64,
-    ) -> Result<Layout, String> {
-        let (kind, item) = (Kind::Numbers(dtype), dtype.bits() / 8);
-        let layout = Layout { dims, fortran: false, swapped, kind, item };
+    ) -> Result<ArrayHeader, String> {
+        let (kind, item) = (ElementKind::Numbers(dtype), dtype.bits() / 8);
+        let layout = ArrayHeader { dims, fortran: false, swapped, kind, item };
         match layout.bytes()? > size {
             true => Err("the array is larger than its file".into()),
             false => Ok(layout),
@@ -160,8 +162,8 @@ impl Layout {
     /// Type of the elements.
     pub(crate) fn dtype(&self) -> DataType {
         match self.kind {
-            Kind::Numbers(dtype) => dtype,
-            Kind::Strings(_) => DataType::String,
+            ElementKind::Numbers(dtype) => dtype,
+            ElementKind::Strings(_) => DataType::String,
         }
     }
 
@@ -189,12 +191,12 @@ impl Layout {
     /// A tensor of elements in row-major order.
     pub(crate) fn tensor(&self, dims: Vec<usize>, mut bytes: Vec<u8>) -> Result<Tensor, String> {
         if self.swapped {
-            let unit = if let Kind::Strings(_) = self.kind { 4 } else { self.item };
+            let unit = if let ElementKind::Strings(_) = self.kind { 4 } else { self.item };
             bytes.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
         }
         match self.kind {
-            Kind::Strings(width) => strings(dims, &bytes, width),
-            Kind::Numbers(dtype) => {
+            ElementKind::Strings(width) => strings(dims, &bytes, width),
+            ElementKind::Numbers(dtype) => {
                 Tensor::new(dtype, dims, bytes.into()).map_err(|e| e.to_string())
             }
         }

@@ -1,7 +1,7 @@
 //! Arrays read piece by piece along their first axis, so that data of any length takes the memory of a piece. They lie
 //! in bytes that are mapped or in memory, as they are or deflated.
 
-use crate::npy::{Layout, read_npy};
+use crate::npy::{ArrayHeader, read_npy};
 use crate::{ARRAYS_MAX, idx, npy};
 use bytes::Bytes;
 use flate2::CrcReader;
@@ -12,9 +12,9 @@ use zip::CompressionMethod;
 
 /// An array of a file, of which only the header is read.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredArray {
     name: String,
-    layout: Layout,
+    layout: ArrayHeader,
     /// The array with its header, as the file has it.
     bytes: Bytes,
     packing: Packing,
@@ -27,18 +27,18 @@ pub struct Stored {
 enum Packing {
     None,
     /// An archive.
-    Zip(Entry),
+    Zip(ZipEntry),
     Gzip,
 }
 
 impl Packing {
     fn is_deflated(self) -> bool {
-        matches!(self, Packing::Gzip | Packing::Zip(Entry { deflated: true, .. }))
+        matches!(self, Packing::Gzip | Packing::Zip(ZipEntry { deflated: true, .. }))
     }
 }
 
 /// Refuses an array that a few packed bytes blow up: to read it takes time and shows nothing.
-fn no_bomb(layout: &Layout, packed: usize) -> Result<(), String> {
+fn no_bomb(layout: &ArrayHeader, packed: usize) -> Result<(), String> {
     let most = UNPACKED_BYTES_FREE.max(packed as u64 * UNPACKED_RATIO_MAX);
     match layout.bytes()? {
         bytes if bytes <= most => Ok(()),
@@ -52,7 +52,7 @@ fn no_bomb(layout: &Layout, packed: usize) -> Result<(), String> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ZipEntry {
     deflated: bool,
     /// Bytes, unpacked.
     size: u64,
@@ -80,20 +80,20 @@ pub fn is_stored(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// What is wrong with the file.
-pub fn stored(bytes: &Bytes, stem: &str) -> Result<Vec<Stored>, String> {
+pub fn stored(bytes: &Bytes, stem: &str) -> Result<Vec<StoredArray>, String> {
     if bytes.starts_with(npy::MAGIC) {
-        return Ok(vec![Stored::new(stem.to_owned(), bytes.clone(), Packing::None, false)?]);
+        return Ok(vec![StoredArray::new(stem.to_owned(), bytes.clone(), Packing::None, false)?]);
     }
     let packing = if bytes.starts_with(GZIP) { Packing::Gzip } else { Packing::None };
     if idx::is_idx(bytes) || matches!(packing, Packing::Gzip) {
-        return Ok(vec![Stored::new(stem.to_owned(), bytes.clone(), packing, true)?]);
+        return Ok(vec![StoredArray::new(stem.to_owned(), bytes.clone(), packing, true)?]);
     }
     let mut archive =
         zip::ZipArchive::new(Cursor::new(bytes.clone())).map_err(|e| e.to_string())?;
     if archive.len() > ARRAYS_MAX {
         return Err(format!("more than {ARRAYS_MAX} arrays"));
     }
-    let mut unpacked = Unpacked::of(bytes.len() as u64);
+    let mut unpacked = Unpacked::for_file_bytes(bytes.len() as u64);
     let mut arrays = Vec::with_capacity(archive.len());
     for i in 0..archive.len() {
         let array = entry(&mut archive, i, bytes)?;
@@ -114,7 +114,7 @@ pub(crate) struct Unpacked {
 
 impl Unpacked {
     /// For a file of so many bytes.
-    pub(crate) fn of(file_bytes: u64) -> Unpacked {
+    pub(crate) fn for_file_bytes(file_bytes: u64) -> Unpacked {
         let max = file_bytes.saturating_mul(UNPACKED_RATIO_MAX).max(ARCHIVE_BYTES_FREE);
         Unpacked { left: max, max }
     }
@@ -135,7 +135,7 @@ fn entry(
     archive: &mut zip::ZipArchive<Cursor<Bytes>>,
     i: usize,
     bytes: &Bytes,
-) -> Result<Stored, String> {
+) -> Result<StoredArray, String> {
     let file = archive.by_index_raw(i).map_err(|e| e.to_string())?;
     let name = file.name().map_err(|e| e.to_string())?.into_owned();
     let name = name.strip_suffix(".npy").unwrap_or(&name).to_owned();
@@ -150,21 +150,21 @@ fn entry(
     let end = start.zip(size).and_then(|(start, size)| start.checked_add(size));
     let range = start.zip(end).filter(|(_, end)| *end <= bytes.len());
     let (start, end) = range.ok_or_else(|| format!("array `{name}` lies beyond the file's end"))?;
-    let entry = Entry { deflated, size: file.size(), crc32: file.crc32() };
-    Stored::new(name, bytes.slice(start..end), Packing::Zip(entry), false)
+    let entry = ZipEntry { deflated, size: file.size(), crc32: file.crc32() };
+    StoredArray::new(name, bytes.slice(start..end), Packing::Zip(entry), false)
 }
 
 /// Rows without elements: a few bytes could tell of any number, and reading them takes time.
 const EMPTY_ROWS_MAX: usize = 1 << 16;
 
-impl Stored {
-    fn new(name: String, bytes: Bytes, packing: Packing, idx: bool) -> Result<Stored, String> {
+impl StoredArray {
+    fn new(name: String, bytes: Bytes, packing: Packing, idx: bool) -> Result<StoredArray, String> {
         let (mut from, size) = open(&bytes, packing);
         let layout = header(&mut from, size, idx).map_err(|e| format!("array `{name}`: {e}"))?;
         if packing.is_deflated() {
             no_bomb(&layout, bytes.len()).map_err(|e| format!("array `{name}`: {e}"))?;
         }
-        Ok(Stored { name, layout, bytes, packing, idx })
+        Ok(StoredArray { name, layout, bytes, packing, idx })
     }
 
     /// Whether it lies in an IDX file.
@@ -196,7 +196,7 @@ impl Stored {
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn rows(&self) -> Result<Rows, String> {
+    pub fn rows(&self) -> Result<ArrayRows, String> {
         let (mut from, size) = open(&self.bytes, self.packing);
         let dims = &self.layout.dims;
         let left = dims.first().copied().unwrap_or(1);
@@ -210,26 +210,26 @@ impl Stored {
             (layout.fortran, layout.swapped) = (false, false);
             let bytes = whole.bytes().clone();
             let from = CrcReader::new(Packed::Plain(Cursor::new(bytes)));
-            return Ok(Rows { name: self.name.clone(), layout, from, left, crc32: None });
+            return Ok(ArrayRows { name: self.name.clone(), layout, from, left, crc32: None });
         }
         header(&mut from, size, self.idx).map_err(named)?;
         let crc32 = match self.packing {
             Packing::Zip(entry) => Some(entry.crc32),
             _ => None,
         };
-        Ok(Rows { name: self.name.clone(), layout, from, left, crc32 })
+        Ok(ArrayRows { name: self.name.clone(), layout, from, left, crc32 })
     }
 }
 
-fn header(from: &mut dyn Read, size: u64, idx: bool) -> Result<Layout, String> {
-    if idx { idx::read_header(from, size) } else { Layout::read(from, size) }
+fn header(from: &mut dyn Read, size: u64, idx: bool) -> Result<ArrayHeader, String> {
+    if idx { idx::read_header(from, size) } else { ArrayHeader::read(from, size) }
 }
 
 /// The bytes of an array as they were before packing, and how many there are at most.
 fn open(bytes: &Bytes, packing: Packing) -> (CrcReader<Packed>, u64) {
     let all = Cursor::new(bytes.clone());
     let (packed, size): (Packed, u64) = match packing {
-        Packing::Zip(Entry { deflated: true, size, .. }) => {
+        Packing::Zip(ZipEntry { deflated: true, size, .. }) => {
             (Packed::Deflated(DeflateDecoder::new(all)), size)
         }
         Packing::Gzip => (Packed::Gzip(GzDecoder::new(all)), u64::MAX),
@@ -271,16 +271,16 @@ impl Read for Packed {
 
 /// Reads an array along its first axis.
 #[derive(Debug)]
-pub struct Rows {
+pub struct ArrayRows {
     name: String,
-    layout: Layout,
+    layout: ArrayHeader,
     from: CrcReader<Packed>,
     left: usize,
     /// Of all bytes, if the archive has one.
     crc32: Option<u32>,
 }
 
-impl Rows {
+impl ArrayRows {
     /// The next `count` rows, fewer at the end; a scalar is one row of itself. `None` after the last.
     ///
     /// # Errors

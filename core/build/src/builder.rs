@@ -5,7 +5,7 @@ use crate::node_names::NodeNames;
 use crate::{Operand, Result};
 use bytes::Bytes;
 use onnxd_diagnostics::{Code, Diagnostic, Layer};
-use onnxd_ir::infer::{Inference, Scope};
+use onnxd_ir::infer::{GraphKnowledge, Inference};
 use onnxd_ir::{
     DataType, Dim, Function, Graph, Layers, Node, NodeId, Opsets, Origin, Tensor, ValueId,
     ValueType,
@@ -29,10 +29,10 @@ pub struct Var {
 }
 
 /// One graph, the main one or a sub-graph under construction.
-pub(crate) struct Frame {
+pub(crate) struct GraphFrame {
     pub(crate) serial: u32,
     pub(crate) graph: Graph,
-    pub(crate) scope: Scope,
+    pub(crate) scope: GraphKnowledge,
     shared: HashMap<(DataType, Vec<usize>, Bytes), ValueId>,
     /// Values below this bound were there before.
     pub(crate) first_new: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Frame {
     pub(crate) touched: Vec<ValueId>,
 }
 
-impl Frame {
+impl GraphFrame {
     /// Forgets constants that are to go.
     pub(crate) fn forget_shared(&mut self, bound: usize) {
         self.shared.retain(|_, v| v.index() < bound);
@@ -55,9 +55,9 @@ impl Frame {
     }
 }
 
-pub(crate) struct State {
+pub(crate) struct BuilderState {
     /// The main graph, then the sub-graphs inside which nodes are added at present.
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) frames: Vec<GraphFrame>,
     serial: u32,
     pub(crate) opsets: Opsets,
     pub(crate) inference: Inference<'static>,
@@ -76,13 +76,13 @@ pub(crate) struct State {
 
 /// Adds nodes to a graph. All methods take `&self`, so that calls nest like a formula.
 pub struct GraphBuilder {
-    pub(crate) state: RefCell<State>,
+    pub(crate) state: RefCell<BuilderState>,
 }
 
 impl GraphBuilder {
     /// A builder that adds to `graph`, whose operators are those of `opsets`.
     pub fn new(graph: Graph, opsets: Opsets) -> GraphBuilder {
-        let state = State {
+        let state = BuilderState {
             frames: vec![],
             serial: 0,
             inference: Inference::new(Cow::Owned(opsets.clone()), &[]),
@@ -113,16 +113,24 @@ impl GraphBuilder {
     pub(crate) fn push(&self, graph: Graph) {
         let mut state = self.state.borrow_mut();
         let first_new = graph.value_ids().len();
-        let (serial, scope, shared) = (state.serial, Scope::default(), HashMap::new());
+        let (serial, scope, shared) = (state.serial, GraphKnowledge::default(), HashMap::new());
         let (touched, numbered) = (vec![], state.inference.numbered());
-        state.frames.push(Frame { serial, graph, scope, shared, first_new, numbered, touched });
+        state.frames.push(GraphFrame {
+            serial,
+            graph,
+            scope,
+            shared,
+            first_new,
+            numbered,
+            touched,
+        });
         state.serial += 1;
     }
 
     /// Ends the innermost graph.
     pub(crate) fn pop(&self) -> (Graph, u32) {
         let mut state = self.state.borrow_mut();
-        let Frame { mut graph, scope, first_new, touched, serial, .. } =
+        let GraphFrame { mut graph, scope, first_new, touched, serial, .. } =
             state.frames.pop().expect("a graph is open");
         let new = graph.values_from(first_new);
         scope.restore_values(&mut graph, new.clone().chain(touched));
@@ -317,7 +325,7 @@ impl GraphBuilder {
     /// Adds an input to the graph.
     pub fn input(&self, name: &str, ty: ValueType) -> Var {
         let mut state = self.state.borrow_mut();
-        let State { frames, inference, .. } = &mut *state;
+        let BuilderState { frames, inference, .. } = &mut *state;
         let frame = frames.last_mut().expect("a graph is open");
         let id = frame.graph.add_input(name, Some(ty));
         inference.input(&mut frame.graph[id]);
@@ -431,7 +439,7 @@ impl GraphBuilder {
         }
         self.check(&node)?;
         let mut state = self.state.borrow_mut();
-        let State { frames, inference, strict, .. } = &mut *state;
+        let BuilderState { frames, inference, strict, .. } = &mut *state;
         let frame = frames.last_mut().expect("a graph is open");
         let id = frame.graph.add_node(node);
         let inferred = inference.step(&mut frame.graph, id, &mut frame.scope);

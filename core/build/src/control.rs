@@ -1,7 +1,7 @@
 //! Operators with sub-graphs, which closures build. A value of an enclosing graph may be used in
 //! them like any other; it is captured.
 
-use crate::builder::Frame;
+use crate::builder::GraphFrame;
 use crate::{Call, GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::Code;
 use onnxd_ir::{Attr, DataType, Dim, Graph, ValueType};
@@ -18,7 +18,7 @@ pub struct Turn {
 
 /// A sub-graph that is begun, and not built at present: what both branches of an `If` give is known only when both are
 /// built.
-pub struct Suspended(pub(crate) Frame);
+pub struct Suspended(pub(crate) GraphFrame);
 
 /// Operators of this module.
 struct Control;

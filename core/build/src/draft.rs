@@ -144,11 +144,11 @@ impl<'b> Draft<'b> {
                 continue;
             }
             match self.place_of(schema, name) {
-                Some(Place::Input(i)) => {
+                Some(OperandSlot::Input(i)) => {
                     operands.resize(operands.len().max(i + 1), Operand::Absent);
                     operands[i] = operand;
                 }
-                Some(Place::Attribute(attribute)) => {
+                Some(OperandSlot::Attribute(attribute)) => {
                     attrs.extend(self.attribute(attribute, &operand)?);
                 }
                 None => {
@@ -175,16 +175,16 @@ impl<'b> Draft<'b> {
         self.place_of(schema, name).is_some()
     }
 
-    pub(crate) fn place_of(&self, schema: &'static OpSchema, name: &str) -> Option<Place> {
+    pub(crate) fn place_of(&self, schema: &'static OpSchema, name: &str) -> Option<OperandSlot> {
         let other = FORMERLY.iter().filter(|(op, ..)| *op == self.op).find_map(|(_, new, old)| {
             if *new == name { Some(*old) } else { (*old == name).then_some(*new) }
         });
         for name in [Some(name), other].into_iter().flatten() {
             let input = schema.inputs.iter().position(|p| p.name.eq_ignore_ascii_case(name));
-            let input = input.map(Place::Input);
+            let input = input.map(OperandSlot::Input);
             let mut attributes = schema.attributes.iter();
             let mut attribute = || attributes.find(|a| a.name.eq_ignore_ascii_case(name));
-            if let Some(place) = input.or_else(|| attribute().map(Place::Attribute)) {
+            if let Some(place) = input.or_else(|| attribute().map(OperandSlot::Attribute)) {
                 return Some(place);
             }
         }
@@ -193,7 +193,7 @@ impl<'b> Draft<'b> {
         let at = newest.iter().position(|p| p.name == name)?;
         let old = schema.inputs.get(at)?;
         let other = newest.iter().any(|p| p.name.eq_ignore_ascii_case(old.name));
-        (!other).then_some(Place::Input(at))
+        (!other).then_some(OperandSlot::Input(at))
     }
 
     /// The attribute, unless it is at its default.
@@ -289,7 +289,7 @@ impl<'b> Draft<'b> {
         if !self.builder.state.borrow().checked {
             return None;
         }
-        let mut found: Option<DataType> = None;
+        let mut common_type: Option<DataType> = None;
         let mut weak_float = false;
         for (i, operand) in operands.iter().enumerate() {
             if schema.input(i).and_then(shared_type) != Some(letter) {
@@ -304,21 +304,21 @@ impl<'b> Draft<'b> {
                 }
                 _ => continue,
             };
-            found = Some(match found {
+            common_type = Some(match common_type {
                 Some(so_far) => promoted(so_far, dtype)?,
                 None => dtype,
             });
         }
         // A fraction beside integers makes them float32, as in frameworks.
-        match found {
+        match common_type {
             Some(dtype) if weak_float && dtype.is_integer() => Some(DataType::Float),
-            found => found,
+            common_type => common_type,
         }
     }
 }
 
 /// Where an operator takes an operand.
-pub(crate) enum Place {
+pub(crate) enum OperandSlot {
     Input(usize),
     Attribute(&'static AttrSchema),
 }

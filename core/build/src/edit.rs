@@ -1,8 +1,8 @@
 //! Changing a graph that exists: its nodes, what computes its values, its sub-graphs.
 
-use crate::builder::{Frame, State};
+use crate::builder::{BuilderState, GraphFrame};
 use crate::call::AnyOp;
-use crate::draft::{Place, is_variadic, snake};
+use crate::draft::{OperandSlot, is_variadic, snake};
 use crate::node_names::NodeNames;
 use crate::{Call, GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::{Code, shown};
@@ -58,7 +58,7 @@ impl GraphBuilder {
         let id = self.id(v)?;
         let mut state = self.state.borrow_mut();
         let typed = state.typed;
-        let Frame { graph, first_new, touched, .. } =
+        let GraphFrame { graph, first_new, touched, .. } =
             state.frames.last_mut().expect("a graph is open");
         match graph[id].origin() {
             Origin::Node(node, slot) if graph.uses(id) == 0 && id.index() >= *first_new => {
@@ -115,7 +115,7 @@ impl GraphBuilder {
     /// Infers anew what node `id` computes, as what it reads may have a type by now.
     pub fn infer(&self, id: NodeId) {
         let mut state = self.state.borrow_mut();
-        let State { frames, inference, .. } = &mut *state;
+        let BuilderState { frames, inference, .. } = &mut *state;
         let frame = frames.last_mut().expect("a graph is open");
         // What contradicts in a node that was there before is not found here first.
         let _ = inference.step(&mut frame.graph, id, &mut frame.scope);
@@ -230,8 +230,8 @@ impl GraphBuilder {
         };
         for (name, attr) in node.attrs.iter().cloned() {
             match call.draft.place_of(new, &name) {
-                Some(Place::Input(at)) => put(at, Operand::Attr(attr)),
-                Some(Place::Attribute(now)) => attrs.push((now.name.to_owned(), attr)),
+                Some(OperandSlot::Input(at)) => put(at, Operand::Attr(attr)),
+                Some(OperandSlot::Attribute(now)) => attrs.push((now.name.to_owned(), attr)),
                 None => attrs.push((name, attr)),
             }
         }
@@ -239,8 +239,8 @@ impl GraphBuilder {
             let Some(v) = v.map(|v| Operand::Var(self.var(v))) else { continue };
             let param = old.input(i).filter(|p| !is_variadic(p));
             match param.and_then(|p| call.draft.place_of(new, p.name)) {
-                Some(Place::Input(at)) => put(at, v),
-                Some(Place::Attribute(attribute)) => {
+                Some(OperandSlot::Input(at)) => put(at, v),
+                Some(OperandSlot::Attribute(attribute)) => {
                     attrs.extend(call.draft.attribute(attribute, &v)?);
                 }
                 None => put(i, v),

@@ -1,11 +1,11 @@
 //! Names of what is added: values, and nodes where they have any.
 
-use crate::builder::State;
+use crate::builder::BuilderState;
 use crate::node_names::NodeNames;
 use crate::{GraphBuilder, Var};
 use onnxd_ir::{Origin, ValueId};
 
-impl State {
+impl BuilderState {
     fn prefixed(&self, role: &str) -> String {
         match self.prefix.as_str() {
             "" => role.to_owned(),

@@ -7,7 +7,7 @@ mod message;
 mod prepared;
 mod value;
 
-pub use library::{HOW_TO_GET, Library};
+pub use library::{HOW_TO_GET, OrtLibrary};
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, Prepared};
@@ -41,7 +41,7 @@ impl Optimization {
 
 /// How models are run.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct OrtOptions {
     /// What may be done to the model.
     pub optimization: Optimization,
     /// Threads within an operator.
@@ -50,23 +50,23 @@ pub struct Options {
     pub watched_bytes_max: usize,
 }
 
-impl Default for Options {
+impl Default for OrtOptions {
     fn default() -> Self {
-        Options { optimization: Optimization::Off, threads: 1, watched_bytes_max: 256 << 20 }
+        OrtOptions { optimization: Optimization::Off, threads: 1, watched_bytes_max: 256 << 20 }
     }
 }
 
 /// ONNX Runtime, ready to run models.
 #[derive(Clone, Debug)]
 pub struct OnnxRuntime {
-    library: Library,
-    options: Options,
+    library: OrtLibrary,
+    options: OrtOptions,
 }
 
 impl OnnxRuntime {
     /// The engine in `library`.
     #[must_use]
-    pub fn new(library: Library, options: Options) -> OnnxRuntime {
+    pub fn new(library: OrtLibrary, options: OrtOptions) -> OnnxRuntime {
         OnnxRuntime { library, options }
     }
 }

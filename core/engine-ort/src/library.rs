@@ -31,22 +31,22 @@ const FOLDERS: [&str; 7] = [
 
 /// The loaded library. A process loads one, once.
 #[derive(Clone, Debug)]
-pub struct Library {
+pub struct OrtLibrary {
     path: PathBuf,
     version: String,
     environment: Environment,
 }
 
-static LOADED: Mutex<Option<Library>> = Mutex::new(None);
+static LOADED: Mutex<Option<OrtLibrary>> = Mutex::new(None);
 
-impl Library {
+impl OrtLibrary {
     /// Loads the library: the one at `named`, else at `$ORT_DYLIB_PATH`, else the first that works
     /// of those in `$LD_LIBRARY_PATH` and in the usual folders. If one is loaded already, it is
     /// that.
     ///
     /// # Errors
     /// `N0310` if there is none, or the one that is named cannot be used.
-    pub fn load(named: Option<&Path>) -> Result<Library, Diagnostic> {
+    pub fn load(named: Option<&Path>) -> Result<OrtLibrary, Diagnostic> {
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(library) = &*loaded {
             return Ok(library.clone());
@@ -113,12 +113,12 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-fn open(path: &Path) -> Result<Library, String> {
+fn open(path: &Path) -> Result<OrtLibrary, String> {
     let version = version_of(path)?;
     let builder = ort::init_from(path).map_err(|e| e.to_string())?;
     let built = builder.with_name("onnxd").with_telemetry(false).build();
     let environment = built.map_err(|e| format!("{}: {}", path.display(), e.message()))?;
-    Ok(Library { path: path.to_owned(), version, environment })
+    Ok(OrtLibrary { path: path.to_owned(), version, environment })
 }
 
 /// The first part of what `OrtGetApiBase` returns, which stays as it is in all versions.

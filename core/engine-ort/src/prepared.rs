@@ -74,7 +74,7 @@ impl<'m> Ready<'m> {
         }
         self.plain = None;
         self.watched = Watched { wanted: wanted.clone(), batches: Vec::new() };
-        let sizes = Sizes::new(graph, feeds, self.engine.options.watched_bytes_max);
+        let sizes = ValueSizes::new(graph, feeds, self.engine.options.watched_bytes_max);
         for (i, batch) in sizes.batches(&wanted).into_iter().enumerate() {
             let names: Vec<String> = batch
                 .iter()
@@ -188,14 +188,14 @@ fn run(
 }
 
 /// How much memory values take, as far as their types tell.
-struct Sizes<'g> {
+struct ValueSizes<'g> {
     graph: &'g Graph,
     /// Dimensions that are named in the types of inputs, as they were fed.
     named: HashMap<String, usize>,
     bytes_max: usize,
 }
 
-impl<'g> Sizes<'g> {
+impl<'g> ValueSizes<'g> {
     fn new(graph: &'g Graph, feeds: &BTreeMap<String, Tensor>, bytes_max: usize) -> Self {
         let mut named = HashMap::new();
         for id in graph.inputs() {
@@ -207,7 +207,7 @@ impl<'g> Sizes<'g> {
                 }
             }
         }
-        Sizes { graph, named, bytes_max }
+        ValueSizes { graph, named, bytes_max }
     }
 
     fn bytes(&self, id: ValueId) -> Option<usize> {

@@ -1,15 +1,15 @@
 //! ONNX Runtime against the built-in executor. What needs the library says that it is skipped
 //! where there is none; `ORT_DYLIB_PATH` names it.
 
-use onnxd_engine_ort::{Library, OnnxRuntime, Optimization, Options};
+use onnxd_engine_ort::{OnnxRuntime, Optimization, OrtLibrary, OrtOptions};
 use onnxd_eval::{Builtin, Engine, Observer, RunOptions};
 use onnxd_ir::text::parse_model;
 use onnxd_ir::{DataType, Model, Tensor};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-fn engine(options: Options) -> Option<OnnxRuntime> {
-    match Library::load(None) {
+fn engine(options: OrtOptions) -> Option<OnnxRuntime> {
+    match OrtLibrary::load(None) {
         Ok(library) => Some(OnnxRuntime::new(library, options)),
         Err(why) => {
             eprintln!("SKIPPED, because {why}");
@@ -75,7 +75,7 @@ fn all_values_are_those_of_the_builtin_engine() {
     let (model, feeds) = network();
     let (outputs, values) = everything(&Builtin, &model, &feeds);
     for watched_bytes_max in [1, 2000, 1 << 30] {
-        let options = Options { watched_bytes_max, ..Options::default() };
+        let options = OrtOptions { watched_bytes_max, ..OrtOptions::default() };
         let Some(engine) = engine(options) else { return };
         let (found, seen) = everything(&engine, &model, &feeds);
         assert_eq!(seen.keys().collect::<Vec<_>>(), values.keys().collect::<Vec<_>>());
@@ -96,7 +96,7 @@ fn unwanted_values_are_not_shown() {
         }
     }
     let (model, feeds) = network();
-    let Some(engine) = engine(Options::default()) else { return };
+    let Some(engine) = engine(OrtOptions::default()) else { return };
     for name in ["b", "x", "y", "z"] {
         let mut only = Only(name, Vec::new());
         let options = RunOptions { observer: Some(&mut only), ..RunOptions::default() };
@@ -112,7 +112,7 @@ fn every_level_of_optimization_and_number_of_threads_runs() {
     let (outputs, _) = everything(&Builtin, &model, &feeds);
     use Optimization::{All, Basic, Extended, Off};
     for (optimization, threads) in [(Off, 1), (Basic, 2), (Extended, 1), (All, 2)] {
-        let options = Options { optimization, threads, ..Options::default() };
+        let options = OrtOptions { optimization, threads, ..OrtOptions::default() };
         let Some(engine) = engine(options) else { return };
         assert!(engine.version().starts_with("1."), "{}", engine.version());
         let found = engine.prepare(&model).unwrap().run(&feeds, RunOptions::default()).unwrap();
@@ -148,7 +148,7 @@ fn weights_of_every_type_arrive() {
         graph.add_node(onnxd_ir::Node::new("Identity", [w], [y]));
         graph.mark_output(y);
         let model = Model::new(graph, 8, 17);
-        let Some(engine) = engine(Options::default()) else { return };
+        let Some(engine) = engine(OrtOptions::default()) else { return };
         let mut prepared = engine.prepare(&model).unwrap();
         let found = prepared.run(&Feeds::new(), RunOptions::default()).unwrap();
         assert_eq!(found[0].1, weights, "{dtype}");
@@ -171,7 +171,7 @@ fn strings_and_empty_tensors_pass() {
         ("s", Tensor::strings(vec![3], strings.clone()).unwrap()),
         ("e", Tensor::new(DataType::Float, vec![0, 0], bytes::Bytes::new()).unwrap()),
     ]);
-    let Some(engine) = engine(Options::default()) else { return };
+    let Some(engine) = engine(OrtOptions::default()) else { return };
     let found = engine.prepare(&model).unwrap().run(&feeds, RunOptions::default()).unwrap();
     assert_eq!(found[0].1.as_strings(), Some(strings.as_slice()));
     assert_eq!(found[1].1.dims(), [0]);
@@ -180,7 +180,7 @@ fn strings_and_empty_tensors_pass() {
 #[test]
 fn what_is_wrong_is_said() {
     let (mut model, wrong) = network();
-    let Some(engine) = engine(Options::default()) else { return };
+    let Some(engine) = engine(OrtOptions::default()) else { return };
     let inputs = feeds(&[("x", Tensor::scalar(1f32)), ("w", Tensor::scalar(1f32))]);
     let found = engine.prepare(&model).unwrap().run(&inputs, RunOptions::default()).unwrap_err();
     assert_eq!(found.0.iter().map(|d| d.code.as_ref()).collect::<Vec<_>>(), ["N0507"; 2]);
@@ -213,7 +213,7 @@ fn sequences_and_maps_are_given_by_their_parts() {
         ("w.keys", words),
         ("w.values", Tensor::vector(vec![0.25f64, 8.0])),
     ]);
-    let Some(engine) = engine(Options::default()) else { return };
+    let Some(engine) = engine(OrtOptions::default()) else { return };
     let (outputs, seen) = everything(&Builtin, &model, &inputs);
     let (found, same) = everything(&engine, &model, &inputs);
     assert_eq!(outputs, found);
@@ -228,7 +228,7 @@ fn a_sequence_without_elements_is_refused() {
     let text = r#"<ir_version: 8, opset_import: ["" : 17]>
         main (seq(float[n]) xs) => (int64 n) { n = SequenceLength (xs) }"#;
     let model = parse_model(text).unwrap();
-    let Some(engine) = engine(Options::default()) else { return };
+    let Some(engine) = engine(OrtOptions::default()) else { return };
     let mut prepared = engine.prepare(&model).unwrap();
     let found = prepared.run(&Feeds::new(), RunOptions::default()).unwrap_err();
     assert_eq!(found.0[0].code, "N0509");
@@ -246,7 +246,7 @@ fn an_endless_loop_is_stopped() {
             }>
         }"#;
     let model = parse_model(text).unwrap();
-    let Some(engine) = engine(Options::default()) else { return };
+    let Some(engine) = engine(OrtOptions::default()) else { return };
     let begun = Instant::now();
     let stop = || begun.elapsed() > Duration::from_millis(50);
     let options = RunOptions { stop: Some(&stop), ..RunOptions::default() };
@@ -270,11 +270,11 @@ fn a_library_that_is_none_is_an_error() {
 #[test]
 #[ignore = "run by another test"]
 fn in_a_process_of_its_own() {
-    let found = Library::load(None).unwrap_err();
+    let found = OrtLibrary::load(None).unwrap_err();
     assert_eq!(found.code, "N0310");
     assert!(found.message.contains("/nonexistent/"), "{found}");
     assert!(found.help.contains("ORT_DYLIB_PATH"), "{found}");
     let system = std::path::Path::new("libc.so.6");
-    let found = Library::load(Some(system)).unwrap_err();
+    let found = OrtLibrary::load(Some(system)).unwrap_err();
     assert!(found.message.contains("is not a library of ONNX Runtime"), "{found}");
 }

@@ -1,6 +1,6 @@
 //! Activations.
 
-use crate::call::{Call, Row, one, row};
+use crate::call::{KernelCall, KernelRow, one, row};
 use crate::dims;
 use crate::elementwise::{map, of_floats, zip};
 use crate::fault::{Fault, Outcome};
@@ -13,7 +13,7 @@ use crate::vector;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     row("Celu", celu),
     row("Clip", clip),
     row("Elu", elu),
@@ -41,7 +41,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("ThresholdedRelu", thresholded_relu),
 ];
 
-fn relu(call: &Call) -> Outcome<Vec<Tensor>> {
+fn relu(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     if let Some(found) = of_floats(call, &vector::rectify)? {
         return Ok(found);
     }
@@ -55,7 +55,7 @@ macro_rules! activations {
     ($(
         $name:ident($($attr:ident = $default:expr),*) $x:ident => $y:expr $(, by $kernel:ident($($p:ident),*))?;
     )*) => { $(
-        fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
+        fn $name(call: &KernelCall) -> Outcome<Vec<Tensor>> {
             $(let $attr = call.float(stringify!($attr), $default)?;)*
             $(
                 let kernel = |run: &mut [f32]| vector::$kernel($($p,)* run);
@@ -92,7 +92,7 @@ activations! {
 }
 
 /// By the kernel where the exponential is of nothing positive.
-fn celu(call: &Call) -> Outcome<Vec<Tensor>> {
+fn celu(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let alpha = call.float("alpha", 1.0)?;
     let kernel = |run: &mut [f32]| vector::celus(alpha, run);
     match (alpha > 0.0).then(|| of_floats(call, &kernel)).transpose()?.flatten() {
@@ -110,7 +110,7 @@ fn softplus_of(x: f64) -> f64 {
 type Forms = (fn(f64) -> f64, vector::InPlace);
 
 /// The form that the node names.
-pub(crate) fn gelu_kernel(call: &Call) -> Outcome<Forms> {
+pub(crate) fn gelu_kernel(call: &KernelCall) -> Outcome<Forms> {
     let exact = |x: f64| 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2));
     let tanh = |x: f64| {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
@@ -123,7 +123,7 @@ pub(crate) fn gelu_kernel(call: &Call) -> Outcome<Forms> {
     }
 }
 
-fn gelu(call: &Call) -> Outcome<Vec<Tensor>> {
+fn gelu(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (f, kernel) = gelu_kernel(call)?;
     if let Some(found) = of_floats(call, &kernel)? {
         return Ok(found);
@@ -132,7 +132,7 @@ fn gelu(call: &Call) -> Outcome<Vec<Tensor>> {
     float!(x.dtype(), T => one(map(x, |v: T| f(f64::from(v)) as T)?))
 }
 
-fn prelu(call: &Call) -> Outcome<Vec<Tensor>> {
+fn prelu(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, slope) = (call.x(0)?, call.x(1)?);
     // Before opset 7 a slope per channel was aligned with axis 1.
     let slope = match slope.rank() {
@@ -148,7 +148,7 @@ fn prelu(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Swish of the gate times the value; the two do not broadcast.
-fn swiglu(call: &Call) -> Outcome<Vec<Tensor>> {
+fn swiglu(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (gate, x) = (call.x(0)?, call.x(1)?);
     refuse!(gate.dims() != x.dims() || gate.dtype() != x.dtype() => "{gate:?} and {x:?} differ in type or shape");
     let alpha = f64::from(call.float("alpha", 1.0)?);
@@ -160,7 +160,7 @@ fn swiglu(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The limits of Clip, which moved from attributes to inputs in opset 11.
-pub(crate) fn limits<T: Num>(call: &Call) -> Outcome<Limits<T>> {
+pub(crate) fn limits<T: Num>(call: &KernelCall) -> Outcome<Limits<T>> {
     let limit = |name: &str, i: usize| -> Outcome<Option<T>> {
         if let Some(value) = call.float_opt(name)? {
             return Ok(Some(T::from_f64(f64::from(value))));
@@ -174,7 +174,7 @@ pub(crate) fn limits<T: Num>(call: &Call) -> Outcome<Limits<T>> {
     Ok(Limits { low: limit("min", 1)?, high: limit("max", 2)? })
 }
 
-fn clip(call: &Call) -> Outcome<Vec<Tensor>> {
+fn clip(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     numeric!(x.dtype(), T => {
         let limits = limits::<T>(call)?;
@@ -186,7 +186,7 @@ fn clip(call: &Call) -> Outcome<Vec<Tensor>> {
 type Runs = (usize, usize, usize);
 
 /// Since opset 13: one axis, the last by default.
-fn along_axis(call: &Call) -> Outcome<Runs> {
+fn along_axis(call: &KernelCall) -> Outcome<Runs> {
     let x = call.x(0)?;
     if x.rank() == 0 {
         return Ok((1, 1, 1));
@@ -195,7 +195,7 @@ fn along_axis(call: &Call) -> Outcome<Runs> {
 }
 
 /// Before opset 13: everything from `axis` (1 by default) on together.
-fn from_axis(call: &Call) -> Outcome<Runs> {
+fn from_axis(call: &KernelCall) -> Outcome<Runs> {
     let x = call.x(0)?;
     let axis = call.int("axis", 1)?;
     let axis = if axis == x.rank() as i64 { x.rank() } else { dims::axis(axis, x.rank().max(1))? };
@@ -204,7 +204,7 @@ fn from_axis(call: &Call) -> Outcome<Runs> {
 }
 
 /// Replaces every run by `f` of it; `f` works in `f64`.
-fn over_runs(call: &Call, runs: Runs, f: fn(&mut [f64])) -> Outcome<Vec<Tensor>> {
+fn over_runs(call: &KernelCall, runs: Runs, f: fn(&mut [f64])) -> Outcome<Vec<Tensor>> {
     let (_, along, behind) = runs;
     let x = call.x(0)?;
     float!(x.dtype(), T => {
@@ -262,7 +262,7 @@ fn hardmax_run(run: &mut [f64]) {
 
 /// `contiguous` where the elements of a run of `float`s lie beside each other, `run` elsewhere.
 fn exponentials(
-    call: &Call,
+    call: &KernelCall,
     runs: Runs,
     contiguous: vector::InPlace,
     run: fn(&mut [f64]),
@@ -273,11 +273,11 @@ fn exponentials(
     }
 }
 
-fn softmax(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
+fn softmax(call: &KernelCall, runs: Runs) -> Outcome<Vec<Tensor>> {
     exponentials(call, runs, vector::softmax, softmax_run)
 }
 
-fn log_softmax(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
+fn log_softmax(call: &KernelCall, runs: Runs) -> Outcome<Vec<Tensor>> {
     exponentials(call, runs, vector::log_softmax, log_softmax_run)
 }
 

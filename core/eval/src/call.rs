@@ -4,9 +4,9 @@
 use crate::dims;
 use crate::domain::standard;
 use crate::fault::{Fault, Outcome};
-use crate::item::{Item, items};
+use crate::item::{RunValue, items};
 use crate::num::slice;
-use crate::steps::Step;
+use crate::steps::ElementStep;
 use half::{bf16, f16};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Element, Graph, Node, Tensor, TensorError};
@@ -17,20 +17,20 @@ use std::collections::BTreeMap;
 pub(crate) const RANK_MAX: usize = 64;
 
 /// Attributes of the enclosing function application, for attributes that refer to them.
-pub(crate) type Scope<'a> = BTreeMap<&'a str, &'a Attr>;
+pub(crate) type FunctionAttributes<'a> = BTreeMap<&'a str, &'a Attr>;
 
 /// One application of an operator to its inputs.
-pub(crate) struct Call<'a> {
+pub(crate) struct KernelCall<'a> {
     pub(crate) node: &'a Node,
     /// Version of the operator set of the node's domain.
     pub(crate) opset: i64,
     /// `None` also where the input is a sequence or an empty optional, see [`Kernel::Control`].
     pub(crate) inputs: &'a [Option<Tensor>],
-    pub(crate) scope: &'a Scope<'a>,
+    pub(crate) scope: &'a FunctionAttributes<'a>,
     /// Bytes the outputs may take.
     pub(crate) bytes_max: usize,
     /// What else is done to the output; only convolutions are asked to.
-    pub(crate) steps: &'a [Step],
+    pub(crate) steps: &'a [ElementStep],
     /// See [`crate::RunOptions::winograd`].
     pub(crate) winograd: bool,
     /// Whether large results of layout operators are derived from their operands instead of computed.
@@ -41,16 +41,17 @@ pub(crate) struct Call<'a> {
 const DERIVED_BYTES_MIN: usize = 64 << 10;
 
 /// Runs a sub-graph of the node on values for its inputs; gives its outputs.
-pub(crate) type RunBody<'a> = dyn FnMut(&Graph, Vec<Item>) -> Outcome<Vec<Item>> + 'a;
+pub(crate) type RunBody<'a> = dyn FnMut(&Graph, Vec<RunValue>) -> Outcome<Vec<RunValue>> + 'a;
 
 /// A kernel that sees all kinds of values and may run sub-graphs.
-pub(crate) type Control = fn(&Call, &[Option<Item>], &mut RunBody) -> Outcome<Vec<Item>>;
+pub(crate) type Control =
+    fn(&KernelCall, &[Option<RunValue>], &mut RunBody) -> Outcome<Vec<RunValue>>;
 
 /// The function that computes an operator.
 #[derive(Clone, Copy)]
 pub(crate) enum Kernel {
     /// A pure function of the inputs.
-    Plain(fn(&Call) -> Outcome<Vec<Tensor>>),
+    Plain(fn(&KernelCall) -> Outcome<Vec<Tensor>>),
     /// An operator with sub-graphs, or on values that are not tensors, which it finds in the second
     /// argument.
     Control(Control),
@@ -59,7 +60,7 @@ pub(crate) enum Kernel {
 /// One row of a family's table: an operator, the versions of its definition that the kernel
 /// follows, the kernel.
 #[derive(Clone, Copy)]
-pub(crate) struct Row {
+pub(crate) struct KernelRow {
     pub(crate) op: &'static str,
     /// Empty for the standard's own.
     pub(crate) domain: &'static str,
@@ -72,36 +73,42 @@ pub(crate) struct Row {
 }
 
 /// A row for all versions, computing 16-bit floats through `float`.
-pub(crate) const fn row(op: &'static str, kernel: fn(&Call) -> Outcome<Vec<Tensor>>) -> Row {
+pub(crate) const fn row(
+    op: &'static str,
+    kernel: fn(&KernelCall) -> Outcome<Vec<Tensor>>,
+) -> KernelRow {
     let kernel = Kernel::Plain(kernel);
-    Row { op, domain: "", since: 1, until: i64::MAX, kernel, widens: true }
+    KernelRow { op, domain: "", since: 1, until: i64::MAX, kernel, widens: true }
 }
 
 /// A row whose kernel handles every element type as it is.
-pub(crate) const fn raw(op: &'static str, kernel: fn(&Call) -> Outcome<Vec<Tensor>>) -> Row {
-    Row { widens: false, ..row(op, kernel) }
+pub(crate) const fn raw(
+    op: &'static str,
+    kernel: fn(&KernelCall) -> Outcome<Vec<Tensor>>,
+) -> KernelRow {
+    KernelRow { widens: false, ..row(op, kernel) }
 }
 
 /// A row of an operator with sub-graphs or on values that are not tensors.
-pub(crate) const fn control(op: &'static str, kernel: Control) -> Row {
+pub(crate) const fn control(op: &'static str, kernel: Control) -> KernelRow {
     let kernel = Kernel::Control(kernel);
-    Row { op, domain: "", since: 1, until: i64::MAX, kernel, widens: false }
+    KernelRow { op, domain: "", since: 1, until: i64::MAX, kernel, widens: false }
 }
 
-impl Row {
+impl KernelRow {
     /// The domain of the operator.
-    pub(crate) const fn of(self, domain: &'static str) -> Row {
-        Row { domain, ..self }
+    pub(crate) const fn in_domain(self, domain: &'static str) -> KernelRow {
+        KernelRow { domain, ..self }
     }
 
     /// The first opset whose definition the kernel follows.
-    pub(crate) const fn since(self, since: i64) -> Row {
-        Row { since, ..self }
+    pub(crate) const fn since(self, since: i64) -> KernelRow {
+        KernelRow { since, ..self }
     }
 
     /// The last opset whose definition the kernel follows.
-    pub(crate) const fn until(self, until: i64) -> Row {
-        Row { until, ..self }
+    pub(crate) const fn until(self, until: i64) -> KernelRow {
+        KernelRow { until, ..self }
     }
 
     /// Whether it is of the node's operator, in some version.
@@ -117,17 +124,17 @@ impl Row {
     /// Computes the node; `given` are all inputs, of which `call` sees the tensors.
     pub(crate) fn run(
         &self,
-        call: &Call,
-        given: &[Option<Item>],
+        call: &KernelCall,
+        inputs: &[Option<RunValue>],
         body: &mut RunBody,
-    ) -> Outcome<Vec<Item>> {
+    ) -> Outcome<Vec<RunValue>> {
         // A tensor without elements may name sizes beyond all bounds, which kernels walk along.
         for x in call.inputs.iter().flatten().filter(|x| x.is_empty()) {
             let sizes: Vec<usize> = x.dims().iter().copied().filter(|d| *d > 0).collect();
             call.room(DataType::Int64, &sizes)?;
         }
         if matches!(self.kernel, Kernel::Plain(_)) {
-            let found = given.iter().flatten().find(|item| item.tensor().is_none());
+            let found = inputs.iter().flatten().find(|item| item.tensor().is_none());
             found.map_or(Ok(()), |item| item.clone().into_tensor().map(drop))?;
         }
         refuse!(let Some(x) = call.inputs.iter().flatten().find(|x| x.rank() > RANK_MAX) =>
@@ -135,7 +142,7 @@ impl Row {
         let outputs = match self.kernel {
             Kernel::Plain(kernel) if self.widens => items(through_float(kernel, call)?),
             Kernel::Plain(kernel) => items(kernel(call)?),
-            Kernel::Control(kernel) => kernel(call, given, body)?,
+            Kernel::Control(kernel) => kernel(call, inputs, body)?,
         };
         let wanted = call.node.outputs.iter().rposition(Option::is_some).map_or(0, |i| i + 1);
         refuse!(wanted > outputs.len() => Fault::unsupported(format!("output {} is not computed", outputs.len())));
@@ -145,7 +152,10 @@ impl Row {
 
 /// Widens 16-bit floats to `float`, computes, and rounds `float` results back to the type of the
 /// first float input.
-fn through_float(kernel: fn(&Call) -> Outcome<Vec<Tensor>>, call: &Call) -> Outcome<Vec<Tensor>> {
+fn through_float(
+    kernel: fn(&KernelCall) -> Outcome<Vec<Tensor>>,
+    call: &KernelCall,
+) -> Outcome<Vec<Tensor>> {
     let is_half = |x: &Tensor| matches!(x.dtype(), DataType::Float16 | DataType::Bfloat16);
     if !call.inputs.iter().flatten().any(is_half) {
         return kernel(call);
@@ -154,7 +164,7 @@ fn through_float(kernel: fn(&Call) -> Outcome<Vec<Tensor>>, call: &Call) -> Outc
         call.inputs.iter().map(|x| x.as_ref().map(widened).transpose()).collect::<Outcome<_>>()?;
     let first = call.inputs.iter().flatten().find(|x| x.dtype().is_float());
     let dtype = first.map_or(DataType::Float, Tensor::dtype);
-    let outputs = kernel(&Call { inputs: &wide, ..*call })?;
+    let outputs = kernel(&KernelCall { inputs: &wide, ..*call })?;
     outputs.iter().map(|y| rounded(y, dtype)).collect()
 }
 
@@ -185,7 +195,7 @@ pub(crate) fn rounded(x: &Tensor, dtype: DataType) -> Outcome<Tensor> {
     })
 }
 
-impl<'a> Call<'a> {
+impl<'a> KernelCall<'a> {
     /// Input `i`, which the standard demands.
     pub(crate) fn x(&self, i: usize) -> Outcome<&'a Tensor> {
         self.opt(i).ok_or_else(|| Fault::invalid(format!("input {i} is missing")))
@@ -327,7 +337,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// [`Call::room`] for a tensor like input 0 with other sizes.
+    /// [`KernelCall::room`] for a tensor like input 0 with other sizes.
     pub(crate) fn room_like(&self, x: &Tensor, dims: &[usize]) -> Outcome<usize> {
         self.room(x.dtype(), dims)
     }

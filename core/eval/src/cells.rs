@@ -8,7 +8,7 @@ use onnxd_ir::{DataType, Tensor};
 use std::borrow::Cow;
 
 /// A cell of one width.
-pub(crate) trait Cell: Clone + Default + PartialEq + Send + Sync + 'static {
+pub(crate) trait CellWidth: Clone + Default + PartialEq + Send + Sync + 'static {
     /// What layout operators fill with where the node names no value: zero or the empty string.
     fn blank() -> Self;
     /// The elements of a tensor of that width.
@@ -18,7 +18,7 @@ pub(crate) trait Cell: Clone + Default + PartialEq + Send + Sync + 'static {
 }
 
 macro_rules! pod_cells {
-    ($($t:ty),*) => { $(impl Cell for $t {
+    ($($t:ty),*) => { $(impl CellWidth for $t {
         fn blank() -> $t { 0 }
         fn load(x: &Tensor) -> Cow<'_, [$t]> {
             x.as_pods()
@@ -39,7 +39,7 @@ impl<T: bytemuck::Pod> AsRef<[u8]> for Owned<T> {
     }
 }
 
-impl Cell for Bytes {
+impl CellWidth for Bytes {
     fn blank() -> Bytes {
         Bytes::new()
     }
@@ -55,7 +55,7 @@ impl Cell for Bytes {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Packed(pub(crate) u8);
 
-impl Cell for Packed {
+impl CellWidth for Packed {
     fn blank() -> Packed {
         Packed(0)
     }
@@ -99,18 +99,18 @@ pub(crate) fn take(x: &Tensor, tables: &[Vec<usize>], fill: Option<&Tensor>) -> 
     let dims: Vec<usize> = tables.iter().map(Vec::len).collect();
     let total = crate::dims::count(&dims).ok_or_else(|| Fault::memory("the size overflows"))?;
     celled!(x.dtype(), T => {
-        let cells = <T as Cell>::load(x);
-        let fill = fill.and_then(|f| <T as Cell>::load(f).first().cloned());
+        let cells = <T as CellWidth>::load(x);
+        let fill = fill.and_then(|f| <T as CellWidth>::load(f).first().cloned());
         let mut out = Vec::with_capacity(total);
         if total > 0 {
-            let blank = fill.unwrap_or_else(<T as Cell>::blank);
+            let blank = fill.unwrap_or_else(<T as CellWidth>::blank);
             take_axis(&cells, x.dims(), tables, &blank, &mut out);
         }
-        <T as Cell>::store(x.dtype(), dims, out)
+        <T as CellWidth>::store(x.dtype(), dims, out)
     })
 }
 
-fn take_axis<T: Cell>(
+fn take_axis<T: CellWidth>(
     cells: &[T],
     dims: &[usize],
     tables: &[Vec<usize>],
@@ -144,8 +144,8 @@ fn take_axis<T: Cell>(
 /// A copy whose element at coordinates `i` is the source's element at `offset + sum(i * strides)`.
 pub(crate) fn strided(x: &Tensor, dims: &[usize], strides: &[usize]) -> Outcome<Tensor> {
     celled!(x.dtype(), T => {
-        let out = strided_cells::<T>(&<T as Cell>::load(x), dims, strides);
-        <T as Cell>::store(x.dtype(), dims.to_vec(), out)
+        let out = strided_cells::<T>(&<T as CellWidth>::load(x), dims, strides);
+        <T as CellWidth>::store(x.dtype(), dims.to_vec(), out)
     })
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn joined(parts: &[&Tensor], axis: usize) -> Outcome<Tensor> {
     let total = crate::dims::count(&dims).ok_or_else(|| Fault::memory("the size overflows"))?;
     let outer: usize = dims[..axis].iter().product();
     celled!(first.dtype(), T => {
-        let loaded: Vec<_> = parts.iter().map(|p| <T as Cell>::load(p)).collect();
+        let loaded: Vec<_> = parts.iter().map(|p| <T as CellWidth>::load(p)).collect();
         let mut out = Vec::with_capacity(total);
         for i in 0..if total == 0 { 0 } else { outer } {
             for cells in &loaded {
@@ -210,7 +210,7 @@ pub(crate) fn joined(parts: &[&Tensor], axis: usize) -> Outcome<Tensor> {
                 out.extend_from_slice(&cells[i * run..(i + 1) * run]);
             }
         }
-        <T as Cell>::store(first.dtype(), dims, out)
+        <T as CellWidth>::store(first.dtype(), dims, out)
     })
 }
 

@@ -1,15 +1,15 @@
 //! Control flow, constants, and what passes values on.
 
-use crate::call::{Call, Row, RunBody, control, one, raw, scalar};
+use crate::call::{KernelCall, KernelRow, RunBody, control, one, raw, scalar};
 use crate::cells::joined;
 use crate::dims;
 use crate::fault::{Fault, Outcome};
-use crate::item::{Item, items, tensors};
+use crate::item::{RunValue, items, tensors};
 use crate::shape::densified;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Graph, Tensor, ValueType};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("Constant", constant),
     control("If", if_),
     control("Loop", loop_),
@@ -18,7 +18,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Any of the forms: tensor, sparse tensor, numbers, strings.
-fn constant(call: &Call) -> Outcome<Vec<Tensor>> {
+fn constant(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let form = call.node.attrs.iter().find(|(name, _)| name.contains("value"));
     let (name, _) = form.ok_or_else(|| Fault::invalid("it has no value"))?;
     one(match call.attr(name) {
@@ -39,7 +39,7 @@ fn truth(x: &Tensor) -> Outcome<bool> {
     Ok(scalar(x)? != 0.0)
 }
 
-fn if_(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
+fn if_(call: &KernelCall, _: &[Option<RunValue>], run: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let branch = if truth(call.x(0)?)? { "then_branch" } else { "else_branch" };
     run(call.graph(branch)?, vec![])
 }
@@ -51,7 +51,7 @@ struct Scanned {
 }
 
 /// Collects scanned outputs within the limit of the call.
-fn collect(call: &Call, all: &mut [Scanned], parts: Vec<Tensor>) -> Outcome<()> {
+fn collect(call: &KernelCall, all: &mut [Scanned], parts: Vec<Tensor>) -> Outcome<()> {
     for (scanned, part) in all.iter_mut().zip(parts) {
         // Parts without elements also take some.
         scanned.bytes += part.byte_len() + size_of::<Tensor>();
@@ -90,14 +90,18 @@ fn stacked(scanned: &Scanned, body: &Graph, output: usize, axis: i64) -> Outcome
 }
 
 /// `body(iteration, condition, carried...) -> (condition, carried..., scanned...)`.
-fn loop_(call: &Call, given: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
+fn loop_(
+    call: &KernelCall,
+    carried_inputs: &[Option<RunValue>],
+    run: &mut RunBody,
+) -> Outcome<Vec<RunValue>> {
     let body = call.graph("body")?;
     let trips = call.opt(0).map(scalar).transpose()?.map(|n| n as i64);
     let mut condition = call.opt(1).map(truth).transpose()?.unwrap_or(true);
-    let given = given.iter().skip(2);
+    let carried_inputs = carried_inputs.iter().skip(2);
     let missing = || Fault::invalid("a carried input is missing");
-    let mut carried: Vec<Item> =
-        given.map(|x| x.clone().ok_or_else(missing)).collect::<Outcome<_>>()?;
+    let mut carried: Vec<RunValue> =
+        carried_inputs.map(|x| x.clone().ok_or_else(missing)).collect::<Outcome<_>>()?;
     let count = carried.len();
     let fits = body.inputs().len() == count + 2 && body.outputs().len() > count;
     refuse!(!fits => "the body does not fit {count} carried values");
@@ -117,20 +121,20 @@ fn loop_(call: &Call, given: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<
         iteration += 1;
     }
     for (i, s) in scanned.iter().enumerate() {
-        carried.push(Item::Tensor(stacked(s, body, 1 + count + i, 0)?));
+        carried.push(RunValue::Tensor(stacked(s, body, 1 + count + i, 0)?));
     }
     Ok(carried)
 }
 
 /// One entry per scanned tensor, `default` where the attribute is absent.
-fn per_scan(call: &Call, name: &str, count: usize, default: i64) -> Outcome<Vec<i64>> {
+fn per_scan(call: &KernelCall, name: &str, count: usize, default: i64) -> Outcome<Vec<i64>> {
     let list = call.ints(name)?.map_or_else(|| vec![default; count], <[i64]>::to_vec);
     refuse!(list.len() != count => "attribute `{name}` needs {count} entries");
     Ok(list)
 }
 
 /// `body(states..., slices...) -> (states..., scanned...)`.
-fn scan(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
+fn scan(call: &KernelCall, _: &[Option<RunValue>], run: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let body = call.graph("body")?;
     let all = call.all()?;
     let scans = dims::size(call.int("num_scan_inputs", 0)?)?;
@@ -174,10 +178,10 @@ fn scan(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>
 }
 
 /// Opset 8: an input of lengths comes first, all others have a batch axis before the scanned one.
-fn scan_8(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
+fn scan_8(call: &KernelCall, _: &[Option<RunValue>], run: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let body = call.graph("body")?;
     refuse!(call.opt(0).is_some() => Fault::unsupported("sequences of different lengths are not computed"));
-    let given = Call { inputs: call.inputs.get(1..).unwrap_or_default(), ..*call };
+    let given = KernelCall { inputs: call.inputs.get(1..).unwrap_or_default(), ..*call };
     let all = given.all()?;
     let batch = all[0].dims().first().copied().unwrap_or(0);
     refuse!(batch == 0 || all.iter().any(|x| x.dims().first() != Some(&batch)) =>
@@ -189,7 +193,7 @@ fn scan_8(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Ite
             .iter()
             .map(|x| slice_at(x, 0, b).map(Some))
             .collect::<Outcome<Vec<Option<Tensor>>>>()?;
-        let outputs = tensors(scan(&Call { inputs: &inputs, ..*call }, &[], run)?)?;
+        let outputs = tensors(scan(&KernelCall { inputs: &inputs, ..*call }, &[], run)?)?;
         collect(call, &mut found, outputs)?;
     }
     let whole = found.iter().enumerate().map(|(i, s)| stacked(s, body, i, 0));

@@ -1,11 +1,11 @@
 //! Selection of boxes.
 
-use crate::call::{Call, Row, one, row};
+use crate::call::{KernelCall, KernelRow, one, row};
 use crate::fault::{Fault, Outcome};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
-pub(crate) const ROWS: &[Row] = &[row("NonMaxSuppression", non_max_suppression)];
+pub(crate) const ROWS: &[KernelRow] = &[row("NonMaxSuppression", non_max_suppression)];
 
 /// Two corners, low and high, of a box.
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ struct Area {
 
 impl Area {
     /// From two opposite corners in any order (y before x), or from centre and size (x before y).
-    fn of(b: &[f32], centered: bool) -> Area {
+    fn from_corners(b: &[f32], centered: bool) -> Area {
         let (mut low, mut high) = ([0.0; 2], [0.0; 2]);
         for k in 0..2 {
             let (p, q) = match centered {
@@ -43,7 +43,7 @@ impl Area {
 }
 
 /// Per class, boxes by falling score, leaving out those that overlap one already chosen too much.
-fn non_max_suppression(call: &Call) -> Outcome<Vec<Tensor>> {
+fn non_max_suppression(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (boxes, scores) = (call.x(0)?, call.x(1)?);
     let ([batch, count, 4], [b, classes, n]) = (boxes.dims(), scores.dims()) else {
         return Err(Fault::invalid(format!("{boxes:?} and {scores:?} are not boxes and scores")));
@@ -55,8 +55,8 @@ fn non_max_suppression(call: &Call) -> Outcome<Vec<Tensor>> {
     let score_min = call.scalar_opt(4)?.map(|s| s as f32);
     let centered = call.flag("center_point_box", false)?;
     let values = call.slice::<f32>(0)?;
-    let areas: Vec<Area> = values.chunks(4).map(|b| Area::of(b, centered)).collect();
-    let mut found = Vec::new();
+    let areas: Vec<Area> = values.chunks(4).map(|b| Area::from_corners(b, centered)).collect();
+    let mut selected_boxes = Vec::new();
     for (at, row) in call.slice::<f32>(1)?.chunks(count.max(1)).enumerate() {
         let (image, class) = (at / classes, at % classes);
         let areas = &areas[image * count..(image + 1) * count];
@@ -72,11 +72,11 @@ fn non_max_suppression(call: &Call) -> Outcome<Vec<Tensor>> {
             }
             if chosen.iter().all(|j| areas[i].overlap(&areas[*j]) <= overlap_max) {
                 chosen.push(i);
-                found.extend([image as i64, class as i64, i as i64]);
+                selected_boxes.extend([image as i64, class as i64, i as i64]);
             }
         }
     }
-    one(Tensor::from_vec(vec![found.len() / 3, 3], found))
+    one(Tensor::from_vec(vec![selected_boxes.len() / 3, 3], selected_boxes))
 }
 
 #[cfg(test)]

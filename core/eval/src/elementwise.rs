@@ -1,6 +1,6 @@
 //! Elementwise application with broadcasting: the loops, independent of what is computed.
 
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::dims::{broadcast, broadcast_strides};
 use crate::fault::Outcome;
 use crate::num::slice;
@@ -23,7 +23,7 @@ pub(crate) fn test<T: Element>(x: &Tensor, f: impl Fn(T) -> bool + Sync) -> Outc
 
 /// What a kernel makes of the elements of an operator's first input, if that is of `float`s.
 pub(crate) fn of_floats(
-    call: &Call,
+    call: &KernelCall,
     kernel: &(dyn Fn(&mut [f32]) + Sync),
 ) -> Outcome<Option<Vec<Tensor>>> {
     let x = call.x(0)?;
@@ -54,7 +54,7 @@ fn filled<T: Element, R: Element>(x: &[T], fill: &(dyn Fn(&[T], &mut [R]) + Sync
 
 /// `f` of every pair, both sides broadcast; `dtype` is the type of the result.
 pub(crate) fn zip<A: Element, B: Element, R: Element>(
-    call: &Call,
+    call: &KernelCall,
     dtype: DataType,
     both: (&Tensor, &Tensor),
     f: impl Fn(A, B) -> R + Sync,
@@ -76,7 +76,7 @@ type Loop<'f, A, B, R> = dyn Fn(&mut [R], &[A], &[B]) + Sync + 'f;
 
 /// As [`zip`], where `run` computes results one after the other from elements that lie so.
 fn zipped<A: Element, B: Element, R: Element>(
-    call: &Call,
+    call: &KernelCall,
     dtype: DataType,
     (a, b): (&Tensor, &Tensor),
     run: &Loop<'_, A, B, R>,

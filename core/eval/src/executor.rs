@@ -1,7 +1,7 @@
 //! What is kept of a model from run to run, and how to run it.
 
 use crate::domain::standard;
-use crate::plan::{Plan, address};
+use crate::plan::{GraphPlan, address};
 use crate::watch::Observer;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{DataType, Function, Graph, Model, Node, Tensor};
@@ -54,7 +54,7 @@ pub struct Executor<'m> {
     /// By domain, name and overload.
     functions: HashMap<(&'m str, &'m str, &'m str), &'m Function>,
     /// By address of the graph, which the borrow of the model keeps in place.
-    plans: HashMap<usize, Plan>,
+    plans: HashMap<usize, GraphPlan>,
     /// Bytes of values that are kept from run to run.
     pub(crate) kept: AtomicUsize,
     /// Derived tensors and the same in memory, by what derives them.
@@ -65,7 +65,7 @@ pub struct Executor<'m> {
 
 impl<'m> Executor<'m> {
     /// An executor that knows the functions of `model`, and no graph yet.
-    pub(crate) fn of(model: &'m Model) -> Executor<'m> {
+    pub(crate) fn prepare(model: &'m Model) -> Executor<'m> {
         let functions = model
             .functions
             .iter()
@@ -75,7 +75,7 @@ impl<'m> Executor<'m> {
         Executor { model, functions, plans, kept, computed, peak }
     }
 
-    pub(crate) fn add_plan(&mut self, graph: &Graph, plan: Plan) {
+    pub(crate) fn add_plan(&mut self, graph: &Graph, plan: GraphPlan) {
         self.plans.insert(address(graph), plan);
     }
 
@@ -154,7 +154,7 @@ impl<'m> Executor<'m> {
         held
     }
 
-    pub(crate) fn plan(&self, graph: &Graph) -> Result<&Plan, Diagnostic> {
+    pub(crate) fn plan(&self, graph: &Graph) -> Result<&GraphPlan, Diagnostic> {
         self.plans.get(&address(graph)).ok_or_else(|| {
             Diagnostic::new(Code::Internal, format!("graph `{}` was not prepared", graph.name))
         })

@@ -1,8 +1,8 @@
 //! One node on its own, for constant folding.
 
-use crate::call::{Call, Scope};
+use crate::call::{FunctionAttributes, KernelCall};
 use crate::fault::{Fault, layer_of};
-use crate::item::{Item, tensors};
+use crate::item::{RunValue, tensors};
 use crate::table;
 use onnxd_diagnostics::{Diagnostic, refuse};
 use onnxd_ir::{Graph, Node, Tensor};
@@ -65,10 +65,11 @@ fn computed(
 ) -> Result<Vec<Tensor>, Diagnostic> {
     let row = table::find(node, opset);
     let missing = || Fault::unsupported(format!("opset {opset} has no kernel"));
-    let scope = Scope::new();
+    let scope = FunctionAttributes::new();
     let (scope, steps, winograd) = (&scope, &[], false);
-    let call = Call { node, opset, inputs, scope, bytes_max, steps, winograd, derives };
-    let given: Vec<Option<Item>> = inputs.iter().cloned().map(|x| x.map(Item::Tensor)).collect();
+    let call = KernelCall { node, opset, inputs, scope, bytes_max, steps, winograd, derives };
+    let given: Vec<Option<RunValue>> =
+        inputs.iter().cloned().map(|x| x.map(RunValue::Tensor)).collect();
     let refuse = |_: &_, _| Err(Fault::unsupported("a node with sub-graphs is not folded"));
     let outputs = row.ok_or_else(missing).and_then(|row| row.run(&call, &given, &mut { refuse }));
     let outputs = outputs.and_then(tensors).and_then(|outputs| {

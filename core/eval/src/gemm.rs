@@ -1,8 +1,8 @@
 //! Matrix products of every element type: floats through `matrixmultiply`, integers exactly.
 
 use crate::num::Num;
-use crate::parallel::{Block, for_each_block, for_each_chunk, threads, vectorized};
-use crate::steps::Step;
+use crate::parallel::{ColumnBlock, for_each_block, for_each_chunk, threads, vectorized};
+use crate::steps::ElementStep;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
@@ -45,7 +45,7 @@ fn last(m: usize, n: usize, rows: usize, columns: usize) -> Option<usize> {
 
 /// Sizes of a product: `[m, k] * [k, n]`.
 #[derive(Clone, Copy)]
-pub(crate) struct Sizes {
+pub(crate) struct GemmSizes {
     pub(crate) m: usize,
     pub(crate) k: usize,
     pub(crate) n: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Sizes {
 /// An element type that matrices can be multiplied over.
 pub(crate) trait Product: Num {
     /// Applies what follows a product to elements of the result from index `at` on. Only `f32` is ever followed.
-    fn follow(steps: &[Step], at: usize, run: &mut [Self]) {
+    fn follow(steps: &[ElementStep], at: usize, run: &mut [Self]) {
         let _ = (steps, at, run);
     }
 
@@ -74,7 +74,7 @@ pub(crate) trait Product: Num {
     /// All three lie within their memory: `a` and `b` as [`Matrix::holds`] says, and `c` with `s.m` rows
     /// of `s.n` elements that do not overlap. Nothing else touches the elements of `c`, which hold
     /// something if the product is added. Those of `c` hold something afterwards.
-    unsafe fn product(s: Sizes, a: Matrix<Self>, b: Matrix<Self>, to: To<Self>) {
+    unsafe fn product(s: GemmSizes, a: Matrix<Self>, b: Matrix<Self>, to: To<Self>) {
         for i in 0..s.m {
             let row = to.start.wrapping_add(i * to.stride);
             if !to.adds {
@@ -127,7 +127,7 @@ pub struct Columns<'a> {
 pub fn add_products(sums: &mut [f32], left: &Columns, right: &Columns) {
     let (m, n) = (left.columns.len(), right.columns.len());
     let count = |c: &Columns| c.rows.len() / c.width.max(1);
-    let sizes = Sizes { m, k: count(left).min(count(right)), n };
+    let sizes = GemmSizes { m, k: count(left).min(count(right)), n };
     if m == 0 || n == 0 || sizes.k == 0 {
         return;
     }
@@ -142,7 +142,7 @@ pub fn add_products(sums: &mut [f32], left: &Columns, right: &Columns) {
 /// # Panics
 /// If a matrix does not lie within its memory.
 pub(crate) fn multiply_add<T: Product>(
-    s: Sizes,
+    s: GemmSizes,
     a: Matrix<T>,
     b: Matrix<T>,
     c: &mut [T],
@@ -157,7 +157,7 @@ pub(crate) fn multiply_add<T: Product>(
 
 /// The same, or `c = a * b`, after which all of `c` that the product covers holds something.
 fn multiply<T: Product>(
-    s: Sizes,
+    s: GemmSizes,
     a: Matrix<T>,
     b: Matrix<T>,
     (c, stride): (&mut [MaybeUninit<T>], usize),
@@ -178,7 +178,7 @@ fn multiply<T: Product>(
             // SAFETY: `checked` has shown that the whole product lies within its memory, so that `m` rows
             // of it do. These rows of `c` are this task's alone. What is added to holds something, as
             // `multiply_add` gives such memory, and `multiplied_rows` adds from the second panel on.
-            unsafe { T::product(Sizes { m, ..s }, a, b, to(c.as_mut_ptr())) };
+            unsafe { T::product(GemmSizes { m, ..s }, a, b, to(c.as_mut_ptr())) };
         };
         let used = (s.m - 1) * stride + s.n;
         match part >= s.m {
@@ -199,7 +199,7 @@ fn multiply<T: Product>(
         // SAFETY: `checked` has shown that the whole product lies within its memory, so that `n` columns
         // from `first` on do. The block is this task's alone, and holds something where it is added to, as
         // above.
-        unsafe { T::product(Sizes { n, ..s }, a, b.skip(first * b.columns), to(c)) };
+        unsafe { T::product(GemmSizes { n, ..s }, a, b.skip(first * b.columns), to(c)) };
     });
 }
 
@@ -208,7 +208,7 @@ fn multiply<T: Product>(
 /// # Panics
 /// If a matrix does not lie within its memory.
 pub(crate) fn multiply_into<T: Product>(
-    s: Sizes,
+    s: GemmSizes,
     a: Matrix<T>,
     b: Matrix<T>,
     c: &mut [T],
@@ -228,7 +228,7 @@ const PANEL: usize = 256;
 ///
 /// # Panics
 /// If a matrix does not lie within its memory.
-pub(crate) fn multiplied_rows<T: Product>(s: Sizes, a: &[T], b: &[u8]) -> Vec<T> {
+pub(crate) fn multiplied_rows<T: Product>(s: GemmSizes, a: &[T], b: &[u8]) -> Vec<T> {
     assert_eq!(b.len(), s.k * s.n * size_of::<T>(), "all of the right factor");
     if s.k == 0 {
         return vec![T::default(); s.m * s.n];
@@ -246,7 +246,7 @@ pub(crate) fn multiplied_rows<T: Product>(s: Sizes, a: &[T], b: &[u8]) -> Vec<T>
             bytemuck::cast_slice_mut(&mut panel).copy_from_slice(bytes);
             let k = panel.len() / s.n.max(1);
             let b = Matrix::new(&panel, s.n);
-            multiply(Sizes { k, ..s }, a.skip(i * PANEL), b, (c, s.n), i > 0);
+            multiply(GemmSizes { k, ..s }, a.skip(i * PANEL), b, (c, s.n), i > 0);
         }
         T::keep(panel);
     }
@@ -260,7 +260,12 @@ pub(crate) fn multiplied_rows<T: Product>(s: Sizes, a: &[T], b: &[u8]) -> Vec<T>
 ///
 /// # Panics
 /// If a matrix does not lie within its memory.
-pub(crate) fn add_to_block<T: Product>(k: usize, a: Matrix<T>, b: Matrix<T>, block: &mut Block<T>) {
+pub(crate) fn add_to_block<T: Product>(
+    k: usize,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    block: &mut ColumnBlock<T>,
+) {
     let (m, n) = block.sizes();
     if m == 0 || n == 0 || k == 0 {
         return;
@@ -269,8 +274,8 @@ pub(crate) fn add_to_block<T: Product>(k: usize, a: Matrix<T>, b: Matrix<T>, blo
     let (c, stride) = block.parts();
     let to = To { start: c, stride, adds: true };
     // SAFETY: both factors have just been checked. The block is borrowed exclusively, has `m` rows of `n`
-    // elements `stride` apart, and holds something, as a `Block` of `T` does.
-    unsafe { T::product(Sizes { m, k, n }, a, b, to) };
+    // elements `stride` apart, and holds something, as a `ColumnBlock` of `T` does.
+    unsafe { T::product(GemmSizes { m, k, n }, a, b, to) };
 }
 
 /// Multiplications below which one thread does the work alone.
@@ -282,7 +287,7 @@ const ALIGNED: usize = 16;
 ///
 /// # Panics
 /// If a matrix does not lie within its memory.
-fn checked<T, C>(s: Sizes, a: &Matrix<T>, b: &Matrix<T>, c: &[C], stride: usize) -> bool {
+fn checked<T, C>(s: GemmSizes, a: &Matrix<T>, b: &Matrix<T>, c: &[C], stride: usize) -> bool {
     if s.m == 0 || s.k == 0 || s.n == 0 {
         return false;
     }
@@ -295,7 +300,7 @@ fn checked<T, C>(s: Sizes, a: &Matrix<T>, b: &Matrix<T>, c: &[C], stride: usize)
 macro_rules! floats {
     ($($t:ident $gemm:ident { $($item:item)* }),*) => { $(impl Product for $t {
         $($item)*
-        unsafe fn product(s: Sizes, a: Matrix<$t>, b: Matrix<$t>, to: To<$t>) {
+        unsafe fn product(s: GemmSizes, a: Matrix<$t>, b: Matrix<$t>, to: To<$t>) {
             if s.m.min(s.n) == 1 {
                 // SAFETY: the caller promises what `vector_product` asks; a size has just been seen to be 1.
                 return unsafe { vector_product(s, a, b, to) };
@@ -327,7 +332,7 @@ macro_rules! floats {
 
 floats!(
     f32 sgemm {
-        fn follow(steps: &[Step], at: usize, run: &mut [f32]) {
+        fn follow(steps: &[ElementStep], at: usize, run: &mut [f32]) {
             steps.iter().for_each(|step| step.apply(at, run));
         }
 
@@ -357,7 +362,7 @@ thread_local! {
 ///
 /// # Safety
 /// As [`Product::product`]; `m` or `n` is one.
-unsafe fn vector_product<T: Product>(s: Sizes, a: Matrix<T>, b: Matrix<T>, to: To<T>) {
+unsafe fn vector_product<T: Product>(s: GemmSizes, a: Matrix<T>, b: Matrix<T>, to: To<T>) {
     // The vector is put to the left: `a * b` is the transpose of `b' * a'`.
     let flipped = |x: Matrix<'_, T>| (x.rows, x.columns);
     let (n, (vector, step), matrix, (columns, rows), gap) = if s.m == 1 {
@@ -425,7 +430,7 @@ mod tests {
     fn strides_and_accumulation() {
         let a = [1f32, 2.0, 3.0, 4.0, 5.0, 6.0];
         let b = [1f32, 0.0, 0.0, 1.0, 1.0, 1.0];
-        let s = Sizes { m: 2, k: 3, n: 2 };
+        let s = GemmSizes { m: 2, k: 3, n: 2 };
         let mut c = [10f32, 10.0, 0.0, 10.0, 10.0];
         multiply_add(s, Matrix::new(&a, 3), Matrix::new(&b, 2), &mut c, 3);
         assert_eq!(c, [14.0, 15.0, 0.0, 20.0, 21.0]);
@@ -434,7 +439,7 @@ mod tests {
         multiply_add(s, Matrix::new(&a, 3), Matrix::new(&b, 2), &mut c, 2);
         assert_eq!(c, [4, 5, 10, 11]);
         let mut c = [0i32; 9];
-        let s = Sizes { m: 3, k: 2, n: 3 };
+        let s = GemmSizes { m: 3, k: 2, n: 3 };
         multiply_add(s, Matrix::transposed(&a, 3), Matrix::transposed(&b, 2), &mut c, 3);
         assert_eq!(c, [1, 4, 5, 2, 5, 7, 3, 6, 9]);
     }
@@ -442,7 +447,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "within their memory")]
     fn a_matrix_too_small_is_refused() {
-        let s = Sizes { m: 2, k: 2, n: 2 };
+        let s = GemmSizes { m: 2, k: 2, n: 2 };
         multiply_add(s, Matrix::new(&[1.0; 3], 2), Matrix::new(&[1.0; 4], 2), &mut [0.0; 4], 2);
     }
 }

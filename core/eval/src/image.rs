@@ -1,14 +1,14 @@
 //! Pictures.
 
-use crate::call::{Call, Row, one, raw};
+use crate::call::{KernelCall, KernelRow, one, raw};
 use crate::fault::{Fault, Outcome};
 use onnxd_image::Refused;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[raw("ImageDecoder", image_decoder)];
+pub(crate) const ROWS: &[KernelRow] = &[raw("ImageDecoder", image_decoder)];
 
 /// The pixels of an encoded picture: height, width, channels. What is damaged has none.
-fn image_decoder(call: &Call) -> Outcome<Vec<Tensor>> {
+fn image_decoder(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let format = call.string("pixel_format", "RGB")?;
     let channels = match format {
         "RGB" | "BGR" => 3,

@@ -1,7 +1,7 @@
 //! Compares the tensors a caller brings with what the graph declares, and puts together what is not a
 //! tensor: see [`crate::parts`].
 
-use crate::item::{Item, Map};
+use crate::item::{Map, RunValue};
 use crate::parts;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, refuse, shown};
 use onnxd_ir::{Dim, Graph, Tensor, ValueId, ValueType};
@@ -21,8 +21,8 @@ pub fn check(graph: &Graph, inputs: &Feeds) -> Result<(), Diagnostics> {
 ///
 /// # Errors
 /// Those of [`check`].
-pub(crate) fn items(graph: &Graph, inputs: &Feeds) -> Result<Vec<Option<Item>>, Diagnostics> {
-    let mut given = Given { inputs, used: BTreeSet::new() };
+pub(crate) fn items(graph: &Graph, inputs: &Feeds) -> Result<Vec<Option<RunValue>>, Diagnostics> {
+    let mut given = CallerInputs { inputs, used: BTreeSet::new() };
     let mut problems = Diagnostics::default();
     let report = |text: String| Diagnostic::new(Code::EvalInputs, text);
     let mut found = Vec::with_capacity(graph.inputs().len());
@@ -48,26 +48,26 @@ pub(crate) fn items(graph: &Graph, inputs: &Feeds) -> Result<Vec<Option<Item>>, 
 }
 
 /// What a caller brings, and what of it belongs to an input.
-struct Given<'i> {
+struct CallerInputs<'i> {
     inputs: &'i Feeds,
     used: BTreeSet<&'i str>,
 }
 
-impl<'i> Given<'i> {
+impl<'i> CallerInputs<'i> {
     fn take(&mut self, name: &str) -> Option<&'i Tensor> {
         let (name, tensor) = self.inputs.get_key_value(name)?;
         self.used.insert(name);
         Some(tensor)
     }
 
-    fn item(&mut self, graph: &Graph, id: ValueId) -> Result<Option<Item>, String> {
+    fn item(&mut self, graph: &Graph, id: ValueId) -> Result<Option<RunValue>, String> {
         let value = &graph[id];
         let (mut ty, mut optional) = (value.ty.as_ref(), false);
         // An optional that has an element is its element.
         while let Some(ValueType::Optional(element)) = ty {
             (ty, optional) = (Some(element.as_ref()), true);
         }
-        let found = match ty {
+        let feed = match ty {
             Some(ValueType::Sequence(of)) if !matches!(**of, ValueType::Map(..)) => {
                 self.sequence(&value.name, of, optional)?
             }
@@ -75,16 +75,16 @@ impl<'i> Given<'i> {
             _ => match self.take(&value.name) {
                 Some(tensor) => match ty.and_then(|ty| misfit(ty, tensor)) {
                     Some(why) => return Err(why),
-                    None => Some(Item::Tensor(tensor.clone())),
+                    None => Some(RunValue::Tensor(tensor.clone())),
                 },
                 None => None,
             },
         };
-        match found {
-            None if optional => Ok(Some(Item::Empty)),
+        match feed {
+            None if optional => Ok(Some(RunValue::Empty)),
             None if value.initializer().is_some() => Ok(None),
             None => Err("is missing".into()),
-            found => Ok(found),
+            feed => Ok(feed),
         }
     }
 
@@ -93,7 +93,7 @@ impl<'i> Given<'i> {
         name: &str,
         of: &ValueType,
         optional: bool,
-    ) -> Result<Option<Item>, String> {
+    ) -> Result<Option<RunValue>, String> {
         if self.take(name).is_some() {
             return Err(format!("is a sequence; its elements are {}", first_elements(name)));
         }
@@ -113,10 +113,10 @@ impl<'i> Given<'i> {
             return Err(format!("has `{}`, but no element {count} before it", shown(later)));
         }
         // A sequence without elements has no arrays.
-        Ok((!list.is_empty() || !optional).then(|| Item::sequence(list)))
+        Ok((!list.is_empty() || !optional).then(|| RunValue::sequence(list)))
     }
 
-    fn map(&mut self, name: &str) -> Result<Option<Item>, String> {
+    fn map(&mut self, name: &str) -> Result<Option<RunValue>, String> {
         let (keys, values) = (self.take(&parts::keys(name)), self.take(&parts::values(name)));
         let (Some(keys), Some(values)) = (keys, values) else {
             let (keys, values) = (shown(&parts::keys(name)), shown(&parts::values(name)));
@@ -124,7 +124,7 @@ impl<'i> Given<'i> {
         };
         let map = Map::new(keys, values);
         let map = map.map_err(|_| format!("cannot be made of {keys:?} and {values:?}"))?;
-        Ok(Some(Item::Map(std::sync::Arc::new(map))))
+        Ok(Some(RunValue::Map(std::sync::Arc::new(map))))
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
         let graph = parse_graph(&text).unwrap();
         let arrays = names.iter().map(|n| ((*n).to_owned(), Tensor::vector(vec![1f32, 2.0])));
         let found = items(&graph, &arrays.collect()).map_err(|e| e.0[0].message.clone())?;
-        Ok(found.iter().map(|item| item.as_ref().map_or("nothing", Item::kind)).collect())
+        Ok(found.iter().map(|item| item.as_ref().map_or("nothing", RunValue::kind)).collect())
     }
 
     #[test]

@@ -8,7 +8,7 @@ use onnxd_ir::Tensor;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
+pub(crate) enum RunValue {
     Tensor(Tensor),
     Sequence(Arc<Vec<Tensor>>),
     Map(Arc<Map>),
@@ -16,15 +16,15 @@ pub(crate) enum Item {
     Empty,
 }
 
-impl Item {
-    pub(crate) fn sequence(list: Vec<Tensor>) -> Item {
-        Item::Sequence(Arc::new(list))
+impl RunValue {
+    pub(crate) fn sequence(list: Vec<Tensor>) -> RunValue {
+        RunValue::Sequence(Arc::new(list))
     }
 
     /// The tensor, if it is one.
     pub(crate) fn tensor(&self) -> Option<&Tensor> {
         match self {
-            Item::Tensor(x) => Some(x),
+            RunValue::Tensor(x) => Some(x),
             _ => None,
         }
     }
@@ -33,7 +33,7 @@ impl Item {
     pub(crate) fn into_tensor(self) -> Outcome<Tensor> {
         let kind = self.kind();
         match self {
-            Item::Tensor(x) => Ok(x),
+            RunValue::Tensor(x) => Ok(x),
             _ => Err(Fault::invalid(format!("{kind} where a tensor is needed"))),
         }
     }
@@ -41,11 +41,11 @@ impl Item {
     /// In words, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Item::Tensor(_) => "a tensor",
-            Item::Sequence(_) => "a sequence",
-            Item::Map(map) if map.rows().is_some() => "a sequence of maps",
-            Item::Map(_) => "a map",
-            Item::Empty => "an empty optional",
+            RunValue::Tensor(_) => "a tensor",
+            RunValue::Sequence(_) => "a sequence",
+            RunValue::Map(map) if map.rows().is_some() => "a sequence of maps",
+            RunValue::Map(_) => "a map",
+            RunValue::Empty => "an empty optional",
         }
     }
 
@@ -53,26 +53,28 @@ impl Item {
     /// an empty optional.
     pub(crate) fn named(self, name: &str) -> Option<Vec<(String, Tensor)>> {
         match self {
-            Item::Tensor(x) => Some(vec![(name.to_owned(), x)]),
-            Item::Sequence(list) => {
+            RunValue::Tensor(x) => Some(vec![(name.to_owned(), x)]),
+            RunValue::Sequence(list) => {
                 let named = list.iter().enumerate();
                 Some(named.map(|(i, x)| (parts::element(name, i), x.clone())).collect())
             }
-            Item::Map(map) => {
+            RunValue::Map(map) => {
                 let (keys, values) = (map.keys.clone(), map.values.clone());
                 Some(vec![(parts::keys(name), keys), (parts::values(name), values)])
             }
-            Item::Empty => None,
+            RunValue::Empty => None,
         }
     }
 
     /// Bytes it takes; tensors without elements also take some in a sequence.
     pub(crate) fn byte_len(&self) -> usize {
         match self {
-            Item::Tensor(x) => x.byte_len(),
-            Item::Sequence(list) => list.iter().map(|x| x.byte_len() + size_of::<Tensor>()).sum(),
-            Item::Map(map) => map.keys.byte_len() + map.values.byte_len(),
-            Item::Empty => 0,
+            RunValue::Tensor(x) => x.byte_len(),
+            RunValue::Sequence(list) => {
+                list.iter().map(|x| x.byte_len() + size_of::<Tensor>()).sum()
+            }
+            RunValue::Map(map) => map.keys.byte_len() + map.values.byte_len(),
+            RunValue::Empty => 0,
         }
     }
 }
@@ -127,11 +129,11 @@ impl Map {
 }
 
 /// Items that must all be tensors.
-pub(crate) fn tensors(items: Vec<Item>) -> Outcome<Vec<Tensor>> {
-    items.into_iter().map(Item::into_tensor).collect()
+pub(crate) fn tensors(items: Vec<RunValue>) -> Outcome<Vec<Tensor>> {
+    items.into_iter().map(RunValue::into_tensor).collect()
 }
 
 /// Tensors as items.
-pub(crate) fn items(tensors: Vec<Tensor>) -> Vec<Item> {
-    tensors.into_iter().map(Item::Tensor).collect()
+pub(crate) fn items(tensors: Vec<Tensor>) -> Vec<RunValue> {
+    tensors.into_iter().map(RunValue::Tensor).collect()
 }

@@ -72,6 +72,6 @@ pub use executor::{BYTES_MAX, Executor, RunOptions};
 pub use fold::{derive_node, eval_node, is_deterministic};
 pub use gemm::{Columns, add_products};
 pub use parallel::alone;
-pub use random::Source as RandomSource;
+pub use random::RandomStream as RandomSource;
 pub use table::operators;
 pub use watch::{Observer, quoted};

@@ -1,17 +1,17 @@
 //! Matrix products.
 
-use crate::call::{Call, Row, one, raw, row};
+use crate::call::{KernelCall, KernelRow, one, raw, row};
 use crate::cells::expanded;
 use crate::dims::{broadcast, broadcast_strides, for_each_index};
 use crate::exact;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Product, Sizes, multiplied_rows, multiply_add};
+use crate::gemm::{GemmSizes, Matrix, Product, multiplied_rows, multiply_add};
 use crate::num::{Num, slice, typed};
 use crate::parallel::for_each_chunk;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] =
+pub(crate) const ROWS: &[KernelRow] =
     &[row("Gemm", gemm), row("MatMul", matmul), raw("MatMulInteger", matmul_integer)];
 
 /// [`typed!`] for the element types that products are defined on.
@@ -23,7 +23,7 @@ macro_rules! product {
 }
 
 /// `alpha * A' * B' + beta * C`, where A' and B' may be transposed.
-fn gemm(call: &Call) -> Outcome<Vec<Tensor>> {
+fn gemm(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = (call.x(0)?, call.x(1)?);
     let (flip_a, flip_b) = (call.flag("transA", false)?, call.flag("transB", false)?);
     let (alpha, beta) = (call.float("alpha", 1.0)?, call.float("beta", 1.0)?);
@@ -40,7 +40,7 @@ fn gemm(call: &Call) -> Outcome<Vec<Tensor>> {
         let a = if flip_a { Matrix::transposed(&a, m) } else { Matrix::new(&a, k) };
         let b = if flip_b { Matrix::transposed(&b, k) } else { Matrix::new(&b, n) };
         let mut y = vec![T::default(); m * n];
-        multiply_add(Sizes { m, k, n }, a, b, &mut y, n);
+        multiply_add(GemmSizes { m, k, n }, a, b, &mut y, n);
         if alpha != 1.0 {
             y.iter_mut().for_each(|v| *v = scaled(*v, alpha));
         }
@@ -69,7 +69,7 @@ fn scaled<T: Num>(x: T, by: f32) -> T {
     }
 }
 
-fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
+fn matmul(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = (call.x(0)?, call.x(1)?);
     refuse!(a.dtype() != b.dtype() => "{a:?} and {b:?} differ in element type");
     product!(a.dtype(), T => one(multiplied::<T>(call, a, b)?))
@@ -77,7 +77,7 @@ fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// The product over the two innermost axes; the others broadcast. A vector stands for a row or a
 /// column.
-pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Tensor> {
+pub(crate) fn multiplied<T: Product>(call: &KernelCall, a: &Tensor, b: &Tensor) -> Outcome<Tensor> {
     let misfit = || Fault::invalid(format!("{a:?} and {b:?} cannot be multiplied"));
     let (batch_a, m, k) = match a.dims() {
         [] => return Err(misfit()),
@@ -96,10 +96,10 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
     dims.extend((b.rank() > 1).then_some(n));
     let total = call.room(T::DTYPE, &dims)?;
     let x = slice::<T>(a)?;
-    let s = Sizes { m, k, n };
+    let s = GemmSizes { m, k, n };
     if batch_b.iter().all(|d| *d == 1) && batch == batch_a {
         // One right side for all: a single tall product.
-        let s = Sizes { m: m * batch.iter().product::<usize>(), ..s };
+        let s = GemmSizes { m: m * batch.iter().product::<usize>(), ..s };
         return Ok(Tensor::from_vec(dims, multiplied_rows(s, &x, &b.bytes())));
     }
     let (w, mut y) = (slice::<T>(b)?, vec![T::default(); total]);
@@ -147,7 +147,7 @@ pub(crate) fn centered(x: &Tensor, zero: Option<&Tensor>, per_row: bool) -> Outc
 }
 
 /// The matrix product of centered integers, modulo 2^32.
-pub(crate) fn integer_product(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Tensor> {
+pub(crate) fn integer_product(call: &KernelCall, a: &Tensor, b: &Tensor) -> Outcome<Tensor> {
     let depth = a.dims().last().copied().unwrap_or(1);
     let sums = match exact::as_floats(depth, a, b)? {
         [a, b] if a.dtype() == DataType::Float => multiplied::<f32>(call, &a, &b)?,
@@ -156,7 +156,7 @@ pub(crate) fn integer_product(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Te
     exact::integers(&sums)
 }
 
-fn matmul_integer(call: &Call) -> Outcome<Vec<Tensor>> {
+fn matmul_integer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let a = centered(call.x(0)?, call.opt(2), true)?;
     let b = centered(call.x(1)?, call.opt(3), false)?;
     one(integer_product(call, &a, &b)?)

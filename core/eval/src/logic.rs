@@ -1,7 +1,7 @@
 //! Comparison, logic and selection.
 
-use crate::call::{Call, Row, one, raw, row};
-use crate::cells::{Cell, celled, expanded};
+use crate::call::{KernelCall, KernelRow, one, raw, row};
+use crate::cells::{CellWidth, celled, expanded};
 use crate::dims::broadcast;
 use crate::elementwise::{pairs, test, zip};
 use crate::fault::Outcome;
@@ -10,7 +10,7 @@ use crate::num::{float, is_nan, numeric, slice};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("And", and),
     row("Equal", equal),
     row("Greater", greater),
@@ -25,45 +25,45 @@ pub(crate) const ROWS: &[Row] = &[
     raw("Xor", |call| boolean(call, |x, y| x ^ y)),
 ];
 
-fn same_typed(call: &Call) -> Outcome<(Tensor, Tensor)> {
+fn same_typed(call: &KernelCall) -> Outcome<(Tensor, Tensor)> {
     let (a, b) = operands(call)?;
     refuse!(a.dtype() != b.dtype() => "{a:?} and {b:?} differ in element type");
     Ok((a, b))
 }
 
-fn less(call: &Call) -> Outcome<Vec<Tensor>> {
+fn less(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     below(call, &a, &b)
 }
 
-fn greater(call: &Call) -> Outcome<Vec<Tensor>> {
+fn greater(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     below(call, &b, &a)
 }
 
-fn less_or_equal(call: &Call) -> Outcome<Vec<Tensor>> {
+fn less_or_equal(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     not_above(call, &a, &b)
 }
 
-fn greater_or_equal(call: &Call) -> Outcome<Vec<Tensor>> {
+fn greater_or_equal(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     not_above(call, &b, &a)
 }
 
-fn below(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Vec<Tensor>> {
+fn below(call: &KernelCall, a: &Tensor, b: &Tensor) -> Outcome<Vec<Tensor>> {
     numeric!(a.dtype(), T => {
         one(zip(call, DataType::Bool, (a, b), |x: T, y: T| u8::from(x < y))?)
     })
 }
 
-fn not_above(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Vec<Tensor>> {
+fn not_above(call: &KernelCall, a: &Tensor, b: &Tensor) -> Outcome<Vec<Tensor>> {
     numeric!(a.dtype(), T => {
         one(zip(call, DataType::Bool, (a, b), |x: T, y: T| u8::from(x <= y))?)
     })
 }
 
-fn equal(call: &Call) -> Outcome<Vec<Tensor>> {
+fn equal(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     let same = |x: bool| u8::from(x);
     if let (Some(x), Some(y)) = (a.as_strings(), b.as_strings()) {
@@ -81,31 +81,31 @@ fn equal(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Applies `f` to booleans.
-fn boolean(call: &Call, f: fn(u8, u8) -> u8) -> Outcome<Vec<Tensor>> {
+fn boolean(call: &KernelCall, f: fn(u8, u8) -> u8) -> Outcome<Vec<Tensor>> {
     let (a, b) = operands(call)?;
     refuse!(a.dtype() != DataType::Bool || b.dtype() != DataType::Bool =>
         "{a:?} and {b:?} where booleans are needed");
     one(zip(call, DataType::Bool, (&a, &b), |x: u8, y: u8| f(u8::from(x != 0), u8::from(y != 0)))?)
 }
 
-fn and(call: &Call) -> Outcome<Vec<Tensor>> {
+fn and(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     boolean(call, |x, y| x & y)
 }
 
-fn or(call: &Call) -> Outcome<Vec<Tensor>> {
+fn or(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     boolean(call, |x, y| x | y)
 }
 
-fn not(call: &Call) -> Outcome<Vec<Tensor>> {
+fn not(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     one(test(call.x(0)?, |x: u8| x == 0)?)
 }
 
-fn is_nan_of(call: &Call) -> Outcome<Vec<Tensor>> {
+fn is_nan_of(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     float!(x.dtype(), T => one(test(x, |v: T| is_nan(v))?))
 }
 
-fn is_inf(call: &Call) -> Outcome<Vec<Tensor>> {
+fn is_inf(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let negative = call.flag("detect_negative", true)?;
     let positive = call.flag("detect_positive", true)?;
@@ -117,7 +117,7 @@ fn is_inf(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Selects by a condition; all three inputs broadcast.
-fn where_(call: &Call) -> Outcome<Vec<Tensor>> {
+fn where_(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (condition, x, y) = (call.x(0)?, call.x(1)?, call.x(2)?);
     refuse!(x.dtype() != y.dtype() => "{x:?} and {y:?} differ in element type");
     let inner = broadcast(x.dims(), y.dims())?;
@@ -126,11 +126,11 @@ fn where_(call: &Call) -> Outcome<Vec<Tensor>> {
     let bits = slice::<u8>(condition)?;
     let (x, y) = (expanded(x, &dims)?, expanded(y, &dims)?);
     celled!(x.dtype(), T => {
-        let (a, b) = (<T as Cell>::load(&x), <T as Cell>::load(&y));
+        let (a, b) = (<T as CellWidth>::load(&x), <T as CellWidth>::load(&y));
         let both: Vec<(T, T)> = a.iter().cloned().zip(b.iter().cloned()).collect();
         let pick = |c: &u8, (a, b): &(T, T)| if *c != 0 { a.clone() } else { b.clone() };
         let out = pairs(&dims, (&bits, condition.dims()), (&both, &dims), pick);
-        one(<T as Cell>::store(x.dtype(), dims, out)?)
+        one(<T as CellWidth>::store(x.dtype(), dims, out)?)
     })
 }
 

@@ -1,12 +1,12 @@
 //! Losses of classification.
 
-use crate::call::{Call, Row, integers, raw};
+use crate::call::{KernelCall, KernelRow, integers, raw};
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, sized, stored};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("NegativeLogLikelihoodLoss", negative_log_likelihood_loss),
     raw("SoftmaxCrossEntropyLoss", softmax_cross_entropy_loss),
 ];
@@ -21,7 +21,7 @@ fn sizes(x: &Tensor) -> Outcome<(usize, usize, usize)> {
 
 /// `-weight[c] * log_prob[n, c, ...]` for the wanted class `c`, 0 where it is to be ignored;
 /// reduced as the attribute says, the mean by the sum of the weights.
-fn likelihood(call: &Call, log_prob: &[f64]) -> Outcome<Tensor> {
+fn likelihood(call: &KernelCall, log_prob: &[f64]) -> Outcome<Tensor> {
     let (x, target) = (call.x(0)?, call.x(1)?);
     let (n, classes, places) = sizes(x)?;
     let dims = [&x.dims()[..1], &x.dims()[2..]].concat();
@@ -53,14 +53,14 @@ fn likelihood(call: &Call, log_prob: &[f64]) -> Outcome<Tensor> {
     }
 }
 
-fn negative_log_likelihood_loss(call: &Call) -> Outcome<Vec<Tensor>> {
+fn negative_log_likelihood_loss(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     call.room(DataType::Double, x.dims())?;
     Ok(vec![likelihood(call, &reals(x)?)?])
 }
 
 /// The likelihood loss of the log of the softmax over the classes, which is the second output.
-fn softmax_cross_entropy_loss(call: &Call) -> Outcome<Vec<Tensor>> {
+fn softmax_cross_entropy_loss(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (n, classes, places) = sizes(x)?;
     call.room(DataType::Double, x.dims())?;

@@ -1,17 +1,17 @@
 //! Normalization, and Dropout as inference sees it.
 
-use crate::call::{Call, Row, one, raw, rounded, row, widened};
+use crate::call::{KernelCall, KernelRow, one, raw, rounded, row, widened};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
 use crate::parallel::{copied_parts, fill_parts, vectorized};
 use crate::reals::{reals, sized, stored};
-use crate::steps::Affine;
+use crate::steps::AffineStep;
 use crate::vector;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("BatchNormalization", batch_normalization),
     raw("Dropout", dropout),
     row("GroupNormalization", group_normalization),
@@ -34,7 +34,7 @@ fn channels(x: &Tensor) -> Outcome<(usize, usize, usize)> {
 
 /// A parameter with one element per channel.
 fn per_channel<'a, T: Num>(
-    call: &Call<'a>,
+    call: &KernelCall<'a>,
     i: usize,
     n: usize,
 ) -> Outcome<std::borrow::Cow<'a, [T]>> {
@@ -50,7 +50,7 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     (mean, values.map(|v| (v - mean) * (v - mean)).sum::<f64>() / count)
 }
 
-impl Call<'_> {
+impl KernelCall<'_> {
     /// Whether BatchNormalization takes mean and variance from the batch.
     pub(crate) fn trains(&self) -> Outcome<bool> {
         Ok(self.flag("training_mode", false)?
@@ -60,30 +60,34 @@ impl Call<'_> {
 }
 
 /// What inference does to each of `c` channels.
-pub(crate) fn affine<T: Num>(call: &Call, c: usize) -> Outcome<Vec<Affine<T>>> {
+pub(crate) fn affine<T: Num>(call: &KernelCall, c: usize) -> Outcome<Vec<AffineStep<T>>> {
     let [mean, var] = [3, 4].map(|i| channel_parameter(call, i, c));
     affine_with(call, &mean?, &var?)
 }
 
-fn channel_parameter(call: &Call, i: usize, c: usize) -> Outcome<Vec<f64>> {
+fn channel_parameter(call: &KernelCall, i: usize, c: usize) -> Outcome<Vec<f64>> {
     sized(call.x(i)?, &[c], "a parameter of the channels")
 }
 
-fn affine_with<T: Num>(call: &Call, mean: &[f64], var: &[f64]) -> Outcome<Vec<Affine<T>>> {
+fn affine_with<T: Num>(
+    call: &KernelCall,
+    mean: &[f64],
+    var: &[f64],
+) -> Outcome<Vec<AffineStep<T>>> {
     refuse!(!call.flag("spatial", true)? => Fault::unsupported("normalization per activation (spatial = 0)"));
     let epsilon = f64::from(call.float("epsilon", 1e-5)?);
     let [scale, shift] = [1, 2].map(|i| channel_parameter(call, i, mean.len()));
     let (scale, shift) = (scale?, shift?);
     let of = |k: usize| {
         let gain = T::from_f64(scale[k] / (var[k] + epsilon).sqrt());
-        Affine { mean: T::from_f64(mean[k]), gain, shift: T::from_f64(shift[k]) }
+        AffineStep { mean: T::from_f64(mean[k]), gain, shift: T::from_f64(shift[k]) }
     };
     Ok((0..mean.len()).map(of).collect())
 }
 
 /// `(x - mean) / sqrt(var + epsilon) * scale + b`. When training, mean and variance come from the
 /// batch; then their running values are outputs too, and those of the batch before opset 14.
-fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+fn batch_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (n, c, area) = channels(x)?;
     let training = call.trains()?;
@@ -171,7 +175,7 @@ vectorized! {
     }
 }
 
-fn instance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+fn instance_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (_, c, area) = channels(x)?;
     let epsilon = f64::from(call.float("epsilon", 1e-5)?);
@@ -184,7 +188,7 @@ fn instance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Scale and bias count per group in opset 18, per channel since 21.
-fn group_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+fn group_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (_, c, area) = channels(x)?;
     let groups = usize::try_from(call.int("num_groups", 0)?).unwrap_or(0);
@@ -212,7 +216,7 @@ fn spread(x: &Tensor, to: &[usize]) -> Outcome<Vec<f64>> {
 
 /// Normalizes everything from `axis` on; also gives mean and inverse standard deviation, which have
 /// the type named by `stash_type`.
-fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+fn layer_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
     let epsilon = f64::from(call.float("epsilon", 1e-5)?);
@@ -222,8 +226,8 @@ fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let (outer, inner) = x.dims().split_at(axis);
     let run: usize = inner.iter().product();
     // Scale and shift may also vary along the outer axes, as far as they broadcast.
-    let whole = call.x(1)?.rank() > inner.len();
-    let to = if whole { x.dims() } else { inner };
+    let is_full_shape = call.x(1)?.rank() > inner.len();
+    let to = if is_full_shape { x.dims() } else { inner };
     let scale = spread(call.x(1)?, to)?;
     let shift = call.opt(2).map(|b| spread(b, to)).transpose()?;
     let shift = shift.unwrap_or_else(|| vec![0.0; scale.len()]);
@@ -232,7 +236,7 @@ fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     float!(wide.dtype(), T => {
         let values = slice::<T>(&wide)?;
         let y = over_runs(&values, run, epsilon, &|i, moments, part| {
-            let from = if whole { i * run } else { 0 };
+            let from = if is_full_shape { i * run } else { 0 };
             normalize_each(moments, (&scale[from..], &shift[from..]), part);
         });
         let y = Tensor::from_vec(x.dims(), y);
@@ -252,7 +256,7 @@ fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The result has the type of the scale.
-fn rms_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+fn rms_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, scale) = (call.x(0)?, call.x(1)?);
     let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
     let epsilon = f64::from(call.float("epsilon", 1e-5)?);
@@ -268,7 +272,7 @@ fn rms_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// `(x - mean) / sqrt(var)` over `axes`, by default all but the channels.
-fn mean_variance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+fn mean_variance_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axes = dims::axes(call.ints("axes")?.unwrap_or(&[0, 2, 3]), x.rank())?;
     let kept: Vec<usize> = (0..x.rank()).filter(|a| !axes.contains(a)).collect();
@@ -289,7 +293,7 @@ fn mean_variance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// `x / (bias + alpha / size * sum of squares over neighbouring channels) ^ beta`.
-fn lrn(call: &Call) -> Outcome<Vec<Tensor>> {
+fn lrn(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (n, c, area) = channels(x)?;
     let size = usize::try_from(call.int("size", 0)?).unwrap_or(0);
@@ -318,7 +322,7 @@ fn lrn(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Divides by the 1- or 2-norm along an axis; a run of zeros stays as it is.
-fn lp_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+fn lp_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (outer, size, inner) = dims::around(x.dims(), dims::axis(call.int("axis", -1)?, x.rank())?);
     let p = call.int("p", 2)?;
@@ -342,7 +346,7 @@ fn lp_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The input, and a mask that keeps everything.
-fn dropout(call: &Call) -> Outcome<Vec<Tensor>> {
+fn dropout(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let trains = match call.opt(2) {
         Some(mode) => crate::call::scalar(mode)? != 0.0,

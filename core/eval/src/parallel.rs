@@ -186,7 +186,7 @@ pub(crate) fn share(count: usize, task: &(dyn Fn(usize) + Sync)) {
 }
 
 /// Some columns of a matrix whose other columns belong to others.
-pub(crate) struct Block<'a, T> {
+pub(crate) struct ColumnBlock<'a, T> {
     start: *mut T,
     rows: usize,
     columns: usize,
@@ -196,9 +196,9 @@ pub(crate) struct Block<'a, T> {
 }
 
 // SAFETY: a block is an exclusive borrow of its elements, as a `&mut [T]` is, and may go where that may go.
-unsafe impl<T: Send> Send for Block<'_, T> {}
+unsafe impl<T: Send> Send for ColumnBlock<'_, T> {}
 
-impl<T> Block<'_, T> {
+impl<T> ColumnBlock<'_, T> {
     /// Number of rows and columns.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.rows, self.columns)
@@ -218,14 +218,14 @@ impl<T> Block<'_, T> {
     }
 }
 
-impl<'a, T: Copy> Block<'a, MaybeUninit<T>> {
+impl<'a, T: Copy> ColumnBlock<'a, MaybeUninit<T>> {
     /// The same block, whose rows have been filled with what `value` gives.
-    fn filled(mut self, value: impl Fn(usize) -> T) -> Block<'a, T> {
+    fn filled(mut self, value: impl Fn(usize) -> T) -> ColumnBlock<'a, T> {
         for i in 0..self.rows {
             self.row(i).fill(MaybeUninit::new(value(i)));
         }
-        let Block { start, rows, columns, stride, .. } = self;
-        Block { start: start.cast(), rows, columns, stride, memory: PhantomData }
+        let ColumnBlock { start, rows, columns, stride, .. } = self;
+        ColumnBlock { start: start.cast(), rows, columns, stride, memory: PhantomData }
     }
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn filled_blocks<T: Copy + Send>(
     (count, rows, width): (usize, usize, usize),
     columns: usize,
     value: &(dyn Fn(usize, usize) -> T + Sync),
-    f: &(dyn Fn(usize, usize, Block<T>) + Sync),
+    f: &(dyn Fn(usize, usize, ColumnBlock<T>) + Sync),
 ) -> Vec<T> {
     let size = rows.checked_mul(width).and_then(|size| size.checked_mul(count));
     let size = size.expect("matrices lie within memory");
@@ -255,7 +255,7 @@ pub(crate) fn for_each_block<T: Send>(
     memory: &mut [T],
     (rows, width): (usize, usize),
     columns: usize,
-    f: &(dyn Fn(usize, usize, Block<T>) + Sync),
+    f: &(dyn Fn(usize, usize, ColumnBlock<T>) + Sync),
 ) {
     if rows == 0 || width == 0 {
         return;
@@ -272,7 +272,7 @@ pub(crate) fn for_each_block<T: Send>(
         // first row. `memory` is borrowed exclusively until `share` returns. Each number occurs once, so that
         // blocks are disjoint.
         let start = unsafe { start.at(matrix * size + first) };
-        f(matrix, first, Block { start, rows, columns, stride: width, memory: PhantomData });
+        f(matrix, first, ColumnBlock { start, rows, columns, stride: width, memory: PhantomData });
     };
     share(count, &block);
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// What is known of a graph before any run.
-pub(crate) struct Plan {
+pub(crate) struct GraphPlan {
     /// Nodes in the order of evaluation.
     pub(crate) order: Vec<NodeId>,
     /// For each place in `order`: values that nothing reads afterwards.
@@ -23,8 +23,8 @@ pub(crate) struct Plan {
     pub(crate) values: usize,
 }
 
-impl Plan {
-    pub(crate) fn new(graph: &Graph) -> Result<Plan, Diagnostic> {
+impl GraphPlan {
+    pub(crate) fn new(graph: &Graph) -> Result<GraphPlan, Diagnostic> {
         let order = graph.topological().map_err(|cycle| {
             let layer = layer_of(&graph[cycle[0]], Some(graph));
             Diagnostic::new(Code::OnnxInvalid, "the node depends on its own output").at(layer)
@@ -44,7 +44,7 @@ impl Plan {
         let next_steps = next_steps(graph, &order);
         let constants = constants(graph, &order);
         let captures = graph.captures().collect();
-        Ok(Plan { order, last_reads, next_steps, constants, captures, values })
+        Ok(GraphPlan { order, last_reads, next_steps, constants, captures, values })
     }
 }
 

@@ -6,7 +6,7 @@
 //! made of the bits uses only exact or correctly rounded operations, no logarithm or exponential of
 //! the platform.
 
-use crate::call::{Call, Row, one, raw};
+use crate::call::{KernelCall, KernelRow, one, raw};
 use crate::dims::{size, sizes};
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
@@ -14,7 +14,7 @@ use crate::shape::{cast, dtype_attr};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("Bernoulli", bernoulli),
     raw("Multinomial", multinomial),
     raw("RandomNormal", |call| normals(call, described(call)?)),
@@ -25,19 +25,19 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// The stream of a seed.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct RandomStream {
     state: u64,
 }
 
-impl Source {
+impl RandomStream {
     /// Equal numbers for equal seeds.
     #[must_use]
-    pub fn new(seed: u64) -> Source {
-        Source { state: seed }
+    pub fn new(seed: u64) -> RandomStream {
+        RandomStream { state: seed }
     }
 
-    fn of(call: &Call) -> Outcome<Source> {
-        Ok(Source { state: u64::from(call.float("seed", 0.0)?.to_bits()) })
+    fn from_call(call: &KernelCall) -> Outcome<RandomStream> {
+        Ok(RandomStream { state: u64::from(call.float("seed", 0.0)?.to_bits()) })
     }
 
     /// 64 random bits.
@@ -114,19 +114,19 @@ fn digits(dtype: DataType) -> Outcome<u32> {
 }
 
 /// Element type and sizes of a tensor made from attributes.
-fn described(call: &Call) -> Outcome<(DataType, Vec<usize>)> {
+fn described(call: &KernelCall) -> Outcome<(DataType, Vec<usize>)> {
     let shape = call.ints("shape")?.ok_or_else(|| Fault::invalid("`shape` is missing"))?;
     Ok((dtype_attr(call, "dtype")?.unwrap_or(DataType::Float), sizes(shape)?))
 }
 
 /// Element type and sizes of a tensor like the input.
-fn alike(call: &Call) -> Outcome<(DataType, Vec<usize>)> {
+fn alike(call: &KernelCall) -> Outcome<(DataType, Vec<usize>)> {
     let x = call.x(0)?;
     Ok((dtype_attr(call, "dtype")?.unwrap_or(x.dtype()), x.dims().to_vec()))
 }
 
 fn drawn(
-    call: &Call,
+    call: &KernelCall,
     (dtype, dims): (DataType, Vec<usize>),
     mut number: impl FnMut() -> f64,
 ) -> Outcome<Vec<Tensor>> {
@@ -134,28 +134,28 @@ fn drawn(
     one(stored(dtype, &dims, (0..count).map(|_| number()).collect())?)
 }
 
-fn normals(call: &Call, form: (DataType, Vec<usize>)) -> Outcome<Vec<Tensor>> {
+fn normals(call: &KernelCall, form: (DataType, Vec<usize>)) -> Outcome<Vec<Tensor>> {
     digits(form.0)?;
-    let mut source = Source::of(call)?;
+    let mut source = RandomStream::from_call(call)?;
     let (mean, scale) = (call.float("mean", 0.0)?, call.float("scale", 1.0)?);
     let (mean, scale) = (f64::from(mean), f64::from(scale));
     drawn(call, form, || mean + scale * source.normal())
 }
 
-fn uniforms(call: &Call, form: (DataType, Vec<usize>)) -> Outcome<Vec<Tensor>> {
+fn uniforms(call: &KernelCall, form: (DataType, Vec<usize>)) -> Outcome<Vec<Tensor>> {
     let digits = digits(form.0)?;
-    let mut source = Source::of(call)?;
+    let mut source = RandomStream::from_call(call)?;
     let (low, high) = (f64::from(call.float("low", 0.0)?), f64::from(call.float("high", 1.0)?));
     drawn(call, form, || low + (high - low) * source.unit(digits))
 }
 
 /// 1 with the probability that the input holds, else 0.
-fn bernoulli(call: &Call) -> Outcome<Vec<Tensor>> {
+fn bernoulli(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let dtype = dtype_attr(call, "dtype")?.unwrap_or(x.dtype());
     call.room(dtype, x.dims())?;
     call.room(DataType::Double, x.dims())?;
-    let mut source = Source::of(call)?;
+    let mut source = RandomStream::from_call(call)?;
     let draw = |p: &f64| match (0.0..=1.0).contains(p) {
         true => Ok(u8::from(source.fraction() < *p)),
         false => Err(Fault::invalid(format!("{p} is no probability"))),
@@ -165,7 +165,7 @@ fn bernoulli(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// For each row of logarithms of weights, some classes, drawn by their weights.
-fn multinomial(call: &Call) -> Outcome<Vec<Tensor>> {
+fn multinomial(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let [rows, classes] = *x.dims() else {
         return Err(Fault::invalid(format!("{x:?} is not a matrix")));
@@ -175,7 +175,7 @@ fn multinomial(call: &Call) -> Outcome<Vec<Tensor>> {
     let samples = size(call.int("sample_size", 1)?)?;
     let mut drawn = Vec::with_capacity(call.room(DataType::Int64, &[rows, samples])?);
     call.room(DataType::Double, x.dims())?;
-    let mut source = Source::of(call)?;
+    let mut source = RandomStream::from_call(call)?;
     let weights = reals(x)?;
     for row in weights.chunks(classes.max(1)) {
         let sums = running(row)?;

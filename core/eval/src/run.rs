@@ -2,9 +2,9 @@
 //! node.
 
 use crate::executor::{Executor, RunOptions};
-use crate::frame::Runner;
+use crate::frame::ModelRunner;
 use crate::parallel::alone;
-use crate::plan::Plan;
+use crate::plan::GraphPlan;
 use crate::{inputs, support};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Model, Tensor};
@@ -20,10 +20,10 @@ impl<'m> Executor<'m> {
     /// # Errors
     /// All nodes at once that no kernel computes (`N0506`), or a graph that has a cycle (`N0502`).
     pub fn new(model: &'m Model) -> Result<Executor<'m>, Diagnostics> {
-        let mut executor = Executor::of(model);
+        let mut executor = Executor::prepare(model);
         support::check(&executor)?;
         let mut problems = Diagnostics::default();
-        model.for_each_graph(|graph| match Plan::new(graph) {
+        model.for_each_graph(|graph| match GraphPlan::new(graph) {
             Ok(plan) => executor.add_plan(graph, plan),
             Err(problem) => problems.push(problem),
         });
@@ -43,7 +43,7 @@ impl<'m> Executor<'m> {
     ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
         let graph = &self.model.graph;
         let fed = inputs::items(graph, inputs)?;
-        let mut runner = Runner::new(self, options);
+        let mut runner = ModelRunner::new(self, options);
         let outputs = runner.main(fed)?;
         self.has_run(runner.peak);
         let mut named = Vec::with_capacity(outputs.len());

@@ -1,14 +1,14 @@
 //! Sequences and optionals.
 
-use crate::call::{Call, Row, RunBody, control, integers};
+use crate::call::{KernelCall, KernelRow, RunBody, control, integers};
 use crate::cells::{joined, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
-use crate::item::{Item, tensors};
+use crate::item::{RunValue, tensors};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     control("ConcatFromSequence", concat_from_sequence),
     control("Identity", identity),
     control("Optional", optional),
@@ -24,20 +24,20 @@ pub(crate) const ROWS: &[Row] = &[
     control("SplitToSequence", split_to_sequence),
 ];
 
-type Items<'a> = &'a [Option<Item>];
+type Items<'a> = &'a [Option<RunValue>];
 
-fn one(item: Item) -> Outcome<Vec<Item>> {
+fn one(item: RunValue) -> Outcome<Vec<RunValue>> {
     Ok(vec![item])
 }
 
-fn given(items: Items<'_>, i: usize) -> Option<&Item> {
+fn given(items: Items<'_>, i: usize) -> Option<&RunValue> {
     items.get(i).and_then(Option::as_ref)
 }
 
 /// Input `i`, which must be a sequence.
 fn sequence(items: Items<'_>, i: usize) -> Outcome<&[Tensor]> {
     match given(items, i) {
-        Some(Item::Sequence(list)) => Ok(list),
+        Some(RunValue::Sequence(list)) => Ok(list),
         Some(other) => Err(Fault::invalid(format!("{} where a sequence is needed", other.kind()))),
         None => Err(Fault::invalid(format!("input {i} is missing"))),
     }
@@ -53,7 +53,7 @@ fn same_typed(list: &[Tensor], x: &Tensor) -> Outcome<()> {
 }
 
 /// A position given by input `i`; negative counts from the end.
-fn position(call: &Call, i: usize, places: usize) -> Outcome<Option<usize>> {
+fn position(call: &KernelCall, i: usize, places: usize) -> Outcome<Option<usize>> {
     let Some(x) = call.opt(i) else { return Ok(None) };
     match integers(x)?[..] {
         [at] => dims::index(at, places).map(Some),
@@ -61,59 +61,59 @@ fn position(call: &Call, i: usize, places: usize) -> Outcome<Option<usize>> {
     }
 }
 
-fn identity(_: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn identity(_: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
     one(given(items, 0).cloned().ok_or_else(|| Fault::invalid("input 0 is missing"))?)
 }
 
-fn optional(_: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
-    one(given(items, 0).cloned().unwrap_or(Item::Empty))
+fn optional(_: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
+    one(given(items, 0).cloned().unwrap_or(RunValue::Empty))
 }
 
-fn optional_has_element(_: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
-    let found = matches!(given(items, 0), Some(Item::Tensor(_) | Item::Sequence(_)));
-    one(Item::Tensor(Tensor::from_vec_as(DataType::Bool, vec![], vec![u8::from(found)])))
+fn optional_has_element(_: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
+    let found = matches!(given(items, 0), Some(RunValue::Tensor(_) | RunValue::Sequence(_)));
+    one(RunValue::Tensor(Tensor::from_vec_as(DataType::Bool, vec![], vec![u8::from(found)])))
 }
 
-fn optional_get_element(_: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn optional_get_element(_: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
     match given(items, 0) {
-        Some(Item::Empty) | None => Err(Fault::invalid("the optional has no element")),
+        Some(RunValue::Empty) | None => Err(Fault::invalid("the optional has no element")),
         Some(item) => one(item.clone()),
     }
 }
 
-fn sequence_empty(_: &Call, _: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
-    one(Item::sequence(vec![]))
+fn sequence_empty(_: &KernelCall, _: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
+    one(RunValue::sequence(vec![]))
 }
 
-fn sequence_construct(_: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn sequence_construct(_: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let missing = || Fault::invalid("an input in between is missing");
-    let all: Option<Vec<Item>> = items.iter().cloned().collect();
+    let all: Option<Vec<RunValue>> = items.iter().cloned().collect();
     let list = tensors(all.ok_or_else(missing)?)?;
     list.iter().try_for_each(|x| same_typed(&list, x))?;
-    one(Item::sequence(list))
+    one(RunValue::sequence(list))
 }
 
-fn sequence_at(call: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn sequence_at(call: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let list = sequence(items, 0)?;
     let at = position(call, 1, list.len())?.ok_or_else(|| Fault::invalid("input 1 is missing"))?;
-    one(Item::Tensor(list[at].clone()))
+    one(RunValue::Tensor(list[at].clone()))
 }
 
-fn sequence_length(_: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
-    one(Item::Tensor(Tensor::scalar(sequence(items, 0)?.len() as i64)))
+fn sequence_length(_: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
+    one(RunValue::Tensor(Tensor::scalar(sequence(items, 0)?.len() as i64)))
 }
 
 /// Without a position the last one.
-fn sequence_erase(call: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn sequence_erase(call: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let mut list = sequence(items, 0)?.to_vec();
     let last = list.len().checked_sub(1);
     let at = position(call, 1, list.len())?.or(last);
     list.remove(at.ok_or_else(|| Fault::invalid("the sequence is empty"))?);
-    one(Item::sequence(list))
+    one(RunValue::sequence(list))
 }
 
 /// Without a position at the end, where position `n` also is; `-1` is before the last.
-fn sequence_insert(call: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn sequence_insert(call: &KernelCall, items: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let (list, x) = (sequence(items, 0)?, call.x(1)?);
     same_typed(list, x)?;
     let n = list.len();
@@ -125,22 +125,22 @@ fn sequence_insert(call: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<It
     };
     let mut list = list.to_vec();
     list.insert(at, x.clone());
-    one(Item::sequence(list))
+    one(RunValue::sequence(list))
 }
 
 /// Applies the body to the elements of the sequences, one after the other; tensors are the same for
 /// all.
-fn sequence_map(call: &Call, items: Items, run: &mut RunBody) -> Outcome<Vec<Item>> {
+fn sequence_map(call: &KernelCall, items: Items, run: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let body = call.graph("body")?;
     let steps = sequence(items, 0)?.len();
     let mut lists: Vec<Vec<Tensor>> = vec![Vec::new(); body.outputs().len()];
     let mut bytes = 0usize;
     for step in 0..steps {
-        let pick = |item: &Option<Item>| match item {
-            Some(Item::Sequence(list)) if list.len() == steps => {
-                Ok(Item::Tensor(list[step].clone()))
+        let pick = |item: &Option<RunValue>| match item {
+            Some(RunValue::Sequence(list)) if list.len() == steps => {
+                Ok(RunValue::Tensor(list[step].clone()))
             }
-            Some(Item::Tensor(x)) => Ok(Item::Tensor(x.clone())),
+            Some(RunValue::Tensor(x)) => Ok(RunValue::Tensor(x.clone())),
             _ => Err(Fault::invalid("an input does not fit the first sequence")),
         };
         let inputs = items.iter().map(pick).collect::<Outcome<Vec<_>>>()?;
@@ -151,11 +151,11 @@ fn sequence_map(call: &Call, items: Items, run: &mut RunBody) -> Outcome<Vec<Ite
         }
         refuse!(bytes > call.bytes_max => Fault::memory(format!("the sequences exceed {} bytes", call.bytes_max)));
     }
-    Ok(lists.into_iter().map(Item::sequence).collect())
+    Ok(lists.into_iter().map(RunValue::sequence).collect())
 }
 
 /// Sizes of the parts: given, all of one size but the last, or 1.
-fn part_sizes(call: &Call, size: usize) -> Outcome<Vec<usize>> {
+fn part_sizes(call: &KernelCall, size: usize) -> Outcome<Vec<usize>> {
     let fits_memory = |parts: usize| call.room(DataType::Double, &[parts, 16]);
     let Some(split) = call.opt(1) else {
         fits_memory(size)?;
@@ -173,7 +173,7 @@ fn part_sizes(call: &Call, size: usize) -> Outcome<Vec<usize>> {
     Ok((0..size).step_by(part).map(|start| part.min(size - start)).collect())
 }
 
-fn split_to_sequence(call: &Call, _: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn split_to_sequence(call: &KernelCall, _: Items, _: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let x = call.x(0)?;
     let axis = dims::axis(call.int("axis", 0)?, x.rank())?;
     // The tables of indices may be large where the tensor has no elements.
@@ -192,10 +192,14 @@ fn split_to_sequence(call: &Call, _: Items, _: &mut RunBody) -> Outcome<Vec<Item
         }
         list.push(part);
     }
-    one(Item::sequence(list))
+    one(RunValue::sequence(list))
 }
 
-fn concat_from_sequence(call: &Call, items: Items, _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn concat_from_sequence(
+    call: &KernelCall,
+    items: Items,
+    _: &mut RunBody,
+) -> Outcome<Vec<RunValue>> {
     let list = sequence(items, 0)?;
     let first = list.first().ok_or_else(|| Fault::invalid("the sequence is empty"))?;
     let new_axis = call.flag("new_axis", false)?;
@@ -210,7 +214,7 @@ fn concat_from_sequence(call: &Call, items: Items, _: &mut RunBody) -> Outcome<V
     let bytes: usize = list.iter().map(Tensor::byte_len).sum();
     refuse!(bytes > call.bytes_max => Fault::memory(format!("the result exceeds {} bytes", call.bytes_max)));
     let parts = list.iter().map(widened).collect::<Outcome<Vec<Tensor>>>()?;
-    one(Item::Tensor(joined(&parts.iter().collect::<Vec<_>>(), axis)?))
+    one(RunValue::Tensor(joined(&parts.iter().collect::<Vec<_>>(), axis)?))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Kernels of the standard's operators: the families' tables, searched by operator and version.
 
-use crate::call::Row;
+use crate::call::KernelRow;
 use crate::{
     activation, attention, control, conv, detection, image, linear, logic, loss, math, ml, norm,
     pool,
@@ -9,7 +9,7 @@ use crate::{quant, random, recurrent, reduce, sequence, shape, signal, text};
 use onnxd_ir::Node;
 
 /// The families' tables.
-const FAMILIES: &[&[Row]] = &[
+const FAMILIES: &[&[KernelRow]] = &[
     activation::ROWS,
     attention::ROWS,
     control::ROWS,
@@ -39,11 +39,11 @@ const FAMILIES: &[&[Row]] = &[
 ];
 
 /// All rows.
-pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+pub(crate) fn rows() -> impl Iterator<Item = &'static KernelRow> {
     FAMILIES.iter().flat_map(|rows| rows.iter())
 }
 
 /// The row that computes the node's operator as version `opset` of its domain defines it.
-pub(crate) fn find(node: &Node, opset: i64) -> Option<&'static Row> {
+pub(crate) fn find(node: &Node, opset: i64) -> Option<&'static KernelRow> {
     rows().find(|row| row.computes(node, opset))
 }

@@ -1,10 +1,10 @@
 //! Which operators can be steps behind another one, and the step that a node stands for.
 
 use crate::activation::{gelu_kernel, limits};
-use crate::call::Call;
+use crate::call::KernelCall;
 use crate::math::fixed_power;
 use crate::norm::affine;
-use crate::steps::{Named, Other, Pair, Step};
+use crate::steps::{ElementStep, Named, Other, Pair};
 use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 
@@ -35,30 +35,30 @@ fn map(op: &str) -> Option<vector::InPlace> {
 
 /// The step that a node stands for, where `call` has all of its inputs but the one at `position`, which is a
 /// result of these sizes. `None` if it must be computed on its own.
-pub(crate) fn step_of(call: &Call, position: usize, dims: &[usize]) -> Option<Step> {
+pub(crate) fn step_of(call: &KernelCall, position: usize, dims: &[usize]) -> Option<ElementStep> {
     let op = call.node.op.as_str();
     if let Some(pair) = Pair::of(op, position) {
         let other = (call.opset >= 7).then(|| call.opt(1 - position)).flatten()?;
-        return Other::of(other, dims).map(|other| Step::Pair(pair, other));
+        return Other::from_operand(other, dims).map(|other| ElementStep::Pair(pair, other));
     }
     if position != 0 {
         return None;
     }
     match op {
-        "Relu" => Some(Step::Relu),
-        "Clip" => limits(call).ok().map(Step::Clip),
-        "Gelu" => gelu_kernel(call).ok().map(|(_, kernel)| Step::Map(kernel)),
+        "Relu" => Some(ElementStep::Relu),
+        "Clip" => limits(call).ok().map(ElementStep::Clip),
+        "Gelu" => gelu_kernel(call).ok().map(|(_, kernel)| ElementStep::Map(kernel)),
         "Pow" => {
             let exponent = call.opt(1).filter(|e| e.dtype() == DataType::Float)?;
-            fixed_power(dims.len(), exponent).ok()?.map(Step::Map)
+            fixed_power(dims.len(), exponent).ok()?.map(ElementStep::Map)
         }
         "BatchNormalization" if !call.trains().ok()? => {
             let floats = |x: &Tensor| x.dtype() == DataType::Float;
             let all = (1..5).all(|i| call.opt(i).is_some_and(floats));
             let [_, channels, inner @ ..] = dims else { return None };
             let steps = all.then(|| affine(call, *channels).ok()).flatten()?;
-            Some(Step::Affine(steps, inner.iter().product()))
+            Some(ElementStep::Affine(steps, inner.iter().product()))
         }
-        _ => map(op).map(Step::Map),
+        _ => map(op).map(ElementStep::Map),
     }
 }

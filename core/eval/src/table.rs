@@ -1,25 +1,25 @@
 //! All kernels: those of the standard's operators and of ONNX Runtime's, searched by operator and version.
 
-use crate::call::Row;
+use crate::call::KernelRow;
 use crate::{microsoft, standard};
 use onnxd_ir::Node;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The rows of all operators by name, whatever their domain.
-static BY_NAME: LazyLock<HashMap<&str, Vec<&Row>>> = LazyLock::new(|| {
-    let mut named = HashMap::<&str, Vec<&Row>>::new();
+static BY_NAME: LazyLock<HashMap<&str, Vec<&KernelRow>>> = LazyLock::new(|| {
+    let mut named = HashMap::<&str, Vec<&KernelRow>>::new();
     rows().for_each(|row| named.entry(row.op).or_default().push(row));
     named
 });
 
 /// All rows.
-fn rows() -> impl Iterator<Item = &'static Row> {
+fn rows() -> impl Iterator<Item = &'static KernelRow> {
     standard::rows().chain(microsoft::ROWS)
 }
 
 /// The row that computes the node's operator as version `opset` of its domain defines it.
-pub(crate) fn find(node: &Node, opset: i64) -> Option<&'static Row> {
+pub(crate) fn find(node: &Node, opset: i64) -> Option<&'static KernelRow> {
     named(node).find(|row| row.computes(node, opset))
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn knows(node: &Node) -> bool {
     named(node).any(|row| row.is_of(node))
 }
 
-fn named(node: &Node) -> impl Iterator<Item = &'static Row> {
+fn named(node: &Node) -> impl Iterator<Item = &'static KernelRow> {
     BY_NAME.get(node.op.as_str()).into_iter().flatten().copied()
 }
 
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn rows_of_an_operator_do_not_overlap() {
-        let rows: Vec<&Row> = rows().collect();
+        let rows: Vec<&KernelRow> = rows().collect();
         for (i, a) in rows.iter().enumerate() {
             for b in &rows[i + 1..] {
                 let apart =

@@ -1,6 +1,6 @@
 //! Strings, and counts of sequences of tokens.
 
-use crate::call::{Call, Row, integers, one, raw};
+use crate::call::{KernelCall, KernelRow, integers, one, raw};
 use crate::dims::{broadcast, size, sizes};
 use crate::elementwise::pairs;
 use crate::fault::{Fault, Outcome};
@@ -10,7 +10,7 @@ use onnxd_ir::{Attr, DataType, Tensor};
 use regex_lite::{Regex, RegexBuilder};
 use std::collections::{HashMap, HashSet};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("RegexFullMatch", regex_full_match),
     raw("StringConcat", string_concat),
     raw("StringNormalizer", string_normalizer),
@@ -38,7 +38,7 @@ pub(crate) fn compiled(pattern: &str) -> Outcome<Regex> {
 }
 
 /// Whether the whole of each string matches.
-fn regex_full_match(call: &Call) -> Outcome<Vec<Tensor>> {
+fn regex_full_match(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let pattern = call.string("pattern", "")?;
     // Alone first: parentheses that it lacks must not be found in what is put around it.
@@ -77,7 +77,7 @@ fn single(c: char, mut cased: impl Iterator<Item = char>) -> char {
 }
 
 /// Drops the stop words, then changes the case. Of nothing, an empty string is left.
-fn string_normalizer(call: &Call) -> Outcome<Vec<Tensor>> {
+fn string_normalizer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     refuse!(!matches!(x.dims(), [_] | [1, _]) => "{x:?} is not a list of strings");
     let action = call.string("case_change_action", "NONE")?;
@@ -109,7 +109,7 @@ fn string_normalizer(call: &Call) -> Outcome<Vec<Tensor>> {
     one(Tensor::strings(dims, kept)?)
 }
 
-fn string_concat(call: &Call) -> Outcome<Vec<Tensor>> {
+fn string_concat(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = (call.x(0)?, call.x(1)?);
     let dims = broadcast(a.dims(), b.dims())?;
     call.room(DataType::String, &dims)?;
@@ -120,7 +120,7 @@ fn string_concat(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// The parts of every string, filled up with empty ones to the largest number; their numbers. The
 /// empty string has no parts, as in ONNX Runtime.
-fn string_split(call: &Call) -> Outcome<Vec<Tensor>> {
+fn string_split(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let delimiter = call.string("delimiter", "")?;
     let splits = match call.int_opt("maxsplit")? {
@@ -171,7 +171,7 @@ struct Pool {
 }
 
 /// The pool and the tokens of the input as integers; strings count as their place in the pool.
-fn tokens(call: &Call) -> Outcome<(Vec<i64>, Vec<i64>)> {
+fn tokens(call: &KernelCall) -> Outcome<(Vec<i64>, Vec<i64>)> {
     let Some(Attr::Strs(pool)) = call.attr("pool_strings") else {
         let pool = call.ints("pool_int64s")?.ok_or_else(|| Fault::invalid("it has no pool"))?;
         return Ok((pool.to_vec(), integers(call.x(0)?)?));
@@ -186,7 +186,7 @@ fn tokens(call: &Call) -> Outcome<(Vec<i64>, Vec<i64>)> {
     Ok((pool.iter().map(number).collect(), input))
 }
 
-fn pool(call: &Call, tokens: &[i64]) -> Outcome<Pool> {
+fn pool(call: &KernelCall, tokens: &[i64]) -> Outcome<Pool> {
     let demanded = |name: &str| {
         let missing = || Fault::invalid(format!("attribute `{name}` is missing"));
         sizes(call.ints(name)?.ok_or_else(missing)?)
@@ -196,28 +196,28 @@ fn pool(call: &Call, tokens: &[i64]) -> Outcome<Pool> {
     let (least, most) = (length("min_gram_length")?.max(1), length("max_gram_length")?);
     let width = columns.iter().max().map_or(0, |c| c.saturating_add(1));
     // Weights stand in the order of the pool, like the columns.
-    let given = call.floats("weights")?;
-    refuse!(given.is_some_and(|w| w.len() != columns.len()) => "there are not as many weights as ngram_indexes");
+    let ngram_weights = call.floats("weights")?;
+    refuse!(ngram_weights.is_some_and(|w| w.len() != columns.len()) => "there are not as many weights as ngram_indexes");
     let mut weights = vec![1f32; call.room(DataType::Float, &[width])?];
-    for (column, weight) in columns.iter().zip(given.unwrap_or_default()) {
+    for (column, weight) in columns.iter().zip(ngram_weights.unwrap_or_default()) {
         weights[*column] = *weight;
     }
-    let mut found = Pool { columns: HashMap::new(), width, weights, lengths: least..=most };
+    let mut ngram_pool = Pool { columns: HashMap::new(), width, weights, lengths: least..=most };
     let mut next = columns.iter();
     for (i, start) in starts.iter().enumerate() {
         let end = starts.get(i + 1).copied().unwrap_or(tokens.len());
         let misfit = || Fault::invalid("ngram_counts does not fit the pool");
         for gram in tokens.get(*start..end).ok_or_else(misfit)?.chunks_exact(i + 1) {
             let column = next.next().ok_or_else(|| Fault::invalid("ngram_indexes is short"))?;
-            found.columns.insert(gram.to_vec(), *column);
+            ngram_pool.columns.insert(gram.to_vec(), *column);
         }
     }
-    found.lengths = least..=most.min(starts.len());
-    Ok(found)
+    ngram_pool.lengths = least..=most.min(starts.len());
+    Ok(ngram_pool)
 }
 
 /// Counts n-grams of the pool in every row, their tokens up to `max_skip_count` apart.
-fn tf_idf_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
+fn tf_idf_vectorizer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (batch, length) = match *x.dims() {
         [] => (&[][..], 1),

@@ -1,6 +1,6 @@
 //! Shows the values of a run to an observer, under names that are unique in the model.
 
-use crate::item::Item;
+use crate::item::RunValue;
 use onnxd_ir::{Graph, Node, Tensor, ValueId};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ pub fn quoted(name: &str) -> String {
 
 /// A graph at one of the places where it is run: the main graph, the sub-graph of a node, or a
 /// function at one of its calls.
-struct Place {
+struct WatchedGraph {
     /// Its name and the separator.
     path: String,
     interests: Vec<Interest>,
@@ -65,14 +65,14 @@ pub(crate) const MAIN: usize = 0;
 /// What an observer wants of a run.
 pub(crate) struct Watch<'o> {
     observer: Option<&'o mut (dyn Observer + Send + 'o)>,
-    places: Vec<Place>,
+    places: Vec<WatchedGraph>,
     /// The place within a place, by address of the sub-graph or of the calling node.
     inner: HashMap<(usize, usize), usize>,
 }
 
 impl<'o> Watch<'o> {
     pub(crate) fn new(observer: Option<&'o mut (dyn Observer + Send + 'o)>) -> Self {
-        let main = Place { path: String::new(), interests: Vec::new() };
+        let main = WatchedGraph { path: String::new(), interests: Vec::new() };
         Watch { observer, places: vec![main], inner: HashMap::new() }
     }
 
@@ -92,7 +92,7 @@ impl<'o> Watch<'o> {
             let output = node.outputs.iter().flatten().next();
             let owner = output.map_or(node.name.as_str(), |v| &graph[*v].name);
             let path = format!("{}{}::{}::", self.places[outer].path, quoted(owner), quoted(name));
-            self.places.push(Place { path, interests: Vec::new() });
+            self.places.push(WatchedGraph { path, interests: Vec::new() });
             self.places.len() - 1
         })
     }
@@ -103,8 +103,8 @@ impl<'o> Watch<'o> {
     }
 
     /// Shows a value if it is wanted.
-    pub(crate) fn show(&mut self, at: usize, graph: &Graph, value: ValueId, item: &Item) {
-        let Item::Tensor(tensor) = item else { return };
+    pub(crate) fn show(&mut self, at: usize, graph: &Graph, value: ValueId, item: &RunValue) {
+        let RunValue::Tensor(tensor) = item else { return };
         if let Some((observer, name)) = self.interest(at, graph, value) {
             observer.see(name, tensor);
         }
@@ -118,7 +118,7 @@ impl<'o> Watch<'o> {
         value: ValueId,
     ) -> Option<(&mut (dyn Observer + Send + 'o), &str)> {
         let observer = self.observer.as_deref_mut()?;
-        let Place { path, interests } = &mut self.places[at];
+        let WatchedGraph { path, interests } = &mut self.places[at];
         if interests.is_empty() {
             interests.resize(graph.value_ids().len(), Interest::Unknown);
         }

@@ -60,7 +60,7 @@ pub fn digest(file: &File) -> io::Result<Copied> {
 }
 
 /// Some bytes of a file.
-struct Run<'a> {
+struct FileExtent<'a> {
     at: u64,
     bytes: &'a [u8],
     /// All zero, and without a place on the disk.
@@ -71,7 +71,7 @@ struct Run<'a> {
 fn each_run(
     file: &File,
     bytes: u64,
-    mut visit: impl FnMut(Run<'_>) -> io::Result<()>,
+    mut visit: impl FnMut(FileExtent<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut block = vec![0; BLOCK.min(usize::try_from(bytes).unwrap_or(BLOCK))];
     let mut zeros = Vec::new();
@@ -81,7 +81,7 @@ fn each_run(
         while at < data {
             let len = length(data - at);
             zeros.resize(len.max(zeros.len()), 0);
-            visit(Run { at, bytes: &zeros[..len], is_hole: true })?;
+            visit(FileExtent { at, bytes: &zeros[..len], is_hole: true })?;
             at += len as u64;
         }
         if at == bytes {
@@ -91,7 +91,7 @@ fn each_run(
         while at < hole {
             let part = &mut block[..length(hole - at)];
             file.read_exact_at(part, at)?;
-            visit(Run { at, bytes: part, is_hole: false })?;
+            visit(FileExtent { at, bytes: part, is_hole: false })?;
             at += part.len() as u64;
         }
     }

@@ -1,7 +1,7 @@
 //! Arithmetic of NumPy that ONNX has no operators for: divisions that round down, divisors, sums of powers.
 
 use crate::elementary::log1p;
-use crate::{number, of};
+use crate::{dtype_of, number};
 use onnxd_build::{GraphBuilder, Result, Turn, Var};
 use onnxd_ir::DataType::{self, Bfloat16, Bool, Double, Float, Float16, Int32};
 use std::f64::consts::PI;
@@ -12,7 +12,7 @@ use std::f64::consts::PI;
 /// `N0204` if the type is not known.
 pub fn floor_quotient(b: &GraphBuilder, x: Var, y: Var) -> Result<Var> {
     use DataType::{Uint8, Uint16, Uint32, Uint64};
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         d if d.is_float() => b.floor(b.div(x, y)?),
         Uint8 | Uint16 | Uint32 | Uint64 => b.div(x, y),
         // Division truncates, and Mod has the sign of the divisor.
@@ -25,7 +25,7 @@ pub fn floor_quotient(b: &GraphBuilder, x: Var, y: Var) -> Result<Var> {
 /// # Errors
 /// `N0204` if the type is not known.
 pub fn floor_remainder(b: &GraphBuilder, x: Var, y: Var) -> Result<Var> {
-    if !of(b, x)?.is_float() {
+    if !dtype_of(b, x)?.is_float() {
         return b.mod_(x, y).one();
     }
     let rest = b.mod_(x, y).fmod(1).one()?;
@@ -112,7 +112,7 @@ pub fn sinc(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// # Errors
 /// `N0204` if the type is not known.
 pub fn is_negative(b: &GraphBuilder, x: Var) -> Result<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     if !dtype.is_float() {
         return b.less(x, 0);
     }
@@ -140,17 +140,17 @@ pub fn nan_to_num(
     nan: f64,
     [positive, negative]: [Option<f64>; 2],
 ) -> Result<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     if !dtype.is_float() {
         return Ok(x);
     }
     let mut y = b.where_(b.is_nan(x)?, number(b, x, nan)?, x)?;
-    for (given, infinity) in [(positive, f64::INFINITY), (negative, f64::NEG_INFINITY)] {
-        if let Some(given) = given {
-            y = b.where_(b.equal(x, number(b, x, infinity)?)?, number(b, x, given)?, y)?;
+    for (given_bound, infinity) in [(positive, f64::INFINITY), (negative, f64::NEG_INFINITY)] {
+        if let Some(given_bound) = given_bound {
+            y = b.where_(b.equal(x, number(b, x, infinity)?)?, number(b, x, given_bound)?, y)?;
         }
     }
-    let bound = |given: Option<f64>, bound: f64| match given {
+    let bound = |given_bound: Option<f64>, bound: f64| match given_bound {
         Some(_) => Ok(None),
         None => number(b, x, bound).map(Some),
     };

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// The real and the imaginary part.
-pub type Parts = [Var; 2];
+pub type ComplexParts = [Var; 2];
 
 /// Whether elements of this type are complex.
 pub fn is_complex(dtype: DataType) -> bool {
@@ -37,7 +37,7 @@ pub fn pair_of(ty: &ValueType) -> Option<ValueType> {
 /// What a complex value is made of.
 #[derive(Clone, Copy, Debug)]
 enum MadeOf {
-    Parts(Parts),
+    Parts(ComplexParts),
     /// Real and imaginary parts along the last axis.
     Pair(Var),
 }
@@ -51,7 +51,7 @@ impl ComplexTensors {
     ///
     /// # Errors
     /// Those of the builder.
-    pub fn of_broadcast(&self, b: &GraphBuilder, [re, im]: Parts) -> Result<Var> {
+    pub fn of_broadcast(&self, b: &GraphBuilder, [re, im]: ComplexParts) -> Result<Var> {
         let same = match (b.shape_of(re), b.shape_of(im)) {
             (Some(x), Some(y)) => x.len() == y.len() && x.iter().zip(&y).all(|(x, y)| x.same(y)),
             _ => false,
@@ -64,7 +64,7 @@ impl ComplexTensors {
     }
 
     /// A complex tensor of its parts, which have one shape.
-    pub fn of_parts(&self, b: &GraphBuilder, [re, im]: Parts) -> Var {
+    pub fn of_parts(&self, b: &GraphBuilder, [re, im]: ComplexParts) -> Var {
         let larger = if b.rank_of(im) > b.rank_of(re) { im } else { re };
         self.stands_for(b, larger, 0, MadeOf::Parts([re, im]))
     }
@@ -121,7 +121,7 @@ impl ComplexTensors {
     ///
     /// # Errors
     /// Those of [`ComplexTensors::pair`].
-    pub fn parts(&self, b: &GraphBuilder, v: Var) -> Result<Parts> {
+    pub fn parts(&self, b: &GraphBuilder, v: Var) -> Result<ComplexParts> {
         match self.made_of(b, v)? {
             MadeOf::Parts(parts) => Ok(parts),
             MadeOf::Pair(pair) => {
@@ -167,7 +167,7 @@ fn axes(b: &GraphBuilder, x: Var) -> Result<i64> {
 }
 
 /// The square of the distance from zero.
-fn square(b: &GraphBuilder, [re, im]: Parts) -> Result<Var> {
+fn square(b: &GraphBuilder, [re, im]: ComplexParts) -> Result<Var> {
     b.add(b.mul(re, re)?, b.mul(im, im)?)
 }
 
@@ -175,7 +175,7 @@ fn square(b: &GraphBuilder, [re, im]: Parts) -> Result<Var> {
 ///
 /// # Errors
 /// `N0204` if the type is not known.
-pub fn angle(b: &GraphBuilder, [re, im]: Parts) -> Result<Var> {
+pub fn angle(b: &GraphBuilder, [re, im]: ComplexParts) -> Result<Var> {
     atan2(b, im, re)
 }
 
@@ -183,7 +183,7 @@ pub fn angle(b: &GraphBuilder, [re, im]: Parts) -> Result<Var> {
 ///
 /// # Errors
 /// Those of the builder.
-pub fn polar(b: &GraphBuilder, length: Var, angle: Var) -> Result<Parts> {
+pub fn polar(b: &GraphBuilder, length: Var, angle: Var) -> Result<ComplexParts> {
     Ok([b.mul(length, b.cos(angle)?)?, b.mul(length, b.sin(angle)?)?])
 }
 
@@ -191,7 +191,7 @@ pub fn polar(b: &GraphBuilder, length: Var, angle: Var) -> Result<Parts> {
 ///
 /// # Errors
 /// Those of the builder.
-pub fn conjugate(b: &GraphBuilder, [re, im]: Parts) -> Result<Parts> {
+pub fn conjugate(b: &GraphBuilder, [re, im]: ComplexParts) -> Result<ComplexParts> {
     Ok([re, b.neg(im)?])
 }
 
@@ -201,10 +201,10 @@ pub fn conjugate(b: &GraphBuilder, [re, im]: Parts) -> Result<Parts> {
 /// Those of the product.
 pub fn product(
     b: &GraphBuilder,
-    [re, im]: Parts,
-    [re2, im2]: Parts,
+    [re, im]: ComplexParts,
+    [re2, im2]: ComplexParts,
     times: impl Fn(Var, Var) -> Result<Var>,
-) -> Result<Parts> {
+) -> Result<ComplexParts> {
     Ok([b.sub(times(re, re2)?, times(im, im2)?)?, b.add(times(re, im2)?, times(im, re2)?)?])
 }
 
@@ -212,7 +212,11 @@ pub fn product(
 ///
 /// # Errors
 /// Those of the builder.
-pub fn over_square(b: &GraphBuilder, [re, im]: Parts, y: Parts) -> Result<Parts> {
+pub fn over_square(
+    b: &GraphBuilder,
+    [re, im]: ComplexParts,
+    y: ComplexParts,
+) -> Result<ComplexParts> {
     let square = square(b, y)?;
     Ok([b.div(re, square)?, b.div(im, square)?])
 }
@@ -221,7 +225,7 @@ pub fn over_square(b: &GraphBuilder, [re, im]: Parts, y: Parts) -> Result<Parts>
 ///
 /// # Errors
 /// Those of the builder.
-pub fn quotient(b: &GraphBuilder, x: Parts, y: Parts) -> Result<Parts> {
+pub fn quotient(b: &GraphBuilder, x: ComplexParts, y: ComplexParts) -> Result<ComplexParts> {
     let product = product(b, x, conjugate(b, y)?, |x, y| b.mul(x, y))?;
     over_square(b, product, y)
 }
@@ -230,7 +234,7 @@ pub fn quotient(b: &GraphBuilder, x: Parts, y: Parts) -> Result<Parts> {
 ///
 /// # Errors
 /// Those of the builder.
-pub fn reciprocal(b: &GraphBuilder, x: Parts) -> Result<Parts> {
+pub fn reciprocal(b: &GraphBuilder, x: ComplexParts) -> Result<ComplexParts> {
     over_square(b, conjugate(b, x)?, x)
 }
 
@@ -238,6 +242,6 @@ pub fn reciprocal(b: &GraphBuilder, x: Parts) -> Result<Parts> {
 ///
 /// # Errors
 /// Those of the builder.
-pub fn exp(b: &GraphBuilder, [re, im]: Parts) -> Result<Parts> {
+pub fn exp(b: &GraphBuilder, [re, im]: ComplexParts) -> Result<ComplexParts> {
     polar(b, b.exp(re)?, im)
 }

@@ -1,6 +1,6 @@
 //! Elementary functions whose plain formula rounds away what is asked for, or that runtimes do not have for all types.
 
-use crate::{number, of};
+use crate::{dtype_of, number};
 use onnxd_build::{GraphBuilder, Result, Var};
 use onnxd_ir::DataType::{Bfloat16, Double, Float, Float16};
 use std::f64::consts::{LN_2, PI};
@@ -13,7 +13,7 @@ const LARGE: f64 = 1e9;
 /// # Errors
 /// `N0204` if the type is not known.
 pub fn is_infinite(b: &GraphBuilder, x: Var) -> Result<Var> {
-    let half = matches!(of(b, x)?, Float16 | Bfloat16);
+    let half = matches!(dtype_of(b, x)?, Float16 | Bfloat16);
     let asked = if half && b.opset() < 20 { b.cast(x, Float)? } else { x };
     b.is_inf(asked).one()
 }
@@ -80,7 +80,7 @@ pub fn atan(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// `N0204` if the type is not known.
 pub fn atan2(b: &GraphBuilder, y: Var, x: Var) -> Result<Var> {
     // Upright points, and the origin.
-    let tiny = match of(b, x)? {
+    let tiny = match dtype_of(b, x)? {
         Float16 => 6e-8,
         Double => 1e-300,
         _ => 1e-38,

@@ -1,7 +1,7 @@
 //! Fourier transforms. A signal has its real and imaginary parts along a last axis, which is single for real numbers.
 
-use crate::complex::Parts;
-use crate::{of, vector};
+use crate::complex::ComplexParts;
+use crate::{dtype_of, vector};
 use onnxd_build::{GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::Reals;
@@ -12,7 +12,7 @@ const LENGTH_MAX: i64 = 4096;
 
 /// Which transform.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum Fourier {
     Forward,
     /// Its inverse, which is divided by the length.
     Inverse,
@@ -35,7 +35,7 @@ pub fn transformed(
     b: &GraphBuilder,
     signal: Var,
     along: &[Along],
-    kind: Kind,
+    kind: Fourier,
     power: i32,
 ) -> Result<Var> {
     let count = axes(b, signal)? - 1;
@@ -51,18 +51,18 @@ pub fn transformed(
     let Some((last, rest)) = all.split_last() else { return Ok(signal) };
     let factor = if power == 0 { None } else { Some(factor(b, signal, &all, kind, power)?) };
     let inner = match kind {
-        Kind::Real => Kind::Forward,
-        Kind::ToReal => Kind::Inverse,
+        Fourier::Real => Fourier::Forward,
+        Fourier::ToReal => Fourier::Inverse,
         other => other,
     };
     let mut y = signal;
-    if kind != Kind::ToReal {
+    if kind != Fourier::ToReal {
         y = one(b, y, last, kind)?;
     }
     for along in rest {
         y = one(b, y, along, inner)?;
     }
-    if kind == Kind::ToReal {
+    if kind == Fourier::ToReal {
         y = to_real(b, y, last)?;
     }
     match factor {
@@ -95,22 +95,22 @@ fn known(b: &GraphBuilder, length: &Operand) -> Option<i64> {
 }
 
 /// The number of elements along an axis that a transform reads or gives, if it is known.
-fn length_of(b: &GraphBuilder, x: Var, (axis, length): &Along, kind: Kind) -> Option<i64> {
+fn length_of(b: &GraphBuilder, x: Var, (axis, length): &Along, kind: Fourier) -> Option<i64> {
     match length {
         Some(length) => known(b, length),
-        None if kind == Kind::ToReal => size(b, x, *axis).map(|m| 2 * (m - 1)),
+        None if kind == Fourier::ToReal => size(b, x, *axis).map(|m| 2 * (m - 1)),
         None => size(b, x, *axis),
     }
 }
 
 /// One over the root of all lengths, as a power.
-fn factor(b: &GraphBuilder, x: Var, all: &[Along], kind: Kind, power: i32) -> Result<Var> {
+fn factor(b: &GraphBuilder, x: Var, all: &[Along], kind: Fourier, power: i32) -> Result<Var> {
     let exponent = -f64::from(power) / 2.0;
     let mut number = 1.0;
     let mut others = None;
     for (i, along) in all.iter().enumerate() {
         let is_last = i + 1 == all.len();
-        let kind = if is_last { kind } else { Kind::Forward };
+        let kind = if is_last { kind } else { Fourier::Forward };
         if let Some(n) = length_of(b, x, along, kind) {
             number *= (n as f64).powf(exponent);
             continue;
@@ -120,7 +120,7 @@ fn factor(b: &GraphBuilder, x: Var, all: &[Along], kind: Kind, power: i32) -> Re
             Some(length) => length.clone(),
             None => b.squeeze(b.shape(x).start(*axis).end(axis + 1).one()?).axes([0]).one()?.into(),
         };
-        let n = b.pow(b.cast(n, of(b, x)?)?, exponent)?;
+        let n = b.pow(b.cast(n, dtype_of(b, x)?)?, exponent)?;
         others = Some(match others {
             Some(others) => b.mul(others, n)?,
             None => n,
@@ -133,7 +133,7 @@ fn factor(b: &GraphBuilder, x: Var, all: &[Along], kind: Kind, power: i32) -> Re
 }
 
 /// The transform along one axis. DFT wants an axis before it.
-fn one(b: &GraphBuilder, x: Var, along: &Along, kind: Kind) -> Result<Var> {
+fn one(b: &GraphBuilder, x: Var, along: &Along, kind: Fourier) -> Result<Var> {
     if b.opset() < 17 {
         return by_matrix(b, x, along, kind);
     }
@@ -141,7 +141,7 @@ fn one(b: &GraphBuilder, x: Var, along: &Along, kind: Kind) -> Result<Var> {
     let single = axes(b, x)? == 2;
     let (signal, at) = if single { (b.unsqueeze(x, [0])?, axis + 1) } else { (x, *axis) };
     let call = b.dft(signal).axis(at).dft_length(length.clone());
-    let y = call.onesided(kind == Kind::Real).inverse(kind == Kind::Inverse).one()?;
+    let y = call.onesided(kind == Fourier::Real).inverse(kind == Fourier::Inverse).one()?;
     if single { b.squeeze(y).axes([0]).one() } else { Ok(y) }
 }
 
@@ -162,7 +162,7 @@ fn fitted(b: &GraphBuilder, x: Var, axis: i64, length: i64) -> Result<Var> {
 }
 
 /// Before opset 17: a product with cosines and one with sines.
-fn by_matrix(b: &GraphBuilder, x: Var, along: &Along, kind: Kind) -> Result<Var> {
+fn by_matrix(b: &GraphBuilder, x: Var, along: &Along, kind: Fourier) -> Result<Var> {
     let axis = along.0;
     let Some(n) = length_of(b, x, along, kind).filter(|n| (1..=LENGTH_MAX).contains(n)) else {
         let message = format!(
@@ -171,13 +171,14 @@ fn by_matrix(b: &GraphBuilder, x: Var, along: &Along, kind: Kind) -> Result<Var>
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
     let x = fitted(b, x, axis, n)?;
-    let bins = if kind == Kind::Real { n / 2 + 1 } else { n };
+    let bins = if kind == Fourier::Real { n / 2 + 1 } else { n };
     let matrix = |f: fn(f64) -> f64| {
-        let (sign, scale) = if kind == Kind::Inverse { (1.0, 1.0 / n as f64) } else { (-1.0, 1.0) };
+        let (sign, scale) =
+            if kind == Fourier::Inverse { (1.0, 1.0 / n as f64) } else { (-1.0, 1.0) };
         let angle = move |i: i64, k: i64| sign * TAU * ((i * k) % n) as f64 / n as f64;
         let cells = (0..n).flat_map(|i| (0..bins).map(move |k| scale * f(angle(i, k))));
         let reals = Reals { dims: vec![n as usize, bins as usize], values: cells.collect() };
-        Ok(b.constant(reals.to_tensor(of(b, x)?).expect("reals of a float type")))
+        Ok(b.constant(reals.to_tensor(dtype_of(b, x)?).expect("reals of a float type")))
     };
     let (cosines, sines) = (matrix(f64::cos)?, matrix(f64::sin)?);
     let count = axes(b, x)?;
@@ -202,7 +203,7 @@ fn by_matrix(b: &GraphBuilder, x: Var, along: &Along, kind: Kind) -> Result<Var>
 /// The other half of the numbers is the conjugate of those that are given, in the opposite order.
 fn to_real(b: &GraphBuilder, x: Var, along: &Along) -> Result<Var> {
     let axis = along.0;
-    let Some(n) = length_of(b, x, along, Kind::ToReal).filter(|n| *n > 0) else {
+    let Some(n) = length_of(b, x, along, Fourier::ToReal).filter(|n| *n > 0) else {
         let message = "The size of an inverse transform to real numbers must be known.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
@@ -214,7 +215,7 @@ fn to_real(b: &GraphBuilder, x: Var, along: &Along) -> Result<Var> {
         other = b.mul(other, vector(b, x, vec![1.0, -1.0])?)?;
     }
     let whole = b.concat([given, other]).axis(axis).one()?;
-    let y = one(b, whole, &(axis, None), Kind::Inverse)?;
+    let y = one(b, whole, &(axis, None), Fourier::Inverse)?;
     b.gather(y, 0i64).axis(last).one()
 }
 
@@ -238,7 +239,7 @@ pub fn waves(
         }
     }
     let reals = Reals { dims: vec![2 * bins as usize, 1, count as usize], values };
-    Ok(b.constant(reals.to_tensor(of(b, x)?).expect("reals of a float type")))
+    Ok(b.constant(reals.to_tensor(dtype_of(b, x)?).expect("reals of a float type")))
 }
 
 /// Spectra of pieces of `[batch, 1, time]` that begin every `stride` places, by [`waves`] of so many frequencies:
@@ -246,7 +247,12 @@ pub fn waves(
 ///
 /// # Errors
 /// Those of the builder.
-pub fn spectra(b: &GraphBuilder, x: Var, waves: Var, [bins, stride]: [i64; 2]) -> Result<Parts> {
+pub fn spectra(
+    b: &GraphBuilder,
+    x: Var,
+    waves: Var,
+    [bins, stride]: [i64; 2],
+) -> Result<ComplexParts> {
     let y = b.conv(x, waves).strides([stride]).one()?;
     let parts = b.split(y).split([bins, bins]).axis(1).list(2)?;
     Ok([parts[0], parts[1]])

@@ -29,7 +29,7 @@ use onnxd_ir::{DataType, Reals};
 ///
 /// # Errors
 /// `N0204` if it is not known.
-pub(crate) fn of(b: &GraphBuilder, x: Var) -> Result<DataType> {
+pub(crate) fn dtype_of(b: &GraphBuilder, x: Var) -> Result<DataType> {
     b.dtype_of(x).ok_or_else(|| {
         let message = format!("The element type of `{}` is not known.", shown(&b.name_of(x)));
         b.diagnostic(Code::LayerParameter, message)
@@ -38,7 +38,7 @@ pub(crate) fn of(b: &GraphBuilder, x: Var) -> Result<DataType> {
 
 /// A number of the type of `x`, where no other operand says the type.
 pub(crate) fn number(b: &GraphBuilder, x: Var, value: f64) -> Result<Var> {
-    let tensor = Operand::Float(value).to_tensor(Some(of(b, x)?));
+    let tensor = Operand::Float(value).to_tensor(Some(dtype_of(b, x)?));
     Ok(b.constant(tensor.expect("a real number of a float type")))
 }
 
@@ -47,6 +47,6 @@ pub(crate) fn number(b: &GraphBuilder, x: Var, value: f64) -> Result<Var> {
 /// # Errors
 /// `N0204` if the type is not known.
 pub fn vector(b: &GraphBuilder, x: Var, items: Vec<f64>) -> Result<Var> {
-    let tensor = Reals { dims: vec![items.len()], values: items }.to_tensor(of(b, x)?);
+    let tensor = Reals { dims: vec![items.len()], values: items }.to_tensor(dtype_of(b, x)?);
     Ok(b.constant(tensor.expect("reals of a float type")))
 }

@@ -3,7 +3,7 @@
 //! Rows and columns are the last two axes, so that stacks of matrices are one tensor all the way. Sizes need not be
 //! known, but the number of axes and the element type.
 
-use crate::{number, of};
+use crate::{dtype_of, number};
 use onnxd_build::{GraphBuilder, Result, Turn, Var};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::{DataType, Tensor};
@@ -119,7 +119,7 @@ pub fn identity(b: &GraphBuilder, x: Var) -> Result<Var> {
     let rank = rank(b, x)?;
     let rows = size(b, x, rank - 2)?;
     let places = b.range(0, rows, 1).one()?;
-    let matrix = b.cast(b.equal(places, b.unsqueeze(places, [1])?)?, of(b, x)?)?;
+    let matrix = b.cast(b.equal(places, b.unsqueeze(places, [1])?)?, dtype_of(b, x)?)?;
     if rank == 2 {
         return Ok(matrix);
     }
@@ -205,7 +205,7 @@ pub fn pivots(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// # Errors
 /// `N0204` if `x` is not known to be a matrix.
 pub fn determinant(b: &GraphBuilder, x: Var) -> Result<Var> {
-    if of(b, x)? == DataType::Float {
+    if dtype_of(b, x)? == DataType::Float {
         return b.det(x);
     }
     let pivots = pivots(b, x)?;
@@ -255,9 +255,9 @@ fn eliminated(b: &GraphBuilder, x: Var, with_pivots: bool) -> Result<(Var, Vec<V
     }
     let (row_axis, column_axis) = (n - 2, n - 1);
     let count = size(b, x, row_axis)?;
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let whole = b.shape(x).one()?;
-    let found = b.loop_(count, go_on(b), &[x], |b, k, go_on, state| {
+    let loop_results = b.loop_(count, go_on(b), &[x], |b, k, go_on, state| {
         let rows = b.range(0, count, 1).one()?;
         let column = line(b, state[0], k, column_axis)?;
         let size = b.where_(b.less(rows, k)?, -1.0, b.abs(column)?)?;
@@ -280,7 +280,7 @@ fn eliminated(b: &GraphBuilder, x: Var, with_pivots: bool) -> Result<(Var, Vec<V
         }
         Ok(Turn { condition: go_on, carried, scanned })
     })?;
-    Ok((found[0], found[1..].to_vec()))
+    Ok((loop_results[0], loop_results[1..].to_vec()))
 }
 
 /// The triangle whose product with itself, transposed, is the matrix: column by column, from the lower half.
@@ -379,7 +379,7 @@ pub fn pivoted(b: &GraphBuilder, x: Var) -> Result<[Var; 3]> {
     let stack = b.shape(x).end(-2).one()?;
     let sizes = b.concat([stack, b.unsqueeze(width, [0])?]).axis(0).one()?;
     let order = if n == 2 { places } else { b.expand(places, sizes)? };
-    let found = b.loop_(count, go_on(b), &[start, x, order], |b, k, go_on, state| {
+    let loop_results = b.loop_(count, go_on(b), &[start, x, order], |b, k, go_on, state| {
         let left = b.where_(b.less(rows, k)?, number(b, x, 0.0)?, state[1])?;
         let squares = b.reduce_sum(b.mul(left, left)?).axes([n - 2]).keepdims(0).one()?;
         let squares = b.where_(b.less(places, k)?, number(b, x, -1.0)?, squares)?;
@@ -392,9 +392,9 @@ pub fn pivoted(b: &GraphBuilder, x: Var) -> Result<[Var; 3]> {
         let [q, r] = mirrored(b, [state[0], r], k, height, n)?;
         Ok(Turn { condition: go_on, carried: vec![q, r, order], scanned: vec![] })
     })?;
-    let r = like(b, found[1], x)?;
+    let r = like(b, loop_results[1], x)?;
     let r = b.where_(b.less(places, rows)?, number(b, x, 0.0)?, r)?;
-    Ok([like(b, found[0], start)?, r, like(b, found[2], order)?])
+    Ok([like(b, loop_results[0], start)?, r, like(b, loop_results[2], order)?])
 }
 
 /// The reflection that makes column `k` of `r` zero below its own row, from the left on `r`, and from the right on `q`.

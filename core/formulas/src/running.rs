@@ -1,6 +1,6 @@
 //! What is gathered along an axis, element after element: running products, and logarithms of running sums.
 
-use crate::{number, of};
+use crate::{dtype_of, number};
 use onnxd_build::{GraphBuilder, Result, Var};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::{Tensor, ValueType};
@@ -108,9 +108,9 @@ fn running(
 
 /// A number of the type of `x`, which may be one of integers.
 fn number_of(b: &GraphBuilder, x: Var, value: f64) -> Result<Var> {
-    match of(b, x)?.is_float() {
+    match dtype_of(b, x)?.is_float() {
         true => number(b, x, value),
-        false => b.cast(b.constant(Tensor::scalar(value as i64)), of(b, x)?),
+        false => b.cast(b.constant(Tensor::scalar(value as i64)), dtype_of(b, x)?),
     }
 }
 

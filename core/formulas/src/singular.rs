@@ -9,7 +9,7 @@
 //! orders of magnitude or depend on each other, which takes 30 sweeps and more otherwise.
 
 use crate::matrix::{identity, is_empty, pivoted, reflected, repeated, size, transposed};
-use crate::{number, of};
+use crate::{dtype_of, number};
 use onnxd_build::{GraphBuilder, Result, Turn, Var};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{DataType, Dim, Tensor};
@@ -67,7 +67,7 @@ struct Axes {
 impl Axes {
     /// # Errors
     /// `N0204` if `x` is not known to be a matrix.
-    fn of(b: &GraphBuilder, x: Var) -> Result<Axes> {
+    fn last_two(b: &GraphBuilder, x: Var) -> Result<Axes> {
         let rank = crate::matrix::rank(b, x)?;
         Ok(Axes { row: rank - 2, column: rank - 1 })
     }
@@ -78,7 +78,7 @@ impl Axes {
 /// # Errors
 /// `N0204` if `x` is not known to be a matrix.
 pub fn singular(b: &GraphBuilder, x: Var) -> Result<Singular> {
-    let axes = Axes::of(b, x)?;
+    let axes = Axes::last_two(b, x)?;
     if is_empty(b, x) {
         let (u, v) = (identity(b, x)?, identity(b, transposed(b, x)?)?);
         return Ok(Singular { u, s: repeated(b, x, 0.0, (0, false))?, v });
@@ -113,7 +113,7 @@ pub fn singular(b: &GraphBuilder, x: Var) -> Result<Singular> {
 /// # Errors
 /// `N0204` if `x` is not known to be a matrix.
 pub fn values(b: &GraphBuilder, x: Var) -> Result<Var> {
-    let axes = Axes::of(b, x)?;
+    let axes = Axes::last_two(b, x)?;
     if is_empty(b, x) {
         return repeated(b, x, 0.0, (0, false));
     }
@@ -131,7 +131,7 @@ pub fn values(b: &GraphBuilder, x: Var) -> Result<Var> {
 /// # Errors
 /// `N0204` if `x` is not known to be a matrix.
 pub fn symmetric(b: &GraphBuilder, x: Var) -> Result<Eigen> {
-    let axes = Axes::of(b, x)?;
+    let axes = Axes::last_two(b, x)?;
     if is_empty(b, x) {
         return Ok(Eigen { values: repeated(b, x, 0.0, (0, false))?, vectors: x });
     }
@@ -150,13 +150,13 @@ pub fn symmetric(b: &GraphBuilder, x: Var) -> Result<Eigen> {
 
 /// How long the shorter side of matrices is, as a vector of one.
 fn least(b: &GraphBuilder, x: Var) -> Result<Var> {
-    let row = Axes::of(b, x)?.row;
+    let row = Axes::last_two(b, x)?.row;
     b.reduce_min(b.shape(x).start(row).one()?).keepdims(1).one()
 }
 
 /// One number of each matrix, beside a vector of the matrix.
 fn flat(b: &GraphBuilder, x: Var) -> Result<Var> {
-    b.squeeze(x).axes([Axes::of(b, x)?.column]).one()
+    b.squeeze(x).axes([Axes::last_two(b, x)?.column]).one()
 }
 
 /// As [`symmetric`], of matrices of which one half counts.
@@ -190,7 +190,7 @@ pub fn cost(b: &GraphBuilder, x: Var, what: &str) -> Option<Diagnostic> {
 
 /// The lengths of columns.
 fn lengths(b: &GraphBuilder, x: Var) -> Result<Var> {
-    let square = b.reduce_sum(b.mul(x, x)?).axes([Axes::of(b, x)?.row]).keepdims(0).one()?;
+    let square = b.reduce_sum(b.mul(x, x)?).axes([Axes::last_two(b, x)?.row]).keepdims(0).one()?;
     b.sqrt(square)
 }
 
@@ -213,7 +213,7 @@ pub fn largest(b: &GraphBuilder, x: Var, axes: &[i64]) -> Result<Var> {
 
 /// The largest magnitude in each matrix, so that no square is too large or small; 1 for zeros.
 fn magnitude(b: &GraphBuilder, x: Var) -> Result<Var> {
-    let axes = Axes::of(b, x)?;
+    let axes = Axes::last_two(b, x)?;
     let most = largest(b, b.abs(x)?, &[axes.row, axes.column])?;
     b.where_(b.equal(most, number(b, x, 0.0)?)?, number(b, x, 1.0)?, most)
 }
@@ -231,14 +231,14 @@ fn sorted(b: &GraphBuilder, x: Var, largest: bool) -> Result<[Var; 2]> {
 
 /// The columns of matrices in an order.
 fn columns(b: &GraphBuilder, x: Var, order: Var) -> Result<Var> {
-    let axes = Axes::of(b, x)?;
+    let axes = Axes::last_two(b, x)?;
     let order = b.expand(b.unsqueeze(order, [axes.row])?, b.shape(x).one()?)?;
     b.gather_elements(x, order).axis(axes.column).one()
 }
 
 /// A product of the matrix and an orthogonal one whose columns are orthogonal, and the orthogonal one.
 fn orthogonal(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
-    let axes = Axes::of(b, x)?;
+    let axes = Axes::last_two(b, x)?;
     let [both, _] = rotated_until_orthogonal(b, x, true)?;
     let height = b.shape(x).start(axes.row).end(axes.column).one()?;
     let zero = b.constant(Tensor::vector(vec![0i64]));
@@ -249,7 +249,7 @@ fn orthogonal(b: &GraphBuilder, x: Var) -> Result<[Var; 2]> {
 /// The matrix times an orthogonal one that makes its columns orthogonal; `with_turned`, that one is below it. The
 /// second result is the number of turns since the last rotation.
 fn rotated_until_orthogonal(b: &GraphBuilder, x: Var, with_turned: bool) -> Result<[Var; 2]> {
-    let axes = Axes::of(b, x)?;
+    let axes = Axes::last_two(b, x)?;
     let (height, width) = (size(b, x, axes.row)?, size(b, x, axes.column)?);
     let whole = match with_turned {
         true => b.concat([x, identity(b, transposed(b, x)?)?]).axis(axes.row).one()?,
@@ -265,27 +265,27 @@ fn rotated_until_orthogonal(b: &GraphBuilder, x: Var, with_turned: bool) -> Resu
     let next = next_places(b, count, half)?;
     let others = b.sub(count, 1)?;
     // As LAPACK has it: products of columns are rounded, the more the longer they are.
-    let share = b.sqrt(b.cast(height, of(b, x)?)?)?;
+    let share = b.sqrt(b.cast(height, dtype_of(b, x)?)?)?;
     let share = b.mul(share, number(b, x, epsilon(b, x)?)?)?;
     let turns = b.mul(others, SWEEPS_MAX)?;
     let none = b.constant(Tensor::scalar(0i64));
     let go_on = b.less(none, others)?;
-    let found = b.loop_(turns, go_on, &[even, none], |b, _, _, state| {
+    let loop_results = b.loop_(turns, go_on, &[even, none], |b, _, _, state| {
         let [turned, rotations] = rotated(b, state[0], [height, half, share], &axes)?;
         let quiet = b.where_(b.greater(rotations, 0)?, 0, b.add(state[1], 1)?)?;
         let carried = vec![b.gather(turned, next).axis(axes.column).one()?, quiet];
         Ok(Turn { condition: b.less(quiet, others)?, carried, scanned: vec![] })
     })?;
     if let Some(ty) = b.type_of(even) {
-        b.declare(found[0], ty);
+        b.declare(loop_results[0], ty);
     }
-    let turned = b.slice(found[0], odd, [i64::MAX]).axes([axes.column]).one()?;
-    Ok([turned, found[1]])
+    let turned = b.slice(loop_results[0], odd, [i64::MAX]).axes([axes.column]).one()?;
+    Ok([turned, loop_results[1]])
 }
 
 /// The distance between 1 and the next number.
 fn epsilon(b: &GraphBuilder, x: Var) -> Result<f64> {
-    let is_double = of(b, x)? == DataType::Double;
+    let is_double = dtype_of(b, x)? == DataType::Double;
     Ok(if is_double { f64::EPSILON } else { f64::from(f32::EPSILON) })
 }
 

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 /// A window, as a function of the place from 0 to 1.
 #[derive(Clone, Copy, Debug)]
-pub enum Window {
+pub enum WindowFunction {
     Rectangle,
     Bartlett,
     Hann,
@@ -19,20 +19,20 @@ pub enum Window {
     },
 }
 
-impl Window {
+impl WindowFunction {
     /// The usual Hamming window.
-    pub const HAMMING: Window = Window::Hamming { alpha: 0.54, beta: 0.46 };
+    pub const HAMMING: WindowFunction = WindowFunction::Hamming { alpha: 0.54, beta: 0.46 };
 
     /// What the window weighs at a place from 0 to 1.
     pub fn at(self, place: f64) -> f64 {
         let turn = 2.0 * PI * place;
         match self {
-            Window::Rectangle => 1.0,
-            Window::Bartlett => 1.0 - (2.0 * place - 1.0).abs(),
-            Window::Hann => 0.5 - 0.5 * turn.cos(),
-            Window::Hamming { alpha, beta } => alpha - beta * turn.cos(),
-            Window::Blackman => 0.42 - 0.5 * turn.cos() + 0.08 * (2.0 * turn).cos(),
-            Window::Kaiser { beta } => {
+            WindowFunction::Rectangle => 1.0,
+            WindowFunction::Bartlett => 1.0 - (2.0 * place - 1.0).abs(),
+            WindowFunction::Hann => 0.5 - 0.5 * turn.cos(),
+            WindowFunction::Hamming { alpha, beta } => alpha - beta * turn.cos(),
+            WindowFunction::Blackman => 0.42 - 0.5 * turn.cos() + 0.08 * (2.0 * turn).cos(),
+            WindowFunction::Kaiser { beta } => {
                 let arch = (1.0 - (2.0 * place - 1.0).powi(2)).max(0.0).sqrt();
                 bessel(beta * arch) / bessel(beta)
             }

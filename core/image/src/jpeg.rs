@@ -28,5 +28,5 @@ pub(crate) fn decode(bytes: &[u8], samples_max: usize) -> Result<Image, Refused>
     if samples.len() != size {
         return Err(damaged("its sizes do not fit its colours"));
     }
-    Ok(Image::of(width, height, channels, samples))
+    Ok(Image::keep_channels(width, height, channels, samples))
 }

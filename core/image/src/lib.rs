@@ -135,7 +135,7 @@ fn room(width: usize, height: usize, channels: usize, most: usize) -> Result<usi
 
 impl<S: Copy> Image<S> {
     /// Keeps the first of `given` channels if they are grey (with alpha), the first three otherwise.
-    fn of(width: usize, height: usize, given: usize, samples: Vec<S>) -> Image<S> {
+    fn keep_channels(width: usize, height: usize, given: usize, samples: Vec<S>) -> Image<S> {
         let channels = if given < 3 { 1 } else { 3 };
         let samples = if given == channels {
             samples

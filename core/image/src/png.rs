@@ -16,17 +16,17 @@ struct Pixels {
 /// Palettes and few bits become whole samples, 16 bits their upper 8.
 pub(crate) fn decode(bytes: &[u8], samples_max: usize) -> Result<Image, Refused> {
     let p = pixels(bytes, samples_max, Transformations::normalize_to_color8())?;
-    Ok(Image::of(p.width, p.height, p.channels, p.bytes))
+    Ok(Image::keep_channels(p.width, p.height, p.channels, p.bytes))
 }
 
 /// The same, but 16 bits stay.
 pub(crate) fn decode_deep(bytes: &[u8], samples_max: usize) -> Result<Deep, Refused> {
     let p = pixels(bytes, samples_max, Transformations::EXPAND)?;
     if !p.wide {
-        return Ok(Deep::Bytes(Image::of(p.width, p.height, p.channels, p.bytes)));
+        return Ok(Deep::Bytes(Image::keep_channels(p.width, p.height, p.channels, p.bytes)));
     }
     let words = p.bytes.chunks_exact(2).map(|b| u16::from_be_bytes([b[0], b[1]])).collect();
-    Ok(Deep::Words(Image::of(p.width, p.height, p.channels, words)))
+    Ok(Deep::Words(Image::keep_channels(p.width, p.height, p.channels, words)))
 }
 
 fn pixels(bytes: &[u8], samples_max: usize, wanted: Transformations) -> Result<Pixels, Refused> {

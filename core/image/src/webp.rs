@@ -20,5 +20,5 @@ pub(crate) fn decode(bytes: &[u8], samples_max: usize) -> Result<Image, Refused>
     // Alpha is decoded before it is dropped.
     let mut samples = vec![0; room(width, height, channels, samples_max.saturating_mul(2))?];
     decoder.read_image(&mut samples).map_err(wrong)?;
-    Ok(Image::of(width, height, channels, samples))
+    Ok(Image::keep_channels(width, height, channels, samples))
 }

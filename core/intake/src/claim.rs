@@ -16,18 +16,18 @@ use rustix::io::Errno;
 
 use crate::claim_error::{ClaimError, system, to_errno};
 use crate::copy;
-use crate::file::File;
+use crate::file::DropFile;
 use crate::folders::{O_OWN, fsync_dir, make_dir, open_beneath, open_dir, sync_dir};
-use crate::names::Names;
-use crate::plan::Plan;
+use crate::names::NameRules;
+use crate::plan::MovePlan;
 use crate::tree::Stamp;
 
 type Result<T> = std::result::Result<T, ClaimError>;
 
-impl Plan {
+impl MovePlan {
     /// Moves what is not moved yet. On any error everything is where it was before. `names` are those
     /// of the scan.
-    pub fn execute(&self, names: &Names) -> Result<()> {
+    pub fn execute(&self, names: &NameRules) -> Result<()> {
         let parent = self.dest.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(parent).map_err(|e| system(parent, to_errno(&e)))?;
         match self.set.whole {
@@ -45,7 +45,7 @@ impl Plan {
         Ok((open_beneath(&self.set.inbox, parent)?, name))
     }
 
-    fn move_folder(&self, folder: &Stamp, names: &Names) -> Result<()> {
+    fn move_folder(&self, folder: &Stamp, names: &NameRules) -> Result<()> {
         let source = self.set.root_dir();
         let (above, name) = match self.open_parent(&self.set.root) {
             Err(ClaimError::Gone(_)) if is_filled(&self.dest) => {
@@ -84,7 +84,7 @@ impl Plan {
         Ok(())
     }
 
-    fn check_moved_folder(&self, names: &Names) -> Result<()> {
+    fn check_moved_folder(&self, names: &NameRules) -> Result<()> {
         let name = self.dest.file_name().unwrap_or_default();
         let parent = self.dest.parent().unwrap_or(Path::new("/"));
         let parent = openat(CWD, parent, O_OWN, Mode::empty()).map_err(|e| system(parent, e))?;
@@ -106,7 +106,7 @@ impl Plan {
         self.sync_folders()
     }
 
-    fn move_file(&self, file: &File) -> Result<()> {
+    fn move_file(&self, file: &DropFile) -> Result<()> {
         let below = self.set.root.join(&file.name);
         let source = self.set.inbox.join(&below);
         let dest = self.dest.join(&file.name);
@@ -144,7 +144,7 @@ impl Plan {
     }
 
     /// Puts files back where they were, latest first.
-    fn move_back(&self, moved: &[&File]) -> Result<()> {
+    fn move_back(&self, moved: &[&DropFile]) -> Result<()> {
         let mut kept = None;
         for file in moved.iter().rev() {
             let dest = self.dest.join(&file.name);

@@ -12,10 +12,10 @@ use onnxd_diagnostics::{Code, Diagnostic};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, fstat, openat, unlinkat};
 
 use crate::claim_error::{ClaimError, system, to_errno};
-use crate::file::File;
+use crate::file::DropFile;
 use crate::folders::{fsync_dir, make_dir, open_dir};
-use crate::names::Names;
-use crate::plan::Plan;
+use crate::names::NameRules;
+use crate::plan::MovePlan;
 use crate::tree::Stamp;
 
 const O_READ: OFlags =
@@ -47,8 +47,8 @@ pub(crate) fn file_back(dest: &Path, above: &OwnedFd, name: &OsStr) -> Result<()
 pub(crate) fn folder(
     above: &OwnedFd,
     name: &OsStr,
-    plan: &Plan,
-    names: &Names,
+    plan: &MovePlan,
+    names: &NameRules,
 ) -> Result<(), ClaimError> {
     let partial = partial(&plan.dest);
     match fs::remove_dir_all(&partial) {
@@ -58,7 +58,7 @@ pub(crate) fn folder(
         _ => make_dir(&partial)?,
     }
     let source = plan.set.root_dir();
-    for File { name: file, stamp } in &plan.set.files {
+    for DropFile { name: file, stamp } in &plan.set.files {
         let (from, to) = (source.join(file), partial.join(file));
         make_dir(to.parent().unwrap_or(&partial))?;
         let (parent, file_name) = open_inside(above, name, file, &source)?;
@@ -71,10 +71,14 @@ pub(crate) fn folder(
 }
 
 /// Removes the planned files that are still unchanged, then the folders that are empty.
-pub(crate) fn remove_sources(above: &OwnedFd, name: &OsStr, plan: &Plan) -> Result<(), ClaimError> {
+pub(crate) fn remove_sources(
+    above: &OwnedFd,
+    name: &OsStr,
+    plan: &MovePlan,
+) -> Result<(), ClaimError> {
     let source = plan.set.root_dir();
     let mut folders = vec![];
-    for File { name: file, stamp } in &plan.set.files {
+    for DropFile { name: file, stamp } in &plan.set.files {
         folders.extend(file.ancestors().skip(1).filter(|a| !a.as_os_str().is_empty()));
         let opened = open_inside(above, name, file, &source);
         let Ok((parent, file_name)) = opened else { continue };
@@ -180,7 +184,7 @@ mod tests {
         (&rustix::fs::lstat(path).unwrap()).into()
     }
 
-    fn plan(dir: &Path) -> Plan {
+    fn plan(dir: &Path) -> MovePlan {
         let net = dir.join("inbox/net");
         fs::create_dir_all(net.join("weights")).unwrap();
         fs::write(net.join("net.ini"), "[sp]").unwrap();
@@ -190,7 +194,7 @@ mod tests {
             inbox: dir.join("inbox"),
             root: PathBuf::from("net"),
             whole: Some(stamp(&net)),
-            files: files.map(|f| File { name: f.into(), stamp: stamp(&net.join(f)) }).into(),
+            files: files.map(|f| DropFile { name: f.into(), stamp: stamp(&net.join(f)) }).into(),
             marker: None,
         };
         set.plan(&dir.join("job/input"))
@@ -202,7 +206,7 @@ mod tests {
         let plan = plan(dir.path());
         fs::create_dir(dir.path().join("job")).unwrap();
         fs::write(dir.path().join("inbox/net/.hidden"), "").unwrap();
-        folder(&opened(&plan.set.inbox), OsStr::new("net"), &plan, &Names::default()).unwrap();
+        folder(&opened(&plan.set.inbox), OsStr::new("net"), &plan, &NameRules::default()).unwrap();
         assert_eq!(fs::read_to_string(plan.dest.join("weights/a")).unwrap(), "1 2 3");
         assert!(stamp(&plan.dest.join("net.ini")).same_bytes(&plan.set.files[0].stamp));
         assert!(!plan.set.inbox.join("net/weights").exists());
@@ -222,7 +226,7 @@ mod tests {
             let copy = fs::File::options().write(true).open(plan.dest.join(file)).unwrap();
             copy.set_modified(time).unwrap();
         }
-        plan.execute(&Names::default()).unwrap();
+        plan.execute(&NameRules::default()).unwrap();
         assert!(!plan.set.inbox.join("net").exists());
         assert!(plan.dest.join("weights/a").exists());
     }
@@ -233,7 +237,8 @@ mod tests {
         let plan = plan(dir.path());
         fs::create_dir(dir.path().join("job")).unwrap();
         fs::write(plan.set.inbox.join("net/weights/a"), "1 2 3 4").unwrap();
-        let result = folder(&opened(&plan.set.inbox), OsStr::new("net"), &plan, &Names::default());
+        let result =
+            folder(&opened(&plan.set.inbox), OsStr::new("net"), &plan, &NameRules::default());
         assert_eq!(result, Err(ClaimError::Changed(plan.set.inbox.join("net/weights/a"))));
         assert!(!plan.dest.exists());
         assert!(plan.set.inbox.join("net/net.ini").exists());

@@ -10,7 +10,7 @@ use crate::tree::{FileEntry, Stamp};
 
 /// A file of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct DropFile {
     /// Path relative to the submission's root, as the file system spells it.
     pub name: PathBuf,
     /// The inode as the scan saw it.
@@ -54,7 +54,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-pub(crate) fn fingerprint(files: &[File]) -> Fingerprint {
+pub(crate) fn fingerprint(files: &[DropFile]) -> Fingerprint {
     Fingerprint::of(files.iter().map(|f| (f.name.as_path(), &f.stamp)))
 }
 

@@ -335,19 +335,19 @@ fn is_graph_def(node: &[u8]) -> bool {
 fn is_meta(bytes: &[u8]) -> bool {
     let info = first_inside(&fields(bytes));
     let operator = first_inside(&first_inside(&info));
-    let is_named = |f: &Field| f.number == 1 && is_operator(f.payload);
-    let is_version = |f: &Field| {
+    let is_named = |f: &WireField| f.number == 1 && is_operator(f.payload);
+    let is_version = |f: &WireField| {
         (f.number, f.wire) == (4, 2) && f.payload.first().is_some_and(u8::is_ascii_digit)
     };
     operator.first().is_some_and(is_named) || info.iter().any(is_version)
 }
 
 /// The fields of a message in the first field, which has the number 1.
-fn first_inside<'b>(all: &[Field<'b>]) -> Vec<Field<'b>> {
+fn first_inside<'b>(all: &[WireField<'b>]) -> Vec<WireField<'b>> {
     all.first().filter(|f| (f.number, f.wire) == (1, 2)).map_or(vec![], |f| fields(f.payload))
 }
 
-struct Field<'b> {
+struct WireField<'b> {
     number: u64,
     wire: u64,
     /// As far as it was read.
@@ -355,8 +355,8 @@ struct Field<'b> {
 }
 
 /// The fields at the begin of a message; none after the first that is no field.
-fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
-    let mut found = Vec::new();
+fn fields(mut bytes: &[u8]) -> Vec<WireField<'_>> {
+    let mut wire_fields = Vec::new();
     while let Some((tag, rest)) = varint(bytes) {
         let (number, wire) = (tag >> 3, tag & 7);
         let (length, rest) = match wire {
@@ -376,10 +376,10 @@ fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
             break;
         }
         let (payload, rest) = rest.split_at(length.min(rest.len()));
-        found.push(Field { number, wire, payload });
+        wire_fields.push(WireField { number, wire, payload });
         bytes = rest;
     }
-    found
+    wire_fields
 }
 
 fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {

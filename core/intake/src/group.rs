@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use crate::names::{Names, is_params, is_role_file, stem};
-use crate::tree::{FileEntry, Folder, Seen};
+use crate::names::{NameRules, is_params, is_role_file, stem};
+use crate::tree::{FileEntry, Folder, SeenTimes};
 
 /// A network and what may belong to it.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub enum Extent<'t> {
 
 impl Set<'_> {
     /// When the set was seen first, and when it changed.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> SeenTimes {
         match self.extent {
             Extent::Whole => self.place.seen,
             Extent::Beside { .. } => self.network.seen,
@@ -110,7 +110,7 @@ pub enum Leftover<'t> {
 
 impl Leftover<'_> {
     /// When it was seen first, and when anything of it changed.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> SeenTimes {
         match self {
             Leftover::File(_, file) => file.seen,
             Leftover::Folder(folder) => {
@@ -132,7 +132,7 @@ impl Leftover<'_> {
 
 /// Everything that lies in the inbox, sorted into sets.
 #[derive(Debug, Default)]
-pub struct Groups<'t> {
+pub struct InboxSets<'t> {
     /// One per network.
     pub sets: Vec<Set<'t>>,
     /// What no network could want.
@@ -143,7 +143,7 @@ pub struct Groups<'t> {
     networks: HashSet<*const FileEntry>,
 }
 
-impl Groups<'_> {
+impl InboxSets<'_> {
     /// Whether a file of the tree is a network, as far as is known.
     pub fn is_network(&self, file: &FileEntry) -> bool {
         self.networks.contains(&std::ptr::from_ref(file))
@@ -155,11 +155,11 @@ impl Groups<'_> {
 /// is the last, the folder does not become a submission of its name.
 pub fn group<'t>(
     root: &'t Folder,
-    names: &Names,
+    names: &NameRules,
     ready_markers: bool,
     is_network: &dyn Fn(&Folder, &FileEntry) -> bool,
     stays_beside: &dyn Fn(&Folder, &FileEntry) -> bool,
-) -> Groups<'t> {
+) -> InboxSets<'t> {
     let is_network = |folder: &Folder, f: &FileEntry| !is_params(&f.name) && is_network(folder, f);
     let mut walk = Grouping {
         is_network: &is_network,
@@ -167,7 +167,7 @@ pub fn group<'t>(
         names,
         ready_markers,
         with_network: HashSet::new(),
-        groups: Groups::default(),
+        groups: InboxSets::default(),
     };
     walk.note_networks(root);
     walk.side_by_side(root);
@@ -177,11 +177,11 @@ pub fn group<'t>(
 struct Grouping<'a, 't> {
     is_network: &'a dyn Fn(&Folder, &FileEntry) -> bool,
     stays_beside: &'a dyn Fn(&Folder, &FileEntry) -> bool,
-    names: &'a Names,
+    names: &'a NameRules,
     ready_markers: bool,
     /// Addresses of the folders that hold a network at any depth.
     with_network: HashSet<*const Folder>,
-    groups: Groups<'t>,
+    groups: InboxSets<'t>,
 }
 
 impl<'t> Grouping<'_, 't> {
@@ -373,7 +373,7 @@ mod tests {
             let name = f.name.to_str().unwrap();
             name.ends_with(".onnx") || name.ends_with(".ini")
         };
-        let groups = group(root, &Names::default(), true, &glob, &|_, _| false);
+        let groups = group(root, &NameRules::default(), true, &glob, &|_, _| false);
         let mut lines: Vec<String> = groups
             .sets
             .iter()

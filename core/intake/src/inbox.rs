@@ -14,14 +14,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::judge::{Rules, judge};
 use crate::ledger::Ledger;
-use crate::names::Names;
+use crate::names::NameRules;
 use crate::offers::{Offers, top_of};
-use crate::place::Place;
+use crate::place::InboxFolder;
 use crate::recall::Recall;
 use crate::scan::{Limits, scan};
 use crate::settle::{carry_over, has_new_folder, next_settled};
 use crate::status::Status;
-use crate::submission::{Found, Prober};
+use crate::submission::{InboxNews, Prober};
 use crate::tree::Folder;
 use crate::watch::Watch;
 
@@ -52,7 +52,7 @@ pub struct Config {
     /// is not taken for the inbox.
     pub memory: Option<PathBuf>,
     /// Names of files that are not complete, and of what is not looked at.
-    pub names: Names,
+    pub names: NameRules,
     /// A file that remembers since when files have been quiet, so that a restart does not have them
     /// settle anew.
     pub recall: Option<PathBuf>,
@@ -80,7 +80,7 @@ impl Config {
             ready_required: false,
             unmatched_after: Some(Duration::from_secs(3_600)),
             memory: None,
-            names: Names::default(),
+            names: NameRules::default(),
             recall: None,
             ahead_max: 64,
             in_hand_max: 2,
@@ -113,7 +113,7 @@ const OFFLINE_RETRY: Duration = Duration::from_secs(1);
 pub struct Inbox {
     config: Config,
     rules: Rules,
-    place: Place,
+    place: InboxFolder,
     watch: Watch,
     dirty: Receiver<()>,
     ledger: Ledger,
@@ -152,7 +152,7 @@ impl Inbox {
             ahead_max: config.ahead_max,
             paused: None,
         };
-        let place = Place::new(&inbox, config.memory.clone());
+        let place = InboxFolder::new(&inbox, config.memory.clone());
         let status = Status::new(&inbox, watch.mode().clone());
         let now = Instant::now();
         let recall = Recall::new(config.recall.clone(), now);
@@ -278,7 +278,7 @@ impl Inbox {
         let (started, cpu) = (Instant::now(), processor_time());
         self.judge_at = None;
         let offers = &self.offers;
-        let waiting = |top: &OsStr| offers.of(top);
+        let waiting = |top: &OsStr| offers.count_of(top);
         let judged = judge(tree, &self.rules, &mut self.ledger, prober, &waiting, now);
         self.offers.replace(judged.found);
         self.more = judged.more;
@@ -298,11 +298,11 @@ impl Inbox {
     }
 
     /// The next complete set: its top folder waited longest. From now on the daemon has it.
-    pub fn hand_over(&mut self) -> Option<Found> {
+    pub fn hand_over(&mut self) -> Option<InboxNews> {
         let (ledger, most) = (&self.ledger, self.config.in_hand_max);
         let news = self.offers.take(|top| ledger.in_hand(top) < most)?;
         self.ledger.hand_over(&news);
-        if self.more && self.offers.of(top_of(&news)) < self.rules.ahead_max / 2 {
+        if self.more && self.offers.count_of(top_of(&news)) < self.rules.ahead_max / 2 {
             self.judge_at = Some(Instant::now());
         }
         Some(news)

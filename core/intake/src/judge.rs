@@ -11,20 +11,20 @@ use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::{Class, Diagnostic};
 
-use crate::file::{File, fingerprint};
+use crate::file::{DropFile, fingerprint};
 use crate::formats;
-use crate::group::{Extent, Groups, Leftover, Set, group};
-use crate::known::Known;
+use crate::group::{Extent, InboxSets, Leftover, Set, group};
+use crate::known::SetKnowledge;
 use crate::ledger::{Declined, Ledger};
-use crate::names::{Names, is_params};
+use crate::names::{NameRules, is_params};
 use crate::plan::FileSet;
 use crate::pool::{self, Pools};
 use crate::refusal::{link_refused, refused_folder, special_refused, unread};
 use crate::settle::is_settled;
 use crate::siblings::Siblings;
-use crate::status::{Item, State};
-use crate::submission::{Found, ProbeOutcome, Prober, Submission, Unmatched};
-use crate::tree::{FileEntry, Folder, Seen};
+use crate::status::{InboxItem, InboxState};
+use crate::submission::{InboxNews, ProbeOutcome, Prober, Submission, Unmatched};
+use crate::tree::{FileEntry, Folder, SeenTimes};
 use crate::turns::top_folder;
 use crate::writers::Writers;
 
@@ -45,7 +45,7 @@ pub(crate) struct Rules {
     pub(crate) ready_required: bool,
     /// Files that are open for writing.
     pub(crate) writers: Writers,
-    pub(crate) names: Names,
+    pub(crate) names: NameRules,
     /// Sets of a top folder that the front-ends are asked about, or that are prepared to be handed
     /// over, at a time.
     pub(crate) ahead_max: usize,
@@ -57,8 +57,8 @@ pub(crate) struct Rules {
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     /// What can be handed over.
-    pub(crate) found: Vec<Found>,
-    pub(crate) items: Vec<Item>,
+    pub(crate) found: Vec<InboxNews>,
+    pub(crate) items: Vec<InboxItem>,
     /// When to look again although nothing changes.
     pub(crate) again: Option<Instant>,
     /// There is more than was prepared: to be judged again once less is left.
@@ -78,7 +78,7 @@ impl Judged {
 }
 
 enum Verdict {
-    State(State),
+    State(InboxState),
     Ready(Box<Submission>),
     Regroup,
 }
@@ -154,7 +154,7 @@ pub(crate) struct Round<'a> {
     waiting: &'a dyn Fn(&OsStr) -> usize,
     pub(crate) now: Instant,
     declined: &'a HashMap<PathBuf, Declined>,
-    pub(crate) groups: &'a Groups<'a>,
+    pub(crate) groups: &'a InboxSets<'a>,
     pub(crate) pools: Pools,
     /// Sets without an answer that the front-ends are asked about, by top folder.
     asked: HashMap<OsString, usize>,
@@ -167,25 +167,26 @@ impl Round<'_> {
     /// True if the groups have to be made again.
     fn sets(&mut self) -> bool {
         let groups = self.groups;
-        let known: Vec<Known> = groups.sets.iter().map(|set| self.known(set, &set.id())).collect();
-        if known.iter().any(|k| matches!(k, Known::Regroup)) {
+        let knowledge: Vec<SetKnowledge> =
+            groups.sets.iter().map(|set| self.known(set, &set.id())).collect();
+        if knowledge.iter().any(|k| matches!(k, SetKnowledge::Regroup)) {
             return true;
         }
-        let siblings = Siblings::of(&groups.sets, &known);
-        if siblings.note(&groups.sets, &known, &mut self.ledger.beside) {
+        let siblings = Siblings::from_sets(&groups.sets, &knowledge);
+        if siblings.note(&groups.sets, &knowledge, &mut self.ledger.beside) {
             return true;
         }
         let mut regroup = false;
-        for (set, known) in groups.sets.iter().zip(known) {
+        for (set, knowledge) in groups.sets.iter().zip(knowledge) {
             let (id, since) = (set.id(), set.seen().first);
-            let verdict = match known {
-                Known::State(state) => Verdict::State(state),
-                Known::Answer(outcome) if !siblings.may_change(set) => {
+            let verdict = match knowledge {
+                SetKnowledge::State(state) => Verdict::State(state),
+                SetKnowledge::Answer(outcome) if !siblings.may_change(set) => {
                     self.verdict(set, &id, outcome)
                 }
-                Known::Open | Known::Answer(_) => Verdict::State(State::Asked),
-                Known::Unasked => Verdict::State(State::Queued),
-                Known::Regroup => Verdict::Regroup,
+                SetKnowledge::Open | SetKnowledge::Answer(_) => Verdict::State(InboxState::Asked),
+                SetKnowledge::Unasked => Verdict::State(InboxState::Queued),
+                SetKnowledge::Regroup => Verdict::Regroup,
             };
             let state = match verdict {
                 Verdict::Regroup => {
@@ -195,11 +196,11 @@ impl Round<'_> {
                 Verdict::State(state) => state,
                 Verdict::Ready(submission) => {
                     let folder = submission.folder.clone();
-                    self.is_prepared(&folder, Found::Ready(submission));
-                    State::Queued
+                    self.is_prepared(&folder, InboxNews::Ready(submission));
+                    InboxState::Queued
                 }
             };
-            self.judged.items.push(Item { id, since, state });
+            self.judged.items.push(InboxItem { id, since, state });
         }
         regroup
     }
@@ -224,12 +225,12 @@ impl Round<'_> {
         self.judged.asks(sets < self.rules.ahead_max && files < FILES_AHEAD_MAX)
     }
 
-    fn is_prepared(&mut self, folder: &Path, news: Found) {
+    fn is_prepared(&mut self, folder: &Path, news: InboxNews) {
         let (sets, files) = self.ready.entry(top_folder(folder).to_owned()).or_default();
         *sets += 1;
         *files += match &news {
-            Found::Ready(submission) => submission.set.files.len(),
-            Found::Unmatched(unmatched) => unmatched.set.files.len(),
+            InboxNews::Ready(submission) => submission.set.files.len(),
+            InboxNews::Unmatched(unmatched) => unmatched.set.files.len(),
         };
         self.judged.found.push(news);
     }
@@ -240,9 +241,9 @@ impl Round<'_> {
                 let stamp = set.network.stamp;
                 self.decline(set.network_path(), Declined { stamp, reason, part_of: None })
             }
-            ProbeOutcome::Waiting { missing } => Verdict::State(State::WaitingFor { missing }),
+            ProbeOutcome::Waiting { missing } => Verdict::State(InboxState::WaitingFor { missing }),
             ProbeOutcome::Failed(problem) if problem.class == Class::Environment => {
-                Verdict::State(State::Blocked { reason: problem.to_string() })
+                Verdict::State(InboxState::Blocked { reason: problem.to_string() })
             }
             ProbeOutcome::Failed(problem) => {
                 let ready = self.ready(set, id, &[]);
@@ -265,13 +266,13 @@ impl Round<'_> {
         self.decline(set.network_path(), Declined { stamp, reason, part_of: None });
     }
 
-    pub(crate) fn is_settled(&self, seen: Seen) -> bool {
+    pub(crate) fn is_settled(&self, seen: SeenTimes) -> bool {
         is_settled(seen, self.now, self.rules.settle)
     }
 
     fn ready(&mut self, set: &Set<'_>, id: &Path, used: &[PathBuf]) -> Verdict {
         if !self.may_prepare(&set.results_folder()) {
-            return Verdict::State(State::Queued);
+            return Verdict::State(InboxState::Queued);
         }
         let (files, whole) = match &set.extent {
             Extent::Whole => (pool::whole(set.place).0.to_vec(), Some(set.place.stamp)),
@@ -283,17 +284,17 @@ impl Round<'_> {
             }
         };
         if let Some(reason) = &self.rules.paused {
-            return Verdict::State(State::Blocked { reason: reason.clone() });
+            return Verdict::State(InboxState::Blocked { reason: reason.clone() });
         }
         let root = set.place.path.clone();
         let names = files.iter().map(|file| file.name.clone()).chain(set.coming());
         if let Some(part) = self.rules.writers.first(&self.rules.inbox.join(&root), names, self.now)
         {
             self.judged.look_again(self.now + WRITTEN_AGAIN);
-            return Verdict::State(State::Arriving { part: set.place.path.join(part) });
+            return Verdict::State(InboxState::Arriving { part: set.place.path.join(part) });
         }
         let marker =
-            set.marker.map(|m| File { name: set.parent.path.join(&m.name), stamp: m.stamp });
+            set.marker.map(|m| DropFile { name: set.parent.path.join(&m.name), stamp: m.stamp });
         Verdict::Ready(Box::new(Submission {
             id: id.to_owned(),
             folder: set.results_folder(),
@@ -312,22 +313,22 @@ impl Round<'_> {
         shared: &[&FileEntry],
         alone: bool,
         used: &[PathBuf],
-    ) -> Result<Vec<File>, Verdict> {
-        let mut files: Vec<File> =
+    ) -> Result<Vec<DropFile>, Verdict> {
+        let mut files: Vec<DropFile> =
             own.iter().map(|f| pool::named(set.place, set.place, f)).collect();
         if used.is_empty() {
             return Ok(pool::sorted(files));
         }
         let names: HashSet<&OsStr> = own.iter().map(|f| f.name.as_os_str()).collect();
-        let is_own = |f: &File| names.contains(f.name.as_os_str());
+        let is_own = |f: &DropFile| names.contains(f.name.as_os_str());
         let all = self.all_around(set, shared);
         for path in used.iter().filter(|path| !names.contains(path.as_os_str())) {
             let at = all.partition_point(|f| f.name < *path);
-            let wanted: Vec<&File> =
+            let wanted: Vec<&DropFile> =
                 all[at..].iter().take_while(|f| f.name.starts_with(path)).collect();
             if wanted.is_empty() {
                 let missing = vec![path.display().to_string()];
-                return Err(Verdict::State(State::WaitingFor { missing }));
+                return Err(Verdict::State(InboxState::WaitingFor { missing }));
             }
             for file in wanted.into_iter().filter(|f| !is_own(f)) {
                 // Where no other network is left, the file is nobody else's.
@@ -351,7 +352,7 @@ impl Round<'_> {
     }
 
     /// A used file that carries no name of the network, in a folder with several networks.
-    fn not_its_own(&mut self, set: &Set<'_>, file: &File) -> Verdict {
+    fn not_its_own(&mut self, set: &Set<'_>, file: &DropFile) -> Verdict {
         let path = set.place.path.join(&file.name);
         let name = file.name.as_os_str();
         if self.prober.is_network(name) && !is_params(name) && !self.declined.contains_key(&path) {
@@ -365,7 +366,7 @@ impl Round<'_> {
              own, or begin the file's name with the network's",
             path.display()
         );
-        Verdict::State(State::Blocked { reason })
+        Verdict::State(InboxState::Blocked { reason })
     }
 
     fn leftovers(&mut self) {
@@ -378,15 +379,15 @@ impl Round<'_> {
             };
             let state = state.unwrap_or_else(|| {
                 if self.is_settled(seen) {
-                    State::Unmatched { reason: self.unmatched_reason(leftover, &id) }
+                    InboxState::Unmatched { reason: self.unmatched_reason(leftover, &id) }
                 } else {
-                    State::Arriving { part: id.clone() }
+                    InboxState::Arriving { part: id.clone() }
                 }
             });
-            if let State::Unmatched { reason } = &state {
+            if let InboxState::Unmatched { reason } = &state {
                 self.put_aside(leftover, &id, seen, reason);
             }
-            self.judged.items.push(Item { id, since: seen.first, state });
+            self.judged.items.push(InboxItem { id, since: seen.first, state });
         }
     }
 
@@ -412,7 +413,7 @@ impl Round<'_> {
         }
     }
 
-    fn put_aside(&mut self, leftover: &Leftover<'_>, id: &Path, seen: Seen, reason: &str) {
+    fn put_aside(&mut self, leftover: &Leftover<'_>, id: &Path, seen: SeenTimes, reason: &str) {
         let Some(after) = self.rules.unmatched_after else { return };
         let at = seen.changed + after;
         if self.now < at {
@@ -430,17 +431,17 @@ impl Round<'_> {
             let set = FileSet { inbox, root, whole, files, marker: None };
             let unmatched = Unmatched { id, set, reason };
             let folder = above(&unmatched.id).to_owned();
-            self.is_prepared(&folder, Found::Unmatched(Box::new(unmatched)));
+            self.is_prepared(&folder, InboxNews::Unmatched(Box::new(unmatched)));
         }
     }
 
     /// Links and special files that lie side by side with sets; and folders that cannot be read.
     fn links(&mut self) {
         for folder in &self.groups.shared {
-            let refuse = |id: PathBuf, reason: Diagnostic| Item {
+            let refuse = |id: PathBuf, reason: Diagnostic| InboxItem {
                 id,
                 since: folder.seen.first,
-                state: State::Refused { reason },
+                state: InboxState::Refused { reason },
             };
             let links = folder.links.iter().map(|name| folder.path.join(name));
             let specials = folder.specials.iter().map(|name| folder.path.join(name));
@@ -453,7 +454,7 @@ impl Round<'_> {
     }
 }
 
-fn listed(leftover: &Leftover<'_>) -> Vec<File> {
+fn listed(leftover: &Leftover<'_>) -> Vec<DropFile> {
     match *leftover {
         Leftover::Folder(f) => pool::list(f, f),
         Leftover::File(f, file) => vec![pool::named(f, f, file)],

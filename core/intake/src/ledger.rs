@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::Class;
 
-use crate::file::{File, Fingerprint, presets_fingerprint};
+use crate::file::{DropFile, Fingerprint, presets_fingerprint};
 use crate::group::{Extent, Set};
 use crate::pool::whole;
-use crate::status::Item;
-use crate::submission::{Found, ProbeOutcome, Submission};
+use crate::status::InboxItem;
+use crate::submission::{InboxNews, ProbeOutcome, Submission};
 use crate::tree::{Folder, Stamp};
 use crate::turns::top_folder;
 
@@ -178,7 +178,7 @@ impl Ledger {
 
     /// Forgets everything about sets that are no longer there, except what the daemon still holds,
     /// and answers that may be of use if the same files come again.
-    pub(crate) fn keep_only(&mut self, items: &[Item]) {
+    pub(crate) fn keep_only(&mut self, items: &[InboxItem]) {
         let ids: HashSet<&Path> = items.iter().map(|i| i.id.as_path()).collect();
         let look = self.look;
         self.probes.retain(|_, probed| look - probed.look <= ABSENT_MAX);
@@ -196,14 +196,14 @@ impl Ledger {
     }
 
     /// From now on the daemon has it.
-    pub(crate) fn hand_over(&mut self, news: &Found) {
+    pub(crate) fn hand_over(&mut self, news: &InboxNews) {
         match news {
-            Found::Ready(submission) => {
+            InboxNews::Ready(submission) => {
                 let submission = submission.as_ref().clone();
                 let id = submission.id.clone();
                 self.handed_over.insert(id, HandedOver { submission, released: false });
             }
-            Found::Unmatched(unmatched) => {
+            InboxNews::Unmatched(unmatched) => {
                 let files = unmatched.set.fingerprint();
                 self.announced.insert(unmatched.id.clone(), files);
             }
@@ -219,8 +219,9 @@ impl Ledger {
     /// The daemon has the set as it is now.
     pub(crate) fn is_handed_over(&self, id: &Path, set: &Set<'_>) -> bool {
         let Some(HandedOver { submission, .. }) = self.handed_over.get(id) else { return false };
-        let same =
-            |f: &File| set.place.find(&f.name).is_some_and(|now| now.stamp.same_content(&f.stamp));
+        let same = |f: &DropFile| {
+            set.place.find(&f.name).is_some_and(|now| now.stamp.same_content(&f.stamp))
+        };
         match set.extent {
             Extent::Whole => submission.set.fingerprint() == whole(set.place).1,
             Extent::Beside { .. } => submission.set.files.iter().all(same),

@@ -46,12 +46,12 @@ mod writers;
 mod testing;
 
 pub use claim_error::ClaimError;
-pub use file::{File, Fingerprint};
+pub use file::{DropFile, Fingerprint};
 pub use inbox::{Config, Inbox};
-pub use plan::{FileSet, Plan};
+pub use plan::{FileSet, MovePlan};
 pub use scan::Limits;
-pub use status::{Item, State, Status};
-pub use submission::{Candidate, Found, ProbeOutcome, Prober, Submission, Unmatched};
+pub use status::{InboxItem, InboxState, Status};
+pub use submission::{Candidate, InboxNews, ProbeOutcome, Prober, Submission, Unmatched};
 pub use thread::{Control, Intake, StatusHandle, spawn};
 pub use turns::{Turns, top_folder};
 pub use watch::WatchMode;

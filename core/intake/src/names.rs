@@ -62,25 +62,25 @@ const RSYNC_RANDOM_LEN: usize = 6;
 
 /// What names say by the settings. Hidden files and rsync's temporary names need none.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub struct NameRules {
     unfinished: Arc<[WildMatch]>,
     ignored: Arc<[WildMatch]>,
 }
 
-impl Default for Names {
-    fn default() -> Names {
-        Names::new(UNFINISHED, IGNORED)
+impl Default for NameRules {
+    fn default() -> NameRules {
+        NameRules::new(UNFINISHED, IGNORED)
     }
 }
 
-impl Names {
+impl NameRules {
     /// `*` stands for any characters and `?` for one; upper and lower case are the same.
-    pub fn new<T: AsRef<str>>(unfinished: &[T], ignored: &[T]) -> Names {
+    pub fn new<T: AsRef<str>>(unfinished: &[T], ignored: &[T]) -> NameRules {
         let all = |patterns: &[T]| {
             let one = |pattern: &T| WildMatch::new_case_insensitive(pattern.as_ref());
             patterns.iter().map(one).collect()
         };
-        Names { unfinished: all(unfinished), ignored: all(ignored) }
+        NameRules { unfinished: all(unfinished), ignored: all(ignored) }
     }
 
     /// Classifies one name.
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn class_of(name: &str) -> NameClass {
-        Names::default().classify(OsStr::new(name))
+        NameRules::default().classify(OsStr::new(name))
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_settings_say_which_names_are_unfinished() {
-        let names = Names::new(&["*.lock?"], &["old*"]);
+        let names = NameRules::new(&["*.lock?"], &["old*"]);
         let class = |name: &str| names.classify(OsStr::new(name));
         assert_eq!(class("net.onnx.lock1"), NameClass::Transient);
         assert_eq!((class("OLD net"), class("net.part")), (NameClass::Litter, NameClass::Plain));
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn final_names() {
         for name in ["net.onnx.part", ".net.onnx.a1B2c3", "net.onnx.TMP", "_unpack_net.onnx"] {
-            assert_eq!(Names::default().final_name(OsStr::new(name)), "net.onnx", "{name}");
+            assert_eq!(NameRules::default().final_name(OsStr::new(name)), "net.onnx", "{name}");
         }
     }
 

@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 
-use crate::submission::Found;
+use crate::submission::InboxNews;
 use crate::turns::{Turns, top_folder};
 
 /// What the latest look found, by top folder.
 #[derive(Debug, Default)]
 pub(crate) struct Offers {
-    waiting: BTreeMap<OsString, VecDeque<Found>>,
+    waiting: BTreeMap<OsString, VecDeque<InboxNews>>,
     turns: Turns,
 }
 
 impl Offers {
     /// In place of what an earlier look found.
-    pub(crate) fn replace(&mut self, found: Vec<Found>) {
+    pub(crate) fn replace(&mut self, found: Vec<InboxNews>) {
         self.waiting.clear();
         for news in found {
             self.waiting.entry(top_of(&news).to_owned()).or_default().push_back(news);
@@ -32,7 +32,7 @@ impl Offers {
     }
 
     /// The next one, which does not wait any more.
-    pub(crate) fn take(&mut self, may: impl Fn(&OsStr) -> bool) -> Option<Found> {
+    pub(crate) fn take(&mut self, may: impl Fn(&OsStr) -> bool) -> Option<InboxNews> {
         let top = self.turn(may)?.to_owned();
         self.turns.served(&top);
         let waiting = self.waiting.get_mut(&top)?;
@@ -44,15 +44,17 @@ impl Offers {
     }
 
     /// How many of a top folder wait.
-    pub(crate) fn of(&self, top: &OsStr) -> usize {
+    pub(crate) fn count_of(&self, top: &OsStr) -> usize {
         self.waiting.get(top).map_or(0, VecDeque::len)
     }
 }
 
 /// The top folder of a drop.
-pub(crate) fn top_of(news: &Found) -> &OsStr {
+pub(crate) fn top_of(news: &InboxNews) -> &OsStr {
     match news {
-        Found::Ready(submission) => top_folder(&submission.folder),
-        Found::Unmatched(unmatched) => top_folder(unmatched.id.parent().unwrap_or(&unmatched.id)),
+        InboxNews::Ready(submission) => top_folder(&submission.folder),
+        InboxNews::Unmatched(unmatched) => {
+            top_folder(unmatched.id.parent().unwrap_or(&unmatched.id))
+        }
     }
 }

@@ -14,7 +14,7 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// What is known about the folder.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct InboxFolder {
     inbox: PathBuf,
     /// The file that remembers the mount across restarts, if any.
     memory: Option<PathBuf>,
@@ -23,9 +23,9 @@ pub(crate) struct Place {
     lock: Option<File>,
 }
 
-impl Place {
-    pub(crate) fn new(inbox: &Path, memory: Option<PathBuf>) -> Place {
-        Place { inbox: inbox.to_owned(), memory, known: None, lock: None }
+impl InboxFolder {
+    pub(crate) fn new(inbox: &Path, memory: Option<PathBuf>) -> InboxFolder {
+        InboxFolder { inbox: inbox.to_owned(), memory, known: None, lock: None }
     }
 
     /// Why the folder with this device and inode is not to be taken from, if so.
@@ -153,7 +153,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (inbox, memory) = (dir.path().join("inbox"), dir.path().join("memory"));
         fs::create_dir(&inbox).unwrap();
-        let open = || Place::new(&inbox, Some(memory.clone()));
+        let open = || InboxFolder::new(&inbox, Some(memory.clone()));
         open().check((1, 2)).unwrap();
         // As if the inbox itself had been a mount point at the last start.
         let path = inbox.as_os_str().as_bytes();
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn one_daemon_takes_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = Place::new(dir.path(), None);
-        let mut second = Place::new(dir.path(), None);
+        let mut first = InboxFolder::new(dir.path(), None);
+        let mut second = InboxFolder::new(dir.path(), None);
         first.check((1, 1)).unwrap();
         first.check((1, 1)).unwrap();
         assert!(second.check((1, 1)).unwrap_err().contains("another onnxd"));

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use crate::claim_error::{ClaimError, system};
-use crate::file::{File, Fingerprint, fingerprint};
-use crate::names::Names;
+use crate::file::{DropFile, Fingerprint, fingerprint};
+use crate::names::NameRules;
 use crate::scan::{ENTRIES_MAX, Limits, scan_opened};
 use crate::tree::Stamp;
 
@@ -19,9 +19,9 @@ pub struct FileSet {
     /// The folder `root` itself, if it is moved as a whole.
     pub whole: Option<Stamp>,
     /// The files; of a whole folder all that is in it.
-    pub files: Vec<File>,
+    pub files: Vec<DropFile>,
     /// The marker that declared them ready, below the inbox; it is removed after the move.
-    pub marker: Option<File>,
+    pub marker: Option<DropFile>,
 }
 
 impl FileSet {
@@ -41,26 +41,26 @@ impl FileSet {
     }
 
     /// How to move it to `dest`, a folder that does not exist yet.
-    pub fn plan(&self, dest: &Path) -> Plan {
-        Plan { set: self.clone(), dest: dest.to_owned() }
+    pub fn plan(&self, dest: &Path) -> MovePlan {
+        MovePlan { set: self.clone(), dest: dest.to_owned() }
     }
 }
 
 /// What to move where. Fields are public so that a job record can show them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct MovePlan {
     /// What is moved.
     pub set: FileSet,
     /// Absolute folder that becomes the new root; only its parents need to exist.
     pub dest: PathBuf,
 }
 
-impl Plan {
+impl MovePlan {
     /// The folder holds exactly the files of the plan, as the scan saw them.
     pub(crate) fn check_folder(
         &self,
         folder: OwnedFd,
-        names: &Names,
+        names: &NameRules,
         same: fn(&Stamp, &Stamp) -> bool,
     ) -> Result<(), ClaimError> {
         let source = self.set.root_dir();

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 
-use crate::file::File;
-use crate::plan::Plan;
+use crate::file::DropFile;
+use crate::plan::MovePlan;
 use crate::tree::Stamp;
 
 const HEAD: &str = "onnxd-claim 1";
 /// A plan of the most entries a scan keeps, with the longest names.
 const BYTES_MAX: u64 = 512 << 20;
 
-impl Plan {
+impl MovePlan {
     /// Writes the plan so that it is there completely or not at all.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -31,8 +31,8 @@ impl Plan {
         fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Reads what [`Plan::save`] wrote.
-    pub fn load(path: &Path) -> Result<Plan, Diagnostic> {
+    /// Reads what [`MovePlan::save`] wrote.
+    pub fn load(path: &Path) -> Result<MovePlan, Diagnostic> {
         let bad = |what: String| Diagnostic::new(Code::Unreadable, what);
         let read = || {
             let bytes = fs::metadata(path)?.len();
@@ -42,7 +42,7 @@ impl Plan {
             fs::read_to_string(path)
         };
         let text = read().map_err(|e| bad(format!("{}: {e}", path.display())))?;
-        Plan::parse(&text).map_err(|line| {
+        MovePlan::parse(&text).map_err(|line| {
             bad(format!("{}: not a plan of a claim at `{}`", path.display(), shown(line)))
         })
     }
@@ -67,8 +67,8 @@ impl Plan {
     }
 
     /// The error is the first line that is wrong.
-    fn parse(text: &str) -> Result<Plan, &str> {
-        let Plan { mut set, mut dest } = Plan::default();
+    fn parse(text: &str) -> Result<MovePlan, &str> {
+        let MovePlan { mut set, mut dest } = MovePlan::default();
         let mut lines = text.lines();
         if lines.next() != Some(HEAD) {
             return Err(text.lines().next().unwrap_or(""));
@@ -77,7 +77,7 @@ impl Plan {
             let mut words = line.split(' ');
             let key = words.next().unwrap_or("");
             if key == "end" {
-                return Ok(Plan { set, dest });
+                return Ok(MovePlan { set, dest });
             }
             let name = words.next().and_then(unescape).ok_or(line)?;
             let stamp = stamp(words).ok_or(line)?;
@@ -85,8 +85,8 @@ impl Plan {
                 ("inbox", None) => set.inbox = name,
                 ("dest", None) => dest = name,
                 ("root", whole) => (set.root, set.whole) = (name, whole),
-                ("marker", Some(stamp)) => set.marker = Some(File { name, stamp }),
-                ("file", Some(stamp)) => set.files.push(File { name, stamp }),
+                ("marker", Some(stamp)) => set.marker = Some(DropFile { name, stamp }),
+                ("file", Some(stamp)) => set.files.push(DropFile { name, stamp }),
                 _ => return Err(line),
             }
         }
@@ -149,17 +149,19 @@ mod tests {
     use crate::plan::FileSet;
     use crate::testing::stamp;
 
-    fn plan() -> Plan {
+    fn plan() -> MovePlan {
         let odd = OsString::from_vec(b"we\xffird \n %name".to_vec());
         let set = FileSet {
             inbox: "/in box".into(),
             root: PathBuf::from("u").join(&odd),
             whole: Some(stamp(4, 4096)),
             files: vec![
-                File { name: odd.into(), stamp: stamp(5, 6) },
-                File { name: "weights/ü".into(), stamp: Stamp { mtime_ns: -5, ..stamp(7, 0) } },
+                DropFile { name: odd.into(), stamp: stamp(5, 6) },
+                DropFile {
+                    name: "weights/ü".into(), stamp: Stamp { mtime_ns: -5, ..stamp(7, 0) }
+                },
             ],
-            marker: Some(File { name: "u/x.ready".into(), stamp: stamp(9, 0) }),
+            marker: Some(DropFile { name: "u/x.ready".into(), stamp: stamp(9, 0) }),
         };
         set.plan("/work/1/input".as_ref())
     }
@@ -169,11 +171,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("claim");
         plan().save(&path).unwrap();
-        assert_eq!(Plan::load(&path).unwrap(), plan());
-        let Plan { set, dest } = plan();
+        assert_eq!(MovePlan::load(&path).unwrap(), plan());
+        let MovePlan { set, dest } = plan();
         let files = FileSet { whole: None, marker: None, root: PathBuf::new(), ..set }.plan(&dest);
         files.save(&path).unwrap();
-        assert_eq!(Plan::load(&path).unwrap(), files);
+        assert_eq!(MovePlan::load(&path).unwrap(), files);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
@@ -181,10 +183,10 @@ mod tests {
     fn a_damaged_plan_is_an_error() {
         let text = plan().to_text();
         for cut in 0..text.len() - 1 {
-            assert!(Plan::parse(&text[..cut]).is_err(), "cut at {cut}");
+            assert!(MovePlan::parse(&text[..cut]).is_err(), "cut at {cut}");
         }
-        assert!(Plan::parse(&text.replace("dest", "desk")).is_err());
-        assert!(Plan::parse(&text.replace("%FF", "%FX")).is_err());
-        assert!(Plan::load(Path::new("/nonexistent")).is_err());
+        assert!(MovePlan::parse(&text.replace("dest", "desk")).is_err());
+        assert!(MovePlan::parse(&text.replace("%FF", "%FX")).is_err());
+        assert!(MovePlan::load(Path::new("/nonexistent")).is_err());
     }
 }

@@ -6,33 +6,33 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::file::{File, Fingerprint, fingerprint};
-use crate::group::{Groups, Set};
+use crate::file::{DropFile, Fingerprint, fingerprint};
+use crate::group::{InboxSets, Set};
 use crate::names::is_role_file;
 use crate::tree::{FileEntry, Folder};
 
 /// Everything in a folder and below, and its fingerprint.
-pub(crate) fn whole(folder: &Folder) -> (Arc<[File]>, Fingerprint) {
+pub(crate) fn whole(folder: &Folder) -> (Arc<[DropFile]>, Fingerprint) {
     let files = sorted(list(folder, folder));
     let all = fingerprint(&files);
     (files.into(), all)
 }
 
 /// Files of `folder` and below, named relative to `base`.
-pub(crate) fn list(base: &Folder, folder: &Folder) -> Vec<File> {
+pub(crate) fn list(base: &Folder, folder: &Folder) -> Vec<DropFile> {
     let mut files = Vec::new();
     folder.each_file(&mut |f, file| files.push(named(base, f, file)));
     files
 }
 
 /// One file, named relative to `base`.
-pub(crate) fn named(base: &Folder, folder: &Folder, file: &FileEntry) -> File {
+pub(crate) fn named(base: &Folder, folder: &Folder, file: &FileEntry) -> DropFile {
     let path = folder.path.join(&file.name);
     let name = path.strip_prefix(&base.path).map(Path::to_owned).unwrap_or(path);
-    File { name, stamp: file.stamp }
+    DropFile { name, stamp: file.stamp }
 }
 
-pub(crate) fn sorted(mut files: Vec<File>) -> Vec<File> {
+pub(crate) fn sorted(mut files: Vec<DropFile>) -> Vec<DropFile> {
     files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     files
 }
@@ -43,10 +43,10 @@ pub(crate) struct Around {
     /// Settled files that carry no network's name, and sub-folders that are settled as a whole and
     /// hold no network. The files of other networks are not among them: other drops come and go
     /// without making front-ends look again.
-    pub(crate) shared: Vec<File>,
+    pub(crate) shared: Vec<DropFile>,
     pub(crate) shared_print: Fingerprint,
     /// All settled files, networks included, sorted by name.
-    all: OnceCell<(Arc<[File]>, Fingerprint)>,
+    all: OnceCell<(Arc<[DropFile]>, Fingerprint)>,
 }
 
 impl Around {
@@ -55,7 +55,7 @@ impl Around {
         &self,
         folder: &Folder,
         settled: impl Fn(&FileEntry) -> bool,
-    ) -> &(Arc<[File]>, Fingerprint) {
+    ) -> &(Arc<[DropFile]>, Fingerprint) {
         self.all.get_or_init(|| {
             let direct =
                 folder.files.iter().filter(|f| settled(f)).map(|f| named(folder, folder, f));
@@ -81,7 +81,7 @@ impl Pools {
         &mut self,
         set: &Set<'_>,
         shared: &[&FileEntry],
-        groups: &Groups<'_>,
+        groups: &InboxSets<'_>,
         settled: impl Fn(&FileEntry) -> bool,
         complete: impl Fn(&Folder) -> bool,
     ) -> Rc<Around> {
@@ -89,7 +89,7 @@ impl Pools {
         let sure = set.marker.is_some();
         let make = || {
             let direct = shared.iter().filter(|f| settled(f)).map(|f| named(folder, folder, f));
-            let mut shared: Vec<File> = direct.collect();
+            let mut shared: Vec<DropFile> = direct.collect();
             for below in &folder.folders {
                 let readable = below.first_unread().is_none() && below.first_link().is_none();
                 if readable && complete(below) && !holds_network(below, groups) {
@@ -117,7 +117,7 @@ impl Pools {
     }
 }
 
-fn holds_network(folder: &Folder, groups: &Groups<'_>) -> bool {
+fn holds_network(folder: &Folder, groups: &InboxSets<'_>) -> bool {
     let mut any = false;
     folder.each_file(&mut |_, file| any = any || groups.is_network(file));
     any

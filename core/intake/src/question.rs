@@ -4,25 +4,25 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::file::{File, Fingerprint, presets_fingerprint};
+use crate::file::{DropFile, Fingerprint, presets_fingerprint};
 use crate::group::{Extent, Set};
 use crate::judge::Round;
-use crate::known::Known;
+use crate::known::SetKnowledge;
 use crate::ledger::{Probed, Worth};
 use crate::names::is_role_folder;
 use crate::pool::{self, Around};
 use crate::refusal::{refusal, unreadable};
 use crate::settle::{folder_settled, is_settled};
-use crate::status::State;
+use crate::status::InboxState;
 use crate::submission::{Candidate, ProbeOutcome};
 use crate::tree::{FileEntry, Folder};
 
 /// What the front-ends see of a set at first, and what else there is.
 enum Near {
     /// A whole folder.
-    Whole(Arc<[File]>, Fingerprint),
+    Whole(Arc<[DropFile]>, Fingerprint),
     /// Its own files and the shared ones of its folder.
-    Beside(Rc<Around>, Vec<File>, Fingerprint),
+    Beside(Rc<Around>, Vec<DropFile>, Fingerprint),
 }
 
 impl Near {
@@ -32,7 +32,7 @@ impl Near {
         }
     }
 
-    fn files(&self) -> Arc<[File]> {
+    fn files(&self) -> Arc<[DropFile]> {
         match self {
             Near::Whole(files, _) => files.clone(),
             Near::Beside(around, own, _) => {
@@ -42,7 +42,7 @@ impl Near {
     }
 
     /// Files that certainly belong to the set.
-    fn own(&self) -> &[File] {
+    fn own(&self) -> &[DropFile] {
         match self {
             Near::Whole(files, _) => files,
             Near::Beside(_, own, _) => own,
@@ -52,28 +52,28 @@ impl Near {
 
 impl Round<'_> {
     /// Why a set is not to be taken yet, or the front-ends' answer.
-    pub(crate) fn known(&mut self, set: &Set<'_>, id: &Path) -> Known {
+    pub(crate) fn known(&mut self, set: &Set<'_>, id: &Path) -> SetKnowledge {
         if let Some(refusal) = refusal(set) {
-            return Known::State(State::Refused { reason: refusal });
+            return SetKnowledge::State(InboxState::Refused { reason: refusal });
         }
         let sure = set.marker.is_some();
         if self.rules.ready_required && !sure {
             let missing = vec![format!("{}.ready", id.display())];
-            return Known::State(State::WaitingFor { missing });
+            return SetKnowledge::State(InboxState::WaitingFor { missing });
         }
         if !sure && let Some(part) = self.unsettled(set) {
-            return Known::State(State::Arriving { part });
+            return SetKnowledge::State(InboxState::Arriving { part });
         }
         if self.ledger.is_handed_over(id, set) {
-            return Known::State(State::HandedOver);
+            return SetKnowledge::State(InboxState::HandedOver);
         }
         if let Some(reason) = self.ledger.blocked(id, set) {
-            return Known::State(State::Blocked { reason });
+            return SetKnowledge::State(InboxState::Blocked { reason });
         }
         match self.outcome(set) {
-            Known::Answer(ProbeOutcome::NotMine(reason)) => {
+            SetKnowledge::Answer(ProbeOutcome::NotMine(reason)) => {
                 self.declines(set, reason);
-                Known::Regroup
+                SetKnowledge::Regroup
             }
             known => known,
         }
@@ -131,7 +131,7 @@ impl Round<'_> {
     }
 
     /// All settled files of the folder of a set that lies beside others.
-    pub(crate) fn all_around(&mut self, set: &Set<'_>, shared: &[&FileEntry]) -> Arc<[File]> {
+    pub(crate) fn all_around(&mut self, set: &Set<'_>, shared: &[&FileEntry]) -> Arc<[DropFile]> {
         let settled = self.settled(set);
         Arc::clone(&self.around(set, shared).all(set.place, settled).0)
     }
@@ -156,7 +156,7 @@ impl Round<'_> {
     ///
     /// Where networks lie side by side, the front-ends see a set's own files and the shared ones
     /// first. Only if that is not enough they see all, which may be thousands.
-    fn outcome(&mut self, set: &Set<'_>) -> Known {
+    fn outcome(&mut self, set: &Set<'_>) -> SetKnowledge {
         let near = self.near(set);
         // Other presets are other params, which may need other files.
         let presets = self.tree.presets(&set.results_folder());
@@ -174,22 +174,22 @@ impl Round<'_> {
             if let Some(probed) = self.ledger.answer(about) {
                 let outcome = probed.outcome.clone();
                 match probed.worth(|| wide().map(|(_, print)| print), self.now) {
-                    Worth::Holds => return Known::Answer(outcome),
+                    Worth::Holds => return SetKnowledge::Answer(outcome),
                     Worth::Until(at) => {
                         self.judged.look_again(at);
-                        return Known::Answer(outcome);
+                        return SetKnowledge::Answer(outcome);
                     }
                     Worth::Widen => widen = true,
                     Worth::Stale => widen = probed.is_wide(),
                 }
             }
             if !self.may_ask(&set.results_folder()) {
-                return Known::Unasked;
+                return SetKnowledge::Unasked;
             }
             // Nothing is remembered: permissions may change without the files.
             let root = self.rules.inbox.join(&set.place.path);
             if let Some(why) = unreadable(&root, near.own()) {
-                return Known::Answer(ProbeOutcome::Failed(why));
+                return SetKnowledge::Answer(ProbeOutcome::Failed(why));
             }
             let seen = wide().filter(|_| widen);
             let candidate = Candidate {
@@ -204,7 +204,7 @@ impl Round<'_> {
             };
             let Some(outcome) = self.prober.probe(&candidate) else {
                 self.is_asked(&candidate.folder);
-                return Known::Open;
+                return SetKnowledge::Open;
             };
             let probed = Probed::new(outcome, candidate.wide, self.ledger.answer(about), self.now);
             self.ledger.answered(about, probed);

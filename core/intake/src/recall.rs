@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::tree::{Folder, Seen, Stamp};
+use crate::tree::{Folder, SeenTimes, Stamp};
 
 /// How the file begins; another layout has another one.
 const HEAD: &[u8] = b"onnxd quiet 1\n";
@@ -57,7 +57,8 @@ impl Recall {
         });
         let mut beside = HashMap::new();
         tree.each_file(&mut |folder, file| {
-            if known.contains_key(&digest(Kind::Beside, &folder.path, &file.name, &file.stamp)) {
+            if known.contains_key(&digest(EntryKind::Beside, &folder.path, &file.name, &file.stamp))
+            {
                 beside.insert(folder.path.join(&file.name), file.stamp);
             }
         });
@@ -98,7 +99,7 @@ impl Recall {
         for (path, stamp) in beside {
             let (above, name) = (path.parent(), path.file_name());
             let (above, name) = (above.unwrap_or(Path::new("")), name.unwrap_or_default());
-            entry(digest(Kind::Beside, above, name, stamp), 0);
+            entry(digest(EntryKind::Beside, above, name, stamp), 0);
         }
         each_seen(tree, &mut |digest, seen| {
             let age = now.saturating_duration_since(seen.changed).as_millis();
@@ -137,26 +138,26 @@ fn sum_of(bytes: &[u8]) -> u64 {
 
 /// What an entry is about.
 #[derive(Clone, Copy, Hash)]
-enum Kind {
+enum EntryKind {
     Folder,
     File,
     /// A network that lay beside others.
     Beside,
 }
 
-fn digest(kind: Kind, above: &Path, name: &OsStr, stamp: &Stamp) -> u64 {
+fn digest(kind: EntryKind, above: &Path, name: &OsStr, stamp: &Stamp) -> u64 {
     let mut hash = DefaultHasher::new();
     (kind, above, name, stamp).hash(&mut hash);
     hash.finish()
 }
 
 /// Everything that has to be quiet, each with a digest of what it is.
-fn each_seen(folder: &mut Folder, visit: &mut dyn FnMut(u64, &mut Seen)) {
+fn each_seen(folder: &mut Folder, visit: &mut dyn FnMut(u64, &mut SeenTimes)) {
     let path = &folder.path;
-    visit(digest(Kind::Folder, path, OsStr::new(""), &folder.stamp), &mut folder.seen);
+    visit(digest(EntryKind::Folder, path, OsStr::new(""), &folder.stamp), &mut folder.seen);
     let files = folder.files.iter_mut().chain(&mut folder.transient).chain(&mut folder.preset);
     for file in files {
-        visit(digest(Kind::File, path, &file.name, &file.stamp), &mut file.seen);
+        visit(digest(EntryKind::File, path, &file.name, &file.stamp), &mut file.seen);
     }
     folder.folders.iter_mut().for_each(|below| each_seen(below, visit));
 }

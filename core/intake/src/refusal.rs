@@ -5,13 +5,13 @@ use std::path::Path;
 use onnxd_diagnostics::{Class, Code, Diagnostic};
 use rustix::fs::{Access, access};
 
-use crate::file::File;
+use crate::file::DropFile;
 use crate::group::{Extent, Set};
-use crate::status::State;
+use crate::status::InboxState;
 use crate::tree::{Folder, Unread};
 
 /// A file that onnxd may not read: neither a front-end nor a conversion could say more about it.
-pub(crate) fn unreadable(root: &Path, files: &[File]) -> Option<Diagnostic> {
+pub(crate) fn unreadable(root: &Path, files: &[DropFile]) -> Option<Diagnostic> {
     files.iter().map(|file| root.join(&file.name)).find_map(|path| {
         let e = access(&path, Access::READ_OK).err()?;
         (e == rustix::io::Errno::ACCESS).then(|| {
@@ -37,10 +37,10 @@ pub(crate) fn refusal(set: &Set<'_>) -> Option<Diagnostic> {
     }
 }
 
-pub(crate) fn refused_folder(folder: &Folder) -> Option<State> {
+pub(crate) fn refused_folder(folder: &Folder) -> Option<InboxState> {
     let problem = folder.first_unread().map(|(f, why)| unread(f, why));
     let reason = problem.or_else(|| folder.first_link().map(|path| link_refused(&path)))?;
-    Some(State::Refused { reason })
+    Some(InboxState::Refused { reason })
 }
 
 pub(crate) fn unread(folder: &Folder, unread: &Unread) -> Diagnostic {

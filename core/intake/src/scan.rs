@@ -12,8 +12,8 @@ use onnxd_diagnostics::Code;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
-use crate::names::{NameClass, Names};
-use crate::tree::{FileEntry, Folder, Seen, Stamp, Unread};
+use crate::names::{NameClass, NameRules};
+use crate::tree::{FileEntry, Folder, SeenTimes, Stamp, Unread};
 
 /// Bounds of one scan. What lies beyond is reported and never taken.
 #[derive(Clone, Copy, Debug)]
@@ -39,24 +39,28 @@ const OPEN_FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Reads `root` and everything below it. Fails only if `root` itself cannot be read.
-pub fn scan(root: &Path, names: &Names, limits: Limits) -> Result<Folder, Errno> {
+pub fn scan(root: &Path, names: &NameRules, limits: Limits) -> Result<Folder, Errno> {
     scan_opened(openat(CWD, root, OPEN_FOLDER, Mode::empty())?, names, limits)
 }
 
 /// The same for a folder that is open already.
-pub(crate) fn scan_opened(root: OwnedFd, names: &Names, limits: Limits) -> Result<Folder, Errno> {
-    let mut walk = Walk { names, limits, entries: 0, now: Instant::now() };
+pub(crate) fn scan_opened(
+    root: OwnedFd,
+    names: &NameRules,
+    limits: Limits,
+) -> Result<Folder, Errno> {
+    let mut walk = FolderWalk { names, limits, entries: 0, now: Instant::now() };
     walk.folder(root, PathBuf::new(), 0)
 }
 
-struct Walk<'n> {
-    names: &'n Names,
+struct FolderWalk<'n> {
+    names: &'n NameRules,
     limits: Limits,
     entries: usize,
     now: Instant,
 }
 
-impl Walk<'_> {
+impl FolderWalk<'_> {
     fn folder(&mut self, fd: OwnedFd, path: PathBuf, depth: usize) -> Result<Folder, Errno> {
         let stamp = Stamp::from(&fstat(&fd)?);
         let mut folder = Folder::new(path, stamp, self.now);
@@ -116,7 +120,7 @@ impl Walk<'_> {
                 return Ok(());
             }
         };
-        let file = |name| FileEntry { name, stamp: (&stat).into(), seen: Seen::new(self.now) };
+        let file = |name| FileEntry { name, stamp: (&stat).into(), seen: SeenTimes::new(self.now) };
         match FileType::from_raw_mode(stat.st_mode) {
             _ if class == NameClass::Preset => folder.preset = Some(file(name)),
             FileType::RegularFile => {
@@ -213,7 +217,7 @@ mod tests {
         let fifo = at("pipe");
         rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
 
-        let tree = scan(dir.path(), &Names::default(), Limits::default()).unwrap();
+        let tree = scan(dir.path(), &NameRules::default(), Limits::default()).unwrap();
         let names: Vec<_> = tree.files.iter().map(|f| f.name.to_str().unwrap()).collect();
         assert_eq!(names, ["a.onnx", "b.onnx"]);
         assert_eq!(tree.file(OsStr::new("b.onnx")).unwrap().stamp.size, 3);
@@ -231,7 +235,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("a/b/c")).unwrap();
         let tree =
-            scan(dir.path(), &Names::default(), Limits { depth_max: 2, entries_max: 100 }).unwrap();
+            scan(dir.path(), &NameRules::default(), Limits { depth_max: 2, entries_max: 100 })
+                .unwrap();
         let (folder, why) = tree.first_unread().unwrap();
         assert_eq!(folder.path, Path::new("a/b/c"));
         assert!(why.why.contains("deeper than 2"), "{why:?}");
@@ -240,7 +245,8 @@ mod tests {
             fs::write(dir.path().join(format!("{i}.onnx")), "").unwrap();
         }
         let tree =
-            scan(dir.path(), &Names::default(), Limits { depth_max: 9, entries_max: 10 }).unwrap();
+            scan(dir.path(), &NameRules::default(), Limits { depth_max: 9, entries_max: 10 })
+                .unwrap();
         assert!(tree.files.len() <= 10);
         assert!(tree.unread.unwrap().why.contains("more than 10"));
     }
@@ -250,7 +256,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("real")).unwrap();
         symlink("real", dir.path().join("link")).unwrap();
-        assert!(scan(&dir.path().join("link"), &Names::default(), Limits::default()).is_err());
-        assert!(scan(&dir.path().join("real"), &Names::default(), Limits::default()).is_ok());
+        assert!(scan(&dir.path().join("link"), &NameRules::default(), Limits::default()).is_err());
+        assert!(scan(&dir.path().join("real"), &NameRules::default(), Limits::default()).is_ok());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::tree::{FileEntry, Folder, Seen, Stamp};
+use crate::tree::{FileEntry, Folder, SeenTimes, Stamp};
 
 /// Takes over the times of everything that `old` showed in the same way; the rest changed at `now`.
 pub fn carry_over(old: Option<&Folder>, new: &mut Folder, now: Instant) {
@@ -31,16 +31,16 @@ fn carry_files(old: &[FileEntry], new: &mut [FileEntry], now: Instant) {
     }
 }
 
-fn seen(before: Option<(Stamp, Seen)>, stamp: Stamp, now: Instant) -> Seen {
+fn seen(before: Option<(Stamp, SeenTimes)>, stamp: Stamp, now: Instant) -> SeenTimes {
     match before {
         Some((old, seen)) if old == stamp => seen,
-        Some((_, seen)) => Seen { changed: now, ..seen },
-        None => Seen::new(now),
+        Some((_, seen)) => SeenTimes { changed: now, ..seen },
+        None => SeenTimes::new(now),
     }
 }
 
 /// Nothing changed for the settle time.
-pub fn is_settled(seen: Seen, now: Instant, settle: Duration) -> bool {
+pub fn is_settled(seen: SeenTimes, now: Instant, settle: Duration) -> bool {
     now.saturating_duration_since(seen.changed) >= settle
 }
 

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use onnxd_diagnostics::Class;
 
 use crate::group::{Extent, Set};
-use crate::known::Known;
+use crate::known::SetKnowledge;
 use crate::names::stem;
-use crate::status::State;
+use crate::status::InboxState;
 use crate::submission::ProbeOutcome;
 use crate::tree::{Folder, Stamp};
 
@@ -23,7 +23,7 @@ const NOTED_MAX: usize = 1_024;
 
 /// One folder with sets side by side.
 #[derive(Default)]
-struct Place<'t> {
+struct FolderSets<'t> {
     /// Sets without an answer.
     open: usize,
     /// All others, and those among them that can be taken as they are.
@@ -35,17 +35,17 @@ struct Place<'t> {
 }
 
 /// The folders in which something is open.
-pub(crate) struct Siblings<'t>(HashMap<*const Folder, Place<'t>>);
+pub(crate) struct Siblings<'t>(HashMap<*const Folder, FolderSets<'t>>);
 
 impl<'t> Siblings<'t> {
-    pub(crate) fn of(sets: &[Set<'t>], known: &[Known]) -> Siblings<'t> {
-        let mut places: HashMap<*const Folder, Place<'t>> = HashMap::new();
+    pub(crate) fn from_sets(sets: &[Set<'t>], known: &[SetKnowledge]) -> Siblings<'t> {
+        let mut places: HashMap<*const Folder, FolderSets<'t>> = HashMap::new();
         for (set, known) in sets.iter().zip(known) {
             if let Extent::Whole = set.extent {
                 continue;
             }
             let place = places.entry(std::ptr::from_ref(set.place)).or_default();
-            if matches!(known, Known::Open | Known::Unasked) {
+            if matches!(known, SetKnowledge::Open | SetKnowledge::Unasked) {
                 place.open += 1;
                 let name = set.network.name.as_os_str();
                 place.open_names.extend([name.as_bytes(), stem(name)]);
@@ -82,15 +82,15 @@ impl Siblings<'_> {
     pub(crate) fn note(
         &self,
         sets: &[Set<'_>],
-        known: &[Known],
+        knowledge: &[SetKnowledge],
         beside: &mut HashMap<PathBuf, Stamp>,
     ) -> bool {
         let mut regroup = false;
-        for (set, known) in sets.iter().zip(known) {
+        for (set, knowledge) in sets.iter().zip(knowledge) {
             let Some(place) = self.0.get(&std::ptr::from_ref(set.place)) else { continue };
-            let others = place.complete - usize::from(is_complete(known));
+            let others = place.complete - usize::from(is_complete(knowledge));
             let path = || set.network_path();
-            let may_be = !matches!(known, Known::Answer(ProbeOutcome::Waiting { .. }));
+            let may_be = !matches!(knowledge, SetKnowledge::Answer(ProbeOutcome::Waiting { .. }));
             match place.open + place.settled {
                 1 if !may_be => regroup |= beside.remove(&path()).is_some(),
                 1 => {}
@@ -108,10 +108,11 @@ impl Siblings<'_> {
 }
 
 /// Whether a set is complete without anything that may belong to others.
-fn is_complete(known: &Known) -> bool {
+fn is_complete(known: &SetKnowledge) -> bool {
     match known {
-        Known::Answer(ProbeOutcome::Complete { .. }) | Known::State(State::HandedOver) => true,
-        Known::Answer(ProbeOutcome::Failed(why)) => why.class != Class::Environment,
+        SetKnowledge::Answer(ProbeOutcome::Complete { .. })
+        | SetKnowledge::State(InboxState::HandedOver) => true,
+        SetKnowledge::Answer(ProbeOutcome::Failed(why)) => why.class != Class::Environment,
         _ => false,
     }
 }

@@ -29,23 +29,23 @@ pub struct Status {
     /// Why a restart would have everything settle anew, if it would.
     pub forgetful: Option<String>,
     /// One per set, leftover and refused entry.
-    pub items: Vec<Item>,
+    pub items: Vec<InboxItem>,
 }
 
 /// A set, or something that is no set.
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct InboxItem {
     /// Path below the inbox.
     pub id: PathBuf,
     /// First scan that saw it.
     pub since: Instant,
     /// Why it is still there.
-    pub state: State,
+    pub state: InboxState,
 }
 
 /// Why something is still in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum InboxState {
     /// It changed within the settle time, or a part of it did.
     Arriving {
         /// The part that changed last, below the inbox.
@@ -80,31 +80,31 @@ pub enum State {
     HandedOver,
 }
 
-impl State {
+impl InboxState {
     /// The state's word in listings.
     pub fn word(&self) -> &'static str {
         match self {
-            State::Arriving { .. } => "arriving",
-            State::WaitingFor { .. } => "waiting",
-            State::Unmatched { .. } => "unmatched",
-            State::Refused { .. } => "refused",
-            State::Blocked { .. } => "blocked",
-            State::Asked => "asked",
-            State::Queued => "queued",
-            State::HandedOver => "handed-over",
+            InboxState::Arriving { .. } => "arriving",
+            InboxState::WaitingFor { .. } => "waiting",
+            InboxState::Unmatched { .. } => "unmatched",
+            InboxState::Refused { .. } => "refused",
+            InboxState::Blocked { .. } => "blocked",
+            InboxState::Asked => "asked",
+            InboxState::Queued => "queued",
+            InboxState::HandedOver => "handed-over",
         }
     }
 
     /// One sentence for a person.
     pub fn sentence(&self) -> String {
         match self {
-            State::Arriving { part } => format!("{} is still changing", part.display()),
-            State::WaitingFor { missing } => format!("waiting for {}", missing.join(", ")),
-            State::Unmatched { reason } | State::Blocked { reason } => reason.clone(),
-            State::Refused { reason } => reason.to_string(),
-            State::Asked => "the front-ends are looking at it".to_owned(),
-            State::Queued => "it is taken when it is its turn".to_owned(),
-            State::HandedOver => "being taken".to_owned(),
+            InboxState::Arriving { part } => format!("{} is still changing", part.display()),
+            InboxState::WaitingFor { missing } => format!("waiting for {}", missing.join(", ")),
+            InboxState::Unmatched { reason } | InboxState::Blocked { reason } => reason.clone(),
+            InboxState::Refused { reason } => reason.to_string(),
+            InboxState::Asked => "the front-ends are looking at it".to_owned(),
+            InboxState::Queued => "it is taken when it is its turn".to_owned(),
+            InboxState::HandedOver => "being taken".to_owned(),
         }
     }
 }
@@ -127,8 +127,8 @@ impl Status {
 
     /// Nothing will change by itself: no set is arriving, looked at or being taken.
     pub fn is_quiet(&self) -> bool {
-        use State::{Arriving, Asked, HandedOver, Queued};
-        let moving = |s: &State| matches!(s, Arriving { .. } | Asked | Queued | HandedOver);
+        use InboxState::{Arriving, Asked, HandedOver, Queued};
+        let moving = |s: &InboxState| matches!(s, Arriving { .. } | Asked | Queued | HandedOver);
         !self.items.iter().any(|item| moving(&item.state))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onnxd_diagnostics::Diagnostic;
 
-use crate::file::{File, Fingerprint};
+use crate::file::{DropFile, Fingerprint};
 use crate::plan::FileSet;
 
 /// A network that has settled, and all settled files it might want.
@@ -24,7 +24,7 @@ pub struct Candidate {
     pub owner: u32,
     /// Settled files in `root` and below, sorted by name; the network is one of them. Where
     /// networks lie side by side, the files of others are not among them at first.
-    pub files: Arc<[File]>,
+    pub files: Arc<[DropFile]>,
     /// Of the network's own files and those that carry no network's name: an answer holds as long
     /// as these stay the same,
     pub narrow: Fingerprint,
@@ -94,7 +94,7 @@ pub struct Unmatched {
 
 /// News from the inbox.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum InboxNews {
     /// To be claimed.
     Ready(Box<Submission>),
     /// To be put aside or left alone, as the policy says.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::tree::{FileEntry, Folder, Seen, Stamp};
+use crate::tree::{FileEntry, Folder, SeenTimes, Stamp};
 
 pub(crate) fn stamp(ino: u64, size: u64) -> Stamp {
     let mtime_ns = i128::from(size);
@@ -12,7 +12,7 @@ pub(crate) fn stamp(ino: u64, size: u64) -> Stamp {
 
 pub(crate) fn file(name: &str, size: u64) -> FileEntry {
     let ino = name.bytes().fold(7, |h, b| h * 31 % 1_000_003 + u64::from(b));
-    FileEntry { name: name.into(), stamp: stamp(ino, size), seen: Seen::new(Instant::now()) }
+    FileEntry { name: name.into(), stamp: stamp(ino, size), seen: SeenTimes::new(Instant::now()) }
 }
 
 pub(crate) fn folder(path: &str, files: &[FileEntry], folders: &[Folder]) -> Folder {

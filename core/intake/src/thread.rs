@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 
 use crate::inbox::Inbox;
 use crate::status::Status;
-use crate::submission::{Found, Prober};
+use crate::submission::{InboxNews, Prober};
 
 /// What the daemon tells the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct Intake {
 pub fn spawn<P: Prober + Send + 'static>(
     inbox: Inbox,
     prober: P,
-    found: Sender<Found>,
+    found: Sender<InboxNews>,
     control: Receiver<Control>,
 ) -> io::Result<Intake> {
     let status = StatusHandle(Arc::new(Mutex::new(Arc::new(inbox.status().clone()))));
@@ -78,7 +78,7 @@ pub fn spawn<P: Prober + Send + 'static>(
 struct Loop<P> {
     inbox: Inbox,
     prober: P,
-    found: Sender<Found>,
+    found: Sender<InboxNews>,
     control: Receiver<Control>,
     status: StatusHandle,
 }

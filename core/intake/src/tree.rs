@@ -61,17 +61,17 @@ impl From<&Stat> for Stamp {
 
 /// When an entry was first seen, and when it was last seen to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenTimes {
     /// First scan that saw the name.
     pub first: Instant,
     /// Last scan that saw it different from the scan before.
     pub changed: Instant,
 }
 
-impl Seen {
+impl SeenTimes {
     /// New at `now`.
-    pub fn new(now: Instant) -> Seen {
-        Seen { first: now, changed: now }
+    pub fn new(now: Instant) -> SeenTimes {
+        SeenTimes { first: now, changed: now }
     }
 }
 
@@ -83,7 +83,7 @@ pub struct FileEntry {
     /// The inode.
     pub stamp: Stamp,
     /// Filled by [`crate::settle::carry_over`].
-    pub seen: Seen,
+    pub seen: SeenTimes,
 }
 
 /// Why a folder was not read completely.
@@ -103,7 +103,7 @@ pub struct Folder {
     /// The inode.
     pub stamp: Stamp,
     /// Filled by [`crate::settle::carry_over`].
-    pub seen: Seen,
+    pub seen: SeenTimes,
     /// Members of drops.
     pub files: Vec<FileEntry>,
     /// Files under temporary names.
@@ -126,7 +126,7 @@ impl Folder {
         Folder {
             path,
             stamp,
-            seen: Seen::new(now),
+            seen: SeenTimes::new(now),
             files: Vec::new(),
             transient: Vec::new(),
             preset: None,
@@ -192,7 +192,7 @@ impl Folder {
     }
 
     /// The times of everything in here, this folder and temporary files included.
-    pub fn each_seen(&self, visit: &mut dyn FnMut(Seen)) {
+    pub fn each_seen(&self, visit: &mut dyn FnMut(SeenTimes)) {
         self.each_folder(&mut |folder| {
             visit(folder.seen);
             let files = folder.files.iter().chain(&folder.transient).chain(&folder.preset);

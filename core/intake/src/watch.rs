@@ -63,7 +63,7 @@ const RETRY_MAX: Duration = Duration::from_secs(600);
 
 /// State shared with the thread that delivers events.
 #[derive(Debug, Default)]
-struct Shared {
+struct WatchState {
     writers: Writers,
     fault: Mutex<Option<String>>,
     overflows: AtomicU64,
@@ -74,7 +74,7 @@ struct Shared {
 pub(crate) struct Watch {
     root: PathBuf,
     hints: Sender<()>,
-    shared: Arc<Shared>,
+    shared: Arc<WatchState>,
     watcher: Option<RecommendedWatcher>,
     /// (dev, inode) of the folder being watched.
     armed: Option<(u64, u64)>,
@@ -180,7 +180,7 @@ impl Watch {
 fn start(
     root: &Path,
     hints: Sender<()>,
-    shared: Arc<Shared>,
+    shared: Arc<WatchState>,
 ) -> notify::Result<(RecommendedWatcher, Option<String>)> {
     let handler = move |event: notify::Result<Event>| {
         match event {
@@ -300,7 +300,7 @@ mod tests {
         assert!(watch.mode().has_events(), "{:?}", watch.mode());
         crate::scan::scan(
             dir.path(),
-            &crate::names::Names::default(),
+            &crate::names::NameRules::default(),
             crate::scan::Limits::default(),
         )
         .unwrap();

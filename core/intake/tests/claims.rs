@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Bench;
-use onnxd_intake::names::Names;
-use onnxd_intake::{ClaimError, FileSet, Inbox, Plan, State, Submission};
+use onnxd_intake::names::NameRules;
+use onnxd_intake::{ClaimError, FileSet, Inbox, InboxState, MovePlan, Submission};
 
 /// Everything below a folder with its content, sorted.
 fn listing(dir: &Path) -> Vec<String> {
@@ -39,7 +39,7 @@ fn one(bench: &mut Bench) -> Submission {
     ready.remove(0)
 }
 
-fn side_by_side() -> (Bench, Plan) {
+fn side_by_side() -> (Bench, MovePlan) {
     let mut bench = Bench::new();
     bench.write("u/net.ini", "[sp]\nweights/a\nweights/b");
     bench.write("u/net.params.toml", "p");
@@ -49,7 +49,7 @@ fn side_by_side() -> (Bench, Plan) {
     // With two networks shared files are ambiguous; the other one goes first.
     let first = one(&mut bench);
     assert_eq!(first.id, Path::new("u/other.onnx"));
-    first.set.plan(&bench.dir.path().join("first/input")).execute(&Names::default()).unwrap();
+    first.set.plan(&bench.dir.path().join("first/input")).execute(&NameRules::default()).unwrap();
     // What is left is one network in its folder: moved file by file it tests the harder way.
     let whole = one(&mut bench);
     let plan = FileSet { whole: None, ..whole.set }.plan(&bench.dir.path().join("job/input"));
@@ -67,10 +67,10 @@ const MOVED: [&str; 5] = [
 #[test]
 fn files_are_moved_with_their_folders() {
     let (bench, plan) = side_by_side();
-    plan.execute(&Names::default()).unwrap();
+    plan.execute(&NameRules::default()).unwrap();
     assert_eq!(listing(&plan.dest), MOVED);
     assert_eq!(listing(&bench.at("")), ["u/"]);
-    plan.execute(&Names::default()).unwrap();
+    plan.execute(&NameRules::default()).unwrap();
     assert_eq!(listing(&plan.dest), MOVED);
 }
 
@@ -85,7 +85,7 @@ fn a_crash_after_any_rename_is_repaired_by_the_saved_plan() {
             fs::create_dir_all(dest.parent().unwrap()).unwrap();
             fs::rename(plan.set.inbox.join(&plan.set.root).join(&file.name), dest).unwrap();
         }
-        Plan::load(&saved).unwrap().execute(&Names::default()).unwrap();
+        MovePlan::load(&saved).unwrap().execute(&NameRules::default()).unwrap();
         assert_eq!(listing(&plan.dest), MOVED, "crash after {crash_after}");
         assert_eq!(listing(&bench.at("")), ["u/"]);
     }
@@ -94,9 +94,9 @@ fn a_crash_after_any_rename_is_repaired_by_the_saved_plan() {
 #[test]
 fn a_new_drop_of_the_same_name_survives_the_repair() {
     let (bench, plan) = side_by_side();
-    plan.execute(&Names::default()).unwrap();
+    plan.execute(&NameRules::default()).unwrap();
     bench.write("u/net.ini", "newer");
-    plan.execute(&Names::default()).unwrap();
+    plan.execute(&NameRules::default()).unwrap();
     assert_eq!(listing(&plan.dest), MOVED);
     assert_eq!(listing(&bench.at("")), ["u/", "u/net.ini=newer"]);
 }
@@ -107,7 +107,7 @@ fn a_file_changed_or_gone_since_the_scan_leaves_everything_in_place() {
     bench.write("u/weights/b", "22");
     let before = listing(&bench.at(""));
     assert_eq!(
-        plan.execute(&Names::default()),
+        plan.execute(&NameRules::default()),
         Err(ClaimError::Changed(bench.inbox.path().join("u/weights/b")))
     );
     assert_eq!(listing(&bench.at("")), before);
@@ -117,13 +117,13 @@ fn a_file_changed_or_gone_since_the_scan_leaves_everything_in_place() {
     fs::remove_file(bench.at("u/weights/b")).unwrap();
     let before = listing(&bench.at(""));
     assert_eq!(
-        plan.execute(&Names::default()),
+        plan.execute(&NameRules::default()),
         Err(ClaimError::Gone(bench.inbox.path().join("u/weights/b")))
     );
     assert_eq!(listing(&bench.at("")), before);
 }
 
-fn whole() -> (Bench, Plan) {
+fn whole() -> (Bench, MovePlan) {
     let mut bench = Bench::new();
     bench.write("u/net/net.ini", "[sp]\nweights/a");
     bench.write("u/net/weights/a", "1");
@@ -137,12 +137,12 @@ fn whole() -> (Bench, Plan) {
 fn a_folder_is_moved_by_one_rename_and_twice_is_once() {
     let (bench, plan) = whole();
     for _ in 0..2 {
-        plan.execute(&Names::default()).unwrap();
+        plan.execute(&NameRules::default()).unwrap();
         assert_eq!(listing(&plan.dest), ["net.ini=[sp]\nweights/a", "weights/", "weights/a=1"]);
         assert_eq!(listing(&bench.at("")), ["u/"]);
     }
     bench.write("u/net/net.ini", "a new drop");
-    plan.execute(&Names::default()).unwrap();
+    plan.execute(&NameRules::default()).unwrap();
     assert_eq!(listing(&bench.at("u/net")), ["net.ini=a new drop"]);
 }
 
@@ -158,7 +158,10 @@ fn a_folder_with_a_changed_new_or_missing_file_stays() {
     for (what, change) in changes {
         let (bench, plan) = whole();
         change(&bench);
-        assert!(matches!(plan.execute(&Names::default()), Err(ClaimError::Changed(_))), "{what}");
+        assert!(
+            matches!(plan.execute(&NameRules::default()), Err(ClaimError::Changed(_))),
+            "{what}"
+        );
         assert!(bench.at("u/net/net.ini").exists(), "{what}");
         assert!(!plan.dest.exists(), "{what}");
     }
@@ -171,7 +174,7 @@ fn a_folder_replaced_by_a_link_is_not_followed() {
     fs::rename(bench.at("u"), &secret).unwrap();
     symlink(&secret, bench.at("u")).unwrap();
     let before = listing(&secret);
-    assert!(matches!(plan.execute(&Names::default()), Err(ClaimError::Gone(_))));
+    assert!(matches!(plan.execute(&NameRules::default()), Err(ClaimError::Gone(_))));
     assert_eq!(listing(&secret), before);
 }
 
@@ -192,7 +195,7 @@ fn what_may_not_be_moved_is_blocked() {
     }
     let (bench, plan) = side_by_side();
     fs::set_permissions(bench.at("u"), fs::Permissions::from_mode(0o555)).unwrap();
-    let result = plan.execute(&Names::default());
+    let result = plan.execute(&NameRules::default());
     fs::set_permissions(bench.at("u"), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(matches!(result, Err(ClaimError::Blocked(_))), "{result:?}");
 
@@ -217,7 +220,7 @@ fn a_folder_that_may_not_be_read_is_refused_and_the_rest_goes_on() {
     assert_eq!(one(&mut bench).id, Path::new("a.onnx"));
     let closed = bench.state("closed");
     fs::set_permissions(bench.at("closed"), fs::Permissions::from_mode(0o755)).unwrap();
-    let Some(State::Refused { reason }) = closed else { panic!("{closed:?}") };
+    let Some(InboxState::Refused { reason }) = closed else { panic!("{closed:?}") };
     assert_eq!(reason.code, "N0107");
     assert_eq!(one(&mut bench).id, Path::new("closed"));
 }
@@ -231,17 +234,17 @@ fn a_claim_onto_another_file_system_copies_and_removes() {
         return; // only one file system is at hand
     }
     let other = tempfile::tempdir_in(shm).unwrap();
-    let plan = Plan { dest: other.path().join("job/input"), ..plan };
-    plan.execute(&Names::default()).unwrap();
-    plan.execute(&Names::default()).unwrap();
+    let plan = MovePlan { dest: other.path().join("job/input"), ..plan };
+    plan.execute(&NameRules::default()).unwrap();
+    plan.execute(&NameRules::default()).unwrap();
     assert_eq!(listing(&plan.dest), MOVED);
     assert_eq!(listing(&bench.at("")), ["u/"]);
 
     let (bench, plan) = whole();
     let dest: PathBuf = other.path().join("job2/input");
-    let plan = Plan { dest, ..plan };
-    plan.execute(&Names::default()).unwrap();
-    plan.execute(&Names::default()).unwrap();
+    let plan = MovePlan { dest, ..plan };
+    plan.execute(&NameRules::default()).unwrap();
+    plan.execute(&NameRules::default()).unwrap();
     assert_eq!(listing(&plan.dest), ["net.ini=[sp]\nweights/a", "weights/", "weights/a=1"]);
     assert_eq!(listing(&bench.at("")), ["u/"]);
 }

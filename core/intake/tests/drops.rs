@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use common::{Bench, SETTLE, shown};
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_intake::names::Names;
-use onnxd_intake::{Found, ProbeOutcome, State, WatchMode};
+use onnxd_intake::names::NameRules;
+use onnxd_intake::{InboxNews, InboxState, ProbeOutcome, WatchMode};
 
 const NET: &str = "[sp]\nweights/a\nweights/b";
 
@@ -109,7 +109,7 @@ fn drop_in_order(folder: &str, order: &[&str]) {
         assert!(i >= complete_at || now.is_empty(), "{folder}{order:?}: taken after {part}");
         for submission in now {
             let dest = bench.dir.path().join(format!("job{i}/input"));
-            submission.set.plan(&dest).execute(&Names::default()).unwrap();
+            submission.set.plan(&dest).execute(&NameRules::default()).unwrap();
             bench.inbox.release(&submission.id);
             ready.push(submission);
         }
@@ -142,7 +142,7 @@ fn missing_parts_are_named() {
     bench.write("net/weights/b", "1");
     assert_eq!(bench.settle().len(), 0);
     let missing = vec!["weights/a".to_owned()];
-    assert_eq!(bench.state("net"), Some(State::WaitingFor { missing }));
+    assert_eq!(bench.state("net"), Some(InboxState::WaitingFor { missing }));
     let asked = bench.front_ends.asked.len();
     bench.settle();
     assert_eq!(bench.front_ends.asked.len(), asked, "asked again although nothing changed");
@@ -156,7 +156,7 @@ fn shared_files_go_along_only_where_it_is_unambiguous() {
     }
     assert_eq!(bench.settle().len(), 0);
     for id in ["a.onnx", "b.onnx"] {
-        let Some(State::Blocked { reason }) = bench.state(id) else {
+        let Some(InboxState::Blocked { reason }) = bench.state(id) else {
             panic!("{id} is not blocked")
         };
         assert!(reason.contains("params.toml") && reason.contains("folder of its own"), "{reason}");
@@ -217,7 +217,7 @@ fn a_marker_makes_its_set_sure_at_once_and_goes_with_it() {
         submission
             .set
             .plan(&bench.dir.path().join(format!("job{i}/input")))
-            .execute(&Names::default())
+            .execute(&NameRules::default())
             .unwrap();
     }
     assert_eq!(fs::read_dir(bench.at("")).unwrap().count(), 0);
@@ -229,7 +229,7 @@ fn where_markers_are_required_nothing_goes_without() {
     bench.write("a.onnx", "1");
     assert_eq!(bench.settle().len(), 0);
     let missing = vec!["a.onnx.ready".to_owned()];
-    assert_eq!(bench.state("a.onnx"), Some(State::WaitingFor { missing }));
+    assert_eq!(bench.state("a.onnx"), Some(InboxState::WaitingFor { missing }));
     bench.write("a.ready", "");
     assert_eq!(bench.settle().len(), 1);
 }
@@ -246,7 +246,7 @@ fn links_are_refused_and_litter_is_ignored() {
     }
     assert_eq!(bench.settle().len(), 0);
     for id in ["link.onnx", "etc", "net"] {
-        let Some(State::Refused { reason }) = bench.state(id) else { panic!("{id}") };
+        let Some(InboxState::Refused { reason }) = bench.state(id) else { panic!("{id}") };
         assert_eq!(reason.code, Code::SymlinkRefused.as_str());
     }
     assert_eq!(bench.inbox.status().items.len(), 3);
@@ -268,8 +268,8 @@ fn what_nobody_wants_is_reported_once_after_the_grace_time() {
     let mut reasons: Vec<(PathBuf, String)> = found
         .into_iter()
         .map(|f| match f {
-            Found::Unmatched(u) => (u.id, u.reason),
-            Found::Ready(s) => panic!("{:?}", s.id),
+            InboxNews::Unmatched(u) => (u.id, u.reason),
+            InboxNews::Ready(s) => panic!("{:?}", s.id),
         })
         .collect();
     reasons.sort();
@@ -286,7 +286,7 @@ fn failures_of_the_machine_are_tried_again_and_others_become_jobs() {
     bench.front_ends.answer = Some(ProbeOutcome::Failed(no_worker));
     bench.write("a.onnx", "1");
     assert_eq!(bench.settle().len(), 0);
-    assert!(matches!(bench.state("a.onnx"), Some(State::Blocked { .. })));
+    assert!(matches!(bench.state("a.onnx"), Some(InboxState::Blocked { .. })));
     assert_eq!(bench.front_ends.asked.len(), 1);
     let later = Instant::now() + Duration::from_secs(6);
     bench.front_ends.answer = None;
@@ -370,7 +370,7 @@ fn an_overwritten_drop_is_offered_again_after_it_settled() {
     bench.inbox.block(Path::new("a.onnx"), "cannot move".to_owned());
     assert_eq!(bench.settle().len(), 0);
     let reason = "cannot move".to_owned();
-    assert_eq!(bench.state("a.onnx"), Some(State::Blocked { reason }));
+    assert_eq!(bench.state("a.onnx"), Some(InboxState::Blocked { reason }));
     bench.inbox.unblock();
     assert_eq!(bench.settle().len(), 1);
     bench.inbox.release(Path::new("a.onnx"));

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use common::{FrontEnds, SETTLE, config};
 use crossbeam_channel::{Receiver, Sender, bounded};
-use onnxd_intake::names::Names;
-use onnxd_intake::{Control, Found, Inbox, Intake, State, Submission, spawn};
+use onnxd_intake::names::NameRules;
+use onnxd_intake::{Control, Inbox, InboxNews, InboxState, Intake, Submission, spawn};
 
 struct Running {
     dir: tempfile::TempDir,
     intake: Intake,
-    found: Receiver<Found>,
+    found: Receiver<InboxNews>,
     control: Sender<Control>,
 }
 
@@ -34,8 +34,8 @@ impl Running {
 
     fn ready(&self) -> Option<Submission> {
         match self.found.recv_timeout(SETTLE * 3).ok()? {
-            Found::Ready(submission) => Some(*submission),
-            Found::Unmatched(u) => panic!("{u:?}"),
+            InboxNews::Ready(submission) => Some(*submission),
+            InboxNews::Unmatched(u) => panic!("{u:?}"),
         }
     }
 }
@@ -64,7 +64,11 @@ fn a_set_is_reported_again_only_after_an_answer() {
     assert!(running.ready().is_none());
     running.control.send(Control::Release(submission.id.clone())).unwrap();
     assert!(running.ready().is_some());
-    submission.set.plan(&running.dir.path().join("job/input")).execute(&Names::default()).unwrap();
+    submission
+        .set
+        .plan(&running.dir.path().join("job/input"))
+        .execute(&NameRules::default())
+        .unwrap();
     running.control.send(Control::Release(submission.id)).unwrap();
     assert!(running.ready().is_none());
     assert!(running.intake.status.get().items.is_empty());
@@ -78,7 +82,10 @@ fn a_pause_holds_everything_and_says_so() {
     assert!(running.ready().is_none());
     let status = running.intake.status.get();
     assert_eq!(status.items[0].id, Path::new("a.onnx"));
-    assert_eq!(status.items[0].state, State::Blocked { reason: "disk nearly full".to_owned() });
+    assert_eq!(
+        status.items[0].state,
+        InboxState::Blocked { reason: "disk nearly full".to_owned() }
+    );
     running.control.send(Control::Resume).unwrap();
     assert!(running.ready().is_some());
 }

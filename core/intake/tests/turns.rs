@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use common::{Bench, FrontEnds, SETTLE, config};
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_intake::{Candidate, Found, Inbox, ProbeOutcome, Prober, State};
+use onnxd_intake::{Candidate, Inbox, InboxNews, InboxState, ProbeOutcome, Prober};
 
 /// Front-ends that answer when they are told to.
 #[derive(Default)]
@@ -39,10 +39,10 @@ fn complete() -> ProbeOutcome {
     ProbeOutcome::Complete { used: Vec::new(), answer: b"answer"[..].into() }
 }
 
-fn ids(found: impl IntoIterator<Item = Found>) -> Vec<String> {
+fn ids(found: impl IntoIterator<Item = InboxNews>) -> Vec<String> {
     let id = |found| match found {
-        Found::Ready(submission) => submission.id.display().to_string(),
-        Found::Unmatched(unmatched) => panic!("{unmatched:?}"),
+        InboxNews::Ready(submission) => submission.id.display().to_string(),
+        InboxNews::Unmatched(unmatched) => panic!("{unmatched:?}"),
     };
     found.into_iter().map(id).collect()
 }
@@ -86,8 +86,8 @@ fn one_top_folder_has_few_drops_in_hand_and_leaves_others_their_turn() {
     assert_eq!(handed_over(&mut bench), ["a/2.onnx"]);
     // What the latest scan still shows is not offered again.
     bench.inbox.judge_again(Instant::now(), &mut FrontEnds::default());
-    assert_eq!(bench.state("a/0.onnx"), Some(State::HandedOver));
-    assert_eq!(bench.state("a/3.onnx"), Some(State::Queued));
+    assert_eq!(bench.state("a/0.onnx"), Some(InboxState::HandedOver));
+    assert_eq!(bench.state("a/3.onnx"), Some(InboxState::Queued));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_look_asks_about_few_sets_of_each_top_folder() {
     look_when_settled(&mut bench, &mut slow);
     let of = |slow: &Slow, top: &str| slow.asked.iter().filter(|(n, _)| n.starts_with(top)).count();
     assert_eq!((of(&slow, "a"), of(&slow, "b")), (8, 2));
-    assert_eq!(bench.state("a/099.onnx"), Some(State::Queued));
+    assert_eq!(bench.state("a/099.onnx"), Some(InboxState::Queued));
     // Each that is answered is handed over at once, and makes room for another question.
     slow.answers.insert("a/000.onnx".into(), complete());
     slow.answers.insert("a/001.onnx".into(), complete());
@@ -120,11 +120,11 @@ fn neighbours_that_may_belong_together_wait_for_each_other() {
     }
     look_when_settled(&mut bench, &mut slow);
     assert_eq!(handed_over(&mut bench), ["t/y.onnx", "t/z.onnx"]);
-    assert_eq!(bench.state("t/x.onnx"), Some(State::Asked));
+    assert_eq!(bench.state("t/x.onnx"), Some(InboxState::Asked));
     slow.answers.insert("t/x.ini".into(), ProbeOutcome::NotMine("no".into()));
     bench.inbox.judge_again(Instant::now(), &mut slow);
     let found = bench.inbox.hand_over();
-    let Some(Found::Ready(submission)) = found else { panic!("{found:?}") };
+    let Some(InboxNews::Ready(submission)) = found else { panic!("{found:?}") };
     let files: Vec<_> = submission.set.files.iter().map(|f| f.name.display().to_string()).collect();
     assert_eq!(files, ["x.ini", "x.onnx"]);
 }
@@ -160,7 +160,7 @@ fn front_ends_see_a_whole_folder_only_if_its_own_files_do_not_suffice() {
     assert_eq!(seen("t/3.onnx"), [2], "its own and the one that is nobody's");
     assert_eq!(seen("t/7.onnx"), [3], "with its own `7.bin`");
     assert_eq!(seen("t/9.onnx"), [2, 52], "and all, because something is missing");
-    assert!(matches!(bench.state("t/9.onnx"), Some(State::WaitingFor { .. })));
+    assert!(matches!(bench.state("t/9.onnx"), Some(InboxState::WaitingFor { .. })));
 }
 
 /// What a folder holds decides what its drops are called, not how many of them were taken already.
@@ -234,7 +234,7 @@ fn equal_files_are_asked_about_once_wherever_they_lie() {
     assert_eq!(slow.asked.len(), 1);
     fs::rename(bench.at("t/net"), bench.at("t/renamed")).unwrap();
     look_when_settled(&mut bench, &mut slow);
-    assert!(matches!(bench.state("t/renamed"), Some(State::WaitingFor { .. })));
+    assert!(matches!(bench.state("t/renamed"), Some(InboxState::WaitingFor { .. })));
     assert_eq!(slow.asked.len(), 1);
 }
 

@@ -1,13 +1,13 @@
 //! Everything that can be said against a model without running it: what commands, imports and the check of a written
 //! model all ask, so that none finds less than another.
 
-use crate::{Dim, Graph, Level, Model, ValueType, infer, verify};
+use crate::{Dim, Graph, Model, ValueType, VerifyLevel, infer, verify};
 use onnxd_diagnostics::{Code, Diagnostics};
 
-/// What [`verify()`] finds in `model` and, at [`Level::Full`], what [`infer()`] does, which also fills in types.
-pub fn examine(model: &mut Model, level: Level) -> Diagnostics {
+/// What [`verify()`] finds in `model` and, at [`VerifyLevel::Full`], what [`infer()`] does, which also fills in types.
+pub fn examine(model: &mut Model, level: VerifyLevel) -> Diagnostics {
     let mut found = verify(model, level);
-    if level == Level::Full {
+    if level == VerifyLevel::Full {
         // A wrong type of a value may be found both ways.
         let named: Vec<_> = found.0.iter().map(|d| d.layer.clone()).collect();
         let types = Code::OnnxInvalid.as_str();
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn computed_shapes_take_the_place_of_declared_ones() {
         let mut model = parse_model(WRONG).unwrap();
-        let (grave, lenient) = by_gravity(examine(&mut model.clone(), Level::Full));
+        let (grave, lenient) = by_gravity(examine(&mut model.clone(), VerifyLevel::Full));
         assert!(grave.0.is_empty(), "{grave}");
         assert!(lenient.0.len() >= 3, "{lenient}");
         assert!(lenient.0.iter().all(|d| d.code == "N0511" && d.layer.is_some()), "{lenient}");
@@ -93,7 +93,7 @@ mod tests {
         assert!(settle_shapes(&mut model).0.is_empty());
         let y = model.graph.outputs()[0];
         assert_eq!(model.graph[y].ty.as_ref().unwrap().to_string(), "float[4]");
-        assert!(examine(&mut model, Level::Full).0.is_empty());
+        assert!(examine(&mut model, VerifyLevel::Full).0.is_empty());
     }
 
     #[test]
@@ -106,7 +106,8 @@ mod tests {
             ("g (float[2] x) => () { y = Relu(x) }", "N0502"),
         ] {
             let text = format!(r#"<ir_version: 8, opset_import: ["" : 17]> {body}"#);
-            let (grave, _) = by_gravity(examine(&mut parse_model(&text).unwrap(), Level::Full));
+            let (grave, _) =
+                by_gravity(examine(&mut parse_model(&text).unwrap(), VerifyLevel::Full));
             assert!(grave.0.iter().any(|d| d.code == code), "{body}: {grave}");
         }
     }

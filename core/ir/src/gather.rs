@@ -12,7 +12,7 @@ const SPAN_MAX: usize = 1 << 16;
 const STEP_MAX: usize = 16;
 
 /// What a view looks at: gives `len` elements from the element `first` on.
-pub(crate) trait Source {
+pub(crate) trait ElementSource {
     /// Bytes of an element.
     fn size(&self) -> usize;
     /// The bytes of `len` elements from `first` on.
@@ -23,7 +23,7 @@ pub(crate) trait Source {
 ///
 /// All of them lie in the source, as was checked before.
 pub(crate) fn gather(
-    source: &dyn Source,
+    source: &dyn ElementSource,
     dims: &[usize],
     strides: &[isize],
     base: usize,
@@ -82,7 +82,7 @@ fn merged(dims: &[usize], strides: &[isize]) -> (Vec<usize>, Vec<isize>) {
 }
 
 /// One run of the view: `count` elements of the source, `step` apart.
-fn along(source: &dyn Source, (count, step): (usize, isize), from: usize, out: &mut [u8]) {
+fn along(source: &dyn ElementSource, (count, step): (usize, isize), from: usize, out: &mut [u8]) {
     let size = source.size();
     if step == 0 {
         let element = source.run(from, 1);
@@ -91,7 +91,7 @@ fn along(source: &dyn Source, (count, step): (usize, isize), from: usize, out: &
     }
     for (part, out) in parts(count, step).zip(out.chunks_mut(part_len(step) * size)) {
         let from = moved(from, part, step);
-        let run = Run::read(source, from, out.len() / size, step);
+        let run = ElementRun::read(source, from, out.len() / size, step);
         match run.is_plain() {
             true => out.copy_from_slice(&run.bytes),
             false => write_each(out, size, |j| run.element(j, size)),
@@ -114,7 +114,7 @@ fn parts(count: usize, step: isize) -> impl Iterator<Item = usize> {
 /// A view across its source: rows of the result lie `apart` elements from each other, and a run of the source is
 /// a column of them.
 fn turned(
-    source: &dyn Source,
+    source: &dyn ElementSource,
     (rows, row_step, apart): (usize, isize, usize),
     (columns, column_step): (usize, isize),
     from: usize,
@@ -126,11 +126,11 @@ fn turned(
         let count = part_len(row_step).min(rows - row);
         let from = moved(from, row, row_step);
         for column in (0..columns).step_by(side) {
-            let read = |c| Run::read(source, moved(from, c, column_step), count, row_step);
-            let runs: Vec<Run> = (column..columns.min(column + side)).map(read).collect();
+            let read = |c| ElementRun::read(source, moved(from, c, column_step), count, row_step);
+            let runs: Vec<ElementRun> = (column..columns.min(column + side)).map(read).collect();
             let out = &mut out[(row * apart + column) * size..];
             let done = if runs.len() == side { turn(&runs, count, apart, out) } else { 0 };
-            let plain = runs.iter().all(Run::is_plain);
+            let plain = runs.iter().all(ElementRun::is_plain);
             match size {
                 1 if plain => side_by_side::<1>(&runs, done..count, apart, out),
                 2 if plain => side_by_side::<2>(&runs, done..count, apart, out),
@@ -147,8 +147,8 @@ fn turned(
 
 /// Writes the first of `rows` elements of all runs to rows of the result; how many of them. It works by squares,
 /// because runs a power of two apart share few places of a cache.
-fn turn(runs: &[Run], rows: usize, apart: usize, out: &mut [u8]) -> usize {
-    if !runs.iter().all(Run::is_plain) {
+fn turn(runs: &[ElementRun], rows: usize, apart: usize, out: &mut [u8]) -> usize {
+    if !runs.iter().all(ElementRun::is_plain) {
         return 0;
     }
     match LINE / runs.len() {
@@ -161,7 +161,7 @@ fn turn(runs: &[Run], rows: usize, apart: usize, out: &mut [u8]) -> usize {
 }
 
 fn squares<const SIZE: usize, const SIDE: usize>(
-    runs: &[Run],
+    runs: &[ElementRun],
     rows: usize,
     apart: usize,
     out: &mut [u8],
@@ -185,7 +185,12 @@ fn squares<const SIZE: usize, const SIDE: usize>(
 
 /// Writes these rows of few runs, as kernels of convolutions have them. That the size of an element is known saves a
 /// call for each.
-fn side_by_side<const SIZE: usize>(runs: &[Run], rows: Range<usize>, apart: usize, out: &mut [u8]) {
+fn side_by_side<const SIZE: usize>(
+    runs: &[ElementRun],
+    rows: Range<usize>,
+    apart: usize,
+    out: &mut [u8],
+) {
     let runs: Vec<&[[u8; SIZE]]> = runs.iter().map(|run| run.bytes.as_chunks().0).collect();
     for j in rows {
         let row = out[j * apart * SIZE..][..runs.len() * SIZE].as_chunks_mut().0;
@@ -201,7 +206,7 @@ fn write_each<'s>(out: &mut [u8], size: usize, element: impl Fn(usize) -> &'s [u
 }
 
 /// Elements of the source that follow each other in the view, `step` apart.
-struct Run<'s> {
+struct ElementRun<'s> {
     bytes: Cow<'s, [u8]>,
     step: usize,
     count: usize,
@@ -209,12 +214,17 @@ struct Run<'s> {
     backwards: bool,
 }
 
-impl<'s> Run<'s> {
-    fn read(source: &'s dyn Source, from: usize, count: usize, step: isize) -> Run<'s> {
+impl<'s> ElementRun<'s> {
+    fn read(
+        source: &'s dyn ElementSource,
+        from: usize,
+        count: usize,
+        step: isize,
+    ) -> ElementRun<'s> {
         let (backwards, step) = (step < 0, step.unsigned_abs());
         let span = (count - 1) * step;
         let first = if backwards { from - span } else { from };
-        Run { bytes: source.run(first, span + 1), step, count, backwards }
+        ElementRun { bytes: source.run(first, span + 1), step, count, backwards }
     }
 
     /// Whether its elements are those read, in their order.

@@ -15,10 +15,10 @@ const FEW: usize = 8;
 /// To clone it, to add to it and to ask for the first layer take constant time. A slice of joined lists is made when it
 /// is asked for, and kept.
 #[derive(Clone)]
-pub struct Layers(List);
+pub struct Layers(LayerList);
 
 #[derive(Clone)]
-enum List {
+enum LayerList {
     Few(Vec<Layer>),
     Joined(Arc<Joined>),
 }
@@ -34,7 +34,7 @@ struct Joined {
 impl Layers {
     /// Adds a layer, unless it is there.
     pub fn push(&mut self, layer: Layer) {
-        self.add(&Layers(List::Few(vec![layer])));
+        self.add(&Layers(LayerList::Few(vec![layer])));
     }
 
     /// Adds those of `others` that are not there.
@@ -43,8 +43,8 @@ impl Layers {
             return;
         }
         match (&mut self.0, &others.0) {
-            (List::Few(own), _) if own.is_empty() => *self = others.clone(),
-            (List::Few(own), List::Few(new)) if own.len() + new.len() <= FEW => {
+            (LayerList::Few(own), _) if own.is_empty() => *self = others.clone(),
+            (LayerList::Few(own), LayerList::Few(new)) if own.len() + new.len() <= FEW => {
                 for layer in new {
                     if !own.contains(layer) {
                         own.push(layer.clone());
@@ -56,7 +56,7 @@ impl Layers {
     }
 
     fn join(&mut self, others: Layers) {
-        if let List::Joined(own) = &mut self.0
+        if let LayerList::Joined(own) = &mut self.0
             && let Some(own) = Arc::get_mut(own)
             && own.flat.get().is_none()
         {
@@ -64,7 +64,7 @@ impl Layers {
         }
         let first = self.first().expect("it is not empty").clone();
         let parts = vec![std::mem::take(self), others];
-        self.0 = List::Joined(Arc::new(Joined { first, parts, flat: OnceLock::new() }));
+        self.0 = LayerList::Joined(Arc::new(Joined { first, parts, flat: OnceLock::new() }));
     }
 
     /// Whether there are none.
@@ -75,8 +75,8 @@ impl Layers {
     /// The first one.
     pub fn first(&self) -> Option<&Layer> {
         match &self.0 {
-            List::Few(list) => list.first(),
-            List::Joined(joined) => Some(&joined.first),
+            LayerList::Few(list) => list.first(),
+            LayerList::Joined(joined) => Some(&joined.first),
         }
     }
 
@@ -90,8 +90,8 @@ impl Layers {
 
     fn into_vec(self) -> Vec<Layer> {
         match self.0 {
-            List::Few(list) => list,
-            List::Joined(_) => self.to_vec(),
+            LayerList::Few(list) => list,
+            LayerList::Joined(_) => self.to_vec(),
         }
     }
 }
@@ -107,9 +107,9 @@ impl Joined {
         let mut pending: Vec<&Layers> = self.parts.iter().rev().collect();
         while let Some(part) = pending.pop() {
             match &part.0 {
-                List::Few(list) => add(list),
-                List::Joined(joined) if !seen.insert(Arc::as_ptr(joined)) => {}
-                List::Joined(joined) => match joined.flat.get() {
+                LayerList::Few(list) => add(list),
+                LayerList::Joined(joined) if !seen.insert(Arc::as_ptr(joined)) => {}
+                LayerList::Joined(joined) => match joined.flat.get() {
                     Some(list) => add(list),
                     None => pending.extend(joined.parts.iter().rev()),
                 },
@@ -124,7 +124,7 @@ impl Drop for Joined {
     fn drop(&mut self) {
         let mut pending = std::mem::take(&mut self.parts);
         while let Some(part) = pending.pop() {
-            if let List::Joined(joined) = part.0
+            if let LayerList::Joined(joined) = part.0
                 && let Some(mut joined) = Arc::into_inner(joined)
             {
                 pending.append(&mut joined.parts);
@@ -138,15 +138,15 @@ impl Deref for Layers {
 
     fn deref(&self) -> &[Layer] {
         match &self.0 {
-            List::Few(list) => list,
-            List::Joined(joined) => joined.flat.get_or_init(|| joined.flatten()),
+            LayerList::Few(list) => list,
+            LayerList::Joined(joined) => joined.flat.get_or_init(|| joined.flatten()),
         }
     }
 }
 
 impl Default for Layers {
     fn default() -> Layers {
-        Layers(List::Few(Vec::new()))
+        Layers(LayerList::Few(Vec::new()))
     }
 }
 
@@ -155,16 +155,20 @@ impl From<Vec<Layer>> for Layers {
         match list.first() {
             Some(first) if list.len() > FEW => {
                 let (first, parts) = (first.clone(), Vec::new());
-                Layers(List::Joined(Arc::new(Joined { first, parts, flat: OnceLock::from(list) })))
+                Layers(LayerList::Joined(Arc::new(Joined {
+                    first,
+                    parts,
+                    flat: OnceLock::from(list),
+                })))
             }
-            _ => Layers(List::Few(list)),
+            _ => Layers(LayerList::Few(list)),
         }
     }
 }
 
 impl From<Layer> for Layers {
     fn from(layer: Layer) -> Layers {
-        Layers(List::Few(vec![layer]))
+        Layers(LayerList::Few(vec![layer]))
     }
 }
 

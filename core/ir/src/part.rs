@@ -9,9 +9,9 @@ impl Graph {
     /// and types, and constants their data. The outputs stand in the order of `outputs`.
     ///
     /// A leaf may be listed in `outputs` as well; it is then computed, and nodes that read it read the input, which has
-    /// a name of its own. See [`Part::inputs`].
+    /// a name of its own. See [`GraphPart::inputs`].
     #[must_use]
-    pub fn part(&self, leaf: &dyn Fn(ValueId) -> bool, outputs: &[ValueId]) -> Part {
+    pub fn part(&self, leaf: &dyn Fn(ValueId) -> bool, outputs: &[ValueId]) -> GraphPart {
         self.part_within(leaf, outputs, &mut { usize::MAX }).expect("there is no bound")
     }
 
@@ -23,9 +23,9 @@ impl Graph {
         leaf: &dyn Fn(ValueId) -> bool,
         outputs: &[ValueId],
         left: &mut usize,
-    ) -> Option<Part> {
+    ) -> Option<GraphPart> {
         let nodes = self.needed(leaf, outputs, left)?;
-        let mut part = Part { graph: Graph::new(self.name.clone()), inputs: BTreeMap::new() };
+        let mut part = GraphPart { graph: Graph::new(self.name.clone()), inputs: BTreeMap::new() };
         let mut made: BTreeMap<ValueId, ValueId> = BTreeMap::new();
         for id in &nodes {
             for v in self[*id].outputs.iter().flatten() {
@@ -60,7 +60,7 @@ impl Graph {
     }
 
     /// What a part reads and does not compute: one input, or one constant.
-    fn source(&self, v: ValueId, part: &mut Part) -> ValueId {
+    fn source(&self, v: ValueId, part: &mut GraphPart) -> ValueId {
         if let Some(own) = part.inputs.get(&v) {
             return *own;
         }
@@ -104,7 +104,7 @@ impl Graph {
 
 /// What [`Graph::part`] gives.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct GraphPart {
     /// The nodes, as a graph.
     pub graph: Graph,
     /// What it reads and does not compute: the value in the whole graph, and in this one, where it is an input or a

@@ -17,7 +17,7 @@ const DERIVED_BYTES_MIN: usize = 64 << 10;
 
 /// A constant, and how real numbers are made of it.
 #[derive(Clone, Debug)]
-struct Stored {
+struct StoredConstant {
     tensor: Tensor,
     reals: Reals,
 }
@@ -67,12 +67,12 @@ fn settle(graph: &mut Graph, readers: &mut Readers, may: &mut dyn FnMut() -> boo
 }
 
 /// Bytes of constants.
-fn bytes(parts: &[Stored]) -> usize {
+fn bytes(parts: &[StoredConstant]) -> usize {
     parts.iter().map(|part| part.tensor.byte_len()).fold(0, usize::saturating_add)
 }
 
 /// What a value is made of, if it is a constant behind a `Cast` to a wider type or a `DequantizeLinear`.
-fn stored(graph: &Graph, real: ValueId) -> Option<Stored> {
+fn stored(graph: &Graph, real: ValueId) -> Option<StoredConstant> {
     let node = graph.node(graph.producer(real)?).filter(|node| node.is_standard())?;
     let tensor = graph.constant(node.input(0)?)?.clone();
     let reals = match node.op.as_str() {
@@ -104,7 +104,7 @@ fn stored(graph: &Graph, real: ValueId) -> Option<Stored> {
         }
         _ => return None,
     };
-    Some(Stored { tensor, reals })
+    Some(StoredConstant { tensor, reals })
 }
 
 /// The real values that a node rearranges, each read by nothing that needs them as they are, what is stored of its
@@ -113,12 +113,12 @@ fn rearranged(
     graph: &Graph,
     readers: &mut Readers,
     id: NodeId,
-) -> Option<(Vec<ValueId>, Vec<Stored>, usize)> {
+) -> Option<(Vec<ValueId>, Vec<StoredConstant>, usize)> {
     let node = graph.node(id).filter(|node| node.is_standard())?;
     let count = if node.is("Concat") { node.inputs.len() } else { 1 };
     let real: Vec<ValueId> = node.inputs.iter().take(count).copied().collect::<Option<_>>()?;
     let parts = real.iter().map(|real| stored(graph, *real)).collect::<Option<Vec<_>>>()?;
-    let alone = |(real, part): (&ValueId, &Stored)| {
+    let alone = |(real, part): (&ValueId, &StoredConstant)| {
         part.tensor.byte_len() <= TWICE_BYTES_MAX || is_alone(graph, readers, *real, id)
     };
     if !real.iter().zip(&parts).all(alone) {
@@ -152,7 +152,7 @@ fn exchange(
     readers: &mut Readers,
     id: NodeId,
     real: Vec<ValueId>,
-    parts: Vec<Stored>,
+    parts: Vec<StoredConstant>,
 ) {
     let outputs = graph[id].outputs.clone();
     let gives_output =
@@ -189,8 +189,13 @@ fn leave(graph: &mut Graph, real: ValueId) {
 }
 
 /// Adds the node that makes the real numbers `out` of a constant, as `source` did.
-fn make_real(graph: &mut Graph, source: &Node, part: Stored, (gone, out): (&Node, ValueId)) {
-    let Stored { tensor, reals } = part;
+fn make_real(
+    graph: &mut Graph,
+    source: &Node,
+    part: StoredConstant,
+    (gone, out): (&Node, ValueId),
+) {
+    let StoredConstant { tensor, reals } = part;
     let name = source.input(0).map(|v| graph[v].name.clone()).unwrap_or_default();
     let tensor = if tensor.byte_len() < DERIVED_BYTES_MIN { tensor.held() } else { tensor };
     let mut inputs = vec![Some(graph.add_initializer(&name, tensor))];
@@ -235,7 +240,7 @@ struct LookedUp {
 fn looked_up(graph: &Graph, id: NodeId) -> Option<LookedUp> {
     let node = graph.node(id).filter(|node| node.is_standard() && node.is("Gather"))?;
     let (real, out) = (node.input(0)?, node.output(0)?);
-    let Stored { tensor, reals } = stored(graph, real)?;
+    let StoredConstant { tensor, reals } = stored(graph, real)?;
     // `Gather` takes neither packed integers nor floats of 8 bits.
     let taken =
         tensor.dtype().bits() >= 8 && !(tensor.dtype().is_float() && tensor.dtype().bits() == 8);

@@ -3,7 +3,7 @@
 //! Records stay encoded: thousands of waiting jobs take what they take on the disk.
 
 use crate::digests::{self, Digests};
-use crate::journal::{Entries, Entry};
+use crate::journal::{Entries, JournalEntry};
 use crate::record::{RecordError, decode};
 use onnxd_proto::onnxd::{Job, JobState};
 use std::cmp::Reverse;
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 #[derive(Debug)]
-struct Stored {
-    entry: Entry,
+struct JobAtHand {
+    entry: JournalEntry,
     state: JobState,
     priority: i32,
     digests: Digests,
@@ -21,14 +21,14 @@ struct Stored {
 /// All jobs at hand.
 #[derive(Debug, Default)]
 pub(crate) struct AtHand {
-    jobs: BTreeMap<String, Stored>,
+    jobs: BTreeMap<String, JobAtHand>,
     /// Digests, and the jobs that have them.
     digests: BTreeSet<(u64, String)>,
     bytes: usize,
 }
 
 impl AtHand {
-    pub(crate) fn of(entries: Entries) -> Result<AtHand, RecordError> {
+    pub(crate) fn from_entries(entries: Entries) -> Result<AtHand, RecordError> {
         let mut at_hand = AtHand::default();
         for (_, entry) in entries {
             at_hand.put(&decode(&entry.record)?, entry);
@@ -37,13 +37,13 @@ impl AtHand {
     }
 
     /// The job with its record, in place of an earlier one.
-    pub(crate) fn put(&mut self, job: &Job, entry: Entry) {
+    pub(crate) fn put(&mut self, job: &Job, entry: JournalEntry) {
         self.remove(&job.id);
         self.bytes += entry.record.len();
         let digests = digests::of_job(job);
         let found_by = digests.into_iter().filter(|digest| *digest != 0);
         self.digests.extend(found_by.map(|digest| (digest, job.id.clone())));
-        let stored = Stored { entry, state: job.state(), priority: job.priority, digests };
+        let stored = JobAtHand { entry, state: job.state(), priority: job.priority, digests };
         self.jobs.insert(job.id.clone(), stored);
     }
 
@@ -56,12 +56,12 @@ impl AtHand {
         }
     }
 
-    pub(crate) fn entry(&self, id: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, id: &str) -> Option<&JournalEntry> {
         self.jobs.get(id).map(|stored| &stored.entry)
     }
 
     /// All entries by id.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &JournalEntry)> {
         self.jobs.iter().map(|(id, stored)| (id.as_str(), &stored.entry))
     }
 
@@ -79,7 +79,7 @@ impl AtHand {
         let end = below.map_or(Bound::Unbounded, Bound::Excluded);
         let jobs = self.jobs.range::<str, _>((Bound::Unbounded, end)).rev();
         let wanted =
-            move |(_, stored): &(&String, &Stored)| state.is_none_or(|s| stored.state == s);
+            move |(_, stored): &(&String, &JobAtHand)| state.is_none_or(|s| stored.state == s);
         jobs.filter(wanted).map(|(id, _)| id.as_str())
     }
 

@@ -4,10 +4,10 @@
 //! job; records are read when they are asked for.
 
 use crate::crash;
-use crate::frame::{Kind, frame_at};
+use crate::frame::{FrameKind, frame_at};
 use crate::mirror;
 use crate::pack::{
-    self, Builder, Item, Listing, NOWHERE, Row, Spot, is_full, kept_at, opened, record_at,
+    self, Builder, Listing, NOWHERE, PackRow, PackedJob, Spot, is_full, kept_at, opened, record_at,
 };
 use crate::record::{RecordError, decode};
 use onnxd_diagnostics::{Code, Diagnostic};
@@ -32,14 +32,14 @@ const NAMED_MAX: usize = 5;
 
 /// Where the files lie.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PackFolders {
     finished: PathBuf,
     copies: PathBuf,
 }
 
-impl Place {
-    pub(crate) fn of(state: &Path) -> Place {
-        Place { finished: state.join("finished"), copies: state.join("copies") }
+impl PackFolders {
+    pub(crate) fn in_state(state: &Path) -> PackFolders {
+        PackFolders { finished: state.join("finished"), copies: state.join("copies") }
     }
 
     fn paths(&self, number: u64) -> (PathBuf, PathBuf) {
@@ -72,13 +72,13 @@ struct Pack {
     copy: Option<File>,
     bytes: u64,
     blocks: Vec<Option<Range<usize>>>,
-    rows: Vec<Row>,
+    rows: Vec<PackRow>,
 }
 
 /// All packs in force.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    place: Place,
+    place: PackFolders,
     packs: BTreeMap<u64, Pack>,
     /// Pack and row of each job.
     jobs: BTreeMap<u128, (u64, u32)>,
@@ -96,7 +96,7 @@ struct Opened {
 }
 
 /// A pack that is on the disk and not in force yet.
-pub(crate) struct Made {
+pub(crate) struct NewPack {
     number: u64,
     pack: Pack,
     absorbed: Vec<u64>,
@@ -106,7 +106,7 @@ impl Finished {
     /// Reads the packs that `listed` names, or all where nothing names them. Others are what a
     /// crash left, and go.
     pub(crate) fn open(
-        place: Place,
+        place: PackFolders,
         listed: Option<&[u64]>,
         notes: &mut Vec<String>,
     ) -> Result<Finished, Diagnostic> {
@@ -186,23 +186,23 @@ impl Finished {
     }
 
     /// The job's row, unless the job is not packed.
-    pub(crate) fn row(&self, id: &str) -> Option<&Row> {
+    pub(crate) fn row(&self, id: &str) -> Option<&PackRow> {
         let id = Ulid::from_string(id).ok()?;
         row_in(&self.packs, *self.jobs.get(&id.0)?)
     }
 
     /// All rows by id.
-    pub(crate) fn rows(&self) -> impl DoubleEndedIterator<Item = &Row> {
+    pub(crate) fn rows(&self) -> impl DoubleEndedIterator<Item = &PackRow> {
         self.jobs.values().filter_map(|at| row_in(&self.packs, *at))
     }
 
     /// Rows whose ids are smaller than `below`, the greatest first.
-    pub(crate) fn rows_below(&self, below: u128) -> impl Iterator<Item = &Row> {
+    pub(crate) fn rows_below(&self, below: u128) -> impl Iterator<Item = &PackRow> {
         self.jobs.range(..below).rev().filter_map(|(_, at)| row_in(&self.packs, *at))
     }
 
     /// Rows whose ids lie in `ids`, in their order.
-    pub(crate) fn rows_within(&self, ids: Range<u128>) -> impl Iterator<Item = &Row> {
+    pub(crate) fn rows_within(&self, ids: Range<u128>) -> impl Iterator<Item = &PackRow> {
         self.jobs.range(ids).filter_map(|(_, at)| row_in(&self.packs, *at))
     }
 
@@ -242,8 +242,9 @@ impl Finished {
         &'p self,
         number: u64,
         pack: &'p Pack,
-    ) -> impl Iterator<Item = (u32, &'p Row)> {
-        let is_live = move |(at, row): &(u32, &Row)| self.jobs.get(&row.id) == Some(&(number, *at));
+    ) -> impl Iterator<Item = (u32, &'p PackRow)> {
+        let is_live =
+            move |(at, row): &(u32, &PackRow)| self.jobs.get(&row.id) == Some(&(number, *at));
         (0..).zip(&pack.rows).filter(is_live)
     }
 
@@ -259,13 +260,13 @@ impl Finished {
         self.open.take();
     }
 
-    pub(crate) fn job(&self, row: &Row) -> Result<Job, Diagnostic> {
+    pub(crate) fn job(&self, row: &PackRow) -> Result<Job, Diagnostic> {
         let entries = self.entries(row.id, row.record)?;
         let job = record_at(&entries, row.record).and_then(|record| decode(record).ok());
         job.ok_or_else(|| unreadable(row.id))
     }
 
-    pub(crate) fn kept(&self, row: &Row) -> Result<Kept, Diagnostic> {
+    pub(crate) fn kept(&self, row: &PackRow) -> Result<Kept, Diagnostic> {
         if row.kept == NOWHERE {
             return Ok(Kept::default());
         }
@@ -306,7 +307,7 @@ impl Finished {
     }
 
     /// Brings a pack of `items` to the disk, together with what small packs hold.
-    pub(crate) fn make(&self, items: &[Item]) -> Result<Made, Diagnostic> {
+    pub(crate) fn make(&self, items: &[PackedJob]) -> Result<NewPack, Diagnostic> {
         let number = self.packs.keys().last().map_or(1, |last| last + 1);
         let absorbed = self.to_absorb(items);
         let mut builder = Builder::default();
@@ -320,7 +321,7 @@ impl Finished {
         let made = written.and_then(|()| {
             let listing = pack::list(&bytes).map_err(|_| crate::journal::newer(&path))?;
             let pack = self.opened_pack(number, bytes.len() as u64, listing)?;
-            Ok(Made { number, pack, absorbed })
+            Ok(NewPack { number, pack, absorbed })
         });
         // What is left of it is removed by the next start if it cannot be removed now.
         made.inspect_err(|_| drop(mirror::remove(&path, &copy)))
@@ -328,7 +329,7 @@ impl Finished {
 
     /// Like the digits of a counter: a pack goes into the next one unless it is larger. So a job is
     /// packed again a few times only, and there are few packs.
-    fn to_absorb(&self, items: &[Item]) -> Vec<u64> {
+    fn to_absorb(&self, items: &[PackedJob]) -> Vec<u64> {
         let taken: usize = items.iter().map(|item| item.record.len() + item.kept.len()).sum();
         // About what compression makes of it.
         let mut bytes = taken as u64 / 8;
@@ -356,7 +357,7 @@ impl Finished {
         let live: HashMap<u32, usize> =
             self.live_rows(number, pack).map(|(at, row)| (at, builder.row(*row))).collect();
         // Rows with entries in each block, and what they have become.
-        let mut users: BTreeMap<u32, Vec<(&Row, Option<usize>)>> = BTreeMap::new();
+        let mut users: BTreeMap<u32, Vec<(&PackRow, Option<usize>)>> = BTreeMap::new();
         for (at, row) in (0..).zip(&pack.rows) {
             for spot in [row.record, row.kept].into_iter().filter(|spot| *spot != NOWHERE) {
                 users.entry(spot.block).or_default().push((row, live.get(&at).copied()));
@@ -365,7 +366,7 @@ impl Finished {
         for (block, users) in users {
             let lost = || unreadable(users[0].0.id);
             let (kind, payload) = pack.payload(block).ok_or_else(lost)?;
-            let spot = |row: &Row| if kind == Kind::Kept { row.kept } else { row.record };
+            let spot = |row: &PackRow| if kind == FrameKind::Kept { row.kept } else { row.record };
             let spots: Option<Vec<(usize, Spot)>> =
                 users.iter().map(|(row, new)| Some(((*new)?, spot(row)))).collect();
             if let Some(spots) = spots.filter(|_| is_full(&payload)) {
@@ -375,7 +376,7 @@ impl Finished {
             let entries = opened(&payload).ok_or_else(lost)?;
             for (row, new) in users.iter().filter_map(|(row, new)| Some((row, (*new)?))) {
                 match kind {
-                    Kind::Kept => {
+                    FrameKind::Kept => {
                         let kept = kept_at(&entries, row.kept).ok_or_else(lost)?;
                         builder.push_kept(new, kept);
                     }
@@ -390,15 +391,15 @@ impl Finished {
     }
 
     /// Removes a pack that does not come into force.
-    pub(crate) fn discard(&self, made: &Made) {
+    pub(crate) fn discard(&self, made: &NewPack) {
         let (path, copy) = self.place.paths(made.number);
         // What cannot be removed now, the next start removes.
         let _ = mirror::remove(&path, &copy);
     }
 
     /// The pack is in force, and those that it absorbed are not.
-    pub(crate) fn adopt(&mut self, made: Made) {
-        let Made { number, pack, absorbed } = made;
+    pub(crate) fn adopt(&mut self, made: NewPack) {
+        let NewPack { number, pack, absorbed } = made;
         for (at, row) in (0..).zip(&pack.rows) {
             self.jobs.insert(row.id, (number, at));
             self.digests.extend(digests_of(row));
@@ -408,7 +409,7 @@ impl Finished {
     }
 }
 
-impl Made {
+impl NewPack {
     /// Numbers of the packs in force, with this one.
     pub(crate) fn numbers(&self, finished: &Finished) -> Vec<u64> {
         let others = finished.packs.keys().filter(|number| !self.absorbed.contains(number));
@@ -418,7 +419,7 @@ impl Made {
 
 impl Pack {
     /// A block as it lies in the file, or in its copy where the file is damaged.
-    fn payload(&self, block: u32) -> Option<(Kind, Vec<u8>)> {
+    fn payload(&self, block: u32) -> Option<(FrameKind, Vec<u8>)> {
         let place = self.blocks.get(block as usize)?.as_ref()?;
         let read = |file: &File| {
             let mut bytes = vec![0; place.len()];
@@ -430,12 +431,12 @@ impl Pack {
     }
 }
 
-fn digests_of(row: &Row) -> impl Iterator<Item = (u64, u128)> {
+fn digests_of(row: &PackRow) -> impl Iterator<Item = (u64, u128)> {
     let id = row.id;
     row.digests.into_iter().filter(|digest| *digest != 0).map(move |digest| (digest, id))
 }
 
-fn row_in(packs: &BTreeMap<u64, Pack>, (pack, row): (u64, u32)) -> Option<&Row> {
+fn row_in(packs: &BTreeMap<u64, Pack>, (pack, row): (u64, u32)) -> Option<&PackRow> {
     packs.get(&pack)?.rows.get(row as usize)
 }
 
@@ -461,7 +462,7 @@ fn disk(verb: &str, path: &Path, e: &io::Error) -> Diagnostic {
 /// What the packs below a state folder keep of jobs whose ids begin with `prefix`, by id. Needs no
 /// lock: packs never change.
 pub fn kept_in_packs(state: &Path, prefix: &str) -> Result<Vec<(String, Kept)>, Diagnostic> {
-    let place = Place::of(state);
+    let place = PackFolders::in_state(state);
     let Some(ids) = crate::id::beginning_with(prefix) else { return Ok(Vec::new()) };
     let mut found = BTreeMap::new();
     for number in place.numbers().map_err(|e| disk("read", &place.finished, &e))? {

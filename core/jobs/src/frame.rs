@@ -19,7 +19,7 @@ const PAYLOAD_BYTES_MAX: usize = RECORD_BYTES_MAX + (1 << 20);
 /// What a frame means. Numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// The job's record after a change.
     Put = 1,
     /// The id of a job that was dropped.
@@ -41,37 +41,37 @@ pub(crate) enum Kind {
     Contents = 10,
 }
 
-const KINDS: [Kind; 10] = [
-    Kind::Put,
-    Kind::Remove,
-    Kind::ImageBegin,
-    Kind::ImageEntry,
-    Kind::ImageEnd,
-    Kind::Packs,
-    Kind::ImageGone,
-    Kind::Records,
-    Kind::Kept,
-    Kind::Contents,
+const KINDS: [FrameKind; 10] = [
+    FrameKind::Put,
+    FrameKind::Remove,
+    FrameKind::ImageBegin,
+    FrameKind::ImageEntry,
+    FrameKind::ImageEnd,
+    FrameKind::Packs,
+    FrameKind::ImageGone,
+    FrameKind::Records,
+    FrameKind::Kept,
+    FrameKind::Contents,
 ];
 
-impl Kind {
-    fn of(byte: u8) -> Option<Kind> {
+impl FrameKind {
+    fn from_byte(byte: u8) -> Option<FrameKind> {
         KINDS.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct JournalFrame<'a> {
     pub(crate) seq: u64,
     /// `None`: written by a newer onnxd.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<FrameKind>,
     pub(crate) payload: &'a [u8],
 }
 
 /// Everything readable in one file.
 #[derive(Debug, Default)]
 pub(crate) struct Scan<'a> {
-    pub(crate) frames: Vec<Frame<'a>>,
+    pub(crate) frames: Vec<JournalFrame<'a>>,
     /// Where each of them lies.
     pub(crate) places: Vec<Range<usize>>,
     /// Unreadable bytes that are followed by readable ones.
@@ -81,7 +81,7 @@ pub(crate) struct Scan<'a> {
 }
 
 /// Appends one frame to `out`.
-pub(crate) fn push(out: &mut Vec<u8>, seq: u64, kind: Kind, payload: &[u8]) {
+pub(crate) fn push(out: &mut Vec<u8>, seq: u64, kind: FrameKind, payload: &[u8]) {
     debug_assert!(payload.len() <= PAYLOAD_BYTES_MAX);
     let start = out.len();
     out.extend_from_slice(&MAGIC);
@@ -117,7 +117,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Scan<'_> {
 }
 
 /// The frame that begins with `bytes`, and its length.
-pub(crate) fn frame_at(bytes: &[u8]) -> Option<(Frame<'_>, usize)> {
+pub(crate) fn frame_at(bytes: &[u8]) -> Option<(JournalFrame<'_>, usize)> {
     let header = bytes.get(..HEADER_BYTES)?;
     if header[..4] != MAGIC {
         return None;
@@ -132,8 +132,11 @@ pub(crate) fn frame_at(bytes: &[u8]) -> Option<(Frame<'_>, usize)> {
         return None;
     }
     let seq = u64::from(u32_at(header, 12)) | u64::from(u32_at(header, 16)) << 32;
-    let frame =
-        Frame { seq, kind: Kind::of(header[20]), payload: &bytes[HEADER_BYTES..frame_bytes] };
+    let frame = JournalFrame {
+        seq,
+        kind: FrameKind::from_byte(header[20]),
+        payload: &bytes[HEADER_BYTES..frame_bytes],
+    };
     Some((frame, frame_bytes))
 }
 
@@ -148,9 +151,9 @@ mod tests {
 
     fn three() -> Vec<u8> {
         let mut bytes = Vec::new();
-        push(&mut bytes, 1, Kind::Put, b"one");
-        push(&mut bytes, 2, Kind::Remove, b"");
-        push(&mut bytes, 3, Kind::Put, b"three");
+        push(&mut bytes, 1, FrameKind::Put, b"one");
+        push(&mut bytes, 2, FrameKind::Remove, b"");
+        push(&mut bytes, 3, FrameKind::Put, b"three");
         bytes
     }
 
@@ -162,8 +165,14 @@ mod tests {
     fn frames_come_back() {
         let bytes = three();
         let scan = scan(&bytes);
-        assert_eq!(scan.frames[0], Frame { seq: 1, kind: Some(Kind::Put), payload: b"one" });
-        assert_eq!(scan.frames[1], Frame { seq: 2, kind: Some(Kind::Remove), payload: b"" });
+        assert_eq!(
+            scan.frames[0],
+            JournalFrame { seq: 1, kind: Some(FrameKind::Put), payload: b"one" }
+        );
+        assert_eq!(
+            scan.frames[1],
+            JournalFrame { seq: 2, kind: Some(FrameKind::Remove), payload: b"" }
+        );
         assert_eq!((scan.frames.len(), scan.end, scan.holes.len()), (3, bytes.len(), 0));
     }
 

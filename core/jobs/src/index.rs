@@ -4,7 +4,7 @@
 //! space: so nothing is kept in it alone, and it is built anew whenever it is in doubt. It completes
 //! a damaged journal.
 
-use crate::layout::{LAST_SEQ, Rows};
+use crate::layout::{IndexRows, LAST_SEQ};
 use onnxd_diagnostics::{Code, Diagnostic};
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,13 +23,13 @@ const RELEASE_MAX: Duration = Duration::from_secs(5);
 const RELEASE_POLL: Duration = Duration::from_millis(2);
 
 /// Key and value.
-type Row = (Vec<u8>, Vec<u8>);
+type IndexEntry = (Vec<u8>, Vec<u8>);
 
 /// Rows to be removed and inserted.
 #[derive(Debug, Default)]
 pub(crate) struct RowChange {
     pub(crate) remove: Vec<Vec<u8>>,
-    pub(crate) insert: Vec<Row>,
+    pub(crate) insert: Vec<IndexEntry>,
 }
 
 /// Why the index did not open.
@@ -74,7 +74,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn open_and_read(path: &Path) -> Result<(Index, Rows), OpenError> {
+    pub(crate) fn open_and_read(path: &Path) -> Result<(Index, IndexRows), OpenError> {
         let config = sled::Config::new()
             .path(path)
             .flush_every_ms(None)
@@ -97,7 +97,7 @@ impl Index {
         }
     }
 
-    fn read(&self, prefix: &[u8]) -> sled::Result<Vec<Row>> {
+    fn read(&self, prefix: &[u8]) -> sled::Result<Vec<IndexEntry>> {
         let rows = self.db.scan_prefix(prefix);
         rows.map(|row| row.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
     }
@@ -124,7 +124,7 @@ impl Index {
 
     /// Many rows. The number of the last change comes last: an interrupted filling is noticed.
     pub(crate) fn fill(&self, mut change: RowChange) -> Result<(), String> {
-        let is_last = |(key, _): &Row| key == LAST_SEQ;
+        let is_last = |(key, _): &IndexEntry| key == LAST_SEQ;
         let last = change.insert.iter().position(is_last).map(|at| change.insert.swap_remove(at));
         for remove in change.remove.chunks(ROWS_PER_BATCH) {
             let change = RowChange { remove: remove.to_vec(), ..RowChange::default() };

@@ -5,7 +5,7 @@
 //! source. Packed jobs are not in it: it names the packs in force.
 
 use crate::crash;
-use crate::frame::{Frame, Kind, push, scan};
+use crate::frame::{FrameKind, JournalFrame, push, scan};
 use crate::record::{RecordError, decode};
 use crate::store::StoreError;
 use onnxd_diagnostics::{Code, Diagnostic};
@@ -22,7 +22,7 @@ const FILES_KEPT: u64 = 2;
 
 /// One change, ready to be written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change<'a> {
+pub(crate) enum JournalChange<'a> {
     Put {
         record: &'a [u8],
     },
@@ -46,8 +46,8 @@ pub(crate) struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    pub(crate) fn of(
-        jobs: impl Iterator<Item = &'a Entry>,
+    pub(crate) fn from_jobs(
+        jobs: impl Iterator<Item = &'a JournalEntry>,
         gone: Vec<String>,
         packs: Vec<u64>,
     ) -> Image<'a> {
@@ -59,15 +59,15 @@ impl<'a> Image<'a> {
         let mut bytes = Vec::new();
         // The packs are one more.
         let count = (self.jobs.len() + self.gone.len() + 1) as u64;
-        push(&mut bytes, last_seq, Kind::ImageBegin, &count.to_le_bytes());
+        push(&mut bytes, last_seq, FrameKind::ImageBegin, &count.to_le_bytes());
         for (seq, record) in &self.jobs {
-            push(&mut bytes, *seq, Kind::ImageEntry, record);
+            push(&mut bytes, *seq, FrameKind::ImageEntry, record);
         }
         for id in &self.gone {
-            push(&mut bytes, last_seq, Kind::ImageGone, id.as_bytes());
+            push(&mut bytes, last_seq, FrameKind::ImageGone, id.as_bytes());
         }
-        push(&mut bytes, last_seq, Kind::Packs, &numbers_as_bytes(&self.packs));
-        push(&mut bytes, last_seq, Kind::ImageEnd, &[]);
+        push(&mut bytes, last_seq, FrameKind::Packs, &numbers_as_bytes(&self.packs));
+        push(&mut bytes, last_seq, FrameKind::ImageEnd, &[]);
         bytes
     }
 }
@@ -78,12 +78,12 @@ fn numbers_as_bytes(numbers: &[u64]) -> Vec<u8> {
 
 /// The record of a live job and the sequence number of its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct JournalEntry {
     pub(crate) seq: u64,
     pub(crate) record: Vec<u8>,
 }
 
-pub(crate) type Entries = BTreeMap<String, Entry>;
+pub(crate) type Entries = BTreeMap<String, JournalEntry>;
 
 /// What the journal says.
 #[derive(Debug, Default)]
@@ -137,7 +137,7 @@ impl Reading {
             let (from, count) = (hole.start, hole.len());
             self.note(path, &format!("{count} bytes from byte {from} on are unreadable"));
         }
-        if !scan.frames.first().is_some_and(|f| f.kind == Some(Kind::ImageBegin)) {
+        if !scan.frames.first().is_some_and(|f| f.kind == Some(FrameKind::ImageBegin)) {
             self.damage(path, "the image of all jobs is missing");
         }
         let mut image_bytes = 0;
@@ -145,20 +145,27 @@ impl Reading {
         for (at, frame) in scan.frames.iter().enumerate() {
             let Some(kind) = frame.kind else { return Err(newer(path)) };
             match kind {
-                Kind::ImageBegin => self.begin_image(path, frame, &scan.frames[at + 1..]),
-                Kind::ImageEntry => image_bytes += frame.payload.len() as u64,
-                Kind::Packs if in_image => {}
-                Kind::Put | Kind::Remove | Kind::Packs => self.follow(path, frame.seq),
-                Kind::ImageGone | Kind::ImageEnd => {}
-                Kind::Records | Kind::Kept | Kind::Contents => return Err(newer(path)),
+                FrameKind::ImageBegin => self.begin_image(path, frame, &scan.frames[at + 1..]),
+                FrameKind::ImageEntry => image_bytes += frame.payload.len() as u64,
+                FrameKind::Packs if in_image => {}
+                FrameKind::Put | FrameKind::Remove | FrameKind::Packs => {
+                    self.follow(path, frame.seq)
+                }
+                FrameKind::ImageGone | FrameKind::ImageEnd => {}
+                FrameKind::Records | FrameKind::Kept | FrameKind::Contents => {
+                    return Err(newer(path));
+                }
             }
             match kind {
-                Kind::ImageEntry | Kind::Put => self.put(path, frame)?,
-                Kind::ImageGone | Kind::Remove => self.remove(frame),
-                Kind::Packs => self.packs = Some(numbers_of(frame.payload)),
+                FrameKind::ImageEntry | FrameKind::Put => self.put(path, frame)?,
+                FrameKind::ImageGone | FrameKind::Remove => self.remove(frame),
+                FrameKind::Packs => self.packs = Some(numbers_of(frame.payload)),
                 _ => {}
             }
-            in_image = matches!(kind, Kind::ImageBegin | Kind::ImageEntry | Kind::ImageGone);
+            in_image = matches!(
+                kind,
+                FrameKind::ImageBegin | FrameKind::ImageEntry | FrameKind::ImageGone
+            );
         }
         let (file_bytes, readable_bytes) = (bytes.len() as u64, scan.end as u64);
         if readable_bytes < file_bytes {
@@ -170,12 +177,13 @@ impl Reading {
     }
 
     /// A complete image replaces everything before it.
-    fn begin_image(&mut self, path: &Path, begin: &Frame<'_>, rest: &[Frame<'_>]) {
+    fn begin_image(&mut self, path: &Path, begin: &JournalFrame<'_>, rest: &[JournalFrame<'_>]) {
         let announced = <[u8; 8]>::try_from(begin.payload).map(u64::from_le_bytes).ok();
-        let is_entry =
-            |f: &&Frame| matches!(f.kind, Some(Kind::ImageEntry | Kind::ImageGone | Kind::Packs));
+        let is_entry = |f: &&JournalFrame| {
+            matches!(f.kind, Some(FrameKind::ImageEntry | FrameKind::ImageGone | FrameKind::Packs))
+        };
         let entries = rest.iter().take_while(is_entry).count();
-        let ended = rest.get(entries).is_some_and(|f| f.kind == Some(Kind::ImageEnd));
+        let ended = rest.get(entries).is_some_and(|f| f.kind == Some(FrameKind::ImageEnd));
         if !ended || announced != Some(entries as u64) || begin.seq < self.last_seq {
             self.damage(path, "the image of all jobs is incomplete");
             return;
@@ -195,7 +203,7 @@ impl Reading {
         self.last_seq = self.last_seq.max(seq);
     }
 
-    fn put(&mut self, path: &Path, frame: &Frame<'_>) -> Result<(), Diagnostic> {
+    fn put(&mut self, path: &Path, frame: &JournalFrame<'_>) -> Result<(), Diagnostic> {
         let job = match decode(frame.payload) {
             Ok(job) => job,
             Err(RecordError::Newer(_)) => return Err(newer(path)),
@@ -206,12 +214,13 @@ impl Reading {
         };
         if self.changed_seq(&job.id).is_none_or(|seq| seq < frame.seq) {
             self.removed.remove(&job.id);
-            self.live.insert(job.id, Entry { seq: frame.seq, record: frame.payload.to_vec() });
+            self.live
+                .insert(job.id, JournalEntry { seq: frame.seq, record: frame.payload.to_vec() });
         }
         Ok(())
     }
 
-    fn remove(&mut self, frame: &Frame<'_>) {
+    fn remove(&mut self, frame: &JournalFrame<'_>) {
         let id = String::from_utf8_lossy(frame.payload).into_owned();
         if self.changed_seq(&id).is_none_or(|seq| seq < frame.seq) {
             self.live.remove(&id);
@@ -340,15 +349,17 @@ impl Journal {
 
     /// Writes changes to the disk; the sequence number of the first. They are acknowledged by the
     /// return, not before.
-    pub(crate) fn append(&mut self, changes: &[Change<'_>]) -> Result<u64, StoreError> {
+    pub(crate) fn append(&mut self, changes: &[JournalChange<'_>]) -> Result<u64, StoreError> {
         let first = self.last_seq + 1;
         let mut bytes = Vec::new();
         for (seq, change) in (first..).zip(changes) {
             match change {
-                Change::Put { record } => push(&mut bytes, seq, Kind::Put, record),
-                Change::Remove { id } => push(&mut bytes, seq, Kind::Remove, id.as_bytes()),
-                Change::Packs { numbers } => {
-                    push(&mut bytes, seq, Kind::Packs, &numbers_as_bytes(numbers));
+                JournalChange::Put { record } => push(&mut bytes, seq, FrameKind::Put, record),
+                JournalChange::Remove { id } => {
+                    push(&mut bytes, seq, FrameKind::Remove, id.as_bytes())
+                }
+                JournalChange::Packs { numbers } => {
+                    push(&mut bytes, seq, FrameKind::Packs, &numbers_as_bytes(numbers));
                 }
             }
         }

@@ -7,12 +7,12 @@
 //!
 //! An earlier onnxd also had keys that begin with `by_`; they go.
 
-use crate::journal::{Entries, Entry};
+use crate::journal::{Entries, JournalEntry};
 use crate::record::{RecordError, SCHEMA, decode};
 use std::collections::BTreeMap;
 
 /// Rows of the index in the order of their keys.
-pub(crate) type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type IndexRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub(crate) const LAST_SEQ: &[u8] = b"meta/last_seq";
 pub(crate) const VERSION: &[u8] = b"meta/schema";
@@ -41,11 +41,11 @@ pub(crate) fn parse_value(value: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// All rows of an index that holds exactly `live`.
-pub(crate) fn rows_of(live: &Entries, last_seq: u64) -> Rows {
-    let mut rows = Rows::new();
+pub(crate) fn rows_of(live: &Entries, last_seq: u64) -> IndexRows {
+    let mut rows = IndexRows::new();
     rows.insert(LAST_SEQ.to_vec(), last_seq.to_be_bytes().to_vec());
     rows.insert(VERSION.to_vec(), u64::from(SCHEMA).to_be_bytes().to_vec());
-    for (id, Entry { seq, record }) in live {
+    for (id, JournalEntry { seq, record }) in live {
         rows.insert(job_key(id), value_of(*seq, record));
     }
     rows
@@ -53,7 +53,7 @@ pub(crate) fn rows_of(live: &Entries, last_seq: u64) -> Rows {
 
 /// The readable jobs among `rows`, and the last change the index has seen. An error means that a
 /// newer onnxd wrote it.
-pub(crate) fn parse_rows(rows: &Rows) -> Result<(Entries, u64), RecordError> {
+pub(crate) fn parse_rows(rows: &IndexRows) -> Result<(Entries, u64), RecordError> {
     let number = |key: &[u8]| {
         let value = rows.get(key).and_then(|v| <[u8; 8]>::try_from(v.as_slice()).ok());
         value.map(u64::from_be_bytes)
@@ -66,7 +66,7 @@ pub(crate) fn parse_rows(rows: &Rows) -> Result<(Entries, u64), RecordError> {
         let Some((seq, record)) = parse_value(value) else { continue };
         match decode(record) {
             Ok(job) if job_key(&job.id) == *key => {
-                live.insert(job.id, Entry { seq, record: record.to_vec() });
+                live.insert(job.id, JournalEntry { seq, record: record.to_vec() });
             }
             Err(RecordError::Newer(version)) => return Err(RecordError::Newer(version)),
             Ok(_) | Err(RecordError::Damaged) => {}
@@ -88,7 +88,7 @@ mod tests {
             let identity = "d1".into();
             let mut job = Job { id: format!("{n:026}"), identity, ..Job::default() };
             job.set_state(state);
-            live.insert(job.id.clone(), Entry { seq: n, record: encode(&job) });
+            live.insert(job.id.clone(), JournalEntry { seq: n, record: encode(&job) });
         }
         let rows = rows_of(&live, 7);
         assert_eq!(rows.len(), 2 + 2);

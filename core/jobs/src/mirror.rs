@@ -98,12 +98,12 @@ fn unfinished(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Kind, push};
+    use crate::frame::{FrameKind, push};
 
     fn frames() -> Vec<u8> {
         let mut bytes = Vec::new();
         for (seq, text) in [(1, "one"), (2, "two"), (3, "three")] {
-            push(&mut bytes, seq, Kind::Records, text.as_bytes());
+            push(&mut bytes, seq, FrameKind::Records, text.as_bytes());
         }
         bytes
     }

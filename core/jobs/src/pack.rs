@@ -13,7 +13,7 @@
 //! all of them.
 
 use crate::digests::{self, Digests};
-use crate::frame::{self, Kind, Scan, push};
+use crate::frame::{self, FrameKind, Scan, push};
 use crate::record::{RECORD_BYTES_MAX, RecordError, decode};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
@@ -47,7 +47,7 @@ pub(crate) const NOWHERE: Spot = Spot { block: u32::MAX, at: 0 };
 
 /// What is known of a packed job without reading its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct PackRow {
     pub(crate) id: u128,
     pub(crate) seq: u64,
     pub(crate) state: u8,
@@ -60,21 +60,21 @@ pub(crate) struct Row {
 
 /// A job to be packed.
 #[derive(Clone, Debug)]
-pub(crate) struct Item {
-    pub(crate) row: Row,
+pub(crate) struct PackedJob {
+    pub(crate) row: PackRow,
     pub(crate) record: Vec<u8>,
     /// The message `Kept`; empty if nothing is kept.
     pub(crate) kept: Vec<u8>,
 }
 
-impl Item {
-    pub(crate) fn new(seq: u64, job: &Job, record: Vec<u8>, kept: Vec<u8>) -> Option<Item> {
-        Some(Item { row: row_of(seq, job)?, record, kept })
+impl PackedJob {
+    pub(crate) fn new(seq: u64, job: &Job, record: Vec<u8>, kept: Vec<u8>) -> Option<PackedJob> {
+        Some(PackedJob { row: row_of(seq, job)?, record, kept })
     }
 }
 
-fn row_of(seq: u64, job: &Job) -> Option<Row> {
-    Some(Row {
+fn row_of(seq: u64, job: &Job) -> Option<PackRow> {
+    Some(PackRow {
         id: Ulid::from_string(&job.id).ok()?.0,
         seq,
         state: u8::try_from(job.state).ok()?,
@@ -86,7 +86,7 @@ fn row_of(seq: u64, job: &Job) -> Option<Row> {
     })
 }
 
-impl Row {
+impl PackRow {
     pub(crate) fn state(&self) -> JobState {
         JobState::try_from(i32::from(self.state)).unwrap_or_default()
     }
@@ -97,7 +97,7 @@ impl Row {
 pub(crate) struct Builder {
     bytes: Vec<u8>,
     blocks: u32,
-    rows: Vec<Row>,
+    rows: Vec<PackRow>,
     records: Pending,
     kept: Pending,
 }
@@ -110,7 +110,7 @@ struct Pending {
 }
 
 impl Builder {
-    pub(crate) fn push(&mut self, item: &Item) {
+    pub(crate) fn push(&mut self, item: &PackedJob) {
         let row = self.row(item.row);
         self.push_record(row, &item.record);
         if !item.kept.is_empty() {
@@ -119,13 +119,13 @@ impl Builder {
     }
 
     /// A row whose entries follow.
-    pub(crate) fn row(&mut self, row: Row) -> usize {
-        self.rows.push(Row { record: NOWHERE, kept: NOWHERE, ..row });
+    pub(crate) fn row(&mut self, row: PackRow) -> usize {
+        self.rows.push(PackRow { record: NOWHERE, kept: NOWHERE, ..row });
         self.rows.len() - 1
     }
 
     pub(crate) fn push_record(&mut self, row: usize, record: &[u8]) {
-        let Row { seq, .. } = self.rows[row];
+        let PackRow { seq, .. } = self.rows[row];
         self.rows[row].record.at = self.records.push(row, &seq.to_le_bytes(), record);
         if self.records.entries.len() >= BLOCK_BYTES {
             self.close_records();
@@ -133,7 +133,7 @@ impl Builder {
     }
 
     pub(crate) fn push_kept(&mut self, row: usize, kept: &[u8]) {
-        let Row { id, .. } = self.rows[row];
+        let PackRow { id, .. } = self.rows[row];
         self.rows[row].kept.at = self.kept.push(row, &id.to_le_bytes(), kept);
         if self.kept.entries.len() >= BLOCK_BYTES {
             self.close_kept();
@@ -141,12 +141,12 @@ impl Builder {
     }
 
     /// A whole block of another pack as it is; `spots` tell which rows have entries in it.
-    pub(crate) fn push_block(&mut self, kind: Kind, payload: &[u8], spots: &[(usize, Spot)]) {
+    pub(crate) fn push_block(&mut self, kind: FrameKind, payload: &[u8], spots: &[(usize, Spot)]) {
         let block = self.close(kind, payload);
         for (row, spot) in spots {
             let moved = Spot { block, ..*spot };
             match kind {
-                Kind::Kept => self.rows[*row].kept = moved,
+                FrameKind::Kept => self.rows[*row].kept = moved,
                 _ => self.rows[*row].record = moved,
             }
         }
@@ -154,17 +154,17 @@ impl Builder {
 
     fn close_records(&mut self) {
         let Pending { entries, of } = std::mem::take(&mut self.records);
-        let block = self.close(Kind::Records, &compressed(&entries));
+        let block = self.close(FrameKind::Records, &compressed(&entries));
         of.iter().for_each(|row| self.rows[*row].record.block = block);
     }
 
     fn close_kept(&mut self) {
         let Pending { entries, of } = std::mem::take(&mut self.kept);
-        let block = self.close(Kind::Kept, &compressed(&entries));
+        let block = self.close(FrameKind::Kept, &compressed(&entries));
         of.iter().for_each(|row| self.rows[*row].kept.block = block);
     }
 
-    fn close(&mut self, kind: Kind, payload: &[u8]) -> u32 {
+    fn close(&mut self, kind: FrameKind, payload: &[u8]) -> u32 {
         push(&mut self.bytes, u64::from(self.blocks), kind, payload);
         self.blocks += 1;
         self.blocks - 1
@@ -183,7 +183,7 @@ impl Builder {
         let mut contents = vec![VERSION];
         contents.extend_from_slice(&(self.rows.len() as u32).to_le_bytes());
         contents.extend_from_slice(&deflated(&rows));
-        push(&mut self.bytes, u64::from(self.blocks), Kind::Contents, &contents);
+        push(&mut self.bytes, u64::from(self.blocks), FrameKind::Contents, &contents);
         self.bytes
     }
 }
@@ -246,7 +246,7 @@ fn entry_at(entries: &[u8], at: usize) -> Option<&[u8]> {
     rest.get(..u32::from_le_bytes(*count) as usize)
 }
 
-fn write_row(row: &Row, out: &mut Vec<u8>) {
+fn write_row(row: &PackRow, out: &mut Vec<u8>) {
     out.extend_from_slice(&row.id.to_le_bytes());
     out.extend_from_slice(&row.seq.to_le_bytes());
     out.push(row.state);
@@ -259,14 +259,14 @@ fn write_row(row: &Row, out: &mut Vec<u8>) {
     }
 }
 
-fn read_row(bytes: &[u8]) -> Option<Row> {
+fn read_row(bytes: &[u8]) -> Option<PackRow> {
     fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
         let (taken, rest) = bytes.split_first_chunk::<N>()?;
         *bytes = rest;
         Some(*taken)
     }
     let rest = &mut &bytes[..];
-    let row = Row {
+    let row = PackRow {
         id: u128::from_le_bytes(take(rest)?),
         seq: u64::from_le_bytes(take(rest)?),
         state: take::<1>(rest)?[0],
@@ -290,7 +290,7 @@ pub(crate) struct Listing {
     /// Where the frame of each block lies; `None` for one that is lost.
     pub(crate) blocks: Vec<Option<Range<usize>>>,
     /// Jobs whose records are there.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<PackRow>,
     /// Jobs whose records are lost.
     pub(crate) lost: Vec<u128>,
 }
@@ -303,7 +303,7 @@ pub(crate) fn list(bytes: &[u8]) -> Result<Listing, RecordError> {
     for (frame, place) in scan.frames.iter().zip(&scan.places) {
         match frame.kind {
             None => return Err(RecordError::Newer(u8::MAX)),
-            Some(Kind::Records | Kind::Kept) => {
+            Some(FrameKind::Records | FrameKind::Kept) => {
                 let number = frame.seq as usize;
                 // Frames are as long as they say, and a block takes at least a header.
                 if number <= bytes.len() / frame::HEADER_BYTES {
@@ -323,15 +323,15 @@ pub(crate) fn list(bytes: &[u8]) -> Result<Listing, RecordError> {
     for row in rows {
         let kept = if there(row.kept) { row.kept } else { NOWHERE };
         match there(row.record) {
-            true => listing.rows.push(Row { kept, ..row }),
+            true => listing.rows.push(PackRow { kept, ..row }),
             false => listing.lost.push(row.id),
         }
     }
     Ok(listing)
 }
 
-fn contents(scan: &Scan<'_>) -> Result<Option<Vec<Row>>, RecordError> {
-    let Some(found) = scan.frames.iter().rfind(|f| f.kind == Some(Kind::Contents)) else {
+fn contents(scan: &Scan<'_>) -> Result<Option<Vec<PackRow>>, RecordError> {
+    let Some(found) = scan.frames.iter().rfind(|f| f.kind == Some(FrameKind::Contents)) else {
         return Ok(None);
     };
     let Some((&version, rest)) = found.payload.split_first() else { return Ok(None) };
@@ -346,7 +346,7 @@ fn contents(scan: &Scan<'_>) -> Result<Option<Vec<Row>>, RecordError> {
     Ok(rows())
 }
 
-fn rows_of_blocks(scan: &Scan<'_>) -> Result<Vec<Row>, RecordError> {
+fn rows_of_blocks(scan: &Scan<'_>) -> Result<Vec<PackRow>, RecordError> {
     let (mut rows, mut kept) = (Vec::new(), HashMap::new());
     for frame in &scan.frames {
         let block = frame.seq as u32;
@@ -355,8 +355,8 @@ fn rows_of_blocks(scan: &Scan<'_>) -> Result<Vec<Row>, RecordError> {
         while let Some(entry) = entry_at(&entries, at) {
             let spot = Spot { block, at: at as u32 };
             match frame.kind {
-                Some(Kind::Records) => rows.extend(row_of_entry(entry, spot)?),
-                Some(Kind::Kept) => {
+                Some(FrameKind::Records) => rows.extend(row_of_entry(entry, spot)?),
+                Some(FrameKind::Kept) => {
                     let id = entry.first_chunk::<16>().map(|id| u128::from_le_bytes(*id));
                     kept.extend(id.map(|id| (id, spot)));
                 }
@@ -365,16 +365,17 @@ fn rows_of_blocks(scan: &Scan<'_>) -> Result<Vec<Row>, RecordError> {
             at += 4 + entry.len();
         }
     }
-    let with_kept = |row: Row| Row { kept: kept.get(&row.id).copied().unwrap_or(NOWHERE), ..row };
+    let with_kept =
+        |row: PackRow| PackRow { kept: kept.get(&row.id).copied().unwrap_or(NOWHERE), ..row };
     Ok(rows.into_iter().map(with_kept).collect())
 }
 
-fn row_of_entry(entry: &[u8], record: Spot) -> Result<Option<Row>, RecordError> {
+fn row_of_entry(entry: &[u8], record: Spot) -> Result<Option<PackRow>, RecordError> {
     let Some((seq, bytes)) = entry.split_first_chunk::<8>() else { return Ok(None) };
     match decode(bytes) {
         Ok(job) => {
             let row = row_of(u64::from_le_bytes(*seq), &job);
-            Ok(row.map(|row| Row { record, ..row }))
+            Ok(row.map(|row| PackRow { record, ..row }))
         }
         Err(RecordError::Damaged) => Ok(None),
         Err(newer) => Err(newer),

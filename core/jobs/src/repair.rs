@@ -5,7 +5,7 @@
 use crate::crash;
 use crate::index::{Index, RowChange, UNWRITTEN_MAX};
 use crate::journal::{Entries, Reading};
-use crate::layout::{Rows, id_of, rows_of};
+use crate::layout::{IndexRows, id_of, rows_of};
 use onnxd_diagnostics::{Code, Diagnostic};
 use std::fs;
 use std::io;
@@ -18,18 +18,21 @@ const SLACK: u64 = 20;
 pub(crate) const QUARANTINED_MAX: usize = 2;
 
 /// Where the index lies and where damaged ones go.
-pub(crate) struct Place {
+pub(crate) struct IndexFolder {
     pub(crate) dir: PathBuf,
 }
 
-impl Place {
+impl IndexFolder {
     pub(crate) fn index(&self) -> PathBuf {
         self.dir.join("index")
     }
 
     /// Opens the index and reads it completely. A damaged one is repaired or replaced by an empty
     /// one; only the machine's refusal is an error.
-    pub(crate) fn open_index(&self, notes: &mut Vec<String>) -> Result<(Index, Rows), Diagnostic> {
+    pub(crate) fn open_index(
+        &self,
+        notes: &mut Vec<String>,
+    ) -> Result<(Index, IndexRows), Diagnostic> {
         let first = match Index::open_and_read(&self.index()) {
             Ok(opened) => return Ok(opened),
             Err(why) => why.or_refuse(&self.index())?,
@@ -44,7 +47,7 @@ impl Place {
         self.start_empty(notes)
     }
 
-    fn start_empty(&self, notes: &mut Vec<String>) -> Result<(Index, Rows), Diagnostic> {
+    fn start_empty(&self, notes: &mut Vec<String>) -> Result<(Index, IndexRows), Diagnostic> {
         self.quarantine_index().map_err(|e| self.failed(&e))?;
         notes.push("index: moved to quarantine".to_owned());
         Index::open_and_read(&self.index()).map_err(|why| self.failed(&why))
@@ -55,7 +58,7 @@ impl Place {
     pub(crate) fn agree(
         &self,
         index: Index,
-        rows: &Rows,
+        rows: &IndexRows,
         known_seq: u64,
         truth: &mut Reading,
         is_packed: impl Fn(&str) -> bool,
@@ -163,7 +166,7 @@ fn snapshots(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// What has to change to get from `rows` to `wanted`.
-fn difference(rows: &Rows, wanted: &Rows) -> RowChange {
+fn difference(rows: &IndexRows, wanted: &IndexRows) -> RowChange {
     let remove = rows.keys().filter(|key| !wanted.contains_key(*key)).cloned().collect();
     let insert = wanted.iter().filter(|(key, value)| rows.get(*key) != Some(*value));
     let insert = insert.map(|(key, value)| (key.clone(), value.clone())).collect();

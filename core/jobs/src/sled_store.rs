@@ -12,12 +12,12 @@ use crate::digests;
 use crate::finished::Finished;
 use crate::id::beginning_with;
 use crate::index::{Index, RowChange, UNWRITTEN_MAX};
-use crate::journal::{Change, Entry, Image, Journal};
+use crate::journal::{Image, Journal, JournalChange, JournalEntry};
 use crate::layout::{LAST_SEQ, job_key, value_of};
 use crate::lock::Lock;
-use crate::pack::{Item, Row};
+use crate::pack::{PackRow, PackedJob};
 use crate::record::{decode, encode};
-use crate::repair::Place;
+use crate::repair::IndexFolder;
 use crate::step::is_finished;
 use crate::store::{Brief, Destination, Store, StoreError, admit};
 use onnxd_diagnostics::{Code, Diagnostic};
@@ -81,7 +81,7 @@ impl SledStore {
     /// `follow` gets the number of the first change.
     fn commit(
         &mut self,
-        changes: &[Change<'_>],
+        changes: &[JournalChange<'_>],
         follow: impl FnOnce(&mut Files, u64),
     ) -> Result<(), StoreError> {
         let done = self.write(changes, follow);
@@ -93,7 +93,7 @@ impl SledStore {
 
     fn write(
         &mut self,
-        changes: &[Change<'_>],
+        changes: &[JournalChange<'_>],
         follow: impl FnOnce(&mut Files, u64),
     ) -> Result<(), StoreError> {
         if self.files()?.journal.is_full() {
@@ -108,8 +108,8 @@ impl SledStore {
 
     fn put(&mut self, job: &Job, record: Vec<u8>) -> Result<(), StoreError> {
         // Two of the same: one goes to the disk and one stays.
-        self.commit(&[Change::Put { record: &record.clone() }], |files, seq| {
-            files.at_hand.put(job, Entry { seq, record });
+        self.commit(&[JournalChange::Put { record: &record.clone() }], |files, seq| {
+            files.at_hand.put(job, JournalEntry { seq, record });
             files.changed.insert(job.id.clone());
         })
     }
@@ -141,11 +141,11 @@ impl SledStore {
         }
     }
 
-    fn load_packed(&self, row: &Row) -> Result<Job, StoreError> {
+    fn load_packed(&self, row: &PackRow) -> Result<Job, StoreError> {
         self.files()?.finished.job(row).map_err(StoreError::refused)
     }
 
-    fn packed_row(&self, id: &str) -> Option<&Row> {
+    fn packed_row(&self, id: &str) -> Option<&PackRow> {
         self.files.as_ref()?.finished.row(id)
     }
 
@@ -164,14 +164,14 @@ impl SledStore {
     }
 
     /// Those of `jobs` that may be packed.
-    fn items(&self, jobs: &[(String, Kept)]) -> Result<Vec<Item>, StoreError> {
+    fn items(&self, jobs: &[(String, Kept)]) -> Result<Vec<PackedJob>, StoreError> {
         let mut items = BTreeMap::new();
         for (id, kept) in jobs {
             let Some(entry) = self.files()?.at_hand.entry(id) else { continue };
             let job = job_of(entry)?;
             if is_finished(job.state()) {
                 let kept = kept.encode_to_vec();
-                items.insert(id, Item::new(entry.seq, &job, entry.record.clone(), kept));
+                items.insert(id, PackedJob::new(entry.seq, &job, entry.record.clone(), kept));
             }
         }
         Ok(items.into_values().flatten().collect())
@@ -192,7 +192,7 @@ impl SledStore {
     }
 
     fn rebuild_index(&mut self) -> Result<(), StoreError> {
-        let place = Place { dir: self.dir.clone() };
+        let place = IndexFolder { dir: self.dir.clone() };
         let Files { journal, finished, at_hand, index, .. } =
             self.files.take().ok_or_else(|| StoreError::fatal(closed()))?;
         // The index holds a lock of its own until it is dropped.
@@ -219,7 +219,7 @@ impl SledStore {
         }
         let left = finished.numbers().into_iter().filter(|number| !dead.contains(number));
         let numbers: Vec<u64> = left.collect();
-        self.commit(&[Change::Packs { numbers: &numbers }], |files, _| {
+        self.commit(&[JournalChange::Packs { numbers: &numbers }], |files, _| {
             files.finished.remove_packs(&dead);
         })
     }
@@ -293,7 +293,8 @@ impl Store for SledStore {
         if ids.is_empty() {
             return Ok(0);
         }
-        let changes: Vec<Change<'_>> = ids.iter().map(|id| Change::Remove { id }).collect();
+        let changes: Vec<JournalChange<'_>> =
+            ids.iter().map(|id| JournalChange::Remove { id }).collect();
         self.commit(&changes, |files, _| {
             for id in &ids {
                 files.at_hand.remove(id);
@@ -387,7 +388,7 @@ impl Store for SledStore {
             }
             made.take().into_iter().for_each(|made| files.finished.adopt(made));
         };
-        if let Err(e) = self.commit(&[Change::Packs { numbers: &numbers }], follow) {
+        if let Err(e) = self.commit(&[JournalChange::Packs { numbers: &numbers }], follow) {
             // After a fatal failure the journal tells whether it is in force.
             if let (false, Some(files), Some(made)) = (e.fatal, &self.files, &made) {
                 files.finished.discard(made);
@@ -435,7 +436,7 @@ impl Files {
     }
 }
 
-fn job_of(entry: &Entry) -> Result<Job, StoreError> {
+fn job_of(entry: &JournalEntry) -> Result<Job, StoreError> {
     decode(&entry.record).map_err(|_| unusable("a record is unreadable".to_owned()))
 }
 

@@ -9,23 +9,23 @@ use onnxd_ir::{DataType, Tensor};
 const ITEMS_MAX: usize = 1 << 16;
 
 /// The arguments of one operator: by position, then by name.
-pub struct Reader<'b> {
+pub struct ArgumentReader<'b> {
     positional: Vec<Value>,
     named: Vec<(String, Value)>,
     facts: Vec<(String, Value)>,
     next: usize,
     holed: bool,
-    fault: Option<Fault>,
+    fault: Option<ArgumentFault>,
     builder: Option<&'b GraphBuilder>,
 }
 
-/// That an argument could not be taken; its [`Reader`] knows why.
+/// That an argument could not be taken; its [`ArgumentReader`] knows why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongArgument;
 
 /// Why an argument could not be taken.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum ArgumentFault {
     /// What it is the result of could not be lowered, which was reported there.
     Hole,
     /// The graph computes what must be known beforehand.
@@ -34,20 +34,20 @@ pub(super) enum Fault {
     Wrong(String),
 }
 
-impl<'b> Reader<'b> {
+impl<'b> ArgumentReader<'b> {
     /// Arguments whose tensors are of the graph that `builder` builds.
     pub fn new(
         builder: &'b GraphBuilder,
         positional: Vec<Value>,
         named: Vec<(String, Value)>,
-    ) -> Reader<'b> {
+    ) -> ArgumentReader<'b> {
         let (builder, facts) = (Some(builder), vec![]);
-        Reader { positional, named, facts, next: 0, holed: false, fault: None, builder }
+        ArgumentReader { positional, named, facts, next: 0, holed: false, fault: None, builder }
     }
 
     /// With facts, which are no finding if they are not read.
     #[must_use]
-    pub fn with_facts(mut self, facts: Vec<(String, Value)>) -> Reader<'b> {
+    pub fn with_facts(mut self, facts: Vec<(String, Value)>) -> ArgumentReader<'b> {
         self.facts = facts;
         self
     }
@@ -57,8 +57,8 @@ impl<'b> Reader<'b> {
         self.holed
     }
 
-    /// What kept [`Reader::take`] from taking an argument.
-    pub(super) fn fault(&mut self) -> Option<Fault> {
+    /// What kept [`ArgumentReader::take`] from taking an argument.
+    pub(super) fn fault(&mut self) -> Option<ArgumentFault> {
         self.fault.take()
     }
 
@@ -101,19 +101,19 @@ impl<'b> Reader<'b> {
     }
 
     fn is_missing(&mut self, name: &str) -> WrongArgument {
-        self.fault = Some(Fault::Wrong(format!("the argument `{name}` is missing")));
+        self.fault = Some(ArgumentFault::Wrong(format!("the argument `{name}` is missing")));
         WrongArgument
     }
 
     fn is_other(&mut self, name: &str, what: &str, value: &Value) -> WrongArgument {
         self.fault = Some(if value.has_hole() {
-            Fault::Hole
+            ArgumentFault::Hole
         } else if is_computed(value, self.builder) {
             let known = "that is known beforehand, and the graph computes it";
-            Fault::Computed(format!("the argument `{name}` must be {what} {known}"))
+            ArgumentFault::Computed(format!("the argument `{name}` must be {what} {known}"))
         } else {
             let found = value.kind();
-            Fault::Wrong(format!("the argument `{name}` must be {what}, found {found}"))
+            ArgumentFault::Wrong(format!("the argument `{name}` must be {what}, found {found}"))
         });
         WrongArgument
     }
@@ -145,11 +145,11 @@ pub trait Parameter: Sized {
     ///
     /// # Errors
     /// That one is missing or of another kind.
-    fn take(reader: &mut Reader<'_>, name: &str) -> Result<Self, WrongArgument>;
+    fn take(reader: &mut ArgumentReader<'_>, name: &str) -> Result<Self, WrongArgument>;
 }
 
 impl<T: Argument> Parameter for T {
-    fn take(reader: &mut Reader<'_>, name: &str) -> Result<T, WrongArgument> {
+    fn take(reader: &mut ArgumentReader<'_>, name: &str) -> Result<T, WrongArgument> {
         reader.take(name, None)
     }
 }
@@ -159,7 +159,7 @@ impl<T: Argument> Parameter for T {
 pub struct Rest(pub Vec<Value>);
 
 impl Parameter for Rest {
-    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Rest, WrongArgument> {
+    fn take(reader: &mut ArgumentReader<'_>, _: &str) -> Result<Rest, WrongArgument> {
         Ok(Rest(reader.rest()))
     }
 }
@@ -314,7 +314,7 @@ macro_rules! arguments {
         $vis struct $name { $($vis $field: $ty),* }
 
         impl $crate::Parameter for $name {
-            fn take(reader: &mut $crate::Reader<'_>, _: &str) -> Result<Self, $crate::WrongArgument> {
+            fn take(reader: &mut $crate::ArgumentReader<'_>, _: &str) -> Result<Self, $crate::WrongArgument> {
                 $(
                     #[allow(unused_mut, unused_assignments)]
                     let mut default: Option<$ty> = None;

@@ -1,6 +1,6 @@
 //! Applies a table to the operators of a network, one after the other.
 
-use super::{Missing, Reader, Table, Value, foreign};
+use super::{ArgumentReader, Missing, Table, Value, foreign};
 use onnxd_build::GraphBuilder;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer};
 use onnxd_ir::text::plain_identifier;
@@ -54,7 +54,7 @@ enum Rest {
 }
 
 /// The node that an operator of the source becomes.
-struct Kept<'o> {
+struct KeptOperator<'o> {
     domain: &'o str,
     op: Cow<'o, str>,
     /// What the node says beside the operator's own arguments.
@@ -89,26 +89,26 @@ impl Fallback {
     }
 
     /// The node that `op` becomes.
-    fn kept<'o>(&'o self, op: &'o str) -> Option<Kept<'o>> {
+    fn kept<'o>(&'o self, op: &'o str) -> Option<KeptOperator<'o>> {
         let parts = op.split_once("::");
         if let Some((domain, op)) = parts.filter(|_| self.lowered.contains(op)) {
-            return Some(Kept { domain, op: op.into(), more: vec![] });
+            return Some(KeptOperator { domain, op: op.into(), more: vec![] });
         }
         // ONNX's names of operators are identifiers.
         let plain = |op: &str| Cow::Owned(plain_identifier(op));
         match &self.rest {
             Rest::Refused => None,
-            Rest::Domain(domain) => Some(Kept { domain, op: plain(op), more: vec![] }),
+            Rest::Domain(domain) => Some(KeptOperator { domain, op: plain(op), more: vec![] }),
             Rest::OwnDomain => parts.map(|(domain, op)| {
                 let (op, _) = op.split_once('.').unwrap_or((op, ""));
-                Kept { domain, op: plain(op), more: vec![] }
+                KeptOperator { domain, op: plain(op), more: vec![] }
             }),
             Rest::Wrapped { namespace, domain, op: wrapper } => {
                 let (_, name) = parts.filter(|(space, _)| space == namespace)?;
                 let (name, overload) = name.split_once('.').unwrap_or((name, ""));
                 let more = [("operator", name), ("overload_name", overload)];
                 let more = more.map(|(key, text)| (key.to_owned(), text.into())).to_vec();
-                Some(Kept { domain, op: wrapper.into(), more })
+                Some(KeptOperator { domain, op: wrapper.into(), more })
             }
         }
     }
@@ -218,41 +218,42 @@ impl<'s, C: 'static> Driver<'s, C> {
             };
             (0..results.len()).map(|i| ty(i).unwrap_or(Value::Hole)).collect()
         };
-        let given = match (self.table.find(&op), self.fallback.kept(&op)) {
+        let lowered = match (self.table.find(&op), self.fallback.kept(&op)) {
             (Some(row), _) => {
-                let reader = Reader::new(&self.lower.builder, arguments, named);
+                let reader = ArgumentReader::new(&self.lower.builder, arguments, named);
                 let mut reader = reader.with_facts(facts);
                 self.lower.in_layer(layer, |_| row(&self.lower, &mut reader))
             }
-            (None, Some(Kept { domain, op, more })) => self.lower.in_layer(layer, |b| {
+            (None, Some(KeptOperator { domain, op, more })) => self.lower.in_layer(layer, |b| {
                 b.import_domain(domain);
                 let named = named.into_iter().chain(more).collect();
-                let found = foreign::add(b, (domain, &op), (arguments, named), results.len());
-                if let Ok(Some(values)) = &found {
+                let foreign_results =
+                    foreign::add(b, (domain, &op), (arguments, named), results.len());
+                if let Ok(Some(values)) = &foreign_results {
                     declare(b, values, &types);
                 }
-                found
+                foreign_results
             }),
             (None, None) => {
                 self.missing.borrow_mut().add(op, layer);
                 return holes();
             }
         };
-        let given = match given {
-            Ok(Some(given)) => given,
+        let lowered = match lowered {
+            Ok(Some(lowered)) => lowered,
             Ok(None) => return holes(),
-            Err(found) => {
+            Err(foreign_results) => {
                 let holes = holes();
-                self.report(found);
+                self.report(foreign_results);
                 return holes;
             }
         };
-        for (value, name) in given.iter().zip(&results) {
+        for (value, name) in lowered.iter().zip(&results) {
             if let (Value::Var(v), false) = (value, name.is_empty()) {
                 self.lower.rename(*v, name);
             }
         }
-        given
+        lowered
     }
 
     /// As [`Driver::finish_model`], where no row makes local functions.

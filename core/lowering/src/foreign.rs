@@ -17,13 +17,13 @@ pub(super) const INPUTS: &str = "onnxd_inputs";
 pub(super) const POSITIONAL: &str = "argument_";
 
 /// Arguments by position, and with names.
-pub(super) type Given = (Vec<Value>, Vec<(String, Value)>);
+pub(super) type ForeignArguments = (Vec<Value>, Vec<(String, Value)>);
 
 /// Adds a source's operator as a node of `domain`. `None` if an argument is a hole.
 pub(super) fn add(
     b: &GraphBuilder,
     (domain, op): (&str, &str),
-    (arguments, named): Given,
+    (arguments, named): ForeignArguments,
     results: usize,
 ) -> Lowered<Option<Vec<Value>>> {
     let numbered = arguments.into_iter().enumerate().map(|(i, v)| (Some(i + 1), String::new(), v));

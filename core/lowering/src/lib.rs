@@ -37,7 +37,7 @@ mod table;
 mod tests;
 mod value;
 
-pub use arguments::{Argument, Parameter, Reader, Rest, WrongArgument};
+pub use arguments::{Argument, ArgumentReader, Parameter, Rest, WrongArgument};
 pub use driver::{Driver, Fallback, Finished, Lower, Lowering};
 pub use missing::Missing;
 pub use model::{documented, model};

@@ -8,10 +8,10 @@ const PLACES_MAX: usize = 3;
 
 /// Operators that cannot be lowered, with the places where they occur. Each is one finding.
 #[derive(Clone, Debug, Default)]
-pub struct Missing(BTreeMap<String, Places>);
+pub struct Missing(BTreeMap<String, MissingLayers>);
 
 #[derive(Clone, Debug, Default)]
-struct Places {
+struct MissingLayers {
     count: usize,
     first: Vec<Layer>,
 }
@@ -29,7 +29,7 @@ impl Missing {
     /// A finding for each operator, as `say` makes it of the operator's name and its number of places,
     /// ` (2 places)` or nothing. It names the first place, and its help the next ones.
     pub fn findings(self, say: impl Fn(&str, &str) -> Diagnostic) -> Vec<Diagnostic> {
-        let finding = |(op, Places { count, first }): (String, Places)| {
+        let finding = |(op, MissingLayers { count, first }): (String, MissingLayers)| {
             let counted = if count == 1 { String::new() } else { format!(" ({count} places)") };
             let mut found = say(&op, &counted);
             let mut places = first.into_iter();

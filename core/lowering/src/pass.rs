@@ -1,6 +1,6 @@
 //! Rows beside front-ends: a pass that lowers operators of a source, whichever front-end read them.
 
-use super::{Lower, Lowered, Reader, Table, Value, foreign};
+use super::{ArgumentReader, Lower, Lowered, Table, Value, foreign};
 use onnxd_build::{GraphBuilder, Var};
 use onnxd_diagnostics::{Code, Diagnostics, shown};
 use onnxd_ir::{Attr, Function, Graph, Model, Node, NodeId, Opsets, verify};
@@ -11,7 +11,7 @@ use std::mem::take;
 
 /// The pass of a table whose operators are called `domain::op`; the SDK's `lowering!` writes this.
 pub fn pass(name: &'static str, table: Table) -> Box<dyn Pass> {
-    Box::new(Rows { name, table })
+    Box::new(PassTable { name, table })
 }
 
 /// Arguments by position; attributes with higher numbers are names.
@@ -20,12 +20,12 @@ const POSITIONS_MAX: usize = 1024;
 /// Version of the file format that has local functions.
 const FUNCTIONS_SINCE: i64 = 8;
 
-struct Rows {
+struct PassTable {
     name: &'static str,
     table: Table,
 }
 
-impl Pass for Rows {
+impl Pass for PassTable {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -49,7 +49,7 @@ impl Pass for Rows {
     }
 }
 
-impl Rows {
+impl PassTable {
     /// A model imports the domains of operators that rows added, and not those whose operators are all lowered.
     fn settle_domains(&self, model: &mut Model) {
         let mut used = HashSet::new();
@@ -76,7 +76,8 @@ impl Rows {
         let builder = GraphBuilder::new(take(graph), opsets.clone()).without_folding();
         let builder = builder.with_functions(take(functions));
         let lower = Lower { builder, source: &(), notes: RefCell::default() };
-        let mut walk = Walk { rows: self, lower: &lower, cx, found: Diagnostics::default() };
+        let mut walk =
+            LoweringWalk { rows: self, lower: &lower, cx, found: Diagnostics::default() };
         walk.graph();
         let found = walk.found;
         cx.report.warnings.extend(lower.notes.into_inner());
@@ -85,14 +86,14 @@ impl Rows {
     }
 }
 
-struct Walk<'w> {
-    rows: &'w Rows,
+struct LoweringWalk<'w> {
+    rows: &'w PassTable,
     lower: &'w Lower<'w>,
     cx: &'w mut PassContext,
     found: Diagnostics,
 }
 
-impl Walk<'_> {
+impl LoweringWalk<'_> {
     /// Lowers the nodes of a graph, and those of sub-graphs before the node that has them.
     fn graph(&mut self) {
         let all = self.lower.graph().node_ids();
@@ -127,7 +128,7 @@ impl Walk<'_> {
         let row = table.find(op).expect("the caller found it");
         let lowered = lower.stand_in(id, |b, node| {
             let (positional, named) = arguments(b, node)?;
-            let mut reader = Reader::new(b, positional, named);
+            let mut reader = ArgumentReader::new(b, positional, named);
             let given = row(lower, &mut reader)?.unwrap_or_default();
             outputs(given, node.outputs.len()).map_err(|why| {
                 b.diagnostic(Code::PluginContract, format!("The row of `{op}` gives {why}."))
@@ -161,7 +162,7 @@ fn outputs(given: Vec<Value>, count: usize) -> Result<Vec<Option<Var>>, String> 
 ///
 /// # Errors
 /// Attributes that are no arguments: graphs, types.
-pub(super) fn arguments(b: &GraphBuilder, node: &Node) -> Lowered<foreign::Given> {
+pub(super) fn arguments(b: &GraphBuilder, node: &Node) -> Lowered<foreign::ForeignArguments> {
     let owners = match node.attr(foreign::INPUTS) {
         Some(Attr::Strs(texts)) => texts.as_slice(),
         _ => &[],

@@ -1,17 +1,18 @@
 //! Which function lowers which operator.
 
-use super::arguments::Fault;
-use super::{Lower, Lowered, Parameter, Reader, Value, WrongArgument};
+use super::arguments::ArgumentFault;
+use super::{ArgumentReader, Lower, Lowered, Parameter, Value, WrongArgument};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use std::collections::HashMap;
 
 /// Lowers one operator: adds nodes, gives its results; `None` if it reads a hole.
-type Row<C> =
-    Box<dyn Fn(&Lower<'_, C>, &mut Reader<'_>) -> Lowered<Option<Vec<Value>>> + Send + Sync>;
+type LoweringFn<C> = Box<
+    dyn Fn(&Lower<'_, C>, &mut ArgumentReader<'_>) -> Lowered<Option<Vec<Value>>> + Send + Sync,
+>;
 
 /// The operators of a source; `C` is what its functions need besides the graph.
 pub struct Table<C = ()> {
-    rows: HashMap<&'static str, Row<C>>,
+    rows: HashMap<&'static str, LoweringFn<C>>,
     refused: HashMap<&'static str, &'static str>,
     unknown: Option<&'static str>,
 }
@@ -40,7 +41,7 @@ impl<C: 'static> Table<C> {
         names: [&'static str; N],
         lower: impl LowerWith<C, N> + Send + Sync + 'static,
     ) -> Self {
-        let run: Row<C> = Box::new(move |b, reader| lower.run(b, reader, names));
+        let run: LoweringFn<C> = Box::new(move |b, reader| lower.run(b, reader, names));
         assert!(self.rows.insert(op, run).is_none(), "{op} has two rows");
         self
     }
@@ -79,7 +80,7 @@ impl<C: 'static> Table<C> {
         all
     }
 
-    pub(super) fn find(&self, op: &str) -> Option<&Row<C>> {
+    pub(super) fn find(&self, op: &str) -> Option<&LoweringFn<C>> {
         self.rows.get(op)
     }
 
@@ -108,7 +109,7 @@ pub trait LowerWith<C, const N: usize> {
     fn run(
         &self,
         b: &Lower<'_, C>,
-        reader: &mut Reader<'_>,
+        reader: &mut ArgumentReader<'_>,
         names: [&'static str; N],
     ) -> Lowered<Option<Vec<Value>>>;
 }
@@ -123,7 +124,7 @@ macro_rules! lower_with {
             fn run(
                 &self,
                 b: &Lower<'_, C>,
-                reader: &mut Reader<'_>,
+                reader: &mut ArgumentReader<'_>,
                 names: [&'static str; $count],
             ) -> Lowered<Option<Vec<Value>>> {
                 let [$($parameter),*] = names;
@@ -199,7 +200,7 @@ fn given<R: Results>(results: Lowered<R>) -> Lowered<Option<Vec<Value>>> {
 }
 
 /// Notes arguments that were not taken. Whether the function can run on those that were: none is a hole.
-fn may_run<C>(b: &Lower<'_, C>, reader: &Reader<'_>) -> bool {
+fn may_run<C>(b: &Lower<'_, C>, reader: &ArgumentReader<'_>) -> bool {
     let unread = reader.unread();
     if !unread.is_empty() {
         let message = format!("{} has no effect.", unread.join(", "));
@@ -209,15 +210,17 @@ fn may_run<C>(b: &Lower<'_, C>, reader: &Reader<'_>) -> bool {
 }
 
 /// What becomes of an operator one of whose arguments could not be taken.
-fn wrong<C>(b: &Lower<'_, C>, reader: &mut Reader<'_>) -> Lowered<Option<Vec<Value>>> {
+fn wrong<C>(b: &Lower<'_, C>, reader: &mut ArgumentReader<'_>) -> Lowered<Option<Vec<Value>>> {
     match reader.fault() {
         // What a hole is the cause of was reported where the hole is.
-        Some(Fault::Hole) => Ok(None),
-        Some(Fault::Computed(what)) => {
+        Some(ArgumentFault::Hole) => Ok(None),
+        Some(ArgumentFault::Computed(what)) => {
             let help = "Export the network with a constant there.";
             Err(b.diagnostic(Code::LayerUnsupported, format!("{what}.")).help(help))
         }
-        Some(Fault::Wrong(what)) => Err(b.diagnostic(Code::LayerParameter, format!("{what}."))),
+        Some(ArgumentFault::Wrong(what)) => {
+            Err(b.diagnostic(Code::LayerParameter, format!("{what}.")))
+        }
         None => {
             Err(b.diagnostic(Code::PluginContract, "An argument was refused without a reason."))
         }

@@ -7,13 +7,13 @@ mod tensor;
 mod types;
 
 use crate::external::TensorLoader;
-use crate::findings::{Findings, Part, Place};
+use crate::findings::{Findings, ModelPath, PathLink};
 use crate::metadata::from_entries;
 use crate::opset::{IR_VERSION_MAX, IR_VERSION_MIN, IR_VERSION_RAISED, OPSET_MAX};
 use crate::packed::PackedModel;
 use crate::wire;
 use bytes::Bytes;
-use graph::Scope;
+use graph::GraphDecoder;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Function, Model, Opsets};
 use onnxd_proto::onnx::{FunctionProto, ModelProto, OperatorSetIdProto};
@@ -77,7 +77,7 @@ struct Decoder<'l> {
     loader: &'l mut dyn TensorLoader,
     found: Findings,
     /// The graphs that are being read, outermost first.
-    scopes: Vec<Scope>,
+    scopes: Vec<GraphDecoder>,
     ir_version: i64,
     in_function: bool,
 }
@@ -85,7 +85,7 @@ struct Decoder<'l> {
 impl Decoder<'_> {
     fn model(&mut self, packed: PackedModel) -> Model {
         let PackedModel { model: proto, nodes, value_info } = packed;
-        let place = Place::root(Part::Model);
+        let place = ModelPath::root(PathLink::Model);
         self.ir_version(proto.ir_version, &place);
         if !proto.training_info.is_empty() {
             self.found.note("training_info is not kept");
@@ -116,7 +116,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn ir_version(&mut self, version: Option<i64>, place: &Place<'_>) {
+    fn ir_version(&mut self, version: Option<i64>, place: &ModelPath<'_>) {
         let (code, text) = match version {
             Some(1..=IR_VERSION_MAX) => return,
             Some(newer) if newer > IR_VERSION_MAX => (
@@ -144,7 +144,7 @@ impl Decoder<'_> {
         &mut self,
         protos: Vec<OperatorSetIdProto>,
         implied: bool,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) -> Opsets {
         let mut opsets = Opsets::new();
         if protos.is_empty() && implied {
@@ -174,13 +174,13 @@ impl Decoder<'_> {
         opsets
     }
 
-    fn functions(&mut self, protos: Vec<FunctionProto>, place: &Place<'_>) -> Vec<Function> {
+    fn functions(&mut self, protos: Vec<FunctionProto>, place: &ModelPath<'_>) -> Vec<Function> {
         let mut seen = HashSet::new();
         let mut functions = Vec::with_capacity(protos.len());
         self.in_function = true;
         for proto in protos {
             let name = proto.name.clone().unwrap_or_default();
-            let place = place.at(Part::Function(&name));
+            let place = place.at(PathLink::Function(&name));
             if name.is_empty() {
                 self.found.push(Code::OnnxInvalid, &place, "the function has no name");
             }
@@ -195,7 +195,7 @@ impl Decoder<'_> {
         functions
     }
 
-    fn function(&mut self, proto: FunctionProto, place: &Place<'_>) -> Function {
+    fn function(&mut self, proto: FunctionProto, place: &ModelPath<'_>) -> Function {
         let opsets = self.opsets(proto.opset_import, false, place);
         let name = proto.name.as_deref().unwrap_or_default();
         self.open(name, proto.value_info.into(), vec![], place);

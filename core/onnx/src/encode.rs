@@ -8,7 +8,7 @@ use crate::metadata::to_entries;
 use crate::packed::{Encoded, Fields};
 use crate::sink::TensorSink;
 use bytes::Bytes;
-use graph::Level;
+use graph::GraphLevel;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{Function, Model, Opsets};
 use onnxd_proto::onnx::{FunctionProto, ModelProto, OperatorSetIdProto};
@@ -51,7 +51,7 @@ pub fn encode_to_bytes(model: &Model, sink: &mut dyn TensorSink) -> Result<Bytes
 struct Encoder<'a, 's> {
     sink: &'s mut dyn TensorSink,
     /// The graphs that are being written, outermost first.
-    levels: Vec<Level<'a>>,
+    levels: Vec<GraphLevel<'a>>,
 }
 
 impl<'a> Encoder<'a, '_> {

@@ -9,13 +9,13 @@ pub(crate) const FINDINGS_MAX: usize = 100;
 
 /// A place in a model, as a chain from the innermost part outwards.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) parent: Option<&'a Place<'a>>,
-    pub(crate) part: Part<'a>,
+pub(crate) struct ModelPath<'a> {
+    pub(crate) parent: Option<&'a ModelPath<'a>>,
+    pub(crate) part: PathLink<'a>,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) enum Part<'a> {
+pub(crate) enum PathLink<'a> {
     Model,
     Graph(&'a str),
     Function(&'a str),
@@ -25,42 +25,42 @@ pub(crate) enum Part<'a> {
     Value(&'a str),
 }
 
-impl<'a> Place<'a> {
-    pub(crate) fn root(part: Part<'a>) -> Place<'a> {
-        Place { parent: None, part }
+impl<'a> ModelPath<'a> {
+    pub(crate) fn root(part: PathLink<'a>) -> ModelPath<'a> {
+        ModelPath { parent: None, part }
     }
 
-    pub(crate) fn at<'b>(&'b self, part: Part<'b>) -> Place<'b> {
-        Place { parent: Some(self), part }
+    pub(crate) fn at<'b>(&'b self, part: PathLink<'b>) -> ModelPath<'b> {
+        ModelPath { parent: Some(self), part }
     }
 
     /// The innermost node, as a layer.
     fn layer(&self) -> Option<Layer> {
         match self.part {
-            Part::Node { name, op, .. } => Some(Layer::new(shown(name), shown(op))),
+            PathLink::Node { name, op, .. } => Some(Layer::new(shown(name), shown(op))),
             _ => self.parent?.layer(),
         }
     }
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for ModelPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.parent {
-            Some(parent) if !matches!(parent.part, Part::Model) => write!(f, "{parent}, ")?,
+            Some(parent) if !matches!(parent.part, PathLink::Model) => write!(f, "{parent}, ")?,
             _ => {}
         }
         match self.part {
-            Part::Model => f.write_str("model"),
-            Part::Graph(name) => write!(f, "graph `{}`", shown(name)),
-            Part::Function(name) => write!(f, "function `{}`", shown(name)),
-            Part::Node { index, name: "", op } => write!(f, "node {index} ({})", shown(op)),
-            Part::Node { index, name, op } => {
+            PathLink::Model => f.write_str("model"),
+            PathLink::Graph(name) => write!(f, "graph `{}`", shown(name)),
+            PathLink::Function(name) => write!(f, "function `{}`", shown(name)),
+            PathLink::Node { index, name: "", op } => write!(f, "node {index} ({})", shown(op)),
+            PathLink::Node { index, name, op } => {
                 write!(f, "node {index} `{}` ({})", shown(name), shown(op))
             }
-            Part::Attribute(name) => write!(f, "attribute `{}`", shown(name)),
-            Part::Initializer { index, name: "" } => write!(f, "initializer {index}"),
-            Part::Initializer { name, .. } => write!(f, "initializer `{}`", shown(name)),
-            Part::Value(name) => write!(f, "value `{}`", shown(name)),
+            PathLink::Attribute(name) => write!(f, "attribute `{}`", shown(name)),
+            PathLink::Initializer { index, name: "" } => write!(f, "initializer {index}"),
+            PathLink::Initializer { name, .. } => write!(f, "initializer `{}`", shown(name)),
+            PathLink::Value(name) => write!(f, "value `{}`", shown(name)),
         }
     }
 }
@@ -77,18 +77,18 @@ pub(crate) struct Findings {
 
 impl Findings {
     /// Adds a finding.
-    pub(crate) fn push(&mut self, code: Code, place: &Place<'_>, text: impl fmt::Display) {
+    pub(crate) fn push(&mut self, code: Code, place: &ModelPath<'_>, text: impl fmt::Display) {
         self.add(Diagnostic::new(code, format!("{place}: {text}")), place);
     }
 
     /// Adds a finding whose text says nothing of its place yet.
-    pub(crate) fn add_at(&mut self, finding: Diagnostic, place: &Place<'_>) {
+    pub(crate) fn add_at(&mut self, finding: Diagnostic, place: &ModelPath<'_>) {
         let message = format!("{place}: {}", finding.message);
         self.add(finding.saying(message), place);
     }
 
     /// Adds what a tensor loader answered. One cause that concerns many tensors is one finding.
-    pub(crate) fn loading(&mut self, said: Diagnostic, place: &Place<'_>) {
+    pub(crate) fn loading(&mut self, said: Diagnostic, place: &ModelPath<'_>) {
         if let Some((_, more)) = self.loading.get_mut(&said.message) {
             *more += 1;
             return;
@@ -101,7 +101,7 @@ impl Findings {
     }
 
     /// Adds a finding; its number, if it is listed.
-    fn add(&mut self, mut finding: Diagnostic, place: &Place<'_>) -> Option<usize> {
+    fn add(&mut self, mut finding: Diagnostic, place: &ModelPath<'_>) -> Option<usize> {
         if self.list.len() == FINDINGS_MAX {
             self.unlisted += 1;
             return None;

@@ -30,7 +30,7 @@ pub use opset::{
 pub use outline::{Outline, external_files, outline};
 pub use packed::without_initializers;
 pub use sink::{Inline, Placement, TensorSink};
-pub use write::{External, WriteOptions, Written, write_model};
+pub use write::{External, WriteOptions, WrittenFiles, write_model};
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use std::path::Path;

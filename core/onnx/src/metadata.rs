@@ -12,7 +12,7 @@ pub const LAYERS_KEY: &str = "onnxd.layers";
 
 /// A layer as JSON.
 #[derive(Deserialize, Serialize)]
-struct Item<'t> {
+struct LayerJson<'t> {
     #[serde(borrow, default)]
     name: Cow<'t, str>,
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
@@ -45,8 +45,8 @@ pub(crate) fn take_layers(metadata: &mut Vec<(String, String)>) -> Layers {
 }
 
 fn parse_layers(text: &str) -> Option<Layers> {
-    let items: Vec<Item> = serde_json::from_str(text).ok()?;
-    let layer = |item: Item| Layer {
+    let items: Vec<LayerJson> = serde_json::from_str(text).ok()?;
+    let layer = |item: LayerJson| Layer {
         name: item.name.into_owned(),
         kind: item.kind.into_owned(),
         place: item.place.into_owned(),
@@ -55,12 +55,12 @@ fn parse_layers(text: &str) -> Option<Layers> {
 }
 
 pub(crate) fn layers_entry(layers: &[Layer]) -> Option<StringStringEntryProto> {
-    let items = layers.iter().map(|layer| Item {
+    let items = layers.iter().map(|layer| LayerJson {
         name: layer.name.as_str().into(),
         kind: layer.kind.as_str().into(),
         place: layer.place.as_str().into(),
     });
-    let items: Vec<Item> = items.collect();
+    let items: Vec<LayerJson> = items.collect();
     let text = serde_json::to_string(&items).expect("texts are JSON");
     (!items.is_empty()).then(|| entry(LAYERS_KEY, text))
 }

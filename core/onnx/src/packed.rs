@@ -49,7 +49,7 @@ impl<M: Message + Default> Repeated<M> {
     }
 
     /// As `next`, with a form in which the message takes little memory.
-    pub(crate) fn next_kept(&mut self) -> Option<Result<(M, Kept<M>), Diagnostic>>
+    pub(crate) fn next_kept(&mut self) -> Option<Result<(M, KeptMessage<M>), Diagnostic>>
     where
         M: Clone,
     {
@@ -57,11 +57,11 @@ impl<M: Message + Default> Repeated<M> {
             Repeated::Encoded(list) => {
                 let bytes = list.pop_front()?;
                 let message = M::decode(bytes.clone()).map_err(|error| malformed(&error));
-                Some(message.map(|message| (message, Kept::Encoded(bytes))))
+                Some(message.map(|message| (message, KeptMessage::Encoded(bytes))))
             }
             Repeated::Plain(list) => {
                 let message = list.pop_front()?;
-                Some(Ok((message.clone(), Kept::Plain(Box::new(message)))))
+                Some(Ok((message.clone(), KeptMessage::Plain(Box::new(message)))))
             }
         }
     }
@@ -79,16 +79,16 @@ impl<M: Message + Default> Repeated<M> {
 }
 
 /// A message that is needed later.
-pub(crate) enum Kept<M> {
+pub(crate) enum KeptMessage<M> {
     Encoded(Bytes),
     Plain(Box<M>),
 }
 
-impl<M: Message + Default> Kept<M> {
+impl<M: Message + Default> KeptMessage<M> {
     pub(crate) fn open(self) -> M {
         match self {
-            Kept::Encoded(bytes) => M::decode(bytes).expect("it was decoded before"),
-            Kept::Plain(message) => *message,
+            KeptMessage::Encoded(bytes) => M::decode(bytes).expect("it was decoded before"),
+            KeptMessage::Plain(message) => *message,
         }
     }
 }
@@ -151,8 +151,9 @@ pub fn without_initializers(bytes: Bytes, names: &BTreeSet<&str>) -> Result<Byte
             rest.put(field.whole);
             continue;
         }
-        let stays = |part: &wire::Field| part.number != INITIALIZER || !is_named(part, names);
-        let parts: Vec<wire::Field> = wire::fields(field.content).filter(stays).collect();
+        let stays =
+            |part: &wire::MessageField| part.number != INITIALIZER || !is_named(part, names);
+        let parts: Vec<wire::MessageField> = wire::fields(field.content).filter(stays).collect();
         let len: usize = parts.iter().map(|part| part.whole.len()).sum();
         encode_key(GRAPH, WireType::LengthDelimited, &mut rest);
         encode_varint(len as u64, &mut rest);
@@ -162,7 +163,7 @@ pub fn without_initializers(bytes: Bytes, names: &BTreeSet<&str>) -> Result<Byte
 }
 
 /// Whether the encoded tensor of a field has one of these names.
-fn is_named(tensor: &wire::Field, names: &BTreeSet<&str>) -> bool {
+fn is_named(tensor: &wire::MessageField, names: &BTreeSet<&str>) -> bool {
     let name =
         wire::fields(tensor.content.clone()).filter(|part| part.number == TENSOR_NAME).last();
     let name = name.as_ref().and_then(|name| std::str::from_utf8(&name.content).ok());

@@ -107,16 +107,16 @@ fn footprint(message: Message) -> usize {
 /// Bytes that one string, byte array or number takes in memory, beside its content.
 const LEAF_BYTES: usize = size_of::<bytes::Bytes>();
 
-struct Walk<'a> {
+struct MessageWalk<'a> {
     bytes: &'a [u8],
     structure_bytes: usize,
     functions: usize,
     nodes: usize,
 }
 
-impl<'a> Walk<'a> {
-    fn new(bytes: &'a [u8]) -> Walk<'a> {
-        Walk { bytes, structure_bytes: 0, functions: 0, nodes: 0 }
+impl<'a> MessageWalk<'a> {
+    fn new(bytes: &'a [u8]) -> MessageWalk<'a> {
+        MessageWalk { bytes, structure_bytes: 0, functions: 0, nodes: 0 }
     }
 }
 
@@ -128,11 +128,11 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), Diagnostic> {
     if bytes.is_empty() {
         return Err(Diagnostic::new(Code::OnnxMalformed, "the file is empty"));
     }
-    Walk::new(bytes).message(Model, 0, bytes.len(), 1)
+    MessageWalk::new(bytes).message(Model, 0, bytes.len(), 1)
 }
 
 /// One field of an encoded message.
-pub(crate) struct Field {
+pub(crate) struct MessageField {
     pub(crate) number: u32,
     /// With its key and, if it has one, its length.
     pub(crate) whole: Bytes,
@@ -141,10 +141,10 @@ pub(crate) struct Field {
 }
 
 /// The fields of an encoded message whose structure was checked; they share its memory.
-pub(crate) fn fields(bytes: Bytes) -> impl Iterator<Item = Field> {
+pub(crate) fn fields(bytes: Bytes) -> impl Iterator<Item = MessageField> {
     let mut start = 0;
     std::iter::from_fn(move || {
-        let (end, walk) = (bytes.len(), Walk::new(&bytes));
+        let (end, walk) = (bytes.len(), MessageWalk::new(&bytes));
         let mut at = start;
         let key = walk.varint(&mut at, end, Model).ok()?;
         let mut content = at;
@@ -160,11 +160,11 @@ pub(crate) fn fields(bytes: Bytes) -> impl Iterator<Item = Field> {
         }
         let (whole, content) = (bytes.slice(start..at), bytes.slice(content..at));
         start = at;
-        Some(Field { number: (key >> 3) as u32, whole, content })
+        Some(MessageField { number: (key >> 3) as u32, whole, content })
     })
 }
 
-impl Walk<'_> {
+impl MessageWalk<'_> {
     fn message(
         &mut self,
         kind: Message,

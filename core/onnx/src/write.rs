@@ -59,7 +59,7 @@ impl Default for WriteOptions {
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenFiles {
     /// Files with their sizes in bytes, the model first.
     pub files: Vec<(PathBuf, u64)>,
 }
@@ -74,8 +74,8 @@ pub fn write_model(
     model: &Model,
     path: &Path,
     options: &WriteOptions,
-) -> Result<Written, Diagnostic> {
-    let target = Target::new(path)?;
+) -> Result<WrittenFiles, Diagnostic> {
+    let target = ModelPaths::new(path)?;
     let written = target.write(model, options);
     if written.is_err() {
         // What is left of a failed attempt is of no use; the error says more than a failed removal.
@@ -86,24 +86,24 @@ pub fn write_model(
     written
 }
 
-struct Target {
+struct ModelPaths {
     model: PathBuf,
     data: PathBuf,
     /// The data file's name, as the model refers to it.
     location: String,
 }
 
-impl Target {
-    fn new(path: &Path) -> Result<Target, Diagnostic> {
+impl ModelPaths {
+    fn new(path: &Path) -> Result<ModelPaths, Diagnostic> {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             let text = format!("{} has no file name in UTF-8", path.display());
             return Err(Diagnostic::new(Code::Disk, text));
         };
         let location = format!("{name}.data");
-        Ok(Target { model: path.to_owned(), data: path.with_file_name(&location), location })
+        Ok(ModelPaths { model: path.to_owned(), data: path.with_file_name(&location), location })
     }
 
-    fn write(&self, model: &Model, options: &WriteOptions) -> Result<Written, Diagnostic> {
+    fn write(&self, model: &Model, options: &WriteOptions) -> Result<WrittenFiles, Diagnostic> {
         let whole = match options.external {
             External::Always => false,
             External::Never => true,
@@ -116,7 +116,7 @@ impl Target {
             if options.external == External::Never || bytes as u64 <= options.threshold_bytes {
                 let written = self.write_proto(&proto, stand_ins)?;
                 publish(&self.model)?;
-                return Ok(Written { files: vec![(self.model.clone(), written)] });
+                return Ok(WrittenFiles { files: vec![(self.model.clone(), written)] });
             }
         }
         let mut sink = DataFile::new(self, options)?;
@@ -133,7 +133,7 @@ impl Target {
             files.push((self.data.clone(), data_bytes));
         }
         publish(&self.model)?;
-        Ok(Written { files })
+        Ok(WrittenFiles { files })
     }
 
     fn write_proto(&self, proto: &Encoded, stand_ins: StandIns) -> Result<u64, Diagnostic> {
@@ -163,7 +163,7 @@ fn derived_bytes(model: &Model) -> u64 {
 
 /// Puts tensors into the data file.
 struct DataFile<'a> {
-    target: &'a Target,
+    target: &'a ModelPaths,
     writer: StreamWriter,
     alignment: u64,
     tensor_bytes_min: u64,
@@ -173,7 +173,7 @@ struct DataFile<'a> {
 }
 
 impl<'a> DataFile<'a> {
-    fn new(target: &'a Target, options: &WriteOptions) -> Result<DataFile<'a>, Diagnostic> {
+    fn new(target: &'a ModelPaths, options: &WriteOptions) -> Result<DataFile<'a>, Diagnostic> {
         let writer = create(&target.data)?;
         let alignment = options.alignment_bytes.max(SMALL_ALIGNMENT);
         let tensor_bytes_min = options.tensor_bytes_min;

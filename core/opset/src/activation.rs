@@ -1,13 +1,13 @@
 //! Activations.
 
 use crate::context::{Done, LowerContext, axis};
-use crate::row::{Row, both, down};
+use crate::row::{AdapterRow, both, down};
 use onnxd_ir::Dim;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
 const SOFT: &[&str] = &["Softmax", "LogSoftmax", "Hardmax"];
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     both(SOFT, 13, softmax_13_up, softmax_13_down),
     down(&["HardSwish"], 14, hard_swish),
     down(&["Celu"], 12, celu),

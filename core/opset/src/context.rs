@@ -38,14 +38,14 @@ pub(crate) fn refuse<T>(why: impl Into<Refusal>) -> Result<T, Refusal> {
 
 /// One version up or down.
 #[derive(Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct OpsetStep {
     pub(crate) from: i64,
     pub(crate) to: i64,
     /// The version after the last step.
     pub(crate) target: i64,
 }
 
-impl Step {
+impl OpsetStep {
     pub(crate) fn up(self) -> bool {
         self.to > self.from
     }
@@ -59,14 +59,14 @@ impl Step {
 /// A node to be converted, and the builder of its graph, which is of version `step.to`.
 pub(crate) struct LowerContext<'b> {
     pub(crate) b: &'b GraphBuilder,
-    pub(crate) step: Step,
+    pub(crate) step: OpsetStep,
     id: NodeId,
     /// The node as it was, once others compute what it did.
     stale: Option<Node>,
 }
 
 impl<'b> LowerContext<'b> {
-    pub(crate) fn new(b: &'b GraphBuilder, id: NodeId, step: Step) -> LowerContext<'b> {
+    pub(crate) fn new(b: &'b GraphBuilder, id: NodeId, step: OpsetStep) -> LowerContext<'b> {
         LowerContext { b, step, id, stale: None }
     }
 

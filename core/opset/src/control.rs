@@ -1,11 +1,11 @@
 //! Operators with sub-graphs.
 
 use crate::context::{Done, LowerContext, refuse};
-use crate::row::{Row, both};
+use crate::row::{AdapterRow, both};
 use onnxd_build::{Operand, Result, Var};
 use onnxd_ir::{Attr, Dim};
 
-pub(crate) const ROWS: &[Row] = &[both(&["Scan"], 9, scan_9_up, scan_9_down)];
+pub(crate) const ROWS: &[AdapterRow] = &[both(&["Scan"], 9, scan_9_up, scan_9_down)];
 
 /// Elements of a batch that are scanned one by one.
 const BATCH_MAX: i64 = 64;

@@ -1,11 +1,11 @@
 //! Constants, and what is constant when the shapes are known.
 
 use crate::context::{Done, LowerContext, Refusal, refuse};
-use crate::row::{Row, down, up};
+use crate::row::{AdapterRow, down, up};
 use onnxd_build::{Operand, Var};
 use onnxd_ir::{Attr, DataType, SparseTensor, Tensor, element_count};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     up(&["Cast"], 6, cast_6),
     down(&["Constant"], 9, constant_9_down),
     down(&["Constant"], 11, constant_11_down),

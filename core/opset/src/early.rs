@@ -1,7 +1,7 @@
 //! Operators that ONNX Runtime writes into the standard's domain although the imported version, or any, has none of
 //! that name. It reads them; nothing else does. They are said with operators that the version has.
 
-use crate::context::{LowerContext, Step};
+use crate::context::{LowerContext, OpsetStep};
 use crate::step::{edit, in_layers_of, standard};
 use crate::{forget_types, table, typed};
 use onnxd_build::GraphBuilder;
@@ -64,7 +64,7 @@ fn settle_node(b: &GraphBuilder, id: NodeId, opset: i64) -> Option<Diagnostic> {
         }
         (op, table::find(name, since)?.down?, verify::layer(&graph, node))
     };
-    let step = Step { from: opset, to: opset, target: opset };
+    let step = OpsetStep { from: opset, to: opset, target: opset };
     // Types that are not known are the only reason why it cannot be said.
     let bound = b.graph().node_bound();
     if in_layers_of(b, id, || adapter(&mut LowerContext::new(b, id, step))).is_err() {
@@ -106,7 +106,7 @@ mod tests {
         for (opset, changed) in [(11, 2), (13, 2), (16, 2), (17, 1), (18, 1), (21, 1)] {
             let (mut model, found) = settled(opset, both);
             assert_eq!(found, changed, "opset {opset}");
-            let findings = onnxd_ir::examine(&mut model, verify::Level::Full);
+            let findings = onnxd_ir::examine(&mut model, verify::VerifyLevel::Full);
             assert!(findings.0.is_empty(), "opset {opset}: {findings}");
             let mut left = 0;
             model.for_each_graph(|g| {

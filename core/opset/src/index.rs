@@ -2,12 +2,12 @@
 
 use crate::carry::respell;
 use crate::context::{Done, LowerContext, axis, refuse};
-use crate::row::{Row, both, down, restate, up};
+use crate::row::{AdapterRow, both, down, restate, up};
 use crate::shape::axis_from_front;
 use onnxd_build::GraphBuilder;
 use onnxd_ir::{Attr, Dim, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     down(&["Gather"], 11, gather_11_down),
     down(&["Compress"], 11, axis_from_front),
     up(&["Scatter"], 11, scatter_11_up),

@@ -1,7 +1,7 @@
 //! Conversion between versions of the standard's operators, one version at a time.
 //!
 //! A step from version v to v+1, or back, looks at the nodes whose operator the standard changed in
-//! v+1. What the change means is said by a `row::Row` of the operator's family; without one, only
+//! v+1. What the change means is said by a `row::AdapterRow` of the operator's family; without one, only
 //! what the operator table tells is done: defaults are written out where they differ, attributes at
 //! their defaults are left out, and the node must then be valid in the other version.
 //!
@@ -63,7 +63,7 @@ pub fn convert(model: &mut Model, to: i64) -> Result<(), Diagnostics> {
     let mut found = step::convert(&mut converted, to);
     if found.0.is_empty() {
         let _ = infer::infer(&mut converted);
-        found = not_new(verify(&converted, verify::Level::Full), model);
+        found = not_new(verify(&converted, verify::VerifyLevel::Full), model);
     }
     found.or_ok(())?;
     forget_types(&mut converted, &typed);
@@ -108,7 +108,7 @@ fn not_new(found: Diagnostics, before: &Model) -> Diagnostics {
     if found.0.is_empty() {
         return found;
     }
-    let known = verify(before, verify::Level::Full);
+    let known = verify(before, verify::VerifyLevel::Full);
     let fresh = found.0.into_iter().filter(|d| !known.0.contains(d));
     let fresh = fresh.map(|d| Diagnostic::new(Code::OpsetConversion, &*d.message).at_same(&d));
     Diagnostics(fresh.collect())

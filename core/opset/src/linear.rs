@@ -1,9 +1,10 @@
 //! Matrix products.
 
 use crate::context::{Done, LowerContext};
-use crate::row::{Row, down, up};
+use crate::row::{AdapterRow, down, up};
 
-pub(crate) const ROWS: &[Row] = &[up(&["Gemm"], 7, gemm_7), down(&["Gemm"], 11, gemm_11_down)];
+pub(crate) const ROWS: &[AdapterRow] =
+    &[up(&["Gemm"], 7, gemm_7), down(&["Gemm"], 11, gemm_11_down)];
 
 /// From opset 7 on the third input broadcasts without being told to.
 fn gemm_7(s: &mut LowerContext<'_>) -> Done {

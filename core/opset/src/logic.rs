@@ -2,10 +2,10 @@
 
 use crate::context::{Done, LowerContext};
 use crate::math::broadcast_7;
-use crate::row::{Row, down, up};
+use crate::row::{AdapterRow, down, up};
 use onnxd_ir::DataType;
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     up(&["And", "Or", "Xor", "Equal", "Greater", "Less"], 7, broadcast_7),
     down(&["Greater", "Less"], 9, compare_9_down),
     down(&["Equal"], 11, equal_11_down),

@@ -1,11 +1,11 @@
 //! Arithmetic, element by element.
 
 use crate::context::{Done, LowerContext, axis, refuse};
-use crate::row::{Row, both, down, restate, up};
+use crate::row::{AdapterRow, both, down, restate, up};
 use onnxd_build::Var;
 use onnxd_ir::{Attr, DataType};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     up(&["Add", "Sub", "Mul", "Div", "Pow"], 7, broadcast_7),
     up(&["PRelu"], 7, prelu_7),
     down(&["Sum", "Mean", "Max", "Min"], 8, merge_8_down),

@@ -1,11 +1,11 @@
 //! Normalization and dropout.
 
 use crate::context::{Done, LowerContext, Refusal, axis, refuse};
-use crate::row::{Row, both, down, restate, up};
+use crate::row::{AdapterRow, both, down, restate, up};
 use onnxd_build::Var;
 use onnxd_ir::{Attr, DataType, Dim};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     up(&["BatchNormalization"], 7, batch_norm_7),
     up(&["BatchNormalization"], 9, batch_norm_9),
     both(&["BatchNormalization"], 14, batch_norm_14_up, batch_norm_14_down),

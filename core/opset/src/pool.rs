@@ -1,11 +1,11 @@
 //! Pooling.
 
 use crate::context::{Done, LowerContext, Refusal, refuse};
-use crate::row::{Row, both, down, up};
+use crate::row::{AdapterRow, both, down, up};
 use onnxd_ir::window;
 use onnxd_ir::{Attr, DataType};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     up(&["LpPool", "GlobalLpPool"], 2, whole_p),
     down(&["MaxPool", "AveragePool"], 10, ceil_by_padding),
     down(&["MaxPool"], 12, bytes_as_float),
@@ -43,14 +43,14 @@ fn windows(s: &LowerContext<'_>) -> Result<Windows, Refusal> {
         return refuse(misfit);
     }
     let pads = s.ints("pads")?.filter(|pads| !pads.is_empty()).unwrap_or_else(|| vec![0; 2 * n]);
-    let mut found = Windows { wider: pads.clone(), pads, kernel, beyond: false };
+    let mut window_sizes = Windows { wider: pads.clone(), pads, kernel, beyond: false };
     for (i, (axis, size)) in axes.iter().zip(&dims[2..]).enumerate() {
         let covered =
             axis.count(*size, true).and_then(|count| axis.covered(count)).ok_or(misfit)?;
-        found.wider[i + n] += (covered - axis.padded(*size).ok_or(misfit)?).max(0);
-        found.beyond |= axis.ends_beyond(*size);
+        window_sizes.wider[i + n] += (covered - axis.padded(*size).ok_or(misfit)?).max(0);
+        window_sizes.beyond |= axis.ends_beyond(*size);
     }
-    Ok(found)
+    Ok(window_sizes)
 }
 
 /// A larger padding at the end gives the windows that `ceil_mode` adds.

@@ -2,11 +2,11 @@
 
 use crate::context::{Done, LowerContext, Refusal, axis, refuse};
 use crate::data::filled;
-use crate::row::{Row, down};
+use crate::row::{AdapterRow, down};
 use onnxd_build::Var;
 use onnxd_ir::DataType;
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     down(&["DequantizeLinear"], 10, dequantize),
     down(&["DequantizeLinear"], 13, dequantize_13_down),
     down(&["QuantizeLinear"], 13, quantize_13_down),

@@ -1,11 +1,11 @@
 //! Recurrent layers.
 
 use crate::context::{Done, LowerContext};
-use crate::row::{Row, down, up};
+use crate::row::{AdapterRow, down, up};
 
 const ALL: &[&str] = &["RNN", "GRU", "LSTM"];
 
-pub(crate) const ROWS: &[Row] =
+pub(crate) const ROWS: &[AdapterRow] =
     &[up(&["GRU"], 3, gru_3), up(ALL, 7, recurrent_7), down(ALL, 14, batch_first)];
 
 /// The default of `direction` was misspelt.

@@ -1,7 +1,7 @@
 //! Reductions.
 
 use crate::context::{Done, LowerContext, refuse};
-use crate::row::{Row, both, down, restate};
+use crate::row::{AdapterRow, both, down, restate};
 use crate::shape::axis_from_front;
 use onnxd_ir::DataType;
 
@@ -17,7 +17,7 @@ const OTHERS: &[&str] = &[
     "ReduceSumSquare",
 ];
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     both(&["ReduceSum"], 13, restate, axes_from_input),
     both(OTHERS, 18, restate, axes_from_input),
     down(OTHERS, 11, axis_from_front),

@@ -1,10 +1,10 @@
 //! Resampling of images.
 
 use crate::context::{Done, LowerContext, Refusal, axes, refuse};
-use crate::row::{Row, both, down, moved, up};
+use crate::row::{AdapterRow, both, down, moved, up};
 use onnxd_ir::{Attr, Tensor, resize};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     up(&["Upsample"], 7, upsample_7),
     moved(&["Upsample"], 9),
     up(&["Upsample"], 10, upsample_10),

@@ -6,7 +6,7 @@ use crate::context::{Done, LowerContext};
 pub(crate) type Adapter = fn(&mut LowerContext<'_>) -> Done;
 
 /// Operators that the standard changed in the same way in version `since`.
-pub(crate) struct Row {
+pub(crate) struct AdapterRow {
     pub(crate) ops: &'static [&'static str],
     pub(crate) since: i64,
     pub(crate) up: Option<Adapter>,
@@ -14,13 +14,13 @@ pub(crate) struct Row {
 }
 
 /// A change that needs an adapter towards newer versions only.
-pub(crate) const fn up(ops: &'static [&'static str], since: i64, up: Adapter) -> Row {
-    Row { ops, since, up: Some(up), down: None }
+pub(crate) const fn up(ops: &'static [&'static str], since: i64, up: Adapter) -> AdapterRow {
+    AdapterRow { ops, since, up: Some(up), down: None }
 }
 
 /// A change that needs an adapter towards older versions only.
-pub(crate) const fn down(ops: &'static [&'static str], since: i64, down: Adapter) -> Row {
-    Row { ops, since, up: None, down: Some(down) }
+pub(crate) const fn down(ops: &'static [&'static str], since: i64, down: Adapter) -> AdapterRow {
+    AdapterRow { ops, since, up: None, down: Some(down) }
 }
 
 /// A change that needs adapters both ways.
@@ -29,12 +29,12 @@ pub(crate) const fn both(
     since: i64,
     up: Adapter,
     down: Adapter,
-) -> Row {
-    Row { ops, since, up: Some(up), down: Some(down) }
+) -> AdapterRow {
+    AdapterRow { ops, since, up: Some(up), down: Some(down) }
 }
 
 /// Attributes became inputs, or the other way round, and nothing else changed.
-pub(crate) const fn moved(ops: &'static [&'static str], since: i64) -> Row {
+pub(crate) const fn moved(ops: &'static [&'static str], since: i64) -> AdapterRow {
     both(ops, since, restate, restate)
 }
 

@@ -2,10 +2,10 @@
 
 use crate::context::{Done, LowerContext, axes, axis, refuse};
 use crate::data::filled;
-use crate::row::{Row, both, down, moved, restate, up};
+use crate::row::{AdapterRow, both, down, moved, restate, up};
 use onnxd_ir::{Attr, Dim, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[AdapterRow] = &[
     moved(&["Squeeze", "Unsqueeze"], 13),
     down(&["Squeeze", "Flatten", "Concat"], 11, axis_from_front),
     down(&["Unsqueeze"], 11, unsqueeze_11_down),

@@ -1,8 +1,8 @@
 //! Walks a model from one version to another, node by node.
 
 use crate::carry;
-use crate::context::{Done, LowerContext, Refusal, Step, refuse};
-use crate::row::Row;
+use crate::context::{Done, LowerContext, OpsetStep, Refusal, refuse};
+use crate::row::AdapterRow;
 use crate::table;
 use onnxd_build::GraphBuilder;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
@@ -26,7 +26,7 @@ fn set_standard(opsets: &mut Opsets, version: i64) {
 pub(crate) fn convert(model: &mut Model, to: i64) -> Diagnostics {
     let functions: HashSet<(String, String)> =
         model.functions.iter().map(|f| (f.domain.clone(), f.name.clone())).collect();
-    let mut walk = Walk { functions, found: Diagnostics::default() };
+    let mut walk = ConversionWalk { functions, found: Diagnostics::default() };
     walk.all_steps(&mut model.graph, &mut model.opsets, to);
     for function in &mut model.functions {
         walk.all_steps(&mut function.graph, &mut function.opsets, to);
@@ -43,23 +43,23 @@ pub(crate) fn edit(graph: &mut Graph, opsets: &Opsets, f: impl FnOnce(&GraphBuil
     *graph = builder.finish();
 }
 
-struct Walk {
+struct ConversionWalk {
     /// Domain and name of local functions: they may have the names of operators.
     functions: HashSet<(String, String)>,
     found: Diagnostics,
 }
 
-impl Walk {
+impl ConversionWalk {
     fn all_steps(&mut self, graph: &mut Graph, opsets: &mut Opsets, target: i64) {
         while let Some(from) = standard(opsets).filter(|v| *v != target) {
-            let step = Step { from, to: from + (target - from).signum(), target };
+            let step = OpsetStep { from, to: from + (target - from).signum(), target };
             set_standard(opsets, step.to);
             edit(graph, opsets, |b| self.graph(b, step));
         }
     }
 
     /// Takes one step in a graph and, before that, in its sub-graphs.
-    fn graph(&mut self, b: &GraphBuilder, step: Step) {
+    fn graph(&mut self, b: &GraphBuilder, step: OpsetStep) {
         let all = b.graph().node_ids();
         for id in all {
             // Adapters remove constants that nothing reads any more.
@@ -72,7 +72,7 @@ impl Walk {
         }
     }
 
-    fn node(&mut self, b: &GraphBuilder, id: NodeId, step: Step) {
+    fn node(&mut self, b: &GraphBuilder, id: NodeId, step: OpsetStep) {
         let Some((row, op)) = self.change(&b.graph()[id], step) else { return };
         let mut s = LowerContext::new(b, id, step);
         if let Err(Refusal(why)) = in_layers_of(b, id, || adapt(&mut s, row, &op)) {
@@ -85,7 +85,11 @@ impl Walk {
     }
 
     /// What the standard changed in the operator of a node, and the operator, if anything.
-    fn change(&self, node: &Node, step: Step) -> Option<(Option<&'static Row>, String)> {
+    fn change(
+        &self,
+        node: &Node,
+        step: OpsetStep,
+    ) -> Option<(Option<&'static AdapterRow>, String)> {
         let is_function = || self.functions.contains(&(node.domain.clone(), node.op.clone()));
         if !node.is_standard() || (!self.functions.is_empty() && is_function()) {
             return None;
@@ -108,7 +112,7 @@ pub(crate) fn in_layers_of<R>(b: &GraphBuilder, id: NodeId, f: impl FnOnce() -> 
     b.in_layers(layers, &prefix, |_| f())
 }
 
-fn adapt(s: &mut LowerContext<'_>, row: Option<&Row>, op: &str) -> Done {
+fn adapt(s: &mut LowerContext<'_>, row: Option<&AdapterRow>, op: &str) -> Done {
     let step = s.step;
     let old = schema::find("", op, step.from);
     if let Some(adapter) = row.and_then(|r| if step.up() { r.up } else { r.down }) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 fn model(opset: i64, graph: &str) -> Model {
     let graph = text::parse_graph(graph).unwrap_or_else(|d| panic!("{d}"));
     let model = Model::new(graph, 8, opset);
-    let found = verify(&model, verify::Level::Full);
+    let found = verify(&model, verify::VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}");
     model
 }

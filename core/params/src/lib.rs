@@ -6,7 +6,7 @@ pub mod host;
 mod resolved;
 pub mod words;
 
-pub use resolved::{Resolved, Seen};
+pub use resolved::{ReadKeys, Resolved};
 pub use serde;
 use std::sync::Arc;
 

@@ -16,19 +16,19 @@ pub struct Resolved {
     values: Value,
     /// What the values were read from, or else what they are written as when somebody asks.
     text: OnceLock<String>,
-    seen: Mutex<Seen>,
+    seen: Mutex<ReadKeys>,
 }
 
 impl Default for Resolved {
     /// No params.
     fn default() -> Resolved {
-        Resolved::of(Value::Object(Map::new()))
+        Resolved::from_json(Value::Object(Map::new()))
     }
 }
 
 /// What was read, and what was read in vain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReadKeys {
     /// Dotted keys; a section stands for all keys below it, the empty key for all.
     pub keys: BTreeSet<String>,
     /// Keys without effect, and why. The reason goes on after key and value.
@@ -46,11 +46,11 @@ impl Resolved {
         }
         let values: Map<String, Value> = serde_json::from_str(json).map_err(|e| e.to_string())?;
         let text = json.to_owned().into();
-        Ok(Resolved { text, ..Resolved::of(Value::Object(values)) })
+        Ok(Resolved { text, ..Resolved::from_json(Value::Object(values)) })
     }
 
     /// Params that were read already: an object of sections.
-    pub fn of(values: Value) -> Resolved {
+    pub fn from_json(values: Value) -> Resolved {
         Resolved { values, text: OnceLock::new(), seen: Mutex::default() }
     }
 
@@ -113,7 +113,7 @@ impl Resolved {
     }
 
     /// The record so far.
-    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub fn seen(&self) -> MutexGuard<'_, ReadKeys> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

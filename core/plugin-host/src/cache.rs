@@ -33,7 +33,7 @@ pub struct Cache {
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Entry {
+struct CacheEntry {
     schema: u32,
     /// Version of onnxd and of its plugin interface.
     host: String,
@@ -88,7 +88,7 @@ impl Cache {
             }
             if stamp.settled_at(now_ns) {
                 // Else it is read again next time.
-                let _ = self.store(library, &Entry { stored_ns: now_ns, ..entry.clone() });
+                let _ = self.store(library, &CacheEntry { stored_ns: now_ns, ..entry.clone() });
             }
         }
         let plugin = PluginInfo { components: components(&descriptor), ..entry.plugin };
@@ -104,10 +104,10 @@ impl Cache {
         let (stamp, stored_ns) = (stamp(library)?, now_ns());
         refuse!(digest(library)? != plugin.sha256 => std::io::Error::other("the library was replaced meanwhile"));
         let plugin = plugin.clone();
-        self.store(library, &Entry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin })
+        self.store(library, &CacheEntry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin })
     }
 
-    fn store(&self, library: &Path, entry: &Entry) -> std::io::Result<()> {
+    fn store(&self, library: &Path, entry: &CacheEntry) -> std::io::Result<()> {
         let json = serde_json::to_vec_pretty(entry)?;
         fs::create_dir_all(&self.folder)?;
         let target = self.file(library);
@@ -120,7 +120,7 @@ impl Cache {
         })
     }
 
-    fn read(&self, library: &Path) -> Option<Entry> {
+    fn read(&self, library: &Path) -> Option<CacheEntry> {
         let file = fs::File::open(self.file(library)).ok()?;
         let mut json = Vec::new();
         file.take(ENTRY_BYTES_MAX).read_to_end(&mut json).ok()?;
@@ -209,7 +209,7 @@ mod tests {
             let stored_ns = stamp.ctime_ns + age;
             // What is never compared may be wrong.
             let plugin = PluginInfo { sha256: "00".into(), ..info.clone() };
-            let entry = Entry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin };
+            let entry = CacheEntry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin };
             fs::create_dir_all(&cache.folder).unwrap();
             fs::write(cache.file(&path), serde_json::to_vec(&entry).unwrap()).unwrap();
             assert_eq!(cache.get(&path).is_some(), found, "{age}");
@@ -227,7 +227,7 @@ mod tests {
         let stored = || cache.read(&path).unwrap().stored_ns;
         let young = stamp(&path).unwrap();
         let stored_ns = young.ctime_ns;
-        let entry = Entry { schema: SCHEMA, host: host(), stamp: young, stored_ns, plugin };
+        let entry = CacheEntry { schema: SCHEMA, host: host(), stamp: young, stored_ns, plugin };
         cache.store(&path, &entry).unwrap();
         assert!(cache.get(&path).is_some());
         assert_eq!(stored(), stored_ns, "it is still young");

@@ -61,7 +61,7 @@ pub struct Artifact {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct CallState {
     pub(crate) graph_in: Option<Bytes>,
     pub(crate) graph_out: Option<Bytes>,
     pub(crate) artifacts: BTreeMap<String, Artifact>,
@@ -74,21 +74,21 @@ pub(crate) struct State {
 }
 
 /// What the host's functions work on.
-pub(crate) struct Call {
+pub(crate) struct HostCall {
     pub(crate) submission: Bytes,
     pub(crate) inputs: BTreeMap<String, PathBuf>,
     pub(crate) tensors: Arc<TensorTable>,
     pub(crate) cancel: Arc<AtomicBool>,
     /// Where files of the result go; `None` where there is no result.
     pub(crate) outputs: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<CallState>,
     threads: u32,
     lines: AtomicU32,
     sink: Sink,
 }
 
-impl Call {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+impl HostCall {
+    pub(crate) fn state(&self) -> MutexGuard<'_, CallState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,7 +128,7 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
 
 /// The submission, the graph and the results of plugin calls of one job.
 pub struct JobContext {
-    call: Arc<Call>,
+    call: Arc<HostCall>,
     params_json: String,
 }
 
@@ -142,7 +142,7 @@ impl JobContext {
         cancel: Arc<AtomicBool>,
         sink: impl Fn(HostEvent) + Send + Sync + 'static,
     ) -> JobContext {
-        let call = Call {
+        let call = HostCall {
             submission: submission.message().encode_to_vec().into(),
             inputs: submission.paths(),
             tensors,
@@ -222,7 +222,7 @@ impl JobContext {
     }
 
     /// Makes the context known to the host's functions until the guard is dropped.
-    pub(crate) fn start(&mut self) -> Running {
+    pub(crate) fn start(&mut self) -> RunningCall {
         {
             let mut state = self.call.state();
             state.graph_out = None;
@@ -238,30 +238,30 @@ impl JobContext {
         let lent = self.call.tensors.lend();
         let address = std::ptr::from_ref(job) as usize;
         live(|calls| calls.insert(address, Arc::clone(&self.call)));
-        Running { job, _lent: lent }
+        RunningCall { job, _lent: lent }
     }
 }
 
 /// Calls in progress, by the address of their job.
-static CALLS: RwLock<BTreeMap<usize, Arc<Call>>> = RwLock::new(BTreeMap::new());
+static CALLS: RwLock<BTreeMap<usize, Arc<HostCall>>> = RwLock::new(BTreeMap::new());
 
-fn live<T>(change: impl FnOnce(&mut BTreeMap<usize, Arc<Call>>) -> T) -> T {
+fn live<T>(change: impl FnOnce(&mut BTreeMap<usize, Arc<HostCall>>) -> T) -> T {
     change(&mut CALLS.write().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The call in progress behind a plugin's pointer.
-pub(crate) fn find(job: *const abi::Job) -> Option<Arc<Call>> {
+pub(crate) fn find(job: *const abi::Job) -> Option<Arc<HostCall>> {
     let calls = CALLS.read().unwrap_or_else(PoisonError::into_inner);
     calls.get(&(job as usize)).cloned()
 }
 
 /// A plugin call in progress.
-pub(crate) struct Running {
+pub(crate) struct RunningCall {
     pub(crate) job: &'static abi::Job,
     _lent: Lent,
 }
 
-impl Drop for Running {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         let address = std::ptr::from_ref(self.job) as usize;
         live(|calls| calls.remove(&address));

@@ -1,8 +1,8 @@
 //! How the table makes and computes tensors that plugins derive from others: checked when made, computed on use.
 
 use crate::Refusal;
-use crate::recipe::{Derived, Recipe};
-use crate::tensors::{Array, Entry, TensorTable, unknown};
+use crate::recipe::{DerivationRecipe, Derived};
+use crate::tensors::{Array, TensorEntry, TensorTable, unknown};
 use bytes::Bytes;
 use memmap2::MmapMut;
 use onnxd_diagnostics::refuse;
@@ -29,7 +29,12 @@ impl TensorTable {
     }
 
     /// Makes a tensor that is derived from others.
-    pub(crate) fn derive(&self, recipe: Recipe, dtype: i32, dims: &[i64]) -> Result<u64, Refusal> {
+    pub(crate) fn derive(
+        &self,
+        recipe: DerivationRecipe,
+        dtype: i32,
+        dims: &[i64],
+    ) -> Result<u64, Refusal> {
         let mut sources = Vec::new();
         let mut depth = 0;
         for id in &recipe.sources {
@@ -44,8 +49,8 @@ impl TensorTable {
         let tensor = tensor.map_err(|e| Refusal::invalid(e.to_string()))?;
         let dims = dims.into();
         self.add(match tensor.derivation() {
-            Some(_) => Entry::Derived(Arc::new(Derived { recipe, tensor, dims, depth })),
-            None => Entry::Sealed(Array { dtype, dims, bytes: tensor.bytes() }),
+            Some(_) => TensorEntry::Derived(Arc::new(Derived { recipe, tensor, dims, depth })),
+            None => TensorEntry::Sealed(Array { dtype, dims, bytes: tensor.bytes() }),
         })
     }
 

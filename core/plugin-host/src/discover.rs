@@ -65,33 +65,37 @@ pub struct Shadowed {
 /// Looks for libraries; a folder that does not exist holds none.
 #[must_use]
 pub fn discover(folders: &[Folder]) -> Discovery {
-    let mut found = Discovery::default();
+    let mut discovery = Discovery::default();
     for folder in folders {
         let names = match names(folder) {
             Ok(names) => names,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             Err(e) => {
-                found.refused.push(refused(folder.path(), e, "Check the folder's permissions."));
+                discovery.refused.push(refused(
+                    folder.path(),
+                    e,
+                    "Check the folder's permissions.",
+                ));
                 continue;
             }
         };
         if names.len() > LIBRARIES_MAX {
             let why = format!("{} libraries, limit {LIBRARIES_MAX}", names.len());
-            found.refused.push(refused(folder.path(), why, "Use fewer plugins per folder."));
+            discovery.refused.push(refused(folder.path(), why, "Use fewer plugins per folder."));
         }
         for name in names.iter().take(LIBRARIES_MAX) {
             let path = folder.path().join(name);
             match trusted(&path) {
-                Ok(path) if found.libraries.contains(&path) => {}
+                Ok(path) if discovery.libraries.contains(&path) => {}
                 Ok(path) if matches!(folder, Folder::Plugins(_)) && is_bystander(&path) => {
-                    found.bystanders.push(path);
+                    discovery.bystanders.push(path);
                 }
-                Ok(path) => found.libraries.push(path),
-                Err(refusal) => found.refused.push(refusal),
+                Ok(path) => discovery.libraries.push(path),
+                Err(refusal) => discovery.refused.push(refusal),
             }
         }
     }
-    found
+    discovery
 }
 
 /// Keeps the first plugin of every id.

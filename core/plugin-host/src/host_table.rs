@@ -4,7 +4,7 @@
 //! What cannot be checked is whether a pointer points to what it claims: a worker may crash there.
 
 use crate::Refusal;
-use crate::context::{ABOUT_BYTES_MAX, Artifact, Call, HostEvent, find};
+use crate::context::{ABOUT_BYTES_MAX, Artifact, HostCall, HostEvent, find};
 use crate::files;
 use bytes::Bytes;
 use onnxd_diagnostics::refuse;
@@ -58,7 +58,7 @@ pub(crate) static HOST: abi::Host = abi::Host {
 fn serve(
     job: *const abi::Job,
     function: &str,
-    work: impl FnOnce(&Call) -> Result<(), Refusal>,
+    work: impl FnOnce(&HostCall) -> Result<(), Refusal>,
 ) -> abi::Status {
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let Some(call) = find(job) else { return abi::INVALID };
@@ -200,7 +200,7 @@ unsafe extern "C" fn progress_about(
 }
 
 /// Passes progress on, and tells of cancellation.
-fn went_on(call: &Call, done: u64, total: u64, about: String) -> Result<(), Refusal> {
+fn went_on(call: &HostCall, done: u64, total: u64, about: String) -> Result<(), Refusal> {
     call.emit(HostEvent::Progress { done, total, about });
     // What was read since is not read any more.
     call.tensors.release_inputs();

@@ -10,7 +10,7 @@ pub(crate) const SOURCES_MAX: usize = 1 << 16;
 
 /// How a plugin said that a tensor is derived.
 #[derive(Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct DerivationRecipe {
     pub(crate) kind: u32,
     pub(crate) sources: Box<[u64]>,
     pub(crate) offset: u64,
@@ -21,14 +21,14 @@ pub(crate) struct Recipe {
 /// A derived tensor.
 #[derive(Debug)]
 pub(crate) struct Derived {
-    pub(crate) recipe: Recipe,
+    pub(crate) recipe: DerivationRecipe,
     pub(crate) tensor: Tensor,
     pub(crate) dims: Arc<[i64]>,
     /// Recipes inside each other.
     pub(crate) depth: usize,
 }
 
-impl Recipe {
+impl DerivationRecipe {
     /// The derivation that it means, of these sources.
     pub(crate) fn derivation(&self, sources: Vec<Tensor>) -> Result<Derivation, Refusal> {
         if self.kind == abi::DERIVE_CONCAT {

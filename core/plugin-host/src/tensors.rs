@@ -34,22 +34,22 @@ pub struct Array {
 }
 
 /// Memory a plugin is still writing. The host makes no reference to its contents before sealing.
-pub(crate) enum Room {
+pub(crate) enum TensorRoom {
     Pages(MmapMut),
     /// A buffer and where its aligned part begins.
     Heap(Vec<u8>, usize),
 }
 
-pub(crate) enum Entry {
+pub(crate) enum TensorEntry {
     Mapped(Bytes),
-    Open { dtype: i32, dims: Arc<[i64]>, len: usize, room: Room },
+    Open { dtype: i32, dims: Arc<[i64]>, len: usize, room: TensorRoom },
     Sealed(Array),
     Derived(Arc<Derived>),
 }
 
 #[derive(Default)]
 struct Entries {
-    by_id: HashMap<u64, Entry>,
+    by_id: HashMap<u64, TensorEntry>,
     last: u64,
 }
 
@@ -85,7 +85,7 @@ impl TensorTable {
             let found = bytes.len();
             return Err(Refusal::invalid(format!("tensor of {found} bytes, expected {expected}")));
         }
-        self.add(Entry::Sealed(Array { dtype, dims: dims.into(), bytes }))
+        self.add(TensorEntry::Sealed(Array { dtype, dims: dims.into(), bytes }))
     }
 
     /// Adds bytes that tensors may alias.
@@ -93,7 +93,7 @@ impl TensorTable {
     /// # Errors
     /// If the table is full.
     pub fn insert_mapped(&self, bytes: Bytes) -> Result<u64, Refusal> {
-        self.add(Entry::Mapped(bytes))
+        self.add(TensorEntry::Mapped(bytes))
     }
 
     /// Maps a file read-only, once per path until it is given back.
@@ -162,7 +162,7 @@ impl TensorTable {
     #[must_use]
     pub fn get(&self, id: u64) -> Option<Array> {
         match self.read().by_id.get(&id) {
-            Some(Entry::Sealed(array)) => Some(array.clone()),
+            Some(TensorEntry::Sealed(array)) => Some(array.clone()),
             _ => None,
         }
     }
@@ -171,16 +171,16 @@ impl TensorTable {
     #[must_use]
     pub fn bytes(&self, id: u64) -> Option<Bytes> {
         match self.read().by_id.get(&id)? {
-            Entry::Sealed(array) => Some(array.bytes.clone()),
-            Entry::Mapped(bytes) => Some(bytes.clone()),
-            Entry::Open { .. } | Entry::Derived(_) => None,
+            TensorEntry::Sealed(array) => Some(array.bytes.clone()),
+            TensorEntry::Mapped(bytes) => Some(bytes.clone()),
+            TensorEntry::Open { .. } | TensorEntry::Derived(_) => None,
         }
     }
 
     /// A derived tensor.
     pub(crate) fn derived(&self, id: u64) -> Option<Arc<Derived>> {
         match self.read().by_id.get(&id)? {
-            Entry::Derived(derived) => Some(derived.clone()),
+            TensorEntry::Derived(derived) => Some(derived.clone()),
             _ => None,
         }
     }
@@ -208,7 +208,7 @@ impl TensorTable {
         let bytes = tensor_bytes(dtype, dims)?;
         let len = usize::try_from(bytes).map_err(|_| Refusal::out_of_memory(bytes))?;
         let (room, first) = room(bytes, len)?;
-        let id = self.add(Entry::Open { dtype, dims: dims.into(), len, room })?;
+        let id = self.add(TensorEntry::Open { dtype, dims: dims.into(), len, room })?;
         Ok((id, first))
     }
 
@@ -216,29 +216,29 @@ impl TensorTable {
     pub(crate) fn seal(&self, id: u64) -> Result<(), Refusal> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         match entries.by_id.get(&id) {
-            Some(Entry::Open { .. }) => {}
-            Some(Entry::Sealed(_) | Entry::Derived(_)) => {
+            Some(TensorEntry::Open { .. }) => {}
+            Some(TensorEntry::Sealed(_) | TensorEntry::Derived(_)) => {
                 return Err(Refusal::invalid(format!("tensor {id} is already sealed")));
             }
-            Some(Entry::Mapped(_)) => {
+            Some(TensorEntry::Mapped(_)) => {
                 return Err(Refusal::invalid(format!("{id} is a mapped input, not a tensor")));
             }
             None => return Err(unknown(id)),
         }
-        let Some(Entry::Open { dtype, dims, len, room }) = entries.by_id.remove(&id) else {
+        let Some(TensorEntry::Open { dtype, dims, len, room }) = entries.by_id.remove(&id) else {
             return Err(unknown(id));
         };
         let bytes = match room {
-            Room::Pages(pages) => {
+            TensorRoom::Pages(pages) => {
                 let pages = pages.make_read_only().map_err(|e| {
                     Refusal::new(abi::OUT_OF_MEMORY, format!("sealing tensor {id}: {e}"))
                 })?;
                 Bytes::from_owner(pages)
             }
             // `from_owner` keeps the buffer where it is; the plugin knows its address.
-            Room::Heap(buffer, begin) => Bytes::from_owner(buffer).slice(begin..begin + len),
+            TensorRoom::Heap(buffer, begin) => Bytes::from_owner(buffer).slice(begin..begin + len),
         };
-        entries.by_id.insert(id, Entry::Sealed(Array { dtype, dims, bytes }));
+        entries.by_id.insert(id, TensorEntry::Sealed(Array { dtype, dims, bytes }));
         Ok(())
     }
 
@@ -264,10 +264,10 @@ impl TensorTable {
         self.aliased.lock().unwrap_or_else(PoisonError::into_inner).insert(source);
         // Both are at most `bytes.len()`, a usize.
         let part = bytes.slice(offset as usize..end as usize);
-        self.add(Entry::Sealed(Array { dtype, dims: dims.into(), bytes: part }))
+        self.add(TensorEntry::Sealed(Array { dtype, dims: dims.into(), bytes: part }))
     }
 
-    pub(crate) fn add(&self, entry: Entry) -> Result<u64, Refusal> {
+    pub(crate) fn add(&self, entry: TensorEntry) -> Result<u64, Refusal> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         refuse!(entries.by_id.len() >= ENTRIES_MAX =>
             Refusal::new(abi::OUT_OF_MEMORY, format!("the job holds {ENTRIES_MAX} tensors already")));
@@ -297,11 +297,11 @@ pub(crate) fn unknown(id: u64) -> Refusal {
     Refusal::invalid(format!("no sealed tensor or mapped input has the id {id}"))
 }
 
-fn room(bytes: u64, len: usize) -> Result<(Room, *mut u8), Refusal> {
+fn room(bytes: u64, len: usize) -> Result<(TensorRoom, *mut u8), Refusal> {
     if bytes >= OWN_PAGES_BYTES {
         let mut pages = MmapMut::map_anon(len).map_err(|_| Refusal::out_of_memory(bytes))?;
         let first = pages.as_mut_ptr();
-        return Ok((Room::Pages(pages), first));
+        return Ok((TensorRoom::Pages(pages), first));
     }
     let mut buffer = Vec::new();
     let size = len + ALIGNMENT - 1;
@@ -309,7 +309,7 @@ fn room(bytes: u64, len: usize) -> Result<(Room, *mut u8), Refusal> {
     buffer.resize(size, 0);
     let begin = buffer.as_ptr().align_offset(ALIGNMENT);
     let first = buffer.as_mut_ptr().wrapping_add(begin);
-    Ok((Room::Heap(buffer, begin), first))
+    Ok((TensorRoom::Heap(buffer, begin), first))
 }
 
 /// A mapped file that several parts of are held.

@@ -25,7 +25,7 @@ impl Submission {
             Diagnostic::new(Code::ArrayFile, format!("`{}`: {}", shown(path), shown(&why)))
         };
         let found = onnxd_arrays::stored(&self.read(path)?, "array").map_err(wrong)?;
-        let header = |array: &onnxd_arrays::Stored| ArrayHeader {
+        let header = |array: &onnxd_arrays::StoredArray| ArrayHeader {
             name: array.name().to_owned(),
             dtype: array.dtype(),
             dims: array.dims().to_vec(),

@@ -11,7 +11,7 @@ mod sample_facts;
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::ir::{Model, Tensor};
-use column::{Column, Reader};
+use column::{Column, ColumnReader};
 use onnxd_params::host::Calibration as Params;
 pub(crate) use random::OPEN_SIZE;
 use std::collections::BTreeMap;
@@ -96,7 +96,11 @@ impl SampleSource<'_> {
         self.read(files::at(self.submission, path)?, u64::MAX)
     }
 
-    fn read(self, mut found: Vec<files::Found>, limit: u64) -> Result<Calibration, Diagnostics> {
+    fn read(
+        self,
+        mut found: Vec<files::CalibrationFile>,
+        limit: u64,
+    ) -> Result<Calibration, Diagnostics> {
         if found.is_empty() {
             return Ok(Calibration { batch_size: 1, source_batch: 1, ..Calibration::default() });
         }
@@ -190,7 +194,7 @@ impl Calibration {
     /// the arrays hold whole inputs, each is a batch.
     #[must_use]
     pub fn batches(&self, size: usize, samples_max: u64) -> Batches<'_> {
-        let readers = self.columns.iter().map(Reader::new).collect();
+        let readers = self.columns.iter().map(ColumnReader::new).collect();
         let single = self.columns.iter().any(Column::is_single);
         let size = if single { 1 } else { size.max(1) };
         Batches {
@@ -210,7 +214,7 @@ impl Calibration {
         samples_max: u64,
     ) -> impl Iterator<Item = Result<Labelled, Diagnostics>> + '_ {
         let mut batches = self.batches(size, samples_max);
-        let mut labels = self.labels.as_ref().map(Reader::new);
+        let mut labels = self.labels.as_ref().map(ColumnReader::new);
         std::iter::from_fn(move || {
             let before = batches.seen;
             let feeds = batches.next()?;
@@ -275,7 +279,7 @@ pub struct Labelled {
 /// Batches of samples, in order.
 pub struct Batches<'c> {
     of: &'c Calibration,
-    readers: Vec<Reader<'c>>,
+    readers: Vec<ColumnReader<'c>>,
     size: usize,
     left: u64,
     seen: u64,
@@ -290,7 +294,7 @@ impl Batches<'_> {
     }
 
     fn read(&mut self, count: usize) -> Result<Feeds, Diagnostics> {
-        let one = |r: &mut Reader| Ok((r.input().to_owned(), r.take(count)?));
+        let one = |r: &mut ColumnReader| Ok((r.input().to_owned(), r.take(count)?));
         self.readers.iter_mut().map(one).collect::<Result<Feeds, Diagnostic>>().map_err(Into::into)
     }
 }

@@ -117,7 +117,7 @@ pub(crate) struct JobHandle {
     /// Memory the host lent, by address: what lies in it goes back by id, not by copy.
     regions: Mutex<BTreeMap<usize, Region>>,
     /// Tensors of the host that are not found by their address: derived ones, and copies of what others derive from.
-    known: Mutex<HashMap<Known, (Tensor, u64)>>,
+    known: Mutex<HashMap<TensorOrigin, (Tensor, u64)>>,
     /// Shared by all views.
     views: Arc<()>,
 }
@@ -149,9 +149,9 @@ impl AsRef<[u8]> for Borrowed {
 }
 
 /// Where the elements of a tensor come from, their type and sizes.
-type Known = ((usize, usize), DataType, Vec<usize>);
+type TensorOrigin = ((usize, usize), DataType, Vec<usize>);
 
-fn known_as(tensor: &Tensor) -> Known {
+fn known_as(tensor: &Tensor) -> TensorOrigin {
     (tensor.identity(), tensor.dtype(), tensor.dims().to_vec())
 }
 

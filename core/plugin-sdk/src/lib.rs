@@ -83,7 +83,7 @@ pub use onnxd_proto::onnxd::{
 pub use onnxd_quantize::report::{Nearness, Origin};
 pub use params::Params;
 #[cfg(feature = "quantizer")]
-pub use progress::Part;
+pub use progress::WorkPart;
 #[cfg(feature = "quantizer")]
 pub use quantizer::{QuantizeContext, Quantizer};
 pub use reader::InputReader;

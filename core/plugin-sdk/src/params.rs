@@ -22,7 +22,7 @@ impl Params {
     /// Params that came with other JSON.
     #[cfg(feature = "pass")]
     pub(crate) fn of(values: Value) -> Params {
-        Params(Arc::new(Resolved::of(values)))
+        Params(Arc::new(Resolved::from_json(values)))
     }
 
     /// A section that [`params!`](crate::params!) declared, in types.

@@ -42,13 +42,13 @@ impl Reported {
 pub(crate) struct Reporter(Arc<Mutex<Reported>>);
 
 impl Reporter {
-    pub(crate) fn part(&self, text: String) -> Part {
+    pub(crate) fn part(&self, text: String) -> WorkPart {
         let mut reported = locked(&self.0);
         reported.begun += 1;
         let number = reported.begun;
         reported.parts.push((number, text));
         reported.is_other = true;
-        Part { reported: Arc::clone(&self.0), number }
+        WorkPart { reported: Arc::clone(&self.0), number }
     }
 
     /// What is new is told at once, and counts a few times per second.
@@ -91,12 +91,12 @@ impl Reporter {
 
 /// A part of the work, until it is dropped; see [`QuantizeContext::part`](crate::QuantizeContext::part).
 #[must_use = "the part ends when this is dropped"]
-pub struct Part {
+pub struct WorkPart {
     reported: Arc<Mutex<Reported>>,
     number: u64,
 }
 
-impl Part {
+impl WorkPart {
     /// Says what is worked on from now on instead, such as the next of several candidates.
     pub fn now(&self, text: impl Into<String>) {
         let mut reported = locked(&self.reported);
@@ -108,7 +108,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for WorkPart {
     fn drop(&mut self) {
         let mut reported = locked(&self.reported);
         reported.parts.retain(|(number, _)| *number != self.number);

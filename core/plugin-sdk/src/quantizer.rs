@@ -4,7 +4,7 @@ use crate::Params;
 use crate::calibration::{OPEN_SIZE, SampleSource};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
-use crate::progress::{Part, Reporter};
+use crate::progress::{Reporter, WorkPart};
 use crate::{Calibration, Submission};
 use onnxd_params::host;
 use onnxd_proto::onnxd::{self as message, Attempt, QuantizedLayer, QuantizedTensor};
@@ -149,7 +149,7 @@ impl QuantizeContext {
     /// so do parts that begin meanwhile. `candidate 3 of 7`, `calibration` and `count("sample", 11, 64)` are shown as
     /// `candidate 3 of 7, calibration, sample 12 of 64`. To users nothing must seem to run back: let parts that follow
     /// each other have different texts.
-    pub fn part(&self, text: impl Into<String>) -> Part {
+    pub fn part(&self, text: impl Into<String>) -> WorkPart {
         self.reporter.part(text.into())
     }
 

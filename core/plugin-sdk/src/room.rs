@@ -19,10 +19,10 @@ pub struct Room {
     dtype: DataType,
     dims: Vec<usize>,
     len: usize,
-    place: Place,
+    place: RoomMemory,
 }
 
-enum Place {
+enum RoomMemory {
     /// Words, so that elements of every type are aligned.
     Own(Vec<u64>),
     Host {
@@ -46,7 +46,7 @@ impl Submission {
         let job = self.job().clone();
         let (id, first) = job.open_tensor(dtype.number(), &sizes(dims), len)?;
         let first = NonNull::new(first).ok_or_else(|| out_of_memory(len))?;
-        let place = Place::Host { id, first, _counted: job.views(), job };
+        let place = RoomMemory::Host { id, first, _counted: job.views(), job };
         Ok(Room { dtype, dims: dims.to_vec(), len, place })
     }
 }
@@ -59,18 +59,18 @@ impl Room {
     pub fn new(dtype: DataType, dims: &[usize]) -> Result<Room, Diagnostic> {
         let len = byte_len(dtype, dims)?;
         let words = bytemuck::try_zeroed_vec(len.div_ceil(size_of::<u64>()));
-        let place = Place::Own(words.map_err(|()| out_of_memory(len))?);
+        let place = RoomMemory::Own(words.map_err(|()| out_of_memory(len))?);
         Ok(Room { dtype, dims: dims.to_vec(), len, place })
     }
 
     /// The elements as the tensor holds them.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.place {
-            Place::Own(words) => &mut bytemuck::cast_slice_mut(words)[..self.len],
+            RoomMemory::Own(words) => &mut bytemuck::cast_slice_mut(words)[..self.len],
             // SAFETY: the host made `len` zeroed bytes for this room, and leaves them alone until `seal` takes the
             // room. `&mut self` is the only way to them. A room that outlives the call is found like a view
             // (`_counted`).
-            Place::Host { first, .. } => unsafe {
+            RoomMemory::Host { first, .. } => unsafe {
                 std::slice::from_raw_parts_mut(first.as_ptr(), self.len)
             },
         }
@@ -91,8 +91,8 @@ impl Room {
     /// The host's.
     pub fn seal(self) -> Result<Tensor, Diagnostic> {
         let bytes = match self.place {
-            Place::Own(words) => Bytes::from_owner(Words(words)).slice(..self.len),
-            Place::Host { job, id, .. } => {
+            RoomMemory::Own(words) => Bytes::from_owner(Words(words)).slice(..self.len),
+            RoomMemory::Host { job, id, .. } => {
                 job.seal_tensor(id)?;
                 let (mapped, ..) = job.tensor(id)?;
                 job.remember(&mapped, Some((self.dtype.number(), sizes(&self.dims))));

@@ -2,7 +2,7 @@
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::{Model, Tensor};
-use crate::{Calibration, Part, QuantizeContext, fingerprint};
+use crate::{Calibration, QuantizeContext, WorkPart, fingerprint};
 use onnxd_params::host;
 use onnxd_quantize::session::{self, Batches, Session};
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Session for QuantizeContext {
         self.count(noun, done, total)
     }
 
-    fn part(&self, text: String) -> Box<dyn session::Part> {
+    fn part(&self, text: String) -> Box<dyn session::ProgressPart> {
         Box::new(self.part(text))
     }
 
@@ -62,7 +62,7 @@ impl Session for QuantizeContext {
     }
 }
 
-impl session::Part for Part {
+impl session::ProgressPart for WorkPart {
     fn now(&self, text: String) {
         self.now(text);
     }

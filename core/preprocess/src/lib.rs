@@ -10,7 +10,9 @@ mod step;
 
 #[cfg(feature = "apply")]
 pub use apply::{Depth, Picture};
-pub use step::{Border, Equalization, Norm, Operator, Order, Sizing, Step, ThresholdOperation};
+pub use step::{
+    ArithmeticOperator, Border, ChannelOrder, Equalization, Norm, Sizing, Step, ThresholdOperation,
+};
 
 use std::fmt;
 
@@ -23,18 +25,18 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// Why a picture does not get through.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault(String);
+pub struct PictureFault(String);
 
-impl fmt::Display for Fault {
+impl fmt::Display for PictureFault {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for PictureFault {}
 
-pub(crate) fn fault(why: impl Into<String>) -> Fault {
-    Fault(why.into())
+pub(crate) fn fault(why: impl Into<String>) -> PictureFault {
+    PictureFault(why.into())
 }
 
 /// The steps in their order.
@@ -46,7 +48,7 @@ impl Steps {
     ///
     /// # Errors
     /// If the text is something else.
-    pub fn from_json(text: &str) -> Result<Steps, Fault> {
+    pub fn from_json(text: &str) -> Result<Steps, PictureFault> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(fault("the list of steps is too long"));
         }

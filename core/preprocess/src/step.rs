@@ -51,7 +51,7 @@ pub enum Step {
     /// The brightness of three channels; a grey picture stays.
     Grey {
         /// What the three channels are.
-        order: Order,
+        order: ChannelOrder,
     },
     /// One of three channels.
     Channel {
@@ -66,7 +66,7 @@ pub enum Step {
     /// The samples, from here on real numbers, with one number or one for each channel.
     Arithmetic {
         /// What is done.
-        operator: Operator,
+        operator: ArithmeticOperator,
         /// The numbers.
         values: Vec<f64>,
     },
@@ -129,14 +129,14 @@ pub enum Step {
         /// Levels of grey that are told apart; 0 is all.
         levels: usize,
         /// What the three channels are.
-        order: Order,
+        order: ChannelOrder,
     },
     /// Equalizes the histogram of the lightness.
     Equalize {
         /// How.
         method: Equalization,
         /// What the three channels are.
-        order: Order,
+        order: ChannelOrder,
     },
     /// A step that there is no arithmetic for.
     Unavailable {
@@ -224,7 +224,7 @@ pub enum Border {
 /// What three channels are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum ChannelOrder {
     /// Red, green, blue.
     Rgb,
     /// Blue, green, red.
@@ -234,7 +234,7 @@ pub enum Order {
 /// `sample OPERATOR number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Operator {
+pub enum ArithmeticOperator {
     /// Sum.
     Plus,
     /// Difference.
@@ -245,7 +245,7 @@ pub enum Operator {
     Divides,
 }
 
-impl Operator {
+impl ArithmeticOperator {
     /// `sample OPERATOR value`, as it is computed in pictures.
     #[must_use]
     pub fn apply(self, sample: f32, value: f64) -> f32 {
@@ -254,14 +254,14 @@ impl Operator {
 
     /// What is added to, taken from or multiplied with samples.
     pub(crate) fn number(self, value: f64) -> f32 {
-        if self == Operator::Divides { (1.0 / value) as f32 } else { value as f32 }
+        if self == ArithmeticOperator::Divides { (1.0 / value) as f32 } else { value as f32 }
     }
 
     pub(crate) fn with(self, sample: f32, number: f32) -> f32 {
         match self {
-            Operator::Plus => sample + number,
-            Operator::Minus => sample - number,
-            Operator::Multiplies | Operator::Divides => sample * number,
+            ArithmeticOperator::Plus => sample + number,
+            ArithmeticOperator::Minus => sample - number,
+            ArithmeticOperator::Multiplies | ArithmeticOperator::Divides => sample * number,
         }
     }
 }

@@ -33,7 +33,7 @@ pub trait Calibration {
 }
 
 /// A part of the work, until it is dropped.
-pub trait Part {
+pub trait ProgressPart {
     /// Says what is worked on from now on instead.
     fn now(&self, text: String);
 }
@@ -89,7 +89,7 @@ pub trait Session {
     fn count(&self, noun: &str, done: u64, total: u64) -> Result<(), Diagnostic>;
 
     /// Begins a part of the work.
-    fn part(&self, text: String) -> Box<dyn Part>;
+    fn part(&self, text: String) -> Box<dyn ProgressPart>;
 
     /// Whether the conversion was cancelled.
     fn is_stopped(&self) -> bool;

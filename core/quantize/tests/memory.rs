@@ -3,7 +3,7 @@
 use onnxd_eval::Builtin;
 use onnxd_ir::Tensor;
 use onnxd_ir::text::parse_model;
-use onnxd_quantize::observe::{Limits, Parts, Stats, Wanted, observe};
+use onnxd_quantize::observe::{Limits, StatisticParts, Stats, WantedValues, observe};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -48,12 +48,13 @@ fn peak(samples: usize) -> usize {
         let x = Tensor::from_vec(vec![1, 4, 32, 32], values.collect());
         Ok(BTreeMap::from([("x".to_owned(), x)]))
     };
-    let parts = Parts { bins: Some(2048), channel_axis: Some(1), ..Parts::default() };
+    let parts =
+        StatisticParts { bins: Some(2048), channel_axis: Some(1), ..StatisticParts::default() };
     let before = LIVE.load(Relaxed);
     PEAK.store(before, Relaxed);
     let make = |_: &str| Stats::new(&parts);
     let mut all = (0..samples).map(sample);
-    let found = observe(&Builtin, &model, &mut all, &Wanted::All, &make, Limits::default());
+    let found = observe(&Builtin, &model, &mut all, &WantedValues::All, &make, Limits::default());
     assert_eq!(found.unwrap()["b"].tensors, samples as u64);
     PEAK.load(Relaxed) - before
 }

@@ -3,11 +3,13 @@
 use onnxd_eval::Builtin;
 use onnxd_ir::text::parse_model;
 use onnxd_ir::{DataType, Tensor};
-use onnxd_quantize::observe::{Feeds, Limits, Parts, Statistic, Stats, Wanted, blocks, observe};
+use onnxd_quantize::observe::{
+    Feeds, Limits, Statistic, StatisticParts, Stats, WantedValues, blocks, observe,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const PARTS: Parts = Parts {
+const PARTS: StatisticParts = StatisticParts {
     moving_c: 0.1,
     group: 2,
     channel_axis: Some(1),
@@ -16,7 +18,7 @@ const PARTS: Parts = Parts {
     moments: true,
 };
 
-fn of(tensors: &[Tensor]) -> Stats {
+fn stats_of(tensors: &[Tensor]) -> Stats {
     let mut stats = Stats::new(&PARTS);
     tensors.iter().for_each(|t| stats.see(t));
     stats
@@ -49,8 +51,8 @@ proptest! {
         tensors in prop::collection::vec(prop::collection::vec(
             prop_oneof![8 => -1e3..1e3f32, 1 => Just(0.0), 1 => prop::num::f32::ANY], 0..70), 1..4),
     ) {
-        let mut light = Stats::new(&Parts { moments: false, ..Parts::default() });
-        let mut all = Stats::new(&Parts::default());
+        let mut light = Stats::new(&StatisticParts { moments: false, ..StatisticParts::default() });
+        let mut all = Stats::new(&StatisticParts::default());
         for values in tensors {
             let tensor = Tensor::vector(values);
             light.see(&tensor);
@@ -65,7 +67,7 @@ proptest! {
     #[test]
     fn parts_merge_to_the_whole(tensors in tensors(), cut in 0usize..8) {
         let cut = cut.min(tensors.len());
-        let (whole, mut first, second) = (of(&tensors), of(&tensors[..cut]), of(&tensors[cut..]));
+        let (whole, mut first, second) = (stats_of(&tensors), stats_of(&tensors[..cut]), stats_of(&tensors[cut..]));
         first.merge(&second);
         prop_assert_eq!(&first.histogram, &whole.histogram);
         prop_assert_eq!(&first.channels, &whole.channels);
@@ -88,7 +90,7 @@ proptest! {
 
     #[test]
     fn what_ranges_follow_from_is_saved_and_read_back(tensors in tensors()) {
-        let stats = of(&tensors);
+        let stats = stats_of(&tensors);
         let saved = stats.saved("x");
         let back = Stats::restored(&saved).unwrap();
         prop_assert_eq!(back.saved("x"), saved);
@@ -99,7 +101,7 @@ proptest! {
 
     #[test]
     fn they_are_what_they_are_called(tensors in tensors()) {
-        let stats = of(&tensors);
+        let stats = stats_of(&tensors);
         let all: Vec<f64> = tensors.iter().flat_map(|t| t.to_reals().unwrap().values).collect();
         let finite: Vec<f64> = all.iter().copied().filter(|x| x.is_finite()).collect();
         prop_assert_eq!(stats.elements, all.len() as u64);
@@ -151,7 +153,8 @@ proptest! {
 
 #[test]
 fn moving_averages_are_those_of_the_definition() {
-    let stats = of(&[1f32, 5.0, -3.0].map(|x| Tensor::from_vec(vec![1, 2], vec![x, x + 1.0])));
+    let stats =
+        stats_of(&[1f32, 5.0, -3.0].map(|x| Tensor::from_vec(vec![1, 2], vec![x, x + 1.0])));
     let step = |old: f64, new: f64| old + 0.1 * (new - old);
     let (min, max) = stats.moving.range().unwrap();
     assert!((min - step(step(1.0, 5.0), -3.0)).abs() < 1e-12);
@@ -163,9 +166,9 @@ fn moving_averages_are_those_of_the_definition() {
 fn means_are_those_of_groups() {
     let tensors = [1f32, 5.0, -3.0].map(|x| Tensor::from_vec(vec![1, 2], vec![x, x + 1.0]));
     let expected = Some(((2.0 * 1.0 - 3.0) / 3.0, (2.0 * 6.0 - 2.0) / 3.0));
-    assert_eq!(of(&tensors).mean.range(), expected);
-    let mut parts = of(&tensors[..2]);
-    parts.merge(&of(&tensors[2..]));
+    assert_eq!(stats_of(&tensors).mean.range(), expected);
+    let mut parts = stats_of(&tensors[..2]);
+    parts.merge(&stats_of(&tensors[2..]));
     assert_eq!(parts.mean.range(), expected);
 }
 
@@ -175,9 +178,9 @@ fn parts_give_what_all_tensors_give() {
     let values = |i: usize| [i, 3 * i % 7, 9 - i].map(|x| x as f32).to_vec();
     let tensor = |i: usize| Tensor::from_vec(vec![1, 3], values(i));
     let tensors: Vec<Tensor> = (0..8).map(tensor).collect();
-    let expected = of(&tensors);
+    let expected = stats_of(&tensors);
     for cut in 0..8 {
-        let mut all = of(&tensors[..cut]);
+        let mut all = stats_of(&tensors[..cut]);
         for tensors in tensors[cut..].chunks(3) {
             let mut part = Stats::new(&PARTS).part();
             tensors.iter().for_each(|tensor| part.see(tensor));
@@ -193,13 +196,13 @@ fn parts_give_what_all_tensors_give() {
 fn every_type_of_numbers_is_read() {
     for dtype in [DataType::Float16, DataType::Bfloat16, DataType::Double] {
         let reals = onnxd_ir::Reals { dims: vec![3], values: vec![-1.5, 0.0, 2.0] };
-        let stats = of(&[reals.to_tensor(dtype).unwrap()]);
+        let stats = stats_of(&[reals.to_tensor(dtype).unwrap()]);
         assert_eq!((stats.extremes.range(), stats.zeros), (Some((-1.5, 2.0)), 1), "{dtype}");
     }
-    let stats = of(&[Tensor::vector(vec![-7i64, 0, 3]), Tensor::vector(vec![200u8])]);
+    let stats = stats_of(&[Tensor::vector(vec![-7i64, 0, 3]), Tensor::vector(vec![200u8])]);
     assert_eq!(stats.extremes.range(), Some((-7.0, 200.0)));
     let words = Tensor::strings(vec![1], vec!["a".into()]).unwrap();
-    assert_eq!(of(&[words]).tensors, 0);
+    assert_eq!(stats_of(&[words]).tensors, 0);
 }
 
 /// N2D2's histogram: the width is fixed by the first tensor, and bins are appended as the range
@@ -262,7 +265,8 @@ fn schemes_of_others_can_be_built_on_it() {
     let mut samples = [1f32, 3.0].into_iter().map(|x| Ok(sample(x)));
     let make = |_: &str| Appended::default();
     let found =
-        observe(&Builtin, &model, &mut samples, &Wanted::All, &make, Limits::default()).unwrap();
+        observe(&Builtin, &model, &mut samples, &WantedValues::All, &make, Limits::default())
+            .unwrap();
     let (x, y) = (&found["x"], &found["y"]);
     assert_eq!((x.lower, x.width, x.counts.len()), (-3.0, 2.0 / 16384.0, 3 * 16384));
     assert_eq!((y.lower, y.width, y.counts.len()), (0.0, 1.0 / 16384.0, 3 * 16384));
@@ -278,7 +282,7 @@ fn a_value_that_no_run_shows_is_an_error() {
     let sample = || Ok(BTreeMap::from([("x".to_owned(), Tensor::vector(vec![1f32]))]));
     let stats = |_: &str| Stats::new(&PARTS);
     let see = |names: &[&str]| {
-        let wanted = Wanted::Names(names.iter().map(|n| (*n).to_owned()).collect());
+        let wanted = WantedValues::Names(names.iter().map(|n| (*n).to_owned()).collect());
         let samples = &mut std::iter::once(sample());
         observe(&Builtin, &model, samples, &wanted, &stats, Limits::default())
     };

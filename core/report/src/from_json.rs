@@ -2,7 +2,7 @@
 
 use crate::SCHEMA;
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_proto::footprint::{Kind, Measured, Shape};
+use onnxd_proto::footprint::{FieldKind, Measured, Shape};
 use onnxd_proto::onnxd::Report;
 
 /// Largest `report.json` that is read, in bytes.
@@ -57,12 +57,12 @@ fn footprint(text: &str) -> u64 {
 
 /// The largest message in a list, or entries of a map.
 fn largest(shape: &Shape) -> u64 {
-    let of = |(_, kind): &(u32, Kind)| match kind {
-        Kind::Messages(of) => largest(of).max(of.bytes as u64),
+    let of = |(_, kind): &(u32, FieldKind)| match kind {
+        FieldKind::Messages(of) => largest(of).max(of.bytes as u64),
         // A map of one entry takes a node of eleven.
-        Kind::Map(entry) => 4 * entry.bytes as u64,
-        Kind::Message(of) => largest(of),
-        Kind::Number | Kind::Numbers { .. } | Kind::Text | Kind::Texts => 0,
+        FieldKind::Map(entry) => 4 * entry.bytes as u64,
+        FieldKind::Message(of) => largest(of),
+        FieldKind::Number | FieldKind::Numbers { .. } | FieldKind::Text | FieldKind::Texts => 0,
     };
     shape.fields.iter().map(of).max().unwrap_or(0)
 }

@@ -131,7 +131,7 @@ fn model(graph: &str) -> Model {
 }
 
 fn valid(model: &Model) {
-    let found = verify::verify(model, verify::Level::Full);
+    let found = verify::verify(model, verify::VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_model(model));
 }
 

@@ -33,7 +33,7 @@ impl Pass for EqualizeWeights {
             if cx.fuel.is_empty() {
                 break;
             }
-            let Some(first) = Layer::at(graph, id) else { continue };
+            let Some(first) = WeightedLayer::at(graph, id) else { continue };
             match equalize(graph, &first, self.ratio_min) {
                 Ok(()) => cx.rewrote(),
                 Err(reason) => cx.skip(&graph[first.out].name.clone(), reason),
@@ -44,7 +44,7 @@ impl Pass for EqualizeWeights {
 }
 
 /// A convolution or a fully connected layer.
-struct Layer {
+struct WeightedLayer {
     node: NodeId,
     x: ValueId,
     w: ValueId,
@@ -58,13 +58,13 @@ struct Layer {
     transposed: bool,
 }
 
-impl Layer {
-    fn at(graph: &Graph, id: NodeId) -> Option<Layer> {
+impl WeightedLayer {
+    fn at(graph: &Graph, id: NodeId) -> Option<WeightedLayer> {
         if let Some(c) = At::<Conv>::find(graph, id) {
             let (x, w, bias, out) = (c.x, c.w, c.b, c.out);
             let group = usize::try_from(c.group).ok().filter(|g| *g > 0)?;
             let (out_axis, transposed) = (0, false);
-            return Some(Layer {
+            return Some(WeightedLayer {
                 node: id,
                 x,
                 w,
@@ -80,7 +80,7 @@ impl Layer {
         let out_axis = usize::from(fc.transB == 0);
         let (x, w, bias, out) = (fc.a, fc.b, fc.c, fc.out);
         let (group, transposed) = (1, fc.transA != 0);
-        Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis, group, transposed })
+        Some(WeightedLayer { node: id, x, w, w_slot: 1, bias, out, out_axis, group, transposed })
     }
 
     fn weights<'g>(&self, graph: &'g Graph) -> Result<&'g Tensor, Skip> {
@@ -105,7 +105,7 @@ impl Layer {
     }
 }
 
-fn equalize(graph: &mut Graph, first: &Layer, ratio_min: f64) -> Result<(), Skip> {
+fn equalize(graph: &mut Graph, first: &WeightedLayer, ratio_min: f64) -> Result<(), Skip> {
     let second = follow(graph, first.out)?;
     if second.w == first.w {
         return Skip::because("both layers share their weights");
@@ -158,7 +158,7 @@ fn put(graph: &mut Graph, scaled: Vec<(NodeId, usize, ValueId, Tensor)>) -> Resu
 }
 
 /// The next layer, if everything on the way commutes with a positive factor per channel and nothing branches off.
-fn follow(graph: &Graph, mut v: ValueId) -> Result<Layer, Skip> {
+fn follow(graph: &Graph, mut v: ValueId) -> Result<WeightedLayer, Skip> {
     loop {
         let uses = graph.uses(v);
         let [reader] = graph.readers(v) else {
@@ -167,7 +167,7 @@ fn follow(graph: &Graph, mut v: ValueId) -> Result<Layer, Skip> {
         if uses != 1 {
             return Skip::because(format!("`{}` is a graph output", graph[v].name));
         }
-        if let Some(layer) = Layer::at(graph, *reader) {
+        if let Some(layer) = WeightedLayer::at(graph, *reader) {
             return match layer.x == v {
                 true if layer.transposed => {
                     Skip::because(format!("`{}` is transposed by the next layer", graph[v].name))
@@ -210,13 +210,13 @@ struct Channels {
 
 impl Channels {
     /// That the weights of the first layer compute.
-    fn outputs(w1: &[usize], first: &Layer) -> Channels {
+    fn outputs(w1: &[usize], first: &WeightedLayer) -> Channels {
         let run = w1[first.out_axis + 1..].iter().product();
         Channels { count: w1[first.out_axis], run, repeat: usize::MAX }
     }
 
     /// That the weights of the second layer read.
-    fn inputs(w2: &[usize], second: &Layer, channels: usize) -> Result<Channels, Skip> {
+    fn inputs(w2: &[usize], second: &WeightedLayer, channels: usize) -> Result<Channels, Skip> {
         let kernel: usize = w2[2..].iter().product();
         let [d0, d1] = [w2[0], w2[1]];
         if w2.len() == 2 {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 /// A value: the local function that it is in, its name, and whether it stands for one of the enclosing graph, which
 /// has the same name.
-type Key = (String, String, bool);
+type ValueKey = (String, String, bool);
 
-fn key(function: &str, value: &Value) -> Key {
+fn key(function: &str, value: &Value) -> ValueKey {
     let is_captured = matches!(value.origin(), Origin::Captured(_));
     (function.to_owned(), value.name.clone(), is_captured)
 }
@@ -35,9 +35,9 @@ fn for_each_graph(model: &Model, mut f: impl FnMut(&str, &Graph)) {
 #[derive(Default)]
 pub(crate) struct Inferred {
     /// As declared, and as inferred.
-    types: HashMap<Key, (Option<ValueType>, ValueType)>,
+    types: HashMap<ValueKey, (Option<ValueType>, ValueType)>,
     /// Values of other graphs have these names, too, and were declared otherwise.
-    mixed: HashSet<Key>,
+    mixed: HashSet<ValueKey>,
     /// What contradicts itself anyway.
     known: HashSet<String>,
 }

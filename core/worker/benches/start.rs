@@ -5,7 +5,7 @@
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::{Limits, ProbeRequest, Request};
 use onnxd_worker::confine::parent::spawn;
-use onnxd_worker::confine::{Mode, SUBCOMMAND};
+use onnxd_worker::confine::{ConfinementMode, SUBCOMMAND};
 use onnxd_worker::worker_main;
 use std::process::{Command, ExitCode};
 
@@ -33,7 +33,7 @@ fn compare(starts: u32) {
     let request =
         Request { limits: Some(limits), what: Some(What::Probe(ProbeRequest::default())) };
     let worker = per_start(starts, || {
-        let worker = spawn(&request, &program, Mode::BestEffort).expect("a worker");
+        let worker = spawn(&request, &program, ConfinementMode::BestEffort).expect("a worker");
         worker.follow(|_| {}).answer().expect("an answer");
     });
     println!("process {nothing:.2} ms, worker {worker:.2} ms of processor time for a start");

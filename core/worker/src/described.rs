@@ -21,7 +21,7 @@ struct Plugin {
 }
 
 impl Plugin {
-    fn of(info: &PluginInfo) -> Plugin {
+    fn from_info(info: &PluginInfo) -> Plugin {
         Plugin {
             id: info.id.clone(),
             kinds: info.components.iter().map(|c| c.kind.clone()).collect(),
@@ -38,8 +38,8 @@ impl Plugin {
 }
 
 impl Described {
-    pub(crate) fn of(plugins: &[PluginInfo]) -> Described {
-        Described(plugins.iter().map(Plugin::of).collect())
+    pub(crate) fn from_plugins(plugins: &[PluginInfo]) -> Described {
+        Described(plugins.iter().map(Plugin::from_info).collect())
     }
 
     pub(crate) fn component(&self, plugin: &str, kind: &str, id: &str) -> Option<&Component> {
@@ -55,7 +55,7 @@ impl Described {
 
     /// The table that params were resolved against.
     pub(crate) fn declared(&self) -> Declared {
-        Declared::of(components(&self.0))
+        Declared::from_components(components(&self.0))
     }
 
     /// Keys that had their effect when params were resolved: those that rules look at, if they are the component's own
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn only_descriptors_that_are_asked_for_are_read() {
         let plugins = [plugin("f", "frontend"), plugin("p", "pass"), plugin("q", "quantizer")];
-        let described = Described::of(&plugins);
+        let described = Described::from_plugins(&plugins);
         let read = || -> Vec<&str> {
             let read = described.0.iter().filter(|p| p.read.get().is_some());
             read.map(|p| p.id.as_str()).collect()

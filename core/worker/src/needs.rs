@@ -127,8 +127,8 @@ mod tests {
         let file = |name: &&str| InputFile { name: (*name).into(), ..InputFile::default() };
         let files: Vec<InputFile> = files.iter().map(file).collect();
         let plugins = plugins();
-        let described = Described::of(&plugins);
-        let params = &Resolved::of(params.clone());
+        let described = Described::from_plugins(&plugins);
+        let params = &Resolved::from_json(params.clone());
         let about = Submission { files: &files, network: "net.ini", params, lowered: &[] };
         let probe = with_needs(probe, (&plugins, &described), about);
         assert!(probe.needs.iter().all(|n| n.found != n.found_as.is_empty()));

@@ -13,14 +13,14 @@ use wildmatch::WildMatch;
 
 /// The front-end that takes a network.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Choice {
+pub struct ChosenFrontend {
     /// Who takes it and why, and why others do not.
     pub recognition: Recognition,
     /// What it refers to, found or not.
     pub needs: Vec<Need>,
 }
 
-impl Choice {
+impl ChosenFrontend {
     /// What is not there yet, one diagnostic each.
     pub fn missing(&self) -> Vec<Diagnostic> {
         let missing = self.needs.iter().filter(|need| !need.found);
@@ -83,7 +83,7 @@ impl<'a> Question<'a> {
     /// # Errors
     /// `N0102` for a tie. If no front-end takes it: why the one failed that hung or crashed, else why all failed, else
     /// `N0101` with all reasons.
-    pub fn choose(&self, answers: &[ProbeAnswer]) -> Result<Choice, Diagnostics> {
+    pub fn choose(&self, answers: &[ProbeAnswer]) -> Result<ChosenFrontend, Diagnostics> {
         let mut claims: Vec<&ProbeAnswer> =
             answers.iter().filter(|a| level(a) != ClaimLevel::ClaimNo).collect();
         claims.sort_by_key(|a| std::cmp::Reverse(level(a)));
@@ -113,7 +113,7 @@ impl<'a> Question<'a> {
             reason: probe.reason,
             declined: unasked.chain(others).collect(),
         };
-        Ok(Choice { recognition, needs: probe.needs })
+        Ok(ChosenFrontend { recognition, needs: probe.needs })
     }
 
     fn unclaimed(&self, answers: &[ProbeAnswer]) -> Diagnostics {
@@ -186,7 +186,7 @@ pub struct NetworkNames(Vec<WildMatch>);
 
 impl NetworkNames {
     /// The names that these globs fit.
-    pub fn of<'g>(globs: impl IntoIterator<Item = &'g str>) -> NetworkNames {
+    pub fn from_globs<'g>(globs: impl IntoIterator<Item = &'g str>) -> NetworkNames {
         let globs: std::collections::BTreeSet<&str> = globs.into_iter().collect();
         NetworkNames(globs.into_iter().map(WildMatch::new_case_insensitive).collect())
     }
@@ -268,8 +268,11 @@ mod tests {
         Question { plugins, about: Submission { files: &[], network, params, lowered: &[] } }
     }
 
-    fn choose(answers: &[ProbeAnswer], wanted: Option<&str>) -> Result<Choice, Diagnostics> {
-        let params = Resolved::of(json!({ "job": { "frontend": wanted } }));
+    fn choose(
+        answers: &[ProbeAnswer],
+        wanted: Option<&str>,
+    ) -> Result<ChosenFrontend, Diagnostics> {
+        let params = Resolved::from_json(json!({ "job": { "frontend": wanted } }));
         let plugins = plugins(&["a", "b", "c"]);
         question(&plugins, "x.net", &params).choose(answers)
     }
@@ -306,7 +309,7 @@ mod tests {
     fn those_are_asked_that_the_params_name_or_whose_globs_fit() {
         let all = plugins(&["a", "b"]);
         let asked = |network: &str, wanted: Option<&str>| {
-            let params = Resolved::of(json!({ "job": { "frontend": wanted } }));
+            let params = Resolved::from_json(json!({ "job": { "frontend": wanted } }));
             let answers = question(&all, network, &params)
                 .ask(&Described::default(), |_, _| Ok::<_, Diagnostics>(Probe::default()));
             answers.into_iter().map(|a| a.plugin).collect::<Vec<_>>()
@@ -338,7 +341,7 @@ mod tests {
         assert!(claims_name("saved_model.pb", "x/saved_model.pb"));
         assert!(!claims_name("saved.pb", "unsaved.pb"));
         assert!(claims_name("net?.*.pb", "net1.x.PB"));
-        let names = NetworkNames::of(["*.onnx", "saved.pb", "*.onnx"]);
+        let names = NetworkNames::from_globs(["*.onnx", "saved.pb", "*.onnx"]);
         assert!(names.claim("models/Net.ONNX") && names.claim("x/saved.pb"));
         assert!(!names.claim("unsaved.pb") && !names.claim("net.onnx.data"));
     }

@@ -79,7 +79,7 @@ fn probed(
 ) -> std::io::Result<message::ProbeResult> {
     // A plugin's entry is called once per process.
     let mut libraries: Libraries = BTreeMap::new();
-    let described = Described::of(&request.plugins);
+    let described = Described::from_plugins(&request.plugins);
     for (number, candidate) in (0u32..).zip(&request.candidates) {
         send(link, Event::Probing(message::ProbeStarted { candidate: number }))?;
         let answers = answers((request, candidate), &described, &mut libraries, link);

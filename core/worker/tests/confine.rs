@@ -9,7 +9,7 @@ use onnxd_proto::onnxd::{
 };
 use onnxd_worker::confine::outcome::{Exit, Outcome, conclude};
 use onnxd_worker::confine::parent::{WorkerProcess, spawn};
-use onnxd_worker::confine::{LOG_TARGET, Mode, NAMESPACES, SUBCOMMAND, THREADS};
+use onnxd_worker::confine::{ConfinementMode, LOG_TARGET, NAMESPACES, SUBCOMMAND, THREADS};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -88,17 +88,17 @@ fn all_as_another_user() {
 }
 
 /// A folder with an input, a file beside it, and a work folder.
-struct Place {
+struct ConfinedFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl ConfinedFolder {
+    fn new() -> ConfinedFolder {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("work")).unwrap();
         std::fs::write(folder.path().join("input.bin"), b"input").unwrap();
         std::fs::write(folder.path().join("secret.txt"), b"secret").unwrap();
-        Place { folder }
+        ConfinedFolder { folder }
     }
 
     fn start(&self, case: &str, limits: Limits) -> WorkerProcess {
@@ -120,7 +120,7 @@ fn start(folder: &Path, case: &str, limits: Limits) -> WorkerProcess {
         ..Default::default()
     };
     let request = Request { limits: Some(limits), what: Some(What::Convert(convert)) };
-    spawn(&request, &program(), Mode::BestEffort).unwrap()
+    spawn(&request, &program(), ConfinementMode::BestEffort).unwrap()
 }
 
 fn program() -> PathBuf {
@@ -151,7 +151,7 @@ fn what_a_worker_may_not_do() {
         "own_limits",
         "threads",
     ] {
-        let (mut report, place) = (String::new(), Place::new());
+        let (mut report, place) = (String::new(), ConfinedFolder::new());
         let outcome = place.start(case, usual()).follow(|event| {
             report += said(event, "").filter(|text| text.contains("confined: ")).unwrap_or("");
         });
@@ -167,9 +167,9 @@ fn what_a_worker_may_not_do() {
 
 /// Some kernels let the two calls of probes pass before any filter.
 fn calls_that_no_filter_sees_do_nothing() {
-    let outcome = Place::new().run("uprobe", usual());
+    let outcome = ConfinedFolder::new().run("uprobe", usual());
     assert!(conclude(&outcome).is_ok(), "{outcome:?}");
-    let outcome = Place::new().run("uretprobe", usual());
+    let outcome = ConfinedFolder::new().run("uretprobe", usual());
     let refused = conclude(&outcome).is_ok() || outcome.exit == Exit::Signal(ILL);
     assert!(refused, "{outcome:?}");
 }
@@ -177,7 +177,7 @@ fn calls_that_no_filter_sees_do_nothing() {
 const ILL: i32 = rustix::process::Signal::ILL.as_raw();
 
 fn limits_hold() {
-    let place = Place::new();
+    let place = ConfinedFolder::new();
     for case in ["file_size", "memory_is_refused"] {
         let outcome = place.run(case, usual());
         assert!(conclude(&outcome).is_ok(), "{case}: {outcome:?}");
@@ -202,7 +202,7 @@ fn said<'a>(event: &'a WorkerEvent, head: &str) -> Option<&'a str> {
 
 /// Either the kernel refuses more, or the parent ends the worker.
 fn threads_have_a_limit() {
-    let (mut held, place) = (String::new(), Place::new());
+    let (mut held, place) = (String::new(), ConfinedFolder::new());
     let begin = Instant::now();
     // Address space must not be what ends it.
     let limits = Limits { memory_bytes: 0, ..usual() };
@@ -231,7 +231,7 @@ fn the_disk_has_a_limit() {
         "mapped_files",
         "many_folders",
     ] {
-        let (place, begin) = (Place::new(), Instant::now());
+        let (place, begin) = (ConfinedFolder::new(), Instant::now());
         let one = only(&place.run(case, usual()));
         assert_eq!(one.code, "N0312", "{case}: {one}");
         assert!(one.message.contains("plugin org.example.bad"), "{one}");
@@ -241,7 +241,7 @@ fn the_disk_has_a_limit() {
 
 fn namespaces_are_a_workers_own() {
     let (mut own, mut differ) = (String::new(), Vec::new());
-    let worker = Place::new().start("sleeps", Limits { wall_ms: 2000, ..usual() });
+    let worker = ConfinedFolder::new().start("sleeps", Limits { wall_ms: 2000, ..usual() });
     let pid = worker.pid();
     let killer = worker.killer();
     let _outcome = worker.follow(|event| {
@@ -263,7 +263,7 @@ fn namespaces_are_a_workers_own() {
 }
 
 fn success_needs_a_result() {
-    let place = Place::new();
+    let place = ConfinedFolder::new();
     let good = place.run("nothing", usual());
     assert_eq!(conclude(&good).unwrap(), ConvertResult::default());
     let one = only(&place.run("exit_0", usual()));
@@ -274,7 +274,7 @@ fn success_needs_a_result() {
 }
 
 fn every_crash_is_attributed() {
-    let place = Place::new();
+    let place = ConfinedFolder::new();
     for (case, code, text) in [
         ("segfault", "N0401", "signal 11"),
         ("abort", "N0401", "signal 6"),
@@ -293,7 +293,7 @@ fn every_crash_is_attributed() {
 
 fn a_hanging_worker_is_stopped_in_time() {
     let limits = Limits { wall_ms: 400, ..usual() };
-    let place = Place::new();
+    let place = ConfinedFolder::new();
     for case in ["sleeps", "closes_and_sleeps"] {
         let begin = Instant::now();
         let outcome = place.run(case, limits);
@@ -315,7 +315,7 @@ fn nonsense_on_the_link_ends_the_worker() {
     for (case, why) in
         [("nonsense", "bytes was announced"), ("message_bomb", "it would take more than")]
     {
-        let one = only(&Place::new().run(case, usual()));
+        let one = only(&ConfinedFolder::new().run(case, usual()));
         assert_eq!(one.code, "N0406");
         assert!(one.message.contains("plugin org.example.bad"), "{one}");
         assert!(one.message.contains(why), "{one}");
@@ -324,15 +324,16 @@ fn nonsense_on_the_link_ends_the_worker() {
 
 fn floods_are_held_back() {
     let (mut lines, mut stages, mut progress, mut last) = (0, 0, 0, String::new());
-    let outcome = Place::new().start("floods", usual()).follow(|event| match &event.what {
-        Some(Event::Log(line)) => {
-            lines += 1;
-            last.clone_from(&line.text);
-        }
-        Some(Event::Stage(_)) => stages += 1,
-        Some(Event::Progress(_)) => progress += 1,
-        _ => {}
-    });
+    let outcome =
+        ConfinedFolder::new().start("floods", usual()).follow(|event| match &event.what {
+            Some(Event::Log(line)) => {
+                lines += 1;
+                last.clone_from(&line.text);
+            }
+            Some(Event::Stage(_)) => stages += 1,
+            Some(Event::Progress(_)) => progress += 1,
+            _ => {}
+        });
     assert!(conclude(&outcome).is_ok(), "{outcome:?}");
     // Of 20,000 each, sent within some seconds.
     assert!(lines <= 2002 && stages < 10_000 && progress < 10_000, "{lines} {stages} {progress}");
@@ -340,14 +341,14 @@ fn floods_are_held_back() {
 }
 
 fn standard_error_is_bounded() {
-    let outcome = Place::new().run("chatter", usual());
+    let outcome = ConfinedFolder::new().run("chatter", usual());
     assert!(conclude(&outcome).is_ok(), "{outcome:?}");
     assert!(outcome.stderr.len() <= 16 * 1024);
     assert!(outcome.stderr.ends_with("last line\n"));
 }
 
 fn a_worker_is_stopped_on_request() {
-    let worker = Place::new().start("sleeps", usual());
+    let worker = ConfinedFolder::new().start("sleeps", usual());
     let killer = worker.killer();
     let stopper = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
@@ -362,7 +363,7 @@ fn a_worker_is_stopped_on_request() {
 }
 
 fn outlives_the_thread() {
-    let place = Place::new();
+    let place = ConfinedFolder::new();
     let folder = place.folder.path().to_owned();
     let worker = std::thread::spawn(move || start(&folder, "slow", usual())).join().unwrap();
     let outcome = worker.follow(|_| {});
@@ -371,7 +372,7 @@ fn outlives_the_thread() {
 
 fn dies_with_its_parent() {
     use std::io::{BufRead, BufReader};
-    let place = Place::new();
+    let place = ConfinedFolder::new();
     let mut middle = std::process::Command::new(program())
         .arg("middle")
         .arg(place.folder.path())
@@ -411,7 +412,8 @@ fn middle(folder: &Path) {
 }
 
 fn a_program_that_is_missing_is_told() {
-    let refused = spawn(&Request::default(), Path::new("/nonexistent/onnxd"), Mode::Required);
+    let refused =
+        spawn(&Request::default(), Path::new("/nonexistent/onnxd"), ConfinementMode::Required);
     let one = refused.err().unwrap();
     assert_eq!(one.code, "N0303");
     assert!(one.message.contains("`/nonexistent/onnxd worker` could not be started"), "{one}");

@@ -31,14 +31,14 @@ fn write_net(folder: &Path, weight: f32) {
 }
 
 /// A drop whose folder the dropper keeps open.
-struct Kept {
+struct HeldDrop {
     site: Site,
     folder: OwnedFd,
 }
 
-impl Kept {
+impl HeldDrop {
     /// Drops `net/` and does `then` as soon as it has left the inbox.
-    fn drop_and(site: Site, then: impl FnOnce(&Kept)) -> Kept {
+    fn drop_and(site: Site, then: impl FnOnce(&HeldDrop)) -> HeldDrop {
         let (ready, inbox) = (site.at("net"), site.inbox().join("net"));
         fs::create_dir(&ready).unwrap();
         write_net(&ready, 1.0);
@@ -46,7 +46,7 @@ impl Kept {
         let folder = File::open(&ready).unwrap().into();
         fs::rename(&ready, &inbox).unwrap();
         wait("the drop to be taken", || (!inbox.exists()).then_some(()));
-        let kept = Kept { site, folder };
+        let kept = HeldDrop { site, folder };
         then(&kept);
         kept
     }
@@ -108,7 +108,7 @@ fn site() -> Site {
 fn a_link_that_is_planted_for_a_receipt_is_not_followed() {
     let site = site();
     let daemon = site.start();
-    let kept = Kept::drop_and(site, |kept| {
+    let kept = HeldDrop::drop_and(site, |kept| {
         for name in ["receipt.txt", "report.json", ".receipt.txt.part", "report.html"] {
             symlinkat(kept.secret(), &kept.folder, name).unwrap();
         }
@@ -125,7 +125,7 @@ fn a_link_in_place_of_data_or_params_is_not_followed() {
     for name in ["net.onnx.data", "params.toml"] {
         let site = site();
         let daemon = site.start();
-        let kept = Kept::drop_and(site, |kept| kept.replace_by_link(name));
+        let kept = HeldDrop::drop_and(site, |kept| kept.replace_by_link(name));
         // Seen while it was moved, it goes back and is refused in the inbox.
         let went_back = wait("the drop to be back, or its job to end", || {
             let ended = kept.site.jobs().first().is_some_and(|job| job["state"] == "failed");
@@ -151,7 +151,7 @@ fn a_link_in_place_of_data_or_params_is_not_followed() {
 fn what_is_written_after_the_digest_changes_no_result() {
     let site = site();
     let daemon = site.start();
-    let kept = Kept::drop_and(site, |kept| {
+    let kept = HeldDrop::drop_and(site, |kept| {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let data = openat(&kept.folder, "net.onnx.data", flags, Mode::empty()).unwrap();
         let mut data = File::from(data);
@@ -192,7 +192,7 @@ fn what_is_written_after_the_digest_changes_no_result() {
 fn a_file_that_goes_on_after_it_was_taken_is_no_success() {
     let site = site();
     let daemon = site.start();
-    let kept = Kept::drop_and(site, |kept| {
+    let kept = HeldDrop::drop_and(site, |kept| {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
         let data = openat(&kept.folder, "net.onnx.data", flags, Mode::empty()).unwrap();
         File::from(data).write_all(b"the other half").unwrap();

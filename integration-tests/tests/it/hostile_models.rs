@@ -14,10 +14,10 @@ const SPACE_KIB: usize = 2 << 20;
 const MEMORY: &str = "8MiB";
 
 /// Initializers, and nodes that make `y` of `float[2] x`.
-type Row = (&'static str, &'static str);
+type HostileModel = (&'static str, &'static str);
 
 /// Results, or what leads to them, that no memory holds, and sizes that no integer holds.
-const SIZES: &[Row] = &[
+const SIZES: &[HostileModel] = &[
     ("int64[1] s = {1099511627776}", "y = Expand (s1, s) s1 = ReduceSum (x)"),
     (
         "int64[3] s = {4611686018427387904, 4611686018427387904, 2}",
@@ -110,7 +110,7 @@ const SIZES: &[Row] = &[
 ];
 
 /// Loops that collect, and that let a value grow.
-const LOOPS: &[Row] = &[
+const LOOPS: &[HostileModel] = &[
     (
         "int64 n = {9223372036854775807}",
         "l, y = Loop (n, , x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] o)
@@ -124,7 +124,7 @@ const LOOPS: &[Row] = &[
 ];
 
 /// Work that ends only with the time there is.
-const ENDLESS: &[Row] = &[
+const ENDLESS: &[HostileModel] = &[
     (
         "",
         "y = Loop (, , x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t)
@@ -136,7 +136,7 @@ const ENDLESS: &[Row] = &[
     ),
 ];
 
-fn write(folder: &Path, (initializers, nodes): Row) {
+fn write(folder: &Path, (initializers, nodes): HostileModel) {
     let between = if initializers.is_empty() { String::new() } else { format!("<{initializers}>") };
     let graph = format!("g (float[2] x) => (y) {between} {{ {nodes} }}");
     let graph = text::parse_graph(&graph).unwrap_or_else(|d| panic!("{nodes}: {d}"));
@@ -159,7 +159,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (i32, String) {
 }
 
 /// What is wrong with what `eval` and `check` say of a row.
-fn faults(row: Row, seconds: &str, codes: &[&str]) -> Vec<String> {
+fn faults(row: HostileModel, seconds: &str, codes: &[&str]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     write(folder, row);
@@ -180,7 +180,7 @@ fn faults(row: Row, seconds: &str, codes: &[&str]) -> Vec<String> {
     found
 }
 
-fn assert_refused(rows: &[Row], seconds: &str, codes: &[&str]) {
+fn assert_refused(rows: &[HostileModel], seconds: &str, codes: &[&str]) {
     let found: Vec<String> = rows.iter().flat_map(|row| faults(*row, seconds, codes)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

@@ -3,7 +3,7 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test -p onnxd-integration-tests --test it manual::` writes the tables anew.
 
-use onnxd_config::{Row, settings};
+use onnxd_config::{KeyRow, settings};
 use onnxd_diagnostics::Code;
 use onnxd_integration_tests::{components, declared, root};
 use std::fmt::Write;
@@ -22,7 +22,7 @@ fn cell(text: &str) -> String {
 }
 
 /// One line per key.
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[KeyRow]) -> String {
     let mut out = String::from("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
     for row in rows {
         let (kind, default) = (cell(&row.kind.to_string()), cell(&row.default_text()));

@@ -224,10 +224,10 @@ struct Case {
 
 impl Case {
     fn new(layer: &str) -> Case {
-        Case::of(&format!("{HEAD}[case]\n{layer}\n{TAIL}"))
+        Case::from_ini(&format!("{HEAD}[case]\n{layer}\n{TAIL}"))
     }
 
-    fn of(ini: &str) -> Case {
+    fn from_ini(ini: &str) -> Case {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("net.ini"), ini).unwrap();
         let calibration = vec![("env".to_owned(), samples(1))];
@@ -413,7 +413,7 @@ fn an_onnx_file_is_part_of_a_network() {
 fn an_onnx_file_within_a_network_becomes_integers() {
     let part = Case::new("Input=plus\nType=Conv\nKernelSize=3\nNbOutputs=4");
     assert_eq!(part.convert("float", &[]).0, 0);
-    let case = Case::of(
+    let case = Case::from_ini(
         "DefaultModel=Frame\n[sp]\nSizeX=8\nSizeY=8\nNbChannels=2\n\
          [before]\nInput=sp\nType=Conv\nKernelSize=3\nPadding=1\nNbOutputs=2\n\
          ActivationFunction=Rectifier\n\

@@ -15,12 +15,12 @@ const MAY: &[(&str, &str)] = &[
 
 /// Words by which the host would know a plugin: its id and folder, its own params, and as whole texts ids of components
 /// and names of formats.
-struct Names {
+struct PluginWords {
     parts: BTreeSet<String>,
     wholes: BTreeSet<String>,
 }
 
-fn names() -> Names {
+fn names() -> PluginWords {
     let (mut parts, mut wholes) = (BTreeSet::new(), BTreeSet::new());
     for entry in std::fs::read_dir(root().join("plugins")).unwrap() {
         let folder = entry.unwrap().file_name().into_string().unwrap();
@@ -44,7 +44,7 @@ fn names() -> Names {
         parts.extend(own.map(str::to_owned));
     }
     wholes.remove("");
-    Names { parts, wholes }
+    PluginWords { parts, wholes }
 }
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -67,7 +67,7 @@ fn literals(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What is named in a text: with its line.
-fn found(text: &str, names: &Names) -> Vec<(usize, String)> {
+fn found(text: &str, names: &PluginWords) -> Vec<(usize, String)> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines = code.lines().zip(1..);
     let named =

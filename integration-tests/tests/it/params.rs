@@ -138,20 +138,20 @@ const ALONE: [&str; 9] = [
 /// Params that together ask for another form.
 const OTHER_FORM: &str = "quantization.inc.";
 
-struct Row {
+struct ParamEffects {
     key: &'static str,
     value: &'static str,
     cells: Vec<&'static str>,
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<ParamEffects> {
     let lines = TABLE.lines().filter(|l| !l.starts_with('#'));
     let row = |line: &'static str| {
         let (set, cells) = line.split_once(" | ").expect("a row has cells");
         let (key, value) = set.split_once(" = ").expect("a row has a value");
         let cells: Vec<_> = cells.split_whitespace().collect();
         assert_eq!(cells.len(), WAYS.len(), "{line}");
-        Row { key, value: value.trim(), cells }
+        ParamEffects { key, value: value.trim(), cells }
     };
     lines.map(row).collect()
 }
@@ -202,8 +202,8 @@ fn prepared() -> TempDir {
 }
 
 /// Exit status, standard error and report of a conversion with these params beside the way's own.
-fn with(folder: &Path, out: &str, way: &Way, params: &[&Row]) -> (i32, String, Value) {
-    let set = |row: &&Row| {
+fn with(folder: &Path, out: &str, way: &Way, params: &[&ParamEffects]) -> (i32, String, Value) {
+    let set = |row: &&ParamEffects| {
         let value = row.value.replace("@frontend", way.frontend).replace("@output", way.output);
         let value = value.replace("@shapes", way.shapes);
         format!("{}={value}", row.key)
@@ -244,16 +244,17 @@ fn first_code(stderr: &str) -> &str {
 }
 
 /// Cells of a column that are not what the program does.
-fn wrong(folder: &Path, at: usize, rows: &[Row]) -> Vec<String> {
+fn wrong(folder: &Path, at: usize, rows: &[ParamEffects]) -> Vec<String> {
     let way = &WAYS[at];
-    let alone = |row: &&Row| ALONE.iter().any(|key| row.key.starts_with(key));
-    let all = |cell: &str, other: bool| -> Vec<&Row> {
+    let alone = |row: &&ParamEffects| ALONE.iter().any(|key| row.key.starts_with(key));
+    let all = |cell: &str, other: bool| -> Vec<&ParamEffects> {
         let rows = rows.iter().filter(|r| r.cells[at] == cell && !alone(r));
         rows.filter(|r| r.key.starts_with(OTHER_FORM) == other).collect()
     };
-    let mut groups: Vec<Vec<&Row>> = vec![all("x", false), all("x", true), all("-", false)];
+    let mut groups: Vec<Vec<&ParamEffects>> =
+        vec![all("x", false), all("x", true), all("-", false)];
     assert!(all("-", true).is_empty());
-    let refused = |row: &&Row| !["x", "-"].contains(&row.cells[at]);
+    let refused = |row: &&ParamEffects| !["x", "-"].contains(&row.cells[at]);
     groups.extend(rows.iter().filter(|r| alone(r) || refused(r)).map(|row| vec![row]));
     let done = groups.par_iter().enumerate().flat_map_iter(|(i, group)| {
         let (status, stderr, report) = with(folder, &format!("out-{at}-{i}"), way, group);

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-struct Run {
+struct PluginRun {
     status: i32,
     stderr: String,
     report: Value,
 }
 
 /// One conversion of a small model with `pass` from the libraries in a folder of their own.
-fn convert(folder: &TempDir, plugin: &Path, pass: &str, settings: &[(&str, &str)]) -> Run {
+fn convert(folder: &TempDir, plugin: &Path, pass: &str, settings: &[(&str, &str)]) -> PluginRun {
     let enable = format!("passes.enable=[\"{pass}\"]");
     converted(folder, plugin, &[("--set", &enable)], settings)
 }
@@ -26,7 +26,7 @@ fn converted(
     plugin: &Path,
     params: &[(&str, &str)],
     settings: &[(&str, &str)],
-) -> Run {
+) -> PluginRun {
     let plugins = folder.path().join("plugins");
     fs::create_dir_all(&plugins).unwrap();
     for library in [plugin, &library("libonnxd_frontend_onnx.so")] {
@@ -44,10 +44,10 @@ fn converted(
     let (status, stderr) = outcome(&run.output().unwrap());
     let report = fs::read(out.join("report.json")).unwrap_or_default();
     let report = serde_json::from_slice(&report).unwrap_or(Value::Null);
-    Run { status, stderr, report }
+    PluginRun { status, stderr, report }
 }
 
-fn hostile(pass: &str, settings: &[(&str, &str)]) -> Run {
+fn hostile(pass: &str, settings: &[(&str, &str)]) -> PluginRun {
     let folder = tempfile::tempdir().unwrap();
     let run = convert(&folder, &library("libhostile_plugins.so"), pass, settings);
     assert!(!folder.path().join("out/model.onnx").exists() || run.status <= 1);

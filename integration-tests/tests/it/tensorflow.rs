@@ -121,7 +121,7 @@ fn dropped_networks_are_quantized_in_one_step() {
             [("QDQ", "QuantizeLinear"), ("QLinear", "QLinearConv"), ("N2D2", "ConvInteger")];
         for (format, operator) in formats {
             let (model, report) = convert(format);
-            let findings = onnxd_ir::verify(&model, onnxd_ir::Level::Full);
+            let findings = onnxd_ir::verify(&model, onnxd_ir::VerifyLevel::Full);
             assert!(findings.0.is_empty(), "{name}, {format}: {findings}");
             let ops: Vec<&str> = model.graph.nodes().map(|(_, node)| node.op.as_str()).collect();
             assert!(ops.contains(&operator), "{name}, {format}: {ops:?}");

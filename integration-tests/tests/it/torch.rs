@@ -94,7 +94,7 @@ fn a_dropped_network_is_quantized_in_one_step() {
         [("QDQ", "QuantizeLinear"), ("QLinear", "QLinearConv"), ("N2D2", "ConvInteger")]
     {
         let (model, report) = convert(format, &[&format!("quantization.format={format}")]);
-        let findings = onnxd_ir::verify(&model, onnxd_ir::Level::Full);
+        let findings = onnxd_ir::verify(&model, onnxd_ir::VerifyLevel::Full);
         assert!(findings.0.is_empty(), "{format}: {findings}");
         let has = model.graph.nodes().any(|(_, node)| node.op == operator);
         let ops: Vec<&str> = model.graph.nodes().map(|(_, node)| node.op.as_str()).collect();

@@ -104,10 +104,13 @@ fn measure(float: &Model, rounded: &Model, cx: &mut QuantizeContext) -> Result<(
         cx.count("batch", seen, batches)?;
         let feeds = feeds?;
         let wanted = float.run(&feeds, RunOptions::default())?;
-        let found = rounded.run(&feeds, RunOptions::default())?;
-        for ((_, wanted), (_, found)) in wanted.iter().zip(&found) {
-            let Some((wanted, found)) = wanted.to_reals().zip(found.to_reals()) else { continue };
-            for (x, y) in wanted.values.iter().zip(&found.values) {
+        let rounded_outputs = rounded.run(&feeds, RunOptions::default())?;
+        for ((_, wanted), (_, rounded_outputs)) in wanted.iter().zip(&rounded_outputs) {
+            let Some((wanted, rounded_outputs)) = wanted.to_reals().zip(rounded_outputs.to_reals())
+            else {
+                continue;
+            };
+            for (x, y) in wanted.values.iter().zip(&rounded_outputs.values) {
                 signal += x * x;
                 noise += (x - y) * (x - y);
             }

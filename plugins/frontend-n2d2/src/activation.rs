@@ -9,14 +9,14 @@ use crate::ini::{Settings, is_training_key, settings, similar};
 const KEY: &str = "ActivationFunction";
 
 /// A function: its name, its parameters, and what computes it.
-struct Row {
+struct ActivationRow {
     name: &'static str,
     parameters: &'static [&'static str],
     lower: fn(&Cell, Var) -> Lowered,
 }
 
-const fn row<A: Settings>(name: &'static str, lower: fn(&Cell, Var) -> Lowered) -> Row {
-    Row { name, parameters: A::KEYS, lower }
+const fn row<A: Settings>(name: &'static str, lower: fn(&Cell, Var) -> Lowered) -> ActivationRow {
+    ActivationRow { name, parameters: A::KEYS, lower }
 }
 
 /// A function by what the layer's section says.
@@ -31,7 +31,7 @@ settings! {
     struct Tanh { Alpha: f32 = 1.0 }
 }
 
-const ROWS: &[Row] = &[
+const ROWS: &[ActivationRow] = &[
     row::<Linear>("Linear", |b, x| told(b, x, linear)),
     row::<Rectifier>("Rectifier", |b, x| told(b, x, rectifier)),
     row::<Saturation>("Saturation", |b, x| told(b, x, saturation)),
@@ -67,7 +67,7 @@ fn unknown(b: &Cell, name: &str) -> Diagnostic {
 }
 
 /// N2D2 refuses parameters that a function does not have.
-fn check_parameters(b: &Cell, row: &Row) -> Result<(), Diagnostic> {
+fn check_parameters(b: &Cell, row: &ActivationRow) -> Result<(), Diagnostic> {
     let keys = b.section.keys().filter(|key| !is_training_key(key));
     let mut names = keys.filter_map(|key| Some((key, key.strip_prefix(KEY)?.strip_prefix('.')?)));
     let Some((key, name)) = names.find(|(_, name)| !row.parameters.contains(name)) else {

@@ -10,10 +10,10 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::ir::{Tensor, ValueId, ValueType};
 
 use crate::diag::{Code, Diagnostic, Layer, shown};
-use crate::geometry::{Pads, Size};
+use crate::geometry::{MapSize, Pads};
 use crate::ini::SectionRef;
 use crate::mapping::{Map, Parent};
-use crate::source::Source;
+use crate::source::NetworkSource;
 
 /// What a layer's function answers.
 pub(crate) type Lowered<T = Var> = Result<T, Diagnostic>;
@@ -22,7 +22,7 @@ pub(crate) type Lowered<T = Var> = Result<T, Diagnostic>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Feature {
     pub(crate) value: Var,
-    pub(crate) size: Size,
+    pub(crate) size: MapSize,
     pub(crate) flat: bool,
 }
 
@@ -34,13 +34,13 @@ impl From<Feature> for Operand {
 
 impl Feature {
     /// The value with the sizes that its type has.
-    pub(crate) fn of(b: &GraphBuilder, value: Var, layer: &Layer) -> Lowered<Feature> {
+    pub(crate) fn from_var(b: &GraphBuilder, value: Var, layer: &Layer) -> Lowered<Feature> {
         let ty = b.type_of(value);
         let shape = ty.as_ref().and_then(ValueType::shape).unwrap_or_default();
         let sizes = shape.iter().skip(1).map(|d| usize::try_from(d.known()?).ok());
         let (size, flat) = match sizes.collect::<Option<Vec<usize>>>().as_deref() {
-            Some([channels]) => (Size::new(*channels, [1, 1]), true),
-            Some([channels, height, width]) => (Size::new(*channels, [*height, *width]), false),
+            Some([channels]) => (MapSize::new(*channels, [1, 1]), true),
+            Some([channels, height, width]) => (MapSize::new(*channels, [*height, *width]), false),
             _ => {
                 let message = format!(
                     "`{}` cannot be its input: layers read [batch, channels, height, width] or \
@@ -64,7 +64,7 @@ pub(crate) struct Built {
 /// A layer under construction.
 pub(crate) struct Cell<'c, 'f, 'i> {
     pub(crate) builder: &'c GraphBuilder,
-    pub(crate) source: &'c Source<'f>,
+    pub(crate) source: &'c NetworkSource<'f>,
     pub(crate) section: SectionRef<'i>,
     pub(crate) layer: Layer,
     /// In the order of `Input`.
@@ -83,7 +83,7 @@ impl Deref for Cell<'_, '_, '_> {
 impl Cell<'_, '_, '_> {
     /// A value that this layer computed, with its sizes.
     pub(crate) fn feature(&self, value: Var) -> Lowered<Feature> {
-        Feature::of(self, value, &self.layer)
+        Feature::from_var(self, value, &self.layer)
     }
 
     /// A finding about the layer as a whole.
@@ -129,7 +129,7 @@ impl Cell<'_, '_, '_> {
         let plane = self.common_plane()?;
         let flat = self.inputs.iter().all(|x| x.flat);
         let channels = self.inputs.iter().fold(0_usize, |n, x| n.saturating_add(x.size.channels));
-        Size::new(channels, plane).check(&self.layer)?;
+        MapSize::new(channels, plane).check(&self.layer)?;
         let part = |x: &Feature| if flat { Ok(*x) } else { self.spread(*x, plane) };
         let parts: Vec<Feature> = self.inputs.iter().map(part).collect::<Lowered<_>>()?;
         self.feature(self.concat(parts).axis(1).one()?)
@@ -160,7 +160,7 @@ impl Cell<'_, '_, '_> {
     pub(crate) fn different_inputs(&self) -> Diagnostic {
         const SHOWN_MAX: usize = 8;
         let show = |(name, x): (&String, &Feature)| {
-            let Size { channels, height, width } = x.size;
+            let MapSize { channels, height, width } = x.size;
             format!("`{name}` {width} x {height} x {channels}")
         };
         let pairs = self.parents.iter().zip(&self.inputs);
@@ -208,7 +208,7 @@ impl Cell<'_, '_, '_> {
                 let wanted = if wanted == 0 { rest } else { wanted };
                 rest.checked_sub(wanted).map(|cut| -(cut as i64))
             };
-            let Size { width: wide, height: tall, .. } = input.size;
+            let MapSize { width: wide, height: tall, .. } = input.size;
             let (Some(right), Some(bottom)) = (after(wide, x, width), after(tall, y, height))
             else {
                 let message =

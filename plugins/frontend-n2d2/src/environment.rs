@@ -5,7 +5,7 @@
 use onnxd_plugin_sdk::preprocess;
 
 use crate::diag::{Code, Diagnostic, refuse};
-use crate::geometry::Size;
+use crate::geometry::MapSize;
 use crate::ini::{Ini, SectionRef};
 use crate::preprocessing;
 use crate::transformations::{Transformation, transformations};
@@ -38,7 +38,7 @@ const INTEGER: &[&str] = &[
 ];
 
 /// The size of the network's input. Sections that bring channels count instead of `NbChannels`.
-pub(crate) fn size(ini: &Ini, section: SectionRef) -> Result<Size, Diagnostic> {
+pub(crate) fn size(ini: &Ini, section: SectionRef) -> Result<MapSize, Diagnostic> {
     let channels = section.get::<usize>("NbChannels")?;
     let (plane, channels) = match section.get::<Vec<usize>>("Size")? {
         Some(list) => match list[..] {
@@ -61,7 +61,7 @@ pub(crate) fn size(ini: &Ini, section: SectionRef) -> Result<Size, Diagnostic> {
         let message = format!("has no effect beside {added} sections that each bring a channel");
         section.warn_ignored("NbChannels", &message, "Remove the line.");
     }
-    Size::new(if added > 0 { added } else { channels }, plane).check(&section.layer())
+    MapSize::new(if added > 0 { added } else { channels }, plane).check(&section.layer())
 }
 
 fn no_depth(section: SectionRef, key: &str) -> Diagnostic {
@@ -79,7 +79,7 @@ pub(crate) fn metadata(
 ) -> Vec<(String, String)> {
     let sections = transformations(ini, environment);
     let text = |t: &Transformation| {
-        let text = Step::read(t.section)?.text;
+        let text = ImageTransformation::read(t.section)?.text;
         Some(t.channel().map_or(text.clone(), |channel| format!("channel {channel}: {text}")))
     };
     let texts: Vec<String> = sections.iter().filter_map(text).collect();
@@ -106,17 +106,17 @@ fn range(
     sections: &[Transformation],
     channels: usize,
 ) -> Option<String> {
-    let counting: Vec<(&Transformation, Step)> = sections
+    let counting: Vec<(&Transformation, ImageTransformation)> = sections
         .iter()
         .filter(|t| preprocessing::counts(ini, t.section))
-        .filter_map(|t| Step::read(t.section).map(|step| (t, step)))
+        .filter_map(|t| ImageTransformation::read(t.section).map(|step| (t, step)))
         .collect();
     let misplaced =
         |t: &Transformation| t.scope.is_err() || t.channel().is_some_and(|own| own >= channels);
     if counting.iter().any(|(t, _)| misplaced(t)) {
         return None;
     }
-    if counting.iter().all(|(_, step)| matches!(step.change, Change::Integer)) {
+    if counting.iter().all(|(_, step)| matches!(step.change, RangeChange::Integer)) {
         let signed = environment.parameter::<bool>("DataSignedMapping").ok().flatten();
         return Some(match signed {
             Some(true) => "[-1, 1]: 8-bit images are taken as (x - 128) / 128".to_owned(),
@@ -128,12 +128,12 @@ fn range(
         let own = counting.iter().filter(|(t, _)| t.concerns(channel));
         let reached =
             own.map(|(_, step)| step).try_fold((0.0, 255.0), |at, step| match &step.change {
-                Change::Integer => Some(at),
-                Change::Affine(steps) => {
+                RangeChange::Integer => Some(at),
+                RangeChange::Affine(steps) => {
                     integers = false;
                     Some(interval(steps, at))
                 }
-                Change::Unknown => None,
+                RangeChange::Unknown => None,
             });
         // What becomes of integers beside channels of real numbers is not known.
         reached.filter(|_| !integers)
@@ -148,13 +148,13 @@ fn range(
 }
 
 /// A transformation of images.
-struct Step {
+struct ImageTransformation {
     text: String,
-    change: Change,
+    change: RangeChange,
 }
 
 /// What a transformation does to the range of values.
-enum Change {
+enum RangeChange {
     /// Integers stay integers of the same range.
     Integer,
     /// Operations with numbers.
@@ -182,9 +182,9 @@ fn interval(steps: &[preprocess::Step], (lo, hi): (f32, f32)) -> (f32, f32) {
     ends.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)))
 }
 
-impl Step {
+impl ImageTransformation {
     /// Nothing for one that only applies while the network learns.
-    fn read(section: SectionRef) -> Option<Step> {
+    fn read(section: SectionRef) -> Option<ImageTransformation> {
         // Values may refer to statistics of a data set that is not there.
         let text = |key: &str| section.text(key).ok().flatten().or_else(|| section.raw(key));
         if text("ApplyTo").is_some_and(|apply| apply == "LearnOnly") {
@@ -197,13 +197,15 @@ impl Step {
             .collect();
         let floats = text("ColorSpace").is_some_and(|space| space.ends_with("_Float"));
         let change = match kind.as_str() {
-            kind if INTEGER.contains(&kind) && !floats => Change::Integer,
+            kind if INTEGER.contains(&kind) && !floats => RangeChange::Integer,
             // A value may be no number, such as the mean of a data set that is not there.
-            "RangeAffineTransformation" => {
-                preprocessing::range_affine(section).map_or(Change::Unknown, Change::Affine)
-            }
-            _ => Change::Unknown,
+            "RangeAffineTransformation" => preprocessing::range_affine(section)
+                .map_or(RangeChange::Unknown, RangeChange::Affine),
+            _ => RangeChange::Unknown,
         };
-        Some(Step { text: format!("{}({})", crate::diag::shown(&kind), pairs.join(", ")), change })
+        Some(ImageTransformation {
+            text: format!("{}({})", crate::diag::shown(&kind), pairs.join(", ")),
+            change,
+        })
     }
 }

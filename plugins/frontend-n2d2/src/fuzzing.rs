@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::{Imported, Params, Probe};
 
 use crate::diag::Diagnostics;
 use crate::ini::Files;
-use crate::options::Options;
+use crate::options::ImportOptions;
 
 /// Files by path relative to the submission's root.
 pub struct Dropped<'a>(pub BTreeMap<&'a str, &'a [u8]>);
@@ -42,6 +42,6 @@ pub fn import(network: &str, files: &Dropped, params: &Value) -> Result<Imported
     crate::import::import(network, files, &options(params), &|_, _| Ok(()))
 }
 
-pub(crate) fn options(params: &Value) -> Options {
-    Options::read(&Params::parse(&params.to_string()).expect("the params are an object"))
+pub(crate) fn options(params: &Value) -> ImportOptions {
+    ImportOptions::read(&Params::parse(&params.to_string()).expect("the params are an object"))
 }

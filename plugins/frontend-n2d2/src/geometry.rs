@@ -15,15 +15,15 @@ const VALUES_MAX: usize = 1 << 31;
 
 /// Size of what a layer computes for one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct MapSize {
     pub(crate) channels: usize,
     pub(crate) height: usize,
     pub(crate) width: usize,
 }
 
-impl Size {
-    pub(crate) fn new(channels: usize, [height, width]: [usize; 2]) -> Size {
-        Size { channels, height, width }
+impl MapSize {
+    pub(crate) fn new(channels: usize, [height, width]: [usize; 2]) -> MapSize {
+        MapSize { channels, height, width }
     }
 
     /// The sizes of an image's axes.
@@ -37,10 +37,10 @@ impl Size {
     }
 
     /// Refuses sizes that no program can compute.
-    pub(crate) fn check(self, layer: &Layer) -> Result<Size, Diagnostic> {
+    pub(crate) fn check(self, layer: &Layer) -> Result<MapSize, Diagnostic> {
         let plane = self.height.checked_mul(self.width);
         let count = plane.and_then(|plane| plane.checked_mul(self.channels));
-        let Size { channels, height, width } = self;
+        let MapSize { channels, height, width } = self;
         let (code, message) = match count {
             Some(1..=VALUES_MAX) => return Ok(self),
             Some(0) => {
@@ -78,7 +78,7 @@ impl Pads {
     }
 
     /// The size of an image with these borders.
-    pub(crate) fn around(self, size: Size, layer: &Layer) -> Result<Size, Diagnostic> {
+    pub(crate) fn around(self, size: MapSize, layer: &Layer) -> Result<MapSize, Diagnostic> {
         let along = |n: usize, before: i64, after: i64| {
             let sum = n as i128 + i128::from(before) + i128::from(after);
             (sum > 0).then(|| usize::try_from(sum).unwrap_or(usize::MAX))
@@ -86,7 +86,7 @@ impl Pads {
         let height = along(size.height, self.top, self.bottom);
         let width = along(size.width, self.left, self.right);
         match (height, width) {
-            (Some(height), Some(width)) => Size { height, width, ..size }.check(layer),
+            (Some(height), Some(width)) => MapSize { height, width, ..size }.check(layer),
             _ => {
                 let message =
                     format!("cuts more off than the input of {} x {} has", size.width, size.height);
@@ -107,27 +107,36 @@ pub(crate) struct Window {
 }
 
 /// The names under which a setting of both axes is written.
-struct Names<'a> {
+struct SettingNames<'a> {
     list: &'a str,
     both: &'a str,
     /// X, Y and Z.
     axes: [&'a str; 3],
 }
 
-const KERNEL: Names = Names {
+const KERNEL: SettingNames = SettingNames {
     list: "KernelDims",
     both: "KernelSize",
     axes: ["KernelWidth", "KernelHeight", "KernelDepth"],
 };
-const POOL: Names =
-    Names { list: "PoolDims", both: "PoolSize", axes: ["PoolWidth", "PoolHeight", "PoolDepth"] };
-const STRIDE: Names =
-    Names { list: "StrideDims", both: "Stride", axes: ["StrideX", "StrideY", "StrideZ"] };
-const PADDING: Names =
-    Names { list: "PaddingDims", both: "Padding", axes: ["PaddingX", "PaddingY", "PaddingZ"] };
-const DILATION: Names =
-    Names { list: "DilationDims", both: "Dilation", axes: ["DilationX", "DilationY", "DilationZ"] };
-const SUB_SAMPLE: Names = Names {
+const POOL: SettingNames = SettingNames {
+    list: "PoolDims",
+    both: "PoolSize",
+    axes: ["PoolWidth", "PoolHeight", "PoolDepth"],
+};
+const STRIDE: SettingNames =
+    SettingNames { list: "StrideDims", both: "Stride", axes: ["StrideX", "StrideY", "StrideZ"] };
+const PADDING: SettingNames = SettingNames {
+    list: "PaddingDims",
+    both: "Padding",
+    axes: ["PaddingX", "PaddingY", "PaddingZ"],
+};
+const DILATION: SettingNames = SettingNames {
+    list: "DilationDims",
+    both: "Dilation",
+    axes: ["DilationX", "DilationY", "DilationZ"],
+};
+const SUB_SAMPLE: SettingNames = SettingNames {
     list: "SubSampleDims",
     both: "SubSample",
     axes: ["SubSampleX", "SubSampleY", "SubSampleZ"],
@@ -233,7 +242,7 @@ fn unless_ones(pair: [usize; 2]) -> Option<Vec<i64>> {
     (pair != [1, 1]).then(|| integers(pair))
 }
 
-fn positive(section: SectionRef, names: &Names, default: Option<usize>) -> Pair<usize> {
+fn positive(section: SectionRef, names: &SettingNames, default: Option<usize>) -> Pair<usize> {
     let found = names.read::<usize>(section, default, 1)?;
     match found.iter().position(|n| *n == 0 || *n as i64 > AXIS_MAX) {
         None => Ok(found),
@@ -255,7 +264,7 @@ fn padding(section: SectionRef) -> Pair<i64> {
     }
 }
 
-impl Names<'_> {
+impl SettingNames<'_> {
     /// Height and width. A third axis must have its neutral value.
     fn read<T>(&self, section: SectionRef, default: Option<T>, neutral: T) -> Pair<T>
     where

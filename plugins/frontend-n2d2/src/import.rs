@@ -14,11 +14,11 @@ use crate::cell::{Built, Cell, Feature, Lowered};
 use crate::diag::{Code, Diagnostic, Diagnostics, refuse};
 use crate::ini::{Files, Ini, SectionRef};
 use crate::network::{Network, Parent};
-use crate::options::Options;
+use crate::options::ImportOptions;
 use crate::sections::TARGET;
-use crate::source::{INPUT, OPSET, Source};
+use crate::source::{INPUT, NetworkSource, OPSET};
 use crate::targets::Target;
-use crate::weights::Weights;
+use crate::weights::ParameterFiles;
 use crate::{environment, known_types, layers, onnx, targets};
 
 /// Version of the file format.
@@ -33,7 +33,7 @@ pub(crate) type Progress<'p> = dyn Fn(u64, u64) -> Result<(), Diagnostic> + 'p;
 pub(crate) fn import(
     path: &str,
     files: &dyn Files,
-    options: &Options,
+    options: &ImportOptions,
     progress: &Progress,
 ) -> Result<Imported, Diagnostics> {
     let ini = Ini::parse(path, files)?;
@@ -42,19 +42,20 @@ pub(crate) fn import(
         return Err(problems);
     };
     check_globals(&ini, &mut problems);
-    let found = targets::find(&ini, &network, &mut problems);
-    if found.is_empty() && problems.0.is_empty() {
+    let targets_found = targets::find(&ini, &network, &mut problems);
+    if targets_found.is_empty() && problems.0.is_empty() {
         let message = "the network has no target: no section is called `LAYER.Target`";
         problems.push(Diagnostic::new(Code::TargetMissing, message));
     }
-    let (weights, weights_note) = Weights::locate(&ini, path, files, options);
+    let (weights, weights_note) = ParameterFiles::locate(&ini, path, files, options);
     let names = network.cells.iter().map(|cell| cell.section.name().to_owned());
-    let wanted = wanted(&network, &found);
-    let results = found.iter().map(|target| target.name.clone()).chain(names_of(&network, &wanted));
-    let source = Source::new(options.dtype, weights, names);
+    let wanted = wanted(&network, &targets_found);
+    let results =
+        targets_found.iter().map(|target| target.name.clone()).chain(names_of(&network, &wanted));
+    let source = NetworkSource::new(options.dtype, weights, names);
     let builder = source.builder(stem(path), OPSET, results);
     let built = Built { features: vec![None; network.cells.len()], results: HashMap::new() };
-    let mut walk = Walk {
+    let mut walk = LayerImport {
         ini: &ini,
         network: &network,
         source: &source,
@@ -66,13 +67,13 @@ pub(crate) fn import(
         channels: 0,
     };
     walk.run(progress)?;
-    let Walk { problems: found_in_layers, missing, built, channels, .. } = walk;
+    let LayerImport { problems: found_in_layers, missing, built, channels, .. } = walk;
     let mut problems = Diagnostics(missing.findings(layers::refusal));
     problems.0.extend(found_in_layers.0);
     problems.0.extend(source.resolve_shares(&builder));
     problems.0.truncate(PROBLEMS_MAX);
     problems.or_ok(())?;
-    targets::mark(&builder, &source, &network, &found, &built)?;
+    targets::mark(&builder, &source, &network, &targets_found, &built)?;
     warn_unread_parameters(&network);
     warn_overrides(&ini, &network);
     known_types::warn_unknown(&ini, network.environment);
@@ -93,22 +94,22 @@ pub(crate) fn import(
 }
 
 /// By layer, the results of its ONNX file that layers and targets use.
-type Wanted = BTreeMap<usize, BTreeSet<ValueId>>;
+type WantedResults = BTreeMap<usize, BTreeSet<ValueId>>;
 
-fn wanted(network: &Network, targets: &[Target]) -> Wanted {
+fn wanted(network: &Network, targets: &[Target]) -> WantedResults {
     let parents = network.cells.iter().flat_map(|cell| &cell.parents);
     let read = parents.filter_map(|parent| match parent {
         Parent::Result(cell, value) => Some((*cell, *value)),
         _ => None,
     });
-    let mut wanted = Wanted::new();
+    let mut wanted = WantedResults::new();
     for (cell, value) in read.chain(targets.iter().filter_map(Target::result)) {
         wanted.entry(cell).or_default().insert(value);
     }
     wanted
 }
 
-fn names_of(network: &Network, wanted: &Wanted) -> Vec<String> {
+fn names_of(network: &Network, wanted: &WantedResults) -> Vec<String> {
     let of_file = |(cell, values): (&usize, &BTreeSet<ValueId>)| {
         let graph = network.names.file(*cell).map(|file| &file.model.graph);
         let names = graph.into_iter().flat_map(|graph| values.iter().map(|v| &graph[*v].name));
@@ -168,12 +169,12 @@ fn describes(section: SectionRef, network: &Network) -> bool {
 }
 
 /// Builds one layer after the other.
-struct Walk<'w, 'f, 'i> {
+struct LayerImport<'w, 'f, 'i> {
     ini: &'i Ini,
     network: &'w Network<'i>,
-    source: &'w Source<'f>,
+    source: &'w NetworkSource<'f>,
     builder: &'w GraphBuilder,
-    wanted: Wanted,
+    wanted: WantedResults,
     built: Built,
     problems: Diagnostics,
     /// Types of layers that cannot be converted.
@@ -182,7 +183,7 @@ struct Walk<'w, 'f, 'i> {
     channels: usize,
 }
 
-impl Walk<'_, '_, '_> {
+impl LayerImport<'_, '_, '_> {
     fn run(&mut self, progress: &Progress) -> Result<(), Diagnostics> {
         let input = match environment::size(self.ini, self.network.environment) {
             Ok(size) => {
@@ -262,7 +263,7 @@ impl Walk<'_, '_, '_> {
                 };
                 let layer = self.network.cells[index].section.layer();
                 let name = self.builder.name_of(value);
-                let x = Feature::of(self.builder, value, &layer)?;
+                let x = Feature::from_var(self.builder, value, &layer)?;
                 let cast = |b: &GraphBuilder| b.cast(value, self.source.dtype);
                 let value = self.builder.in_layer(layer, cast)?;
                 Ok(Some((name, Feature { value, ..x })))

@@ -37,7 +37,7 @@ mod diag {
 use diag::Diagnostics;
 use dropped::Dropped;
 use onnxd_plugin_sdk::{Frontend, Imported, Probe, Submission};
-use options::Options;
+use options::ImportOptions;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-n2d2",
@@ -52,7 +52,7 @@ struct N2d2;
 impl Frontend for N2d2 {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
         let files = Dropped::new(submission);
-        let options = Options::read(submission.params());
+        let options = ImportOptions::read(submission.params());
         let probe = probe::probe(submission.network(), &files, &options);
         files.check()?;
         Ok(probe)
@@ -60,7 +60,7 @@ impl Frontend for N2d2 {
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
         let files = Dropped::new(submission);
-        let options = Options::read(submission.params());
+        let options = ImportOptions::read(submission.params());
         let progress = |done, total| submission.count("layer", done, total);
         let imported = import::import(submission.network(), &files, &options, &progress);
         files.check()?;

@@ -180,7 +180,7 @@ fn parent_map(
     }
     let keys = Keys { section, names };
     if keys.any() {
-        return walk(&Walk::read(&keys)?, section, parent.channels, outputs, connect);
+        return walk(&MappingWindow::read(&keys)?, section, parent.channels, outputs, connect);
     }
     for output in 0..outputs {
         (0..parent.channels).for_each(|channel| connect(output, channel));
@@ -291,16 +291,16 @@ impl Keys<'_> {
 }
 
 /// A window that walks over outputs (X) and channels (Y) at once.
-struct Walk {
+struct MappingWindow {
     size: [usize; 2],
     stride: [usize; 2],
     offset: [usize; 2],
     iterations: usize,
 }
 
-impl Walk {
-    fn read(keys: &Keys) -> Result<Walk, Diagnostic> {
-        Ok(Walk {
+impl MappingWindow {
+    fn read(keys: &Keys) -> Result<MappingWindow, Diagnostic> {
+        Ok(MappingWindow {
             size: keys.pair("Size", 1)?,
             stride: keys.pair("Stride", 1)?,
             offset: keys.pair("Offset", 0)?,
@@ -310,7 +310,7 @@ impl Walk {
 }
 
 fn walk(
-    walk: &Walk,
+    walk: &MappingWindow,
     section: SectionRef,
     channels: usize,
     outputs: usize,
@@ -366,8 +366,8 @@ mod tests {
     #[test]
     fn tables() {
         use Pattern::{Dense, Groups, Partial};
-        type Case<'a> = (&'a str, &'a [(&'a str, usize)], &'a [&'a str], Pattern);
-        let cases: &[Case] = &[
+        type MappingPattern<'a> = (&'a str, &'a [(&'a str, usize)], &'a [&'a str], Pattern);
+        let cases: &[MappingPattern] = &[
             ("", &[("p", 3)], &["111", "111"], Dense),
             ("Mapping.NbGroups=2", &[("p", 4)], &["1100", "0011"], Groups(2)),
             ("Mapping.NbGroups=2", &[("p", 4)], &["1100", "1100", "0011", "0011"], Groups(2)),

@@ -51,7 +51,7 @@ pub(crate) struct CellSection<'i> {
 pub(crate) struct Network<'i> {
     pub(crate) environment: SectionRef<'i>,
     pub(crate) cells: Vec<CellSection<'i>>,
-    pub(crate) names: Names<'i>,
+    pub(crate) names: CallableNames<'i>,
     /// Indices of the layers that can be built, every layer after its parents.
     pub(crate) order: Vec<usize>,
 }
@@ -81,8 +81,8 @@ impl<'i> Network<'i> {
             problems.push(Diagnostic::new(Code::LayerInputMissing, message));
             return None;
         }
-        let names = Names::read(&sections, path, files, problems);
-        let mut reader = Reader { sections, names, problems };
+        let names = CallableNames::read(&sections, path, files, problems);
+        let mut reader = NetworkReader { sections, names, problems };
         let cells = (0..reader.sections.len()).map(|index| reader.cell(index)).collect();
         let names = reader.names;
         let mut network = Network { environment, cells, names, order: Vec::new() };
@@ -151,26 +151,26 @@ impl<'i> Network<'i> {
 }
 
 /// What layers and targets may call by name: layers, and results of ONNX files.
-pub(crate) struct Names<'i> {
+pub(crate) struct CallableNames<'i> {
     cells: HashMap<&'i str, usize>,
     /// By layer; nothing for files that cannot be read, which has been reported.
     files: BTreeMap<usize, Option<OnnxFile>>,
 }
 
-impl<'i> Names<'i> {
+impl<'i> CallableNames<'i> {
     fn read(
         sections: &[SectionRef<'i>],
         path: &str,
         files: &dyn Files,
         problems: &mut Diagnostics,
-    ) -> Names<'i> {
+    ) -> CallableNames<'i> {
         let cells = sections.iter().enumerate().map(|(i, s)| (s.name(), i)).collect();
         let onnx = sections.iter().enumerate().filter(|(_, s)| is_onnx(s));
         let mut file = |(index, section): (usize, &SectionRef<'i>)| {
             let read = OnnxFile::read(*section, path, files);
             (index, read.map_err(|found| problems.0.extend(found.0)).ok())
         };
-        Names { cells, files: onnx.map(&mut file).collect() }
+        CallableNames { cells, files: onnx.map(&mut file).collect() }
     }
 
     pub(crate) fn file(&self, cell: usize) -> Option<&OnnxFile> {
@@ -235,13 +235,13 @@ impl<'i> Names<'i> {
     }
 }
 
-struct Reader<'i, 'p> {
+struct NetworkReader<'i, 'p> {
     sections: Vec<SectionRef<'i>>,
-    names: Names<'i>,
+    names: CallableNames<'i>,
     problems: &'p mut Diagnostics,
 }
 
-impl<'i> Reader<'i, '_> {
+impl<'i> NetworkReader<'i, '_> {
     fn cell(&mut self, index: usize) -> CellSection<'i> {
         let section = self.sections[index];
         let kind = section.required::<String>("Type").unwrap_or_else(|problem| {

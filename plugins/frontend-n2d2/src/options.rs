@@ -6,7 +6,7 @@ use onnxd_plugin_sdk::ir::DataType;
 
 /// What the params say; everything has a default.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ImportOptions {
     /// Folder of the weights, relative to the submission's root or to the network.
     pub(crate) weights: Option<String>,
     /// Random weights instead of files.
@@ -22,14 +22,14 @@ pub(crate) struct Options {
     pub(crate) dtype: DataType,
 }
 
-impl Options {
+impl ImportOptions {
     /// Looks only at what counts: whoever looks at a param says that it has an effect.
-    pub(crate) fn read(params: &Params) -> Options {
+    pub(crate) fn read(params: &Params) -> ImportOptions {
         let (source, export): (Source, Export) = (params.section(), params.section());
         let random = source.random();
         let weights_ignore = !random && source.weights_ignore();
         let weights = if random { None } else { source.weights() };
-        Options {
+        ImportOptions {
             weights: weights.map(|path| path.trim_end_matches('/').to_owned()),
             random,
             weights_ignore,

@@ -4,41 +4,45 @@
 //! arithmetic for becomes a step that says so, because it may never be needed.
 
 use onnxd_plugin_sdk::preprocess::{
-    Border, Equalization, Norm, Operator, Order, Sizing, Step, Steps, ThresholdOperation,
+    ArithmeticOperator, Border, ChannelOrder, Equalization, Norm, Sizing, Step, Steps,
+    ThresholdOperation,
 };
 
 mod kernel;
 
 use crate::diag::{Diagnostic, refuse, shown};
 use crate::ini::{Ini, SectionRef, Settings, settings, words};
-use crate::transformations::{Scope, Transformation, transformations};
+use crate::transformations::{ChannelScope, Transformation, transformations};
 
-type Made = Result<Vec<Step>, Diagnostic>;
+type StepsResult = Result<Vec<Step>, Diagnostic>;
 
 /// A kind of transformation.
-struct Row {
+struct TransformationRow {
     /// Its name without `Transformation`.
     kind: &'static str,
     /// The settings that it reads, and those that do not matter.
     keys: [&'static [&'static str]; 2],
-    make: fn(SectionRef) -> Made,
+    make: fn(SectionRef) -> StepsResult,
 }
 
-const fn row<A: Settings>(kind: &'static str, make: fn(SectionRef) -> Made) -> Row {
-    Row { kind, keys: [A::KEYS, &[]], make }
+const fn row<A: Settings>(
+    kind: &'static str,
+    make: fn(SectionRef) -> StepsResult,
+) -> TransformationRow {
+    TransformationRow { kind, keys: [A::KEYS, &[]], make }
 }
 
-impl Row {
-    const fn beside(self, others: &'static [&'static str]) -> Row {
-        Row { keys: [self.keys[0], others], ..self }
+impl TransformationRow {
+    const fn beside(self, others: &'static [&'static str]) -> TransformationRow {
+        TransformationRow { keys: [self.keys[0], others], ..self }
     }
 }
 
-const ROWS: &[Row] = &[
+const ROWS: &[TransformationRow] = &[
     row::<ChannelExtraction>("ChannelExtraction", |s| told(s, channel_extraction)),
     row::<ColorSpace>("ColorSpace", |s| told(s, color_space)),
     row::<Equalize>("Equalize", |s| told(s, equalize)),
-    Row { kind: "Filter", keys: [&kernel::KEYS, &["Orientation"]], make: filter },
+    TransformationRow { kind: "Filter", keys: [&kernel::KEYS, &["Orientation"]], make: filter },
     row::<Flip>("Flip", |s| told(s, flip)),
     row::<Normalize>("Normalize", |s| told(s, normalize)),
     row::<PadCrop>("PadCrop", |s| told(s, pad_crop)),
@@ -55,7 +59,7 @@ const BORDERS: [&str; 5] =
     ["AllowPadding", "BorderType", "BorderValue", "RandomRotationRange", "RandomScalingRange"];
 
 /// A transformation by what its section says.
-fn told<A: Settings>(section: SectionRef, make: fn(SectionRef, &A) -> Made) -> Made {
+fn told<A: Settings>(section: SectionRef, make: fn(SectionRef, &A) -> StepsResult) -> StepsResult {
     make(section, &A::of(section)?)
 }
 
@@ -144,11 +148,12 @@ pub(crate) fn steps(ini: &Ini, environment: SectionRef, channels: usize) -> Step
     {
         steps.push(unavailable(slicing, "pictures that are cut into slices are not supported"));
     }
-    let found = transformations(ini, environment);
-    let brings = |t: &Transformation| matches!(t.scope, Ok(Scope::Brings(_)));
+    let transformations_found = transformations(ini, environment);
+    let brings = |t: &Transformation| matches!(t.scope, Ok(ChannelScope::Brings(_)));
     // From there on each channel goes its own way.
-    let split = found.iter().position(brings).unwrap_or(found.len());
-    let (whole, apart) = found.split_at(split);
+    let split =
+        transformations_found.iter().position(brings).unwrap_or(transformations_found.len());
+    let (whole, apart) = transformations_found.split_at(split);
     steps.extend(whole.iter().flat_map(|t| of_section(t, set, None)));
     if !apart.is_empty() {
         let way = |channel| {
@@ -174,7 +179,7 @@ fn of_section(t: &Transformation, set: Set, brought: Option<usize>) -> Vec<Step>
     let made = match (applies(section, set), t.scope.clone()) {
         (Ok(false), _) => return vec![],
         (Err(problem), _) | (_, Err(problem)) => Err(problem),
-        (_, Ok(Scope::Channel(at))) if brought.is_none_or(|channels| at >= channels) => {
+        (_, Ok(ChannelScope::Channel(at))) if brought.is_none_or(|channels| at >= channels) => {
             let what = format!("is {at}, and no section brings that channel");
             Err(section.problem("Channel", what))
         }
@@ -198,7 +203,7 @@ fn applies(section: SectionRef, set: Set) -> Result<bool, Diagnostic> {
     })
 }
 
-fn transformation(section: SectionRef) -> Made {
+fn transformation(section: SectionRef) -> StepsResult {
     let kind: String = section.required("Type")?;
     let name = kind.strip_suffix("Transformation").unwrap_or(&kind);
     let Some(row) = ROWS.iter().find(|row| row.kind == name) else {
@@ -226,42 +231,43 @@ fn not_random(section: SectionRef, drawn: &[(bool, &str)]) -> Result<(), Diagnos
     found.map_or(Ok(()), |(_, key)| Err(section.problem(key, what)))
 }
 
-fn channel_extraction(_: SectionRef, a: &ChannelExtraction) -> Made {
+fn channel_extraction(_: SectionRef, a: &ChannelExtraction) -> StepsResult {
     Ok(vec![match a.CSChannel {
         Channel::Blue => Step::Channel { index: 0 },
         Channel::Green => Step::Channel { index: 1 },
         Channel::Red => Step::Channel { index: 2 },
-        Channel::Gray => Step::Grey { order: Order::Bgr },
+        Channel::Gray => Step::Grey { order: ChannelOrder::Bgr },
     }])
 }
 
-fn color_space(_: SectionRef, a: &ColorSpace) -> Made {
+fn color_space(_: SectionRef, a: &ColorSpace) -> StepsResult {
     let reverse = (a.ColorSpace == Space::RGB).then_some(Step::ReverseChannels);
     Ok([Step::Spread].into_iter().chain(reverse).collect())
 }
 
-fn equalize(_: SectionRef, a: &Equalize) -> Made {
+fn equalize(_: SectionRef, a: &Equalize) -> StepsResult {
     let method = match a.Method {
         EqualizeMethod::Standard => Equalization::Standard,
         EqualizeMethod::CLAHE => {
             Equalization::Clahe { clip_limit: a.CLAHE_ClipLimit, grid: a.CLAHE_GridSize }
         }
     };
-    Ok(vec![Step::Equalize { method, order: Order::Bgr }])
+    Ok(vec![Step::Equalize { method, order: ChannelOrder::Bgr }])
 }
 
-fn filter(section: SectionRef) -> Made {
-    let kernel::Kernel { values: kernel, width, height } = kernel::Kernel::of(section)?;
+fn filter(section: SectionRef) -> StepsResult {
+    let kernel::FilterKernel { values: kernel, width, height } =
+        kernel::FilterKernel::from_section(section)?;
     Ok(vec![Step::Filter { kernel, width, height }])
 }
 
-fn flip(section: SectionRef, a: &Flip) -> Made {
+fn flip(section: SectionRef, a: &Flip) -> StepsResult {
     let horizontal = (a.RandomHorizontalFlip, "RandomHorizontalFlip");
     not_random(section, &[horizontal, (a.RandomVerticalFlip, "RandomVerticalFlip")])?;
     Ok(vec![Step::Flip { horizontal: a.HorizontalFlip, vertical: a.VerticalFlip }])
 }
 
-fn normalize(_: SectionRef, a: &Normalize) -> Made {
+fn normalize(_: SectionRef, a: &Normalize) -> StepsResult {
     let norm = match a.Norm {
         NormType::L1 => Norm::L1,
         NormType::L2 => Norm::L2,
@@ -272,7 +278,7 @@ fn normalize(_: SectionRef, a: &Normalize) -> Made {
     Ok(vec![Step::Normalize { norm, value, range, per_channel: a.PerChannel }])
 }
 
-fn pad_crop(_: SectionRef, a: &PadCrop) -> Made {
+fn pad_crop(_: SectionRef, a: &PadCrop) -> StepsResult {
     let border = match a.BorderType {
         BorderType::ConstantBorder => Border::Constant { values: a.BorderValue.clone() },
         BorderType::ReplicateBorder => Border::Replicate,
@@ -285,17 +291,17 @@ fn pad_crop(_: SectionRef, a: &PadCrop) -> Made {
 }
 
 /// Operations with numbers, at least one each.
-pub(crate) fn range_affine(section: SectionRef) -> Made {
+pub(crate) fn range_affine(section: SectionRef) -> StepsResult {
     let a = RangeAffine::of(section)?;
     let step = |key: &str, operation: Operation, values: Vec<f64>| {
         let unusable = |v: &f64| operation == Operation::Divides && *v == 0.0;
         refuse!(values.is_empty() || values.iter().any(unusable) =>
             section.problem(key, "has no number to compute with"));
         let operator = match operation {
-            Operation::Plus => Operator::Plus,
-            Operation::Minus => Operator::Minus,
-            Operation::Multiplies => Operator::Multiplies,
-            Operation::Divides => Operator::Divides,
+            Operation::Plus => ArithmeticOperator::Plus,
+            Operation::Minus => ArithmeticOperator::Minus,
+            Operation::Multiplies => ArithmeticOperator::Multiplies,
+            Operation::Divides => ArithmeticOperator::Divides,
         };
         Ok(Step::Arithmetic { operator, values })
     };
@@ -307,11 +313,11 @@ pub(crate) fn range_affine(section: SectionRef) -> Made {
     Ok(steps)
 }
 
-fn range_clipping(_: SectionRef, a: &RangeClipping) -> Made {
+fn range_clipping(_: SectionRef, a: &RangeClipping) -> StepsResult {
     Ok(vec![Step::ClipRange { min: a.RangeMin, max: a.RangeMax }])
 }
 
-fn rescale(_: SectionRef, a: &Rescale) -> Made {
+fn rescale(_: SectionRef, a: &Rescale) -> StepsResult {
     let sizing = match (a.KeepAspectRatio, a.ResizeToFit) {
         (false, _) => Sizing::Exact,
         (true, true) => Sizing::Fit,
@@ -320,19 +326,19 @@ fn rescale(_: SectionRef, a: &Rescale) -> Made {
     Ok(vec![Step::Resize { width: a.Width, height: a.Height, sizing }])
 }
 
-fn reshape(_: SectionRef, a: &Reshape) -> Made {
+fn reshape(_: SectionRef, a: &Reshape) -> StepsResult {
     let (rows, columns, channels) = (a.NbRows, a.NbCols, a.NbChannels);
     Ok(vec![Step::Reshape { rows, columns, channels }])
 }
 
-fn slice_extraction(section: SectionRef, a: &SliceExtraction) -> Made {
+fn slice_extraction(section: SectionRef, a: &SliceExtraction) -> StepsResult {
     let offsets = [(a.RandomOffsetX, "RandomOffsetX"), (a.RandomOffsetY, "RandomOffsetY")];
     let others = [(a.RandomRotation, "RandomRotation"), (a.RandomScaling, "RandomScaling")];
     not_random(section, &[offsets, others].concat())?;
     Ok(vec![Step::Crop { x: a.OffsetX, y: a.OffsetY, width: a.Width, height: a.Height }])
 }
 
-fn threshold(_: SectionRef, a: &Threshold) -> Made {
+fn threshold(_: SectionRef, a: &Threshold) -> StepsResult {
     let operation = match a.Operation {
         ThresholdType::Binary => ThresholdOperation::Binary,
         ThresholdType::BinaryInverted => ThresholdOperation::BinaryInverted,
@@ -344,10 +350,10 @@ fn threshold(_: SectionRef, a: &Threshold) -> Made {
     Ok(vec![Step::Threshold { threshold, otsu, operation, max }])
 }
 
-fn trim(section: SectionRef, a: &Trim) -> Made {
+fn trim(section: SectionRef, a: &Trim) -> StepsResult {
     if a.Method == TrimMethod::Reduce && a.NbLevels > 0 {
         let what = "`Reduce` finds levels by random clusters (k-means); use `Discretize`";
         return Err(section.problem("Method", what));
     }
-    Ok(vec![Step::Trim { levels: a.NbLevels, order: Order::Bgr }])
+    Ok(vec![Step::Trim { levels: a.NbLevels, order: ChannelOrder::Bgr }])
 }

@@ -7,13 +7,13 @@ use onnxd_plugin_sdk::{Claim, LEARNED_RANGES, Need, Probe};
 use crate::ini::{Files, Ini, SectionRef, TemplateFile};
 use crate::layers::{self, Parameters};
 use crate::onnx;
-use crate::options::Options;
+use crate::options::ImportOptions;
 use crate::quantizers;
 use crate::sections::{cell_sections, environment};
-use crate::weights::{Location, Wanted, locate, path_of};
+use crate::weights::{Location, WantedFile, locate, path_of};
 
 /// Answers for the INI file at `path`.
-pub(crate) fn probe(path: &str, files: &dyn Files, options: &Options) -> Probe {
+pub(crate) fn probe(path: &str, files: &dyn Files, options: &ImportOptions) -> Probe {
     let mut templates = Vec::new();
     let parsed = Ini::parse_listing(path, files, &mut templates);
     let mut needs: Vec<Need> = templates.into_iter().map(template).collect();
@@ -74,8 +74,8 @@ fn onnx_files(section: SectionRef, path: &str, files: &dyn Files) -> Vec<Need> {
 }
 
 /// The weights files of all layers, or the folder if there is none.
-fn weights(ini: &Ini, path: &str, files: &dyn Files, options: &Options) -> Vec<Need> {
-    let learned: Vec<(SectionRef, Wanted)> = cell_sections(ini).filter_map(wanted).collect();
+fn weights(ini: &Ini, path: &str, files: &dyn Files, options: &ImportOptions) -> Vec<Need> {
+    let learned: Vec<(SectionRef, WantedFile)> = cell_sections(ini).filter_map(wanted).collect();
     let folder = match locate(ini, path, files, options).0 {
         Location::Folder(folder) if !learned.is_empty() => folder,
         _ => return Vec::new(),
@@ -100,7 +100,7 @@ fn learned_ranges(
     ini: &Ini,
     folder: &str,
     files: &dyn Files,
-    options: &Options,
+    options: &ImportOptions,
 ) -> Vec<(String, bool)> {
     if options.ignore_quantizers {
         return Vec::new();
@@ -117,7 +117,7 @@ fn learned_ranges(
 }
 
 /// Whether the network has learned the ranges of its activations, so that no data has to show them.
-fn learns_ranges(ini: &Ini, options: &Options) -> bool {
+fn learns_ranges(ini: &Ini, options: &ImportOptions) -> bool {
     let learns = |s: SectionRef| quantizers::method(s, quantizers::ACTIVATIONS);
     let mut sections = cell_sections(ini);
     !options.ignore_quantizers
@@ -126,19 +126,19 @@ fn learns_ranges(ini: &Ini, options: &Options) -> bool {
 }
 
 /// Which files a layer reads; nothing for layers that learn nothing.
-fn wanted(section: SectionRef) -> Option<(SectionRef, Wanted)> {
+fn wanted(section: SectionRef) -> Option<(SectionRef, WantedFile)> {
     let kind = section.text("Type").ok().flatten()?;
     let shares = |key: &str| section.has(key);
     let wanted = match layers::find(&kind)?.parameters {
         Parameters::None => return None,
-        Parameters::BatchNorm => Wanted::BatchNorm,
+        Parameters::BatchNorm => WantedFile::BatchNorm,
         Parameters::Weights => {
             let no_bias = section.parameter::<bool>("NoBias").ok().flatten().unwrap_or(false);
             let bias = !no_bias && !shares("BiasesSharing");
             if shares("WeightsSharing") && !bias {
                 return None;
             }
-            Wanted::Weights { kind: layers::find(&kind)?.kind, bias }
+            WantedFile::Weights { kind: layers::find(&kind)?.kind, bias }
         }
     };
     Some((section, wanted))

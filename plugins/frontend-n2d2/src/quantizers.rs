@@ -101,7 +101,7 @@ fn wanted(b: &Cell, key: &str) -> Result<Option<Method>, Diagnostic> {
 }
 
 /// What a quantizer makes of weights.
-enum Weights {
+enum QuantizedWeights {
     /// Integers times a step.
     Steps(Vec<i32>, f32),
     /// Numbers of no grid.
@@ -128,18 +128,18 @@ pub(crate) fn weights(b: &Cell, method: Option<Method>, read: Tensor, spread: us
                 None => return plain(b, read),
             }
         }
-        Some(_) => Sat::of(b.section)?.weights(&values(), spread),
+        Some(_) => Sat::from_section(b.section)?.weights(&values(), spread),
         None => return plain(b, read),
     };
     match found {
-        Weights::Steps(integers, step) if b.source.dtype == DataType::Float => {
+        QuantizedWeights::Steps(integers, step) if b.source.dtype == DataType::Float => {
             dequantized(b, dims, integers, step)
         }
-        Weights::Steps(integers, step) => {
+        QuantizedWeights::Steps(integers, step) => {
             let values = integers.iter().map(|q| *q as f32 * step).collect();
             plain(b, Tensor::from_vec(dims, values))
         }
-        Weights::Reals(values) => plain(b, Tensor::from_vec(dims, values)),
+        QuantizedWeights::Reals(values) => plain(b, Tensor::from_vec(dims, values)),
     }
 }
 
@@ -167,10 +167,10 @@ fn dequantized(b: &Cell, dims: Vec<usize>, integers: Vec<i32>, step: f32) -> Low
 }
 
 /// `s · clamp(round(w / s), -(R + 1) / 2, (R - 1) / 2)`
-fn lsq(values: &[f32], step: f32, range: u32) -> Weights {
+fn lsq(values: &[f32], step: f32, range: u32) -> QuantizedWeights {
     let (lo, hi) = (-f64::from(range.div_ceil(2)), f64::from((range - 1) / 2));
     let round = |w: &f32| (f64::from(*w) / f64::from(step)).round().clamp(lo, hi) as i32;
-    Weights::Steps(values.iter().map(round).collect(), step)
+    QuantizedWeights::Steps(values.iter().map(round).collect(), step)
 }
 
 words! {
@@ -190,14 +190,14 @@ settings! {
 }
 
 impl Sat {
-    fn of(section: SectionRef) -> Result<Sat, Diagnostic> {
+    fn from_section(section: SectionRef) -> Result<Sat, Diagnostic> {
         let sat = Sat::take(section, "QWeight.")?;
         refuse!(sat.range == 1 && matches!(sat.QuantMode, Mode::Symmetric | Mode::Asymmetric) =>
             section.problem("QWeight.QuantMode", "needs three levels at least, and the range is 1"));
         Ok(sat)
     }
 
-    fn weights(&self, values: &[f32], spread: usize) -> Weights {
+    fn weights(&self, values: &[f32], spread: usize) -> QuantizedWeights {
         let squeezed: Vec<f64> = values.iter().map(|w| f64::from(*w).tanh()).collect();
         let largest = squeezed.iter().fold(0.0, |m: f64, t| m.max(t.abs()));
         let unit = if largest > 0.0 { largest } else { 1.0 };
@@ -205,12 +205,12 @@ impl Sat {
         if !self.ApplyQuantization {
             let values: Vec<f64> = squeezed.collect();
             let gain = self.gain(&values, spread);
-            return Weights::Reals(values.iter().map(|t| (t * gain) as f32).collect());
+            return QuantizedWeights::Reals(values.iter().map(|t| (t * gain) as f32).collect());
         }
         let (integers, step): (Vec<i32>, f64) = self.levels(squeezed);
         let values: Vec<f64> = integers.iter().map(|q| f64::from(*q) * step).collect();
         let gain = self.gain(&values, spread);
-        Weights::Steps(integers, (step * gain) as f32)
+        QuantizedWeights::Steps(integers, (step * gain) as f32)
     }
 
     /// Numbers within -1 to 1 as integers times a step.

@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::{
 };
 
 use crate::diag::{Code, Diagnostic, Layer, shown};
-use crate::weights::Weights;
+use crate::weights::ParameterFiles;
 
 /// Version of the operators.
 pub(crate) const OPSET: i64 = 17;
@@ -42,9 +42,9 @@ struct Adopted {
 }
 
 /// What the layers of a network have in common.
-pub(crate) struct Source<'f> {
+pub(crate) struct NetworkSource<'f> {
     pub(crate) dtype: DataType,
-    pub(crate) weights: Weights<'f>,
+    pub(crate) weights: ParameterFiles<'f>,
     pub(crate) notes: RefCell<Vec<Diagnostic>>,
     /// Names of layers and of the input: outputs are named like their layers.
     reserved: HashSet<String>,
@@ -61,13 +61,13 @@ pub(crate) struct Source<'f> {
     connections: Cell<usize>,
 }
 
-impl<'f> Source<'f> {
+impl<'f> NetworkSource<'f> {
     pub(crate) fn new(
         dtype: DataType,
-        weights: Weights<'f>,
+        weights: ParameterFiles<'f>,
         layers: impl Iterator<Item = String>,
-    ) -> Source<'f> {
-        Source {
+    ) -> NetworkSource<'f> {
+        NetworkSource {
             dtype,
             weights,
             notes: RefCell::default(),

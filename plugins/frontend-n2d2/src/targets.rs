@@ -8,7 +8,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
 use crate::ini::{Ini, SectionRef};
 use crate::network::{Network, Parent};
 use crate::sections::TARGET;
-use crate::source::Source;
+use crate::source::NetworkSource;
 
 /// Settings for scores during learning and tests.
 const SILENT: &[&str] = &[
@@ -60,9 +60,9 @@ pub(crate) fn find<'i>(
     let mut target = |section: SectionRef<'i>| {
         let name = section.name();
         let mut ends = name.match_indices(TARGET).map(|(at, _)| &name[..at]);
-        let found = ends.find_map(|of| Some((of, network.names.find(of).transpose()?)));
-        let (of, found) = match found {
-            Some((of, Ok(found))) => (of, found),
+        let named_end = ends.find_map(|of| Some((of, network.names.find(of).transpose()?)));
+        let (of, named_end) = match named_end {
+            Some((of, Ok(named_end))) => (of, named_end),
             // Names of layers are misspelt easily where they stand in another file.
             None if network.names.has_files() => {
                 let of = name.split(TARGET).next().unwrap_or(name);
@@ -82,7 +82,7 @@ pub(crate) fn find<'i>(
         if kind.is_none_or(|kind| kind == "TargetScore") {
             section.warn_unread(SILENT);
         }
-        Some(Target { section: Some(section), name: of.to_owned(), of: found })
+        Some(Target { section: Some(section), name: of.to_owned(), of: named_end })
     };
     let named = |s: &SectionRef| s.name().contains(TARGET) && !s.has("Input");
     let mut targets: Vec<Target> = ini.sections().filter(named).filter_map(&mut target).collect();
@@ -102,7 +102,7 @@ pub(crate) fn find<'i>(
 /// Lists the results of targeted layers as outputs, each under its layer's name.
 pub(crate) fn mark(
     b: &GraphBuilder,
-    source: &Source,
+    source: &NetworkSource,
     network: &Network,
     targets: &[Target],
     built: &Built,

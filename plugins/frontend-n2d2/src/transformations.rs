@@ -5,7 +5,7 @@ use crate::ini::{Ini, SectionRef};
 
 /// What a section of a transformation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum ChannelScope {
     /// The whole image.
     Whole,
     /// Every channel by itself.
@@ -20,19 +20,19 @@ pub(crate) enum Scope {
 pub(crate) struct Transformation<'i> {
     pub(crate) section: SectionRef<'i>,
     /// Nothing if what stands there is no channel.
-    pub(crate) scope: Result<Scope, Diagnostic>,
+    pub(crate) scope: Result<ChannelScope, Diagnostic>,
 }
 
 impl Transformation<'_> {
     /// Whether it brings a channel of the input.
     pub(crate) fn brings_channel(&self) -> bool {
-        matches!(self.scope, Ok(Scope::Brings(_)))
+        matches!(self.scope, Ok(ChannelScope::Brings(_)))
     }
 
     /// The only channel of the input that it is about.
     pub(crate) fn channel(&self) -> Option<usize> {
         match self.scope {
-            Ok(Scope::Channel(own) | Scope::Brings(own)) => Some(own),
+            Ok(ChannelScope::Channel(own) | ChannelScope::Brings(own)) => Some(own),
             _ => None,
         }
     }
@@ -49,29 +49,29 @@ pub(crate) fn transformations<'i>(
     ini: &'i Ini,
     environment: SectionRef<'i>,
 ) -> Vec<Transformation<'i>> {
-    let mut found = Vec::new();
+    let mut all_transformations = Vec::new();
     let mut brought = 0;
     for kind in ["Transformation", "OnTheFlyTransformation"] {
         for section in ini.sections() {
             let rest = section.name().strip_prefix(environment.name());
             let Some(rest) = rest.and_then(|rest| rest.strip_prefix('.')) else { continue };
             let scope = if rest.starts_with(kind) {
-                Ok(Scope::Whole)
+                Ok(ChannelScope::Whole)
             } else if rest.strip_prefix("Channels").is_some_and(|rest| rest.starts_with(kind)) {
-                Ok(Scope::Channels)
+                Ok(ChannelScope::Channels)
             } else if rest.strip_prefix("Channel").is_some_and(|rest| rest.starts_with(kind)) {
                 section.get::<usize>("Channel").map(|channel| match channel {
-                    Some(channel) => Scope::Channel(channel),
+                    Some(channel) => ChannelScope::Channel(channel),
                     None => {
                         brought += 1;
-                        Scope::Brings(brought - 1)
+                        ChannelScope::Brings(brought - 1)
                     }
                 })
             } else {
                 continue;
             };
-            found.push(Transformation { section, scope });
+            all_transformations.push(Transformation { section, scope });
         }
     }
-    found
+    all_transformations
 }

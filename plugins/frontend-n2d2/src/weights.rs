@@ -18,11 +18,11 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use crate::diag::{Code, Diagnostic, Layer};
 use crate::ini::{Files, Ini};
 use crate::mapping::Map;
-use crate::options::Options;
+use crate::options::ImportOptions;
 use text::{Numbers, Wrong};
 
-pub(crate) use layout::{Layout, Order, remap};
-pub(crate) use location::{Location, Wanted, locate, path as path_of};
+pub(crate) use layout::{WeightLayout, WeightOrder, remap};
+pub(crate) use location::{Location, WantedFile, locate, path as path_of};
 
 /// Most numbers a layer may have.
 const NUMBERS_MAX: usize = 1 << 30;
@@ -33,8 +33,8 @@ const READ_MAX: usize = 1 << 31;
 const RANDOM_MAX: usize = 1 << 29;
 
 /// Where parameters come from.
-pub(crate) struct Weights<'f> {
-    source: Source,
+pub(crate) struct ParameterFiles<'f> {
+    source: WeightOrigin,
     files: &'f dyn Files,
     /// Seed of random numbers for what is missing in the folder, if that is allowed.
     fallback: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct Weights<'f> {
     notes: RefCell<Vec<Diagnostic>>,
 }
 
-enum Source {
+enum WeightOrigin {
     Folder(String),
     Random { seed: u64 },
 }
@@ -134,37 +134,37 @@ fn check_count(numbers: Option<usize>, layer: &Layer) -> Result<(), Diagnostic> 
     Err(Diagnostic::new(Code::SourceLimit, message).at(layer.clone()))
 }
 
-impl<'f> Weights<'f> {
+impl<'f> ParameterFiles<'f> {
     /// The weights of a network, where the params or its own conventions say. Also a sentence
     /// for the report where there was a choice.
     pub(crate) fn locate(
         ini: &Ini,
         network: &str,
         files: &'f dyn Files,
-        options: &Options,
-    ) -> (Weights<'f>, Option<String>) {
+        options: &ImportOptions,
+    ) -> (ParameterFiles<'f>, Option<String>) {
         let (location, note) = locate(ini, network, files, options);
         let weights = match location {
-            Location::Random => Weights::random(files, options.seed),
-            Location::Folder(folder) => Weights::folder(files, folder),
+            Location::Random => ParameterFiles::random(files, options.seed),
+            Location::Folder(folder) => ParameterFiles::folder(files, folder),
         };
         let fallback = options.weights_ignore.then_some(options.seed);
-        (Weights { fallback, ignore_quantizers: options.ignore_quantizers, ..weights }, note)
+        (ParameterFiles { fallback, ignore_quantizers: options.ignore_quantizers, ..weights }, note)
     }
 
     /// Files in a folder of the submission.
-    pub(crate) fn folder(files: &'f dyn Files, folder: impl Into<String>) -> Weights<'f> {
-        Weights::new(Source::Folder(folder.into()), files)
+    pub(crate) fn folder(files: &'f dyn Files, folder: impl Into<String>) -> ParameterFiles<'f> {
+        ParameterFiles::new(WeightOrigin::Folder(folder.into()), files)
     }
 
     /// Random numbers that depend on `seed` and the layers' names only.
-    pub(crate) fn random(files: &'f dyn Files, seed: u64) -> Weights<'f> {
-        Weights::new(Source::Random { seed }, files)
+    pub(crate) fn random(files: &'f dyn Files, seed: u64) -> ParameterFiles<'f> {
+        ParameterFiles::new(WeightOrigin::Random { seed }, files)
     }
 
-    fn new(source: Source, files: &'f dyn Files) -> Weights<'f> {
+    fn new(source: WeightOrigin, files: &'f dyn Files) -> ParameterFiles<'f> {
         let notes = RefCell::default();
-        Weights { source, files, fallback: None, ignore_quantizers: false, notes }
+        ParameterFiles { source, files, fallback: None, ignore_quantizers: false, notes }
     }
 
     /// The dropped files, and room for tensors.
@@ -183,7 +183,7 @@ impl<'f> Weights<'f> {
     /// Most numbers that the layers of a network may have together.
     pub(crate) fn numbers_max(&self) -> usize {
         match self.source {
-            Source::Folder(_) if self.fallback.is_none() => READ_MAX,
+            WeightOrigin::Folder(_) if self.fallback.is_none() => READ_MAX,
             _ => RANDOM_MAX,
         }
     }
@@ -198,7 +198,7 @@ impl<'f> Weights<'f> {
         &self,
         layer: &Layer,
         kernels: Kernels,
-        layout: &Layout,
+        layout: &WeightLayout,
         fate: Fate,
     ) -> Result<Parameters, Diagnostic> {
         kernels.check(layer)?;
@@ -209,14 +209,14 @@ impl<'f> Weights<'f> {
             Err(seed) => return random(seed),
         };
         let (count, outputs) = (layout.count_of(kernels), kernels.map.outputs());
-        let found = match store.text(layout, count, outputs, kernels.kind())? {
-            Text::Pair(found) => found,
+        let stored_weights = match store.text(layout, count, outputs, kernels.kind())? {
+            Text::Pair(stored_weights) => stored_weights,
             Text::State(path, bytes) => {
                 return state::conv(&store.at(&path), &bytes, kernels, layout, room);
             }
             Text::Nothing(seed) => return random(seed),
         };
-        store.parameters(layout, found, outputs, room, |numbers, weights, bias| {
+        store.parameters(layout, stored_weights, outputs, room, |numbers, weights, bias| {
             layout.place(kernels, numbers, weights, bias);
         })
     }
@@ -226,7 +226,7 @@ impl<'f> Weights<'f> {
         &self,
         layer: &Layer,
         sizes: [usize; 2],
-        layout: &Layout,
+        layout: &WeightLayout,
         fate: Fate,
     ) -> Result<Parameters, Diagnostic> {
         let [outputs, inputs] = sizes;
@@ -272,7 +272,7 @@ impl<'f> Weights<'f> {
 
     /// Whether all numbers are made up.
     pub(crate) fn are_random(&self) -> bool {
-        matches!(self.source, Source::Random { .. })
+        matches!(self.source, WeightOrigin::Random { .. })
     }
 
     /// The one number that a quantizer of a layer has learned; nothing where it may be missing.
@@ -295,8 +295,8 @@ impl<'f> Weights<'f> {
     /// The layer's files, or the seed of random numbers.
     fn store<'a>(&'a self, layer: &'a Layer) -> Result<Store<'a>, u64> {
         match &self.source {
-            Source::Random { seed } => Err(*seed),
-            Source::Folder(folder) => {
+            WeightOrigin::Random { seed } => Err(*seed),
+            WeightOrigin::Folder(folder) => {
                 let (files, fallback, notes) = (self.files, self.fallback, &self.notes);
                 Ok(Store { files, folder, layer, fallback, notes })
             }
@@ -327,7 +327,7 @@ impl At<'_> {
 
 /// Where the numbers of a layer are.
 enum Text {
-    Pair(Found),
+    Pair(WeightFiles),
     /// There is only a binary file.
     State(String, Bytes),
     /// There is no file, and random numbers of this seed are allowed instead.
@@ -335,7 +335,7 @@ enum Text {
 }
 
 /// Text files with weights, and how many there are.
-struct Found {
+struct WeightFiles {
     path: String,
     count: usize,
     bias: Bias,
@@ -372,12 +372,12 @@ impl<'a> Store<'a> {
     /// file of their own are read, in the order of the outputs.
     fn text(
         &self,
-        layout: &Layout,
+        layout: &WeightLayout,
         count: usize,
         outputs: usize,
         kind: &str,
     ) -> Result<Text, Diagnostic> {
-        let pair = |path, bias| Ok(Text::Pair(Found { path, count, bias }));
+        let pair = |path, bias| Ok(Text::Pair(WeightFiles { path, count, bias }));
         let single = self.path(".syntxt");
         if self.files.has(&single) {
             return pair(single, if layout.bias { Bias::Beside } else { Bias::Apart(None) });
@@ -410,13 +410,13 @@ impl<'a> Store<'a> {
     /// number belongs.
     fn parameters(
         &self,
-        layout: &Layout,
-        found: Found,
+        layout: &WeightLayout,
+        found: WeightFiles,
         outputs: usize,
         room: impl FnOnce() -> Result<Room, Diagnostic>,
         place: impl FnOnce(&mut Numbers, &mut [f32], &mut [f32]),
     ) -> Result<Parameters, Diagnostic> {
-        let Found { path, count, bias } = found;
+        let WeightFiles { path, count, bias } = found;
         let (mut beside, apart) = match bias {
             Bias::Beside => (vec![0.0; outputs], None),
             Bias::Apart(bias) => (Vec::new(), bias),
@@ -424,7 +424,7 @@ impl<'a> Store<'a> {
         let at = self.at(&path);
         let hint = |wrong| bias_hint(wrong, layout.bias, count, outputs);
         let file = self.files.open(&path).ok_or_else(|| self.missing(&[&path]))?;
-        let mut numbers = Numbers::of(&at, file, count + beside.len()).map_err(hint)?;
+        let mut numbers = Numbers::open(&at, file, count + beside.len()).map_err(hint)?;
         let mut room = room()?;
         place(&mut numbers, room.elements_mut(), &mut beside);
         numbers.end().map_err(hint)?;

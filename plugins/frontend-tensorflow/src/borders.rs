@@ -35,14 +35,14 @@ fn named(
 ) -> Result<Vec<ValueId>, Diagnostic> {
     let has_channels = |id: &ValueId| sizes(graph, *id).is_some_and(|s| s.len() >= RANK_MIN);
     let bad = |message: String| Err(Diagnostic::new(Code::ParamsBadValue, message));
-    let mut found: Vec<ValueId> = vec![];
+    let mut with_channels: Vec<ValueId> = vec![];
     for name in names {
         if name == ALL {
-            found.extend(values.iter().filter(|id| has_channels(id)));
+            with_channels.extend(values.iter().filter(|id| has_channels(id)));
             continue;
         }
         match values.iter().find(|id| graph[**id].name == *name) {
-            Some(id) if has_channels(id) => found.push(*id),
+            Some(id) if has_channels(id) => with_channels.push(*id),
             Some(_) => {
                 return bad(format!("`{key}` names `{}`, which has no channels.", shown(name)));
             }
@@ -53,9 +53,9 @@ fn named(
             }
         }
     }
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
+    with_channels.sort_unstable();
+    with_channels.dedup();
+    Ok(with_channels)
 }
 
 fn sizes(graph: &Graph, id: ValueId) -> Option<&[Dim]> {

@@ -6,7 +6,7 @@ use prost::Message;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// `saved_model.pb`
     SavedModel,
     /// `saved_model.pbtxt`
@@ -27,38 +27,42 @@ pub(crate) enum Kind {
     Hdf5,
 }
 
-impl Kind {
+impl FileKind {
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Kind::SavedModel => "a SavedModel",
-            Kind::SavedText => "a SavedModel as text",
-            Kind::Archive => "an archive",
-            Kind::Graph => "a graph of TensorFlow",
-            Kind::GraphText => "a graph of TensorFlow as text",
-            Kind::Checkpoint => "the graph of a checkpoint of TensorFlow",
-            Kind::Lite => "a TFLite model",
-            Kind::Keras => "a Keras model",
-            Kind::Hdf5 => "a Keras model in HDF5",
+            FileKind::SavedModel => "a SavedModel",
+            FileKind::SavedText => "a SavedModel as text",
+            FileKind::Archive => "an archive",
+            FileKind::Graph => "a graph of TensorFlow",
+            FileKind::GraphText => "a graph of TensorFlow as text",
+            FileKind::Checkpoint => "the graph of a checkpoint of TensorFlow",
+            FileKind::Lite => "a TFLite model",
+            FileKind::Keras => "a Keras model",
+            FileKind::Hdf5 => "a Keras model in HDF5",
         }
     }
 }
 
 /// The kind of a file.
-pub(crate) fn of(name: &str, bytes: &[u8]) -> Option<Kind> {
+pub(crate) fn file_kind(name: &str, bytes: &[u8]) -> Option<FileKind> {
     let name = name.rsplit('/').next().unwrap_or(name);
     if bytes.get(4..8) == Some(b"TFL3") {
-        return Some(Kind::Lite);
+        return Some(FileKind::Lite);
     }
     match bytes {
-        [0x89, b'H', b'D', b'F', ..] => Some(Kind::Hdf5),
-        [b'P', b'K', 3, 4, ..] if has_ending(name, &[".keras"]) => Some(Kind::Keras),
-        [0x08, ..] if name == "saved_model.pb" => Some(Kind::SavedModel),
-        [0x0a, ..] if has_ending(name, &[".pb"]) && begins_with_node(bytes) => Some(Kind::Graph),
-        [0x0a, ..] if has_ending(name, &[".meta"]) => Some(Kind::Checkpoint),
-        _ if name == "saved_model.pbtxt" => Some(Kind::SavedText),
-        _ if has_ending(name, &[".pbtxt"]) && text_begins_with_node(bytes) => Some(Kind::GraphText),
+        [0x89, b'H', b'D', b'F', ..] => Some(FileKind::Hdf5),
+        [b'P', b'K', 3, 4, ..] if has_ending(name, &[".keras"]) => Some(FileKind::Keras),
+        [0x08, ..] if name == "saved_model.pb" => Some(FileKind::SavedModel),
+        [0x0a, ..] if has_ending(name, &[".pb"]) && begins_with_node(bytes) => {
+            Some(FileKind::Graph)
+        }
+        [0x0a, ..] if has_ending(name, &[".meta"]) => Some(FileKind::Checkpoint),
+        _ if name == "saved_model.pbtxt" => Some(FileKind::SavedText),
+        _ if has_ending(name, &[".pbtxt"]) && text_begins_with_node(bytes) => {
+            Some(FileKind::GraphText)
+        }
         _ if has_ending(name, &[".zip", ".tar", ".tar.gz", ".tgz"]) => {
-            ArchiveKind::of(bytes).map(|_| Kind::Archive)
+            ArchiveKind::of(bytes).map(|_| FileKind::Archive)
         }
         _ => None,
     }

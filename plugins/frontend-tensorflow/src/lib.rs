@@ -24,8 +24,8 @@ mod tflite;
 mod wire;
 
 use files::Files;
-use graph::saved::Choice;
-use kind::Kind;
+use graph::saved::SavedModelChoice;
+use kind::FileKind;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::lower::Fallback;
 use onnxd_plugin_sdk::words::OperatorFallback;
@@ -60,15 +60,15 @@ impl Frontend for TensorFlow {
         if submission.param("export", "operator_fallback") == "aten" {
             idle("export.operator_fallback", "has no effect: `aten` is for PyTorch files");
         }
-        let kind = kind::of(submission.network(), &bytes);
+        let kind = kind::file_kind(submission.network(), &bytes);
         if options.without_weights
-            && let Some(Kind::Graph | Kind::GraphText | Kind::Lite) = kind
+            && let Some(FileKind::Graph | FileKind::GraphText | FileKind::Lite) = kind
         {
             let why =
                 "has no effect: frozen graphs and TFLite models have constants, and no weights";
             idle("export.export_params", why);
         }
-        let source = Source { submission, kind, bytes, params: &params };
+        let source = SourceFile { submission, kind, bytes, params: &params };
         let mut imported =
             ExportOptions::at_lowest_opset(&mut &mut options, |options| source.import(options))?;
         borders::channels_first(&mut imported.model.graph, &params)?;
@@ -77,35 +77,40 @@ impl Frontend for TensorFlow {
 }
 
 /// A file of a known kind.
-struct Source<'s> {
+struct SourceFile<'s> {
     submission: &'s Submission,
-    kind: Option<Kind>,
+    kind: Option<FileKind>,
     bytes: bytes::Bytes,
     params: &'s params::Source,
 }
 
-impl Source<'_> {
+impl SourceFile<'_> {
     fn import(&self, options: &mut ExportOptions) -> Result<Imported, Diagnostics> {
         let (submission, params, bytes) = (self.submission, self.params, self.bytes.clone());
         let network = submission.network();
         match self.kind {
-            Some(Kind::SavedModel | Kind::SavedText) => {
+            Some(FileKind::SavedModel | FileKind::SavedText) => {
                 let files = Files::beside(submission, network);
-                graph::saved::import(&files, &Choice::of_tagged(params), options)
+                graph::saved::import(&files, &SavedModelChoice::of_tagged(params), options)
             }
-            Some(Kind::Archive) => {
+            Some(FileKind::Archive) => {
                 let files = Files::inside(bytes)?;
-                graph::saved::import(&files, &Choice::of_tagged(params), options)
+                graph::saved::import(&files, &SavedModelChoice::of_tagged(params), options)
             }
-            Some(Kind::Checkpoint) => {
+            Some(FileKind::Checkpoint) => {
                 let files = Files::beside(submission, network);
                 let prefix = probe::checkpoint_of(network);
-                graph::saved::import_checkpoint(&files, prefix, &Choice::of(params), options)
+                graph::saved::import_checkpoint(
+                    &files,
+                    prefix,
+                    &SavedModelChoice::from_params(params),
+                    options,
+                )
             }
-            Some(kind @ (Kind::Graph | Kind::GraphText)) => {
-                graph::frozen::import(bytes, kind == Kind::GraphText, params, options)
+            Some(kind @ (FileKind::Graph | FileKind::GraphText)) => {
+                graph::frozen::import(bytes, kind == FileKind::GraphText, params, options)
             }
-            Some(Kind::Lite) => {
+            Some(FileKind::Lite) => {
                 let signature = params.signature();
                 let asked = Asked {
                     signature: signature.as_deref(),
@@ -114,8 +119,8 @@ impl Source<'_> {
                 };
                 tflite::network::import(&bytes, asked, options)
             }
-            Some(Kind::Keras) => keras::import(bytes, options),
-            Some(Kind::Hdf5) => keras::import_hdf5(bytes, options),
+            Some(FileKind::Keras) => keras::import(bytes, options),
+            Some(FileKind::Hdf5) => keras::import_hdf5(bytes, options),
             None => {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")
                     .into())

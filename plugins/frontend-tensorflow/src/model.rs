@@ -1,8 +1,8 @@
 //! What all readers have in common: the run of a network on a new graph, the types of its inputs and outputs, and the
 //! model at the end.
 
-use crate::ops::{Source, complex};
-use crate::states::{Asked, Kept, lost_in_frames};
+use crate::ops::{RowContext, complex};
+use crate::states::{Asked, KeptStates, lost_in_frames};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::formulas::complex::{is, is_complex};
@@ -12,10 +12,10 @@ use onnxd_plugin_sdk::states::{Written, needed};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 
 /// A kind of network.
-pub(crate) struct Reader {
+pub(crate) struct NetworkFormat {
     /// The name of its graphs.
     pub(crate) name: &'static str,
-    pub(crate) table: fn() -> Table<Source>,
+    pub(crate) table: fn() -> Table<RowContext>,
 }
 
 /// What the run of a network leaves beside its graph.
@@ -28,7 +28,7 @@ pub(crate) struct Ran {
     /// Facts for the report.
     pub(crate) metadata: Vec<(String, String)>,
     /// What outlives the run.
-    pub(crate) kept: Kept,
+    pub(crate) kept: KeptStates,
 }
 
 /// Runs a network, and makes a model of the graph. What outlives a call is found by a first run. A second one has it as
@@ -37,24 +37,25 @@ pub(crate) struct Ran {
 /// # Errors
 /// Everything that `run` gives or reported; what outlives a call, if a result depends on it and nobody asks for it.
 pub(crate) fn import(
-    reader: &Reader,
+    reader: &NetworkFormat,
     options: &ExportOptions,
-    run: impl Fn(&Driver<'_, Source>, &Asked) -> Result<Ran>,
+    run: impl Fn(&Driver<'_, RowContext>, &Asked) -> Result<Ran>,
 ) -> std::result::Result<Imported, Diagnostics> {
-    let (mut plain, found) = made(reader, options, |driver| run(driver, &Asked::new()))?;
-    let wants = !(found.written.is_empty() && found.anew.is_empty()) && options.wants_states();
-    refuse!(!found.lost.is_empty() && options.wants_states() =>
-        Diagnostics(found.lost.iter().map(lost_in_frames).collect()));
-    plain.notes.extend(found.lost.iter().map(Written::left_out));
+    let (mut plain, kept_states) = made(reader, options, |driver| run(driver, &Asked::new()))?;
+    let wants =
+        !(kept_states.written.is_empty() && kept_states.anew.is_empty()) && options.wants_states();
+    refuse!(!kept_states.lost.is_empty() && options.wants_states() =>
+        Diagnostics(kept_states.lost.iter().map(lost_in_frames).collect()));
+    plain.notes.extend(kept_states.lost.iter().map(Written::left_out));
     if !wants {
-        plain.notes.extend(found.begun());
+        plain.notes.extend(kept_states.begun());
     }
-    if found.written.is_empty() && !wants {
+    if kept_states.written.is_empty() && !wants {
         return Ok(plain);
     }
-    let anew = found.anew.iter().filter(|_| wants);
+    let anew = kept_states.anew.iter().filter(|_| wants);
     let asked: Asked =
-        found.written.iter().chain(anew).map(|written| written.name.clone()).collect();
+        kept_states.written.iter().chain(anew).map(|written| written.name.clone()).collect();
     let (with_states, kept) = made(reader, options, |driver| run(driver, &asked))?;
     if wants {
         let lost = kept.written.iter().filter(|written| kept.state(written).is_none());
@@ -75,11 +76,11 @@ pub(crate) fn import(
 
 /// Runs a network once.
 fn made(
-    reader: &Reader,
+    reader: &NetworkFormat,
     options: &ExportOptions,
-    run: impl FnOnce(&Driver<'_, Source>) -> Result<Ran>,
-) -> std::result::Result<(Imported, Kept), Diagnostics> {
-    let (table, source) = ((reader.table)(), Source::default());
+    run: impl FnOnce(&Driver<'_, RowContext>) -> Result<Ran>,
+) -> std::result::Result<(Imported, KeptStates), Diagnostics> {
+    let (table, source) = ((reader.table)(), RowContext::default());
     let opsets = Opsets::from([(String::new(), options.opset)]);
     let graph = Graph::new(reader.name);
     let driver = Driver::new(&table, &source, graph, opsets, options.fallback.clone());
@@ -189,7 +190,7 @@ pub(crate) fn input_type(
 /// `N0203` for a real tensor that is declared complex, and if the number of axes is not known, which ONNX demands of
 /// outputs; those of the builder.
 pub(crate) fn output(
-    driver: &Driver<'_, Source>,
+    driver: &Driver<'_, RowContext>,
     var: Var,
     name: &str,
     declared: Option<DataType>,
@@ -218,7 +219,7 @@ pub(crate) fn output(
 }
 
 /// Reports an output that is something else than a tensor.
-pub(crate) fn no_tensor(driver: &Driver<'_, Source>, name: &str, what: &str) {
+pub(crate) fn no_tensor(driver: &Driver<'_, RowContext>, name: &str, what: &str) {
     let message = format!("The output `{}` is {what}.", shown(name));
     driver.report(Diagnostic::new(Code::LayerUnsupported, message));
 }

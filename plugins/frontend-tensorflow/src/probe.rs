@@ -6,7 +6,7 @@ use crate::files::Files;
 use crate::graph::bundle::shard_names;
 use crate::graph::checkpoint::is_variable;
 use crate::graph::saved::{self, CHECKPOINT, META, decoded};
-use crate::kind::{self, Kind};
+use crate::kind::{FileKind, file_kind};
 use crate::tflite;
 use crate::wire::outline::SavedModel;
 use crate::wire::proto::MetaGraphDef;
@@ -24,20 +24,20 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     if bytes.is_empty() {
         return Ok(Probe::new(Claim::No, "the file is empty"));
     }
-    let Some(kind) = kind::of(submission.network(), &bytes) else {
+    let Some(kind) = file_kind(submission.network(), &bytes) else {
         return Ok(Probe::new(Claim::No, "the file is none of TensorFlow's"));
     };
     let claimed = |claim| Probe::new(claim, format!("the file is {}", kind.words()));
     match kind {
-        Kind::SavedModel | Kind::SavedText => {
+        FileKind::SavedModel | FileKind::SavedText => {
             // What is wrong with a damaged file is told when it is read.
-            let saved: SavedModel = decoded(bytes, kind == Kind::SavedText).unwrap_or_default();
+            let saved: SavedModel = decoded(bytes, kind == FileKind::SavedText).unwrap_or_default();
             let mut needs = needs(submission, CHECKPOINT, has_variables(&saved));
             let known = needs.clone();
             needs.extend(beside(submission, &known));
             Ok(Probe { needs, ..claimed(Claim::ByContent) })
         }
-        Kind::Checkpoint => {
+        FileKind::Checkpoint => {
             let meta = MetaGraphDef::decode(bytes).ok();
             let Some(graph) = meta.and_then(|meta| meta.graph_def) else {
                 return Ok(Probe::new(Claim::No, "the file is no graph of a checkpoint"));
@@ -49,7 +49,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
             needs.push(need(submission, "list of checkpoints", "checkpoint", true));
             Ok(Probe { needs, ..claimed(Claim::ByContent) })
         }
-        Kind::Archive => Ok(match Files::inside(bytes) {
+        FileKind::Archive => Ok(match Files::inside(bytes) {
             Ok(files) => Probe::new(Claim::ByContent, archive(&files)),
             Err(found) if found.code == Code::FileMissing.as_str() => {
                 Probe::new(Claim::No, found.into_finding().message)
@@ -57,7 +57,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
             // What is wrong with a damaged one is told when it is read.
             Err(_) => Probe::new(Claim::ByExtension, "the file is an archive that cannot be read"),
         }),
-        Kind::Lite => {
+        FileKind::Lite => {
             // What is wrong with a damaged file is told when it is read.
             let quantized = tflite::model::read(&bytes).is_ok_and(|model| model.is_quantized());
             let facts = quantized.then(|| QUANTIZED.to_owned()).into_iter().collect();

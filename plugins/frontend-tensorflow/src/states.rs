@@ -14,7 +14,7 @@ pub(crate) type Asked = HashSet<String>;
 
 /// What a network writes and what outlives a call, and what of it is an input and an output.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptStates {
     pub(crate) written: Vec<Written>,
     /// States of layers that may begin anew in each call.
     pub(crate) anew: Vec<Written>,
@@ -25,7 +25,7 @@ pub(crate) struct Kept {
     places: HashMap<String, usize>,
 }
 
-impl Kept {
+impl KeptStates {
     /// Lists the value at the end of a call as an output, for what is an input.
     ///
     /// # Errors
@@ -199,9 +199,9 @@ impl States {
     ///
     /// # Errors
     /// Those of the builder.
-    pub(crate) fn kept(&self, b: &GraphBuilder) -> Result<Kept> {
+    pub(crate) fn kept(&self, b: &GraphBuilder) -> Result<KeptStates> {
         let (written, anew) = (self.written.borrow().clone(), self.anew.borrow().clone());
-        let mut kept = Kept { written, anew, ..Kept::default() };
+        let mut kept = KeptStates { written, anew, ..KeptStates::default() };
         for written in self.written.borrow().iter() {
             let (inputs, values) = (self.inputs.borrow(), self.values.borrow());
             if let (Some(input), Some(value)) =

@@ -4,7 +4,7 @@
 
 use crate::archive::objects::ScriptArchive;
 use crate::archive::zip::Archive;
-use crate::options::Options;
+use crate::options::TorchOptions;
 use crate::{archive, outputs, program, script};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{Dim, Graph, Model};
@@ -63,11 +63,11 @@ pub fn exported(bytes: &[u8]) -> Option<Model> {
         ("net/data/weights/model_weights_config.json", WEIGHTS),
         ("net/data/constants/model_constants_config.json", WEIGHTS),
     ])?;
-    model(program::import::graph(&archive, MEMBER, &Options::of_shapes(OPSET, vec![])).ok()?)
+    model(program::import::graph(&archive, MEMBER, &TorchOptions::of_shapes(OPSET, vec![])).ok()?)
 }
 
-fn options() -> Options {
-    Options::of_shapes(OPSET, vec![vec![Dim::from(2), Dim::from(3)], vec![Dim::from("n")]])
+fn options() -> TorchOptions {
+    TorchOptions::of_shapes(OPSET, vec![vec![Dim::from(2), Dim::from(3)], vec![Dim::from("n")]])
 }
 
 fn model(graph: Graph) -> Option<Model> {

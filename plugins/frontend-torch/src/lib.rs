@@ -24,12 +24,12 @@ mod diag {
     pub(crate) use onnxd_plugin_sdk::diagnostics::*;
 }
 
-use archive::kind::{self, Kind};
+use archive::kind::{FileKind, file_kind};
 use archive::objects::ScriptArchive;
 use archive::zip::Archive;
 use diag::Diagnostics;
 use onnxd_plugin_sdk::{Claim, ExportOptions, Frontend, Imported, Probe, Submission};
-use options::Options;
+use options::TorchOptions;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-torch",
@@ -46,8 +46,8 @@ struct Torch;
 impl Frontend for Torch {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
         let bytes = submission.read(submission.network())?;
-        Ok(match kind::of(&bytes) {
-            Ok(Kind::Unknown) => Probe::new(Claim::No, "the file is none of torch's"),
+        Ok(match file_kind(&bytes) {
+            Ok(FileKind::Unknown) => Probe::new(Claim::No, "the file is none of torch's"),
             Ok(_) => Probe::new(Claim::ByContent, "the file is one of torch's"),
             // A damaged file is still ours: the import says what is wrong with it.
             Err(_) => Probe::new(Claim::ByExtension, "the file's name is one of torch's"),
@@ -56,13 +56,13 @@ impl Frontend for Torch {
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
         let bytes = submission.read(submission.network())?;
-        let mut options = Options::read(submission)?;
-        let found = kind::of(&bytes)?;
+        let mut options = TorchOptions::read(submission)?;
+        let found = file_kind(&bytes)?;
         if let Some(refusal) = found.refusal() {
             return Err(refusal.into());
         }
         let archive = Archive::open(bytes)?;
-        if let Kind::Program(graphs) = &found {
+        if let FileKind::Program(graphs) = &found {
             return ExportOptions::at_lowest_opset(&mut options, |options| {
                 program::import::import(submission, &archive, graphs, options)
             });

@@ -10,39 +10,39 @@ use std::ops::{Deref, DerefMut};
 
 /// The params that a front-end for PyTorch reads.
 #[derive(Default)]
-pub(crate) struct Options {
+pub(crate) struct TorchOptions {
     export: ExportOptions,
     /// Whether dropout and the like stay as the file has them.
     pub(crate) training: bool,
 }
 
-impl Deref for Options {
+impl Deref for TorchOptions {
     type Target = ExportOptions;
     fn deref(&self) -> &ExportOptions {
         &self.export
     }
 }
 
-impl DerefMut for Options {
+impl DerefMut for TorchOptions {
     fn deref_mut(&mut self) -> &mut ExportOptions {
         &mut self.export
     }
 }
 
-impl Options {
+impl TorchOptions {
     /// Options that say the shapes of inputs, and nothing else.
-    pub(crate) fn of_shapes(opset: i64, shapes: Vec<Vec<Dim>>) -> Options {
+    pub(crate) fn of_shapes(opset: i64, shapes: Vec<Vec<Dim>>) -> TorchOptions {
         let export = ExportOptions::of_shapes(opset, shapes);
-        Options { export, ..Options::default() }
+        TorchOptions { export, ..TorchOptions::default() }
     }
 
     /// # Errors
     /// `N0105` for shapes and types that are none.
-    pub(crate) fn read(submission: &Submission) -> Result<Options, Diagnostic> {
+    pub(crate) fn read(submission: &Submission) -> Result<TorchOptions, Diagnostic> {
         let export = ExportOptions::read(submission, fallback)?;
         let source: params::Source = submission.params().section();
         let training = source.training() == "preserve";
-        Ok(Options { export, training })
+        Ok(TorchOptions { export, training })
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 const SCAN_OPSET_MIN: i64 = 9;
 
 /// How the outputs of a node belong to those of its sub-graphs.
-struct Form {
+struct OutputCounts {
     /// Outputs of the sub-graph before them: whether to go on.
     before: usize,
     /// How many of them are carried from one iteration to the next.
@@ -20,18 +20,20 @@ struct Form {
     inputs_before: usize,
 }
 
-impl Form {
-    fn of(node: &Node, opset: i64) -> Option<Form> {
+impl OutputCounts {
+    fn from_node(node: &Node, opset: i64) -> Option<OutputCounts> {
         let found = match node.op.as_str() {
             _ if !node.is_standard() => return None,
-            "If" => Form { before: 0, carried: 0, inputs_before: 1 },
-            "Loop" => {
-                Form { before: 1, carried: node.inputs.len().checked_sub(2)?, inputs_before: 2 }
-            }
+            "If" => OutputCounts { before: 0, carried: 0, inputs_before: 1 },
+            "Loop" => OutputCounts {
+                before: 1,
+                carried: node.inputs.len().checked_sub(2)?,
+                inputs_before: 2,
+            },
             "Scan" if opset >= SCAN_OPSET_MIN => {
                 let scanned = usize::try_from(node.int("num_scan_inputs", 0)).ok()?;
                 let carried = node.inputs.len().checked_sub(scanned)?;
-                Form { before: 0, carried, inputs_before: 0 }
+                OutputCounts { before: 0, carried, inputs_before: 0 }
             }
             _ => return None,
         };
@@ -66,7 +68,7 @@ pub(crate) fn leave_out(graph: &mut Graph, id: NodeId, opset: i64) -> bool {
 
 /// Removes the outputs of node `id` that nothing depends on. Whether there were such.
 pub(crate) fn remove(graph: &mut Graph, id: NodeId, opset: i64) -> bool {
-    let Some(form) = Form::of(&graph[id], opset) else { return false };
+    let Some(form) = OutputCounts::from_node(&graph[id], opset) else { return false };
     let wanted = |v: &Option<ValueId>| v.is_some_and(|v| graph.uses(v) > 0);
     let mut live: Vec<bool> = graph[id].outputs.iter().map(wanted).collect();
     for body in graph[id].subgraphs() {
@@ -111,7 +113,7 @@ fn kept<T: Clone>(all: &[T], is_kept: impl Fn(usize) -> bool) -> Vec<T> {
 }
 
 /// Marks what is carried and decides something that is live.
-fn carry(body: &Graph, form: &Form, live: &mut [bool]) {
+fn carry(body: &Graph, form: &OutputCounts, live: &mut [bool]) {
     let outputs = body.outputs();
     let of = |i: usize| outputs[form.before + i];
     let carried = body.inputs().iter().skip(form.inputs_before).take(form.carried);

@@ -17,7 +17,7 @@ const NODES_MAX: usize = 1 << 17;
 const DEPTH_MAX: usize = 24;
 
 /// Domain, name and overload.
-type Key = (String, String, String);
+type FunctionKey = (String, String, String);
 
 pub(crate) struct InlineFunctions;
 
@@ -31,7 +31,7 @@ impl Pass for InlineFunctions {
             return Ok(());
         }
         one_opset(model);
-        let mut inliner = Inliner::of(model);
+        let mut inliner = Inliner::from_model(model);
         inliner.graph(&mut model.graph, cx, 0);
         let Inliner { opsets, inlined, applications, .. } = inliner;
         if applications > 0 {
@@ -69,16 +69,16 @@ fn version(opsets: &Opsets, domain: &str) -> Option<i64> {
 }
 
 struct Inliner {
-    functions: BTreeMap<Key, Function>,
+    functions: BTreeMap<FunctionKey, Function>,
     /// What the model imports.
     opsets: Opsets,
-    inlined: BTreeSet<Key>,
+    inlined: BTreeSet<FunctionKey>,
     applications: usize,
     nodes: usize,
 }
 
 impl Inliner {
-    fn of(model: &Model) -> Inliner {
+    fn from_model(model: &Model) -> Inliner {
         let key = |f: &Function| (standard(&f.domain).into(), f.name.clone(), f.overload.clone());
         Inliner {
             functions: model.functions.iter().map(|f| (key(f), f.clone())).collect(),
@@ -90,7 +90,7 @@ impl Inliner {
     }
 
     /// The function that a node applies.
-    fn applied(&self, node: &Node) -> Option<(Key, &Function)> {
+    fn applied(&self, node: &Node) -> Option<(FunctionKey, &Function)> {
         let key = (standard(&node.domain).to_owned(), node.op.clone(), node.overload.clone());
         let function = self.functions.get(&key)?;
         Some((key, function))
@@ -121,7 +121,7 @@ impl Inliner {
     }
 
     /// Puts the body of a function where `id` applies it.
-    fn apply(&mut self, graph: &mut Graph, id: NodeId, key: &Key) -> Result<(), String> {
+    fn apply(&mut self, graph: &mut Graph, id: NodeId, key: &FunctionKey) -> Result<(), String> {
         let (function, node) = (&self.functions[key], &graph[id]);
         if self.nodes + function.graph.node_count() > NODES_MAX {
             return Err(format!("inlined functions add more than {NODES_MAX} nodes"));

@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::rewrite::Fuel;
 fn outputs(model: &Model) -> Vec<(String, Tensor)> {
     let x = Tensor::from_vec(vec![2, 3], vec![-2.0f32, -1.0, -0.3, 0.5, 1.0, 3.0]);
     let feeds = [("x".to_owned(), x)].into();
-    let found = verify::verify(model, verify::Level::Full);
+    let found = verify::verify(model, verify::VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", print_model(model));
     let executor = Executor::new(model).unwrap_or_else(|d| panic!("{d}\n{}", print_model(model)));
     executor
@@ -170,5 +170,5 @@ fn functions_that_multiply_end() {
     InlineFunctions.run(&mut model, &mut cx).unwrap();
     assert!(model.graph.node_count() <= NODES_MAX + 1);
     assert!(cx.report.skipped[0].1.0.contains("add more than"), "{:?}", cx.report.skipped[0]);
-    assert!(verify::verify(&model, verify::Level::Full).0.is_empty());
+    assert!(verify::verify(&model, verify::VerifyLevel::Full).0.is_empty());
 }

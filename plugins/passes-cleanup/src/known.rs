@@ -28,14 +28,14 @@ const MOVES: [&str; 13] = [
 ];
 
 /// A search through what computes a value.
-pub(crate) struct Known<'a, 'g> {
+pub(crate) struct ValueSearch<'a, 'g> {
     cx: &'a Rewriter<'g>,
     left: Cell<usize>,
 }
 
-impl<'a, 'g> Known<'a, 'g> {
-    pub(crate) fn new(cx: &'a Rewriter<'g>) -> Known<'a, 'g> {
-        Known { cx, left: Cell::new(VALUES_MAX) }
+impl<'a, 'g> ValueSearch<'a, 'g> {
+    pub(crate) fn new(cx: &'a Rewriter<'g>) -> ValueSearch<'a, 'g> {
+        ValueSearch { cx, left: Cell::new(VALUES_MAX) }
     }
 
     /// What all elements of the condition `v` are.

@@ -74,14 +74,14 @@ fn merge_alike(graph: &mut Graph, group: Vec<ValueId>, cx: &mut PassContext) {
 /// What a sub-graph can read of the graph around it instead of computing it again.
 #[derive(Default)]
 struct Outer {
-    computed: HashMap<Key, Vec<Option<Known>>>,
+    computed: HashMap<NodeKey, Vec<Option<KeptValue>>>,
     constants: HashMap<ValueId, Plain>,
     /// Layers of nodes that went, with what is read instead.
     absorbed: Vec<(ValueId, Layers)>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct KeptValue {
     id: ValueId,
     name: String,
     ty: Option<ValueType>,
@@ -89,13 +89,13 @@ struct Known {
 
 /// Merges nodes of `graph` with each other, and then those of its sub-graphs with them.
 fn merge_nodes(graph: &mut Graph, outer: &mut Outer, cx: &mut PassContext) {
-    let mut seen: HashMap<Key, NodeId> = HashMap::new();
+    let mut seen: HashMap<NodeKey, NodeId> = HashMap::new();
     let mut layers: HashMap<NodeId, Layers> = HashMap::new();
     for id in graph.topological().unwrap_or_default() {
         if cx.fuel.is_empty() {
             break;
         }
-        let Some(key) = Key::of(graph, id, &|v| Some(read(graph, v))) else { continue };
+        let Some(key) = NodeKey::from_node(graph, id, &|v| Some(read(graph, v))) else { continue };
         let Some(first) = seen.get(&key).copied() else {
             if !outer.computed.is_empty() && capture(graph, id, outer) {
                 cx.rewrote();
@@ -119,7 +119,7 @@ fn merge_nodes(graph: &mut Graph, outer: &mut Outer, cx: &mut PassContext) {
         return;
     }
     let known = |v: &Option<ValueId>| {
-        v.map(|id| Known { id, name: graph[id].name.clone(), ty: graph[id].ty.clone() })
+        v.map(|id| KeptValue { id, name: graph[id].name.clone(), ty: graph[id].ty.clone() })
     };
     let outputs = |id: NodeId| graph[id].outputs.iter().map(known).collect();
     let computed = seen.into_iter().map(|(key, id)| (key, outputs(id))).collect();
@@ -152,15 +152,15 @@ fn stands_for(graph: &mut Graph, id: NodeId, by: &[Option<ValueId>]) -> bool {
 fn capture(graph: &mut Graph, id: NodeId, outer: &mut Outer) -> bool {
     let captured = |v: ValueId| match graph[v].origin() {
         Origin::Captured(v) => {
-            Some(outer.constants.get(&v).cloned().map_or(Read::Value(v), Read::Content))
+            Some(outer.constants.get(&v).cloned().map_or(NodeInput::Value(v), NodeInput::Content))
         }
-        _ => content(graph, v).map(Read::Content),
+        _ => content(graph, v).map(NodeInput::Content),
     };
-    let known = Key::of(graph, id, &captured).and_then(|key| outer.computed.get(&key));
-    let known: Option<Vec<Known>> = known.and_then(|all| all.iter().cloned().collect());
+    let known = NodeKey::from_node(graph, id, &captured).and_then(|key| outer.computed.get(&key));
+    let known: Option<Vec<KeptValue>> = known.and_then(|all| all.iter().cloned().collect());
     let node = &graph[id];
     let is_output = node.outputs.iter().flatten().any(|v| graph.is_output(*v));
-    let fits = |all: &Vec<Known>| all.len() >= node.outputs.len();
+    let fits = |all: &Vec<KeptValue>| all.len() >= node.outputs.len();
     let Some(known) = known.filter(|all| fits(all) && !is_output && !node.inputs.is_empty()) else {
         return false;
     };
@@ -173,7 +173,7 @@ fn capture(graph: &mut Graph, id: NodeId, outer: &mut Outer) -> bool {
 
 /// What a node reads.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Read {
+enum NodeInput {
     /// A value of the graph, or of the one around it.
     Value(ValueId),
     /// A value of a sub-graph: its input, or what a node of it computes, by position.
@@ -184,11 +184,11 @@ enum Read {
 
 /// Everything that decides what a node computes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct NodeKey {
     domain: String,
     op: String,
     overload: String,
-    inputs: Vec<Option<Read>>,
+    inputs: Vec<Option<NodeInput>>,
     /// Split does otherwise with another number of outputs.
     parts: usize,
     attrs: Vec<(String, Plain)>,
@@ -201,13 +201,17 @@ enum Plain {
     Bytes(Vec<Vec<u8>>),
     Tensor(DataType, Vec<usize>, Vec<u8>),
     /// The number of inputs of a sub-graph, its nodes and its outputs.
-    Graph(usize, Vec<Key>, Vec<Read>),
+    Graph(usize, Vec<NodeKey>, Vec<NodeInput>),
 }
 
-impl Key {
+impl NodeKey {
     /// `None` for nodes that must not be merged: random ones, unknown ones, and what reads a value that `read` does not
     /// know.
-    fn of(graph: &Graph, id: NodeId, read: &dyn Fn(ValueId) -> Option<Read>) -> Option<Key> {
+    fn from_node(
+        graph: &Graph,
+        id: NodeId,
+        read: &dyn Fn(ValueId) -> Option<NodeInput>,
+    ) -> Option<NodeKey> {
         let node = &graph[id];
         if !eval::is_deterministic(node) {
             return None;
@@ -216,7 +220,7 @@ impl Key {
         let mut attrs = attrs.collect::<Option<Vec<_>>>()?;
         attrs.sort_by(|a, b| a.0.cmp(&b.0));
         let input = |v: &Option<ValueId>| v.map_or(Some(None), |v| read(v).map(Some));
-        Some(Key {
+        Some(NodeKey {
             domain: node.domain.clone(),
             op: node.op.clone(),
             overload: node.overload.clone(),
@@ -227,8 +231,8 @@ impl Key {
     }
 }
 
-fn read(graph: &Graph, v: ValueId) -> Read {
-    content(graph, v).map_or(Read::Value(v), Read::Content)
+fn read(graph: &Graph, v: ValueId) -> NodeInput {
+    content(graph, v).map_or(NodeInput::Value(v), NodeInput::Content)
 }
 
 /// The content of a small constant.
@@ -244,7 +248,7 @@ fn bits(tensor: &Tensor) -> Plain {
     Plain::Tensor(tensor.dtype(), tensor.dims().to_vec(), tensor.bytes().to_vec())
 }
 
-fn plain(attr: &Attr, read: &dyn Fn(ValueId) -> Option<Read>) -> Option<Plain> {
+fn plain(attr: &Attr, read: &dyn Fn(ValueId) -> Option<NodeInput>) -> Option<Plain> {
     /// Larger constants are merged as initializers.
     const BYTES_MAX: usize = 4096;
     Some(match attr {
@@ -261,7 +265,7 @@ fn plain(attr: &Attr, read: &dyn Fn(ValueId) -> Option<Read>) -> Option<Plain> {
 }
 
 /// A sub-graph without the names in it. `read` knows the values of the graph around it.
-fn subgraph(graph: &Graph, read: &dyn Fn(ValueId) -> Option<Read>) -> Option<Plain> {
+fn subgraph(graph: &Graph, read: &dyn Fn(ValueId) -> Option<NodeInput>) -> Option<Plain> {
     let order = graph.topological().ok()?;
     let inputs = graph.inputs().iter().enumerate().map(|(i, v)| (*v, Ok(i)));
     let mut places: HashMap<ValueId, Result<usize, (usize, usize)>> = inputs.collect();
@@ -271,11 +275,12 @@ fn subgraph(graph: &Graph, read: &dyn Fn(ValueId) -> Option<Read>) -> Option<Pla
     }
     let inner = |v: ValueId| match (graph[v].origin(), places.get(&v)) {
         (Origin::Captured(outer), _) => read(outer),
-        (_, Some(Ok(input))) => Some(Read::Input(*input)),
-        (_, Some(Err((node, slot)))) => Some(Read::Computed(*node, *slot)),
-        _ => content(graph, v).map(Read::Content),
+        (_, Some(Ok(input))) => Some(NodeInput::Input(*input)),
+        (_, Some(Err((node, slot)))) => Some(NodeInput::Computed(*node, *slot)),
+        _ => content(graph, v).map(NodeInput::Content),
     };
-    let nodes = order.iter().map(|id| Key::of(graph, *id, &inner)).collect::<Option<_>>()?;
+    let nodes =
+        order.iter().map(|id| NodeKey::from_node(graph, *id, &inner)).collect::<Option<_>>()?;
     let outputs = graph.outputs().iter().map(|v| inner(*v)).collect::<Option<_>>()?;
     Some(Plain::Graph(graph.inputs().len(), nodes, outputs))
 }

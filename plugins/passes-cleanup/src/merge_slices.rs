@@ -23,8 +23,8 @@ use onnxd_plugin_sdk::ir::{Facts, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 pub(crate) fn merge_slices(cx: &mut Rewriter, id: NodeId, _: &Facts) -> Rewrite {
-    let Some(outer) = Slices::of(cx, id)? else { return Skip::unlike() };
-    let inner = cx.graph.producer(outer.data).map(|inner| Slices::of(cx, inner)).transpose();
+    let Some(outer) = Slices::read(cx, id)? else { return Skip::unlike() };
+    let inner = cx.graph.producer(outer.data).map(|inner| Slices::read(cx, inner)).transpose();
     let Some(Some(inner)) = inner? else { return Skip::unlike() };
     cx.read_once(outer.data)?;
     if outer.axes.iter().any(|axis| inner.axes.contains(axis)) {
@@ -51,7 +51,7 @@ struct Slices {
 
 impl Slices {
     /// `None` if the node is no Slice.
-    fn of(cx: &Rewriter, id: NodeId) -> Result<Option<Slices>, Skip> {
+    fn read(cx: &Rewriter, id: NodeId) -> Result<Option<Slices>, Skip> {
         let node = &cx.graph[id];
         let Some(data) = node.input(0).filter(|_| node.is("Slice")) else { return Ok(None) };
         let list = |name, input| cx.integers_of(id, name, input);

@@ -30,20 +30,20 @@ const NEUTRAL_MAX: usize = 1 << 16;
 const INTEGERS_MAX: f64 = 65536.0;
 
 pub(crate) fn remove_identity(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Rewrite {
-    let place = Place { cx, id, facts };
+    let place = NodeFacts { cx, id, facts };
     let returned = place.returned()?;
     let out = place.output()?;
     cx.bypass(out, returned)
 }
 
 /// A node, and what is known of its values.
-struct Place<'a, 'g> {
+struct NodeFacts<'a, 'g> {
     cx: &'a Rewriter<'g>,
     id: NodeId,
     facts: &'a Facts,
 }
 
-impl Place<'_, '_> {
+impl NodeFacts<'_, '_> {
     /// The input that the node returns.
     fn returned(&self) -> Result<ValueId, Skip> {
         let node = &self.cx.graph[self.id];

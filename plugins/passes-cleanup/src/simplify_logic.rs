@@ -27,7 +27,7 @@
 //! }
 //! ```
 
-use crate::known::Known;
+use crate::known::ValueSearch;
 use onnxd_plugin_sdk::ir::{Facts, Node, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
@@ -70,7 +70,7 @@ fn negation(cx: &mut Rewriter, of: ValueId, out: ValueId) -> Rewrite {
 }
 
 fn choice(cx: &mut Rewriter, [c, a, b]: [ValueId; 3], out: ValueId, facts: &Facts) -> Rewrite {
-    let chosen = match Known::new(cx).truth(c) {
+    let chosen = match ValueSearch::new(cx).truth(c) {
         _ if a == b => Some(a),
         Some(truth) => Some(if truth { a } else { b }),
         None => None,

@@ -54,7 +54,7 @@ impl Pass for SplitSlices {
 
 /// Which part of an axis a node takes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
+struct SlicePart {
     start: i64,
     end: i64,
     node: NodeId,
@@ -62,7 +62,7 @@ struct Part {
 }
 
 fn split_slices(graph: &mut Graph, opset: i64, facts: &Facts, cx: &mut PassContext) {
-    let mut parts: BTreeMap<(ValueId, usize), (i64, Vec<Part>)> = BTreeMap::new();
+    let mut parts: BTreeMap<(ValueId, usize), (i64, Vec<SlicePart>)> = BTreeMap::new();
     for id in graph.node_ids() {
         if let Some((data, axis, size, part)) = part(graph, id, facts) {
             parts.entry((data, axis)).or_insert_with(|| (size, vec![])).1.push(part);
@@ -80,7 +80,7 @@ fn split_slices(graph: &mut Graph, opset: i64, facts: &Facts, cx: &mut PassConte
 }
 
 /// What the node takes a part of, along which axis of which size, and the part.
-fn part(graph: &Graph, id: NodeId, facts: &Facts) -> Option<(ValueId, usize, i64, Part)> {
+fn part(graph: &Graph, id: NodeId, facts: &Facts) -> Option<(ValueId, usize, i64, SlicePart)> {
     let node = &graph[id];
     let (data, out) = (node.input(0)?, node.output(0)?);
     let list = |name: &str, input: usize| match node.attr(name) {
@@ -108,7 +108,7 @@ fn part(graph: &Graph, id: NodeId, facts: &Facts) -> Option<(ValueId, usize, i64
     let size = shape.get(axis)?.known()?;
     let at = |i: i64| (if i < 0 { i.saturating_add(size) } else { i }).clamp(0, size);
     let (start, end) = (at(start), at(end));
-    (start < end).then_some((data, axis, size, Part { start, end, node: id, out }))
+    (start < end).then_some((data, axis, size, SlicePart { start, end, node: id, out }))
 }
 
 fn has(node: &Node, attr: &str, input: usize) -> bool {
@@ -116,7 +116,7 @@ fn has(node: &Node, attr: &str, input: usize) -> bool {
 }
 
 /// Lets one Split compute what the nodes of `parts` do.
-fn split(graph: &mut Graph, opset: i64, data: ValueId, axis: usize, parts: &[Part]) {
+fn split(graph: &mut Graph, opset: i64, data: ValueId, axis: usize, parts: &[SlicePart]) {
     let sizes: Vec<i64> = parts.iter().map(|p| p.end - p.start).collect();
     let equal = sizes.windows(2).all(|pair| pair[0] == pair[1]);
     let mut split = Node::new("Split", [data], parts.iter().map(|p| p.out));

@@ -5,7 +5,7 @@ use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
 
 /// Which of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ArithmeticOp {
     Add,
     Sub,
     Mul,
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 /// An operator with two operands that broadcast.
 #[derive(Clone, Debug)]
 pub(crate) struct Arithmetic {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ArithmeticOp,
     pub(crate) a: ValueId,
     pub(crate) b: ValueId,
 }
@@ -25,8 +25,12 @@ impl Op for Arithmetic {
     const ATTRIBUTES: &'static [&'static str] = &[];
 
     fn view(node: &Node) -> Option<Self> {
-        let kinds =
-            [("Add", Kind::Add), ("Sub", Kind::Sub), ("Mul", Kind::Mul), ("Div", Kind::Div)];
+        let kinds = [
+            ("Add", ArithmeticOp::Add),
+            ("Sub", ArithmeticOp::Sub),
+            ("Mul", ArithmeticOp::Mul),
+            ("Div", ArithmeticOp::Div),
+        ];
         let kind = kinds.iter().find(|(name, _)| node.is(name))?.1;
         match node.inputs[..] {
             // The first versions broadcast by attributes.
@@ -53,23 +57,28 @@ pub(crate) struct Applied {
 impl Applied {
     /// The factor of `x * c`, `c * x` or `x / c`.
     pub(crate) fn factor(cx: &Rewriter, at: &At<Arithmetic>) -> Result<Applied, Skip> {
-        let found = Applied::of(cx, at, Kind::Mul, Kind::Div)?;
+        let found = Applied::find(cx, at, ArithmeticOp::Mul, ArithmeticOp::Div)?;
         match at.kind {
-            Kind::Div => Ok(Applied { by: found.by.map(f64::recip), ..found }),
+            ArithmeticOp::Div => Ok(Applied { by: found.by.map(f64::recip), ..found }),
             _ => Ok(found),
         }
     }
 
     /// The addend of `x + c`, `c + x` or `x - c`.
     pub(crate) fn addend(cx: &Rewriter, at: &At<Arithmetic>) -> Result<Applied, Skip> {
-        let found = Applied::of(cx, at, Kind::Add, Kind::Sub)?;
+        let found = Applied::find(cx, at, ArithmeticOp::Add, ArithmeticOp::Sub)?;
         match at.kind {
-            Kind::Sub => Ok(Applied { by: found.by.map(|x| -x), ..found }),
+            ArithmeticOp::Sub => Ok(Applied { by: found.by.map(|x| -x), ..found }),
             _ => Ok(found),
         }
     }
 
-    fn of(cx: &Rewriter, at: &At<Arithmetic>, both: Kind, right: Kind) -> Result<Applied, Skip> {
+    fn find(
+        cx: &Rewriter,
+        at: &At<Arithmetic>,
+        both: ArithmeticOp,
+        right: ArithmeticOp,
+    ) -> Result<Applied, Skip> {
         let is_constant = |v| cx.graph.constant(v).is_some_and(|t| t.dtype().is_float());
         let (x, constant) = match (is_constant(at.a), is_constant(at.b)) {
             (false, true) if at.kind == both || at.kind == right => (at.a, at.b),

@@ -46,7 +46,7 @@ pub(crate) fn fuse_affine(cx: &mut Rewriter, last: At<Arithmetic>) -> Rewrite {
         return Skip::unlike();
     }
     let x = shift.as_ref().map_or(factor.x, |shift| shift.x);
-    let channels = Channels::of(cx, x)?;
+    let channels = Channels::find(cx, x)?;
     let scale = channels.of_constant(&factor.by)?;
     let zero = || Reals::scalar(0.0);
     let mean = shift.as_ref().map_or_else(zero, |shift| shift.by.map(|m| -m));
@@ -85,7 +85,7 @@ struct Channels {
 }
 
 impl Channels {
-    fn of(cx: &Rewriter, x: ValueId) -> Result<Channels, Skip> {
+    fn find(cx: &Rewriter, x: ValueId) -> Result<Channels, Skip> {
         let shape = cx.graph[x].ty.as_ref().and_then(|ty| ty.shape()).unwrap_or_default();
         let count = shape.get(1).and_then(|d| usize::try_from(d.known()?).ok());
         match (count, shape.len()) {

@@ -36,14 +36,14 @@ pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> 
         return Skip::because("it does not normalize with constants per channel");
     }
     if let Ok(conv) = cx.sole_producer::<Conv>(bn.x) {
-        let affine = Affine::of(cx, &bn, conv.b)?;
+        let affine = GainAndBias::from_batch_norm(cx, &bn, conv.b)?;
         affine.fits(cx.ranked(conv.w, 3)?.dims()[0])?;
         let w = cx.derive_scaled(conv.w, "folded", 0, &affine.gain.values)?;
         let b = cx.derive_reals(bn.b, "folded", &affine.bias, conv.w)?;
         return cx.replace(bn.out, Conv { w, b: Some(b), ..conv.op });
     }
     if let Ok(conv) = cx.sole_producer::<ConvTranspose>(bn.x) {
-        let (affine, w) = (Affine::of(cx, &bn, conv.b)?, cx.weights(conv.w, 3)?);
+        let (affine, w) = (GainAndBias::from_batch_norm(cx, &bn, conv.b)?, cx.weights(conv.w, 3)?);
         let w = scale_transposed(&w, conv.group, &affine)?;
         let w = cx.derive_reals(conv.w, "folded", &w, conv.w)?;
         let b = cx.derive_reals(bn.b, "folded", &affine.bias, conv.w)?;
@@ -53,7 +53,7 @@ pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> 
         if fc.beta != 1.0 && fc.c.is_some() {
             return Skip::because(format!("Gemm has beta = {}", fc.beta));
         }
-        let affine = Affine::of(cx, &bn, fc.c)?;
+        let affine = GainAndBias::from_batch_norm(cx, &bn, fc.c)?;
         let axis = if fc.transB != 0 { 0 } else { 1 };
         affine.fits(cx.ranked(fc.b, 2)?.dims()[axis])?;
         let b = cx.derive_scaled(fc.b, "folded", axis, &affine.gain.values)?;
@@ -68,17 +68,17 @@ pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> 
 }
 
 /// The normalization as `x * gain + ...`, with the bias of the operator before it worked in.
-pub(crate) struct Affine {
+pub(crate) struct GainAndBias {
     pub(crate) gain: Reals,
     pub(crate) bias: Reals,
 }
 
-impl Affine {
-    pub(crate) fn of(
+impl GainAndBias {
+    pub(crate) fn from_batch_norm(
         cx: &Rewriter,
         bn: &BatchNormalization,
         bias: Option<ValueId>,
-    ) -> Result<Affine, Skip> {
+    ) -> Result<GainAndBias, Skip> {
         let [gamma, beta, mean, var] =
             [cx.reals(bn.scale)?, cx.reals(bn.b)?, cx.reals(bn.mean)?, cx.reals(bn.var)?];
         let bias = match bias {
@@ -93,7 +93,7 @@ impl Affine {
             return Skip::because("a channel has no positive variance");
         }
         let bias = &(&(&bias - &mean) * &gain) + &beta;
-        Ok(Affine { gain, bias })
+        Ok(GainAndBias { gain, bias })
     }
 
     fn fits(&self, channels: usize) -> Rewrite {
@@ -105,7 +105,7 @@ impl Affine {
 }
 
 /// Scales the output channels of transposed-convolution weights `[C, M / group, ...]`.
-fn scale_transposed(w: &Reals, group: i64, affine: &Affine) -> Result<Reals, Skip> {
+fn scale_transposed(w: &Reals, group: i64, affine: &GainAndBias) -> Result<Reals, Skip> {
     let [channels, per_group] = [w.dims[0], w.dims[1]];
     let group = usize::try_from(group).ok().filter(|g| *g > 0 && channels % g == 0);
     let group = group.ok_or_else(|| Skip("the channels do not divide into its groups".into()))?;

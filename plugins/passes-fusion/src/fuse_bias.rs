@@ -19,7 +19,7 @@
 //! }
 //! ```
 
-use crate::arithmetic::{Applied, Arithmetic, Kind, per_channel};
+use crate::arithmetic::{Applied, Arithmetic, ArithmeticOp, per_channel};
 use onnxd_plugin_sdk::ir::ops::{Conv, ConvTranspose, Gemm, MatMul, Transpose};
 use onnxd_plugin_sdk::ir::{At, Node, Op, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -116,7 +116,7 @@ fn merge_addends(
         return Skip::because("the addends cancel each other out");
     }
     let b = cx.derive_reals(constant, "merged", &total, constant)?;
-    cx.replace(out, Arithmetic { kind: Kind::Add, a: first.x, b })
+    cx.replace(out, Arithmetic { kind: ArithmeticOp::Add, a: first.x, b })
 }
 
 /// The bias `by` named after `constant`, with the old bias worked in.

@@ -67,14 +67,14 @@ impl Pass for FuseGemm {
         let constants = graph.value_ids().filter_map(|v| Some((graph.constant(v)?.identity(), v)));
         let mut stored: HashMap<_, _> = constants.collect();
         for region in regions(graph, &facts, opset) {
-            let Some(border) = Border::of(graph, &facts, &region) else { continue };
+            let Some(border) = Border::find(graph, &facts, &region) else { continue };
             if border.cost() >= region.biases() {
                 let at = region.outputs.first().map(|v| graph[*v].name.clone()).unwrap_or_default();
                 let (cost, biases) = (border.cost(), region.biases());
                 let why = format!("matrices would need {cost} more Reshape, for {biases} biases");
                 cx.skip(&at, Skip(why));
             } else if !cx.fuel.is_empty() {
-                Rows::new(graph, &facts, &mut stored).rewrite(&region, &border);
+                MatrixRegion::new(graph, &facts, &mut stored).rewrite(&region, &border);
                 cx.rewrote();
             }
         }
@@ -94,7 +94,7 @@ struct Border {
 
 impl Border {
     /// `None` if the region cannot be left.
-    fn of(graph: &Graph, facts: &Facts, region: &Region) -> Option<Border> {
+    fn find(graph: &Graph, facts: &Facts, region: &Region) -> Option<Border> {
         let inside: HashSet<NodeId> = region.nodes().collect();
         let mut border = Border { into: Vec::new(), out: Vec::new(), reshapes: Vec::new() };
         for v in &region.inputs {
@@ -151,7 +151,7 @@ fn sizes(shape: &[Dim]) -> Option<Vec<i64>> {
 }
 
 /// A region on its way to matrices.
-struct Rows<'a> {
+struct MatrixRegion<'a> {
     graph: &'a mut Graph,
     facts: &'a Facts,
     /// The matrix for each value of the region.
@@ -162,13 +162,13 @@ struct Rows<'a> {
     stored: &'a mut HashMap<(usize, usize), ValueId>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> MatrixRegion<'a> {
     fn new(
         graph: &'a mut Graph,
         facts: &'a Facts,
         stored: &'a mut HashMap<(usize, usize), ValueId>,
-    ) -> Rows<'a> {
-        Rows { graph, facts, rows: HashMap::new(), layers: Layers::default(), stored }
+    ) -> MatrixRegion<'a> {
+        MatrixRegion { graph, facts, rows: HashMap::new(), layers: Layers::default(), stored }
     }
 
     fn rewrite(mut self, region: &Region, border: &Border) {

@@ -38,8 +38,8 @@
 //! }
 //! ```
 
-use crate::arithmetic::{Applied, Arithmetic, Kind};
-use crate::scaled::{MOVES, Search};
+use crate::arithmetic::{Applied, Arithmetic, ArithmeticOp};
+use crate::scaled::{FactorSearch, MOVES};
 use onnxd_plugin_sdk::ir::{At, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
@@ -80,7 +80,7 @@ pub(crate) fn fuse_scale(cx: &mut Rewriter, at: At<Arithmetic>) -> Rewrite {
         _ => by,
     };
     let layers = cx.graph[at.node].layers.clone();
-    match Search::new(cx, &factor).value(x) {
+    match FactorSearch::new(cx, &factor).value(x) {
         Ok(scaled) => {
             let Some(mut node) = scaled.node(cx) else { return Skip::unlike() };
             node.layers.add(&layers);
@@ -91,7 +91,9 @@ pub(crate) fn fuse_scale(cx: &mut Rewriter, at: At<Arithmetic>) -> Rewrite {
             if !factor.dims.is_empty() {
                 return Err(before);
             }
-            let Ok(readers) = Search::new(cx, &factor).readers(at.out) else { return Err(before) };
+            let Ok(readers) = FactorSearch::new(cx, &factor).readers(at.out) else {
+                return Err(before);
+            };
             readers.into_iter().try_for_each(|reader| reader.build(cx, x, &layers))?;
         }
     }
@@ -128,8 +130,8 @@ fn is_gelu(cx: &Rewriter, x: ValueId) -> bool {
     let smooth = |v| {
         cx.graph.producer(v).is_some_and(|id| ["Erf", "Tanh"].iter().any(|op| cx.graph[id].is(op)))
     };
-    let gate = |v| binary(v, Kind::Add).is_some_and(|sum| smooth(sum.a) || smooth(sum.b));
-    binary(x, Kind::Mul).is_some_and(|product| gate(product.a) || gate(product.b))
+    let gate = |v| binary(v, ArithmeticOp::Add).is_some_and(|sum| smooth(sum.a) || smooth(sum.b));
+    binary(x, ArithmeticOp::Mul).is_some_and(|product| gate(product.a) || gate(product.b))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Matching of formulas: what computes a value, whatever the order of factors and terms.
 //!
-//! [`Parts`] follows values back from the root of a pattern, and remembers the nodes that it went through. In the end
-//! [`Parts::closed`] demands that nothing else reads what they compute, since they would have to stay then.
+//! [`PatternNodes`] follows values back from the root of a pattern, and remembers the nodes that it went through. In
+//! the end [`PatternNodes::closed`] demands that nothing else reads what they compute, since they would have to stay
+//! then.
 
 use onnxd_plugin_sdk::ir::{Attr, DataType, Dim, Node, NodeId, ValueId, ValueType};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -17,7 +18,7 @@ const FACTORS_MAX: usize = 6;
 const NODES_MAX: usize = 32;
 
 /// The nodes of a pattern, as far as it is matched.
-pub(crate) struct Parts<'a, 'g> {
+pub(crate) struct PatternNodes<'a, 'g> {
     cx: &'a Rewriter<'g>,
     root: ValueId,
     nodes: RefCell<Vec<NodeId>>,
@@ -74,10 +75,10 @@ enum Operand {
     Whole(f64, ValueId),
 }
 
-impl<'a, 'g> Parts<'a, 'g> {
+impl<'a, 'g> PatternNodes<'a, 'g> {
     /// The pattern that computes `root`.
-    pub(crate) fn of(cx: &'a Rewriter<'g>, root: ValueId) -> Parts<'a, 'g> {
-        Parts { cx, root, nodes: RefCell::default() }
+    pub(crate) fn from_root(cx: &'a Rewriter<'g>, root: ValueId) -> PatternNodes<'a, 'g> {
+        PatternNodes { cx, root, nodes: RefCell::default() }
     }
 
     /// Forgets the nodes of `f` if it does not match.

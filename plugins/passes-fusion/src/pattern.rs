@@ -9,10 +9,10 @@
 //! operator without attributes; `name?` need not be there. What a name stands for may be said after the expression.
 //! Other products and sums are taken apart only if they are read once. All reductions run along the same axes.
 //!
-//! Products and sums are compared as [`Parts`] has them, in any order and with their numbers multiplied out: a value
-//! may be a multiple of the expression that it is compared with, if the product around it makes up for that.
+//! Products and sums are compared as [`PatternNodes`] has them, in any order and with their numbers multiplied out: a
+//! value may be a multiple of the expression that it is compared with, if the product around it makes up for that.
 
-use crate::parts::{By, Parts, Reduction, unlike};
+use crate::parts::{By, PatternNodes, Reduction, unlike};
 use onnxd_plugin_sdk::ir::ValueId;
 use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
 use std::sync::OnceLock;
@@ -61,13 +61,13 @@ impl Pattern {
 
     /// What the names stand for where `out` is computed like this, and nothing else reads what its nodes compute.
     pub(crate) fn at(&self, cx: &Rewriter, out: ValueId) -> Result<Found, Skip> {
-        let parts = Parts::of(cx, out);
+        let parts = PatternNodes::from_root(cx, out);
         let found = self.find(&parts, out)?;
         parts.closed().map(|()| found)
     }
 
     /// What the names stand for where `out` is computed like this.
-    pub(crate) fn find(&self, parts: &Parts, out: ValueId) -> Result<Found, Skip> {
+    pub(crate) fn find(&self, parts: &PatternNodes, out: ValueId) -> Result<Found, Skip> {
         let formula = self.parsed.get_or_init(|| Formula::parse(self.text));
         let mut matcher = Matcher { parts, formula, root: out, found: Found::default(), why: None };
         match matcher.attempt(|m| m.is(&formula.root, out, false)) {
@@ -119,7 +119,7 @@ enum Number {
 }
 
 struct Matcher<'a, 'g> {
-    parts: &'a Parts<'a, 'g>,
+    parts: &'a PatternNodes<'a, 'g>,
     formula: &'a Formula,
     root: ValueId,
     found: Found,

@@ -94,10 +94,10 @@ impl Region {
 
 /// All regions with a bias.
 pub(crate) fn regions(graph: &Graph, facts: &Facts, opset: i64) -> Vec<Region> {
-    let search = Search { graph, facts, opset };
+    let search = RegionSearch { graph, facts, opset };
     let mut taken: HashSet<NodeId> = HashSet::new();
-    let mut groups = Groups::default();
-    let mut found: Vec<(Member, Vec<ValueId>, ValueId)> = Vec::new();
+    let mut groups = ValueGroups::default();
+    let mut members: Vec<(Member, Vec<ValueId>, ValueId)> = Vec::new();
     for id in graph.topological().unwrap_or_default() {
         if taken.contains(&id) {
             continue;
@@ -106,31 +106,31 @@ pub(crate) fn regions(graph: &Graph, facts: &Facts, opset: i64) -> Vec<Region> {
         let Some((member, reads, out)) = member else { continue };
         taken.extend(member.nodes());
         reads.iter().for_each(|v| groups.join(*v, out));
-        found.push((member, reads, out));
+        members.push((member, reads, out));
     }
     let mut regions: BTreeMap<ValueId, Region> = BTreeMap::new();
-    for (member, _, out) in &found {
-        let region = regions.entry(groups.of(*out)).or_default();
+    for (member, _, out) in &members {
+        let region = regions.entry(groups.root_of(*out)).or_default();
         region.members.push(*member);
         region.outputs.push(*out);
     }
-    let made: HashSet<ValueId> = found.iter().map(|(_, _, out)| *out).collect();
+    let made: HashSet<ValueId> = members.iter().map(|(_, _, out)| *out).collect();
     let mut seen: HashSet<ValueId> = HashSet::new();
-    for v in found.iter().flat_map(|(_, reads, _)| reads) {
+    for v in members.iter().flat_map(|(_, reads, _)| reads) {
         if !made.contains(v) && seen.insert(*v) {
-            regions.entry(groups.of(*v)).or_default().inputs.push(*v);
+            regions.entry(groups.root_of(*v)).or_default().inputs.push(*v);
         }
     }
     regions.into_values().filter(|region| region.biases() > 0).collect()
 }
 
-struct Search<'a> {
+struct RegionSearch<'a> {
     graph: &'a Graph,
     facts: &'a Facts,
     opset: i64,
 }
 
-impl Search<'_> {
+impl RegionSearch<'_> {
     /// The axes of `v` before the last, if they may become one: there are several, and at most one size is open.
     fn rows(&self, v: ValueId) -> Option<&[Dim]> {
         let (last, rows) = self.facts.shape(v)?.split_last()?;
@@ -227,10 +227,10 @@ impl Search<'_> {
 
 /// Values that belong together.
 #[derive(Default)]
-struct Groups(HashMap<ValueId, ValueId>);
+struct ValueGroups(HashMap<ValueId, ValueId>);
 
-impl Groups {
-    fn of(&mut self, v: ValueId) -> ValueId {
+impl ValueGroups {
+    fn root_of(&mut self, v: ValueId) -> ValueId {
         let mut at = v;
         while let Some(next) = self.0.get(&at).copied().filter(|next| *next != at) {
             // Paths get shorter where they are walked.
@@ -242,7 +242,7 @@ impl Groups {
     }
 
     fn join(&mut self, a: ValueId, b: ValueId) {
-        let (a, b) = (self.of(a), self.of(b));
+        let (a, b) = (self.root_of(a), self.root_of(b));
         self.0.insert(a.max(b), a.min(b));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum Scaled {
 }
 
 /// The nodes that read a value, changed so that they may read one that lacks the factor.
-pub(crate) struct Reader {
+pub(crate) struct CompensatedReader {
     node: NodeId,
     slot: usize,
     how: Compensated,
@@ -43,22 +43,22 @@ pub(crate) struct Reader {
 
 enum Compensated {
     /// It moves elements; its readers make up for the factor.
-    Later(Vec<Reader>),
+    Later(Vec<CompensatedReader>),
     /// Another input has the factor.
     Input(usize, Scaled),
 }
 
 /// A search for constants that `factor` can go into.
-pub(crate) struct Search<'a, 'g> {
+pub(crate) struct FactorSearch<'a, 'g> {
     cx: &'a Rewriter<'g>,
     /// Broadcasts to what is scaled without enlarging it.
     factor: &'a Reals,
     left: usize,
 }
 
-impl<'a, 'g> Search<'a, 'g> {
-    pub(crate) fn new(cx: &'a Rewriter<'g>, factor: &'a Reals) -> Search<'a, 'g> {
-        Search { cx, factor, left: NODES_MAX }
+impl<'a, 'g> FactorSearch<'a, 'g> {
+    pub(crate) fn new(cx: &'a Rewriter<'g>, factor: &'a Reals) -> FactorSearch<'a, 'g> {
+        FactorSearch { cx, factor, left: NODES_MAX }
     }
 
     /// The factor, if it is one number.
@@ -242,7 +242,7 @@ impl<'a, 'g> Search<'a, 'g> {
     }
 
     /// How all that read `v` make up for its lack of the factor.
-    pub(crate) fn readers(&mut self, v: ValueId) -> Result<Vec<Reader>, Skip> {
+    pub(crate) fn readers(&mut self, v: ValueId) -> Result<Vec<CompensatedReader>, Skip> {
         let cx = self.cx;
         let readers = cx.graph.readers(v);
         if cx.graph.is_output(v) || readers.len() > self.left {
@@ -252,7 +252,7 @@ impl<'a, 'g> Search<'a, 'g> {
         readers.iter().map(|id| self.reader(v, *id)).collect()
     }
 
-    fn reader(&mut self, v: ValueId, id: NodeId) -> Result<Reader, Skip> {
+    fn reader(&mut self, v: ValueId, id: NodeId) -> Result<CompensatedReader, Skip> {
         let node = &self.cx.graph[id];
         let slots: Vec<usize> =
             (0..node.inputs.len()).filter(|i| node.input(*i) == Some(v)).collect();
@@ -272,7 +272,7 @@ impl<'a, 'g> Search<'a, 'g> {
             }
             _ => return self.no_place(node),
         };
-        Ok(Reader { node: id, slot: *slot, how })
+        Ok(CompensatedReader { node: id, slot: *slot, how })
     }
 }
 
@@ -327,7 +327,7 @@ fn beside(cx: &mut Rewriter, old: ValueId, mut node: Node) -> ValueId {
     out
 }
 
-impl Reader {
+impl CompensatedReader {
     /// Reads `v`, which lacks the factor, and what makes up for it. The latter is work of `layers`, too.
     pub(crate) fn build(self, cx: &mut Rewriter, v: ValueId, layers: &Layers) -> Result<(), Skip> {
         let mut node = cx.graph[self.node].clone();

@@ -1,6 +1,6 @@
 //! Which operators work on any order of axes, and what changes of them with the order.
 
-use crate::order::{Order, rank};
+use crate::order::{AxisOrder, rank};
 use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, Tensor, ValueId};
 
 /// The first version in which operands broadcast by rank and Softmax works along one axis.
@@ -109,8 +109,8 @@ pub(crate) struct Relaid {
 
 /// What `node` is in the other layout of its first input, which has as many axes as `order`; `None` if it is bound to
 /// the layout that it has.
-pub(crate) fn relaid(graph: &Graph, id: NodeId, opset: i64, order: &Order) -> Option<Relaid> {
-    let node = Place { graph, node: &graph[id], order };
+pub(crate) fn relaid(graph: &Graph, id: NodeId, opset: i64, order: &AxisOrder) -> Option<Relaid> {
+    let node = LayoutNode { graph, node: &graph[id], order };
     let op = node.node.op.as_str();
     if !node.node.is_standard() || opset < BROADCASTS || node.node.subgraphs().next().is_some() {
         return None;
@@ -162,13 +162,13 @@ pub(crate) fn dequantized(graph: &Graph, v: ValueId) -> Option<&Node> {
     (one && graph.constant(node.input(0)?).is_some()).then_some(node)
 }
 
-struct Place<'a> {
+struct LayoutNode<'a> {
     graph: &'a Graph,
     node: &'a Node,
-    order: &'a Order,
+    order: &'a AxisOrder,
 }
 
-impl Place<'_> {
+impl LayoutNode<'_> {
     fn has_rank(&self, v: ValueId) -> bool {
         self.graph.constant(v).is_none() && rank(self.graph, v) == Some(self.order.len())
     }

@@ -26,7 +26,7 @@ pub(crate) struct Cut {
 }
 
 /// Points and arcs between them. An arc and the way back along it are neighbours in the list.
-pub(crate) struct Network {
+pub(crate) struct FlowNetwork {
     arcs: Vec<Arc>,
     leaving: Vec<Vec<usize>>,
     /// How many points it began with; they are what is divided.
@@ -38,10 +38,10 @@ struct Arc {
     left: u32,
 }
 
-impl Network {
+impl FlowNetwork {
     /// A network of the source, the sink, and `points` more, which have the numbers from 2 on.
-    pub(crate) fn new(points: usize) -> Network {
-        Network { arcs: vec![], leaving: vec![vec![]; points + 2], members: points + 2 }
+    pub(crate) fn new(points: usize) -> FlowNetwork {
+        FlowNetwork { arcs: vec![], leaving: vec![vec![]; points + 2], members: points + 2 }
     }
 
     pub(crate) fn add_point(&mut self) -> usize {
@@ -107,8 +107,8 @@ impl Network {
 
     /// These points as a network of their own, which has them in their order. If `held`, members are bound to the
     /// source.
-    fn part(&self, points: &[usize], held: bool) -> Network {
-        let mut part = Network::new(points.len());
+    fn part(&self, points: &[usize], held: bool) -> FlowNetwork {
+        let mut part = FlowNetwork::new(points.len());
         let place = |point: usize| match point {
             SOURCE | SINK => Some(point),
             _ => points.binary_search(&point).ok().map(|i| i + 2),
@@ -131,7 +131,7 @@ impl Network {
         part
     }
 
-    /// As [`Network::cut`], of the whole, if it takes at most so many steps for each arc and point.
+    /// As [`FlowNetwork::cut`], of the whole, if it takes at most so many steps for each arc and point.
     fn cut_within(mut self, steps: usize) -> Option<(u32, Vec<bool>)> {
         let mut left = steps.saturating_mul(self.arcs.len() + self.leaving.len());
         let mut cost = 0;
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_narrowest_place() {
-        let mut network = Network::new(3);
+        let mut network = FlowNetwork::new(3);
         for (from, to, capacity) in
             [(SOURCE, 2, 3), (SOURCE, 3, 2), (2, 4, 1), (3, 4, 1), (2, 3, 5), (4, SINK, UNBOUNDED)]
         {
@@ -231,8 +231,8 @@ mod tests {
     }
 
     /// Ways of all lengths from the source to the sink, which hang together.
-    fn ladder(rungs: usize) -> Network {
-        let mut network = Network::new(rungs * (rungs + 1) / 2);
+    fn ladder(rungs: usize) -> FlowNetwork {
+        let mut network = FlowNetwork::new(rungs * (rungs + 1) / 2);
         let mut point = 2;
         for rung in 0..rungs {
             network.add_arc(SOURCE, point, 2);
@@ -288,7 +288,7 @@ mod tests {
             };
             let all = (0..1u32 << points).filter(|set| set & 3 == 2);
             let best = all.map(|set| cost(&|point| set >> point & 1 == 1)).min().unwrap();
-            let mut network = Network::new(points as usize - 2);
+            let mut network = FlowNetwork::new(points as usize - 2);
             arcs.iter().for_each(|(from, to, capacity)| network.add_arc(*from, *to, *capacity));
             let cut = network.cut();
             let paid = cost(&|point| cut.changes[point]);

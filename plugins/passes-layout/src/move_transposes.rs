@@ -25,7 +25,7 @@
 //! }
 //! ```
 
-use crate::order::{Order, inverse, perm};
+use crate::order::{AxisOrder, inverse, perm};
 use crate::region::Region;
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{Graph, Model};
@@ -50,7 +50,7 @@ impl Pass for MoveTransposes {
                     if cx.fuel.is_empty() {
                         return;
                     }
-                    let region = Region::of(graph, opset, order.clone(), in_turn);
+                    let region = Region::find(graph, opset, order.clone(), in_turn);
                     if let Some(moved) = region.cheaper(graph, cx) {
                         moved.apply(graph);
                         cx.rewrote();
@@ -63,15 +63,16 @@ impl Pass for MoveTransposes {
 }
 
 /// The orders of axes that Transposes undo or make.
-fn orders(graph: &Graph) -> Vec<Order> {
-    let mut counts: BTreeMap<Order, usize> = BTreeMap::new();
+fn orders(graph: &Graph) -> Vec<AxisOrder> {
+    let mut counts: BTreeMap<AxisOrder, usize> = BTreeMap::new();
     for (_, node) in graph.nodes() {
         if let Some(perm) = perm(graph, node).filter(|perm| !perm.is_sorted()) {
             *counts.entry(inverse(&perm)).or_default() += 1;
             *counts.entry(perm).or_default() += 1;
         }
     }
-    let mut orders: Vec<(usize, Order)> = counts.into_iter().map(|(order, n)| (n, order)).collect();
+    let mut orders: Vec<(usize, AxisOrder)> =
+        counts.into_iter().map(|(order, n)| (n, order)).collect();
     orders.sort_by(|a, b| b.cmp(a));
     orders.into_iter().map(|(_, order)| order).take(ORDERS_MAX).collect()
 }

@@ -3,7 +3,7 @@
 use onnxd_plugin_sdk::ir::{Attr, Graph, Node, ValueId, ValueType};
 
 /// An order of axes: axis `i` of what is there now is axis `order[i]` of the other layout.
-pub(crate) type Order = Vec<usize>;
+pub(crate) type AxisOrder = Vec<usize>;
 
 /// The number of axes of a tensor.
 pub(crate) fn rank(graph: &Graph, v: ValueId) -> Option<usize> {
@@ -11,7 +11,7 @@ pub(crate) fn rank(graph: &Graph, v: ValueId) -> Option<usize> {
 }
 
 /// The axes of a Transpose that come first, second, ...
-pub(crate) fn perm(graph: &Graph, node: &Node) -> Option<Order> {
+pub(crate) fn perm(graph: &Graph, node: &Node) -> Option<AxisOrder> {
     let data = node.input(0).filter(|_| node.is("Transpose"))?;
     match node.attr("perm") {
         Some(Attr::Ints(perm)) => perm.iter().map(|axis| usize::try_from(*axis).ok()).collect(),
@@ -21,8 +21,8 @@ pub(crate) fn perm(graph: &Graph, node: &Node) -> Option<Order> {
 }
 
 /// The order that undoes `perm`.
-pub(crate) fn inverse(perm: &Order) -> Order {
-    let mut axes: Order = (0..perm.len()).collect();
+pub(crate) fn inverse(perm: &AxisOrder) -> AxisOrder {
+    let mut axes: AxisOrder = (0..perm.len()).collect();
     axes.sort_by_key(|axis| perm[*axis]);
     axes
 }

@@ -2,8 +2,8 @@
 //! 8 bits are cheaper: quantized tensors are transposed as integers, and operators on reals stay next to them.
 
 use crate::agnostic::{Relaid, relaid};
-use crate::cut::{Cut, Network, SINK, SOURCE, UNBOUNDED};
-use crate::order::{Order, inverse, perm};
+use crate::cut::{Cut, FlowNetwork, SINK, SOURCE, UNBOUNDED};
+use crate::order::{AxisOrder, inverse, perm};
 use crate::relay::Moved;
 use onnxd_plugin_sdk::ir::{Graph, NodeId, ValueId, ValueType};
 use onnxd_plugin_sdk::rewrite::{PassContext, Skip};
@@ -21,8 +21,8 @@ fn cost(graph: &Graph, v: ValueId) -> u32 {
 
 /// The nodes of a graph that may work in another layout, each with its point in the network.
 pub(crate) struct Region {
-    order: Order,
-    back: Order,
+    order: AxisOrder,
+    back: AxisOrder,
     members: Members,
     forward: BTreeSet<NodeId>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Region {
 type Members = BTreeMap<NodeId, (usize, Relaid)>;
 
 impl Region {
-    pub(crate) fn of(graph: &Graph, opset: i64, order: Order, in_turn: bool) -> Region {
+    pub(crate) fn find(graph: &Graph, opset: i64, order: AxisOrder, in_turn: bool) -> Region {
         let found = graph.node_ids().into_iter();
         let found = found.filter_map(|id| Some((id, relaid(graph, id, opset, &order)?)));
         let members = found.enumerate().map(|(i, (id, relaid))| (id, (i + 2, relaid))).collect();
@@ -41,7 +41,7 @@ impl Region {
     /// The members that work in the other layout where Transposes cost least, if that is less than now. What takes too
     /// long to find out is left alone.
     pub(crate) fn cheaper(self, graph: &Graph, cx: &mut PassContext) -> Option<Moved> {
-        let mut network = Network::new(self.members.len());
+        let mut network = FlowNetwork::new(self.members.len());
         let mut now = 0;
         for v in self.values(graph) {
             let source = self.side_of(graph, v);
@@ -51,10 +51,10 @@ impl Region {
             let cost = cost(graph, v);
             now += if readers.iter().any(asks_other) { cost } else { 0 };
             if source != SINK {
-                let given = network.add_point();
-                network.add_arc(source, given, cost);
+                let given_point = network.add_point();
+                network.add_arc(source, given_point, cost);
                 let arcs = readers.iter().filter(|side| **side != SOURCE);
-                arcs.for_each(|side| network.add_arc(given, *side, UNBOUNDED));
+                arcs.for_each(|side| network.add_arc(given_point, *side, UNBOUNDED));
             }
             if source != SOURCE {
                 let taken = network.add_point();
@@ -118,7 +118,7 @@ impl Region {
 /// The Transposes that take values from the other layout to the one that members have now. The others with `order` take
 /// values back. Where one swaps the same axes as the next, it may be either: `in_turn` tries both kinds in turn, else
 /// those that read what a member computes take it back.
-fn forward(graph: &Graph, order: &Order, members: &Members, in_turn: bool) -> BTreeSet<NodeId> {
+fn forward(graph: &Graph, order: &AxisOrder, members: &Members, in_turn: bool) -> BTreeSet<NodeId> {
     let swaps = *order == inverse(order);
     let is_member = |id: &NodeId| members.contains_key(id);
     let mut forward = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Lets nodes work in the other layout, and puts Transposes where the layouts meet.
 
 use crate::agnostic::{Relaid, dequantized};
-use crate::order::{Order, perm};
+use crate::order::{AxisOrder, perm};
 use onnxd_plugin_sdk::ir::{Attr, Graph, Layers, Node, NodeId, Tensor, ValueId, ValueType};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ const DERIVED_BYTES_MIN: usize = 64 << 10;
 /// Nodes that change to the other layout.
 pub(crate) struct Moved {
     /// Axis `i` of the old layout is axis `order[i]` of the other.
-    pub(crate) order: Order,
-    pub(crate) back: Order,
+    pub(crate) order: AxisOrder,
+    pub(crate) back: AxisOrder,
     pub(crate) nodes: BTreeMap<NodeId, Relaid>,
     /// Transposes that read a value in the old layout.
     pub(crate) forward: BTreeSet<NodeId>,
@@ -81,7 +81,7 @@ impl Relay<'_> {
     }
 
     /// Transposes that read `v` in any layout, with what they compute.
-    fn transposes_of(&self, v: ValueId) -> Vec<(NodeId, Order, ValueId)> {
+    fn transposes_of(&self, v: ValueId) -> Vec<(NodeId, AxisOrder, ValueId)> {
         let readers = self.graph.readers(v).iter().filter(|id| !self.plan.forward.contains(id));
         let found = readers.filter_map(|id| {
             let node = &self.graph[*id];
@@ -153,7 +153,7 @@ impl Relay<'_> {
         })
     }
 
-    fn transpose(&mut self, from: ValueId, to: ValueId, order: &Order, layers: Layers) {
+    fn transpose(&mut self, from: ValueId, to: ValueId, order: &AxisOrder, layers: Layers) {
         let perm = order.iter().map(|axis| *axis as i64).collect();
         let node = Node::new("Transpose", [from], [to]).with("perm", Attr::Ints(perm));
         self.graph.add_node(Node { layers, ..node });

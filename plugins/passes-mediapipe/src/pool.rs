@@ -23,7 +23,7 @@ struct Window {
 }
 
 impl Window {
-    fn of(b: &GraphBuilder, options: &[i64]) -> Lowered<Window> {
+    fn from_options(b: &GraphBuilder, options: &[i64]) -> Lowered<Window> {
         let [padding, stride_w, stride_h, width, height, activation] = words(b, options)?;
         check_window(b, padding, &[stride_w, stride_h, width, height])?;
         let (strides, kernel) = ([stride_h, stride_w], [height, width]);
@@ -64,7 +64,7 @@ fn origins(b: &GraphBuilder, count: i64, axis: usize, [step, from]: [i64; 2]) ->
 /// The largest number of each window, and its place there: `y * width + x`, and a tenth more so that it rounds down.
 pub(super) fn max_pool(b: &Lower, a: Pool) -> Lowered<[Var; 2]> {
     let [x] = exactly(b, &a.inputs)?;
-    let window = Window::of(b, &a.options)?;
+    let window = Window::from_options(b, &a.options)?;
     let sizes = [size(b, x, 1)?, size(b, x, 2)?];
     let mut pads = [0; 4];
     for axis in 0..2 {
@@ -93,7 +93,7 @@ pub(super) fn max_pool(b: &Lower, a: Pool) -> Lowered<[Var; 2]> {
 /// Zeros, and numbers where the indices of their windows say.
 pub(super) fn max_unpool(b: &Lower, a: Pool) -> Lowered<Var> {
     let [x, indices] = exactly(b, &a.inputs)?;
-    let window = Window::of(b, &a.options)?;
+    let window = Window::from_options(b, &a.options)?;
     let counts = [size(b, x, 1)?, size(b, x, 2)?];
     let channels = size(b, x, 3)?;
     let product = |[a, c]: [i64; 2]| {

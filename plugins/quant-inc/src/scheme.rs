@@ -9,7 +9,7 @@ use onnxd_quantize::accuracy::{cover, measure};
 use onnxd_quantize::emit::recipes;
 use onnxd_quantize::emit::{fold_weighted, is_quantized, keep_bias_unfused};
 use onnxd_quantize::graph::{fix_weights, in_float32};
-use onnxd_quantize::plan::Request;
+use onnxd_quantize::plan::QuantizeRequest;
 use onnxd_quantize::plan::params;
 use onnxd_quantize::report::Form;
 use onnxd_quantize::report::Report;
@@ -83,7 +83,7 @@ impl Quantizer for Scheme {
 }
 
 /// Products alone, of the operators that the params name, else of these.
-fn chosen(mut request: Request, operators: &[&str]) -> Request {
+fn chosen(mut request: QuantizeRequest, operators: &[&str]) -> QuantizeRequest {
     if request.op_types.is_empty() {
         request.op_types = operators.iter().map(|op| (*op).to_owned()).collect();
     }

@@ -1,7 +1,7 @@
 //! How often the float network and the one in integers name the right class.
 
 use crate::measure::quantized;
-use crate::plan::Plan;
+use crate::plan::IntegerPlan;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{Model, Tensor};
@@ -63,7 +63,7 @@ pub(crate) fn measure(
     cx: &QuantizeContext,
     (data, name): (&Calibration, &str),
     (float, integer): (&Model, &Model),
-    plan: &Plan,
+    plan: &IntegerPlan,
 ) -> Result<Vec<Score>, Diagnostics> {
     let (floats, integers) = (Executor::new(float)?, Executor::new(integer)?);
     let mut scores: Vec<Score> = Vec::new();

@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::ir::window::{self, Padding, WindowAxis};
 use onnxd_plugin_sdk::ir::{At, Attr, Dim, Graph, Opsets, Reals, Tensor};
 
 /// Along one axis: input, output, kernel, and the attributes.
-struct Axis {
+struct DeconvAxis {
     input: i64,
     stride: i64,
     /// Zeros before and after the input with zeros between its pixels; negative ones cut off.
@@ -16,15 +16,15 @@ struct Axis {
     after: i64,
 }
 
-impl Axis {
-    fn of(input: i64, output: i64, window: &WindowAxis) -> Option<Axis> {
+impl DeconvAxis {
+    fn from_sizes(input: i64, output: i64, window: &WindowAxis) -> Option<DeconvAxis> {
         let Padding::Explicit([pad, _]) = window.padding else { return None };
         let (gaps, stride) = (window.reach()? - 1, window.stride);
         let before = gaps.checked_sub(pad)?;
         let spread = input.checked_mul(stride)?;
         let after = output.checked_add(gaps)?.checked_sub(spread)?.checked_sub(before)?;
         let cut = before.min(0).checked_add(after.min(0))?;
-        (spread.checked_add(cut)? > 0).then_some(Axis { input, stride, before, after })
+        (spread.checked_add(cut)? > 0).then_some(DeconvAxis { input, stride, before, after })
     }
 
     fn spread(&self) -> i64 {
@@ -46,14 +46,14 @@ pub(crate) fn unfold(graph: &mut Graph, opsets: &Opsets, deconv: &At<ConvTranspo
     let window = window::axes(|name| node.attr(name), &kernel).ok()?;
     let axis = |i: usize| {
         let [input, output] = [&shape, &out].map(|s| s.get(2 + i).and_then(Dim::known));
-        Axis::of(input?, output?, &window[i])
+        DeconvAxis::from_sizes(input?, output?, &window[i])
     };
     let axes = [axis(0)?, axis(1)?];
     let turned = turned(&w, groups).to_tensor(graph.constant(deconv.w)?.dtype())?;
     let done = GraphBuilder::edit(graph, opsets, |b| {
         b.stand_in(deconv.node, |b, _| {
             let x = cut(b, spread(b, b.var(deconv.x), &axes)?, &axes)?;
-            let side = |f: fn(&Axis) -> i64| axes.iter().map(move |a| f(a).max(0));
+            let side = |f: fn(&DeconvAxis) -> i64| axes.iter().map(move |a| f(a).max(0));
             let pads: Vec<i64> = side(|a| a.before).chain(side(|a| a.after)).collect();
             let conv = b.conv(x, b.parameter("w", turned)).b(deconv.b).group(deconv.group);
             let dilations = Some(deconv.dilations.clone()).filter(|d| !d.is_empty());
@@ -66,7 +66,7 @@ pub(crate) fn unfold(graph: &mut Graph, opsets: &Opsets, deconv: &At<ConvTranspo
 }
 
 /// `stride - 1` zeros after each row and each column.
-fn spread(b: &GraphBuilder, x: Var, axes: &[Axis; 2]) -> Result<Var> {
+fn spread(b: &GraphBuilder, x: Var, axes: &[DeconvAxis; 2]) -> Result<Var> {
     if axes.iter().all(|a| a.stride == 1) {
         return Ok(x);
     }
@@ -81,11 +81,11 @@ fn spread(b: &GraphBuilder, x: Var, axes: &[Axis; 2]) -> Result<Var> {
 }
 
 /// Without what lies before and after the input.
-fn cut(b: &GraphBuilder, x: Var, axes: &[Axis; 2]) -> Result<Var> {
+fn cut(b: &GraphBuilder, x: Var, axes: &[DeconvAxis; 2]) -> Result<Var> {
     if axes.iter().all(|a| a.before >= 0 && a.after >= 0) {
         return Ok(x);
     }
-    let list = |role: &str, f: &dyn Fn(&Axis) -> i64| {
+    let list = |role: &str, f: &dyn Fn(&DeconvAxis) -> i64| {
         b.parameter(role, Tensor::vector(axes.iter().map(f).collect::<Vec<_>>()))
     };
     let starts = list("cut_starts", &|a| (-a.before).max(0));
@@ -125,7 +125,7 @@ mod tests {
         let mut model = Model::new(graph, 8, 17);
         let found = infer(&mut model);
         assert!(found.0.is_empty(), "{found}");
-        let found = verify(&model, verify::Level::Full);
+        let found = verify(&model, verify::VerifyLevel::Full);
         assert!(found.0.is_empty(), "{found}");
         let values = (0..2 * 4 * 3 * 5).map(|i| (i * 37 % 23) as f32 - 11.0).collect();
         let x = BTreeMap::from([("x".to_owned(), Tensor::from_vec(vec![2, 4, 3, 5], values))]);

@@ -3,7 +3,7 @@
 //! other, and all of them again while ranges of a channel differed by more than a constant.
 
 use crate::options::Equalization;
-use crate::plan::{Activation, Kind, Network, Parameters, Source};
+use crate::plan::{Activation, CellInput, CellKind, CellNetwork, Parameters};
 use onnxd_plugin_sdk::ir::{Dim, Graph, Node, ValueId};
 
 /// Ranges of one channel that differ by no more are even enough.
@@ -20,7 +20,7 @@ struct Pair {
 }
 
 /// Equalizes the weights of `network`; gives the pairs of cells.
-pub(crate) fn equalize(network: &mut Network, how: Equalization) -> Vec<(usize, usize)> {
+pub(crate) fn equalize(network: &mut CellNetwork, how: Equalization) -> Vec<(usize, usize)> {
     if how == Equalization::Off {
         return Vec::new();
     }
@@ -43,21 +43,21 @@ pub(crate) fn equalize(network: &mut Network, how: Equalization) -> Vec<(usize, 
 }
 
 /// The pairs in the order of their second layers.
-fn pairs(network: &Network, how: Equalization) -> Vec<Pair> {
+fn pairs(network: &CellNetwork, how: Equalization) -> Vec<Pair> {
     let cells = &network.cells;
-    let mut found = Vec::new();
+    let mut equalizable = Vec::new();
     for (second, cell) in cells.iter().enumerate() {
         let Some(parameters) = &cell.parameters else { continue };
         let (mut at, mut moved) = (second, 1usize);
         let first = loop {
-            let [Source::Cell(before)] = cells[at].inputs[..] else { break None };
+            let [CellInput::Cell(before)] = cells[at].inputs[..] else { break None };
             // What leaves the network is not scaled.
             if network.readers(before) != 1 || network.leaves(before) {
                 break None;
             }
             match cells[before].kind {
-                Kind::Conv | Kind::Fc => break Some(before),
-                Kind::Layout => {
+                CellKind::Conv | CellKind::Fc => break Some(before),
+                CellKind::Layout => {
                     let node = &network.model.graph[cells[before].node];
                     let Some(block) = block(&network.model.graph, node) else { break None };
                     moved *= block;
@@ -76,10 +76,10 @@ fn pairs(network: &Network, how: Equalization) -> Vec<Pair> {
         let inputs = parameters.dims[1] * parameters.group(channels * moved);
         if smooth && inputs == channels * moved {
             let block = if how == Equalization::AsN2d2 { 1 } else { moved };
-            found.push(Pair { first, second, block });
+            equalizable.push(Pair { first, second, block });
         }
     }
-    found
+    equalizable
 }
 
 /// How many consecutive elements of the result each channel of a feature map became, if the node
@@ -120,14 +120,14 @@ impl Parameters {
 }
 
 /// Equalizes one pair; gives the largest difference of ranges before.
-fn equalize_pair(network: &mut Network, pair: &Pair) -> f32 {
+fn equalize_pair(network: &mut CellNetwork, pair: &Pair) -> f32 {
     let [first, second] = network.cells.get_disjoint_mut([pair.first, pair.second]).expect("two");
     let (Some(first), Some(second)) = (&mut first.parameters, &mut second.parameters) else {
         return 0.0;
     };
     let channels = first.dims[0];
     let group = second.group(channels * pair.block);
-    let input_of = Inputs::new(second, group);
+    let input_of = InputChannels::new(second, group);
     let mut after = vec![0f32; channels];
     for (i, w) in second.weights.iter().enumerate() {
         if let Some(range) = after.get_mut(input_of.at(i) / pair.block) {
@@ -157,16 +157,20 @@ fn equalize_pair(network: &mut Network, pair: &Pair) -> f32 {
 }
 
 /// Which input channel a weight reads.
-struct Inputs {
+struct InputChannels {
     per_group: usize,
     kernel: usize,
     outputs_per_group: usize,
 }
 
-impl Inputs {
-    fn new(of: &Parameters, group: usize) -> Inputs {
+impl InputChannels {
+    fn new(of: &Parameters, group: usize) -> InputChannels {
         let kernel = of.dims[2..].iter().product();
-        Inputs { per_group: of.dims[1], kernel, outputs_per_group: (of.dims[0] / group).max(1) }
+        InputChannels {
+            per_group: of.dims[1],
+            kernel,
+            outputs_per_group: (of.dims[0] / group).max(1),
+        }
     }
 
     fn at(&self, weight: usize) -> usize {

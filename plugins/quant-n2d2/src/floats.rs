@@ -17,7 +17,7 @@ enum Held {
 
 impl Floats {
     /// The numbers of a tensor of `float32`; `None` of another type.
-    pub(crate) fn of(tensor: &Tensor) -> Option<Floats> {
+    pub(crate) fn from_tensor(tensor: &Tensor) -> Option<Floats> {
         Some(Floats(match tensor.as_slice::<f32>()? {
             Cow::Borrowed(_) => Held::Shared(tensor.clone()),
             Cow::Owned(values) => Held::Own(values),
@@ -84,7 +84,7 @@ mod tests {
     fn numbers_are_copied_when_they_change_and_not_before() {
         let tensor = Tensor::from_vec([2, 2], vec![1.0f32, 2.0, 3.0, 4.0]);
         let at = |floats: &Floats| floats.as_ptr().cast::<u8>();
-        let mut floats = Floats::of(&tensor).unwrap();
+        let mut floats = Floats::from_tensor(&tensor).unwrap();
         assert_eq!(at(&floats), tensor.bytes().as_ptr());
         assert_eq!(floats.tensor(&[2, 2]).bytes().as_ptr(), tensor.bytes().as_ptr());
         floats.to_mut()[0] = 5.0;
@@ -93,6 +93,6 @@ mod tests {
         let changed = floats.tensor(&[2, 2]);
         assert_eq!(changed.as_slice::<f32>().unwrap()[..], [5.0, 2.0, 3.0, 4.0]);
         assert!(changed.bytes().as_ptr() == own && at(&floats) == own, "moved, not copied");
-        assert!(Floats::of(&Tensor::scalar(1i32)).is_none());
+        assert!(Floats::from_tensor(&Tensor::scalar(1i32)).is_none());
     }
 }

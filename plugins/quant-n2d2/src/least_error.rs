@@ -18,7 +18,7 @@ struct Cumulative {
     second: f64,
 }
 
-struct Search<'h> {
+struct ThresholdSearch<'h> {
     histogram: &'h Histogram,
     /// One more than there are bins.
     sums: Vec<Cumulative>,
@@ -37,17 +37,17 @@ pub(crate) fn threshold(histogram: &Histogram, bounds: (i64, i64)) -> f64 {
         at
     });
     let sums = [Cumulative::default()].into_iter().chain(sums).collect();
-    let search = Search { histogram, sums, low: bounds.0 as f64, high: bounds.1 as f64 };
+    let search = ThresholdSearch { histogram, sums, low: bounds.0 as f64, high: bounds.1 as f64 };
     search.run()
 }
 
-impl Search<'_> {
+impl ThresholdSearch<'_> {
     fn run(&self) -> f64 {
         let reach = self.histogram.reach_of_grid();
         let levels = self.high - self.low + 1.0;
         let all = self.sums[self.sums.len() - 1];
         let lost = 4.0 * f64::EPSILON * (levels + self.sums.len() as f64) * all.second;
-        let (mut least, mut found) = (f64::INFINITY, Vec::new());
+        let (mut least, mut errors_by_threshold) = (f64::INFINITY, Vec::new());
         let mut t = reach;
         while t > 0.0 {
             // What is cut off grows from candidate to candidate.
@@ -56,12 +56,12 @@ impl Search<'_> {
             }
             let error = self.estimate(t);
             least = least.min(error);
-            found.push((t, error));
+            errors_by_threshold.push((t, error));
             t -= reach / STEPS;
         }
-        found.retain(|(_, error)| *error <= least + 2.0 * lost);
+        errors_by_threshold.retain(|(_, error)| *error <= least + 2.0 * lost);
         let (mut best, mut chosen) = (f64::INFINITY, reach);
-        for (t, _) in found {
+        for (t, _) in errors_by_threshold {
             let error = self.exact(t, best);
             if error < best {
                 (best, chosen) = (error, t);
@@ -130,7 +130,7 @@ mod tests {
 
     /// All candidates, bin by bin.
     fn slowly(histogram: &Histogram, (low, high): (i64, i64)) -> f64 {
-        let search = Search {
+        let search = ThresholdSearch {
             histogram,
             sums: vec![Cumulative {
                 count: histogram.bins().map(|(_, n)| n).sum(),

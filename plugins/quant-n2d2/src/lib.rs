@@ -36,12 +36,12 @@ mod weights;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_quantize::observe::Extremes;
-use options::{Clipping, Options, Rescaling};
-use plan::{CellPlan, Kind, Network, Output, Plan, Source, Threshold};
+use options::{Clipping, PlanOptions, Rescaling};
+use plan::{CellInput, CellKind, CellNetwork, CellPlan, IntegerPlan, Output, Threshold};
 use rayon::prelude::*;
 use scaling::{LOST_MIN, Scales};
 use signs::Signs;
-use statistics::{Seen, Statistics, or_given};
+use statistics::{CellStatistics, Statistics, or_given};
 
 pub use floats::Floats;
 pub use statistics::Data;
@@ -63,7 +63,11 @@ onnxd_plugin_sdk::export_plugin! {
 ///
 /// # Errors
 /// What cannot be quantized, and what is wrong with the samples.
-pub fn plan(model: &Model, data: Data, options: &Options) -> Result<(Network, Plan), Diagnostics> {
+pub fn plan(
+    model: &Model,
+    data: Data,
+    options: &PlanOptions,
+) -> Result<(CellNetwork, IntegerPlan), Diagnostics> {
     if learned::has_ranges(model) {
         return learned::plan(model, data, options);
     }
@@ -74,7 +78,7 @@ pub fn plan(model: &Model, data: Data, options: &Options) -> Result<(Network, Pl
 }
 
 /// The network whose values are measured: its weights are what they will be.
-fn prepared(model: &Model, options: &Options) -> Result<Network, Diagnostics> {
+fn prepared(model: &Model, options: &PlanOptions) -> Result<CellNetwork, Diagnostics> {
     let mut network = network::recognize(model)?;
     equalize::equalize(&mut network, options.equalization);
     weights::clip(&mut network, options);
@@ -82,59 +86,69 @@ fn prepared(model: &Model, options: &Options) -> Result<Network, Diagnostics> {
     Ok(network)
 }
 
-fn measured(network: &Network, data: Data, options: &Options) -> Result<Statistics, Diagnostics> {
+fn measured(
+    network: &CellNetwork,
+    data: Data,
+    options: &PlanOptions,
+) -> Result<Statistics, Diagnostics> {
     let inputs = match options.inputs {
         Some((min, max)) => Extremes { min, max },
         None => statistics::input_range(&network.model.graph, data.all)?,
     };
     let inputs = or_given(inputs, options.range);
     let mut statistics = Statistics { inputs, seen: vec![] };
-    let wanted = wanted(network, &Signs::of(network, inputs.min < 0.0, options.unsigned));
+    let wanted = wanted(network, &Signs::find(network, inputs.min < 0.0, options.unsigned));
     let unit = statistics.unit();
     statistics.seen = statistics::collect(network, data.calibrating, &wanted, unit, options)?;
     Ok(statistics)
 }
 
 fn decided(
-    network: &Network,
+    network: &CellNetwork,
     statistics: &Statistics,
-    options: &Options,
-) -> Result<Plan, Diagnostics> {
+    options: &PlanOptions,
+) -> Result<IntegerPlan, Diagnostics> {
     let (range, seen) = (statistics.unit(), &statistics.seen);
-    let signs = Signs::of(network, statistics.inputs.min < 0.0, options.unsigned);
+    let signs = Signs::find(network, statistics.inputs.min < 0.0, options.unsigned);
     let thresholds = thresholds(network, seen, range, options);
     assemble(network, &signs, (range, seen, &thresholds), options)
 }
 
 /// Whose statistics make the threshold of a cell: its own, or those of the max pool that alone
 /// reads it. `None` if the threshold is the largest magnitude seen.
-fn watched(network: &Network, cell: usize) -> Option<usize> {
+fn watched(network: &CellNetwork, cell: usize) -> Option<usize> {
     let cells = &network.cells;
-    let clips = matches!(cells[cell].kind, Kind::Conv | Kind::Fc | Kind::Activation);
+    let clips = matches!(cells[cell].kind, CellKind::Conv | CellKind::Fc | CellKind::Activation);
     if !clips || cells[cell].channels <= 2 {
         return None;
     }
     let mut at = cell;
     while network.readers(at) == 1 {
-        let reader = cells.iter().position(|c| c.inputs.contains(&Source::Cell(at)))?;
+        let reader = cells.iter().position(|c| c.inputs.contains(&CellInput::Cell(at)))?;
         match cells[reader].kind {
-            Kind::MaxPool => return Some(reader),
-            Kind::Concat | Kind::Layout => at = reader,
+            CellKind::MaxPool => return Some(reader),
+            CellKind::Concat | CellKind::Layout => at = reader,
             _ => break,
         }
     }
     Some(cell)
 }
 
-fn wanted(network: &Network, signs: &Signs) -> statistics::Wanted {
+fn wanted(network: &CellNetwork, signs: &Signs) -> statistics::WantedHistograms {
     let watched = (0..network.cells.len()).filter_map(|cell| watched(network, cell));
     watched.map(|cell| (cell, signs.cells[cell])).collect()
 }
 
 /// In units of the inputs' range.
-fn thresholds(network: &Network, seen: &[Seen], range: f64, options: &Options) -> Vec<f64> {
+fn thresholds(
+    network: &CellNetwork,
+    seen: &[CellStatistics],
+    range: f64,
+    options: &PlanOptions,
+) -> Vec<f64> {
     let (clipping, bits, share) = (options.activations, options.bits, options.quantile);
-    let chosen = |one: &Seen| Some(one.histogram.as_ref()?.threshold(clipping, bits, share));
+    let chosen =
+        |one: &CellStatistics| Some(one.histogram.as_ref()?.threshold(clipping, bits, share));
     // The search takes long for many bins.
     let chosen: Vec<Option<f64>> = match clipping {
         Clipping::None => vec![None; seen.len()],
@@ -148,12 +162,12 @@ fn thresholds(network: &Network, seen: &[Seen], range: f64, options: &Options) -
 }
 
 fn assemble(
-    network: &Network,
+    network: &CellNetwork,
     signs: &Signs,
-    (range, seen, thresholds): (f64, &[Seen], &[f64]),
-    options: &Options,
-) -> Result<Plan, Diagnostics> {
-    let scales = Scales::of(network, signs, thresholds, options);
+    (range, seen, thresholds): (f64, &[CellStatistics], &[f64]),
+    options: &PlanOptions,
+) -> Result<IntegerPlan, Diagnostics> {
+    let scales = Scales::from_thresholds(network, signs, thresholds, options);
     let mut remarks: Vec<String> = signs
         .forced
         .iter()
@@ -187,17 +201,17 @@ fn assemble(
                 };
                 let step = if is_real { own.scale } else { 1.0 };
                 let factors: Vec<f64> = factors.iter().map(|f| f * step).collect();
-                let found = approximated(cell, &factors, mode, &mut remarks)?;
+                let approximation = approximated(cell, &factors, mode, &mut remarks)?;
                 if let Some(gains) = &mut gains {
-                    gains.widen(&found.gains);
+                    gains.widen(&approximation.gains);
                 }
-                Some(found.rescale)
+                Some(approximation.rescale)
             }
         };
         let limit = plan::bounds(bits, true).1 as i32;
         let integers = cell.parameters.as_ref().zip(gains).map(|(p, g)| g.apply(p, range, limit));
         let (min, max) = seen[at].range.range().unwrap_or_default();
-        let leaves = cell.kind == Kind::Float
+        let leaves = cell.kind == CellKind::Float
             && !(network.feeds_integers(at) && network::is_real(&network.model.graph, cell.output));
         cells.push(CellPlan {
             integers,
@@ -209,11 +223,11 @@ fn assemble(
     }
     let step = 1.0 / plan::bounds(bits, signs.inputs).1 as f64;
     let inputs = network.model.graph.inputs().iter().map(|_| output(signs.inputs, step)).collect();
-    Ok(Plan { bits, range, inputs, cells, remarks })
+    Ok(IntegerPlan { bits, range, inputs, cells, remarks })
 }
 
 /// The branches that have too few bits left, in the common scale that N2D2 gives them.
-fn lost(network: &Network, scales: &Scales, bits: u32) -> Vec<String> {
+fn lost(network: &CellNetwork, scales: &Scales, bits: u32) -> Vec<String> {
     let wide = scales.wide.iter().filter(|(_, lost)| *lost >= LOST_MIN);
     wide.map(|(at, lost)| {
         let name = shown(&network.cells[*at].name);

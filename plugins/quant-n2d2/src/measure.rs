@@ -1,6 +1,6 @@
 //! Runs the float network and the one in integers side by side, to see what quantization costs.
 
-use crate::plan::{Network, Output, Plan};
+use crate::plan::{CellNetwork, IntegerPlan, Output};
 use crate::statistics::{floats, unusable};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Builtin, quoted};
@@ -52,8 +52,8 @@ impl Beyond {
 /// Compares the results of all cells on the first of the samples that calibrated, `most` at most.
 /// `integer` computes them in integers, or in floats that hold integers.
 pub(crate) fn measure(
-    network: &Network,
-    plan: &Plan,
+    network: &CellNetwork,
+    plan: &IntegerPlan,
     integer: &Model,
     cx: &QuantizeContext,
     most: u64,
@@ -93,7 +93,7 @@ pub(crate) fn measure(
 /// samples after the first `most`, which calibrated, or on these if there are no others.
 pub(crate) fn whole(
     float: &Model,
-    (network, plan): (&Network, &Plan),
+    (network, plan): (&CellNetwork, &IntegerPlan),
     integer: &Model,
     cx: &QuantizeContext,
     most: u64,
@@ -136,7 +136,7 @@ pub(crate) fn whole(
 }
 
 /// Looks for values of inputs that lie beyond their integers.
-fn look_beyond(beyond: &mut Beyond, samples: &Feeds, integer: &Model, plan: &Plan) {
+fn look_beyond(beyond: &mut Beyond, samples: &Feeds, integer: &Model, plan: &IntegerPlan) {
     let graph = &integer.graph;
     for (input, output) in graph.inputs().iter().zip(&plan.inputs) {
         let (low, high) = output.bounds();
@@ -168,7 +168,7 @@ fn has_fixed_batch(graph: &Graph, input: ValueId) -> bool {
 pub(crate) fn quantized(
     samples: &Feeds,
     integer: &Model,
-    plan: &Plan,
+    plan: &IntegerPlan,
 ) -> Result<Feeds, Diagnostics> {
     let graph = &integer.graph;
     let inputs = graph.inputs().iter().zip(&plan.inputs);

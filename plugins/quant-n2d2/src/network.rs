@@ -3,7 +3,7 @@
 use crate::Floats;
 use crate::canonical::{canonicalize, exchange, transposed};
 use crate::constants::reals;
-use crate::plan::{Activation, Blocks, Cell, Kind, Network, Parameters, Source};
+use crate::plan::{Activation, Blocks, Cell, CellInput, CellKind, CellNetwork, Parameters};
 use crate::statistics;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::ir::ops::{Clip, Conv, Gemm, Relu};
@@ -17,12 +17,12 @@ use std::collections::{BTreeSet, HashMap};
 ///
 /// # Errors
 /// All nodes that belong to no cell.
-pub fn recognize(model: &Model) -> Result<Network, Diagnostics> {
+pub fn recognize(model: &Model) -> Result<CellNetwork, Diagnostics> {
     let mut model = model.clone();
     canonicalize(&mut model.graph, &model.opsets);
     let graph = &model.graph;
     let mut reader =
-        Reader { graph, cells: Vec::new(), made: HashMap::new(), names: BTreeSet::new() };
+        CellReader { graph, cells: Vec::new(), made: HashMap::new(), names: BTreeSet::new() };
     let mut problems = Diagnostics::default();
     let order = graph.topological().map_err(|cycle| {
         let node = cycle.first().map_or("", |id| &graph[*id].name);
@@ -43,10 +43,10 @@ pub fn recognize(model: &Model) -> Result<Network, Diagnostics> {
     }
     let cells = reader.cells;
     problems.or_ok(())?;
-    Ok(Network { cells, model })
+    Ok(CellNetwork { cells, model })
 }
 
-struct Reader<'g> {
+struct CellReader<'g> {
     graph: &'g Graph,
     cells: Vec<Cell>,
     made: HashMap<ValueId, usize>,
@@ -54,21 +54,21 @@ struct Reader<'g> {
 }
 
 /// What a node is by itself.
-struct Found {
-    kind: Kind,
+struct NodeRole {
+    kind: CellKind,
     /// The inputs that flow; others are constants.
     inputs: Vec<ValueId>,
     parameters: Option<Parameters>,
     activation: Activation,
 }
 
-impl Found {
-    fn plain(kind: Kind, inputs: Vec<ValueId>) -> Found {
-        Found { kind, inputs, parameters: None, activation: Activation::Linear }
+impl NodeRole {
+    fn plain(kind: CellKind, inputs: Vec<ValueId>) -> NodeRole {
+        NodeRole { kind, inputs, parameters: None, activation: Activation::Linear }
     }
 }
 
-impl Reader<'_> {
+impl CellReader<'_> {
     fn add(&mut self, cell: Cell) {
         self.made.insert(cell.output, self.cells.len());
         self.names.insert(cell.name.clone());
@@ -84,17 +84,18 @@ impl Reader<'_> {
             return Err(refusal(graph, id, "has several results"));
         };
         refuse!(node.subgraphs().next().is_some() => refusal(graph, id, "has a sub-graph"));
-        let mut found =
-            self.find(id).unwrap_or_else(|| Found::plain(Kind::Float, flowing(graph, node)));
+        let mut node_role =
+            self.find(id).unwrap_or_else(|| NodeRole::plain(CellKind::Float, flowing(graph, node)));
         let mut nodes = vec![id];
-        let blocks = self.blocks(&mut found, id, output);
+        let blocks = self.blocks(&mut node_role, id, output);
         if let Some(blocks) = &blocks {
             output = graph[blocks.node].output(0).unwrap_or(output);
             nodes.push(blocks.node);
         }
-        let absorbs = matches!(found.kind, Kind::Conv | Kind::Fc | Kind::Sum | Kind::Max);
+        let absorbs =
+            matches!(node_role.kind, CellKind::Conv | CellKind::Fc | CellKind::Sum | CellKind::Max);
         if let Some((next, activation)) = absorbs.then(|| self.absorbed(output)).flatten() {
-            found.activation = activation;
+            node_role.activation = activation;
             output = graph[next].output(0).unwrap_or(output);
             nodes.push(next);
         }
@@ -107,24 +108,24 @@ impl Reader<'_> {
                 )
             })
         };
-        let inputs = found.inputs.iter().map(source).collect::<Result<_, _>>()?;
-        let channels = channels(graph, output, found.kind)
-            .or_else(|| found.parameters.as_ref().map(|p| p.dims[0]));
+        let inputs = node_role.inputs.iter().map(source).collect::<Result<_, _>>()?;
+        let channels = channels(graph, output, node_role.kind)
+            .or_else(|| node_role.parameters.as_ref().map(|p| p.dims[0]));
         Ok(Cell {
-            name: self.name(id, output, found.parameters.is_some()),
-            kind: found.kind,
+            name: self.name(id, output, node_role.parameters.is_some()),
+            kind: node_role.kind,
             node: id,
             nodes,
             inputs,
-            parameters: found.parameters,
+            parameters: node_role.parameters,
             blocks,
-            activation: found.activation,
+            activation: node_role.activation,
             output,
             channels: channels.unwrap_or(0),
         })
     }
 
-    fn find(&self, id: NodeId) -> Option<Found> {
+    fn find(&self, id: NodeId) -> Option<NodeRole> {
         let (graph, node) = (self.graph, &self.graph[id]);
         // Shapes and indices are no activations.
         if !node.is_standard() || !is_real(self.graph, node.output(0)?) {
@@ -134,18 +135,20 @@ impl Reader<'_> {
         let all = || node.inputs.iter().copied().collect::<Option<Vec<_>>>();
         let flow = || all().filter(|all| all.iter().all(|v| graph.constant(*v).is_none()));
         Some(match node.op.as_str() {
-            "Conv" => self.weighted(node, Kind::Conv)?,
-            "Gemm" | "MatMul" => self.weighted(node, Kind::Fc)?,
-            "MaxPool" | "GlobalMaxPool" => Found::plain(Kind::MaxPool, vec![first]),
-            "AveragePool" | "GlobalAveragePool" => Found::plain(Kind::AveragePool, vec![first]),
-            "Add" | "Sum" => Found::plain(Kind::Sum, self.alike(flow()?, node)?),
-            "Max" => Found::plain(Kind::Max, self.alike(flow()?, node)?),
-            "Concat" => Found::plain(Kind::Concat, flow()?),
+            "Conv" => self.weighted(node, CellKind::Conv)?,
+            "Gemm" | "MatMul" => self.weighted(node, CellKind::Fc)?,
+            "MaxPool" | "GlobalMaxPool" => NodeRole::plain(CellKind::MaxPool, vec![first]),
+            "AveragePool" | "GlobalAveragePool" => {
+                NodeRole::plain(CellKind::AveragePool, vec![first])
+            }
+            "Add" | "Sum" => NodeRole::plain(CellKind::Sum, self.alike(flow()?, node)?),
+            "Max" => NodeRole::plain(CellKind::Max, self.alike(flow()?, node)?),
+            "Concat" => NodeRole::plain(CellKind::Concat, flow()?),
             "Relu" | "Clip" => {
                 let activation = activation(graph, id)?;
-                Found { activation, ..Found::plain(Kind::Activation, vec![first]) }
+                NodeRole { activation, ..NodeRole::plain(CellKind::Activation, vec![first]) }
             }
-            _ if is_layout(graph, id) => Found::plain(Kind::Layout, vec![first]),
+            _ if is_layout(graph, id) => NodeRole::plain(CellKind::Layout, vec![first]),
             _ => return None,
         })
     }
@@ -161,7 +164,7 @@ impl Reader<'_> {
         (inputs.len() > 1 && inputs.iter().all(same)).then_some(inputs)
     }
 
-    fn weighted(&self, node: &Node, kind: Kind) -> Option<Found> {
+    fn weighted(&self, node: &Node, kind: CellKind) -> Option<NodeRole> {
         let graph = self.graph;
         let (x, w) = (node.input(0)?, node.input(1)?);
         let stored = graph.constant(w).filter(|t| t.dtype().is_float())?;
@@ -175,7 +178,7 @@ impl Reader<'_> {
             let turned = stored.to_reals().filter(|w| w.dims.len() == 2).map(|w| transposed(&w))?;
             (turned.dims, Floats::from(floats(&turned.values)))
         } else {
-            let weights = match Floats::of(stored) {
+            let weights = match Floats::from_tensor(stored) {
                 Some(shared) => shared,
                 None => statistics::floats(stored)?.into_owned().into(),
             };
@@ -199,19 +202,20 @@ impl Reader<'_> {
             Some(some) => Some(some),
         };
         let parameters = Parameters { dims, weights, bias: bias? };
-        Some(Found { parameters: Some(parameters), ..Found::plain(kind, vec![x]) })
+        Some(NodeRole { parameters: Some(parameters), ..NodeRole::plain(kind, vec![x]) })
     }
 
     /// The sums of blocks of `v`, a convolution without bias, if a convolution with ones alone reads
     /// it. Their bias becomes the cell's.
-    fn blocks(&self, found: &mut Found, id: NodeId, v: ValueId) -> Option<Blocks> {
+    fn blocks(&self, node_role: &mut NodeRole, id: NodeId, v: ValueId) -> Option<Blocks> {
         let graph = self.graph;
-        let parameters = found.parameters.as_mut().filter(|_| found.kind == Kind::Conv)?;
+        let parameters =
+            node_role.parameters.as_mut().filter(|_| node_role.kind == CellKind::Conv)?;
         let ([reader], 1, None) = (graph.readers(v), graph.uses(v), &parameters.bias) else {
             return None;
         };
         let sums = At::<Conv>::find(graph, *reader).filter(|sums| sums.x == v)?;
-        let (op, next) = (&sums.op, self.weighted(&graph[*reader], Kind::Conv)?.parameters?);
+        let (op, next) = (&sums.op, self.weighted(&graph[*reader], CellKind::Conv)?.parameters?);
         let shape = graph[v].shape()?;
         let &[channels, 1, rows, columns] = next.dims.as_slice() else { return None };
         let [_, _, height, width] = shape else { return None };
@@ -239,13 +243,13 @@ impl Reader<'_> {
         }
     }
 
-    fn source(&self, v: ValueId) -> Option<Source> {
+    fn source(&self, v: ValueId) -> Option<CellInput> {
         match self.graph[v].origin() {
             Origin::Input => {
                 let at = self.graph.inputs().iter().position(|i| *i == v)?;
-                Some(Source::Input(at))
+                Some(CellInput::Input(at))
             }
-            _ => self.made.get(&v).map(|i| Source::Cell(*i)),
+            _ => self.made.get(&v).map(|i| CellInput::Cell(*i)),
         }
     }
 
@@ -274,7 +278,9 @@ fn is_layout(graph: &Graph, id: NodeId) -> bool {
         "Dropout" => training.is_none_or(|t| t.bytes().iter().all(|b| *b == 0)),
         // Runtimes sort no bytes.
         "TopK" => false,
-        _ => Propagation::of(graph, id) == Some(Propagation::Layout) && node.outputs.len() == 1,
+        _ => {
+            Propagation::of_node(graph, id) == Some(Propagation::Layout) && node.outputs.len() == 1
+        }
     };
     same && node.inputs.iter().skip(1).flatten().all(|v| constant(v).is_some())
 }
@@ -303,9 +309,9 @@ fn refusal(graph: &Graph, id: NodeId, what: &str) -> Diagnostic {
 }
 
 /// Size of the axis of channels.
-fn channels(graph: &Graph, v: ValueId, kind: Kind) -> Option<usize> {
+fn channels(graph: &Graph, v: ValueId, kind: CellKind) -> Option<usize> {
     let shape = graph[v].shape()?;
-    let dim = if kind == Kind::Fc { shape.last() } else { shape.get(1).or(shape.last()) };
+    let dim = if kind == CellKind::Fc { shape.last() } else { shape.get(1).or(shape.last()) };
     usize::try_from(dim.and_then(Dim::known)?).ok()
 }
 
@@ -333,7 +339,7 @@ pub(crate) fn scalar(t: &Tensor) -> Option<f32> {
     (values.len() == 1).then(|| values[0] as f32)
 }
 
-impl Network {
+impl CellNetwork {
     /// Puts the parameters and activations of the cells, which may have changed, into the model.
     pub(crate) fn write_back(&mut self) {
         let graph = &mut self.model.graph;
@@ -362,16 +368,17 @@ impl Network {
     /// Whether accumulators are read by nothing but functions that N2D2 has no integers for:
     /// they need not be quantized before.
     pub(crate) fn is_read_as_real(&self, cell: usize) -> bool {
-        let weighted = matches!(self.cells[cell].kind, Kind::Conv | Kind::Fc);
+        let weighted = matches!(self.cells[cell].kind, CellKind::Conv | CellKind::Fc);
         let mut readers =
-            self.cells.iter().filter(|c| c.inputs.contains(&Source::Cell(cell))).peekable();
-        let real = |c: &Cell| c.kind == Kind::Float && !self.model.graph[c.node].is("Softmax");
+            self.cells.iter().filter(|c| c.inputs.contains(&CellInput::Cell(cell))).peekable();
+        let real = |c: &Cell| c.kind == CellKind::Float && !self.model.graph[c.node].is("Softmax");
         weighted && !self.leaves(cell) && readers.peek().is_some() && readers.all(real)
     }
 
     /// Whether a cell of integers reads the result.
     pub(crate) fn feeds_integers(&self, cell: usize) -> bool {
-        let reads = |c: &Cell| c.kind != Kind::Float && c.inputs.contains(&Source::Cell(cell));
+        let reads =
+            |c: &Cell| c.kind != CellKind::Float && c.inputs.contains(&CellInput::Cell(cell));
         self.cells.iter().any(reads)
     }
 }

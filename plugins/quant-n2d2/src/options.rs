@@ -4,7 +4,7 @@ use onnxd_plugin_sdk::serde::Deserialize;
 
 /// The choices of [`crate::plan()`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct PlanOptions {
     /// Bits of weights and activations, 2 to 16 (`-nbbits`).
     pub bits: u32,
     /// Whether tensors that are never negative get no sign (without `-no-unsigned`).
@@ -36,9 +36,9 @@ pub struct Options {
     pub range: Option<f64>,
 }
 
-impl Default for Options {
+impl Default for PlanOptions {
     fn default() -> Self {
-        Options {
+        PlanOptions {
             bits: 8,
             unsigned: true,
             equalization: Equalization::Exact,
@@ -64,7 +64,7 @@ pub(crate) enum RangeOrigin {
     Given,
 }
 
-impl Options {
+impl PlanOptions {
     pub(crate) fn range_origin(&self) -> RangeOrigin {
         match (self.range, self.inputs) {
             (Some(_), _) => RangeOrigin::Given,

@@ -1,5 +1,5 @@
 //! What the scheme decides, before any integer node is written: the float network as cells
-//! ([`Network`]), and the integers and rescalings of every cell ([`Plan`]).
+//! ([`CellNetwork`]), and the integers and rescalings of every cell ([`IntegerPlan`]).
 //!
 //! The arithmetic of a cell in integers: `acc = Σ weights · inputs + bias`, then
 //! `q = clip(rescale(acc))`. There is no zero point: a real value is `q · scale`, with the scale of
@@ -10,16 +10,16 @@ use onnxd_plugin_sdk::ir::{Model, NodeId, ValueId};
 
 /// The float network as cells, in an order in which a cell follows those that it reads.
 #[derive(Clone, Debug)]
-pub struct Network {
+pub struct CellNetwork {
     /// The model that all ids below belong to: the given one, with `BatchNormalization` fused,
     /// weights equalized and clipped. Its inputs are those of the given model, not divided by
-    /// [`Plan::range`].
+    /// [`IntegerPlan::range`].
     pub model: Model,
     /// The cells.
     pub cells: Vec<Cell>,
 }
 
-impl Network {
+impl CellNetwork {
     /// Gives back the memory of the weights, which the model holds as well.
     pub(crate) fn forget_weights(&mut self) {
         let parameters = self.cells.iter_mut().filter_map(|cell| cell.parameters.as_mut());
@@ -33,20 +33,20 @@ pub struct Cell {
     /// The source layer's name, or that of the node or value.
     pub name: String,
     /// What it computes.
-    pub kind: Kind,
+    pub kind: CellKind,
     /// The node that computes it, apart from bias and activation.
     pub node: NodeId,
     /// All its nodes in order: `node`, the addition of a bias, the activation.
     pub nodes: Vec<NodeId>,
     /// What it reads, in the order of the node's data inputs (weights and the like left out).
-    pub inputs: Vec<Source>,
+    pub inputs: Vec<CellInput>,
     /// Float weights and biases, of `Conv` and `Fc` only.
     pub parameters: Option<Parameters>,
     /// Blocks whose accumulators are added, of `Conv` only: N2D2's `SubSample`.
     pub blocks: Option<Blocks>,
     /// What its last node does.
     pub activation: Activation,
-    /// The value that holds its result in `Network::model`.
+    /// The value that holds its result in `CellNetwork::model`.
     pub output: ValueId,
     /// Size of the axis of channels of the result (axis 1; the last of one or two).
     pub channels: usize,
@@ -73,16 +73,16 @@ impl Blocks {
 
 /// Where a cell's input comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Source {
-    /// Graph input `i` of `Network::model.graph.inputs()`.
+pub enum CellInput {
+    /// Graph input `i` of `CellNetwork::model.graph.inputs()`.
     Input(usize),
-    /// The result of `Network::cells[i]`.
+    /// The result of `CellNetwork::cells[i]`.
     Cell(usize),
 }
 
 /// Kinds of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CellKind {
     /// `Conv`.
     Conv,
     /// `Gemm`, or `MatMul` by a constant, with or without a bias.
@@ -138,14 +138,14 @@ pub struct Parameters {
     pub bias: Option<Vec<f32>>,
 }
 
-/// What the integer network is made of. Lists run in the order of [`Network`].
+/// What the integer network is made of. Lists run in the order of [`CellNetwork`].
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct IntegerPlan {
     /// Bits of weights and activations, 2 to 16.
     pub bits: u32,
     /// Largest magnitude of the network's inputs over the calibration samples.
     pub range: f64,
-    /// How inputs are quantized, by position in `Network::model.graph.inputs()`:
+    /// How inputs are quantized, by position in `CellNetwork::model.graph.inputs()`:
     /// `q = clip(trunc(x / range · levels))`, with the `levels` of [`Output`].
     pub inputs: Vec<Output>,
     /// Per cell.
@@ -154,7 +154,7 @@ pub struct Plan {
     pub remarks: Vec<String>,
 }
 
-impl Plan {
+impl IntegerPlan {
     /// Gives back the memory of the weights, once they are written.
     pub(crate) fn forget_weights(&mut self) {
         let integers = self.cells.iter_mut().filter_map(|cell| cell.integers.as_mut());
@@ -218,7 +218,7 @@ pub struct Integers {
 }
 
 /// Where the scale of a cell's output comes from, in units of the network's input divided by
-/// [`Plan::range`], for the report.
+/// [`IntegerPlan::range`], for the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Threshold {
     /// Smallest value seen.

@@ -3,9 +3,9 @@
 use crate::graph::{Casting, write};
 use crate::learned;
 use crate::measure::{measure, whole};
-use crate::options::{Branches, Clipping, Equalization, Options};
+use crate::options::{Branches, Clipping, Equalization, PlanOptions};
 use crate::params::{Params, Rounding};
-use crate::plan::{Network, Output, Plan};
+use crate::plan::{CellNetwork, IntegerPlan, Output};
 use crate::report::{self, type_text};
 use crate::saved;
 use crate::statistics::{Data, Statistics};
@@ -35,7 +35,7 @@ impl Quantizer for N2d2 {
         let learned = learned::has_ranges(model);
         let params: &Params = &cx.params().section();
         let (inputs, range) = stimuli_range(model, params);
-        let options = Options { inputs, range, ..options(cx, params, learned)? };
+        let options = PlanOptions { inputs, range, ..options(cx, params, learned)? };
         check(cx, params, learned, options.inputs.is_some())?;
         let casting = match (params.fake_quantization(), params.implicit_casting()) {
             (true, _) => Casting::Fake,
@@ -88,7 +88,7 @@ type Graded<'g> = &'g dyn Fn(&QuantizeContext) -> Result<Option<Nearness>, Diagn
 /// Says how near the outputs are to those of the float network, or why that is not known. `most` samples calibrated.
 fn tell_quality(
     float: &Model,
-    planned: (&Network, &Plan),
+    planned: (&CellNetwork, &IntegerPlan),
     integer: &Model,
     cx: &mut QuantizeContext,
     (most, graded): (u64, Graded),
@@ -128,7 +128,7 @@ fn lower(own: Nearness, graded: Option<Nearness>) -> Nearness {
 fn held_out(
     cx: &QuantizeContext,
     params: &Params,
-    options: &Options,
+    options: &PlanOptions,
     learned: bool,
 ) -> Option<u64> {
     let (samples, batch) = (cx.calibration().samples(), cx.calibration().batch_size() as u64);
@@ -144,7 +144,7 @@ fn held_out_quality(
     model: &Model,
     cx: &QuantizeContext,
     params: &Params,
-    options: &Options,
+    options: &PlanOptions,
     from: u64,
 ) -> Result<Nearness, Diagnostics> {
     let _part = cx.part("of the first samples alone");
@@ -212,27 +212,34 @@ fn check(
 
 /// Params are looked at only where they count, so that the others are reported as without effect: learned
 /// ranges leave nothing to equalize, to clip or to bring to a common scale.
-fn options(cx: &QuantizeContext, params: &Params, learned: bool) -> Result<Options, Diagnostic> {
+fn options(
+    cx: &QuantizeContext,
+    params: &Params,
+    learned: bool,
+) -> Result<PlanOptions, Diagnostic> {
     let bits = params.nbbits();
     if !(2..=16).contains(&bits) {
         let text = format!("`quantization.n2d2.nbbits` is {bits}; integers have 2 to 16 bits");
         return Err(Diagnostic::new(Code::FeatureUnsupported, text));
     }
-    let common = Options {
+    let common = PlanOptions {
         bits,
         unsigned: !params.no_unsigned(),
         rescaling: params.act_rescaling_mode(),
         batch: cx.calibration().source_batch(),
-        ..Options::default()
+        ..PlanOptions::default()
     };
     if learned {
         // Both are done whatever is asked for.
         let _ = (params.b_round_mode(), params.c_round_mode());
-        return Ok(Options { round_weights: params.wt_round_mode() == Rounding::Rintf, ..common });
+        return Ok(PlanOptions {
+            round_weights: params.wt_round_mode() == Rounding::Rintf,
+            ..common
+        });
     }
     let activations = params.act_clipping_mode();
     let quantile = (activations == Clipping::Quantile).then(|| params.act_quantile_value());
-    Ok(Options {
+    Ok(PlanOptions {
         equalization: match params.no_cle() {
             true => Equalization::Off,
             false => Equalization::Exact,
@@ -271,7 +278,7 @@ fn declared_range(model: &Model) -> Option<(f64, f64)> {
 }
 
 /// How many samples calibrate at most: N2D2 runs whole batches.
-fn most(params: &Params, options: &Options) -> u64 {
+fn most(params: &Params, options: &PlanOptions) -> u64 {
     let batch = options.batch.max(1) as u64;
     match u64::try_from(params.calib()) {
         Ok(samples) => samples.div_ceil(batch).saturating_mul(batch),
@@ -283,8 +290,8 @@ fn planned(
     model: &Model,
     cx: &mut QuantizeContext,
     params: &Params,
-    options: &Options,
-) -> Result<(Network, Plan), Diagnostics> {
+    options: &PlanOptions,
+) -> Result<(CellNetwork, IntegerPlan), Diagnostics> {
     if learned::has_ranges(model) {
         let most = most(params, options);
         return with_samples(cx, (u64::MAX, most), |data| learned::plan(model, data, options));
@@ -311,10 +318,10 @@ fn planned(
 
 /// Runs the samples; the second result is how many there were.
 fn measured(
-    network: &Network,
+    network: &CellNetwork,
     cx: &QuantizeContext,
     params: &Params,
-    options: &Options,
+    options: &PlanOptions,
 ) -> Result<(Statistics, u64), Diagnostics> {
     let most = most(params, options);
     let statistics =
@@ -353,7 +360,7 @@ fn with_samples<T>(
 fn on_stimuli(
     float: &Model,
     integer: &Model,
-    plan: &Plan,
+    plan: &IntegerPlan,
     params: &Params,
     cx: &mut QuantizeContext,
 ) -> Result<(), Diagnostics> {
@@ -390,7 +397,7 @@ fn on_stimuli(
 }
 
 /// What a program that runs the model has to know: the real values of its inputs and outputs.
-fn facts(model: &Model, network: &Network, plan: &Plan) -> Vec<(String, String)> {
+fn facts(model: &Model, network: &CellNetwork, plan: &IntegerPlan) -> Vec<(String, String)> {
     let graph = &model.graph;
     let fact = |side: &str, name: &str, output: &Output| {
         let text = format!("{}, one step is {}", type_text(*output), output.scale);

@@ -1,10 +1,10 @@
 //! What the report says of a network in integers: its tensors and layers, how far each is from
 //! float, and how large its sums can become.
 
-use crate::graph::Written;
+use crate::graph::IntegerModel;
 use crate::measure::Measured;
-use crate::options::{Clipping, Options};
-use crate::plan::{CellPlan, How, Kind, Network, Output, Plan, Threshold};
+use crate::options::{Clipping, PlanOptions};
+use crate::plan::{CellKind, CellNetwork, CellPlan, How, IntegerPlan, Output, Threshold};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::{Accumulator, QuantizeContext, QuantizedLayer, QuantizedTensor};
 use onnxd_quantize::accuracy::Agreement;
@@ -18,9 +18,9 @@ fn accumulator(max: i64) -> Accumulator {
 /// Fills the report.
 pub(crate) fn fill(
     cx: &mut QuantizeContext,
-    options: &Options,
+    options: &PlanOptions,
     learned: bool,
-    (network, plan, written): (&Network, &Plan, &Written),
+    (network, plan, written): (&CellNetwork, &IntegerPlan, &IntegerModel),
     measured: &Measured,
 ) {
     for remark in plan.remarks.iter().chain(&written.remarks) {
@@ -48,7 +48,7 @@ pub(crate) fn fill(
         let layer = QuantizedLayer {
             name: cell.name.clone(),
             op: match cell.kind {
-                Kind::Float => graph[cell.node].op.clone(),
+                CellKind::Float => graph[cell.node].op.clone(),
                 kind => op(kind).to_owned(),
             },
             rescaling: rescaled(decided),
@@ -61,7 +61,7 @@ pub(crate) fn fill(
             None if decided.integers.is_some() => {}
             None => cx.left_in_float(&cell.name, "it computes on real values"),
             // Integers pass as they are.
-            Some(_) if cell.kind == Kind::Layout => continue,
+            Some(_) if cell.kind == CellKind::Layout => continue,
             Some(output) => {
                 let Threshold { min, max, .. } = decided.threshold;
                 cx.tensor(QuantizedTensor {
@@ -77,7 +77,7 @@ pub(crate) fn fill(
 }
 
 /// How the range of a cell's result was found.
-fn method(cell: &CellPlan, options: &Options, learned: bool) -> &'static str {
+fn method(cell: &CellPlan, options: &PlanOptions, learned: bool) -> &'static str {
     let Threshold { min, max, threshold } = cell.threshold;
     match options.activations {
         _ if learned => "learned",
@@ -101,18 +101,18 @@ fn rescaled(cell: &CellPlan) -> String {
 }
 
 /// What computes a kind of cell in the float graph.
-fn op(kind: Kind) -> &'static str {
+fn op(kind: CellKind) -> &'static str {
     match kind {
-        Kind::Conv => "Conv",
-        Kind::Fc => "Gemm",
-        Kind::MaxPool => "MaxPool",
-        Kind::AveragePool => "AveragePool",
-        Kind::Sum => "Add",
-        Kind::Max => "Max",
-        Kind::Concat => "Concat",
-        Kind::Layout => "Identity",
-        Kind::Activation => "Clip",
-        Kind::Float => "",
+        CellKind::Conv => "Conv",
+        CellKind::Fc => "Gemm",
+        CellKind::MaxPool => "MaxPool",
+        CellKind::AveragePool => "AveragePool",
+        CellKind::Sum => "Add",
+        CellKind::Max => "Max",
+        CellKind::Concat => "Concat",
+        CellKind::Layout => "Identity",
+        CellKind::Activation => "Clip",
+        CellKind::Float => "",
     }
 }
 

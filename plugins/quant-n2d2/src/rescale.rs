@@ -40,12 +40,12 @@ pub(crate) fn approximate(factors: &[f64], mode: Rescaling) -> Option<Approximat
         _ if largest > 1.0 => instead(factors, Rescaling::FixedPoint16),
         Rescaling::SingleShift | Rescaling::DoubleShift => {
             let terms = if mode == Rescaling::SingleShift { 1 } else { 2 };
-            let found: Vec<_> = factors.iter().map(|f| powers(*f, terms)).collect();
-            let gains = found.iter().map(|(_, precision)| 1.0 / precision).collect();
+            let approximations: Vec<_> = factors.iter().map(|f| powers(*f, terms)).collect();
+            let gains = approximations.iter().map(|(_, precision)| 1.0 / precision).collect();
             let how = if terms == 1 {
-                How::SingleShift(found.iter().map(|(e, _)| e[0]).collect())
+                How::SingleShift(approximations.iter().map(|(e, _)| e[0]).collect())
             } else {
-                How::DoubleShift(found.iter().map(|(e, _)| (e[1] - e[0], e[1])).collect())
+                How::DoubleShift(approximations.iter().map(|(e, _)| (e[1] - e[0], e[1])).collect())
             };
             let rescale = Rescale { factors: factors.to_vec(), how };
             Some(Approximated { rescale, gains, instead: None })

@@ -2,9 +2,9 @@
 //! integers as the samples did.
 
 use crate::histogram::{Histogram, bins};
-use crate::options::{Clipping, Equalization, Options};
-use crate::plan::Network;
-use crate::statistics::{Seen, Statistics};
+use crate::options::{Clipping, Equalization, PlanOptions};
+use crate::plan::CellNetwork;
+use crate::statistics::{CellStatistics, Statistics};
 use crate::{signs, wanted};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
 use onnxd_plugin_sdk::fingerprint;
@@ -19,7 +19,7 @@ const STALE: &str = "Calibrate once more: leave `calib_reload` out, and drop the
 /// What the statistics depend on, in the words of the params.
 pub(crate) fn facts(
     model: &Model,
-    options: &Options,
+    options: &PlanOptions,
 ) -> Result<BTreeMap<String, String>, Diagnostic> {
     let weights = match options.weights {
         Clipping::None => "None".to_owned(),
@@ -50,7 +50,7 @@ pub(crate) fn facts(
 
 /// The statistics in the form of a file.
 pub(crate) fn saved(
-    network: &Network,
+    network: &CellNetwork,
     statistics: &Statistics,
     facts: BTreeMap<String, String>,
     samples: u64,
@@ -78,8 +78,8 @@ pub(crate) fn saved(
 pub(crate) fn restored(
     (name, saved): (&str, Saved),
     wanted_facts: &BTreeMap<String, String>,
-    network: &Network,
-    options: &Options,
+    network: &CellNetwork,
+    options: &PlanOptions,
 ) -> Result<Statistics, Diagnostic> {
     let unusable = |why: String| unusable((name, STALE), &why);
     saved.check((name, STALE), QUANTIZER, wanted_facts)?;
@@ -94,7 +94,7 @@ pub(crate) fn restored(
     for input in graph.inputs() {
         inputs = Extremes::of(take(&graph[*input].name)?.range);
     }
-    let signs = signs::Signs::of(network, inputs.min < 0.0, options.unsigned);
+    let signs = signs::Signs::find(network, inputs.min < 0.0, options.unsigned);
     let wanted = match options.activations {
         Clipping::None => BTreeMap::new(),
         _ => wanted(network, &signs),
@@ -112,7 +112,7 @@ pub(crate) fn restored(
             // Of a cell that no sample reached there is none.
             _ => None,
         };
-        seen.push(Seen { range: Extremes::of(range), histogram });
+        seen.push(CellStatistics { range: Extremes::of(range), histogram });
     }
     Ok(Statistics { inputs, seen })
 }

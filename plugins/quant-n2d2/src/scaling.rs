@@ -6,8 +6,8 @@
 //! smaller ones get a factor on the edge; it goes into the producer's own factor if nothing else
 //! reads that, and above a sum to all of its branches.
 
-use crate::options::{Branches, Options, Rescaling};
-use crate::plan::{Activation, Cell, Kind, Network, Source, bounds};
+use crate::options::{Branches, PlanOptions, Rescaling};
+use crate::plan::{Activation, Cell, CellInput, CellKind, CellNetwork, bounds};
 use crate::signs::Signs;
 use crate::weights::{Gains, abs_max};
 
@@ -19,25 +19,28 @@ pub(crate) const LOST_MIN: f64 = 1.5;
 impl Cell {
     /// Whether integers pass through it.
     pub(crate) fn passes(&self) -> bool {
-        matches!(self.kind, Kind::MaxPool | Kind::AveragePool | Kind::Concat | Kind::Layout)
+        matches!(
+            self.kind,
+            CellKind::MaxPool | CellKind::AveragePool | CellKind::Concat | CellKind::Layout
+        )
     }
 
     /// Whether it is a sum without activation, which needs no factor of its own.
     pub(crate) fn is_plain_sum(&self) -> bool {
-        self.kind == Kind::Sum && self.activation == Activation::Linear
+        self.kind == CellKind::Sum && self.activation == Activation::Linear
     }
 
     /// Whether it has a factor of its own.
     fn rescales(&self) -> bool {
-        !self.passes() && !self.is_plain_sum() && self.kind != Kind::Float
+        !self.passes() && !self.is_plain_sum() && self.kind != CellKind::Float
     }
 }
 
-impl Network {
+impl CellNetwork {
     /// How often the result of a cell is read by cells.
     pub(crate) fn readers(&self, cell: usize) -> usize {
         let inputs = self.cells.iter().flat_map(|c| &c.inputs);
-        inputs.filter(|source| **source == Source::Cell(cell)).count()
+        inputs.filter(|source| **source == CellInput::Cell(cell)).count()
     }
 }
 
@@ -59,9 +62,9 @@ fn multiply(factors: &mut Factors, by: &[f64]) {
 
 /// What scaling decides.
 pub(crate) struct Scales<'a> {
-    network: &'a Network,
+    network: &'a CellNetwork,
     signs: &'a Signs,
-    options: &'a Options,
+    options: &'a PlanOptions,
     /// Whether branches that meet take the scale of the widest.
     tight: bool,
     readers: Vec<usize>,
@@ -83,11 +86,11 @@ pub(crate) struct Scales<'a> {
 impl<'a> Scales<'a> {
     /// The scales of a network whose results have `thresholds` (in units of the inputs' range;
     /// those of cells that pass integers on are not looked at).
-    pub(crate) fn of(
-        network: &'a Network,
+    pub(crate) fn from_thresholds(
+        network: &'a CellNetwork,
         signs: &'a Signs,
         thresholds: &[f64],
-        options: &'a Options,
+        options: &'a PlanOptions,
     ) -> Scales<'a> {
         let with = |tight| Scales::with(network, signs, thresholds, options, tight);
         match options.branches {
@@ -100,10 +103,10 @@ impl<'a> Scales<'a> {
     }
 
     fn with(
-        network: &'a Network,
+        network: &'a CellNetwork,
         signs: &'a Signs,
         thresholds: &[f64],
-        options: &'a Options,
+        options: &'a PlanOptions,
         tight: bool,
     ) -> Scales<'a> {
         let count = network.cells.len();
@@ -136,13 +139,13 @@ impl<'a> Scales<'a> {
     /// weights of one parent only for a convolution of several, and knows no function but Softmax.
     fn is_fine_in_n2d2(&self) -> bool {
         let cells = &self.network.cells;
-        let joined = |source: &Source| match source {
-            Source::Cell(i) => cells[*i].kind == Kind::Concat,
-            Source::Input(_) => false,
+        let joined = |source: &CellInput| match source {
+            CellInput::Cell(i) => cells[*i].kind == CellKind::Concat,
+            CellInput::Input(_) => false,
         };
         let written = |cell: &Cell| match cell.kind {
-            Kind::Conv => !cell.inputs.iter().any(joined),
-            Kind::Float => self.network.model.graph[cell.node].is("Softmax"),
+            CellKind::Conv => !cell.inputs.iter().any(joined),
+            CellKind::Float => self.network.model.graph[cell.node].is("Softmax"),
             _ => true,
         };
         let whole = self.edges.iter().flatten().all(Option::is_none);
@@ -159,10 +162,10 @@ impl<'a> Scales<'a> {
         self.levels(true)
     }
 
-    fn of_source(list: &[f64], source: Source) -> f64 {
+    fn of_source(list: &[f64], source: CellInput) -> f64 {
         match source {
-            Source::Input(_) => 1.0,
-            Source::Cell(i) => list[i],
+            CellInput::Input(_) => 1.0,
+            CellInput::Cell(i) => list[i],
         }
     }
 
@@ -176,7 +179,7 @@ impl<'a> Scales<'a> {
     /// Puts a factor on an edge, or as far above as it can go.
     fn push(&mut self, at: usize, slot: usize, by: &[f64]) {
         let network = self.network;
-        if let Source::Cell(before) = network.cells[at].inputs[slot]
+        if let CellInput::Cell(before) = network.cells[at].inputs[slot]
             && self.readers[before] == 1
         {
             let cell = &network.cells[before];
@@ -185,7 +188,7 @@ impl<'a> Scales<'a> {
                 self.steps[before] /= by[0];
                 return;
             }
-            if cell.is_plain_sum() || cell.kind == Kind::Layout {
+            if cell.is_plain_sum() || cell.kind == CellKind::Layout {
                 (0..cell.inputs.len()).for_each(|slot| self.push(before, slot, by));
                 return;
             }
@@ -195,7 +198,7 @@ impl<'a> Scales<'a> {
 
     /// Scales of weights.
     fn parameters(&mut self, at: usize, cell: &Cell) {
-        if cell.kind == Kind::Float {
+        if cell.kind == CellKind::Float {
             return;
         }
         let of: Vec<f64> = cell.inputs.iter().map(|s| Self::of_source(&self.weights, *s)).collect();
@@ -232,7 +235,7 @@ impl<'a> Scales<'a> {
     /// Scales of activations.
     fn activation(&mut self, at: usize, cell: &Cell, threshold: f64) {
         let signed = self.signs.cells[at];
-        if cell.kind == Kind::Float {
+        if cell.kind == CellKind::Float {
             self.activations[at] = if threshold > 0.0 { threshold } else { 1.0 };
             self.steps[at] = self.activations[at] / self.levels(signed);
             return;
@@ -286,8 +289,8 @@ impl<'a> Scales<'a> {
     /// The step of what a cell reads.
     pub(crate) fn step(&self, at: usize, slot: usize) -> f64 {
         let step = match self.network.cells[at].inputs[slot] {
-            Source::Input(_) => 1.0 / self.levels(self.signs.inputs),
-            Source::Cell(i) => self.steps[i],
+            CellInput::Input(_) => 1.0 / self.levels(self.signs.inputs),
+            CellInput::Cell(i) => self.steps[i],
         };
         self.edges[at][slot].as_ref().map_or(step, |f| step / f[0])
     }

@@ -1,6 +1,6 @@
 //! Which tensors have a sign.
 
-use crate::plan::{Activation, Cell, Kind, Network, Source};
+use crate::plan::{Activation, Cell, CellInput, CellKind, CellNetwork};
 
 /// Operators in float whose results are never negative.
 const NEVER_NEGATIVE: &[&str] = &["Abs", "Exp", "HardSigmoid", "Sigmoid", "Softmax", "Softplus"];
@@ -19,7 +19,7 @@ pub(crate) struct Signs {
 
 impl Signs {
     /// The signs if the inputs can be negative or not; all are signed unless `unsigned` is allowed.
-    pub(crate) fn of(network: &Network, inputs: bool, unsigned: bool) -> Signs {
+    pub(crate) fn find(network: &CellNetwork, inputs: bool, unsigned: bool) -> Signs {
         let count = network.cells.len();
         let mut signs = Signs { inputs: inputs || !unsigned, cells: vec![], forced: vec![] };
         let mut forced = vec![!unsigned; count];
@@ -39,10 +39,10 @@ impl Signs {
         signs
     }
 
-    pub(crate) fn source(&self, source: Source) -> bool {
+    pub(crate) fn source(&self, source: CellInput) -> bool {
         match source {
-            Source::Input(_) => self.inputs,
-            Source::Cell(i) => self.cells[i],
+            CellInput::Input(_) => self.inputs,
+            CellInput::Cell(i) => self.cells[i],
         }
     }
 
@@ -51,11 +51,11 @@ impl Signs {
         cell.inputs.iter().any(|source| self.source(*source))
     }
 
-    fn by_nature(&self, network: &Network, cell: &Cell) -> bool {
+    fn by_nature(&self, network: &CellNetwork, cell: &Cell) -> bool {
         match (cell.activation, cell.kind) {
             (Activation::Rectifier { .. }, _) => false,
-            (Activation::Saturation { .. }, _) | (_, Kind::Conv | Kind::Fc) => true,
-            (_, Kind::Float) => {
+            (Activation::Saturation { .. }, _) | (_, CellKind::Conv | CellKind::Fc) => true,
+            (_, CellKind::Float) => {
                 let op = network.model.graph[cell.node].op.as_str();
                 !NEVER_NEGATIVE.contains(&op)
             }
@@ -64,25 +64,25 @@ impl Signs {
     }
 
     /// Branches that meet must agree; gives whether something had to change.
-    fn unify(&mut self, network: &Network, forced: &mut [bool]) -> bool {
+    fn unify(&mut self, network: &CellNetwork, forced: &mut [bool]) -> bool {
         let mut changed = false;
         let mut pending = Vec::new();
-        for cell in network.cells.iter().filter(|c| c.kind != Kind::Float) {
+        for cell in network.cells.iter().filter(|c| c.kind != CellKind::Float) {
             if self.reads_signed(cell) {
                 pending.extend(cell.inputs.iter().filter(|s| !self.source(**s)));
             }
         }
         while let Some(source) = pending.pop() {
             match source {
-                Source::Input(_) => changed |= !std::mem::replace(&mut self.inputs, true),
-                Source::Cell(i) if !forced[i] => {
+                CellInput::Input(_) => changed |= !std::mem::replace(&mut self.inputs, true),
+                CellInput::Cell(i) if !forced[i] => {
                     (forced[i], changed) = (true, true);
                     let cell = &network.cells[i];
                     if cell.passes() || cell.is_plain_sum() {
                         pending.extend(&cell.inputs);
                     }
                 }
-                Source::Cell(_) => {}
+                CellInput::Cell(_) => {}
             }
         }
         changed

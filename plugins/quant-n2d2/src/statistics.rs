@@ -2,8 +2,8 @@
 //! results. Samples are taken one after the other, and none is kept.
 
 use crate::histogram::{Histogram, bins};
-use crate::options::{Clipping, Options};
-use crate::plan::Network;
+use crate::options::{Clipping, PlanOptions};
+use crate::plan::CellNetwork;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use onnxd_plugin_sdk::eval::{Executor, Observer, RunOptions, quoted};
 use onnxd_plugin_sdk::ir::{Graph, Tensor};
@@ -23,7 +23,7 @@ pub struct Data<'a> {
 
 impl<'a> Data<'a> {
     /// The same samples for both.
-    pub fn of(samples: Samples<'a>) -> Data<'a> {
+    pub fn same(samples: Samples<'a>) -> Data<'a> {
         Data { all: samples, calibrating: samples }
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
 
 /// What was seen of a cell's result.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct CellStatistics {
     pub(crate) range: Extremes,
     /// Of those that want one, in units of the input's range.
     pub(crate) histogram: Option<Histogram>,
@@ -77,7 +77,7 @@ pub(crate) struct Statistics {
     /// Of the network's inputs.
     pub(crate) inputs: Extremes,
     /// Per cell.
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<CellStatistics>,
 }
 
 impl Statistics {
@@ -88,12 +88,12 @@ impl Statistics {
 }
 
 /// Which results get a histogram, and whether they have a sign.
-pub(crate) type Wanted = BTreeMap<usize, bool>;
+pub(crate) type WantedHistograms = BTreeMap<usize, bool>;
 
 struct Collector<'a> {
     cells: HashMap<String, usize>,
-    seen: Vec<Seen>,
-    wanted: &'a Wanted,
+    seen: Vec<CellStatistics>,
+    wanted: &'a WantedHistograms,
     unit: f64,
     bins: usize,
     /// Whether histograms are filled already.
@@ -134,17 +134,20 @@ fn count(feeds: &Feeds) -> usize {
 
 /// Runs the network on all samples.
 pub(crate) fn collect(
-    network: &Network,
+    network: &CellNetwork,
     samples: Samples,
-    wanted: &Wanted,
+    wanted: &WantedHistograms,
     unit: f64,
-    options: &Options,
-) -> Result<Vec<Seen>, Diagnostics> {
+    options: &PlanOptions,
+) -> Result<Vec<CellStatistics>, Diagnostics> {
     let graph = &network.model.graph;
     let names = network.cells.iter().enumerate();
     let mut collector = Collector {
         cells: names.map(|(i, cell)| (quoted(&graph[cell.output].name), i)).collect(),
-        seen: vec![Seen { range: Extremes::default(), histogram: None }; network.cells.len()],
+        seen: vec![
+            CellStatistics { range: Extremes::default(), histogram: None };
+            network.cells.len()
+        ],
         wanted,
         unit,
         bins: bins(options.activations, options.bits),

@@ -2,7 +2,7 @@
 //! programs that run the network elsewhere.
 
 use crate::measure::quantized;
-use crate::plan::Plan;
+use crate::plan::IntegerPlan;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::{Graph, Model, Reals, Tensor, ValueId};
 use onnxd_plugin_sdk::{Calibration, QuantizeContext};
@@ -19,7 +19,7 @@ pub(crate) fn export(
     cx: &QuantizeContext,
     (data, name): (&Calibration, &str),
     integer: &Model,
-    plan: &Plan,
+    plan: &IntegerPlan,
     most: Option<u64>,
 ) -> Result<(), Diagnostics> {
     let graph = &integer.graph;

@@ -1,11 +1,11 @@
 //! Weights: clipping before calibration, integers after.
 
 use crate::histogram::{Histogram, bins};
-use crate::options::{Clipping, Options};
-use crate::plan::{Integers, Network, Parameters};
+use crate::options::{Clipping, PlanOptions};
+use crate::plan::{CellNetwork, Integers, Parameters};
 
 /// Cuts off the weights of every cell where `options.weights` says.
-pub(crate) fn clip(network: &mut Network, options: &Options) {
+pub(crate) fn clip(network: &mut CellNetwork, options: &PlanOptions) {
     if options.weights == Clipping::None {
         return;
     }

@@ -1,7 +1,7 @@
 //! The steps of branches that meet.
 
 use onnxd_plugin_sdk::ir::{Model, Tensor, infer, text};
-use onnxd_quant_n2d2::options::{Branches, Clipping, Options};
+use onnxd_quant_n2d2::options::{Branches, Clipping, PlanOptions};
 use onnxd_quant_n2d2::{Data, plan};
 use onnxd_quantize::observe::Feeds;
 use onnxd_quantize::session::Batches;
@@ -70,8 +70,8 @@ fn steps(text: &str, weights: [f32; 2], branches: Branches, per_output: bool) ->
         Box::new([Ok(Feeds::from([("env".to_owned(), image.clone())]))].into_iter())
     };
     let options =
-        Options { activations: Clipping::None, per_output, branches, ..Options::default() };
-    let (_, plan) = plan(&model, Data::of(&samples), &options).unwrap();
+        PlanOptions { activations: Clipping::None, per_output, branches, ..PlanOptions::default() };
+    let (_, plan) = plan(&model, Data::same(&samples), &options).unwrap();
     plan.cells.iter().map(|cell| cell.output.unwrap().scale).collect()
 }
 

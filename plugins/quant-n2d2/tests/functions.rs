@@ -1,7 +1,7 @@
 //! Sums before functions that integers do not compute.
 
 use onnxd_plugin_sdk::ir::{Model, Tensor, infer, text};
-use onnxd_quant_n2d2::options::{Options, Rescaling};
+use onnxd_quant_n2d2::options::{PlanOptions, Rescaling};
 use onnxd_quant_n2d2::{Data, plan};
 use onnxd_quantize::observe::Feeds;
 use onnxd_quantize::session::Batches;
@@ -18,8 +18,8 @@ fn is_rounded(function: &str, rescaling: Rescaling) -> bool {
     let x = Tensor::from_vec(vec![1, 4], vec![0.5f32, 1.0, -0.25, 0.125]);
     let samples =
         || -> Batches { Box::new([Ok(Feeds::from([("env".to_owned(), x.clone())]))].into_iter()) };
-    let options = Options { rescaling, ..Options::default() };
-    let (_, plan) = plan(&model, Data::of(&samples), &options).unwrap();
+    let options = PlanOptions { rescaling, ..PlanOptions::default() };
+    let (_, plan) = plan(&model, Data::same(&samples), &options).unwrap();
     assert!(plan.cells[0].integers.is_some() && plan.cells[0].rescale.is_some());
     plan.cells[0].output.is_some()
 }

@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::words::Rounding;
 use onnxd_quantize::accuracy::{Held, SampleSet};
 use onnxd_quantize::observe::{Feeds, Limits};
-use onnxd_quantize::plan::Request;
+use onnxd_quantize::plan::QuantizeRequest;
 use onnxd_quantize::report::{Form, Report};
 use onnxd_quantize::search::{Data, WeightMethods, quantize_weights};
 use std::cell::Cell;
@@ -18,7 +18,7 @@ const BLOCKS_SINCE: i64 = 21;
 /// Weights alone; samples help to round them, if there are any.
 pub(crate) fn quantize(
     model: &mut Model,
-    request: &Request,
+    request: &QuantizeRequest,
     form: Form,
     cx: &QuantizeContext,
 ) -> Result<(Report, Option<Held>), Diagnostics> {
@@ -82,12 +82,12 @@ pub(crate) fn quantize(
 }
 
 /// Whether weights have so few bits that no floor holds for the outputs.
-fn has_few_bits(request: &Request) -> bool {
+fn has_few_bits(request: &QuantizeRequest) -> bool {
     request.settings.weight.bits() <= 4
 }
 
 /// Weights of few bits are graded beside those that are rounded to the nearest, which these may be.
-pub(crate) fn judge(request: &Request, done: &mut Report) {
+pub(crate) fn judge(request: &QuantizeRequest, done: &mut Report) {
     let quality = &mut done.quality;
     if has_few_bits(request) && quality.nearest_db.is_none() && quality.sqnr_db.is_some() {
         quality.nearest_db = Some(quality.worst_db);

@@ -5,14 +5,14 @@ impl Measured for crate::onnxd::Diagnostic {
         name: "Diagnostic",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // code
-            (2, Kind::Text), // class
-            (3, Kind::Text), // message
-            (4, Kind::Text), // layer
-            (5, Kind::Text), // layer_kind
-            (6, Kind::Text), // place
-            (7, Kind::Text), // help
-            (8, Kind::Text), // severity
+            (1, FieldKind::Text), // code
+            (2, FieldKind::Text), // class
+            (3, FieldKind::Text), // message
+            (4, FieldKind::Text), // layer
+            (5, FieldKind::Text), // layer_kind
+            (6, FieldKind::Text), // place
+            (7, FieldKind::Text), // help
+            (8, FieldKind::Text), // severity
         ],
     };
 }
@@ -22,7 +22,7 @@ impl Measured for crate::onnxd::Diagnostics {
         name: "Diagnostics",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // items
+            (1, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // items
         ],
     };
 }
@@ -32,10 +32,10 @@ impl Measured for crate::onnxd::InputFile {
         name: "InputFile",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // path
-            (2, Kind::Text), // name
-            (3, Kind::Number), // bytes
-            (4, Kind::Text), // sha256
+            (1, FieldKind::Text), // path
+            (2, FieldKind::Text), // name
+            (3, FieldKind::Number), // bytes
+            (4, FieldKind::Text), // sha256
         ],
     };
 }
@@ -45,10 +45,10 @@ impl Measured for crate::onnxd::FileDigest {
         name: "FileDigest",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // path
-            (2, Kind::Number), // bytes
-            (3, Kind::Text), // sha256
-            (5, Kind::Number), // role
+            (1, FieldKind::Text), // path
+            (2, FieldKind::Number), // bytes
+            (3, FieldKind::Text), // sha256
+            (5, FieldKind::Number), // role
         ],
     };
 }
@@ -58,8 +58,8 @@ impl Measured for crate::onnxd::Declined {
         name: "Declined",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // frontend
-            (2, Kind::Text), // reason
+            (1, FieldKind::Text), // frontend
+            (2, FieldKind::Text), // reason
         ],
     };
 }
@@ -69,10 +69,10 @@ impl Measured for crate::onnxd::Recognition {
         name: "Recognition",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // frontend
-            (2, Kind::Text), // plugin
-            (3, Kind::Text), // reason
-            (4, Kind::Messages(&<crate::onnxd::Declined as Measured>::SHAPE)), // declined
+            (1, FieldKind::Text), // frontend
+            (2, FieldKind::Text), // plugin
+            (3, FieldKind::Text), // reason
+            (4, FieldKind::Messages(&<crate::onnxd::Declined as Measured>::SHAPE)), // declined
         ],
     };
 }
@@ -82,9 +82,9 @@ impl Measured for crate::onnxd::Param {
         name: "Param",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // key
-            (2, Kind::Text), // value
-            (3, Kind::Text), // origin
+            (1, FieldKind::Text), // key
+            (2, FieldKind::Text), // value
+            (3, FieldKind::Text), // origin
         ],
     };
 }
@@ -94,9 +94,9 @@ impl Measured for crate::onnxd::Component {
         name: "Component",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // id
-            (2, Kind::Text), // version
-            (3, Kind::Text), // sha256
+            (1, FieldKind::Text), // id
+            (2, FieldKind::Text), // version
+            (3, FieldKind::Text), // sha256
         ],
     };
 }
@@ -106,8 +106,8 @@ impl Measured for crate::onnxd::ValueSummary {
         name: "ValueSummary",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // name
-            (2, Kind::Text), // type
+            (1, FieldKind::Text), // name
+            (2, FieldKind::Text), // type
         ],
     };
 }
@@ -117,10 +117,10 @@ impl Measured for crate::onnxd::OpCount {
         name: "OpCount",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // op
-            (2, Kind::Number), // source
-            (3, Kind::Number), // after_passes
-            (4, Kind::Number), // final
+            (1, FieldKind::Text), // op
+            (2, FieldKind::Number), // source
+            (3, FieldKind::Number), // after_passes
+            (4, FieldKind::Number), // final
         ],
     };
 }
@@ -130,8 +130,8 @@ impl Measured for crate::onnxd::State {
         name: "State",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // input
-            (2, Kind::Text), // output
+            (1, FieldKind::Text), // input
+            (2, FieldKind::Text), // output
         ],
     };
 }
@@ -141,15 +141,15 @@ impl Measured for crate::onnxd::ModelSummary {
         name: "ModelSummary",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // ir_version
-            (2, Kind::Map(&Shape { name: "opset", bytes: size_of::<(String, i64)>(), fields: &[(1, Kind::Text), (2, Kind::Number)] })), // opset
-            (3, Kind::Messages(&<crate::onnxd::ValueSummary as Measured>::SHAPE)), // inputs
-            (4, Kind::Messages(&<crate::onnxd::ValueSummary as Measured>::SHAPE)), // outputs
-            (5, Kind::Messages(&<crate::onnxd::OpCount as Measured>::SHAPE)), // op_counts
-            (6, Kind::Number), // parameters
-            (7, Kind::Number), // bytes
-            (8, Kind::Messages(&<crate::onnxd::State as Measured>::SHAPE)), // states
-            (9, Kind::Number), // lowered_from
+            (1, FieldKind::Number), // ir_version
+            (2, FieldKind::Map(&Shape { name: "opset", bytes: size_of::<(String, i64)>(), fields: &[(1, FieldKind::Text), (2, FieldKind::Number)] })), // opset
+            (3, FieldKind::Messages(&<crate::onnxd::ValueSummary as Measured>::SHAPE)), // inputs
+            (4, FieldKind::Messages(&<crate::onnxd::ValueSummary as Measured>::SHAPE)), // outputs
+            (5, FieldKind::Messages(&<crate::onnxd::OpCount as Measured>::SHAPE)), // op_counts
+            (6, FieldKind::Number), // parameters
+            (7, FieldKind::Number), // bytes
+            (8, FieldKind::Messages(&<crate::onnxd::State as Measured>::SHAPE)), // states
+            (9, FieldKind::Number), // lowered_from
         ],
     };
 }
@@ -159,9 +159,9 @@ impl Measured for crate::onnxd::Stage {
         name: "Stage",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // name
-            (2, Kind::Number), // seconds
-            (3, Kind::Number), // peak_rss_bytes
+            (1, FieldKind::Text), // name
+            (2, FieldKind::Number), // seconds
+            (3, FieldKind::Number), // peak_rss_bytes
         ],
     };
 }
@@ -171,8 +171,8 @@ impl Measured for crate::onnxd::Skip {
         name: "Skip",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // at
-            (2, Kind::Text), // reason
+            (1, FieldKind::Text), // at
+            (2, FieldKind::Text), // reason
         ],
     };
 }
@@ -182,11 +182,11 @@ impl Measured for crate::onnxd::Pass {
         name: "Pass",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // name
-            (2, Kind::Number), // rewrites
-            (3, Kind::Number), // seconds
-            (4, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // skipped
-            (5, Kind::Texts), // notes
+            (1, FieldKind::Text), // name
+            (2, FieldKind::Number), // rewrites
+            (3, FieldKind::Number), // seconds
+            (4, FieldKind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // skipped
+            (5, FieldKind::Texts), // notes
         ],
     };
 }
@@ -196,16 +196,16 @@ impl Measured for crate::onnxd::PassComparison {
         name: "PassComparison",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Texts), // passes
-            (2, Kind::Text), // plugin
-            (3, Kind::Number), // unchanged
-            (4, Kind::Number), // equal
-            (5, Kind::Number), // different
-            (6, Kind::Number), // not_compared
-            (7, Kind::Text), // worst
-            (8, Kind::Number), // worst_sqnr_db
-            (9, Kind::Number), // worst_max_abs
-            (10, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // reasons
+            (1, FieldKind::Texts), // passes
+            (2, FieldKind::Text), // plugin
+            (3, FieldKind::Number), // unchanged
+            (4, FieldKind::Number), // equal
+            (5, FieldKind::Number), // different
+            (6, FieldKind::Number), // not_compared
+            (7, FieldKind::Text), // worst
+            (8, FieldKind::Number), // worst_sqnr_db
+            (9, FieldKind::Number), // worst_max_abs
+            (10, FieldKind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // reasons
         ],
     };
 }
@@ -215,17 +215,17 @@ impl Measured for crate::onnxd::QuantizedTensor {
         name: "QuantizedTensor",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // name
-            (2, Kind::Text), // element_type
-            (3, Kind::Numbers { held: size_of::<f64>(), encoded: Some(8) }), // scales
-            (4, Kind::Numbers { held: size_of::<i64>(), encoded: None }), // zero_points
-            (5, Kind::Number), // min
-            (6, Kind::Number), // max
-            (7, Kind::Text), // method
-            (8, Kind::Number), // seen_min
-            (9, Kind::Number), // seen_max
-            (10, Kind::Number), // clipped
-            (11, Kind::Message(&<crate::onnxd::Counts as Measured>::SHAPE)), // counts
+            (1, FieldKind::Text), // name
+            (2, FieldKind::Text), // element_type
+            (3, FieldKind::Numbers { held: size_of::<f64>(), encoded: Some(8) }), // scales
+            (4, FieldKind::Numbers { held: size_of::<i64>(), encoded: None }), // zero_points
+            (5, FieldKind::Number), // min
+            (6, FieldKind::Number), // max
+            (7, FieldKind::Text), // method
+            (8, FieldKind::Number), // seen_min
+            (9, FieldKind::Number), // seen_max
+            (10, FieldKind::Number), // clipped
+            (11, FieldKind::Message(&<crate::onnxd::Counts as Measured>::SHAPE)), // counts
         ],
     };
 }
@@ -235,9 +235,9 @@ impl Measured for crate::onnxd::Counts {
         name: "Counts",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // low
-            (2, Kind::Number), // high
-            (3, Kind::Numbers { held: size_of::<u64>(), encoded: None }), // counts
+            (1, FieldKind::Number), // low
+            (2, FieldKind::Number), // high
+            (3, FieldKind::Numbers { held: size_of::<u64>(), encoded: None }), // counts
         ],
     };
 }
@@ -247,9 +247,9 @@ impl Measured for crate::onnxd::Attempt {
         name: "Attempt",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // what
-            (2, Kind::Number), // sqnr_db
-            (3, Kind::Number), // chosen
+            (1, FieldKind::Text), // what
+            (2, FieldKind::Number), // sqnr_db
+            (3, FieldKind::Number), // chosen
         ],
     };
 }
@@ -259,12 +259,12 @@ impl Measured for crate::onnxd::QuantizedLayer {
         name: "QuantizedLayer",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // name
-            (2, Kind::Text), // op
-            (3, Kind::Text), // rescaling
-            (4, Kind::Number), // sqnr_db
-            (5, Kind::Text), // output
-            (6, Kind::Message(&<crate::onnxd::Accumulator as Measured>::SHAPE)), // accumulator
+            (1, FieldKind::Text), // name
+            (2, FieldKind::Text), // op
+            (3, FieldKind::Text), // rescaling
+            (4, FieldKind::Number), // sqnr_db
+            (5, FieldKind::Text), // output
+            (6, FieldKind::Message(&<crate::onnxd::Accumulator as Measured>::SHAPE)), // accumulator
         ],
     };
 }
@@ -274,9 +274,9 @@ impl Measured for crate::onnxd::Accumulator {
         name: "Accumulator",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // max
-            (2, Kind::Number), // bits
-            (3, Kind::Number), // bits_held
+            (1, FieldKind::Number), // max
+            (2, FieldKind::Number), // bits
+            (3, FieldKind::Number), // bits_held
         ],
     };
 }
@@ -286,28 +286,28 @@ impl Measured for crate::onnxd::Quality {
         name: "Quality",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // sqnr_db
-            (2, Kind::Number), // worst_db
-            (3, Kind::Text), // worst
-            (4, Kind::Number), // outputs
-            (5, Kind::Number), // samples
-            (6, Kind::Text), // origin
-            (7, Kind::Text), // unmeasured
-            (8, Kind::Number), // top1_loss
-            (9, Kind::Number), // products
-            (10, Kind::Number), // quantized
-            (11, Kind::Number), // weights
-            (12, Kind::Number), // not_finite
-            (13, Kind::Number), // constant
-            (14, Kind::Number), // sqnr_db_floor
-            (15, Kind::Number), // sqnr_db_min
-            (16, Kind::Number), // top1_loss_max
-            (17, Kind::Text), // meant_for
-            (18, Kind::Text), // not_finite_at
-            (19, Kind::Messages(&<crate::onnxd::Remedy as Measured>::SHAPE)), // remedies
-            (20, Kind::Number), // nearest_db
-            (21, Kind::Text), // next
-            (22, Kind::Number), // error_db
+            (1, FieldKind::Number), // sqnr_db
+            (2, FieldKind::Number), // worst_db
+            (3, FieldKind::Text), // worst
+            (4, FieldKind::Number), // outputs
+            (5, FieldKind::Number), // samples
+            (6, FieldKind::Text), // origin
+            (7, FieldKind::Text), // unmeasured
+            (8, FieldKind::Number), // top1_loss
+            (9, FieldKind::Number), // products
+            (10, FieldKind::Number), // quantized
+            (11, FieldKind::Number), // weights
+            (12, FieldKind::Number), // not_finite
+            (13, FieldKind::Number), // constant
+            (14, FieldKind::Number), // sqnr_db_floor
+            (15, FieldKind::Number), // sqnr_db_min
+            (16, FieldKind::Number), // top1_loss_max
+            (17, FieldKind::Text), // meant_for
+            (18, FieldKind::Text), // not_finite_at
+            (19, FieldKind::Messages(&<crate::onnxd::Remedy as Measured>::SHAPE)), // remedies
+            (20, FieldKind::Number), // nearest_db
+            (21, FieldKind::Text), // next
+            (22, FieldKind::Number), // error_db
         ],
     };
 }
@@ -317,9 +317,9 @@ impl Measured for crate::onnxd::Remedy {
         name: "Remedy",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // params
-            (2, Kind::Number), // gain_db
-            (3, Kind::Number), // bytes
+            (1, FieldKind::Text), // params
+            (2, FieldKind::Number), // gain_db
+            (3, FieldKind::Number), // bytes
         ],
     };
 }
@@ -329,18 +329,18 @@ impl Measured for crate::onnxd::Quantization {
         name: "Quantization",
         bytes: size_of::<Self>(),
         fields: &[
-            (3, Kind::Messages(&<crate::onnxd::QuantizedTensor as Measured>::SHAPE)), // tensors
-            (4, Kind::Messages(&<crate::onnxd::QuantizedLayer as Measured>::SHAPE)), // layers
-            (5, Kind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // left_in_float
-            (6, Kind::Number), // samples
-            (7, Kind::Number), // compared
-            (8, Kind::Text), // statistics
-            (9, Kind::Number), // random_samples
-            (10, Kind::Messages(&<crate::onnxd::Attempt as Measured>::SHAPE)), // tried
-            (11, Kind::Message(&<crate::onnxd::Quality as Measured>::SHAPE)), // quality
-            (16, Kind::Text), // format
-            (17, Kind::Text), // quantizer
-            (18, Kind::Text), // plugin
+            (3, FieldKind::Messages(&<crate::onnxd::QuantizedTensor as Measured>::SHAPE)), // tensors
+            (4, FieldKind::Messages(&<crate::onnxd::QuantizedLayer as Measured>::SHAPE)), // layers
+            (5, FieldKind::Messages(&<crate::onnxd::Skip as Measured>::SHAPE)), // left_in_float
+            (6, FieldKind::Number), // samples
+            (7, FieldKind::Number), // compared
+            (8, FieldKind::Text), // statistics
+            (9, FieldKind::Number), // random_samples
+            (10, FieldKind::Messages(&<crate::onnxd::Attempt as Measured>::SHAPE)), // tried
+            (11, FieldKind::Message(&<crate::onnxd::Quality as Measured>::SHAPE)), // quality
+            (16, FieldKind::Text), // format
+            (17, FieldKind::Text), // quantizer
+            (18, FieldKind::Text), // plugin
         ],
     };
 }
@@ -350,12 +350,12 @@ impl Measured for crate::onnxd::OutputNumerics {
         name: "OutputNumerics",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // output
-            (2, Kind::Number), // max_abs
-            (3, Kind::Number), // mean_abs
-            (4, Kind::Number), // cosine
-            (5, Kind::Number), // sqnr_db
-            (6, Kind::Number), // within
+            (1, FieldKind::Text), // output
+            (2, FieldKind::Number), // max_abs
+            (3, FieldKind::Number), // mean_abs
+            (4, FieldKind::Number), // cosine
+            (5, FieldKind::Number), // sqnr_db
+            (6, FieldKind::Number), // within
         ],
     };
 }
@@ -365,12 +365,12 @@ impl Measured for crate::onnxd::Numerics {
         name: "Numerics",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // engine
-            (2, Kind::Number), // tolerance_abs
-            (3, Kind::Number), // tolerance_rel
-            (4, Kind::Messages(&<crate::onnxd::OutputNumerics as Measured>::SHAPE)), // outputs
-            (5, Kind::Number), // top1_agreement
-            (6, Kind::Text), // inputs
+            (1, FieldKind::Text), // engine
+            (2, FieldKind::Number), // tolerance_abs
+            (3, FieldKind::Number), // tolerance_rel
+            (4, FieldKind::Messages(&<crate::onnxd::OutputNumerics as Measured>::SHAPE)), // outputs
+            (5, FieldKind::Number), // top1_agreement
+            (6, FieldKind::Text), // inputs
         ],
     };
 }
@@ -380,10 +380,10 @@ impl Measured for crate::onnxd::PluginLine {
         name: "PluginLine",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // plugin
-            (2, Kind::Text), // level
-            (3, Kind::Text), // target
-            (4, Kind::Text), // text
+            (1, FieldKind::Text), // plugin
+            (2, FieldKind::Text), // level
+            (3, FieldKind::Text), // target
+            (4, FieldKind::Text), // text
         ],
     };
 }
@@ -393,8 +393,8 @@ impl Measured for crate::onnxd::Versions {
         name: "Versions",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // onnxd
-            (2, Kind::Messages(&<crate::onnxd::Component as Measured>::SHAPE)), // plugins
+            (1, FieldKind::Text), // onnxd
+            (2, FieldKind::Messages(&<crate::onnxd::Component as Measured>::SHAPE)), // plugins
         ],
     };
 }
@@ -404,27 +404,27 @@ impl Measured for crate::onnxd::Report {
         name: "Report",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // schema
-            (2, Kind::Text), // job
-            (3, Kind::Text), // name
-            (5, Kind::Text), // summary
-            (6, Kind::Message(&<crate::onnxd::Recognition as Measured>::SHAPE)), // recognition
-            (7, Kind::Messages(&<crate::onnxd::Param as Measured>::SHAPE)), // params
-            (10, Kind::Messages(&<crate::onnxd::FileDigest as Measured>::SHAPE)), // source
-            (11, Kind::Messages(&<crate::onnxd::FileDigest as Measured>::SHAPE)), // outputs
-            (12, Kind::Message(&<crate::onnxd::ModelSummary as Measured>::SHAPE)), // model
-            (13, Kind::Messages(&<crate::onnxd::Stage as Measured>::SHAPE)), // stages
-            (14, Kind::Messages(&<crate::onnxd::Pass as Measured>::SHAPE)), // passes
-            (15, Kind::Message(&<crate::onnxd::Numerics as Measured>::SHAPE)), // numerics
-            (16, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // diagnostics
-            (17, Kind::Number), // attempt
-            (18, Kind::Texts), // metadata
-            (19, Kind::Message(&<crate::onnxd::Quantization as Measured>::SHAPE)), // quantization
-            (30, Kind::Messages(&<crate::onnxd::PluginLine as Measured>::SHAPE)), // plugin_log
-            (31, Kind::Number), // plugin_log_dropped
-            (32, Kind::Message(&<crate::onnxd::Versions as Measured>::SHAPE)), // versions
-            (33, Kind::Messages(&<crate::onnxd::PassComparison as Measured>::SHAPE)), // comparisons
-            (34, Kind::Number), // verdict
+            (1, FieldKind::Number), // schema
+            (2, FieldKind::Text), // job
+            (3, FieldKind::Text), // name
+            (5, FieldKind::Text), // summary
+            (6, FieldKind::Message(&<crate::onnxd::Recognition as Measured>::SHAPE)), // recognition
+            (7, FieldKind::Messages(&<crate::onnxd::Param as Measured>::SHAPE)), // params
+            (10, FieldKind::Messages(&<crate::onnxd::FileDigest as Measured>::SHAPE)), // source
+            (11, FieldKind::Messages(&<crate::onnxd::FileDigest as Measured>::SHAPE)), // outputs
+            (12, FieldKind::Message(&<crate::onnxd::ModelSummary as Measured>::SHAPE)), // model
+            (13, FieldKind::Messages(&<crate::onnxd::Stage as Measured>::SHAPE)), // stages
+            (14, FieldKind::Messages(&<crate::onnxd::Pass as Measured>::SHAPE)), // passes
+            (15, FieldKind::Message(&<crate::onnxd::Numerics as Measured>::SHAPE)), // numerics
+            (16, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // diagnostics
+            (17, FieldKind::Number), // attempt
+            (18, FieldKind::Texts), // metadata
+            (19, FieldKind::Message(&<crate::onnxd::Quantization as Measured>::SHAPE)), // quantization
+            (30, FieldKind::Messages(&<crate::onnxd::PluginLine as Measured>::SHAPE)), // plugin_log
+            (31, FieldKind::Number), // plugin_log_dropped
+            (32, FieldKind::Message(&<crate::onnxd::Versions as Measured>::SHAPE)), // versions
+            (33, FieldKind::Messages(&<crate::onnxd::PassComparison as Measured>::SHAPE)), // comparisons
+            (34, FieldKind::Number), // verdict
         ],
     };
 }
@@ -434,8 +434,8 @@ impl Measured for crate::onnxd::SubmissionFile {
         name: "SubmissionFile",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // path
-            (2, Kind::Number), // bytes
+            (1, FieldKind::Text), // path
+            (2, FieldKind::Number), // bytes
         ],
     };
 }
@@ -445,10 +445,10 @@ impl Measured for crate::onnxd::Submission {
         name: "Submission",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Messages(&<crate::onnxd::SubmissionFile as Measured>::SHAPE)), // files
-            (2, Kind::Text), // network
-            (3, Kind::Text), // params_json
-            (4, Kind::Texts), // lowered
+            (1, FieldKind::Messages(&<crate::onnxd::SubmissionFile as Measured>::SHAPE)), // files
+            (2, FieldKind::Text), // network
+            (3, FieldKind::Text), // params_json
+            (4, FieldKind::Texts), // lowered
         ],
     };
 }
@@ -458,10 +458,10 @@ impl Measured for crate::onnxd::Need {
         name: "Need",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // what
-            (2, Kind::Text), // path
-            (3, Kind::Number), // found
-            (4, Kind::Texts), // found_as
+            (1, FieldKind::Text), // what
+            (2, FieldKind::Text), // path
+            (3, FieldKind::Number), // found
+            (4, FieldKind::Texts), // found_as
         ],
     };
 }
@@ -471,10 +471,10 @@ impl Measured for crate::onnxd::Probe {
         name: "Probe",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // level
-            (2, Kind::Text), // reason
-            (3, Kind::Messages(&<crate::onnxd::Need as Measured>::SHAPE)), // needs
-            (6, Kind::Texts), // facts
+            (1, FieldKind::Number), // level
+            (2, FieldKind::Text), // reason
+            (3, FieldKind::Messages(&<crate::onnxd::Need as Measured>::SHAPE)), // needs
+            (6, FieldKind::Texts), // facts
         ],
     };
 }
@@ -484,8 +484,8 @@ impl Measured for crate::onnxd::ParamsRead {
         name: "ParamsRead",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Texts), // keys
-            (2, Kind::Messages(&<crate::onnxd::IdleParam as Measured>::SHAPE)), // idle
+            (1, FieldKind::Texts), // keys
+            (2, FieldKind::Messages(&<crate::onnxd::IdleParam as Measured>::SHAPE)), // idle
         ],
     };
 }
@@ -495,8 +495,8 @@ impl Measured for crate::onnxd::IdleParam {
         name: "IdleParam",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // key
-            (2, Kind::Text), // why
+            (1, FieldKind::Text), // key
+            (2, FieldKind::Text), // why
         ],
     };
 }
@@ -506,9 +506,9 @@ impl Measured for crate::onnxd::PassLog {
         name: "PassLog",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Messages(&<crate::onnxd::Pass as Measured>::SHAPE)), // passes
-            (2, Kind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
-            (3, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
+            (1, FieldKind::Messages(&<crate::onnxd::Pass as Measured>::SHAPE)), // passes
+            (2, FieldKind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
+            (3, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
         ],
     };
 }
@@ -518,9 +518,9 @@ impl Measured for crate::onnxd::QuantizeLog {
         name: "QuantizeLog",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
-            (2, Kind::Map(&Shape { name: "metadata", bytes: size_of::<(String, String)>(), fields: &[(1, Kind::Text), (2, Kind::Text)] })), // metadata
-            (15, Kind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
+            (1, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
+            (2, FieldKind::Map(&Shape { name: "metadata", bytes: size_of::<(String, String)>(), fields: &[(1, FieldKind::Text), (2, FieldKind::Text)] })), // metadata
+            (15, FieldKind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
         ],
     };
 }
@@ -530,10 +530,10 @@ impl Measured for crate::onnxd::ImportLog {
         name: "ImportLog",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
-            (2, Kind::Map(&Shape { name: "metadata", bytes: size_of::<(String, String)>(), fields: &[(1, Kind::Text), (2, Kind::Text)] })), // metadata
-            (3, Kind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
-            (4, Kind::Messages(&<crate::onnxd::State as Measured>::SHAPE)), // states
+            (1, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
+            (2, FieldKind::Map(&Shape { name: "metadata", bytes: size_of::<(String, String)>(), fields: &[(1, FieldKind::Text), (2, FieldKind::Text)] })), // metadata
+            (3, FieldKind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
+            (4, FieldKind::Messages(&<crate::onnxd::State as Measured>::SHAPE)), // states
         ],
     };
 }
@@ -543,10 +543,10 @@ impl Measured for crate::onnxd::PluginComponent {
         name: "PluginComponent",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // kind
-            (2, Kind::Text), // id
-            (3, Kind::Text), // summary
-            (4, Kind::Texts), // globs
+            (1, FieldKind::Text), // kind
+            (2, FieldKind::Text), // id
+            (3, FieldKind::Text), // summary
+            (4, FieldKind::Texts), // globs
         ],
     };
 }
@@ -556,14 +556,14 @@ impl Measured for crate::onnxd::PluginInfo {
         name: "PluginInfo",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // path
-            (2, Kind::Text), // sha256
-            (3, Kind::Text), // id
-            (4, Kind::Text), // version
-            (5, Kind::Number), // abi_major
-            (6, Kind::Number), // abi_minor
-            (7, Kind::Text), // descriptor
-            (8, Kind::Messages(&<crate::onnxd::PluginComponent as Measured>::SHAPE)), // components
+            (1, FieldKind::Text), // path
+            (2, FieldKind::Text), // sha256
+            (3, FieldKind::Text), // id
+            (4, FieldKind::Text), // version
+            (5, FieldKind::Number), // abi_major
+            (6, FieldKind::Number), // abi_minor
+            (7, FieldKind::Text), // descriptor
+            (8, FieldKind::Messages(&<crate::onnxd::PluginComponent as Measured>::SHAPE)), // components
         ],
     };
 }
@@ -573,13 +573,13 @@ impl Measured for crate::onnxd::Limits {
         name: "Limits",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // memory_bytes
-            (2, Kind::Number), // cpu_seconds
-            (3, Kind::Number), // wall_ms
-            (4, Kind::Number), // file_bytes
-            (5, Kind::Number), // threads
-            (6, Kind::Number), // threads_max
-            (7, Kind::Number), // disk_bytes
+            (1, FieldKind::Number), // memory_bytes
+            (2, FieldKind::Number), // cpu_seconds
+            (3, FieldKind::Number), // wall_ms
+            (4, FieldKind::Number), // file_bytes
+            (5, FieldKind::Number), // threads
+            (6, FieldKind::Number), // threads_max
+            (7, FieldKind::Number), // disk_bytes
         ],
     };
 }
@@ -589,8 +589,8 @@ impl Measured for crate::onnxd::FrontendName {
         name: "FrontendName",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // plugin
-            (2, Kind::Text), // component
+            (1, FieldKind::Text), // plugin
+            (2, FieldKind::Text), // component
         ],
     };
 }
@@ -600,10 +600,10 @@ impl Measured for crate::onnxd::ProbeCandidate {
         name: "ProbeCandidate",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Numbers { held: size_of::<u32>(), encoded: None }), // files
-            (2, Kind::Text), // network
-            (3, Kind::Text), // params_json
-            (4, Kind::Messages(&<crate::onnxd::FrontendName as Measured>::SHAPE)), // unasked
+            (1, FieldKind::Numbers { held: size_of::<u32>(), encoded: None }), // files
+            (2, FieldKind::Text), // network
+            (3, FieldKind::Text), // params_json
+            (4, FieldKind::Messages(&<crate::onnxd::FrontendName as Measured>::SHAPE)), // unasked
         ],
     };
 }
@@ -613,9 +613,9 @@ impl Measured for crate::onnxd::ProbeRequest {
         name: "ProbeRequest",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Messages(&<crate::onnxd::PluginInfo as Measured>::SHAPE)), // plugins
-            (2, Kind::Messages(&<crate::onnxd::InputFile as Measured>::SHAPE)), // files
-            (5, Kind::Messages(&<crate::onnxd::ProbeCandidate as Measured>::SHAPE)), // candidates
+            (1, FieldKind::Messages(&<crate::onnxd::PluginInfo as Measured>::SHAPE)), // plugins
+            (2, FieldKind::Messages(&<crate::onnxd::InputFile as Measured>::SHAPE)), // files
+            (5, FieldKind::Messages(&<crate::onnxd::ProbeCandidate as Measured>::SHAPE)), // candidates
         ],
     };
 }
@@ -625,7 +625,7 @@ impl Measured for crate::onnxd::ProbeStarted {
         name: "ProbeStarted",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // candidate
+            (1, FieldKind::Number), // candidate
         ],
     };
 }
@@ -635,11 +635,11 @@ impl Measured for crate::onnxd::ProbeAnswer {
         name: "ProbeAnswer",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // frontend
-            (2, Kind::Text), // plugin
-            (3, Kind::Message(&<crate::onnxd::Probe as Measured>::SHAPE)), // probe
-            (5, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // failed
-            (6, Kind::Number), // died
+            (1, FieldKind::Text), // frontend
+            (2, FieldKind::Text), // plugin
+            (3, FieldKind::Message(&<crate::onnxd::Probe as Measured>::SHAPE)), // probe
+            (5, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // failed
+            (6, FieldKind::Number), // died
         ],
     };
 }
@@ -649,8 +649,8 @@ impl Measured for crate::onnxd::ProbeAnswers {
         name: "ProbeAnswers",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // candidate
-            (2, Kind::Messages(&<crate::onnxd::ProbeAnswer as Measured>::SHAPE)), // answers
+            (1, FieldKind::Number), // candidate
+            (2, FieldKind::Messages(&<crate::onnxd::ProbeAnswer as Measured>::SHAPE)), // answers
         ],
     };
 }
@@ -668,7 +668,7 @@ impl Measured for crate::onnxd::InspectRequest {
         name: "InspectRequest",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // path
+            (1, FieldKind::Text), // path
         ],
     };
 }
@@ -678,8 +678,8 @@ impl Measured for crate::onnxd::InspectResult {
         name: "InspectResult",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Message(&<crate::onnxd::PluginInfo as Measured>::SHAPE)), // plugin
-            (2, Kind::Message(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // refused
+            (1, FieldKind::Message(&<crate::onnxd::PluginInfo as Measured>::SHAPE)), // plugin
+            (2, FieldKind::Message(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // refused
         ],
     };
 }
@@ -689,17 +689,17 @@ impl Measured for crate::onnxd::ConvertRequest {
         name: "ConvertRequest",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // job
-            (2, Kind::Text), // name
-            (3, Kind::Number), // attempt
-            (4, Kind::Messages(&<crate::onnxd::PluginInfo as Measured>::SHAPE)), // plugins
-            (5, Kind::Messages(&<crate::onnxd::InputFile as Measured>::SHAPE)), // files
-            (6, Kind::Text), // network
-            (7, Kind::Text), // params_json
-            (8, Kind::Text), // work_dir
-            (9, Kind::Number), // rewrites_max
-            (10, Kind::Messages(&<crate::onnxd::Param as Measured>::SHAPE)), // params
-            (11, Kind::Message(&<crate::onnxd::Recognition as Measured>::SHAPE)), // recognition
+            (1, FieldKind::Text), // job
+            (2, FieldKind::Text), // name
+            (3, FieldKind::Number), // attempt
+            (4, FieldKind::Messages(&<crate::onnxd::PluginInfo as Measured>::SHAPE)), // plugins
+            (5, FieldKind::Messages(&<crate::onnxd::InputFile as Measured>::SHAPE)), // files
+            (6, FieldKind::Text), // network
+            (7, FieldKind::Text), // params_json
+            (8, FieldKind::Text), // work_dir
+            (9, FieldKind::Number), // rewrites_max
+            (10, FieldKind::Messages(&<crate::onnxd::Param as Measured>::SHAPE)), // params
+            (11, FieldKind::Message(&<crate::onnxd::Recognition as Measured>::SHAPE)), // recognition
         ],
     };
 }
@@ -709,10 +709,10 @@ impl Measured for crate::onnxd::Request {
         name: "Request",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Message(&<crate::onnxd::Limits as Measured>::SHAPE)), // limits
-            (2, Kind::Message(&<crate::onnxd::ProbeRequest as Measured>::SHAPE)), // probe
-            (3, Kind::Message(&<crate::onnxd::InspectRequest as Measured>::SHAPE)), // inspect
-            (4, Kind::Message(&<crate::onnxd::ConvertRequest as Measured>::SHAPE)), // convert
+            (1, FieldKind::Message(&<crate::onnxd::Limits as Measured>::SHAPE)), // limits
+            (2, FieldKind::Message(&<crate::onnxd::ProbeRequest as Measured>::SHAPE)), // probe
+            (3, FieldKind::Message(&<crate::onnxd::InspectRequest as Measured>::SHAPE)), // inspect
+            (4, FieldKind::Message(&<crate::onnxd::ConvertRequest as Measured>::SHAPE)), // convert
         ],
     };
 }
@@ -722,9 +722,9 @@ impl Measured for crate::onnxd::StageStarted {
         name: "StageStarted",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // stage
-            (2, Kind::Text), // plugin
-            (3, Kind::Text), // component
+            (1, FieldKind::Text), // stage
+            (2, FieldKind::Text), // plugin
+            (3, FieldKind::Text), // component
         ],
     };
 }
@@ -734,9 +734,9 @@ impl Measured for crate::onnxd::Progress {
         name: "Progress",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // done
-            (2, Kind::Number), // total
-            (3, Kind::Text), // about
+            (1, FieldKind::Number), // done
+            (2, FieldKind::Number), // total
+            (3, FieldKind::Text), // about
         ],
     };
 }
@@ -746,9 +746,9 @@ impl Measured for crate::onnxd::LogLine {
         name: "LogLine",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // level
-            (2, Kind::Text), // target
-            (3, Kind::Text), // text
+            (1, FieldKind::Number), // level
+            (2, FieldKind::Text), // target
+            (3, FieldKind::Text), // text
         ],
     };
 }
@@ -758,8 +758,8 @@ impl Measured for crate::onnxd::ConvertResult {
         name: "ConvertResult",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Message(&<crate::onnxd::Report as Measured>::SHAPE)), // report
-            (2, Kind::Messages(&<crate::onnxd::FileDigest as Measured>::SHAPE)), // outputs
+            (1, FieldKind::Message(&<crate::onnxd::Report as Measured>::SHAPE)), // report
+            (2, FieldKind::Messages(&<crate::onnxd::FileDigest as Measured>::SHAPE)), // outputs
         ],
     };
 }
@@ -769,15 +769,15 @@ impl Measured for crate::onnxd::WorkerEvent {
         name: "WorkerEvent",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Message(&<crate::onnxd::StageStarted as Measured>::SHAPE)), // stage
-            (2, Kind::Message(&<crate::onnxd::Progress as Measured>::SHAPE)), // progress
-            (3, Kind::Message(&<crate::onnxd::LogLine as Measured>::SHAPE)), // log
-            (4, Kind::Message(&<crate::onnxd::ProbeResult as Measured>::SHAPE)), // probed
-            (5, Kind::Message(&<crate::onnxd::InspectResult as Measured>::SHAPE)), // inspected
-            (6, Kind::Message(&<crate::onnxd::ConvertResult as Measured>::SHAPE)), // converted
-            (7, Kind::Message(&<crate::onnxd::Diagnostics as Measured>::SHAPE)), // failed
-            (8, Kind::Message(&<crate::onnxd::ProbeStarted as Measured>::SHAPE)), // probing
-            (9, Kind::Message(&<crate::onnxd::ProbeAnswers as Measured>::SHAPE)), // answers
+            (1, FieldKind::Message(&<crate::onnxd::StageStarted as Measured>::SHAPE)), // stage
+            (2, FieldKind::Message(&<crate::onnxd::Progress as Measured>::SHAPE)), // progress
+            (3, FieldKind::Message(&<crate::onnxd::LogLine as Measured>::SHAPE)), // log
+            (4, FieldKind::Message(&<crate::onnxd::ProbeResult as Measured>::SHAPE)), // probed
+            (5, FieldKind::Message(&<crate::onnxd::InspectResult as Measured>::SHAPE)), // inspected
+            (6, FieldKind::Message(&<crate::onnxd::ConvertResult as Measured>::SHAPE)), // converted
+            (7, FieldKind::Message(&<crate::onnxd::Diagnostics as Measured>::SHAPE)), // failed
+            (8, FieldKind::Message(&<crate::onnxd::ProbeStarted as Measured>::SHAPE)), // probing
+            (9, FieldKind::Message(&<crate::onnxd::ProbeAnswers as Measured>::SHAPE)), // answers
         ],
     };
 }
@@ -787,11 +787,11 @@ impl Measured for crate::onnxd::JobEvent {
         name: "JobEvent",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // unix_ms
-            (2, Kind::Number), // from
-            (3, Kind::Number), // to
-            (4, Kind::Text), // actor
-            (5, Kind::Text), // reason
+            (1, FieldKind::Number), // unix_ms
+            (2, FieldKind::Number), // from
+            (3, FieldKind::Number), // to
+            (4, FieldKind::Text), // actor
+            (5, FieldKind::Text), // reason
         ],
     };
 }
@@ -801,9 +801,9 @@ impl Measured for crate::onnxd::Recognized {
         name: "Recognized",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Message(&<crate::onnxd::Recognition as Measured>::SHAPE)), // recognition
-            (2, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
-            (3, Kind::Text), // asked
+            (1, FieldKind::Message(&<crate::onnxd::Recognition as Measured>::SHAPE)), // recognition
+            (2, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
+            (3, FieldKind::Text), // asked
         ],
     };
 }
@@ -813,8 +813,8 @@ impl Measured for crate::onnxd::Kept {
         name: "Kept",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Text), // claim
-            (2, Kind::Text), // report
+            (1, FieldKind::Text), // claim
+            (2, FieldKind::Text), // report
         ],
     };
 }
@@ -824,33 +824,33 @@ impl Measured for crate::onnxd::Job {
         name: "Job",
         bytes: size_of::<Self>(),
         fields: &[
-            (1, Kind::Number), // schema
-            (2, Kind::Text), // id
-            (3, Kind::Text), // name
-            (4, Kind::Text), // folder
-            (5, Kind::Text), // inbox
-            (6, Kind::Text), // network
-            (7, Kind::Messages(&<crate::onnxd::InputFile as Measured>::SHAPE)), // files
-            (8, Kind::Number), // state
-            (9, Kind::Number), // lease
-            (10, Kind::Number), // attempts
-            (11, Kind::Number), // crashes
-            (12, Kind::Number), // priority
-            (13, Kind::Text), // params_json
-            (14, Kind::Messages(&<crate::onnxd::Param as Measured>::SHAPE)), // params
-            (15, Kind::Text), // identity
-            (16, Kind::Number), // created_ms
-            (17, Kind::Number), // finished_ms
-            (18, Kind::Number), // not_before_ms
-            (19, Kind::Text), // stage
-            (20, Kind::Text), // published
-            (21, Kind::Text), // duplicate_of
-            (22, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // diagnostics
-            (23, Kind::Messages(&<crate::onnxd::JobEvent as Measured>::SHAPE)), // events
-            (24, Kind::Text), // raw_source
-            (25, Kind::Message(&<crate::onnxd::Recognized as Measured>::SHAPE)), // recognized
-            (26, Kind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
-            (27, Kind::Text), // staged
+            (1, FieldKind::Number), // schema
+            (2, FieldKind::Text), // id
+            (3, FieldKind::Text), // name
+            (4, FieldKind::Text), // folder
+            (5, FieldKind::Text), // inbox
+            (6, FieldKind::Text), // network
+            (7, FieldKind::Messages(&<crate::onnxd::InputFile as Measured>::SHAPE)), // files
+            (8, FieldKind::Number), // state
+            (9, FieldKind::Number), // lease
+            (10, FieldKind::Number), // attempts
+            (11, FieldKind::Number), // crashes
+            (12, FieldKind::Number), // priority
+            (13, FieldKind::Text), // params_json
+            (14, FieldKind::Messages(&<crate::onnxd::Param as Measured>::SHAPE)), // params
+            (15, FieldKind::Text), // identity
+            (16, FieldKind::Number), // created_ms
+            (17, FieldKind::Number), // finished_ms
+            (18, FieldKind::Number), // not_before_ms
+            (19, FieldKind::Text), // stage
+            (20, FieldKind::Text), // published
+            (21, FieldKind::Text), // duplicate_of
+            (22, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // diagnostics
+            (23, FieldKind::Messages(&<crate::onnxd::JobEvent as Measured>::SHAPE)), // events
+            (24, FieldKind::Text), // raw_source
+            (25, FieldKind::Message(&<crate::onnxd::Recognized as Measured>::SHAPE)), // recognized
+            (26, FieldKind::Messages(&<crate::onnxd::Diagnostic as Measured>::SHAPE)), // notes
+            (27, FieldKind::Text), // staged
         ],
     };
 }

@@ -7,7 +7,7 @@ use protox::prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescri
 const FIELDS_MAX: usize = 64;
 
 /// Rust code for all messages of a package.
-pub(crate) fn of(set: &FileDescriptorSet, package: &str) -> String {
+pub(crate) fn shapes_of(set: &FileDescriptorSet, package: &str) -> String {
     let pool = DescriptorPool::from_file_descriptor_set(set.clone()).unwrap();
     let is_own = |m: &MessageDescriptor| m.package_name() == package && !m.is_map_entry();
     let messages: Vec<MessageDescriptor> = pool.all_messages().filter(is_own).collect();
@@ -46,7 +46,7 @@ fn kind(field: &FieldDescriptor) -> String {
         let [key, value] = [entry.map_entry_key_field(), entry.map_entry_value_field()]
             .map(|field| held(&field.kind()));
         return format!(
-            "Kind::Map(&Shape {{ name: \"{}\", bytes: size_of::<({key}, {value})>(), fields: &[(1, \
+            "FieldKind::Map(&Shape {{ name: \"{}\", bytes: size_of::<({key}, {value})>(), fields: &[(1, \
              {}), (2, {})] }})",
             field.name(),
             kind(&entry.map_entry_key_field()),
@@ -54,11 +54,11 @@ fn kind(field: &FieldDescriptor) -> String {
         );
     }
     match (field.kind(), field.is_list()) {
-        (Kind::Message(of), true) => format!("Kind::Messages({})", shape(&of)),
-        (Kind::Message(of), false) => format!("Kind::Message({})", shape(&of)),
-        (Kind::String | Kind::Bytes, true) => "Kind::Texts".into(),
-        (Kind::String | Kind::Bytes, false) => "Kind::Text".into(),
-        (_, false) => "Kind::Number".into(),
+        (Kind::Message(of), true) => format!("FieldKind::Messages({})", shape(&of)),
+        (Kind::Message(of), false) => format!("FieldKind::Message({})", shape(&of)),
+        (Kind::String | Kind::Bytes, true) => "FieldKind::Texts".into(),
+        (Kind::String | Kind::Bytes, false) => "FieldKind::Text".into(),
+        (_, false) => "FieldKind::Number".into(),
         (number, true) => {
             let encoded = match number {
                 Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => "Some(8)",
@@ -66,7 +66,7 @@ fn kind(field: &FieldDescriptor) -> String {
                 _ => "None",
             };
             let held = held(&number);
-            format!("Kind::Numbers {{ held: size_of::<{held}>(), encoded: {encoded} }}")
+            format!("FieldKind::Numbers {{ held: size_of::<{held}>(), encoded: {encoded} }}")
         }
     }
 }

@@ -5,7 +5,7 @@ mod nesting;
 
 use crate::GraphBuilder;
 use onnxd_ir::text::print_graph;
-use onnxd_ir::{DataType, Graph, Level, Model, Opsets, ValueType, verify};
+use onnxd_ir::{DataType, Graph, Model, Opsets, ValueType, VerifyLevel, verify};
 
 pub(crate) fn builder(opset: i64) -> GraphBuilder {
     GraphBuilder::new(Graph::new("g"), Opsets::from([(String::new(), opset)]))
@@ -19,7 +19,7 @@ pub(crate) fn float<const N: usize>(dims: [i64; N]) -> ValueType {
 pub(crate) fn text(b: GraphBuilder) -> String {
     let opset = b.opset();
     let mut model = Model::new(b.finish(), 10, opset);
-    let found = verify(&model, Level::Full);
+    let found = verify(&model, VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}");
     let found = onnxd_ir::infer(&mut model);
     assert!(found.0.is_empty(), "{found}");

@@ -5,7 +5,7 @@ use crate::conversion::submission::names;
 use crate::conversion::{Launcher, Plugins};
 use onnxd_config::{Environment, Settings, load};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
-use onnxd_intake::names::Names;
+use onnxd_intake::names::NameRules;
 use std::path::{Path, PathBuf};
 
 /// The surroundings of a command.
@@ -25,7 +25,7 @@ impl Context {
     }
 
     /// Names that the settings call unfinished or ignored.
-    pub(crate) fn names(&self) -> Names {
+    pub(crate) fn names(&self) -> NameRules {
         names(&self.settings)
     }
 

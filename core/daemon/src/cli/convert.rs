@@ -10,7 +10,9 @@ use crate::conversion::attempt::warnings;
 use crate::conversion::companions::{completed, folder_of_network};
 use crate::conversion::publish::prepare;
 use crate::conversion::recognised::tell;
-use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
+use crate::conversion::{
+    ConversionOrder, Outcome, Plugins, ResultFolder, Submission, Verdict, convert,
+};
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_params::host::Export;
@@ -66,7 +68,7 @@ impl Convert {
     pub(crate) fn run(&self) -> Ended {
         let stop = Stop::on_signals()?;
         let context = Context::load(self.config.as_deref())?;
-        let mut target = Target::new(&self.out)?;
+        let mut target = ResultFolder::new(&self.out)?;
         let job = ulid::Ulid::generate().to_string();
         let work = self.work(&context, &target, &job, &stop);
         if let Ok((work, submission)) = &work {
@@ -107,7 +109,7 @@ impl Convert {
     fn work<'a>(
         &self,
         context: &'a Context,
-        target: &Target,
+        target: &ResultFolder,
         job: &'a str,
         stop: &'a Stop,
     ) -> Result<(Work<'a>, Submission), Diagnostics> {
@@ -120,7 +122,7 @@ impl Convert {
     }
 
     /// What this run reads is never written.
-    fn protect(&self, target: &mut Target, submission: &Submission) {
+    fn protect(&self, target: &mut ResultFolder, submission: &Submission) {
         let files = submission.files.iter().map(|f| Path::new(&f.path));
         let named =
             [&self.given.params, &self.config].into_iter().flatten().chain(&self.given.plugins);
@@ -161,7 +163,7 @@ impl Convert {
         folder: &Path,
     ) -> Result<Outcome, Diagnostics> {
         let with = (&work.plugins, &work.context.settings);
-        let mut order = Order::new(work.job, submission, &work.params, with, folder);
+        let mut order = ConversionOrder::new(work.job, submission, &work.params, with, folder);
         order.request.rewrites_max = self.stop_after_rewrite;
         let mut progress = Progress::new();
         let on_start = |killer| work.stop.watch(killer);
@@ -198,17 +200,17 @@ struct Work<'a> {
 }
 
 /// Stops the worker when this process is told to stop, so that nothing unfinished is left.
-struct Stop(Arc<Mutex<State>>);
+struct Stop(Arc<Mutex<Interruption>>);
 
 #[derive(Default)]
-struct State {
+struct Interruption {
     asked: bool,
     killer: Option<Killer>,
 }
 
 impl Stop {
     fn on_signals() -> Result<Stop, Diagnostic> {
-        let state: Arc<Mutex<State>> = Arc::default();
+        let state: Arc<Mutex<Interruption>> = Arc::default();
         let shared = Arc::clone(&state);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| {
             Diagnostic::new(Code::WorkerStart, format!("signals cannot be handled: {e}"))

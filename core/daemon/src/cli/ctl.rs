@@ -3,8 +3,8 @@
 use super::context::Context;
 use super::{Ended, FINDINGS, Failure, out};
 use crate::run::control::{class_of, client};
-use crate::run::protocol::Request;
-use onnxd_config::{Entry, Environment, load};
+use crate::run::protocol::ControlRequest;
+use onnxd_config::{Environment, KeyEntry, load};
 use onnxd_diagnostics::{Class, Code, Diagnostic, escaped};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -53,12 +53,12 @@ enum What {
 impl Ctl {
     pub(crate) fn run(self) -> Ended {
         let request = match self.what {
-            What::Pause => Request::Pause {},
-            What::Resume => Request::Resume {},
-            What::Reload => Request::Reload {},
-            What::Health => Request::Health {},
-            What::Status => Request::Status {},
-            What::Inbox => Request::Inbox {},
+            What::Pause => ControlRequest::Pause {},
+            What::Resume => ControlRequest::Resume {},
+            What::Reload => ControlRequest::Reload {},
+            What::Health => ControlRequest::Health {},
+            What::Status => ControlRequest::Status {},
+            What::Inbox => ControlRequest::Inbox {},
             What::CheckConfig => return self.daemon.check_config(),
         };
         self.daemon.ask(&request, |answer| lines(answer, 0))
@@ -67,7 +67,7 @@ impl Ctl {
 
 impl DaemonArgs {
     /// Asks the daemon, prints its answer, and gives the exit status.
-    pub(crate) fn ask(&self, request: &Request, text: impl Fn(&Value) -> String) -> Ended {
+    pub(crate) fn ask(&self, request: &ControlRequest, text: impl Fn(&Value) -> String) -> Ended {
         let answer = client::ask(&self.socket()?, request)?;
         if self.json {
             out::json(&answer);
@@ -83,7 +83,7 @@ impl DaemonArgs {
     /// Asks for one page after the other; `show` gets each, and says whether it wants the next.
     pub(crate) fn ask_pages(
         &self,
-        mut request: impl FnMut(Option<String>) -> Request,
+        mut request: impl FnMut(Option<String>) -> ControlRequest,
         mut show: impl FnMut(&Value) -> bool,
     ) -> Ended {
         let (socket, mut next) = (self.socket()?, None);
@@ -119,11 +119,11 @@ impl DaemonArgs {
         let environment = Environment::of_process();
         let loaded = load(self.config.as_deref(), &environment, &[])?;
         if self.json {
-            let entry = |e: &Entry| json!({"key": e.key, "value": e.value, "origin": e.origin});
+            let entry = |e: &KeyEntry| json!({"key": e.key, "value": e.value, "origin": e.origin});
             let entries: Vec<Value> = loaded.entries.iter().map(entry).collect();
             out::json(&json!({"ok": true, "file": loaded.file, "settings": entries}));
         } else {
-            let row = |e: &Entry| vec![e.key.to_owned(), e.toml(), e.origin.clone()];
+            let row = |e: &KeyEntry| vec![e.key.to_owned(), e.toml(), e.origin.clone()];
             out::print(&out::table(&loaded.entries.iter().map(row).collect::<Vec<_>>()));
         }
         Ok(0)

@@ -2,11 +2,12 @@
 
 use super::context::Context;
 use super::failure::Failure;
-use super::place::Place;
+use super::place::OutputFile;
 use super::{Ended, out};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_worker::tools::{
-    EngineName, Observation, Optimization, Running, Stats, Task, arrays, bench, evaluate, observe,
+    EngineName, ModelRunOptions, Observation, Optimization, Stats, Task, arrays, bench, evaluate,
+    observe,
 };
 use serde_json::{Value, json};
 use std::num::NonZeroUsize;
@@ -31,7 +32,7 @@ pub(crate) struct Eval {
     engine: Engine,
     /// What ONNX Runtime may do to the model before it runs it.
     #[arg(long, value_enum, default_value = "off")]
-    ort_optimization: Level,
+    ort_optimization: OptimizationLevel,
     /// Settings file; `engine.onnxruntime_library` names the library of ONNX Runtime.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -78,7 +79,7 @@ enum Engine {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Level {
+enum OptimizationLevel {
     /// Nothing, for exact comparisons.
     Off,
     /// What keeps the meaning.
@@ -177,9 +178,9 @@ impl Eval {
         }
     }
 
-    fn place(&self, file: &Path, is_own: fn(&Path) -> bool) -> Result<Place, Diagnostic> {
+    fn place(&self, file: &Path, is_own: fn(&Path) -> bool) -> Result<OutputFile, Diagnostic> {
         let named = self.inputs.iter().chain([&self.model]).chain(&self.config);
-        Place::new(file, named.map(PathBuf::as_path), is_own)
+        OutputFile::new(file, named.map(PathBuf::as_path), is_own)
     }
 
     fn observe(&self, file: &Path) -> Result<(), Failure> {
@@ -202,19 +203,19 @@ impl Eval {
         Ok(())
     }
 
-    fn running(&self) -> Result<Running, Failure> {
+    fn running(&self) -> Result<ModelRunOptions, Failure> {
         let (threads, bytes_max, timeout) = (self.threads, self.memory, self.timeout);
-        let running = Running { threads, bytes_max, timeout, ..Running::default() };
+        let running = ModelRunOptions { threads, bytes_max, timeout, ..ModelRunOptions::default() };
         Ok(match self.engine {
             Engine::Builtin => running,
-            Engine::Onnxruntime => Running {
+            Engine::Onnxruntime => ModelRunOptions {
                 engine: EngineName::OnnxRuntime,
                 library: Context::load(self.config.as_deref())?.onnx_runtime(),
                 optimization: match self.ort_optimization {
-                    Level::Off => Optimization::Off,
-                    Level::Basic => Optimization::Basic,
-                    Level::Extended => Optimization::Extended,
-                    Level::All => Optimization::All,
+                    OptimizationLevel::Off => Optimization::Off,
+                    OptimizationLevel::Basic => Optimization::Basic,
+                    OptimizationLevel::Extended => Optimization::Extended,
+                    OptimizationLevel::All => Optimization::All,
                 },
                 ..running
             },
@@ -240,7 +241,7 @@ impl Eval {
         Ok(())
     }
 
-    fn write(&self, place: Place) -> Result<(), Failure> {
+    fn write(&self, place: OutputFile) -> Result<(), Failure> {
         let evaluated = evaluate(self.task()?, &self.running()?, self.all_tensors)?;
         let mut arrays = evaluated.outputs;
         for (name, tensor) in evaluated.all {

@@ -11,7 +11,7 @@ use crate::conversion::recognised::tell;
 use onnxd_config::{Declared, Params};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_proto::onnxd::{self as message, ClaimLevel, ProbeAnswer};
-use onnxd_worker::recognition::{Choice, level, why};
+use onnxd_worker::recognition::{ChosenFrontend, level, why};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ struct Explanation {
     /// Params that may have been meant.
     unread: Vec<Diagnostic>,
     answers: Vec<ProbeAnswer>,
-    choice: Result<Choice, Diagnostics>,
+    choice: Result<ChosenFrontend, Diagnostics>,
 }
 
 impl Explain {
@@ -74,7 +74,7 @@ impl Explain {
             explained
                 .choice
                 .iter()
-                .flat_map(Choice::missing)
+                .flat_map(ChosenFrontend::missing)
                 .for_each(|d| out::error(&d.to_string()));
             if let Err(why) = &explained.choice {
                 out::error(&why.to_string());
@@ -142,12 +142,12 @@ impl Explanation {
         let notes = self.params.notes().iter().chain(&self.unread);
         let notes = notes.map(|n| row(&["note", &n.message]));
         let entries = self.params.entries().iter();
-        let own = |e: &&onnxd_config::Entry| {
+        let own = |e: &&onnxd_config::KeyEntry| {
             // What follows from the other keys of its section says nothing new without them.
             e.origin != "default" && (e.key != PASSES || self.asks_for_passes())
         };
         let shown = entries.clone().filter(|e| all || own(e));
-        let param = |e: &onnxd_config::Entry| {
+        let param = |e: &onnxd_config::KeyEntry| {
             let help = if all { self.help(&e.key) } else { "" };
             row(&["param", &e.key, &e.toml(), &e.origin, help])
         };
@@ -170,7 +170,8 @@ impl Explanation {
 
     fn asks_for_passes(&self) -> bool {
         let entries = self.params.entries().iter();
-        let of_passes = |e: &&onnxd_config::Entry| e.key.starts_with("passes.") && e.key != PASSES;
+        let of_passes =
+            |e: &&onnxd_config::KeyEntry| e.key.starts_with("passes.") && e.key != PASSES;
         entries.filter(of_passes).any(|e| e.origin != "default")
     }
 

@@ -2,7 +2,7 @@
 
 use super::ctl::{DaemonArgs, text_of};
 use super::{Ended, layout, out};
-use crate::run::protocol::{JOBS_MAX, Request};
+use crate::run::protocol::{ControlRequest, JOBS_MAX};
 use serde_json::Value;
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -58,10 +58,10 @@ impl Jobs {
             What::List { state, limit, all } => {
                 return list(&self.daemon, state.as_deref(), if all { usize::MAX } else { limit });
             }
-            What::Show { job } => Request::Show { job },
-            What::Retry { job } => Request::Retry { job },
-            What::Cancel { job } => Request::Cancel { job },
-            What::Release { job } => Request::Release { job },
+            What::Show { job } => ControlRequest::Show { job },
+            What::Retry { job } => ControlRequest::Retry { job },
+            What::Cancel { job } => ControlRequest::Cancel { job },
+            What::Release { job } => ControlRequest::Release { job },
         };
         self.daemon.ask(&request, |answer| {
             let (now, columns) = (now_ms(), out::columns());
@@ -75,7 +75,7 @@ fn list(daemon: &DaemonArgs, state: Option<&str>, limit: usize) -> Ended {
     let (left, printed) = (Cell::new(limit), Cell::new(0));
     let request = |after| {
         let limit = Some(left.get().min(JOBS_MAX));
-        Request::List { state: state.map(str::to_owned), limit, after }
+        ControlRequest::List { state: state.map(str::to_owned), limit, after }
     };
     let columns = out::columns();
     daemon.ask_pages(request, |page| {

@@ -3,7 +3,7 @@
 use super::run::SettingsArgs;
 use super::{Ended, FINDINGS, out};
 use crate::run::left::Left;
-use crate::run::{Signals, Source, run};
+use crate::run::{SettingsSource, Signals, run};
 use onnxd_diagnostics::Class;
 
 /// Takes what lies in the inbox, finishes it, and exits: with status 1 if a job failed, and with 75
@@ -17,7 +17,7 @@ pub(crate) struct Once {
 impl Once {
     pub(crate) fn run(self) -> Ended {
         let signals = Signals::catch()?;
-        let (source, settings) = Source::new(self.settings.config, self.settings.set)?;
+        let (source, settings) = SettingsSource::new(self.settings.config, self.settings.set)?;
         let ended = run(source, settings, true, signals)?;
         for Left { what, state, why } in &ended.left {
             let why = if why.is_empty() { String::new() } else { format!(": {why}") };

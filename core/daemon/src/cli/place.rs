@@ -7,13 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The file in the making lies beside its place, under a hidden name, until it is complete.
-pub(crate) struct Place {
+pub(crate) struct OutputFile {
     path: PathBuf,
     part: PathBuf,
     replaces: bool,
 }
 
-impl Place {
+impl OutputFile {
     /// `path` is free, or what lies there is a file that `is_own` and none of `inputs`.
     ///
     /// # Errors
@@ -22,7 +22,7 @@ impl Place {
         path: &Path,
         inputs: impl IntoIterator<Item = &'a Path>,
         is_own: impl Fn(&Path) -> bool,
-    ) -> Result<Place, Diagnostic> {
+    ) -> Result<OutputFile, Diagnostic> {
         let taken = |what: &str| {
             let text = format!("`{}` {what}, so nothing is written", path.display());
             let help = "Name another file, or move this one away.";
@@ -44,7 +44,7 @@ impl Place {
         // What a link leads to is written, not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let part = path.with_file_name(format!(".onnxd-{}.part", ulid::Ulid::generate()));
-        Ok(Place { path, part, replaces: there.is_some() })
+        Ok(OutputFile { path, part, replaces: there.is_some() })
     }
 
     /// Where the file is written first.
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for OutputFile {
     fn drop(&mut self) {
         // Gone if the file is complete. Else it has a hidden name.
         let _ = std::fs::remove_file(&self.part);

@@ -63,7 +63,7 @@ impl Report {
         }
         let context = Context::load(self.config.as_deref())?;
         let output = &context.settings.output;
-        let mut found: Vec<(String, PathBuf)> =
+        let mut report_files: Vec<(String, PathBuf)> =
             [&output.outbox, &output.failed].into_iter().flat_map(|root| reports(root)).collect();
         // A quarantined job has its report in its own folder only.
         let jobs = std::fs::read_dir(context.settings.state.dir.join("jobs"));
@@ -71,12 +71,12 @@ impl Report {
             let id = entry.file_name().to_string_lossy().into_owned();
             (id, entry.path().join(REPORT))
         });
-        found.extend(kept.filter(|(_, report)| report.is_file()));
+        report_files.extend(kept.filter(|(_, report)| report.is_file()));
         // Those of jobs at rest are packed.
         let packed = kept_in_packs(&context.settings.state.dir, &self.what.to_ascii_uppercase())?;
-        let ids = found.iter().map(|(id, _)| id).chain(packed.iter().map(|(id, _)| id));
+        let ids = report_files.iter().map(|(id, _)| id).chain(packed.iter().map(|(id, _)| id));
         let id = one_id(&self.what, ids.map(String::as_str))?.map(str::to_owned);
-        if let Some((_, report)) = found.iter().find(|(job, _)| Some(job) == id.as_ref()) {
+        if let Some((_, report)) = report_files.iter().find(|(job, _)| Some(job) == id.as_ref()) {
             return Ok(read_report(report)?);
         }
         let kept = packed.into_iter().find(|(job, _)| Some(job) == id.as_ref());

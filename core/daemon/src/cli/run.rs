@@ -1,7 +1,7 @@
 //! `onnxd run`: the daemon, in the foreground.
 
 use super::Ended;
-use crate::run::{Signals, Source, run};
+use crate::run::{SettingsSource, Signals, run};
 use std::path::PathBuf;
 
 /// Runs the daemon in the foreground until it is told to stop; systemd starts this.
@@ -25,7 +25,7 @@ pub(crate) struct SettingsArgs {
 impl Run {
     pub(crate) fn run(self) -> Ended {
         let signals = Signals::catch()?;
-        let (source, settings) = Source::new(self.settings.config, self.settings.set)?;
+        let (source, settings) = SettingsSource::new(self.settings.config, self.settings.set)?;
         run(source, settings, false, signals)?;
         Ok(0)
     }

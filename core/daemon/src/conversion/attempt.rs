@@ -27,7 +27,7 @@ const OUT: &str = "out";
 
 /// What is to be converted, and how.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct ConversionOrder {
     /// What the worker is told. Its folder exists and is empty.
     pub(crate) request: ConvertRequest,
     pub(crate) limits: Limits,
@@ -42,7 +42,7 @@ pub(crate) struct Order {
 /// `N0303` if no worker can be started, `N0304` if its folder for outputs cannot be made.
 pub(crate) fn convert(
     launcher: &Launcher,
-    mut order: Order,
+    mut order: ConversionOrder,
     mut on_start: impl FnMut(Killer),
     mut on_event: impl FnMut(&WorkerEvent),
 ) -> Result<Outcome, Diagnostic> {
@@ -70,7 +70,7 @@ fn no_folder(out: &Path, e: &std::io::Error) -> Diagnostic {
 /// A running attempt.
 struct Attempt<'o> {
     worker: WorkerProcess,
-    order: &'o Order,
+    order: &'o ConversionOrder,
 }
 
 /// How an attempt ended.
@@ -115,7 +115,7 @@ pub(crate) struct Outcome {
     pub(crate) out_dir: PathBuf,
 }
 
-impl Order {
+impl ConversionOrder {
     /// An order for the files and params of a submission.
     pub(crate) fn new(
         job: &str,
@@ -123,7 +123,7 @@ impl Order {
         params: &Params,
         (plugins, settings): (&Plugins, &Settings),
         work_dir: &Path,
-    ) -> Order {
+    ) -> ConversionOrder {
         let own: host::Job = params.resolved().section();
         let request = ConvertRequest {
             job: job.to_owned(),
@@ -137,7 +137,7 @@ impl Order {
             work_dir: work_dir.to_string_lossy().into_owned(),
             ..ConvertRequest::default()
         };
-        Order { request, limits: limits(settings, &own), notes: warnings(params.notes()) }
+        ConversionOrder { request, limits: limits(settings, &own), notes: warnings(params.notes()) }
     }
 
     /// Takes the front-end away, if another one may claim the network's name.
@@ -166,7 +166,7 @@ impl Order {
 
 /// Params as reports list them.
 pub(crate) fn listed(params: &Params) -> Vec<Param> {
-    let param = |e: &onnxd_config::Entry| Param {
+    let param = |e: &onnxd_config::KeyEntry| Param {
         key: e.key.clone(),
         value: e.toml(),
         origin: e.origin.clone(),
@@ -229,7 +229,7 @@ impl<'o> Attempt<'o> {
     ///
     /// # Errors
     /// `N0303` if it cannot be started, `N0304` if its folder for outputs cannot be made.
-    fn start(launcher: &Launcher, order: &'o Order) -> Result<Attempt<'o>, Diagnostic> {
+    fn start(launcher: &Launcher, order: &'o ConversionOrder) -> Result<Attempt<'o>, Diagnostic> {
         let out = order.out_dir();
         std::fs::create_dir(&out).map_err(|e| no_folder(&out, &e))?;
         let what = Some(What::Convert(order.request.clone()));
@@ -262,20 +262,20 @@ fn died_probing(end: &outcome::Outcome) -> Option<Died> {
     (end.answer.is_none()).then_some(Died { plugin, frontend, why })
 }
 
-fn judge(end: &outcome::Outcome, order: &Order, out_dir: &Path) -> (Report, Verdict) {
+fn judge(end: &outcome::Outcome, order: &ConversionOrder, out_dir: &Path) -> (Report, Verdict) {
     let result = match outcome::conclude(end) {
         Ok(result) => result,
-        Err(found) => {
-            let mut report = order.failure(&found);
+        Err(no_result) => {
+            let mut report = order.failure(&no_result);
             report.versions.get_or_insert_default().plugins =
                 in_charge(end.stage.as_ref(), &order.request.plugins);
-            return (report, failed(found.class(), end));
+            return (report, failed(no_result.class(), end));
         }
     };
     let Some(report) = result.report else {
         let text = "the worker sent a result without a report";
-        let found = Diagnostics::from(Diagnostic::new(Code::WorkerNoResult, text));
-        return (order.failure(&found), failed(found.class(), end));
+        let no_result = Diagnostics::from(Diagnostic::new(Code::WorkerNoResult, text));
+        return (order.failure(&no_result), failed(no_result.class(), end));
     };
     let verdict = match report.verdict() {
         message::Verdict::Succeeded => Verdict::Succeeded,
@@ -285,9 +285,9 @@ fn judge(end: &outcome::Outcome, order: &Order, out_dir: &Path) -> (Report, Verd
     match verify::verify(out_dir, result.outputs) {
         Ok(outputs) => (Report { outputs, ..report }, verdict),
         Err(why) => {
-            let found = Diagnostics::from(why);
+            let no_result = Diagnostics::from(why);
             let versions = report.versions;
-            (Report { versions, ..order.failure(&found) }, failed(found.class(), end))
+            (Report { versions, ..order.failure(&no_result) }, failed(no_result.class(), end))
         }
     }
 }
@@ -352,7 +352,7 @@ mod tests {
         Some(Event::Converted(ConvertResult { report: Some(report), outputs }))
     }
 
-    fn order() -> Order {
+    fn order() -> ConversionOrder {
         let plugin = PluginInfo {
             id: "org.example.p".into(),
             version: "1.2.3".into(),
@@ -360,7 +360,7 @@ mod tests {
         };
         let (job, name, plugins) = ("J".into(), "net".into(), vec![plugin]);
         let request = ConvertRequest { job, name, plugins, ..ConvertRequest::default() };
-        Order { request, ..Order::default() }
+        ConversionOrder { request, ..ConversionOrder::default() }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::probe::ask;
 use super::submission::Submission;
 use onnxd_config::{Params, Preset};
 use onnxd_diagnostics::Diagnostics;
-use onnxd_intake::names::Names;
+use onnxd_intake::names::NameRules;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ pub(crate) fn folder_of_network<'p>(paths: &'p [PathBuf], network: &str) -> Opti
 pub(crate) fn completed(
     submission: &mut Submission,
     folder: &Path,
-    names: &Names,
+    names: &NameRules,
     (launcher, plugins, params): (&Launcher, &Plugins, &Params),
 ) -> Result<bool, Diagnostics> {
     let mut any = false;

@@ -92,9 +92,9 @@ impl Doing {
 
 /// The same, for the thread that hears of it and the one that is asked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shared(Arc<Mutex<Doing>>);
+pub(crate) struct SharedDoing(Arc<Mutex<Doing>>);
 
-impl Shared {
+impl SharedDoing {
     pub(crate) fn take(&self, what: &What) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take(what);
     }

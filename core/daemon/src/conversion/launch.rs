@@ -6,7 +6,7 @@ use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{Limits, Request, WorkerEvent};
-use onnxd_worker::confine::Mode;
+use onnxd_worker::confine::ConfinementMode;
 use onnxd_worker::confine::outcome::Outcome;
 use onnxd_worker::confine::parent::{WorkerProcess, spawn};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ const QUESTION_MEMORY_BYTES: u64 = 1 << 30;
 #[derive(Clone, Debug)]
 pub(crate) struct Launcher {
     program: PathBuf,
-    mode: Mode,
+    mode: ConfinementMode,
     threads_max: u32,
 }
 
@@ -27,8 +27,8 @@ impl Launcher {
     /// A launcher of this very program, also where its file was replaced meanwhile.
     pub(crate) fn new(settings: &Settings) -> Launcher {
         let mode = match settings.worker.confine {
-            Confine::Required => Mode::Required,
-            Confine::BestEffort => Mode::BestEffort,
+            Confine::Required => ConfinementMode::Required,
+            Confine::BestEffort => ConfinementMode::BestEffort,
         };
         let threads_max = settings.worker.threads_max;
         Launcher { program: PathBuf::from("/proc/self/exe"), mode, threads_max }
@@ -36,7 +36,7 @@ impl Launcher {
 
     /// A launcher of another program.
     #[cfg(test)]
-    pub(crate) fn of(settings: &Settings, program: &str) -> Launcher {
+    pub(crate) fn from_settings(settings: &Settings, program: &str) -> Launcher {
         Launcher { program: program.into(), ..Launcher::new(settings) }
     }
 

@@ -23,11 +23,11 @@ pub(crate) mod submission_params;
 pub(crate) mod target;
 mod verify;
 
-pub(crate) use attempt::{Order, Outcome, Verdict, convert};
+pub(crate) use attempt::{ConversionOrder, Outcome, Verdict, convert};
 pub(crate) use launch::Launcher;
 pub(crate) use plugins::Plugins;
 pub(crate) use submission::Submission;
-pub(crate) use target::Target;
+pub(crate) use target::ResultFolder;
 
 #[cfg(test)]
 mod testing;

@@ -50,11 +50,11 @@ impl Plugins {
         launcher: &Launcher,
     ) -> Result<Plugins, Diagnostic> {
         let folders = folders(settings, environment);
-        let found = discover(&folders);
+        let libraries = discover(&folders);
         let cache = cache_folder(settings, environment).map(Cache::new);
         let mut plugins = Plugins {
-            refused: found.refused,
-            bystanders: found.bystanders,
+            refused: libraries.refused,
+            bystanders: libraries.bystanders,
             searched: folders.iter().map(|f| f.path().to_owned()).collect(),
             ..Plugins::default()
         };
@@ -62,10 +62,10 @@ impl Plugins {
             tracing::debug!(path = %library.display(), "a library that is no plugin");
         }
         let (mut good, mut descriptors) = (Vec::new(), Descriptors::new());
-        for library in &found.libraries {
-            if let Some((known, descriptor)) = cache.as_ref().and_then(|c| c.get(library)) {
-                descriptors.insert(known.path.clone(), descriptor);
-                good.push(known);
+        for library in &libraries.libraries {
+            if let Some((plugin, descriptor)) = cache.as_ref().and_then(|c| c.get(library)) {
+                descriptors.insert(plugin.path.clone(), descriptor);
+                good.push(plugin);
                 continue;
             }
             match inspect(launcher, library) {
@@ -170,7 +170,7 @@ impl Plugins {
 
     /// The names that front-ends may claim, for many comparisons.
     pub(crate) fn network_names(&self) -> NetworkNames {
-        NetworkNames::of(self.frontend_globs())
+        NetworkNames::from_globs(self.frontend_globs())
     }
 
     /// The component called `fuse-pad` or `org.example.tidy/remove-foo`.
@@ -210,7 +210,7 @@ fn declared(plugins: &[PluginInfo], mut known: Descriptors) -> Declared {
     let described: Vec<(String, Descriptor)> = plugins.iter().filter_map(&mut read).collect();
     let components =
         described.iter().flat_map(|(id, d)| d.components.iter().map(|c| (id.as_str(), c)));
-    Declared::of(components)
+    Declared::from_components(components)
 }
 
 /// Opens one library in a confined child and says what it is.

@@ -10,7 +10,7 @@ use onnxd_proto::onnxd::{
     ProbeRequest, StageStarted,
 };
 use onnxd_worker::confine::parent::PROBE;
-use onnxd_worker::recognition::{Choice, Question};
+use onnxd_worker::recognition::{ChosenFrontend, Question};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -193,7 +193,7 @@ pub(crate) fn ask(
     plugins: &Plugins,
     submission: &Submission,
     params: &Params,
-) -> Result<Choice, Diagnostics> {
+) -> Result<ChosenFrontend, Diagnostics> {
     let question = submission.question(&plugins.used, params.resolved());
     question.choose(&probe(launcher, &question)?)
 }

@@ -6,25 +6,25 @@ use super::Plugins;
 use super::files::inner;
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_intake::names::{NameClass, Names, is_params, is_role_file, is_role_folder};
+use onnxd_intake::names::{NameClass, NameRules, is_params, is_role_file, is_role_folder};
 use onnxd_intake::scan::DEPTH_MAX;
 use onnxd_params::Resolved;
 use onnxd_proto::onnxd::{InputFile, Need, PluginInfo};
-use onnxd_worker::recognition::{Choice, Question};
+use onnxd_worker::recognition::{ChosenFrontend, Question};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
 /// Names that the settings call unfinished or ignored.
-pub(crate) fn names(settings: &Settings) -> Names {
-    Names::new(&settings.intake.unfinished, &settings.intake.ignored)
+pub(crate) fn names(settings: &Settings) -> NameRules {
+    NameRules::new(&settings.intake.unfinished, &settings.intake.ignored)
 }
 
 /// Most files of one submission.
 pub(crate) const FILES_MAX: usize = 100_000;
 
 /// Asks the front-ends about a submission.
-type Ask<'a> = &'a dyn Fn(&Submission) -> Result<Choice, Diagnostics>;
+type Ask<'a> = &'a dyn Fn(&Submission) -> Result<ChosenFrontend, Diagnostics>;
 
 /// What one conversion works on.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,11 +63,11 @@ impl Submission {
     pub(crate) fn from_paths(
         paths: &[PathBuf],
         plugins: &Plugins,
-        names: &Names,
+        names: &NameRules,
         ours: &dyn Fn(&Path) -> bool,
         ask: Ask<'_>,
     ) -> Result<Submission, Diagnostics> {
-        let mut walk = Walk::new(names, ours);
+        let mut walk = FileWalk::new(names, ours);
         let mut named = Vec::new();
         for path in paths {
             match (fs::metadata(path), paths.len()) {
@@ -111,11 +111,11 @@ impl Submission {
     pub(crate) fn complete(
         &mut self,
         folder: &Path,
-        names: &Names,
+        names: &NameRules,
         needs: &[Need],
     ) -> Result<bool, Diagnostics> {
         let mut walk =
-            Walk { files: std::mem::take(&mut self.files), ..Walk::new(names, &|_| false) };
+            FileWalk { files: std::mem::take(&mut self.files), ..FileWalk::new(names, &|_| false) };
         let before = walk.files.len();
         for need in needs.iter().filter(|need| !need.found) {
             // A front-end may also take a file by its last name, as networks name paths of others.
@@ -153,17 +153,17 @@ impl Submission {
 }
 
 /// Collects files, and everything that is wrong with them.
-struct Walk<'a> {
+struct FileWalk<'a> {
     files: Vec<InputFile>,
     found: Diagnostics,
     full: bool,
     ours: &'a dyn Fn(&Path) -> bool,
-    names: &'a Names,
+    names: &'a NameRules,
 }
 
-impl<'a> Walk<'a> {
-    fn new(names: &'a Names, ours: &'a dyn Fn(&Path) -> bool) -> Walk<'a> {
-        Walk { files: Vec::new(), found: Diagnostics::default(), full: false, ours, names }
+impl<'a> FileWalk<'a> {
+    fn new(names: &'a NameRules, ours: &'a dyn Fn(&Path) -> bool) -> FileWalk<'a> {
+        FileWalk { files: Vec::new(), found: Diagnostics::default(), full: false, ours, names }
     }
 
     fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) {
@@ -272,7 +272,7 @@ fn only_network(
     plugins: &Plugins,
     ask: Ask<'_>,
 ) -> Result<String, Diagnostics> {
-    let mut left: Vec<(String, Result<Choice, Diagnostics>)> = Vec::new();
+    let mut left: Vec<(String, Result<ChosenFrontend, Diagnostics>)> = Vec::new();
     let mut declined = Diagnostics::default();
     match candidates.as_slice() {
         [] => return Err(no_candidate(plugins).into()),
@@ -293,7 +293,7 @@ fn only_network(
         let mut needs = needs.flat_map(|(_, asked)| asked.iter().flat_map(|c| &c.needs));
         needs.any(|need| need.found_as.iter().any(|found| found == name))
     };
-    let mut alone: Vec<&(String, Result<Choice, Diagnostics>)> =
+    let mut alone: Vec<&(String, Result<ChosenFrontend, Diagnostics>)> =
         left.iter().filter(|(name, _)| !used(name)).collect();
     if alone.is_empty() {
         // Networks that use each other.

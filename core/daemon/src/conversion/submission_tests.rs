@@ -25,13 +25,13 @@ fn folder(files: &[&str]) -> tempfile::TempDir {
     root
 }
 
-fn unasked(s: &Submission) -> Result<Choice, Diagnostics> {
+fn unasked(s: &Submission) -> Result<ChosenFrontend, Diagnostics> {
     panic!("{} is the only candidate", s.network)
 }
 
 /// A front-end that takes what begins with a letter up to `m`; what begins with `a` uses
 /// everything called `b` and more.
-fn asked(s: &Submission) -> Result<Choice, Diagnostics> {
+fn asked(s: &Submission) -> Result<ChosenFrontend, Diagnostics> {
     let first = s.network.chars().next().unwrap();
     if first > 'm' {
         let text = format!("no front-end takes `{}`", s.network);
@@ -40,7 +40,7 @@ fn asked(s: &Submission) -> Result<Choice, Diagnostics> {
     let uses = |name: &&String| first == 'a' && name.starts_with('b');
     let found_as: Vec<String> = s.files.iter().map(|f| &f.name).filter(uses).cloned().collect();
     let needs = vec![Need { found: true, found_as, ..Need::default() }];
-    Ok(Choice { needs, ..Choice::default() })
+    Ok(ChosenFrontend { needs, ..ChosenFrontend::default() })
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn several_candidates_are_asked_about_as_in_the_inbox() {
         let found = Submission::from_paths(
             &[root.path().to_owned()],
             &plugins(),
-            &Names::default(),
+            &NameRules::default(),
             &|_| false,
             &asked,
         );
@@ -63,8 +63,8 @@ fn several_candidates_are_asked_about_as_in_the_inbox() {
     assert_eq!(two, "the front-ends take 2 files for networks: `a.ini`, `c.onnx`");
     let root = folder(&["x.ini", "c.onnx", "a.ini"]);
     let paths = ["x.ini", "c.onnx", "a.ini"].map(|p| root.path().join(p));
-    let s =
-        Submission::from_paths(&paths, &plugins(), &Names::default(), &|_| false, &asked).unwrap();
+    let s = Submission::from_paths(&paths, &plugins(), &NameRules::default(), &|_| false, &asked)
+        .unwrap();
     assert_eq!(s.network, "c.onnx", "the first that is taken");
 }
 
@@ -78,7 +78,7 @@ fn one_folder_is_the_root() {
     let s = Submission::from_paths(
         &[root.path().join("lenet")],
         &plugins(),
-        &Names::default(),
+        &NameRules::default(),
         &|_| false,
         &unasked,
     )
@@ -92,7 +92,7 @@ fn one_folder_is_the_root() {
 fn several_paths_lie_side_by_side() {
     let root = folder(&["n/net.ini", "w/weights/a.syntxt", "block.ini.tpl"]);
     let paths = ["block.ini.tpl", "n/net.ini", "w/weights"].map(|p| root.path().join(p));
-    let s = Submission::from_paths(&paths, &plugins(), &Names::default(), &|_| false, &unasked)
+    let s = Submission::from_paths(&paths, &plugins(), &NameRules::default(), &|_| false, &unasked)
         .unwrap();
     assert_eq!((s.name.as_str(), s.network.as_str()), ("net", "net.ini"));
     assert_eq!(names(&s), ["block.ini.tpl", "net.ini", "weights/a.syntxt"]);
@@ -104,7 +104,7 @@ fn a_single_file_is_the_network_whatever_its_name() {
     let s = Submission::from_paths(
         &[root.path().join("x.bin")],
         &plugins(),
-        &Names::default(),
+        &NameRules::default(),
         &|_| false,
         &unasked,
     )
@@ -118,16 +118,16 @@ fn what_lies_beside_a_single_network_is_added_when_needed() {
     let mut s = Submission::from_paths(
         &[root.path().join("a.onnx")],
         &plugins(),
-        &Names::default(),
+        &NameRules::default(),
         &|_| false,
         &unasked,
     )
     .unwrap();
     let need = |path: &str| Need { path: path.into(), ..Need::default() };
     let needs = ["a.data", "w", "far/c.data", "absent", "../etc"].map(need);
-    assert!(s.complete(root.path(), &Names::default(), &needs).unwrap());
+    assert!(s.complete(root.path(), &NameRules::default(), &needs).unwrap());
     assert_eq!(names(&s), ["a.data", "a.onnx", "c.data", "w/b.data"]);
-    assert!(!s.complete(root.path(), &Names::default(), &needs[2..]).unwrap());
+    assert!(!s.complete(root.path(), &NameRules::default(), &needs[2..]).unwrap());
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn params_of_the_network_come_before_those_of_the_folder() {
     let s = Submission::from_paths(
         &[root.path().to_owned()],
         &plugins(),
-        &Names::default(),
+        &NameRules::default(),
         &|_| false,
         &unasked,
     )
@@ -151,7 +151,7 @@ fn what_is_wrong_is_said() {
     symlink("/etc/passwd", root.path().join("z/link")).unwrap();
     let at = |names: &[&str]| -> Diagnostic {
         let paths: Vec<PathBuf> = names.iter().map(|n| root.path().join(n)).collect();
-        Submission::from_paths(&paths, &plugins(), &Names::default(), &|_| false, &asked)
+        Submission::from_paths(&paths, &plugins(), &NameRules::default(), &|_| false, &asked)
             .unwrap_err()
             .0
             .remove(0)

@@ -24,7 +24,7 @@ type Inode = (u64, u64);
 
 /// A folder for a result.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct ResultFolder {
     folder: PathBuf,
     /// Of the result that lies there; empty if there is none.
     earlier: Manifest,
@@ -32,12 +32,12 @@ pub(crate) struct Target {
     inputs: HashSet<Inode>,
 }
 
-impl Target {
+impl ResultFolder {
     /// The folder `out`, which need not exist.
     ///
     /// # Errors
     /// `N0704` if it cannot be a folder, `N0304` if it cannot be looked at.
-    pub(crate) fn new(out: &Path) -> Result<Target, Diagnostic> {
+    pub(crate) fn new(out: &Path) -> Result<ResultFolder, Diagnostic> {
         let unusable = |why: String| {
             let text = format!("`{}` cannot be the folder for the result{why}", out.display());
             Diagnostic::new(Code::Usage, text)
@@ -57,12 +57,12 @@ impl Target {
         if folder.file_name().is_none() && !folder.is_dir() {
             return Err(unusable(String::new()));
         }
-        Target::at(folder, HashSet::new())
+        ResultFolder::at(folder, HashSet::new())
     }
 
-    fn at(folder: PathBuf, inputs: HashSet<Inode>) -> Result<Target, Diagnostic> {
+    fn at(folder: PathBuf, inputs: HashSet<Inode>) -> Result<ResultFolder, Diagnostic> {
         let earlier = Manifest::read(&folder).map_err(|e| disk("read", &folder, &e))?;
-        Ok(Target { folder, earlier: earlier.unwrap_or_default(), inputs })
+        Ok(ResultFolder { folder, earlier: earlier.unwrap_or_default(), inputs })
     }
 
     /// A hidden name on the same file system, for the result in the making: in the folder if it
@@ -135,14 +135,14 @@ impl Target {
     }
 
     /// A folder below; a link there is left alone, wherever it leads.
-    fn below(&self, name: String) -> Result<Target, Diagnostic> {
+    fn below(&self, name: String) -> Result<ResultFolder, Diagnostic> {
         let folder = self.folder.join(name);
         match folder.symlink_metadata() {
             Ok(data) if !data.is_dir() => {
                 let why = io::Error::from(io::ErrorKind::NotADirectory);
                 Err(disk("used", &folder, &why))
             }
-            _ => Target::at(folder, self.inputs.clone()),
+            _ => ResultFolder::at(folder, self.inputs.clone()),
         }
     }
 
@@ -304,8 +304,8 @@ mod tests {
             fs::read_to_string(self.at(name)).unwrap()
         }
 
-        fn target(&self, inputs: &[&str]) -> Target {
-            let mut target = Target::new(&self.at("out")).unwrap();
+        fn target(&self, inputs: &[&str]) -> ResultFolder {
+            let mut target = ResultFolder::new(&self.at("out")).unwrap();
             let inputs: Vec<PathBuf> = inputs.iter().map(|name| self.at(name)).collect();
             target.protect(inputs.iter().map(PathBuf::as_path));
             target
@@ -451,9 +451,9 @@ mod tests {
     fn what_cannot_be_a_folder_is_said() {
         let case = Case::new();
         case.write("out", "mine");
-        assert!(Target::new(&case.at("out")).unwrap_err().message.contains("it is a file"));
+        assert!(ResultFolder::new(&case.at("out")).unwrap_err().message.contains("it is a file"));
         symlink("nowhere", case.at("link")).unwrap();
-        let error = Target::new(&case.at("link")).unwrap_err().into_finding().message;
+        let error = ResultFolder::new(&case.at("link")).unwrap_err().into_finding().message;
         assert!(error.contains("leads nowhere"), "{error}");
     }
 }

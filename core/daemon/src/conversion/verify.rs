@@ -29,8 +29,8 @@ pub(super) fn verify(
     if models != 1 {
         return Err(wrong(format!("announced {models} models, expected one")));
     }
-    let mut found = announced;
-    for file in &mut found {
+    let mut written_files = announced;
+    for file in &mut written_files {
         let name = shown(&file.path);
         let path = inner(&file.path).ok_or_else(|| wrong(format!("announced `{name}`")))?;
         let linked = |folder: &Path| out.join(folder).is_symlink();
@@ -47,10 +47,10 @@ pub(super) fn verify(
         file.sha256 = sha256;
     }
     // With the folders that they lie in.
-    let paths = found.iter().map(|f| Path::new(&f.path));
+    let paths = written_files.iter().map(|f| Path::new(&f.path));
     let kept = paths.flat_map(Path::ancestors).map(|path| out.join(path)).collect();
     remove_others(out, &kept).map_err(|e| disk(out, &e))?;
-    Ok(found)
+    Ok(written_files)
 }
 
 fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> std::io::Result<()> {

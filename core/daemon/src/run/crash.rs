@@ -22,7 +22,7 @@ mod nothing {
 #[cfg(not(test))]
 pub(crate) use nothing::{far, inherited, point, transition};
 #[cfg(test)]
-pub(crate) use simulated::{Killed, Plan, enter, far, inherited, plan, point, transition};
+pub(crate) use simulated::{CrashPlan, Killed, enter, far, inherited, plan, point, transition};
 
 #[cfg(test)]
 mod simulated {
@@ -40,7 +40,7 @@ mod simulated {
 
     /// When one life of a daemon ends.
     #[derive(Default)]
-    pub(crate) struct Plan {
+    pub(crate) struct CrashPlan {
         /// At this place, when it is reached so many times.
         pub(crate) at: Option<(String, usize)>,
         /// At the place that is reached after so many others.
@@ -53,7 +53,7 @@ mod simulated {
         pub(crate) threads: AtomicUsize,
     }
 
-    impl Plan {
+    impl CrashPlan {
         pub(crate) fn is_dead(&self) -> bool {
             self.dead.load(Ordering::SeqCst)
         }
@@ -88,15 +88,15 @@ mod simulated {
     }
 
     thread_local! {
-        static PLAN: RefCell<Option<Arc<Plan>>> = const { RefCell::new(None) };
+        static PLAN: RefCell<Option<Arc<CrashPlan>>> = const { RefCell::new(None) };
     }
 
-    pub(crate) fn plan() -> Option<Arc<Plan>> {
+    pub(crate) fn plan() -> Option<Arc<CrashPlan>> {
         PLAN.with(|plan| plan.borrow().clone())
     }
 
     /// The plan of this thread, and of those that it starts from now on.
-    pub(crate) fn enter(plan: Option<Arc<Plan>>) {
+    pub(crate) fn enter(plan: Option<Arc<CrashPlan>>) {
         PLAN.with(|here| *here.borrow_mut() = plan);
     }
 
@@ -122,7 +122,7 @@ mod simulated {
 
     /// The same work, in a thread of the daemon whose plan this is.
     pub(crate) fn inherited<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-        struct Counted(Arc<Plan>);
+        struct Counted(Arc<CrashPlan>);
         impl Drop for Counted {
             fn drop(&mut self) {
                 self.0.threads.fetch_sub(1, Ordering::SeqCst);

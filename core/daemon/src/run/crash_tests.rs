@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::crash::Plan;
+use super::crash::CrashPlan;
 use super::crash_store::Dice;
-use super::crash_world::{Kind, World};
+use super::crash_world::{StoreKind, World};
 
 const SEEDS: u64 = 2_000;
 /// So many with the store in files.
@@ -70,14 +70,14 @@ fn folder() -> tempfile::TempDir {
 /// One world with a kill at each plan, and a last life that is not killed.
 fn run(
     root: &Path,
-    kind: Kind,
+    kind: StoreKind,
     seed: u64,
-    kills: impl IntoIterator<Item = Plan>,
-) -> Vec<Arc<Plan>> {
+    kills: impl IntoIterator<Item = CrashPlan>,
+) -> Vec<Arc<CrashPlan>> {
     let mut world = World::new(root, kind, seed);
     let mut plans = Vec::new();
     for plan in kills {
-        let plan = Arc::new(Plan { far: world.far, ..plan });
+        let plan = Arc::new(CrashPlan { far: world.far, ..plan });
         let whole = world.live(&plan);
         plans.push(plan);
         if !whole && world.dice.percent(50) {
@@ -88,7 +88,7 @@ fn run(
         }
     }
     let done = loop {
-        let plan = Arc::new(Plan { far: world.far, ..Plan::default() });
+        let plan = Arc::new(CrashPlan { far: world.far, ..CrashPlan::default() });
         assert!(world.live(&plan));
         plans.push(plan);
         // A shutdown ends a life early.
@@ -130,39 +130,42 @@ fn each_seed(seeds: std::ops::Range<u64>, one: impl Fn(&Path, u64) + Sync) {
 }
 
 /// Kills at random places.
-fn kill_at_random(kind: Kind, seeds: u64) {
+fn kill_at_random(kind: StoreKind, seeds: u64) {
     // Other seeds in every run, and the same where it is given.
     let base = std::env::var("CRASH_BASE").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     println!("CRASH_BASE={base}");
     each_seed(base..base + seeds, |root, seed| {
         let mut dice = Dice(seed);
-        let kill = || Plan { after: usize::try_from(dice.below(PLACES)).ok(), ..Plan::default() };
+        let kill = || CrashPlan {
+            after: usize::try_from(dice.below(PLACES)).ok(),
+            ..CrashPlan::default()
+        };
         run(root, kind, seed, std::iter::repeat_with(kill).take(KILLS).collect::<Vec<_>>());
     });
 }
 
 #[test]
 fn kills_at_random_places_lose_and_double_nothing() {
-    kill_at_random(Kind::Memory, SEEDS);
+    kill_at_random(StoreKind::Memory, SEEDS);
 }
 
 #[test]
 fn kills_at_random_places_lose_and_double_nothing_of_the_real_store() {
-    kill_at_random(Kind::Files, SEEDS_IN_FILES);
+    kill_at_random(StoreKind::Files, SEEDS_IN_FILES);
 }
 
 #[test]
 fn a_kill_at_each_place_loses_and_doubles_nothing() {
-    kill_at_each_place(Kind::Memory);
+    kill_at_each_place(StoreKind::Memory);
 }
 
 #[test]
 fn a_kill_at_each_place_loses_and_doubles_nothing_of_the_real_store() {
-    kill_at_each_place(Kind::Files);
+    kill_at_each_place(StoreKind::Files);
 }
 
 /// Kills at every place that has a name.
-fn kill_at_each_place(kind: Kind) {
+fn kill_at_each_place(kind: StoreKind) {
     let mut wanted: BTreeSet<String> = EFFECTS.iter().map(|name| (*name).to_owned()).collect();
     for name in TRANSITIONS {
         wanted.extend([format!("before {name}"), format!("after {name}")]);
@@ -174,15 +177,15 @@ fn kill_at_each_place(kind: Kind) {
         if !wanted.iter().any(rare) {
             return;
         }
-        let early = || Plan { after: Some(25), ..Plan::default() };
+        let early = || CrashPlan { after: Some(25), ..CrashPlan::default() };
         let seen = run(root, kind, seed, [early()]);
         let names: BTreeSet<String> =
             seen.iter().flat_map(|plan| plan.seen().into_keys()).collect();
         for name in names.into_iter().filter(rare) {
-            let at = |n| Plan { at: Some((name.clone(), n)), ..Plan::default() };
+            let at = |n| CrashPlan { at: Some((name.clone(), n)), ..CrashPlan::default() };
             for plans in [vec![at(1), at(1)], vec![early(), at(1), at(2)]] {
                 let plans = run(root, kind, seed, plans);
-                let here = |plan: &Arc<Plan>| plan.is_dead() && plan.at.is_some();
+                let here = |plan: &Arc<CrashPlan>| plan.is_dead() && plan.at.is_some();
                 if plans.iter().any(here) {
                     killed.lock().unwrap().insert(name.clone());
                 }

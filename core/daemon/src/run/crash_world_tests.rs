@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
-use onnxd_intake::{File, FileSet, Found, Submission};
+use onnxd_intake::{DropFile, FileSet, InboxNews, Submission};
 use onnxd_jobs::Store;
 use onnxd_proto::onnxd::{FileDigest, FileRole, Job, JobState, Report};
 use rustix::fs::stat;
 
 use super::attempts::attempt::Work;
-use super::crash::{Killed, Plan, enter, plan};
+use super::crash::{CrashPlan, Killed, enter, plan};
 use super::crash_store::{Dice, Shared};
 use super::event::{ClientRequest, Event};
 use super::event_loop::Daemon;
-use super::protocol::Request;
+use super::protocol::ControlRequest;
 use super::simulation_tests::daemon;
 use crate::conversion::files::digest;
 use crate::conversion::{Outcome, Verdict};
@@ -73,7 +73,7 @@ pub(super) fn outcome(work: &Work) -> Option<Outcome> {
 
 /// Where jobs are kept.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum StoreKind {
     Memory,
     Files,
 }
@@ -96,7 +96,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(root: &Path, kind: Kind, seed: u64) -> World {
+    pub(super) fn new(root: &Path, kind: StoreKind, seed: u64) -> World {
         if root.exists() {
             fs::remove_dir_all(root).unwrap();
         }
@@ -107,8 +107,8 @@ impl World {
         World {
             root: root.to_owned(),
             store: match kind {
-                Kind::Memory => Shared::in_memory(),
-                Kind::Files => Shared::in_files(&root.join("state")),
+                StoreKind::Memory => Shared::in_memory(),
+                StoreKind::Files => Shared::in_files(&root.join("state")),
             },
             to_come: all.clone(),
             all,
@@ -123,7 +123,7 @@ impl World {
     }
 
     /// One life of a daemon: whether it came to its end without being killed.
-    pub(super) fn live(&mut self, plan: &Arc<Plan>) -> bool {
+    pub(super) fn live(&mut self, plan: &Arc<CrashPlan>) -> bool {
         enter(Some(Arc::clone(plan)));
         let ended = catch_unwind(AssertUnwindSafe(|| self.work()));
         enter(None);
@@ -166,7 +166,7 @@ impl World {
             if daemon.may_take()
                 && let Some(drop) = found.pop()
             {
-                daemon.handle(Event::Found(Found::Ready(Box::new(drop.offered())))).unwrap();
+                daemon.handle(Event::Found(InboxNews::Ready(Box::new(drop.offered())))).unwrap();
             } else if self.dice.percent(40)
                 && let Some(drop) = self.to_come.pop()
             {
@@ -214,9 +214,9 @@ impl World {
         let job = &jobs[usize::try_from(self.dice.below(jobs.len() as u64)).unwrap()];
         let id = job.id.clone();
         let request = match job.state() {
-            JobState::Failed | JobState::Cancelled => Request::Retry { job: id },
-            JobState::Quarantined => Request::Release { job: id },
-            _ => Request::Cancel { job: id },
+            JobState::Failed | JobState::Cancelled => ControlRequest::Retry { job: id },
+            JobState::Quarantined => ControlRequest::Release { job: id },
+            _ => ControlRequest::Cancel { job: id },
         };
         let (answer, _) = bounded(1);
         let client = ClientRequest { request, actor: "ann".into(), answer };
@@ -320,7 +320,7 @@ impl Drop {
     /// As intake finds it.
     fn offered(&self) -> Submission {
         let stamp = (&stat(self.path()).unwrap()).into();
-        let files = vec![File { name: "net.onnx".into(), stamp }];
+        let files = vec![DropFile { name: "net.onnx".into(), stamp }];
         let set = FileSet { files, ..self.submission.set.clone() };
         Submission { set, ..self.submission.clone() }
     }

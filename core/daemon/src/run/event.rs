@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use crossbeam_channel::Sender;
 use onnxd_config::{Loaded, Params};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
-use onnxd_intake::{ClaimError, Found};
+use onnxd_intake::{ClaimError, InboxNews};
 use onnxd_proto::onnxd::{self as message, InputFile};
 use serde_json::Value;
 
-use super::protocol::Request;
+use super::protocol::ControlRequest;
 use super::tools::Tools;
 
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Intake has found a complete drop, or one that no front-end takes.
-    Found(Found),
+    Found(InboxNews),
     /// The files of a job were moved out of the inbox, or not.
     Claimed { job: String, done: Result<(), ClaimError> },
     /// The files of a job were read.
@@ -33,7 +33,7 @@ pub(crate) enum Event {
     /// The thread of a job ended without an answer.
     Abandoned { job: String },
     /// The housekeeping thread has done something.
-    Kept(Kept),
+    Kept(OrderResult),
     /// A client asks over the control socket.
     ClientRequest(Box<ClientRequest>),
     /// The settings were read again, or not.
@@ -109,7 +109,7 @@ pub(crate) enum Placed {
 
 /// What became of an order.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum OrderResult {
     PutAway { job: String, done: Result<(), Diagnostic> },
     Fetched { job: String, done: Result<(), Diagnostic> },
     Unmatched { id: PathBuf, done: Result<PathBuf, ClaimError> },
@@ -119,7 +119,7 @@ pub(crate) enum Kept {
 /// A request with whoever asks, and where the answer goes.
 #[derive(Debug)]
 pub(crate) struct ClientRequest {
-    pub(crate) request: Request,
+    pub(crate) request: ControlRequest,
     /// User name and number of the other side.
     pub(crate) actor: String,
     pub(crate) answer: Sender<Value>,

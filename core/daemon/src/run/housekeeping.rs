@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use crossbeam_channel::{Receiver, Sender};
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_intake::names::Names;
+use onnxd_intake::names::NameRules;
 use onnxd_intake::{ClaimError, Unmatched};
 
 use super::crash;
 use super::drops::receipts;
-use super::event::{Event, Kept};
+use super::event::{Event, OrderResult};
 use super::held::Held;
 use super::layout::{Folders, is_filled};
-use super::order::{Order, Ordered};
+use super::order::{DiskOrder, Ordered};
 use super::queue::packing;
 use super::results::originals;
 use crate::conversion::files::remove_folder;
@@ -38,37 +38,37 @@ pub(crate) fn spawn(
     std::thread::Builder::new().name("housekeeping".into()).spawn(crash::inherited(keep))
 }
 
-fn carry_out(order: Order, settings: &Settings) -> Kept {
+fn carry_out(order: DiskOrder, settings: &Settings) -> OrderResult {
     let folders = Folders::of(settings);
     match order {
-        Order::PutAway(job) => {
+        DiskOrder::PutAway(job) => {
             let (policy, keep_work) = (settings.output.originals, settings.output.keep_work);
             let done = originals::put_away(&job, &folders, policy, keep_work);
             let done = done.map_err(|e| Diagnostic::new(Code::of_write(&e), e.to_string()));
-            Kept::PutAway { job: job.id, done }
+            OrderResult::PutAway { job: job.id, done }
         }
-        Order::Fetch { job, kept } => {
+        DiskOrder::Fetch { job, kept } => {
             let dir = folders.job(&job.id);
             let restored = kept.map_or(Ok(()), |kept| packing::restore(&dir, &kept));
             crash::point("folder restored");
             let done = restored
                 .map_err(|e| Diagnostic::new(Code::of_write(&e), e.to_string()))
                 .and_then(|()| originals::fetch(&job, &folders));
-            Kept::Fetched { job: job.id, done }
+            OrderResult::Fetched { job: job.id, done }
         }
-        Order::Packed(dirs) => {
+        DiskOrder::Packed(dirs) => {
             for (dir, report) in dirs {
                 if let Err(e) = packing::remove_kept(&dir, report) {
                     tracing::warn!(path = %dir.path().display(), reason = %e, "not removed");
                 }
             }
-            Kept::Removed
+            OrderResult::Removed
         }
-        Order::Unmatched(unmatched) => {
+        DiskOrder::Unmatched(unmatched) => {
             let done = put_aside(&unmatched, &folders, &names(settings));
-            Kept::Unmatched { id: unmatched.id, done }
+            OrderResult::Unmatched { id: unmatched.id, done }
         }
-        Order::Remove(paths) => {
+        DiskOrder::Remove(paths) => {
             // Originals that could not be moved are never removed.
             let has_originals =
                 |path: &Path| ["originals", "input"].iter().any(|n| is_filled(&path.join(n)));
@@ -77,11 +77,11 @@ fn carry_out(order: Order, settings: &Settings) -> Kept {
                     tracing::warn!(path = %path.display(), reason = %e, "not removed");
                 }
             }
-            Kept::Removed
+            OrderResult::Removed
         }
-        Order::Receipts(change) => {
+        DiskOrder::Receipts(change) => {
             receipts::carry_out(&change, &folders);
-            Kept::Removed
+            OrderResult::Removed
         }
     }
 }
@@ -90,7 +90,7 @@ fn carry_out(order: Order, settings: &Settings) -> Kept {
 fn put_aside(
     unmatched: &Unmatched,
     folders: &Folders,
-    names: &Names,
+    names: &NameRules,
 ) -> Result<PathBuf, ClaimError> {
     let plain = folders.unmatched.join(&unmatched.id);
     let numbered = |n: u32| PathBuf::from(format!("{}.{n}", plain.display()));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::os::linux::fs::MetadataExt;
 
-use onnxd_config::settings::{Level, Log, LogFormat};
+use onnxd_config::settings::{Log, LogFormat, LogLevel};
 use onnxd_diagnostics::{escaped, escaped_json};
 use tracing::field::Field;
 use tracing::{Event, Subscriber};
@@ -21,7 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 pub(crate) struct Handle(reload::Handle<LevelFilter, Registry>);
 
 impl Handle {
-    pub(crate) fn set_level(&self, level: Level) {
+    pub(crate) fn set_level(&self, level: LogLevel) {
         if let Err(e) = self.0.reload(filter(level)) {
             tracing::warn!(reason = %e, "the log level was not changed");
         }
@@ -83,13 +83,13 @@ impl<W: Write> Write for EscapedJson<W> {
     }
 }
 
-fn filter(level: Level) -> LevelFilter {
+fn filter(level: LogLevel) -> LevelFilter {
     match level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     }
 }
 

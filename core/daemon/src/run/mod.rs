@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use onnxd_config::{Entry, Environment, Loaded, Settings, load};
+use onnxd_config::{Environment, KeyEntry, Loaded, Settings, load};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::{Config, Inbox};
 use onnxd_jobs::SledStore;
@@ -74,23 +74,23 @@ const MESSAGES_MAX: usize = 64;
 
 /// Where the settings come from, to read them again.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct SettingsSource {
     pub(crate) file: Option<PathBuf>,
     pub(crate) overrides: Vec<String>,
     pub(crate) environment: Environment,
     /// Those in use.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<KeyEntry>,
 }
 
-impl Source {
+impl SettingsSource {
     /// Reads the settings of this process.
     pub(crate) fn new(
         file: Option<PathBuf>,
         overrides: Vec<String>,
-    ) -> Result<(Source, Settings), Diagnostics> {
+    ) -> Result<(SettingsSource, Settings), Diagnostics> {
         let environment = Environment::of_process();
         let loaded = load(file.as_deref(), &environment, &overrides)?;
-        let source = Source { file, overrides, environment, entries: loaded.entries };
+        let source = SettingsSource { file, overrides, environment, entries: loaded.entries };
         Ok((source, loaded.settings))
     }
 
@@ -102,7 +102,7 @@ impl Source {
 /// Runs the daemon until it is told to stop, or with `once` until nothing is left to do. Asked to
 /// end before it is ready, it leaves everything as it is.
 pub(crate) fn run(
-    source: Source,
+    source: SettingsSource,
     mut settings: Settings,
     once: bool,
     signals: Signals,
@@ -184,7 +184,7 @@ fn keep_apart() {
 #[allow(clippy::too_many_arguments)] // the parts of the daemon, each made by another part
 fn new_daemon(
     queue: Queue,
-    source: Source,
+    source: SettingsSource,
     settings: Settings,
     log: log::Handle,
     tools: Tools,

@@ -13,7 +13,7 @@ use super::layout::JobDir;
 
 /// Something to be done on the disk.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum DiskOrder {
     /// The originals of a finished job leave its folder.
     PutAway(Box<Job>),
     /// The originals of a failed job come back, and what was packed of its folder.
@@ -29,7 +29,7 @@ pub(crate) enum Order {
 }
 
 /// An order with the settings of its time.
-pub(crate) type Ordered = (Order, Arc<Settings>);
+pub(crate) type Ordered = (DiskOrder, Arc<Settings>);
 
 /// Receipts to be written and removed, by their paths below the outbox.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ pub(crate) const JOBS_MAX: usize = 1_000;
 /// What a client asks of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", deny_unknown_fields)]
-pub(crate) enum Request {
+pub(crate) enum ControlRequest {
     /// A page of jobs, newest first.
     #[serde(rename = "jobs.list")]
     List {
@@ -62,7 +62,7 @@ pub(crate) enum Request {
 }
 
 /// Reads one line.
-pub(crate) fn parse(line: &str) -> Result<Request, Diagnostic> {
+pub(crate) fn parse(line: &str) -> Result<ControlRequest, Diagnostic> {
     serde_json::from_str(line)
         .map_err(|e| Diagnostic::new(Code::Usage, format!("The request is not understood: {e}")))
 }
@@ -98,24 +98,31 @@ mod tests {
     #[test]
     fn requests_read_back() {
         let all = [
-            Request::List { state: Some("failed".into()), limit: None, after: Some("01J".into()) },
-            Request::Show { job: "01J".into() },
-            Request::Retry { job: "01J".into() },
-            Request::Cancel { job: "01J".into() },
-            Request::Release { job: "01J".into() },
-            Request::Pause {},
-            Request::Resume {},
-            Request::Reload {},
-            Request::Health {},
-            Request::Status {},
-            Request::Inbox {},
+            ControlRequest::List {
+                state: Some("failed".into()),
+                limit: None,
+                after: Some("01J".into()),
+            },
+            ControlRequest::Show { job: "01J".into() },
+            ControlRequest::Retry { job: "01J".into() },
+            ControlRequest::Cancel { job: "01J".into() },
+            ControlRequest::Release { job: "01J".into() },
+            ControlRequest::Pause {},
+            ControlRequest::Resume {},
+            ControlRequest::Reload {},
+            ControlRequest::Health {},
+            ControlRequest::Status {},
+            ControlRequest::Inbox {},
         ];
         for request in all {
             let line = serde_json::to_string(&request).unwrap();
             assert_eq!(parse(&line).unwrap(), request, "{line}");
         }
         let line = r#"{"do":"jobs.list"}"#;
-        assert_eq!(parse(line).unwrap(), Request::List { state: None, limit: None, after: None });
+        assert_eq!(
+            parse(line).unwrap(),
+            ControlRequest::List { state: None, limit: None, after: None }
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use onnxd_config::{Environment, load};
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_intake::{File, FileSet, Found, Submission};
+use onnxd_intake::{DropFile, FileSet, InboxNews, Submission};
 use onnxd_jobs::{Destination, MemoryStore, SledStore, Store, StoreError, print};
 use onnxd_proto::onnxd::{Job, JobState, Kept, Report, Verdict};
 use rustix::fs::stat;
@@ -21,7 +21,7 @@ use super::layout::JobDir;
 use super::mailbox::Mailbox;
 use super::queue::{Book, Queue};
 use super::tools::Tools;
-use super::{Source, housekeeping, log, make_folders, new_daemon};
+use super::{SettingsSource, housekeeping, log, make_folders, new_daemon};
 use crate::conversion::{Launcher, Plugins};
 
 const DROPS: usize = 24;
@@ -134,9 +134,10 @@ pub(super) fn daemon(root: &Path, store: Box<dyn Store>) -> Daemon {
         "worker.parallel_max=2".into(),
     ];
     let mut settings = load(None, &environment, &sets).unwrap().settings;
-    let source = Source { file: None, overrides: Vec::new(), environment, entries: Vec::new() };
+    let source =
+        SettingsSource { file: None, overrides: Vec::new(), environment, entries: Vec::new() };
     let folders = make_folders(&mut settings).unwrap();
-    let (log, launcher) = (log::Handle::quiet(), Launcher::of(&settings, "/bin/false"));
+    let (log, launcher) = (log::Handle::quiet(), Launcher::from_settings(&settings, "/bin/false"));
     let tools = Tools { launcher, plugins: Arc::new(Plugins::default()) };
     let (events, received) = bounded(256);
     let (orders, ordered) = bounded(64);
@@ -165,7 +166,7 @@ fn submission(inbox: &Path, n: usize) -> Submission {
         network: name.clone(),
         set: FileSet {
             inbox: inbox.to_owned(),
-            files: vec![File { name, stamp }],
+            files: vec![DropFile { name, stamp }],
             ..FileSet::default()
         },
         ..Submission::default()
@@ -207,7 +208,7 @@ fn run(daemon: &mut Daemon, dice: &mut Dice, mut drops: Vec<Submission>) {
             && daemon.queue.refused.why().is_none()
             && let Some(drop) = drops.pop()
         {
-            daemon.handle(Event::Found(Found::Ready(Box::new(drop)))).unwrap();
+            daemon.handle(Event::Found(InboxNews::Ready(Box::new(drop)))).unwrap();
         }
         let none_waits = drops.is_empty() && daemon.drops.held_back() == 0;
         let idle = none_waits && daemon.queue.book().live() == 0 && daemon.is_finished();

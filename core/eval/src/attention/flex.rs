@@ -1,10 +1,10 @@
 //! Attention whose scores and probabilities a network may change by sub-graphs.
 
 use super::four;
-use crate::call::{Call, RunBody};
+use crate::call::{KernelCall, RunBody};
 use crate::cells::transposed;
 use crate::fault::{Fault, Outcome};
-use crate::item::{Item, items};
+use crate::item::{RunValue, items};
 use crate::linear::multiplied;
 use crate::num::slice;
 use crate::reals::{reals, stored};
@@ -15,10 +15,10 @@ use onnxd_ir::{DataType, Tensor};
 /// `prob_mod(softmax(score_mod(sqrt(scale) * Q * (sqrt(scale) * K)'))) * V` per batch and head.
 /// Scores are computed in the type of the inputs, all behind them in that of the softmax.
 pub(super) fn flex_attention(
-    call: &Call,
-    _: &[Option<Item>],
+    call: &KernelCall,
+    _: &[Option<RunValue>],
     run: &mut RunBody,
-) -> Outcome<Vec<Item>> {
+) -> Outcome<Vec<RunValue>> {
     let (q, k, v) = (call.x(0)?, call.x(1)?, call.x(2)?);
     let ([batch, heads, queries, size], [bk, shared, keys, sk]) = (four(q)?, four(k)?);
     let [bv, hv, sv, width] = four(v)?;
@@ -56,7 +56,7 @@ fn wide(x: &Tensor) -> Outcome<Tensor> {
 }
 
 /// The root of the scale, computed in `float` and rounded to `dtype`.
-fn root_of_scale(call: &Call, size: usize, dtype: DataType) -> Outcome<f64> {
+fn root_of_scale(call: &KernelCall, size: usize, dtype: DataType) -> Outcome<f64> {
     let scale = call.float_opt("scale")?.unwrap_or((size as f64).sqrt().recip() as f32);
     refuse!(scale < 0.0 => "the scale {scale} has no root");
     let root = cast(&Tensor::scalar(scale.sqrt()), dtype)?;
@@ -64,7 +64,7 @@ fn root_of_scale(call: &Call, size: usize, dtype: DataType) -> Outcome<f64> {
 }
 
 /// The output of the sub-graph that the attribute holds, or `x` if it is absent.
-fn modified(call: &Call, name: &str, x: Tensor, run: &mut RunBody) -> Outcome<Tensor> {
+fn modified(call: &KernelCall, name: &str, x: Tensor, run: &mut RunBody) -> Outcome<Tensor> {
     if call.attr(name).is_none() {
         return Ok(x);
     }
@@ -77,7 +77,7 @@ fn modified(call: &Call, name: &str, x: Tensor, run: &mut RunBody) -> Outcome<Te
 }
 
 /// Over the last axis. A query that may see no key has no probabilities: they are NaN.
-fn softmax(call: &Call, x: &Tensor) -> Outcome<Tensor> {
+fn softmax(call: &KernelCall, x: &Tensor) -> Outcome<Tensor> {
     call.room(DataType::Double, x.dims())?;
     let mut values = slice::<f64>(&wide(x)?)?.into_owned();
     for row in values.chunks_mut(x.dims()[3].max(1)) {

@@ -1,7 +1,7 @@
 //! Linear attention: a matrix per head that every position updates and reads.
 
 use super::{merge_heads, split_heads};
-use crate::call::Call;
+use crate::call::KernelCall;
 use crate::dims::size;
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, sized, stored};
@@ -16,7 +16,12 @@ struct Gate {
 }
 
 impl Gate {
-    fn of(call: &Call, i: usize, wanted: bool, rows: [usize; 2]) -> Outcome<Option<Gate>> {
+    fn from_call(
+        call: &KernelCall,
+        i: usize,
+        wanted: bool,
+        rows: [usize; 2],
+    ) -> Outcome<Option<Gate>> {
         let Some(x) = call.opt(i) else {
             let missing = || Fault::invalid(format!("this update rule needs input {i}"));
             return if wanted { Err(missing()) } else { Ok(None) };
@@ -56,7 +61,7 @@ fn update(s: &mut [f64], key: &[f64], value: &mut [f64], rate: Option<f64>) {
 }
 
 /// `S = exp(g) S; v = beta (v - S' k); S = S + k v'; o = scale S' q`, the steps that the rule has.
-pub(super) fn linear_attention(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn linear_attention(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let heads = size(call.int("q_num_heads", 0)?)?;
     let shared = size(call.int("kv_num_heads", 0)?)?;
     let (gated, delta) = match call.string("update_rule", "gated_delta")? {
@@ -73,8 +78,8 @@ pub(super) fn linear_attention(call: &Call) -> Outcome<Vec<Tensor>> {
     let width = super::four(&v)?[3];
     refuse!(k.dims() != [batch, shared, steps, size] || v.dims() != [batch, shared, steps, width] =>
         "{q:?}, {k:?} and {v:?} do not fit each other");
-    let decay = Gate::of(call, 4, gated, [batch, steps])?;
-    let beta = Gate::of(call, 5, delta, [batch, steps])?;
+    let decay = Gate::from_call(call, 4, gated, [batch, steps])?;
+    let beta = Gate::from_call(call, 5, delta, [batch, steps])?;
     let decay_fits = decay.as_ref().is_none_or(|g| [shared, shared * size].contains(&g.row));
     refuse!(!decay_fits || beta.as_ref().is_some_and(|g| ![1, shared].contains(&g.row)) =>
         "decay or beta does not fit the heads");

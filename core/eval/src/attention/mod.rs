@@ -7,19 +7,19 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::call::{Call, Row, control, integers, raw};
+use crate::call::{KernelCall, KernelRow, control, integers, raw};
 use crate::cells::{joined, transposed};
 use crate::dims::{broadcast, broadcast_strides, size};
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Sizes, multiply_into};
+use crate::gemm::{GemmSizes, Matrix, multiply_into};
 use crate::reals::{Real, reals};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("Attention", attention),
     raw("CausalConvWithState", state::causal_conv_with_state),
-    control("FlexAttention", flex::flex_attention).of("ai.onnx.preview"),
+    control("FlexAttention", flex::flex_attention).in_domain("ai.onnx.preview"),
     raw("LinearAttention", linear::linear_attention),
     raw("RotaryEmbedding", rotary::rotary_embedding),
     raw("TensorScatter", state::tensor_scatter),
@@ -46,7 +46,7 @@ fn four(x: &Tensor) -> Outcome<[usize; 4]> {
 }
 
 /// The sizes that an application of Attention works with, all operands in four axes.
-struct Operands {
+struct AttentionOperands {
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -64,7 +64,7 @@ struct Operands {
     past: usize,
 }
 
-fn operands(call: &Call) -> Outcome<Operands> {
+fn operands(call: &KernelCall) -> Outcome<AttentionOperands> {
     let flat = call.x(0)?.rank() == 3;
     let part = |i: usize, heads: &str| {
         let x = call.x(i)?;
@@ -90,7 +90,7 @@ fn operands(call: &Call) -> Outcome<Operands> {
     let fits = [bk, bv] == [batch; 2] && sk == size && [hv, sv] == [shared, keys];
     refuse!(!fits || shared == 0 || heads % shared != 0 => "{q:?}, {k:?} and {v:?} do not fit each other");
     let group = heads / shared;
-    Ok(Operands { q, k, v, batch, heads, queries, keys, size, width, group, past })
+    Ok(AttentionOperands { q, k, v, batch, heads, queries, keys, size, width, group, past })
 }
 
 /// What is added to the logits: 0 or a bias where a key may be seen, minus infinity elsewhere.
@@ -109,7 +109,7 @@ struct Bias {
 }
 
 impl Bias {
-    fn of(call: &Call, o: &Operands) -> Outcome<Bias> {
+    fn from_call(call: &KernelCall, o: &AttentionOperands) -> Outcome<Bias> {
         let mut bias = Bias {
             mask: None,
             steps: vec![0; 4],
@@ -175,7 +175,7 @@ fn probabilities<T: Real>(row: &mut [T], sees: bool) {
 }
 
 /// `softmax(cap(scale * Q * K') + bias) * V` per batch and head.
-fn attention(call: &Call) -> Outcome<Vec<Tensor>> {
+fn attention(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let o = operands(call)?;
     let narrow = [&o.q, &o.k, &o.v].iter().all(|x| x.dtype() == DataType::Float);
     if narrow { attended::<f32>(call, o) } else { attended::<f64>(call, o) }
@@ -232,8 +232,8 @@ impl Logits<'_> {
     }
 }
 
-fn attended<T: Real>(call: &Call, o: Operands) -> Outcome<Vec<Tensor>> {
-    let bias = Bias::of(call, &o)?;
+fn attended<T: Real>(call: &KernelCall, o: AttentionOperands) -> Outcome<Vec<Tensor>> {
+    let bias = Bias::from_call(call, &o)?;
     let given = call.float_opt("scale")?.map(f64::from);
     let scale = given.unwrap_or((o.size as f64).sqrt().recip());
     let cap = f64::from(call.float("softcap", 0.0)?);
@@ -250,12 +250,12 @@ fn attended<T: Real>(call: &Call, o: Operands) -> Outcome<Vec<Tensor>> {
     for at in 0..if y.is_empty() && shown_room == 0 { 0 } else { o.batch * o.heads } {
         let kv = at / o.group;
         let (query, key) = (&q[at * o.queries * o.size..], &k[kv * o.keys * o.size..]);
-        let s = Sizes { m: o.queries, k: o.size, n: o.keys };
+        let s = GemmSizes { m: o.queries, k: o.size, n: o.keys };
         let (left, right) = (Matrix::new(query, o.size), Matrix::transposed(key, o.size));
         scores.fill(T::default());
         multiply_into(s, left, right, &mut scores, o.keys);
         logits.finish(&mut scores, o.keys, (at / o.heads, at % o.heads), &mut shown);
-        let s = Sizes { m: o.queries, k: o.keys, n: o.width };
+        let s = GemmSizes { m: o.queries, k: o.keys, n: o.width };
         let out = &mut y[at * o.queries * o.width..(at + 1) * o.queries * o.width];
         let value = Matrix::new(&v[kv * o.keys * o.width..], o.width);
         multiply_into(s, Matrix::new(&scores, o.keys), value, out, o.width);

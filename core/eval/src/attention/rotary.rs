@@ -1,6 +1,6 @@
 //! Rotary position embedding: pairs of elements are rotated by angles that depend on the position.
 
-use crate::call::{Call, integers, one};
+use crate::call::{KernelCall, integers, one};
 use crate::dims::{index, size};
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
@@ -17,7 +17,7 @@ struct Axes {
     head_step: usize,
 }
 
-fn axes(call: &Call) -> Outcome<Axes> {
+fn axes(call: &KernelCall) -> Outcome<Axes> {
     let x = call.x(0)?;
     let heads = size(call.int("num_heads", 0)?)?;
     match *x.dims() {
@@ -34,7 +34,7 @@ fn axes(call: &Call) -> Outcome<Axes> {
 }
 
 /// The rows of a cache that belong to each batch and position.
-fn rows(call: &Call, cache: &Tensor, a: &Axes, half: usize) -> Outcome<Vec<usize>> {
+fn rows(call: &KernelCall, cache: &Tensor, a: &Axes, half: usize) -> Outcome<Vec<usize>> {
     let wanted = a.batch * a.positions;
     let misfit = || Fault::invalid(format!("cache {cache:?} does not fit the input"));
     let found = match (call.opt(3), cache.dims()) {
@@ -50,7 +50,7 @@ fn rows(call: &Call, cache: &Tensor, a: &Axes, half: usize) -> Outcome<Vec<usize
     if found.len() == wanted { Ok(found) } else { Err(misfit()) }
 }
 
-pub(super) fn rotary_embedding(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn rotary_embedding(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, cos, sin) = (call.x(0)?, call.x(1)?, call.x(2)?);
     let a = axes(call)?;
     let turned = match size(call.int("rotary_embedding_dim", 0)?)? {

@@ -1,7 +1,7 @@
 //! Operators that carry a state from one token to the next.
 
-use crate::call::{Call, integers, one};
-use crate::cells::{Cell, celled, joined, take};
+use crate::call::{KernelCall, integers, one};
+use crate::cells::{CellWidth, celled, joined, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, sized, stored};
@@ -9,7 +9,7 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// A depthwise convolution over the past `k` positions; gives the last `k - 1` for the next call.
-pub(super) fn causal_conv_with_state(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn causal_conv_with_state(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
     let misfit = || Fault::invalid(format!("{x:?} and weights {w:?} do not fit each other"));
     let ([batch, channels, length], [c, 1, k]) = (x.dims(), w.dims()) else {
@@ -50,7 +50,7 @@ pub(super) fn causal_conv_with_state(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Writes an update into a cache along `axis`, from the index on that each batch names.
-pub(super) fn tensor_scatter(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn tensor_scatter(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (cache, update) = (call.x(0)?, call.x(1)?);
     let axis = dims::axis(call.int("axis", -2)?, cache.rank())?;
     let circular = match call.string("mode", "linear")? {
@@ -68,8 +68,8 @@ pub(super) fn tensor_scatter(call: &Call) -> Outcome<Vec<Tensor>> {
     let starts = call.opt(2).map(integers).transpose()?.unwrap_or_else(|| vec![0; batch]);
     refuse!(starts.len() != batch => "write_indices does not have one index per batch");
     celled!(cache.dtype(), T => {
-        let mut cells = <T as Cell>::load(cache).into_owned();
-        let new = <T as Cell>::load(update);
+        let mut cells = <T as CellWidth>::load(cache).into_owned();
+        let new = <T as CellWidth>::load(update);
         for row in 0..if new.is_empty() { 0 } else { outer } {
             let start = starts[row * batch / outer];
             for step in 0..steps {
@@ -82,6 +82,6 @@ pub(super) fn tensor_scatter(call: &Call) -> Outcome<Vec<Tensor>> {
                     .clone_from_slice(&new[(row * steps + step) * inner..][..inner]);
             }
         }
-        one(<T as Cell>::store(cache.dtype(), cache.dims().to_vec(), cells)?)
+        one(<T as CellWidth>::store(cache.dtype(), cache.dims().to_vec(), cells)?)
     })
 }

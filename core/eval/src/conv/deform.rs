@@ -3,7 +3,7 @@
 
 use super::bias_of;
 use super::window::{self, Window};
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::fault::{Fault, Outcome};
 use crate::gemm::Product;
 use crate::num::{float, slice};
@@ -11,7 +11,7 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// Sizes of one deformable convolution.
-struct Sizes {
+struct DeformSizes {
     groups: usize,
     offset_groups: usize,
     channels: usize,
@@ -19,22 +19,28 @@ struct Sizes {
     depth: usize,
 }
 
-pub(super) fn deform_conv(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn deform_conv(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
     float!(x.dtype(), T => one(deformed::<T>(call, x, w)?))
 }
 
-fn deformed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor> {
+fn deformed<T: Product>(call: &KernelCall, x: &Tensor, w: &Tensor) -> Outcome<Tensor> {
     let misfit = || Fault::invalid(format!("input {x:?} does not fit the weights {w:?}"));
     let ([batch, channels, h, width], [filters, depth, kh, kw]) = (x.dims(), w.dims()) else {
         return Err(Fault::unsupported("only two spatial axes are computed"));
     };
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
     let offset_groups = usize::try_from(call.int("offset_group", 1)?).unwrap_or(0);
-    let whole = |n: usize, by: usize| by > 0 && n.is_multiple_of(by);
-    refuse!(!whole(*channels, groups) || !whole(*filters, groups) || !whole(*channels, offset_groups) => misfit());
+    let divides = |n: usize, by: usize| by > 0 && n.is_multiple_of(by);
+    refuse!(!divides(*channels, groups) || !divides(*filters, groups) || !divides(*channels, offset_groups) => misfit());
     refuse!(channels / groups != *depth => misfit());
-    let s = Sizes { groups, offset_groups, channels: *channels, filters: *filters, depth: *depth };
+    let s = DeformSizes {
+        groups,
+        offset_groups,
+        channels: *channels,
+        filters: *filters,
+        depth: *depth,
+    };
     let window = Window::over(&window::axes(call, &[*kh, *kw])?, &[*h, *width], false)?;
     let [_, oh, ow] = window.output;
     let (taps, area) = (window.taps(), window.outputs());

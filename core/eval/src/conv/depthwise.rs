@@ -1,6 +1,6 @@
 //! Convolution with one input channel per group: no product is worth unrolling for.
 
-use super::plan::{Ends, Plan};
+use super::plan::{ConvPlan, Ends};
 use super::window::Window;
 use crate::gemm::Product;
 use crate::parallel::{Unfilled, pushed_parts, vectorized};
@@ -8,11 +8,11 @@ use crate::parallel::{Unfilled, pushed_parts, vectorized};
 /// Output elements whose sums are held in registers.
 const LANES: usize = 32;
 
-pub(super) fn depthwise<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> {
+pub(super) fn depthwise<T: Product>(plan: &ConvPlan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> {
     let window = &plan.window;
     let (area, inputs, taps) = (window.outputs(), window.inputs(), window.taps());
     let all = plan.groups * plan.filters;
-    let phases = Phases::of(window);
+    let phases = Phases::for_window(window);
     pushed_parts(plan.batch * all * area, area, taps, &|first, part| {
         let mut memory = T::scratch();
         if let Some(phases) = &phases {
@@ -51,7 +51,7 @@ struct Phases {
 
 impl Phases {
     /// `None` where the layout would be much larger than the channel.
-    fn of(window: &Window) -> Option<Phases> {
+    fn for_window(window: &Window) -> Option<Phases> {
         let ([_, k1, k2], [_, s1, s2]) = (window.kernel, window.strides);
         let [_, d1, d2] = window.dilations;
         let [_, o1, o2] = window.output;

@@ -2,14 +2,14 @@
 //! has its own kernel.
 
 use super::depthwise::depthwise;
-use super::plan::{Ends, Plan, plan};
+use super::plan::{ConvPlan, Ends, plan};
 use super::window::Window;
 use super::winograd::Winograd;
-use crate::call::Call;
+use crate::call::KernelCall;
 use crate::fault::Outcome;
-use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, add_to_block, multiply_add};
+use crate::gemm::{GemmSizes, Matrix, PARALLEL_MIN, Product, add_to_block, multiply_add};
 use crate::num::slice;
-use crate::parallel::{Block, fill_parts, filled_blocks, threads};
+use crate::parallel::{ColumnBlock, fill_parts, filled_blocks, threads};
 use onnxd_ir::{DataType, Tensor};
 
 /// Elements of the buffer of unrolled windows: small beside the caches of a machine, yet wide
@@ -26,7 +26,7 @@ const AREA_SMALL: usize = 256;
 
 /// Convolution of `x` `[N, C, ...]` with `w` `[M, C / group, ...]`, plus `bias` `[M]`.
 pub(crate) fn convolved<T: Product>(
-    call: &Call,
+    call: &KernelCall,
     x: &Tensor,
     w: &Tensor,
     bias: Option<&[T]>,
@@ -46,7 +46,7 @@ pub(crate) fn convolved<T: Product>(
 /// [`convolved`] by Winograd's algorithm; `None` where it cannot be used or takes more time, and
 /// where infinities, NaN, or numbers near the largest ones would spread within a tile.
 pub(super) fn convolved_by_tiles(
-    call: &Call,
+    call: &KernelCall,
     x: &Tensor,
     w: &Tensor,
     bias: Option<&[f32]>,
@@ -65,8 +65,8 @@ pub(super) fn convolved_by_tiles(
 }
 
 /// One product per image and group.
-struct Groups<'a, T> {
-    plan: &'a Plan,
+struct GroupProducts<'a, T> {
+    plan: &'a ConvPlan,
     x: &'a [T],
     w: &'a [T],
     ends: &'a Ends<'a, T>,
@@ -74,11 +74,11 @@ struct Groups<'a, T> {
     depth: usize,
 }
 
-fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> {
+fn grouped<T: Product>(plan: &ConvPlan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> {
     let area = plan.window.outputs();
     let depth = plan.channels * plan.window.taps();
     let images = plan.batch * plan.groups;
-    let groups = Groups { plan, x, w, ends, area, depth };
+    let groups = GroupProducts { plan, x, w, ends, area, depth };
     let threads = threads();
     if images < threads && area < plan.filters && area < AREA_SMALL {
         let mut y = vec![T::default(); images * plan.filters * area];
@@ -96,7 +96,7 @@ fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>) -> Vec<T> 
     })
 }
 
-impl<'a, T: Product> Groups<'a, T> {
+impl<'a, T: Product> GroupProducts<'a, T> {
     /// Input and weights of image and group `i`, and the first of its output channels.
     fn operands(&self, i: usize) -> (&'a [T], &'a [T], usize) {
         let plan = self.plan;
@@ -132,7 +132,7 @@ impl<'a, T: Product> Groups<'a, T> {
         let (x, w, first) = self.operands(i);
         let mut memory = T::scratch();
         let b = self.columns(x, 0, self.area, &mut memory);
-        let s = Sizes { m: self.plan.filters, k: self.depth, n: self.area };
+        let s = GemmSizes { m: self.plan.filters, k: self.depth, n: self.area };
         y.chunks_mut(self.area)
             .enumerate()
             .for_each(|(f, run)| run.fill(self.ends.start(first + f)));
@@ -144,7 +144,7 @@ impl<'a, T: Product> Groups<'a, T> {
     }
 
     /// Some output positions of image and group `i`, from `start` on, which hold what they begin with.
-    fn tile(&self, i: usize, start: usize, mut y: Block<T>) {
+    fn tile(&self, i: usize, start: usize, mut y: ColumnBlock<T>) {
         let (x, w, _) = self.operands(i);
         let (filters, n) = y.sizes();
         let mut memory = T::scratch();

@@ -9,7 +9,7 @@ mod transpose;
 pub(crate) mod window;
 mod winograd;
 
-use crate::call::{Call, Row, one, raw, row};
+use crate::call::{KernelCall, KernelRow, one, raw, row};
 use crate::exact;
 use crate::fault::Outcome;
 use crate::gemm::Product;
@@ -21,7 +21,7 @@ use onnxd_ir::{DataType, Tensor};
 use forward::convolved;
 pub(crate) use plan::result_dims;
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     row("Conv", conv),
     raw("ConvInteger", conv_integer),
     row("ConvTranspose", transpose::conv_transpose),
@@ -29,7 +29,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("Col2Im", transpose::col2im),
 ];
 
-fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
+fn conv(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
     refuse!(x.dtype() != w.dtype() => "{x:?} and {w:?} differ in element type");
     if call.winograd && x.dtype() == DataType::Float {
@@ -45,14 +45,14 @@ fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The bias, if given: one element per output channel.
-fn bias_of<T: Product>(call: &Call, i: usize, w: &Tensor) -> Outcome<Option<Vec<T>>> {
+fn bias_of<T: Product>(call: &KernelCall, i: usize, w: &Tensor) -> Outcome<Option<Vec<T>>> {
     let Some(b) = call.opt(i) else { return Ok(None) };
     refuse!(b.rank() != 1 || Some(&b.len()) != w.dims().first() => "bias {b:?} does not fit the weights {w:?}");
     Ok(Some(slice::<T>(b)?.into_owned()))
 }
 
 /// Exact in 32 bits. Padding stands for the zero point, so that it contributes nothing.
-fn conv_integer(call: &Call) -> Outcome<Vec<Tensor>> {
+fn conv_integer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = centered(call.x(0)?, call.opt(2), false)?;
     let w = centered_weights(call.x(1)?, call.opt(3))?;
     one(integer_convolution(call, &x, &w, None)?)
@@ -60,7 +60,7 @@ fn conv_integer(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// The convolution of centered integers, plus `bias` per output channel, modulo 2^32.
 pub(crate) fn integer_convolution(
-    call: &Call,
+    call: &KernelCall,
     x: &Tensor,
     w: &Tensor,
     bias: Option<&[i32]>,

@@ -1,15 +1,15 @@
 //! Sizes of a convolution, and what is done to its output channels.
 
 use super::window::{self, Window};
-use crate::call::Call;
+use crate::call::KernelCall;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::Product;
-use crate::steps::Step;
+use crate::steps::ElementStep;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// Sizes of one convolution.
-pub(super) struct Plan {
+pub(super) struct ConvPlan {
     pub(super) window: Window,
     pub(super) batch: usize,
     pub(super) groups: usize,
@@ -20,7 +20,7 @@ pub(super) struct Plan {
 }
 
 /// The sizes that operands and attributes give, and those of the result.
-pub(super) fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<usize>)> {
+pub(super) fn plan(call: &KernelCall, x: &Tensor, w: &Tensor) -> Outcome<(ConvPlan, Vec<usize>)> {
     let misfit = |why: &str| Fault::invalid(format!("input {x:?} and weights {w:?}: {why}"));
     refuse!(x.rank() < 3 || x.rank() != w.rank() => misfit("ranks differ or leave no spatial axis"));
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
@@ -36,18 +36,18 @@ pub(super) fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<us
     let mut dims = vec![x_dims[0], w_dims[0]];
     dims.extend_from_slice(&window.output[window.output.len() - kernel.len()..]);
     let filters = w_dims[0] / groups;
-    Ok((Plan { window, batch: x_dims[0], groups, channels: w_dims[1], filters }, dims))
+    Ok((ConvPlan { window, batch: x_dims[0], groups, channels: w_dims[1], filters }, dims))
 }
 
 /// The sizes of the result, if the operands fit.
-pub(crate) fn result_dims(call: &Call, x: &Tensor, w: &Tensor) -> Option<Vec<usize>> {
+pub(crate) fn result_dims(call: &KernelCall, x: &Tensor, w: &Tensor) -> Option<Vec<usize>> {
     plan(call, x, w).ok().map(|(_, dims)| dims)
 }
 
 /// What stands at the beginning and at the end of every output channel.
 pub(super) struct Ends<'a, T> {
     pub(super) bias: Option<&'a [T]>,
-    pub(super) steps: &'a [Step],
+    pub(super) steps: &'a [ElementStep],
 }
 
 impl<T: Product> Ends<'_, T> {

@@ -2,24 +2,24 @@
 //! (col2im).
 
 use super::window::{self, AXES, Window};
-use crate::call::{Call, integers, one};
+use crate::call::{KernelCall, integers, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Product, Sizes, multiply_add};
+use crate::gemm::{GemmSizes, Matrix, Product, multiply_add};
 use crate::num::{Num, float, numeric, slice};
 use crate::parallel::for_each_chunk;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 use onnxd_ir::window::WindowAxis;
 
-pub(super) fn conv_transpose(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn conv_transpose(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
     refuse!(x.dtype() != w.dtype() => "{x:?} and {w:?} differ in element type");
     float!(x.dtype(), T => one(transposed::<T>(call, x, w)?))
 }
 
 /// The window seen from the output: its `input` is this operator's output.
-fn window(call: &Call, input: &[usize], kernel: &[usize]) -> Outcome<Window> {
+fn window(call: &KernelCall, input: &[usize], kernel: &[usize]) -> Outcome<Window> {
     let axes = window::axes(call, kernel)?;
     let list = |name: &str| -> Outcome<Option<&[i64]>> {
         let list = call.ints(name)?.filter(|l| !l.is_empty());
@@ -43,7 +43,7 @@ fn window(call: &Call, input: &[usize], kernel: &[usize]) -> Outcome<Window> {
     Ok(Window::of(&axes, &pads, &output, input))
 }
 
-fn transposed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor> {
+fn transposed<T: Product>(call: &KernelCall, x: &Tensor, w: &Tensor) -> Outcome<Tensor> {
     let misfit = || Fault::invalid(format!("input {x:?} does not fit the weights {w:?}"));
     refuse!(x.rank() < 3 || x.rank() != w.rank() || x.dims()[1] != w.dims()[0] => misfit());
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
@@ -71,7 +71,7 @@ fn transposed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor
         let x = &values[first * inputs..(first + channels) * inputs];
         let w = &weights[(group * channels * filters + filter) * taps..];
         let mut unrolled = vec![T::default(); taps * inputs];
-        let s = Sizes { m: taps, k: channels, n: inputs };
+        let s = GemmSizes { m: taps, k: channels, n: inputs };
         let w = Matrix { data: w, rows: 1, columns: filters * taps };
         multiply_add(s, w, Matrix::new(x, inputs), &mut unrolled, inputs);
         roll_up(&window, &unrolled, y);
@@ -101,7 +101,7 @@ fn roll_up<T: Num>(window: &Window, unrolled: &[T], y: &mut [T]) {
 }
 
 /// Rearranges columns of blocks into an image, summing where blocks overlap.
-pub(super) fn col2im(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn col2im(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let image = dims::sizes(&integers(call.x(1)?)?)?;
     let block = dims::sizes(&integers(call.x(2)?)?)?;

@@ -1,6 +1,6 @@
 //! Geometry that convolutions and pooling share: how a window walks over the spatial axes.
 
-use crate::call::Call;
+use crate::call::KernelCall;
 use crate::fault::{Fault, Outcome};
 use onnxd_ir::window::{self, Padding, WindowAxis};
 
@@ -29,7 +29,7 @@ pub(crate) struct Window {
 }
 
 /// The axes of a window over elements of these sizes.
-pub(crate) fn axes(call: &Call, kernel: &[usize]) -> Outcome<Vec<WindowAxis>> {
+pub(crate) fn axes(call: &KernelCall, kernel: &[usize]) -> Outcome<Vec<WindowAxis>> {
     if kernel.is_empty() || kernel.len() > AXES {
         let axes = kernel.len();
         return Err(Fault::unsupported(format!("windows over {axes} axes are not computed")));

@@ -4,10 +4,10 @@
 //! transformed back. That rounds more than the sums of the definition do, so that only runs that ask
 //! for it take this way.
 
-use super::plan::{Ends, Plan};
+use super::plan::{ConvPlan, Ends};
 use super::window::Window;
-use crate::gemm::{Matrix, Product, Sizes, multiply_into};
-use crate::parallel::{Block, for_each_block, threads, vectorized};
+use crate::gemm::{GemmSizes, Matrix, Product, multiply_into};
+use crate::parallel::{ColumnBlock, for_each_block, threads, vectorized};
 use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
 
@@ -144,7 +144,7 @@ struct Band {
 }
 
 impl Band {
-    fn of(plan: &Plan, rows: usize) -> Band {
+    fn for_rows(plan: &ConvPlan, rows: usize) -> Band {
         let across = plan.window.output[2].div_ceil(OUT);
         let fits = (WEIGHTS_MAX / plan.channels).min(PRODUCTS_MAX / (rows * across)) / PLANES;
         let share = fits / LANES * LANES;
@@ -176,7 +176,7 @@ impl Band {
 
 /// One convolution.
 pub(super) struct Winograd<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a ConvPlan,
     pub(super) x: &'a [f32],
     pub(super) w: &'a [f32],
     pub(super) ends: &'a Ends<'a, f32>,
@@ -186,7 +186,7 @@ impl Winograd<'_> {
     /// Whether it can be computed so, in less time than directly. That depends on sizes alone, not
     /// on the threads that there are, so that every run of a sample gives the same.
     pub(super) fn is_worth_it(&self) -> bool {
-        let Plan { window, groups, channels, filters, .. } = *self.plan;
+        let ConvPlan { window, groups, channels, filters, .. } = *self.plan;
         let plain = |list: [usize; 3], with: usize| list.iter().all(|n| *n == with);
         let flat = window.input[0] == 1 && window.output[0] == 1 && window.before[0] == 0;
         let fits = flat && plain(window.strides, 1) && plain(window.dilations, 1);
@@ -196,7 +196,7 @@ impl Winograd<'_> {
         // What one row of tiles takes grows with its length.
         let (down, across) = (window.output[1].div_ceil(OUT), window.output[2].div_ceil(OUT));
         let length = across.saturating_mul(channels.saturating_add(LANES));
-        if length > MEMORY_MAX || Band::of(self.plan, 1).memory(channels) > MEMORY_MAX {
+        if length > MEMORY_MAX || Band::for_rows(self.plan, 1).memory(channels) > MEMORY_MAX {
             return false;
         }
         let bands = down.div_ceil(self.fitting_rows());
@@ -220,7 +220,7 @@ impl Winograd<'_> {
 
     /// Rows of tiles whose inputs fit.
     fn fitting_rows(&self) -> usize {
-        let Plan { window, channels, .. } = self.plan;
+        let ConvPlan { window, channels, .. } = self.plan;
         let (down, across) = (window.output[1].div_ceil(OUT), window.output[2].div_ceil(OUT));
         (INPUTS_MAX / (PLANES * channels * across)).clamp(1, down)
     }
@@ -239,11 +239,11 @@ impl Winograd<'_> {
     }
 
     /// The outputs of one image from line `first` on.
-    fn band(&self, image: usize, first: usize, y: &mut Block<f32>) {
+    fn band(&self, image: usize, first: usize, y: &mut ColumnBlock<f32>) {
         let Winograd { plan, w, ends, .. } = *self;
         let (channels, [_, o1, o2]) = (plan.channels, plan.window.output);
         let (filters, n) = y.sizes();
-        let band = Band::of(plan, (n / o2).div_ceil(OUT));
+        let band = Band::for_rows(plan, (n / o2).div_ceil(OUT));
         let share = band.share;
         let [lines, inputs, weights, products] = band.sizes(channels);
         let mut memory = f32::scratch();
@@ -264,7 +264,7 @@ impl Winograd<'_> {
             let count = share.min(filters - from);
             let w = &w[from * channels * TAPS..][..count * channels * TAPS];
             transform_weights(w, channels, share, u, weights);
-            let s = Sizes { m: count, k: channels, n: band.tiles() };
+            let s = GemmSizes { m: count, k: channels, n: band.tiles() };
             for k in 0..PLANES {
                 let u = Matrix::transposed(&u[k * weights..], share);
                 let v = Matrix::new(&v[k * inputs..], band.tiles());

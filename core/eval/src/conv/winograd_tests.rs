@@ -1,6 +1,6 @@
 use super::plan::{Ends, plan};
 use super::winograd::Winograd;
-use crate::call::{Call, Scope};
+use crate::call::{FunctionAttributes, KernelCall};
 use crate::num::slice;
 use crate::parallel::alone;
 use crate::testing::{ints, reals, run};
@@ -72,8 +72,8 @@ proptest! {
 
         let mut node = Node::new("Conv", [], []);
         node.attrs = vec![("pads".to_owned(), ints(&pads))];
-        let (scope, steps, bytes_max) = (Scope::new(), &[], 1 << 26);
-        let call = Call {
+        let (scope, steps, bytes_max) = (FunctionAttributes::new(), &[], 1 << 26);
+        let call = KernelCall {
             node: &node, opset: 11, inputs: &[], scope: &scope, bytes_max, steps, winograd: true, derives: false,
         };
         let (plan, dims) = plan(&call, &x, &k).unwrap();

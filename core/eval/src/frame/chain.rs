@@ -1,14 +1,14 @@
 //! Nodes that are computed along with the one before them: what a convolution or an operator on elements is followed
 //! by, as long as nothing else reads the values between.
 
-use super::{Frame, Runner};
-use crate::call::Call;
+use super::{Frame, ModelRunner};
+use crate::call::KernelCall;
 use crate::conv;
 use crate::domain::opset;
-use crate::item::Item;
-use crate::plan::Plan;
+use crate::item::RunValue;
+use crate::plan::GraphPlan;
 use crate::step_nodes::step_of;
-use crate::steps::Step;
+use crate::steps::ElementStep;
 use crate::vector;
 use onnxd_ir::{DataType, Node, Tensor, ValueId};
 
@@ -16,15 +16,15 @@ use onnxd_ir::{DataType, Node, Tensor, ValueId};
 #[derive(Default)]
 pub(super) struct Chain {
     pub(super) places: Vec<usize>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ElementStep>,
     /// What the steps are applied to, the first of which is the first node itself; where there is none, that node
     /// applies the others to its result.
     pub(super) source: Option<Tensor>,
 }
 
-impl Runner<'_, '_, '_> {
+impl ModelRunner<'_, '_, '_> {
     /// The nodes behind the one at `place` that are computed along with it.
-    pub(super) fn chain(&mut self, frame: &Frame, plan: &Plan, place: usize) -> Chain {
+    pub(super) fn chain(&mut self, frame: &Frame, plan: &GraphPlan, place: usize) -> Chain {
         let node = &frame.graph[plan.order[place]];
         let mut behind = plan.next_steps[place];
         // What is the same in each run is kept on its own.
@@ -79,13 +79,19 @@ impl Runner<'_, '_, '_> {
     }
 
     /// The product of a value and its sigmoid.
-    fn silu(&self, gate: &Node, product: &Node) -> Option<Step> {
+    fn silu(&self, gate: &Node, product: &Node) -> Option<ElementStep> {
         let own = [gate, product].iter().any(|node| self.executor.function(node).is_some());
-        (!own).then_some(Step::Map(vector::silus))
+        (!own).then_some(ElementStep::Map(vector::silus))
     }
 
     /// What a node does to its input at `position`, if its others are there.
-    fn step(&self, frame: &Frame, node: &Node, position: usize, dims: &[usize]) -> Option<Step> {
+    fn step(
+        &self,
+        frame: &Frame,
+        node: &Node,
+        position: usize,
+        dims: &[usize],
+    ) -> Option<ElementStep> {
         let mut inputs = self.known(frame, node);
         let lacks =
             |(i, v): (usize, &Option<ValueId>)| i != position && v.is_some() && inputs[i].is_none();
@@ -97,14 +103,14 @@ impl Runner<'_, '_, '_> {
                 *x = Some(self.operand(frame, *v, known));
             }
         }
-        let call: Call = self.call(frame, node, opset(frame.opsets, ""), &inputs);
+        let call: KernelCall = self.call(frame, node, opset(frame.opsets, ""), &inputs);
         step_of(&call, position, dims)
     }
 
     /// The inputs that are there and are tensors, as they are stored.
     fn known(&self, frame: &Frame, node: &Node) -> Vec<Option<Tensor>> {
         let tensor = |v: &Option<ValueId>| match frame.value((*v)?)? {
-            Item::Tensor(x) => Some(x),
+            RunValue::Tensor(x) => Some(x),
             _ => None,
         };
         node.inputs.iter().map(tensor).collect()

@@ -2,14 +2,14 @@
 
 mod chain;
 
-use crate::call::{Call, Scope};
+use crate::call::{FunctionAttributes, KernelCall};
 use crate::domain::opset;
 use crate::executor::{Executor, RunOptions};
 use crate::fault::{Fault, layer_of};
-use crate::item::Item;
-use crate::plan::{Plan, address};
+use crate::item::RunValue;
+use crate::plan::{GraphPlan, address};
 use crate::shape::densified;
-use crate::steps::{self, Step};
+use crate::steps::{self, ElementStep};
 use crate::table;
 use crate::watch::{MAIN, Watch};
 use chain::Chain;
@@ -34,23 +34,23 @@ struct Work<'a> {
 struct Frame<'a> {
     graph: &'a Graph,
     opsets: &'a Opsets,
-    scope: &'a Scope<'a>,
+    scope: &'a FunctionAttributes<'a>,
     /// Where it runs.
     place: usize,
-    values: Vec<Option<Item>>,
+    values: Vec<Option<RunValue>>,
     /// Inputs that whoever applies the function leaves out, and what stands for them in its sub-graphs.
     left_out: Vec<ValueId>,
 }
 
 impl Frame<'_> {
-    fn value(&self, id: ValueId) -> Option<Item> {
-        let constant = || self.graph[id].initializer().cloned().map(Item::Tensor);
+    fn value(&self, id: ValueId) -> Option<RunValue> {
+        let constant = || self.graph[id].initializer().cloned().map(RunValue::Tensor);
         self.values[id.index()].clone().or_else(constant)
     }
 }
 
 /// One run of a model.
-pub(crate) struct Runner<'e, 'm, 'o> {
+pub(crate) struct ModelRunner<'e, 'm, 'o> {
     executor: &'e Executor<'m>,
     options: RunOptions<'o>,
     watch: Watch<'o>,
@@ -61,16 +61,19 @@ pub(crate) struct Runner<'e, 'm, 'o> {
     depth: usize,
 }
 
-impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
+impl<'e, 'm, 'o> ModelRunner<'e, 'm, 'o> {
     pub(crate) fn new(executor: &'e Executor<'m>, mut options: RunOptions<'o>) -> Self {
         let watch = Watch::new(options.observer.take());
-        Runner { executor, options, watch, live: 0, peak: 0, depth: 0 }
+        ModelRunner { executor, options, watch, live: 0, peak: 0, depth: 0 }
     }
 
     /// Runs the main graph.
-    pub(crate) fn main(&mut self, inputs: Vec<Option<Item>>) -> Result<Vec<Item>, Diagnostic> {
+    pub(crate) fn main(
+        &mut self,
+        inputs: Vec<Option<RunValue>>,
+    ) -> Result<Vec<RunValue>, Diagnostic> {
         let model = self.executor.model;
-        self.graph(&model.graph, &model.opsets, &Scope::new(), inputs, (MAIN, None))?
+        self.graph(&model.graph, &model.opsets, &FunctionAttributes::new(), inputs, (MAIN, None))?
             .into_iter()
             .zip(model.graph.outputs())
             .map(|(y, v)| y.ok_or_else(|| undefined(&model.graph, *v)))
@@ -83,10 +86,10 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         &mut self,
         graph: &Graph,
         opsets: &Opsets,
-        scope: &Scope,
-        inputs: Vec<Option<Item>>,
+        scope: &FunctionAttributes,
+        inputs: Vec<Option<RunValue>>,
         (place, outer): (usize, Option<&Frame>),
-    ) -> Result<Vec<Option<Item>>, Diagnostic> {
+    ) -> Result<Vec<Option<RunValue>>, Diagnostic> {
         if self.depth == DEPTH_MAX {
             let text = format!("sub-graphs and functions are nested deeper than {DEPTH_MAX}");
             return Err(Diagnostic::new(Code::OperatorUnsupported, text));
@@ -99,7 +102,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             let dense = densified(sparse, self.room());
             let dense =
                 dense.map_err(|f| f.at(&Node::new("Constant", [], []), Default::default()))?;
-            frame.values[id.index()] = Some(Item::Tensor(dense));
+            frame.values[id.index()] = Some(RunValue::Tensor(dense));
         }
         for (id, value) in graph.inputs().iter().zip(inputs) {
             if let Some(item) = &value {
@@ -154,10 +157,10 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         node: &'a Node,
         opset: i64,
         inputs: &'a [Option<Tensor>],
-    ) -> Call<'a> {
+    ) -> KernelCall<'a> {
         let (bytes_max, winograd) = (self.room(), self.options.winograd);
         let (steps, derives) = (&[][..], false);
-        Call { node, opset, inputs, scope: frame.scope, bytes_max, steps, winograd, derives }
+        KernelCall { node, opset, inputs, scope: frame.scope, bytes_max, steps, winograd, derives }
     }
 
     /// Computes one node and the steps behind it, unless `kept` has what it gives, and stores the
@@ -170,7 +173,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     ) -> Result<(), Diagnostic> {
         let Work { node, last, .. } = work;
         let outputs = match kept.and_then(OnceLock::get) {
-            Some(kept) => kept.iter().cloned().map(Item::Tensor).collect(),
+            Some(kept) => kept.iter().cloned().map(RunValue::Tensor).collect(),
             None => self.outputs(frame, work)?,
         };
         if let Some(kept) = kept {
@@ -191,25 +194,25 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     }
 
     /// What a node and the steps behind it give.
-    fn outputs(&mut self, frame: &Frame, work: &Work) -> Result<Vec<Item>, Diagnostic> {
+    fn outputs(&mut self, frame: &Frame, work: &Work) -> Result<Vec<RunValue>, Diagnostic> {
         let (node, at) =
             (work.node, |fault: Fault| fault.at(work.node, layer_of(work.node, Some(frame.graph))));
         if let Some(x) = &work.chain.source {
             self.stop().map_err(at)?;
             self.call(frame, node, 0, &[]).room_like(x, x.dims()).map_err(at)?;
-            return Ok(vec![Item::Tensor(steps::applied(x, &work.chain.steps).map_err(at)?)]);
+            return Ok(vec![RunValue::Tensor(steps::applied(x, &work.chain.steps).map_err(at)?)]);
         }
         let read = |v: &Option<ValueId>| -> Result<_, Diagnostic> {
             match v {
                 None => Ok(None),
                 Some(v) if frame.left_out.contains(v) => Ok(None),
                 Some(v) => match frame.value(*v).ok_or_else(|| undefined(frame.graph, *v))? {
-                    Item::Tensor(x) => Ok(Some(Item::Tensor(self.operand(frame, *v, x)))),
+                    RunValue::Tensor(x) => Ok(Some(RunValue::Tensor(self.operand(frame, *v, x)))),
                     other => Ok(Some(other)),
                 },
             }
         };
-        let inputs: Vec<Option<Item>> = node
+        let inputs: Vec<Option<RunValue>> = node
             .inputs
             .iter()
             .map(read)
@@ -232,11 +235,11 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
 
     /// Keeps tensors for later runs of the same graph, as far as a part of the memory goes; those of
     /// the main graph not in its first run, which may be the only one.
-    fn keep(&self, kept: &OnceLock<Vec<Tensor>>, outputs: &[Item]) {
+    fn keep(&self, kept: &OnceLock<Vec<Tensor>>, outputs: &[RunValue]) {
         if self.depth == 1 && self.executor.is_fresh() {
             return;
         }
-        let bytes: usize = outputs.iter().map(Item::byte_len).sum();
+        let bytes: usize = outputs.iter().map(RunValue::byte_len).sum();
         let room = self.keeps();
         if kept.get().is_some() || self.executor.kept.load(Relaxed).saturating_add(bytes) > room {
             return;
@@ -251,17 +254,17 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         &mut self,
         frame: &Frame,
         node: &Node,
-        given: &[Option<Item>],
-        steps: &[Step],
-    ) -> Result<Vec<Item>, Fault> {
+        inputs_given: &[Option<RunValue>],
+        steps: &[ElementStep],
+    ) -> Result<Vec<RunValue>, Fault> {
         let opset = opset(frame.opsets, &node.domain);
         let row = table::find(node, opset)
             .ok_or_else(|| Fault::unsupported(format!("opset {opset} has no kernel")))?;
         let tensors: Vec<Option<Tensor>> =
-            given.iter().map(|x| x.as_ref().and_then(Item::tensor).cloned()).collect();
+            inputs_given.iter().map(|x| x.as_ref().and_then(RunValue::tensor).cloned()).collect();
         let inputs = &tensors[..];
-        let call = Call { steps, ..self.call(frame, node, opset, inputs) };
-        let mut body = |graph: &Graph, inputs: Vec<Item>| {
+        let call = KernelCall { steps, ..self.call(frame, node, opset, inputs) };
+        let mut body = |graph: &Graph, inputs: Vec<RunValue>| {
             let fed = inputs.into_iter().map(Some).collect();
             let nested = |d| Fault::Nested(Box::new(d));
             self.stop()?;
@@ -276,7 +279,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
                 .map(|(y, v)| y.ok_or_else(|| nested(undefined(graph, *v))))
                 .collect()
         };
-        row.run(&call, given, &mut body)
+        row.run(&call, inputs_given, &mut body)
     }
 
     /// Applies a local function.
@@ -285,18 +288,19 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         frame: &Frame,
         node: &Node,
         function: &Function,
-        mut inputs: Vec<Option<Item>>,
-    ) -> Result<Vec<Item>, Fault> {
+        mut inputs: Vec<Option<RunValue>>,
+    ) -> Result<Vec<RunValue>, Fault> {
         refuse!(inputs.len() > function.graph.inputs().len() => "the function has no input {}", inputs.len() - 1);
         inputs.resize(function.graph.inputs().len(), None);
-        let mut scope: Scope = function.defaults.iter().map(|(n, a)| (n.as_str(), a)).collect();
+        let mut scope: FunctionAttributes =
+            function.defaults.iter().map(|(n, a)| (n.as_str(), a)).collect();
         for (name, attr) in &node.attrs {
-            let given = match attr {
+            let attr_value = match attr {
                 Attr::Ref { name, .. } => frame.scope.get(name.as_str()).copied(),
                 attr => Some(attr),
             };
-            if let Some(given) = given {
-                scope.insert(name, given);
+            if let Some(attr_value) = attr_value {
+                scope.insert(name, attr_value);
             }
         }
         let (place, called) = (frame.place, (frame.graph, node));
@@ -305,25 +309,25 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             .graph(&function.graph, &function.opsets, &scope, inputs, (place, None))
             .map_err(|d| Fault::Nested(Box::new(d)))?;
         let wanted = node.outputs.iter().chain(std::iter::repeat(&None)).map(Option::is_some);
-        let mut found = Vec::new();
+        let mut present_outputs = Vec::new();
         for ((y, v), wanted) in outputs.into_iter().zip(function.graph.outputs()).zip(wanted) {
             match y {
-                Some(y) => found.push(y),
+                Some(y) => present_outputs.push(y),
                 None if wanted => {
                     return Err(Fault::Nested(Box::new(undefined(&function.graph, *v))));
                 }
-                None => found.push(Item::Empty),
+                None => present_outputs.push(RunValue::Empty),
             }
         }
-        Ok(found)
+        Ok(present_outputs)
     }
 }
 
 /// Inputs that are given nothing and have no initializer, and captures of such.
 fn left_out(
     graph: &Graph,
-    plan: &Plan,
-    inputs: &[Option<Item>],
+    plan: &GraphPlan,
+    inputs: &[Option<RunValue>],
     outer: Option<&Frame>,
 ) -> Vec<ValueId> {
     let given = graph.inputs().iter().zip(inputs);
@@ -334,7 +338,7 @@ fn left_out(
 }
 
 /// The attribute of `node` that holds `graph`.
-fn attribute_of<'n>(node: &'n Node, scope: &Scope, graph: &Graph) -> &'n str {
+fn attribute_of<'n>(node: &'n Node, scope: &FunctionAttributes, graph: &Graph) -> &'n str {
     let holds = |attr: &Attr| match attr {
         Attr::Ref { name, .. } => scope.get(name.as_str()).is_some_and(|a| is(a, graph)),
         attr => is(attr, graph),

@@ -1,6 +1,6 @@
 //! Functions of two elements, with broadcasting.
 
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::dims;
 use crate::elementwise::zip;
 use crate::fault::{Fault, Outcome};
@@ -10,7 +10,7 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// The two operands; before opset 7 the second is aligned by the attributes `broadcast` and `axis`.
-pub(crate) fn operands(call: &Call) -> Outcome<(Tensor, Tensor)> {
+pub(crate) fn operands(call: &KernelCall) -> Outcome<(Tensor, Tensor)> {
     let (a, b) = (call.x(0)?.clone(), call.x(1)?.clone());
     if call.opset >= 7 || !call.flag("broadcast", false)? {
         return Ok((a, b));
@@ -23,7 +23,7 @@ pub(crate) fn operands(call: &Call) -> Outcome<(Tensor, Tensor)> {
 }
 
 /// The operands of one type.
-fn same_typed(call: &Call) -> Outcome<(Tensor, Tensor)> {
+fn same_typed(call: &KernelCall) -> Outcome<(Tensor, Tensor)> {
     let (a, b) = operands(call)?;
     refuse!(a.dtype() != b.dtype() => "{a:?} and {b:?} differ in element type");
     Ok((a, b))
@@ -31,7 +31,7 @@ fn same_typed(call: &Call) -> Outcome<(Tensor, Tensor)> {
 
 macro_rules! arithmetic {
     ($($name:ident $method:ident;)*) => { $(
-        pub(super) fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
+        pub(super) fn $name(call: &KernelCall) -> Outcome<Vec<Tensor>> {
             let (a, b) = same_typed(call)?;
             numeric!(a.dtype(), T => one(zip(call, a.dtype(), (&a, &b), T::$method)?))
         }
@@ -45,7 +45,7 @@ arithmetic! {
 }
 
 /// Integers truncate towards zero.
-pub(super) fn div(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn div(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     numeric!(a.dtype(), T => {
         refuse_zero::<T>(&b)?;
@@ -54,7 +54,7 @@ pub(super) fn div(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The result has the sign of the divisor, with `fmod` that of the dividend.
-pub(super) fn modulo(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn modulo(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     let fmod = call.flag("fmod", false)?;
     numeric!(a.dtype(), T => {
@@ -70,7 +70,7 @@ fn refuse_zero<T: Num>(divisor: &Tensor) -> Outcome<()> {
 }
 
 /// The result has the type of the base; integers to integer powers are exact modulo 2^bits.
-pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn pow(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = operands(call)?;
     let both = (&a, &b);
     let out = a.dtype();
@@ -122,7 +122,7 @@ fn exponents(b: &Tensor) -> Outcome<Vec<i64>> {
 
 /// A shift by the number of bits or more, or by a negative one, leaves only what sign extension
 /// gives.
-pub(super) fn bit_shift(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn bit_shift(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     let left = match call.string("direction", "")? {
         "LEFT" => true,
@@ -143,7 +143,7 @@ pub(super) fn bit_shift(call: &Call) -> Outcome<Vec<Tensor>> {
 
 macro_rules! bitwise {
     ($($name:ident $op:tt;)*) => { $(
-        pub(super) fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
+        pub(super) fn $name(call: &KernelCall) -> Outcome<Vec<Tensor>> {
             let (a, b) = same_typed(call)?;
             integer!(a.dtype(), T => one(zip(call, a.dtype(), (&a, &b), |x: T, y: T| x $op y)?))
         }

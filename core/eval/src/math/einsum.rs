@@ -1,6 +1,6 @@
 //! Einsum and determinants.
 
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::dims::{for_each_index, strides};
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, numeric};
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 
 /// An axis in the equation: a letter, or an axis under the ellipsis counted from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Axis {
+enum EinsumAxis {
     Ellipsis(usize),
     Letter(u8),
 }
 
 /// The equation for inputs of known ranks.
 struct Equation {
-    inputs: Vec<Vec<Axis>>,
-    output: Vec<Axis>,
+    inputs: Vec<Vec<EinsumAxis>>,
+    output: Vec<EinsumAxis>,
 }
 
 fn malformed(text: &str) -> Fault {
@@ -26,13 +26,13 @@ fn malformed(text: &str) -> Fault {
 }
 
 /// One operand's axes; the ellipsis stands for as many as the rank leaves.
-fn term(text: &str, rank: Option<usize>, ellipsis: usize) -> Option<Vec<Axis>> {
+fn term(text: &str, rank: Option<usize>, ellipsis: usize) -> Option<Vec<EinsumAxis>> {
     let (before, after) = match text.split_once("...") {
         Some((before, after)) => (before, Some(after)),
         None => (text, None),
     };
-    let letters = |s: &str| -> Option<Vec<Axis>> {
-        s.bytes().map(|b| b.is_ascii_alphabetic().then_some(Axis::Letter(b))).collect()
+    let letters = |s: &str| -> Option<Vec<EinsumAxis>> {
+        s.bytes().map(|b| b.is_ascii_alphabetic().then_some(EinsumAxis::Letter(b))).collect()
     };
     let (head, tail) = (letters(before)?, letters(after.unwrap_or(""))?);
     let named = head.len() + tail.len();
@@ -44,7 +44,7 @@ fn term(text: &str, rank: Option<usize>, ellipsis: usize) -> Option<Vec<Axis>> {
     if rank.is_some_and(|r| r != named + hidden) {
         return None;
     }
-    let middle = (0..hidden).rev().map(Axis::Ellipsis);
+    let middle = (0..hidden).rev().map(EinsumAxis::Ellipsis);
     Some(head.into_iter().chain(middle).chain(tail).collect())
 }
 
@@ -58,10 +58,10 @@ fn parse(text: &str, ranks: &[usize]) -> Option<Equation> {
     if terms.len() != ranks.len() {
         return None;
     }
-    let inputs: Vec<Vec<Axis>> =
+    let inputs: Vec<Vec<EinsumAxis>> =
         terms.iter().zip(ranks).map(|(t, r)| term(t, Some(*r), 0)).collect::<Option<_>>()?;
-    let all: Vec<Axis> = inputs.iter().flatten().copied().collect();
-    let is_hidden = |a: &&Axis| matches!(a, Axis::Ellipsis(_));
+    let all: Vec<EinsumAxis> = inputs.iter().flatten().copied().collect();
+    let is_hidden = |a: &&EinsumAxis| matches!(a, EinsumAxis::Ellipsis(_));
     let ellipsis =
         inputs.iter().map(|i| i.iter().filter(is_hidden).count()).max().unwrap_or_default();
     let output = match right {
@@ -69,22 +69,25 @@ fn parse(text: &str, ranks: &[usize]) -> Option<Equation> {
         None => {
             // Without a right side: the ellipsis, then every letter that occurs once, in
             // alphabetical order.
-            let once = |a: &Axis| all.iter().filter(|b| *b == a).count() == 1;
-            let mut letters: Vec<Axis> =
-                all.iter().copied().filter(|a| matches!(a, Axis::Letter(_)) && once(a)).collect();
+            let once = |a: &EinsumAxis| all.iter().filter(|b| *b == a).count() == 1;
+            let mut letters: Vec<EinsumAxis> = all
+                .iter()
+                .copied()
+                .filter(|a| matches!(a, EinsumAxis::Letter(_)) && once(a))
+                .collect();
             letters.sort_unstable();
-            (0..ellipsis).rev().map(Axis::Ellipsis).chain(letters).collect()
+            (0..ellipsis).rev().map(EinsumAxis::Ellipsis).chain(letters).collect()
         }
     };
     output.iter().all(|a| all.contains(a)).then_some(Equation { inputs, output })
 }
 
-pub(super) fn einsum(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn einsum(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let text = call.string("equation", "")?;
     let all = call.all()?;
     let ranks: Vec<usize> = all.iter().map(|x| x.rank()).collect();
     let equation = parse(text, &ranks).ok_or_else(|| malformed(text))?;
-    let mut sizes: BTreeMap<Axis, usize> = BTreeMap::new();
+    let mut sizes: BTreeMap<EinsumAxis, usize> = BTreeMap::new();
     for (x, axes) in all.iter().zip(&equation.inputs) {
         for (axis, size) in axes.iter().zip(x.dims()) {
             let known = sizes.entry(*axis).or_insert(*size);
@@ -100,12 +103,12 @@ pub(super) fn einsum(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// Sums the product of the operands over all axes that the output lacks.
 fn contracted<T: Num>(
-    call: &Call,
+    call: &KernelCall,
     all: &[&Tensor],
     equation: &Equation,
-    sizes: &BTreeMap<Axis, usize>,
+    sizes: &BTreeMap<EinsumAxis, usize>,
 ) -> Outcome<Tensor> {
-    let summed: Vec<Axis> =
+    let summed: Vec<EinsumAxis> =
         sizes.keys().copied().filter(|a| !equation.output.contains(a)).collect();
     let order = [equation.output.clone(), summed].concat();
     let steps: Vec<Vec<usize>> = all
@@ -113,7 +116,7 @@ fn contracted<T: Num>(
         .zip(&equation.inputs)
         .map(|(x, axes)| {
             let own = strides(x.dims());
-            let step = |axis: &Axis| {
+            let step = |axis: &EinsumAxis| {
                 let places = axes.iter().enumerate().filter(|(_, a)| *a == axis);
                 places.map(|(i, _)| if x.dims()[i] == 1 { 0 } else { own[i] }).sum()
             };
@@ -139,7 +142,7 @@ fn contracted<T: Num>(
 }
 
 /// Determinants of the innermost matrices, by elimination with row pivoting.
-pub(super) fn det(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn det(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let [batch @ .., rows, columns] = x.dims() else {
         return Err(Fault::invalid(format!("{x:?} is not a matrix")));

@@ -6,12 +6,12 @@ mod special;
 mod unary;
 mod variadic;
 
-use crate::call::{Row, raw, row};
+use crate::call::{KernelRow, raw, row};
 
 pub(crate) use binary::{fixed_power, operands};
 pub(crate) use special::erf;
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     row("Abs", unary::abs),
     row("Acos", unary::acos),
     row("Acosh", unary::acosh),

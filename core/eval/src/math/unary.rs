@@ -1,7 +1,7 @@
 //! Functions of one element.
 
 use super::special;
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::elementwise::{map, of_floats};
 use crate::fault::Outcome;
 use crate::num::{Num, float, integer, numeric};
@@ -11,7 +11,7 @@ use onnxd_ir::Tensor;
 /// A function of a float element, and the kernel for those of 32 bits, if one is faster.
 macro_rules! real_functions {
     ($($name:ident $f:expr $(, by $kernel:ident)?;)*) => { $(
-        pub(super) fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
+        pub(super) fn $name(call: &KernelCall) -> Outcome<Vec<Tensor>> {
             $(
                 if let Some(found) = of_floats(call, &vector::$kernel)? {
                     return Ok(found);
@@ -47,22 +47,22 @@ real_functions! {
     tan |x| x.tan();
 }
 
-pub(super) fn abs(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn abs(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     numeric!(x.dtype(), T => one(map(x, T::magnitude)?))
 }
 
-pub(super) fn neg(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn neg(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     numeric!(x.dtype(), T => one(map(x, T::opposite)?))
 }
 
-pub(super) fn sign(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn sign(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     numeric!(x.dtype(), T => one(map(x, T::sign)?))
 }
 
-pub(super) fn erf(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn erf(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     if let Some(found) = of_floats(call, &vector::erfs)? {
         return Ok(found);
@@ -70,7 +70,7 @@ pub(super) fn erf(call: &Call) -> Outcome<Vec<Tensor>> {
     numeric!(x.dtype(), T => one(map(x, |v: T| T::from_f64(special::erf(v.to_f64())))?))
 }
 
-pub(super) fn bitwise_not(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn bitwise_not(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     integer!(x.dtype(), T => one(map(x, |v: T| !v)?))
 }

@@ -3,7 +3,7 @@
 use super::product::in_float;
 use super::{first, standard};
 use crate::attention::merge_heads;
-use crate::call::{Call, integers, scalar};
+use crate::call::{KernelCall, integers, scalar};
 use crate::cells::{joined, take};
 use crate::fault::{Fault, Outcome};
 use crate::linear::{centered, multiplied};
@@ -11,7 +11,7 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 
 /// What all forms of attention come down to: three axes each, and what was there before.
-struct Operands {
+struct AttentionOperands {
     /// Queries, keys, values: `[batch, length, heads * size]`.
     parts: [Tensor; 3],
     past: Option<[Tensor; 2]>,
@@ -40,7 +40,7 @@ type Hidden = Box<dyn Fn(usize, usize, usize) -> bool>;
 
 /// What is added to the logits for a mask of `[batch, 1, queries or 1, keys]`: nothing where a key
 /// counts. Masks are lengths (with the starts behind them or not), or one number per key.
-fn added(call: &Call, mask: &Tensor, [batch, queries, keys]: [usize; 3]) -> Outcome<Tensor> {
+fn added(call: &KernelCall, mask: &Tensor, [batch, queries, keys]: [usize; 3]) -> Outcome<Tensor> {
     let filter = call.float("mask_filter_value", -10000.0)?;
     let values = integers(mask)?;
     let (rows, hidden): (usize, Hidden) = match *mask.dims() {
@@ -70,7 +70,7 @@ fn added(call: &Call, mask: &Tensor, [batch, queries, keys]: [usize; 3]) -> Outc
 }
 
 /// The result in three axes, keys and values in four.
-fn attend(call: &Call, o: &Operands) -> Outcome<Vec<Tensor>> {
+fn attend(call: &KernelCall, o: &AttentionOperands) -> Outcome<Vec<Tensor>> {
     let heads = Attr::Int(call.int("num_heads", 0)?);
     let causal = Attr::Int(call.int("unidirectional", 0)?);
     let mut attrs =
@@ -118,7 +118,7 @@ fn with_present(outputs: Vec<Tensor>) -> Outcome<Vec<Tensor>> {
     Ok(vec![y.clone(), joined(&[&k, &v], 0)?])
 }
 
-fn only_plain(call: &Call) -> Outcome<()> {
+fn only_plain(call: &KernelCall) -> Outcome<()> {
     for name in ["do_rotary", "past_present_share_buffer"] {
         refuse!(call.flag(name, false)? => Fault::unsupported(format!("`{name}` is not computed")));
     }
@@ -126,7 +126,7 @@ fn only_plain(call: &Call) -> Outcome<()> {
 }
 
 /// `input, weights, bias?, mask_index?, past?, attention_bias?`.
-pub(super) fn attention(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn attention(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     only_plain(call)?;
     let (x, w) = (call.x(0)?, call.x(1)?);
     let mut all = first(call, "MatMul", &[], &[Some(x), Some(w)])?;
@@ -139,7 +139,7 @@ pub(super) fn attention(call: &Call) -> Outcome<Vec<Tensor>> {
     };
     let sizes: [usize; 3] =
         sizes.try_into().map_err(|_| Fault::invalid("qkv_hidden_sizes are not three"))?;
-    let operands = Operands {
+    let operands = AttentionOperands {
         parts: thirds(&all, sizes)?,
         past: call.opt(4).map(halves).transpose()?,
         mask: call.opt(3).cloned(),
@@ -149,7 +149,7 @@ pub(super) fn attention(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// `input, weight, bias, input_scale, weight_scale, mask_index?, input_zero?, weight_zero?, past?`.
-pub(super) fn q_attention(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn q_attention(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     only_plain(call)?;
     let x = centered(call.x(0)?, call.opt(6), false)?;
     let w = centered(call.x(1)?, call.opt(7), false)?;
@@ -157,7 +157,7 @@ pub(super) fn q_attention(call: &Call) -> Outcome<Vec<Tensor>> {
     let scale = scalar(call.x(3)?)? as f32;
     let all = in_float(&sums, scale, call.x(4)?, call.opt(2))?.swap_remove(0);
     let third = all.dims().last().copied().unwrap_or(0) / 3;
-    let operands = Operands {
+    let operands = AttentionOperands {
         parts: thirds(&all, [third; 3])?,
         past: call.opt(8).map(halves).transpose()?,
         mask: call.opt(5).cloned(),
@@ -178,7 +178,7 @@ fn packed(x: &Tensor, i: usize) -> Outcome<Tensor> {
 }
 
 /// Queries, keys and values, each on its own or packed; keys may have their heads in front.
-fn given(call: &Call) -> Outcome<[Tensor; 3]> {
+fn given(call: &KernelCall) -> Outcome<[Tensor; 3]> {
     let flat = |x: &Tensor| if x.rank() == 4 { merge_heads(x) } else { Ok(x.clone()) };
     let q = call.x(0)?;
     match (call.opt(1), call.opt(2)) {
@@ -190,7 +190,7 @@ fn given(call: &Call) -> Outcome<[Tensor; 3]> {
 }
 
 /// `query, key?, value?, bias?, key_padding_mask?, attention_bias?, past_key?, past_value?`.
-pub(super) fn multi_head_attention(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn multi_head_attention(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let mut parts = given(call)?;
     refuse!(call.opt(8).is_some() || call.opt(9).is_some() => Fault::unsupported("a shared cache is not computed"));
     if let Some(bias) = call.opt(3) {
@@ -205,5 +205,5 @@ pub(super) fn multi_head_attention(call: &Call) -> Outcome<Vec<Tensor>> {
         _ => None,
     };
     let (mask, bias) = (call.opt(4).cloned(), call.opt(5).cloned());
-    attend(call, &Operands { parts, past, mask, bias })
+    attend(call, &AttentionOperands { parts, past, mask, bias })
 }

@@ -1,11 +1,11 @@
 //! Weights of a few bits with a scale per block.
 
 use super::first;
-use crate::call::{Call, integers, one};
+use crate::call::{KernelCall, integers, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::multiply_add;
-use crate::gemm::{Matrix, Sizes};
+use crate::gemm::{GemmSizes, Matrix};
 use crate::num::slice;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
@@ -26,21 +26,21 @@ fn unpacked(bytes: &[u8], rows: usize, columns: usize, bits: usize) -> Outcome<V
 }
 
 /// 2, 4 (the default) or 8.
-fn bits_of(call: &Call) -> Outcome<usize> {
+fn bits_of(call: &KernelCall) -> Outcome<usize> {
     match call.int("bits", 4)? {
         bits @ (2 | 4 | 8) => Ok(bits as usize),
         other => Err(Fault::invalid(format!("{other} bits are not defined"))),
     }
 }
 
-fn size_attr(call: &Call, name: &str, default: i64) -> Outcome<usize> {
+fn size_attr(call: &KernelCall, name: &str, default: i64) -> Outcome<usize> {
     let size = dims::size(call.int(name, default)?)?;
     let missing = || Fault::invalid(format!("attribute `{name}` must be positive"));
     (size > 0).then_some(size).ok_or_else(missing)
 }
 
 /// The zero point of every block of every row.
-fn zero_points(call: &Call, rows: usize, blocks: usize, bits: usize) -> Outcome<Vec<f32>> {
+fn zero_points(call: &KernelCall, rows: usize, blocks: usize, bits: usize) -> Outcome<Vec<f32>> {
     let Some(zero) = call.opt(3) else {
         return Ok(vec![(1u32 << (bits - 1)) as f32; rows * blocks]);
     };
@@ -55,7 +55,7 @@ fn zero_points(call: &Call, rows: usize, blocks: usize, bits: usize) -> Outcome<
 
 /// `A, B [N, blocks, bytes], scales [N, blocks], zero_points?, g_idx?, bias?`: `A * B'`, where the
 /// weights are dequantized in `float` whatever `accuracy_level` allows.
-pub(super) fn matmul_nbits(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn matmul_nbits(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (a, b, scales) = (call.x(0)?, call.x(1)?, call.x(2)?);
     let (k, n) = (size_attr(call, "K", 0)?, size_attr(call, "N", 0)?);
     let (bits, block) = (bits_of(call)?, size_attr(call, "block_size", 0)?);
@@ -89,7 +89,7 @@ pub(super) fn matmul_nbits(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// `A * W' + bias` for weights `[n, k]`.
 fn product(
-    call: &Call,
+    call: &KernelCall,
     a: &Tensor,
     weights: &[f32],
     (k, n): (usize, usize),
@@ -99,7 +99,7 @@ fn product(
     };
     let dims = [outer, &[n]].concat();
     let mut y = vec![0f32; call.room(DataType::Float, &dims)?];
-    let s = Sizes { m: y.len() / n, k: *last, n };
+    let s = GemmSizes { m: y.len() / n, k: *last, n };
     let values = slice::<f32>(a)?;
     multiply_add(s, Matrix::new(&values, k), Matrix::transposed(weights, k), &mut y, n);
     if let Some(bias) = call.opt(5) {
@@ -111,7 +111,12 @@ fn product(
 }
 
 /// Integers of a tensor; bytes hold several of them along the last axis, of which `columns` count.
-fn spread(call: &Call, x: &Tensor, bits: usize, columns: usize) -> Outcome<(Vec<usize>, Vec<i64>)> {
+fn spread(
+    call: &KernelCall,
+    x: &Tensor,
+    bits: usize,
+    columns: usize,
+) -> Outcome<(Vec<usize>, Vec<i64>)> {
     let Some((last, outer)) = x.dims().split_last() else {
         return Err(Fault::invalid("a scalar is not quantized in blocks"));
     };
@@ -128,7 +133,7 @@ fn spread(call: &Call, x: &Tensor, bits: usize, columns: usize) -> Outcome<(Vec<
 
 /// `(data - zero) * scale` with one scale per block along `axis`.
 fn dequantized(
-    call: &Call,
+    call: &KernelCall,
     data: &Tensor,
     scales: &Tensor,
     zeros: Option<&Tensor>,
@@ -157,7 +162,7 @@ fn dequantized(
 }
 
 /// `data, indices, scales, zero_points?`: rows of a table of weights, dequantized.
-pub(super) fn gather_block_quantized(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn gather_block_quantized(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (data, indices, scales) = (call.x(0)?, call.x(1)?, call.x(2)?);
     let axis = dims::axis(call.int("gather_axis", 0)?, data.rank())?;
     let along = dims::axis(call.int("quantize_axis", 1)?, data.rank())?;

@@ -1,7 +1,7 @@
 //! Quantized operators on one element, or on two that broadcast.
 
-use super::{Affine, eight_bits, first};
-use crate::call::{Call, one};
+use super::{ScaleAndZero, eight_bits, first};
+use crate::call::{KernelCall, one};
 use crate::cells::joined;
 use crate::dims::{self, broadcast};
 use crate::elementwise::pairs;
@@ -13,7 +13,7 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// The result of `f` on all pairs, in the type of the operands.
-fn zipped(call: &Call, f: &(dyn Fn(i64, i64) -> f32 + Sync)) -> Outcome<Vec<Tensor>> {
+fn zipped(call: &KernelCall, f: &(dyn Fn(i64, i64) -> f32 + Sync)) -> Outcome<Vec<Tensor>> {
     let (a, b) = (call.x(0)?, call.x(3)?);
     refuse!(a.dtype() != b.dtype() => "{a:?} and {b:?} differ in element type");
     let dims = broadcast(a.dims(), b.dims())?;
@@ -34,8 +34,12 @@ fn repeats(a: &Tensor, b: &Tensor) -> bool {
 }
 
 /// `a * ra + (b * rb + fixed)`, each sum rounded once. What repeats is the second operand.
-pub(super) fn q_linear_add(call: &Call) -> Outcome<Vec<Tensor>> {
-    let (a, b, c) = (Affine::of(call, 1, 2)?, Affine::of(call, 4, 5)?, Affine::of(call, 6, 7)?);
+pub(super) fn q_linear_add(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let (a, b, c) = (
+        ScaleAndZero::read(call, 1, 2)?,
+        ScaleAndZero::read(call, 4, 5)?,
+        ScaleAndZero::read(call, 6, 7)?,
+    );
     let swapped = repeats(call.x(0)?, call.x(3)?);
     let (p, q) = if swapped { (b, a) } else { (a, b) };
     let (rp, rq) = (p.scale / c.scale, q.scale / c.scale);
@@ -46,14 +50,23 @@ pub(super) fn q_linear_add(call: &Call) -> Outcome<Vec<Tensor>> {
     })
 }
 
-pub(super) fn q_linear_mul(call: &Call) -> Outcome<Vec<Tensor>> {
-    let (a, b, c) = (Affine::of(call, 1, 2)?, Affine::of(call, 4, 5)?, Affine::of(call, 6, 7)?);
+pub(super) fn q_linear_mul(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let (a, b, c) = (
+        ScaleAndZero::read(call, 1, 2)?,
+        ScaleAndZero::read(call, 4, 5)?,
+        ScaleAndZero::read(call, 6, 7)?,
+    );
     let ratio = a.scale * b.scale / c.scale;
     zipped(call, &|x, y| ((x - a.zero) * (y - b.zero)) as f32 * ratio + c.zero as f32)
 }
 
 /// Every element through a table of all 256, from one scale and zero point to others.
-fn remapped(x: &Tensor, from: Affine, to: Affine, f: &dyn Fn(f32) -> f32) -> Outcome<Tensor> {
+fn remapped(
+    x: &Tensor,
+    from: ScaleAndZero,
+    to: ScaleAndZero,
+    f: &dyn Fn(f32) -> f32,
+) -> Outcome<Tensor> {
     let range = limits(x.dtype())?;
     let signed = match x.dtype() {
         DataType::Int8 => true,
@@ -69,24 +82,24 @@ fn remapped(x: &Tensor, from: Affine, to: Affine, f: &dyn Fn(f32) -> f32) -> Out
     Ok(Tensor::new(x.dtype(), x.dims().to_vec(), Bytes::from(bytes))?)
 }
 
-fn mapped(call: &Call, f: &dyn Fn(f32) -> f32) -> Outcome<Vec<Tensor>> {
+fn mapped(call: &KernelCall, f: &dyn Fn(f32) -> f32) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     call.room_like(x, x.dims())?;
-    one(remapped(x, Affine::of(call, 1, 2)?, Affine::of(call, 3, 4)?, f)?)
+    one(remapped(x, ScaleAndZero::read(call, 1, 2)?, ScaleAndZero::read(call, 3, 4)?, f)?)
 }
 
-pub(super) fn q_linear_leaky_relu(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn q_linear_leaky_relu(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let alpha = call.float("alpha", 0.01)?;
     mapped(call, &|x| if x >= 0.0 { x } else { alpha * x })
 }
 
-pub(super) fn q_linear_sigmoid(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn q_linear_sigmoid(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     mapped(call, &|x| (1.0 / (1.0 + (-f64::from(x)).exp())) as f32)
 }
 
 /// `y_scale, y_zero`, then `x, scale, zero` of each part.
-pub(super) fn q_linear_concat(call: &Call) -> Outcome<Vec<Tensor>> {
-    let to = Affine::of(call, 0, 1)?;
+pub(super) fn q_linear_concat(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let to = ScaleAndZero::read(call, 0, 1)?;
     let dtype = call.x(1)?.dtype();
     let count = call.inputs.len().saturating_sub(2) / 3;
     refuse!(count == 0 || call.inputs.len() != 2 + 3 * count =>
@@ -96,7 +109,7 @@ pub(super) fn q_linear_concat(call: &Call) -> Outcome<Vec<Tensor>> {
         let x = call.x(i)?;
         refuse!(x.dtype() != dtype => "{x:?} is not of type {dtype}");
         call.room_like(x, x.dims())?;
-        parts.push(remapped(x, Affine::of(call, i + 1, i + 2)?, to, &|x| x)?);
+        parts.push(remapped(x, ScaleAndZero::read(call, i + 1, i + 2)?, to, &|x| x)?);
     }
     let axis = dims::axis(call.int("axis", 0)?, parts[0].rank())?;
     let parts: Vec<&Tensor> = parts.iter().collect();
@@ -104,9 +117,9 @@ pub(super) fn q_linear_concat(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// `condition, x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero`.
-pub(super) fn q_linear_where(call: &Call) -> Outcome<Vec<Tensor>> {
-    let to = Affine::of(call, 7, 8)?;
-    let x = remapped(call.x(1)?, Affine::of(call, 2, 3)?, to, &|x| x)?;
-    let y = remapped(call.x(4)?, Affine::of(call, 5, 6)?, to, &|x| x)?;
+pub(super) fn q_linear_where(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let to = ScaleAndZero::read(call, 7, 8)?;
+    let x = remapped(call.x(1)?, ScaleAndZero::read(call, 2, 3)?, to, &|x| x)?;
+    let y = remapped(call.x(4)?, ScaleAndZero::read(call, 5, 6)?, to, &|x| x)?;
     one(first(call, "Where", &[], &[Some(call.x(0)?), Some(&x), Some(&y)])?)
 }

@@ -1,24 +1,24 @@
 //! The first layer of BERT: the sum of word, position and segment embeddings, normalized.
 
-use super::{Affine, first};
-use crate::call::{Call, integers};
+use super::{ScaleAndZero, first};
+use crate::call::{KernelCall, integers};
 use crate::fault::{Fault, Outcome};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 
 /// Where a table of embeddings stands among the inputs, and how it is quantized.
-type Table<'a> = (&'a Tensor, Option<Affine>);
+type EmbeddingTable<'a> = (&'a Tensor, Option<ScaleAndZero>);
 
 /// The operands, whatever inputs they come from.
-struct Operands<'a> {
-    word: Table<'a>,
-    position: Table<'a>,
-    segment: Option<Table<'a>>,
-    gamma: Table<'a>,
-    beta: Table<'a>,
+struct EmbedOperands<'a> {
+    word: EmbeddingTable<'a>,
+    position: EmbeddingTable<'a>,
+    segment: Option<EmbeddingTable<'a>>,
+    gamma: EmbeddingTable<'a>,
+    beta: EmbeddingTable<'a>,
 }
 
-fn real(call: &Call, x: &Tensor, affine: Option<Affine>) -> Outcome<Tensor> {
+fn real(call: &KernelCall, x: &Tensor, affine: Option<ScaleAndZero>) -> Outcome<Tensor> {
     let Some(affine) = affine else { return Ok(x.clone()) };
     call.room(DataType::Int64, x.dims())?;
     let values = super::eight_bits(x)?.into_iter().map(|q| affine.real(q)).collect();
@@ -26,12 +26,12 @@ fn real(call: &Call, x: &Tensor, affine: Option<Affine>) -> Outcome<Tensor> {
 }
 
 /// The rows of a table, as real numbers.
-fn rows(call: &Call, (table, affine): Table, ids: &Tensor) -> Outcome<Tensor> {
+fn rows(call: &KernelCall, (table, affine): EmbeddingTable, ids: &Tensor) -> Outcome<Tensor> {
     real(call, &first(call, "Gather", &[], &[Some(table), Some(ids)])?, affine)
 }
 
 /// Per sentence, the number of words that the mask keeps; zeros without a mask.
-fn mask_index(call: &Call, sentences: usize, words: usize) -> Outcome<Tensor> {
+fn mask_index(call: &KernelCall, sentences: usize, words: usize) -> Outcome<Tensor> {
     let Some(mask) = call.opt(7) else {
         return Ok(Tensor::vector(vec![0i32; sentences]));
     };
@@ -41,7 +41,11 @@ fn mask_index(call: &Call, sentences: usize, words: usize) -> Outcome<Tensor> {
     Ok(Tensor::vector((0..sentences).map(|b| count(&kept[b * words..][..words])).collect()))
 }
 
-fn embedded(call: &Call, o: &Operands, positions: Option<&Tensor>) -> Outcome<Vec<Tensor>> {
+fn embedded(
+    call: &KernelCall,
+    o: &EmbedOperands,
+    positions: Option<&Tensor>,
+) -> Outcome<Vec<Tensor>> {
     let ids = call.x(0)?;
     let [sentences, words] = *ids.dims() else {
         return Err(Fault::invalid(format!("{ids:?} does not have two axes")));
@@ -61,9 +65,9 @@ fn embedded(call: &Call, o: &Operands, positions: Option<&Tensor>) -> Outcome<Ve
     Ok(vec![y, mask_index(call, sentences, words)?, sum])
 }
 
-pub(super) fn embed_layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn embed_layer_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let table = |i: usize| call.x(i).map(|x| (x, None));
-    let operands = Operands {
+    let operands = EmbedOperands {
         word: table(2)?,
         position: table(3)?,
         segment: call.opt(4).map(|x| (x, None)),
@@ -74,10 +78,10 @@ pub(super) fn embed_layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Scales follow the mask, zero points the scales, in the order of the tables.
-pub(super) fn q_embed_layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
-    let affine = |i: usize| Affine::of(call, 6 + i, 11 + i).map(Some);
+pub(super) fn q_embed_layer_normalization(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let affine = |i: usize| ScaleAndZero::read(call, 6 + i, 11 + i).map(Some);
     let table = |i: usize| call.x(i).and_then(|x| Ok((x, affine(i)?)));
-    let operands = Operands {
+    let operands = EmbedOperands {
         word: table(2)?,
         position: table(3)?,
         segment: if call.opt(4).is_some() { Some(table(4)?) } else { None },

@@ -1,14 +1,14 @@
 //! Operators of the standard with what follows them.
 
 use super::{attributes, first};
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::cells::transposed;
 use crate::fault::{Fault, Outcome};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Tensor};
 
 /// Applies the activation that the attribute names, if it names one.
-fn activated(call: &Call, x: Tensor, parameters: &[(&str, f32)]) -> Outcome<Tensor> {
+fn activated(call: &KernelCall, x: Tensor, parameters: &[(&str, f32)]) -> Outcome<Tensor> {
     let name = call.string("activation", "")?;
     let known = ["", "Clip", "Elu", "HardSigmoid", "LeakyRelu", "Relu", "Selu", "Sigmoid"];
     let known = [&known[..], &["Softplus", "Softsign", "Tanh", "ThresholdedRelu", "Celu"]].concat();
@@ -18,7 +18,7 @@ fn activated(call: &Call, x: Tensor, parameters: &[(&str, f32)]) -> Outcome<Tens
 }
 
 /// `activation(Conv(X, W, B?) + Z?)`.
-pub(super) fn fused_conv(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn fused_conv(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let inputs = [Some(call.x(0)?), Some(call.x(1)?), call.opt(2)];
     let mut y = first(call, "Conv", &attributes(call), &inputs)?;
     if let Some(z) = call.opt(3) {
@@ -32,7 +32,7 @@ pub(super) fn fused_conv(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// `activation(Gemm(A, B, C?))`.
-pub(super) fn fused_gemm(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn fused_gemm(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let inputs = [Some(call.x(0)?), Some(call.x(1)?), call.opt(2)];
     let y = first(call, "Gemm", &attributes(call), &inputs)?;
     let mut parameters = Vec::new();
@@ -61,7 +61,7 @@ fn factor(x: &Tensor, batch: bool, flip: bool) -> Outcome<Tensor> {
 }
 
 /// `alpha * A' * B'`.
-pub(super) fn fused_matmul(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn fused_matmul(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let a = factor(call.x(0)?, call.flag("transBatchA", false)?, call.flag("transA", false)?)?;
     let b = factor(call.x(1)?, call.flag("transBatchB", false)?, call.flag("transB", false)?)?;
     let y = first(call, "MatMul", &[], &[Some(&a), Some(&b)])?;

@@ -1,6 +1,6 @@
 //! LSTM on 8-bit weights, whose other operands are quantized as they come.
 
-use crate::call::Call;
+use crate::call::KernelCall;
 use crate::cells::transposed;
 use crate::fault::{Fault, Outcome};
 use crate::reals::reals;
@@ -10,7 +10,7 @@ use onnxd_ir::{DataType, Tensor};
 
 /// Weights `[directions, rows, gates * hidden]` as exact numbers in the order of `LSTM`; scale and
 /// zero point belong to a direction, or to each of its columns.
-fn weights(call: &Call, i: usize, scale: usize) -> Outcome<Tensor> {
+fn weights(call: &KernelCall, i: usize, scale: usize) -> Outcome<Tensor> {
     let (w, scale, zero) = (call.x(i)?, call.x(scale)?, call.x(scale + 1)?);
     let [directions, rows, columns] = *w.dims() else {
         return Err(Fault::invalid(format!("{w:?} does not have three axes")));
@@ -30,10 +30,10 @@ fn weights(call: &Call, i: usize, scale: usize) -> Outcome<Tensor> {
 }
 
 /// The inputs of `LSTM`, then scale and zero point of both weights.
-pub(super) fn dynamic_quantize_lstm(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn dynamic_quantize_lstm(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let mut inputs = call.inputs.to_vec();
     inputs.truncate(8);
     call.x(11)?;
     (inputs[1], inputs[2]) = (Some(weights(call, 1, 8)?), Some(weights(call, 2, 10)?));
-    quantized_lstm(&Call { inputs: &inputs, ..*call })
+    quantized_lstm(&KernelCall { inputs: &inputs, ..*call })
 }

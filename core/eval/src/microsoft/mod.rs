@@ -21,9 +21,9 @@ mod softmax;
 mod tests;
 mod tokenizer;
 
-use crate::call::{Call, Row, raw, row, scalar};
+use crate::call::{KernelCall, KernelRow, raw, row, scalar};
 use crate::fault::{Fault, Outcome};
-use crate::item::{Item, tensors};
+use crate::item::{RunValue, tensors};
 use crate::standard::find;
 use onnxd_ir::{Attr, DataType, Graph, Node, Tensor};
 
@@ -32,18 +32,18 @@ const DOMAIN: &str = "com.microsoft";
 /// The version of the standard that [`standard`] applies.
 const OPSET: i64 = 24;
 
-type Plain = fn(&Call) -> Outcome<Vec<Tensor>>;
+type Plain = fn(&KernelCall) -> Outcome<Vec<Tensor>>;
 
-const fn own(op: &'static str, kernel: Plain) -> Row {
-    raw(op, kernel).of(DOMAIN)
+const fn own(op: &'static str, kernel: Plain) -> KernelRow {
+    raw(op, kernel).in_domain(DOMAIN)
 }
 
 /// A row that computes 16-bit floats through `float`.
-const fn wide(op: &'static str, kernel: Plain) -> Row {
-    row(op, kernel).of(DOMAIN)
+const fn wide(op: &'static str, kernel: Plain) -> KernelRow {
+    row(op, kernel).in_domain(DOMAIN)
 }
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     wide("Attention", attention::attention),
     wide("BiasGelu", activation::bias_gelu),
     own("DequantizeLinear", crate::quant::dequantize_linear),
@@ -88,7 +88,7 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// Applies an operator of the standard, so that a fused operator reads like the ones it replaces.
 fn standard(
-    call: &Call,
+    call: &KernelCall,
     op: &str,
     attrs: &[(&str, Attr)],
     inputs: &[Option<&Tensor>],
@@ -100,15 +100,16 @@ fn standard(
     node.attrs = attrs.iter().map(|(name, attr)| ((*name).to_owned(), attr.clone())).collect();
     let row = find(&node, OPSET).ok_or_else(|| Fault::unsupported(op.to_owned()))?;
     let inputs: Vec<Option<Tensor>> = inputs.iter().map(|x| x.cloned()).collect();
-    let given: Vec<Option<Item>> = inputs.iter().cloned().map(|x| x.map(Item::Tensor)).collect();
-    let call = Call { node: &node, opset: OPSET, inputs: &inputs, ..*call };
+    let given: Vec<Option<RunValue>> =
+        inputs.iter().cloned().map(|x| x.map(RunValue::Tensor)).collect();
+    let call = KernelCall { node: &node, opset: OPSET, inputs: &inputs, ..*call };
     let refuse = |_: &_, _| Err(Fault::unsupported("a sub-graph"));
     tensors(row.run(&call, &given, &mut { refuse })?)
 }
 
 /// The first output of [`standard`].
 fn first(
-    call: &Call,
+    call: &KernelCall,
     op: &str,
     attrs: &[(&str, Attr)],
     inputs: &[Option<&Tensor>],
@@ -117,7 +118,7 @@ fn first(
 }
 
 /// The attributes of the node itself, for [`standard`].
-fn attributes<'a>(call: &Call<'a>) -> Vec<(&'a str, Attr)> {
+fn attributes<'a>(call: &KernelCall<'a>) -> Vec<(&'a str, Attr)> {
     let known =
         call.node.attrs.iter().filter_map(|(name, _)| Some((name.as_str(), call.attr(name)?)));
     known.map(|(name, attr)| (name, attr.clone())).collect()
@@ -125,20 +126,20 @@ fn attributes<'a>(call: &Call<'a>) -> Vec<(&'a str, Attr)> {
 
 /// Scale and zero point of a whole tensor.
 #[derive(Clone, Copy)]
-struct Affine {
+struct ScaleAndZero {
     scale: f32,
     zero: i64,
 }
 
-impl Affine {
+impl ScaleAndZero {
     /// From two inputs, of which the zero point may be absent.
-    fn of(call: &Call, scale: usize, zero: usize) -> Outcome<Affine> {
-        Affine::from(call.x(scale)?, call.opt(zero))
+    fn read(call: &KernelCall, scale: usize, zero: usize) -> Outcome<ScaleAndZero> {
+        ScaleAndZero::from(call.x(scale)?, call.opt(zero))
     }
 
-    fn from(scale: &Tensor, zero: Option<&Tensor>) -> Outcome<Affine> {
+    fn from(scale: &Tensor, zero: Option<&Tensor>) -> Outcome<ScaleAndZero> {
         let scale = scalar(scale)? as f32;
-        Ok(Affine { scale, zero: zero.map(scalar).transpose()?.unwrap_or(0.0) as i64 })
+        Ok(ScaleAndZero { scale, zero: zero.map(scalar).transpose()?.unwrap_or(0.0) as i64 })
     }
 
     fn real(&self, q: i64) -> f32 {

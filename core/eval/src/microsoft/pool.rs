@@ -1,7 +1,7 @@
 //! Quantized pooling, with the channels in front or behind.
 
-use super::{Affine, attributes, eight_bits, first};
-use crate::call::{Call, one};
+use super::{ScaleAndZero, attributes, eight_bits, first};
+use crate::call::{KernelCall, one};
 use crate::cells::transposed;
 use crate::dims;
 use crate::fault::Outcome;
@@ -28,13 +28,13 @@ pub(super) fn channels_first(
 }
 
 /// Sums of dequantized elements in `float`, in the order of the window.
-pub(super) fn q_linear_average_pool(call: &Call) -> Outcome<Vec<Tensor>> {
-    let (from, to) = (Affine::of(call, 1, 2)?, Affine::of(call, 3, 4)?);
+pub(super) fn q_linear_average_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let (from, to) = (ScaleAndZero::read(call, 1, 2)?, ScaleAndZero::read(call, 3, 4)?);
     let with_padding = call.flag("count_include_pad", false)?;
     channels_first(call.x(0)?, call.flag("channels_last", false)?, |x| {
         let range = limits(x.dtype())?;
         let given = [Some(x.clone())];
-        let (window, dims) = pooled(&Call { inputs: &given, ..*call })?;
+        let (window, dims) = pooled(&KernelCall { inputs: &given, ..*call })?;
         call.room(DataType::Int64, x.dims())?;
         let total = call.room(DataType::Int64, &dims)?;
         let real: Vec<f32> = eight_bits(&x)?.into_iter().map(|q| from.real(q)).collect();
@@ -54,8 +54,8 @@ pub(super) fn q_linear_average_pool(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Exact sums, scaled once.
-pub(super) fn q_linear_global_average_pool(call: &Call) -> Outcome<Vec<Tensor>> {
-    let (from, to) = (Affine::of(call, 1, 2)?, Affine::of(call, 3, 4)?);
+pub(super) fn q_linear_global_average_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let (from, to) = (ScaleAndZero::read(call, 1, 2)?, ScaleAndZero::read(call, 3, 4)?);
     channels_first(call.x(0)?, call.flag("channels_last", false)?, |x| {
         let range = limits(x.dtype())?;
         call.room(DataType::Int64, x.dims())?;
@@ -74,9 +74,9 @@ pub(super) fn q_linear_global_average_pool(call: &Call) -> Outcome<Vec<Tensor>> 
 }
 
 /// The mean of the dequantized elements along `axes`.
-pub(super) fn q_linear_reduce_mean(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn q_linear_reduce_mean(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
-    let (from, to) = (Affine::of(call, 1, 2)?, Affine::of(call, 3, 4)?);
+    let (from, to) = (ScaleAndZero::read(call, 1, 2)?, ScaleAndZero::read(call, 3, 4)?);
     let range = limits(x.dtype())?;
     call.room(DataType::Double, x.dims())?;
     let real: Vec<f64> = eight_bits(x)?.into_iter().map(|q| f64::from(from.real(q))).collect();
@@ -90,7 +90,7 @@ pub(super) fn q_linear_reduce_mean(call: &Call) -> Outcome<Vec<Tensor>> {
     one(cast(&Tensor::from_vec(mean.dims(), y), x.dtype())?)
 }
 
-pub(super) fn nhwc_max_pool(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn nhwc_max_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let attrs = attributes(call);
     channels_first(call.x(0)?, true, |x| first(call, "MaxPool", &attrs, &[Some(&x)]))
 }

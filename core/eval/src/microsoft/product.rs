@@ -1,8 +1,8 @@
 //! Products of integer matrices whose result is scaled or biased.
 
 use super::pool::channels_first;
-use super::{Affine, scalar};
-use crate::call::{Call, integers, one};
+use super::{ScaleAndZero, scalar};
+use crate::call::{KernelCall, integers, one};
 use crate::cells::{expanded, transposed};
 use crate::fault::{Fault, Outcome};
 use crate::linear::{centered, gemm_bias, multiplied};
@@ -13,7 +13,7 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
 /// A matrix, transposed if the attribute says so.
-fn operand(call: &Call, i: usize, flip: bool) -> Outcome<Tensor> {
+fn operand(call: &KernelCall, i: usize, flip: bool) -> Outcome<Tensor> {
     match call.x(i)? {
         x if x.rank() != 2 => Err(Fault::invalid(format!("{x:?} is not a matrix"))),
         x if flip => transposed(x, &[1, 0]),
@@ -32,7 +32,7 @@ fn scaled(sums: &Tensor, by: f32, scale: &Tensor) -> Outcome<Vec<f32>> {
 }
 
 /// `A, a_scale, a_zero, B, b_scale, b_zero, C?, y_scale?, y_zero?`; without `y_scale` in `float`.
-pub(super) fn q_gemm(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn q_gemm(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let a = operand(call, 0, call.flag("transA", false)?)?;
     let b = operand(call, 3, call.flag("transB", false)?)?;
     let a = centered(&a, call.opt(2), false)?;
@@ -49,7 +49,7 @@ pub(super) fn q_gemm(call: &Call) -> Outcome<Vec<Tensor>> {
     let Some(scale) = call.opt(7) else {
         return one(Tensor::from_vec(sums.dims(), pairs.map(|(v, s)| *v as f32 * s).collect()));
     };
-    let (to, zero) = (Affine::from(scale, call.opt(8))?, call.x(8)?);
+    let (to, zero) = (ScaleAndZero::from(scale, call.opt(8))?, call.x(8)?);
     let range = limits(zero.dtype())?;
     let place =
         |(v, s): (&i32, &f32)| quantized(f64::from(*v as f32 * (s / to.scale)), to.zero, range);
@@ -76,7 +76,7 @@ pub(super) fn in_float(
 }
 
 /// `A, B, a_scale, b_scale, a_zero?, b_zero?, bias?`.
-pub(super) fn matmul_integer_to_float(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn matmul_integer_to_float(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let a = centered(call.x(0)?, call.opt(4), false)?;
     let b = centered(call.x(1)?, call.opt(5), false)?;
     let sums = multiplied::<i32>(call, &a, &b)?;
@@ -84,7 +84,7 @@ pub(super) fn matmul_integer_to_float(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// `A` in `float`, `B, b_scale, b_zero?, bias?`.
-pub(super) fn dynamic_quantize_matmul(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn dynamic_quantize_matmul(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let found = dynamic_quantize_linear(call)?;
     let a = centered(&found[0], Some(&found[2]), false)?;
     let b = centered(call.x(1)?, call.opt(3), false)?;
@@ -93,7 +93,7 @@ pub(super) fn dynamic_quantize_matmul(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// 16-bit integers, sums in 32 bits.
-pub(super) fn matmul_integer_16(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn matmul_integer_16(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let wide = |i: usize| -> Outcome<Tensor> {
         let x = call.x(i)?;
         refuse!(!matches!(x.dtype(), DataType::Int16 | DataType::Uint16) => "{x:?} where 16-bit integers are needed");
@@ -107,10 +107,10 @@ pub(super) fn matmul_integer_16(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// As the standard's, but the channels may be behind.
-pub(super) fn q_linear_conv(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn q_linear_conv(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     channels_first(call.x(0)?, call.flag("channels_last", false)?, |x| {
         let mut inputs = call.inputs.to_vec();
         inputs[0] = Some(x);
-        Ok(crate::quant::qlinear::conv(&Call { inputs: &inputs, ..*call })?.swap_remove(0))
+        Ok(crate::quant::qlinear::conv(&KernelCall { inputs: &inputs, ..*call })?.swap_remove(0))
     })
 }

@@ -1,13 +1,13 @@
 //! Rotary position embedding, on top of the standard's.
 
 use super::{attributes, standard};
-use crate::call::{Call, integers};
+use crate::call::{KernelCall, integers};
 use crate::fault::{Fault, Outcome};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, Tensor};
 
 /// `input, position_ids, cos_cache, sin_cache`. One position is that of the first words; the others follow it.
-pub(super) fn rotary_embedding(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn rotary_embedding(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, ids, cos, sin) = (call.x(0)?, call.x(1)?, call.x(2)?, call.x(3)?);
     refuse!(call.flag("is_packed_batching", false)? || call.float("scale", 1.0)? != 1.0 =>
         Fault::unsupported("packed batches or a scale are not computed"));

@@ -1,7 +1,7 @@
 //! Softmax of integers: exponentials come from a table, quotients are rounded, ties to even.
 
-use super::{Affine, eight_bits};
-use crate::call::{Call, one};
+use super::{ScaleAndZero, eight_bits};
+use crate::call::{KernelCall, one};
 use crate::dims;
 use crate::fault::Outcome;
 use crate::quant::{limits, quantized};
@@ -20,9 +20,9 @@ fn exponentials(scale: f32, count: usize) -> Vec<u64> {
 }
 
 /// Along one axis; before opset 13 of the operator it replaces, along all from the axis on.
-pub(super) fn q_linear_softmax(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn q_linear_softmax(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
-    let (from, to) = (Affine::of(call, 1, 2)?, Affine::of(call, 3, 4)?);
+    let (from, to) = (ScaleAndZero::read(call, 1, 2)?, ScaleAndZero::read(call, 3, 4)?);
     let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
     let (outer, size, inner) = match call.int("opset", 13)? {
         13.. => dims::around(x.dims(), axis),

@@ -1,6 +1,6 @@
 //! Strings cut into tokens, as text pipelines of scikit-learn begin.
 
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::dims::size;
 use crate::fault::{Fault, Outcome};
 use crate::text::{compiled, strings, utf8};
@@ -23,10 +23,10 @@ enum Cut {
 }
 
 /// A row of tokens for each string, filled up to the longest.
-pub(super) fn tokenizer(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn tokenizer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     refuse!(!matches!(x.rank(), 1 | 2) => "{x:?} is neither a list nor a table of strings");
-    let (cut, least) = (Cut::of(call)?, size(call.int("mincharnum", 1)?)?.max(1));
+    let (cut, least) = (Cut::from_call(call)?, size(call.int("mincharnum", 1)?)?.max(1));
     let rows = strings(x)?.iter().map(|text| Ok(cut.tokens(utf8(text)?, least)));
     let rows = rows.collect::<Outcome<Vec<Vec<&str>>>>()?;
     let most = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -45,7 +45,7 @@ pub(super) fn tokenizer(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 impl Cut {
-    fn of(call: &Call) -> Outcome<Cut> {
+    fn from_call(call: &KernelCall) -> Outcome<Cut> {
         let separators = match call.attr("separators") {
             Some(Attr::Strs(list)) => list.iter().map(utf8).collect::<Outcome<Vec<&str>>>()?,
             _ => vec![],

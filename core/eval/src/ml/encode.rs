@@ -1,8 +1,8 @@
 //! Categories and labels: looked up, replaced, spread over columns.
 
 use super::scores::strings;
-use crate::call::{Call, Row, integers, one, raw};
-use crate::cells::{Cell, celled};
+use crate::call::{KernelCall, KernelRow, integers, one, raw};
+use crate::cells::{CellWidth, celled};
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
 use bytes::Bytes;
@@ -10,15 +10,15 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 use std::collections::HashMap;
 
-pub(crate) const ROWS: &[Row] = &[
-    raw("CategoryMapper", category_mapper).of(super::DOMAIN),
-    raw("LabelEncoder", label_encoder_of_classes).of(super::DOMAIN).until(1),
-    raw("LabelEncoder", label_encoder).of(super::DOMAIN).since(2),
-    raw("OneHotEncoder", one_hot_encoder).of(super::DOMAIN),
+pub(crate) const ROWS: &[KernelRow] = &[
+    raw("CategoryMapper", category_mapper).in_domain(super::DOMAIN),
+    raw("LabelEncoder", label_encoder_of_classes).in_domain(super::DOMAIN).until(1),
+    raw("LabelEncoder", label_encoder).in_domain(super::DOMAIN).since(2),
+    raw("OneHotEncoder", one_hot_encoder).in_domain(super::DOMAIN),
 ];
 
 /// A list among the attributes `keys_*`, `values_*` or `default_*`, as a tensor.
-fn listed(call: &Call, prefix: &str) -> Outcome<Option<Tensor>> {
+fn listed(call: &KernelCall, prefix: &str) -> Outcome<Option<Tensor>> {
     for kind in ["tensor", "strings", "int64s", "floats", "string", "int64", "float"] {
         let found = match call.attr(&format!("{prefix}_{kind}")) {
             None => continue,
@@ -46,7 +46,7 @@ fn usual(dtype: DataType) -> Outcome<Tensor> {
 }
 
 /// The value of the first equal key. NaN equals itself, and zeros of both signs are one.
-fn label_encoder(call: &Call) -> Outcome<Vec<Tensor>> {
+fn label_encoder(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let missing = || Fault::invalid("the keys or the values are missing");
     let keys = listed(call, "keys")?.ok_or_else(missing)?;
@@ -68,7 +68,7 @@ fn label_encoder(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The default of this type: as a tensor, or in the attribute of the type.
-fn listed_as(call: &Call, dtype: DataType) -> Outcome<Option<Tensor>> {
+fn listed_as(call: &KernelCall, dtype: DataType) -> Outcome<Option<Tensor>> {
     let name = match (call.attr("default_tensor"), dtype) {
         (Some(Attr::Tensor(x)), _) if x.dtype() == dtype && x.len() == 1 => {
             return Ok(Some(x.reshaped([1])?));
@@ -86,15 +86,20 @@ fn listed_as(call: &Call, dtype: DataType) -> Outcome<Option<Tensor>> {
 }
 
 /// Every element of the input by its key.
-fn replaced(call: &Call, keys: &Tensor, values: &Tensor, default: &Tensor) -> Outcome<Vec<Tensor>> {
+fn replaced(
+    call: &KernelCall,
+    keys: &Tensor,
+    values: &Tensor,
+    default: &Tensor,
+) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let places = found_in(x, keys)?;
     call.room(values.dtype(), x.dims())?;
     celled!(values.dtype(), T => {
-        let (all, other) = (<T as Cell>::load(values), <T as Cell>::load(default));
+        let (all, other) = (<T as CellWidth>::load(values), <T as CellWidth>::load(default));
         let pick = |place: Option<usize>| place.map_or(other[0].clone(), |at| all[at].clone());
         let cells = places.into_iter().map(pick).collect();
-        one(<T as Cell>::store(values.dtype(), x.dims().to_vec(), cells)?)
+        one(<T as CellWidth>::store(values.dtype(), x.dims().to_vec(), cells)?)
     })
 }
 
@@ -117,7 +122,7 @@ pub(super) fn found_in(x: &Tensor, keys: &Tensor) -> Outcome<Vec<Option<usize>>>
     Ok(texts(x)?.iter().map(|v| places.get(v).copied()).collect())
 }
 
-fn list<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a [Bytes]> {
+fn list<'a>(call: &KernelCall<'a>, name: &str) -> Outcome<&'a [Bytes]> {
     match call.attr(name) {
         Some(Attr::Strs(list)) => Ok(list),
         None => Err(Fault::invalid(format!("attribute `{name}` is missing"))),
@@ -126,7 +131,7 @@ fn list<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a [Bytes]> {
 }
 
 /// Strings become integers, integers strings; `pairs` are both sides.
-fn exchanged(call: &Call, words: &[Bytes], numbers: Vec<i64>) -> Outcome<Vec<Tensor>> {
+fn exchanged(call: &KernelCall, words: &[Bytes], numbers: Vec<i64>) -> Outcome<Vec<Tensor>> {
     refuse!(words.len() != numbers.len() => "there are not as many strings as integers");
     let (words, numbers) = (strings(words.to_vec())?, Tensor::vector(numbers));
     if call.x(0)?.dtype() == DataType::String {
@@ -139,19 +144,19 @@ fn exchanged(call: &Call, words: &[Bytes], numbers: Vec<i64>) -> Outcome<Vec<Ten
 }
 
 /// The first version: a class's number is its place.
-fn label_encoder_of_classes(call: &Call) -> Outcome<Vec<Tensor>> {
+fn label_encoder_of_classes(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let classes = list(call, "classes_strings")?;
     exchanged(call, classes, (0..classes.len() as i64).collect())
 }
 
-fn category_mapper(call: &Call) -> Outcome<Vec<Tensor>> {
+fn category_mapper(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let numbers = call.ints("cats_int64s")?;
     let numbers = numbers.ok_or_else(|| Fault::invalid("attribute `cats_int64s` is missing"))?;
     exchanged(call, list(call, "cats_strings")?, numbers.to_vec())
 }
 
 /// A column for each category, of numbers without their fractions.
-fn one_hot_encoder(call: &Call) -> Outcome<Vec<Tensor>> {
+fn one_hot_encoder(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let categories = match x.as_strings() {
         Some(_) => strings(list(call, "cats_strings")?.to_vec())?,

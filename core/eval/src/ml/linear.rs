@@ -1,7 +1,7 @@
 //! Linear models.
 
 use super::scores::{Labels, Transform, demanded, floats, largest, table};
-use crate::call::{Call, Row, row};
+use crate::call::{KernelCall, KernelRow, row};
 use crate::dims::size;
 use crate::fault::{Fault, Outcome};
 use crate::parallel::fill_parts;
@@ -9,13 +9,13 @@ use crate::reals::{reals, stored};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
-    row("LinearClassifier", linear_classifier).of(super::DOMAIN),
-    row("LinearRegressor", linear_regressor).of(super::DOMAIN),
+pub(crate) const ROWS: &[KernelRow] = &[
+    row("LinearClassifier", linear_classifier).in_domain(super::DOMAIN),
+    row("LinearRegressor", linear_regressor).in_domain(super::DOMAIN),
 ];
 
 /// Products of each row of a table and the coefficients of each target, plus its intercept.
-fn scores(call: &Call, targets: usize, intercepts: &[f64]) -> Outcome<Vec<f64>> {
+fn scores(call: &KernelCall, targets: usize, intercepts: &[f64]) -> Outcome<Vec<f64>> {
     let x = call.x(0)?;
     let (rows, columns) = table(x)?;
     let coefficients = floats(call, "coefficients")?;
@@ -38,9 +38,9 @@ fn scores(call: &Call, targets: usize, intercepts: &[f64]) -> Outcome<Vec<f64>> 
     Ok(sums)
 }
 
-fn linear_classifier(call: &Call) -> Outcome<Vec<Tensor>> {
-    let labels = Labels::of(call, "classlabels_ints")?;
-    let transform = Transform::of(call)?;
+fn linear_classifier(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let labels = Labels::from_call(call, "classlabels_ints")?;
+    let transform = Transform::from_call(call)?;
     let intercepts = floats(call, "intercepts")?;
     let (rows, columns) = table(call.x(0)?)?;
     let coefficients = demanded(call.floats("coefficients")?, "coefficients")?.len();
@@ -66,13 +66,13 @@ fn linear_classifier(call: &Call) -> Outcome<Vec<Tensor>> {
     Ok(vec![labels.of_two()?.at(call, places)?, y])
 }
 
-fn linear_regressor(call: &Call) -> Outcome<Vec<Tensor>> {
+fn linear_regressor(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let targets = size(call.int("targets", 1)?)?;
     let (rows, _) = table(call.x(0)?)?;
     let intercepts = floats(call, "intercepts")?;
     let intercepts = if intercepts.len() == targets { intercepts } else { vec![] };
     let mut scores = scores(call, targets, &intercepts)?;
-    let transform = Transform::of(call)?;
+    let transform = Transform::from_call(call)?;
     match targets {
         0 | 1 => scores.iter_mut().for_each(|v| *v = transform.apply_to_one(*v)),
         n => scores.chunks_mut(n).for_each(|scores| transform.apply(scores)),

@@ -2,48 +2,52 @@
 
 use super::encode::found_in;
 use super::scores::{Labels, strings, table};
-use crate::call::{Call, Row, RunBody, control, integers};
-use crate::cells::{Cell, celled};
+use crate::call::{KernelCall, KernelRow, RunBody, control, integers};
+use crate::cells::{CellWidth, celled};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
-use crate::item::{Item, Map};
+use crate::item::{Map, RunValue};
 use crate::reals::reals;
 use crate::shape::cast;
 use bytes::Bytes;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
-    control("CastMap", cast_map).of(super::DOMAIN),
-    control("DictVectorizer", dict_vectorizer).of(super::DOMAIN),
-    control("ZipMap", zip_map).of(super::DOMAIN),
+pub(crate) const ROWS: &[KernelRow] = &[
+    control("CastMap", cast_map).in_domain(super::DOMAIN),
+    control("DictVectorizer", dict_vectorizer).in_domain(super::DOMAIN),
+    control("ZipMap", zip_map).in_domain(super::DOMAIN),
 ];
 
 /// The map that input 0 must be.
-fn map(items: &[Option<Item>]) -> Outcome<&Map> {
+fn map(items: &[Option<RunValue>]) -> Outcome<&Map> {
     match items.first().and_then(Option::as_ref) {
-        Some(Item::Map(map)) if map.rows().is_none() => Ok(map),
+        Some(RunValue::Map(map)) if map.rows().is_none() => Ok(map),
         Some(other) => Err(Fault::invalid(format!("{} where a map is needed", other.kind()))),
         None => Err(Fault::invalid("input 0 is missing")),
     }
 }
 
-fn one(y: Tensor) -> Outcome<Vec<Item>> {
-    Ok(vec![Item::Tensor(y)])
+fn one(y: Tensor) -> Outcome<Vec<RunValue>> {
+    Ok(vec![RunValue::Tensor(y)])
 }
 
 /// A map for each row, from the labels to the numbers in it.
-fn zip_map(call: &Call, _: &[Option<Item>], _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn zip_map(call: &KernelCall, _: &[Option<RunValue>], _: &mut RunBody) -> Outcome<Vec<RunValue>> {
     let x = call.x(0)?;
     let (rows, columns) = table(x)?;
-    let labels = Labels::of(call, "classlabels_int64s")?.into_tensor();
+    let labels = Labels::from_call(call, "classlabels_int64s")?.into_tensor();
     refuse!(labels.len() != columns => "{} labels for the {columns} columns of {x:?}", labels.len());
     call.room(x.dtype(), &[rows, columns])?;
-    Ok(vec![Item::Map(Map::new(&labels, &x.reshaped([rows, columns])?)?.into())])
+    Ok(vec![RunValue::Map(Map::new(&labels, &x.reshaped([rows, columns])?)?.into())])
 }
 
 /// The values of the keys of a vocabulary, zero or empty where the map has none.
-fn dict_vectorizer(call: &Call, items: &[Option<Item>], _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn dict_vectorizer(
+    call: &KernelCall,
+    items: &[Option<RunValue>],
+    _: &mut RunBody,
+) -> Outcome<Vec<RunValue>> {
     let map = map(items)?;
     let words = match (call.attr("string_vocabulary"), call.ints("int64_vocabulary")?) {
         (Some(Attr::Strs(list)), _) if !list.is_empty() => strings(list.clone())?,
@@ -56,14 +60,18 @@ fn dict_vectorizer(call: &Call, items: &[Option<Item>], _: &mut RunBody) -> Outc
     let (values, dims) = (map.values(), vec![1, words.len()]);
     call.room(values.dtype(), &dims)?;
     celled!(values.dtype(), T => {
-        let cells = <T as Cell>::load(values);
-        let pick = |place: &Option<usize>| place.map_or_else(<T as Cell>::blank, |at| cells[at].clone());
-        one(<T as Cell>::store(values.dtype(), dims, places.iter().map(pick).collect())?)
+        let cells = <T as CellWidth>::load(values);
+        let pick = |place: &Option<usize>| place.map_or_else(<T as CellWidth>::blank, |at| cells[at].clone());
+        one(<T as CellWidth>::store(values.dtype(), dims, places.iter().map(pick).collect())?)
     })
 }
 
 /// The values in the order of their keys, or at the places that the keys name.
-fn cast_map(call: &Call, items: &[Option<Item>], _: &mut RunBody) -> Outcome<Vec<Item>> {
+fn cast_map(
+    call: &KernelCall,
+    items: &[Option<RunValue>],
+    _: &mut RunBody,
+) -> Outcome<Vec<RunValue>> {
     let map = map(items)?;
     let (dtype, blank): (_, &'static [u8]) = match call.string("cast_to", "TO_FLOAT")? {
         "TO_FLOAT" => (DataType::Float, b""),
@@ -97,9 +105,9 @@ fn cast_map(call: &Call, items: &[Option<Item>], _: &mut RunBody) -> Outcome<Vec
         return one(Tensor::strings(vec![1, places.len()], places.iter().map(pick).collect())?);
     }
     celled!(dtype, T => {
-        let cells = <T as Cell>::load(&values);
-        let pick = |place: &Option<usize>| place.map_or_else(<T as Cell>::blank, |at| cells[at].clone());
-        one(<T as Cell>::store(dtype, vec![1, places.len()], places.iter().map(pick).collect())?)
+        let cells = <T as CellWidth>::load(&values);
+        let pick = |place: &Option<usize>| place.map_or_else(<T as CellWidth>::blank, |at| cells[at].clone());
+        one(<T as CellWidth>::store(dtype, vec![1, places.len()], places.iter().map(pick).collect())?)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Features: picked, joined, filled in and scaled.
 
 use super::scores::{floats, table};
-use crate::call::{Call, Row, integers, one, raw, row};
+use crate::call::{KernelCall, KernelRow, integers, one, raw, row};
 use crate::cells::take;
 use crate::dims;
 use crate::fault::{Fault, Outcome};
@@ -9,17 +9,17 @@ use crate::reals::{reals, stored};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
-    raw("ArrayFeatureExtractor", array_feature_extractor).of(super::DOMAIN),
-    row("Binarizer", binarizer).of(super::DOMAIN),
-    row("FeatureVectorizer", feature_vectorizer).of(super::DOMAIN),
-    raw("Imputer", imputer).of(super::DOMAIN),
-    row("Normalizer", normalizer).of(super::DOMAIN),
-    row("Scaler", scaler).of(super::DOMAIN),
+pub(crate) const ROWS: &[KernelRow] = &[
+    raw("ArrayFeatureExtractor", array_feature_extractor).in_domain(super::DOMAIN),
+    row("Binarizer", binarizer).in_domain(super::DOMAIN),
+    row("FeatureVectorizer", feature_vectorizer).in_domain(super::DOMAIN),
+    raw("Imputer", imputer).in_domain(super::DOMAIN),
+    row("Normalizer", normalizer).in_domain(super::DOMAIN),
+    row("Scaler", scaler).in_domain(super::DOMAIN),
 ];
 
 /// Columns by index.
-fn array_feature_extractor(call: &Call) -> Outcome<Vec<Tensor>> {
+fn array_feature_extractor(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let x = if x.rank() == 1 { x.reshaped([1, x.len()])? } else { x.clone() };
     let Some((size, outer)) = x.dims().split_last() else {
@@ -34,7 +34,7 @@ fn array_feature_extractor(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// One above the threshold, zero elsewhere.
-fn binarizer(call: &Call) -> Outcome<Vec<Tensor>> {
+fn binarizer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let threshold = f64::from(call.float("threshold", 0.0)?);
     call.room(DataType::Double, x.dims())?;
@@ -43,7 +43,7 @@ fn binarizer(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The columns of all inputs side by side, each cut or filled up with zeros to its width.
-fn feature_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
+fn feature_vectorizer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let inputs = call.all()?;
     let widths = match call.ints("inputdimensions")? {
         Some(widths) => dims::sizes(widths)?,
@@ -81,7 +81,7 @@ fn per_column<T: Copy>(list: &[T], columns: usize, what: &str) -> Outcome<Vec<T>
 }
 
 /// Another value in place of the one that stands for a missing one. NaN equals itself.
-fn imputer(call: &Call) -> Outcome<Vec<Tensor>> {
+fn imputer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (_, columns) = table(x)?;
     call.room(DataType::Double, x.dims())?;
@@ -108,7 +108,7 @@ fn imputer(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Each row over its norm; a row whose norm is zero stays.
-fn normalizer(call: &Call) -> Outcome<Vec<Tensor>> {
+fn normalizer(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (_, columns) = table(x)?;
     let norm: fn(&[f64]) -> f64 = match call.string("norm", "MAX")? {
@@ -129,7 +129,7 @@ fn normalizer(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Without the offset, times the scale. Floats are computed as such, since trees may split behind.
-fn scaler(call: &Call) -> Outcome<Vec<Tensor>> {
+fn scaler(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (_, columns) = table(x)?;
     let list = |name: &str, none: f64| match floats(call, name)? {

@@ -1,7 +1,7 @@
 //! What classifiers and regressors share: tables of features, labels of classes, and what becomes of
 //! scores at the end.
 
-use crate::call::Call;
+use crate::call::KernelCall;
 use crate::cells::take;
 use crate::fault::{Fault, Outcome};
 use bytes::Bytes;
@@ -23,7 +23,7 @@ pub(super) fn demanded<T>(found: Option<T>, name: &str) -> Outcome<T> {
 }
 
 /// Floats of an attribute; none if it is absent.
-pub(super) fn floats(call: &Call, name: &str) -> Outcome<Vec<f64>> {
+pub(super) fn floats(call: &KernelCall, name: &str) -> Outcome<Vec<f64>> {
     let given = call.floats(name)?.unwrap_or_default();
     Ok(given.iter().map(|v| f64::from(*v)).collect())
 }
@@ -38,7 +38,7 @@ pub(super) struct Labels(Tensor);
 
 impl Labels {
     /// Those that the node lists as strings, else those that it lists as `ints`.
-    pub(super) fn of(call: &Call, ints: &str) -> Outcome<Labels> {
+    pub(super) fn from_call(call: &KernelCall, ints: &str) -> Outcome<Labels> {
         if let Some(Attr::Strs(list)) = call.attr("classlabels_strings")
             && !list.is_empty()
         {
@@ -70,7 +70,7 @@ impl Labels {
     }
 
     /// The labels at these places.
-    pub(super) fn at(&self, call: &Call, places: Vec<usize>) -> Outcome<Tensor> {
+    pub(super) fn at(&self, call: &KernelCall, places: Vec<usize>) -> Outcome<Tensor> {
         call.room(self.0.dtype(), &[places.len()])?;
         refuse!(let Some(place) = places.iter().find(|p| **p >= self.len()) => "class {place} has no label");
         take(&self.0, &[places], None)
@@ -94,7 +94,7 @@ pub(super) enum Transform {
 
 impl Transform {
     /// The one that the attribute `post_transform` names.
-    pub(super) fn of(call: &Call) -> Outcome<Transform> {
+    pub(super) fn from_call(call: &KernelCall) -> Outcome<Transform> {
         match call.string("post_transform", "NONE")? {
             "NONE" => Ok(Transform::None),
             "LOGISTIC" => Ok(Transform::Logistic),

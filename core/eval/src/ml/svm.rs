@@ -1,28 +1,28 @@
 //! Support vector machines.
 
 use super::scores::{Labels, Transform, floats, largest, logistic, table};
-use crate::call::{Call, Row, one, row};
+use crate::call::{KernelCall, KernelRow, one, row};
 use crate::dims::{size, sizes};
 use crate::fault::{Fault, Outcome};
 use crate::parallel::fill_parts;
 use crate::reals::{reals, stored};
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
-    row("SVMClassifier", svm_classifier).of(super::DOMAIN),
-    row("SVMRegressor", svm_regressor).of(super::DOMAIN),
+pub(crate) const ROWS: &[KernelRow] = &[
+    row("SVMClassifier", svm_classifier).in_domain(super::DOMAIN),
+    row("SVMRegressor", svm_regressor).in_domain(super::DOMAIN),
 ];
 
 /// How alike a row and a support vector are.
-enum Kernel {
+enum SvmKernel {
     Linear,
     Poly { gamma: f64, coef0: f64, degree: f64 },
     Rbf { gamma: f64 },
     Sigmoid { gamma: f64, coef0: f64 },
 }
 
-impl Kernel {
-    fn of(call: &Call) -> Outcome<Kernel> {
+impl SvmKernel {
+    fn from_call(call: &KernelCall) -> Outcome<SvmKernel> {
         let params = floats(call, "kernel_params")?;
         let (gamma, coef0, degree) = match params[..] {
             [] => (0.0, 0.0, 0.0),
@@ -30,10 +30,10 @@ impl Kernel {
             _ => return Err(Fault::invalid("kernel_params are not gamma, coef0 and degree")),
         };
         match call.string("kernel_type", "LINEAR")? {
-            "LINEAR" => Ok(Kernel::Linear),
-            "POLY" => Ok(Kernel::Poly { gamma, coef0, degree }),
-            "RBF" => Ok(Kernel::Rbf { gamma }),
-            "SIGMOID" => Ok(Kernel::Sigmoid { gamma, coef0 }),
+            "LINEAR" => Ok(SvmKernel::Linear),
+            "POLY" => Ok(SvmKernel::Poly { gamma, coef0, degree }),
+            "RBF" => Ok(SvmKernel::Rbf { gamma }),
+            "SIGMOID" => Ok(SvmKernel::Sigmoid { gamma, coef0 }),
             other => Err(Fault::invalid(format!("kernel_type `{other}` is not defined"))),
         }
     }
@@ -41,10 +41,10 @@ impl Kernel {
     fn value(&self, a: &[f64], b: &[f64]) -> f64 {
         let product = || -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
         match *self {
-            Kernel::Linear => product(),
-            Kernel::Poly { gamma, coef0, degree } => (gamma * product() + coef0).powf(degree),
-            Kernel::Sigmoid { gamma, coef0 } => (gamma * product() + coef0).tanh(),
-            Kernel::Rbf { gamma } => {
+            SvmKernel::Linear => product(),
+            SvmKernel::Poly { gamma, coef0, degree } => (gamma * product() + coef0).powf(degree),
+            SvmKernel::Sigmoid { gamma, coef0 } => (gamma * product() + coef0).tanh(),
+            SvmKernel::Rbf { gamma } => {
                 let distance: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
                 (-gamma * distance).exp()
             }
@@ -53,7 +53,12 @@ impl Kernel {
 }
 
 /// The kernel of every row of the input and every one of `count` vectors.
-fn alike(call: &Call, kernel: &Kernel, vectors: &[f64], count: usize) -> Outcome<Vec<f64>> {
+fn alike(
+    call: &KernelCall,
+    kernel: &SvmKernel,
+    vectors: &[f64],
+    count: usize,
+) -> Outcome<Vec<f64>> {
     let x = call.x(0)?;
     let (rows, columns) = table(x)?;
     if count.checked_mul(columns) != Some(vectors.len()) {
@@ -77,18 +82,18 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-fn svm_regressor(call: &Call) -> Outcome<Vec<Tensor>> {
+fn svm_regressor(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (rows, _) = table(call.x(0)?)?;
     let coefficients = floats(call, "coefficients")?;
     let rho = first(&floats(call, "rho")?)?;
     let supports = size(call.int("n_supports", 0)?)?;
     let mut y: Vec<f64> = match supports {
-        0 => alike(call, &Kernel::Linear, &coefficients, 1)?,
+        0 => alike(call, &SvmKernel::Linear, &coefficients, 1)?,
         n if coefficients.len() != n => {
             let text = format!("there are {} coefficients for {n} vectors", coefficients.len());
             return Err(Fault::invalid(text));
         }
-        n => alike(call, &Kernel::of(call)?, &floats(call, "support_vectors")?, n)?
+        n => alike(call, &SvmKernel::from_call(call)?, &floats(call, "support_vectors")?, n)?
             .chunks(n)
             .map(|row| dot(row, &coefficients))
             .collect(),
@@ -120,7 +125,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn of(call: &Call, classes: usize, per_class: &[usize]) -> Outcome<Pairs> {
+    fn from_call(call: &KernelCall, classes: usize, per_class: &[usize]) -> Outcome<Pairs> {
         let mut starts = vec![0usize];
         for n in per_class {
             let end = starts.last().and_then(|s| s.checked_add(*n));
@@ -213,16 +218,16 @@ fn coupled(n: usize, pairs: &[f64]) -> Vec<f64> {
     p
 }
 
-fn svm_classifier(call: &Call) -> Outcome<Vec<Tensor>> {
-    let labels = Labels::of(call, "classlabels_ints")?;
+fn svm_classifier(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    let labels = Labels::from_call(call, "classlabels_ints")?;
     let per_class = sizes(call.ints("vectors_per_class")?.unwrap_or_default())?;
     if per_class.iter().all(|n| *n == 0) {
         return linear(call, &labels);
     }
-    let transform = Transform::of(call)?;
+    let transform = Transform::from_call(call)?;
     let (rows, _) = table(call.x(0)?)?;
-    let pairs = Pairs::of(call, labels.len(), &per_class)?;
-    let (kernel, vectors) = (Kernel::of(call)?, floats(call, "support_vectors")?);
+    let pairs = Pairs::from_call(call, labels.len(), &per_class)?;
+    let (kernel, vectors) = (SvmKernel::from_call(call)?, floats(call, "support_vectors")?);
     let kernels = alike(call, &kernel, &vectors, pairs.vectors())?;
     let mut best = Vec::with_capacity(rows);
     let mut all = Vec::new();
@@ -247,12 +252,12 @@ fn svm_classifier(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Without support vectors: the coefficients of each class are a linear model.
-fn linear(call: &Call, labels: &Labels) -> Outcome<Vec<Tensor>> {
-    let transform = Transform::of(call)?;
+fn linear(call: &KernelCall, labels: &Labels) -> Outcome<Vec<Tensor>> {
+    let transform = Transform::from_call(call)?;
     let (rows, _) = table(call.x(0)?)?;
     let coefficients = floats(call, "coefficients")?;
     let classes = labels.len();
-    let mut scores = alike(call, &Kernel::Linear, &coefficients, classes)?;
+    let mut scores = alike(call, &SvmKernel::Linear, &coefficients, classes)?;
     let rho = first(&floats(call, "rho")?)?;
     scores.iter_mut().for_each(|v| *v += rho);
     let positive = coefficients.iter().all(|v| *v >= 0.0);

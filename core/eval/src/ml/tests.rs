@@ -1,7 +1,7 @@
 //! Kernels of `ai.onnx.ml` on cases worked out by hand.
 
-use crate::call::{Call, Scope};
-use crate::item::{Item, Map};
+use crate::call::{FunctionAttributes, KernelCall};
+use crate::item::{Map, RunValue};
 use crate::table;
 use crate::testing::{reals, run, try_all, try_run, word};
 use crate::{Executor, RunOptions};
@@ -23,8 +23,8 @@ fn of_map(
 ) -> Result<Tensor, String> {
     let mut node = Node { domain: super::DOMAIN.into(), ..Node::new(op, [], []) };
     node.attrs = attrs.iter().map(|(n, a)| ((*n).to_owned(), a.clone())).collect();
-    let scope = Scope::new();
-    let call = Call {
+    let scope = FunctionAttributes::new();
+    let call = KernelCall {
         node: &node,
         opset: 1,
         inputs: &[None],
@@ -36,7 +36,7 @@ fn of_map(
     };
     let map = Map::new(keys, values).map_err(|f| format!("{f:?}"))?;
     let row = table::find(&node, 1).expect("it has a kernel");
-    let found = row.run(&call, &[Some(Item::Map(map.into()))], &mut |_, _| unreachable!());
+    let found = row.run(&call, &[Some(RunValue::Map(map.into()))], &mut |_, _| unreachable!());
     let found = found.map_err(|f| format!("{f:?}"))?;
     Ok(found[0].tensor().expect("a tensor").clone())
 }

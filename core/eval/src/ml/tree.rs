@@ -1,7 +1,7 @@
 //! Ensembles of trees, laid out flat and walked by many rows at once.
 
 use super::scores::{Labels, Transform, demanded, floats, largest, table};
-use crate::call::{Call, Row, integers, one, row};
+use crate::call::{KernelCall, KernelRow, integers, one, row};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::parallel::fill_parts;
@@ -13,10 +13,10 @@ use onnxd_ir::{Attr, DataType, Tensor};
 mod flat;
 mod forest;
 
-pub(crate) const ROWS: &[Row] = &[
-    row("TreeEnsemble", tree_ensemble).of(super::DOMAIN),
-    row("TreeEnsembleClassifier", classifier).of(super::DOMAIN).until(4),
-    row("TreeEnsembleRegressor", regressor).of(super::DOMAIN).until(4),
+pub(crate) const ROWS: &[KernelRow] = &[
+    row("TreeEnsemble", tree_ensemble).in_domain(super::DOMAIN),
+    row("TreeEnsembleClassifier", classifier).in_domain(super::DOMAIN).until(4),
+    row("TreeEnsembleRegressor", regressor).in_domain(super::DOMAIN).until(4),
 ];
 
 /// How the leaves of a row come together.
@@ -35,7 +35,7 @@ fn rounding(x: &Tensor) -> Rounding {
 }
 
 /// What every row of the input comes to, for each of `targets`.
-fn sums(call: &Call, forest: &Forest, targets: usize, how: Aggregate) -> Outcome<Vec<Sums>> {
+fn sums(call: &KernelCall, forest: &Forest, targets: usize, how: Aggregate) -> Outcome<Vec<Sums>> {
     let x = call.x(0)?;
     let (rows, columns) = table(x)?;
     refuse!(let Some(target) = forest.target_max().filter(|t| *t >= targets) =>
@@ -99,7 +99,7 @@ fn finished(
     all
 }
 
-fn tree_ensemble(call: &Call) -> Outcome<Vec<Tensor>> {
+fn tree_ensemble(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let transform = Transform::numbered(call.int("post_transform", 0)?)?;
     let targets = dims::size(call.int("n_targets", 1)?)?;
@@ -118,16 +118,16 @@ fn tree_ensemble(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Numbers of an attribute, or of its twin that is a tensor.
-fn numbers(call: &Call, name: &str) -> Outcome<Vec<f64>> {
+fn numbers(call: &KernelCall, name: &str) -> Outcome<Vec<f64>> {
     match call.tensor(&format!("{name}_as_tensor"))? {
         Some(tensor) if !tensor.is_empty() => reals(tensor),
         _ => floats(call, name),
     }
 }
 
-fn regressor(call: &Call) -> Outcome<Vec<Tensor>> {
+fn regressor(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
-    let transform = Transform::of(call)?;
+    let transform = Transform::from_call(call)?;
     let targets = dims::size(demanded(call.int_opt("n_targets")?, "n_targets")?)?;
     let how = match call.string("aggregate_function", "SUM")? {
         "AVERAGE" => Aggregate::Average,
@@ -158,10 +158,10 @@ struct Classes {
     rounding: Rounding,
 }
 
-fn classifier(call: &Call) -> Outcome<Vec<Tensor>> {
+fn classifier(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let labels = match call.attr("classlabels_strings") {
-        Some(Attr::Strs(list)) if !list.is_empty() => Labels::of(call, "")?,
-        _ => Labels::of(call, "classlabels_int64s")?,
+        Some(Attr::Strs(list)) if !list.is_empty() => Labels::from_call(call, "")?,
+        _ => Labels::from_call(call, "classlabels_int64s")?,
     };
     let ids = call.ints("class_ids")?.unwrap_or_default();
     let count = labels.len();
@@ -170,7 +170,7 @@ fn classifier(call: &Call) -> Outcome<Vec<Tensor>> {
         base: numbers(call, "base_values")?,
         binary: count == 2 && ids.iter().all(|id| *id == 0),
         positive: numbers(call, "class_weights")?.iter().all(|w| *w >= 0.0),
-        transform: Transform::of(call)?,
+        transform: Transform::from_call(call)?,
         rounding: rounding(call.x(0)?),
     };
     let forest = flat::with_nodes(call, "class")?;
@@ -229,12 +229,12 @@ impl Classes {
 }
 
 /// The places of NaN part the members of the nodes that ask for membership.
-fn members(call: &Call) -> Outcome<Vec<Vec<f64>>> {
+fn members(call: &KernelCall) -> Outcome<Vec<Vec<f64>>> {
     let Some(all) = call.tensor("membership_values")? else { return Ok(vec![]) };
     Ok(reals(all)?.split(|v| v.is_nan()).map(<[f64]>::to_vec).collect())
 }
 
 /// Integers of an attribute of any kind of integer tensor.
-fn modes(call: &Call) -> Outcome<Vec<i64>> {
+fn modes(call: &KernelCall) -> Outcome<Vec<i64>> {
     integers(demanded(call.tensor("nodes_modes")?, "nodes_modes")?)
 }

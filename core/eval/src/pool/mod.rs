@@ -1,6 +1,6 @@
 //! Pooling.
 
-use crate::call::{Call, Row, one, row};
+use crate::call::{KernelCall, KernelRow, one, row};
 use crate::conv::window::{self, AXES, Window};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
@@ -10,7 +10,7 @@ use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 use std::ops::Range;
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     row("AveragePool", average_pool),
     row("GlobalAveragePool", global_average_pool),
     row("GlobalLpPool", global_lp_pool),
@@ -23,7 +23,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// The window and the output's sizes.
-pub(crate) fn pooled(call: &Call) -> Outcome<(Window, Vec<usize>)> {
+pub(crate) fn pooled(call: &KernelCall) -> Outcome<(Window, Vec<usize>)> {
     let x = call.x(0)?;
     let kernel = call.ints("kernel_shape")?.unwrap_or_default();
     let kernel = dims::sizes(kernel)?;
@@ -98,7 +98,7 @@ pub(crate) fn for_each_inside(window: &Window, spans: &[Span; AXES], mut f: impl
     }
 }
 
-fn average_pool(call: &Call) -> Outcome<Vec<Tensor>> {
+fn average_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (window, dims) = pooled(call)?;
     let with_padding = call.flag("count_include_pad", false)?;
@@ -119,7 +119,7 @@ fn average_pool(call: &Call) -> Outcome<Vec<Tensor>> {
     })
 }
 
-fn lp_pool(call: &Call) -> Outcome<Vec<Tensor>> {
+fn lp_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (window, dims) = pooled(call)?;
     let p = norm_order(call)?;
@@ -137,7 +137,7 @@ fn lp_pool(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// An integer since opset 2.
-fn norm_order(call: &Call) -> Outcome<f64> {
+fn norm_order(call: &KernelCall) -> Outcome<f64> {
     Ok(match call.attr("p") {
         Some(onnxd_ir::Attr::Float(p)) => f64::from(*p),
         _ => call.int("p", 2)? as f64,
@@ -174,7 +174,7 @@ fn largest_in_planes(window: &Window, x: &[f32], y: &mut [f32]) {
 }
 
 /// The largest element and, if wanted, its flat index in the whole input.
-fn max_pool(call: &Call) -> Outcome<Vec<Tensor>> {
+fn max_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (window, dims) = pooled(call)?;
     let total = call.room_like(x, &dims)?;
@@ -222,7 +222,7 @@ fn flipped(window: &Window, i: usize) -> usize {
 
 /// Every channel reduced to one element by `f`.
 fn global(
-    call: &Call,
+    call: &KernelCall,
     f: impl Fn(&mut dyn Iterator<Item = f64>, f64) -> f64,
 ) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
@@ -241,7 +241,7 @@ fn global(
     })
 }
 
-fn global_average_pool(call: &Call) -> Outcome<Vec<Tensor>> {
+fn global_average_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     if x.dtype() != DataType::Float || x.rank() < 2 {
         return global(call, |values, count| values.sum::<f64>() / count);
@@ -256,17 +256,17 @@ fn global_average_pool(call: &Call) -> Outcome<Vec<Tensor>> {
     one(Tensor::from_vec([outer, &vec![1; inner.len()]].concat(), y))
 }
 
-fn global_max_pool(call: &Call) -> Outcome<Vec<Tensor>> {
+fn global_max_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     global(call, |values, _| values.fold(f64::NEG_INFINITY, Num::larger))
 }
 
-fn global_lp_pool(call: &Call) -> Outcome<Vec<Tensor>> {
+fn global_lp_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let p = norm_order(call)?;
     global(call, |values, _| values.map(|v| v.abs().powf(p)).sum::<f64>().powf(p.recip()))
 }
 
 /// Puts every element back where `MaxPool` found it; zero elsewhere.
-fn max_unpool(call: &Call) -> Outcome<Vec<Tensor>> {
+fn max_unpool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, places) = (call.x(0)?, call.x(1)?);
     let kernel = dims::sizes(call.ints("kernel_shape")?.unwrap_or_default())?;
     if x.rank() != kernel.len() + 2 || places.dims() != x.dims() {
@@ -304,7 +304,7 @@ fn max_unpool(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Regions `[batch, x1, y1, x2, y2]` divided into a grid, the largest element of each part.
-fn max_roi_pool(call: &Call) -> Outcome<Vec<Tensor>> {
+fn max_roi_pool(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, rois) = (call.x(0)?, call.x(1)?);
     let grid = dims::sizes(call.ints("pooled_shape")?.unwrap_or_default())?;
     let ([batch, channels, h, w], [count, 5], [ph, pw]) = (x.dims(), rois.dims(), &grid[..]) else {

@@ -1,6 +1,6 @@
 //! Regions of interest, sampled bilinearly on a grid.
 
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::float;
@@ -10,7 +10,7 @@ use onnxd_ir::Tensor;
 /// Samples per grid cell and axis that a region may ask for.
 const SAMPLES_MAX: f64 = 4096.0;
 
-pub(super) fn roi_align(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn roi_align(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, rois, images) = (call.x(0)?, call.x(1)?, call.x(2)?);
     let ([batch, channels, h, w], [count, 4]) = (x.dims(), rois.dims()) else {
         return Err(Fault::invalid(format!("{x:?} and regions {rois:?} do not fit")));

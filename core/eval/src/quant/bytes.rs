@@ -1,12 +1,12 @@
 //! Quantization between `float` and 8-bit integers, the case that models are full of, in one pass.
 
-use super::Layout;
+use super::ScaleLayout;
 use crate::parallel::{fill_parts, vectorized};
 use onnxd_ir::{DataType, Tensor};
 
 /// Scales and zero points, and which elements they belong to.
 pub(super) struct Parameters<'a> {
-    pub(super) layout: &'a Layout,
+    pub(super) layout: &'a ScaleLayout,
     pub(super) scales: &'a [f32],
     pub(super) zeros: &'a [i64],
 }
@@ -39,7 +39,7 @@ impl Parameters<'_> {
     }
 
     fn dequantize_all<T: IntoI32>(&self, x: &[T], y: &mut [f32]) -> Option<()> {
-        if let Layout::PerAxis(size, inner @ 1..RUN_MIN) = *self.layout {
+        if let ScaleLayout::PerAxis(size, inner @ 1..RUN_MIN) = *self.layout {
             // Rows are long where runs are not, as with a matrix that has a scale for each column.
             let repeated = |i: usize| std::iter::repeat_n(i, inner);
             let scales: Vec<f32> = (0..size).flat_map(repeated).map(|i| self.scales[i]).collect();
@@ -62,8 +62,8 @@ impl Parameters<'_> {
         let of = |k: usize| Some((self.scales[k], i32::try_from(self.zeros[k]).ok()?));
         let all: Vec<(f32, i32)> = (0..self.scales.len()).map(of).collect::<Option<_>>()?;
         match *self.layout {
-            Layout::PerTensor => fill_parts(y, 1, 1, &|first, part| f(first, part, all[0])),
-            Layout::PerAxis(size, inner) if inner >= RUN_MIN => {
+            ScaleLayout::PerTensor => fill_parts(y, 1, 1, &|first, part| f(first, part, all[0])),
+            ScaleLayout::PerAxis(size, inner) if inner >= RUN_MIN => {
                 fill_parts(y, inner, 1, &|first, part| {
                     for (i, run) in part.chunks_mut(inner).enumerate() {
                         let at = first / inner + i;

@@ -4,8 +4,8 @@ mod bytes;
 pub(crate) mod qlinear;
 
 use self::bytes::Parameters;
-use crate::call::{Call, Row, one, raw, row};
-use crate::cells::{Cell, Packed};
+use crate::call::{KernelCall, KernelRow, one, raw, row};
+use crate::cells::{CellWidth, Packed};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::slice;
@@ -14,7 +14,7 @@ use half::{bf16, f16};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor, nearest_bf16, nearest_f16};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("DequantizeLinear", dequantize_linear),
     row("DynamicQuantizeLinear", dynamic_quantize_linear),
     raw("QLinearConv", qlinear::conv),
@@ -42,7 +42,7 @@ pub(crate) fn quantized(x: f64, zero: i64, (low, high): (i64, i64)) -> i64 {
 }
 
 /// Which element of scale and zero point belongs to which element of the tensor.
-enum Layout {
+enum ScaleLayout {
     PerTensor,
     /// Size of the axis, elements behind it.
     PerAxis(usize, usize),
@@ -50,12 +50,12 @@ enum Layout {
     Blocked(usize, usize, usize, usize),
 }
 
-impl Layout {
-    fn of(call: &Call, x: &Tensor, scale: &Tensor) -> Outcome<Layout> {
+impl ScaleLayout {
+    fn from_call(call: &KernelCall, x: &Tensor, scale: &Tensor) -> Outcome<ScaleLayout> {
         let misfit = || Fault::invalid(format!("scale {scale:?} does not fit {x:?}"));
         let block = dims::size(call.int("block_size", 0)?)?;
         if block == 0 && scale.len() == 1 {
-            return Ok(Layout::PerTensor);
+            return Ok(ScaleLayout::PerTensor);
         }
         // The axis of a rank-1 tensor can only be its own, whatever the default says.
         let axis = call.int("axis", 1)?;
@@ -63,21 +63,21 @@ impl Layout {
         let (_, size, inner) = dims::around(x.dims(), axis);
         if block == 0 {
             let fits = scale.rank() == 1 && scale.len() == size;
-            return if fits { Ok(Layout::PerAxis(size, inner)) } else { Err(misfit()) };
+            return if fits { Ok(ScaleLayout::PerAxis(size, inner)) } else { Err(misfit()) };
         }
         let blocks = size.div_ceil(block);
         let mut wanted = x.dims().to_vec();
         wanted[axis] = blocks;
         refuse!(scale.dims() != wanted => misfit());
-        Ok(Layout::Blocked(size, inner, block, blocks))
+        Ok(ScaleLayout::Blocked(size, inner, block, blocks))
     }
 
     /// The parameter of element `i`.
     fn index(&self, i: usize) -> usize {
         match *self {
-            Layout::PerTensor => 0,
-            Layout::PerAxis(size, inner) => i / inner % size,
-            Layout::Blocked(size, inner, block, blocks) => {
+            ScaleLayout::PerTensor => 0,
+            ScaleLayout::PerAxis(size, inner) => i / inner % size,
+            ScaleLayout::Blocked(size, inner, block, blocks) => {
                 let (outer, k) = (i / inner / size, i / inner % size);
                 (outer * blocks + k / block) * inner + i % inner
             }
@@ -99,14 +99,14 @@ fn parameters(scale: &Tensor, zero: Option<&Tensor>) -> Outcome<(Vec<f32>, Vec<i
 }
 
 /// An element type that an attribute names; 0 and absence name none.
-fn named(call: &Call, name: &str) -> Outcome<Option<DataType>> {
+fn named(call: &KernelCall, name: &str) -> Outcome<Option<DataType>> {
     if call.int(name, 0)? == 0 { Ok(None) } else { dtype_attr(call, name) }
 }
 
 /// `x / scale`, rounded to the type that the attribute `precision` names. Without it 16-bit floats
 /// of ten fraction bits divide in `float`, as ONNX Runtime does, and those of seven in their own
 /// type, as the standard says. Integers of 32 bits need `double`.
-fn division(call: &Call, x: &Tensor) -> Outcome<fn(f64, f32) -> f64> {
+fn division(call: &KernelCall, x: &Tensor) -> Outcome<fn(f64, f32) -> f64> {
     let by_input = match x.dtype() {
         DataType::Int32 => DataType::Double,
         DataType::Bfloat16 => DataType::Bfloat16,
@@ -127,11 +127,11 @@ fn division(call: &Call, x: &Tensor) -> Outcome<fn(f64, f32) -> f64> {
     })
 }
 
-pub(crate) fn quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn quantize_linear(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, scale, zero) = (call.x(0)?, call.x(1)?, call.opt(2));
     let wanted = named(call, "output_dtype")?;
     let dtype = zero.map(Tensor::dtype).or(wanted).unwrap_or(DataType::Uint8);
-    let layout = Layout::of(call, x, scale)?;
+    let layout = ScaleLayout::from_call(call, x, scale)?;
     let (scales, zeros) = parameters(scale, zero)?;
     call.room(DataType::Int64, x.dims())?;
     let divide = division(call, x)?;
@@ -151,8 +151,10 @@ pub(crate) fn quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
         let saturate = call.flag("saturate", true)?;
         let bits = divided.map(|(v, _)| format.encode(v, saturate));
         return one(match dtype.bits() {
-            8 => <u8 as Cell>::store(dtype, x.dims().to_vec(), bits.collect())?,
-            _ => <Packed as Cell>::store(dtype, x.dims().to_vec(), bits.map(Packed).collect())?,
+            8 => <u8 as CellWidth>::store(dtype, x.dims().to_vec(), bits.collect())?,
+            _ => {
+                <Packed as CellWidth>::store(dtype, x.dims().to_vec(), bits.map(Packed).collect())?
+            }
         });
     }
     let limits = limits(dtype)?;
@@ -160,9 +162,9 @@ pub(crate) fn quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     one(cast(&Tensor::from_vec(x.dims(), integers), dtype)?)
 }
 
-pub(crate) fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn dequantize_linear(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, scale, zero) = (call.x(0)?, call.x(1)?, call.opt(2));
-    let layout = Layout::of(call, x, scale)?;
+    let layout = ScaleLayout::from_call(call, x, scale)?;
     let (scales, zeros) = parameters(scale, zero)?;
     call.room(DataType::Int64, x.dims())?;
     // A scale that holds nothing but powers of two is no type for results.
@@ -188,7 +190,7 @@ pub(crate) fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Scale and zero point from the range of the data, widened to include zero.
-pub(crate) fn dynamic_quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn dynamic_quantize_linear(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let values = call.slice::<f32>(0)?;
     let (scale, zero) = range_of(&values);

@@ -2,7 +2,7 @@
 //! result.
 
 use super::{limits, quantized};
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::cells::expanded;
 use crate::conv::{centered_weights, integer_convolution};
 use crate::dims::broadcast;
@@ -15,7 +15,7 @@ use onnxd_ir::{DataType, Tensor};
 use std::borrow::Cow;
 
 /// A scale with one element, or `count` of them.
-fn scales<'a>(call: &Call<'a>, i: usize, count: usize) -> Outcome<Cow<'a, [f32]>> {
+fn scales<'a>(call: &KernelCall<'a>, i: usize, count: usize) -> Outcome<Cow<'a, [f32]>> {
     let scale = crate::call::widened(call.x(i)?)?;
     let found = slice::<f32>(&scale)?.into_owned();
     refuse!(found.len() != 1 && found.len() != count => "scale {scale:?} does not fit {count} slices");
@@ -35,7 +35,7 @@ fn requantized(sums: &Tensor, zero: &Tensor, factor: impl Fn(usize) -> f32) -> O
 }
 
 /// `x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias`.
-pub(crate) fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn conv(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = centered(call.x(0)?, call.opt(2), false)?;
     let w = centered_weights(call.x(3)?, call.opt(5))?;
     let filters = w.dims().first().copied().unwrap_or(0);
@@ -69,7 +69,7 @@ fn spread(scale: &Tensor, per_row: bool, other: &Tensor, dims: &[usize]) -> Outc
 }
 
 /// `a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero`.
-pub(super) fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn matmul(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let a = centered(call.x(0)?, call.opt(2), true)?;
     let b = centered(call.x(3)?, call.opt(5), false)?;
     let sums = integer_product(call, &a, &b)?;

@@ -1,7 +1,7 @@
 //! The functions that a recurrent layer may name for its gates.
 
-use super::Kind;
-use crate::call::Call;
+use super::CellKind;
+use crate::call::KernelCall;
 use crate::fault::{Fault, Outcome};
 use crate::vector;
 use onnxd_diagnostics::refuse;
@@ -10,17 +10,17 @@ use onnxd_ir::Attr;
 /// A function with its parameters.
 #[derive(Clone, Copy)]
 pub(super) struct Activation {
-    f: Function,
+    f: ActivationFn,
     /// The same of many `float`s, where that is faster; it has no parameters.
     many: Option<vector::InPlace>,
     alpha: f64,
     beta: f64,
 }
 
-type Function = fn(f64, f64, f64) -> f64;
+type ActivationFn = fn(f64, f64, f64) -> f64;
 
 impl Activation {
-    pub(super) fn of(&self, x: f64) -> f64 {
+    pub(super) fn apply(&self, x: f64) -> f64 {
         (self.f)(x, self.alpha, self.beta)
     }
 
@@ -28,16 +28,16 @@ impl Activation {
     pub(super) fn of_floats(&self, run: &mut [f32]) {
         match self.many {
             Some(many) => many(run),
-            None => run.iter_mut().for_each(|v| *v = self.of(f64::from(*v)) as f32),
+            None => run.iter_mut().for_each(|v| *v = self.apply(f64::from(*v)) as f32),
         }
     }
 }
 
 /// The function, and the default of each parameter that it takes.
-type Entry = (Function, Option<f64>, Option<f64>);
+type ActivationEntry = (ActivationFn, Option<f64>, Option<f64>);
 
-fn entry(name: &str) -> Option<Entry> {
-    let found: Entry = match name {
+fn entry(name: &str) -> Option<ActivationEntry> {
+    let found: ActivationEntry = match name {
         "relu" => (|x, _, _| if x < 0.0 { 0.0 } else { x }, None, None),
         "tanh" => (|x, _, _| x.tanh(), None, None),
         "sigmoid" => (|x, _, _| 1.0 / (1.0 + (-x).exp()), None, None),
@@ -57,14 +57,14 @@ fn entry(name: &str) -> Option<Entry> {
 /// The functions of each direction. Parameters are used up by the functions that take them, in
 /// order.
 pub(super) fn activations(
-    call: &Call,
-    kind: Kind,
+    call: &KernelCall,
+    kind: CellKind,
     directions: usize,
 ) -> Outcome<Vec<Vec<Activation>>> {
     let usual: &[&str] = match kind {
-        Kind::Rnn => &["Tanh"],
-        Kind::Gru => &["Sigmoid", "Tanh"],
-        Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+        CellKind::Rnn => &["Tanh"],
+        CellKind::Gru => &["Sigmoid", "Tanh"],
+        CellKind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
     };
     let names: Vec<String> = match call.attr("activations") {
         Some(Attr::Strs(list)) => {

@@ -1,13 +1,13 @@
 //! One step of each kind of cell, for one element of the batch.
 
-use super::numbers::Number;
+use super::numbers::RecurrentNumber;
 use super::packed::Packed;
-use super::{Direction, Kind, Layer};
+use super::{CellKind, Direction, RecurrentLayer};
 
 /// Advances the state of batch `b` by the input at `t`; `sums` is the product of the state and the recurrence weights,
 /// in which the gates are computed.
-pub(super) fn advance<T: Number>(
-    l: &Layer,
+pub(super) fn advance<T: RecurrentNumber>(
+    l: &RecurrentLayer,
     direction: &mut Direction<T>,
     b: usize,
     t: usize,
@@ -19,13 +19,13 @@ pub(super) fn advance<T: Number>(
     let (h, c) = (&mut direction.h[area.clone()], &mut direction.c[area]);
     let f = direction.functions;
     match l.kind {
-        Kind::Rnn => {
+        CellKind::Rnn => {
             add(sums, fed);
             clip(l, sums);
             T::activate(&f[0], sums);
             h.copy_from_slice(sums);
         }
-        Kind::Gru => {
+        CellKind::Gru => {
             // Gates in the order update, reset, hidden.
             let (gates, hidden) = sums.split_at_mut(2 * l.hidden);
             add(gates, fed);
@@ -46,7 +46,7 @@ pub(super) fn advance<T: Number>(
                 *h = T::ONE.minus(*update).times(*hidden).plus(update.times(*h));
             }
         }
-        Kind::Lstm => {
+        CellKind::Lstm => {
             add(sums, fed);
             lstm(l, direction.peephole, f, (h, c), sums);
         }
@@ -54,7 +54,7 @@ pub(super) fn advance<T: Number>(
 }
 
 /// `(reset * h) * weights' + bias`.
-fn remembered<T: Number>(
+fn remembered<T: RecurrentNumber>(
     weights: &Packed<T>,
     bias: &[T],
     (h, reset): (&[T], &mut [T]),
@@ -66,8 +66,8 @@ fn remembered<T: Number>(
 }
 
 /// Gates in the order input, output, forget, cell; peepholes input, output, forget.
-fn lstm<T: Number>(
-    l: &Layer,
+fn lstm<T: RecurrentNumber>(
+    l: &RecurrentLayer,
     peephole: &[T],
     f: &[super::Activation],
     (h, c): (&mut [T], &mut [T]),
@@ -102,20 +102,20 @@ fn lstm<T: Number>(
     multiply(h, output);
 }
 
-fn add<T: Number>(to: &mut [T], what: &[T]) {
+fn add<T: RecurrentNumber>(to: &mut [T], what: &[T]) {
     to.iter_mut().zip(what).for_each(|(y, x)| *y = y.plus(*x));
 }
 
-fn multiply<T: Number>(to: &mut [T], by: &[T]) {
+fn multiply<T: RecurrentNumber>(to: &mut [T], by: &[T]) {
     to.iter_mut().zip(by).for_each(|(y, x)| *y = y.times(*x));
 }
 
-fn add_products<T: Number>(to: &mut [T], a: &[T], b: &[T]) {
+fn add_products<T: RecurrentNumber>(to: &mut [T], a: &[T], b: &[T]) {
     to.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = y.plus(a.times(*b)));
 }
 
 /// NaN stays.
-fn clip<T: Number>(l: &Layer, sums: &mut [T]) {
+fn clip<T: RecurrentNumber>(l: &RecurrentLayer, sums: &mut [T]) {
     if l.clip.is_finite() {
         let (low, high) = (T::from_f64(-l.clip), T::from_f64(l.clip));
         for sum in sums {

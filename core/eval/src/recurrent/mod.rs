@@ -7,34 +7,34 @@ mod packed;
 #[cfg(test)]
 mod tests;
 
-use crate::call::{Call, Row, integers, raw};
+use crate::call::{KernelCall, KernelRow, integers, raw};
 use crate::cells::transposed;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Sizes, multiply_into};
+use crate::gemm::{GemmSizes, Matrix, multiply_into};
 use activations::{Activation, activations};
-use numbers::Number;
+use numbers::RecurrentNumber;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use packed::Packed;
 use std::borrow::Cow;
 
-pub(crate) const ROWS: &[Row] = &[
-    raw("GRU", |call| recurrent(call, Kind::Gru, false)).since(7),
-    raw("LSTM", |call| recurrent(call, Kind::Lstm, false)).since(7),
-    raw("RNN", |call| recurrent(call, Kind::Rnn, false)).since(7),
+pub(crate) const ROWS: &[KernelRow] = &[
+    raw("GRU", |call| recurrent(call, CellKind::Gru, false)).since(7),
+    raw("LSTM", |call| recurrent(call, CellKind::Lstm, false)).since(7),
+    raw("RNN", |call| recurrent(call, CellKind::Rnn, false)).since(7),
 ];
 
 /// Which of the three.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum CellKind {
     Rnn,
     Gru,
     Lstm,
 }
 
 /// Sizes and switches of a layer.
-struct Layer {
-    kind: Kind,
+struct RecurrentLayer {
+    kind: CellKind,
     /// Parts of the weights.
     gates: usize,
     batch: usize,
@@ -69,11 +69,11 @@ struct Direction<'a, T> {
     c: Vec<T>,
 }
 
-fn layer(call: &Call, kind: Kind, x: &Tensor) -> Outcome<Layer> {
+fn layer(call: &KernelCall, kind: CellKind, x: &Tensor) -> Outcome<RecurrentLayer> {
     let (gates, switch) = match kind {
-        Kind::Rnn => (1, false),
-        Kind::Gru => (3, call.flag("linear_before_reset", false)?),
-        Kind::Lstm => (4, call.flag("input_forget", false)?),
+        CellKind::Rnn => (1, false),
+        CellKind::Gru => (3, call.flag("linear_before_reset", false)?),
+        CellKind::Lstm => (4, call.flag("input_forget", false)?),
     };
     let (directions, reverse) = match call.string("direction", "forward")? {
         "forward" => (1, false),
@@ -92,7 +92,7 @@ fn layer(call: &Call, kind: Kind, x: &Tensor) -> Outcome<Layer> {
         "sequence lengths {lengths:?} do not fit {x:?}");
     let clip = call.float_opt("clip")?.map_or(f64::INFINITY, f64::from);
     let (batch, steps, width, hidden) = (*batch, *steps, *width, *hidden);
-    Ok(Layer {
+    Ok(RecurrentLayer {
         kind,
         gates,
         batch,
@@ -108,22 +108,26 @@ fn layer(call: &Call, kind: Kind, x: &Tensor) -> Outcome<Layer> {
     })
 }
 
-impl Layer {
+impl RecurrentLayer {
     /// A left side of a product with the weights.
-    fn operand<'a, T: Number>(&self, values: &'a [T]) -> Cow<'a, [T]> {
+    fn operand<'a, T: RecurrentNumber>(&self, values: &'a [T]) -> Cow<'a, [T]> {
         if self.rounded { T::rounded(values) } else { Cow::Borrowed(values) }
     }
 }
 
 /// The elements of a tensor that must have these sizes.
-fn sized<'a, T: Number>(x: &'a Tensor, dims: &[usize], what: &str) -> Outcome<Cow<'a, [T]>> {
+fn sized<'a, T: RecurrentNumber>(
+    x: &'a Tensor,
+    dims: &[usize],
+    what: &str,
+) -> Outcome<Cow<'a, [T]>> {
     refuse!(x.dims() != dims => "{what} is {x:?}, its shape must be {dims:?}");
     T::elements(x)
 }
 
 /// An optional input of these sizes, zeros if absent.
-fn or_zeros<'a, T: Number>(
-    call: &'a Call,
+fn or_zeros<'a, T: RecurrentNumber>(
+    call: &'a KernelCall,
     i: usize,
     dims: &[usize],
     what: &str,
@@ -135,14 +139,19 @@ fn or_zeros<'a, T: Number>(
 }
 
 /// `a * b'` for a row-major `a` of `m` rows and `b` of `n` rows, all of length `k`.
-fn product<T: Number>((m, k, n): (usize, usize, usize), a: &[T], b: &[T]) -> Vec<T> {
+fn product<T: RecurrentNumber>((m, k, n): (usize, usize, usize), a: &[T], b: &[T]) -> Vec<T> {
     let mut y = vec![T::default(); m * n];
-    multiply_into(Sizes { m, k, n }, Matrix::new(a, k), Matrix::transposed(b, k), &mut y, n);
+    multiply_into(GemmSizes { m, k, n }, Matrix::new(a, k), Matrix::transposed(b, k), &mut y, n);
     y
 }
 
 /// A state of `[directions, batch, hidden]`, in the other order under layout 1.
-fn state<T: Number>(call: &Call, i: usize, l: &Layer, batch_first: bool) -> Outcome<Vec<T>> {
+fn state<T: RecurrentNumber>(
+    call: &KernelCall,
+    i: usize,
+    l: &RecurrentLayer,
+    batch_first: bool,
+) -> Outcome<Vec<T>> {
     let dims = [l.directions, l.batch, l.hidden];
     match call.opt(i) {
         Some(x) if batch_first && x.rank() == 3 => {
@@ -154,12 +163,12 @@ fn state<T: Number>(call: &Call, i: usize, l: &Layer, batch_first: bool) -> Outc
 }
 
 /// `X, W, R, B?, sequence_lens?, initial_h?, initial_c?, P? -> Y, Y_h, Y_c`.
-fn recurrent(call: &Call, kind: Kind, rounded: bool) -> Outcome<Vec<Tensor>> {
+fn recurrent(call: &KernelCall, kind: CellKind, rounded: bool) -> Outcome<Vec<Tensor>> {
     let batch_first = call.flag("layout", false)?;
     let given = call.x(0)?;
     refuse!(given.rank() != 3 => "{given:?} must have three axes");
     let x = if batch_first { transposed(given, &[1, 0, 2])? } else { given.clone() };
-    let l = Layer { rounded, ..layer(call, kind, &x)? };
+    let l = RecurrentLayer { rounded, ..layer(call, kind, &x)? };
     // Steps of quantization are computed in `double`.
     let narrow = !rounded && given.dtype() != DataType::Double;
     let mut outputs = match narrow {
@@ -176,9 +185,9 @@ fn recurrent(call: &Call, kind: Kind, rounded: bool) -> Outcome<Vec<Tensor>> {
 }
 
 /// The outputs for a sequence `[steps, batch, width]`.
-fn computed<T: Number>(
-    call: &Call,
-    l: &Layer,
+fn computed<T: RecurrentNumber>(
+    call: &KernelCall,
+    l: &RecurrentLayer,
     x: &Tensor,
     batch_first: bool,
 ) -> Outcome<Vec<Tensor>> {
@@ -186,13 +195,13 @@ fn computed<T: Number>(
     let w = sized::<T>(call.x(1)?, &[d, wide, l.width], "W")?;
     let r = sized::<T>(call.x(2)?, &[d, wide, l.hidden], "R")?;
     let bias = or_zeros::<T>(call, 3, &[d, 2 * wide], "B")?;
-    let peephole = match call.opt(7).filter(|_| l.kind == Kind::Lstm) {
+    let peephole = match call.opt(7).filter(|_| l.kind == CellKind::Lstm) {
         Some(p) => sized::<T>(p, &[d, 3 * l.hidden], "P")?,
         None => Cow::Borrowed(&[][..]),
     };
     let h = state::<T>(call, 5, l, batch_first)?;
     let c = match l.kind {
-        Kind::Lstm => state::<T>(call, 6, l, batch_first)?,
+        CellKind::Lstm => state::<T>(call, 6, l, batch_first)?,
         _ => vec![T::default(); h.len()],
     };
     let functions = activations(call, l.kind, d)?;
@@ -223,7 +232,7 @@ fn computed<T: Number>(
             c: part(&c, area),
         };
         // All biases that stand in plain sums.
-        let summed = if l.kind == Kind::Gru { 2 * l.hidden } else { wide };
+        let summed = if l.kind == CellKind::Gru { 2 * l.hidden } else { wide };
         for row in direction.fed.chunks_mut(wide.max(1)) {
             row.iter_mut().zip(bias).for_each(|(v, b)| *v = v.plus(*b));
             let recurrent = row[..summed].iter_mut().zip(&bias[wide..]);
@@ -235,7 +244,7 @@ fn computed<T: Number>(
     }
     let (dtype, h_dims) = (x.dtype(), [d, l.batch, l.hidden]);
     let mut outputs = vec![T::stored(dtype, &y_dims, y)?, T::stored(dtype, &h_dims, last_h)?];
-    if l.kind == Kind::Lstm {
+    if l.kind == CellKind::Lstm {
         outputs.push(T::stored(dtype, &h_dims, last_c)?);
     }
     Ok(outputs)
@@ -243,26 +252,32 @@ fn computed<T: Number>(
 
 /// The recurrence weights that meet the state, those that meet what the reset gate leaves of it, and the bias of the
 /// hidden gate of a GRU.
-fn recurrence<'a, T: Number>(
-    l: &Layer,
+fn recurrence<'a, T: RecurrentNumber>(
+    l: &RecurrentLayer,
     r: &'a [T],
     bias: &'a [T],
 ) -> (Packed<'a, T>, Option<Packed<'a, T>>, &'a [T]) {
     let (n, wide) = (l.hidden, l.gates * l.hidden);
-    let packed = |weights, m, columns| Packed::of(weights, (m, n, columns));
+    let packed = |weights, m, columns| Packed::pack(weights, (m, n, columns));
     match l.kind {
-        Kind::Gru if !l.switch => {
+        CellKind::Gru if !l.switch => {
             let (gates, hidden) = r.split_at(2 * n * n);
             // One element of the batch at a time, as the reset gate must be there.
             (packed(gates, l.batch, 2 * n), Some(packed(hidden, 1, n)), &bias[2 * n..])
         }
-        Kind::Gru => (packed(r, l.batch, wide), None, &bias[2 * n..]),
+        CellKind::Gru => (packed(r, l.batch, wide), None, &bias[2 * n..]),
         _ => (packed(r, l.batch, wide), None, &[]),
     }
 }
 
 /// Walks one direction through the sequence; each batch has its own length.
-fn walk<T: Number>(l: &Layer, direction: &mut Direction<T>, back: bool, k: usize, y: &mut [T]) {
+fn walk<T: RecurrentNumber>(
+    l: &RecurrentLayer,
+    direction: &mut Direction<T>,
+    back: bool,
+    k: usize,
+    y: &mut [T],
+) {
     let wide = l.gates * l.hidden;
     let told = direction.r.columns();
     let mut products = vec![T::default(); l.batch * told];
@@ -281,6 +296,6 @@ fn walk<T: Number>(l: &Layer, direction: &mut Direction<T>, back: bool, k: usize
 }
 
 /// An LSTM whose input and state are rounded to 8 bits before they meet the weights.
-pub(crate) fn quantized_lstm(call: &Call) -> Outcome<Vec<Tensor>> {
-    recurrent(call, Kind::Lstm, true)
+pub(crate) fn quantized_lstm(call: &KernelCall) -> Outcome<Vec<Tensor>> {
+    recurrent(call, CellKind::Lstm, true)
 }

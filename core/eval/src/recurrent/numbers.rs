@@ -5,14 +5,14 @@ use super::activations::Activation;
 use crate::reals::Real;
 use std::borrow::Cow;
 
-pub(super) trait Number: Real {
+pub(super) trait RecurrentNumber: Real {
     /// Replaces every number by the function of it.
     fn activate(f: &Activation, run: &mut [Self]);
     /// The left side of a product with 8-bit weights.
     fn rounded(values: &[Self]) -> Cow<'_, [Self]>;
 }
 
-impl Number for f32 {
+impl RecurrentNumber for f32 {
     fn activate(f: &Activation, run: &mut [f32]) {
         f.of_floats(run);
     }
@@ -23,9 +23,9 @@ impl Number for f32 {
     }
 }
 
-impl Number for f64 {
+impl RecurrentNumber for f64 {
     fn activate(f: &Activation, run: &mut [f64]) {
-        run.iter_mut().for_each(|v| *v = f.of(*v));
+        run.iter_mut().for_each(|v| *v = f.apply(*v));
     }
 
     fn rounded(values: &[f64]) -> Cow<'_, [f64]> {

@@ -1,8 +1,8 @@
 //! Products of a few rows with the same weights again and again: the state of each step with the recurrence weights.
 //! These are packed once, in the order in which they are read.
 
-use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, multiply_into};
-use crate::parallel::{Block, for_each_block, products, threads};
+use crate::gemm::{GemmSizes, Matrix, PARALLEL_MIN, Product, multiply_into};
+use crate::parallel::{ColumnBlock, for_each_block, products, threads};
 use std::array::from_fn;
 
 /// Columns of the product that are computed together.
@@ -23,7 +23,7 @@ pub(super) struct Packed<'a, T> {
 
 impl<'a, T: Product> Packed<'a, T> {
     /// For products with `m` rows.
-    pub(super) fn of(weights: &'a [T], (m, k, n): (usize, usize, usize)) -> Packed<'a, T> {
+    pub(super) fn pack(weights: &'a [T], (m, k, n): (usize, usize, usize)) -> Packed<'a, T> {
         let mut blocks = vec![];
         if m < MANY && k > 0 {
             blocks = vec![T::default(); n.div_ceil(COLUMNS) * COLUMNS * k];
@@ -47,7 +47,7 @@ impl<'a, T: Product> Packed<'a, T> {
         let m = x.len() / k.max(1);
         if self.blocks.is_empty() || m >= MANY {
             let (x, weights) = (Matrix::new(x, k), Matrix::transposed(self.weights, k));
-            return multiply_into(Sizes { m, k, n }, x, weights, y, n);
+            return multiply_into(GemmSizes { m, k, n }, x, weights, y, n);
         }
         let alone = m.saturating_mul(n).saturating_mul(k) < PARALLEL_MIN;
         let tasks = if alone { 1 } else { threads() };
@@ -58,7 +58,7 @@ impl<'a, T: Product> Packed<'a, T> {
     }
 
     /// Columns of the product from `first` on, which begins a block.
-    fn some_columns(&self, x: &[T], first: usize, y: &mut Block<T>) {
+    fn some_columns(&self, x: &[T], first: usize, y: &mut ColumnBlock<T>) {
         let (m, n) = y.sizes();
         let row_of = |i: usize| &x[i * self.k..(i + 1) * self.k];
         let blocks = self.blocks[first * self.k..].chunks(COLUMNS * self.k);
@@ -130,7 +130,7 @@ mod tests {
                 |count: usize, by: usize| (0..count).map(move |i| (i * by % 11) as f32 - 5.0);
             let (x, w): (Vec<_>, Vec<_>) = (fill(m * k, 7).collect(), fill(n * k, 5).collect());
             let mut y = vec![f32::NAN; m * n];
-            Packed::of(&w, (m, k, n)).multiply(&x, &mut y);
+            Packed::pack(&w, (m, k, n)).multiply(&x, &mut y);
             for (at, y) in y.iter().enumerate() {
                 let (i, j) = (at / n, at % n);
                 let sum: f32 = (0..k).map(|l| x[i * k + l] * w[j * k + l]).sum();

@@ -1,13 +1,13 @@
 //! Running sums and products.
 
-use crate::call::{Call, one, scalar};
+use crate::call::{KernelCall, one, scalar};
 use crate::dims;
 use crate::fault::Outcome;
 use crate::num::{Num, numeric};
 use onnxd_ir::Tensor;
 
 /// Folds along the axis of input 1, keeping every intermediate result.
-fn running<T: Num>(call: &Call, start: T, f: fn(T, T) -> T) -> Outcome<Tensor> {
+fn running<T: Num>(call: &KernelCall, start: T, f: fn(T, T) -> T) -> Outcome<Tensor> {
     let x = call.x(0)?;
     let (outer, size, inner) =
         dims::around(x.dims(), dims::axis(scalar(call.x(1)?)? as i64, x.rank())?);
@@ -26,10 +26,10 @@ fn running<T: Num>(call: &Call, start: T, f: fn(T, T) -> T) -> Outcome<Tensor> {
     Ok(Tensor::from_vec(x.dims(), y))
 }
 
-pub(super) fn cum_sum(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn cum_sum(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => one(running(call, T::default(), T::plus)?))
 }
 
-pub(super) fn cum_prod(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn cum_prod(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => one(running(call, T::ONE, T::times)?))
 }

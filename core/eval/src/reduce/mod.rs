@@ -3,7 +3,7 @@
 mod along;
 mod rank;
 
-use crate::call::{Call, Row, one, raw, row};
+use crate::call::{KernelCall, KernelRow, one, raw, row};
 use crate::cells::transposed;
 use crate::dims;
 use crate::fault::Outcome;
@@ -12,7 +12,7 @@ use crate::parallel::fill_parts;
 use crate::vector;
 use onnxd_ir::{DataType, Tensor};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     row("ArgMax", rank::arg_max),
     row("ArgMin", rank::arg_min),
     row("CumProd", along::cum_prod),
@@ -38,7 +38,7 @@ struct Runs {
     dims: Vec<usize>,
 }
 
-fn runs(call: &Call) -> Outcome<Option<Runs>> {
+fn runs(call: &KernelCall) -> Outcome<Option<Runs>> {
     let x = call.x(0)?;
     let named = call.ints_moved("axes", 1)?.unwrap_or_default();
     if named.is_empty() && call.flag("noop_with_empty_axes", false)? {
@@ -62,7 +62,7 @@ fn runs(call: &Call) -> Outcome<Option<Runs>> {
 /// Reduces every run by `f`; `lone` is what the operator does to each element where no axis is
 /// reduced.
 fn reduced<T: Num>(
-    call: &Call,
+    call: &KernelCall,
     f: &(dyn Fn(&[T]) -> T + Sync),
     lone: &(dyn Fn(T) -> T + Sync),
 ) -> Outcome<Vec<Tensor>> {
@@ -92,32 +92,32 @@ fn square<T: Num>(x: T) -> T {
     x.times(x)
 }
 
-fn reduce_sum(call: &Call) -> Outcome<Vec<Tensor>> {
+fn reduce_sum(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
         reduced::<T>(call, &|run| total(run, |v| v, |v| v), &|v| v)
     })
 }
 
-fn reduce_sum_square(call: &Call) -> Outcome<Vec<Tensor>> {
+fn reduce_sum_square(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
         reduced::<T>(call, &|run| total(run, square, |v| v * v), &square)
     })
 }
 
-fn reduce_l1(call: &Call) -> Outcome<Vec<Tensor>> {
+fn reduce_l1(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
         reduced::<T>(call, &|run| total(run, T::magnitude, f64::abs), &T::magnitude)
     })
 }
 
-fn reduce_prod(call: &Call) -> Outcome<Vec<Tensor>> {
+fn reduce_prod(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
         reduced::<T>(call, &|run| run.iter().fold(T::ONE, |p, v| p.times(*v)), &|v| v)
     })
 }
 
 /// Integers truncate.
-fn reduce_mean(call: &Call) -> Outcome<Vec<Tensor>> {
+fn reduce_mean(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
         let mean = |run: &[T]| T::from_f64(vector::sum(run) / run.len() as f64);
         reduced::<T>(call, &mean, &|v| v)
@@ -125,14 +125,14 @@ fn reduce_mean(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// A reduction that is computed in `f64` for every type.
-fn real(call: &Call, f: fn(&mut dyn Iterator<Item = f64>) -> f64) -> Outcome<Vec<Tensor>> {
+fn real(call: &KernelCall, f: fn(&mut dyn Iterator<Item = f64>) -> f64) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
         let wide = |run: &[T]| T::from_f64(f(&mut run.iter().map(|v| v.to_f64())));
         reduced::<T>(call, &wide, &|v| wide(&[v]))
     })
 }
 
-fn reduce_log_sum_exp(call: &Call) -> Outcome<Vec<Tensor>> {
+fn reduce_log_sum_exp(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     real(call, |run| {
         let all: Vec<f64> = run.collect();
         let top = all.iter().copied().fold(f64::NEG_INFINITY, Num::larger);
@@ -144,7 +144,7 @@ fn reduce_log_sum_exp(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Folds by a choice between two elements; booleans order false before true.
-fn extreme(call: &Call, largest: bool) -> Outcome<Vec<Tensor>> {
+fn extreme(call: &KernelCall, largest: bool) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     if x.dtype() == DataType::Bool {
         let fold = |run: &[u8]| {
@@ -157,7 +157,7 @@ fn extreme(call: &Call, largest: bool) -> Outcome<Vec<Tensor>> {
     }
     let (wide, dtype) = (crate::call::widened(x)?, x.dtype());
     let inputs = [&[Some(wide.clone())], call.inputs.get(1..).unwrap_or_default()].concat();
-    let call = &Call { inputs: &inputs, ..*call };
+    let call = &KernelCall { inputs: &inputs, ..*call };
     let y: Vec<Tensor> = numeric!(wide.dtype(), T => {
         let (start, pick): (T, fn(T, T) -> T) =
             if largest { (T::LOWEST, T::larger) } else { (T::HIGHEST, T::smaller) };

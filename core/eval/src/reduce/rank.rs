@@ -1,6 +1,6 @@
 //! Positions of the extremes along an axis.
 
-use crate::call::{Call, one, scalar};
+use crate::call::{KernelCall, one, scalar};
 use crate::dims;
 use crate::fault::Outcome;
 use crate::num::{Num, is_nan, numeric};
@@ -13,15 +13,15 @@ fn order<T: Num>(a: T, b: T) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
 }
 
-pub(super) fn arg_max(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn arg_max(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     arg(call, Ordering::Greater)
 }
 
-pub(super) fn arg_min(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn arg_min(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     arg(call, Ordering::Less)
 }
 
-fn arg(call: &Call, better: Ordering) -> Outcome<Vec<Tensor>> {
+fn arg(call: &KernelCall, better: Ordering) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axis = dims::axis(call.int("axis", 0)?, x.rank())?;
     let (outer, size, inner) = dims::around(x.dims(), axis);
@@ -35,11 +35,11 @@ fn arg(call: &Call, better: Ordering) -> Outcome<Vec<Tensor>> {
     call.room(DataType::Int64, &out_dims)?;
     numeric!(x.dtype(), T => {
         let values = call.slice::<T>(0)?;
-        let found = (0..outer).flat_map(|o| (0..inner).map(move |i| o * size * inner + i));
-        let best = found.map(|first| {
+        let lines_along_axis = (0..outer).flat_map(|o| (0..inner).map(move |i| o * size * inner + i));
+        let best = lines_along_axis.map(|first| {
             let at = |k: usize| values[first + k * inner];
             (1..size).fold(0, |best, k| match order(at(k), at(best)) {
-                found if found == better => k,
+                lines_along_axis if lines_along_axis == better => k,
                 Ordering::Equal if last => k,
                 _ => best,
             }) as i64
@@ -49,7 +49,7 @@ fn arg(call: &Call, better: Ordering) -> Outcome<Vec<Tensor>> {
 }
 
 /// The `k` largest or smallest elements along an axis, of equals the first ones.
-pub(super) fn top_k(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn top_k(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
     let k = match call.int_opt("k")? {

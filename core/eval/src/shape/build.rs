@@ -1,8 +1,8 @@
 //! Tensors made from sizes and few values.
 
 use super::layout::size_list;
-use crate::call::{Call, integers, one};
-use crate::cells::{Cell, celled};
+use crate::call::{KernelCall, integers, one};
+use crate::cells::{CellWidth, celled};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
@@ -10,24 +10,24 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, SparseTensor, Tensor};
 
 /// A tensor whose every element is that of `value`.
-fn filled(call: &Call, sizes: Vec<usize>, value: &Tensor) -> Outcome<Tensor> {
+fn filled(call: &KernelCall, sizes: Vec<usize>, value: &Tensor) -> Outcome<Tensor> {
     let count = call.room_like(value, &sizes)?;
     celled!(value.dtype(), T => {
-        let cells = <T as Cell>::load(value);
+        let cells = <T as CellWidth>::load(value);
         let [cell] = cells.as_ref() else {
             return Err(Fault::invalid(format!("{value:?} is not a single value")));
         };
-        <T as Cell>::store(value.dtype(), sizes, vec![cell.clone(); count])
+        <T as CellWidth>::store(value.dtype(), sizes, vec![cell.clone(); count])
     })
 }
 
-pub(super) fn constant_of_shape(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn constant_of_shape(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let zero = Tensor::scalar(0f32);
     one(filled(call, size_list(call, 0)?, call.tensor("value")?.unwrap_or(&zero))?)
 }
 
 /// Ones on diagonal `k` of a matrix like the input.
-pub(super) fn eye_like(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn eye_like(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let [rows, columns] = x.dims() else {
         return Err(Fault::invalid(format!("{x:?} is not a matrix")));
@@ -47,7 +47,7 @@ pub(super) fn eye_like(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// `start, start + delta, ...` to before `limit`.
-pub(super) fn range(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn range(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let dtype = call.x(0)?.dtype();
     numeric!(dtype, T => {
         let value = |i: usize| -> Outcome<T> {
@@ -70,7 +70,7 @@ pub(super) fn range(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// A new axis with the on-value at each index; indices outside give only off-values.
-pub(super) fn one_hot(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn one_hot(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (indices, values) = (call.x(0)?, call.x(2)?);
     let depth = match call.x(1)?.to_reals() {
         Some(depth) if depth.values.len() == 1 => dims::size(depth.values[0] as i64)?,
@@ -84,7 +84,7 @@ pub(super) fn one_hot(call: &Call) -> Outcome<Vec<Tensor>> {
     let places = integers(&places)?;
     let inner: usize = indices.dims()[axis..].iter().product();
     celled!(values.dtype(), T => {
-        let cells = <T as Cell>::load(values);
+        let cells = <T as CellWidth>::load(values);
         let [off, on] = cells.as_ref() else {
             return Err(Fault::invalid(format!("{values:?} is not a pair of off and on")));
         };
@@ -94,7 +94,7 @@ pub(super) fn one_hot(call: &Call) -> Outcome<Vec<Tensor>> {
                 out[(i / inner.max(1) * depth + k) * inner + i % inner.max(1)] = on.clone();
             }
         }
-        one(<T as Cell>::store(values.dtype(), sizes, out)?)
+        one(<T as CellWidth>::store(values.dtype(), sizes, out)?)
     })
 }
 
@@ -115,9 +115,9 @@ pub(crate) fn densified(sparse: &SparseTensor, bytes_max: usize) -> Outcome<Tens
     };
     refuse!(flat.len() != values.len() => "sparse values and indices differ in number");
     celled!(values.dtype(), T => {
-        let mut out = vec![<T as Cell>::blank(); count];
-        let cells = <T as Cell>::load(values);
+        let mut out = vec![<T as CellWidth>::blank(); count];
+        let cells = <T as CellWidth>::load(values);
         flat.iter().zip(cells.iter()).for_each(|(i, c)| out[*i] = c.clone());
-        <T as Cell>::store(values.dtype(), sparse.dims.clone(), out)
+        <T as CellWidth>::store(values.dtype(), sparse.dims.clone(), out)
     })
 }

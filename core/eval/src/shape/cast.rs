@@ -2,8 +2,8 @@
 
 use super::minifloat::format;
 use super::minifloat::powers::{self, Rounding};
-use crate::call::{Call, one, widened};
-use crate::cells::{Cell, Packed, celled};
+use crate::call::{KernelCall, one, widened};
+use crate::cells::{CellWidth, Packed, celled};
 use crate::fault::{Fault, Outcome};
 use crate::num::{numeric, slice};
 use crate::parallel::fill_parts;
@@ -12,13 +12,13 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor, convert, is_convertible};
 
 /// An element type named by number in an attribute.
-pub(crate) fn dtype_attr(call: &Call, name: &str) -> Outcome<Option<DataType>> {
+pub(crate) fn dtype_attr(call: &KernelCall, name: &str) -> Outcome<Option<DataType>> {
     let Some(number) = call.int_opt(name)? else { return Ok(None) };
     let dtype = i32::try_from(number).ok().and_then(DataType::from_number);
     dtype.map(Some).ok_or_else(|| Fault::invalid(format!("{number} is no element type")))
 }
 
-pub(super) fn cast_op(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn cast_op(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let to = dtype_attr(call, "to")?.ok_or_else(|| Fault::invalid("attribute `to` is missing"))?;
     let x = call.x(0)?;
     call.room(to, x.dims())?;
@@ -26,14 +26,14 @@ pub(super) fn cast_op(call: &Call) -> Outcome<Vec<Tensor>> {
     one(call.moved(|| x.cast(to), || converted(x, to, saturate, rounding))?)
 }
 
-pub(super) fn cast_like(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn cast_like(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, to) = (call.x(0)?, call.x(1)?.dtype());
     call.room(to, x.dims())?;
     one(converted(x, to, call.flag("saturate", true)?, rounding(call)?)?)
 }
 
 /// How numbers become powers of two.
-fn rounding(call: &Call) -> Outcome<Rounding> {
+fn rounding(call: &KernelCall) -> Outcome<Rounding> {
     match call.string("round_mode", "up")? {
         "up" => Ok(Rounding::Up),
         "down" => Ok(Rounding::Down),
@@ -91,8 +91,12 @@ fn between_reals(x: &Tensor, to: DataType) -> Outcome<Tensor> {
 /// Bits of a narrow type.
 fn stored(dtype: DataType, dims: &[usize], bits: Vec<u8>) -> Outcome<Tensor> {
     match dtype.bits() {
-        8 => <u8 as Cell>::store(dtype, dims.to_vec(), bits),
-        _ => <Packed as Cell>::store(dtype, dims.to_vec(), bits.into_iter().map(Packed).collect()),
+        8 => <u8 as CellWidth>::store(dtype, dims.to_vec(), bits),
+        _ => <Packed as CellWidth>::store(
+            dtype,
+            dims.to_vec(),
+            bits.into_iter().map(Packed).collect(),
+        ),
     }
 }
 
@@ -108,15 +112,15 @@ fn plain(x: &Tensor) -> Outcome<Tensor> {
             Ok(Tensor::from_vec(x.dims(), crate::call::integers(x)?))
         }
         D::Float8E8M0 => {
-            let bits = <u8 as Cell>::load(x);
+            let bits = <u8 as CellWidth>::load(x);
             let values = bits.iter().map(|b| powers::decode(*b) as f32).collect();
             Ok(Tensor::from_vec(x.dims(), values))
         }
         dtype => match format(dtype) {
             Some(format) => {
                 let bits: Vec<u8> = match dtype.bits() {
-                    8 => <u8 as Cell>::load(x).into_owned(),
-                    _ => <Packed as Cell>::load(x).iter().map(|p| p.0).collect(),
+                    8 => <u8 as CellWidth>::load(x).into_owned(),
+                    _ => <Packed as CellWidth>::load(x).iter().map(|p| p.0).collect(),
                 };
                 let values = bits.into_iter().map(|b| format.decode(b) as f32).collect();
                 Ok(Tensor::from_vec(x.dims(), values))
@@ -166,11 +170,11 @@ fn written(x: &Tensor) -> Outcome<Tensor> {
 }
 
 /// The same bits under another type of the same width.
-pub(super) fn bit_cast(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn bit_cast(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let to = dtype_attr(call, "to")?.ok_or_else(|| Fault::invalid("attribute `to` is missing"))?;
     let x = call.x(0)?;
     refuse!(x.dtype().bits() != to.bits() || to == DataType::String => "{x:?} and {to} differ in width");
     celled!(x.dtype(), T => {
-        one(<T as Cell>::store(to, x.dims().to_vec(), <T as Cell>::load(x).into_owned())?)
+        one(<T as CellWidth>::store(to, x.dims().to_vec(), <T as CellWidth>::load(x).into_owned())?)
     })
 }

@@ -1,7 +1,7 @@
 //! Picking elements by index.
 
-use crate::call::{Call, integers, one};
-use crate::cells::{Cell, celled};
+use crate::call::{KernelCall, integers, one};
+use crate::cells::{CellWidth, celled};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use onnxd_diagnostics::refuse;
@@ -20,16 +20,16 @@ fn blocks(x: &Tensor, starts: &[usize], run: usize, sizes: Vec<usize>) -> Outcom
         return Ok(Tensor::new(x.dtype(), sizes, out.into())?);
     }
     celled!(x.dtype(), T => {
-        let cells = <T as Cell>::load(x);
+        let cells = <T as CellWidth>::load(x);
         let mut out = Vec::with_capacity(starts.len() * run);
         for start in starts {
             out.extend_from_slice(&cells[*start..start + run]);
         }
-        <T as Cell>::store(x.dtype(), sizes, out)
+        <T as CellWidth>::store(x.dtype(), sizes, out)
     })
 }
 
-pub(super) fn gather(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn gather(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, indices) = (call.x(0)?, call.x(1)?);
     let axis = dims::axis(call.int("axis", 0)?, x.rank())?;
     let (outer, size, inner) = dims::around(x.dims(), axis);
@@ -71,7 +71,7 @@ pub(super) fn places(indices: &Tensor, sizes: &[usize], axis: usize) -> Outcome<
     wrong.map(|()| found)
 }
 
-pub(super) fn gather_elements(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn gather_elements(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, indices) = (call.x(0)?, call.x(1)?);
     let axis = dims::axis(call.int("axis", 0)?, x.rank())?;
     call.room_like(x, indices.dims())?;
@@ -101,7 +101,7 @@ pub(super) fn tuples(indices: &Tensor, sizes: &[usize], batch: usize) -> Outcome
     Ok(found)
 }
 
-pub(super) fn gather_nd(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn gather_nd(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, indices) = (call.x(0)?, call.x(1)?);
     let batch = dims::size(call.int("batch_dims", 0)?)?;
     let starts = tuples(indices, x.dims(), batch)?;

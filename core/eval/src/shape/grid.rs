@@ -1,7 +1,7 @@
 //! Sampling at places that a grid names.
 
 use super::layout::size_list;
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
@@ -17,7 +17,7 @@ enum Padding {
 }
 
 /// Coordinates in `[-1, 1]` of every output element under an affine map per image.
-pub(super) fn affine_grid(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn affine_grid(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (theta, size) = (call.x(0)?, size_list(call, 1)?);
     let corners = call.flag("align_corners", false)?;
     let axes = size.len().saturating_sub(2);
@@ -50,7 +50,7 @@ pub(super) fn affine_grid(call: &Call) -> Outcome<Vec<Tensor>> {
     })
 }
 
-pub(super) fn grid_sample(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn grid_sample(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, grid) = (call.x(0)?, call.x(1)?);
     let axes = x.rank().saturating_sub(2);
     let fits = axes > 0 && grid.rank() == x.rank() && grid.dims()[0] == x.dims()[0];

@@ -2,14 +2,14 @@
 
 use super::layout::size_list;
 use super::slice::{sliced, whole};
-use crate::call::{Call, one};
+use crate::call::{KernelCall, one};
 use crate::cells::{expanded, joined, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
-pub(super) fn concat(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn concat(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let all = call.all()?;
     let default = if call.opset < 4 { Some(1) } else { None };
     let axis = call.int_opt("axis")?.or(default);
@@ -22,7 +22,7 @@ pub(super) fn concat(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Sizes from the attribute or input `split`, or even parts of which the last may be smaller.
-pub(super) fn split(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn split(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axis = dims::axis(call.int("axis", 0)?, x.rank())?;
     let size = x.dims()[axis];
@@ -49,7 +49,7 @@ pub(super) fn split(call: &Call) -> Outcome<Vec<Tensor>> {
         .collect()
 }
 
-pub(super) fn expand(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn expand(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let dims = dims::broadcast(x.dims(), &size_list(call, 1)?)?;
     call.room_like(x, &dims)?;
@@ -57,7 +57,7 @@ pub(super) fn expand(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Repeats every axis; before opset 6 one axis, named by an input.
-pub(super) fn tile(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn tile(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let repeats = match call.opset < 6 {
         true => {

@@ -1,6 +1,6 @@
 //! Operators that only name the axes anew or change their order.
 
-use crate::call::{Call, integers, one};
+use crate::call::{KernelCall, integers, one};
 use crate::cells::transposed;
 use crate::dims;
 use crate::fault::{Fault, Outcome};
@@ -8,7 +8,7 @@ use onnxd_diagnostics::refuse;
 use onnxd_ir::Tensor;
 
 /// `0` copies the input's size (unless `allowzero`), `-1` takes what is left.
-pub(super) fn reshape(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn reshape(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let shape = call
         .ints_moved("shape", 1)?
@@ -26,14 +26,14 @@ pub(super) fn reshape(call: &Call) -> Outcome<Vec<Tensor>> {
         });
     }
     if let Some(i) = open {
-        let known = dims::count(&sizes).ok_or_else(misfit)?;
-        refuse!(known == 0 || x.len() % known != 0 => misfit());
-        sizes[i] = x.len() / known;
+        let known_count = dims::count(&sizes).ok_or_else(misfit)?;
+        refuse!(known_count == 0 || x.len() % known_count != 0 => misfit());
+        sizes[i] = x.len() / known_count;
     }
     one(x.reshaped(sizes).map_err(|_| misfit())?)
 }
 
-pub(super) fn flatten(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn flatten(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axis = call.int("axis", 1)?;
     let axis = match axis == x.rank() as i64 {
@@ -44,7 +44,7 @@ pub(super) fn flatten(call: &Call) -> Outcome<Vec<Tensor>> {
     one(x.reshaped([outer.iter().product(), inner.iter().product::<usize>()])?)
 }
 
-pub(super) fn transpose(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn transpose(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let perm = match call.ints("perm")? {
         Some(perm) => perm.iter().map(|a| dims::axis(*a, x.rank())).collect::<Outcome<Vec<_>>>()?,
@@ -56,7 +56,7 @@ pub(super) fn transpose(call: &Call) -> Outcome<Vec<Tensor>> {
     one(call.moved(|| x.permuted(&perm), || transposed(x, &perm))?)
 }
 
-pub(super) fn squeeze(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn squeeze(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axes = match call.ints_moved("axes", 1)? {
         Some(axes) => dims::axes(&axes, x.rank())?,
@@ -67,7 +67,7 @@ pub(super) fn squeeze(call: &Call) -> Outcome<Vec<Tensor>> {
     one(x.reshaped(kept.collect::<Vec<_>>())?)
 }
 
-pub(super) fn unsqueeze(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn unsqueeze(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axes = call.ints_moved("axes", 1)?.ok_or_else(|| Fault::invalid("the axes are missing"))?;
     let axes = dims::axes(&axes, x.rank() + axes.len())?;
@@ -77,7 +77,7 @@ pub(super) fn unsqueeze(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The sizes from `start` to `end`.
-pub(super) fn shape(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn shape(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let rank = x.rank() as i64;
     let clamp = |at: i64| {
@@ -90,11 +90,11 @@ pub(super) fn shape(call: &Call) -> Outcome<Vec<Tensor>> {
     one(Tensor::vector(sizes.iter().map(|d| *d as i64).collect()))
 }
 
-pub(super) fn size(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn size(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     one(Tensor::scalar(call.x(0)?.len() as i64))
 }
 
-fn blocked<'a>(call: &Call<'a>) -> Outcome<(&'a Tensor, [usize; 4], usize)> {
+fn blocked<'a>(call: &KernelCall<'a>) -> Outcome<(&'a Tensor, [usize; 4], usize)> {
     let x = call.x(0)?;
     let block = usize::try_from(call.int("blocksize", 0)?).unwrap_or(0);
     match x.dims() {
@@ -104,7 +104,7 @@ fn blocked<'a>(call: &Call<'a>) -> Outcome<(&'a Tensor, [usize; 4], usize)> {
 }
 
 /// Moves channels into blocks of `blocksize` times `blocksize` elements.
-pub(super) fn depth_to_space(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn depth_to_space(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, [n, c, h, w], b) = blocked(call)?;
     let area = b.checked_mul(b).filter(|area| c % area == 0);
     let area = area.ok_or_else(|| Fault::invalid(format!("{c} channels do not fill blocks")))?;
@@ -118,7 +118,7 @@ pub(super) fn depth_to_space(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The inverse of `DepthToSpace`; before opset 28 always of its mode DCR.
-pub(super) fn space_to_depth(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn space_to_depth(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, [n, c, h, w], b) = blocked(call)?;
     refuse!(h % b != 0 || w % b != 0 => "{x:?} does not divide into blocks of {b}");
     let split = x.reshaped([n, c, h / b, b, w / b, b])?;
@@ -131,6 +131,6 @@ pub(super) fn space_to_depth(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Integers of an input that lists sizes.
-pub(super) fn size_list(call: &Call, i: usize) -> Outcome<Vec<usize>> {
+pub(super) fn size_list(call: &KernelCall, i: usize) -> Outcome<Vec<usize>> {
     dims::sizes(&integers(call.x(i)?)?)
 }

@@ -12,14 +12,14 @@ mod scatter;
 mod select;
 mod slice;
 
-use crate::call::{Row, raw, row};
+use crate::call::{KernelRow, raw, row};
 
 pub(crate) use build::densified;
 pub(crate) use cast::{cast, dtype_attr};
 pub(crate) use minifloat::format;
 pub(crate) use select::trilu;
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("BitCast", cast::bit_cast),
     raw("Cast", cast::cast_op),
     raw("CastLike", cast::cast_like),

@@ -1,6 +1,6 @@
 //! Resampling. Every axis is resampled on its own, as sums of weighted neighbours.
 
-use crate::call::{Call, integers, one};
+use crate::call::{KernelCall, integers, one};
 use crate::cells::{OUTSIDE, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
@@ -11,7 +11,7 @@ use onnxd_ir::{Tensor, resize};
 const NEIGHBOURS_MAX: f64 = 1e6;
 
 /// How coordinates are mapped and neighbours are weighed.
-struct Mode<'a> {
+struct ResizeMode<'a> {
     kind: &'a str,
     nearest: &'a str,
     transformation: &'a str,
@@ -23,7 +23,7 @@ struct Mode<'a> {
 
 /// One axis: input and output size, scale, and the region of interest as shares of the input.
 #[derive(Clone, Copy)]
-struct Axis {
+struct ResizeAxis {
     from: usize,
     to: usize,
     scale: f64,
@@ -34,7 +34,7 @@ struct Axis {
 type Taps = Option<Vec<(usize, f64)>>;
 
 /// Upsample (opset 7 to 9): scales only, coordinates divided by the scale.
-pub(super) fn upsample(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn upsample(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let scales: Vec<f64> = match (call.floats("scales")?, call.opt(1)) {
         (Some(scales), _) => scales.iter().map(|s| f64::from(*s)).collect(),
@@ -44,17 +44,18 @@ pub(super) fn upsample(call: &Call) -> Outcome<Vec<Tensor>> {
             vec![1.0, 1.0, f64::from(h?), f64::from(w?)]
         }
     };
-    let default = Mode { nearest: "floor", transformation: "asymmetric", ..mode(call, "nearest")? };
+    let default =
+        ResizeMode { nearest: "floor", transformation: "asymmetric", ..mode(call, "nearest")? };
     resampled(call, x, &default, &scaled_axes(x, &scales)?)
 }
 
 /// Resize of opset 10 is Upsample that can also shrink.
-pub(super) fn resize_10(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn resize_10(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     upsample(call)
 }
 
 /// Resize since opset 11.
-pub(super) fn resize_11(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn resize_11(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let mode = mode(call, "nearest")?;
     let named = match call.ints("axes")? {
@@ -62,7 +63,7 @@ pub(super) fn resize_11(call: &Call) -> Outcome<Vec<Tensor>> {
         None => (0..x.rank()).collect(),
     };
     let given = |i: usize| call.opt(i).filter(|t| !t.is_empty());
-    let mut axes: Vec<Axis> = x.dims().iter().map(|d| kept(*d)).collect();
+    let mut axes: Vec<ResizeAxis> = x.dims().iter().map(|d| kept(*d)).collect();
     let fits = |n: usize| match n == named.len() {
         true => Ok(()),
         false => Err(Fault::invalid(format!("{n} sizes or scales for {} axes", named.len()))),
@@ -93,13 +94,13 @@ fn reals(x: &Tensor) -> Outcome<Vec<f64>> {
     Ok(found.values)
 }
 
-fn kept(size: usize) -> Axis {
-    Axis { from: size, to: size, scale: 1.0, roi: (0.0, 1.0) }
+fn kept(size: usize) -> ResizeAxis {
+    ResizeAxis { from: size, to: size, scale: 1.0, roi: (0.0, 1.0) }
 }
 
-fn mode<'a>(call: &Call<'a>, default: &'a str) -> Outcome<Mode<'a>> {
+fn mode<'a>(call: &KernelCall<'a>, default: &'a str) -> Outcome<ResizeMode<'a>> {
     let kind = call.string("mode", default)?;
-    Ok(Mode {
+    Ok(ResizeMode {
         kind: if matches!(kind, "bilinear" | "trilinear") { "linear" } else { kind },
         nearest: call.string("nearest_mode", "round_prefer_floor")?,
         transformation: call.string("coordinate_transformation_mode", "half_pixel")?,
@@ -110,32 +111,42 @@ fn mode<'a>(call: &Call<'a>, default: &'a str) -> Outcome<Mode<'a>> {
     })
 }
 
-fn scaled_axes(x: &Tensor, scales: &[f64]) -> Outcome<Vec<Axis>> {
+fn scaled_axes(x: &Tensor, scales: &[f64]) -> Outcome<Vec<ResizeAxis>> {
     let usable = scales.iter().all(|s| s.is_finite() && *s > 0.0);
     if scales.len() != x.rank() || !usable {
         return Err(Fault::invalid(format!("scales {scales:?} do not fit {x:?}")));
     }
     let axis = |(from, scale): (&usize, &f64)| {
         let to = resize::scaled(*from as i64, *scale)?.try_into().ok()?;
-        Some(Axis { to, scale: *scale, ..kept(*from) })
+        Some(ResizeAxis { to, scale: *scale, ..kept(*from) })
     };
     let axes = x.dims().iter().zip(scales).map(axis).collect::<Option<_>>();
     axes.ok_or_else(|| Fault::invalid(format!("{x:?} becomes too large by scales {scales:?}")))
 }
 
 /// Axes from wanted sizes; the policy may keep the aspect ratio.
-fn sized_axes(call: &Call, named: &[usize], sizes: &[usize], axes: &mut [Axis]) -> Outcome<()> {
+fn sized_axes(
+    call: &KernelCall,
+    named: &[usize],
+    sizes: &[usize],
+    axes: &mut [ResizeAxis],
+) -> Outcome<()> {
     let policy = call.string("keep_aspect_ratio_policy", "stretch")?;
     let from: Vec<i64> = named.iter().map(|a| axes[*a].from as i64).collect();
     let sizes: Vec<i64> = sizes.iter().map(|size| *size as i64).collect();
     let fitted = resize::fitted(policy, &from, &sizes).map_err(Fault::invalid)?;
     for (a, (to, scale)) in named.iter().zip(fitted) {
-        axes[*a] = Axis { to: to as usize, scale, ..kept(axes[*a].from) };
+        axes[*a] = ResizeAxis { to: to as usize, scale, ..kept(axes[*a].from) };
     }
     Ok(())
 }
 
-fn resampled(call: &Call, x: &Tensor, mode: &Mode, axes: &[Axis]) -> Outcome<Vec<Tensor>> {
+fn resampled(
+    call: &KernelCall,
+    x: &Tensor,
+    mode: &ResizeMode,
+    axes: &[ResizeAxis],
+) -> Outcome<Vec<Tensor>> {
     let sizes: Vec<usize> = axes.iter().map(|a| a.to).collect();
     call.room_like(x, &sizes)?;
     if axes.iter().any(|a| a.from == 0 && a.to > 0) {
@@ -184,8 +195,8 @@ fn mixed(values: &[f64], size: usize, inner: usize, taps: &[Taps], outside: f64)
 }
 
 /// The input coordinate of output coordinate `i`.
-fn source(axis: &Axis, mode: &Mode, i: usize) -> Outcome<f64> {
-    let Axis { from, to, scale, roi } = *axis;
+fn source(axis: &ResizeAxis, mode: &ResizeMode, i: usize) -> Outcome<f64> {
+    let ResizeAxis { from, to, scale, roi } = *axis;
     let (x, n, full) = (i as f64, from as f64, scale * from as f64);
     Ok(match mode.transformation {
         "half_pixel" => (x + 0.5) / scale - 0.5,
@@ -207,7 +218,7 @@ fn source(axis: &Axis, mode: &Mode, i: usize) -> Outcome<f64> {
     })
 }
 
-fn is_extrapolated(axis: &Axis, mode: &Mode, x: f64) -> bool {
+fn is_extrapolated(axis: &ResizeAxis, mode: &ResizeMode, x: f64) -> bool {
     mode.transformation == "tf_crop_and_resize" && !(0.0..=(axis.from as f64 - 1.0)).contains(&x)
 }
 
@@ -215,7 +226,7 @@ fn clamped(x: f64, size: usize) -> usize {
     x.clamp(0.0, size as f64 - 1.0) as usize
 }
 
-fn nearest_table(axis: &Axis, mode: &Mode) -> Outcome<Vec<usize>> {
+fn nearest_table(axis: &ResizeAxis, mode: &ResizeMode) -> Outcome<Vec<usize>> {
     if axis.from == axis.to && axis.scale == 1.0 && axis.roi == (0.0, 1.0) {
         return Ok((0..axis.to).collect());
     }
@@ -238,7 +249,7 @@ fn nearest_table(axis: &Axis, mode: &Mode) -> Outcome<Vec<usize>> {
 }
 
 /// Weighted neighbours of every output coordinate; `None` if the axis stays as it is.
-fn axis_taps(axis: &Axis, mode: &Mode) -> Outcome<Option<Vec<Taps>>> {
+fn axis_taps(axis: &ResizeAxis, mode: &ResizeMode) -> Outcome<Option<Vec<Taps>>> {
     if axis.from == axis.to && axis.scale == 1.0 && axis.roi == (0.0, 1.0) {
         return Ok(None);
     }

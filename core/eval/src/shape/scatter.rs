@@ -1,8 +1,8 @@
 //! Replacing elements by index.
 
 use super::gather::{places, tuples};
-use crate::call::{Call, one, rounded, widened};
-use crate::cells::{Cell, celled};
+use crate::call::{KernelCall, one, rounded, widened};
+use crate::cells::{CellWidth, celled};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
@@ -11,7 +11,7 @@ use onnxd_ir::Tensor;
 
 /// Writes runs of `updates` at `starts` into a copy of `x`, reduced with what is there as the node
 /// says.
-fn scattered(call: &Call, starts: &[usize], run: usize) -> Outcome<Vec<Tensor>> {
+fn scattered(call: &KernelCall, starts: &[usize], run: usize) -> Outcome<Vec<Tensor>> {
     let (x, updates) = (call.x(0)?, call.x(2)?);
     refuse!(updates.dtype() != x.dtype() || updates.len() != starts.len() * run =>
         "updates {updates:?} do not fit {x:?}");
@@ -19,12 +19,12 @@ fn scattered(call: &Call, starts: &[usize], run: usize) -> Outcome<Vec<Tensor>> 
     let reduction = call.string("reduction", "none")?;
     if reduction == "none" {
         return celled!(x.dtype(), T => {
-            let mut cells = <T as Cell>::load(x).into_owned();
-            let new = <T as Cell>::load(updates);
+            let mut cells = <T as CellWidth>::load(x).into_owned();
+            let new = <T as CellWidth>::load(updates);
             for (n, start) in starts.iter().enumerate() {
                 cells[*start..start + run].clone_from_slice(&new[n * run..(n + 1) * run]);
             }
-            one(<T as Cell>::store(x.dtype(), x.dims().to_vec(), cells)?)
+            one(<T as CellWidth>::store(x.dtype(), x.dims().to_vec(), cells)?)
         });
     }
     let (old, new) = (widened(x)?, widened(updates)?);
@@ -46,14 +46,14 @@ fn scattered(call: &Call, starts: &[usize], run: usize) -> Outcome<Vec<Tensor>> 
     one(rounded(&y, x.dtype())?)
 }
 
-pub(super) fn scatter_elements(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn scatter_elements(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, indices) = (call.x(0)?, call.x(1)?);
     let axis = dims::axis(call.int("axis", 0)?, x.rank())?;
     refuse!(indices.dims() != call.x(2)?.dims() => "indices and updates differ in shape");
     scattered(call, &places(indices, x.dims(), axis)?, 1)
 }
 
-pub(super) fn scatter_nd(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn scatter_nd(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, indices) = (call.x(0)?, call.x(1)?);
     let starts = tuples(indices, x.dims(), 0)?;
     let tuple = indices.dims().last().copied().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Selection by value or position.
 
-use crate::call::{Call, one};
-use crate::cells::{Cell, celled, take};
+use crate::call::{KernelCall, one};
+use crate::cells::{CellWidth, celled, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
@@ -11,7 +11,7 @@ use onnxd_ir::{DataType, Tensor};
 use std::cmp::Ordering;
 
 /// Coordinates of all elements that are not zero, one row per axis.
-pub(super) fn non_zero(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn non_zero(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let set: Vec<bool> = match x.dtype() {
         DataType::String => {
@@ -30,16 +30,17 @@ pub(super) fn non_zero(call: &Call) -> Outcome<Vec<Tensor>> {
             rows.iter_mut().zip(index).for_each(|(row, i)| row.push(*i as i64));
         }
     });
-    let found = rows[0].len();
-    call.room(DataType::Int64, &[rows.len(), found])?;
+    let nonzero_count = rows[0].len();
+    call.room(DataType::Int64, &[rows.len(), nonzero_count])?;
     // A scalar has one place and no axis.
-    let shape = if x.rank() == 0 { vec![0, found] } else { vec![rows.len(), found] };
+    let shape =
+        if x.rank() == 0 { vec![0, nonzero_count] } else { vec![rows.len(), nonzero_count] };
     let values = if x.rank() == 0 { vec![] } else { rows.concat() };
     one(Tensor::from_vec(shape, values))
 }
 
 /// Keeps what a list of booleans says.
-pub(super) fn compress(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn compress(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let keep: Vec<usize> = slice::<u8>(call.x(1)?)?
         .iter()
@@ -58,7 +59,7 @@ pub(super) fn compress(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The upper or lower triangle of the innermost matrices, zero elsewhere.
-pub(crate) fn trilu(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn trilu(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let [.., rows, columns] = x.dims() else {
         return Err(Fault::invalid(format!("{x:?} is not a matrix")));
@@ -66,21 +67,21 @@ pub(crate) fn trilu(call: &Call) -> Outcome<Vec<Tensor>> {
     let k = call.scalar_opt(1)?.unwrap_or(0.0) as i64;
     let upper = call.flag("upper", true)?;
     celled!(x.dtype(), T => {
-        let mut cells = <T as Cell>::load(x).into_owned();
+        let mut cells = <T as CellWidth>::load(x).into_owned();
         for (i, cell) in cells.iter_mut().enumerate() {
             let (row, column) = ((i / columns % rows) as i64, (i % columns) as i64);
             let diagonal = row.saturating_add(k);
             let keep = if upper { column >= diagonal } else { column <= diagonal };
             if !keep {
-                *cell = <T as Cell>::blank();
+                *cell = <T as CellWidth>::blank();
             }
         }
-        one(<T as Cell>::store(x.dtype(), x.dims().to_vec(), cells)?)
+        one(<T as CellWidth>::store(x.dtype(), x.dims().to_vec(), cells)?)
     })
 }
 
 /// Reverses the first `sequence_lens[b]` elements of every sequence of a batch.
-pub(super) fn reverse_sequence(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn reverse_sequence(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, lens) = (call.x(0)?, crate::call::integers(call.x(1)?)?);
     let (batch, time) = (call.int("batch_axis", 1)?, call.int("time_axis", 0)?);
     let (batch, time) = (dims::axis(batch, x.rank())?, dims::axis(time, x.rank())?);
@@ -89,7 +90,7 @@ pub(super) fn reverse_sequence(call: &Call) -> Outcome<Vec<Tensor>> {
     refuse!(batch == time || lens.len() != x.dims()[batch] || wrong => "sequence lengths {lens:?} do not fit {x:?}");
     let strides = dims::strides(x.dims());
     celled!(x.dtype(), T => {
-        let cells = <T as Cell>::load(x);
+        let cells = <T as CellWidth>::load(x);
         let mut out = Vec::with_capacity(cells.len());
         dims::for_each_index(x.dims(), |index| {
             let (len, t) = (lens[index[batch]] as usize, index[time]);
@@ -97,12 +98,12 @@ pub(super) fn reverse_sequence(call: &Call) -> Outcome<Vec<Tensor>> {
             let flat: usize = index.iter().zip(&strides).map(|(i, s)| i * s).sum();
             out.push(cells[flat - t * strides[time] + from * strides[time]].clone());
         });
-        one(<T as Cell>::store(x.dtype(), x.dims().to_vec(), out)?)
+        one(<T as CellWidth>::store(x.dtype(), x.dims().to_vec(), out)?)
     })
 }
 
 /// Distinct slices with first places, inverse places and counts.
-pub(super) fn unique(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn unique(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (x, axis) = match call.int_opt("axis")? {
         Some(axis) => (x.clone(), dims::axis(axis, x.rank())?),

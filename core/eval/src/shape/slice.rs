@@ -1,7 +1,7 @@
 //! Cutting out and padding.
 
 use super::layout::size_list;
-use crate::call::{Call, integers, one};
+use crate::call::{KernelCall, integers, one};
 use crate::cells::{OUTSIDE, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
@@ -13,7 +13,7 @@ pub(super) fn whole(dims: &[usize]) -> Vec<Vec<usize>> {
     dims.iter().map(|d| (0..*d).collect()).collect()
 }
 
-pub(super) fn slice(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn slice(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let missing = || Fault::invalid("starts and ends are needed");
     let starts = call.ints_moved("starts", 1)?.ok_or_else(missing)?;
@@ -71,7 +71,7 @@ fn walk(start: i64, end: i64, step: i64, n: i64) -> Outcome<Vec<usize>> {
 }
 
 /// Pads, or cuts where a padding is negative. Inputs since opset 11.
-pub(super) fn pad(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn pad(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let name = if call.opset < 2 { "paddings" } else { "pads" };
     let pads = call.ints_moved(name, 1)?.ok_or_else(|| Fault::invalid("pads are missing"))?;
@@ -129,7 +129,7 @@ fn outside(mode: &str, i: i64, n: i64) -> Outcome<usize> {
 }
 
 /// Cuts or pads around the middle to given sizes.
-pub(super) fn center_crop_pad(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(super) fn center_crop_pad(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let wanted = size_list(call, 1)?;
     let axes = match call.ints("axes")? {

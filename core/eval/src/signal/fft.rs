@@ -27,7 +27,7 @@ impl Complex {
 }
 
 /// What transforms of one length share.
-pub(super) struct Plan {
+pub(super) struct FftPlan {
     n: usize,
     /// Roots of unity of the inner length.
     roots: Vec<Complex>,
@@ -35,13 +35,13 @@ pub(super) struct Plan {
     chirp: Option<(Vec<Complex>, Vec<Complex>)>,
 }
 
-impl Plan {
+impl FftPlan {
     /// Transforms of length `n`, which is not 0.
-    pub(super) fn new(n: usize) -> Plan {
+    pub(super) fn new(n: usize) -> FftPlan {
         let inner = if n.is_power_of_two() { n } else { (2 * n).next_power_of_two() };
         let roots: Vec<Complex> = (0..inner as u128 / 2).map(|k| Complex::root(k, inner)).collect();
         if inner == n {
-            return Plan { n, roots, chirp: None };
+            return FftPlan { n, roots, chirp: None };
         }
         let chirp: Vec<Complex> = (0..n as u128).map(|k| Complex::root(k * k, 2 * n)).collect();
         let mut kernel = vec![Complex::default(); inner];
@@ -50,7 +50,7 @@ impl Plan {
             kernel[(inner - k) % inner] = c.conjugate();
         }
         power_of_two(&mut kernel, &roots);
-        Plan { n, roots, chirp: Some((chirp, kernel)) }
+        FftPlan { n, roots, chirp: Some((chirp, kernel)) }
     }
 
     pub(super) fn length(&self) -> usize {
@@ -118,7 +118,7 @@ mod tests {
                 .map(|t| Complex { re: (t * 7 % 5) as f64, im: (t * 3 % 4) as f64 - 1.0 })
                 .collect();
             let mut found = signal.clone();
-            Plan::new(n).run(&mut found);
+            FftPlan::new(n).run(&mut found);
             for (k, found) in found.iter().enumerate() {
                 let mut sum = Complex::default();
                 for (t, v) in signal.iter().enumerate() {

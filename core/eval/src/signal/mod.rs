@@ -4,16 +4,16 @@ mod fft;
 #[cfg(test)]
 mod tests;
 
-use crate::call::{Call, Row, one, raw, scalar};
+use crate::call::{KernelCall, KernelRow, one, raw, scalar};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::reals::{reals, stored};
-use fft::{Complex, Plan};
+use fft::{Complex, FftPlan};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Tensor};
 use std::f64::consts::{LN_10, PI};
 
-pub(crate) const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[KernelRow] = &[
     raw("BlackmanWindow", |call| window(call, [0.42, -0.5, 0.08])),
     raw("DFT", dft),
     raw("HammingWindow", |call| window(call, [25.0 / 46.0, -21.0 / 46.0, 0.0])),
@@ -29,14 +29,14 @@ fn length(x: &Tensor) -> Outcome<usize> {
     Ok(found as usize)
 }
 
-fn output_dtype(call: &Call) -> Outcome<DataType> {
+fn output_dtype(call: &KernelCall) -> Outcome<DataType> {
     let number = call.int("output_datatype", 1)?;
     let dtype = i32::try_from(number).ok().and_then(DataType::from_number);
     dtype.ok_or_else(|| Fault::invalid(format!("{number} is not an element type")))
 }
 
 /// `c0 + c1 cos(2 pi n / N) + c2 cos(4 pi n / N)`; N is one less where the window is symmetric.
-fn window(call: &Call, c: [f64; 3]) -> Outcome<Vec<Tensor>> {
+fn window(call: &KernelCall, c: [f64; 3]) -> Outcome<Vec<Tensor>> {
     let size = length(call.x(0)?)?;
     let dtype = output_dtype(call)?;
     call.room(DataType::Double, &[size])?;
@@ -50,7 +50,7 @@ fn window(call: &Call, c: [f64; 3]) -> Outcome<Vec<Tensor>> {
 }
 
 /// Triangular filters that are evenly spaced on the mel scale: `[dft_length / 2 + 1, bins]`.
-fn mel_weight_matrix(call: &Call) -> Outcome<Vec<Tensor>> {
+fn mel_weight_matrix(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (bins, dft_length) = (length(call.x(0)?)?, length(call.x(1)?)?);
     let [rate, low, high] = [2, 3, 4].map(|i| call.x(i).and_then(scalar));
     let (rate, low, high) = (rate?, low?, high?);
@@ -82,7 +82,7 @@ fn mel_weight_matrix(call: &Call) -> Outcome<Vec<Tensor>> {
 
 /// The transform of one line; the inverse divides by the length. A one-sided inverse completes the
 /// spectrum by its conjugate.
-fn transformed(plan: &Plan, mut line: Vec<Complex>, inverse: bool, half: bool) -> Vec<Complex> {
+fn transformed(plan: &FftPlan, mut line: Vec<Complex>, inverse: bool, half: bool) -> Vec<Complex> {
     let n = plan.length();
     let given = line.len();
     line.resize(n, Complex::default());
@@ -106,7 +106,7 @@ fn transformed(plan: &Plan, mut line: Vec<Complex>, inverse: bool, half: bool) -
 }
 
 /// The axis was an attribute (1 by default) before opset 20, then an input (-2 by default).
-fn dft(call: &Call) -> Outcome<Vec<Tensor>> {
+fn dft(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let parts = x.dims().last().copied().unwrap_or(0);
     refuse!(x.rank() < 2 || !(1..=2).contains(&parts) => "{x:?} is neither real nor complex");
@@ -130,7 +130,7 @@ fn dft(call: &Call) -> Outcome<Vec<Tensor>> {
     let parts_out = y_dims[x.rank() - 1];
     let mut y = vec![0f64; call.room(DataType::Double, &y_dims)?];
     call.room(DataType::Double, &[n, 16])?;
-    let plan = Plan::new(n);
+    let plan = FftPlan::new(n);
     let values = reals(x)?;
     let (outer, _, inner) = dims::around(&x.dims()[..x.rank() - 1], axis);
     let used = size.min(n);
@@ -154,7 +154,7 @@ fn dft(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The transforms of windowed frames: `[batch, frames, frequencies, 2]`.
-fn stft(call: &Call) -> Outcome<Vec<Tensor>> {
+fn stft(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     // ONNX Runtime and the reference evaluator take real signals without the last axis, too.
     let (batch, signal, parts) = match *x.dims() {
@@ -172,7 +172,7 @@ fn stft(call: &Call) -> Outcome<Vec<Tensor>> {
     let bins = if call.flag("onesided", true)? { n / 2 + 1 } else { n };
     let y_dims = [batch, frames, bins, 2];
     let mut y = Vec::with_capacity(call.room(DataType::Double, &y_dims)?);
-    let plan = Plan::new(n);
+    let plan = FftPlan::new(n);
     let values = reals(x)?;
     for at in 0..batch * frames {
         let start = at / frames * signal + at % frames * step;

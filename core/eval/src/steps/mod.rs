@@ -12,9 +12,9 @@ use onnxd_ir::Tensor;
 pub(crate) use pairs::{Named, Other, Pair};
 
 /// One operator applied to elements of a result.
-pub(crate) enum Step {
+pub(crate) enum ElementStep {
     /// BatchNormalization: one entry per channel, each for so many elements.
-    Affine(Vec<Affine<f32>>, usize),
+    Affine(Vec<AffineStep<f32>>, usize),
     /// Relu.
     Relu,
     /// Clip.
@@ -27,13 +27,13 @@ pub(crate) enum Step {
 
 /// `(x - mean) * gain + shift`.
 #[derive(Clone, Copy)]
-pub(crate) struct Affine<T> {
+pub(crate) struct AffineStep<T> {
     pub(crate) mean: T,
     pub(crate) gain: T,
     pub(crate) shift: T,
 }
 
-impl<T: Num> Affine<T> {
+impl<T: Num> AffineStep<T> {
     pub(crate) fn apply(self, v: T) -> T {
         v.minus(self.mean).times(self.gain).plus(self.shift)
     }
@@ -54,21 +54,21 @@ impl<T: Num> Limits<T> {
     }
 }
 
-impl Step {
+impl ElementStep {
     /// Applies the step to elements of a result from index `at` on.
     pub(crate) fn apply(&self, at: usize, run: &mut [f32]) {
         match self {
-            Step::Affine(channels, area) => for_each_piece(at, run, *area, |i, run| {
+            ElementStep::Affine(channels, area) => for_each_piece(at, run, *area, |i, run| {
                 let affine = channels[i % channels.len()];
                 run.iter_mut().for_each(|v| *v = affine.apply(*v));
             }),
-            Step::Relu => vector::rectify(run),
-            Step::Clip(Limits { low: Some(low), high: Some(high) }) => {
+            ElementStep::Relu => vector::rectify(run),
+            ElementStep::Clip(Limits { low: Some(low), high: Some(high) }) => {
                 vector::clip(*low, *high, run);
             }
-            Step::Clip(limits) => run.iter_mut().for_each(|v| *v = limits.clip(*v)),
-            Step::Map(kernel) => kernel(run),
-            Step::Pair(pair, other) => other.apply(*pair, at, run),
+            ElementStep::Clip(limits) => run.iter_mut().for_each(|v| *v = limits.clip(*v)),
+            ElementStep::Map(kernel) => kernel(run),
+            ElementStep::Pair(pair, other) => other.apply(*pair, at, run),
         }
     }
 }
@@ -85,7 +85,7 @@ fn for_each_piece(at: usize, run: &mut [f32], size: usize, mut f: impl FnMut(usi
 }
 
 /// The result of several steps one after the other.
-pub(crate) fn applied(x: &Tensor, steps: &[Step]) -> Outcome<Tensor> {
+pub(crate) fn applied(x: &Tensor, steps: &[ElementStep]) -> Outcome<Tensor> {
     let cost = vector::COST * steps.len();
     let y = copied_parts(&slice::<f32>(x)?, 1, cost, &|first, part| {
         steps.iter().for_each(|step| step.apply(first, part));

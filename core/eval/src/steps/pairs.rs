@@ -62,7 +62,7 @@ const BLOCK: usize = 64;
 
 impl Other {
     /// `None` if it does not repeat as a whole, or is no operand of a result of these sizes.
-    pub(crate) fn of(x: &Tensor, dims: &[usize]) -> Option<Other> {
+    pub(crate) fn from_operand(x: &Tensor, dims: &[usize]) -> Option<Other> {
         let before = dims.len().checked_sub(x.rank())?;
         if x.dtype() != DataType::Float || x.is_empty() {
             return None;

@@ -90,7 +90,7 @@ impl Window {
 }
 
 /// Sizes of a convolution: batch, group, channels of a group in and out, spatial.
-pub struct Sizes {
+pub struct ConvSizes {
     pub batch: usize,
     pub group: usize,
     pub ins: usize,
@@ -98,8 +98,8 @@ pub struct Sizes {
     pub spatial: Vec<usize>,
 }
 
-impl Sizes {
-    pub fn random(d: &mut Dice) -> Sizes {
+impl ConvSizes {
+    pub fn random(d: &mut Dice) -> ConvSizes {
         let rank = 1 + d.below(3);
         let batch = d.size(2);
         // Depthwise, plain and grouped.
@@ -110,7 +110,7 @@ impl Sizes {
             _ => (1 + d.below(3), 1 + d.below(3), 1 + d.below(3)),
         };
         let most = [12, 7, 4][rank - 1];
-        Sizes { batch, group, ins, outs, spatial: d.dims(rank, most) }
+        ConvSizes { batch, group, ins, outs, spatial: d.dims(rank, most) }
     }
 
     pub fn x(&self) -> Vec<usize> {
@@ -124,7 +124,7 @@ impl Sizes {
 
 /// Visits every product of a convolution: flat output index, input index (if inside), weight index.
 pub fn for_each_product(
-    s: &Sizes,
+    s: &ConvSizes,
     w: &Window,
     out: &[usize],
     begins: &[i64],
@@ -142,7 +142,7 @@ pub fn for_each_product(
 }
 
 fn conv(op: &str, d: &mut Dice) -> Option<Case> {
-    let s = Sizes::random(d);
+    let s = ConvSizes::random(d);
     let w = Window::random(d, s.spatial.len());
     let (out, begins) = w.sizes(&s.spatial)?;
     let dtype = d.pick(FLOATS);
@@ -166,7 +166,7 @@ fn conv(op: &str, d: &mut Dice) -> Option<Case> {
 }
 
 fn conv_integer(op: &str, d: &mut Dice) -> Option<Case> {
-    let s = Sizes::random(d);
+    let s = ConvSizes::random(d);
     let w = Window::random(d, s.spatial.len());
     let (out, begins) = w.sizes(&s.spatial)?;
     let types = [DataType::Uint8, DataType::Int8];
@@ -233,7 +233,7 @@ fn transposed(
 }
 
 fn conv_transpose(op: &str, d: &mut Dice) -> Option<Case> {
-    let s = Sizes::random(d);
+    let s = ConvSizes::random(d);
     let rank = s.spatial.len();
     let w = Window::random(d, rank);
     let padded = d.coin();
@@ -290,7 +290,7 @@ fn bilinear(x: &Nd, lead: [usize; 2], at: [f64; 2]) -> f64 {
 }
 
 fn deform_conv(op: &str, d: &mut Dice) -> Option<Case> {
-    let mut s = Sizes::random(d);
+    let mut s = ConvSizes::random(d);
     s.spatial = d.dims(2, 6);
     let mut w = Window::random(d, 2);
     w.auto_pad = "";

@@ -1,7 +1,7 @@
 //! Quantization: exact where the scales are powers of two, within rounding elsewhere.
 
 use crate::case::{Case, case};
-use crate::conv::{Sizes, Window, for_each_product};
+use crate::conv::{ConvSizes, Window, for_each_product};
 use crate::dice::Dice;
 use crate::linear::{Factors, per_slice, slice_at};
 use crate::nd::{Nd, flat, from_reals, from_whole, put, reals, whole};
@@ -163,7 +163,7 @@ fn fine(d: &mut Dice, dims: &[usize]) -> Tensor {
 }
 
 fn qlinear_conv(op: &str, d: &mut Dice) -> Option<Case> {
-    let s = Sizes::random(d);
+    let s = ConvSizes::random(d);
     let w = Window::random(d, s.spatial.len());
     let (out, begins) = w.sizes(&s.spatial)?;
     let filters = s.group * s.outs;

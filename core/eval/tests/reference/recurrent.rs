@@ -11,14 +11,14 @@ properties! {
 
 /// An activation with its parameters.
 #[derive(Clone, Copy)]
-struct Function {
+struct ActivationFunction {
     name: &'static str,
     alpha: f64,
     beta: f64,
 }
 
-impl Function {
-    fn of(&self, x: f64) -> f64 {
+impl ActivationFunction {
+    fn apply(&self, x: f64) -> f64 {
         let (a, b) = (self.alpha, self.beta);
         match self.name {
             "Relu" => x.max(0.0),
@@ -61,10 +61,13 @@ fn functions(
     mut case: Case,
     usual: &[&'static str],
     directions: usize,
-) -> (Case, Vec<Function>) {
+) -> (Case, Vec<ActivationFunction>) {
     if !d.coin() {
         let plain = usual.repeat(directions).into_iter();
-        return (case, plain.map(|name| Function { name, alpha: 0.0, beta: 0.0 }).collect());
+        return (
+            case,
+            plain.map(|name| ActivationFunction { name, alpha: 0.0, beta: 0.0 }).collect(),
+        );
     }
     let (mut all, mut names) = (vec![], vec![]);
     let (mut alphas, mut betas): (Vec<f32>, Vec<f32>) = (vec![], vec![]);
@@ -81,7 +84,7 @@ fn functions(
         let alpha = choose(d, &mut alphas, alpha);
         let beta = choose(d, &mut betas, beta);
         names.push(name);
-        all.push(Function { name, alpha, beta });
+        all.push(ActivationFunction { name, alpha, beta });
     }
     case = case
         .attr("activations", &names)
@@ -91,7 +94,7 @@ fn functions(
 }
 
 /// Sizes and the inputs as numbers, those that are absent being zero.
-struct Layer<'a> {
+struct RecurrentLayer<'a> {
     op: &'a str,
     hidden: usize,
     x: Nd,
@@ -104,7 +107,7 @@ struct Layer<'a> {
     switch: bool,
 }
 
-impl Layer<'_> {
+impl RecurrentLayer<'_> {
     /// What gate `g` of direction `k` gets for element `j` before its function: the input's part and
     /// the state's part, each with its bias.
     fn parts(&self, k: usize, g: usize, j: usize, x: &[usize], h: &[f64]) -> (f64, f64) {
@@ -121,15 +124,15 @@ impl Layer<'_> {
     fn step(
         &self,
         k: usize,
-        f: &[Function],
+        f: &[ActivationFunction],
         x: &[usize],
         h: &[f64],
         c: &[f64],
     ) -> (Vec<f64>, Vec<f64>) {
         let clip = |v: f64| v.clamp(-self.clip, self.clip);
-        let gate = |f: Function, g: usize, j: usize, more: f64| {
+        let gate = |f: ActivationFunction, g: usize, j: usize, more: f64| {
             let (fed, told) = self.parts(k, g, j, x, h);
-            f.of(clip(fed + told + more))
+            f.apply(clip(fed + told + more))
         };
         let peep = |p: usize, j: usize| self.peephole.at(&[k, p * self.hidden + j]);
         let all = 0..self.hidden;
@@ -145,7 +148,7 @@ impl Layer<'_> {
                         true => fed + reset[j] * told,
                         false => fed + self.parts(k, 2, j, x, &kept).1,
                     };
-                    (1.0 - update) * f[1].of(clip(sum)) + update * h[j]
+                    (1.0 - update) * f[1].apply(clip(sum)) + update * h[j]
                 });
                 (next.collect(), vec![])
             }
@@ -157,18 +160,18 @@ impl Layer<'_> {
                         false => gate(f[0], 2, j, peep(2, j) * c[j]),
                     };
                     let cell = forget * c[j] + input * gate(f[1], 3, j, 0.0);
-                    (gate(f[0], 1, j, peep(1, j) * cell) * f[2].of(cell), cell)
+                    (gate(f[0], 1, j, peep(1, j) * cell) * f[2].apply(cell), cell)
                 })
                 .unzip(),
         }
     }
 }
 
-impl Layer<'_> {
+impl RecurrentLayer<'_> {
     /// The states after every step; leaves the last ones in `h` and `c`.
     fn run(
         &self,
-        all: &[Function],
+        all: &[ActivationFunction],
         direction: &str,
         lengths: Option<&[usize]>,
         h: &mut Nd,
@@ -252,7 +255,7 @@ fn layer(op: &str, d: &mut Dice) -> Option<Case> {
     let switch = op != "RNN" && d.coin();
     let zeros = |x: &Tensor| Nd { dims: x.dims().to_vec(), v: vec![0.0; x.len()] };
     let or_zeros = |given: bool, x: &Tensor| if given { reals(x) } else { zeros(x) };
-    let l = Layer {
+    let l = RecurrentLayer {
         op,
         hidden,
         x: reals(&x),

@@ -19,7 +19,7 @@ properties! {
 use DataType::*;
 
 /// Which elements are reduced to which.
-struct Plan {
+struct ReducePlan {
     dims: Vec<usize>,
     axes: Vec<usize>,
     out: Vec<usize>,
@@ -30,8 +30,8 @@ struct Plan {
     opset: i64,
 }
 
-impl Plan {
-    fn random(op: &str, d: &mut Dice) -> Plan {
+impl ReducePlan {
+    fn random(op: &str, d: &mut Dice) -> ReducePlan {
         let opset = d.pick(&[18, 1, 11, 13, 20]);
         let dims = d.shape(4, 4);
         let (mut axes, mut spelt) = d.axes(dims.len());
@@ -51,7 +51,7 @@ impl Plan {
         let out = (0..dims.len()).filter(kept).map(size).collect();
         // An empty list of axes stands for none as an input only.
         let written = !absent && (!spelt.is_empty() || moved(op, opset));
-        Plan { axes, out, keep, lone, spelt: written.then_some(spelt), opset, dims }
+        ReducePlan { axes, out, keep, lone, spelt: written.then_some(spelt), opset, dims }
     }
 
     /// Input indices that are reduced to an output index.
@@ -91,7 +91,7 @@ fn moved(op: &str, opset: i64) -> bool {
 }
 
 fn real(op: &str, d: &mut Dice) -> Option<Case> {
-    let plan = Plan::random(op, d);
+    let plan = ReducePlan::random(op, d);
     let dtype = d.pick(if plan.opset < 13 { &FLOATS[..3] } else { FLOATS });
     let x = match op {
         "ReduceLogSum" => d.within(dtype, &plan.dims, 0.125, 4.0),
@@ -132,7 +132,7 @@ fn real(op: &str, d: &mut Dice) -> Option<Case> {
 }
 
 fn exact(op: &str, d: &mut Dice) -> Option<Case> {
-    let plan = Plan::random(op, d);
+    let plan = ReducePlan::random(op, d);
     let extreme = matches!(op, "ReduceMax" | "ReduceMin");
     let mut types = vec![Int32, Int64, Uint32, Uint64];
     if extreme && plan.opset >= 12 {
@@ -173,7 +173,7 @@ fn exact(op: &str, d: &mut Dice) -> Option<Case> {
 }
 
 fn boolean(op: &str, d: &mut Dice) -> Option<Case> {
-    let mut plan = Plan::random(op, d);
+    let mut plan = ReducePlan::random(op, d);
     if plan.opset < 18 {
         return None;
     }

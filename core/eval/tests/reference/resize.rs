@@ -17,7 +17,7 @@ use DataType::*;
 
 /// What one axis is resampled to and how.
 #[derive(Clone)]
-struct Axis {
+struct ResizeAxis {
     n: usize,
     out: usize,
     scale: f64,
@@ -25,7 +25,7 @@ struct Axis {
 }
 
 /// How Resize is to resample.
-struct Mode {
+struct ResizeMode {
     kind: &'static str,
     nearest: &'static str,
     transformation: &'static str,
@@ -35,7 +35,7 @@ struct Mode {
 }
 
 /// The input coordinate of an output coordinate, as the standard's table has it.
-fn original(x: f64, a: &Axis, transformation: &str) -> f64 {
+fn original(x: f64, a: &ResizeAxis, transformation: &str) -> f64 {
     let (n, resized) = (a.n as f64, a.n as f64 * a.scale);
     match transformation {
         "half_pixel" => (x + 0.5) / a.scale - 0.5,
@@ -56,7 +56,7 @@ fn original(x: f64, a: &Axis, transformation: &str) -> f64 {
 }
 
 /// The weight of a neighbour at a distance.
-fn kernel(d: f64, mode: &Mode) -> f64 {
+fn kernel(d: f64, mode: &ResizeMode) -> f64 {
     let (d, a) = (d.abs(), mode.a);
     match mode.kind {
         "linear" if d < 1.0 => 1.0 - d,
@@ -68,7 +68,7 @@ fn kernel(d: f64, mode: &Mode) -> f64 {
 
 /// Weights of all input coordinates for output coordinate `o`; none where the place lies outside of
 /// the region to be cropped. Also whether the choice hangs on the last bit.
-fn weights(o: usize, axis: &Axis, mode: &Mode) -> (Option<Vec<f64>>, bool) {
+fn weights(o: usize, axis: &ResizeAxis, mode: &ResizeMode) -> (Option<Vec<f64>>, bool) {
     let n = axis.n as i64;
     let mut all = vec![0.0; axis.n];
     if axis.out == axis.n && axis.scale == 1.0 && axis.roi == (0.0, 1.0) {
@@ -133,7 +133,13 @@ fn resampled(x: &Nd, tables: &[Vec<Option<Vec<f64>>>], o: &[usize], outside: f64
 }
 
 /// The case's output; `None` where a place lies too near to a boundary to tell.
-fn with_output(case: Case, x: &Tensor, axes: &[Axis], mode: &Mode, outside: f64) -> Option<Case> {
+fn with_output(
+    case: Case,
+    x: &Tensor,
+    axes: &[ResizeAxis],
+    mode: &ResizeMode,
+    outside: f64,
+) -> Option<Case> {
     let mut tables = vec![];
     for axis in axes {
         let all: Vec<_> = (0..axis.out).map(|o| weights(o, axis, mode)).collect();
@@ -160,15 +166,15 @@ fn with_output(case: Case, x: &Tensor, axes: &[Axis], mode: &Mode, outside: f64)
 
 /// Axes, and the scales or sizes that say what becomes of some of them.
 struct Targets {
-    axes: Vec<Axis>,
+    axes: Vec<ResizeAxis>,
     scales: Option<Vec<f32>>,
     sizes: Option<Vec<i64>>,
     policy: &'static str,
 }
 
 fn targets(d: &mut Dice, dims: &[usize], named: &[usize], opset: i64) -> Targets {
-    let still = |n: &usize| Axis { n: *n, out: *n, scale: 1.0, roi: (0.0, 1.0) };
-    let mut axes: Vec<Axis> = dims.iter().map(still).collect();
+    let still = |n: &usize| ResizeAxis { n: *n, out: *n, scale: 1.0, roi: (0.0, 1.0) };
+    let mut axes: Vec<ResizeAxis> = dims.iter().map(still).collect();
     if d.coin() {
         let all = [1.0f32, 2.0, 0.5, 1.5, 0.75, 2.5, 3.0, 0.6];
         let scales: Vec<f32> = named.iter().map(|_| d.pick(&all)).collect();
@@ -200,7 +206,7 @@ fn targets(d: &mut Dice, dims: &[usize], named: &[usize], opset: i64) -> Targets
 }
 
 /// Where sizes round away what the scales say, several definitions differ.
-fn is_odd(a: &Axis, transformation: &str) -> bool {
+fn is_odd(a: &ResizeAxis, transformation: &str) -> bool {
     let exact = a.n as f64 * a.scale;
     let by_ends = matches!(transformation, "align_corners" | "tf_crop_and_resize");
     let single = exact <= 1.0 || a.out == 1;
@@ -209,7 +215,7 @@ fn is_odd(a: &Axis, transformation: &str) -> bool {
         || (single && (a.out != 1 || exact != 1.0) && transformation != "half_pixel")
 }
 
-fn random_mode(d: &mut Dice, opset: i64) -> Mode {
+fn random_mode(d: &mut Dice, opset: i64) -> ResizeMode {
     let mut transformations = vec![
         "half_pixel",
         "asymmetric",
@@ -221,7 +227,7 @@ fn random_mode(d: &mut Dice, opset: i64) -> Mode {
         transformations.push("half_pixel_symmetric");
     }
     let kind = d.pick(&["nearest", "linear", "cubic"]);
-    Mode {
+    ResizeMode {
         kind,
         nearest: d.pick(&["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
         transformation: d.pick(&transformations),
@@ -279,11 +285,11 @@ fn upsample(op: &str, d: &mut Dice) -> Option<Case> {
     let scales: Vec<f32> = dims.iter().map(|_| d.pick(&[1.0f32, 2.0, 3.0, 1.5])).collect();
     let axis = |(n, s): (&usize, &f32)| {
         let scale = f64::from(*s);
-        Axis { n: *n, out: (*n as f64 * scale).floor() as usize, scale, roi: (0.0, 1.0) }
+        ResizeAxis { n: *n, out: (*n as f64 * scale).floor() as usize, scale, roi: (0.0, 1.0) }
     };
-    let axes: Vec<Axis> = dims.iter().zip(&scales).map(axis).collect();
+    let axes: Vec<ResizeAxis> = dims.iter().zip(&scales).map(axis).collect();
     let kind = d.pick(&["nearest", "linear"]);
-    let mode = Mode {
+    let mode = ResizeMode {
         kind,
         nearest: "floor",
         transformation: "asymmetric",
@@ -321,7 +327,7 @@ fn sample(
     settle: &dyn Fn(usize, f64) -> f64,
 ) -> f64 {
     let rank = at.len();
-    let mode = Mode {
+    let mode = ResizeMode {
         kind: if kind == "linear" { "linear" } else { "cubic" },
         nearest: "",
         transformation: "",

@@ -29,7 +29,7 @@ fn assert_near(found: &Tensor, wanted: &[f64]) {
     }
 }
 
-fn given(x: &Tensor, length: i64, kind: Kind, power: i32) -> [Tensor; 2] {
+fn given(x: &Tensor, length: i64, kind: Fourier, power: i32) -> [Tensor; 2] {
     [13, 18].map(|opset| {
         run(opset, std::slice::from_ref(x), |b, x| {
             transformed(b, x[0], &[(-1, Some(Operand::Int(length)))], kind, power)
@@ -44,7 +44,7 @@ fn the_operator_and_the_matrix_are_sums_of_waves() {
         let mut pairs = x.to_reals().unwrap().values.chunks(2).map(|x| [x[0], x[1]]).collect();
         Vec::resize(&mut pairs, length, [0.0; 2]);
         for (kind, sign, scale) in
-            [(Kind::Forward, -1.0, 1.0), (Kind::Inverse, 1.0, 1.0 / length as f64)]
+            [(Fourier::Forward, -1.0, 1.0), (Fourier::Inverse, 1.0, 1.0 / length as f64)]
         {
             let wanted = transform(&pairs, sign).concat();
             let root = (length as f64).sqrt();
@@ -59,9 +59,9 @@ fn half_of_a_spectrum_leads_back_to_real_numbers() {
     for n in [1, 2, 5, 6] {
         let x = signal(1, n);
         let wanted = x.to_reals().unwrap().values;
-        for half in given(&x, n as i64, Kind::Real, 0) {
+        for half in given(&x, n as i64, Fourier::Real, 0) {
             assert_eq!(half.dims(), [n / 2 + 1, 2]);
-            given(&half, n as i64, Kind::ToReal, 0).iter().for_each(|y| assert_near(y, &wanted));
+            given(&half, n as i64, Fourier::ToReal, 0).iter().for_each(|y| assert_near(y, &wanted));
         }
     }
 }
@@ -91,9 +91,9 @@ fn parts_of_unknown_number_are_not_left_out() {
     let x = signal(2, 4);
     let along = [(0, Some(Operand::Int(4)))];
     let known =
-        run(13, std::slice::from_ref(&x), |b, x| transformed(b, x[0], &along, Kind::Forward, 0));
+        run(13, std::slice::from_ref(&x), |b, x| transformed(b, x[0], &along, Fourier::Forward, 0));
     let hidden = run(13, &[x, Tensor::vector(vec![4i64, 2])], |b, x| {
-        transformed(b, b.reshape(x[0], x[1]).one()?, &along, Kind::Forward, 0)
+        transformed(b, b.reshape(x[0], x[1]).one()?, &along, Fourier::Forward, 0)
     });
     assert_near(&hidden, &known.to_reals().unwrap().values);
 }

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use onnxd_intake::{Candidate, Config, Found, Inbox, ProbeOutcome, Prober, State, Submission};
+use onnxd_intake::{
+    Candidate, Config, Inbox, InboxNews, InboxState, ProbeOutcome, Prober, Submission,
+};
 
 /// `.onnx` needs nothing; `.ini` needs the files its lines name, and is no network without `[sp]`.
 #[derive(Default)]
@@ -83,11 +85,11 @@ impl Bench {
         fs::write(path, text).unwrap();
     }
 
-    pub fn poll(&mut self) -> Vec<Found> {
+    pub fn poll(&mut self) -> Vec<InboxNews> {
         self.look_at(Instant::now())
     }
 
-    pub fn look_at(&mut self, now: Instant) -> Vec<Found> {
+    pub fn look_at(&mut self, now: Instant) -> Vec<InboxNews> {
         self.inbox.look(now, &mut self.front_ends);
         std::iter::from_fn(|| self.inbox.hand_over()).collect()
     }
@@ -98,7 +100,7 @@ impl Bench {
         let mut ready = Vec::new();
         loop {
             for found in self.poll() {
-                if let Found::Ready(submission) = found {
+                if let InboxNews::Ready(submission) = found {
                     ready.push(*submission);
                 }
             }
@@ -119,7 +121,7 @@ impl Bench {
         self.run(SETTLE * 4)
     }
 
-    pub fn state(&self, id: &str) -> Option<State> {
+    pub fn state(&self, id: &str) -> Option<InboxState> {
         let items = &self.inbox.status().items;
         items.iter().find(|i| i.id == Path::new(id)).map(|i| i.state.clone())
     }

@@ -2,7 +2,7 @@
 
 use super::{Derivation, Derived};
 use crate::convert::convert;
-use crate::gather::{Source, gather};
+use crate::gather::{ElementSource, gather};
 use crate::{DataType, Tensor};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -75,7 +75,7 @@ impl Tensor {
     }
 }
 
-impl Source for Tensor {
+impl ElementSource for Tensor {
     fn size(&self) -> usize {
         self.dtype().bits() / 8
     }
@@ -124,7 +124,7 @@ impl Derived {
     ) {
         let size = self.dtype.bits() / 8;
         let boxes = Boxes { dims: &self.dims, at: first, end: first + out.len() / size };
-        for Block { at, axis, count } in boxes {
+        for FillBlock { at, axis, count } in boxes {
             let (mut rest, mut base) = (at, offset);
             for (dim, stride) in self.dims.iter().zip(strides).rev() {
                 base = base.wrapping_add_signed(stride.wrapping_mul((rest % dim) as isize));
@@ -206,28 +206,28 @@ struct Boxes<'d> {
 }
 
 /// `count` coordinates of `axis` with all that is inside of them, from the element `at` on.
-struct Block {
+struct FillBlock {
     at: usize,
     axis: usize,
     count: usize,
 }
 
 impl Iterator for Boxes<'_> {
-    type Item = Block;
+    type Item = FillBlock;
 
-    fn next(&mut self) -> Option<Block> {
+    fn next(&mut self) -> Option<FillBlock> {
         let (at, left) = (self.at, self.end - self.at);
         if left == 0 {
             return None;
         }
         let mut inner = 1;
-        let mut block = Block { at, axis: self.dims.len() - 1, count: 1 };
+        let mut block = FillBlock { at, axis: self.dims.len() - 1, count: 1 };
         for (axis, dim) in self.dims.iter().enumerate().rev() {
             if !at.is_multiple_of(inner) || left < inner {
                 break;
             }
             let count = (dim - at / inner % dim).min(left / inner);
-            block = Block { at, axis, count };
+            block = FillBlock { at, axis, count };
             self.at = at + count * inner;
             inner *= dim;
         }

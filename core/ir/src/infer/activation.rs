@@ -1,7 +1,7 @@
 //! Activations: one value in, one of the same shape out.
 
 use super::Rules;
-use super::site::{Shapes, Site, axis, broadcast, one, unknown};
+use super::site::{InferContext, Shapes, axis, broadcast, one, unknown};
 
 pub(super) const RULES: Rules = &[
     ("Celu", same),
@@ -29,7 +29,7 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// The shape of the first input, for the first output.
-pub(super) fn same(site: &Site<'_>) -> Shapes {
+pub(super) fn same(site: &InferContext<'_>) -> Shapes {
     match site.shape(0) {
         Some(shape) => one(shape.to_vec()),
         None => unknown(),
@@ -37,7 +37,7 @@ pub(super) fn same(site: &Site<'_>) -> Shapes {
 }
 
 /// As the input, of which the axis must exist; before opset 13 it may be the end of the shape too.
-fn along_axis(site: &Site<'_>) -> Shapes {
+fn along_axis(site: &InferContext<'_>) -> Shapes {
     if let Some(shape) = site.shape(0) {
         let (default, end) = if site.opset >= 13 { (-1, 0) } else { (1, 1) };
         let wanted = site.int("axis", default);
@@ -49,7 +49,7 @@ fn along_axis(site: &Site<'_>) -> Shapes {
 }
 
 /// The slope broadcasts to the input, never the other way.
-fn prelu(site: &Site<'_>) -> Shapes {
+fn prelu(site: &InferContext<'_>) -> Shapes {
     if let (Some(x), Some(slope)) = (site.shape(0), site.shape(1)) {
         // Before opset 7 a slope per channel has the rank 1 and belongs to axis 1.
         if site.opset >= 7 {

@@ -2,7 +2,7 @@
 
 use super::Rules;
 use super::activation::same;
-use super::site::{Shapes, Site, plus, ratio, show, times, unknown};
+use super::site::{InferContext, Shapes, plus, ratio, show, times, unknown};
 use crate::{Dim, Shape};
 
 pub(super) const RULES: Rules = &[
@@ -23,7 +23,7 @@ struct Heads {
     size: Dim,
 }
 
-fn heads(site: &Site<'_>, i: usize, heads: &str) -> Result<Option<Heads>, String> {
+fn heads(site: &InferContext<'_>, i: usize, heads: &str) -> Result<Option<Heads>, String> {
     let Some(shape) = site.shape(i) else { return Ok(None) };
     let count = Dim::Known(site.int(heads, 0));
     Ok(Some(match shape {
@@ -46,7 +46,7 @@ fn heads(site: &Site<'_>, i: usize, heads: &str) -> Result<Option<Heads>, String
     }))
 }
 
-fn attention(site: &Site<'_>) -> Shapes {
+fn attention(site: &InferContext<'_>) -> Shapes {
     let query = heads(site, 0, "q_num_heads")?;
     let key = heads(site, 1, "kv_num_heads")?;
     let value = heads(site, 2, "kv_num_heads")?;
@@ -72,7 +72,7 @@ fn attention(site: &Site<'_>) -> Shapes {
     Ok(vec![output, key.as_ref().map(cache), value.as_ref().map(cache), scores])
 }
 
-fn linear_attention(site: &Site<'_>) -> Shapes {
+fn linear_attention(site: &InferContext<'_>) -> Shapes {
     let query = heads(site, 0, "q_num_heads")?;
     let key = heads(site, 1, "kv_num_heads")?;
     let value = heads(site, 2, "kv_num_heads")?;
@@ -82,7 +82,7 @@ fn linear_attention(site: &Site<'_>) -> Shapes {
     Ok(vec![output, state])
 }
 
-fn causal_conv_with_state(site: &Site<'_>) -> Shapes {
+fn causal_conv_with_state(site: &InferContext<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     let [batch, channels, _] = x else {
         return Err(format!("the input {} has not three axes", show(x)));

@@ -1,7 +1,7 @@
 //! Graphs inside others: sub-graphs of nodes, and bodies of local functions where they are applied.
 
 use super::merge::{restore, types as merged};
-use super::site::{Data, Known, data_of};
+use super::site::{Data, KnownElements, data_of};
 use super::{Facts, Inference, Types, control};
 use crate::id_map::IdMap;
 use crate::text::NESTING_MAX;
@@ -38,8 +38,8 @@ pub(super) fn nodes_max_of<'g>(inner: impl Iterator<Item = &'g Graph>) -> usize 
 /// What is known about a graph besides the types of its values: the elements of small integer
 /// tensors, and the names of sizes as they were declared.
 #[derive(Default)]
-pub struct Scope {
-    pub(super) known: Known,
+pub struct GraphKnowledge {
+    pub(super) known: KnownElements,
     /// Graphs around this one.
     pub(super) depth: usize,
     /// Types as declared, where they name sizes.
@@ -51,14 +51,20 @@ pub struct Scope {
     pub(super) inner: IdMap<NodeId, Vec<Facts>>,
 }
 
-impl Scope {
-    pub(super) fn of(g: &Graph, known: Known, depth: usize) -> Scope {
+impl GraphKnowledge {
+    pub(super) fn from_graph(g: &Graph, known: KnownElements, depth: usize) -> GraphKnowledge {
         let named = |ty: &ValueType| {
             ty.shape().is_some_and(|s| s.iter().any(|d| matches!(d, Dim::Symbol(_))))
         };
         let types = g.value_ids().filter_map(|v| Some((v, g[v].ty.as_ref().filter(|t| named(t))?)));
         let declared = types.map(|(v, ty)| (v, ty.clone())).collect();
-        Scope { known, depth, declared, claimed: IdMap::default(), inner: IdMap::default() }
+        GraphKnowledge {
+            known,
+            depth,
+            declared,
+            claimed: IdMap::default(),
+            inner: IdMap::default(),
+        }
     }
 
     /// The elements of `v`, if it is a small tensor of rank 0 or 1 whose elements are all known:
@@ -73,7 +79,7 @@ impl Scope {
         self.restore_values(g, g.value_ids());
     }
 
-    /// As [`Scope::restore`], for some values of `g`.
+    /// As [`GraphKnowledge::restore`], for some values of `g`.
     pub fn restore_values(&self, g: &mut Graph, values: impl Iterator<Item = ValueId>) {
         for v in values {
             if let Some(ty) = &mut g[v].ty {
@@ -87,7 +93,7 @@ impl Scope {
 }
 
 /// Restores the sub-graphs of a node.
-pub(super) fn restore_all(g: &mut Graph, id: NodeId, scopes: &[Scope]) {
+pub(super) fn restore_all(g: &mut Graph, id: NodeId, scopes: &[GraphKnowledge]) {
     if scopes.is_empty() {
         return;
     }
@@ -111,15 +117,15 @@ impl Inference<'_> {
         &mut self,
         g: &mut Graph,
         id: NodeId,
-        known: &Known,
+        known_elements: &KnownElements,
         depth: usize,
-    ) -> Vec<Scope> {
+    ) -> Vec<GraphKnowledge> {
         if depth >= NESTING_MAX || g[id].subgraphs().next().is_none() {
             return vec![];
         }
         let opset = self.opset("").unwrap_or(0);
         let inputs = control::body_inputs(g, &g[id], opset);
-        let condition = g[id].input(0).and_then(|v| known.get(&v));
+        let condition = g[id].input(0).and_then(|v| known_elements.get(&v));
         let dead = control::dead_branch(condition).filter(|_| g[id].is("If"));
         let is_loop = g[id].is("Loop");
         // Only types inside change, so the edges that the graph records stay right.
@@ -129,8 +135,8 @@ impl Inference<'_> {
             let before = self.findings.count();
             for inner in attr.graphs_mut() {
                 scopes.push(match is_loop {
-                    true => self.repeated(g, inner, inputs.clone(), known, depth),
-                    false => self.inside(g, inner, &inputs, known, depth),
+                    true => self.repeated(g, inner, inputs.clone(), known_elements, depth),
+                    false => self.inside(g, inner, &inputs, known_elements, depth),
                 });
             }
             if dead == Some(name.as_str()) {
@@ -146,10 +152,10 @@ impl Inference<'_> {
         outer: &Graph,
         inner: &mut Graph,
         inputs: &[Option<ValueType>],
-        known: &Known,
+        known: &KnownElements,
         depth: usize,
-    ) -> Scope {
-        let mut inner_known = Known::default();
+    ) -> GraphKnowledge {
+        let mut inner_known = KnownElements::default();
         for (own, captured) in inner.captures().collect::<Vec<_>>() {
             inner[own].ty = outer[captured].ty.clone();
             let data = known.get(&captured).cloned();
@@ -172,9 +178,9 @@ impl Inference<'_> {
         outer: &Graph,
         inner: &mut Graph,
         mut inputs: Types,
-        known: &Known,
+        known_elements: &KnownElements,
         depth: usize,
-    ) -> Scope {
+    ) -> GraphKnowledge {
         let since = self.fresh;
         let (original, size, before) = (inner.clone(), count(inner), self.findings.count());
         for _ in 0..2 {
@@ -182,7 +188,7 @@ impl Inference<'_> {
                 break;
             }
             self.nodes_left -= size;
-            let scope = self.inside(outer, inner, &inputs, known, depth);
+            let scope = self.inside(outer, inner, &inputs, known_elements, depth);
             let weaker = control::carried(inner, &inputs, since);
             if weaker == inputs {
                 return scope;
@@ -193,7 +199,7 @@ impl Inference<'_> {
         }
         let carried = inputs.iter_mut().skip(control::CARRIED).flatten();
         carried.for_each(|ty| *ty = control::unshaped(ty));
-        self.inside(outer, inner, &inputs, known, depth)
+        self.inside(outer, inner, &inputs, known_elements, depth)
     }
 
     /// Types and elements of the outputs of a node that applies function `f`.
@@ -202,7 +208,7 @@ impl Inference<'_> {
         g: &Graph,
         node: &Node,
         f: usize,
-        known: &Known,
+        known: &KnownElements,
         depth: usize,
     ) -> (Types, Vec<Option<Data>>) {
         let function = &self.functions[f];
@@ -212,13 +218,13 @@ impl Inference<'_> {
         }
         self.nodes_left -= size;
         let mut body = function.body_for(node);
-        let mut body_known = Known::default();
+        let mut body_known = KnownElements::default();
         let mut constants = Vec::new();
         for (i, own) in function.graph.inputs().iter().enumerate() {
-            let Some(given) = node.input(i) else { continue };
-            body[*own].ty = g[given].ty.clone();
-            body_known.extend(known.get(&given).map(|data| (*own, data.clone())));
-            if let Some(tensor) = g.constant(given) {
+            let Some(input) = node.input(i) else { continue };
+            body[*own].ty = g[input].ty.clone();
+            body_known.extend(known.get(&input).map(|data| (*own, data.clone())));
+            if let Some(tensor) = g.constant(input) {
                 constants.push(*own);
                 body.set_initializer(*own, Some(tensor.clone()));
             }

@@ -1,7 +1,7 @@
 //! Constants and control flow.
 
 use super::merge::{self, varying};
-use super::site::{Data, Shapes, Site, axis, one, unknown};
+use super::site::{Data, InferContext, Shapes, axis, one, unknown};
 use super::{Rules, TypeRules, Types, sequence};
 use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType};
 
@@ -13,7 +13,7 @@ pub(super) const TYPES: TypeRules = &[
     ("Scan", |site| scan_outputs(site).unwrap_or_default()),
 ];
 
-fn constant(site: &Site<'_>) -> Shapes {
+fn constant(site: &InferContext<'_>) -> Shapes {
     let vector = |n: usize| one(vec![Dim::Known(n as i64)]);
     match site.node.attrs.first() {
         Some((_, Attr::Tensor(tensor))) => one(dims(tensor)),
@@ -124,7 +124,7 @@ fn with_axis(ty: &ValueType, at: i64, size: Dim) -> Option<ValueType> {
     Some(ValueType::Tensor { dtype: *dtype, shape })
 }
 
-fn body<'a>(site: &Site<'a>, name: &str) -> Option<&'a Graph> {
+fn body<'a>(site: &InferContext<'a>, name: &str) -> Option<&'a Graph> {
     match site.node.attr(name) {
         Some(Attr::Graph(body)) => Some(body),
         _ => None,
@@ -140,7 +140,7 @@ pub(super) fn dead_branch(condition: Option<&Data>) -> Option<&'static str> {
     }
 }
 
-fn if_outputs(site: &Site<'_>) -> Types {
+fn if_outputs(site: &InferContext<'_>) -> Types {
     let dead = dead_branch(site.data(0).as_ref());
     let live = ["then_branch", "else_branch"].into_iter().filter(|name| Some(*name) != dead);
     let of = |g: &Graph| g.outputs().iter().map(|v| g[*v].ty.clone()).collect::<Types>();
@@ -149,7 +149,7 @@ fn if_outputs(site: &Site<'_>) -> Types {
     types.reduce(common).unwrap_or_default()
 }
 
-fn loop_outputs(site: &Site<'_>) -> Types {
+fn loop_outputs(site: &InferContext<'_>) -> Types {
     let Some(body) = body(site, "body") else { return vec![] };
     let ty = |v: &ValueId| body[*v].ty.as_ref().map(|ty| varying(ty, site.fresh));
     let carried = site.node.inputs.len().saturating_sub(CARRIED);
@@ -160,7 +160,7 @@ fn loop_outputs(site: &Site<'_>) -> Types {
 }
 
 /// How often a Loop runs, if only its first input says so.
-fn repetitions(site: &Site<'_>, body: &Graph) -> Dim {
+fn repetitions(site: &InferContext<'_>, body: &Graph) -> Dim {
     let starts = !site.has(1) || site.data(1).is_some_and(|d| d.items == [Dim::Known(1)]);
     let (Some(given), Some(goes_on)) = (body.inputs().get(1), body.outputs().first()) else {
         return Dim::Unknown;
@@ -173,7 +173,7 @@ fn repetitions(site: &Site<'_>, body: &Graph) -> Dim {
     count.filter(|_| starts && always).unwrap_or(Dim::Unknown)
 }
 
-fn scan_outputs(site: &Site<'_>) -> Option<Types> {
+fn scan_outputs(site: &InferContext<'_>) -> Option<Types> {
     let (states, scanned) = scan_inputs(site.node, site.opset)?;
     let body = body(site, "body")?;
     let (batched, first) = (usize::from(site.opset < 9), states.len());

@@ -3,7 +3,8 @@
 use super::Rules;
 use super::shape::ranked;
 use super::site::{
-    RANK_MAX, Shapes, Site, both, minus, one, plus, product, ratio, show, sized, times, unknown,
+    InferContext, RANK_MAX, Shapes, both, minus, one, plus, product, ratio, show, sized, times,
+    unknown,
 };
 use super::symbolic::{self, floor};
 use crate::window::{self, Padding, WindowAxis};
@@ -26,7 +27,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    pub(super) fn of(site: &Site<'_>, kernel: &[Dim]) -> Result<Window, String> {
+    pub(super) fn from_node(site: &InferContext<'_>, kernel: &[Dim]) -> Result<Window, String> {
         // A window without elements has no reach, and that of an unknown one is not known.
         let kernel: Vec<i64> = kernel.iter().map(|k| k.known().unwrap_or(0)).collect();
         let attr = |name: &str| site.node.attr(name).filter(|a| !matches!(a, Attr::Ref { .. }));
@@ -86,7 +87,7 @@ pub(super) fn channels_first(shape: &[Dim]) -> Result<(&Dim, &Dim, &[Dim]), Stri
 }
 
 /// The kernel: from the weight, checked against the attribute.
-fn kernel(site: &Site<'_>, weight: &[Dim], rank: usize) -> Result<Shape, String> {
+fn kernel(site: &InferContext<'_>, weight: &[Dim], rank: usize) -> Result<Shape, String> {
     let (_, _, sizes) = channels_first(weight)?;
     if sizes.len() != rank {
         return Err(format!("the weight {} does not have {rank} spatial axes", show(weight)));
@@ -102,18 +103,18 @@ fn kernel(site: &Site<'_>, weight: &[Dim], rank: usize) -> Result<Shape, String>
     })
 }
 
-fn group(site: &Site<'_>) -> Result<i64, String> {
+fn group(site: &InferContext<'_>) -> Result<i64, String> {
     let group = site.int("group", 1);
     if group < 1 { Err(format!("`group` is {group}, the least is 1")) } else { Ok(group) }
 }
 
-fn conv(site: &Site<'_>, weight: usize) -> Shapes {
+fn conv(site: &InferContext<'_>, weight: usize) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     conv_of(site, x, weight)
 }
 
 /// For an input of shape `x`.
-pub(super) fn conv_of(site: &Site<'_>, x: &[Dim], weight: usize) -> Shapes {
+pub(super) fn conv_of(site: &InferContext<'_>, x: &[Dim], weight: usize) -> Shapes {
     let Some(w) = site.shape(weight) else { return unknown() };
     let (n, c, spatial) = channels_first(x)?;
     let group = group(site)?;
@@ -129,7 +130,7 @@ pub(super) fn conv_of(site: &Site<'_>, x: &[Dim], weight: usize) -> Shapes {
     if let Some(outputs) = w[0].known().filter(|m| m % group != 0) {
         return Err(format!("{outputs} output channels do not divide into {group} groups"));
     }
-    let window = Window::of(site, &kernel)?;
+    let window = Window::from_node(site, &kernel)?;
     let mut out = vec![n.clone(), w[0].clone()];
     for (i, size) in spatial.iter().enumerate() {
         out.push(window.positions(i, size, false)?);
@@ -137,7 +138,7 @@ pub(super) fn conv_of(site: &Site<'_>, x: &[Dim], weight: usize) -> Shapes {
     one(out)
 }
 
-fn conv_transpose(site: &Site<'_>) -> Shapes {
+fn conv_transpose(site: &InferContext<'_>) -> Shapes {
     let (Some(x), Some(w)) = (site.shape(0), site.shape(1)) else { return unknown() };
     let (n, c, spatial) = channels_first(x)?;
     let group = group(site)?;
@@ -149,7 +150,7 @@ fn conv_transpose(site: &Site<'_>) -> Shapes {
             show(w)
         ));
     }
-    let window = Window::of(site, &kernel)?;
+    let window = Window::from_node(site, &kernel)?;
     let extra = site.list("output_padding").unwrap_or_default();
     let wanted = site.list("output_shape").unwrap_or_default();
     let mut out = vec![n.clone(), times(&w[1], &Dim::Known(group))];
@@ -165,7 +166,7 @@ fn conv_transpose(site: &Site<'_>) -> Shapes {
 }
 
 /// Columns of blocks are put together to images.
-fn col2im(site: &Site<'_>) -> Shapes {
+fn col2im(site: &InferContext<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     let [n, columns, _] = x else {
         return Err(format!("the input {} has not three axes", show(x)));

@@ -3,12 +3,12 @@
 //! Also truth values, and whole numbers in floating point.
 
 use super::range::{range_len, slice_indices};
-use super::site::{Data, ELEMENTS_MAX, Site, axis, data_of};
+use super::site::{Data, ELEMENTS_MAX, InferContext, axis, data_of};
 use super::symbolic::{self, difference, is_natural, named, product, sum};
 use crate::{Attr, DataType, Dim};
 
 /// The elements of the node's outputs, as far as they follow from what is known.
-pub(super) fn of(site: &Site<'_>) -> Vec<Option<Data>> {
+pub(super) fn elements_of(site: &InferContext<'_>) -> Vec<Option<Data>> {
     if !site.node.is_standard() {
         return vec![];
     }
@@ -18,7 +18,7 @@ pub(super) fn of(site: &Site<'_>) -> Vec<Option<Data>> {
     }
 }
 
-fn first(site: &Site<'_>) -> Option<Data> {
+fn first(site: &InferContext<'_>) -> Option<Data> {
     match site.node.op.as_str() {
         "Constant" => constant(site),
         "Shape" => Some(Data { scalar: false, items: super::shape::shape_slice(site)?.to_vec() }),
@@ -66,7 +66,7 @@ fn first(site: &Site<'_>) -> Option<Data> {
     }
 }
 
-fn arithmetic(site: &Site<'_>, op: &str) -> Option<Data> {
+fn arithmetic(site: &InferContext<'_>, op: &str) -> Option<Data> {
     let real = site.dtype(0).is_some_and(DataType::is_float);
     let fold = |f: fn(&Dim, &Dim) -> Dim| {
         elementwise(site, &move |x| x[1..].iter().fold(x[0].clone(), |a, b| f(&a, b)))
@@ -175,7 +175,7 @@ fn reshaped(data: Data, scalar: bool) -> Data {
 }
 
 /// Numbers keep their value where the type is wide enough.
-fn cast(site: &Site<'_>) -> Option<Data> {
+fn cast(site: &InferContext<'_>) -> Option<Data> {
     use DataType::{Bool, Double, Float, Int32, Int64};
     let to = i32::try_from(site.int("to", 0)).ok().and_then(DataType::from_number)?;
     let data = site.data(0)?;
@@ -195,7 +195,7 @@ fn cast(site: &Site<'_>) -> Option<Data> {
     }
 }
 
-fn constant(site: &Site<'_>) -> Option<Data> {
+fn constant(site: &InferContext<'_>) -> Option<Data> {
     match site.node.attrs.first()? {
         (_, Attr::Tensor(tensor)) => data_of(tensor),
         (_, Attr::Int(x)) => Some(Data { scalar: true, items: vec![Dim::Known(*x)] }),
@@ -206,7 +206,7 @@ fn constant(site: &Site<'_>) -> Option<Data> {
     }
 }
 
-fn gather(site: &Site<'_>) -> Option<Data> {
+fn gather(site: &InferContext<'_>) -> Option<Data> {
     let (data, at) = (site.data(0)?, site.data(1)?);
     if data.scalar || axis(site.int("axis", 0), 1) != Ok(0) {
         return None;
@@ -216,7 +216,7 @@ fn gather(site: &Site<'_>) -> Option<Data> {
 }
 
 /// A part of unknown elements still has its place if its length is known.
-fn concat(site: &Site<'_>) -> Option<Data> {
+fn concat(site: &InferContext<'_>) -> Option<Data> {
     let mut items = Vec::new();
     for i in 0..site.node.inputs.len() {
         match site.data(i).filter(|d| !d.scalar) {
@@ -235,7 +235,7 @@ fn concat(site: &Site<'_>) -> Option<Data> {
     Some(Data { scalar: false, items })
 }
 
-fn slice(site: &Site<'_>) -> Option<Data> {
+fn slice(site: &InferContext<'_>) -> Option<Data> {
     let data = site.data(0).filter(|d| !d.scalar)?;
     let start = *site.list_or_input("starts", 1)?.first()?;
     let end = *site.list_or_input("ends", 2)?.first()?;
@@ -244,7 +244,7 @@ fn slice(site: &Site<'_>) -> Option<Data> {
     Some(Data { scalar: false, items: range.map(|i| data.items[i].clone()).collect() })
 }
 
-fn split(site: &Site<'_>) -> Option<Vec<Option<Data>>> {
+fn split(site: &InferContext<'_>) -> Option<Vec<Option<Data>>> {
     let data = site.data(0).filter(|d| !d.scalar)?;
     let shapes = super::shape::split(site).ok()?;
     let mut left = data.items.into_iter();
@@ -255,7 +255,7 @@ fn split(site: &Site<'_>) -> Option<Vec<Option<Data>>> {
     Some(shapes.into_iter().map_while(|s| take(&s?).map(Some)).collect())
 }
 
-fn elementwise(site: &Site<'_>, f: &dyn Fn(&[&Dim]) -> Dim) -> Option<Data> {
+fn elementwise(site: &InferContext<'_>, f: &dyn Fn(&[&Dim]) -> Dim) -> Option<Data> {
     let operands: Vec<Data> =
         (0..site.node.inputs.len()).map(|i| site.data(i)).collect::<Option<_>>()?;
     let lengths = || operands.iter().map(|d| d.items.len());
@@ -271,7 +271,7 @@ fn elementwise(site: &Site<'_>, f: &dyn Fn(&[&Dim]) -> Dim) -> Option<Data> {
 }
 
 /// All elements of a vector as one.
-fn reduced(site: &Site<'_>, f: &dyn Fn(&Dim, &Dim) -> Dim) -> Option<Data> {
+fn reduced(site: &InferContext<'_>, f: &dyn Fn(&Dim, &Dim) -> Dim) -> Option<Data> {
     let data = site.data(0).filter(|d| !d.scalar)?;
     let all = site.list_or_input("axes", 1).is_some_and(|axes| !axes.is_empty());
     if !all && (site.has(1) || site.int("noop_with_empty_axes", 0) != 0) {
@@ -281,7 +281,7 @@ fn reduced(site: &Site<'_>, f: &dyn Fn(&Dim, &Dim) -> Dim) -> Option<Data> {
     Some(Data { scalar: site.int("keepdims", 1) == 0, items: vec![total] })
 }
 
-fn constant_of_shape(site: &Site<'_>) -> Option<Data> {
+fn constant_of_shape(site: &InferContext<'_>) -> Option<Data> {
     let shape = site.ints(0).filter(|s| s.len() <= 1)?;
     let count = shape.first().copied().unwrap_or(1);
     let count = usize::try_from(count).ok().filter(|n| *n <= ELEMENTS_MAX)?;
@@ -292,7 +292,7 @@ fn constant_of_shape(site: &Site<'_>) -> Option<Data> {
     Some(Data { scalar: shape.is_empty(), items: vec![value; count] })
 }
 
-fn expand(site: &Site<'_>) -> Option<Data> {
+fn expand(site: &InferContext<'_>) -> Option<Data> {
     let data = site.data(0).filter(|d| d.items.len() == 1)?;
     match site.ints(1)?[..] {
         [] => Some(data),
@@ -304,7 +304,7 @@ fn expand(site: &Site<'_>) -> Option<Data> {
     }
 }
 
-fn range(site: &Site<'_>) -> Option<Data> {
+fn range(site: &InferContext<'_>) -> Option<Data> {
     let number = |i: usize| site.ints(i)?.first().copied();
     let (start, stop, step) = (number(0)?, number(1)?, number(2)?);
     let count = range_len(start, stop, step).known().filter(|n| *n <= ELEMENTS_MAX as i64)?;

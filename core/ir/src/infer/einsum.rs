@@ -1,7 +1,7 @@
 //! Einstein's notation.
 
 use super::Rules;
-use super::site::{Shapes, Site, broadcast, one, show, unknown};
+use super::site::{InferContext, Shapes, broadcast, one, show, unknown};
 use crate::Shape;
 use onnxd_diagnostics::refuse;
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ fn letters(term: &str) -> Vec<char> {
 }
 
 /// Sizes of all letters; those of the ellipsis.
-type Sizes = (BTreeMap<char, Shape>, Shape);
+type LetterSizes = (BTreeMap<char, Shape>, Shape);
 
-fn sizes(site: &Site<'_>, terms: &[Vec<char>]) -> Result<Option<Sizes>, String> {
+fn sizes(site: &InferContext<'_>, terms: &[Vec<char>]) -> Result<Option<LetterSizes>, String> {
     let (mut of, mut rest) = (BTreeMap::<char, Shape>::new(), Shape::new());
     for (i, term) in terms.iter().enumerate() {
         let Some(shape) = site.shape(i) else { return Ok(None) };
@@ -38,7 +38,7 @@ fn sizes(site: &Site<'_>, terms: &[Vec<char>]) -> Result<Option<Sizes>, String> 
     Ok(Some((of, rest)))
 }
 
-fn einsum(site: &Site<'_>) -> Shapes {
+fn einsum(site: &InferContext<'_>) -> Shapes {
     let equation: String = site.text("equation").split_whitespace().collect();
     let (left, right) = match equation.split_once("->") {
         Some((left, right)) => (left, Some(right)),

@@ -1,13 +1,17 @@
 //! Element types of outputs: from the standard's constraints, and where those leave it open, from
 //! attributes.
 
-use super::site::Site;
+use super::site::InferContext;
 use super::{ML, microsoft, ml};
 use crate::schema::{Param, ParamKind, ParamType};
 use crate::{Attr, DataType, Dim, Shape, ValueType};
 
 /// The type of output `slot`, given what is known of its shape.
-pub(super) fn output_type(site: &Site<'_>, slot: usize, shape: Option<Shape>) -> Option<ValueType> {
+pub(super) fn output_type(
+    site: &InferContext<'_>,
+    slot: usize,
+    shape: Option<Shape>,
+) -> Option<ValueType> {
     let bound = bound_type(site, slot);
     if let Some(ty) = bound.filter(|t| !matches!(t, ValueType::Tensor { .. })) {
         return Some(ty.clone()); // a sequence or optional handed through
@@ -25,7 +29,7 @@ pub(super) fn output_type(site: &Site<'_>, slot: usize, shape: Option<Shape>) ->
 }
 
 /// The type of an input whose type the output shares.
-fn bound_type<'a>(site: &Site<'a>, slot: usize) -> Option<&'a ValueType> {
+fn bound_type<'a>(site: &InferContext<'a>, slot: usize) -> Option<&'a ValueType> {
     let output = site.schema.output(slot)?;
     let free = |p: &Param| matches!(p.kind, ParamKind::Variadic { homogeneous: false, .. });
     let letter = match output.ty {
@@ -40,7 +44,7 @@ fn bound_type<'a>(site: &Site<'a>, slot: usize) -> Option<&'a ValueType> {
 }
 
 /// Operators that say the element type of their output themselves.
-fn by_attribute(site: &Site<'_>, slot: usize) -> Option<DataType> {
+fn by_attribute(site: &InferContext<'_>, slot: usize) -> Option<DataType> {
     let number = |name: &str| DataType::from_number(i32::try_from(site.int(name, 0)).ok()?);
     if site.node.domain == ML {
         return ml::label_type(site).filter(|_| slot == 0);

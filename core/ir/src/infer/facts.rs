@@ -1,7 +1,7 @@
 //! What inference knows of values besides their types, for passes that simplify shape arithmetic.
 
-use super::body::Scope;
-use super::site::Known;
+use super::body::GraphKnowledge;
+use super::site::KnownElements;
 use crate::id_map::IdMap;
 use crate::{Dim, Graph, NodeId, Shape, ValueId};
 
@@ -11,7 +11,7 @@ use crate::{Dim, Graph, NodeId, Shape, ValueId};
 /// [`Dim::same`] are equal in every run. The symbols have a form that only inference understands.
 #[derive(Debug, Default)]
 pub struct Facts {
-    elements: Known,
+    elements: KnownElements,
     /// By the index of the value.
     shapes: Vec<Option<Shape>>,
     inner: IdMap<NodeId, Vec<Facts>>,
@@ -35,7 +35,7 @@ impl Facts {
     }
 }
 
-impl Scope {
+impl GraphKnowledge {
     /// Before sizes get names for readers.
     pub(super) fn facts(&mut self, g: &Graph) -> Facts {
         let shape = |v: ValueId| Some(g[v].shape()?.to_vec());

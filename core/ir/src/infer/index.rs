@@ -3,7 +3,9 @@
 use super::Rules;
 use super::activation::same;
 use super::range::{BEGIN, END, clamped, range_len};
-use super::site::{Shapes, Site, axes, axis, first_of, minus, one, plus, product, show, unknown};
+use super::site::{
+    InferContext, Shapes, axes, axis, first_of, minus, one, plus, product, show, unknown,
+};
 use super::symbolic::{floor, is_natural, less, min};
 use crate::{Dim, Shape};
 use onnxd_diagnostics::refuse;
@@ -46,7 +48,7 @@ fn taken(len: &Dim, start: &Dim, end: &Dim, step: i64) -> Dim {
     }
 }
 
-fn slice(site: &Site<'_>) -> Shapes {
+fn slice(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let over = match site.list_or_input("axes", 3) {
         Some(list) => axes(&list, shape.len())?,
@@ -77,7 +79,7 @@ fn slice(site: &Site<'_>) -> Shapes {
     one(out)
 }
 
-fn gather(site: &Site<'_>) -> Shapes {
+fn gather(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let at = axis(site.int("axis", 0), shape.len())?;
     let Some(indices) = site.shape(1) else { return unknown() };
@@ -85,7 +87,7 @@ fn gather(site: &Site<'_>) -> Shapes {
     one([before, indices, after].concat())
 }
 
-fn gather_nd(site: &Site<'_>) -> Shapes {
+fn gather_nd(site: &InferContext<'_>) -> Shapes {
     let (Some(data), Some(indices)) = (site.shape(0), site.shape(1)) else { return unknown() };
     let Some((depth, outer)) = indices.split_last() else {
         return Err("the indices are a scalar".to_owned());
@@ -99,7 +101,7 @@ fn gather_nd(site: &Site<'_>) -> Shapes {
     }
 }
 
-fn compress(site: &Site<'_>) -> Shapes {
+fn compress(site: &InferContext<'_>) -> Shapes {
     if site.node.attr("axis").is_none() {
         return one(vec![Dim::Unknown]);
     }
@@ -109,12 +111,12 @@ fn compress(site: &Site<'_>) -> Shapes {
     one(out)
 }
 
-fn non_zero(site: &Site<'_>) -> Shapes {
+fn non_zero(site: &InferContext<'_>) -> Shapes {
     let rank = site.shape(0).map_or(Dim::Unknown, |s| Dim::Known(s.len() as i64));
     one(vec![rank, Dim::Unknown])
 }
 
-fn one_hot(site: &Site<'_>) -> Shapes {
+fn one_hot(site: &InferContext<'_>) -> Shapes {
     let Some(indices) = site.shape(0) else { return unknown() };
     let at = axis(site.int("axis", -1), indices.len() + 1)?;
     let depth = site.sizes(1).and_then(|d| d.into_iter().next());
@@ -123,7 +125,7 @@ fn one_hot(site: &Site<'_>) -> Shapes {
     one(out)
 }
 
-fn range_rule(site: &Site<'_>) -> Shapes {
+fn range_rule(site: &InferContext<'_>) -> Shapes {
     let [start, stop, step] = [0, 1, 2].map(|i| first_of(site, i).unwrap_or(Dim::Unknown));
     one(vec![match (&start, &stop, &step) {
         (_, _, Dim::Known(0)) => return Err("the step is 0".to_owned()),
@@ -140,7 +142,7 @@ fn range_rule(site: &Site<'_>) -> Shapes {
     }])
 }
 
-fn top_k(site: &Site<'_>) -> Shapes {
+fn top_k(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let at = axis(site.int("axis", -1), shape.len())?;
     let given = match site.node.attr("k") {
@@ -153,7 +155,7 @@ fn top_k(site: &Site<'_>) -> Shapes {
 }
 
 /// The values, then where they are found and how often: how many there are is not known.
-fn unique(site: &Site<'_>) -> Shapes {
+fn unique(site: &InferContext<'_>) -> Shapes {
     let shape = site.shape(0);
     let (values, places) = match (shape, site.node.attr("axis")) {
         (Some(shape), Some(_)) => {

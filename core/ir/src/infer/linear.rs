@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use super::Rules;
-use super::site::{Shapes, Site, both, broadcast, one, show, unknown};
+use super::site::{InferContext, Shapes, both, broadcast, one, show, unknown};
 use crate::Dim;
 use onnxd_diagnostics::refuse;
 
@@ -13,7 +13,7 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// Both factors and the addend by their positions among the inputs.
-pub(super) fn gemm(site: &Site<'_>, [a, b, c]: [usize; 3]) -> Shapes {
+pub(super) fn gemm(site: &InferContext<'_>, [a, b, c]: [usize; 3]) -> Shapes {
     let (Some(a), Some(b)) = (site.shape(a), site.shape(b)) else { return unknown() };
     let ([a0, a1], [b0, b1]) = (a, b) else {
         return Err(format!("{} and {} are not two matrices", show(a), show(b)));
@@ -31,7 +31,7 @@ pub(super) fn gemm(site: &Site<'_>, [a, b, c]: [usize; 3]) -> Shapes {
 }
 
 /// As NumPy's `matmul`: vectors are promoted, leading axes broadcast.
-pub(super) fn matmul(site: &Site<'_>, second: usize) -> Shapes {
+pub(super) fn matmul(site: &InferContext<'_>, second: usize) -> Shapes {
     let (Some(a), Some(b)) = (site.shape(0), site.shape(second)) else { return unknown() };
     product(a, b)
 }

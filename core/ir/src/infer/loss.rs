@@ -1,7 +1,7 @@
 //! Losses.
 
 use super::Rules;
-use super::site::Site;
+use super::site::InferContext;
 use crate::{Dim, Shape};
 
 pub(super) const RULES: Rules = &[
@@ -10,7 +10,7 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// One element per label, unless they are reduced.
-fn loss(site: &Site<'_>) -> Option<Shape> {
+fn loss(site: &InferContext<'_>) -> Option<Shape> {
     match site.text("reduction") {
         "none" => site.shape(1).map(<[Dim]>::to_vec),
         _ => Some(vec![]),

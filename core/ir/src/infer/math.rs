@@ -2,7 +2,7 @@
 
 use super::Rules;
 use super::activation::same;
-use super::site::{Shapes, Site, broadcast, one, show, sized, unknown};
+use super::site::{InferContext, Shapes, broadcast, one, show, sized, unknown};
 use crate::Dim;
 
 pub(super) const RULES: Rules = &[
@@ -48,12 +48,12 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// Two inputs that broadcast. Before opset 7 the second one aligns with `axis` of the first.
-pub(super) fn binary(site: &Site<'_>) -> Shapes {
+pub(super) fn binary(site: &InferContext<'_>) -> Shapes {
     if site.opset < 7 { same(site) } else { variadic(site) }
 }
 
 /// Any number of inputs that broadcast.
-pub(super) fn variadic(site: &Site<'_>) -> Shapes {
+pub(super) fn variadic(site: &InferContext<'_>) -> Shapes {
     let mut common = vec![];
     for i in 0..site.node.inputs.len() {
         let Some(shape) = site.shape(i) else { return unknown() };
@@ -62,7 +62,7 @@ pub(super) fn variadic(site: &Site<'_>) -> Shapes {
     one(common)
 }
 
-fn determinant(site: &Site<'_>) -> Shapes {
+fn determinant(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     match shape {
         [batch @ .., Dim::Known(m), Dim::Known(n)] if m == n => one(batch.to_vec()),
@@ -73,7 +73,7 @@ fn determinant(site: &Site<'_>) -> Shapes {
     }
 }
 
-fn multinomial(site: &Site<'_>) -> Shapes {
+fn multinomial(site: &InferContext<'_>) -> Shapes {
     let batch = site.shape(0).and_then(|shape| shape.first()).cloned();
     one(vec![batch.unwrap_or(Dim::Unknown), sized(Some(site.int("sample_size", 1)))])
 }

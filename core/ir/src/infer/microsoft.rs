@@ -6,7 +6,9 @@ use super::conv::conv_of;
 use super::linear::{gemm, matmul, product};
 use super::pool::{global_of, pool_of};
 use super::reduce::reduce;
-use super::site::{Shapes, Site, axis, both, broadcast, one, plus, show, sized, times, unknown};
+use super::site::{
+    InferContext, Shapes, axis, both, broadcast, one, plus, show, sized, times, unknown,
+};
 use crate::{DataType, Dim, Shape};
 use onnxd_diagnostics::refuse;
 
@@ -54,13 +56,13 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// As many tokens as the longest string has.
-fn tokens(site: &Site<'_>) -> Shapes {
+fn tokens(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     one([shape, &[Dim::Unknown]].concat())
 }
 
 /// Element types of outputs that no letter binds.
-pub(super) fn dtype(site: &Site<'_>) -> Option<DataType> {
+pub(super) fn dtype(site: &InferContext<'_>) -> Option<DataType> {
     match site.node.op.as_str() {
         "MatMulInteger16" => match (site.dtype(0)?, site.dtype(1)?) {
             (DataType::Uint16, DataType::Uint16) => Some(DataType::Uint32),
@@ -73,7 +75,7 @@ pub(super) fn dtype(site: &Site<'_>) -> Option<DataType> {
     }
 }
 
-fn broadcast_all(site: &Site<'_>, inputs: &[usize]) -> Shapes {
+fn broadcast_all(site: &InferContext<'_>, inputs: &[usize]) -> Shapes {
     let mut all: Shape = vec![];
     for i in inputs {
         let Some(shape) = site.shape(*i) else { return unknown() };
@@ -82,12 +84,12 @@ fn broadcast_all(site: &Site<'_>, inputs: &[usize]) -> Shapes {
     one(all)
 }
 
-fn is_last(site: &Site<'_>) -> bool {
+fn is_last(site: &InferContext<'_>) -> bool {
     site.int("channels_last", 0) != 0
 }
 
 /// `rule` sees the channels in front.
-fn with_channels(site: &Site<'_>, last: bool, rule: &dyn Fn(&[Dim]) -> Shapes) -> Shapes {
+fn with_channels(site: &InferContext<'_>, last: bool, rule: &dyn Fn(&[Dim]) -> Shapes) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     if !last || shape.len() < 2 {
         return rule(shape);
@@ -102,7 +104,7 @@ fn with_channels(site: &Site<'_>, last: bool, rule: &dyn Fn(&[Dim]) -> Shapes) -
 }
 
 /// Every third input from the third on is a part.
-fn concat(site: &Site<'_>) -> Shapes {
+fn concat(site: &InferContext<'_>) -> Shapes {
     let mut out: Option<Shape> = None;
     for i in (2..site.node.inputs.len()).step_by(3) {
         let Some(shape) = site.shape(i) else { return unknown() };
@@ -121,7 +123,7 @@ fn concat(site: &Site<'_>) -> Shapes {
 }
 
 /// A factor of `FusedMatMul`, its axes in the order of the product.
-fn factor(site: &Site<'_>, i: usize, side: &str) -> Option<Shape> {
+fn factor(site: &InferContext<'_>, i: usize, side: &str) -> Option<Shape> {
     let mut shape = site.shape(i)?.to_vec();
     let rank = shape.len();
     if rank >= 2 && site.int(&format!("transBatch{side}"), 0) != 0 {
@@ -133,14 +135,14 @@ fn factor(site: &Site<'_>, i: usize, side: &str) -> Option<Shape> {
     Some(shape)
 }
 
-fn fused_matmul(site: &Site<'_>) -> Shapes {
+fn fused_matmul(site: &InferContext<'_>) -> Shapes {
     match (factor(site, 0, "A"), factor(site, 1, "B")) {
         (Some(a), Some(b)) => product(&a, &b),
         _ => unknown(),
     }
 }
 
-fn matmul_nbits(site: &Site<'_>) -> Shapes {
+fn matmul_nbits(site: &InferContext<'_>) -> Shapes {
     let Some(a) = site.shape(0) else { return unknown() };
     let Some((last, outer)) = a.split_last() else {
         return Err("the left side is a scalar".to_owned());
@@ -151,7 +153,7 @@ fn matmul_nbits(site: &Site<'_>) -> Shapes {
 }
 
 /// Bytes hold several numbers along the last axis.
-fn gather_blocks(site: &Site<'_>) -> Shapes {
+fn gather_blocks(site: &InferContext<'_>) -> Shapes {
     let (Some(data), Some(indices)) = (site.shape(0), site.shape(1)) else { return unknown() };
     let at = axis(site.int("gather_axis", 0), data.len())?;
     let mut data = data.to_vec();
@@ -166,7 +168,7 @@ fn gather_blocks(site: &Site<'_>) -> Shapes {
 }
 
 /// The statistics have one element per row; the last output is the sum.
-fn skip_normalization(site: &Site<'_>) -> Shapes {
+fn skip_normalization(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let mut reduced = shape.to_vec();
     if let Some(last) = reduced.last_mut() {
@@ -176,7 +178,7 @@ fn skip_normalization(site: &Site<'_>) -> Shapes {
     Ok(vec![whole.clone(), Some(reduced.clone()), Some(reduced), whole])
 }
 
-fn embedding(site: &Site<'_>) -> Shapes {
+fn embedding(site: &InferContext<'_>) -> Shapes {
     let (Some([batch, words]), Some([_, hidden])) = (site.shape(0), site.shape(2)) else {
         return unknown();
     };
@@ -185,7 +187,7 @@ fn embedding(site: &Site<'_>) -> Shapes {
 }
 
 /// The width of the values: the last of three sizes, or a third of the weights' columns.
-fn attention(site: &Site<'_>, weights: usize, past: usize) -> Shapes {
+fn attention(site: &InferContext<'_>, weights: usize, past: usize) -> Shapes {
     let Some([batch, words, _]) = site.shape(0) else { return unknown() };
     let columns = site.shape(weights).and_then(<[Dim]>::last).and_then(Dim::known);
     let width = match site.list("qkv_hidden_sizes") {
@@ -206,7 +208,7 @@ fn attention(site: &Site<'_>, weights: usize, past: usize) -> Shapes {
 }
 
 /// As long as the queries, as wide as the values.
-fn multi_head_attention(site: &Site<'_>) -> Shapes {
+fn multi_head_attention(site: &InferContext<'_>) -> Shapes {
     let Some([batch, words, rest @ ..]) = site.shape(0) else { return unknown() };
     let width = match (rest, site.shape(2)) {
         // Queries, keys and values in one.
@@ -220,7 +222,7 @@ fn multi_head_attention(site: &Site<'_>) -> Shapes {
 }
 
 /// `X [steps, batch, width]`, `R [directions, hidden, 4 * hidden]`.
-fn lstm(site: &Site<'_>) -> Shapes {
+fn lstm(site: &InferContext<'_>) -> Shapes {
     let (Some([steps, batch, _]), Some([d, hidden, _])) = (site.shape(0), site.shape(2)) else {
         return unknown();
     };

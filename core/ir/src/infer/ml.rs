@@ -1,7 +1,7 @@
 //! Classical machine learning (`ai.onnx.ml`) and training.
 
 use super::activation::same;
-use super::site::{Shapes, Site, one, sized, unknown};
+use super::site::{InferContext, Shapes, one, sized, unknown};
 use super::{Rules, TypeRules, Types};
 use crate::{Attr, DataType, Dim, Shape, ValueType};
 
@@ -32,7 +32,7 @@ pub(super) const TRAINING: TypeRules =
     &[("Adagrad", |s| updated(s, 3)), ("Adam", |s| updated(s, 4)), ("Momentum", |s| updated(s, 3))];
 
 /// How many samples there are: a vector is one.
-fn rows(site: &Site<'_>) -> Dim {
+fn rows(site: &InferContext<'_>) -> Dim {
     match site.shape(0) {
         Some([_]) => Dim::Known(1),
         Some([rows, _]) => rows.clone(),
@@ -41,7 +41,7 @@ fn rows(site: &Site<'_>) -> Dim {
 }
 
 /// A sparse map has a place for each key below `max_map`; of a dense one, the number of values is not known.
-fn cast_map(site: &Site<'_>) -> Shapes {
+fn cast_map(site: &InferContext<'_>) -> Shapes {
     let places = match site.text("map_form") {
         "SPARSE" => Dim::Known(site.node.int("max_map", 1)),
         _ => Dim::Unknown,
@@ -49,7 +49,7 @@ fn cast_map(site: &Site<'_>) -> Shapes {
     one(vec![Dim::Known(1), places])
 }
 
-fn dict_vectorizer(site: &Site<'_>) -> Shapes {
+fn dict_vectorizer(site: &InferContext<'_>) -> Shapes {
     let words = match (site.node.attr("string_vocabulary"), site.node.attr("int64_vocabulary")) {
         (Some(Attr::Strs(words)), _) if !words.is_empty() => words.len(),
         (_, Some(Attr::Ints(words))) => words.len(),
@@ -58,7 +58,7 @@ fn dict_vectorizer(site: &Site<'_>) -> Shapes {
     one(vec![Dim::Known(1), Dim::from(words as i64)])
 }
 
-fn array_feature_extractor(site: &Site<'_>) -> Shapes {
+fn array_feature_extractor(site: &InferContext<'_>) -> Shapes {
     let (Some(x), Some([count])) = (site.shape(0), site.shape(1)) else { return unknown() };
     match x {
         [] => Err("the input is a scalar".to_owned()),
@@ -67,7 +67,7 @@ fn array_feature_extractor(site: &Site<'_>) -> Shapes {
     }
 }
 
-fn feature_vectorizer(site: &Site<'_>) -> Shapes {
+fn feature_vectorizer(site: &InferContext<'_>) -> Shapes {
     let sizes = site.list("inputdimensions").unwrap_or_default();
     let total = sizes.iter().try_fold(0i64, |sum, n| sum.checked_add(*n));
     let total = if sizes.is_empty() { Dim::Unknown } else { sized(total) };
@@ -75,7 +75,7 @@ fn feature_vectorizer(site: &Site<'_>) -> Shapes {
 }
 
 /// Labels of the classes, whichever attribute has them.
-fn classes(site: &Site<'_>) -> Option<(DataType, usize)> {
+fn classes(site: &InferContext<'_>) -> Option<(DataType, usize)> {
     let of = |name: &str| site.node.attr(name);
     let ints = of("classlabels_ints").or_else(|| of("classlabels_int64s"));
     match (of("classlabels_strings"), ints) {
@@ -86,7 +86,7 @@ fn classes(site: &Site<'_>) -> Option<(DataType, usize)> {
 }
 
 /// The element type that the attributes of the node give its output.
-pub(super) fn label_type(site: &Site<'_>) -> Option<DataType> {
+pub(super) fn label_type(site: &InferContext<'_>) -> Option<DataType> {
     match site.node.op.as_str() {
         "CategoryMapper" => match site.dtype(0)? {
             DataType::String => Some(DataType::Int64),
@@ -116,7 +116,7 @@ pub(super) fn label_type(site: &Site<'_>) -> Option<DataType> {
 }
 
 /// Labels, then a score for each class.
-fn classifier(site: &Site<'_>) -> Shapes {
+fn classifier(site: &InferContext<'_>) -> Shapes {
     let scores = match classes(site) {
         Some((_, n @ 2..)) => Dim::Known(n as i64),
         _ => Dim::Unknown,
@@ -124,13 +124,13 @@ fn classifier(site: &Site<'_>) -> Shapes {
     Ok(vec![Some(vec![rows(site)]), Some(vec![rows(site), scores])])
 }
 
-fn regressor(site: &Site<'_>, targets: &str) -> Shapes {
+fn regressor(site: &InferContext<'_>, targets: &str) -> Shapes {
     let given = targets == "targets" || site.node.attr(targets).is_some();
     let count = given.then(|| site.int(targets, 1));
     one(vec![rows(site), sized(count)])
 }
 
-fn one_hot_encoder(site: &Site<'_>) -> Shapes {
+fn one_hot_encoder(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let count = match (site.node.attr("cats_int64s"), site.node.attr("cats_strings")) {
         (Some(Attr::Ints(list)), _) if !list.is_empty() => list.len(),
@@ -140,7 +140,7 @@ fn one_hot_encoder(site: &Site<'_>) -> Shapes {
     one([shape, &[Dim::Known(count as i64)]].concat())
 }
 
-fn zip_map(site: &Site<'_>) -> Types {
+fn zip_map(site: &InferContext<'_>) -> Types {
     let Some((key, _)) = classes(site) else { return vec![] };
     let value = ValueType::Tensor { dtype: Some(DataType::Float), shape: Some(Shape::new()) };
     vec![Some(ValueType::Sequence(Box::new(ValueType::Map(key, Box::new(value)))))]
@@ -148,7 +148,7 @@ fn zip_map(site: &Site<'_>) -> Types {
 
 /// Rate and step, then `groups` of values per tensor: the tensors, their gradients, and state.
 /// Tensors and state come out anew.
-fn updated(site: &Site<'_>, groups: usize) -> Types {
+fn updated(site: &InferContext<'_>, groups: usize) -> Types {
     let count = site.node.inputs.len().saturating_sub(2) / groups;
     let from = (0..groups).filter(|group| *group != 1);
     from.flat_map(|group| (0..count).map(move |i| site.ty(2 + group * count + i).cloned()))

@@ -45,10 +45,10 @@ use crate::verify::{Findings, Functions, source_layer};
 use crate::{
     Dim, Function, Graph, Model, Node, NodeId, Opsets, Origin, Value, ValueId, ValueType, schema,
 };
-pub use body::Scope;
+pub use body::GraphKnowledge;
 pub use facts::Facts;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use site::{Known, Shapes, Site};
+use site::{InferContext, KnownElements, Shapes};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -58,7 +58,7 @@ pub(crate) use symbolic::{floor, is_fresh, is_positive};
 const ITEMS_MAX: usize = 1 << 20;
 
 /// Computes the shapes of a node's outputs.
-type Rule = fn(&Site<'_>) -> Shapes;
+type Rule = fn(&InferContext<'_>) -> Shapes;
 
 /// The rules of one family.
 type Rules = &'static [(&'static str, Rule)];
@@ -67,7 +67,7 @@ type Rules = &'static [(&'static str, Rule)];
 type Types = Vec<Option<ValueType>>;
 
 /// Computes the types of a node's outputs: for operators whose outputs need not be tensors.
-type TypeRule = fn(&Site<'_>) -> Types;
+type TypeRule = fn(&InferContext<'_>) -> Types;
 
 /// Such rules of one family.
 type TypeRules = &'static [(&'static str, TypeRule)];
@@ -94,12 +94,12 @@ pub fn infer_facts(model: &mut Model) -> (Facts, Diagnostics) {
 fn infer_with(
     model: &mut Model,
     facts: bool,
-    look: impl FnOnce(&Graph, &mut Scope),
+    look: impl FnOnce(&Graph, &mut GraphKnowledge),
 ) -> Diagnostics {
     let mut inference = Inference::new(Cow::Borrowed(&model.opsets), &model.functions);
     inference.facts = facts;
     inference.nodes_left = body::nodes_max(&model.graph, &model.functions);
-    let mut scope = inference.graph(&mut model.graph, Known::default(), 0);
+    let mut scope = inference.graph(&mut model.graph, KnownElements::default(), 0);
     let Inference { bodies, findings, .. } = inference;
     look(&model.graph, &mut scope);
     scope.restore(&mut model.graph);
@@ -147,12 +147,12 @@ const TYPE_FAMILIES: &[Family<TypeRule>] = &[
     ("ai.onnx.preview.training", "ml", ml::TRAINING),
 ];
 
-type Table<F> = HashMap<(&'static str, &'static str), F>;
+type RuleTable<F> = HashMap<(&'static str, &'static str), F>;
 
 /// A domain, the name of a family, and the rules of its operators.
 type Family<F> = (&'static str, &'static str, &'static [(&'static str, F)]);
 
-fn table<F: Copy>(families: &[Family<F>]) -> Table<F> {
+fn table<F: Copy>(families: &[Family<F>]) -> RuleTable<F> {
     let rows = families.iter().flat_map(|(d, _, rows)| rows.iter().map(|(op, f)| ((*d, *op), *f)));
     rows.collect()
 }
@@ -163,13 +163,13 @@ fn family_in<F>(families: &[Family<F>], domain: &str, op: &str) -> Option<&'stat
     families.iter().find(has).map(|(_, family, _)| *family)
 }
 
-fn rules() -> &'static Table<Rule> {
-    static RULES: OnceLock<Table<Rule>> = OnceLock::new();
+fn rules() -> &'static RuleTable<Rule> {
+    static RULES: OnceLock<RuleTable<Rule>> = OnceLock::new();
     RULES.get_or_init(|| table(FAMILIES))
 }
 
-fn type_rules() -> &'static Table<TypeRule> {
-    static RULES: OnceLock<Table<TypeRule>> = OnceLock::new();
+fn type_rules() -> &'static RuleTable<TypeRule> {
+    static RULES: OnceLock<RuleTable<TypeRule>> = OnceLock::new();
     RULES.get_or_init(|| table(TYPE_FAMILIES))
 }
 
@@ -238,7 +238,7 @@ impl<'m> Inference<'m> {
     /// `scope` holds what is known of `g` besides types and must be the same in every step.
     ///
     /// Types get names of sizes that only inference understands, equal where the sizes are;
-    /// [`Scope::restore`] turns them back.
+    /// [`GraphKnowledge::restore`] turns them back.
     ///
     /// # Errors
     /// The findings of [`infer`] about this node. Its outputs then have the types that follow anyway.
@@ -246,7 +246,7 @@ impl<'m> Inference<'m> {
         &mut self,
         g: &mut Graph,
         id: NodeId,
-        scope: &mut Scope,
+        scope: &mut GraphKnowledge,
     ) -> Result<(), Diagnostics> {
         let applied = self.applied.applied(&g[id]).map(|f| &self.functions[f].graph);
         let inner = body::nodes_max_of(g[id].subgraphs().chain(applied));
@@ -265,8 +265,8 @@ impl<'m> Inference<'m> {
     }
 
     /// What it leaves has the names of [`symbolic`] until the scope is restored.
-    fn graph(&mut self, g: &mut Graph, known: Known, depth: usize) -> Scope {
-        let mut scope = Scope::of(g, known, depth);
+    fn graph(&mut self, g: &mut Graph, known: KnownElements, depth: usize) -> GraphKnowledge {
+        let mut scope = GraphKnowledge::from_graph(g, known, depth);
         let Ok(order) = g.topological() else { return scope };
         for v in g.value_ids() {
             prepare(&mut g[v]);
@@ -280,7 +280,7 @@ impl<'m> Inference<'m> {
         scope
     }
 
-    fn visit(&mut self, g: &mut Graph, id: NodeId, scope: &mut Scope) {
+    fn visit(&mut self, g: &mut Graph, id: NodeId, scope: &mut GraphKnowledge) {
         let fresh = self.fresh;
         let mut bodies = self.subgraphs(g, id, &scope.known, scope.depth);
         self.node(g, id, scope, fresh);
@@ -302,8 +302,8 @@ impl<'m> Inference<'m> {
         }
     }
 
-    fn node(&mut self, g: &mut Graph, id: NodeId, scope: &mut Scope, fresh: usize) {
-        let Scope { known, depth, claimed, .. } = scope;
+    fn node(&mut self, g: &mut Graph, id: NodeId, scope: &mut GraphKnowledge, fresh: usize) {
+        let GraphKnowledge { known, depth, claimed, .. } = scope;
         let (types, data) = match self.applied.applied(&g[id]) {
             Some(f) => self.application(g, &g[id], f, known, *depth),
             None => match self.operator(g, &g[id], known, fresh) {
@@ -334,7 +334,7 @@ impl<'m> Inference<'m> {
         &mut self,
         g: &Graph,
         node: &Node,
-        known: &Known,
+        known: &KnownElements,
         fresh: usize,
     ) -> Option<(Types, Vec<Option<site::Data>>)> {
         let domain = if node.is_standard() { "" } else { node.domain.as_str() };
@@ -342,7 +342,7 @@ impl<'m> Inference<'m> {
         // An operator before its time is the verification's to report.
         let first = || schema::history(domain, &node.op).first();
         let schema = schema::find(domain, &node.op, opset).or_else(first)?;
-        let site = Site { graph: g, node, schema, known, opset, fresh };
+        let site = InferContext { graph: g, node, schema, known, opset, fresh };
         let key = (domain, node.op.as_str());
         let shapes = match rules().get(&key) {
             Some(rule) => rule(&site).unwrap_or_else(|what| {
@@ -357,7 +357,7 @@ impl<'m> Inference<'m> {
             let shape = shapes.get(slot).cloned().flatten();
             types.push(element::output_type(&site, slot, shape));
         }
-        Some((types, data::of(&site)))
+        Some((types, data::elements_of(&site)))
     }
 
     /// Adds what was inferred to what is declared.
@@ -392,7 +392,7 @@ fn readable(ty: &ValueType) -> String {
 const SHOWN_MAX: usize = 4;
 
 /// What the node reads, for messages.
-fn inputs_of(site: &Site<'_>) -> String {
+fn inputs_of(site: &InferContext<'_>) -> String {
     let typed = site.node.inputs.iter().flatten().filter_map(|v| {
         let value = &site.graph[*v];
         Some(format!("`{}` is {}", shown(&value.name), readable(value.ty.as_ref()?)))

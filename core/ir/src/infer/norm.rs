@@ -2,7 +2,7 @@
 
 use super::Rules;
 use super::activation::same;
-use super::site::{Shapes, Site, axis, unknown};
+use super::site::{InferContext, Shapes, axis, unknown};
 use crate::Dim;
 
 pub(super) const RULES: Rules = &[
@@ -19,7 +19,7 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// The statistics have one element per channel.
-fn batch_normalization(site: &Site<'_>) -> Shapes {
+fn batch_normalization(site: &InferContext<'_>) -> Shapes {
     if let (Some([_, channels, ..]), Some([scale])) = (site.shape(0), site.shape(1))
         && let (Some(c), Some(s)) = (channels.known(), scale.known())
         && c != s
@@ -32,12 +32,12 @@ fn batch_normalization(site: &Site<'_>) -> Shapes {
     Ok(shapes)
 }
 
-fn with_mask(site: &Site<'_>) -> Shapes {
+fn with_mask(site: &InferContext<'_>) -> Shapes {
     Ok(vec![site.shape(0).map(<[Dim]>::to_vec); 2])
 }
 
 /// Mean and inverse deviation keep the normalized axes with size 1.
-pub(super) fn layer_normalization(site: &Site<'_>) -> Shapes {
+pub(super) fn layer_normalization(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let first = axis(site.int("axis", -1), shape.len())?;
     let mut reduced = shape.to_vec();

@@ -2,7 +2,7 @@
 
 use super::Rules;
 use super::conv::{Window, channels_first};
-use super::site::{Shapes, Site, axis, one, show, unknown};
+use super::site::{InferContext, Shapes, axis, one, show, unknown};
 use crate::{Dim, Shape};
 
 pub(super) const RULES: Rules = &[
@@ -17,7 +17,7 @@ pub(super) const RULES: Rules = &[
     ("RoiAlign", roi_align),
 ];
 
-fn kernel(site: &Site<'_>, x: &[Dim]) -> Result<Shape, String> {
+fn kernel(site: &InferContext<'_>, x: &[Dim]) -> Result<Shape, String> {
     let sizes = site.list("kernel_shape").unwrap_or_default();
     let kernel: Shape = sizes.iter().copied().map(Dim::Known).collect();
     match kernel.len() + 2 == x.len() {
@@ -27,15 +27,15 @@ fn kernel(site: &Site<'_>, x: &[Dim]) -> Result<Shape, String> {
 }
 
 /// Also for the indices that MaxPool may give.
-fn pool(site: &Site<'_>) -> Shapes {
+fn pool(site: &InferContext<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     pool_of(site, x)
 }
 
 /// For an input of shape `x`.
-pub(super) fn pool_of(site: &Site<'_>, x: &[Dim]) -> Shapes {
+pub(super) fn pool_of(site: &InferContext<'_>, x: &[Dim]) -> Shapes {
     let (n, c, spatial) = channels_first(x)?;
-    let window = Window::of(site, &kernel(site, x)?)?;
+    let window = Window::from_node(site, &kernel(site, x)?)?;
     let ceil = site.int("ceil_mode", 0) != 0;
     let mut out = vec![n.clone(), c.clone()];
     for (i, size) in spatial.iter().enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn pool_of(site: &Site<'_>, x: &[Dim]) -> Shapes {
     Ok(vec![Some(out); 2])
 }
 
-fn global(site: &Site<'_>) -> Shapes {
+fn global(site: &InferContext<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     global_of(x)
 }
@@ -57,7 +57,7 @@ pub(super) fn global_of(x: &[Dim]) -> Shapes {
     one(out)
 }
 
-fn roi(site: &Site<'_>) -> Shapes {
+fn roi(site: &InferContext<'_>) -> Shapes {
     let (Some(x), Some(rois)) = (site.shape(0), site.shape(1)) else { return unknown() };
     axis(0, rois.len())?;
     let (_, c, _) = channels_first(x)?;
@@ -66,7 +66,7 @@ fn roi(site: &Site<'_>) -> Shapes {
     one([rois[0].clone(), c.clone()].into_iter().chain(sizes).collect())
 }
 
-fn roi_align(site: &Site<'_>) -> Shapes {
+fn roi_align(site: &InferContext<'_>) -> Shapes {
     let (Some(x), Some(rois)) = (site.shape(0), site.shape(1)) else { return unknown() };
     axis(0, rois.len())?;
     let (_, c, _) = channels_first(x)?;
@@ -74,13 +74,13 @@ fn roi_align(site: &Site<'_>) -> Shapes {
     one(vec![rois[0].clone(), c.clone(), size("output_height"), size("output_width")])
 }
 
-fn max_unpool(site: &Site<'_>) -> Shapes {
+fn max_unpool(site: &InferContext<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     if site.has(2) {
         return Ok(vec![Some(site.sizes(2).unwrap_or_else(|| vec![Dim::Unknown; x.len()]))]);
     }
     let (n, c, spatial) = channels_first(x)?;
-    let window = Window::of(site, &kernel(site, x)?)?;
+    let window = Window::from_node(site, &kernel(site, x)?)?;
     let sizes = spatial.iter().enumerate().map(|(i, size)| window.spread(i, size, 0));
     one([n.clone(), c.clone()].into_iter().chain(sizes).collect())
 }

@@ -1,13 +1,13 @@
 //! Recurrent networks.
 
 use super::Rules;
-use super::site::{Shapes, Site, show, unknown};
+use super::site::{InferContext, Shapes, show, unknown};
 use crate::Dim;
 
 pub(super) const RULES: Rules = &[("GRU", recurrent), ("LSTM", recurrent), ("RNN", recurrent)];
 
 /// All states, then the last hidden one (for LSTM also the last cell).
-fn recurrent(site: &Site<'_>) -> Shapes {
+fn recurrent(site: &InferContext<'_>) -> Shapes {
     let directions = match site.text("direction") {
         "bidirectional" => 2,
         _ => 1,

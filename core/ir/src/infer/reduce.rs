@@ -1,7 +1,7 @@
 //! Reductions.
 
 use super::Rules;
-use super::site::{Shapes, Site, axes, axis, one, unknown};
+use super::site::{InferContext, Shapes, axes, axis, one, unknown};
 use crate::{Dim, Shape};
 
 pub(super) const RULES: Rules = &[
@@ -30,7 +30,7 @@ fn reduced(shape: &[Dim], axes: &[usize], keep: bool) -> Shape {
     .collect()
 }
 
-pub(super) fn reduce(site: &Site<'_>) -> Shapes {
+pub(super) fn reduce(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let keep = site.int("keepdims", 1) != 0;
     let given = site.list_or_input("axes", 1);
@@ -47,7 +47,7 @@ pub(super) fn reduce(site: &Site<'_>) -> Shapes {
     one(reduced(shape, &over, keep))
 }
 
-fn arg(site: &Site<'_>) -> Shapes {
+fn arg(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let over = axis(site.int("axis", 0), shape.len())?;
     one(reduced(shape, &[over], site.int("keepdims", 1) != 0))

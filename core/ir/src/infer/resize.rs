@@ -1,13 +1,13 @@
 //! Resampling.
 
 use super::Rules;
-use super::site::{Shapes, Site, axes, sized, times, unknown};
+use super::site::{InferContext, Shapes, axes, sized, times, unknown};
 use super::symbolic::floor;
 use crate::{Attr, Dim, Shape, resize};
 
 pub(super) const RULES: Rules = &[("Resize", resized), ("Upsample", upsample)];
 
-fn resized(site: &Site<'_>) -> Shapes {
+fn resized(site: &InferContext<'_>) -> Shapes {
     let (scales, sizes) = if site.opset < 11 { (1, None) } else { (2, Some(3)) };
     let Some(x) = site.shape(0) else { return unknown() };
     let over = match site.list("axes") {
@@ -23,7 +23,12 @@ fn resized(site: &Site<'_>) -> Shapes {
 }
 
 /// The sizes of the axes `over` where `wanted` are asked for.
-fn fitted(site: &Site<'_>, x: &[Dim], over: &[usize], wanted: Shape) -> Result<Shape, String> {
+fn fitted(
+    site: &InferContext<'_>,
+    x: &[Dim],
+    over: &[usize],
+    wanted: Shape,
+) -> Result<Shape, String> {
     let policy = site.text("keep_aspect_ratio_policy");
     if matches!(policy, "" | "stretch") || wanted.len() != over.len() {
         return Ok(wanted);
@@ -36,7 +41,7 @@ fn fitted(site: &Site<'_>, x: &[Dim], over: &[usize], wanted: Shape) -> Result<S
     Ok(made.into_iter().map(|(size, _)| sized(Some(size))).collect())
 }
 
-fn upsample(site: &Site<'_>) -> Shapes {
+fn upsample(site: &InferContext<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     let factors = match site.node.attr("scales") {
         Some(Attr::Floats(scales)) => Some(scales.iter().map(|s| f64::from(*s)).collect()),
@@ -45,7 +50,7 @@ fn upsample(site: &Site<'_>) -> Shapes {
     apply(x, &(0..x.len()).collect::<Vec<_>>(), factors, "scales", scaled)
 }
 
-fn reals(site: &Site<'_>, i: usize) -> Option<Vec<f64>> {
+fn reals(site: &InferContext<'_>, i: usize) -> Option<Vec<f64>> {
     Some(site.constant(i)?.to_reals()?.values)
 }
 

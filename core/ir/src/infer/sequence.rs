@@ -1,7 +1,7 @@
 //! Sequences and optionals.
 
 use super::merge::varying;
-use super::site::{Shapes, Site, axis, one};
+use super::site::{InferContext, Shapes, axis, one};
 use super::{Rules, TypeRules, Types};
 use crate::{Attr, DataType, Dim, Shape, ValueType};
 
@@ -24,7 +24,7 @@ pub(super) const TYPES: TypeRules = &[
 ];
 
 /// What the sequence in input `i` holds.
-fn element<'a>(site: &Site<'a>, i: usize) -> Option<&'a ValueType> {
+fn element<'a>(site: &InferContext<'a>, i: usize) -> Option<&'a ValueType> {
     match site.ty(i)? {
         ValueType::Sequence(of) => Some(of),
         _ => None,
@@ -35,28 +35,28 @@ fn sequence(of: Option<ValueType>) -> Types {
     vec![of.map(|of| ValueType::Sequence(Box::new(of)))]
 }
 
-fn sequence_construct(site: &Site<'_>) -> Types {
+fn sequence_construct(site: &InferContext<'_>) -> Types {
     let types = (0..site.node.inputs.len()).map(|i| site.ty(i).cloned());
     sequence(types.reduce(|a, b| a?.either(&b?)).flatten())
 }
 
-fn sequence_empty(site: &Site<'_>) -> Types {
+fn sequence_empty(site: &InferContext<'_>) -> Types {
     let number = i32::try_from(site.int("dtype", 1)).ok();
     sequence(number.and_then(DataType::from_number).map(ValueType::unranked))
 }
 
-fn sequence_insert(site: &Site<'_>) -> Types {
+fn sequence_insert(site: &InferContext<'_>) -> Types {
     sequence(element(site, 0).zip(site.ty(1)).and_then(|(a, b)| a.either(b)))
 }
 
-fn split_to_sequence(site: &Site<'_>) -> Types {
+fn split_to_sequence(site: &InferContext<'_>) -> Types {
     let Some(ValueType::Tensor { dtype, .. }) = site.ty(0) else { return vec![] };
     let shape = site.shape(0).and_then(|shape| part(site, shape));
     sequence(Some(ValueType::Tensor { dtype: *dtype, shape }))
 }
 
 /// The shape that all parts have.
-fn part(site: &Site<'_>, whole: &[Dim]) -> Option<Shape> {
+fn part(site: &InferContext<'_>, whole: &[Dim]) -> Option<Shape> {
     let at = axis(site.int("axis", 0), whole.len()).ok()?;
     let mut out = whole.to_vec();
     if !site.has(1) {
@@ -80,7 +80,7 @@ fn part(site: &Site<'_>, whole: &[Dim]) -> Option<Shape> {
     Some(out)
 }
 
-fn concat_from_sequence(site: &Site<'_>) -> Shapes {
+fn concat_from_sequence(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = element(site, 0).and_then(ValueType::shape) else { return Ok(vec![]) };
     let new = site.int("new_axis", 0) != 0;
     let rank = shape.len() + usize::from(new);
@@ -93,7 +93,7 @@ fn concat_from_sequence(site: &Site<'_>) -> Shapes {
     one(out)
 }
 
-fn optional(site: &Site<'_>) -> Types {
+fn optional(site: &InferContext<'_>) -> Types {
     let declared = match site.node.attr("type") {
         Some(Attr::Type(ty)) => Some(&**ty),
         _ => None,
@@ -102,7 +102,7 @@ fn optional(site: &Site<'_>) -> Types {
     vec![of.map(|of| ValueType::Optional(Box::new(of.clone())))]
 }
 
-fn optional_get_element(site: &Site<'_>) -> Types {
+fn optional_get_element(site: &InferContext<'_>) -> Types {
     vec![site.ty(0).map(|ty| match ty {
         ValueType::Optional(of) => (**of).clone(),
         other => other.clone(),
@@ -118,7 +118,7 @@ pub(super) fn body_inputs(types: impl Iterator<Item = Option<ValueType>>) -> Typ
     types.map(|ty| ty.map(each)).collect()
 }
 
-fn sequence_map(site: &Site<'_>) -> Types {
+fn sequence_map(site: &InferContext<'_>) -> Types {
     let Some(Attr::Graph(body)) = site.node.attr("body") else { return vec![] };
     let outputs = body.outputs().iter();
     outputs.flat_map(|v| sequence(body[*v].ty.as_ref().map(|ty| varying(ty, site.fresh)))).collect()

@@ -3,8 +3,8 @@
 use super::Rules;
 use super::activation::same;
 use super::site::{
-    RANK_MAX, Shapes, Site, axes, axis, both, broadcast, one, plus, product, ratio, show, times,
-    unknown,
+    InferContext, RANK_MAX, Shapes, axes, axis, both, broadcast, one, plus, product, ratio, show,
+    times, unknown,
 };
 use super::symbolic;
 use crate::{Dim, Shape};
@@ -38,14 +38,14 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// Unknown sizes, as many as input `i` (a shape) has elements.
-pub(super) fn ranked(site: &Site<'_>, i: usize) -> Option<Shape> {
+pub(super) fn ranked(site: &InferContext<'_>, i: usize) -> Option<Shape> {
     let [Dim::Known(rank)] = site.shape(i)? else { return None };
     let rank = usize::try_from(*rank).ok().filter(|rank| *rank <= RANK_MAX)?;
     Some(vec![Dim::Unknown; rank])
 }
 
 /// The sizes that `Shape` gives.
-pub(super) fn shape_slice<'a>(site: &Site<'a>) -> Option<&'a [Dim]> {
+pub(super) fn shape_slice<'a>(site: &InferContext<'a>) -> Option<&'a [Dim]> {
     let shape = site.shape(0)?;
     let rank = shape.len() as i64;
     let clamp = |x: i64| (if x < 0 { x.saturating_add(rank) } else { x }).clamp(0, rank) as usize;
@@ -53,11 +53,11 @@ pub(super) fn shape_slice<'a>(site: &Site<'a>) -> Option<&'a [Dim]> {
     Some(shape.get(start..end).unwrap_or_default())
 }
 
-fn shape(site: &Site<'_>) -> Shapes {
+fn shape(site: &InferContext<'_>) -> Shapes {
     one(vec![shape_slice(site).map_or(Dim::Unknown, |s| Dim::Known(s.len() as i64))])
 }
 
-fn concat(site: &Site<'_>) -> Shapes {
+fn concat(site: &InferContext<'_>) -> Shapes {
     let mut out: Option<Shape> = None;
     for i in 0..site.node.inputs.len() {
         let Some(shape) = site.shape(i) else { return unknown() };
@@ -76,7 +76,7 @@ fn concat(site: &Site<'_>) -> Shapes {
     Ok(vec![out])
 }
 
-fn flatten(site: &Site<'_>) -> Shapes {
+fn flatten(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let at = site.int("axis", 1);
     // The axis may also lie behind the last one.
@@ -84,7 +84,7 @@ fn flatten(site: &Site<'_>) -> Shapes {
     one(vec![product(&shape[..at]), product(&shape[at..])])
 }
 
-fn reshape(site: &Site<'_>) -> Shapes {
+fn reshape(site: &InferContext<'_>) -> Shapes {
     let given = match site.list("shape") {
         Some(list) => Some(list.iter().copied().map(Dim::Known).collect::<Shape>()),
         None => site.data(1).map(|d| d.items),
@@ -149,7 +149,7 @@ fn quotient(all: &[Dim], part: &[Dim]) -> Result<Dim, ()> {
     }
 }
 
-fn transpose(site: &Site<'_>) -> Shapes {
+fn transpose(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let Some(perm) = site.list("perm") else {
         return one(shape.iter().rev().cloned().collect());
@@ -161,7 +161,7 @@ fn transpose(site: &Site<'_>) -> Shapes {
     one(order.into_iter().map(|a| shape[a].clone()).collect())
 }
 
-fn squeeze(site: &Site<'_>) -> Shapes {
+fn squeeze(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let gone = match site.list_or_input("axes", 1) {
         Some(list) => axes(&list, shape.len())?,
@@ -178,7 +178,7 @@ fn squeeze(site: &Site<'_>) -> Shapes {
     one(kept.map(|(_, dim)| dim.clone()).collect())
 }
 
-fn unsqueeze(site: &Site<'_>) -> Shapes {
+fn unsqueeze(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let Some(list) = site.list_or_input("axes", 1) else {
         let more = ranked(site, 1).map(|axes| axes.len());
@@ -195,7 +195,7 @@ fn unsqueeze(site: &Site<'_>) -> Shapes {
     one(out)
 }
 
-fn pad(site: &Site<'_>) -> Shapes {
+fn pad(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let over = match site.ints(3) {
         Some(list) => axes(&list, shape.len())?,
@@ -221,7 +221,7 @@ fn pad(site: &Site<'_>) -> Shapes {
     one(out)
 }
 
-pub(super) fn split(site: &Site<'_>) -> Shapes {
+pub(super) fn split(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let at = axis(site.int("axis", 0), shape.len())?;
     let count = site.node.outputs.len();
@@ -265,7 +265,7 @@ fn equal_parts(whole: &Dim, count: usize) -> Vec<Dim> {
     parts
 }
 
-fn tile(site: &Site<'_>) -> Shapes {
+fn tile(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let Some(repeats) = site.sizes(1).filter(|_| site.opset >= 6) else {
         return one(vec![Dim::Unknown; shape.len()]);
@@ -274,7 +274,7 @@ fn tile(site: &Site<'_>) -> Shapes {
     one(shape.iter().zip(&repeats).map(|(a, b)| times(a, b)).collect())
 }
 
-fn expand(site: &Site<'_>) -> Shapes {
+fn expand(site: &InferContext<'_>) -> Shapes {
     let (Some(shape), Some(to)) = (site.shape(0), site.sizes(1)) else {
         return Ok(vec![site.shape(0).and(expanded_rank(site))]);
     };
@@ -282,11 +282,11 @@ fn expand(site: &Site<'_>) -> Shapes {
 }
 
 /// Unknown sizes where only the rank of the wanted shape is known.
-fn expanded_rank(site: &Site<'_>) -> Option<Shape> {
+fn expanded_rank(site: &InferContext<'_>) -> Option<Shape> {
     broadcast(site.shape(0)?, &ranked(site, 1)?).ok()
 }
 
-fn random(site: &Site<'_>) -> Shapes {
+fn random(site: &InferContext<'_>) -> Shapes {
     let shape = site.list("shape");
     Ok(vec![shape.map(|s| s.iter().copied().map(Dim::Known).collect())])
 }
@@ -298,7 +298,7 @@ struct Blocks<'a> {
     area: i64,
 }
 
-fn blocks<'a>(site: &Site<'a>) -> Result<Option<Blocks<'a>>, String> {
+fn blocks<'a>(site: &InferContext<'a>) -> Result<Option<Blocks<'a>>, String> {
     let Some(shape) = site.shape(0) else { return Ok(None) };
     let dims = <&[Dim; 4]>::try_from(shape);
     let dims = dims.map_err(|_| format!("{} has not four axes", show(shape)))?;
@@ -308,12 +308,12 @@ fn blocks<'a>(site: &Site<'a>) -> Result<Option<Blocks<'a>>, String> {
     Ok(Some(Blocks { dims, size: Dim::Known(size), area }))
 }
 
-fn depth_to_space(site: &Site<'_>) -> Shapes {
+fn depth_to_space(site: &InferContext<'_>) -> Shapes {
     let Some(Blocks { dims: [n, c, h, w], size, area }) = blocks(site)? else { return unknown() };
     one(vec![n.clone(), ratio(c, &Dim::Known(area))?, times(h, &size), times(w, &size)])
 }
 
-fn space_to_depth(site: &Site<'_>) -> Shapes {
+fn space_to_depth(site: &InferContext<'_>) -> Shapes {
     let Some(Blocks { dims: [n, c, h, w], size, area }) = blocks(site)? else { return unknown() };
     one(vec![n.clone(), times(c, &Dim::Known(area)), ratio(h, &size)?, ratio(w, &size)?])
 }

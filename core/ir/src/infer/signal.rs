@@ -1,7 +1,7 @@
 //! Fourier transforms and windows.
 
 use super::Rules;
-use super::site::{Shapes, Site, axis, first_of, minus, one, plus, show, times, unknown};
+use super::site::{InferContext, Shapes, axis, first_of, minus, one, plus, show, times, unknown};
 use super::symbolic::floor;
 use crate::{Dim, Shape};
 use onnxd_diagnostics::refuse;
@@ -24,15 +24,15 @@ fn half(length: &Dim) -> Dim {
 }
 
 /// The only element of input `i`, a size.
-fn length(site: &Site<'_>, i: usize) -> Dim {
+fn length(site: &InferContext<'_>, i: usize) -> Dim {
     first_of(site, i).filter(|n| !matches!(n, Dim::Known(..0))).unwrap_or(Dim::Unknown)
 }
 
-fn window(site: &Site<'_>) -> Shapes {
+fn window(site: &InferContext<'_>) -> Shapes {
     one(vec![length(site, 0)])
 }
 
-fn dft(site: &Site<'_>) -> Shapes {
+fn dft(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let rank = shape.len();
     let [.., parts] = shape else { return Err("the input is a scalar".to_owned()) };
@@ -63,7 +63,7 @@ fn dft(site: &Site<'_>) -> Shapes {
     one(out)
 }
 
-fn stft(site: &Site<'_>) -> Shapes {
+fn stft(site: &InferContext<'_>) -> Shapes {
     let Some(signal) = site.shape(0) else { return unknown() };
     let [batch, samples, ..] = signal else {
         return Err(format!("the signal {} has no batch axis", show(signal)));
@@ -85,6 +85,6 @@ fn stft(site: &Site<'_>) -> Shapes {
     one(vec![batch.clone(), frames, bins, TWO])
 }
 
-fn mel_weight_matrix(site: &Site<'_>) -> Shapes {
+fn mel_weight_matrix(site: &InferContext<'_>) -> Shapes {
     one(vec![half(&length(site, 1)), length(site, 0)])
 }

@@ -20,7 +20,7 @@ pub(super) struct Data {
 }
 
 /// Elements known of values of one graph.
-pub(super) type Known = IdMap<ValueId, Data>;
+pub(super) type KnownElements = IdMap<ValueId, Data>;
 
 /// Shapes of the outputs, as far as known; or what is wrong.
 pub(super) type Shapes = Result<Vec<Option<Shape>>, String>;
@@ -36,18 +36,18 @@ pub(super) fn unknown() -> Shapes {
 }
 
 /// A node and what is known about what it reads.
-pub(super) struct Site<'a> {
+pub(super) struct InferContext<'a> {
     pub graph: &'a Graph,
     pub node: &'a Node,
     pub schema: &'static OpSchema,
-    pub known: &'a Known,
+    pub known: &'a KnownElements,
     /// Version of the node's domain.
     pub opset: i64,
     /// Sizes without name that were numbered before the sub-graphs of the node were looked at.
     pub fresh: usize,
 }
 
-impl<'a> Site<'a> {
+impl<'a> InferContext<'a> {
     pub(super) fn ty(&self, i: usize) -> Option<&'a ValueType> {
         self.graph[self.node.input(i)?].ty.as_ref()
     }
@@ -174,7 +174,7 @@ pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, String> {
 }
 
 /// The first element of input `i`.
-pub(super) fn first_of(site: &Site<'_>, i: usize) -> Option<Dim> {
+pub(super) fn first_of(site: &InferContext<'_>, i: usize) -> Option<Dim> {
     site.data(i)?.items.into_iter().next()
 }
 

@@ -3,7 +3,7 @@
 use super::Rules;
 use super::activation::same;
 use super::math::variadic;
-use super::site::{Shapes, Site, one, show, unknown};
+use super::site::{InferContext, Shapes, one, show, unknown};
 use crate::{Attr, Dim};
 
 pub(super) const RULES: Rules = &[
@@ -15,7 +15,7 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// Stop words are left out of the last axis.
-fn string_normalizer(site: &Site<'_>) -> Shapes {
+fn string_normalizer(site: &InferContext<'_>) -> Shapes {
     let stops = matches!(site.node.attr("stopwords"), Some(Attr::Strs(words)) if !words.is_empty());
     match site.shape(0) {
         Some(shape) if !stops => one(shape.to_vec()),
@@ -24,13 +24,13 @@ fn string_normalizer(site: &Site<'_>) -> Shapes {
     }
 }
 
-fn string_split(site: &Site<'_>) -> Shapes {
+fn string_split(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     Ok(vec![Some([shape, &[Dim::Unknown]].concat()), Some(shape.to_vec())])
 }
 
 /// The last axis becomes one of counts.
-fn tf_idf_vectorizer(site: &Site<'_>) -> Shapes {
+fn tf_idf_vectorizer(site: &InferContext<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let most = site.list("ngram_indexes").and_then(|list| list.iter().max()).copied();
     let counts = most.and_then(|n| n.checked_add(1)).map_or(Dim::Unknown, Dim::Known);

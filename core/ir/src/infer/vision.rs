@@ -1,7 +1,7 @@
 //! Images: grids, boxes, crops.
 
 use super::Rules;
-use super::site::{Shapes, Site, axes, one, show, unknown};
+use super::site::{InferContext, Shapes, axes, one, show, unknown};
 use crate::Dim;
 use onnxd_diagnostics::refuse;
 
@@ -13,7 +13,7 @@ pub(super) const RULES: Rules = &[
     ("NonMaxSuppression", |_| one(vec![Dim::Unknown, Dim::Known(3)])),
 ];
 
-fn affine_grid(site: &Site<'_>) -> Shapes {
+fn affine_grid(site: &InferContext<'_>) -> Shapes {
     let batch = site.shape(0).and_then(|theta| theta.first()).cloned().unwrap_or(Dim::Unknown);
     let rank = match site.shape(1) {
         Some([Dim::Known(rank @ (4 | 5))]) => *rank,
@@ -26,7 +26,7 @@ fn affine_grid(site: &Site<'_>) -> Shapes {
     one([&[batch], &sizes[2..], &[Dim::Known(rank - 2)]].concat())
 }
 
-fn grid_sample(site: &Site<'_>) -> Shapes {
+fn grid_sample(site: &InferContext<'_>) -> Shapes {
     let (x, grid) = (site.shape(0), site.shape(1));
     let rank = x.or(grid).map_or(0, <[Dim]>::len);
     let (Some(x), Some(grid)) = (x, grid) else {
@@ -40,7 +40,7 @@ fn grid_sample(site: &Site<'_>) -> Shapes {
     }
 }
 
-fn center_crop_pad(site: &Site<'_>) -> Shapes {
+fn center_crop_pad(site: &InferContext<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     let over = match site.list("axes") {
         Some(list) => axes(list, x.len())?,
@@ -53,7 +53,7 @@ fn center_crop_pad(site: &Site<'_>) -> Shapes {
     one(out)
 }
 
-fn image_decoder(site: &Site<'_>) -> Shapes {
+fn image_decoder(site: &InferContext<'_>) -> Shapes {
     let channels = if site.text("pixel_format") == "Grayscale" { 1 } else { 3 };
     one(vec![Dim::Unknown, Dim::Unknown, Dim::Known(channels)])
 }

@@ -151,7 +151,7 @@ macro_rules! onnx_ops {
         }
     )*
         #[cfg(test)]
-        pub(super) const ROWS: &[super::Row] = &[$(super::Row {
+        pub(super) const ROWS: &[super::ViewRow] = &[$(super::ViewRow {
             name: stringify!($op),
             required: 0 $(+ { let _ = stringify!($req); 1 })*,
             optional: 0 $($(+ { let _ = stringify!($opt); 1 })+)?,
@@ -171,7 +171,7 @@ use onnx_ops;
 
 /// A view's declaration, to be compared with the standard.
 #[cfg(test)]
-pub(crate) struct Row {
+pub(crate) struct ViewRow {
     pub(crate) name: &'static str,
     pub(crate) required: usize,
     pub(crate) optional: usize,
@@ -185,7 +185,7 @@ pub(crate) type RowAttr = (&'static str, i32, Option<crate::Attr>);
 
 /// All views.
 #[cfg(test)]
-pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+pub(crate) fn rows() -> impl Iterator<Item = &'static ViewRow> {
     let families = [
         activation::ROWS,
         control::ROWS,

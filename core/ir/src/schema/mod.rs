@@ -136,12 +136,12 @@ pub(crate) struct Domain {
     /// Newest version; `None` where only some operators are listed.
     version: Option<i64>,
     /// Each operator by its name.
-    operators: HashMap<&'static str, Operator>,
+    operators: HashMap<&'static str, OperatorEntry>,
 }
 
 /// One operator of a domain, which is read when it is asked for.
 #[derive(Default)]
-pub(crate) struct Operator {
+pub(crate) struct OperatorEntry {
     /// Its lines, one for each version, and the sets of types that they name.
     lines: Vec<(&'static str, &'static read::Sets)>,
     read: OnceLock<Vec<OpSchema>>,
@@ -168,7 +168,7 @@ pub fn find(domain: &str, op: &str, opset: i64) -> Option<&'static OpSchema> {
 /// All versions of an operator, oldest first; empty if it is not known.
 pub fn history(domain: &str, op: &str) -> &'static [OpSchema] {
     let known = self::domain(domain).and_then(|d| d.operators.get(op));
-    known.map_or(&[], Operator::versions)
+    known.map_or(&[], OperatorEntry::versions)
 }
 
 /// Newest version of the standard's own operators.

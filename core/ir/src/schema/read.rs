@@ -6,7 +6,7 @@
 //! asked for. Reading both files whole took a millisecond in each library.
 
 use super::{
-    AttrSchema, Domain, OpSchema, Operator, Param, ParamKind, ParamType, Registry, TypeSet,
+    AttrSchema, Domain, OpSchema, OperatorEntry, Param, ParamKind, ParamType, Registry, TypeSet,
 };
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -25,7 +25,7 @@ struct Set {
 
 impl Sets {
     /// The sets at the head of a file, before its first domain.
-    fn of(text: &'static str) -> Sets {
+    fn parse(text: &'static str) -> Sets {
         let head = text.lines().take_while(|l| !l.starts_with("domain "));
         let sets = head.filter_map(|l| l.strip_prefix("types "));
         Sets(sets.map(|text| Set { text, read: OnceLock::new() }).collect())
@@ -50,7 +50,7 @@ pub(super) fn registry(texts: &[&'static str]) -> Registry {
 /// Adds what one file lists. A domain that is listed already keeps its version.
 fn index(text: &'static str, domains: &mut HashMap<&'static str, Domain>) {
     // Lives as long as the table, which lives as long as the program.
-    let sets: &'static Sets = Box::leak(Box::new(Sets::of(text)));
+    let sets: &'static Sets = Box::leak(Box::new(Sets::parse(text)));
     let listed = |line: &&str| !line.starts_with('#') && !line.starts_with("types ");
     let mut domain = None;
     for line in text.lines().filter(listed) {
@@ -68,7 +68,7 @@ fn index(text: &'static str, domains: &mut HashMap<&'static str, Domain>) {
     }
 }
 
-impl Operator {
+impl OperatorEntry {
     /// All versions, oldest first.
     pub(super) fn versions(&self) -> &[OpSchema] {
         let read = || self.lines.iter().map(|(line, sets)| operator(line, sets)).collect();

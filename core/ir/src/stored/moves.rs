@@ -1,11 +1,15 @@
 //! What operators that rearrange elements make of stored ones, and of the axis of their scales.
 
-use super::{Linear, Reals, Stored};
+use super::{Linear, Reals, StoredConstant};
 use crate::{Attr, Graph, Node, Tensor, ValueType};
 
 /// What is stored of each result of a node that rearranges its inputs; `None` for other nodes, and where the scales do
 /// not follow.
-pub(super) fn moved(graph: &Graph, node: &Node, parts: &[Stored]) -> Option<Vec<Stored>> {
+pub(super) fn moved(
+    graph: &Graph,
+    node: &Node,
+    parts: &[StoredConstant],
+) -> Option<Vec<StoredConstant>> {
     let [one, ..] = parts else { return None };
     match node.op.as_str() {
         "Transpose" => Some(vec![transposed(node, one)?]),
@@ -20,7 +24,7 @@ pub(super) fn moved(graph: &Graph, node: &Node, parts: &[Stored]) -> Option<Vec<
     }
 }
 
-impl Stored {
+impl StoredConstant {
     fn scales_along(&self) -> Option<usize> {
         match &self.reals {
             Reals::Linear(linear) => linear.axis,
@@ -29,16 +33,16 @@ impl Stored {
     }
 
     /// Other elements of which real numbers are made in the same way, with the scales along another axis.
-    fn with(&self, tensor: Tensor, axis: Option<usize>) -> Stored {
+    fn with(&self, tensor: Tensor, axis: Option<usize>) -> StoredConstant {
         let mut reals = self.reals.clone();
         if let Reals::Linear(linear) = &mut reals {
             linear.axis = axis;
         }
-        Stored { tensor, reals }
+        StoredConstant { tensor, reals }
     }
 }
 
-fn transposed(node: &Node, one: &Stored) -> Option<Stored> {
+fn transposed(node: &Node, one: &StoredConstant) -> Option<StoredConstant> {
     let rank = one.tensor.rank();
     let perm = match node.attr("perm") {
         Some(Attr::Ints(perm)) => perm.iter().map(|axis| usize::try_from(*axis).ok()).collect(),
@@ -52,7 +56,7 @@ fn transposed(node: &Node, one: &Stored) -> Option<Stored> {
     Some(one.with(one.tensor.permuted(&perm).ok()?, axis))
 }
 
-fn reshaped(one: &Stored, dims: Vec<i64>) -> Option<Stored> {
+fn reshaped(one: &StoredConstant, dims: Vec<i64>) -> Option<StoredConstant> {
     let dims = dims.into_iter().map(|size| usize::try_from(size).ok());
     let dims = dims.collect::<Option<Vec<usize>>>()?;
     let axis = match one.scales_along() {
@@ -76,7 +80,7 @@ fn whole(tensor: &Tensor) -> Ranges {
     tensor.dims().iter().map(|size| (0, *size, 1)).collect()
 }
 
-fn sliced(one: &Stored, ranges: &Ranges) -> Option<Stored> {
+fn sliced(one: &StoredConstant, ranges: &Ranges) -> Option<StoredConstant> {
     let mut part = one.with(one.tensor.sliced(ranges).ok()?, one.scales_along());
     if let Reals::Linear(linear @ Linear { axis: Some(_), .. }) = &mut part.reals {
         let range = [ranges[linear.axis?]];
@@ -120,7 +124,7 @@ fn ranges(graph: &Graph, node: &Node, tensor: &Tensor) -> Option<Ranges> {
 }
 
 /// The parts of a `Split`, as the types of its results say them.
-fn split(graph: &Graph, node: &Node, one: &Stored) -> Option<Vec<Stored>> {
+fn split(graph: &Graph, node: &Node, one: &StoredConstant) -> Option<Vec<StoredConstant>> {
     let axis = node.int("axis", 0);
     let axis = if axis < 0 { axis + one.tensor.rank() as i64 } else { axis };
     let axis = usize::try_from(axis).ok().filter(|axis| *axis < one.tensor.rank())?;
@@ -137,7 +141,7 @@ fn split(graph: &Graph, node: &Node, one: &Stored) -> Option<Vec<Stored>> {
     (first == one.tensor.dims()[axis]).then_some(parts)
 }
 
-fn joined(node: &Node, parts: &[Stored]) -> Option<Stored> {
+fn joined(node: &Node, parts: &[StoredConstant]) -> Option<StoredConstant> {
     let [first, ..] = parts else { return None };
     let (rank, dtype) = (first.tensor.rank(), first.tensor.dtype());
     let axis = node.int("axis", 0);
@@ -149,16 +153,19 @@ fn joined(node: &Node, parts: &[Stored]) -> Option<Stored> {
     let tensor = Tensor::concat(&tensors, axis).ok()?;
     match &first.reals {
         Reals::Cast(to) => {
-            let alike = |part: &Stored| matches!(part.reals, Reals::Cast(other) if other == *to);
+            let alike =
+                |part: &StoredConstant| matches!(part.reals, Reals::Cast(other) if other == *to);
             parts.iter().all(alike).then(|| first.with(tensor, None))
         }
-        Reals::Linear(_) => Some(Stored { tensor, reals: Reals::Linear(scales(parts, axis)?) }),
+        Reals::Linear(_) => {
+            Some(StoredConstant { tensor, reals: Reals::Linear(scales(parts, axis)?) })
+        }
     }
 }
 
 /// The scales of tensors that are joined along an axis: those of all if they are equal, else along that axis.
-fn scales(parts: &[Stored], axis: usize) -> Option<Linear> {
-    let linear = |part: &'_ Stored| match &part.reals {
+fn scales(parts: &[StoredConstant], axis: usize) -> Option<Linear> {
+    let linear = |part: &'_ StoredConstant| match &part.reals {
         Reals::Linear(linear) => Some(linear.clone()),
         Reals::Cast(_) => None,
     };

@@ -8,21 +8,21 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[derive(Default)]
 pub(super) struct Readers {
-    known: HashMap<ValueId, Groups>,
+    known: HashMap<ValueId, ReaderGroups>,
     /// How often a reader was looked at, for tests.
     pub(super) looks: usize,
 }
 
 /// Nodes that do the same are in one group. Groups that take no part of the value come first.
-struct Groups {
+struct ReaderGroups {
     all: Vec<Vec<NodeId>>,
     of: HashMap<NodeId, usize>,
     /// How many at the start take no part of the value.
     whole: usize,
 }
 
-impl Groups {
-    fn new(graph: &Graph, value: ValueId, looks: &mut usize) -> Groups {
+impl ReaderGroups {
+    fn new(graph: &Graph, value: ValueId, looks: &mut usize) -> ReaderGroups {
         let mut by_word: HashMap<u64, Vec<usize>> = HashMap::new();
         let mut all: Vec<Vec<NodeId>> = vec![];
         for id in graph.readers(value).iter().copied() {
@@ -40,7 +40,7 @@ impl Groups {
         let whole = all.partition_point(|group| !takes_part(graph, group[0]));
         let nodes =
             all.iter().enumerate().flat_map(|(at, group)| group.iter().map(move |id| (*id, at)));
-        Groups { of: nodes.collect(), all, whole }
+        ReaderGroups { of: nodes.collect(), all, whole }
     }
 }
 
@@ -71,14 +71,14 @@ fn word_of(x: impl Hash) -> u64 {
 }
 
 impl Readers {
-    fn of(&mut self, graph: &Graph, value: ValueId) -> &mut Groups {
+    fn groups_of(&mut self, graph: &Graph, value: ValueId) -> &mut ReaderGroups {
         let looks = &mut self.looks;
-        self.known.entry(value).or_insert_with(|| Groups::new(graph, value, looks))
+        self.known.entry(value).or_insert_with(|| ReaderGroups::new(graph, value, looks))
     }
 
     /// Whether all that read a value take parts of it as a node does, or do the same as the node.
     pub(super) fn are_alike(&mut self, graph: &Graph, value: ValueId, id: NodeId) -> bool {
-        let groups = self.of(graph, value);
+        let groups = self.groups_of(graph, value);
         let own = groups.of.get(&id).copied();
         let from = if takes_part(graph, id) { groups.whole } else { groups.all.len() };
         let mut looks = 0;
@@ -98,7 +98,7 @@ impl Readers {
 
     /// The readers of a value that do the same as one of them.
     pub(super) fn same(&mut self, graph: &Graph, value: ValueId, id: NodeId) -> Vec<NodeId> {
-        let groups = self.of(graph, value);
+        let groups = self.groups_of(graph, value);
         let own = groups.of.get(&id).copied();
         let group = own.map(|at| std::mem::take(&mut groups.all[at])).unwrap_or_default();
         self.looks += group.len();

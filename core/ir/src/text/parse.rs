@@ -42,7 +42,7 @@ pub fn parse_graph(text: &str) -> Result<Graph, Diagnostic> {
 }
 
 /// One value of an attribute, or one item of a list.
-enum Item<'a> {
+enum AttrItem<'a> {
     Int(&'a str, i64),
     Float(f32),
     Str(Bytes),
@@ -230,9 +230,9 @@ impl<'a> Lexer<'a> {
         list(items, kind).ok_or_else(|| self.error_at(at, "the items of the list do not match"))
     }
 
-    fn item(&mut self, depth: usize) -> Result<Item<'a>, Diagnostic> {
+    fn item(&mut self, depth: usize) -> Result<AttrItem<'a>, Diagnostic> {
         if self.eat('@')? {
-            return Ok(Item::Ref(self.quotable("the name of an attribute")?.into_owned()));
+            return Ok(AttrItem::Ref(self.quotable("the name of an attribute")?.into_owned()));
         }
         if self.at_type() {
             let at = self.at;
@@ -241,22 +241,26 @@ impl<'a> Lexer<'a> {
                 self.advance()?; // the tensor's own name, without meaning in an attribute
             }
             let data = self.eat('=')? || self.token == Token::Punct('{');
-            return Ok(if data { Item::Tensor(self.tensor(at, &ty)?) } else { Item::Type(ty) });
+            return Ok(if data {
+                AttrItem::Tensor(self.tensor(at, &ty)?)
+            } else {
+                AttrItem::Type(ty)
+            });
         }
         match self.token {
-            Token::Int(text) => Ok(Item::Int(text, self.int()?)),
-            Token::Float(_) => Ok(Item::Float(self.float()?)),
-            Token::Ident(word) if is_float_word(word) => Ok(Item::Float(self.float()?)),
-            Token::Ident(_) => Ok(Item::Graph(self.graph(depth + 1)?)),
+            Token::Int(text) => Ok(AttrItem::Int(text, self.int()?)),
+            Token::Float(_) => Ok(AttrItem::Float(self.float()?)),
+            Token::Ident(word) if is_float_word(word) => Ok(AttrItem::Float(self.float()?)),
+            Token::Ident(_) => Ok(AttrItem::Graph(self.graph(depth + 1)?)),
             Token::Str(_) => {
                 let text = self.string()?;
                 if self.token == Token::Punct('(') {
                     let inputs = self.values('(', ')')?;
                     let name = Cow::Owned(text);
                     refuse!(depth + 1 >= NESTING_MAX => self.error("sub-graphs are nested too deep"));
-                    return Ok(Item::Graph(self.graph_from_arrow(name, inputs, depth + 1)?));
+                    return Ok(AttrItem::Graph(self.graph_from_arrow(name, inputs, depth + 1)?));
                 }
-                Ok(Item::Str(Bytes::from(text)))
+                Ok(AttrItem::Str(Bytes::from(text)))
             }
             _ => Err(self.unexpected("the value of an attribute")),
         }
@@ -297,16 +301,16 @@ fn kind_of(attr: &AttrAst<'_>) -> usize {
     }
 }
 
-fn single<'a>(item: Item<'a>, kind: Option<usize>) -> AttrAst<'a> {
+fn single<'a>(item: AttrItem<'a>, kind: Option<usize>) -> AttrAst<'a> {
     AttrAst::Ready(match item {
-        Item::Graph(graph) => return AttrAst::Graph(Box::new(graph)),
-        Item::Int(text, _) if kind == Some(1) => Attr::Float(as_float(text)),
-        Item::Int(_, value) => Attr::Int(value),
-        Item::Float(value) => Attr::Float(value),
-        Item::Str(text) => Attr::Str(text),
-        Item::Tensor(tensor) => Attr::Tensor(tensor),
-        Item::Type(ty) => Attr::Type(Box::new(ty)),
-        Item::Ref(name) => Attr::Ref { name, kind: kind.unwrap_or(0) as i32 },
+        AttrItem::Graph(graph) => return AttrAst::Graph(Box::new(graph)),
+        AttrItem::Int(text, _) if kind == Some(1) => Attr::Float(as_float(text)),
+        AttrItem::Int(_, value) => Attr::Int(value),
+        AttrItem::Float(value) => Attr::Float(value),
+        AttrItem::Str(text) => Attr::Str(text),
+        AttrItem::Tensor(tensor) => Attr::Tensor(tensor),
+        AttrItem::Type(ty) => Attr::Type(Box::new(ty)),
+        AttrItem::Ref(name) => Attr::Ref { name, kind: kind.unwrap_or(0) as i32 },
     })
 }
 
@@ -316,8 +320,8 @@ fn as_float(text: &str) -> f32 {
 }
 
 /// A list of items of one type; `None` if they differ. Integers beside floats count as floats.
-fn list<'a>(items: Vec<Item<'a>>, kind: Option<usize>) -> Option<AttrAst<'a>> {
-    let floats = kind == Some(6) || items.iter().any(|i| matches!(i, Item::Float(_)));
+fn list<'a>(items: Vec<AttrItem<'a>>, kind: Option<usize>) -> Option<AttrAst<'a>> {
+    let floats = kind == Some(6) || items.iter().any(|i| matches!(i, AttrItem::Float(_)));
     macro_rules! all {
         ($($pattern:pat => $value:expr),+) => {
             items.into_iter().map(|i| match i { $($pattern => Some($value),)+ _ => None })
@@ -325,19 +329,25 @@ fn list<'a>(items: Vec<Item<'a>>, kind: Option<usize>) -> Option<AttrAst<'a>> {
         };
     }
     let attr = match (kind, items.first()) {
-        (Some(6), None) | (_, Some(Item::Float(_))) => {
-            Attr::Floats(all!(Item::Float(x) => x, Item::Int(text, _) => as_float(text))?)
+        (Some(6), None) | (_, Some(AttrItem::Float(_))) => {
+            Attr::Floats(all!(AttrItem::Float(x) => x, AttrItem::Int(text, _) => as_float(text))?)
         }
-        (_, Some(Item::Int(..))) if floats => {
-            Attr::Floats(all!(Item::Float(x) => x, Item::Int(text, _) => as_float(text))?)
+        (_, Some(AttrItem::Int(..))) if floats => {
+            Attr::Floats(all!(AttrItem::Float(x) => x, AttrItem::Int(text, _) => as_float(text))?)
         }
-        (Some(7), None) | (_, Some(Item::Int(..))) => Attr::Ints(all!(Item::Int(_, x) => x)?),
-        (Some(8), None) | (_, Some(Item::Str(_))) => Attr::Strs(all!(Item::Str(x) => x)?),
-        (Some(9), None) | (_, Some(Item::Tensor(_))) => Attr::Tensors(all!(Item::Tensor(x) => x)?),
+        (Some(7), None) | (_, Some(AttrItem::Int(..))) => {
+            Attr::Ints(all!(AttrItem::Int(_, x) => x)?)
+        }
+        (Some(8), None) | (_, Some(AttrItem::Str(_))) => Attr::Strs(all!(AttrItem::Str(x) => x)?),
+        (Some(9), None) | (_, Some(AttrItem::Tensor(_))) => {
+            Attr::Tensors(all!(AttrItem::Tensor(x) => x)?)
+        }
         (Some(12), None) => Attr::Sparses(vec![]),
-        (Some(14), None) | (_, Some(Item::Type(_))) => Attr::Types(all!(Item::Type(x) => x)?),
-        (Some(10), None) | (_, Some(Item::Graph(_))) => {
-            return Some(AttrAst::Graphs(all!(Item::Graph(x) => x)?));
+        (Some(14), None) | (_, Some(AttrItem::Type(_))) => {
+            Attr::Types(all!(AttrItem::Type(x) => x)?)
+        }
+        (Some(10), None) | (_, Some(AttrItem::Graph(_))) => {
+            return Some(AttrAst::Graphs(all!(AttrItem::Graph(x) => x)?));
         }
         _ => return None,
     };

@@ -34,7 +34,7 @@ pub fn print_model_with(model: &Model, options: &PrintOptions) -> String {
 
 /// As [`print_graph`], with options.
 pub fn print_graph_with(graph: &Graph, options: &PrintOptions) -> String {
-    to_string(options, |p| p.graph(&graph.name, graph, &Names::outermost(graph), 0))
+    to_string(options, |p| p.graph(&graph.name, graph, &ValueNames::outermost(graph), 0))
 }
 
 fn to_string(options: &PrintOptions, f: impl FnOnce(&mut Printer<'_>) -> fmt::Result) -> String {
@@ -44,17 +44,17 @@ fn to_string(options: &PrintOptions, f: impl FnOnce(&mut Printer<'_>) -> fmt::Re
 }
 
 /// The names that the values of one graph have in the text.
-struct Names<'g>(Vec<Cow<'g, str>>);
+struct ValueNames<'g>(Vec<Cow<'g, str>>);
 
-impl<'g> Names<'g> {
-    fn outermost(graph: &'g Graph) -> Names<'g> {
-        Names(graph.value_ids().map(|v| Cow::Borrowed(graph[v].name.as_str())).collect())
+impl<'g> ValueNames<'g> {
+    fn outermost(graph: &'g Graph) -> ValueNames<'g> {
+        ValueNames(graph.value_ids().map(|v| Cow::Borrowed(graph[v].name.as_str())).collect())
     }
 
     /// In a sub-graph captured values have their outer name; a value of its own that has the same
     /// name gets another.
-    fn nested(graph: &'g Graph, outer: &Names<'g>) -> Names<'g> {
-        let mut names = Names::outermost(graph);
+    fn nested(graph: &'g Graph, outer: &ValueNames<'g>) -> ValueNames<'g> {
+        let mut names = ValueNames::outermost(graph);
         let mut taken = HashSet::new();
         for (inner, captured) in graph.captures() {
             names.0[inner.index()] = outer.0[captured.index()].clone();
@@ -74,7 +74,7 @@ impl<'g> Names<'g> {
         names
     }
 
-    fn of(&self, id: ValueId) -> Id<'_> {
+    fn name_of(&self, id: ValueId) -> Id<'_> {
         Id(&self.0[id.index()])
     }
 }
@@ -110,7 +110,7 @@ impl Printer<'_> {
             self.out.write_str("]")?;
         }
         self.out.write_str("\n>\n")?;
-        self.graph(&model.graph.name, &model.graph, &Names::outermost(&model.graph), 0)?;
+        self.graph(&model.graph.name, &model.graph, &ValueNames::outermost(&model.graph), 0)?;
         for function in &model.functions {
             self.function(function)?;
         }
@@ -134,7 +134,7 @@ impl Printer<'_> {
         self.out.write_str("  opset_import: ")?;
         self.opsets(&function.opsets)?;
         write!(self.out, "\n>\n{}", Id(&function.name))?;
-        let names = Names::outermost(&function.graph);
+        let names = ValueNames::outermost(&function.graph);
         if !function.attributes.is_empty() || !function.defaults.is_empty() {
             self.out.write_str(" <")?;
             self.list(&function.attributes, |p, name| write!(p.out, "{}", Word(name)))?;
@@ -148,7 +148,13 @@ impl Printer<'_> {
         self.signature_and_body(&function.graph, &names, 0)
     }
 
-    fn graph(&mut self, name: &str, graph: &Graph, names: &Names<'_>, depth: usize) -> fmt::Result {
+    fn graph(
+        &mut self,
+        name: &str,
+        graph: &Graph,
+        names: &ValueNames<'_>,
+        depth: usize,
+    ) -> fmt::Result {
         write!(self.out, "{} ", Id(name))?;
         self.signature_and_body(graph, names, depth)
     }
@@ -156,7 +162,7 @@ impl Printer<'_> {
     fn signature_and_body(
         &mut self,
         graph: &Graph,
-        names: &Names<'_>,
+        names: &ValueNames<'_>,
         depth: usize,
     ) -> fmt::Result {
         self.out.write_str("(")?;
@@ -177,7 +183,7 @@ impl Printer<'_> {
     }
 
     /// Initializers, then types of values that are neither input nor output.
-    fn infos(&mut self, graph: &Graph, names: &Names<'_>, depth: usize) -> fmt::Result {
+    fn infos(&mut self, graph: &Graph, names: &ValueNames<'_>, depth: usize) -> fmt::Result {
         let outputs: HashSet<ValueId> = graph.outputs().iter().copied().collect();
         let mut open = false;
         let mut lead = |p: &mut Self| {
@@ -191,7 +197,7 @@ impl Printer<'_> {
         for v in graph.value_ids() {
             if let Some(tensor) = graph[v].initializer() {
                 lead(self)?;
-                write_tensor(self.out, tensor, Some(names.of(v)), self.options)?;
+                write_tensor(self.out, tensor, Some(names.name_of(v)), self.options)?;
             }
         }
         for v in graph.value_ids().filter(|v| !outputs.contains(v)) {
@@ -203,12 +209,12 @@ impl Printer<'_> {
             }
             if let Some(ty) = value.ty.as_ref().filter(|ty| is_said(ty)) {
                 lead(self)?;
-                write!(self.out, "{ty} {}", names.of(v))?;
+                write!(self.out, "{ty} {}", names.name_of(v))?;
             }
         }
         for v in graph.sparse.keys() {
             lead(self)?;
-            write!(self.out, "{} = ...", names.of(*v))?;
+            write!(self.out, "{} = ...", names.name_of(*v))?;
         }
         if !open {
             return self.out.write_str(" ");
@@ -219,14 +225,14 @@ impl Printer<'_> {
         self.indent(depth)
     }
 
-    fn value(&mut self, graph: &Graph, names: &Names<'_>, v: ValueId) -> fmt::Result {
+    fn value(&mut self, graph: &Graph, names: &ValueNames<'_>, v: ValueId) -> fmt::Result {
         match graph[v].ty.as_ref().filter(|ty| is_said(ty)) {
-            Some(ty) => write!(self.out, "{ty} {}", names.of(v)),
-            None => write!(self.out, "{}", names.of(v)),
+            Some(ty) => write!(self.out, "{ty} {}", names.name_of(v)),
+            None => write!(self.out, "{}", names.name_of(v)),
         }
     }
 
-    fn node(&mut self, node: &Node, names: &Names<'_>, depth: usize) -> fmt::Result {
+    fn node(&mut self, node: &Node, names: &ValueNames<'_>, depth: usize) -> fmt::Result {
         if !node.name.is_empty() {
             write!(self.out, "[{}] ", Id(&node.name))?;
         }
@@ -251,9 +257,9 @@ impl Printer<'_> {
         self.out.write_str(")")
     }
 
-    fn optional_names(&mut self, ids: &[Option<ValueId>], names: &Names<'_>) -> fmt::Result {
+    fn optional_names(&mut self, ids: &[Option<ValueId>], names: &ValueNames<'_>) -> fmt::Result {
         self.list(ids, |p, id| match id {
-            Some(id) => write!(p.out, "{}", names.of(*id)),
+            Some(id) => write!(p.out, "{}", names.name_of(*id)),
             None => p.out.write_str("\"\""),
         })
     }
@@ -261,7 +267,7 @@ impl Printer<'_> {
     fn attr(
         &mut self,
         (name, attr): &(String, Attr),
-        names: &Names<'_>,
+        names: &ValueNames<'_>,
         depth: usize,
     ) -> fmt::Result {
         write!(self.out, "{}", Word(name))?;
@@ -295,12 +301,12 @@ impl Printer<'_> {
         }
     }
 
-    fn subgraph(&mut self, graph: &Graph, outer: &Names<'_>, depth: usize) -> fmt::Result {
+    fn subgraph(&mut self, graph: &Graph, outer: &ValueNames<'_>, depth: usize) -> fmt::Result {
         // The printer must not run out of stack on a graph that only code can build.
         if depth >= NESTING_MAX {
             return self.out.write_str("...");
         }
-        let names = Names::nested(graph, outer);
+        let names = ValueNames::nested(graph, outer);
         self.graph(&subgraph_name(&graph.name), graph, &names, depth + 1)
     }
 

@@ -5,10 +5,10 @@ use crate::{Function, Model, Node};
 use std::collections::HashMap;
 
 /// Domain, name and overload.
-type Key<'m> = (&'m str, &'m str, &'m str);
+type FunctionKey<'m> = (&'m str, &'m str, &'m str);
 
 /// The functions of a model by domain, name and overload.
-pub(crate) struct Functions<'m>(HashMap<Key<'m>, usize>);
+pub(crate) struct Functions<'m>(HashMap<FunctionKey<'m>, usize>);
 
 fn domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
@@ -32,7 +32,7 @@ impl<'m> Functions<'m> {
     }
 }
 
-fn key(f: &Function) -> Key<'_> {
+fn key(f: &Function) -> FunctionKey<'_> {
     (domain(&f.domain), &f.name, &f.overload)
 }
 

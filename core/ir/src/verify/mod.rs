@@ -21,7 +21,7 @@ pub const FINDINGS_MAX: usize = 100;
 
 /// How much is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum VerifyLevel {
     /// Producers, names, cycles, captures, initializers.
     Structure,
     /// Also domains, functions, operators, attributes and types, as the standard demands.
@@ -30,13 +30,13 @@ pub enum Level {
 
 /// Everything that is wrong with `model`: `N0502` with the node as layer, `N0504` for versions that
 /// are too new.
-pub fn verify(model: &Model, level: Level) -> Diagnostics {
+pub fn verify(model: &Model, level: VerifyLevel) -> Diagnostics {
     let mut findings = Findings::new(Code::OnnxInvalid);
     structure::check(&model.graph, &mut findings);
     for function in &model.functions {
         structure::check(&function.graph, &mut findings);
     }
-    if level == Level::Full {
+    if level == VerifyLevel::Full {
         functions::check(model, &mut findings);
         operators::check_interface(&model.graph, &mut findings);
         operators::check(model, &mut findings);

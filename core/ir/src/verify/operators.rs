@@ -200,7 +200,7 @@ fn counts(g: &Graph, node: &Node, schema: &OpSchema, findings: &mut Findings) {
 
 fn attributes(g: &Graph, node: &Node, schema: &OpSchema, findings: &mut Findings) {
     for (name, attr) in &node.attrs {
-        let Some(known) = schema.attribute(name) else {
+        let Some(attr_schema) = schema.attribute(name) else {
             // Names with two underscores are reserved for whoever runs the model.
             if !name.starts_with("__") && !grows(node) {
                 let near = nearest(name, schema.attributes.iter().map(|a| a.name));
@@ -211,11 +211,11 @@ fn attributes(g: &Graph, node: &Node, schema: &OpSchema, findings: &mut Findings
             continue;
         };
         let untyped_reference = matches!(attr, Attr::Ref { kind: 0, .. });
-        if attr.kind() != known.kind && !untyped_reference {
+        if attr.kind() != attr_schema.kind && !untyped_reference {
             let kind = |n: i32| KINDS.get(n as usize).copied().unwrap_or(KINDS[0]);
             let message = format!(
                 "The attribute `{name}` must be of type {}, it is of type {}.",
-                kind(known.kind),
+                kind(attr_schema.kind),
                 kind(attr.kind())
             );
             findings.add_at(g, node, message);

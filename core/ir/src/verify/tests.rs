@@ -16,7 +16,7 @@ g (float[N,3] x, bool c) => (float[N,3] y, float[] z)
 f <k> (v) => (u) { u = Flatten<axis : int = @k>(v) }"#;
 
 fn messages(text: &str) -> Vec<String> {
-    let found = verify(&parse_model(text).unwrap(), Level::Full);
+    let found = verify(&parse_model(text).unwrap(), VerifyLevel::Full);
     found.0.iter().map(ToString::to_string).collect()
 }
 
@@ -191,7 +191,7 @@ fn findings_point_to_the_layer_of_the_source() {
     let id = graph.node_ids()[0];
     let conv = Layer { place: "net.ini:7".into(), ..Layer::new("conv1", "Conv") };
     graph.node_mut(id).layers = vec![conv, Layer::new("relu1", "Activation")].into();
-    let found = verify(&Model::new(graph, 8, 17), Level::Full);
+    let found = verify(&Model::new(graph, 8, 17), VerifyLevel::Full);
     let text = found.0[0].to_string();
     assert!(
         text.contains("[layer conv1 and 1 more (Conv, node Relu -> y) at net.ini:7]"),

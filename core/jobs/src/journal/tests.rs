@@ -14,12 +14,12 @@ fn id(n: u32) -> String {
 
 fn open(dir: &Path) -> (Journal, Reading) {
     let reading = read(dir).unwrap();
-    let image = Image::of(reading.live.values(), Vec::new(), Vec::new());
+    let image = Image::from_jobs(reading.live.values(), Vec::new(), Vec::new());
     (Journal::resume(dir, &reading, &image, false).unwrap(), reading)
 }
 
 fn put(journal: &mut Journal, n: u32, name: &str) -> u64 {
-    journal.append(&[Change::Put { record: &record(n, name) }]).unwrap()
+    journal.append(&[JournalChange::Put { record: &record(n, name) }]).unwrap()
 }
 
 fn names(reading: &Reading) -> Vec<String> {
@@ -29,7 +29,7 @@ fn names(reading: &Reading) -> Vec<String> {
 /// Rotates the way the store does.
 fn rotate(journal: &mut Journal, dir: &Path) {
     let live = read(dir).unwrap().live;
-    journal.rotate(&Image::of(live.values(), Vec::new(), Vec::new())).unwrap();
+    journal.rotate(&Image::from_jobs(live.values(), Vec::new(), Vec::new())).unwrap();
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn changes_come_back() {
     assert_eq!(put(&mut journal, 1, "a"), 1);
     assert_eq!(put(&mut journal, 2, "b"), 2);
     assert_eq!(put(&mut journal, 1, "c"), 3);
-    assert_eq!(journal.append(&[Change::Remove { id: &id(2) }]).unwrap(), 4);
+    assert_eq!(journal.append(&[JournalChange::Remove { id: &id(2) }]).unwrap(), 4);
     let (mut journal, reading) = open(dir.path());
     assert_eq!((names(&reading), reading.last_seq), (vec!["c".to_owned()], 4));
     assert_eq!(put(&mut journal, 2, "again"), 5);
@@ -148,7 +148,7 @@ fn a_failed_write_is_not_acknowledged() {
     put(&mut journal, 1, "a");
     let writable =
         std::mem::replace(&mut journal.file, File::open(path_of(dir.path(), 1)).unwrap());
-    let failed = journal.append(&[Change::Put { record: &record(2, "b") }]).unwrap_err();
+    let failed = journal.append(&[JournalChange::Put { record: &record(2, "b") }]).unwrap_err();
     assert_eq!((failed.fatal, failed.diagnostic.code.as_ref()), (true, "N0304"));
     journal.file = writable;
     assert_eq!(put(&mut journal, 2, "b"), 2);
@@ -163,7 +163,7 @@ fn a_newer_journal_is_refused_and_left_alone() {
     newer.truncate(newer.len() - 4);
     newer[0] += 1;
     newer.extend_from_slice(&crc32c::crc32c(&newer).to_le_bytes());
-    journal.append(&[Change::Put { record: &newer }]).unwrap();
+    journal.append(&[JournalChange::Put { record: &newer }]).unwrap();
     let bytes = fs::read(path_of(dir.path(), 1)).unwrap();
     assert_eq!(read(dir.path()).unwrap_err().code, "N0308");
     assert_eq!(fs::read(path_of(dir.path(), 1)).unwrap(), bytes);

@@ -2,14 +2,14 @@ use super::*;
 use crate::record::encode;
 use crate::store::suite::new_job;
 
-fn item(n: u32) -> Item {
+fn item(n: u32) -> PackedJob {
     let params_json =
         format!(r#"{{"export":{{"opset":{}}},"job":{{"attempts_max":3}}}}"#, n % 5 + 13);
     let identity = format!("d{}", n % 3);
     let mut job = Job { identity, params_json, finished_ms: u64::from(n), ..new_job(n) };
     job.set_state(if n.is_multiple_of(2) { JobState::Succeeded } else { JobState::Failed });
     let kept = if n.is_multiple_of(5) { Vec::new() } else { format!("kept {n}").into_bytes() };
-    Item::new(u64::from(n) + 100, &job, encode(&job), kept).unwrap()
+    PackedJob::new(u64::from(n) + 100, &job, encode(&job), kept).unwrap()
 }
 
 fn packed(numbers: std::ops::Range<u32>) -> Vec<u8> {
@@ -18,7 +18,7 @@ fn packed(numbers: std::ops::Range<u32>) -> Vec<u8> {
     builder.finish()
 }
 
-fn number_of(row: &Row) -> u32 {
+fn number_of(row: &PackRow) -> u32 {
     Ulid(row.id).to_string().parse().unwrap()
 }
 
@@ -28,7 +28,7 @@ fn read(bytes: &[u8], listing: &Listing) -> Vec<(Vec<u8>, Vec<u8>)> {
         let place = listing.blocks.get(spot.block as usize)?.clone()?;
         opened(frame::frame_at(&bytes[place])?.0.payload)
     };
-    let row = |row: &Row| {
+    let row = |row: &PackRow| {
         let record = entries(row.record).unwrap();
         let kept = entries(row.kept);
         let kept = kept.map(|kept| kept_at(&kept, row.kept).unwrap().to_vec());
@@ -45,8 +45,8 @@ fn jobs_come_back_and_take_a_fraction_of_their_bytes() {
     let expected: Vec<_> = (0..2000).map(item).collect();
     let written: Vec<_> = expected.iter().map(|i| (i.record.clone(), i.kept.clone())).collect();
     assert_eq!(read(&bytes, &listing), written);
-    for (row, Item { row: wanted, .. }) in listing.rows.iter().zip(&expected) {
-        assert_eq!(Row { record: NOWHERE, kept: NOWHERE, ..*row }, *wanted);
+    for (row, PackedJob { row: wanted, .. }) in listing.rows.iter().zip(&expected) {
+        assert_eq!(PackRow { record: NOWHERE, kept: NOWHERE, ..*row }, *wanted);
     }
     let raw: usize = written.iter().map(|(record, kept)| record.len() + kept.len()).sum();
     assert!(bytes.len() * 2 < raw, "{} of {raw}", bytes.len());
@@ -72,7 +72,7 @@ fn a_flipped_byte_costs_at_most_its_block() {
         let listing = list(&wrong).unwrap();
         assert_eq!(listing.rows.len() + listing.lost.len(), 300, "byte {at}");
         let place = all.blocks.iter().position(|p| p.as_ref().is_some_and(|p| p.contains(&at)));
-        let in_block = |row: &&Row| Some(row.record.block as usize) == place;
+        let in_block = |row: &&PackRow| Some(row.record.block as usize) == place;
         assert_eq!(listing.lost.len(), all.rows.iter().filter(in_block).count(), "byte {at}");
         let sound: Vec<_> = read(&wrong, &listing).into_iter().map(|(record, _)| record).collect();
         let left = listing.rows.iter().map(|row| item(number_of(row)).record);
@@ -83,7 +83,7 @@ fn a_flipped_byte_costs_at_most_its_block() {
 #[test]
 fn a_newer_pack_is_refused() {
     let mut newer = Vec::new();
-    push(&mut newer, 0, Kind::Contents, &[VERSION + 1, 0, 0, 0, 0]);
+    push(&mut newer, 0, FrameKind::Contents, &[VERSION + 1, 0, 0, 0, 0]);
     assert_eq!(list(&newer).unwrap_err(), RecordError::Newer(VERSION + 1));
 }
 

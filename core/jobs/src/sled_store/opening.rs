@@ -2,11 +2,11 @@
 
 use super::Files;
 use crate::at_hand::AtHand;
-use crate::finished::{Finished, Place as Packs};
-use crate::journal::{self, Entry, Image, Journal, Reading};
+use crate::finished::{Finished, PackFolders as Packs};
+use crate::journal::{self, Image, Journal, JournalEntry, Reading};
 use crate::layout::parse_rows;
 use crate::record::RecordError;
-use crate::repair::Place;
+use crate::repair::IndexFolder;
 use onnxd_diagnostics::Diagnostic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ impl Files {
     pub(super) fn open(dir: &Path, afresh: bool) -> Result<(Files, Vec<String>), Diagnostic> {
         let journal_dir = dir.join("journal");
         let mut truth = journal::read(&journal_dir)?;
-        let place = Place { dir: dir.to_owned() };
+        let place = IndexFolder { dir: dir.to_owned() };
         let (index, rows) = place.open_index(&mut truth.notes)?;
         let (known, known_seq) =
             parse_rows(&rows).map_err(|_: RecordError| journal::newer(&place.index()))?;
@@ -32,7 +32,7 @@ impl Files {
         }
         // A damaged journal may not name all packs.
         let listed = truth.packs.as_deref().filter(|_| !truth.damaged);
-        let mut finished = Finished::open(Packs::of(dir), listed, &mut truth.notes)?;
+        let mut finished = Finished::open(Packs::in_state(dir), listed, &mut truth.notes)?;
         settle(&mut truth, &mut finished);
         // The journal first: should the process end here, it already is the whole truth.
         let image = finished.image(truth.live.iter().map(|(id, entry)| (id.as_str(), entry)));
@@ -40,7 +40,7 @@ impl Files {
         let journal = journal.map_err(|e| e.diagnostic)?;
         let is_packed = |id: &str| finished.row(id).is_some();
         let index = place.agree(index, &rows, known_seq, &mut truth, is_packed)?;
-        let at_hand = AtHand::of(std::mem::take(&mut truth.live));
+        let at_hand = AtHand::from_entries(std::mem::take(&mut truth.live));
         let at_hand = at_hand.map_err(|_| journal::newer(&journal_dir))?;
         let (changed, behind) = (BTreeSet::new(), 0);
         let files = Files { journal, finished, at_hand, index, changed, behind };
@@ -65,11 +65,11 @@ impl Finished {
     /// What a file of the journal starts with.
     pub(super) fn image<'a>(
         &self,
-        at_hand: impl Iterator<Item = (&'a str, &'a Entry)>,
+        at_hand: impl Iterator<Item = (&'a str, &'a JournalEntry)>,
     ) -> Image<'a> {
-        let at_hand: BTreeMap<&str, &Entry> = at_hand.collect();
+        let at_hand: BTreeMap<&str, &JournalEntry> = at_hand.collect();
         let gone = self.gone().into_iter().map(|id| Ulid(id).to_string());
         let gone = gone.filter(|id| !at_hand.contains_key(id.as_str())).collect();
-        Image::of(at_hand.into_values(), gone, self.numbers())
+        Image::from_jobs(at_hand.into_values(), gone, self.numbers())
     }
 }

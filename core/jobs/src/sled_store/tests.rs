@@ -305,7 +305,7 @@ fn a_failed_store_is_mended_without_being_closed() {
     // In the journal, but not in the index: the process knows nothing of this job.
     let record = admit(&new_job(2)).unwrap();
     let files = store.files.as_mut().unwrap();
-    files.journal.append(&[Change::Put { record: &record }]).unwrap();
+    files.journal.append(&[JournalChange::Put { record: &record }]).unwrap();
     store.broken = Some(unusable("test".into()).diagnostic);
     // No place for a new file of the journal: what is there stays, and nothing answers.
     fs::create_dir(dir.path().join("journal/0002.new")).unwrap();

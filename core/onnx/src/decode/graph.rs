@@ -2,10 +2,10 @@
 //! graphs around it.
 
 use super::Decoder;
-use crate::findings::{Part, Place};
+use crate::findings::{ModelPath, PathLink};
 use crate::metadata::from_entries;
 use crate::opset::IR_VERSION_MIN;
-use crate::packed::{Kept, Repeated};
+use crate::packed::{KeptMessage, Repeated};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::{Graph, NodeId, Origin, Tensor, ValueId, ValueType};
 use onnxd_proto::onnx::{
@@ -14,10 +14,10 @@ use onnxd_proto::onnx::{
 use std::collections::{HashMap, HashSet};
 
 /// A graph that is being read.
-pub(super) struct Scope {
+pub(super) struct GraphDecoder {
     graph: Graph,
     /// What value_info, inputs and outputs say about names that were not defined yet.
-    declared: HashMap<String, Kept<ValueInfoProto>>,
+    declared: HashMap<String, KeptMessage<ValueInfoProto>>,
     /// The nodes that were not read yet.
     later: Repeated<NodeProto>,
     /// What the one that is being read defines.
@@ -30,7 +30,7 @@ pub(super) struct Scope {
     unsorted: bool,
 }
 
-impl Scope {
+impl GraphDecoder {
     /// Whether this node or a later one defines `name`; what came before is known as a value.
     fn defines_later(&mut self, name: &str) -> bool {
         let names = self.outputs.get_or_insert_with(|| {
@@ -48,7 +48,7 @@ impl Decoder<'_> {
         &mut self.scope().graph
     }
 
-    fn scope(&mut self) -> &mut Scope {
+    fn scope(&mut self) -> &mut GraphDecoder {
         self.scopes.last_mut().expect("a graph is being read")
     }
 
@@ -57,7 +57,7 @@ impl Decoder<'_> {
         name: &str,
         mut infos: Repeated<ValueInfoProto>,
         outputs: Vec<ValueInfoProto>,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) {
         let mut declared = HashMap::new();
         while let Some(info) = infos.next_kept() {
@@ -70,10 +70,10 @@ impl Decoder<'_> {
         }
         let named = |info: ValueInfoProto| {
             let name = info.name.clone().unwrap_or_default();
-            (name, Kept::Plain(Box::new(info)))
+            (name, KeptMessage::Plain(Box::new(info)))
         };
         declared.extend(outputs.into_iter().map(named));
-        self.scopes.push(Scope {
+        self.scopes.push(GraphDecoder {
             graph: Graph::new(name),
             declared,
             later: Vec::new().into(),
@@ -95,7 +95,7 @@ impl Decoder<'_> {
     }
 
     /// Reads a graph and everything in it.
-    pub(super) fn whole_graph(&mut self, mut proto: GraphProto, parent: &Place<'_>) -> Graph {
+    pub(super) fn whole_graph(&mut self, mut proto: GraphProto, parent: &ModelPath<'_>) -> Graph {
         let nodes = std::mem::take(&mut proto.node).into();
         let infos = std::mem::take(&mut proto.value_info).into();
         self.graph_of(proto, nodes, infos, parent)
@@ -107,10 +107,10 @@ impl Decoder<'_> {
         proto: GraphProto,
         nodes: Repeated<NodeProto>,
         infos: Repeated<ValueInfoProto>,
-        parent: &Place<'_>,
+        parent: &ModelPath<'_>,
     ) -> Graph {
         let name = proto.name.unwrap_or_default();
-        let place = parent.at(Part::Graph(&name));
+        let place = parent.at(PathLink::Graph(&name));
         let outputs: Vec<String> =
             proto.output.iter().map(|info| info.name.clone().unwrap_or_default()).collect();
         self.open(&name, infos, proto.output, &place);
@@ -132,7 +132,7 @@ impl Decoder<'_> {
         &mut self,
         infos: Vec<ValueInfoProto>,
         initialized: &HashSet<&str>,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) {
         for info in infos {
             let name = info.name.clone().unwrap_or_default();
@@ -140,7 +140,7 @@ impl Decoder<'_> {
                 self.found.push(Code::OnnxInvalid, place, "a graph input has no name");
                 continue;
             }
-            self.scope().declared.insert(name.clone(), Kept::Plain(Box::new(info)));
+            self.scope().declared.insert(name.clone(), KeptMessage::Plain(Box::new(info)));
             // Before IR version 4 every initializer had to be listed as an input as well, without
             // being meant as one.
             let listed_only =
@@ -154,10 +154,10 @@ impl Decoder<'_> {
         }
     }
 
-    fn initializers(&mut self, protos: Vec<TensorProto>, parent: &Place<'_>) {
+    fn initializers(&mut self, protos: Vec<TensorProto>, parent: &ModelPath<'_>) {
         for (index, mut proto) in protos.into_iter().enumerate() {
             let name = proto.name.take().unwrap_or_default();
-            let place = parent.at(Part::Initializer { index, name: &name });
+            let place = parent.at(PathLink::Initializer { index, name: &name });
             let doc = proto.doc_string.take().unwrap_or_default();
             let metadata = from_entries(std::mem::take(&mut proto.metadata_props));
             let tensor = self.tensor(proto, &place);
@@ -180,7 +180,7 @@ impl Decoder<'_> {
     }
 
     /// The value that an initializer gives data: an input of that name or a new value.
-    fn initialized(&mut self, name: &str, place: &Place<'_>) -> ValueId {
+    fn initialized(&mut self, name: &str, place: &ModelPath<'_>) -> ValueId {
         match self.graph().value_named(name) {
             Some(id) if !self.has_data(id) => id,
             _ => self.define(name, place),
@@ -192,7 +192,7 @@ impl Decoder<'_> {
         graph[id].initializer().is_some() || graph.sparse.contains_key(&id)
     }
 
-    fn set_constant(&mut self, id: ValueId, tensor: Tensor, place: &Place<'_>) {
+    fn set_constant(&mut self, id: ValueId, tensor: Tensor, place: &ModelPath<'_>) {
         let value = &mut self.graph()[id];
         let declared = value.dtype();
         let fault = declared.filter(|d| *d != tensor.dtype());
@@ -207,10 +207,10 @@ impl Decoder<'_> {
         self.graph().set_initializer(id, Some(tensor));
     }
 
-    fn sparse_initializers(&mut self, protos: Vec<SparseTensorProto>, parent: &Place<'_>) {
+    fn sparse_initializers(&mut self, protos: Vec<SparseTensorProto>, parent: &ModelPath<'_>) {
         for (index, mut proto) in protos.into_iter().enumerate() {
             let name = proto.values.as_mut().and_then(|v| v.name.take()).unwrap_or_default();
-            let place = parent.at(Part::Initializer { index, name: &name });
+            let place = parent.at(PathLink::Initializer { index, name: &name });
             let sparse = self.sparse_tensor(proto, &place);
             if name.is_empty() {
                 self.found.push(Code::OnnxInvalid, &place, "the sparse initializer has no name");
@@ -225,7 +225,7 @@ impl Decoder<'_> {
         }
     }
 
-    pub(super) fn nodes(&mut self, protos: Repeated<NodeProto>, place: &Place<'_>) {
+    pub(super) fn nodes(&mut self, protos: Repeated<NodeProto>, place: &ModelPath<'_>) {
         self.scope().later = protos;
         let mut index = 0;
         while let Some(proto) = self.scope().later.next() {
@@ -252,13 +252,13 @@ impl Decoder<'_> {
         }
     }
 
-    pub(super) fn outputs(&mut self, names: &[String], place: &Place<'_>) {
+    pub(super) fn outputs(&mut self, names: &[String], place: &ModelPath<'_>) {
         for name in names {
             if name.is_empty() {
                 self.found.push(Code::OnnxInvalid, place, "a graph output has no name");
                 continue;
             }
-            let id = self.resolve_or_report(name, &place.at(Part::Value(name)));
+            let id = self.resolve_or_report(name, &place.at(PathLink::Value(name)));
             if matches!(self.graph()[id].origin(), Origin::Captured(_)) {
                 self.found.note("a sub-graph lists a value of the graph around it as its output");
             }
@@ -280,7 +280,7 @@ impl Decoder<'_> {
     }
 
     /// The value that an input, initializer or node of the innermost graph defines.
-    pub(super) fn define(&mut self, name: &str, place: &Place<'_>) -> ValueId {
+    pub(super) fn define(&mut self, name: &str, place: &ModelPath<'_>) -> ValueId {
         let Some(id) = self.graph().value_named(name) else {
             let (_, outer) = self.scopes.split_last().expect("a graph is being read");
             if outer.iter().any(|scope| scope.graph.value_named(name).is_some()) {
@@ -303,9 +303,10 @@ impl Decoder<'_> {
     }
 
     /// Adds a value to the graph at `level`, with what was declared about it.
-    fn new_value(&mut self, level: usize, name: &str, place: &Place<'_>) -> ValueId {
-        let info = self.scopes[level].declared.remove(name).map(Kept::open).unwrap_or_default();
-        let ty = info.r#type.and_then(|ty| self.value_type(ty, &place.at(Part::Value(name))));
+    fn new_value(&mut self, level: usize, name: &str, place: &ModelPath<'_>) -> ValueId {
+        let info =
+            self.scopes[level].declared.remove(name).map(KeptMessage::open).unwrap_or_default();
+        let ty = info.r#type.and_then(|ty| self.value_type(ty, &place.at(PathLink::Value(name))));
         let graph = &mut self.scopes[level].graph;
         let id = graph.add_value(name, ty);
         graph[id].doc = info.doc_string.unwrap_or_default();
@@ -314,7 +315,7 @@ impl Decoder<'_> {
     }
 
     /// The value called `name`; a stand-in after a finding if there is none.
-    pub(super) fn resolve_or_report(&mut self, name: &str, place: &Place<'_>) -> ValueId {
+    pub(super) fn resolve_or_report(&mut self, name: &str, place: &ModelPath<'_>) -> ValueId {
         let innermost = self.scopes.len() - 1;
         if let Some(id) = self.resolve(innermost, name) {
             return id;

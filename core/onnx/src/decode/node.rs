@@ -1,7 +1,7 @@
 //! Nodes and their attributes.
 
 use super::Decoder;
-use crate::findings::{Part, Place};
+use crate::findings::{ModelPath, PathLink};
 use crate::metadata::{from_entries, take_layers};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::{Attr, Node, ValueId};
@@ -14,10 +14,10 @@ const SLOTS_MAX: usize = 1 << 14;
 
 impl Decoder<'_> {
     /// Adds the node to the graph that is being read.
-    pub(super) fn node(&mut self, index: usize, proto: NodeProto, parent: &Place<'_>) {
+    pub(super) fn node(&mut self, index: usize, proto: NodeProto, parent: &ModelPath<'_>) {
         let name = proto.name.unwrap_or_default();
         let op = proto.op_type.unwrap_or_default();
-        let place = parent.at(Part::Node { index, name: &name, op: &op });
+        let place = parent.at(PathLink::Node { index, name: &name, op: &op });
         if op.is_empty() {
             self.found.push(Code::OnnxInvalid, &place, "the node has no operator type");
         }
@@ -49,11 +49,11 @@ impl Decoder<'_> {
         self.graph().add_node(node);
     }
 
-    fn read(&mut self, name: &str, place: &Place<'_>) -> Option<ValueId> {
+    fn read(&mut self, name: &str, place: &ModelPath<'_>) -> Option<ValueId> {
         if name.is_empty() { None } else { Some(self.resolve_or_report(name, place)) }
     }
 
-    fn output_slot(&mut self, name: &str, place: &Place<'_>) -> Option<ValueId> {
+    fn output_slot(&mut self, name: &str, place: &ModelPath<'_>) -> Option<ValueId> {
         if name.is_empty() { None } else { Some(self.define(name, place)) }
     }
 
@@ -61,13 +61,13 @@ impl Decoder<'_> {
     pub(super) fn attributes(
         &mut self,
         protos: Vec<AttributeProto>,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) -> Vec<(String, Attr)> {
         let mut seen = HashSet::new();
         let mut attrs = Vec::with_capacity(protos.len());
         for mut proto in protos {
             let name = proto.name.take().unwrap_or_default();
-            let place = place.at(Part::Attribute(&name));
+            let place = place.at(PathLink::Attribute(&name));
             if name.is_empty() {
                 self.found.push(Code::OnnxInvalid, &place, "the attribute has no name");
             }
@@ -84,7 +84,7 @@ impl Decoder<'_> {
         attrs
     }
 
-    fn attribute(&mut self, proto: AttributeProto, place: &Place<'_>) -> Option<Attr> {
+    fn attribute(&mut self, proto: AttributeProto, place: &ModelPath<'_>) -> Option<Attr> {
         let used = used_fields(&proto);
         if let Some(name) = proto.ref_attr_name.as_ref().filter(|name| !name.is_empty()) {
             return self.reference(name, &proto, !used.is_empty(), place);
@@ -130,7 +130,7 @@ impl Decoder<'_> {
         name: &str,
         proto: &AttributeProto,
         has_value: bool,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) -> Option<Attr> {
         let kind = proto.r#type.unwrap_or(0);
         let fault = if !self.in_function {
@@ -151,7 +151,7 @@ impl Decoder<'_> {
         &mut self,
         kind: Kind,
         proto: AttributeProto,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) -> Option<Attr> {
         Some(match kind {
             Kind::Undefined => return None,
@@ -193,7 +193,7 @@ impl Decoder<'_> {
     fn attribute_type(
         &mut self,
         proto: onnxd_proto::onnx::TypeProto,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) -> Option<onnxd_ir::ValueType> {
         if proto.value.is_none() {
             self.found.push(Code::OnnxInvalid, place, "the type says nothing");

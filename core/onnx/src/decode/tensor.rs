@@ -3,7 +3,7 @@
 
 use super::Decoder;
 use crate::external::byte_len;
-use crate::findings::Place;
+use crate::findings::ModelPath;
 use crate::metadata::from_entries;
 use bytes::Bytes;
 use onnxd_diagnostics::Code;
@@ -15,15 +15,15 @@ use onnxd_proto::onnx::{SparseTensorProto, TensorProto};
 const RANK_MAX: usize = 32;
 
 /// Why a tensor cannot be read; the code and a sentence.
-type Fault = (Code, String);
+type TensorFault = (Code, String);
 
-fn invalid(text: impl Into<String>) -> Fault {
+fn invalid(text: impl Into<String>) -> TensorFault {
     (Code::OnnxInvalid, text.into())
 }
 
 impl Decoder<'_> {
     /// The tensor; `None` after a finding.
-    pub(super) fn tensor(&mut self, proto: TensorProto, place: &Place<'_>) -> Option<Tensor> {
+    pub(super) fn tensor(&mut self, proto: TensorProto, place: &ModelPath<'_>) -> Option<Tensor> {
         match self.read_tensor(proto, place) {
             Ok(tensor) => tensor,
             Err((code, text)) => {
@@ -36,8 +36,8 @@ impl Decoder<'_> {
     fn read_tensor(
         &mut self,
         proto: TensorProto,
-        place: &Place<'_>,
-    ) -> Result<Option<Tensor>, Fault> {
+        place: &ModelPath<'_>,
+    ) -> Result<Option<Tensor>, TensorFault> {
         let dtype = element_type(proto.data_type.unwrap_or(0))?;
         let dims = sizes(&proto.dims)?;
         if proto.segment.is_some() {
@@ -61,8 +61,8 @@ impl Decoder<'_> {
         dtype: DataType,
         dims: &[usize],
         proto: TensorProto,
-        place: &Place<'_>,
-    ) -> Result<Option<Tensor>, Fault> {
+        place: &ModelPath<'_>,
+    ) -> Result<Option<Tensor>, TensorFault> {
         if dtype == DataType::String {
             return Err(invalid("strings cannot lie in an external file"));
         }
@@ -84,7 +84,7 @@ impl Decoder<'_> {
     pub(super) fn sparse_tensor(
         &mut self,
         proto: SparseTensorProto,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) -> Option<SparseTensor> {
         let dims = match sizes(&proto.dims) {
             Ok(dims) => dims,
@@ -111,7 +111,7 @@ impl Decoder<'_> {
 }
 
 /// The element type with this number.
-pub(super) fn element_type(number: i32) -> Result<DataType, Fault> {
+pub(super) fn element_type(number: i32) -> Result<DataType, TensorFault> {
     if number == 0 {
         return Err(invalid("the tensor has no element type"));
     }
@@ -119,7 +119,7 @@ pub(super) fn element_type(number: i32) -> Result<DataType, Fault> {
         .ok_or_else(|| (Code::OnnxVersion, format!("element type {number} is not known")))
 }
 
-fn sizes(dims: &[i64]) -> Result<Vec<usize>, Fault> {
+fn sizes(dims: &[i64]) -> Result<Vec<usize>, TensorFault> {
     if dims.len() > RANK_MAX {
         let text = format!("the tensor has {} dimensions, the limit is {RANK_MAX}", dims.len());
         return Err((Code::SourceLimit, text));
@@ -145,7 +145,7 @@ fn used_fields(proto: &TensorProto) -> Vec<&'static str> {
 }
 
 /// Checks that no data field other than `wanted` is in use.
-fn one_field(proto: &TensorProto, wanted: &str) -> Result<(), Fault> {
+fn one_field(proto: &TensorProto, wanted: &str) -> Result<(), TensorFault> {
     match used_fields(proto).into_iter().find(|used| *used != wanted) {
         None => Ok(()),
         Some(other) => Err(invalid(format!("its data must be in {wanted}, not in {other}"))),
@@ -165,7 +165,7 @@ fn typed_field(dtype: DataType) -> &'static str {
     }
 }
 
-fn inline_bytes(dtype: DataType, proto: TensorProto) -> Result<Bytes, Fault> {
+fn inline_bytes(dtype: DataType, proto: TensorProto) -> Result<Bytes, TensorFault> {
     let used = used_fields(&proto);
     let field = match used[..] {
         [] => return Ok(Bytes::new()),
@@ -196,7 +196,7 @@ fn narrow(
     dtype: DataType,
     bits: usize,
     numbers: impl ExactSizeIterator<Item = i128>,
-) -> Result<Bytes, Fault> {
+) -> Result<Bytes, TensorFault> {
     let range = -(1i128 << (bits - 1))..1i128 << bits;
     let mut bytes = Vec::with_capacity(numbers.len() * bits / 8);
     for (i, number) in numbers.enumerate() {

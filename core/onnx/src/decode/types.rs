@@ -1,7 +1,7 @@
 //! Declared types of values.
 
 use super::Decoder;
-use crate::findings::Place;
+use crate::findings::ModelPath;
 use onnxd_diagnostics::Code;
 use onnxd_ir::{DataType, Dim, Shape, ValueType};
 use onnxd_proto::onnx::tensor_shape_proto::dimension::Value as Size;
@@ -10,7 +10,11 @@ use onnxd_proto::onnx::{TensorShapeProto, TypeProto};
 
 impl Decoder<'_> {
     /// The type; `None` if nothing is declared.
-    pub(super) fn value_type(&mut self, proto: TypeProto, place: &Place<'_>) -> Option<ValueType> {
+    pub(super) fn value_type(
+        &mut self,
+        proto: TypeProto,
+        place: &ModelPath<'_>,
+    ) -> Option<ValueType> {
         if proto.denotation.is_some_and(|d| !d.is_empty()) {
             self.found.note("the denotation of a type is not kept");
         }
@@ -42,7 +46,7 @@ impl Decoder<'_> {
     fn inner_type(
         &mut self,
         proto: Option<Box<TypeProto>>,
-        place: &Place<'_>,
+        place: &ModelPath<'_>,
     ) -> Option<Box<ValueType>> {
         let inner = proto.and_then(|proto| self.value_type(*proto, place));
         if inner.is_none() {
@@ -52,7 +56,7 @@ impl Decoder<'_> {
         inner.map(Box::new)
     }
 
-    fn declared_element(&mut self, number: Option<i32>, place: &Place<'_>) -> Option<DataType> {
+    fn declared_element(&mut self, number: Option<i32>, place: &ModelPath<'_>) -> Option<DataType> {
         let number = number.filter(|n| *n != 0)?;
         let dtype = DataType::from_number(number);
         if dtype.is_none() {

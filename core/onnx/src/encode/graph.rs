@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 const NESTING_MAX: usize = 31;
 
 /// A graph that is being written.
-pub(super) struct Level<'a> {
+pub(super) struct GraphLevel<'a> {
     pub(super) graph: &'a Graph,
     /// Names of values that are not written under their own: captured or renamed ones.
     renamed: HashMap<ValueId, String>,
@@ -27,7 +27,7 @@ pub(super) struct Level<'a> {
     defined: Vec<bool>,
 }
 
-impl Level<'_> {
+impl GraphLevel<'_> {
     fn name(&self, id: ValueId) -> &str {
         self.renamed.get(&id).map_or(&self.graph[id].name, String::as_str)
     }
@@ -43,12 +43,12 @@ impl Level<'_> {
 }
 
 /// Where the nodes and value infos of a graph go.
-pub(super) trait Parts {
+pub(super) trait GraphSink {
     fn node(&mut self, node: NodeProto);
     fn value_info(&mut self, info: ValueInfoProto);
 }
 
-impl Parts for (Vec<NodeProto>, Vec<ValueInfoProto>) {
+impl GraphSink for (Vec<NodeProto>, Vec<ValueInfoProto>) {
     fn node(&mut self, node: NodeProto) {
         self.0.push(node);
     }
@@ -58,7 +58,7 @@ impl Parts for (Vec<NodeProto>, Vec<ValueInfoProto>) {
     }
 }
 
-impl Parts for Fields {
+impl GraphSink for Fields {
     fn node(&mut self, node: NodeProto) {
         self.push_node(node);
     }
@@ -80,7 +80,7 @@ impl<'a> Encoder<'a, '_> {
     pub(super) fn graph_into(
         &mut self,
         graph: &'a Graph,
-        parts: &mut dyn Parts,
+        parts: &mut dyn GraphSink,
     ) -> Result<GraphProto, Diagnostic> {
         self.open(graph)?;
         let inputs = self.define_inputs();
@@ -122,7 +122,7 @@ impl<'a> Encoder<'a, '_> {
         }
         let mut defined = vec![false; graph.value_ids().count()];
         renamed.keys().for_each(|own| defined[own.index()] = true);
-        self.levels.push(Level { graph, renamed, taken: HashSet::new(), defined });
+        self.levels.push(GraphLevel { graph, renamed, taken: HashSet::new(), defined });
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl<'a> Encoder<'a, '_> {
         self.levels.pop();
     }
 
-    pub(super) fn level(&self) -> &Level<'a> {
+    pub(super) fn level(&self) -> &GraphLevel<'a> {
         self.levels.last().expect("a graph is being written")
     }
 

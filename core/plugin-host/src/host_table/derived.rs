@@ -2,7 +2,7 @@
 
 use super::{described, put, serve, sized};
 use crate::Refusal;
-use crate::recipe::{Recipe, SOURCES_MAX};
+use crate::recipe::{DerivationRecipe, SOURCES_MAX};
 use onnxd_diagnostics::refuse;
 use onnxd_plugin_abi as abi;
 
@@ -10,7 +10,7 @@ use onnxd_plugin_abi as abi;
 ///
 /// # Safety
 /// `from` is null or readable, and so is what it points to.
-unsafe fn recipe(from: *const abi::Derivation, rank: usize) -> Result<Recipe, Refusal> {
+unsafe fn recipe(from: *const abi::Derivation, rank: usize) -> Result<DerivationRecipe, Refusal> {
     // SAFETY: null, or a derivation that begins with its size, as the caller promises.
     unsafe { sized(from, "derivation") }?;
     // SAFETY: `sized` saw that it is not null and at least as long as ours; readable as the caller
@@ -28,7 +28,7 @@ unsafe fn recipe(from: *const abi::Derivation, rank: usize) -> Result<Recipe, Re
     // promises; no alignment is assumed.
     let strides = (0..strides).map(|i| unsafe { from.strides.add(i).read_unaligned() });
     let (sources, strides) = (sources.collect(), strides.collect());
-    Ok(Recipe { kind: from.kind, sources, offset: from.offset, strides, axis: from.axis })
+    Ok(DerivationRecipe { kind: from.kind, sources, offset: from.offset, strides, axis: from.axis })
 }
 
 pub(super) unsafe extern "C" fn tensor_derive(

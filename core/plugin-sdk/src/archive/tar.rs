@@ -57,7 +57,7 @@ pub(super) fn inflated(bytes: &[u8]) -> Result<Bytes, Diagnostic> {
 /// # Errors
 /// `N0201`, `N0202` for a damaged archive, `N0213` beyond limits, `N0214` for sparse members.
 pub(super) fn members(bytes: &[u8]) -> Result<BTreeMap<String, Range<usize>>, Diagnostic> {
-    let mut found = BTreeMap::new();
+    let mut member_ranges = BTreeMap::new();
     let (mut at, mut count) = (0, 0);
     let mut extended = Extended::default();
     while let Some(head) = bytes.get(at..at + BLOCK).filter(|head| head.iter().any(|b| *b != 0)) {
@@ -83,7 +83,7 @@ pub(super) fn members(bytes: &[u8]) -> Result<BTreeMap<String, Range<usize>>, Di
                 let name = extended.name.take().unwrap_or_else(|| name_of(head));
                 let name = name.strip_prefix("./").unwrap_or(&name).to_owned();
                 refuse_name(&name)?;
-                refuse!(found.insert(name, start..end).is_some() =>
+                refuse!(member_ranges.insert(name, start..end).is_some() =>
                     damaged("the archive has two members of one name"));
             }
             b'S' => return Err(unsupported("the archive has a sparse member")),
@@ -91,7 +91,7 @@ pub(super) fn members(bytes: &[u8]) -> Result<BTreeMap<String, Range<usize>>, Di
             _ => extended = Extended::default(),
         }
     }
-    Ok(without_folder(found))
+    Ok(without_folder(member_ranges))
 }
 
 /// What a head before the head of a member says of it.

@@ -1,14 +1,14 @@
 //! The samples of one input: parts of files, one after the other.
 
 use super::SampleSource;
-use super::files::{Content, Found};
+use super::files::{CalibrationFile, Content};
 use super::input::{Input, inputs};
 use super::pictures::{PictureInput, bad as bad_picture};
 use super::random::{Drawing, Random, numbers};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::eval::RandomSource;
 use crate::ir::{DataType, Dim, Model, Tensor};
-use onnxd_arrays::{Rows, Stored};
+use onnxd_arrays::{ArrayRows, StoredArray};
 use onnxd_diagnostics::refuse;
 use onnxd_preprocess::SAMPLES_MAX;
 
@@ -23,7 +23,7 @@ pub(super) struct Column {
     batch_size: Option<u64>,
     /// Along the first axis, of one sample.
     rows: u64,
-    parts: Vec<Part>,
+    parts: Vec<ColumnFile>,
     /// Of pictures, if there are any.
     picture: Option<PictureInput>,
     /// What takes the place of the parts.
@@ -31,29 +31,29 @@ pub(super) struct Column {
 }
 
 #[derive(Debug)]
-struct Part {
+struct ColumnFile {
     path: String,
-    source: Source,
+    source: ColumnSource,
 }
 
 /// What a file gives.
 #[derive(Debug)]
-enum Source {
-    Array(Stored, Form),
+enum ColumnSource {
+    Array(StoredArray, FirstAxis),
     Picture,
     /// Pictures one after the other.
-    Pictures(Stored),
+    Pictures(StoredArray),
 }
 
-impl Part {
+impl ColumnFile {
     fn is_whole(&self) -> bool {
-        matches!(self.source, Source::Array(_, Form::Whole | Form::Input))
+        matches!(self.source, ColumnSource::Array(_, FirstAxis::Whole | FirstAxis::Input))
     }
 }
 
 /// What the first axis of an array is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Form {
+enum FirstAxis {
     /// The samples, as in the input.
     Samples,
     /// Whole inputs.
@@ -65,12 +65,16 @@ enum Form {
 }
 
 /// The samples of every input.
-pub(super) fn columns(source: SampleSource, files: &[Found]) -> Result<Vec<Column>, Diagnostics> {
+pub(super) fn columns(
+    source: SampleSource,
+    files: &[CalibrationFile],
+) -> Result<Vec<Column>, Diagnostics> {
     let inputs = inputs(source.model);
     let mut wrong = Diagnostics::default();
     let mut columns = Vec::new();
     for (_, input) in &inputs {
-        match column(input, inputs.len() == 1, files, &|| PictureInput::of(source, input)) {
+        match column(input, inputs.len() == 1, files, &|| PictureInput::from_source(source, input))
+        {
             Ok(column) => columns.push(column),
             Err(found) => wrong.0.extend(found.0),
         }
@@ -83,7 +87,7 @@ pub(super) fn random(model: &Model, drawing: Drawing) -> Result<Vec<Column>, Dia
     let mut wrong = Diagnostics::default();
     let mut columns = Vec::new();
     for ((v, input), index) in inputs(model).iter().zip(0..) {
-        match Random::of((&model.graph, *v, index), input, drawing) {
+        match Random::for_input((&model.graph, *v, index), input, drawing) {
             Ok(random) => columns.push(Column {
                 input: input.name.into(),
                 dtype: input.dtype,
@@ -100,7 +104,10 @@ pub(super) fn random(model: &Model, drawing: Drawing) -> Result<Vec<Column>, Dia
 }
 
 /// Takes the arrays called `labels` out of the files, unless an input is called so.
-pub(super) fn labels(model: &Model, files: &mut [Found]) -> Result<Option<Column>, Diagnostics> {
+pub(super) fn labels(
+    model: &Model,
+    files: &mut [CalibrationFile],
+) -> Result<Option<Column>, Diagnostics> {
     let graph = &model.graph;
     if graph.inputs().iter().any(|v| graph[*v].name == LABELS) {
         return Ok(None);
@@ -120,8 +127,8 @@ pub(super) fn labels(model: &Model, files: &mut [Found]) -> Result<Option<Column
             let why = format!("array `{LABELS}`: {dtype} of {dims:?} are no labels");
             return Err(bad(&file.path, &why).into());
         }
-        let source = Source::Array(array, Form::Samples);
-        parts.push(Part { path: file.path.clone(), source });
+        let source = ColumnSource::Array(array, FirstAxis::Samples);
+        parts.push(ColumnFile { path: file.path.clone(), source });
     }
     let (input, dtype) = (LABELS.into(), DataType::Int64);
     let column =
@@ -132,7 +139,7 @@ pub(super) fn labels(model: &Model, files: &mut [Found]) -> Result<Option<Column
 fn column(
     input: &Input,
     alone: bool,
-    files: &[Found],
+    files: &[CalibrationFile],
     picture: &dyn Fn() -> Result<PictureInput, Diagnostic>,
 ) -> Result<Column, Diagnostics> {
     let mut parts = Vec::new();
@@ -140,17 +147,18 @@ fn column(
     for file in files {
         let source = match belonging(input.name, alone, file) {
             None => continue,
-            Some(Belonging::Picture) => Ok(Source::Picture),
+            Some(Belonging::Picture) => Ok(ColumnSource::Picture),
             Some(Belonging::Array(array)) => input.source(array),
         };
         match source {
-            Ok(source) => parts.push(Part { path: file.path.clone(), source }),
+            Ok(source) => parts.push(ColumnFile { path: file.path.clone(), source }),
             Err(why) => wrong.push(bad(&file.path, &why)),
         }
     }
     wrong.or_ok(())?;
     if parts.is_empty() {
-        let names = files.iter().flat_map(Found::arrays).map(|a| shown(a.name()).to_string());
+        let names =
+            files.iter().flat_map(CalibrationFile::arrays).map(|a| shown(a.name()).to_string());
         let names: Vec<String> = names.take(10).collect();
         let text = format!(
             "the calibration data has no array for input `{}`; it has {}",
@@ -164,7 +172,7 @@ fn column(
         return Err(Diagnostic::new(Code::EvalInputs, text).into());
     }
     let batch_size = input.batch_size();
-    let pictures = parts.iter().any(|p| !matches!(p.source, Source::Array(..)));
+    let pictures = parts.iter().any(|p| !matches!(p.source, ColumnSource::Array(..)));
     let picture = if pictures { Some(picture()?) } else { None };
     let (name, dtype) = (input.name.into(), input.dtype);
     Ok(Column { input: name, dtype, batch_size, rows: 1, parts, picture, random: None })
@@ -172,13 +180,13 @@ fn column(
 
 /// What of a file belongs to an input.
 enum Belonging<'f> {
-    Array(&'f Stored),
+    Array(&'f StoredArray),
     Picture,
 }
 
 /// The array of the input's name, or that in the folder of its name; the only one, if there is one input. A picture
 /// may also lie deeper in that folder.
-fn belonging<'f>(input: &str, alone: bool, file: &'f Found) -> Option<Belonging<'f>> {
+fn belonging<'f>(input: &str, alone: bool, file: &'f CalibrationFile) -> Option<Belonging<'f>> {
     let mut folders = file.path.rsplit('/').skip(1);
     let arrays = match &file.content {
         Content::Arrays(arrays) => arrays,
@@ -195,11 +203,11 @@ fn belonging<'f>(input: &str, alone: bool, file: &'f Found) -> Option<Belonging<
 }
 
 impl Input<'_> {
-    fn source(&self, array: &Stored) -> Result<Source, String> {
+    fn source(&self, array: &StoredArray) -> Result<ColumnSource, String> {
         if !array.is_idx() {
             let form = self.form(array);
             let form = form.map_err(|why| format!("array `{}`: {why}", shown(array.name())))?;
-            return Ok(Source::Array(array.clone(), form));
+            return Ok(ColumnSource::Array(array.clone(), form));
         }
         match (array.dtype(), array.dims()) {
             (_, dims) if dims.contains(&0) => Err("it is empty".into()),
@@ -212,7 +220,7 @@ impl Input<'_> {
             {
                 Err(format!("pictures of {row:?} are larger than is read"))
             }
-            (DataType::Uint8, [_, _, _]) => Ok(Source::Pictures(array.clone())),
+            (DataType::Uint8, [_, _, _]) => Ok(ColumnSource::Pictures(array.clone())),
             (dtype, dims) => Err(format!(
                 "an IDX file of {dtype} with {} axes; pictures are bytes with 3",
                 dims.len()
@@ -220,20 +228,20 @@ impl Input<'_> {
         }
     }
 
-    fn form(&self, array: &Stored) -> Result<Form, String> {
+    fn form(&self, array: &StoredArray) -> Result<FirstAxis, String> {
         let dims = array.dims();
         let convertible = self.dtype.is_float() && array.dtype() != DataType::String;
         refuse!(array.dtype() != self.dtype && !convertible => "{} for an input of {}", array.dtype(), self.dtype);
         // Other axes may be empty, as that of the past in a cache of keys and values is at first.
         refuse!(dims.first() == Some(&0) => "it has no samples");
         if dims.is_empty() && self.shape.is_none_or(<[Dim]>::is_empty) {
-            return Ok(Form::Input);
+            return Ok(FirstAxis::Input);
         }
-        let Some(shape) = self.shape else { return Ok(Form::Samples) };
+        let Some(shape) = self.shape else { return Ok(FirstAxis::Samples) };
         let (form, ours, theirs) = match dims.len().checked_sub(shape.len()) {
-            Some(0) => (Form::Samples, shape.get(1..), dims.get(1..)),
-            Some(1) => (Form::Whole, Some(shape), dims.get(1..)),
-            None if dims.len() + 1 == shape.len() => (Form::One, shape.get(1..), Some(dims)),
+            Some(0) => (FirstAxis::Samples, shape.get(1..), dims.get(1..)),
+            Some(1) => (FirstAxis::Whole, Some(shape), dims.get(1..)),
+            None if dims.len() + 1 == shape.len() => (FirstAxis::One, shape.get(1..), Some(dims)),
             _ => return Err(format!("{} axes for an input of {}", dims.len(), shape.len())),
         };
         let (ours, theirs) = (ours.unwrap_or_default(), theirs.unwrap_or_default());
@@ -259,11 +267,11 @@ fn bad(path: &str, why: &str) -> Diagnostic {
     Diagnostic::new(Code::EvalInputs, format!("`{}`, {why}", shown(path)))
 }
 
-impl Part {
+impl ColumnFile {
     fn samples(&self) -> u64 {
         match &self.source {
-            Source::Picture | Source::Array(_, Form::One | Form::Input) => 1,
-            Source::Array(array, _) | Source::Pictures(array) => {
+            ColumnSource::Picture | ColumnSource::Array(_, FirstAxis::One | FirstAxis::Input) => 1,
+            ColumnSource::Array(array, _) | ColumnSource::Pictures(array) => {
                 array.dims().first().map_or(1, |n| *n as u64)
             }
         }
@@ -274,7 +282,7 @@ impl Column {
     pub(super) fn samples(&self) -> u64 {
         match &self.random {
             Some(random) => random.samples(),
-            None => self.parts.iter().map(Part::samples).sum::<u64>() / self.rows,
+            None => self.parts.iter().map(ColumnFile::samples).sum::<u64>() / self.rows,
         }
     }
 
@@ -321,12 +329,13 @@ impl Column {
 
     /// Whether no row is left over.
     pub(super) fn has_whole_runs(&self) -> bool {
-        self.parts.iter().map(Part::samples).sum::<u64>().is_multiple_of(self.rows)
+        self.parts.iter().map(ColumnFile::samples).sum::<u64>().is_multiple_of(self.rows)
     }
 
     /// Whether each sample is a whole input.
     pub(super) fn is_whole(&self) -> bool {
-        self.parts.iter().any(Part::is_whole) || self.random.as_ref().is_some_and(Random::is_scalar)
+        self.parts.iter().any(ColumnFile::is_whole)
+            || self.random.as_ref().is_some_and(Random::is_scalar)
     }
 }
 
@@ -342,17 +351,17 @@ fn matched(mut columns: Vec<Column>) -> Vec<Column> {
 }
 
 /// Reads a column from its beginning.
-pub(super) struct Reader<'c> {
+pub(super) struct ColumnReader<'c> {
     column: &'c Column,
     next: usize,
-    rows: Option<Rows>,
+    rows: Option<ArrayRows>,
     stream: Option<RandomSource>,
 }
 
-impl<'c> Reader<'c> {
-    pub(super) fn new(column: &'c Column) -> Reader<'c> {
+impl<'c> ColumnReader<'c> {
+    pub(super) fn new(column: &'c Column) -> ColumnReader<'c> {
         let stream = column.random.as_ref().map(Random::stream);
-        Reader { column, next: 0, rows: None, stream }
+        ColumnReader { column, next: 0, rows: None, stream }
     }
 
     pub(super) fn input(&self) -> &'c str {
@@ -395,11 +404,11 @@ impl<'c> Reader<'c> {
                 continue;
             };
             let form = match &part.source {
-                Source::Array(_, form) => Some(*form),
+                ColumnSource::Array(_, form) => Some(*form),
                 _ => None,
             };
             let count = match form {
-                Some(Form::One | Form::Input) => usize::MAX,
+                Some(FirstAxis::One | FirstAxis::Input) => usize::MAX,
                 Some(_) => count,
                 // One at a time: each may be large before it is brought to the input's size.
                 None => 1,
@@ -409,7 +418,7 @@ impl<'c> Reader<'c> {
                 continue;
             };
             let formed = match (form, &self.column.picture) {
-                (Some(Form::One | Form::Input), _) => {
+                (Some(FirstAxis::One | FirstAxis::Input), _) => {
                     let dims = [&[1], tensor.dims()].concat();
                     tensor.reshaped(dims).map_err(|e| e.to_string())
                 }
@@ -427,12 +436,14 @@ impl<'c> Reader<'c> {
         })?;
         self.next += 1;
         match (&part.source, &self.column.picture) {
-            (Source::Array(array, _) | Source::Pictures(array), _) => {
+            (ColumnSource::Array(array, _) | ColumnSource::Pictures(array), _) => {
                 self.rows = Some(array.rows().map_err(|why| damaged(part, &why))?);
                 Ok(None)
             }
-            (Source::Picture, Some(picture)) => picture.dropped(&part.path).map(Some),
-            (Source::Picture, None) => Err(bad_picture(&part.path, "no picture to the input")),
+            (ColumnSource::Picture, Some(picture)) => picture.dropped(&part.path).map(Some),
+            (ColumnSource::Picture, None) => {
+                Err(bad_picture(&part.path, "no picture to the input"))
+            }
         }
     }
 
@@ -452,7 +463,7 @@ impl<'c> Reader<'c> {
     }
 }
 
-fn damaged(part: &Part, why: &str) -> Diagnostic {
+fn damaged(part: &ColumnFile, why: &str) -> Diagnostic {
     Diagnostic::new(Code::ArrayFile, format!("`{}`: {why}", shown(&part.path)))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_arrays::{Stored, is_stored, stored};
+use onnxd_arrays::{StoredArray, is_stored, stored};
 use onnxd_diagnostics::refuse;
 use onnxd_image::is_picture;
 use onnxd_params::host::Calibration as Params;
@@ -14,21 +14,21 @@ const FILES_MAX: usize = 50_000;
 const OTHERS_MAX: usize = 10;
 
 /// One file.
-pub(super) struct Found {
+pub(super) struct CalibrationFile {
     pub(super) path: String,
     pub(super) content: Content,
 }
 
 /// What a file holds.
 pub(super) enum Content {
-    Arrays(Vec<Stored>),
+    Arrays(Vec<StoredArray>),
     /// Decoded when its turn comes.
     Picture,
 }
 
-impl Found {
+impl CalibrationFile {
     /// None of a picture.
-    pub(super) fn arrays(&self) -> &[Stored] {
+    pub(super) fn arrays(&self) -> &[StoredArray] {
         match &self.content {
             Content::Arrays(arrays) => arrays,
             Content::Picture => &[],
@@ -37,7 +37,10 @@ impl Found {
 }
 
 /// The calibration data of the submission, in the order of the files' names; empty if there is none.
-pub(super) fn found(submission: &Submission, params: &Params) -> Result<Vec<Found>, Diagnostics> {
+pub(super) fn found(
+    submission: &Submission,
+    params: &Params,
+) -> Result<Vec<CalibrationFile>, Diagnostics> {
     let named = params.data();
     let paths = match &named {
         Some(named) => below(submission, named.trim_end_matches('/')),
@@ -52,11 +55,14 @@ pub(super) fn found(submission: &Submission, params: &Params) -> Result<Vec<Foun
 }
 
 /// What lies at a path of the submission; empty if there is nothing.
-pub(super) fn at(submission: &Submission, path: &str) -> Result<Vec<Found>, Diagnostics> {
+pub(super) fn at(submission: &Submission, path: &str) -> Result<Vec<CalibrationFile>, Diagnostics> {
     read_all(submission, below(submission, path.trim_end_matches('/')))
 }
 
-fn read_all(submission: &Submission, mut paths: Vec<&str>) -> Result<Vec<Found>, Diagnostics> {
+fn read_all(
+    submission: &Submission,
+    mut paths: Vec<&str>,
+) -> Result<Vec<CalibrationFile>, Diagnostics> {
     paths.sort_unstable();
     if paths.len() > FILES_MAX {
         let text = format!("more than {FILES_MAX} files of calibration data");
@@ -67,7 +73,7 @@ fn read_all(submission: &Submission, mut paths: Vec<&str>) -> Result<Vec<Found>,
     let mut wrong = Diagnostics::default();
     for path in paths {
         match read(submission, path) {
-            Ok(Some(content)) => files.push(Found { path: path.to_owned(), content }),
+            Ok(Some(content)) => files.push(CalibrationFile { path: path.to_owned(), content }),
             Ok(None) => {}
             Err(why) => wrong.push(why),
         }
@@ -102,6 +108,6 @@ fn read(submission: &Submission, path: &str) -> Result<Option<Content>, Diagnost
     let name = path.rsplit('/').next().unwrap_or(path);
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let arrays = stored(&submission.read(path)?, stem).map_err(|why| wrong(&why))?;
-    let labels = |array: &Stored| array.is_idx() && array.dims().len() == 1;
+    let labels = |array: &StoredArray| array.is_idx() && array.dims().len() == 1;
     Ok((!arrays.iter().any(labels)).then_some(Content::Arrays(arrays)))
 }

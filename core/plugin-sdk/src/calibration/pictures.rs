@@ -8,7 +8,7 @@ use crate::ir::{DataType, Dim, Tensor};
 use onnxd_diagnostics::refuse;
 use onnxd_params::host::Calibration as Params;
 use onnxd_params::words::{Color, Layout};
-use onnxd_preprocess::{Border, Operator, Order, Picture, Sizing, Step, Steps};
+use onnxd_preprocess::{ArithmeticOperator, Border, ChannelOrder, Picture, Sizing, Step, Steps};
 use std::sync::Arc;
 
 /// Where a front-end leaves the steps from a picture to the network's input.
@@ -30,7 +30,10 @@ pub(super) struct PictureInput {
 }
 
 impl PictureInput {
-    pub(super) fn of(source: SampleSource, input: &Input) -> Result<PictureInput, Diagnostic> {
+    pub(super) fn from_source(
+        source: SampleSource,
+        input: &Input,
+    ) -> Result<PictureInput, Diagnostic> {
         let job = source.submission.job().clone();
         let no_way = |code: Code, why: String| {
             let name = shown(input.name);
@@ -179,7 +182,7 @@ impl PictureParams<'_> {
         }
         refuse!(std.contains(&0.0) => "a number of `calibration.std` is 0");
         let mut steps = match channels {
-            1 => vec![Step::Grey { order: Order::Rgb }],
+            1 => vec![Step::Grey { order: ChannelOrder::Rgb }],
             _ => vec![Step::Spread],
         };
         if self.0.color() == Some(Color::Bgr) {
@@ -204,9 +207,12 @@ impl PictureParams<'_> {
             }
         };
         let white = 255.0 * self.scale(bytes);
-        with(Operator::Multiplies, if white == 1.0 { &[] } else { std::slice::from_ref(&white) });
-        with(Operator::Minus, &mean);
-        with(Operator::Divides, &std);
+        with(
+            ArithmeticOperator::Multiplies,
+            if white == 1.0 { &[] } else { std::slice::from_ref(&white) },
+        );
+        with(ArithmeticOperator::Minus, &mean);
+        with(ArithmeticOperator::Divides, &std);
         Ok((Steps(steps), dims, last))
     }
 

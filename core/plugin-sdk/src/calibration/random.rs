@@ -50,7 +50,7 @@ enum Draw {
 
 impl Random {
     /// Of the input number `index` of a graph, which is the value `v`.
-    pub(super) fn of(
+    pub(super) fn for_input(
         (graph, v, index): (&Graph, ValueId, u64),
         input: &Input,
         drawing: Drawing,

@@ -9,7 +9,7 @@ use crate::diagnostics::Diagnostic;
 use crate::ir::ops::{Neg, Relu};
 use crate::ir::{At, DataType, Graph, Model, Tensor, ValueType};
 use crate::rewrite::{Rewrite, Rewriter, rule};
-use crate::testing::host::{Counted, State, TABLE, TestHost};
+use crate::testing::host::{Counted, HostState, TABLE, TestHost};
 use crate::{Claim, Frontend, Imported, Need, Probe, QuantizeContext, Quantizer, Submission};
 use bytes::Bytes;
 use onnxd_onnx::{Placement, handle_of};
@@ -110,7 +110,7 @@ thread_local! {
     static OWN: &'static TestHost = TestHost::new(Vec::new(), BTreeMap::new());
 }
 
-fn host<T>(f: impl FnOnce(&mut State) -> T) -> T {
+fn host<T>(f: impl FnOnce(&mut HostState) -> T) -> T {
     OWN.with(|host| f(&mut host.state()))
 }
 
@@ -120,7 +120,7 @@ fn made() -> Vec<&'static [u8]> {
 }
 
 /// Creates, calls and destroys an instance; status and text of the first failure, else OK.
-fn drive(kind: &str, params: &str, call: Call) -> (abi::Status, String) {
+fn drive(kind: &str, params: &str, call: EntryFunction) -> (abi::Status, String) {
     // SAFETY: a static table of its full size.
     assert!(unsafe { crate::host::install(&raw const TABLE) });
     let mut room = [0u8; 200];
@@ -141,7 +141,7 @@ fn drive(kind: &str, params: &str, call: Call) -> (abi::Status, String) {
     (status, String::from_utf8(room[..len].to_vec()).unwrap())
 }
 
-type Call =
+type EntryFunction =
     unsafe extern "C" fn(*mut c_void, *const abi::Job, *mut abi::ErrorBuffer) -> abi::Status;
 
 fn passes(ids: &[&str]) -> String {

@@ -12,11 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[repr(C)]
 pub(crate) struct TestHost {
     job: abi::Job,
-    state: Mutex<State>,
+    state: Mutex<HostState>,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct HostState {
     pub(crate) submission: Vec<u8>,
     pub(crate) files: BTreeMap<String, Bytes>,
     pub(crate) graph: Bytes,
@@ -57,7 +57,7 @@ struct Lent {
 // sealed, by the plugin that asked for it.
 unsafe impl Send for Lent {}
 
-impl State {
+impl HostState {
     fn lend(&mut self, lent: Lent) -> u64 {
         self.last += 1;
         self.lent.insert(self.last, lent);
@@ -88,7 +88,7 @@ impl TestHost {
     /// A host of these files, which say what `submission` is.
     pub(crate) fn new(submission: Vec<u8>, files: BTreeMap<String, Bytes>) -> &'static TestHost {
         let job = abi::Job { struct_size: size_of::<abi::Job>() as u32, threads: 1 };
-        let state = Mutex::new(State { submission, files, ..State::default() });
+        let state = Mutex::new(HostState { submission, files, ..HostState::default() });
         Box::leak(Box::new(TestHost { job, state }))
     }
 
@@ -96,7 +96,7 @@ impl TestHost {
         (&raw const *self).cast()
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, HostState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

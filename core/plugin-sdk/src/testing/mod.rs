@@ -17,7 +17,7 @@ pub use onnxd_proto::onnxd as messages;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::eval::{Executor, RunOptions};
 use crate::host::{JobHandle, with_current};
-use crate::ir::{Level, Model, Tensor, examine};
+use crate::ir::{Model, Tensor, VerifyLevel, examine};
 use crate::tensors::HostTensors;
 use crate::{Frontend, Probe, Submission};
 use bytes::Bytes;
@@ -215,7 +215,7 @@ fn called<Log>(
         (state.graph.clone(), artifacts, std::mem::take(&mut state.logged))
     };
     let mut model = onnxd_onnx::decode(graph, &mut HostTensors(&job))?.model;
-    examine(&mut model, Level::Full).or_ok(())?;
+    examine(&mut model, VerifyLevel::Full).or_ok(())?;
     let log = files.remove(log).unwrap_or_default();
     let log = decode(log.as_slice())
         .map_err(|e| Diagnostic::new(Code::PluginContract, format!("its log: {e}")))?;

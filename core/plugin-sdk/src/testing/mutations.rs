@@ -4,7 +4,7 @@
 //! others. An input that lets the reader panic, or that takes it very long, is kept in a temporary file, and
 //! `FUZZ_INPUT` names such a file to run it alone.
 
-use crate::ir::{Level, Model, verify};
+use crate::ir::{Model, VerifyLevel, verify};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -163,7 +163,7 @@ fn word_at(bytes: &[u8], random: &mut Random) -> std::ops::Range<usize> {
 /// If it is not.
 pub fn valid(model: Option<&Model>) -> usize {
     let Some(model) = model else { return 0 };
-    let findings = verify(model, Level::Full);
+    let findings = verify(model, VerifyLevel::Full);
     assert!(findings.0.is_empty(), "what is imported is valid: {findings}");
     1
 }

@@ -1,12 +1,12 @@
 //! What samples are worth.
 
-use crate::{Depth, Fault, Operator, Picture, fault};
+use crate::{ArithmeticOperator, Depth, Picture, PictureFault, fault};
 
 pub(crate) fn apply(
     mut picture: Picture,
-    operator: Operator,
+    operator: ArithmeticOperator,
     values: &[f64],
-) -> Result<Picture, Fault> {
+) -> Result<Picture, PictureFault> {
     let channels = picture.channels;
     let numbers: Vec<f32> = match values {
         [one] => vec![operator.number(*one); channels],
@@ -30,14 +30,14 @@ pub(crate) fn truncate(mut picture: Picture) -> Picture {
     picture
 }
 
-pub(crate) fn scale_integers(picture: Picture, signed: bool) -> Result<Picture, Fault> {
+pub(crate) fn scale_integers(picture: Picture, signed: bool) -> Result<Picture, PictureFault> {
     match (picture.depth, signed) {
         (Depth::Float, _) => Ok(picture),
-        (Depth::Byte, false) => apply(picture, Operator::Divides, &[255.0]),
-        (Depth::Word, false) => apply(picture, Operator::Divides, &[65535.0]),
+        (Depth::Byte, false) => apply(picture, ArithmeticOperator::Divides, &[255.0]),
+        (Depth::Word, false) => apply(picture, ArithmeticOperator::Divides, &[65535.0]),
         (Depth::Byte, true) => {
-            let centred = apply(picture, Operator::Minus, &[128.0])?;
-            apply(centred, Operator::Divides, &[128.0])
+            let centred = apply(picture, ArithmeticOperator::Minus, &[128.0])?;
+            apply(centred, ArithmeticOperator::Divides, &[128.0])
         }
         (Depth::Word, true) => Err(fault("samples of 16 bits have no signed range")),
     }

@@ -1,7 +1,7 @@
 //! Channels.
 
 use super::picture::room;
-use crate::{Depth, Fault, Order, Picture, Step, fault};
+use crate::{ChannelOrder, Depth, Picture, PictureFault, Step, fault};
 
 pub(crate) fn reverse(mut picture: Picture) -> Picture {
     if picture.channels == 3 {
@@ -10,7 +10,7 @@ pub(crate) fn reverse(mut picture: Picture) -> Picture {
     picture
 }
 
-pub(crate) fn spread(picture: Picture) -> Result<Picture, Fault> {
+pub(crate) fn spread(picture: Picture) -> Result<Picture, PictureFault> {
     if picture.channels != 1 {
         return Ok(picture);
     }
@@ -20,13 +20,13 @@ pub(crate) fn spread(picture: Picture) -> Result<Picture, Fault> {
 }
 
 /// Integers with weights of 15 bits, as OpenCV has them since version 4.
-pub(crate) fn grey(picture: Picture, order: Order) -> Picture {
+pub(crate) fn grey(picture: Picture, order: ChannelOrder) -> Picture {
     if picture.channels != 3 {
         return picture;
     }
     let ordered = |p: &[f32]| match order {
-        Order::Rgb => [p[0], p[1], p[2]],
-        Order::Bgr => [p[2], p[1], p[0]],
+        ChannelOrder::Rgb => [p[0], p[1], p[2]],
+        ChannelOrder::Bgr => [p[2], p[1], p[0]],
     };
     let whole = |p: &[f32]| {
         let [r, g, b] = ordered(p).map(|v| v as u64);
@@ -42,7 +42,7 @@ pub(crate) fn grey(picture: Picture, order: Order) -> Picture {
     Picture { channels: 1, samples, ..picture }
 }
 
-pub(crate) fn channel(picture: &Picture, index: usize) -> Result<Picture, Fault> {
+pub(crate) fn channel(picture: &Picture, index: usize) -> Result<Picture, PictureFault> {
     if picture.channels != 3 || index > 2 {
         let channels = picture.channels;
         return Err(fault(format!("channel {index} of a picture of {channels} channels")));
@@ -52,7 +52,7 @@ pub(crate) fn channel(picture: &Picture, index: usize) -> Result<Picture, Fault>
 }
 
 /// Every list of steps makes a channel of the picture.
-pub(crate) fn split(picture: &Picture, channels: &[Vec<Step>]) -> Result<Picture, Fault> {
+pub(crate) fn split(picture: &Picture, channels: &[Vec<Step>]) -> Result<Picture, PictureFault> {
     let count = channels.len();
     let way = |steps: &Vec<Step>| steps.iter().try_fold(picture.clone(), |p, step| step.apply(p));
     let first = way(channels.first().ok_or_else(|| fault("a picture without channels"))?)?;

@@ -3,7 +3,7 @@
 use super::colour::reverse;
 use super::levels::histogram;
 use super::picture::room;
-use crate::{Depth, Equalization, Fault, Order, Picture, fault};
+use crate::{ChannelOrder, Depth, Equalization, Picture, PictureFault, fault};
 
 /// Most tiles of a row or a column.
 const TILES_MAX: usize = 64;
@@ -12,19 +12,21 @@ const TILES_MAX: usize = 64;
 pub(crate) fn equalize(
     mut picture: Picture,
     method: Equalization,
-    order: Order,
-) -> Result<Picture, Fault> {
+    order: ChannelOrder,
+) -> Result<Picture, PictureFault> {
     if picture.depth != Depth::Byte {
         return Err(fault("only samples of 8 bits are equalized"));
     }
     match picture.channels {
         1 => picture.samples = equalized(&picture.samples, picture.width, method)?,
         3 => {
-            let to_rgb = |picture| if order == Order::Bgr { reverse(picture) } else { picture };
+            let to_rgb =
+                |picture| if order == ChannelOrder::Bgr { reverse(picture) } else { picture };
             picture = to_rgb(picture);
             let tables = Lab::new();
             let pixels_of = picture.samples.chunks_exact(3);
-            let mut lab: Vec<[f32; 3]> = pixels_of.map(|p| tables.of([p[0], p[1], p[2]])).collect();
+            let mut lab: Vec<[f32; 3]> =
+                pixels_of.map(|p| tables.from_rgb([p[0], p[1], p[2]])).collect();
             let lightness: Vec<f32> = lab.iter().map(|p| p[0]).collect();
             let lightness = equalized(&lightness, picture.width, method)?;
             lab.iter_mut().zip(lightness).for_each(|(p, l)| p[0] = l);
@@ -36,7 +38,11 @@ pub(crate) fn equalize(
     Ok(picture)
 }
 
-fn equalized(samples: &[f32], width: usize, method: Equalization) -> Result<Vec<f32>, Fault> {
+fn equalized(
+    samples: &[f32],
+    width: usize,
+    method: Equalization,
+) -> Result<Vec<f32>, PictureFault> {
     match method {
         Equalization::Standard => {
             let table = standard(&histogram(samples.iter()), samples.len());
@@ -65,16 +71,21 @@ fn standard(counts: &[u32; 256], all: usize) -> [f32; 256] {
 }
 
 /// Contrast limited adaptive histogram equalization: tables of tiles, bilinear between their centres.
-fn clahe(samples: &[f32], width: usize, clip_limit: f64, grid: usize) -> Result<Vec<f32>, Fault> {
+fn clahe(
+    samples: &[f32],
+    width: usize,
+    clip_limit: f64,
+    grid: usize,
+) -> Result<Vec<f32>, PictureFault> {
     let height = samples.len() / width.max(1);
     if grid == 0 || grid > TILES_MAX || !clip_limit.is_finite() {
         return Err(fault(format!("no grid of {grid} x {grid} tiles")));
     }
     // A picture that tiles do not divide is continued by its mirror image.
     let even = width.is_multiple_of(grid) && height.is_multiple_of(grid);
-    let whole = |n: usize| if even { n } else { n + grid - n % grid };
-    let (tile_w, tile_h) = (whole(width) / grid, whole(height) / grid);
-    room(whole(width), whole(height), 1)?;
+    let padded_size = |n: usize| if even { n } else { n + grid - n % grid };
+    let (tile_w, tile_h) = (padded_size(width) / grid, padded_size(height) / grid);
+    room(padded_size(width), padded_size(height), 1)?;
     let mirror = |at: usize, len: usize| {
         let period = 2 * (len - 1).max(1);
         let at = at % period;
@@ -175,7 +186,7 @@ impl Lab {
         Lab { linear, root: root.collect(), weights }
     }
 
-    fn of(&self, rgb: [f32; 3]) -> [f32; 3] {
+    fn from_rgb(&self, rgb: [f32; 3]) -> [f32; 3] {
         let linear = rgb.map(|v| self.linear[v as usize & 255]);
         let [x, y, z] = self.weights.map(|row| {
             let sum: i64 = row.iter().zip(linear).map(|(a, b)| a * b).sum();
@@ -209,12 +220,12 @@ mod tests {
     #[test]
     fn histograms_are_spread() {
         let grey = Picture::grey(4, 1, &[10, 10, 20, 30]).unwrap();
-        let made = equalize(grey.clone(), Equalization::Standard, Order::Bgr).unwrap();
+        let made = equalize(grey.clone(), Equalization::Standard, ChannelOrder::Bgr).unwrap();
         assert_eq!(made.samples, [0.0, 0.0, 128.0, 255.0]);
         let flat = Picture::grey(3, 1, &[9; 3]).unwrap();
-        assert_eq!(equalize(flat.clone(), Equalization::Standard, Order::Bgr), Ok(flat));
+        assert_eq!(equalize(flat.clone(), Equalization::Standard, ChannelOrder::Bgr), Ok(flat));
         let real = Picture { depth: Depth::Float, ..grey };
-        assert!(equalize(real, Equalization::Standard, Order::Bgr).is_err());
+        assert!(equalize(real, Equalization::Standard, ChannelOrder::Bgr).is_err());
     }
 
     /// Numbers of OpenCV 5.0, with tiles that divide the picture and that do not.
@@ -224,7 +235,7 @@ mod tests {
         let grey = Picture::grey(7, 5, &(0..35).map(byte).collect::<Vec<u8>>()).unwrap();
         let of = |grid, clip_limit| {
             let method = Equalization::Clahe { clip_limit, grid };
-            equalize(grey.clone(), method, Order::Bgr).map(|made| made.samples)
+            equalize(grey.clone(), method, ChannelOrder::Bgr).map(|made| made.samples)
         };
         let limited = [
             21, 85, 149, 170, 160, 176, 212, 42, 106, 170, 186, 170, 191, 234, 57, 121, 180, 197,
@@ -245,10 +256,10 @@ mod tests {
     fn colours_come_back() {
         let lab = Lab::new();
         for colour in [[0.0, 0.0, 0.0], [255.0; 3], [200.0, 30.0, 90.0], [120.0, 130.0, 99.0]] {
-            for (made, wanted) in rgb(lab.of(colour)).iter().zip(colour) {
+            for (made, wanted) in rgb(lab.from_rgb(colour)).iter().zip(colour) {
                 assert!((made - wanted).abs() <= 4.0, "{colour:?}: {made}");
             }
         }
-        assert_eq!(lab.of([255.0, 0.0, 0.0]), [136.0, 208.0, 195.0]);
+        assert_eq!(lab.from_rgb([255.0, 0.0, 0.0]), [136.0, 208.0, 195.0]);
     }
 }

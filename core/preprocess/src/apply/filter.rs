@@ -1,7 +1,7 @@
 //! Filters.
 
 use super::geometry::{mirrored_inside, room_of};
-use crate::{Fault, Picture, fault};
+use crate::{Picture, PictureFault, fault};
 
 /// Most products of a filtered picture.
 const PRODUCTS_MAX: usize = 1 << 31;
@@ -12,7 +12,7 @@ pub(crate) fn filter(
     picture: &Picture,
     kernel: &[f64],
     [width, height]: [usize; 2],
-) -> Result<Picture, Fault> {
+) -> Result<Picture, PictureFault> {
     if kernel.is_empty() || kernel.len() != width * height || !kernel.iter().all(|v| v.is_finite())
     {
         return Err(fault(format!("no kernel of {width} x {height} numbers")));

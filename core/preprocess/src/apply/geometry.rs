@@ -1,13 +1,13 @@
 //! Where samples lie.
 
 use super::picture::room;
-use crate::{Border, Depth, Fault, Order, Picture, fault};
+use crate::{Border, ChannelOrder, Depth, Picture, PictureFault, fault};
 
 pub(crate) fn crop(
     picture: &Picture,
     [x, y]: [usize; 2],
     [width, height]: [usize; 2],
-) -> Result<Picture, Fault> {
+) -> Result<Picture, PictureFault> {
     let fits = |at: usize, size: usize, all: usize| at.checked_add(size).is_some_and(|n| n <= all);
     if !fits(x, width, picture.width) || !fits(y, height, picture.height) {
         let (w, h) = (picture.width, picture.height);
@@ -18,7 +18,11 @@ pub(crate) fn crop(
     picture.moved([width, height], |i, j| [x + i, y + j])
 }
 
-pub(crate) fn flip(picture: &Picture, horizontal: bool, vertical: bool) -> Result<Picture, Fault> {
+pub(crate) fn flip(
+    picture: &Picture,
+    horizontal: bool,
+    vertical: bool,
+) -> Result<Picture, PictureFault> {
     let mirrored = |on: bool, i: usize, all: usize| if on { all - 1 - i } else { i };
     picture.moved([picture.width, picture.height], |x, y| {
         [mirrored(horizontal, x, picture.width), mirrored(vertical, y, picture.height)]
@@ -30,15 +34,15 @@ pub(crate) fn pad_crop(
     wanted: [i64; 2],
     additive: bool,
     border: &Border,
-) -> Result<Picture, Fault> {
-    let given = [picture.width as i64, picture.height as i64];
+) -> Result<Picture, PictureFault> {
+    let picture_size = [picture.width as i64, picture.height as i64];
     let mut sizes = [0; 2];
     let mut before = [0; 2];
     for axis in 0..2 {
-        let base = if additive { given[axis] } else { 0 };
+        let base = if additive { picture_size[axis] } else { 0 };
         let size = base.checked_add(wanted[axis]).and_then(|n| usize::try_from(n).ok());
         sizes[axis] = size.ok_or_else(|| fault("a picture with sides of less than nothing"))?;
-        let more = sizes[axis] as i64 - given[axis];
+        let more = sizes[axis] as i64 - picture_size[axis];
         // The half, rounded up, also where it is negative.
         before[axis] = (more + 1).div_euclid(2);
     }
@@ -59,7 +63,7 @@ pub(crate) fn pad_crop(
 }
 
 /// What a pixel is where nothing else is said.
-fn constant(picture: &Picture, border: &Border) -> Result<Vec<f32>, Fault> {
+fn constant(picture: &Picture, border: &Border) -> Result<Vec<f32>, PictureFault> {
     let Border::Constant { values } = border else { return Ok(Vec::new()) };
     let value = |c: usize| match values.as_slice() {
         [] => Ok(0.0),
@@ -98,7 +102,7 @@ pub(super) fn mirrored_inside(at: i64, len: usize) -> usize {
 }
 
 /// Samples of a picture as large as this one.
-pub(super) fn room_of(picture: &Picture) -> Result<usize, Fault> {
+pub(super) fn room_of(picture: &Picture) -> Result<usize, PictureFault> {
     room(picture.width, picture.height, picture.channels)
 }
 
@@ -108,7 +112,7 @@ pub(crate) fn reshape(
     rows: usize,
     columns: usize,
     channels: usize,
-) -> Result<Picture, Fault> {
+) -> Result<Picture, PictureFault> {
     let channels = if channels == 0 { picture.channels } else { channels };
     let (all, height) = (picture.samples.len(), if rows == 0 { picture.height } else { rows });
     let width = height.checked_mul(channels).filter(|n| *n > 0 && all % n == 0).map(|n| all / n);
@@ -124,7 +128,11 @@ pub(crate) fn reshape(
 
 /// Cuts off the rows and columns at the edges that have the edges' most frequent level throughout. `levels` is
 /// how many levels of grey are told apart; 0 is all.
-pub(crate) fn trim(picture: &Picture, levels: usize, order: Order) -> Result<Picture, Fault> {
+pub(crate) fn trim(
+    picture: &Picture,
+    levels: usize,
+    order: ChannelOrder,
+) -> Result<Picture, PictureFault> {
     if picture.depth != Depth::Byte || levels == 1 {
         return Err(fault("trimming takes samples of 8 bits, and at least two levels"));
     }

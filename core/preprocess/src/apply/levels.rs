@@ -1,6 +1,6 @@
 //! Levels: what follows from the samples of the picture itself.
 
-use crate::{Depth, Fault, Norm, Picture, ThresholdOperation, fault};
+use crate::{Depth, Norm, Picture, PictureFault, ThresholdOperation, fault};
 
 /// What the largest sample of a depth stands for.
 fn largest(depth: Depth) -> f64 {
@@ -81,7 +81,7 @@ pub(crate) fn threshold(
     otsu: bool,
     operation: ThresholdOperation,
     max: f64,
-) -> Result<Picture, Fault> {
+) -> Result<Picture, PictureFault> {
     let (depth, channels) = (picture.depth, picture.channels);
     if otsu && depth != Depth::Byte {
         return Err(fault("Otsu's method needs samples of 8 bits"));

@@ -13,20 +13,20 @@ mod tests;
 
 pub use picture::{Depth, Picture};
 
-use crate::{Fault, Step, Steps, fault};
+use crate::{PictureFault, Step, Steps, fault};
 
 impl Steps {
     /// Takes a picture through all steps.
     ///
     /// # Errors
     /// The step that does not fit the picture.
-    pub fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
+    pub fn apply(&self, picture: Picture) -> Result<Picture, PictureFault> {
         self.0.iter().try_fold(picture, |picture, step| step.apply(picture))
     }
 }
 
 impl Step {
-    pub(crate) fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
+    pub(crate) fn apply(&self, picture: Picture) -> Result<Picture, PictureFault> {
         match self {
             Step::Resize { width, height, sizing } => {
                 resize::resize(&picture, [*width, *height], *sizing)

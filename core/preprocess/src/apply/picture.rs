@@ -1,6 +1,6 @@
 //! A picture on its way.
 
-use crate::{Fault, SAMPLES_MAX, fault};
+use crate::{PictureFault, SAMPLES_MAX, fault};
 use onnxd_image::{Deep, Image, decode_deep};
 
 /// What the samples of a picture are. Integers are kept as such, because steps round to them.
@@ -34,14 +34,14 @@ impl Picture {
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn decode(bytes: &[u8]) -> Result<Picture, Fault> {
+    pub fn decode(bytes: &[u8]) -> Result<Picture, PictureFault> {
         match decode_deep(bytes, SAMPLES_MAX).map_err(|e| fault(e.to_string()))? {
-            Deep::Bytes(image) => Ok(Picture::of(&image, Depth::Byte)),
-            Deep::Words(image) => Ok(Picture::of(&image, Depth::Word)),
+            Deep::Bytes(image) => Ok(Picture::from_image(&image, Depth::Byte)),
+            Deep::Words(image) => Ok(Picture::from_image(&image, Depth::Word)),
         }
     }
 
-    fn of<S: Copy + Into<f32>>(image: &Image<S>, depth: Depth) -> Picture {
+    fn from_image<S: Copy + Into<f32>>(image: &Image<S>, depth: Depth) -> Picture {
         Picture {
             width: image.width,
             height: image.height,
@@ -55,7 +55,7 @@ impl Picture {
     ///
     /// # Errors
     /// If the sizes are not those of `bytes`, or too large.
-    pub fn grey(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, Fault> {
+    pub fn grey(width: usize, height: usize, bytes: &[u8]) -> Result<Picture, PictureFault> {
         if room(width, height, 1)? != bytes.len() {
             return Err(fault(format!("{} bytes for {width} x {height} pixels", bytes.len())));
         }
@@ -75,7 +75,7 @@ impl Picture {
         &self,
         [width, height]: [usize; 2],
         from: impl Fn(usize, usize) -> [usize; 2],
-    ) -> Result<Picture, Fault> {
+    ) -> Result<Picture, PictureFault> {
         let mut samples = Vec::with_capacity(room(width, height, self.channels)?);
         for y in 0..height {
             for x in 0..width {
@@ -102,7 +102,7 @@ impl Picture {
 }
 
 /// Samples of a picture of these sizes, if they are allowed.
-pub(crate) fn room(width: usize, height: usize, channels: usize) -> Result<usize, Fault> {
+pub(crate) fn room(width: usize, height: usize, channels: usize) -> Result<usize, PictureFault> {
     let samples = width.checked_mul(height).and_then(|n| n.checked_mul(channels));
     match samples.filter(|n| *n <= SAMPLES_MAX) {
         Some(0) => Err(fault(format!("{width} x {height} pixels are none"))),

@@ -1,7 +1,7 @@
 //! Bilinear resizing as OpenCV does it: bytes with weights of 11 bits, everything else in single precision.
 
 use super::picture::room;
-use crate::{Depth, Fault, Picture, Sizing};
+use crate::{Depth, Picture, PictureFault, Sizing};
 
 /// What a weight of 1 is for bytes.
 const ONE: f32 = 2048.0;
@@ -35,7 +35,7 @@ pub(crate) fn resize(
     picture: &Picture,
     wanted: [usize; 2],
     sizing: Sizing,
-) -> Result<Picture, Fault> {
+) -> Result<Picture, PictureFault> {
     let [width, height] = sizes(picture, wanted, sizing);
     room(width, height, picture.channels)?;
     // The rows between the two directions may be more than either picture has.

@@ -1,4 +1,6 @@
-use crate::{Border, Depth, Operator, Order, Picture, SAMPLES_MAX, Sizing, Step, Steps};
+use crate::{
+    ArithmeticOperator, Border, ChannelOrder, Depth, Picture, SAMPLES_MAX, Sizing, Step, Steps,
+};
 
 fn bytes(width: usize, channels: usize, samples: &[u8]) -> Picture {
     let samples: Vec<f32> = samples.iter().map(|b| f32::from(*b)).collect();
@@ -104,14 +106,14 @@ fn channels() {
     assert_eq!(run(&[Step::ReverseChannels], colour()).samples, [200.0, 20.0, 10.0]);
     assert_eq!(run(&[Step::Channel { index: 2 }], colour()).samples, [200.0]);
     // 0.299 * 10 + 0.587 * 20 + 0.114 * 200 is 37.53.
-    assert_eq!(run(&[Step::Grey { order: Order::Rgb }], colour()).samples, [38.0]);
-    assert_eq!(run(&[Step::Grey { order: Order::Bgr }], colour()).samples, [73.0]);
+    assert_eq!(run(&[Step::Grey { order: ChannelOrder::Rgb }], colour()).samples, [38.0]);
+    assert_eq!(run(&[Step::Grey { order: ChannelOrder::Bgr }], colour()).samples, [73.0]);
     let real = Picture { depth: Depth::Float, ..colour() };
-    let grey = run(&[Step::Grey { order: Order::Rgb }], real).samples[0];
+    let grey = run(&[Step::Grey { order: ChannelOrder::Rgb }], real).samples[0];
     assert!((grey - 37.53).abs() < 1e-4, "{grey}");
     let grey = bytes(1, 1, &[9]);
     assert_eq!(run(&[Step::Spread], grey.clone()).samples, [9.0; 3]);
-    let steps = [Step::ReverseChannels, Step::Grey { order: Order::Bgr }];
+    let steps = [Step::ReverseChannels, Step::Grey { order: ChannelOrder::Bgr }];
     assert_eq!(run(&steps, grey.clone()), grey);
     assert!(Steps(vec![Step::Channel { index: 0 }]).apply(grey).is_err());
     assert_eq!(bytes(2, 3, &[1, 2, 3, 4, 5, 6]).planes(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
@@ -121,20 +123,22 @@ fn channels() {
 fn numbers() {
     let step = |operator, values: &[f64]| Step::Arithmetic { operator, values: values.to_vec() };
     let of = |steps: &[Step]| run(steps, bytes(1, 3, &[0, 51, 255])).samples;
-    assert_eq!(of(&[step(Operator::Minus, &[103.94, 116.78, 123.68])])[0], -103.94);
-    assert_eq!(of(&[step(Operator::Multiplies, &[0.017])])[1], 51.0 * 0.017f32);
+    assert_eq!(of(&[step(ArithmeticOperator::Minus, &[103.94, 116.78, 123.68])])[0], -103.94);
+    assert_eq!(of(&[step(ArithmeticOperator::Multiplies, &[0.017])])[1], 51.0 * 0.017f32);
     // The product with the reciprocal, which is not always the quotient.
-    assert_eq!(of(&[step(Operator::Divides, &[255.0])])[1], 51.0 * (1.0f32 / 255.0));
-    assert_eq!(of(&[step(Operator::Plus, &[0.75]), Step::Truncate]), [0.0, 51.0, 255.0]);
+    assert_eq!(of(&[step(ArithmeticOperator::Divides, &[255.0])])[1], 51.0 * (1.0f32 / 255.0));
+    assert_eq!(of(&[step(ArithmeticOperator::Plus, &[0.75]), Step::Truncate]), [0.0, 51.0, 255.0]);
     let signed = of(&[Step::ScaleIntegers { signed: true }]);
     assert_eq!(signed, [-1.0, -77.0 / 128.0, 127.0 / 128.0]);
     // Real numbers are no integers.
-    let once = [step(Operator::Plus, &[0.0]), Step::ScaleIntegers { signed: false }];
+    let once = [step(ArithmeticOperator::Plus, &[0.0]), Step::ScaleIntegers { signed: false }];
     assert_eq!(of(&once), [0.0, 51.0, 255.0]);
     let word = Picture { depth: Depth::Word, samples: vec![65535.0], ..bytes(1, 1, &[0]) };
     assert_eq!(run(&[Step::ScaleIntegers { signed: false }], word.clone()).samples, [1.0]);
     assert!(Steps(vec![Step::ScaleIntegers { signed: true }]).apply(word).is_err());
-    for wrong in [step(Operator::Divides, &[0.0]), step(Operator::Plus, &[1.0, 2.0])] {
+    for wrong in
+        [step(ArithmeticOperator::Divides, &[0.0]), step(ArithmeticOperator::Plus, &[1.0, 2.0])]
+    {
         assert!(Steps(vec![wrong]).apply(bytes(1, 3, &[1, 2, 3])).is_err());
     }
 }
@@ -149,9 +153,9 @@ fn steps_are_kept_as_text() {
             additive: true,
             border: Border::Constant { values: vec![0.5] },
         },
-        Step::Grey { order: Order::Bgr },
+        Step::Grey { order: ChannelOrder::Bgr },
         Step::ReverseChannels,
-        Step::Arithmetic { operator: Operator::Divides, values: vec![255.0] },
+        Step::Arithmetic { operator: ArithmeticOperator::Divides, values: vec![255.0] },
         Step::Unavailable { why: "a \"reason\"".into() },
     ]);
     let text = steps.to_json();
@@ -185,7 +189,7 @@ fn sizes_are_limited() {
 #[test]
 fn channels_go_their_own_way() {
     let channel = |index| Step::Channel { index };
-    let half = Step::Arithmetic { operator: Operator::Multiplies, values: vec![0.5] };
+    let half = Step::Arithmetic { operator: ArithmeticOperator::Multiplies, values: vec![0.5] };
     let split =
         |ways: &[&[Step]]| Step::Split { channels: ways.iter().map(|w| w.to_vec()).collect() };
     let picture = || bytes(2, 3, &[10, 20, 30, 40, 50, 60]);
@@ -220,7 +224,7 @@ fn samples_take_other_rows() {
 
 #[test]
 fn what_is_like_the_edge_is_trimmed() {
-    let trim = |levels| Step::Trim { levels, order: Order::Bgr };
+    let trim = |levels| Step::Trim { levels, order: ChannelOrder::Bgr };
     let framed = || bytes(4, 1, &[9, 9, 9, 9, 9, 50, 9, 9, 9, 60, 70, 9, 9, 9, 9, 9]);
     let made = run(&[trim(0)], framed());
     assert_eq!((made.width, made.samples), (2, vec![50.0, 9.0, 60.0, 70.0]));

@@ -86,7 +86,7 @@ impl Agreement {
 const AT_ONCE_MAX: usize = 128 << 20;
 
 /// What the reference computed in one run, by name.
-pub type Kept = HashMap<String, Tensor>;
+pub type ReferenceOutputs = HashMap<String, Tensor>;
 
 /// At most so many elements of a tensor of floats or of integers of 8 or 16 bits: one from each of
 /// as many parts, at a place that differs from part to part, so that every channel has some. Other
@@ -123,7 +123,7 @@ fn picked<T: Element>(values: &[T], most: usize) -> Tensor {
 struct Keeper<'p> {
     wanted: &'p HashSet<&'p str>,
     most: usize,
-    kept: Kept,
+    kept: ReferenceOutputs,
 }
 
 impl Observer for Keeper<'_> {
@@ -141,7 +141,7 @@ struct Comparer<'p> {
     pairs: &'p [Pair],
     /// Places of pairs by what is found; several may look at one value.
     wanted: &'p HashMap<&'p str, Vec<usize>>,
-    kept: &'p Kept,
+    kept: &'p ReferenceOutputs,
     most: usize,
     agreements: Vec<Agreement>,
     problem: Option<Diagnostic>,
@@ -166,7 +166,7 @@ impl Observer for Comparer<'_> {
 
 fn compare(
     pair: &Pair,
-    found: &Tensor,
+    computed: &Tensor,
     reference: &Tensor,
     agreement: &mut Agreement,
 ) -> Result<(), Diagnostic> {
@@ -174,20 +174,22 @@ fn compare(
         let text = format!("`{}` cannot be compared: {text}", shown(&pair.reference));
         Diagnostic::new(Code::EvalInputs, text)
     };
-    refuse!(found.len() != reference.len() =>
-        fault(format!("its shape is {:?}, quantized {:?}", reference.dims(), found.dims())));
-    if let (Some(found), Some(reference)) = (found.as_slice::<f32>(), reference.as_slice::<f32>()) {
+    refuse!(computed.len() != reference.len() =>
+        fault(format!("its shape is {:?}, quantized {:?}", reference.dims(), computed.dims())));
+    if let (Some(computed), Some(reference)) =
+        (computed.as_slice::<f32>(), reference.as_slice::<f32>())
+    {
         let (mut q, mut x) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for (found, reference) in found.chunks(BLOCK).zip(reference.chunks(BLOCK)) {
-            q.iter_mut().zip(found).for_each(|(q, v)| *q = f64::from(*v));
+        for (computed, reference) in computed.chunks(BLOCK).zip(reference.chunks(BLOCK)) {
+            q.iter_mut().zip(computed).for_each(|(q, v)| *q = f64::from(*v));
             x.iter_mut().zip(reference).for_each(|(x, v)| *x = f64::from(*v));
-            agreement.see(pair, &q[..found.len()], &x[..found.len()]);
+            agreement.see(pair, &q[..computed.len()], &x[..computed.len()]);
         }
         return Ok(());
     }
     // Both are read in blocks, which do not come at the same time.
-    let mut values = Vec::with_capacity(found.len());
-    let read = blocks(found, |_, part| values.extend_from_slice(part));
+    let mut values = Vec::with_capacity(computed.len());
+    let read = blocks(computed, |_, part| values.extend_from_slice(part));
     let seen = read.and_then(|()| {
         blocks(reference, |from, part| agreement.see(pair, &values[from..][..part.len()], part))
     });
@@ -200,10 +202,10 @@ fn keep(
     pairs: &[Pair],
     samples: &[&Feeds],
     limits: Limits,
-) -> Result<Vec<Kept>, Diagnostics> {
+) -> Result<Vec<ReferenceOutputs>, Diagnostics> {
     let wanted = pairs.iter().map(|p| p.reference.as_str()).collect();
     let most = limits.compared_max;
-    let keeper = |_| Keeper { wanted: &wanted, most, kept: Kept::new() };
+    let keeper = |_| Keeper { wanted: &wanted, most, kept: ReferenceOutputs::new() };
     let mut keepers: Vec<Keeper> = samples.iter().map(keeper).collect();
     let runs = samples.iter().zip(&mut keepers).map(|(feeds, k)| (*feeds, limits.options(k)));
     reference.run_all(runs.collect())?;
@@ -221,7 +223,7 @@ pub fn references(
     pairs: &[Pair],
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
     (bytes_max, limits): (usize, Limits),
-) -> Result<Vec<Kept>, Diagnostics> {
+) -> Result<Vec<ReferenceOutputs>, Diagnostics> {
     let mut prepared = engine.prepare(reference)?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     loop {
@@ -252,7 +254,7 @@ pub fn agreements(
     models: (&Model, &Model),
     pairs: &[Pair],
     samples: &mut dyn Iterator<Item = Result<(Feeds, Feeds), Diagnostics>>,
-    known: (&[Kept], Limits),
+    known: (&[ReferenceOutputs], Limits),
 ) -> Result<Vec<Agreement>, Diagnostics> {
     let mut all = vec![Agreement::default(); pairs.len()];
     let mut add = |run: &[Agreement]| all.iter_mut().zip(run).for_each(|(all, one)| all.merge(one));
@@ -269,7 +271,7 @@ pub fn each_agreement(
     (reference, found): (&Model, &Model),
     pairs: &[Pair],
     samples: &mut dyn Iterator<Item = Result<(Feeds, Feeds), Diagnostics>>,
-    (known, limits): (&[Kept], Limits),
+    (references, limits): (&[ReferenceOutputs], Limits),
     see: &mut dyn FnMut(&[Agreement]),
 ) -> Result<(), Diagnostics> {
     let mut of_reference = engine.prepare(reference)?;
@@ -278,7 +280,7 @@ pub fn each_agreement(
     for (at, pair) in pairs.iter().enumerate() {
         wanted.entry(&pair.found).or_default().push(at);
     }
-    let mut known = known.iter();
+    let mut references = references.iter();
     let mut largest = 1;
     loop {
         let at_once = of_found.at_once().min(limits.at_once_max);
@@ -287,14 +289,14 @@ pub fn each_agreement(
         if now.is_empty() {
             return Ok(());
         }
-        let mut kept: Vec<&Kept> = known.by_ref().take(now.len()).collect();
+        let mut kept: Vec<&ReferenceOutputs> = references.by_ref().take(now.len()).collect();
         let unknown: Vec<&Feeds> = now[kept.len()..].iter().map(|(feeds, _)| feeds).collect();
         let fresh = match unknown.is_empty() {
             true => Vec::new(),
             false => keep(&mut *of_reference, pairs, &unknown, limits)?,
         };
         kept.extend(&fresh);
-        let bytes = |kept: &&Kept| kept.values().map(Tensor::byte_len).sum();
+        let bytes = |kept: &&ReferenceOutputs| kept.values().map(Tensor::byte_len).sum();
         largest = kept.iter().map(bytes).fold(largest, usize::max);
         let (wanted, most) = (&wanted, limits.compared_max);
         let comparer = |kept| {

@@ -1,13 +1,13 @@
 //! A float graph with its plan and with what was seen of its values, for a graph and all its
 //! sub-graphs.
 
-use crate::accuracy::Kept;
+use crate::accuracy::ReferenceOutputs;
 use crate::emit::pairs::{Ranges, place};
 use crate::graph::subgraphs::{self, Path};
 use crate::graph::weighted::{WeightedNode, WeightedOp};
-use crate::observe::{Feeds, Limits, Parts, Stats};
+use crate::observe::{Feeds, Limits, StatisticParts, Stats};
 use crate::plan::planner::import_all;
-use crate::plan::request::Request;
+use crate::plan::request::QuantizeRequest;
 use crate::plan::{QuantizePlan, Quantized, plan};
 use crate::range::Levels;
 use crate::range::method::{Method, statistics};
@@ -25,16 +25,16 @@ pub struct Base {
     /// Which nodes compute on integers.
     pub plan: QuantizePlan,
     /// The same for each of its sub-graphs.
-    bodies: Vec<Body>,
+    bodies: Vec<PlannedBody>,
     /// By name of value.
     pub seen: BTreeMap<String, Stats>,
     /// What weighted operators computed on the first samples, see `layers_db`.
-    pub(crate) layers: Vec<Kept>,
+    pub(crate) layers: Vec<ReferenceOutputs>,
 }
 
 /// A sub-graph and what is to become of it.
 #[derive(Clone, Debug)]
-struct Body {
+struct PlannedBody {
     path: Path,
     plan: QuantizePlan,
 }
@@ -43,7 +43,7 @@ impl Base {
     /// Plans without having seen anything. The weighted operators in `floats` stay as they are, and those in
     /// the sub-graphs of nodes in it.
     #[must_use]
-    pub fn new(mut model: Model, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
+    pub fn new(mut model: Model, request: &QuantizeRequest, floats: &BTreeSet<NodeId>) -> Base {
         import_all(&mut model.graph, request, &BTreeMap::new());
         let (plan, bodies) = plans(&model.graph, request, floats);
         Base { model, plan, bodies, seen: BTreeMap::new(), layers: Vec::new() }
@@ -51,7 +51,7 @@ impl Base {
 
     /// The same graph and what was seen of it, with other weighted operators left in floating point.
     #[must_use]
-    pub fn without(&self, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
+    pub fn without(&self, request: &QuantizeRequest, floats: &BTreeSet<NodeId>) -> Base {
         let (plan, bodies) = plans(&self.model.graph, request, floats);
         Base { plan, bodies, ..self.clone() }
     }
@@ -73,13 +73,14 @@ impl Base {
     pub fn observe(
         &mut self,
         samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-        parts: &Parts,
+        parts: &StatisticParts,
         limits: Limits,
     ) -> Result<(), Diagnostics> {
         let names = self.observed();
         let axes = self.mean_axes();
-        let make =
-            |name: &str| Stats::new(&Parts { means_axis: axes.get(name).copied(), ..*parts });
+        let make = |name: &str| {
+            Stats::new(&StatisticParts { means_axis: axes.get(name).copied(), ..*parts })
+        };
         statistics((&Builtin, &self.model), names, samples, &make, &mut self.seen, limits)?;
         self.add_unseen(parts);
         Ok(())
@@ -94,7 +95,7 @@ impl Base {
     }
 
     /// Of a sub-graph that no sample leads to nothing is seen.
-    pub(crate) fn add_unseen(&mut self, parts: &Parts) {
+    pub(crate) fn add_unseen(&mut self, parts: &StatisticParts) {
         for name in self.observed() {
             self.seen.entry(name).or_insert_with(|| Stats::new(parts));
         }
@@ -109,7 +110,7 @@ impl Base {
 
     fn names(&self, path: &[(NodeId, usize)], plan: &QuantizePlan) -> BTreeSet<String> {
         // What weighted operators read, too: it is quantized when others stay in floating point.
-        let inputs = plan.weighted.iter().map(|(product, _)| product.x);
+        let inputs = plan.weighted.iter().map(|(operator, _)| operator.x);
         let observed = plan.values.values().map(|q| q.observed).chain(inputs);
         observed.filter_map(|v| subgraphs::shown(&self.model.graph, path, v)).collect()
     }
@@ -131,7 +132,7 @@ impl Base {
                 add_seen(row, stats);
             }
         }
-        for Body { path, plan } in &self.bodies {
+        for PlannedBody { path, plan } in &self.bodies {
             let ranges = self.ranges(path, plan, method);
             let reached = self.names(path, plan).iter().all(|name| self.is_seen(name));
             subgraphs::edit(&mut model.graph, path, &mut |graph| {
@@ -165,13 +166,17 @@ impl Base {
 }
 
 /// Plans for a graph and its sub-graphs.
-fn plans(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> (QuantizePlan, Vec<Body>) {
+fn plans(
+    graph: &Graph,
+    request: &QuantizeRequest,
+    floats: &BTreeSet<NodeId>,
+) -> (QuantizePlan, Vec<PlannedBody>) {
     let body = |path: Path| {
         let inner = subgraphs::at(graph, &path);
         let all = floats.contains(&path[0].0);
         let floats = inner.node_ids().into_iter().filter(|_| all).collect();
         let plan = plan(inner, request, &floats);
-        Body { path, plan }
+        PlannedBody { path, plan }
     };
     let bodies = subgraphs::paths(graph).into_iter().map(body).collect();
     (plan(graph, request, floats), bodies)

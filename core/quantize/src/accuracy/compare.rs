@@ -1,6 +1,8 @@
 //! Outputs and layers of a quantized model, compared with those of the float model.
 
-use crate::accuracy::{Agreement, Base, Kept, Pair, Score, agreements, each_agreement, references};
+use crate::accuracy::{
+    Agreement, Base, Pair, ReferenceOutputs, Score, agreements, each_agreement, references,
+};
 use crate::observe::{Feeds, Limits};
 use crate::plan::opt_in;
 use crate::report::name_of;
@@ -41,7 +43,7 @@ pub fn float_outputs(
     float: &Model,
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
     limits: Limits,
-) -> Result<Vec<Kept>, Diagnostics> {
+) -> Result<Vec<ReferenceOutputs>, Diagnostics> {
     references(&Builtin, float, &outputs(float), samples, (KEPT_MAX, limits))
 }
 
@@ -53,7 +55,7 @@ pub fn float_outputs(
 pub fn score(
     (float, quantized): (&Model, &Model),
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-    known: &[Kept],
+    known: &[ReferenceOutputs],
     limits: Limits,
 ) -> Result<Score, Diagnostics> {
     let models = (float, quantized);
@@ -72,7 +74,7 @@ pub fn score(
 pub fn outputs_db(
     models: (&Model, &Model),
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-    known: &[Kept],
+    known: &[ReferenceOutputs],
     limits: Limits,
 ) -> Result<f64, Diagnostics> {
     Ok(score(models, samples, known, limits)?.db())

@@ -2,10 +2,10 @@
 //! channels of activations are that can be smoothed.
 
 use super::{Base, COMPARED_MAX, KEPT_MAX, layers, outputs};
-use crate::accuracy::Kept;
+use crate::accuracy::ReferenceOutputs;
 use crate::accuracy::selected;
-use crate::observe::{Feeds, Limits, Parts};
-use crate::observe::{Statistic, Stats, Wanted, observe};
+use crate::observe::{Feeds, Limits, StatisticParts};
+use crate::observe::{Statistic, Stats, WantedValues, observe};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::Builtin;
 use onnxd_ir::Tensor;
@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default)]
 pub struct FirstPass {
     /// Its outputs, see [`super::float_outputs`].
-    pub outputs: Vec<Kept>,
+    pub outputs: Vec<ReferenceOutputs>,
     /// The largest magnitude of each channel of the `sites`, by name.
     pub magnitudes: BTreeMap<String, Vec<f64>>,
 }
 
 /// Statistics of a value, its tensors themselves, some of their elements.
-struct Seen {
+struct SeenValue {
     stats: Option<Stats>,
     kept: Option<Vec<Tensor>>,
     elements: Option<Vec<Tensor>>,
@@ -29,7 +29,7 @@ struct Seen {
     room: usize,
 }
 
-impl Seen {
+impl SeenValue {
     fn keep(&mut self, tensor: &Tensor) {
         let Some(kept) = &mut self.kept else { return };
         // Once there is no room, later ones would stand for other samples.
@@ -40,11 +40,11 @@ impl Seen {
     }
 }
 
-impl Statistic for Seen {
+impl Statistic for SeenValue {
     const PARTS: bool = true;
 
-    fn part(self) -> Seen {
-        Seen { stats: self.stats.map(Stats::part), ..self }
+    fn part(self) -> SeenValue {
+        SeenValue { stats: self.stats.map(Stats::part), ..self }
     }
 
     fn see(&mut self, tensor: &Tensor) {
@@ -77,7 +77,7 @@ impl Base {
     pub fn first_pass(
         &mut self,
         samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-        parts: &Parts,
+        parts: &StatisticParts,
         sites: &BTreeSet<String>,
         limits: Limits,
     ) -> Result<FirstPass, Diagnostics> {
@@ -90,8 +90,8 @@ impl Base {
         let make = |name: &str| {
             let channel_axis = sites.contains(name).then_some(-1);
             let means_axis = axes.get(name).copied();
-            let stats = || Stats::new(&Parts { channel_axis, means_axis, ..*parts });
-            Seen {
+            let stats = || Stats::new(&StatisticParts { channel_axis, means_axis, ..*parts });
+            SeenValue {
                 stats: (names.contains(name) || sites.contains(name)).then(stats),
                 kept: results.contains(name).then(Vec::new),
                 elements: layers.contains(name).then(Vec::new),
@@ -99,28 +99,28 @@ impl Base {
             }
         };
         let wanted = [&names, sites, &results, &layers].into_iter().flatten().cloned().collect();
-        let wanted = Wanted::Reached(wanted);
-        let found = observe(&Builtin, &self.model, samples, &wanted, &make, limits)?;
-        self.layers = samples_of(&found, |seen| seen.elements.as_ref());
-        let outputs = samples_of(&found, |seen| seen.kept.as_ref());
-        let first = FirstPass { outputs, magnitudes: channels(&found) };
-        let stats = found.into_iter().filter_map(|(name, seen)| Some((name, seen.stats?)));
+        let wanted = WantedValues::Reached(wanted);
+        let observed = observe(&Builtin, &self.model, samples, &wanted, &make, limits)?;
+        self.layers = samples_of(&observed, |seen| seen.elements.as_ref());
+        let outputs = samples_of(&observed, |seen| seen.kept.as_ref());
+        let first = FirstPass { outputs, magnitudes: channels(&observed) };
+        let stats = observed.into_iter().filter_map(|(name, seen)| Some((name, seen.stats?)));
         self.seen.extend(stats.filter(|(name, _)| names.contains(name)));
         self.add_unseen(parts);
         Ok(first)
     }
 }
 
-fn channels(found: &BTreeMap<String, Seen>) -> BTreeMap<String, Vec<f64>> {
-    let of = |seen: &Seen| seen.stats.as_ref()?.channel_abs_max();
+fn channels(found: &BTreeMap<String, SeenValue>) -> BTreeMap<String, Vec<f64>> {
+    let of = |seen: &SeenValue| seen.stats.as_ref()?.channel_abs_max();
     found.iter().filter_map(|(name, seen)| Some((name.clone(), of(seen)?))).collect()
 }
 
 /// What was kept of each sample, of as many as there is something of all values.
 fn samples_of(
-    found: &BTreeMap<String, Seen>,
-    tensors: impl Fn(&Seen) -> Option<&Vec<Tensor>>,
-) -> Vec<Kept> {
+    found: &BTreeMap<String, SeenValue>,
+    tensors: impl Fn(&SeenValue) -> Option<&Vec<Tensor>>,
+) -> Vec<ReferenceOutputs> {
     let kept = found.iter().filter_map(|(name, seen)| Some((name, tensors(seen)?)));
     let kept: Vec<(&String, &Vec<Tensor>)> = kept.collect();
     let whole = kept.iter().map(|(_, tensors)| tensors.len()).min().unwrap_or(0);

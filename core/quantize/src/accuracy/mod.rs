@@ -9,7 +9,9 @@ mod quality;
 mod samples;
 mod score;
 
-pub use agreement::{Agreement, Kept, Pair, agreements, each_agreement, references, selected};
+pub use agreement::{
+    Agreement, Pair, ReferenceOutputs, agreements, each_agreement, references, selected,
+};
 pub use base::Base;
 pub use classes::{classes, top1};
 pub(crate) use compare::{COMPARED_MAX, KEPT_MAX, layers, outputs};

@@ -2,7 +2,7 @@
 //! in it where there are enough, and how much of the network was quantized.
 
 use crate::accuracy::samples::{SampleSet, default_samples};
-use crate::accuracy::{Kept, Score, float_outputs, output_names, score};
+use crate::accuracy::{ReferenceOutputs, Score, float_outputs, output_names, score};
 use crate::observe::Limits;
 use crate::report::{Nearness, Origin, Report};
 use crate::session::{Calibration, Session};
@@ -23,7 +23,7 @@ pub struct Held {
     /// Whether they had no say in the result.
     pub(crate) held_out: bool,
     /// What the float network gives on the first of them, if it is known.
-    pub(crate) float: Vec<Kept>,
+    pub(crate) float: Vec<ReferenceOutputs>,
     /// What the result gives on all samples but those that its ranges were made of (cross-validation).
     pub(crate) folds: Option<Score>,
 }

@@ -163,12 +163,12 @@ fn int32_bias(site: &mut FoldContext, id: NodeId, linear: &Linear) -> Result<(),
     let mut steps = bias::steps(site.graph, [linear.x.scale, linear.w.scale], 1.0)?;
     let dims = if steps.len() == 1 { vec![] } else { vec![steps.len()] };
     let unlike = || format!("the bias {} does not fit the product", name(site.graph, linear.bias));
-    let given = site.graph.constant(linear.bias).and_then(Tensor::to_reals);
-    let given = given.filter(|b| !b.values.is_empty()).ok_or_else(unlike)?;
+    let bias_values = site.graph.constant(linear.bias).and_then(Tensor::to_reals);
+    let bias_values = bias_values.filter(|b| !b.values.is_empty()).ok_or_else(unlike)?;
     let room = room(site.graph, &linear.w)?;
-    free(&mut steps, &given.values, &room);
+    free(&mut steps, &bias_values.values, &room);
     let exact = Reals { dims: dims.clone(), values: steps.iter().map(|s| f64::from(*s)).collect() };
-    let sum = given.zip(&exact, |b, s| (b / s).round_ties_even()).ok_or_else(unlike)?;
+    let sum = bias_values.zip(&exact, |b, s| (b / s).round_ties_even()).ok_or_else(unlike)?;
     // What is beyond is so much larger than the products that no step holds both.
     refuse!(sum.values.iter().enumerate().any(|(i, q)| q.is_nan() || q.abs() > room[i % room.len()]) =>
         "32 bits do not hold its bias, which stays in float");

@@ -18,17 +18,17 @@ const SUM_MAX: f64 = 2_147_000_000.0;
 const FREE_STEPS: f64 = (1 << 20) as f64;
 
 /// Weights that are the same for several nodes are quantized once.
-type Known = BTreeMap<(ValueId, Option<usize>, DataType, [bool; 3]), (ValueId, Vec<f64>)>;
+type QuantizedOnce = BTreeMap<(ValueId, Option<usize>, DataType, [bool; 3]), (ValueId, Vec<f64>)>;
 
 /// Gives all weighted operators integers for weights and biases.
 pub(crate) fn quantize(placer: &mut Placer, weighted: &[(WeightedNode, Settings)]) {
-    let mut known = Known::new();
-    for (product, settings) in weighted {
-        let name = placer.name(product.node);
-        match quantize_one(placer, product, *settings, &mut known) {
+    let mut known = QuantizedOnce::new();
+    for (operator, settings) in weighted {
+        let name = placer.name(operator.node);
+        match quantize_one(placer, operator, *settings, &mut known) {
             Ok(()) => {
-                let op = placer.graph[product.node].op.clone();
-                let above = settings.held_above() && product.op != WeightedOp::Normalization;
+                let op = placer.graph[operator.node].op.clone();
+                let above = settings.held_above() && operator.op != WeightedOp::Normalization;
                 let held = if above { DataType::Uint8 } else { settings.weight };
                 let rescaling = format!("{op} on {held}");
                 placer.done.layers.push(QuantizedLayer {
@@ -45,45 +45,45 @@ pub(crate) fn quantize(placer: &mut Placer, weighted: &[(WeightedNode, Settings)
 
 fn quantize_one(
     placer: &mut Placer,
-    product: &WeightedNode,
+    operator: &WeightedNode,
     settings: Settings,
-    known: &mut Known,
+    quantized_once: &mut QuantizedOnce,
 ) -> Result<(), String> {
-    fold_factors(placer.graph, product.node);
-    let node = &placer.graph[product.node];
+    fold_factors(placer.graph, operator.node);
+    let node = &placer.graph[operator.node];
     let (w, bias) = (node.input(WeightedNode::W), node.input(WeightedNode::BIAS));
     let w = w.ok_or("it has no weights")?;
     let graph = &placer.graph;
     let weights = aligned(graph.constant(w).ok_or("its weights are computed")?);
-    let bias = match (product.op, bias) {
+    let bias = match (operator.op, bias) {
         (WeightedOp::Attention | WeightedOp::MatMul, _) | (_, None) => None,
         (_, Some(v)) => Some((v, graph.constant(v).ok_or("its bias is computed")?.clone())),
     };
     // The steps of sums are too small for float16: the bias stays as it is.
     let bias = bias.filter(|(_, bias)| bias.dtype() == DataType::Float);
-    let step = placer.scales.get(&product.x).map_or(1.0, |s| s.scale);
-    let axis = product.axis.filter(|_| settings.per_channel);
+    let step = placer.scales.get(&operator.x).map_or(1.0, |s| s.scale);
+    let axis = operator.axis.filter(|_| settings.per_channel);
     let rule = Rule::new(settings.weight, settings.symmetric, settings.reduce_range)
         .ok_or_else(|| format!("weights of {} are not supported", settings.weight))?;
     // With 8 bits and more, clipping gains less than what it does to a few outputs.
     let rule = Rule { search: settings.clip_weights || settings.weight.bits() < 8, ..rule };
-    let sizes = sizes(product, &weights)?;
+    let sizes = sizes(operator, &weights)?;
     let reach = reach(settings);
     let biases = bias.as_ref().and_then(|(_, b)| b.to_reals()).map(|r| r.values);
     let floors = floors(&sizes, &biases.unwrap_or_default(), axis.is_some(), (step, reach));
-    let above = settings.held_above() && product.op != WeightedOp::Normalization;
+    let above = settings.held_above() && operator.op != WeightedOp::Normalization;
     let key = (w, axis, settings.weight, [settings.reduce_range, settings.symmetric, above]);
-    let (to, scales) = match known.get(&key) {
+    let (to, scales) = match quantized_once.get(&key) {
         Some((to, scales)) if fits(scales, &floors) => (*to, scales.clone()),
         _ => {
-            let made = integers_of(placer, product, (w, &weights), (axis, rule, above), &floors)?;
-            known.insert(key, made.clone());
+            let made = integers_of(placer, operator, (w, &weights), (axis, rule, above), &floors)?;
+            quantized_once.insert(key, made.clone());
             made
         }
     };
-    placer.graph.set_input(product.node, WeightedNode::W, Some(to));
+    placer.graph.set_input(operator.node, WeightedNode::W, Some(to));
     if let Some((v, bias)) = bias {
-        add_bias(placer, product, (v, &bias), &scales, step)?;
+        add_bias(placer, operator, (v, &bias), &scales, step)?;
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ fn aligned(weights: &Tensor) -> Tensor {
 
 /// What is known of a channel's weights, or of all.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct ChannelSums {
     /// Sum of magnitudes.
     sum: f64,
     /// How many are added up.
@@ -126,19 +126,19 @@ impl Floor {
 
 /// Whether weights with these scales leave enough bits for sums.
 fn fits(scales: &[f64], floors: &[Floor]) -> bool {
-    scales.iter().enumerate().all(|(i, s)| *s >= of(floors, i).least)
+    scales.iter().enumerate().all(|(i, s)| *s >= floor_of(floors, i).least)
 }
 
 /// That of a channel, or the last, which is that of all where there is one.
-fn of(floors: &[Floor], i: usize) -> Floor {
+fn floor_of(floors: &[Floor], i: usize) -> Floor {
     floors.get(i).or(floors.last()).copied().unwrap_or_default()
 }
 
 /// The size of the weights of each output channel. Where groups or further axes share an index,
 /// it is that of all together.
-fn sizes(product: &WeightedNode, weights: &Tensor) -> Result<Vec<Size>, String> {
+fn sizes(operator: &WeightedNode, weights: &Tensor) -> Result<Vec<ChannelSums>, String> {
     let (values, dims) = (finite(weights)?, weights.dims());
-    let axis = product.axis.unwrap_or(match product.op {
+    let axis = operator.axis.unwrap_or(match operator.op {
         WeightedOp::MatMul => dims.len().saturating_sub(1),
         _ => 1,
     });
@@ -155,7 +155,7 @@ fn sizes(product: &WeightedNode, weights: &Tensor) -> Result<Vec<Size>, String> 
         }
     }
     let count = (values.len() / channels.max(1)) as f64;
-    Ok(sums.into_iter().map(|sum| Size { sum, count }).collect())
+    Ok(sums.into_iter().map(|sum| ChannelSums { sum, count }).collect())
 }
 
 /// The largest integer that a weight is multiplied with, if integers are multiplied.
@@ -167,12 +167,12 @@ fn reach(settings: Settings) -> f64 {
 /// For each channel, or for all: how small scales may be so that `reach` times every integer of the
 /// weights, and the bias, add up in 32 bits.
 fn floors(
-    sizes: &[Size],
+    sizes: &[ChannelSums],
     bias: &[f64],
     per_channel: bool,
     (step, reach): (f64, f64),
 ) -> Vec<Floor> {
-    let floor = |(i, size): (usize, &Size)| {
+    let floor = |(i, size): (usize, &ChannelSums)| {
         let bias = bias.get(i).or(bias.last()).map_or(0.0, |b| b.abs());
         // Integers of weights are up to half a step larger than these.
         let rounding = (reach * size.count * 0.5).min(SUM_MAX / 2.0);
@@ -197,33 +197,33 @@ fn floors(
 /// Weights as integers and back: the value to read, and the scales.
 fn integers_of(
     placer: &mut Placer,
-    product: &WeightedNode,
+    operator: &WeightedNode,
     (w, weights): (ValueId, &Tensor),
     (axis, rule, above): (Option<usize>, Rule, bool),
     floors: &[Floor],
 ) -> Result<(ValueId, Vec<f64>), String> {
-    let mut found = match axis {
+    let mut integers = match axis {
         Some(axis) => per_channel(weights, axis, rule),
         None => per_tensor(weights, rule),
     }?;
     let half = weights.dtype() == DataType::Float16;
     let raised = |i: usize, s: &Scale| {
-        let scale = of(floors, i).raise(s.scale);
+        let scale = floor_of(floors, i).raise(s.scale);
         Scale { scale: if half { half_step(scale) } else { scale }, ..*s }
     };
-    found = found.rescaled(weights, rule, &raised)?;
+    integers = integers.rescaled(weights, rule, &raised)?;
     if above {
-        found = found.above();
+        integers = integers.above();
     }
     let graph = &mut *placer.graph;
     let name = graph[w].name.clone();
-    let layers = graph[product.node].layers.clone();
-    let scales: Vec<f64> = found.scales.iter().map(|s| s.scale).collect();
+    let layers = graph[operator.node].layers.clone();
+    let scales: Vec<f64> = integers.scales.iter().map(|s| s.scale).collect();
     let missing = || "its scales have no tensor".to_owned();
-    let step = found.scale_tensor(weights.dtype()).ok_or_else(missing)?;
-    let zero = found.zero_point_tensor().ok_or_else(missing)?;
-    placer.done.tensors.push(found.row(&name));
-    let x = graph.add_initializer(&format!("{name}_quantized"), found.integers);
+    let step = integers.scale_tensor(weights.dtype()).ok_or_else(missing)?;
+    let zero = integers.zero_point_tensor().ok_or_else(missing)?;
+    placer.done.tensors.push(integers.row(&name));
+    let x = graph.add_initializer(&format!("{name}_quantized"), integers.integers);
     let step = graph.add_initializer(&format!("{name}_scale"), step);
     let zero = graph.add_initializer(&format!("{name}_zero_point"), zero);
     let ty = graph[w].ty.clone();
@@ -235,7 +235,7 @@ fn integers_of(
 /// A bias with the scale of the accumulator: `scale = input's * weight's`, zero point 0.
 fn add_bias(
     placer: &mut Placer,
-    product: &WeightedNode,
+    operator: &WeightedNode,
     (v, bias): (ValueId, &Tensor),
     scales: &[f64],
     step: f64,
@@ -257,13 +257,13 @@ fn add_bias(
     };
     let graph = &mut *placer.graph;
     let name = graph[v].name.clone();
-    let layers = graph[product.node].layers.clone();
+    let layers = graph[operator.node].layers.clone();
     let axis = (steps.rank() == 1).then_some(0);
     let x = graph.add_initializer(&format!("{name}_quantized"), data);
     let step = graph.add_initializer(&format!("{name}_scale"), steps);
     let out = graph.add_value(&format!("{name}_dequantized"), None);
     placer.dequantize(x, (step, None), axis, (out, &name), &layers);
-    placer.graph.set_input(product.node, WeightedNode::BIAS, Some(out));
+    placer.graph.set_input(operator.node, WeightedNode::BIAS, Some(out));
     Ok(())
 }
 

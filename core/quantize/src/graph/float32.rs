@@ -5,8 +5,8 @@ use crate::graph::subgraphs::captured_constants;
 use crate::graph::weighted::{WeightedNode, is_weighted};
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{
-    Attr, DataType, Graph, Level, Model, Node, NodeId, Origin, Reals, Tensor, ValueId, ValueType,
-    infer, schema, verify,
+    Attr, DataType, Graph, Model, Node, NodeId, Origin, Reals, Tensor, ValueId, ValueType,
+    VerifyLevel, infer, schema, verify,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub fn to_float32(model: &mut Model) -> Result<Vec<DataType>, String> {
         return Ok(Vec::new());
     }
     refuse!(!model.functions.is_empty() => "it has local functions");
-    let known = verify(model, Level::Full);
+    let known = verify(model, VerifyLevel::Full);
     let mut single = model.clone();
     // What contradicts itself is found below.
     let _ = infer(&mut single);
@@ -37,7 +37,7 @@ pub fn to_float32(model: &mut Model) -> Result<Vec<DataType>, String> {
     graph(&mut single.graph);
     let _ = infer(&mut single);
     remove_casts(&mut single.graph);
-    let found = verify(&single, Level::Full);
+    let found = verify(&single, VerifyLevel::Full);
     match found.0.into_iter().find(|d| !known.0.contains(d)) {
         Some(new) => Err(new.into_finding().message),
         None => {

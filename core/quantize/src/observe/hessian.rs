@@ -183,7 +183,7 @@ pub(crate) struct Inverse {
 
 impl Inverse {
     /// With this share of the mean of the diagonal added to it; `None` if there is none even so.
-    pub(crate) fn of(pairs: &Pairs, share: f64) -> Option<Inverse> {
+    pub(crate) fn from_pairs(pairs: &Pairs, share: f64) -> Option<Inverse> {
         let k = pairs.k;
         let damping = pairs.damping(share);
         // With the order reversed, inverse(H) = U' U follows from H = L L': U is L's inverse.
@@ -314,7 +314,7 @@ mod tests {
         pairs.see(&Tensor::from_vec([20, 2, k], x.clone()));
         let by_hand: f32 = x.chunks(k).map(|row| row[3] * row[7]).sum();
         assert!((pairs.sum(3, 7) - f64::from(by_hand)).abs() < 1e-4);
-        let u = Inverse::of(&pairs, DAMPING).unwrap();
+        let u = Inverse::from_pairs(&pairs, DAMPING).unwrap();
         let damping = DAMPING * (0..k).map(|i| pairs.sum(i, i)).sum::<f64>() / k as f64;
         // U' U H is the identity.
         let at = |i: usize, j: usize| f64::from(u.values[i * k + j]);
@@ -342,7 +342,7 @@ mod tests {
         assert!(pairs.is_empty());
         pairs.see(&Tensor::from_vec([2, 3], vec![1f32, 0.0, 1.0, 2.0, 0.0, 2.0]));
         assert!(!pairs.is_empty());
-        let u = Inverse::of(&pairs, DAMPING).unwrap();
+        let u = Inverse::from_pairs(&pairs, DAMPING).unwrap();
         assert!(u.values.iter().all(|x| x.is_finite()));
         pairs.see(&Tensor::from_vec([1, 3], vec![f32::NAN, 0.0, 1.0]));
         assert!(pairs.is_empty());

@@ -44,7 +44,7 @@ impl ChannelMeans {
 
     /// Ones whose [`ChannelMeans::known`] are these.
     #[must_use]
-    pub(crate) fn of(known: &[f32]) -> ChannelMeans {
+    pub(crate) fn from_means(known: &[f32]) -> ChannelMeans {
         // Two samples that agree.
         let sums = known.iter().map(|m| 2.0 * f64::from(*m)).collect();
         let squares = known.iter().map(|m| 2.0 * f64::from(*m).powi(2)).collect();
@@ -160,7 +160,7 @@ mod tests {
         let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
         let (a, b) = (whole.known(), first.known());
         assert!(a.len() == 5 && a.iter().zip(&b).all(near), "{a:?} {b:?}");
-        assert_eq!(ChannelMeans::of(&a).known(), a);
+        assert_eq!(ChannelMeans::from_means(&a).known(), a);
         first.merge(&of(1, &[(&[1, 4, 1], &values[..4])]));
         assert!(first.known().is_empty());
     }

@@ -30,7 +30,7 @@ pub trait Statistic: Send + Sized {
 
 /// Which values are looked at. Others cost nothing.
 #[derive(Clone, Debug)]
-pub enum Wanted {
+pub enum WantedValues {
     /// All that the engine shows.
     All,
     /// Those of these names, see [`Observer`].
@@ -89,7 +89,7 @@ impl Default for Limits<'_> {
 }
 
 struct Collector<'a, S> {
-    wanted: &'a Wanted,
+    wanted: &'a WantedValues,
     make: Make<'a, S>,
     found: BTreeMap<String, S>,
 }
@@ -100,8 +100,8 @@ type Make<'a, S> = &'a (dyn Fn(&str) -> S + Sync);
 impl<S: Statistic> Observer for Collector<'_, S> {
     fn wants(&mut self, value: &str) -> bool {
         match self.wanted {
-            Wanted::All => true,
-            Wanted::Names(names) | Wanted::Reached(names) => names.contains(value),
+            WantedValues::All => true,
+            WantedValues::Names(names) | WantedValues::Reached(names) => names.contains(value),
         }
     }
 
@@ -125,7 +125,7 @@ pub fn observe<S: Statistic>(
     engine: &dyn Engine,
     model: &Model,
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-    wanted: &Wanted,
+    wanted: &WantedValues,
     make: Make<S>,
     limits: Limits,
 ) -> Result<BTreeMap<String, S>, Diagnostics> {
@@ -134,7 +134,7 @@ pub fn observe<S: Statistic>(
     Ok(found)
 }
 
-/// The same, where `found` has seen earlier samples.
+/// The same, where `statistics` has seen earlier samples.
 ///
 /// # Errors
 /// As [`observe`].
@@ -142,24 +142,24 @@ pub fn observe_more<S: Statistic>(
     engine: &dyn Engine,
     model: &Model,
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-    (wanted, make): (&Wanted, Make<S>),
-    found: &mut BTreeMap<String, S>,
+    (wanted, make): (&WantedValues, Make<S>),
+    statistics: &mut BTreeMap<String, S>,
     limits: Limits,
 ) -> Result<(), Diagnostics> {
     let mut prepared = engine.prepare(model)?;
     match S::PARTS {
-        true => in_parts(&mut *prepared, samples, (wanted, make), found, limits)?,
+        true => in_parts(&mut *prepared, samples, (wanted, make), statistics, limits)?,
         false => {
-            let mut collector = Collector { wanted, make, found: std::mem::take(found) };
+            let mut collector = Collector { wanted, make, found: std::mem::take(statistics) };
             for sample in samples {
                 prepared.run(&sample?, limits.options(&mut collector))?;
             }
-            *found = collector.found;
+            *statistics = collector.found;
         }
     }
     let mut missing = Diagnostics::default();
-    if let Wanted::Names(names) = wanted {
-        for name in names.iter().filter(|name| !found.contains_key(*name)) {
+    if let WantedValues::Names(names) = wanted {
+        for name in names.iter().filter(|name| !statistics.contains_key(*name)) {
             let text = format!("no run showed a value `{}`", shown(name));
             let help = "`onnxd print` names the values of the main graph.";
             missing.push(Diagnostic::new(Code::EvalInputs, text).help(help));
@@ -173,7 +173,7 @@ pub fn observe_more<S: Statistic>(
 fn in_parts<S: Statistic>(
     prepared: &mut dyn Prepared,
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-    (wanted, make): (&Wanted, Make<S>),
+    (wanted, make): (&WantedValues, Make<S>),
     found: &mut BTreeMap<String, S>,
     limits: Limits,
 ) -> Result<(), Diagnostics> {

@@ -27,7 +27,7 @@ pub struct Saved {
     pub samples: u64,
     /// What was decided with the samples, by schemes that try several candidates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub choice: Option<Choice>,
+    pub choice: Option<SavedChoice>,
     /// Per tensor.
     pub tensors: Vec<SavedTensor>,
 }
@@ -35,7 +35,7 @@ pub struct Saved {
 /// What a scheme that tries several candidates took, so that the same is made without the samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Choice {
+pub struct SavedChoice {
     /// What was done to the float network first; the statistics are those of the outcome.
     pub change: String,
     /// How ranges follow from the statistics.
@@ -94,7 +94,7 @@ pub struct SavedHistogram {
 
 /// What a file says first.
 #[derive(Serialize)]
-struct File<'a> {
+struct SavedCalibration<'a> {
     onnxd_calibration: u32,
     #[serde(flatten)]
     saved: &'a Saved,
@@ -152,7 +152,7 @@ impl Saved {
     /// Never: all of it has a form in JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        let file = File { onnxd_calibration: VERSION, saved: self };
+        let file = SavedCalibration { onnxd_calibration: VERSION, saved: self };
         let mut json = serde_json::to_vec(&file).expect("texts, numbers and lists are JSON");
         json.push(b'\n');
         json
@@ -277,7 +277,7 @@ mod tests {
                 },
                 SavedTensor { name: "unseen".into(), ..SavedTensor::default() },
             ],
-            choice: Some(Choice { method: "MSE".into(), ..Choice::default() }),
+            choice: Some(SavedChoice { method: "MSE".into(), ..SavedChoice::default() }),
         }
     }
 

@@ -8,7 +8,7 @@ use onnxd_ir::Tensor;
 
 /// Which statistics are kept beside those that cost next to nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts {
+pub struct StatisticParts {
     /// Weight of a new tensor in moving averages.
     pub moving_c: f64,
     /// Tensors whose extremes are taken together in means.
@@ -23,9 +23,9 @@ pub struct Parts {
     pub moments: bool,
 }
 
-impl Default for Parts {
+impl Default for StatisticParts {
     fn default() -> Self {
-        Parts {
+        StatisticParts {
             moving_c: 0.01,
             group: 1,
             channel_axis: None,
@@ -69,7 +69,7 @@ pub struct Stats {
 impl Stats {
     /// Without values.
     #[must_use]
-    pub fn new(parts: &Parts) -> Stats {
+    pub fn new(parts: &StatisticParts) -> Stats {
         Stats {
             tensors: 0,
             elements: 0,
@@ -107,7 +107,7 @@ impl Stats {
     pub fn restored(saved: &SavedTensor) -> Option<Stats> {
         let (min, max) = saved.range.unwrap_or((f64::INFINITY, f64::NEG_INFINITY));
         let histogram = saved.histogram.as_ref().map(Histogram::restored);
-        let parts = Parts { moments: false, ..Parts::default() };
+        let parts = StatisticParts { moments: false, ..StatisticParts::default() };
         let seen = saved.range.is_some() || saved.not_finite > 0;
         Some(Stats {
             tensors: u64::from(seen),
@@ -115,7 +115,7 @@ impl Stats {
             infinities: saved.not_finite,
             extremes: Extremes { min, max },
             mean: MeanExtremes::of(saved.average),
-            means: (!saved.means.is_empty()).then(|| ChannelMeans::of(&saved.means)),
+            means: (!saved.means.is_empty()).then(|| ChannelMeans::from_means(&saved.means)),
             histogram: match histogram {
                 Some(histogram) => Some(histogram?),
                 None => None,

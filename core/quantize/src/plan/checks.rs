@@ -4,7 +4,7 @@ use crate::graph::quantized::dtype_of;
 use crate::graph::weighted::{WEIGHTED_OPS, WeightedNode, is_weighted};
 use crate::plan::opt_in;
 use crate::plan::propagation::Propagation;
-use crate::plan::request::{EMBEDDINGS, Request, fits};
+use crate::plan::request::{EMBEDDINGS, QuantizeRequest, fits};
 use crate::report::name_of;
 use onnxd_diagnostics::nearest;
 use onnxd_ir::{DataType, Model, Node, ValueId};
@@ -29,25 +29,27 @@ pub struct Unmatched {
     pub near: Vec<String>,
 }
 
-impl Request {
-    /// As [`Request::opset_min`], for this model: scales of `float16` came with operator set 19.
+impl QuantizeRequest {
+    /// As [`QuantizeRequest::opset_min`], for this model: scales of `float16` came with operator set 19.
     #[must_use]
     pub fn opset_for(&self, model: &Model) -> i64 {
         let mut half = false;
         model.for_each_graph(|graph| {
             let is_half = |v: ValueId| dtype_of(graph, v) == Some(DataType::Float16);
-            let product = |node: &Node| is_weighted(node) && self.of(graph, node).is_some();
-            let opted_in =
-                |node: &Node| opt_in::named(graph, node, self) && self.of(graph, node).is_some();
+            let is_wanted_weighted =
+                |node: &Node| is_weighted(node) && self.settings_for(graph, node).is_some();
+            let opted_in = |node: &Node| {
+                opt_in::named(graph, node, self) && self.settings_for(graph, node).is_some()
+            };
             half |= graph.nodes().any(|(_, n)| {
-                product(n) && n.input(WeightedNode::W).is_some_and(is_half)
+                is_wanted_weighted(n) && n.input(WeightedNode::W).is_some_and(is_half)
                     || opted_in(n) && n.inputs.iter().flatten().any(|v| is_half(*v))
             });
         });
         self.opset_min().max(if half { 19 } else { 0 })
     }
 
-    /// The operators among [`Request::op_types`] of which nothing is quantized in this mode:
+    /// The operators among [`QuantizeRequest::op_types`] of which nothing is quantized in this mode:
     /// `static`, `dynamic` or `weight_only`.
     #[must_use]
     pub fn idle_types(&self, mode: Mode) -> Vec<&str> {
@@ -121,10 +123,10 @@ mod tests {
         }
         let y = graph.add("unnamed", Relu::new(x));
         graph.mark_output(y);
-        let request = Request {
+        let request = QuantizeRequest {
             exclude: vec!["conv9".into(), "conv?".into(), "zzz*".into(), "unnamed".into()],
             op_types: vec!["Conv".into(), "Relo".into()],
-            ..Request::default()
+            ..QuantizeRequest::default()
         };
         let found = request.unmatched(&Model::new(graph, 8, 17));
         let told: Vec<String> =

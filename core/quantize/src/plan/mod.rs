@@ -10,4 +10,4 @@ pub(crate) mod request;
 pub use checks::Unmatched;
 pub use planner::{QuantizePlan, Quantized, plan};
 pub use propagation::Propagation;
-pub use request::{Overrides, Remedies, Request, Settings};
+pub use request::{Overrides, QuantizeRequest, Remedies, Settings};

@@ -6,7 +6,7 @@
 
 use crate::graph::quantized::dtype_of;
 use crate::graph::weighted::{FLOATS, WeightedNode, WeightedOp, no_pair};
-use crate::plan::request::{Request, Settings};
+use crate::plan::request::{QuantizeRequest, Settings};
 use crate::range::weights::finite;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{DataType, Dim, Graph, Node, NodeId, Tensor, ValueId};
@@ -67,7 +67,7 @@ pub(crate) fn knows(op: &str) -> bool {
 }
 
 /// Whether params name what a node is.
-pub(crate) fn named(graph: &Graph, node: &Node, request: &Request) -> bool {
+pub(crate) fn named(graph: &Graph, node: &Node, request: &QuantizeRequest) -> bool {
     let product = computed_matmul(graph, node) && !request.matmul_const_b_only;
     let named = request.names(&node.op) && knows(&node.op) || product;
     node.is_standard() && !request.weighted_only && named

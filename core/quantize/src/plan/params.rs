@@ -1,6 +1,6 @@
 //! What the params of a conversion ask for, and which of them have no effect.
 
-use crate::plan::request::{Overrides, Remedies, Request, Settings};
+use crate::plan::request::{Overrides, QuantizeRequest, Remedies, Settings};
 use crate::range::Method;
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
@@ -12,7 +12,7 @@ use onnxd_params::words::{Accuracy, IntegerType, Mode, RangeMethod, Recipe, Roun
 ///
 /// # Errors
 /// A rounding that the mode does not have.
-pub fn request(cx: &dyn Session, weighted_only: bool) -> Result<Request, Diagnostic> {
+pub fn request(cx: &dyn Session, weighted_only: bool) -> Result<QuantizeRequest, Diagnostic> {
     let params = cx.quantization();
     let mode = params.mode();
     of_mode(cx, mode, weighted_only);
@@ -40,7 +40,7 @@ pub fn request(cx: &dyn Session, weighted_only: bool) -> Result<Request, Diagnos
         ..defaults
     };
     let overrides = params.overrides().into_iter().map(|(glob, of)| (glob, overrides(&of)));
-    Ok(Request {
+    Ok(QuantizeRequest {
         settings,
         op_types: params.op_types(),
         include: params.include(),
@@ -174,7 +174,7 @@ pub(crate) fn without_effect(cx: &dyn Session, name: &str, why: &str) {
 
 /// Tells which names of nodes and operators the model does not have, and which operators are
 /// not quantized in the mode.
-pub fn unmatched(model: &Model, request: &Request, cx: &dyn Session) {
+pub fn unmatched(model: &Model, request: &QuantizeRequest, cx: &dyn Session) {
     let absent = request.unmatched(model);
     let mode = cx.quantization().mode();
     let idle =

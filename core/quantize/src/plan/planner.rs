@@ -11,7 +11,7 @@ use crate::graph::subgraphs;
 use crate::graph::weighted::{FLOATS, WeightedNode, WeightedOp, is_attention, is_weighted};
 use crate::plan::opt_in;
 use crate::plan::propagation::{Propagation, clamped};
-use crate::plan::request::{Request, Settings};
+use crate::plan::request::{QuantizeRequest, Settings};
 use onnxd_ir::{DataType, Graph, NodeId, Tensor, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ pub struct Quantized {
 impl QuantizePlan {
     /// What can stay in floating point by itself: weighted operators, and what params name.
     pub(crate) fn choices(&self) -> Vec<NodeId> {
-        let weighted = self.weighted.iter().map(|(product, _)| product.node);
+        let weighted = self.weighted.iter().map(|(operator, _)| operator.node);
         weighted.chain(self.opt_in.keys().copied()).collect()
     }
 
@@ -69,7 +69,7 @@ impl QuantizePlan {
 
 struct Planner<'g> {
     graph: &'g Graph,
-    request: &'g Request,
+    request: &'g QuantizeRequest,
     /// Products that stay as they are.
     floats: &'g BTreeSet<NodeId>,
     plan: QuantizePlan,
@@ -83,9 +83,9 @@ struct Planner<'g> {
     linear: BTreeSet<ValueId>,
 }
 
-/// Plans the main graph. The weighted operators in `floats` stay in floating point; every product that does
+/// Plans the main graph. The weighted operators in `floats` stay in floating point; every one of them that does
 /// is named with the reason.
-pub fn plan(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> QuantizePlan {
+pub fn plan(graph: &Graph, request: &QuantizeRequest, floats: &BTreeSet<NodeId>) -> QuantizePlan {
     let order = graph.topological().unwrap_or_default();
     let mut planner = Planner {
         graph,
@@ -106,7 +106,7 @@ pub fn plan(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> Quan
 
 impl Planner<'_> {
     fn settings(&self, id: NodeId) -> Option<Settings> {
-        self.request.of(self.graph, &self.graph[id])
+        self.request.settings_for(self.graph, &self.graph[id])
     }
 
     fn forward(&mut self, id: NodeId) {
@@ -115,12 +115,12 @@ impl Planner<'_> {
         let others = self.request.weighted_only && is_attention(&graph[id]);
         match WeightedNode::at(graph, id) {
             _ if others => return,
-            Ok(product) => return self.product(product),
+            Ok(operator) => return self.plan_weighted(operator),
             _ if opted_in => return self.opt_in(id),
             Err(Some(why)) => return self.plan.left.push((id, why)),
             Err(None) => {}
         }
-        match Propagation::of(graph, id).filter(|_| !self.request.weighted_only) {
+        match Propagation::of_node(graph, id).filter(|_| !self.request.weighted_only) {
             Some(Propagation::Clamp) => self.clamp(id),
             Some(propagation) => {
                 let data = propagation.data(graph, &graph[id]).into_iter().map(|(_, v)| v);
@@ -157,33 +157,33 @@ impl Planner<'_> {
         }
     }
 
-    fn product(&mut self, product: WeightedNode) {
-        let id = product.node;
+    fn plan_weighted(&mut self, operator: WeightedNode) {
+        let id = operator.node;
         let Some(opted_in) = self.settings(id) else {
             return self.plan.left.push((id, "the params leave it in floating point"));
         };
         let settings = opted_in.runnable();
-        let half = self.graph.constant(product.w).is_some_and(|w| w.dtype() == DataType::Float16);
+        let half = self.graph.constant(operator.w).is_some_and(|w| w.dtype() == DataType::Float16);
         if half && (settings.activation.bits() > 8 || settings.weight.bits() > 8) {
             return self.plan.left.push((id, "float16 has fewer digits than integers of 16 bits"));
         }
         if self.floats.contains(&id) {
             return self.plan.left.push((id, "the demanded accuracy is not reached with it"));
         }
-        if self.is_constant(product.x) {
+        if self.is_constant(operator.x) {
             return self.plan.left.push((id, "it computes a constant"));
         }
-        match product.op {
+        match operator.op {
             WeightedOp::MatMul if self.request.linear_outputs => {
-                self.linear.insert(self.with_bias(product.out));
+                self.linear.insert(self.with_bias(operator.out));
             }
-            _ if product.computes_floats() => {}
+            _ if operator.computes_floats() => {}
             _ => {
-                self.integers.insert(product.out, settings);
+                self.integers.insert(operator.out, settings);
             }
         }
         self.plan.signed += usize::from(settings.weight != opted_in.weight);
-        self.plan.weighted.push((product, settings));
+        self.plan.weighted.push((operator, settings));
     }
 
     /// What a bias that is added to a weighted operator makes of it; the weighted operator itself without one.
@@ -237,16 +237,16 @@ impl Planner<'_> {
         let weighted: BTreeMap<NodeId, WeightedNode> =
             self.plan.weighted.iter().map(|(p, _)| (p.node, p.clone())).collect();
         for id in order.iter().rev() {
-            if let Some(product) = weighted.get(id) {
-                wanted.insert(product.x);
+            if let Some(operator) = weighted.get(id) {
+                wanted.insert(operator.x);
                 // The others can give their sums in floating point.
-                let at_once = match product.op {
+                let at_once = match operator.op {
                     WeightedOp::Conv => true,
                     WeightedOp::ConvTranspose | WeightedOp::Gemm => self.request.weighted_only,
                     WeightedOp::Attention | WeightedOp::MatMul | WeightedOp::Normalization => false,
                 };
                 if at_once {
-                    wanted.insert(product.out);
+                    wanted.insert(operator.out);
                 }
             } else if clamps.contains(id) {
                 let node = &graph[*id];
@@ -284,7 +284,7 @@ impl Planner<'_> {
             data.map(|(_, v)| (v, *settings))
         });
         let weighted = self.plan.weighted.iter().rev();
-        let weighted = weighted.map(|(product, settings)| (product.x, *settings));
+        let weighted = weighted.map(|(operator, settings)| (operator.x, *settings));
         let settings = opted_in.chain(weighted).collect();
         let readers = Readers { settings, computed, clamped };
         // In the order in which they come to be: what is moved before where it goes.
@@ -298,7 +298,7 @@ impl Planner<'_> {
             }
         }
         self.plan.propagated = self.candidates.into_iter().collect();
-        self.plan.weighted.sort_by_key(|(product, _)| product.node);
+        self.plan.weighted.sort_by_key(|(operator, _)| operator.node);
         self.plan
     }
 
@@ -352,16 +352,20 @@ impl Readers {
 
 /// Gives all weighted operators in sub-graphs that a request chooses weights and biases of their own where
 /// they are constants of an enclosing graph.
-pub(crate) fn import_all(g: &mut Graph, request: &Request, outer: &BTreeMap<ValueId, Tensor>) {
+pub(crate) fn import_all(
+    g: &mut Graph,
+    request: &QuantizeRequest,
+    outer: &BTreeMap<ValueId, Tensor>,
+) {
     for id in g.node_ids() {
         if g[id].subgraphs().next().is_some() {
             let constants = subgraphs::captured_constants(g, id, outer);
             g.edit_subgraphs(id, |inner| import_all(inner, request, &constants));
         }
         let node = &g[id];
-        let product = is_weighted(node);
+        let weighted = is_weighted(node);
         let named = opt_in::named(g, node, request);
-        if (product || named) && !outer.is_empty() && request.of(g, node).is_some() {
+        if (weighted || named) && !outer.is_empty() && request.settings_for(g, node).is_some() {
             (0..g[id].inputs.len())
                 .for_each(|slot| subgraphs::import(g, id, slot, (outer, &FLOATS)));
         }

@@ -59,7 +59,7 @@ impl Propagation {
     }
 
     /// What the node is.
-    pub fn of(graph: &Graph, id: NodeId) -> Option<Propagation> {
+    pub fn of_node(graph: &Graph, id: NodeId) -> Option<Propagation> {
         let node = &graph[id];
         if !node.is_standard() {
             return None;

@@ -120,7 +120,7 @@ impl Overrides {
 
 /// Settings for all nodes, and for which.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct QuantizeRequest {
     /// For nodes without exceptions.
     pub settings: Settings,
     /// Operators to quantize; empty means all that it is good for.
@@ -151,9 +151,9 @@ pub struct Remedies {
     pub weights_alone: bool,
 }
 
-impl Default for Request {
+impl Default for QuantizeRequest {
     fn default() -> Self {
-        Request {
+        QuantizeRequest {
             settings: Settings::default(),
             op_types: Vec::new(),
             include: Vec::new(),
@@ -167,7 +167,7 @@ impl Default for Request {
     }
 }
 
-impl Request {
+impl QuantizeRequest {
     /// The oldest operator set whose `QuantizeLinear` and `DequantizeLinear` take the types asked
     /// for, with scales for channels.
     #[must_use]
@@ -183,16 +183,16 @@ impl Request {
     /// The same for tables of constants alone, if operators that read them are named: they become
     /// integers without samples in every mode.
     #[must_use]
-    pub fn tables(&self) -> Option<Request> {
+    pub fn tables(&self) -> Option<QuantizeRequest> {
         let named = [EMBEDDINGS, "Gather"].into_iter().filter(|op| self.names(op));
         let op_types: Vec<String> = named.map(str::to_owned).collect();
         // What gathers takes whole bytes everywhere.
         let weight = Some(self.settings.weight).filter(|dtype| dtype.bits() == 8);
         let settings = Settings { weight: weight.unwrap_or(DataType::Int8), ..self.settings };
-        (!op_types.is_empty()).then(|| Request { op_types, settings, ..self.clone() })
+        (!op_types.is_empty()).then(|| QuantizeRequest { op_types, settings, ..self.clone() })
     }
 
-    /// Whether [`Request::op_types`] names an operator.
+    /// Whether [`QuantizeRequest::op_types`] names an operator.
     pub(crate) fn names(&self, op: &str) -> bool {
         self.op_types.iter().any(|named| named == op)
     }
@@ -200,7 +200,7 @@ impl Request {
     /// The settings of a node; `None` if it is to stay in floating point. A node is known by what
     /// the report calls it; one without a name also by what it computes.
     #[must_use]
-    pub fn of(&self, graph: &Graph, node: &Node) -> Option<Settings> {
+    pub fn settings_for(&self, graph: &Graph, node: &Node) -> Option<Settings> {
         let reported = name_of(graph, node);
         let computed = node.output(0).filter(|_| node.name.is_empty());
         let computed = computed.map(|v| graph[v].name.as_str());
@@ -247,20 +247,24 @@ mod tests {
 
     #[test]
     fn nodes_are_chosen_and_have_exceptions() {
-        let mut request = Request { exclude: vec!["last*".into()], ..Request::default() };
+        let mut request =
+            QuantizeRequest { exclude: vec!["last*".into()], ..QuantizeRequest::default() };
         let signed = Overrides { activation: Some(DataType::Int8), ..Overrides::default() };
         request.overrides.insert("conv?".into(), signed);
         let mut graph = Graph::new("g");
         let y = graph.add_value("y", None);
         let named = |name: &str| Node { name: name.into(), ..Node::new("Conv", [], [y]) };
-        let of = |request: &Request, name: &str| Some(request.of(&graph, &named(name))?.activation);
+        let of = |request: &QuantizeRequest, name: &str| {
+            Some(request.settings_for(&graph, &named(name))?.activation)
+        };
         assert_eq!(of(&request, "conv1"), Some(DataType::Int8));
         assert_eq!(of(&request, "other"), Some(DataType::Uint8));
         assert_eq!(of(&request, "last1"), None);
         request.op_types = vec!["Gemm".into()];
         assert_eq!(of(&request, "conv1"), None);
         for (glob, left) in [("y", true), ("Conv -> y", true), ("x", false)] {
-            let request = Request { exclude: vec![glob.into()], ..Request::default() };
+            let request =
+                QuantizeRequest { exclude: vec![glob.into()], ..QuantizeRequest::default() };
             assert_eq!(of(&request, "").is_none(), left, "{glob}");
             assert!(of(&request, "named").is_some(), "what it computes is not its name");
         }

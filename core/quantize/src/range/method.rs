@@ -1,6 +1,6 @@
 //! Ranges of activations from what a network computes on samples.
 
-use crate::observe::{Feeds, Histogram, Limits, Parts, Stats, Wanted, observe_more};
+use crate::observe::{Feeds, Histogram, Limits, StatisticParts, Stats, WantedValues, observe_more};
 use crate::range::Levels;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::Engine;
@@ -53,12 +53,12 @@ impl Method {
 
     /// What it has to see, where so many samples run at once.
     #[must_use]
-    pub fn parts(self, batch: u64) -> Parts {
-        Parts {
+    pub fn parts(self, batch: u64) -> StatisticParts {
+        StatisticParts {
             bins: self.counts().then_some(BINS),
             moments: false,
             group: GROUP / batch.clamp(1, GROUP),
-            ..Parts::default()
+            ..StatisticParts::default()
         }
     }
 
@@ -102,7 +102,7 @@ pub(crate) fn statistics(
     seen: &mut BTreeMap<String, Stats>,
     limits: Limits,
 ) -> Result<(), Diagnostics> {
-    let wanted = Wanted::Reached(names);
+    let wanted = WantedValues::Reached(names);
     observe_more(engine, model, samples, (&wanted, make), seen, limits)
 }
 
@@ -212,9 +212,9 @@ fn least_squares(
     let mut search = |narrow: &dyn Fn(f64) -> (f64, f64)| {
         for step in 1..STEPS {
             let range = narrow(1.0 - step as f64 / STEPS as f64);
-            let found = error(range);
-            if found < best.1 {
-                best = (range, found);
+            let square_error = error(range);
+            if square_error < best.1 {
+                best = (range, square_error);
             }
         }
         best.0

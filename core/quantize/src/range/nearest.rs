@@ -15,12 +15,12 @@ pub(crate) fn round(
     levels: Levels,
     (scales, inner): (&[Scale], usize),
 ) -> Result<Tensor, String> {
-    let steps = Table::new(scales, levels);
+    let steps = ScaleTable::new(scales, levels);
     let channels = scales.len().max(1);
     let parts = values.par_chunks(PART).enumerate().map(|(part, values)| {
-        let mut found = vec![0i32; values.len()];
+        let mut rounded = vec![0i32; values.len()];
         let mut at = part * PART;
-        let (mut from, mut to) = (values, &mut found[..]);
+        let (mut from, mut to) = (values, &mut rounded[..]);
         while !from.is_empty() {
             // Either one element of each of the scales that follow, or a run of one scale.
             let first = at / inner.max(1) % channels;
@@ -32,7 +32,7 @@ pub(crate) fn round(
             }
             (from, at, to) = (&from[run.len()..], at + run.len(), rest);
         }
-        packed(levels.dtype, &found)
+        packed(levels.dtype, &rounded)
     });
     let parts: Option<Vec<_>> = parts.collect();
     let bytes = parts.map(|parts| parts.concat());
@@ -41,18 +41,18 @@ pub(crate) fn round(
 }
 
 /// Scales for many elements: what [`Scale::quantize`] computes and clamping to the levels.
-struct Table {
+struct ScaleTable {
     scale: Vec<f32>,
     zero: Vec<i32>,
     low: Vec<f32>,
     high: Vec<f32>,
 }
 
-impl Table {
-    fn new(scales: &[Scale], levels: Levels) -> Table {
+impl ScaleTable {
+    fn new(scales: &[Scale], levels: Levels) -> ScaleTable {
         // Limits are integers, so it makes no difference to clamp before rounding.
         let limits = |q: i64| scales.iter().map(|s| (q - s.zero_point) as f32).collect();
-        Table {
+        ScaleTable {
             scale: scales.iter().map(|s| s.scale as f32).collect(),
             zero: scales.iter().map(|s| s.zero_point as i32).collect(),
             low: limits(levels.min),

@@ -304,9 +304,9 @@ pub(crate) fn fit(values: &[f32], rule: Rule, dtype: DataType) -> (Scale, bool) 
     let error = |clip: usize| error(&sample, scale(clip), rule.levels);
     let mut best = (0, error(0));
     for clip in 1..CLIPS {
-        let found = error(clip);
-        if found < best.1 {
-            best = (clip, found);
+        let clip_error = error(clip);
+        if clip_error < best.1 {
+            best = (clip, clip_error);
         }
     }
     (scale(best.0), best.0 > 0)

@@ -4,7 +4,7 @@
 
 use crate::emit::dynamic::Want;
 use crate::graph::weighted::{WeightedNode, WeightedOp};
-use crate::plan::{Request, Settings};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::range::weights::{Quantized, finite};
 use crate::report::Report;
 use crate::search::{AdaRoundOptions, adaround};
@@ -28,19 +28,19 @@ impl AdaRoundWeights {
     ///
     /// # Errors
     /// Why samples cannot be had, or the model does not run on them.
-    pub fn of(
+    pub fn learn(
         model: &Model,
-        request: &Request,
+        request: &QuantizeRequest,
         learning: &AdaRoundOptions,
     ) -> Result<AdaRoundWeights, Diagnostics> {
         let mut value = model.clone();
         let weighted = weighted_of(&model.graph, request);
         let nearest = code(&mut value.graph, &weighted);
         let rounding = adaround((model, &value), &weighted, learning)?;
-        let learned = weighted.iter().filter_map(|(product, _)| {
-            let weights = model.graph.constant(product.w)?;
-            let integers = rounding.integers(product.node)?;
-            Some((product.node, reals(weights, nearest.get(&product.node)?, integers)?))
+        let learned = weighted.iter().filter_map(|(operator, _)| {
+            let weights = model.graph.constant(operator.w)?;
+            let integers = rounding.integers(operator.node)?;
+            Some((operator.node, reals(weights, nearest.get(&operator.node)?, integers)?))
         });
         let weights = learned.collect();
         Ok(AdaRoundWeights { weights, notes: rounding.notes })
@@ -48,18 +48,18 @@ impl AdaRoundWeights {
 
     /// How many multiplications it takes, at the most usual sizes of inputs.
     #[must_use]
-    pub fn effort(model: &Model, request: &Request, samples: u64) -> f64 {
+    pub fn effort(model: &Model, request: &QuantizeRequest, samples: u64) -> f64 {
         /// Places of a sample that a weighted operator is computed at.
         const PLACES: f64 = 64.0;
-        let one = |product: &WeightedNode| {
-            let dims = model.graph.constant(product.w).map_or(&[][..], Tensor::dims);
-            let axis = product.axis.unwrap_or(dims.len().saturating_sub(1));
+        let one = |operator: &WeightedNode| {
+            let dims = model.graph.constant(operator.w).map_or(&[][..], Tensor::dims);
+            let axis = operator.axis.unwrap_or(dims.len().saturating_sub(1));
             let n = dims.get(axis).copied().unwrap_or(1).max(1) as f64;
             let k = dims.iter().map(|d| *d as f64).product::<f64>() / n;
-            let groups = At::<Conv>::find(&model.graph, product.node).map_or(1, |conv| conv.group);
+            let groups = At::<Conv>::find(&model.graph, operator.node).map_or(1, |conv| conv.group);
             k * k * (n + PLACES * samples as f64 * groups.max(1) as f64)
         };
-        weighted_of(&model.graph, request).iter().map(|(product, _)| one(product)).sum()
+        weighted_of(&model.graph, request).iter().map(|(operator, _)| one(operator)).sum()
     }
 
     /// Whether nothing was learned.
@@ -105,15 +105,15 @@ impl AdaRoundWeights {
 }
 
 /// The weighted operators whose weights can be learned.
-fn weighted_of(graph: &Graph, request: &Request) -> Vec<(WeightedNode, Settings)> {
+fn weighted_of(graph: &Graph, request: &QuantizeRequest) -> Vec<(WeightedNode, Settings)> {
     let of = |id: NodeId| {
-        let product = WeightedNode::at(graph, id).ok()?;
-        let settings = request.of(graph, &graph[id])?;
-        let float = graph.constant(product.w).is_some_and(|w| w.dtype() == DataType::Float);
+        let operator = WeightedNode::at(graph, id).ok()?;
+        let settings = request.settings_for(graph, &graph[id])?;
+        let float = graph.constant(operator.w).is_some_and(|w| w.dtype() == DataType::Float);
         let plain =
             At::<Gemm>::find(graph, id).is_none_or(|gemm| gemm.alpha == 1.0 && gemm.beta == 1.0);
-        let known = ![WeightedOp::Attention, WeightedOp::ConvTranspose].contains(&product.op);
-        (float && plain && known).then_some((product, settings))
+        let known = ![WeightedOp::Attention, WeightedOp::ConvTranspose].contains(&operator.op);
+        (float && plain && known).then_some((operator, settings))
     };
     graph.node_ids().into_iter().filter_map(of).collect()
 }
@@ -122,20 +122,20 @@ fn weighted_of(graph: &Graph, request: &Request) -> Vec<(WeightedNode, Settings)
 fn code(graph: &mut Graph, weighted: &[(WeightedNode, Settings)]) -> BTreeMap<NodeId, Quantized> {
     let mut known: BTreeMap<(ValueId, Want), (ValueId, Quantized)> = BTreeMap::new();
     let mut nearest = BTreeMap::new();
-    for (product, settings) in weighted {
-        let want = Want::of(product.op, product.axis, *settings);
-        let key = (product.w, want);
+    for (operator, settings) in weighted {
+        let want = Want::from_settings(operator.op, operator.axis, *settings);
+        let key = (operator.w, want);
         let (read, found) = match known.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let weights = graph.constant(product.w);
+                let weights = graph.constant(operator.w);
                 let Some(found) = weights.and_then(|w| want.integers(w).ok()) else { continue };
-                let Some(read) = read(graph, product.w, &found) else { continue };
+                let Some(read) = read(graph, operator.w, &found) else { continue };
                 new.insert((read, found))
             }
         };
-        graph.set_input(product.node, WeightedNode::W, Some(*read));
-        nearest.insert(product.node, found.clone());
+        graph.set_input(operator.node, WeightedNode::W, Some(*read));
+        nearest.insert(operator.node, found.clone());
     }
     nearest
 }
@@ -220,7 +220,7 @@ mod tests {
             [(DataType::Int8, true), (DataType::Int8, false), (DataType::Uint8, true)]
         {
             let settings = Settings { weight, per_channel, ..Settings::default() };
-            let request = Request { settings, ..Request::default() };
+            let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
             let limits = Limits::default();
             let learning = AdaRoundOptions {
                 samples: &samples,
@@ -229,7 +229,7 @@ mod tests {
                 together: per_channel,
                 go_on: &|_, _| true,
             };
-            let learned = AdaRoundWeights::of(&float, &request, &learning).unwrap();
+            let learned = AdaRoundWeights::learn(&float, &request, &learning).unwrap();
             assert_eq!(learned.weights.len(), 2);
             let mut base = float.clone();
             learned.apply(&mut base, &BTreeSet::new());
@@ -241,9 +241,9 @@ mod tests {
             };
             assert!(db(&base) > db(&float) + 1.0, "{weight} {} {}", db(&base), db(&float));
             // The steps stay as they are, and no weight is between two of them.
-            for (product, settings) in weighted_of(&float.graph, &request) {
-                let want = Want::of(product.op, product.axis, settings);
-                let of = |model: &Model| want.integers(model.graph.constant(product.w).unwrap());
+            for (operator, settings) in weighted_of(&float.graph, &request) {
+                let want = Want::from_settings(operator.op, operator.axis, settings);
+                let of = |model: &Model| want.integers(model.graph.constant(operator.w).unwrap());
                 let (old, new) = (of(&float).unwrap(), of(&base).unwrap());
                 let steps = |q: &Quantized| q.scales.iter().map(|s| s.scale).collect::<Vec<_>>();
                 for (a, b) in steps(&old).iter().zip(steps(&new)) {

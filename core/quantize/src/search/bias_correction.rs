@@ -2,7 +2,7 @@
 //! per channel, which its bias can take back.
 
 use crate::graph::weighted::{WeightedNode, WeightedOp};
-use crate::observe::{Limits, Statistic, Wanted, observe};
+use crate::observe::{Limits, Statistic, WantedValues, observe};
 use crate::range::integers;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Builtin, quoted};
@@ -87,8 +87,8 @@ pub fn correct_biases(
 }
 
 /// Whether a weighted operator of a quantized graph has a bias that can be corrected.
-pub(crate) fn has_bias(graph: &Graph, product: &WeightedNode) -> bool {
-    Bias::of(graph, product).is_some()
+pub(crate) fn has_bias(graph: &Graph, operator: &WeightedNode) -> bool {
+    Bias::find(graph, operator).is_some()
 }
 
 /// The constant that is a weighted operator's bias.
@@ -102,11 +102,11 @@ struct Bias {
 }
 
 impl Bias {
-    fn of(graph: &Graph, product: &WeightedNode) -> Option<Bias> {
-        if product.op == WeightedOp::MatMul {
-            return Bias::added(graph, product.out);
+    fn find(graph: &Graph, operator: &WeightedNode) -> Option<Bias> {
+        if operator.op == WeightedOp::MatMul {
+            return Bias::added(graph, operator.out);
         }
-        let reader = graph.producer(graph[product.node].input(WeightedNode::BIAS)?)?;
+        let reader = graph.producer(graph[operator.node].input(WeightedNode::BIAS)?)?;
         let data = graph.constant(graph[reader].input(0)?)?.clone();
         let scales = graph.constant(graph[reader].input(1)?)?.to_reals()?.values;
         let fits = graph[reader].is("DequantizeLinear") && data.dtype() == DataType::Int32;
@@ -159,13 +159,13 @@ fn means(
     let names: BTreeSet<String> = nodes.keys().cloned().collect();
     let make = |name: &str| Means { axis: nodes[name].1, sums: Vec::new(), count: 0.0 };
     let mut given = samples();
-    let found = observe(&Builtin, model, &mut given, &Wanted::Names(names), &make, limits)?;
+    let found = observe(&Builtin, model, &mut given, &WantedValues::Names(names), &make, limits)?;
     let mean = |m: &Means| m.sums.iter().map(|s| s / m.count.max(1.0)).collect();
     Ok(found.iter().map(|(name, m)| (nodes[name].0, mean(m))).collect())
 }
 
 pub(crate) fn subtract(graph: &mut Graph, layer: &WeightedNode, errors: &[f64]) {
-    let Some(bias) = Bias::of(graph, layer) else { return };
+    let Some(bias) = Bias::find(graph, layer) else { return };
     // A bias of one number for all channels stays one.
     let Some(data) = bias.minus(errors) else { return };
     let name = graph[bias.reader].input(bias.slot).map(|v| graph[v].name.clone());

@@ -18,34 +18,34 @@ use std::iter::repeat_n;
 
 /// The weighted operators whose biases are corrected.
 fn weighted_of(base: &Base) -> impl Iterator<Item = &WeightedNode> {
-    base.plan.weighted.iter().map(|(product, _)| product)
+    base.plan.weighted.iter().map(|(operator, _)| operator)
 }
 
 /// Takes back, in the biases of weighted operators, what the rounding of their weights adds on average to what
 /// they compute. `quantized` is what the base became, with the same numbers of nodes. Products
 /// without a bias, or of inputs whose means are not known, stay.
 pub fn correct_biases_from_means(base: &Base, quantized: &mut Model) {
-    for product in weighted_of(base) {
-        if !has_bias(&quantized.graph, product) {
+    for operator in weighted_of(base) {
+        if !has_bias(&quantized.graph, operator) {
             continue;
         }
-        if let Some(errors) = errors(base, quantized, product) {
-            subtract(&mut quantized.graph, product, &errors);
+        if let Some(errors) = errors(base, quantized, operator) {
+            subtract(&mut quantized.graph, operator, &errors);
         }
     }
 }
 
 /// By how much each output channel is off on average.
-fn errors(base: &Base, quantized: &Model, product: &WeightedNode) -> Option<Vec<f64>> {
+fn errors(base: &Base, quantized: &Model, operator: &WeightedNode) -> Option<Vec<f64>> {
     let (float, graph) = (&base.model.graph, &quantized.graph);
-    let means = base.seen.get(&quoted(&float[product.x].name))?.means.as_ref()?.known();
-    let weights = float.constant(product.w)?;
-    let shape = Shape::of(float, product, weights.dims())?;
-    let value = dequantize_source(graph, graph[product.node].input(WeightedNode::W)?).ok()?;
+    let means = base.seen.get(&quoted(&float[operator.x].name))?.means.as_ref()?.known();
+    let weights = float.constant(operator.w)?;
+    let shape = Shape::from_product(float, operator, weights.dims())?;
+    let value = dequantize_source(graph, graph[operator.node].input(WeightedNode::W)?).ok()?;
     let (steps, zeros) = (floats(graph, value.scale).ok()?, value.zero_points(graph).ok()?);
     let integers = graph.constant(value.q)?.to_i64s()?;
     let weights = weights.as_slice::<f32>()?;
-    let alpha = At::<Gemm>::find(float, product.node).map_or(1.0, |gemm| gemm.alpha);
+    let alpha = At::<Gemm>::find(float, operator.node).map_or(1.0, |gemm| gemm.alpha);
     let channels = means.len() / shape.groups;
     if channels == 0 || means.len() % shape.groups != 0 || shape.k % channels != 0 {
         return None;

@@ -9,7 +9,7 @@ use crate::plan::params;
 use crate::range::Method;
 use crate::search::folds::Folds;
 use crate::search::progress::Candidates;
-use crate::search::static_trials::Search;
+use crate::search::static_trials::StaticSearch;
 use crate::search::trial::Trial;
 use onnxd_diagnostics::Diagnostics;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ const WITH_ADAROUND: [(bool, bool); 3] = [(false, true), (true, false), (true, t
 
 /// A trial and what it gives on each fold.
 #[derive(Clone)]
-struct Found {
+struct MeasuredTrial {
     trial: Trial,
     scores: Vec<Score>,
 }
@@ -28,11 +28,11 @@ struct Found {
 /// The best of those that clearly lose less than what would be done without being asked for the
 /// best. Among these, the mean decides.
 struct Best {
-    plain: Found,
-    found: Found,
+    plain: MeasuredTrial,
+    found: MeasuredTrial,
 }
 
-impl Found {
+impl MeasuredTrial {
     /// What some of the folds say together.
     fn score(&self, folds: impl SliceIndex<[Score], Output = [Score]>) -> Score {
         let mut all = Score::default();
@@ -41,11 +41,11 @@ impl Found {
     }
 }
 
-impl Search<'_> {
+impl StaticSearch<'_> {
     /// Everything that may help: first the base with its ranges, then what can be added to the best
     /// of them.
     pub(crate) fn all(&mut self) -> Result<Trial, Diagnostics> {
-        let mut folds = Folds::of(&self.data, self.calibrating, self.fold_max());
+        let mut folds = Folds::split(&self.data, self.calibrating, self.fold_max());
         let parts = self.parts(Method::Mse);
         let share = self.data.session.calibration_params().percentile();
         let mut methods =
@@ -55,13 +55,13 @@ impl Search<'_> {
         methods.retain(|method| *method != own);
         methods.insert(0, own);
         self.smooth_all()?;
-        let mut candidates = Candidates::of(
+        let mut candidates = Candidates::announce(
             self.data.session,
             methods.len() * self.bases.len() + 1 + WITH_ADAROUND.len(),
         );
         candidates.next();
         self.see(0, &parts, &mut folds)?;
-        let mut plain = Found { trial: Trial::new(0, own), scores: Vec::new() };
+        let mut plain = MeasuredTrial { trial: Trial::new(0, own), scores: Vec::new() };
         let none = BTreeSet::new();
         for at in 0..folds.all.len() {
             plain.scores.push(self.score_fold((&plain.trial, &none), at, &mut folds)?);
@@ -103,7 +103,7 @@ impl Search<'_> {
             return Ok(best);
         }
         let Best { plain, found: before } = best;
-        let mut found = Found { trial, scores: Vec::new() };
+        let mut found = MeasuredTrial { trial, scores: Vec::new() };
         for at in 0..folds.all.len() {
             found.scores.push(self.score_fold((&trial, &BTreeSet::new()), at, folds)?);
             if found.score(..).is_beaten_by(&before.score(..=at)) {
@@ -128,7 +128,7 @@ impl Search<'_> {
     /// from the samples before the last fold, and measured on that.
     fn with_adaround(
         &mut self,
-        best: &Found,
+        best: &MeasuredTrial,
         folds: &mut Folds,
         candidates: &mut Candidates,
     ) -> Result<Trial, Diagnostics> {

@@ -5,7 +5,7 @@
 use crate::accuracy::{self, Base, Held, SampleSet, Score, default_samples};
 use crate::emit::quantize_dynamic_but;
 use crate::observe::Limits;
-use crate::plan::Request;
+use crate::plan::QuantizeRequest;
 use crate::plan::params;
 use crate::report::{Form, Report, name_of};
 use crate::search::float_fallback::{Demand, FloatFallback, InFloat, fewest, rescued};
@@ -38,7 +38,7 @@ const EFFORT_MAX: f64 = (1u64 << 32) as f64;
 /// them.
 pub fn search_dynamic(
     model: &mut Model,
-    request: &Request,
+    request: &QuantizeRequest,
     form: Form,
     cx: &dyn Session,
 ) -> Result<(Report, Option<Held>), Diagnostics> {
@@ -51,20 +51,20 @@ pub fn search_dynamic(
         let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs.";
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
-    let demand = Demand::of(cx).filter(|_| samples > 0);
+    let demand = Demand::from_params(cx).filter(|_| samples > 0);
     // A single sample that chose a way could not tell what it is worth.
     let measured = samples > cx.calibration().batch_size().max(1) as u64
         && (auto || default_samples(model) >= QUICK);
     let drawn = if samples == 0 { accuracy::random_samples(model, cx).ok() } else { None };
-    let (found, mut done, change, kept, held) = {
+    let (quantized, mut done, change, kept, held) = {
         let data = match &drawn {
             Some(drawn) => SampleSet { calibration: drawn.as_ref(), ..SampleSet::of(cx) },
             None => SampleSet::of(cx),
         };
-        let mut search = Search::new(model, request, form, data, auto);
+        let mut search = DynamicSearch::new(model, request, form, data, auto);
         let mut base = match measured {
             true => search.best(auto, learns)?,
-            false => evident(model, request).unwrap_or_else(|| Variant::of(model.clone(), "")),
+            false => evident(model, request).unwrap_or_else(|| Variant::new(model.clone(), "")),
         };
         if learns {
             base.weights = search.learn(&base.model, false)?;
@@ -76,25 +76,25 @@ pub fn search_dynamic(
             None => {
                 match variant.sqnr_db(&BTreeSet::new()).and_then(|db| rescued(db, &mut variant)) {
                     Ok(left) => left,
-                    Err(found) if cx.is_stopped() => return Err(found),
+                    Err(quantized) if cx.is_stopped() => return Err(quantized),
                     // No range depends on samples: why they are no good is told where all is measured.
                     Err(_) => InFloat::default(),
                 }
             }
         };
-        let (found, mut done) = search.made(&base, &left.floats)?;
+        let (quantized, mut done) = search.made(&base, &left.floats)?;
         done.notes.extend(left.note.clone());
         done.tried = std::mem::take(&mut search.tried);
         done.notes.extend(search.clock.unfinished());
         let held_out = search.calibrating <= search.held.from || !(measured || learns);
         let held = Held { held_out, ..search.held };
-        (found, done, base.change, left, (samples > 0).then_some(held))
+        (quantized, done, base.change, left, (samples > 0).then_some(held))
     };
     if !change.is_empty() && !measured {
         done.fact("quantization.changed", change);
     }
     kept.tell(&mut done);
-    *model = found;
+    *model = quantized;
     Ok((done, held))
 }
 
@@ -107,7 +107,7 @@ struct Variant {
 }
 
 impl Variant {
-    fn of(model: Model, change: &'static str) -> Variant {
+    fn new(model: Model, change: &'static str) -> Variant {
         Variant { model, change, weights: AdaRoundWeights::default() }
     }
 
@@ -121,16 +121,16 @@ impl Variant {
 }
 
 /// A candidate that was measured, and its place among what was tried.
-struct Found {
+struct MeasuredCandidate {
     at: usize,
     variant: Variant,
     score: Score,
 }
 
-struct Search<'c> {
+struct DynamicSearch<'c> {
     data: SampleSet<'c>,
     float: &'c Model,
-    request: &'c Request,
+    request: &'c QuantizeRequest,
     form: Form,
     /// Samples up to here say what to do, those between these say what it gives.
     calibrating: u64,
@@ -139,14 +139,14 @@ struct Search<'c> {
     tried: Vec<Attempt>,
 }
 
-impl<'c> Search<'c> {
+impl<'c> DynamicSearch<'c> {
     fn new(
         float: &'c Model,
-        request: &'c Request,
+        request: &'c QuantizeRequest,
         form: Form,
         data: SampleSet<'c>,
         auto: bool,
-    ) -> Search<'c> {
+    ) -> DynamicSearch<'c> {
         let samples = data.calibration.samples();
         let most = if auto { HELD_MAX } else { default_samples(float) };
         let held_out = data.whole((samples / 4).min(most));
@@ -156,8 +156,8 @@ impl<'c> Search<'c> {
             true => (samples - held_out, Held::between(samples - held_out, samples)),
             false => (samples, Held::between(0, samples.min(most))),
         };
-        let (tried, clock) = (Vec::new(), Clock::of(data.session));
-        Search { data, float, request, form, calibrating, held, clock, tried }
+        let (tried, clock) = (Vec::new(), Clock::start(data.session));
+        DynamicSearch { data, float, request, form, calibrating, held, clock, tried }
     }
 
     fn made(
@@ -197,7 +197,7 @@ impl<'c> Search<'c> {
                 !self.clock.is_over()
             },
         };
-        AdaRoundWeights::of(model, self.request, &learning)
+        AdaRoundWeights::learn(model, self.request, &learning)
     }
 
     /// What clearly loses least, as long as there is time. Rounding that is `asked` for is left to
@@ -206,9 +206,9 @@ impl<'c> Search<'c> {
         let variants =
             variants(self.float, self.request, &self.data, self.calibrating.min(HELD_MAX))?;
         // The last one learns its rounding.
-        let mut candidates = Candidates::of(self.data.session, variants.len() + 2);
+        let mut candidates = Candidates::announce(self.data.session, variants.len() + 2);
         candidates.next();
-        let mut best = self.tell(Variant::of(self.float.clone(), ""))?;
+        let mut best = self.tell(Variant::new(self.float.clone(), ""))?;
         for variant in variants {
             candidates.next();
             best = self.better(best, variant)?;
@@ -233,7 +233,11 @@ impl<'c> Search<'c> {
     }
 
     /// The clearly better one.
-    fn better(&mut self, best: Found, variant: Variant) -> Result<Found, Diagnostics> {
+    fn better(
+        &mut self,
+        best: MeasuredCandidate,
+        variant: Variant,
+    ) -> Result<MeasuredCandidate, Diagnostics> {
         if self.clock.late() {
             return Ok(best);
         }
@@ -242,18 +246,18 @@ impl<'c> Search<'c> {
     }
 
     /// Measures a candidate and keeps for the report what it gives.
-    fn tell(&mut self, variant: Variant) -> Result<Found, Diagnostics> {
+    fn tell(&mut self, variant: Variant) -> Result<MeasuredCandidate, Diagnostics> {
         let score = self.score(&variant, &BTreeSet::new())?;
         let (what, sqnr_db) = (variant.name(), score.db());
         self.tried.push(Attempt { what, sqnr_db, chosen: false });
-        Ok(Found { at: self.tried.len() - 1, variant, score })
+        Ok(MeasuredCandidate { at: self.tried.len() - 1, variant, score })
     }
 }
 
 /// A base of which nodes can be left out.
 struct Fallback<'s, 'c> {
     base: &'s Variant,
-    search: &'s mut Search<'c>,
+    search: &'s mut DynamicSearch<'c>,
 }
 
 impl FloatFallback for Fallback<'_, '_> {
@@ -294,25 +298,25 @@ impl FloatFallback for Fallback<'_, '_> {
 }
 
 /// What evidently helps: activations whose channels are known to be uneven without samples.
-fn evident(model: &Model, request: &Request) -> Option<Variant> {
+fn evident(model: &Model, request: &QuantizeRequest) -> Option<Variant> {
     let base = Base::new(model.clone(), request, &BTreeSet::new());
     let sites = sites(&base);
     let mut channels = expected(model, &sites);
     channels.retain(|_, channels| uneven(channels) >= OUTLIER);
     let (share, name) = SMOOTHED[0];
-    smoothed(model, &sites, &channels, share).map(|even| Variant::of(even, name))
+    smoothed(model, &sites, &channels, share).map(|even| Variant::new(even, name))
 }
 
 /// What may help.
 fn variants(
     model: &Model,
-    request: &Request,
+    request: &QuantizeRequest,
     data: &SampleSet,
     samples: u64,
 ) -> Result<Vec<Variant>, Diagnostics> {
     let even = equalized(model, request.settings.per_channel)?;
     let mut variants: Vec<Variant> =
-        even.into_iter().map(|even| Variant::of(even, EQUALIZED)).collect();
+        even.into_iter().map(|even| Variant::new(even, EQUALIZED)).collect();
     let base = Base::new(model.clone(), request, &BTreeSet::new());
     let sites = sites(&base);
     if !sites.is_empty() {
@@ -320,7 +324,7 @@ fn variants(
         let mut samples = data.batches(0, samples);
         let found = magnitudes(model, &sites, &mut samples, Limits::of_floats())?;
         let smooth =
-            |(share, name)| Some(Variant::of(smoothed(model, &sites, &found, share)?, name));
+            |(share, name)| Some(Variant::new(smoothed(model, &sites, &found, share)?, name));
         variants.extend(SMOOTHED.into_iter().filter_map(smooth));
     }
     Ok(variants)

@@ -24,7 +24,7 @@ pub(crate) struct Demand {
 
 impl Demand {
     /// `None` if nothing is demanded.
-    pub(crate) fn of(cx: &dyn Session) -> Option<Demand> {
+    pub(crate) fn from_params(cx: &dyn Session) -> Option<Demand> {
         let params = cx.quantization();
         let (sqnr_db_min, top1_loss_max) = (params.sqnr_db_min(), params.top1_loss_max());
         let some = sqnr_db_min.is_some() || top1_loss_max.is_some();
@@ -45,7 +45,7 @@ pub(crate) struct Truth {
 
 impl Truth {
     /// What the float model says.
-    fn of(float: &Model, data: &SampleSet) -> Result<Truth, Diagnostics> {
+    fn run_float(float: &Model, data: &SampleSet) -> Result<Truth, Diagnostics> {
         let _part = data.session.part("classes in float".into());
         let said = classes(float, &mut data.batches(0, CLASSIFIED_MAX), Limits::of_floats())?;
         if said.is_empty() {
@@ -114,8 +114,10 @@ pub(crate) fn fewest(
     demand: Demand,
     fallback: &mut dyn FloatFallback,
 ) -> Result<InFloat, Diagnostics> {
-    let truth =
-        demand.top1_loss_max.map(|_| Truth::of(fallback.float(), fallback.data())).transpose()?;
+    let truth = demand
+        .top1_loss_max
+        .map(|_| Truth::run_float(fallback.float(), fallback.data()))
+        .transpose()?;
     let search = Fewest { demand, truth, tries: Cell::new(0) };
     let floats = search.found(fallback)?;
     search.kept(fallback, floats)
@@ -246,9 +248,9 @@ pub(crate) fn rescued(db: f64, fallback: &mut dyn FloatFallback) -> Result<InFlo
         let middle = (low + high) / 2;
         tries += 1;
         attempt.now(format!("try {tries}"));
-        let found = fallback.sqnr_db(&first(middle))?;
-        match found >= wanted {
-            true => (high, reached) = (middle, found),
+        let middle_sqnr = fallback.sqnr_db(&first(middle))?;
+        match middle_sqnr >= wanted {
+            true => (high, reached) = (middle, middle_sqnr),
             false => low = middle,
         }
     }

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 const FOLDS: u64 = 4;
 
 /// What was seen of the values of a base in some samples.
-pub(crate) type Seen = BTreeMap<String, Stats>;
+pub(crate) type FoldStatistics = BTreeMap<String, Stats>;
 
 /// Samples in folds. Those before the folds are in all ranges.
 pub(crate) struct Folds {
     /// Each is measured with the ranges of all others.
     pub(crate) all: Vec<Held>,
     /// By base, what was seen before the folds, and in each.
-    pub(crate) seen: BTreeMap<usize, Vec<Seen>>,
+    pub(crate) seen: BTreeMap<usize, Vec<FoldStatistics>>,
 }
 
 /// What a result is worth on the samples that it is judged on.
@@ -29,7 +29,7 @@ pub(crate) struct Judged {
 
 impl Folds {
     /// The last of the first `samples`, in folds of `most` at most. A single batch cannot be split: it is used twice.
-    pub(crate) fn of(data: &SampleSet, samples: u64, most: u64) -> Folds {
+    pub(crate) fn split(data: &SampleSet, samples: u64, most: u64) -> Folds {
         let size = data.whole((samples / FOLDS).min(most).max(1));
         let count = (samples / size).min(FOLDS);
         let fold = |i: u64| {
@@ -47,8 +47,8 @@ impl Folds {
     }
 
     /// What was seen of a base's values in all samples but those of one fold.
-    pub(crate) fn ranges(&self, base: usize, without: Option<usize>) -> Seen {
-        let mut all = Seen::new();
+    pub(crate) fn ranges(&self, base: usize, without: Option<usize>) -> FoldStatistics {
+        let mut all = FoldStatistics::new();
         let parts = self.seen.get(&base).into_iter().flatten().enumerate();
         let kept = |at: usize| !self.are_apart() || without.is_none_or(|fold| at != fold + 1);
         for (name, stats) in parts.filter(|(at, _)| kept(*at)).flat_map(|(_, part)| part) {

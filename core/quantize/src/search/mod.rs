@@ -26,6 +26,6 @@ pub use bias_correction::correct_biases;
 pub use bias_from_means::correct_biases_from_means;
 pub use dynamic_search::search_dynamic;
 pub use equalize::equalized;
-pub use smooth_quant::{Site, expected, magnitudes, sites, smoothed};
+pub use smooth_quant::{SmoothableActivation, expected, magnitudes, sites, smoothed};
 pub use static_search::search_static;
 pub use weight_only::{Data, WeightMethods, quantize_weights};

@@ -1,6 +1,6 @@
 //! How long a search may take, and what users see of it while it goes on.
 
-use crate::session::{Part, Session};
+use crate::session::{ProgressPart, Session};
 use onnxd_diagnostics::{Code, Diagnostic};
 use std::ops::Range;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) struct Clock<'c> {
 
 impl<'c> Clock<'c> {
     /// Begins now.
-    pub(crate) fn of(session: &'c dyn Session) -> Clock<'c> {
+    pub(crate) fn start(session: &'c dyn Session) -> Clock<'c> {
         let budget = Duration::from_secs(session.quantization().time_budget_s());
         let deadline = session.elapsed() + budget;
         Clock { session, deadline, untried: 0 }
@@ -54,13 +54,13 @@ impl<'c> Clock<'c> {
 
 /// Candidates that are tried one after the other.
 pub(crate) struct Candidates {
-    part: Box<dyn Part>,
+    part: Box<dyn ProgressPart>,
     at: usize,
     total: usize,
 }
 
 impl Candidates {
-    pub(crate) fn of(session: &dyn Session, total: usize) -> Candidates {
+    pub(crate) fn announce(session: &dyn Session, total: usize) -> Candidates {
         Candidates { part: session.part("".into()), at: 0, total }
     }
 

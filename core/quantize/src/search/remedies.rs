@@ -7,7 +7,7 @@ use crate::range::Method;
 use crate::report::Form;
 use crate::search::float_fallback::{Demand, fewest};
 use crate::search::static_scores::Fallback;
-use crate::search::static_trials::Search;
+use crate::search::static_trials::StaticSearch;
 use crate::search::trial::Trial;
 use crate::search::weight_only::quantize_weights;
 use onnxd_diagnostics::Diagnostics;
@@ -38,7 +38,7 @@ fn bytes(model: &Model) -> i64 {
     sum
 }
 
-impl<'c> Search<'c> {
+impl<'c> StaticSearch<'c> {
     /// Ways to better outputs in the order of their price, where the worst output has `db` below [`SQNR_DB_GOOD`], in
     /// at most twice the time that the result took. Gains are measured on the samples of the result, with ranges as the
     /// result has them.
@@ -85,7 +85,7 @@ impl<'c> Search<'c> {
             }
         }
         // It takes the most measurements, and comes last where time is short.
-        if Demand::of(self.data.session).is_none() {
+        if Demand::from_params(self.data.session).is_none() {
             part.now("what would help, operators in float".into());
             let demand = Demand::of_db(SQNR_DB_GOOD);
             let left = fewest(demand, &mut Fallback { search: self, trial })?;

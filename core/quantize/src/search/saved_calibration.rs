@@ -2,13 +2,13 @@
 //! integers as the samples did. What was decided with the samples is kept, too.
 
 use crate::accuracy::{Base, Held, SampleSet};
-use crate::observe::{self, Choice, Saved, SavedTensor, Stats};
-use crate::plan::Request;
+use crate::observe::{self, Saved, SavedChoice, SavedTensor, Stats};
+use crate::plan::QuantizeRequest;
 use crate::plan::params;
 use crate::range::Method;
 use crate::report::{Report, name_of};
 use crate::search::progress::Clock;
-use crate::search::static_trials::{EQUALIZED, SMOOTHED, Search};
+use crate::search::static_trials::{EQUALIZED, SMOOTHED, StaticSearch};
 use crate::search::trial::Trial;
 use crate::search::{equalized, sites, smoothed};
 use crate::session::Session;
@@ -27,7 +27,7 @@ type Facts = BTreeMap<String, String>;
 fn facts(
     model: &Model,
     change: &str,
-    request: &Request,
+    request: &QuantizeRequest,
     cx: &dyn Session,
 ) -> Result<Facts, Diagnostic> {
     let mut facts = Facts::from([("network".into(), cx.fingerprint(model)?)]);
@@ -49,7 +49,7 @@ fn facts(
 /// What a search saw and chose, in the form of a file.
 pub(crate) fn saved(
     model: &Model,
-    search: &Search,
+    search: &StaticSearch,
     trial: &Trial,
     floats: &BTreeSet<NodeId>,
 ) -> Result<Saved, Diagnostic> {
@@ -71,7 +71,7 @@ pub(crate) fn saved(
         facts: facts(model, change, search.request, cx)?,
         samples: search.judged.calibrating(&search.data),
         tensors: rows.into_values().collect(),
-        choice: Some(Choice {
+        choice: Some(SavedChoice {
             change: change.into(),
             method: trial.method.name().into(),
             clip_weights: trial.clip_weights,
@@ -86,7 +86,7 @@ pub(crate) fn saved(
 /// there are some.
 pub(crate) fn quantize(
     model: &mut Model,
-    request: &Request,
+    request: &QuantizeRequest,
     cx: &dyn Session,
 ) -> Result<(Report, Held), Diagnostics> {
     let saved = Saved::from_json(STATISTICS, &cx.read(STATISTICS)?)?;
@@ -113,7 +113,7 @@ pub(crate) fn quantize(
     let data = SampleSet::of(cx);
     // The statistics may be of the same samples.
     let held = Held::first(&data, model, false);
-    let mut search = Search {
+    let mut search = StaticSearch {
         data,
         judged: held.clone(),
         request,
@@ -124,7 +124,7 @@ pub(crate) fn quantize(
         calibrating: samples,
         held: held.clone(),
         folds: None,
-        clock: Clock::of(cx),
+        clock: Clock::start(cx),
         tried: Vec::new(),
     };
     if learns && !without {
@@ -164,9 +164,9 @@ fn named(method: &str, cx: &dyn Session) -> Result<Method, Diagnostic> {
 /// The float model in the form that the statistics are of, with what was seen of its values.
 fn restored(
     saved: &Saved,
-    choice: &Choice,
+    choice: &SavedChoice,
     model: &Model,
-    request: &Request,
+    request: &QuantizeRequest,
     method: Method,
 ) -> Result<Base, Diagnostics> {
     let none = BTreeSet::new();

@@ -4,7 +4,7 @@
 
 use crate::accuracy::Base;
 use crate::graph::weighted::{WeightedNode, WeightedOp};
-use crate::observe::{Feeds, Limits, Parts, Stats, Wanted, observe};
+use crate::observe::{Feeds, Limits, StatisticParts, Stats, WantedValues, observe};
 use crate::plan::QuantizePlan;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Builtin, quoted};
@@ -18,7 +18,7 @@ const FACTOR_MAX: f64 = 1e4;
 /// An activation that can be smoothed: its channels are the last axis, a gain for each of them has
 /// just been applied, and only weighted operators read it.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct SmoothableActivation {
     value: ValueId,
     /// Constants that are divided by the factors, as inputs of nodes: the gain, and what is added.
     over: Vec<(NodeId, usize)>,
@@ -28,32 +28,36 @@ pub struct Site {
 
 /// The activations of a float graph that can be smoothed.
 #[must_use]
-pub fn sites(base: &Base) -> Vec<Site> {
+pub fn sites(base: &Base) -> Vec<SmoothableActivation> {
     let (graph, plan) = (&base.model.graph, &base.plan);
     let values: BTreeSet<ValueId> = plan.weighted.iter().map(|(p, _)| p.x).collect();
     values.into_iter().filter_map(|v| site(graph, plan, v)).collect()
 }
 
-fn site(graph: &Graph, plan: &QuantizePlan, value: ValueId) -> Option<Site> {
+fn site(graph: &Graph, plan: &QuantizePlan, value: ValueId) -> Option<SmoothableActivation> {
     let mut times = Vec::new();
     // A reader of the sizes alone is not concerned.
     let (shapes, readers): (Vec<NodeId>, Vec<NodeId>) =
         graph.readers(value).iter().partition(|id| graph[**id].is("Shape"));
     for reader in &readers {
         let at = plan.weighted.binary_search_by_key(reader, |(p, _)| p.node).ok()?;
-        let product = &plan.weighted[at].0;
-        times.push((product.node, rows(graph, product)?));
+        let operator = &plan.weighted[at].0;
+        times.push((operator.node, rows(graph, operator)?));
     }
     let over = gain(graph, value)?;
-    (graph.uses(value) == times.len() + shapes.len()).then_some(Site { value, over, times })
+    (graph.uses(value) == times.len() + shapes.len()).then_some(SmoothableActivation {
+        value,
+        over,
+        times,
+    })
 }
 
 /// The axis of the weights along which a weighted operator sums.
-fn rows(graph: &Graph, product: &WeightedNode) -> Option<usize> {
-    match product.op {
-        WeightedOp::Attention | WeightedOp::MatMul => product.axis.map(|_| 0),
+fn rows(graph: &Graph, operator: &WeightedNode) -> Option<usize> {
+    match operator.op {
+        WeightedOp::Attention | WeightedOp::MatMul => operator.axis.map(|_| 0),
         WeightedOp::Gemm => {
-            let gemm = At::<Gemm>::find(graph, product.node)?;
+            let gemm = At::<Gemm>::find(graph, operator.node)?;
             (gemm.transA == 0).then_some(usize::from(gemm.transB != 0))
         }
         _ => None,
@@ -89,7 +93,7 @@ fn vector(graph: &Graph, (node, slot): (NodeId, usize)) -> Option<&Tensor> {
     (data.rank() == 1 && data.dtype() == DataType::Float).then_some(data)
 }
 
-impl Site {
+impl SmoothableActivation {
     /// What the executor calls the activation.
     #[must_use]
     pub fn name(&self, graph: &Graph) -> String {
@@ -97,18 +101,19 @@ impl Site {
     }
 }
 
-/// The largest magnitude of each channel of the sites' activations, by [`Site::name`].
+/// The largest magnitude of each channel of the sites' activations, by [`SmoothableActivation::name`].
 ///
 /// # Errors
 /// Why samples cannot be had, or the model does not run on them.
 pub fn magnitudes(
     model: &Model,
-    sites: &[Site],
+    sites: &[SmoothableActivation],
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
     limits: Limits,
 ) -> Result<BTreeMap<String, Vec<f64>>, Diagnostics> {
-    let parts = Parts { channel_axis: Some(-1), moments: false, ..Parts::default() };
-    let wanted = Wanted::Names(sites.iter().map(|site| site.name(&model.graph)).collect());
+    let parts =
+        StatisticParts { channel_axis: Some(-1), moments: false, ..StatisticParts::default() };
+    let wanted = WantedValues::Names(sites.iter().map(|site| site.name(&model.graph)).collect());
     let seen = observe(&Builtin, model, samples, &wanted, &|_| Stats::new(&parts), limits)?;
     Ok(seen
         .into_iter()
@@ -117,14 +122,14 @@ pub fn magnitudes(
 }
 
 /// The largest magnitude of each channel that is to be expected without samples: what a
-/// normalization computes has a variance of one before its gain. By [`Site::name`]; sites after
+/// normalization computes has a variance of one before its gain. By [`SmoothableActivation::name`]; sites after
 /// something else are missing.
 #[must_use]
-pub fn expected(model: &Model, sites: &[Site]) -> BTreeMap<String, Vec<f64>> {
+pub fn expected(model: &Model, sites: &[SmoothableActivation]) -> BTreeMap<String, Vec<f64>> {
     /// Values beyond so many deviations are rare.
     const DEVIATIONS: f64 = 4.0;
     let graph = &model.graph;
-    let channels = |site: &Site| {
+    let channels = |site: &SmoothableActivation| {
         let (gain, _) = *site.over.first()?;
         let normal = graph[gain].is("LayerNormalization") || normalized(graph, gain);
         let mut each = site.over.iter().map(|at| Some(vector(graph, *at)?.to_reals()?.values));
@@ -150,7 +155,7 @@ fn normalized(graph: &Graph, node: NodeId) -> bool {
 #[must_use]
 pub fn smoothed(
     model: &Model,
-    sites: &[Site],
+    sites: &[SmoothableActivation],
     magnitudes: &BTreeMap<String, Vec<f64>>,
     share: f64,
 ) -> Option<Model> {
@@ -163,7 +168,12 @@ pub fn smoothed(
     changed.then_some(smooth)
 }
 
-fn smooth_site(graph: &mut Graph, site: &Site, x: &[f64], share: f64) -> Option<()> {
+fn smooth_site(
+    graph: &mut Graph,
+    site: &SmoothableActivation,
+    x: &[f64],
+    share: f64,
+) -> Option<()> {
     let mut weights = Vec::new();
     let mut w = vec![0f64; x.len()];
     for (node, axis) in &site.times {

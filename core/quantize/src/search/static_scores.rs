@@ -1,21 +1,21 @@
 //! What a trial is worth on samples that its ranges are not made of.
 
 use crate::accuracy::{SampleSet, Score, default_samples};
-use crate::observe::Parts;
+use crate::observe::StatisticParts;
 use crate::search::float_fallback::FloatFallback;
-use crate::search::folds::{Folds, Judged, Seen};
-use crate::search::static_trials::Search;
+use crate::search::folds::{FoldStatistics, Folds, Judged};
+use crate::search::static_trials::StaticSearch;
 use crate::search::trial::Trial;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::{Model, NodeId};
 use std::collections::BTreeSet;
 
-impl Search<'_> {
+impl StaticSearch<'_> {
     /// Sees what values a base has before the folds and in each.
     pub(crate) fn see(
         &mut self,
         base: usize,
-        parts: &Parts,
+        parts: &StatisticParts,
         folds: &mut Folds,
     ) -> Result<(), Diagnostics> {
         let mut seen = Vec::new();
@@ -24,7 +24,7 @@ impl Search<'_> {
         let part = self.data.session.part("".into());
         for (at, (from, to)) in std::iter::once((0, first)).chain(ends).enumerate() {
             part.now(format!("part {} of {}", at + 1, folds.all.len() + 1));
-            self.bases[base].seen = Seen::new();
+            self.bases[base].seen = FoldStatistics::new();
             self.observe(base, parts, from, to)?;
             seen.push(std::mem::take(&mut self.bases[base].seen));
         }
@@ -72,7 +72,7 @@ impl Search<'_> {
         }
         // Of a model whose runs take long, each fold has one sample.
         let most = default_samples(&self.bases[0].model);
-        let mut folds = Folds::of(&self.data, self.calibrating, most);
+        let mut folds = Folds::split(&self.data, self.calibrating, most);
         if folds.are_apart() {
             let ranges = std::mem::take(&mut self.bases[trial.base].seen);
             let _part = self.data.session.part("cross-validation".into());
@@ -120,7 +120,7 @@ impl Search<'_> {
 
 /// A trial of which weighted operators can be left out.
 pub(crate) struct Fallback<'s, 'c> {
-    pub(crate) search: &'s mut Search<'c>,
+    pub(crate) search: &'s mut StaticSearch<'c>,
     pub(crate) trial: &'s Trial,
 }
 

@@ -6,7 +6,7 @@
 
 use crate::accuracy::{Base, FirstPass, Held, SampleSet, Score, default_samples};
 use crate::observe::Limits;
-use crate::plan::{Request, params};
+use crate::plan::{QuantizeRequest, params};
 use crate::range::Method;
 use crate::report::Report;
 use crate::search::float_fallback::{Demand, InFloat, fewest, rescued};
@@ -14,9 +14,11 @@ use crate::search::folds::Judged;
 use crate::search::progress::{Candidates, Clock};
 use crate::search::smooth_quant::uneven;
 use crate::search::static_scores::Fallback;
-use crate::search::static_trials::{EQUALIZED, SMOOTHED, Search};
+use crate::search::static_trials::{EQUALIZED, SMOOTHED, StaticSearch};
 use crate::search::trial::Trial;
-use crate::search::{Site, equalized, magnitudes, saved_calibration, sites, smoothed};
+use crate::search::{
+    SmoothableActivation, equalized, magnitudes, saved_calibration, sites, smoothed,
+};
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::Model;
@@ -35,7 +37,7 @@ pub(crate) const OUTLIER: f64 = 16.0;
 /// is wrong with the statistics.
 pub fn search_static(
     model: &mut Model,
-    request: &Request,
+    request: &QuantizeRequest,
     cx: &dyn Session,
 ) -> Result<(Report, Held), Diagnostics> {
     if cx.calibration_params().reload() {
@@ -47,8 +49,8 @@ pub fn search_static(
                     `quantization.mode` = \"dynamic\".";
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
-    let (found, mut done, kept, held) = {
-        let mut search = Search::new(model, request, cx)?;
+    let (quantized, mut done, kept, held) = {
+        let mut search = StaticSearch::new(model, request, cx)?;
         let auto = params::tries_all(cx);
         let mut trial = if auto { search.all()? } else { search.usual()? };
         let chosen = trial.name(search.changes[trial.base]);
@@ -59,8 +61,8 @@ pub fn search_static(
             search.hold_back();
             trial.rounding = Some(search.learn(&trial)?);
         }
-        let (found, mut done, kept, judged) = search.kept(&trial, cx)?;
-        done.quality.remedies = search.remedies(&trial, (&found, &kept.floats), judged.db)?;
+        let (quantized, mut done, kept, judged) = search.kept(&trial, cx)?;
+        done.quality.remedies = search.remedies(&trial, (&quantized, &kept.floats), judged.db)?;
         let saved = saved_calibration::saved(model, &search, &trial, &kept.floats)?;
         cx.write(saved_calibration::STATISTICS, &saved.to_json())?;
         let attempt = |(what, sqnr_db): (String, f64)| {
@@ -68,19 +70,24 @@ pub fn search_static(
             Attempt { what, sqnr_db, chosen }
         };
         done.tried = search.tried.into_iter().map(attempt).collect();
-        (found, done, kept, Held { float: search.held.float, folds: judged.folds, ..search.judged })
+        (
+            quantized,
+            done,
+            kept,
+            Held { float: search.held.float, folds: judged.folds, ..search.judged },
+        )
     };
-    *model = found;
+    *model = quantized;
     kept.tell(&mut done);
     Ok((done, held))
 }
 
-impl<'c> Search<'c> {
+impl<'c> StaticSearch<'c> {
     fn new(
         model: &Model,
-        request: &'c Request,
+        request: &'c QuantizeRequest,
         cx: &'c dyn Session,
-    ) -> Result<Search<'c>, Diagnostics> {
+    ) -> Result<StaticSearch<'c>, Diagnostics> {
         let none = BTreeSet::new();
         let mut bases = vec![Base::new(model.clone(), request, &none)];
         let mut changes = vec![""];
@@ -96,7 +103,7 @@ impl<'c> Search<'c> {
             ..data
         };
         let held = Held::between(0, calibrating.min(default_samples(model)));
-        Ok(Search {
+        Ok(StaticSearch {
             data,
             judged,
             request,
@@ -107,7 +114,7 @@ impl<'c> Search<'c> {
             calibrating,
             held,
             folds: None,
-            clock: Clock::of(cx),
+            clock: Clock::start(cx),
             tried: Vec::new(),
         })
     }
@@ -117,7 +124,7 @@ impl<'c> Search<'c> {
         &mut self,
         base: usize,
         method: Method,
-        sites: &[Site],
+        sites: &[SmoothableActivation],
     ) -> Result<FirstPass, Diagnostics> {
         let _part = self.data.session.part("first calibration".into());
         let parts = self.parts(method);
@@ -148,7 +155,7 @@ impl<'c> Search<'c> {
     /// none if no channel is `outlier` times as large as the median.
     fn smooth(
         &mut self,
-        sites: &[Site],
+        sites: &[SmoothableActivation],
         found: BTreeMap<String, Vec<f64>>,
         outlier: f64,
         shares: &[(f64, &'static str)],
@@ -176,7 +183,7 @@ impl<'c> Search<'c> {
         self.held.float = first.outputs;
         self.smooth(&sites, first.magnitudes, OUTLIER, &SMOOTHED[..1]);
         let mut best = (Trial::new(0, method), Score::default());
-        let mut candidates = Candidates::of(self.data.session, self.bases.len());
+        let mut candidates = Candidates::announce(self.data.session, self.bases.len());
         if self.bases.len() > 1 {
             candidates.next();
             best = self.attempt(best.0)?;
@@ -186,8 +193,8 @@ impl<'c> Search<'c> {
                     continue;
                 }
                 self.first(base, method, &[])?;
-                let found = self.attempt(Trial::new(base, method))?;
-                best = if self.is_taken(&found, &best) { found } else { best };
+                let attempted = self.attempt(Trial::new(base, method))?;
+                best = if self.is_taken(&attempted, &best) { attempted } else { best };
             }
         }
         drop(candidates);
@@ -198,7 +205,7 @@ impl<'c> Search<'c> {
         Ok(best)
     }
 
-    /// As [`Search::smooth`], of all channels that are uneven at all on a few samples.
+    /// As [`StaticSearch::smooth`], of all channels that are uneven at all on a few samples.
     pub(crate) fn smooth_all(&mut self) -> Result<(), Diagnostics> {
         let sites = sites(&self.bases[0]);
         if sites.is_empty() {
@@ -229,26 +236,26 @@ impl<'c> Search<'c> {
         if (self.held.from, self.held.to) != (self.judged.from, self.judged.to) {
             self.held = self.judged.clone();
         }
-        let left = match Demand::of(cx) {
+        let left = match Demand::from_params(cx) {
             Some(demand) => {
                 let _part = cx.part("what is demanded".into());
                 fewest(demand, &mut Fallback { search: self, trial })?
             }
             None => {
-                let (found, done) = self.finish(trial, &BTreeSet::new())?;
-                let judged = self.judge(trial, (&found, &BTreeSet::new()))?;
+                let (quantized, done) = self.finish(trial, &BTreeSet::new())?;
+                let judged = self.judge(trial, (&quantized, &BTreeSet::new()))?;
                 let _part = cx.part("what ruins outputs".into());
                 let left = rescued(judged.db, &mut Fallback { search: self, trial })?;
                 if left.floats.is_empty() {
-                    return Ok((found, done, left, judged));
+                    return Ok((quantized, done, left, judged));
                 }
                 left
             }
         };
         let _part = cx.part("result".into());
-        let (found, mut done) = self.finish(trial, &left.floats)?;
+        let (quantized, mut done) = self.finish(trial, &left.floats)?;
         done.notes.extend(left.note.clone());
-        let judged = self.judge(trial, (&found, &left.floats))?;
-        Ok((found, done, left, judged))
+        let judged = self.judge(trial, (&quantized, &left.floats))?;
+        Ok((quantized, done, left, judged))
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::accuracy::{Base, Held, SampleSet, Score, default_samples, layers_db};
 use crate::graph::WeightedNode;
-use crate::observe::{Limits, Parts, Stats};
-use crate::plan::Request;
+use crate::observe::{Limits, StatisticParts, Stats};
+use crate::plan::QuantizeRequest;
 use crate::range::Method;
 use crate::report::Report;
 use crate::search::folds::Folds;
@@ -29,9 +29,9 @@ pub(crate) const EQUALIZED: &str = "equalized weights";
 pub(crate) const SMOOTHED: [(f64, &str); 2] =
     [(0.5, "smoothed activations"), (0.75, "activations smoothed by 0.75")];
 
-pub(crate) struct Search<'c> {
+pub(crate) struct StaticSearch<'c> {
     pub(crate) data: SampleSet<'c>,
-    pub(crate) request: &'c Request,
+    pub(crate) request: &'c QuantizeRequest,
     /// The float model, and others that compute the same and may lose less.
     pub(crate) bases: Vec<Base>,
     /// What was done to the bases.
@@ -51,12 +51,12 @@ pub(crate) struct Search<'c> {
     pub(crate) tried: Vec<(String, f64)>,
 }
 
-impl Search<'_> {
+impl StaticSearch<'_> {
     /// Ranges from samples, for one base.
     pub(crate) fn observe(
         &mut self,
         base: usize,
-        parts: &Parts,
+        parts: &StatisticParts,
         from: u64,
         to: u64,
     ) -> Result<(), Diagnostics> {
@@ -69,7 +69,7 @@ impl Search<'_> {
     }
 
     /// What statistics are made of.
-    pub(crate) fn parts(&self, method: Method) -> Parts {
+    pub(crate) fn parts(&self, method: Method) -> StatisticParts {
         let mut parts = method.parts(self.data.batch());
         if self.data.session.calibration_params().histograms() {
             parts.bins = Method::Mse.parts(1).bins;
@@ -92,7 +92,7 @@ impl Search<'_> {
         if trial.correct {
             let _part = self.data.session.part("correction of biases".into());
             let weighted: Vec<WeightedNode> =
-                base.plan.weighted.iter().map(|(product, _)| product.clone()).collect();
+                base.plan.weighted.iter().map(|(operator, _)| operator.clone()).collect();
             let samples = || self.data.batches(0, self.calibrating.min(CORRECTED_MAX));
             correct_biases((&base.model, &mut model), &weighted, &samples, Limits::of_floats())?;
         }

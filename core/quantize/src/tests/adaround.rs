@@ -3,8 +3,8 @@
 use super::{Dice, model, outputs};
 use crate::accuracy::Base;
 use crate::graph::WeightedNode;
-use crate::observe::{Feeds, Limits, Parts};
-use crate::plan::{Request, Settings};
+use crate::observe::{Feeds, Limits, StatisticParts};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::range::method::Method;
 use crate::report::Report;
 use crate::search::{AdaRoundOptions, Rounding, adaround, correct_biases};
@@ -45,10 +45,10 @@ fn case(graph: &str, weight: DataType, per_channel: bool) -> Case {
     };
     let feeds = related(&dims, 12, 6);
     let settings = Settings { weight, per_channel, ..Settings::default() };
-    let request = Request { settings, ..Request::default() };
+    let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     let mut base = Base::new(float.clone(), &request, &BTreeSet::new());
     let mut given = feeds.iter().cloned().map(Ok);
-    base.observe(&mut given, &Parts::default(), Limits::default()).unwrap();
+    base.observe(&mut given, &StatisticParts::default(), Limits::default()).unwrap();
     let (nearest, _) = base.quantize(Method::MinMax);
     Case { float, base, feeds, nearest }
 }

@@ -2,8 +2,8 @@
 
 use super::{Dice, model, outputs};
 use crate::accuracy::Base;
-use crate::observe::{Feeds, Limits, Parts};
-use crate::plan::{Request, Settings};
+use crate::observe::{Feeds, Limits, StatisticParts};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::range::method::Method;
 use crate::search::correct_biases_from_means;
 use onnxd_ir::{DataType, Model, Tensor};
@@ -65,10 +65,10 @@ fn means_of_outputs_are_those_of_the_float_network() {
         let given = feeds(&dims, axis, 8);
         let made = |per_channel: bool| {
             let settings = Settings { weight: DataType::Int4, per_channel, ..Settings::default() };
-            let request = Request { settings, ..Request::default() };
+            let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
             let mut base = Base::new(float.clone(), &request, &BTreeSet::new());
             let mut samples = given.iter().cloned().map(Ok);
-            base.observe(&mut samples, &Parts::default(), Limits::default()).unwrap();
+            base.observe(&mut samples, &StatisticParts::default(), Limits::default()).unwrap();
             let (plain, _) = base.quantize(Method::MinMax);
             let mut settled = plain.clone();
             correct_biases_from_means(&base, &mut settled);

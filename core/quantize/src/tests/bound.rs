@@ -5,7 +5,7 @@ use super::net::net;
 use super::{Dice, outputs, quantized, samples};
 use crate::emit::{fold, quantize_dynamic};
 use crate::observe::Feeds;
-use crate::plan::{Request, Settings};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::range::Levels;
 use crate::report::Form;
 use crate::search::quantize_weights;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// What a value is in the float network, and how far from it it may be in the quantized one.
 #[derive(Clone)]
-struct Known {
+struct KnownBound {
     ideal: Tensor,
     deviation: Reals,
 }
@@ -55,7 +55,7 @@ fn run(node: &Node, inputs: &[Option<Tensor>]) -> Vec<Reals> {
 }
 
 /// How far the results of a node may be off.
-fn carried(node: &Node, inputs: &[Option<Known>]) -> Vec<Reals> {
+fn carried(node: &Node, inputs: &[Option<KnownBound>]) -> Vec<Reals> {
     let known = |i: usize| inputs[i].as_ref().expect("an input");
     let off = |i: usize| Some(tensor(&known(i).deviation));
     let size = |i: usize| Some(magnitudes(&known(i).ideal));
@@ -89,7 +89,7 @@ fn carried(node: &Node, inputs: &[Option<Known>]) -> Vec<Reals> {
 }
 
 /// Applies a rule to the rows of the last axis.
-fn rows(x: &Known, rule: fn(&[f64], f64) -> Vec<f64>) -> Reals {
+fn rows(x: &KnownBound, rule: fn(&[f64], f64) -> Vec<f64>) -> Reals {
     let (ideal, off) = (reals(&x.ideal), &x.deviation);
     let n = *ideal.dims.last().expect("an axis");
     let pairs = ideal.values.chunks(n).zip(off.values.chunks(n));
@@ -128,23 +128,23 @@ fn all_values(model: &Model, feeds: &Feeds) -> BTreeMap<String, Tensor> {
 }
 
 /// Walks through a quantized network.
-struct Walk<'m> {
+struct BoundWalk<'m> {
     graph: &'m Graph,
     ideals: BTreeMap<String, Tensor>,
-    known: BTreeMap<ValueId, Known>,
+    known: BTreeMap<ValueId, KnownBound>,
     /// Steps by which a result may be off besides half of one.
     more: f64,
     /// Weights are rounded to the nearest.
     nearest: bool,
 }
 
-impl Walk<'_> {
+impl BoundWalk<'_> {
     fn ideal(&self, name: &str) -> Option<Tensor> {
         self.ideals.get(name).cloned()
     }
 
     /// What is known of a value; of constants and inputs that they are what they were.
-    fn of(&self, v: ValueId) -> Known {
+    fn known_of(&self, v: ValueId) -> KnownBound {
         if let Some(known) = self.known.get(&v) {
             return known.clone();
         }
@@ -152,7 +152,7 @@ impl Walk<'_> {
         let ideal = self.graph.constant(v).cloned().or_else(|| self.ideal(name));
         let ideal = ideal.unwrap_or_else(|| panic!("{name} is not known"));
         let deviation = Reals::full(ideal.dims(), 0.0);
-        Known { ideal, deviation }
+        KnownBound { ideal, deviation }
     }
 
     fn node(&mut self, node: &Node) {
@@ -160,7 +160,7 @@ impl Walk<'_> {
         match node.op.as_str() {
             "QuantizeLinear" => {
                 let known = self.known.get(&node.input(0).unwrap()).cloned();
-                let known = known.unwrap_or_else(|| self.of(node.input(0).unwrap()));
+                let known = known.unwrap_or_else(|| self.known_of(node.input(0).unwrap()));
                 self.known.insert(out, known);
             }
             "DequantizeLinear" if self.graph.constant(node.input(0).unwrap()).is_some() => {
@@ -168,14 +168,14 @@ impl Walk<'_> {
             }
             "DequantizeLinear" => self.rounded(node, out),
             _ => {
-                let inputs: Vec<Option<Known>> =
-                    node.inputs.iter().map(|v| v.map(|v| self.of(v))).collect();
+                let inputs: Vec<Option<KnownBound>> =
+                    node.inputs.iter().map(|v| v.map(|v| self.known_of(v))).collect();
                 let off = carried(node, &inputs);
                 for (v, deviation) in node.outputs.iter().flatten().zip(off) {
                     let name = &self.graph[*v].name;
                     // What only rounding reads need not be known in itself.
                     let ideal = self.ideal(name).unwrap_or_else(|| tensor(&deviation));
-                    self.known.insert(*v, Known { ideal, deviation });
+                    self.known.insert(*v, KnownBound { ideal, deviation });
                 }
             }
         }
@@ -200,7 +200,7 @@ impl Walk<'_> {
                 assert!(*off <= 1.01 * step + 1e-6 * w.abs(), "{name}: {off} {step}");
             }
         }
-        self.known.insert(out, Known { ideal, deviation: off });
+        self.known.insert(out, KnownBound { ideal, deviation: off });
     }
 
     /// Half a step within the range, and what lies outside of it by rounded ends.
@@ -224,14 +224,14 @@ impl Walk<'_> {
             });
         let beyond = clamped.map(|x| (x - high).max(low - x).max(0.0));
         let off = sum(&before.deviation, &beyond).map(|d| d + (0.5 + self.more) * scale);
-        self.known.insert(out, Known { ideal: tensor(&clamped), deviation: off });
+        self.known.insert(out, KnownBound { ideal: tensor(&clamped), deviation: off });
     }
 }
 
 /// Demands of all outputs that `made`, which computes what `pairs` says, is as near as it should.
 fn near(float: &Model, pairs: &Model, made: &Model, samples: &[Feeds], more: f64, nearest: bool) {
     for feeds in samples {
-        let mut walk = Walk {
+        let mut walk = BoundWalk {
             graph: &pairs.graph,
             ideals: all_values(float, feeds),
             known: BTreeMap::new(),
@@ -243,7 +243,7 @@ fn near(float: &Model, pairs: &Model, made: &Model, samples: &[Feeds], more: f64
         }
         for (name, found) in outputs(made, feeds) {
             let v = pairs.graph.value_named(&name).expect("the same outputs");
-            let Known { ideal, deviation } = walk.of(v);
+            let KnownBound { ideal, deviation } = walk.known_of(v);
             let (ideal, found) = (reals(&ideal), reals(&found));
             let largest = ideal.values.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
             let all = ideal.values.iter().zip(&found.values).zip(&deviation.values);
@@ -255,7 +255,7 @@ fn near(float: &Model, pairs: &Model, made: &Model, samples: &[Feeds], more: f64
     }
 }
 
-fn requests() -> impl Strategy<Value = Request> {
+fn requests() -> impl Strategy<Value = QuantizeRequest> {
     use DataType::{Int4, Int8, Int16, Uint4, Uint8, Uint16};
     let activation = prop::sample::select(vec![Uint8, Uint8, Int8, Uint16, Int16]);
     let weight = prop::sample::select(vec![Int8, Int8, Uint8, Int4, Uint4, Int16]);
@@ -269,7 +269,7 @@ fn requests() -> impl Strategy<Value = Request> {
             reduce_range,
             ..Settings::default()
         };
-        Request { settings, linear_outputs, weighted_only, ..Request::default() }
+        QuantizeRequest { settings, linear_outputs, weighted_only, ..QuantizeRequest::default() }
     })
 }
 
@@ -308,7 +308,7 @@ proptest! {
         let float = newest(net(seed, steps));
         let given = samples(&float, 2, seed ^ 1);
         let settings = Settings { weight, block_size, symmetric, ..Settings::default() };
-        let request = Request { settings, ..Request::default() };
+        let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         let mut made = float.clone();
         quantize_weights(&mut made, &request, Form::Qdq, None).unwrap();
         prop_assert!(infer(&mut made).0.is_empty());
@@ -324,7 +324,7 @@ proptest! {
     ) {
         let float = net(seed, steps);
         let settings = Settings { weight, per_channel, symmetric, ..Settings::default() };
-        let request = Request { settings, ..Request::default() };
+        let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         let form = if own { Form::QLinear } else { Form::Qdq };
         let mut dice = Dice(seed);
         for (_, node) in float.graph.nodes() {
@@ -342,7 +342,12 @@ proptest! {
     }
 }
 
-fn one_product(node: &Node, x: Tensor, given: &[Tensor], (request, form): (&Request, Form)) {
+fn one_product(
+    node: &Node,
+    x: Tensor,
+    given: &[Tensor],
+    (request, form): (&QuantizeRequest, Form),
+) {
     let mut graph = Graph::new("one");
     let mut one = node.clone();
     let ty = onnxd_ir::ValueType::tensor(DataType::Float, x.dims().iter().map(|d| *d as i64));
@@ -370,7 +375,7 @@ fn one_product(node: &Node, x: Tensor, given: &[Tensor], (request, form): (&Requ
     // Not less than the step of any channel, on both sides of zero.
     let of_weights = 2.0 * most.max(-least) / 254.0;
     let known = |t: &Tensor, off: f64| {
-        Some(Known { ideal: t.clone(), deviation: Reals::full(t.dims(), off) })
+        Some(KnownBound { ideal: t.clone(), deviation: Reals::full(t.dims(), off) })
     };
     let mut inputs = vec![known(&x, step), known(&given[0], of_weights)];
     inputs.extend(given[1..].iter().map(|t| known(t, 0.0)));

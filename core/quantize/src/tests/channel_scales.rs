@@ -1,12 +1,12 @@
 //! Channels of activations that are divided by factors, and weights that are multiplied by them.
 
 use super::{Dice, difference, model, samples};
-use crate::search::channel_scales::Site;
+use crate::search::channel_scales::ScalableActivation;
 use onnxd_ir::{DataType, Model, ValueId};
 use proptest::prelude::*;
 
 /// The values with a site, as their names.
-fn sites(float: &Model) -> Vec<(ValueId, usize, Site)> {
+fn sites(float: &Model) -> Vec<(ValueId, usize, ScalableActivation)> {
     let graph = &float.graph;
     let last = |v: ValueId| {
         let dims = graph[v].ty.as_ref().filter(|t| t.dtype() == Some(DataType::Float))?.dims()?;
@@ -14,7 +14,7 @@ fn sites(float: &Model) -> Vec<(ValueId, usize, Site)> {
     };
     let found = graph.value_ids().filter_map(|v| {
         let channels = last(v)?;
-        Some((v, channels, Site::find(graph, v, channels)?))
+        Some((v, channels, ScalableActivation::find(graph, v, channels)?))
     });
     found.collect()
 }

@@ -2,17 +2,17 @@
 
 use super::{difference, model, operators, samples};
 use crate::emit::quantize_dynamic;
-use crate::plan::{Request, Settings};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::report::{Form, Report};
-use onnxd_ir::{Attr, DataType, Graph, Level, Model, Tensor, infer, text, verify};
+use onnxd_ir::{Attr, DataType, Graph, Model, Tensor, VerifyLevel, infer, text, verify};
 
 pub(crate) fn dynamic(model: &Model, settings: Settings, form: Form) -> (Model, Report) {
-    let request = Request { settings, ..Request::default() };
+    let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     let mut quantized = model.clone();
     let done = quantize_dynamic(&mut quantized, &request, form).unwrap_or_else(|d| panic!("{d}"));
     let found = infer(&mut quantized);
     assert!(found.0.is_empty(), "{found}");
-    let found = verify(&quantized, Level::Full);
+    let found = verify(&quantized, VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_graph(&quantized.graph));
     (quantized, done)
 }
@@ -166,7 +166,7 @@ fn what_stays_in_float_is_named() {
     assert_eq!(reasons, ["both factors are computed", "there is no ConvTranspose on integers"]);
     let float = model("g (float[2,8] x) => (float[2,2] y) <float[8,2] w> { y = MatMul(x, w) }", 1);
     let settings = Settings { weight: DataType::Int4, ..Settings::default() };
-    let request = Request { settings, ..Request::default() };
+    let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     let refused = quantize_dynamic(&mut float.clone(), &request, Form::Qdq).unwrap_err();
     assert!(refused.to_string().contains("int4"), "{refused}");
 }

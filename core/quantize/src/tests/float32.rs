@@ -2,7 +2,7 @@
 
 use super::{Feeds, model, operators, outputs, samples};
 use crate::graph::to_float32;
-use onnxd_ir::{DataType, Level, Model, Tensor, text, verify};
+use onnxd_ir::{DataType, Model, Tensor, VerifyLevel, text, verify};
 
 const TYPES: [DataType; 2] = [DataType::Bfloat16, DataType::Double];
 
@@ -11,7 +11,7 @@ fn single(graph: &str, dtype: DataType) -> Model {
     let before = model(&graph.replace("T[", &format!("{dtype}[")), 7);
     let mut after = before.clone();
     assert_eq!(to_float32(&mut after).unwrap(), [dtype], "{}", text::print_model(&before));
-    let found = verify(&after, Level::Full);
+    let found = verify(&after, VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_model(&after));
     let ends = |model: &Model| -> Vec<(String, Option<DataType>)> {
         let g = &model.graph;

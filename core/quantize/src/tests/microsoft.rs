@@ -3,9 +3,9 @@
 use super::dynamic::dynamic;
 use super::{difference, model, operators, quantized, samples};
 use crate::emit::{fold, quantize_dynamic, unfold};
-use crate::plan::{Request, Settings};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::report::Form;
-use onnxd_ir::{DataType, Level, infer, verify};
+use onnxd_ir::{DataType, VerifyLevel, infer, verify};
 
 const ATTENTION: &str = "
     g (float[2,3,8] x, float[2,2,2,3,4] past) => (float[2,3,8] y, float[2,2,2,6,4] p)
@@ -55,7 +55,7 @@ fn attention_reads_ranges_of_samples() {
             (DataType::Int8, DataType::Int8, true),
         ] {
             let settings = Settings { activation, weight, per_channel, ..Settings::default() };
-            let request = Request { settings, ..Request::default() };
+            let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
             let (pairs, done) = quantized(&float, &request, &given);
             assert_eq!((done.layers.len(), done.left_in_float.len()), (1, 0), "{done:?}");
             let (worst, largest) = difference(&float, &pairs, &given);
@@ -67,19 +67,19 @@ fn attention_reads_ranges_of_samples() {
                 continue;
             }
             assert_eq!(operators(&own).matches(" QAttention").count(), 1, "{told:?}");
-            assert!(infer(&mut own).0.is_empty() && verify(&own, Level::Full).0.is_empty());
+            assert!(infer(&mut own).0.is_empty() && verify(&own, VerifyLevel::Full).0.is_empty());
             let (worst, largest) = difference(&pairs, &own, &given);
             assert!(worst < 1e-5 * largest, "{worst} of {largest}");
             unfold(&mut own);
             assert_eq!(operators(&own).matches("Attention").count(), 1);
             assert!(!operators(&own).contains("QAttention"), "{}", operators(&own));
-            assert!(infer(&mut own).0.is_empty() && verify(&own, Level::Full).0.is_empty());
+            assert!(infer(&mut own).0.is_empty() && verify(&own, VerifyLevel::Full).0.is_empty());
             let (worst, largest) = difference(&pairs, &own, &given);
             assert!(worst < 1e-5 * largest, "{worst} of {largest}");
         }
     }
     // A quantizer that writes weighted operators alone leaves what is no product in its sense.
-    let request = Request { weighted_only: true, ..Request::default() };
+    let request = QuantizeRequest { weighted_only: true, ..QuantizeRequest::default() };
     let float = model(ATTENTION, 3);
     let (_, done) = quantized(&float, &request, &samples(&float, 1, 8));
     assert!(done.layers.is_empty() && done.left_in_float.is_empty(), "{done:?}");
@@ -110,7 +110,7 @@ fn attention_that_has_more_stays_in_float() {
     }
     // The operator of the standard has no weights.
     let mut float = model(BARE, 3);
-    let request = Request { exclude: vec!["*".into()], ..Request::default() };
+    let request = QuantizeRequest { exclude: vec!["*".into()], ..QuantizeRequest::default() };
     let done = quantize_dynamic(&mut float, &request, Form::QLinear).unwrap();
     assert!(done.layers.is_empty() && done.left_in_float.is_empty(), "{done:?}");
 }

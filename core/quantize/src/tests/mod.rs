@@ -21,12 +21,12 @@ mod weights;
 use crate::emit::{Ranges, place};
 use crate::graph::quantized::MICROSOFT;
 use crate::observe::{Limits, Stats};
-use crate::plan::{Request, plan};
+use crate::plan::{QuantizeRequest, plan};
 use crate::range::Levels;
 use crate::range::method::{Method, statistics};
 use crate::report::Report;
 use onnxd_eval::{Builtin, Executor, RunOptions};
-use onnxd_ir::{DataType, Level, Model, Tensor, infer, text, verify};
+use onnxd_ir::{DataType, Model, Tensor, VerifyLevel, infer, text, verify};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tensors by the names of a model's inputs.
@@ -105,7 +105,11 @@ pub(crate) fn outputs(model: &Model, feeds: &Feeds) -> Vec<(String, Tensor)> {
 }
 
 /// Quantizes with ranges from samples.
-pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> (Model, Report) {
+pub(crate) fn quantized(
+    model: &Model,
+    request: &QuantizeRequest,
+    samples: &[Feeds],
+) -> (Model, Report) {
     let plan = plan(&model.graph, request, &BTreeSet::new());
     let observed = plan.values.values().map(|q| q.observed);
     let computed = observed.filter(|v| model.graph.constant(*v).is_none());
@@ -129,7 +133,7 @@ pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> 
     let done = place(&mut quantized.graph, &plan, &ranges, method.name());
     let found = infer(&mut quantized);
     assert!(found.0.is_empty(), "{found}");
-    let found = verify(&quantized, Level::Full);
+    let found = verify(&quantized, VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_graph(&quantized.graph));
     (quantized, done)
 }

@@ -4,15 +4,18 @@ use super::{difference, model, operators, outputs, quantized, samples};
 use crate::accuracy::Base;
 use crate::emit::{fold, quantize_dynamic};
 use crate::observe::Limits;
-use crate::plan::{Overrides, Request, Settings};
+use crate::plan::{Overrides, QuantizeRequest, Settings};
 use crate::range::method::Method;
 use crate::report::Form;
-use onnxd_ir::{DataType, Graph, Level, Model, Node, Tensor, infer, verify};
+use onnxd_ir::{DataType, Graph, Model, Node, Tensor, VerifyLevel, infer, verify};
 use onnxd_params::words::Mode;
 use std::collections::BTreeSet;
 
-fn naming(ops: &[&str]) -> Request {
-    Request { op_types: ops.iter().map(|op| (*op).to_owned()).collect(), ..Request::default() }
+fn naming(ops: &[&str]) -> QuantizeRequest {
+    QuantizeRequest {
+        op_types: ops.iter().map(|op| (*op).to_owned()).collect(),
+        ..QuantizeRequest::default()
+    }
 }
 
 /// The model as operators on integers.
@@ -21,13 +24,13 @@ fn folded(model: &Model) -> Model {
     fold(&mut made);
     let found = infer(&mut made);
     assert!(found.0.is_empty(), "{found}");
-    let found = verify(&made, Level::Full);
+    let found = verify(&made, VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}");
     made
 }
 
 /// Both forms, of which the second must hold `form`, are near the float model.
-fn near(graph: &str, request: &Request, form: &str, share: f64) -> Model {
+fn near(graph: &str, request: &QuantizeRequest, form: &str, share: f64) -> Model {
     let float = model(graph, 5);
     let given = samples(&float, 4, 8);
     let (pairs, done) = quantized(&float, request, &given);
@@ -69,7 +72,7 @@ fn functions_and_sums_that_are_named_read_integers() {
         near(&graph, &naming(ops), form, 0.04);
         // No param names it: it stays as it is.
         let float = model(&graph, 5);
-        let (same, done) = quantized(&float, &Request::default(), &samples(&float, 2, 8));
+        let (same, done) = quantized(&float, &QuantizeRequest::default(), &samples(&float, 2, 8));
         assert_eq!(operators(&same), operators(&float));
         assert!(done.left_in_float.is_empty(), "{done:?}");
     }
@@ -114,7 +117,7 @@ fn probabilities_have_the_range_that_they_can_have() {
         (DataType::Uint16, false, 0, 65536.0),
     ] {
         let settings = Settings { activation, symmetric, ..Settings::default() };
-        let request = Request { settings, ..naming(&["Softmax"]) };
+        let request = QuantizeRequest { settings, ..naming(&["Softmax"]) };
         let (_, done) = quantized(&float, &request, &samples(&float, 4, 8));
         let y = done.tensors.iter().find(|t| t.name == "y").unwrap();
         assert_eq!((y.zero_points[0], y.scales[0]), (zero, 1.0 / steps), "{activation}");
@@ -154,15 +157,16 @@ const SCORES: &str = "
 
 #[test]
 fn products_of_two_activations_on_demand() {
-    let all = Request { matmul_const_b_only: false, ..Request::default() };
+    let all = QuantizeRequest { matmul_const_b_only: false, ..QuantizeRequest::default() };
     let made = near(SCORES, &all, "MatMulIntegerToFloat", 0.05);
     // The second factor goes through the transposition; no sum is rounded.
     assert_eq!(operators(&made).matches('Q').count(), 3, "{}", operators(&made));
-    let with_softmax = Request { matmul_const_b_only: false, ..naming(&["MatMul", "Softmax"]) };
+    let with_softmax =
+        QuantizeRequest { matmul_const_b_only: false, ..naming(&["MatMul", "Softmax"]) };
     let made = near(SCORES, &with_softmax, "QLinearSoftmax", 0.05);
     assert!(operators(&folded(&made)).contains("QLinearMatMul"));
     let float = model(SCORES, 5);
-    let (same, done) = quantized(&float, &Request::default(), &samples(&float, 2, 8));
+    let (same, done) = quantized(&float, &QuantizeRequest::default(), &samples(&float, 2, 8));
     assert_eq!((operators(&same), done.left_in_float.len()), (operators(&float), 2));
     let bias = "g (float[3,4] x, float[5,4] w) => (float[3,5] y) <float[5] c>
         { y = Gemm<transB = 1, alpha = 0.5>(x, w, c) }";
@@ -172,12 +176,12 @@ fn products_of_two_activations_on_demand() {
 #[test]
 fn products_of_two_activations_at_run_time() {
     let float = model(SCORES, 5);
-    let request = Request { matmul_const_b_only: false, ..Request::default() };
+    let request = QuantizeRequest { matmul_const_b_only: false, ..QuantizeRequest::default() };
     for (form, op) in [(Form::Qdq, "MatMulInteger"), (Form::QLinear, "MatMulIntegerToFloat")] {
         let mut made = float.clone();
         let done = quantize_dynamic(&mut made, &request, form).unwrap();
         assert_eq!((done.layers.len(), done.left_in_float.len()), (2, 0), "{done:?}");
-        assert!(infer(&mut made).0.is_empty() && verify(&made, Level::Full).0.is_empty());
+        assert!(infer(&mut made).0.is_empty() && verify(&made, VerifyLevel::Full).0.is_empty());
         assert_eq!(operators(&made).split(' ').filter(|o| *o == op).count(), 2);
         let (worst, largest) = difference(&float, &made, &samples(&float, 4, 8));
         assert!(worst > 0.0 && worst < 0.05 * largest, "{worst} of {largest}");
@@ -206,7 +210,7 @@ fn places_are_found_among_integers() {
         <float[3,2,1] w, int64[1] k = {2}, int64[1,3,2] at = {0,0,1,1,0,1}, float[3,3,1] w2>
         { c = Conv(x, w) t, i = TopK(c, k) e = GatherElements<axis = 2>(t, at) y = Conv(e, w2) }";
     let float = model(graph, 5);
-    let (pairs, _) = quantized(&float, &Request::default(), &samples(&float, 4, 8));
+    let (pairs, _) = quantized(&float, &QuantizeRequest::default(), &samples(&float, 4, 8));
     let found = operators(&folded(&pairs));
     assert_eq!(found, "Q QLinearConv TopK GatherElements QLinearConv D");
 }
@@ -260,7 +264,7 @@ fn what_is_named_and_cannot_be_done_is_told() {
     let idle = naming(&["Softmax", "Where", "TopK", "EmbedLayerNormalization", "Attention", "If"]);
     assert_eq!(idle.idle_types(Mode::Static), ["If"]);
     assert_eq!(idle.idle_types(Mode::Dynamic), ["Softmax", "Where", "TopK", "If"]);
-    let alone = Request { weighted_only: true, ..naming(&["Conv", "Softmax", "Relu"]) };
+    let alone = QuantizeRequest { weighted_only: true, ..naming(&["Conv", "Softmax", "Relu"]) };
     assert_eq!(alone.idle_types(Mode::Static), ["Softmax", "Relu"]);
 }
 
@@ -273,18 +277,18 @@ fn convolutions_with_computed_weights() {
                 y = Conv<strides = [2, 2], pads = [1, 1, 1, 1], kernel_shape = [3, 3]>(x, w, b) }";
     let float = model(float, 5);
     let given = samples(&float, 3, 8);
-    let request = Request { matmul_const_b_only: false, ..Request::default() };
+    let request = QuantizeRequest { matmul_const_b_only: false, ..QuantizeRequest::default() };
     for form in [Form::Qdq, Form::QLinear] {
         let mut made = float.clone();
         let done = quantize_dynamic(&mut made, &request, form).unwrap();
         assert_eq!((done.layers.len(), done.left_in_float.len()), (1, 0), "{done:?}");
-        assert!(infer(&mut made).0.is_empty() && verify(&made, Level::Full).0.is_empty());
+        assert!(infer(&mut made).0.is_empty() && verify(&made, VerifyLevel::Full).0.is_empty());
         let found = operators(&made);
         assert_eq!(found.matches("DynamicQuantizeLinear").count(), 2, "{found}");
         assert!(found.contains("ConvInteger") && !found.contains("Conv "), "{found}");
         let (worst, largest) = difference(&float, &made, &given);
         assert!(worst > 0.0 && worst < 0.03 * largest, "{worst} of {largest}");
-        let done = quantize_dynamic(&mut float.clone(), &Request::default(), form).unwrap();
+        let done = quantize_dynamic(&mut float.clone(), &QuantizeRequest::default(), form).unwrap();
         assert_eq!(done.left_in_float[0].reason, "both factors are computed");
     }
     // Sums that 32 bits may not hold.
@@ -307,7 +311,7 @@ fn products_of_other_types_say_why() {
              {{ y = MatMul(x, w) }}"
         );
         let graph = onnxd_ir::text::parse_graph(&text).unwrap();
-        let plan = crate::plan::plan(&graph, &Request::default(), &BTreeSet::new());
+        let plan = crate::plan::plan(&graph, &QuantizeRequest::default(), &BTreeSet::new());
         assert!(plan.left[0].1.contains(why), "{plan:?}");
     }
 }
@@ -326,7 +330,7 @@ fn clamps_go_into_the_range_of_what_is_named() {
 fn what_is_named_can_stay_in_float_and_has_settings() {
     let float = model(SCORES, 5);
     let given = samples(&float, 4, 8);
-    let request = Request { matmul_const_b_only: false, ..naming(&["MatMul", "Softmax"]) };
+    let request = QuantizeRequest { matmul_const_b_only: false, ..naming(&["MatMul", "Softmax"]) };
     let mut base = Base::new(float.clone(), &request, &BTreeSet::new());
     assert_eq!(base.choices().len(), 3);
     let mut samples = given.iter().cloned().map(Ok);
@@ -371,7 +375,7 @@ fn bodies_have_what_is_named() {
     base.observe(&mut samples, &Method::MinMax.parts(1), Limits::default()).unwrap();
     let (mut made, done) = base.quantize(Method::MinMax);
     assert_eq!((done.layers.len(), done.left_in_float.len()), (2, 0), "{done:?}");
-    assert!(infer(&mut made).0.is_empty() && verify(&made, Level::Full).0.is_empty());
+    assert!(infer(&mut made).0.is_empty() && verify(&made, VerifyLevel::Full).0.is_empty());
     let (worst, largest) = difference(&float, &made, &given);
     assert!(worst > 0.0 && worst < 0.04 * largest, "{worst} of {largest}");
 }

@@ -3,14 +3,14 @@
 //! and of `DequantizeLinear` with blocks.
 
 use super::model;
-use crate::plan::{Request, Settings};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::report::Form;
 use crate::search::quantize_weights;
 use onnxd_ir::{Attr, DataType, Model, Node, Tensor};
 use proptest::prelude::*;
 
 fn made(float: &Model, settings: Settings, form: Form) -> Model {
-    let request = Request { settings, ..Request::default() };
+    let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     let mut made = float.clone();
     quantize_weights(&mut made, &request, form, None).unwrap_or_else(|d| panic!("{d}"));
     made

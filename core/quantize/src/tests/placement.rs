@@ -2,7 +2,7 @@
 
 use super::{difference, model, operators, outputs, quantized, samples};
 use crate::emit::{Ranges, place};
-use crate::plan::{Overrides, Request, Settings, plan};
+use crate::plan::{Overrides, QuantizeRequest, Settings, plan};
 use onnxd_ir::{DataType, Tensor};
 use onnxd_params::words::Mode;
 use proptest::prelude::*;
@@ -43,7 +43,7 @@ net (float[2,3,8] x) => (float[2,3,8] y)
 fn convolutions_pass_integers_on() {
     let float = model(CNN, 1);
     let given = samples(&float, 4, 2);
-    let (quantized, done) = quantized(&float, &Request::default(), &given);
+    let (quantized, done) = quantized(&float, &QuantizeRequest::default(), &given);
     // Both clamps are gone; the last product gives its sums as they are; what goes through the pool
     // and is flattened keeps its scale; the weights and biases of four weighted operators are integers.
     let ops = operators(&quantized);
@@ -65,7 +65,7 @@ fn convolutions_pass_integers_on() {
 fn products_alone_leave_all_else_in_float() {
     let float = model(CNN, 1);
     let given = samples(&float, 4, 2);
-    let request = Request { weighted_only: true, ..Request::default() };
+    let request = QuantizeRequest { weighted_only: true, ..QuantizeRequest::default() };
     let (quantized, done) = quantized(&float, &request, &given);
     let ops = operators(&quantized);
     let count = |op: &str| ops.split(' ').filter(|o| *o == op).count();
@@ -91,7 +91,7 @@ fn products_alone_leave_all_else_in_float() {
 fn sums_and_normalizations_of_a_transformer_stay_as_they_are() {
     let float = model(BLOCK, 3);
     let given = samples(&float, 4, 4);
-    let (quantized, done) = quantized(&float, &Request::default(), &given);
+    let (quantized, done) = quantized(&float, &QuantizeRequest::default(), &given);
     // One pair for the input of two weighted operators, one for that of the third.
     let ops = operators(&quantized);
     assert_eq!(ops.split(' ').filter(|o| *o == "Q").count(), 2, "{ops}");
@@ -110,13 +110,13 @@ fn nodes_stay_in_float_on_demand() {
     let float = model(CNN, 1);
     let given = samples(&float, 2, 2);
     let exclude = vec!["c*".to_owned()];
-    let request = Request { exclude, ..Request::default() };
+    let request = QuantizeRequest { exclude, ..QuantizeRequest::default() };
     let (quantized_model, done) = quantized(&float, &request, &given);
     assert_eq!(done.layers.len(), 1);
     assert_eq!(done.left_in_float.len(), 3);
     let ops = operators(&quantized_model);
     assert_eq!(ops.matches("Relu").count(), 2, "{ops}");
-    let none = Request { op_types: vec!["LSTM".into()], ..Request::default() };
+    let none = QuantizeRequest { op_types: vec!["LSTM".into()], ..QuantizeRequest::default() };
     let (same, done) = quantized(&float, &none, &given);
     assert_eq!((operators(&same), done.layers.len()), (operators(&float), 0));
 }
@@ -138,7 +138,7 @@ fn a_bias_keeps_its_size() {
     let given = samples(&float, 4, 2);
     for per_channel in [true, false] {
         let settings = crate::plan::Settings { per_channel, ..crate::plan::Settings::default() };
-        let request = Request { settings, ..Request::default() };
+        let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         let (quantized, _) = quantized(&float, &request, &given);
         let y = outputs(&quantized, &given[0])[0].1.to_reals().unwrap().values;
         assert!((y[0] - 0.3).abs() < 1e-4, "{y:?}");
@@ -153,7 +153,7 @@ fn what_cannot_be_quantized_is_not_touched() {
         <float[2,2] w = {1.0, nan, 2.0, 3.0}, float[2,2] v, float[2] b = {inf, 0.0}>
         { y = MatMul(x, w) z = Gemm(x, v, b) }";
     let float = model(net, 1);
-    let (same, done) = quantized(&float, &Request::default(), &samples(&float, 1, 2));
+    let (same, done) = quantized(&float, &QuantizeRequest::default(), &samples(&float, 1, 2));
     assert_eq!(operators(&same), operators(&float));
     let reasons: Vec<&str> = done.left_in_float.iter().map(|l| l.reason.as_str()).collect();
     assert!(reasons.iter().all(|why| why.contains("finite")) && reasons.len() == 2, "{reasons:?}");
@@ -164,7 +164,7 @@ fn what_cannot_be_quantized_is_not_touched() {
 fn vectors_added_to_products_of_integers_get_axes() {
     let settings =
         crate::plan::Settings { activation: DataType::Int8, ..crate::plan::Settings::default() };
-    let request = Request { settings, ..Request::default() };
+    let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     for (opset, dims) in [(17, vec![1, 1, 8]), (21, vec![1, 1, 8])] {
         let mut float = model(BLOCK, 3);
         float.opsets.insert(String::new(), opset);
@@ -186,7 +186,7 @@ fn vectors_added_to_products_of_integers_get_axes() {
         );
         let float = model(&text, 3);
         let given = samples(&model(&text.replace("n,", "2,"), 3), 2, 4);
-        let (mut made, _) = quantized(&float, &Request::default(), &given);
+        let (mut made, _) = quantized(&float, &QuantizeRequest::default(), &given);
         crate::emit::keep_bias_unfused(&mut made);
         let graph = &made.graph;
         let add = graph.producer(graph.value_named("y").unwrap()).unwrap();
@@ -204,7 +204,7 @@ fn vectors_added_to_products_of_integers_get_axes() {
     assert_eq!(outputs(&made, &given[0]), before);
 }
 
-fn requests() -> impl Strategy<Value = Request> {
+fn requests() -> impl Strategy<Value = QuantizeRequest> {
     let types = prop::sample::select(vec![DataType::Uint8, DataType::Int8]);
     let made = (types.clone(), types, any::<bool>(), any::<bool>(), any::<bool>());
     made.prop_map(|(activation, weight, per_channel, symmetric, over)| {
@@ -215,7 +215,7 @@ fn requests() -> impl Strategy<Value = Request> {
             symmetric,
             ..crate::plan::Settings::default()
         };
-        let mut request = Request { settings, ..Request::default() };
+        let mut request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         if over {
             let tensor = Overrides { per_channel: Some(false), ..Overrides::default() };
             request.overrides.insert("c2".into(), tensor);
@@ -248,7 +248,7 @@ fn signed_activations_take_signed_weights() {
         (DataType::Int8, DataType::Uint4, DataType::Uint4),
     ] {
         let settings = Settings { activation, weight, ..Settings::default() };
-        let request = Request { settings, ..Request::default() };
+        let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         let plan = plan(&float.graph, &request, &BTreeSet::new());
         let done = place(&mut float.graph.clone(), &plan, &Ranges::new(), "");
         assert_eq!(done.tensors[1].element_type, found.to_string());
@@ -259,7 +259,7 @@ fn signed_activations_take_signed_weights() {
 #[test]
 fn operators_without_integers_are_known() {
     let op_types = ["Conv", "GRU", "Add", "Relu", "Gather"].map(str::to_owned).to_vec();
-    let request = Request { op_types, ..Request::default() };
+    let request = QuantizeRequest { op_types, ..QuantizeRequest::default() };
     assert_eq!(request.idle_types(Mode::Static), ["GRU"]);
     assert_eq!(request.idle_types(Mode::Dynamic), ["GRU", "Add", "Relu"]);
     assert_eq!(request.idle_types(Mode::WeightOnly), ["Conv", "GRU", "Add", "Relu"]);

@@ -2,8 +2,8 @@
 
 use super::{difference, model, samples};
 use crate::accuracy::{Base, float_outputs, layers_db};
-use crate::observe::{Limits, Parts};
-use crate::plan::Request;
+use crate::observe::{Limits, StatisticParts};
+use crate::plan::QuantizeRequest;
 use crate::range::method::Method;
 use crate::search::{expected, magnitudes, sites, smoothed};
 use onnxd_ir::Tensor;
@@ -39,7 +39,7 @@ fn smoothing_keeps_the_function_and_evens_the_channels() {
     }
     let given = samples(&float, 4, 6);
     let none = BTreeSet::new();
-    let base = Base::new(float.clone(), &Request::default(), &none);
+    let base = Base::new(float.clone(), &QuantizeRequest::default(), &none);
     let sites = sites(&base);
     assert_eq!(sites.len(), 2, "what others read keeps its channels");
     let feeds = || given.iter().cloned().map(Ok);
@@ -48,8 +48,8 @@ fn smoothing_keeps_the_function_and_evens_the_channels() {
     let (worst, largest) = difference(&float, &smooth, &given);
     assert!(worst < 1e-5 * largest, "{worst} of {largest}");
     let error = |model: &onnxd_ir::Model| {
-        let mut base = Base::new(model.clone(), &Request::default(), &none);
-        let parts = Parts::default();
+        let mut base = Base::new(model.clone(), &QuantizeRequest::default(), &none);
+        let parts = StatisticParts::default();
         base.observe(&mut feeds(), &parts, Limits::default()).unwrap();
         let (quantized, _) = base.quantize(Method::MinMax);
         difference(&float, &quantized, &given).0
@@ -64,9 +64,9 @@ fn first_samples_tell_everything_at_once() {
     let given = samples(&float, 40, 6);
     let feeds = || given.iter().cloned().map(Ok);
     let none = BTreeSet::new();
-    let parts = Parts::default();
-    let mut base = Base::new(float.clone(), &Request::default(), &none);
-    let mut first = Base::new(float.clone(), &Request::default(), &none);
+    let parts = StatisticParts::default();
+    let mut base = Base::new(float.clone(), &QuantizeRequest::default(), &none);
+    let mut first = Base::new(float.clone(), &QuantizeRequest::default(), &none);
     let sites = sites(&base);
     let limits = Limits::default();
     base.observe(&mut feeds(), &parts, limits).unwrap();
@@ -107,7 +107,7 @@ fn normalized_channels_are_known_without_samples() {
       z = MatMul(o, w2)
     }";
     let float = model(text, 7);
-    let base = Base::new(float.clone(), &Request::default(), &BTreeSet::new());
+    let base = Base::new(float.clone(), &QuantizeRequest::default(), &BTreeSet::new());
     let sites = sites(&base);
     assert_eq!(sites.len(), 2);
     let found = expected(&float, &sites);

@@ -4,14 +4,14 @@ use super::{difference, model, outputs, samples};
 use crate::accuracy::Base;
 use crate::emit::fold;
 use crate::observe::{Feeds, Limits};
-use crate::plan::{Request, Settings, plan};
+use crate::plan::{QuantizeRequest, Settings, plan};
 use crate::range::method::Method;
 use crate::report::Report;
-use onnxd_ir::{DataType, Level, Model, Reals, Tensor, infer, text, verify};
+use onnxd_ir::{DataType, Model, Reals, Tensor, VerifyLevel, infer, text, verify};
 use std::collections::BTreeSet;
 
 fn base(float: &Model, samples: &[Feeds]) -> Base {
-    let mut base = Base::new(float.clone(), &Request::default(), &BTreeSet::new());
+    let mut base = Base::new(float.clone(), &QuantizeRequest::default(), &BTreeSet::new());
     let mut given = samples.iter().cloned().map(Ok);
     let parts = Method::MinMax.parts(1);
     base.observe(&mut given, &parts, Limits::default()).unwrap_or_else(|d| panic!("{d}"));
@@ -21,7 +21,7 @@ fn base(float: &Model, samples: &[Feeds]) -> Base {
 fn checked(mut model: Model) -> Model {
     let found = infer(&mut model);
     assert!(found.0.is_empty(), "{found}");
-    let found = verify(&model, Level::Full);
+    let found = verify(&model, VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_graph(&model.graph));
     model
 }
@@ -125,12 +125,12 @@ fn a_node_with_bodies_can_stay_in_floating_point() {
                   else_branch = e () => (float[2,4] q) { q = Relu(a) }>(c) }",
         3,
     );
-    let base = Base::new(float, &Request::default(), &BTreeSet::new());
+    let base = Base::new(float, &QuantizeRequest::default(), &BTreeSet::new());
     let graph = &base.model.graph;
     let names: Vec<&str> = base.choices().iter().map(|id| graph[*id].op.as_str()).collect();
     assert_eq!(names, ["MatMul", "If"]);
     let owner = base.choices().into_iter().filter(|id| graph[*id].is("If")).collect();
-    let (_, done) = base.without(&Request::default(), &owner).quantize(Method::MinMax);
+    let (_, done) = base.without(&QuantizeRequest::default(), &owner).quantize(Method::MinMax);
     assert_eq!((done.layers.len(), done.left_in_float.len()), (1, 1), "{done:?}");
 }
 
@@ -144,7 +144,7 @@ fn float16_keeps_its_type() {
          { a = Gemm(x, w, b) r = Relu(a) y = MatMul(r, v) }",
         3,
     );
-    assert_eq!(Request::default().opset_for(&float), 19);
+    assert_eq!(QuantizeRequest::default().opset_for(&float), 19);
     float.opsets.insert(String::new(), 19);
     let values = [0.5f64, -1.0, 2.0, 0.25, 1.5, -0.75, 1.0, 3.0];
     let x = Reals { dims: vec![2, 4], values: values.to_vec() }.to_tensor(DataType::Float16);
@@ -159,7 +159,7 @@ fn float16_keeps_its_type() {
         assert!(scale.to_reals().unwrap().values.iter().all(|s| *s > 0.0));
     }
     let settings = Settings { activation: DataType::Uint16, ..Settings::default() };
-    let request = Request { settings, ..Request::default() };
+    let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     let wide = plan(&float.graph, &request, &BTreeSet::new());
     assert!(wide.weighted.is_empty() && wide.left[0].1.contains("fewer digits"), "{wide:?}");
     let of = |model: &Model| outputs(model, &feeds)[0].1.to_reals().unwrap().values;

@@ -2,11 +2,11 @@
 
 use super::{Dice, difference, model, operators, outputs, samples};
 use crate::observe::{Feeds, Limits};
-use crate::plan::{Request, Settings};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::report::{Form, Report};
 use crate::search::{Data, WeightMethods, quantize_weights};
 use onnxd_eval::Builtin;
-use onnxd_ir::{Attr, DataType, Level, Model, Tensor, infer, text, verify};
+use onnxd_ir::{Attr, DataType, Model, Tensor, VerifyLevel, infer, text, verify};
 use proptest::prelude::*;
 
 fn quantized(float: &Model, settings: Settings, form: Form, feeds: &[Feeds]) -> (Model, Report) {
@@ -19,7 +19,7 @@ fn by(
     form: Form,
     (feeds, ways): (&[Feeds], WeightMethods),
 ) -> (Model, Report) {
-    let request = Request { settings, ..Request::default() };
+    let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     let mut made = float.clone();
     made.opsets.insert(String::new(), 21);
     let given = || -> Box<dyn Iterator<Item = _> + '_> { Box::new(feeds.iter().cloned().map(Ok)) };
@@ -35,7 +35,7 @@ fn by(
     let done = done.unwrap_or_else(|d| panic!("{d}"));
     let found = infer(&mut made);
     assert!(found.0.is_empty(), "{found}");
-    let found = verify(&made, Level::Full);
+    let found = verify(&made, VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_graph(&made.graph));
     (made, done)
 }
@@ -273,7 +273,7 @@ fn what_stays_in_float_is_named() {
         ]
     );
     let refused = |settings, form| {
-        let request = Request { settings, ..Request::default() };
+        let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         quantize_weights(&mut float.clone(), &request, form, None).unwrap_err().to_string()
     };
     assert!(refused(settings(DataType::Int16, 16), Form::Qdq).contains("int16"));

@@ -4,7 +4,7 @@
 use super::{Dice, difference, model, outputs, quantized, samples};
 use crate::emit::fold;
 use crate::observe::Feeds;
-use crate::plan::{Request, Settings};
+use crate::plan::{QuantizeRequest, Settings};
 use onnxd_ir::{Attr, DataType, Model, Tensor, infer};
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn each_alone(graph: &str, axis: Option<usize>, settings: Settings, seed: u64) {
         .map(|i| (dice.real() + 0.3) * sizes[channel(&dims, axis, i)])
         .collect();
     float.graph.set_initializer(w, Some(Tensor::from_vec(dims.clone(), weights.clone())));
-    let request = Request { settings, ..Request::default() };
+    let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     let (made, _) = quantized(&float, &request, &samples(&float, 2, seed));
 
     let axis = axis.filter(|_| settings.per_channel);
@@ -167,7 +167,7 @@ proptest! {
         at in 0..SUMS.len(), settings in settings(), seed in any::<u64>(),
     ) {
         let (float, feeds) = extreme(SUMS[at], seed);
-        let request = Request { settings, ..Request::default() };
+        let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         let (made, _) = quantized(&float, &request, &feeds);
         let (w, b) = (constant(&made, "w_quantized").unwrap(), values(&made, "b_quantized"));
         let steps = values(&made, "b_scale");

@@ -21,7 +21,7 @@ pub(crate) fn model(graph: &str) -> Model {
 pub(crate) fn valid(model: &mut Model) {
     let found = infer::infer(model);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_model(model));
-    let found = verify::verify(model, verify::Level::Full);
+    let found = verify::verify(model, verify::VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_model(model));
 }
 

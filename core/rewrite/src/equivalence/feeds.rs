@@ -3,7 +3,7 @@
 use super::work::sizes;
 use super::{Effort, TIME_IS_OVER};
 use onnxd_eval::{Executor, RandomSource, RunOptions};
-use onnxd_ir::{DataType, Function, Graph, Model, Part, Reals, Tensor, ValueType};
+use onnxd_ir::{DataType, Function, Graph, GraphPart, Model, Reals, Tensor, ValueType};
 use std::collections::{BTreeMap, HashSet};
 
 /// Random numbers by the names of values, the same for both models.
@@ -16,8 +16,8 @@ impl Feeds {
     /// The outputs of a part, by name.
     pub(super) fn outputs(
         &mut self,
-        whole: &Model,
-        part: &Part,
+        whole_model: &Model,
+        part: &GraphPart,
         effort: Effort,
     ) -> Result<Vec<(String, Tensor)>, String> {
         if effort.stop.is_some_and(|stop| stop()) {
@@ -28,7 +28,8 @@ impl Feeds {
         let mut bytes = 0;
         for (v, own) in &part.inputs {
             if graph.inputs().contains(own) {
-                let drawn = self.draw(&whole.graph[*v].name, whole.graph[*v].ty.as_ref())?;
+                let drawn =
+                    self.draw(&whole_model.graph[*v].name, whole_model.graph[*v].ty.as_ref())?;
                 bytes += drawn.byte_len();
                 inputs.insert(graph[*own].name.clone(), drawn);
             }
@@ -37,19 +38,19 @@ impl Feeds {
             return Err("what it reads is too large".into());
         }
         let model = Model {
-            opsets: whole.opsets.clone(),
-            functions: applied(whole, graph),
-            ..Model::new(graph.clone(), whole.ir_version, whole.opset())
+            opsets: whole_model.opsets.clone(),
+            functions: applied(whole_model, graph),
+            ..Model::new(graph.clone(), whole_model.ir_version, whole_model.opset())
         };
         let options =
             RunOptions { bytes_max: effort.bytes_max, stop: effort.stop, ..RunOptions::default() };
-        let first = |found: onnxd_diagnostics::Diagnostics| {
-            found.0.into_iter().next().map(|d| d.into_finding().message).unwrap_or_default()
+        let first = |errors: onnxd_diagnostics::Diagnostics| {
+            errors.0.into_iter().next().map(|d| d.into_finding().message).unwrap_or_default()
         };
         let executor = Executor::new(&model).map_err(first)?;
-        let found = executor.run(&inputs, options).map_err(first)?;
-        match found.len() == graph.outputs().len() {
-            true => Ok(found),
+        let errors = executor.run(&inputs, options).map_err(first)?;
+        match errors.len() == graph.outputs().len() {
+            true => Ok(errors),
             false => Err("it is no tensor".into()),
         }
     }

@@ -8,7 +8,9 @@ mod work;
 use feeds::Feeds;
 use onnxd_diagnostics::Layer;
 use onnxd_eval::{Comparison, compare};
-use onnxd_ir::{DataType, Graph, Model, NodeId, Origin, Part, Tensor, ValueId, same_node, verify};
+use onnxd_ir::{
+    DataType, Graph, GraphPart, Model, NodeId, Origin, Tensor, ValueId, same_node, verify,
+};
 use std::collections::BTreeMap;
 use work::{Reached, inside_functions, work};
 
@@ -66,7 +68,7 @@ pub struct Difference {
 /// Compares the values of the main graph that have one name in both models; both have inferred types.
 #[must_use]
 pub fn equivalence(before: &Model, after: &Model, effort: Effort) -> Equivalence {
-    let mut search = Search::new(before, after, effort);
+    let mut search = DifferenceSearch::new(before, after, effort);
     let mut changed: Vec<Changed> = search.changed();
     changed.sort_by_key(|c| (c.work, c.position));
     for c in changed {
@@ -118,7 +120,7 @@ struct Changed {
     work: u64,
 }
 
-struct Search<'m> {
+struct DifferenceSearch<'m> {
     before: &'m Model,
     after: &'m Model,
     /// By value of `after`: the one of that name before.
@@ -139,8 +141,8 @@ struct Search<'m> {
     found: Equivalence,
 }
 
-impl<'m> Search<'m> {
-    fn new(before: &'m Model, after: &'m Model, effort: Effort<'m>) -> Search<'m> {
+impl<'m> DifferenceSearch<'m> {
+    fn new(before: &'m Model, after: &'m Model, effort: Effort<'m>) -> DifferenceSearch<'m> {
         let (old, new) = (&before.graph, &after.graph);
         let pairs: Vec<_> = new.value_ids().map(|v| old.value_named(&new[v].name)).collect();
         // Inputs and constants come before everything that is computed.
@@ -155,7 +157,7 @@ impl<'m> Search<'m> {
             }
         }
         let (work_left, found) = (effort.work, Equivalence::default());
-        Search {
+        DifferenceSearch {
             before,
             after,
             pairs,
@@ -246,7 +248,7 @@ impl<'m> Search<'m> {
 
     /// What computes values of one node before and after, from values that both models have and that come earlier,
     /// unless that is more than `left`.
-    fn parts(&self, values: &[ValueId], left: &mut usize) -> Option<(Part, Part)> {
+    fn parts(&self, values: &[ValueId], left: &mut usize) -> Option<(GraphPart, GraphPart)> {
         let at = self.order[values.first()?.index()];
         let pairs = self.pairs_of(values)?;
         let (old, new) = (&self.before.graph, &self.after.graph);
@@ -336,7 +338,7 @@ impl<'m> Search<'m> {
     }
 
     /// Compares the outputs of two parts; what cannot be computed any more is told of one alone.
-    fn compared(&self, old: &Part, new: &Part) -> Result<Vec<Verdict>, String> {
+    fn compared(&self, old: &GraphPart, new: &GraphPart) -> Result<Vec<Verdict>, String> {
         let mut feeds = Feeds::default();
         let wanted = feeds.outputs(self.before, old, self.effort)?;
         match feeds.outputs(self.after, new, self.effort) {

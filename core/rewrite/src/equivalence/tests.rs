@@ -9,7 +9,7 @@ fn model(graph: &str) -> Model {
     model
 }
 
-fn of(before: &str, after: &str) -> Equivalence {
+fn equivalence_of(before: &str, after: &str) -> Equivalence {
     equivalence(&model(before), &model(after), EFFORT)
 }
 
@@ -25,7 +25,7 @@ const TWO: &str = "g (float[n,4] x) => (float[n,4] y) <float[4] w = {1.0, 2.0, 3
 
 #[test]
 fn what_nobody_changed_is_not_computed() {
-    let found = of(TWO, TWO);
+    let found = equivalence_of(TWO, TWO);
     // The constant, and three nodes.
     assert_eq!((found.unchanged, found.equal, found.not_compared), (4, 0, 0));
     assert!(different(&found).is_empty());
@@ -38,7 +38,7 @@ fn a_rewrite_that_keeps_the_values_is_equal() {
         p = Mul(x, w)
         b = Add(p, s)
         y = Relu(b) }";
-    let found = of(TWO, after);
+    let found = equivalence_of(TWO, after);
     assert!(different(&found).is_empty(), "{found:?}");
     assert_eq!((found.equal, found.unchanged), (1, 2), "{found:?}");
 }
@@ -49,7 +49,7 @@ fn a_rewrite_that_does_not_is_told_with_its_first_value() {
         a = Sub(x, w)
         b = Mul(a, w)
         y = Relu(b) }";
-    let found = of(TWO, after);
+    let found = equivalence_of(TWO, after);
     assert_eq!(different(&found), ["y", "a"], "{found:?}");
     assert!(found.different[0].what.contains("SQNR"), "{found:?}");
 }
@@ -58,7 +58,7 @@ fn a_rewrite_that_does_not_is_told_with_its_first_value() {
 fn other_sizes_and_types_differ() {
     let after =
         TWO.replace("y = Relu(b)", "u = Relu(b) y = Transpose(u)").replace("(float[n,4] y)", "(y)");
-    assert_eq!(different(&of(TWO, &after)), ["y"]);
+    assert_eq!(different(&equivalence_of(TWO, &after)), ["y"]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn inner_values_may_change_if_the_outputs_do_not() {
         a = Mul(x, w)
         b = Mul(a, h)
         y = Relu(b) }";
-    assert!(different(&of(before, after)).is_empty());
+    assert!(different(&equivalence_of(before, after)).is_empty());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn what_holds_on_values_that_occur_is_equal() {
     // Right only because `a` is never negative, which random numbers in its place are.
     let before = "g (float[8] x) => (float[8] y, float[8] a) { a = Relu(x) b = Abs(a) y = Exp(b) }";
     let after = "g (float[8] x) => (float[8] y, float[8] a) { a = Relu(x) y = Exp(a) }";
-    let found = of(before, after);
+    let found = equivalence_of(before, after);
     assert!(different(&found).is_empty() && found.equal == 1, "{found:?}");
 }
 
@@ -96,10 +96,10 @@ fn what_is_in_doubt_runs_at_once_and_what_fails_is_found() {
             y = Add(s, c) }}"
         )
     };
-    let found = of(&graph("Abs", 0), &graph("Relu", 0));
+    let found = equivalence_of(&graph("Abs", 0), &graph("Relu", 0));
     assert!(different(&found).is_empty() && found.equal == 2, "{found:?}");
     // There are two rows.
-    let found = of(&graph("Abs", 0), &graph("Relu", 5));
+    let found = equivalence_of(&graph("Abs", 0), &graph("Relu", 5));
     assert_eq!((different(&found), found.equal), (vec!["y", "r"], 2), "{found:?}");
     assert!(found.different[1].what.contains("cannot be computed any more"), "{found:?}");
 }
@@ -112,9 +112,9 @@ fn constants_are_compared_with_what_computed_them() {
         y = Mul(x, c) }";
     let folded =
         |c: &str| format!("g (float[2] x) => (float[2] y) <float[2] c = {c}> {{ y = Mul(x, c) }}");
-    let found = of(before, &folded("{4.0, 7.0}"));
+    let found = equivalence_of(before, &folded("{4.0, 7.0}"));
     assert_eq!((found.equal, found.different.len()), (1, 0), "{found:?}");
-    assert_eq!(different(&of(before, &folded("{4.0, 8.0}"))), ["y", "c"]);
+    assert_eq!(different(&equivalence_of(before, &folded("{4.0, 8.0}"))), ["y", "c"]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn work_has_a_bound_and_the_smallest_come_first() {
         p = Add(x, z)
         y = MatMul(p, x)
         v = Max(u, z) }";
-    let found = of(before, after);
+    let found = equivalence_of(before, after);
     assert_eq!((found.equal, found.not_compared), (1, 1), "{found:?}");
     assert!(found.reasons[0].0 == "y" && found.reasons[0].1.contains("work"), "{found:?}");
     let none = equivalence(&model(before), &model(after), Effort { work: 0, ..EFFORT });

@@ -1,6 +1,6 @@
 //! How much work it is to run a part of a model.
 
-use onnxd_ir::{Dim, Graph, Model, Node, NodeId, Part, ValueId, ValueType};
+use onnxd_ir::{Dim, Graph, GraphPart, Model, Node, NodeId, ValueId, ValueType};
 use std::collections::HashSet;
 
 /// Size of axes that a model leaves open.
@@ -22,7 +22,7 @@ fn elements(graph: &Graph, v: ValueId) -> u64 {
 }
 
 /// About how many multiplications and additions a part takes, each node `functions` more.
-pub(super) fn work(functions: u64, part: &Part) -> u64 {
+pub(super) fn work(functions: u64, part: &GraphPart) -> u64 {
     let graph = &part.graph;
     let nodes = graph.nodes().map(|(_, n)| of_node(graph, n).saturating_add(functions));
     let nodes = nodes.fold(0, u64::saturating_add);

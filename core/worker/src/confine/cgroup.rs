@@ -25,7 +25,7 @@ const OWN_BYTES: u64 = 256 << 20;
 static WORKERS: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
 static NEXT: AtomicU64 = AtomicU64::new(0);
 /// Places without a worker: to make and remove one costs more than to use one again.
-static FREE: Mutex<Vec<Place>> = Mutex::new(Vec::new());
+static FREE: Mutex<Vec<CgroupFolder>> = Mutex::new(Vec::new());
 
 /// Divides the cgroup of this process, if it was delegated. Called once, by the daemon, before it has children.
 ///
@@ -107,17 +107,17 @@ fn write(folder: &Path, file: &str, text: &str) -> Result<()> {
 
 /// A folder of `workers`, with the limits that were written last.
 #[derive(Debug)]
-struct Place {
+struct CgroupFolder {
     folder: PathBuf,
     threads_max: u32,
     memory_bytes: u64,
 }
 
-impl Place {
-    fn new(workers: &Path) -> Result<Place> {
+impl CgroupFolder {
+    fn new(workers: &Path) -> Result<CgroupFolder> {
         let folder = workers.join(NEXT.fetch_add(1, Ordering::Relaxed).to_string());
         fs::create_dir(&folder)?;
-        Ok(Place { folder, threads_max: 0, memory_bytes: 0 })
+        Ok(CgroupFolder { folder, threads_max: 0, memory_bytes: 0 })
     }
 
     /// Whether no process is left in it. One that is left is killed, and the place not used again.
@@ -157,7 +157,7 @@ impl Place {
 /// The cgroup of one worker. Dropping it, after the worker has ended, leaves it to the next one.
 #[derive(Debug)]
 pub(super) struct Cgroup {
-    place: Option<Place>,
+    place: Option<CgroupFolder>,
     /// Of earlier workers in the same place.
     kills: u64,
 }
@@ -171,11 +171,11 @@ impl Cgroup {
             None => return Ok(Err("only the daemon makes them".into())),
         };
         let free = || FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let place = std::iter::from_fn(free).find(Place::is_empty);
-        Cgroup::of(place.map_or_else(|| Place::new(workers), Ok)?, limits).map(Ok)
+        let place = std::iter::from_fn(free).find(CgroupFolder::is_empty);
+        Cgroup::limited(place.map_or_else(|| CgroupFolder::new(workers), Ok)?, limits).map(Ok)
     }
 
-    fn of(mut place: Place, limits: &Limits) -> Result<Cgroup> {
+    fn limited(mut place: CgroupFolder, limits: &Limits) -> Result<Cgroup> {
         place.limit(limits)?;
         let kills = place.kills();
         Ok(Cgroup { place: Some(place), kills })
@@ -239,7 +239,7 @@ mod tests {
     fn a_worker_gets_its_limits_and_leaves_its_place() {
         let workers = tempfile::tempdir().unwrap();
         let limits = Limits { threads_max: 70, memory_bytes: 1 << 30, ..Limits::default() };
-        let cgroup = Cgroup::of(Place::new(workers.path()).unwrap(), &limits).unwrap();
+        let cgroup = Cgroup::limited(CgroupFolder::new(workers.path()).unwrap(), &limits).unwrap();
         let folder = cgroup.place.as_ref().unwrap().folder.clone();
         let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
         assert_eq!(read("pids.max"), "70");
@@ -258,6 +258,9 @@ mod tests {
         assert!(place.is_empty());
         place.limit(&Limits::default()).unwrap();
         assert_eq!((read("pids.max"), read("memory.max")), ("max".into(), "max".into()));
-        assert!(!Cgroup::of(place, &limits).unwrap().lacked_memory(), "that was another worker");
+        assert!(
+            !Cgroup::limited(place, &limits).unwrap().lacked_memory(),
+            "that was another worker"
+        );
     }
 }

@@ -55,7 +55,7 @@ pub struct Paths {
 
 /// How much of what was asked for is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum LandlockLevel {
     /// Everything.
     Full,
     /// What an older kernel knows.
@@ -68,7 +68,7 @@ pub enum Level {
 ///
 /// # Errors
 /// The library's.
-pub fn restrict(paths: &Paths) -> Result<Level, RulesetError> {
+pub fn restrict(paths: &Paths) -> Result<LandlockLevel, RulesetError> {
     let (read, all) = (AccessFs::from_read(WANTED), AccessFs::from_all(WANTED));
     let status = with_what_newer_kernels_hold()
         .handle_access(all)?
@@ -82,9 +82,9 @@ pub fn restrict(paths: &Paths) -> Result<Level, RulesetError> {
         .restrict_self()?;
     keep(&SELF);
     Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => Level::Full,
-        RulesetStatus::PartiallyEnforced => Level::Partial,
-        RulesetStatus::NotEnforced => Level::None,
+        RulesetStatus::FullyEnforced => LandlockLevel::Full,
+        RulesetStatus::PartiallyEnforced => LandlockLevel::Partial,
+        RulesetStatus::NotEnforced => LandlockLevel::None,
     })
 }
 

@@ -31,11 +31,11 @@ pub(super) struct Meter {
     dropped_lines: u64,
     dropped_bytes: u64,
     stage: Option<StageStarted>,
-    lines_now: Window,
-    progress_now: Window,
-    stages_now: Window,
-    messages_now: Window,
-    bytes_now: Window,
+    lines_now: CountedSecond,
+    progress_now: CountedSecond,
+    stages_now: CountedSecond,
+    messages_now: CountedSecond,
+    bytes_now: CountedSecond,
 }
 
 impl Meter {
@@ -91,12 +91,12 @@ impl Meter {
 
 /// What was counted in the current second.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct CountedSecond {
     begin: Option<Instant>,
     count: u64,
 }
 
-impl Window {
+impl CountedSecond {
     /// Counts if there is room in this second.
     fn take(&mut self, count: u64, max: u64, now: Instant) -> bool {
         self.renew(now);

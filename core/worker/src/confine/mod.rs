@@ -16,7 +16,7 @@ pub mod seccomp;
 pub mod watch;
 
 use crate::link::Link;
-use landlock::{Level, Paths};
+use landlock::{LandlockLevel, Paths};
 use namespaces::Apart;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_proto::onnxd::request::What;
@@ -47,27 +47,29 @@ pub const FALLBACK: i32 = 3;
 
 /// Whether a worker runs where the system cannot confine it completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum ConfinementMode {
     /// No: the job fails.
     Required,
     /// Yes, with what the system offers.
     BestEffort,
 }
 
-impl Mode {
+impl ConfinementMode {
     /// The word on the command line of a worker.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Mode::Required => "required",
-            Mode::BestEffort => "best-effort",
+            ConfinementMode::Required => "required",
+            ConfinementMode::BestEffort => "best-effort",
         }
     }
 
-    /// The inverse of [`Mode::as_str`].
+    /// The inverse of [`ConfinementMode::as_str`].
     #[must_use]
-    pub fn parse(word: &str) -> Option<Mode> {
-        [Mode::Required, Mode::BestEffort].into_iter().find(|m| m.as_str() == word)
+    pub fn parse(word: &str) -> Option<ConfinementMode> {
+        [ConfinementMode::Required, ConfinementMode::BestEffort]
+            .into_iter()
+            .find(|m| m.as_str() == word)
     }
 }
 
@@ -77,7 +79,7 @@ pub struct Confinement {
     /// Resource limits, or why not.
     pub limits: Result<(), String>,
     /// File rules, or why not.
-    pub files: Result<Level, String>,
+    pub files: Result<LandlockLevel, String>,
     /// System call filter, or why not.
     pub calls: Result<(), String>,
     /// Namespaces of its own, or why none. They are a second line, so none is missed.
@@ -89,11 +91,11 @@ impl Confinement {
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
         let files = match &self.files {
-            Ok(Level::Full) => None,
-            Ok(Level::Partial) => {
+            Ok(LandlockLevel::Full) => None,
+            Ok(LandlockLevel::Partial) => {
                 Some("file rules are partial (Linux 6.2 or later has all)".into())
             }
-            Ok(Level::None) => Some("file rules: the kernel has no Landlock".into()),
+            Ok(LandlockLevel::None) => Some("file rules: the kernel has no Landlock".into()),
             Err(e) => Some(format!("file rules: {e}")),
         };
         let limits = self.limits.as_ref().err().map(|e| format!("resource limits: {e}"));
@@ -113,17 +115,20 @@ impl fmt::Display for Confinement {
 
 /// What a worker of a given request may use.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct ConfinementPlan {
     limits: onnxd_proto::onnxd::Limits,
     paths: Paths,
     input_bytes: u64,
 }
 
-impl Plan {
+impl ConfinementPlan {
     /// The least that the request needs.
     #[must_use]
-    pub fn of(request: &Request) -> Plan {
-        let mut plan = Plan { limits: request.limits.unwrap_or_default(), ..Plan::default() };
+    pub fn for_request(request: &Request) -> ConfinementPlan {
+        let mut plan = ConfinementPlan {
+            limits: request.limits.unwrap_or_default(),
+            ..ConfinementPlan::default()
+        };
         if let Some(folder) = std::env::current_exe().ok().as_deref().and_then(Path::parent) {
             plan.paths.read.push(folder.to_owned());
         }
@@ -168,7 +173,8 @@ impl Plan {
 /// What was sent, or why nothing could be.
 pub fn start(fd: &str, mode: &str) -> Result<(Link, Request, Confinement), Diagnostic> {
     let cannot = |why: String| Diagnostic::new(Code::WorkerStart, why);
-    let mode = Mode::parse(mode).ok_or_else(|| cannot(format!("unknown mode `{mode}`")))?;
+    let mode =
+        ConfinementMode::parse(mode).ok_or_else(|| cannot(format!("unknown mode `{mode}`")))?;
     if fd != "0" {
         return Err(cannot(format!("the link is descriptor `{fd}`, expected 0")));
     }
@@ -182,17 +188,17 @@ pub fn start(fd: &str, mode: &str) -> Result<(Link, Request, Confinement), Diagn
     begun.map(|(request, confinement)| (link, request, confinement))
 }
 
-fn begin(link: &mut Link, mode: Mode) -> Result<(Request, Confinement), Diagnostic> {
+fn begin(link: &mut Link, mode: ConfinementMode) -> Result<(Request, Confinement), Diagnostic> {
     let cannot = |why: String| Diagnostic::new(Code::WorkerStart, why);
     die_with_parent(link).map_err(|e| cannot(format!("the parent: {e}")))?;
     // The parent is trusted; its message is bounded.
     let request: Option<Request> =
         link.receive(usize::MAX).map_err(|e| cannot(format!("the request: {e}")))?;
     let request = request.ok_or_else(|| cannot("the parent sent no request".into()))?;
-    let plan = Plan::of(&request);
+    let plan = ConfinementPlan::for_request(&request);
     let confinement = confine(&plan).map_err(cannot)?;
     let missing = confinement.missing();
-    if mode == Mode::Required && !missing.is_empty() {
+    if mode == ConfinementMode::Required && !missing.is_empty() {
         let help = "Use a system that offers it, or set `worker.confine = \"best-effort\"`.";
         return Err(cannot(confinement.to_string()).help(help));
     }
@@ -231,7 +237,7 @@ fn line(level: i32, text: String) -> WorkerEvent {
 ///
 /// # Errors
 /// If the process has more than one thread: the others would keep their rights.
-pub fn confine(plan: &Plan) -> Result<Confinement, String> {
+pub fn confine(plan: &ConfinementPlan) -> Result<Confinement, String> {
     let threads = std::fs::read_dir("/proc/self/task").map_err(|e| e.to_string())?.count();
     if threads != 1 {
         return Err(format!("a process with {threads} threads cannot be confined"));
@@ -293,7 +299,10 @@ mod tests {
             work_dir: "/var/work".into(),
             ..Default::default()
         };
-        let plan = Plan::of(&Request { limits: None, what: Some(What::Convert(convert)) });
+        let plan = ConfinementPlan::for_request(&Request {
+            limits: None,
+            what: Some(What::Convert(convert)),
+        });
         assert_eq!(plan.input_bytes, 10);
         assert_eq!(plan.paths.write, [Path::new("/var/work")]);
         assert!(plan.paths.read.contains(&PathBuf::from("/opt/p")));
@@ -303,19 +312,23 @@ mod tests {
     #[test]
     fn what_is_missing_is_said() {
         let (limits, calls, namespaces) = (Ok(()), Ok(()), Err("not here".into()));
-        let full = Confinement { limits, files: Ok(Level::Full), calls, namespaces };
+        let full = Confinement { limits, files: Ok(LandlockLevel::Full), calls, namespaces };
         assert_eq!(full.missing(), [""; 0]);
-        let some = Confinement { files: Ok(Level::None), calls: Err("no".into()), ..full };
+        let some = Confinement { files: Ok(LandlockLevel::None), calls: Err("no".into()), ..full };
         let expected = "not completely confined: file rules: the kernel has no Landlock; \
                         system call filter: no";
         assert_eq!(some.to_string(), expected);
-        assert_eq!(Mode::parse("required"), Some(Mode::Required));
-        assert_eq!(Mode::parse(""), None);
+        assert_eq!(ConfinementMode::parse("required"), Some(ConfinementMode::Required));
+        assert_eq!(ConfinementMode::parse(""), None);
     }
 
     #[test]
     fn a_process_with_threads_is_not_confined() {
         // The test runner's own thread is one more.
-        assert!(confine(&Plan::default()).unwrap_err().contains("threads cannot be confined"));
+        assert!(
+            confine(&ConfinementPlan::default())
+                .unwrap_err()
+                .contains("threads cannot be confined")
+        );
     }
 }

@@ -5,10 +5,10 @@
 
 use super::bounds;
 use super::cgroup::Cgroup;
-use super::meter::{Meter, Window};
+use super::meter::{CountedSecond, Meter};
 use super::outcome::{ENDING, End, Exit, Outcome};
 use super::watch::{Watch, Watcher};
-use super::{CGROUP, FALLBACK, IN_FORCE, Mode, SUBCOMMAND, line};
+use super::{CGROUP, ConfinementMode, FALLBACK, IN_FORCE, SUBCOMMAND, line};
 use crate::link::Link;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_proto::footprint::DECODED_BYTES_MAX;
@@ -82,7 +82,7 @@ pub struct Killer {
 pub fn spawn(
     request: &Request,
     program: &Path,
-    mode: Mode,
+    mode: ConfinementMode,
 ) -> std::result::Result<WorkerProcess, Diagnostic> {
     started(request, program, mode).map_err(|e| {
         let text = format!("`{} {SUBCOMMAND}` could not be started: {e}", program.display());
@@ -90,7 +90,7 @@ pub fn spawn(
     })
 }
 
-fn started(request: &Request, program: &Path, mode: Mode) -> Result<WorkerProcess> {
+fn started(request: &Request, program: &Path, mode: ConfinementMode) -> Result<WorkerProcess> {
     let (here, there) = UnixStream::pair()?;
     here.set_write_timeout(Some(MESSAGE))?;
     let mut command = Command::new(program);
@@ -111,7 +111,7 @@ fn started(request: &Request, program: &Path, mode: Mode) -> Result<WorkerProces
     let mut child = spawn_from_lasting_thread(command)?;
     let wall_ms = limits.wall_ms;
     let deadline = (wall_ms > 0).then(|| Instant::now() + Duration::from_millis(wall_ms));
-    let stderr = Tail::of(child.stderr.take());
+    let stderr = Tail::collect(child.stderr.take());
     let pid = Pid::from_child(&child);
     let killer = Killer { pid, reaped: Arc::default(), asked: Arc::default() };
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
@@ -166,7 +166,7 @@ impl WorkerProcess {
     #[must_use]
     pub fn follow(mut self, mut on_event: impl FnMut(&WorkerEvent)) -> Outcome {
         let (mut stage, mut answer, mut meter) = (None, None, Meter::default());
-        let mut whole = (self.deadline, self.wall_ms);
+        let mut whole_limits = (self.deadline, self.wall_ms);
         let mut probing = None;
         on_event(&match &self.cgroup {
             Ok(_) => line(IN_FORCE, format!("{CGROUP}of its own: memory, threads")),
@@ -187,15 +187,15 @@ impl WorkerProcess {
             self.pause(if self.may_gather(&event) { pause.max(GATHER) } else { pause });
             match &event.what {
                 Some(Event::Stage(started)) => {
-                    (self.deadline, self.wall_ms) = limited(whole, &started.stage);
+                    (self.deadline, self.wall_ms) = limited(whole_limits, &started.stage);
                 }
                 // Numbers grow and have an end, so that whoever sends them gains no more time.
                 Some(Event::Probing(next))
                     if probing < Some(next.candidate) && next.candidate < self.candidates =>
                 {
                     probing = Some(next.candidate);
-                    whole = afresh(whole);
-                    (self.deadline, self.wall_ms) = whole;
+                    whole_limits = afresh(whole_limits);
+                    (self.deadline, self.wall_ms) = whole_limits;
                 }
                 _ => {}
             }
@@ -410,13 +410,13 @@ struct Tail {
 }
 
 impl Tail {
-    fn of(stream: Option<ChildStderr>) -> Tail {
+    fn collect(stream: Option<ChildStderr>) -> Tail {
         let bytes: Arc<Mutex<VecDeque<u8>>> = Arc::default();
         let (finished, done) = mpsc::channel();
         let target = Arc::clone(&bytes);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            let (mut stream, mut read) = (stream, Window::default());
+            let (mut stream, mut read) = (stream, CountedSecond::default());
             while let Some(Ok(n @ 1..)) = stream.as_mut().map(|s| s.read(&mut buffer)) {
                 let mut tail = target.lock().unwrap_or_else(PoisonError::into_inner);
                 tail.extend(&buffer[..n]);
@@ -444,10 +444,10 @@ impl Tail {
 /// The kernel takes the *thread* that made a child for its parent: with the death signal set, a
 /// child made by a short-lived thread would be killed when that thread ends.
 fn spawn_from_lasting_thread(command: Command) -> Result<Child> {
-    type Order = (Command, mpsc::Sender<Result<Child>>);
-    static ORDERS: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    type StartOrder = (Command, mpsc::Sender<Result<Child>>);
+    static ORDERS: OnceLock<mpsc::Sender<StartOrder>> = OnceLock::new();
     let orders = ORDERS.get_or_init(|| {
-        let (orders, inbox) = mpsc::channel::<Order>();
+        let (orders, inbox) = mpsc::channel::<StartOrder>();
         std::thread::spawn(move || {
             for (mut command, answer) in inbox {
                 // If the caller is gone, the child is dropped here and its link with it.

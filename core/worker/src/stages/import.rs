@@ -4,10 +4,10 @@ use super::outputs::complete_outputs;
 use super::session::{Session, findings};
 use super::{lowered, sources, states};
 use crate::confine::parent::PROBE;
-use crate::recognition::{Choice, Question};
+use crate::recognition::{ChosenFrontend, Question};
 use crate::summary;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
-use onnxd_ir::{Level, Model, by_gravity, examine};
+use onnxd_ir::{Model, VerifyLevel, by_gravity, examine};
 use onnxd_plugin_host::{Submission, call, from_message};
 use onnxd_proto::onnxd::{PluginComponent, PluginInfo, Probe, Recognition};
 
@@ -50,7 +50,7 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
 /// What keeps the graph from being run anywhere. A front-end is at fault itself if its graph is invalid, unless that is
 /// the source's own.
 fn verified(model: &mut Model, is_source: bool) -> Result<(), Diagnostics> {
-    let mut found = examine(model, Level::Full);
+    let mut found = examine(model, VerifyLevel::Full);
     if is_source {
         // It took the computed shapes, and said so.
         found = by_gravity(found).0;
@@ -65,12 +65,12 @@ fn verified(model: &mut Model, is_source: bool) -> Result<(), Diagnostics> {
 }
 
 /// What the front-ends said when the drop was found; else all that may claim the network's name are asked.
-fn recognised(session: &mut Session) -> Result<Choice, Diagnostics> {
+fn recognised(session: &mut Session) -> Result<ChosenFrontend, Diagnostics> {
     // Whoever asked took it into account.
     session.params.mark("job.frontend");
     let request = session.request.clone();
     if let Some(recognition) = request.recognition {
-        return Ok(Choice { recognition, needs: Vec::new() });
+        return Ok(ChosenFrontend { recognition, needs: Vec::new() });
     }
     let params = session.params.clone();
     let (files, network) = (&request.files, &request.network);

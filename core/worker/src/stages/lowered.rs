@@ -11,12 +11,12 @@ use onnxd_proto::onnxd::PluginInfo;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which passes lower which operators: pairs of plugin and pass, by operator.
-pub(super) type Rows = BTreeMap<String, Vec<(String, String)>>;
+pub(super) type LoweringPasses = BTreeMap<String, Vec<(String, String)>>;
 
 /// What the installed passes lower, if they run with these params.
-pub(super) fn rows(session: &Session) -> Rows {
+pub(super) fn rows(session: &Session) -> LoweringPasses {
     let runs = |pass: &Component| pass.runs.holds_with(&session.params, &[]);
-    let mut rows = Rows::new();
+    let mut rows = LoweringPasses::new();
     for (plugin, pass) in session.described.of_kind("pass").filter(|(_, pass)| runs(pass)) {
         for op in &pass.lowers {
             let by = (plugin.to_owned(), pass.id.clone());
@@ -27,7 +27,7 @@ pub(super) fn rows(session: &Session) -> Rows {
 }
 
 /// Runs the passes whose operators the graph has.
-pub(super) fn lower(session: &mut Session, rows: &Rows) -> Result<(), Diagnostics> {
+pub(super) fn lower(session: &mut Session, rows: &LoweringPasses) -> Result<(), Diagnostics> {
     let found = operators(session.model()?, rows);
     let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut ties = Diagnostics::default();
@@ -77,11 +77,11 @@ pub(super) fn run(
 }
 
 /// Where a node is in the source, and the name of its first output.
-type Place = (Layer, String);
+type SourcePlace = (Layer, String);
 
 /// The operators of `rows` that a model has, and where. What a function of the model defines is not among them.
-fn operators<'r>(model: &Model, rows: &'r Rows) -> BTreeMap<&'r str, Vec<Place>> {
-    let mut found: BTreeMap<&str, Vec<Place>> = BTreeMap::new();
+fn operators<'r>(model: &Model, rows: &'r LoweringPasses) -> BTreeMap<&'r str, Vec<SourcePlace>> {
+    let mut found: BTreeMap<&str, Vec<SourcePlace>> = BTreeMap::new();
     model.for_each_graph(|graph| {
         for (_, node) in graph.nodes().filter(|(_, node)| !node.domain.is_empty()) {
             let is_function = || {
@@ -112,7 +112,7 @@ fn survived(
     session: &Session,
     op: &str,
     (plugin, pass): &(String, String),
-    places: &[Place],
+    places: &[SourcePlace],
 ) -> Diagnostic {
     let plugins = &session.request.plugins;
     let version = plugins.iter().find(|p| p.id == *plugin).map_or("", |p| p.version.as_str());

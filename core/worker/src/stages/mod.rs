@@ -6,22 +6,22 @@ mod check;
 mod compared;
 mod components;
 mod export;
-mod idle;
 mod import;
 mod listing;
 mod looked;
 mod lowered;
-mod meant;
 mod opset;
 mod optimize;
 mod outputs;
+mod plugin_log;
 mod quality;
 mod quantize;
 mod quantizer;
+mod runtime_notes;
 mod session;
 mod sources;
-mod spoken;
 mod states;
+mod unused_inputs;
 
 use crate::params;
 use onnxd_diagnostics::Diagnostics;
@@ -50,6 +50,6 @@ fn run(session: &mut Session) -> Result<(), Diagnostics> {
     session.stage("quantize", quantize::quantize)?;
     session.stage("export", export::export)?;
     session.stage("check", check::check)?;
-    idle::tell(session);
+    unused_inputs::tell(session);
     Ok(())
 }

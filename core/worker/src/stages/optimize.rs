@@ -17,7 +17,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
     // Groups that ran since the last change, and changed nothing.
     let (mut rewrites, mut idle) = (0, 0);
     for round in 0..rounds {
-        session.spoken.again(round > 0);
+        session.plugin_log.again(round > 0);
         for group in &groups {
             if idle == groups.len() {
                 break;
@@ -27,7 +27,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
             idle = if made == 0 { idle + 1 } else { 0 };
         }
     }
-    session.spoken.again(false);
+    session.plugin_log.again(false);
     session.op_counts[1] = match rewrites {
         0 => session.op_counts[0].clone(),
         _ => summary::count_ops(session.model()?),
@@ -36,7 +36,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
 }
 
 /// Gives the number of rewrites; `so_far` were made before.
-fn run_group(session: &mut Session, group: &Group, so_far: u64) -> Result<u64, Diagnostics> {
+fn run_group(session: &mut Session, group: &PassGroup, so_far: u64) -> Result<u64, Diagnostics> {
     let rewrites_max = session.request.rewrites_max;
     if rewrites_max > 0 && so_far >= rewrites_max {
         return Ok(0);
@@ -91,14 +91,14 @@ fn untold(plugin: &PluginInfo, names: &str) -> Diagnostic {
 }
 
 /// Passes of one plugin that follow each other: one call runs them all.
-struct Group {
+struct PassGroup {
     plugin: PluginInfo,
     passes: Vec<String>,
 }
 
-fn groups(session: &Session) -> Result<Vec<Group>, Diagnostics> {
+fn groups(session: &Session) -> Result<Vec<PassGroup>, Diagnostics> {
     let order = session.params.get("passes.order").as_array().cloned().unwrap_or_default();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<PassGroup> = Vec::new();
     let mut unknown = Diagnostics::default();
     for id in order.iter().filter_map(Value::as_str) {
         let (plugin, component) = match installed::find(&session.request.plugins, "pass", id) {
@@ -110,7 +110,7 @@ fn groups(session: &Session) -> Result<Vec<Group>, Diagnostics> {
         };
         match groups.last_mut() {
             Some(group) if group.plugin.id == plugin.id => group.passes.push(component),
-            _ => groups.push(Group { plugin: plugin.clone(), passes: vec![component] }),
+            _ => groups.push(PassGroup { plugin: plugin.clone(), passes: vec![component] }),
         }
     }
     unknown.or_ok(groups)

@@ -2,8 +2,8 @@
 //! quantized, and whether the samples could tell. Quantizers measure; what that means is decided here, for all alike.
 //! The worst output decides: others that are exact make up for nothing.
 
-use super::meant::{meant_for, saturating};
 use super::quantizer;
+use super::runtime_notes::{meant_for, saturating};
 use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Severity, shown};
 use onnxd_params::host::{self, SQNR_DB_GOOD};
@@ -47,12 +47,13 @@ pub(super) fn judge(
             .as_array()
             .is_some_and(|list| !list.is_empty())
     });
-    let found = samples(&quality).into_iter().chain(coverage(&quality, report, chosen));
+    let findings = samples(&quality).into_iter().chain(coverage(&quality, report, chosen));
     // Of statistics from a file it is not known whether the samples made them.
     let (advice, reloaded) = (help(session, report), !report.statistics.is_empty());
-    let found = found.chain(outputs(&quality, &advice)).chain(own_samples(&quality, reloaded));
-    let found = found.chain(saturation(session, log));
-    for finding in &found.collect::<Vec<Diagnostic>>() {
+    let findings =
+        findings.chain(outputs(&quality, &advice)).chain(own_samples(&quality, reloaded));
+    let findings = findings.chain(saturation(session, log));
+    for finding in &findings.collect::<Vec<Diagnostic>>() {
         session.note(finding, Severity::Error);
     }
     if quality.sqnr_db.is_some() && quality.worst_db < SQNR_DB_GOOD {
@@ -251,7 +252,7 @@ fn help(session: &Session, report: &Quantization) -> String {
 
 /// Outputs that keep less than the params demand.
 fn outputs(quality: &Quality, help: &str) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     let on = match quality.origin.as_str() {
         "apart" => "held-out samples",
         "folds" => "samples, each held out in turn",
@@ -278,14 +279,14 @@ fn outputs(quality: &Quality, help: &str) -> Vec<Diagnostic> {
             )
         }),
     };
-    found.extend(text.map(|text| poor(text, help.to_owned())));
+    findings.extend(text.map(|text| poor(text, help.to_owned())));
     if let (Some(loss), Some(most)) = (quality.top1_loss, quality.top1_loss_max)
         && loss > most
     {
         let text = format!("{loss:.2} % of the samples lose their class, of {most:.2} % that may");
-        found.push(poor(text, help.to_owned()));
+        findings.push(poor(text, help.to_owned()));
     }
-    found
+    findings
 }
 
 #[cfg(test)]

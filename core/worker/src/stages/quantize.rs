@@ -1,7 +1,7 @@
 //! Has a plugin apply the quantization that the params ask for.
 
-use super::meant::quantized_before;
 use super::quality;
+use super::runtime_notes::quantized_before;
 use super::session::{Session, findings};
 use super::{compared, components, quantizer};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};

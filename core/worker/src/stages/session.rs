@@ -2,7 +2,7 @@
 
 use super::Events;
 use super::looked::Looked;
-use super::spoken::Spoken;
+use super::plugin_log::PluginLog;
 use crate::described::Described;
 use crate::summary;
 use bytes::Bytes;
@@ -68,7 +68,7 @@ pub(crate) struct Session {
     /// The time that comparisons of models took.
     pub(super) compared_for: Cell<Duration>,
     /// What plugins logged.
-    pub(super) spoken: Spoken,
+    pub(super) plugin_log: PluginLog,
 }
 
 impl Session {
@@ -78,7 +78,7 @@ impl Session {
         threads: u32,
         events: Events,
     ) -> Session {
-        let described = Rc::new(Described::of(&request.plugins));
+        let described = Rc::new(Described::from_plugins(&request.plugins));
         let report = Report {
             schema: REPORT_SCHEMA,
             job: request.job.clone(),
@@ -99,7 +99,7 @@ impl Session {
             threads,
             looked: RefCell::default(),
             compared_for: Cell::default(),
-            spoken: Spoken::default(),
+            plugin_log: PluginLog::default(),
             graph: Bytes::new(),
             model: OnceCell::new(),
             typed: None,
@@ -133,7 +133,7 @@ impl Session {
 
     /// Says who is in charge from now on, so that a crash can be laid at the right door.
     pub(crate) fn entered(&self, stage: &str, plugin: &str, component: &str) {
-        self.spoken.by(plugin);
+        self.plugin_log.by(plugin);
         let started = message::StageStarted {
             stage: stage.into(),
             plugin: plugin.into(),
@@ -167,10 +167,10 @@ impl Session {
 
     /// A context for one plugin call.
     pub(crate) fn context(&self, submission: Submission<'_>) -> JobContext {
-        let (events, spoken) = (self.events.clone(), self.spoken.clone());
+        let (events, plugin_log) = (self.events.clone(), self.plugin_log.clone());
         let sink = move |event| {
             if let HostEvent::Log { level, target, text } = &event {
-                spoken.log(*level, target, text);
+                plugin_log.log(*level, target, text);
             }
             events(WorkerEvent { what: Some(host_event(event)) });
         };
@@ -276,18 +276,18 @@ impl Session {
                 let text = format!("the model was converted, with {findings} {noun}");
                 (Verdict::SucceededWithFindings, text)
             }
-            Err(found) => (Verdict::Failed, failure(found)),
+            Err(failures) => (Verdict::Failed, failure(failures)),
         };
         report.set_verdict(verdict);
         report.summary = summary;
-        if let Err(found) = outcome {
-            report.diagnostics.splice(0..0, found.0.iter().map(message::Diagnostic::from));
+        if let Err(failures) = outcome {
+            report.diagnostics.splice(0..0, failures.0.iter().map(message::Diagnostic::from));
             self.outputs.clear();
         }
         // The model first, whoever wrote files before it.
         self.outputs.sort_by_key(|f| !matches!(f.role(), FileRole::Model | FileRole::ExternalData));
         report.outputs = self.outputs.clone();
-        self.spoken.into_report(report);
+        self.plugin_log.into_report(report);
         let model = report.model.get_or_insert_default();
         model.op_counts = summary::op_counts(&self.op_counts);
         ConvertResult { report: Some(self.report), outputs: self.outputs }

@@ -25,7 +25,7 @@ pub(crate) fn take(session: &mut Session, states: &[State]) -> Result<(), Diagno
         return Err(Diagnostic::new(Code::PluginContract, text).into());
     }
     let graph = &session.model()?.graph;
-    let ports = Ports::of(graph);
+    let ports = Ports::from_graph(graph);
     let wrong = states.iter().filter_map(|state| wrong(graph, &ports, state));
     let wrong = wrong.map(|why| Diagnostic::new(Code::PluginContract, why)).collect();
     Diagnostics(wrong).or_ok(())?;
@@ -66,7 +66,7 @@ struct Ports<'g> {
 }
 
 impl Ports<'_> {
-    fn of(graph: &Graph) -> Ports<'_> {
+    fn from_graph(graph: &Graph) -> Ports<'_> {
         // The first one of a name counts.
         let named =
             |among: &[ValueId]| among.iter().rev().map(|v| (graph[*v].name.as_str(), *v)).collect();
@@ -93,16 +93,16 @@ pub(crate) fn rename(session: &mut Session, renamed: &[(String, String)], is_inp
 
 /// Names the states in the model that is written.
 pub(crate) fn mark(session: &Session, model: &mut Model) -> Result<(), Diagnostics> {
-    let mut found = Diagnostics::default();
+    let mut problems = Diagnostics::default();
     let graph = &model.graph;
-    let ports = Ports::of(graph);
+    let ports = Ports::from_graph(graph);
     for (state, (_, value)) in session.states.iter().zip(&session.initial) {
         let input = ports.inputs.get(state.input.as_str()).copied();
         let output = ports.outputs.get(state.output.as_str()).copied();
         let dtype = |v: Option<ValueId>| graph[v?].ty.as_ref()?.dtype();
         if input.is_none() || output.is_none() {
             let text = format!("passes left no input or output for `{}`", shown(&state.input));
-            found.push(Diagnostic::new(Code::PluginContract, text));
+            problems.push(Diagnostic::new(Code::PluginContract, text));
         } else if [input, output].iter().any(|v| dtype(*v).is_some_and(|ty| ty != value.dtype())) {
             let text = format!(
                 "The state `{}` is {} in the network, and an input or output of the model has another type.",
@@ -110,7 +110,7 @@ pub(crate) fn mark(session: &Session, model: &mut Model) -> Result<(), Diagnosti
                 value.dtype()
             );
             let help = "Quantize in a way that leaves inputs and outputs in floating point.";
-            found.push(Diagnostic::new(Code::LayerUnsupported, text).help(help));
+            problems.push(Diagnostic::new(Code::LayerUnsupported, text).help(help));
         }
     }
     let states = session.states.iter().take(session.initial.len());
@@ -119,7 +119,7 @@ pub(crate) fn mark(session: &Session, model: &mut Model) -> Result<(), Diagnosti
     let keys: BTreeSet<&str> = marks.iter().map(|(key, _)| key.as_str()).collect();
     model.metadata.retain(|(key, _)| !keys.contains(key.as_str()));
     model.metadata.extend(marks);
-    found.or_ok(())
+    problems.or_ok(())
 }
 
 /// Writes the values for the first call beside the model.
@@ -147,7 +147,7 @@ pub(crate) fn write(session: &mut Session, folder: &Path) -> Result<(), Diagnost
 
 /// Puts the values for the first call back, where the reference names none.
 pub(crate) fn restore(session: &Session, model: &mut Model) {
-    let ports = Ports::of(&model.graph);
+    let ports = Ports::from_graph(&model.graph);
     let input = |(name, value): &(String, Tensor)| {
         ports.inputs.get(name.as_str()).map(|input| (*input, value.clone()))
     };

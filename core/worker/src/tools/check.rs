@@ -1,7 +1,7 @@
 //! `onnxd check`: structure, types and shapes, all findings at once.
 
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
-use onnxd_ir::{Level, examine};
+use onnxd_ir::{VerifyLevel, examine};
 use std::path::Path;
 
 /// Everything that is wrong with the model at `path`.
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Findings that keep it from being read at all.
 pub fn check(path: &Path) -> Result<Vec<Diagnostic>, Diagnostics> {
     let mut model = onnxd_onnx::load(path)?.model;
-    Ok(examine(&mut model, Level::Full).0)
+    Ok(examine(&mut model, VerifyLevel::Full).0)
 }
 
 #[cfg(test)]

@@ -65,14 +65,14 @@ pub fn compare(
         }
     }
     let (a, b) = (run(&first, &inputs, true)?, run(&second, &for_b, true)?);
-    let mut found = Vec::new();
+    let mut comparisons = Vec::new();
     let outputs: Vec<&str> = a.outputs.iter().map(|(name, _)| name.as_str()).collect();
     for ((name, x), y) in a.outputs.iter().zip(arrays::belonging(&b.outputs, &outputs)) {
-        found.push(match y {
+        comparisons.push(match y {
             Some(y) => {
-                let (found, said) = output(&first, &second, name, x, y, tolerance);
+                let (comparisons, said) = output(&first, &second, name, x, y, tolerance);
                 notes.extend(said);
-                found
+                comparisons
             }
             None => Comparison {
                 name: name.clone(),
@@ -88,10 +88,10 @@ pub fn compare(
         if let Some(y) = computed.get(name.as_str())
             && !outputs.contains(name.as_str())
         {
-            found.push(one(name, false, x, y, tolerance));
+            comparisons.push(one(name, false, x, y, tolerance));
         }
     }
-    Ok(Compared { values: found, notes })
+    Ok(Compared { values: comparisons, notes })
 }
 
 /// Compares an output; integers beside numbers by the scale that their model declares.

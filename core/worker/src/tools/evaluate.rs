@@ -1,7 +1,7 @@
 //! `onnxd eval`: runs a model.
 
 use super::arrays::{self, Arrays};
-use super::running::{Run, Running};
+use super::running::{ModelRun, ModelRunOptions};
 use crate::summary::peak_rss_bytes;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Executor, RunOptions};
@@ -54,8 +54,12 @@ impl Timed {
 ///
 /// # Errors
 /// Everything that is wrong with the model, its operators or the inputs.
-pub fn evaluate(task: Task, running: &Running, all: bool) -> Result<Evaluated, Diagnostics> {
-    running.within(move |run: &Run| {
+pub fn evaluate(
+    task: Task,
+    running: &ModelRunOptions,
+    all: bool,
+) -> Result<Evaluated, Diagnostics> {
+    running.within(move |run: &ModelRun| {
         let model = onnxd_onnx::load(&task.model)?.model;
         let feeds = arrays::feeds(&model, &arrays::read(&task.inputs)?);
         let mut seen: Arrays = Vec::new();
@@ -70,8 +74,8 @@ pub fn evaluate(task: Task, running: &Running, all: bool) -> Result<Evaluated, D
 ///
 /// # Errors
 /// Those of [`evaluate`].
-pub fn bench(task: Task, running: &Running, runs: usize) -> Result<Timed, Diagnostics> {
-    running.within(move |run: &Run| {
+pub fn bench(task: Task, running: &ModelRunOptions, runs: usize) -> Result<Timed, Diagnostics> {
+    running.within(move |run: &ModelRun| {
         let inputs = arrays::read(&task.inputs)?;
         let begun = Instant::now();
         let model = onnxd_onnx::load(&task.model)?.model;

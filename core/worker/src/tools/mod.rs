@@ -14,4 +14,4 @@ pub use observe::{Observation, observe};
 pub use onnxd_arrays as arrays;
 pub use onnxd_quantize::observe::{BINS_MAX, Stats};
 pub use print::{Summary, Typed, print, summary, types};
-pub use running::{EngineName, Found, Optimization, Running, engines};
+pub use running::{EngineAvailability, EngineName, ModelRunOptions, Optimization, engines};

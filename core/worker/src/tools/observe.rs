@@ -1,11 +1,11 @@
 //! `onnxd eval --observe`: statistics of a model's values over samples.
 
 use super::arrays;
-use super::running::{Run, Running};
+use super::running::{ModelRun, ModelRunOptions};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{DataType, Model, Tensor, ValueType};
 use onnxd_quantize::observe::observe as over_samples;
-use onnxd_quantize::observe::{Feeds, Parts, Stats, Wanted};
+use onnxd_quantize::observe::{Feeds, StatisticParts, Stats, WantedValues};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -30,16 +30,16 @@ pub struct Observation {
 /// Everything that is wrong with the model or the samples.
 pub fn observe(
     task: Observation,
-    running: &Running,
+    running: &ModelRunOptions,
 ) -> Result<BTreeMap<String, Stats>, Diagnostics> {
-    running.within(move |run: &Run| {
+    running.within(move |run: &ModelRun| {
         let model = onnxd_onnx::load(&task.model)?.model;
         let wanted = match task.values.is_empty() {
-            true => Wanted::All,
-            false => Wanted::Names(task.values.clone()),
+            true => WantedValues::All,
+            false => WantedValues::Names(task.values.clone()),
         };
         let (bins, channel_axis) = (task.bins, task.channel_axis);
-        let parts = Parts { bins, channel_axis, ..Parts::default() };
+        let parts = StatisticParts { bins, channel_axis, ..StatisticParts::default() };
         let mut samples = task.samples.iter().flat_map(|path| samples(&model, path));
         let make = |_: &str| Stats::new(&parts);
         over_samples(&*run.engine, &model, &mut samples, &wanted, &make, run.limits())
@@ -143,7 +143,7 @@ mod tests {
         let files =
             (0..3).map(|i| write(&format!("{i}.npz"), vec![2, 2], &values[4 * i..4 * i + 4]));
         let files: Vec<PathBuf> = files.collect();
-        let running = Running { threads: 1, ..Running::default() };
+        let running = ModelRunOptions { threads: 1, ..ModelRunOptions::default() };
         let found = observe(task(vec![at_once]), &running).unwrap();
         assert_eq!(found, observe(task(files), &running).unwrap());
         assert_eq!(found["x"].tensors, 3);

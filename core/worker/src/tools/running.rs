@@ -53,7 +53,7 @@ pub enum Optimization {
 
 /// How a model is run.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct ModelRunOptions {
     /// By what.
     pub engine: EngineName,
     /// The library of ONNX Runtime, if it is not to be looked for.
@@ -68,9 +68,9 @@ pub struct Running {
     pub timeout: Option<Duration>,
 }
 
-impl Default for Running {
+impl Default for ModelRunOptions {
     fn default() -> Self {
-        Running {
+        ModelRunOptions {
             engine: EngineName::default(),
             library: None,
             optimization: Optimization::default(),
@@ -82,13 +82,13 @@ impl Default for Running {
 }
 
 /// A task that runs models, while it is at it.
-pub(crate) struct Run {
+pub(crate) struct ModelRun {
     pub(crate) engine: Box<dyn Engine>,
     bytes_max: usize,
     over: Option<Box<dyn Fn() -> bool + Sync>>,
 }
 
-impl Run {
+impl ModelRun {
     /// The options for a run with this observer.
     pub(crate) fn options<'a>(
         &'a self,
@@ -99,21 +99,21 @@ impl Run {
     }
 }
 
-impl Run {
+impl ModelRun {
     /// The same for statistics over samples.
     pub(crate) fn limits(&self) -> Limits<'_> {
         Limits { bytes_max: self.bytes_max, stop: self.over.as_deref(), ..Limits::default() }
     }
 }
 
-impl Running {
+impl ModelRunOptions {
     /// Does `work` on threads of its own, within the time there is.
     ///
     /// # Errors
     /// What `work` says, `N0309` if it does not end in time.
     pub(crate) fn within<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Run) -> Result<T, Diagnostics> + Send + 'static,
+        work: impl FnOnce(&ModelRun) -> Result<T, Diagnostics> + Send + 'static,
     ) -> Result<T, Diagnostics> {
         let threads = self.threads();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES);
@@ -136,11 +136,11 @@ impl Running {
         .unwrap_or_else(|why| Err(lost(why).into()))
     }
 
-    fn begin(&self, begun: Instant) -> Result<Run, Diagnostic> {
+    fn begin(&self, begun: Instant) -> Result<ModelRun, Diagnostic> {
         let over = self.timeout.map(|most| -> Box<dyn Fn() -> bool + Sync> {
             Box::new(move || begun.elapsed() >= most)
         });
-        Ok(Run { engine: self.engine()?, bytes_max: self.bytes_max, over })
+        Ok(ModelRun { engine: self.engine()?, bytes_max: self.bytes_max, over })
     }
 
     /// Threads that compute.
@@ -161,8 +161,8 @@ impl Running {
 
     #[cfg(feature = "ort")]
     fn onnx_runtime(&self) -> Result<Box<dyn Engine>, Diagnostic> {
-        use onnxd_engine_ort::{Library, OnnxRuntime, Options};
-        let library = Library::load(self.library.as_deref())?;
+        use onnxd_engine_ort::{OnnxRuntime, OrtLibrary, OrtOptions};
+        let library = OrtLibrary::load(self.library.as_deref())?;
         // It takes no limit for its memory, so the process gets one.
         let limits = onnxd_proto::onnxd::Limits {
             memory_bytes: self.bytes_max as u64,
@@ -172,7 +172,7 @@ impl Running {
         crate::confine::limits::apply(&limits, 0)
             .map_err(|e| Diagnostic::new(Code::WorkerStart, format!("resource limits: {e}")))?;
         let (optimization, threads) = (self.optimization, self.threads());
-        let options = Options { optimization, threads, ..Options::default() };
+        let options = OrtOptions { optimization, threads, ..OrtOptions::default() };
         Ok(Box::new(OnnxRuntime::new(library, options)))
     }
 
@@ -199,7 +199,7 @@ fn keep_freed_memory() {
 
 /// What a program needs to know about an engine before it is used.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct EngineAvailability {
     /// Its name.
     pub name: EngineName,
     /// Version and place, or why it is not there and how to get it.
@@ -208,17 +208,18 @@ pub struct Found {
 
 /// The engines that this program knows. A library is loaded to look at it, which runs code of it.
 #[must_use]
-pub fn engines(library: Option<&Path>) -> Vec<Found> {
+pub fn engines(library: Option<&Path>) -> Vec<EngineAvailability> {
     let version = Ok(Builtin.version());
-    let builtin = Found { name: EngineName::Builtin, state: version };
+    let builtin = EngineAvailability { name: EngineName::Builtin, state: version };
     #[cfg(feature = "ort")]
-    let state = onnxd_engine_ort::Library::load(library)
+    let state = onnxd_engine_ort::OrtLibrary::load(library)
         .map(|library| format!("{} {}", library.version(), library.path().display()));
     #[cfg(not(feature = "ort"))]
-    let state = Running { library: library.map(Path::to_owned), ..Running::default() }
-        .onnx_runtime()
-        .map(|_| String::new());
-    vec![builtin, Found { name: EngineName::OnnxRuntime, state }]
+    let state =
+        ModelRunOptions { library: library.map(Path::to_owned), ..ModelRunOptions::default() }
+            .onnx_runtime()
+            .map(|_| String::new());
+    vec![builtin, EngineAvailability { name: EngineName::OnnxRuntime, state }]
 }
 
 fn lost(why: RecvTimeoutError) -> Diagnostic {
@@ -238,7 +239,11 @@ mod tests {
 
     #[test]
     fn work_that_does_not_look_at_the_clock_is_left_behind() {
-        let running = Running { threads: 1, timeout: Some(Duration::ZERO), ..Running::default() };
+        let running = ModelRunOptions {
+            threads: 1,
+            timeout: Some(Duration::ZERO),
+            ..ModelRunOptions::default()
+        };
         let found = running.within(|_| {
             std::thread::sleep(GRACE * 10);
             Ok(())
@@ -248,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error() {
-        let found = Running::default().within::<()>(|_| panic!("on purpose"));
+        let found = ModelRunOptions::default().within::<()>(|_| panic!("on purpose"));
         assert_eq!(found.unwrap_err().0[0].code, "N0902");
     }
 }

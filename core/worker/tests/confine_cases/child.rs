@@ -248,31 +248,31 @@ fn fill(work: &Path, how: Fill) -> std::result::Result<(), String> {
         }
         match how {
             Fill::Named => {}
-            Fill::Open => kept.push(Kept::Open(file)),
+            Fill::Open => kept.push(OpenInput::Open(file)),
             Fill::Mapped => {
                 // SAFETY: no other process has the file.
                 let map = unsafe { memmap2::Mmap::map(&file) };
-                kept.push(Kept::Mapped(map.map_err(said)?));
+                kept.push(OpenInput::Mapped(map.map_err(said)?));
             }
         }
     }
     thread::sleep(Duration::from_secs(60));
     Err(format!(
         "200 files were allowed, {} of them without a name",
-        kept.iter().map(Kept::bytes).count()
+        kept.iter().map(OpenInput::bytes).count()
     ))
 }
 
-enum Kept {
+enum OpenInput {
     Open(fs::File),
     Mapped(memmap2::Mmap),
 }
 
-impl Kept {
+impl OpenInput {
     fn bytes(&self) -> u64 {
         match self {
-            Kept::Open(file) => file.metadata().map_or(0, |data| data.len()),
-            Kept::Mapped(map) => map.len() as u64,
+            OpenInput::Open(file) => file.metadata().map_or(0, |data| data.len()),
+            OpenInput::Mapped(map) => map.len() as u64,
         }
     }
 }

@@ -6,7 +6,7 @@ const AROUND: usize = 2;
 const LINES_MAX: usize = 2000;
 
 /// The difference line by line: `-` is in `old` only, `+` in `new` only.
-pub(crate) fn of(old: &str, new: &str) -> String {
+pub(crate) fn difference_of(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let rows = aligned(&old, &new);
     let near = |at: usize| {
@@ -65,6 +65,6 @@ fn aligned<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(char, &'t str)> {
 fn only_what_differs_is_shown() {
     let old = "a\nb\nc\nd\ne\nf\ng\nh\n";
     let new = "a\nb\nX\nd\ne\nf\ng\nh\ni\n";
-    assert_eq!(of(old, new), "  a\n  b\n- c\n+ X\n  d\n  e\n  ...\n  g\n  h\n+ i\n");
-    assert_eq!(of(old, old), "");
+    assert_eq!(difference_of(old, new), "  a\n  b\n- c\n+ X\n  d\n  e\n  ...\n  g\n  h\n+ i\n");
+    assert_eq!(difference_of(old, old), "");
 }

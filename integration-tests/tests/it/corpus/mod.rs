@@ -23,7 +23,7 @@ const TOLERANCE: f64 = 1e-5;
 const DIAGNOSTICS: &str = "expected.diagnostics.txt";
 
 /// What a conversion gave: the model, if one was written, what was said, and outputs that are not as recorded.
-struct Given {
+struct CaseOutput {
     model: Option<String>,
     diagnostics: String,
     numbers: Option<String>,
@@ -49,7 +49,7 @@ fn name(case: &Path) -> String {
     format!("{}/{}", parts[1], parts[0])
 }
 
-fn converted(case: &Path, common: &Path) -> Given {
+fn converted(case: &Path, common: &Path) -> CaseOutput {
     let folder = tempfile::tempdir().unwrap();
     let drop = folder.path().join("drop");
     files::prepare(case, &drop);
@@ -62,7 +62,7 @@ fn converted(case: &Path, common: &Path) -> Given {
     let report: Value = serde_json::from_slice(&report).unwrap_or(Value::Null);
     let model = shown::model(&out, &report);
     let numbers = wrong_numbers(case, &out, &report);
-    Given {
+    CaseOutput {
         model,
         diagnostics: shown::diagnostics(status, &stderr, &report, folder.path()),
         numbers,
@@ -100,7 +100,7 @@ fn compared(case: &Path, file: &str, found: Option<&str>) -> Option<String> {
         }
         return None;
     }
-    let lines = difference::of(wanted.as_deref().unwrap_or(""), found.unwrap_or(""));
+    let lines = difference::difference_of(wanted.as_deref().unwrap_or(""), found.unwrap_or(""));
     Some(format!("--- {}/{file}\n{lines}", name(case)))
 }
 

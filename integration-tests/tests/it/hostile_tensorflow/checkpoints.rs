@@ -25,7 +25,7 @@ fn masked_crc(bytes: &[u8]) -> u32 {
 
 /// The entry of floats in a checkpoint.
 #[derive(Clone, Copy)]
-struct Entry {
+struct CheckpointEntry {
     shard: u64,
     offset: u64,
     size: u64,
@@ -35,11 +35,11 @@ struct Entry {
 
 const WEIGHT: [u8; 8] = [0; 8];
 
-fn entry() -> Entry {
-    Entry { shard: 0, offset: 0, size: 8, sizes: &[2], sum: masked_crc(&WEIGHT) }
+fn entry() -> CheckpointEntry {
+    CheckpointEntry { shard: 0, offset: 0, size: 8, sizes: &[2], sum: masked_crc(&WEIGHT) }
 }
 
-impl Entry {
+impl CheckpointEntry {
     fn bytes(self) -> Vec<u8> {
         let dims: Vec<u8> = self.sizes.iter().flat_map(|n| field(2, &number(1, *n))).collect();
         let place = [number(3, self.shard), number(4, self.offset), number(5, self.size)].concat();
@@ -109,11 +109,11 @@ const SHARD: &str = "variables.data-00000-of-00001";
 
 #[test]
 fn checkpoints() {
-    let of = |entries: &[(&str, Entry)]| {
+    let of = |entries: &[(&str, CheckpointEntry)]| {
         let entries = entries.iter().map(|(key, entry)| (key.as_bytes().to_vec(), entry.bytes()));
         saved(index(&entries.collect::<Vec<_>>(), 1, |place| vec![place]), &[(SHARD, &WEIGHT)])
     };
-    let one = |change: fn(&mut Entry)| {
+    let one = |change: fn(&mut CheckpointEntry)| {
         let mut entry = entry();
         change(&mut entry);
         of(&[("a", entry)])
@@ -125,7 +125,7 @@ fn checkpoints() {
     let of_parts = |count: usize, sizes: &'static [u64]| {
         let start = field(1, &[number(1, 0), number(2, 2)].concat());
         let parts = (0..count).flat_map(|_| field(7, &start)).collect();
-        let variable = [Entry { sizes, size: 0, ..entry() }.bytes(), parts].concat();
+        let variable = [CheckpointEntry { sizes, size: 0, ..entry() }.bytes(), parts].concat();
         let part = "\0a\0\u{1}\u{1}\u{1}\u{80}\u{82}";
         let key: Vec<u8> = part.chars().map(|c| c as u8).collect();
         let all = [(b"a".to_vec(), variable), (key, entry().bytes())];
@@ -139,7 +139,7 @@ fn checkpoints() {
             ("sound", one(|_| ()), FINE),
             (
                 "overlapping",
-                of(&[("a", entry()), ("b", Entry { offset: 4, size: 4, ..entry() })]),
+                of(&[("a", entry()), ("b", CheckpointEntry { offset: 4, size: 4, ..entry() })]),
                 DAMAGED,
             ),
             ("outside", one(|e| e.offset = 4), SHORT),

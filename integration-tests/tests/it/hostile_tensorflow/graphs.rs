@@ -200,7 +200,7 @@ const HALF: i64 = 1 << 62;
 const LAST: i64 = i64::MAX;
 
 /// An operator of floats that gives `y`.
-fn of(op: &str, inputs: &[&str], attrs: &str) -> String {
+fn op(op: &str, inputs: &[&str], attrs: &str) -> String {
     let types = attr("T", "type: DT_FLOAT")
         + &attr("Tidx", "type: DT_INT64")
         + &attr("Tpaddings", "type: DT_INT64");
@@ -213,7 +213,7 @@ fn constants_that_overflow() {
     let filled = |sizes: &[i64]| {
         let y = float_of("y", "AddV2", &["x", "f"]);
         ints("s", sizes)
-            + &of("Fill", &["s", "z"], &fill).replace("\"y\"", "\"f\"")
+            + &op("Fill", &["s", "z"], &fill).replace("\"y\"", "\"f\"")
             + &y
             + &constant("z", "DT_FLOAT", &[], "float_val: 1")
     };
@@ -256,16 +256,16 @@ fn sizes_that_overflow() {
     assert_harmless(
         "pbtxt",
         vec![
-            ("tile", ints("n", &[LAST, 1]) + &of("Tile", &["x", "n"], ""), REFUSED_OR_FINE),
-            ("reshape", ints("n", &[HALF, 4]) + &of("Reshape", &["x", "n"], ""), REFUSED_OR_FINE),
+            ("tile", ints("n", &[LAST, 1]) + &op("Tile", &["x", "n"], ""), REFUSED_OR_FINE),
+            ("reshape", ints("n", &[HALF, 4]) + &op("Reshape", &["x", "n"], ""), REFUSED_OR_FINE),
             (
                 "pad",
                 constant("p", "DT_INT64", &[2, 2], &format!("int64_val: {LAST}"))
-                    + &of("Pad", &["x", "p"], ""),
+                    + &op("Pad", &["x", "p"], ""),
                 REFUSED_OR_FINE,
             ),
-            ("expand", int("n", LAST) + &of("ExpandDims", &["x", "n"], ""), REFUSED),
-            ("sum", of("AddN", &["x"], &attr("N", &format!("i: {LAST}"))), REFUSED_OR_FINE),
+            ("expand", int("n", LAST) + &op("ExpandDims", &["x", "n"], ""), REFUSED),
+            ("sum", op("AddN", &["x"], &attr("N", &format!("i: {LAST}"))), REFUSED_OR_FINE),
             ("windows", window("MaxPool", &huge), REFUSED_OR_FINE),
             ("negative windows", window("AvgPool", "i: 1 i: -4 i: 0 i: 1"), REFUSED),
             (
@@ -284,7 +284,7 @@ fn sizes_that_overflow() {
                 ints("b", &[LAST, 1])
                     + &ints("e", &[LAST, LAST])
                     + &ints("s", &[i64::MIN, LAST])
-                    + &of(
+                    + &op(
                         "StridedSlice",
                         &["x", "b", "e", "s"],
                         &(attr("Index", "type: DT_INT64")
@@ -305,17 +305,17 @@ fn counts_that_overflow() {
         vec![
             (
                 "split",
-                int("a", 0) + &of("Split", &["a", "x"], &attr("num_split", &format!("i: {LAST}"))),
+                int("a", 0) + &op("Split", &["a", "x"], &attr("num_split", &format!("i: {LAST}"))),
                 REFUSED,
             ),
             (
                 "unpack",
-                of("Unpack", &["x"], &(attr("num", &format!("i: {HALF}")) + &attr("axis", "i: 0"))),
+                op("Unpack", &["x"], &(attr("num", &format!("i: {HALF}")) + &attr("axis", "i: 0"))),
                 REFUSED,
             ),
             (
                 "unpack along no axis",
-                of(
+                op(
                     "Unpack",
                     &["x"],
                     &(attr("num", "i: 2") + &attr("axis", &format!("i: {}", -LAST))),

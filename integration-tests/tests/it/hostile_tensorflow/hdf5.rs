@@ -7,11 +7,11 @@ use crate::hostile::{Member, zipped};
 const NOWHERE: u64 = u64::MAX;
 
 /// A file that grows.
-struct File(Vec<u8>);
+struct GrowingFile(Vec<u8>);
 
-impl File {
-    fn new() -> File {
-        File(vec![0; 96])
+impl GrowingFile {
+    fn new() -> GrowingFile {
+        GrowingFile(vec![0; 96])
     }
 
     fn end(&self) -> u64 {
@@ -117,7 +117,7 @@ impl File {
 
 /// A file without groups.
 pub(crate) fn empty() -> Vec<u8> {
-    let mut file = File::new();
+    let mut file = GrowingFile::new();
     let root = file.folder(&[], &[]);
     file.done(root)
 }
@@ -138,8 +138,8 @@ fn model(weights: Vec<u8>) -> Vec<u8> {
     zipped(&[member("config.json", dense()), member("model.weights.h5", weights)], 0)
 }
 
-fn tensors(kernel: impl FnOnce(&mut File) -> u64) -> Vec<u8> {
-    let mut file = File::new();
+fn tensors(kernel: impl FnOnce(&mut GrowingFile) -> u64) -> Vec<u8> {
+    let mut file = GrowingFile::new();
     let data = file.put(&[0; 48]);
     let kernel = kernel(&mut file);
     let bias = file.tensor(&[3], contiguous(data, 12));
@@ -152,9 +152,9 @@ const HARMLESS: &[&str] = &["N0201", "N0213"];
 fn files_that_lead_back_to_themselves() {
     // What comes behind the head of the file is at 96.
     let root = |names: &[&str]| {
-        let mut file = File::new();
+        let mut file = GrowingFile::new();
         let size = |objects: &[u64]| {
-            let mut other = File::new();
+            let mut other = GrowingFile::new();
             other.symbols(objects);
             other.tree(0, &[0]);
             other.names(names);
@@ -166,7 +166,7 @@ fn files_that_lead_back_to_themselves() {
         model(file.done(root))
     };
     let tree = |level: u8| {
-        let mut file = File::new();
+        let mut file = GrowingFile::new();
         let itself = file.end();
         let tree = file.tree(level, &[itself; 2]);
         let heap = file.names(&["layers"]);
@@ -174,7 +174,7 @@ fn files_that_lead_back_to_themselves() {
         model(file.done(root))
     };
     let continued = {
-        let mut file = File::new();
+        let mut file = GrowingFile::new();
         let at = file.end();
         // A continuation of the object that is the object itself.
         let place = [(at + 16).to_le_bytes(), 24u64.to_le_bytes()].concat();

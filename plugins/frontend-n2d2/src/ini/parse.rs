@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::files::{Files, folder_of};
 use super::lines::{self, Content};
-use super::render::{Library, Renderer};
+use super::render::{Renderer, TemplateLibrary};
 use super::section::is_training_key;
 use super::{Ini, Place, Property, Section, SectionRef, TemplateFile, similar};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
@@ -32,9 +32,9 @@ pub(super) fn parse(
     };
     let text = super::decode(&bytes, top)?;
     let file: Rc<str> = top.into();
-    let mut reader = Reader {
+    let mut reader = IniReader {
         ini: empty(Place { file: Rc::clone(&file), line: 1 }),
-        library: Library::new(files, folder_of(top)),
+        library: TemplateLibrary::new(files, folder_of(top)),
         errors: Diagnostics::default(),
         properties: 0,
         open: Vec::new(),
@@ -65,9 +65,9 @@ fn empty(place: Place) -> Ini {
     }
 }
 
-struct Reader<'f> {
+struct IniReader<'f> {
     ini: Ini,
-    library: Library<'f>,
+    library: TemplateLibrary<'f>,
     errors: Diagnostics,
     properties: usize,
     /// Templates whose text is being read, outermost first.
@@ -76,7 +76,7 @@ struct Reader<'f> {
 
 /// Reading ends early; the reason is among the errors.
 struct Stop;
-type Step<T = ()> = Result<T, Stop>;
+type ParseResult<T = ()> = Result<T, Stop>;
 
 /// Where properties go, and the template that follows them.
 #[derive(Default)]
@@ -86,9 +86,14 @@ struct Current {
     template: Option<String>,
 }
 
-impl Reader<'_> {
+impl IniReader<'_> {
     /// Reads a text whose lines come from `place(index)`, produced for section `parent`.
-    fn read(&mut self, text: &str, place: &dyn Fn(usize) -> Place, parent: Option<usize>) -> Step {
+    fn read(
+        &mut self,
+        text: &str,
+        place: &dyn Fn(usize) -> Place,
+        parent: Option<usize>,
+    ) -> ParseResult {
         let mut current = Current { section: Some(0), template: None };
         for line in lines::lines(text) {
             let place = place(line.index);
@@ -119,7 +124,7 @@ impl Reader<'_> {
         inherits: &[String],
         place: Place,
         parent: Option<usize>,
-    ) -> Step<Current> {
+    ) -> ParseResult<Current> {
         let (name, template) = match header.split('@').collect::<Vec<_>>()[..] {
             [name, file] if !name.is_empty() && !file.is_empty() => (name, Some(file.to_owned())),
             _ => (header, None),
@@ -159,7 +164,7 @@ impl Reader<'_> {
     }
 
     /// Copies the properties of an earlier section; the first section that has one wins.
-    fn inherit(&mut self, index: usize, from: &str, place: &Place) -> Step {
+    fn inherit(&mut self, index: usize, from: &str, place: &Place) -> ParseResult {
         let Some(from) = self.ini.by_name.get(from).copied().filter(|f| *f != index) else {
             let names = self.ini.by_name.keys().map(|n| &**n).filter(|n| *n != from);
             let help = match similar(from, names) {
@@ -179,7 +184,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn add(&mut self, section: usize, key: String, value: String, place: Place) -> Step {
+    fn add(&mut self, section: usize, key: String, value: String, place: Place) -> ParseResult {
         self.count(1, &place)?;
         let key: Rc<str> = key.into();
         if self.ini.sections[section].own.contains(&key) && !is_training_key(&key) {
@@ -199,7 +204,7 @@ impl Reader<'_> {
         self.ini.sections[section].properties.insert(key, property);
     }
 
-    fn count(&mut self, properties: usize, place: &Place) -> Step {
+    fn count(&mut self, properties: usize, place: &Place) -> ParseResult {
         self.properties += properties;
         if self.properties <= PROPERTIES_MAX {
             return Ok(());
@@ -209,7 +214,7 @@ impl Reader<'_> {
     }
 
     /// Renders the template of a section that is now complete, and reads the sections it makes.
-    fn expand(&mut self, current: Current) -> Step {
+    fn expand(&mut self, current: Current) -> ParseResult {
         let (Some(section), Some(file)) = (current.section, current.template) else {
             return Ok(());
         };
@@ -232,17 +237,17 @@ impl Reader<'_> {
     }
 
     /// Reports what is wrong with a template, naming the section that uses it.
-    fn report_for(&mut self, section: usize, mut problem: Diagnostic) -> Step {
+    fn report_for(&mut self, section: usize, mut problem: Diagnostic) -> ParseResult {
         problem.layer.get_or_insert_with(|| SectionRef::new(&self.ini, section).layer());
         self.report(problem)
     }
 
-    fn report(&mut self, problem: Diagnostic) -> Step {
+    fn report(&mut self, problem: Diagnostic) -> ParseResult {
         self.errors.push(problem);
         if self.errors.0.len() < ERRORS_MAX { Ok(()) } else { Err(Stop) }
     }
 
-    fn stop<T>(&mut self, problem: Diagnostic) -> Step<T> {
+    fn stop<T>(&mut self, problem: Diagnostic) -> ParseResult<T> {
         self.errors.push(problem);
         Err(Stop)
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::files::{Files, candidates};
-use super::template::{Kind, Node, Operator, Template};
+use super::template::{Node, NodeKind, Template, TestOperator};
 use super::{Ini, Place, TemplateFile, resolve, similar};
 use crate::diag::{Code, Diagnostic, refuse};
 
@@ -37,7 +37,7 @@ impl Rendered {
 }
 
 /// Finds and parses template files, each once, and counts what rendering may still cost.
-pub(super) struct Library<'f> {
+pub(super) struct TemplateLibrary<'f> {
     files: &'f dyn Files,
     folder: String,
     parsed: HashMap<String, Rc<Template>>,
@@ -47,10 +47,17 @@ pub(super) struct Library<'f> {
     bytes: usize,
 }
 
-impl<'f> Library<'f> {
-    pub(super) fn new(files: &'f dyn Files, folder: &str) -> Library<'f> {
+impl<'f> TemplateLibrary<'f> {
+    pub(super) fn new(files: &'f dyn Files, folder: &str) -> TemplateLibrary<'f> {
         let folder = folder.to_owned();
-        Library { files, folder, parsed: HashMap::new(), used: Vec::new(), steps: 0, bytes: 0 }
+        TemplateLibrary {
+            files,
+            folder,
+            parsed: HashMap::new(),
+            used: Vec::new(),
+            steps: 0,
+            bytes: 0,
+        }
     }
 
     /// The template `written` at `place`, which `open` templates are including.
@@ -116,16 +123,16 @@ fn quoted_or(paths: &[String]) -> String {
 pub(super) struct Renderer<'a, 'f> {
     pub(super) ini: &'a Ini,
     pub(super) section: usize,
-    pub(super) library: &'a mut Library<'f>,
+    pub(super) library: &'a mut TemplateLibrary<'f>,
     /// Templates being rendered, outermost first.
     pub(super) open: Vec<Rc<str>>,
     scopes: Vec<HashMap<String, String>>,
-    items: Vec<Item>,
+    items: Vec<BlockElement>,
     parameters: HashMap<String, Option<String>>,
 }
 
 /// The element of an array that a `block` is at.
-struct Item {
+struct BlockElement {
     prefix: String,
     index: usize,
 }
@@ -136,7 +143,7 @@ impl<'a, 'f> Renderer<'a, 'f> {
     pub(super) fn new(
         ini: &'a Ini,
         section: usize,
-        library: &'a mut Library<'f>,
+        library: &'a mut TemplateLibrary<'f>,
         open: Vec<Rc<str>>,
     ) -> Renderer<'a, 'f> {
         let (scopes, items) = (vec![HashMap::new()], Vec::new());
@@ -158,32 +165,32 @@ impl<'a, 'f> Renderer<'a, 'f> {
         let place = template.place(node.line);
         self.spend(0, &place)?;
         match &node.kind {
-            Kind::Text(text) => self.emit(text, template, node.line, out),
-            Kind::Value(name) => {
+            NodeKind::Text(text) => self.emit(text, template, node.line, out),
+            NodeKind::Value(name) => {
                 let value = self.defined(name, &place)?;
                 self.emit(&value, template, node.line, out)
             }
-            Kind::If { test, then, other } => {
+            NodeKind::If { test, then, other } => {
                 let holds = match &test.operator {
-                    Operator::Exists => self.lookup(&test.variable)?.is_some(),
-                    Operator::Missing => self.lookup(&test.variable)?.is_none(),
-                    Operator::Equals(value) => self.defined(&test.variable, &place)? == *value,
-                    Operator::Differs(value) => self.defined(&test.variable, &place)? != *value,
+                    TestOperator::Exists => self.lookup(&test.variable)?.is_some(),
+                    TestOperator::Missing => self.lookup(&test.variable)?.is_none(),
+                    TestOperator::Equals(value) => self.defined(&test.variable, &place)? == *value,
+                    TestOperator::Differs(value) => self.defined(&test.variable, &place)? != *value,
                 };
                 self.nodes(template, if holds { then } else { other }, out)
             }
-            Kind::For { variable, start, stop, body } => {
+            NodeKind::For { variable, start, stop, body } => {
                 let range = [self.bound(start, &place)?, self.bound(stop, &place)?];
                 self.repeat(template, variable, range, body, &place, out)
             }
-            Kind::Block { array, body } => self.block(template, array, body, &place, out),
-            Kind::Set { variable, body } => {
+            NodeKind::Block { array, body } => self.block(template, array, body, &place, out),
+            NodeKind::Set { variable, body } => {
                 let mut inner = Rendered::default();
                 self.nodes(template, body, &mut inner)?;
                 self.set(variable, inner.text);
                 Ok(())
             }
-            Kind::Include(file) => {
+            NodeKind::Include(file) => {
                 let included = self.library.load(file, &self.open, &place)?;
                 self.open.push(Rc::clone(&included.file));
                 self.nodes(&included, &included.nodes, out)?;
@@ -234,7 +241,7 @@ impl<'a, 'f> Renderer<'a, 'f> {
         let prefix = self.key(array);
         for index in 0..count {
             self.spend(0, place)?;
-            self.items.push(Item { prefix: format!("{prefix}[{index}]"), index });
+            self.items.push(BlockElement { prefix: format!("{prefix}[{index}]"), index });
             self.scopes.push(HashMap::new());
             self.nodes(template, body, out)?;
             self.scopes.pop();

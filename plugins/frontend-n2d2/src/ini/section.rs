@@ -13,7 +13,7 @@ pub(crate) struct SectionRef<'a> {
     index: usize,
 }
 
-type Read<T> = Result<T, Diagnostic>;
+type SectionResult<T> = Result<T, Diagnostic>;
 
 impl<'a> SectionRef<'a> {
     pub(super) fn new(ini: &'a Ini, index: usize) -> SectionRef<'a> {
@@ -67,7 +67,7 @@ impl<'a> SectionRef<'a> {
     }
 
     /// The resolved text of a property.
-    pub(crate) fn text(self, key: &str) -> Read<Option<String>> {
+    pub(crate) fn text(self, key: &str) -> SectionResult<Option<String>> {
         self.asked(key);
         resolve::property(self.ini, self.index, key)
     }
@@ -78,7 +78,7 @@ impl<'a> SectionRef<'a> {
     }
 
     /// The value of a property.
-    pub(crate) fn get<T: FromText>(self, key: &str) -> Read<Option<T>> {
+    pub(crate) fn get<T: FromText>(self, key: &str) -> SectionResult<Option<T>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         match T::from_text(&text) {
             Some(value) => Ok(Some(value)),
@@ -87,7 +87,7 @@ impl<'a> SectionRef<'a> {
     }
 
     /// The value of a property that must be there.
-    pub(crate) fn required<T: FromText>(self, key: &str) -> Read<T> {
+    pub(crate) fn required<T: FromText>(self, key: &str) -> SectionResult<T> {
         match self.get(key)? {
             Some(value) => Ok(value),
             None => Err(self.missing(key, T::WORDS)),
@@ -95,12 +95,16 @@ impl<'a> SectionRef<'a> {
     }
 
     /// The value of a property, or what it is when not set.
-    pub(crate) fn or<T: FromText>(self, key: &str, default: T) -> Read<T> {
+    pub(crate) fn or<T: FromText>(self, key: &str, default: T) -> SectionResult<T> {
         Ok(self.get(key)?.unwrap_or(default))
     }
 
     /// The meaning of a property that is one of a few words.
-    pub(crate) fn choice<T: Clone>(self, key: &str, words: &[(&str, T)]) -> Read<Option<T>> {
+    pub(crate) fn choice<T: Clone>(
+        self,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> SectionResult<Option<T>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
             return Ok(Some(meaning.clone()));
@@ -111,7 +115,7 @@ impl<'a> SectionRef<'a> {
 
     /// Names separated by commas. N2D2 does not trim them; blanks are removed here from a name
     /// that no section has.
-    pub(crate) fn names(self, key: &str) -> Read<Vec<String>> {
+    pub(crate) fn names(self, key: &str) -> SectionResult<Vec<String>> {
         let text = self.text(key)?.unwrap_or_default();
         let known = |name: &str| self.ini.by_name.contains_key(name);
         let exact = text.split(',').filter(|name| !name.trim().is_empty());

@@ -21,10 +21,10 @@ pub(super) struct Template {
 /// A piece of a template and the line it starts on.
 pub(super) struct Node {
     pub(super) line: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
 }
 
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     Text(String),
     /// `{{name}}`
     Value(String),
@@ -58,10 +58,10 @@ pub(super) enum Kind {
 /// The condition of an `if`.
 pub(super) struct Test {
     pub(super) variable: String,
-    pub(super) operator: Operator,
+    pub(super) operator: TestOperator,
 }
 
-pub(super) enum Operator {
+pub(super) enum TestOperator {
     Equals(String),
     Differs(String),
     Exists,
@@ -111,7 +111,7 @@ impl<'a> Parser<'a> {
             let line = self.line;
             let text = self.until_brace();
             if !text.is_empty() {
-                nodes.push(Node { line, kind: Kind::Text(text.to_owned()) });
+                nodes.push(Node { line, kind: NodeKind::Text(text.to_owned()) });
             }
             let line = self.line;
             if self.rest.is_empty() {
@@ -125,7 +125,7 @@ impl<'a> Parser<'a> {
             }
             if self.rest.starts_with("{{") {
                 let name = self.until("}}")?;
-                nodes.push(Node { line, kind: Kind::Value(name.to_owned()) });
+                nodes.push(Node { line, kind: NodeKind::Value(name.to_owned()) });
                 continue;
             }
             let words = control_words(self.until("%}")?);
@@ -159,7 +159,12 @@ impl<'a> Parser<'a> {
         Err(Malformed { line, message: format!("`{{% {word} %}}` does not fit here") })
     }
 
-    fn block(&mut self, words: &[&'a str], line: usize, depth: usize) -> Result<Kind, Malformed> {
+    fn block(
+        &mut self,
+        words: &[&'a str],
+        line: usize,
+        depth: usize,
+    ) -> Result<NodeKind, Malformed> {
         let mut body = |word| self.nodes(Some(Open { word, line }), depth + 1);
         match *words {
             ["if", variable, ref operator @ ..] => {
@@ -171,7 +176,7 @@ impl<'a> Parser<'a> {
                 let test = Test { variable: variable.to_owned(), operator };
                 let (then, end) = body("if")?;
                 let other = if end == "else" { body("else")?.0 } else { Vec::new() };
-                Ok(Kind::If { test, then, other })
+                Ok(NodeKind::If { test, then, other })
             }
             ["for", variable, "in", "range", ref bounds @ ..] => {
                 let (start, stop) = match bounds {
@@ -183,11 +188,13 @@ impl<'a> Parser<'a> {
                     }
                 };
                 let (variable, start, stop) = (variable.into(), start.into(), stop.into());
-                Ok(Kind::For { variable, start, stop, body: body("for")?.0 })
+                Ok(NodeKind::For { variable, start, stop, body: body("for")?.0 })
             }
-            ["block", array] => Ok(Kind::Block { array: array.into(), body: body("block")?.0 }),
-            ["set", variable] => Ok(Kind::Set { variable: variable.into(), body: body("set")?.0 }),
-            ["include", file] => Ok(Kind::Include(file.to_owned())),
+            ["block", array] => Ok(NodeKind::Block { array: array.into(), body: body("block")?.0 }),
+            ["set", variable] => {
+                Ok(NodeKind::Set { variable: variable.into(), body: body("set")?.0 })
+            }
+            ["include", file] => Ok(NodeKind::Include(file.to_owned())),
             _ => {
                 let message = format!("`{{% {} %}}` is not known", words.join(" "));
                 Err(Malformed { line, message: crate::diag::shown(&message) })
@@ -231,12 +238,12 @@ fn control_words(tag: &str) -> Vec<&str> {
     tag.split(separates).filter(|w| !w.is_empty()).collect()
 }
 
-fn operator_of(words: &[&str]) -> Option<Operator> {
+fn operator_of(words: &[&str]) -> Option<TestOperator> {
     match *words {
-        ["==", value] => Some(Operator::Equals(value.to_owned())),
-        ["!=", value] => Some(Operator::Differs(value.to_owned())),
-        ["exists"] => Some(Operator::Exists),
-        ["not_exists"] => Some(Operator::Missing),
+        ["==", value] => Some(TestOperator::Equals(value.to_owned())),
+        ["!=", value] => Some(TestOperator::Differs(value.to_owned())),
+        ["exists"] => Some(TestOperator::Exists),
+        ["not_exists"] => Some(TestOperator::Missing),
         _ => None,
     }
 }
@@ -288,7 +295,7 @@ mod tests {
     fn single_braces_are_text() {
         let template = Template::parse("t.tpl".into(), "a { b } {").ok().unwrap();
         assert!(
-            matches!(&template.nodes[..], [Node { kind: Kind::Text(t), .. }] if t == "a { b } {")
+            matches!(&template.nodes[..], [Node { kind: NodeKind::Text(t), .. }] if t == "a { b } {")
         );
     }
 }

@@ -4,11 +4,11 @@ use onnxd_plugin_sdk::build::{Call, Var};
 
 use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, refuse};
-use crate::geometry::{Pads, Size, Window, outputs, sub_sample};
+use crate::geometry::{MapSize, Pads, Window, outputs, sub_sample};
 use crate::ini::{settings, words};
 use crate::mapping::{Map, Pattern};
 use crate::quantizers;
-use crate::weights::{Kernels, Layout, Order, remap};
+use crate::weights::{Kernels, WeightLayout, WeightOrder, remap};
 
 words! {
     /// The axes of kernels in files.
@@ -43,7 +43,7 @@ pub(super) fn conv(b: &Cell, a: &Conv) -> Lowered {
         window.padding = [0, 0];
     }
     let plane = window.positions(b.section, x.size.plane())?;
-    Size::new(outputs, plane).check(&b.layer)?;
+    MapSize::new(outputs, plane).check(&b.layer)?;
     let map = b.connections(outputs)?;
     let (w, bias) = kernels(b, a, &map, false)?;
     let sums = blocks != [1, 1];
@@ -53,7 +53,7 @@ pub(super) fn conv(b: &Cell, a: &Conv) -> Lowered {
 
 /// `SubSample`: the sums of blocks, those at the end cut off where the map ends, and the biases once.
 fn block_sums(b: &Cell, x: Var, blocks: [usize; 2], bias: Option<Var>) -> Lowered {
-    let Size { channels, height, width } = b.feature(x)?.size;
+    let MapSize { channels, height, width } = b.feature(x)?.size;
     let block = [blocks[0].min(height), blocks[1].min(width)];
     let missing = |n: usize, block: usize| (n.next_multiple_of(block) - n) as i64;
     let (below, right) = (missing(height, block[0]), missing(width, block[1]));
@@ -76,7 +76,7 @@ pub(super) fn deconv(b: &Cell, a: &Conv) -> Lowered {
         b.problem(Code::FeatureUnsupported, "a Deconv with negative `Padding` cannot be converted"));
     let x = b.image()?;
     let plane = window.spread(b.section, x.size.plane())?;
-    Size::new(outputs, plane).check(&b.layer)?;
+    MapSize::new(outputs, plane).check(&b.layer)?;
     let map = b.connections(outputs)?;
     let (w, bias) = kernels(b, a, &map, true)?;
     moving(b.conv_transpose(x, w).b(bias), &window, &map).one()
@@ -97,7 +97,7 @@ pub(super) fn fc(b: &Cell, a: &Fc) -> Lowered {
     refuse!(a.Normalize =>
         b.problem(Code::FeatureUnsupported, "`Normalize` of a fully connected layer cannot be converted"));
     let x = b.joined()?;
-    Size::new(outputs, [1, 1]).check(&b.layer)?;
+    MapSize::new(outputs, [1, 1]).check(&b.layer)?;
     let inputs = x.size.count();
     b.source.claim(outputs.checked_mul(inputs), &b.layer)?;
     let (method, fate) = quantizers::of_weights(b)?;
@@ -128,9 +128,9 @@ fn kernels(b: &Cell, a: &Conv, map: &Map, transposed: bool) -> Lowered<(Var, Opt
     let mut own = (None, None);
     if a.WeightsSharing.is_none() || own_bias {
         b.source.claim(numbers, &b.layer)?;
-        let layout = Layout { bias: own_bias, ..layout };
-        let found = b.source.weights.conv(&b.layer, kernels, &layout, fate)?;
-        own = (Some(found.weights), found.bias);
+        let layout = WeightLayout { bias: own_bias, ..layout };
+        let stored_weights = b.source.weights.conv(&b.layer, kernels, &layout, fate)?;
+        own = (Some(stored_weights.weights), stored_weights.bias);
     }
     let w = match (a.WeightsSharing.clone(), own.0) {
         (None, Some(weights)) => {
@@ -149,10 +149,10 @@ fn kernels(b: &Cell, a: &Conv, map: &Map, transposed: bool) -> Lowered<(Var, Opt
 
 impl Files {
     /// Outputs come first or `last`.
-    fn layout(&self, b: &Cell, outputs: usize, last: bool) -> Lowered<Layout> {
+    fn layout(&self, b: &Cell, outputs: usize, last: bool) -> Lowered<WeightLayout> {
         let wrong = |reason| b.section.problem("OutputsRemap", reason);
-        Ok(Layout {
-            order: if last { Order::OutputLast } else { Order::OutputFirst },
+        Ok(WeightLayout {
+            order: if last { WeightOrder::OutputLast } else { WeightOrder::OutputFirst },
             flip: self.WeightsExportFlip,
             remap: remap(&self.OutputsRemap, outputs).map_err(wrong)?,
             bias: !self.NoBias,

@@ -17,7 +17,7 @@ use crate::ini::{Settings, similar};
 use crate::quantizers;
 
 /// A type of layer.
-pub(crate) struct Row {
+pub(crate) struct LayerRow {
     pub(crate) kind: &'static str,
     pub(crate) lower: fn(&Cell) -> Lowered,
     /// Whether an activation function may follow.
@@ -35,8 +35,8 @@ pub(crate) enum Parameters {
     BatchNorm,
 }
 
-const fn row(kind: &'static str, lower: fn(&Cell) -> Lowered) -> Row {
-    Row { kind, lower, activates: false, parameters: Parameters::None }
+const fn row(kind: &'static str, lower: fn(&Cell) -> Lowered) -> LayerRow {
+    LayerRow { kind, lower, activates: false, parameters: Parameters::None }
 }
 
 /// A layer by what its section says.
@@ -44,17 +44,17 @@ fn told<A: Settings>(b: &Cell, lower: fn(&Cell, &A) -> Lowered) -> Lowered {
     lower(b, &A::of(b.section)?)
 }
 
-impl Row {
-    const fn activates(self) -> Row {
-        Row { activates: true, ..self }
+impl LayerRow {
+    const fn activates(self) -> LayerRow {
+        LayerRow { activates: true, ..self }
     }
 
-    const fn with(self, parameters: Parameters) -> Row {
-        Row { parameters, ..self }
+    const fn with(self, parameters: Parameters) -> LayerRow {
+        LayerRow { parameters, ..self }
     }
 }
 
-const ROWS: &[Row] = &[
+const ROWS: &[LayerRow] = &[
     row("Activation", activation_layer),
     row("BatchNorm", |b| told(b, norm::batch_norm)).with(Parameters::BatchNorm).activates(),
     row("Conv", |b| told(b, conv::conv)).with(Parameters::Weights).activates(),
@@ -111,7 +111,7 @@ pub(crate) const COMMON_KEYS: &[&str] = &[
 ];
 
 /// The type of a layer, if it can be converted.
-pub(crate) fn find(kind: &str) -> Option<&'static Row> {
+pub(crate) fn find(kind: &str) -> Option<&'static LayerRow> {
     ROWS.iter().find(|row| row.kind == kind)
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn refusal(kind: &str, places: &str) -> Diagnostic {
 }
 
 /// Builds a layer with its activation function.
-pub(crate) fn lower(row: &Row, b: &mut Cell) -> Lowered {
+pub(crate) fn lower(row: &LayerRow, b: &mut Cell) -> Lowered {
     let model = b.section.model()?;
     refuse!(model.starts_with("Spike") =>
         b.problem(Code::FeatureUnsupported, format!("`Model` is {model}: spiking networks cannot be converted")));

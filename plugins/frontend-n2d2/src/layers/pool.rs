@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::ir::DataType;
 
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::{Code, refuse};
-use crate::geometry::{Pads, Size, Window, outputs};
+use crate::geometry::{MapSize, Pads, Window, outputs};
 use crate::ini::{settings, words};
 use crate::mapping::{Map, Pattern};
 
@@ -24,7 +24,7 @@ pub(super) fn pool(b: &Cell, a: &Pool) -> Lowered {
     let &Pool { outputs, Pooling: kind, window } = a;
     let x = b.image()?;
     let plane = window.positions(b.section, x.size.plane())?;
-    Size::new(outputs, plane).check(&b.layer)?;
+    MapSize::new(outputs, plane).check(&b.layer)?;
     let map = b.connections(outputs)?;
     let pooled = pool_planes(b, x, a, plane)?;
     if map.is_identity() {
@@ -135,7 +135,7 @@ fn max_of_channels(b: &Cell, x: Feature, map: &Map) -> Lowered {
         let last = *indices.last().expect("every output reads a channel");
         indices.resize((output + 1) * most, last);
     }
-    Size { channels: gathered, ..x.size }.check(&b.layer)?;
+    MapSize { channels: gathered, ..x.size }.check(&b.layer)?;
     let gather = b.gather(x, indices).axis(1).one()?;
     if most == 1 {
         return Ok(gather);

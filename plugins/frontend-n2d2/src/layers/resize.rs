@@ -4,7 +4,7 @@ use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::{Code, refuse};
-use crate::geometry::Size;
+use crate::geometry::MapSize;
 use crate::ini::{settings, words};
 
 /// Most pixels of an axis that are listed.
@@ -19,7 +19,8 @@ settings! {
 pub(super) fn resize(b: &Cell, a: &Resize) -> Lowered {
     let x = b.image()?;
     b.check_outputs(x)?;
-    let size = Size { height: a.OutputHeight, width: a.OutputWidth, ..x.size }.check(&b.layer)?;
+    let size =
+        MapSize { height: a.OutputHeight, width: a.OutputWidth, ..x.size }.check(&b.layer)?;
     if size == x.size {
         return Ok(x.value);
     }
@@ -35,7 +36,7 @@ pub(super) fn resize(b: &Cell, a: &Resize) -> Lowered {
 
 /// Pixel `i` is pixel `i * old / new` of the source, rounded down. A fractional scale would make
 /// runtimes that round differently take different pixels, so they are listed instead.
-fn nearest(b: &Cell, x: Feature, size: Size) -> Lowered {
+fn nearest(b: &Cell, x: Feature, size: MapSize) -> Lowered {
     let whole = |new: usize, old: usize| new.is_multiple_of(old);
     if whole(size.height, x.size.height) && whole(size.width, x.size.width) {
         let resize = b.resize(x).scales(scales(x.size, size)).nearest_mode("floor");
@@ -56,7 +57,7 @@ fn gathered(b: &Cell, x: Var, axis: i64, [new, old]: [usize; 2]) -> Lowered {
 }
 
 /// The number of images is not known, so that scales have to say what sizes would.
-fn scales(old: Size, new: Size) -> [f32; 4] {
+fn scales(old: MapSize, new: MapSize) -> [f32; 4] {
     [1.0, 1.0, scale(new.height, old.height), scale(new.width, old.width)]
 }
 

@@ -1,7 +1,7 @@
 //! Layers that only move values: borders, axes, and how the axes are divided.
 
 use crate::cell::{Cell, Lowered};
-use crate::geometry::{Pads, Size};
+use crate::geometry::{MapSize, Pads};
 use crate::ini::settings;
 
 settings! {
@@ -28,7 +28,7 @@ pub(super) fn reshape(b: &Cell, a: &Reshape) -> Lowered {
     let x = b.joined()?;
     let old = [x.size.width, x.size.height, x.size.channels];
     let [width, height, channels] = reshaped(b, &a.Dims, old)?;
-    if (Size { channels, height, width }) == x.size {
+    if (MapSize { channels, height, width }) == x.size {
         return Ok(x.value);
     }
     b.reshape(x, [0, channels as i64, height as i64, width as i64]).one()

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::opset;
 use super::OnnxFile;
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
-use crate::geometry::Size;
+use crate::geometry::MapSize;
 use crate::source::BATCH;
 use crate::source::OPSET;
 
@@ -35,7 +35,7 @@ pub(crate) fn lower(
     keep_only(&mut model.graph, wanted).map_err(|text| b.problem(Code::OnnxInvalid, text))?;
     let layer = b.layer.clone();
     let at = |d: Diagnostic| named(d, &layer);
-    opset::convert(&mut model, OPSET).map_err(|found| mapped(found, at))?;
+    opset::convert(&mut model, OPSET).map_err(|problems| mapped(problems, at))?;
     let batch = declared_batch(&model.graph);
     if let Some(batch) = batch {
         let _ = infer(&mut model);
@@ -43,19 +43,19 @@ pub(crate) fn lower(
     }
     let bound = entries(b, &model.graph, swaps)?;
     set_inputs(&mut model, &bound, &Dim::from(BATCH));
-    let mut found = infer(&mut model);
+    let mut problems = infer(&mut model);
     let results = |model: &Model| -> Vec<ValueId> {
         names.iter().filter_map(|name| model.graph.value_named(name)).collect()
     };
     if let Some(batch) = batch
-        && !(found.0.is_empty() && results(&model).iter().all(|v| follows(&model.graph, *v)))
+        && !(problems.0.is_empty() && results(&model).iter().all(|v| follows(&model.graph, *v)))
     {
         // Nodes that count on the file's batch leave no choice.
         b.source.fix_batch(batch, &b.layer)?;
         set_inputs(&mut model, &bound, &Dim::Known(batch));
-        found = infer(&mut model);
+        problems = infer(&mut model);
     }
-    mapped(found, at).or_ok(())?;
+    mapped(problems, at).or_ok(())?;
     b.source.adopt(&model, &b.layer)?;
     let results = results(&model);
     let placed = expand(b, &mut model.graph, &bound, &results)?;
@@ -198,7 +198,7 @@ fn entry(
 fn image_entry(b: &Cell, x: Feature, sizes: &[Option<i64>], name: &str, swaps: bool) -> Lowered {
     let x = b.unsqueezed(x)?;
     let x = if swaps { swapped(b, x)? } else { x };
-    let Size { channels, height, width } = x.size;
+    let MapSize { channels, height, width } = x.size;
     let any_size = b.section.or("IgnoreInputSize", false)?;
     let first = sizes.first().copied().flatten();
     if fits(sizes, &[channels, height, width]) || (any_size && fits(&[first], &[channels])) {
@@ -219,7 +219,7 @@ fn fits(declared: &[Option<i64>], sizes: &[usize]) -> bool {
 fn misfit(b: &Cell, x: Feature, sizes: &[Option<i64>], name: &str) -> Diagnostic {
     let show = |d: &Option<i64>| d.map_or("?".to_owned(), |d| d.to_string());
     let declared: Vec<String> = sizes.iter().map(show).collect();
-    let Size { channels, height, width } = x.size;
+    let MapSize { channels, height, width } = x.size;
     let message = format!(
         "the file's input `{}` takes samples of [{}], but is given [{channels}, {height}, {width}]",
         shown(name),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use onnxd_plugin_sdk::External;
 use onnxd_plugin_sdk::bytes::Bytes;
-use onnxd_plugin_sdk::ir::verify::{Level, verify};
+use onnxd_plugin_sdk::ir::verify::{VerifyLevel, verify};
 use onnxd_plugin_sdk::ir::{Graph, Model, Origin, ValueId};
 use onnxd_plugin_sdk::onnx::{decode, external_files};
 
@@ -108,7 +108,7 @@ impl OnnxFile {
             .and_then(|bytes: Bytes| decode(bytes, &mut External::new(&path, &read)));
         let located = |found: Diagnostics| located(found, section, &path);
         let mut decoded = decoded.map_err(located)?;
-        verify(&decoded.model, Level::Full).or_ok(()).map_err(located)?;
+        verify(&decoded.model, VerifyLevel::Full).or_ok(()).map_err(located)?;
         let graph = &mut decoded.model.graph;
         // An initializer that a caller could replace is a parameter all the same.
         let held = graph.inputs().iter().copied().filter(|v| graph[*v].initializer().is_some());

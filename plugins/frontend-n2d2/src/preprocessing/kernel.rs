@@ -26,23 +26,23 @@ const NUMBERS_MAX: usize = 1 << 12;
 
 /// Numbers, rows first.
 #[derive(Debug, PartialEq)]
-pub(super) struct Kernel {
+pub(super) struct FilterKernel {
     pub(super) values: Vec<f64>,
     pub(super) width: usize,
     pub(super) height: usize,
 }
 
-impl Kernel {
+impl FilterKernel {
     /// The one that a section describes.
-    pub(super) fn of(section: SectionRef) -> Result<Kernel, Diagnostic> {
-        let kernel = Kernel::described(section)?;
+    pub(super) fn from_section(section: SectionRef) -> Result<FilterKernel, Diagnostic> {
+        let kernel = FilterKernel::described(section)?;
         match kernel.values.iter().all(|v| v.is_finite()) {
             true => Ok(kernel),
             false => Err(section.problem("Kernel", "has numbers that are not finite")),
         }
     }
 
-    fn described(section: SectionRef) -> Result<Kernel, Diagnostic> {
+    fn described(section: SectionRef) -> Result<FilterKernel, Diagnostic> {
         let name: String = section.required("Kernel")?;
         if name == "*" {
             return matrix(section);
@@ -57,10 +57,10 @@ impl Kernel {
             let at = |i: usize| {
                 formula((i % width) as f64 - middle(width), (i / width) as f64 - middle(height))
             };
-            Kernel { values: (0..width * height).map(at).collect(), width, height }
+            FilterKernel { values: (0..width * height).map(at).collect(), width, height }
         };
         let sigma = number("Sigma", 2f64.sqrt())?;
-        let signed = |kernel: Kernel| {
+        let signed = |kernel: FilterKernel| {
             let positive = section.or("Kernel.Positive", true)?;
             Ok(if positive { kernel } else { kernel.map(|v| -v) })
         };
@@ -103,12 +103,12 @@ impl Kernel {
         }
     }
 
-    fn map(self, of: impl Fn(f64) -> f64) -> Kernel {
-        Kernel { values: self.values.into_iter().map(of).collect(), ..self }
+    fn map(self, of: impl Fn(f64) -> f64) -> FilterKernel {
+        FilterKernel { values: self.values.into_iter().map(of).collect(), ..self }
     }
 
     /// Positive numbers by their sum, and negative ones by theirs.
-    fn zero_sum(self) -> Kernel {
+    fn zero_sum(self) -> FilterKernel {
         let sum = |sign: f64| -> f64 { self.values.iter().map(|v| (v * sign).max(0.0)).sum() };
         let whole = |sum: f64| if sum > 0.0 { sum } else { 1.0 };
         let (above, below) = (whole(sum(1.0)), whole(sum(-1.0)));
@@ -121,7 +121,7 @@ fn gaussian(x: f64, y: f64, sigma: f64) -> f64 {
 }
 
 /// Numbers as they stand: a square, unless a side is given.
-fn matrix(section: SectionRef) -> Result<Kernel, Diagnostic> {
+fn matrix(section: SectionRef) -> Result<FilterKernel, Diagnostic> {
     let values: Vec<f64> = section.required("Kernel.Mat")?;
     let sides = [section.or("Kernel.SizeX", 0usize)?, section.or("Kernel.SizeY", 0usize)?];
     let (width, height) = match sides {
@@ -133,5 +133,5 @@ fn matrix(section: SectionRef) -> Result<Kernel, Diagnostic> {
     let fits = width.checked_mul(height) == Some(values.len());
     refuse!(!fits || values.is_empty() || values.len() > NUMBERS_MAX =>
         section.problem("Kernel.Mat", format!("has {} numbers for a kernel of {width} x {height}", values.len())));
-    Ok(Kernel { values, width, height })
+    Ok(FilterKernel { values, width, height })
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use onnxd_plugin_sdk::Imported;
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
-use onnxd_plugin_sdk::ir::verify::{Level, verify};
+use onnxd_plugin_sdk::ir::verify::{VerifyLevel, verify};
 use onnxd_plugin_sdk::ir::{DataType, Reals, Tensor};
 use onnxd_plugin_sdk::serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ type File<'a> = (&'static str, &'a str);
 fn import_with(params: &Value, ini: &str, files: &[File]) -> Result<Imported, Diagnostics> {
     let all = [("net.ini", ini)].into_iter().chain(files.iter().copied()).collect();
     let imported = import("net.ini", &Texts(all), &options(params), &|_, _| Ok(()))?;
-    let findings = verify(&imported.model, Level::Full);
+    let findings = verify(&imported.model, VerifyLevel::Full);
     assert!(findings.0.is_empty(), "{findings}");
     Ok(imported)
 }

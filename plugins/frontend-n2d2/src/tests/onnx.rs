@@ -28,7 +28,7 @@ fn encoded(text: &str) -> Vec<u8> {
 fn import_files(ini: &str, file: &str, params: &Value) -> Result<Imported, Diagnostics> {
     let files = Texts(vec![("net.ini", ini.as_bytes().to_vec()), ("net.onnx", encoded(file))]);
     let imported = import("net.ini", &files, &options(params), &|_, _| Ok(()))?;
-    let findings = verify(&imported.model, Level::Full);
+    let findings = verify(&imported.model, VerifyLevel::Full);
     assert!(findings.0.is_empty(), "{findings}\n{}", print_model(&imported.model));
     Ok(imported)
 }

@@ -1,7 +1,8 @@
 //! What becomes of the sections about transformations.
 
 use onnxd_plugin_sdk::preprocess::{
-    Border, Equalization, Norm, Operator, Order, Sizing, Step, Steps, ThresholdOperation,
+    ArithmeticOperator, Border, ChannelOrder, Equalization, Norm, Sizing, Step, Steps,
+    ThresholdOperation,
 };
 
 use super::{around, close, random};
@@ -46,11 +47,12 @@ fn transformations_become_steps() {
     let rgb = one("ColorSpaceTransformation\nColorSpace=RGB");
     assert_eq!(rgb, [Step::Spread, Step::ReverseChannels]);
     let gray = one("ChannelExtractionTransformation\nCSChannel=Gray");
-    assert_eq!(gray, [Step::Grey { order: Order::Bgr }]);
+    assert_eq!(gray, [Step::Grey { order: ChannelOrder::Bgr }]);
     let affine = "RangeAffineTransformation\nFirstOperator=Minus\nFirstValue=1 2 3";
-    let first = Step::Arithmetic { operator: Operator::Minus, values: vec![1.0, 2.0, 3.0] };
+    let first =
+        Step::Arithmetic { operator: ArithmeticOperator::Minus, values: vec![1.0, 2.0, 3.0] };
     assert_eq!(one(affine), std::slice::from_ref(&first));
-    let second = Step::Arithmetic { operator: Operator::Plus, values: vec![0.5] };
+    let second = Step::Arithmetic { operator: ArithmeticOperator::Plus, values: vec![0.5] };
     let both = one(&format!("{affine}\nSecondValue=0.5\nTruncate=1"));
     assert_eq!(both, [first, second, Step::Truncate]);
 }
@@ -72,11 +74,11 @@ fn levels_and_filters_become_steps() {
     assert_eq!(reshape, [Step::Reshape { rows: 2, columns: 8, channels: 0 }]);
     assert_eq!(
         one("TrimTransformation\nNbLevels=4"),
-        [Step::Trim { levels: 4, order: Order::Bgr }]
+        [Step::Trim { levels: 4, order: ChannelOrder::Bgr }]
     );
     let equalize = one("EqualizeTransformation\nMethod=CLAHE\nCLAHE_GridSize=4");
     let method = Equalization::Clahe { clip_limit: 40.0, grid: 4 };
-    assert_eq!(equalize, [Step::Equalize { method, order: Order::Bgr }]);
+    assert_eq!(equalize, [Step::Equalize { method, order: ChannelOrder::Bgr }]);
     let matrix = one("FilterTransformation\nKernel=*\nKernel.Mat=0 1 2 3 4 5\nKernel.SizeX=3");
     let kernel: Vec<f64> = (0..6).map(f64::from).collect();
     assert_eq!(matrix, [Step::Filter { kernel, width: 3, height: 2 }]);
@@ -185,8 +187,9 @@ fn sections_bring_channels() {
     assert!(close(&bounds, &[-123.0 / 255.0, 1.0]), "{range}");
     let steps = Steps::from_json(of("input.preprocessing.steps").unwrap()).unwrap();
     let flip = Step::Flip { horizontal: false, vertical: false };
-    let minus = |value| Step::Arithmetic { operator: Operator::Minus, values: vec![value] };
-    let divides = Step::Arithmetic { operator: Operator::Divides, values: vec![255.0] };
+    let minus =
+        |value| Step::Arithmetic { operator: ArithmeticOperator::Minus, values: vec![value] };
+    let divides = Step::Arithmetic { operator: ArithmeticOperator::Divides, values: vec![255.0] };
     let way = |index, affine: &[Step]| {
         [&[Step::Channel { index }], affine, std::slice::from_ref(&flip)].concat()
     };

@@ -7,7 +7,7 @@ use crate::diag::refuse;
 
 /// What varies slowest in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum WeightOrder {
     /// `OCHW` and `OC`: record after record.
     #[default]
     OutputFirst,
@@ -17,8 +17,8 @@ pub(crate) enum Order {
 
 /// How the file of a layer is laid out.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layout {
-    pub(crate) order: Order,
+pub(crate) struct WeightLayout {
+    pub(crate) order: WeightOrder,
     /// Kernels are rotated by 180 degrees in the file.
     pub(crate) flip: bool,
     /// The output that each record of the file belongs to; in order if not given.
@@ -55,7 +55,7 @@ pub(crate) fn remap(text: &str, outputs: usize) -> Result<Option<Vec<usize>>, St
     )
 }
 
-impl Layout {
+impl WeightLayout {
     /// The output that record `record` of the file belongs to.
     fn output(&self, record: usize) -> usize {
         self.remap.as_ref().map_or(record, |remap| remap[record])
@@ -79,8 +79,8 @@ impl Layout {
         bias: &mut [f32],
     ) {
         match self.order {
-            Order::OutputFirst => self.records_first(kernels, numbers, weights, bias),
-            Order::OutputLast => {
+            WeightOrder::OutputFirst => self.records_first(kernels, numbers, weights, bias),
+            WeightOrder::OutputLast => {
                 self.outputs_last(kernels, numbers, weights);
                 self.place_bias(numbers, bias);
             }
@@ -96,13 +96,13 @@ impl Layout {
         bias: &mut [f32],
     ) {
         match self.order {
-            Order::OutputFirst => {
+            WeightOrder::OutputFirst => {
                 for output in (0..outputs).map(|record| self.output(record)) {
                     fill(&mut weights[output * inputs..][..inputs], numbers);
                     fill(bias.get_mut(output), numbers);
                 }
             }
-            Order::OutputLast => {
+            WeightOrder::OutputLast => {
                 for input in 0..inputs {
                     let column = (0..outputs).map(|record| self.output(record) * inputs + input);
                     column.zip(numbers.by_ref()).for_each(|(at, number)| weights[at] = number);

@@ -1,7 +1,7 @@
 //! Where the weights of a network lie, and which files each layer reads there.
 
 use crate::ini::{Files, Ini, SectionRef, file_name_of, folder_of, join};
-use crate::options::Options;
+use crate::options::ImportOptions;
 
 /// Where weights come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) fn locate(
     ini: &Ini,
     network: &str,
     files: &dyn Files,
-    options: &Options,
+    options: &ImportOptions,
 ) -> (Location, Option<String>) {
     if options.random {
         return (Location::Random, Some("random, as the params ask".into()));
@@ -50,12 +50,12 @@ fn has_validation_set(ini: &Ini) -> bool {
 
 /// What a layer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum WantedFile {
     Weights { kind: &'static str, bias: bool },
     BatchNorm,
 }
 
-impl Wanted {
+impl WantedFile {
     /// The files of a layer and whether they are there, in the order in which they are looked
     /// for: one text file, several, or the binary state.
     pub(crate) fn files(
@@ -66,9 +66,9 @@ impl Wanted {
     ) -> Vec<(String, bool)> {
         let path = |suffix: &str| path(folder, section.name(), suffix);
         let (parts, state): (&[&str], _) = match self {
-            Wanted::Weights { kind, bias: true } => (&["weights", "biases"], kind),
-            Wanted::Weights { kind, bias: false } => (&["weights"], kind),
-            Wanted::BatchNorm => (&["scales", "biases", "means", "variances"], "BatchNorm"),
+            WantedFile::Weights { kind, bias: true } => (&["weights", "biases"], kind),
+            WantedFile::Weights { kind, bias: false } => (&["weights"], kind),
+            WantedFile::BatchNorm => (&["scales", "biases", "means", "variances"], "BatchNorm"),
         };
         let parts: Vec<String> =
             parts.iter().map(|part| path(&format!("_{part}.syntxt"))).collect();

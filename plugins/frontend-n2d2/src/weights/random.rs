@@ -5,7 +5,7 @@
 
 use onnxd_plugin_sdk::Room;
 
-use super::{Kernels, Layout, Normalization, Parameters};
+use super::{Kernels, Normalization, Parameters, WeightLayout};
 use crate::diag::{Diagnostic, Layer};
 
 /// SplitMix64 (Steele, Lea, Flood, 2014).
@@ -47,7 +47,7 @@ pub(super) fn conv(
     seed: u64,
     layer: &Layer,
     kernels: Kernels,
-    layout: &Layout,
+    layout: &WeightLayout,
     mut room: Room,
 ) -> Result<Parameters, Diagnostic> {
     let mut generator = Generator::new(seed, layer);
@@ -69,7 +69,7 @@ pub(super) fn fc(
     seed: u64,
     layer: &Layer,
     [outputs, inputs]: [usize; 2],
-    layout: &Layout,
+    layout: &WeightLayout,
     mut room: Room,
 ) -> Result<Parameters, Diagnostic> {
     let mut generator = Generator::new(seed, layer);

@@ -8,13 +8,13 @@ use onnxd_plugin_sdk::Room;
 use onnxd_plugin_sdk::bytes::{Buf, Bytes};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
-use super::{At, Kernels, Layout, Normalization, Parameters};
+use super::{At, Kernels, Normalization, Parameters, WeightLayout};
 use crate::diag::{Code, Diagnostic, refuse};
 
 /// Most dimensions of a tensor.
 const DIMS_MAX: u64 = 8;
 
-struct Found {
+struct StateTensor {
     /// Slowest axis first, as in ONNX.
     dims: Vec<u64>,
     values: Bytes,
@@ -24,7 +24,7 @@ pub(super) fn conv(
     at: &At,
     bytes: &Bytes,
     kernels: Kernels,
-    layout: &Layout,
+    layout: &WeightLayout,
     room: impl FnOnce() -> Result<Room, Diagnostic>,
 ) -> Result<Parameters, Diagnostic> {
     let mut tensors = Tensors { at, rest: bytes.clone() };
@@ -59,7 +59,7 @@ pub(super) fn fc(
     at: &At,
     bytes: &Bytes,
     [outputs, inputs]: [usize; 2],
-    layout: &Layout,
+    layout: &WeightLayout,
 ) -> Result<Parameters, Diagnostic> {
     let mut tensors = Tensors { at, rest: bytes.clone() };
     let weights = tensors.next(&[outputs, inputs])?;
@@ -103,7 +103,11 @@ impl Tensors<'_> {
     }
 
     /// The biases, which end the file. A layer without them may have saved some nonetheless.
-    fn bias(&mut self, outputs: usize, layout: &Layout) -> Result<Option<Vec<f32>>, Diagnostic> {
+    fn bias(
+        &mut self,
+        outputs: usize,
+        layout: &WeightLayout,
+    ) -> Result<Option<Vec<f32>>, Diagnostic> {
         if layout.bias {
             let bias = numbers(&self.next(&[outputs])?);
             self.end()?;
@@ -126,7 +130,7 @@ impl Tensors<'_> {
         }
     }
 
-    fn tensor(&mut self) -> Result<Found, Diagnostic> {
+    fn tensor(&mut self) -> Result<StateTensor, Diagnostic> {
         let rank = self.u64()?;
         if rank > DIMS_MAX {
             let message = format!("a tensor of {rank} dimensions, at most {DIMS_MAX} are known");
@@ -145,7 +149,7 @@ impl Tensors<'_> {
             values.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         refuse!(let Some(bad) = numbers.find(|v| !v.is_finite()) =>
             self.at.problem(Code::WeightsSyntax, format!("an element is {bad}, not a finite number")));
-        Ok(Found { dims, values })
+        Ok(StateTensor { dims, values })
     }
 
     fn u64(&mut self) -> Result<u64, Diagnostic> {

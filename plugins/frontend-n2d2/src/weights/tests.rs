@@ -5,8 +5,8 @@ fn layer(name: &str) -> Layer {
     Layer::new(name, "Conv")
 }
 
-fn plain(bias: bool) -> Layout {
-    Layout { bias, ..Layout::default() }
+fn plain(bias: bool) -> WeightLayout {
+    WeightLayout { bias, ..WeightLayout::default() }
 }
 
 /// `1 2 3 …`
@@ -30,9 +30,9 @@ fn map(rows: &[&str]) -> Map {
 fn conv(
     files: Vec<(&'static str, String)>,
     kernels: Kernels,
-    layout: &Layout,
+    layout: &WeightLayout,
 ) -> Result<Parameters, Diagnostic> {
-    Weights::folder(&Texts(files), "w").conv(&layer("c"), kernels, layout, Fate::Kept)
+    ParameterFiles::folder(&Texts(files), "w").conv(&layer("c"), kernels, layout, Fate::Kept)
 }
 
 fn values(found: &Parameters) -> Vec<f32> {
@@ -74,19 +74,19 @@ fn partial_maps_are_filled_with_zeros() {
 fn outputs_fastest() {
     // File: y0 c0 (o0 o1), y0 c1 (o0 o1), y1 c0 …
     let map = Map::dense(2, 2).unwrap();
-    let layout = Layout { order: Order::OutputLast, ..plain(false) };
+    let layout = WeightLayout { order: WeightOrder::OutputLast, ..plain(false) };
     let kernels = Kernels::new(&map, [2, 1], false);
     let file = || vec![("w/c_weights.syntxt", counting(8))];
     let found = conv(file(), kernels, &layout).unwrap();
     assert_eq!(values(&found), [1.0, 5.0, 3.0, 7.0, 2.0, 6.0, 4.0, 8.0]);
-    let flipped = conv(file(), kernels, &Layout { flip: true, ..layout }).unwrap();
+    let flipped = conv(file(), kernels, &WeightLayout { flip: true, ..layout }).unwrap();
     assert_eq!(values(&flipped), [5.0, 1.0, 7.0, 3.0, 6.0, 2.0, 8.0, 4.0]);
 }
 
 #[test]
 fn outputs_fastest_over_groups() {
     let map = map(&["10", "01"]);
-    let layout = Layout { order: Order::OutputLast, ..plain(false) };
+    let layout = WeightLayout { order: WeightOrder::OutputLast, ..plain(false) };
     let files = vec![("w/c_weights.syntxt", counting(4))];
     let found = conv(files, Kernels::new(&map, [1, 2], false), &layout).unwrap();
     assert_eq!(
@@ -98,7 +98,7 @@ fn outputs_fastest_over_groups() {
 #[test]
 fn flipped_kernels() {
     let map = Map::dense(1, 2).unwrap();
-    let layout = Layout { flip: true, ..plain(false) };
+    let layout = WeightLayout { flip: true, ..plain(false) };
     let files = vec![("w/c_weights.syntxt", counting(8))];
     let found = conv(files, Kernels::new(&map, [2, 2], false), &layout).unwrap();
     assert_eq!(values(&found), [4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0]);
@@ -134,7 +134,7 @@ fn one_file_with_everything() {
     let found = conv(vec![("w/c.syntxt", counting(3))], kernels, &plain(false)).unwrap();
     assert_eq!((values(&found), found.bias), (vec![1.0, 2.0, 0.0, 3.0], None));
 
-    let last = Layout { order: Order::OutputLast, ..plain(true) };
+    let last = WeightLayout { order: WeightOrder::OutputLast, ..plain(true) };
     let found = conv(vec![("w/c.syntxt", counting(5))], kernels, &last).unwrap();
     assert_eq!(values(&found), [1.0, 2.0, 0.0, 3.0]);
     assert_eq!(found.bias, Some(vec![4.0, 5.0]));
@@ -150,7 +150,7 @@ fn remapped_outputs() {
     // Even records first: record 0 is output 0, record 2 output 1, record 1 output 2.
     let remap = remap("0:2,1:2", 3).unwrap();
     assert_eq!(remap, Some(vec![0, 2, 1]));
-    let layout = Layout { remap, ..plain(true) };
+    let layout = WeightLayout { remap, ..plain(true) };
     let map = map(&["10", "11", "01"]);
     let files = vec![("w/c_weights.syntxt", counting(4)), ("w/c_biases.syntxt", "10 20 30".into())];
     let found = conv(files, Kernels::new(&map, [1, 1], false), &layout).unwrap();
@@ -178,20 +178,20 @@ fn remap_must_visit_every_output_once() {
 
 #[test]
 fn fully_connected() {
-    let fc = |text: &str, layout: &Layout| {
+    let fc = |text: &str, layout: &WeightLayout| {
         let files = Texts(vec![("f_weights.syntxt", text.to_owned())]);
-        Weights::folder(&files, "").fc(&layer("f"), [2, 3], layout, Fate::Kept).unwrap()
+        ParameterFiles::folder(&files, "").fc(&layer("f"), [2, 3], layout, Fate::Kept).unwrap()
     };
     let found = fc("1 2 3\n4 5 6\n", &plain(false));
     assert_eq!(
         (found.weights.dims().to_vec(), values(&found)),
         (vec![2, 3], vec![1., 2., 3., 4., 5., 6.])
     );
-    let last = Layout { order: Order::OutputLast, ..plain(false) };
+    let last = WeightLayout { order: WeightOrder::OutputLast, ..plain(false) };
     assert_eq!(values(&fc("1 2 3 4 5 6", &last)), [1., 3., 5., 2., 4., 6.]);
-    let swapped = Layout { remap: Some(vec![1, 0]), ..plain(false) };
+    let swapped = WeightLayout { remap: Some(vec![1, 0]), ..plain(false) };
     assert_eq!(values(&fc("1 2 3 4 5 6", &swapped)), [4., 5., 6., 1., 2., 3.]);
-    let both = Layout { remap: Some(vec![1, 0]), ..last };
+    let both = WeightLayout { remap: Some(vec![1, 0]), ..last };
     assert_eq!(values(&fc("1 2 3 4 5 6", &both)), [2., 4., 6., 1., 3., 5.]);
 }
 
@@ -210,13 +210,13 @@ fn normalization_from_four_files_or_one() {
         ("w/b_variances.syntxt", "4 8"),
     ]);
     let one = Texts(vec![("w/b.syntxt", "1 2 3 4\n5 6 7 8\n")]);
-    assert_eq!(Weights::folder(&four, "w").batch_norm(&layer("b"), 2).unwrap(), expected);
-    assert_eq!(Weights::folder(&one, "w").batch_norm(&layer("b"), 2).unwrap(), expected);
+    assert_eq!(ParameterFiles::folder(&four, "w").batch_norm(&layer("b"), 2).unwrap(), expected);
+    assert_eq!(ParameterFiles::folder(&one, "w").batch_norm(&layer("b"), 2).unwrap(), expected);
     let negative = Texts(vec![("b.syntxt", "1 2 3 -4")]);
-    let problem = Weights::folder(&negative, "").batch_norm(&layer("b"), 1).unwrap_err();
+    let problem = ParameterFiles::folder(&negative, "").batch_norm(&layer("b"), 1).unwrap_err();
     assert!(problem.message.contains("negative: -4"), "{problem}");
     let three = Texts(four.0[..3].to_vec());
-    let problem = Weights::folder(&three, "w").batch_norm(&layer("b"), 2).unwrap_err();
+    let problem = ParameterFiles::folder(&three, "w").batch_norm(&layer("b"), 2).unwrap_err();
     assert!(problem.message.contains("w/b_variances.syntxt"), "{problem}");
 }
 
@@ -280,7 +280,7 @@ fn numbers_may_lie_across_two_parts_of_a_file() {
     let read = |text, part| {
         let files = Drops(text, part);
         let found =
-            Weights::folder(&files, "").conv(&layer("c"), kernels, &plain(true), Fate::Kept);
+            ParameterFiles::folder(&files, "").conv(&layer("c"), kernels, &plain(true), Fate::Kept);
         found.map(|found| (values(&found), found.bias.unwrap()))
     };
     for part in 1..40 {
@@ -310,7 +310,7 @@ fn no_number_is_longer_than_a_page() {
 #[test]
 fn names_that_no_file_can_have() {
     let files = Texts(vec![("w/a/b_0_weights.syntxt", "7")]);
-    let found = Weights::folder(&files, "w")
+    let found = ParameterFiles::folder(&files, "w")
         .fc(&layer("a/b:0"), [1, 1], &plain(false), Fate::Kept)
         .unwrap();
     assert_eq!(values(&found), [7.0]);
@@ -319,7 +319,7 @@ fn names_that_no_file_can_have() {
 #[test]
 fn absurd_geometries_are_refused() {
     let files = Texts::<&str>(vec![]);
-    let weights = Weights::folder(&files, "");
+    let weights = ParameterFiles::folder(&files, "");
     let map = Map::dense(1, 1).unwrap();
     let huge = Kernels::new(&map, [usize::MAX, 2], false);
     assert_eq!(
@@ -351,7 +351,7 @@ fn binary_state() {
     let both = [tensor(&[2, 1, 2, 2], counted(8)), tensor(&[1, 1, 2, 1], [0.5, 0.25])].concat();
     let read = |bytes: &[u8], bias| {
         let files = Texts(vec![("w/c/Conv.syn", bytes.to_vec())]);
-        Weights::folder(&files, "w").conv(&layer("c"), kernels, &plain(bias), Fate::Kept)
+        ParameterFiles::folder(&files, "w").conv(&layer("c"), kernels, &plain(bias), Fate::Kept)
     };
     let found = read(&both, true).unwrap();
     assert_eq!(found.weights.dims(), [2, 2, 1, 2]);
@@ -386,7 +386,8 @@ fn binary_state_is_not_copied() {
         }
     }
     let files = Shared(tensor(&[1, 1, 3, 2], counted(6)).into());
-    let found = Weights::folder(&files, "").fc(&layer("f"), [2, 3], &plain(false), Fate::Kept);
+    let found =
+        ParameterFiles::folder(&files, "").fc(&layer("f"), [2, 3], &plain(false), Fate::Kept);
     let found = found.unwrap();
     assert_eq!(values(&found), counted(6).collect::<Vec<_>>());
     assert!(files.0.as_ptr_range().contains(&found.weights.bytes().as_ptr()));
@@ -397,7 +398,7 @@ fn binary_state_of_other_layers() {
     let fc = [tensor(&[1, 1, 3, 2], counted(6)), tensor(&[2, 1, 1, 1], [7.0, 8.0])].concat();
     let norm: Vec<u8> = (1..=4).flat_map(|n| tensor(&[1, 1, 1, 1], [n as f32])).collect();
     let files = Texts(vec![("f/Fc.syn", fc), ("b/BatchNorm.syn", norm)]);
-    let weights = Weights::folder(&files, "");
+    let weights = ParameterFiles::folder(&files, "");
     let found = weights.fc(&layer("f"), [2, 3], &plain(true), Fate::Kept).unwrap();
     assert_eq!((values(&found).len(), found.bias), (6, Some(vec![7.0, 8.0])));
     let found = weights.batch_norm(&layer("b"), 1).unwrap();
@@ -409,7 +410,7 @@ fn random_parameters_are_reproducible_and_bounded() {
     let map = map(&["110", "011"]);
     let kernels = Kernels::new(&map, [3, 3], false);
     let files = Texts::<&str>(vec![]);
-    let random = |seed| Weights::random(&files, seed);
+    let random = |seed| ParameterFiles::random(&files, seed);
     let draw = |seed, name| {
         let found = random(seed).conv(&layer(name), kernels, &plain(true), Fate::Kept).unwrap();
         (values(&found), found.bias)

@@ -32,7 +32,7 @@ pub(super) struct Numbers<'a> {
 
 impl<'a> Numbers<'a> {
     /// Refuses a file that cannot hold so many numbers, before there is room for them.
-    pub(super) fn of(
+    pub(super) fn open(
         at: &'a At<'a>,
         file: Opened<'a>,
         expected: usize,
@@ -197,7 +197,7 @@ impl Wrong {
 
 /// The `expected` numbers of a file, which are few.
 pub(super) fn numbers(at: &At, file: Opened, expected: usize) -> Result<Vec<f32>, Diagnostic> {
-    let mut numbers = Numbers::of(at, file, expected).map_err(Wrong::problem)?;
+    let mut numbers = Numbers::open(at, file, expected).map_err(Wrong::problem)?;
     let found = numbers.by_ref().collect();
     numbers.end().map_err(Wrong::problem)?;
     Ok(found)

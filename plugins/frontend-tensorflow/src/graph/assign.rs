@@ -1,9 +1,9 @@
 //! Operators that write variables, and those that draw of a generator whose state is a variable.
 
 use super::effects;
-use super::item::Item;
+use super::item::GraphItem;
 use super::node;
-use super::scope::{Runner, Scope};
+use super::scope::{GraphRunner, Scope};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -18,22 +18,22 @@ const SKIPPED: i64 = 256;
 /// # Errors
 /// Those of the builder.
 pub(crate) fn write<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    inputs: &[Item],
-) -> Result<Vec<Item>> {
+    inputs: &[GraphItem],
+) -> Result<Vec<GraphItem>> {
     let count = node::output_count(node, None);
     let Some(name) = effects::variable(runner, scope, node, 0)? else {
         // Why there is no handle was reported.
-        if matches!(inputs.first(), Some(Item::Hole)) {
-            return Ok(vec![Item::Hole; count]);
+        if matches!(inputs.first(), Some(GraphItem::Hole)) {
+            return Ok(vec![GraphItem::Hole; count]);
         }
         let message = "The node writes something that is no variable of this graph.";
         return Ok(runner.refuse(scope, node, Code::LayerUnsupported, message));
     };
-    let first = inputs.first().filter(|item| matches!(item, Item::Tensor(_)));
-    let before = runner.states.value(&name).or_else(|| first.cloned()).unwrap_or(Item::Hole);
+    let first = inputs.first().filter(|item| matches!(item, GraphItem::Tensor(_)));
+    let before = runner.states.value(&name).or_else(|| first.cloned()).unwrap_or(GraphItem::Hole);
     runner.states.wrote(&name, scope.layer(node));
     let (after, given) = match drawn(runner, scope, node, (&before, inputs))? {
         Some(both) => both,
@@ -46,28 +46,28 @@ pub(crate) fn write<'a>(
     Ok(given)
 }
 
-fn value(item: Option<&Item>) -> Value {
+fn value(item: Option<&GraphItem>) -> Value {
     match item {
-        Some(Item::Tensor(var)) => Value::Var(*var),
+        Some(GraphItem::Tensor(var)) => Value::Var(*var),
         _ => Value::Hole,
     }
 }
 
 /// The value of a variable after a write.
 fn updated<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    before: &Item,
-    inputs: &[Item],
-) -> Item {
+    before: &GraphItem,
+    inputs: &[GraphItem],
+) -> GraphItem {
     let op = node.op.strip_prefix("Resource").unwrap_or(&node.op);
     let by = |op: &str, names: &[&str], values: Vec<Value>| {
         let mut named: Vec<(String, Value)> =
             names.iter().map(|name| (*name).to_owned()).zip(values).collect();
         let masks = node::attributes(node).into_iter();
         named.extend(masks.filter(|(name, _)| name.ends_with("_mask") || name.starts_with("bad_")));
-        runner.lower(scope, node, op, vec![], named).pop().unwrap_or(Item::Hole)
+        runner.lower(scope, node, op, vec![], named).pop().unwrap_or(GraphItem::Hole)
     };
     let all = || {
         let rest = inputs.iter().skip(1).map(|item| value(Some(item)));
@@ -75,7 +75,7 @@ fn updated<'a>(
     };
     let scatter = ["tensor", "indices", "updates"];
     match op {
-        "AssignVariableOp" | "Assign" => inputs.get(1).cloned().unwrap_or(Item::Hole),
+        "AssignVariableOp" | "Assign" => inputs.get(1).cloned().unwrap_or(GraphItem::Hole),
         "AssignAddVariableOp" | "AssignAdd" => by("AddV2", &["x", "y"], all()),
         "AssignSubVariableOp" | "AssignSub" => by("Sub", &["x", "y"], all()),
         "StridedSliceAssign" => {
@@ -101,7 +101,7 @@ fn updated<'a>(
             let message =
                 format!("`{}` changes a variable in a way that is not followed.", shown(&node.op));
             runner.driver.report(runner.problem(scope, node, Code::LayerUnsupported, message));
-            Item::Hole
+            GraphItem::Hole
         }
     }
 }
@@ -109,11 +109,11 @@ fn updated<'a>(
 /// What an operator draws of a generator whose state is a variable: the state afterwards, and its results. `None` for
 /// other operators. The state of Philox is its counter, in two numbers, and its key.
 fn drawn<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    (before, inputs): (&Item, &[Item]),
-) -> Result<Option<(Item, Vec<Item>)>> {
+    (before, inputs): (&GraphItem, &[GraphItem]),
+) -> Result<Option<(GraphItem, Vec<GraphItem>)>> {
     let b = runner.builder();
     // By the operator without state: where the shape is, and what comes behind it.
     let (op, shape, more): (&str, usize, &[&str]) = match node.op.as_str() {
@@ -126,14 +126,15 @@ fn drawn<'a>(
         _ => return Ok(None),
     };
     let count = node::output_count(node, None);
-    let holes = || Ok(Some((Item::Hole, vec![Item::Hole; count])));
-    let (Item::Tensor(state), Some(Item::Tensor(size))) = (before, inputs.get(shape)) else {
+    let holes = || Ok(Some((GraphItem::Hole, vec![GraphItem::Hole; count])));
+    let (GraphItem::Tensor(state), Some(GraphItem::Tensor(size))) = (before, inputs.get(shape))
+    else {
         return holes();
     };
     let (state, size) = (*state, *size);
     b.in_layer(scope.layer(node), |_| {
-        let (count, given) = match op {
-            "" => (size, vec![Item::Tensor(state); count]),
+        let (count, drawn_numbers) = match op {
+            "" => (size, vec![GraphItem::Tensor(state); count]),
             _ => {
                 let part = |from: i64, to: i64| b.slice(state, [from], [to]).axes([0]).one();
                 let part = |from, to| b.cast(part(from, to)?, DataType::Uint64);
@@ -148,12 +149,12 @@ fn drawn<'a>(
                 named.extend(inputs.map(|(name, item)| ((*name).to_owned(), value(Some(item)))));
                 named
                     .extend(node::attributes(node).into_iter().filter(|(name, _)| name == "dtype"));
-                let given = runner.lower(scope, node, op, vec![], named);
-                (b.reduce_prod(b.cast(size, DataType::Int64)?).keepdims(0).one()?, given)
+                let drawn_numbers = runner.lower(scope, node, op, vec![], named);
+                (b.reduce_prod(b.cast(size, DataType::Int64)?).keepdims(0).one()?, drawn_numbers)
             }
         };
         let count = b.cast(count, DataType::Int64)?;
         let skipped = b.mul(count, b.constant(Tensor::vector(vec![SKIPPED, 0, 0])))?;
-        Ok(Some((Item::Tensor(b.add(state, skipped)?), given)))
+        Ok(Some((GraphItem::Tensor(b.add(state, skipped)?), drawn_numbers)))
     })
 }

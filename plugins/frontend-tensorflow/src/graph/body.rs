@@ -1,9 +1,9 @@
 //! The nodes of a graph or function, and what is found out about them once.
 
-use super::flow::{Choice, Flow};
+use super::flow::{Flow, MergeChoice};
 use super::nodes::Nodes;
 use super::order;
-use super::siblings::{Group, Search, Siblings};
+use super::siblings::{MergeGroup, SiblingSearch, Siblings};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use std::cell::OnceCell;
@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 /// The nodes of a graph or function that runs.
-pub(crate) struct Body<'a> {
+pub(crate) struct GraphBody<'a> {
     nodes: Nodes<'a>,
     /// Whether one of them writes a variable.
     pub(crate) writes: OnceCell<bool>,
@@ -25,7 +25,7 @@ pub(crate) struct Body<'a> {
     circle: OnceCell<Option<usize>>,
 }
 
-impl<'a> Deref for Body<'a> {
+impl<'a> Deref for GraphBody<'a> {
     type Target = Nodes<'a>;
 
     fn deref(&self) -> &Nodes<'a> {
@@ -33,10 +33,10 @@ impl<'a> Deref for Body<'a> {
     }
 }
 
-impl<'a> Body<'a> {
-    pub(crate) fn new(nodes: &'a [NodeDef]) -> Body<'a> {
+impl<'a> GraphBody<'a> {
+    pub(crate) fn new(nodes: &'a [NodeDef]) -> GraphBody<'a> {
         let (writes, needed, flow, siblings, inside_flow, circle) = Default::default();
-        Body { nodes: Nodes::new(nodes), writes, needed, flow, siblings, inside_flow, circle }
+        GraphBody { nodes: Nodes::new(nodes), writes, needed, flow, siblings, inside_flow, circle }
     }
 
     /// A node that waits for itself by control inputs.
@@ -53,11 +53,11 @@ impl<'a> Body<'a> {
     pub(crate) fn siblings(
         &self,
         index: usize,
-        choice: &Choice,
+        choice: &MergeChoice,
         needed: &HashSet<usize>,
         work: &dyn Fn(usize) -> Result<()>,
-    ) -> Result<Rc<Group>> {
-        let search = Search { flow: self.flow(), body: self, work };
+    ) -> Result<Rc<MergeGroup>> {
+        let search = SiblingSearch { flow: self.flow(), body: self, work };
         self.siblings.group(&search, index, choice, needed)
     }
 

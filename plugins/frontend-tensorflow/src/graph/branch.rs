@@ -1,9 +1,9 @@
 //! Conditions that are known only when the model runs.
 
 use super::forms::Forms;
-use super::item::Item;
+use super::item::GraphItem;
 use super::truth::known;
-use crate::ops::Source;
+use crate::ops::RowContext;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType;
@@ -12,17 +12,17 @@ use onnxd_plugin_sdk::lower::flow::{Branches, Taken};
 use std::cell::Cell;
 
 /// One arm of a condition.
-pub(crate) type Arm<'f> = &'f dyn Fn() -> Result<Vec<Item>>;
+pub(crate) type Arm<'f> = &'f dyn Fn() -> Result<Vec<GraphItem>>;
 
 /// Runs one of two arms, as `condition` says when the model runs. Gives what the arms give.
 ///
 /// # Errors
 /// Those of the arms; `N0201` if they give different numbers of values.
 pub(crate) fn branch(
-    driver: &Driver<'_, Source>,
+    driver: &Driver<'_, RowContext>,
     condition: Var,
     arms: [Arm<'_>; 2],
-) -> Result<Vec<Item>> {
+) -> Result<Vec<GraphItem>> {
     let b = driver.builder();
     match known(b, condition) {
         Some(true) => return arms[0](),
@@ -57,11 +57,11 @@ pub(crate) fn branch(
 /// # Errors
 /// As [`branch`].
 pub(crate) fn chosen(
-    driver: &Driver<'_, Source>,
+    driver: &Driver<'_, RowContext>,
     index: Var,
     count: usize,
-    arm: &dyn Fn(usize) -> Result<Vec<Item>>,
-) -> Result<Vec<Item>> {
+    arm: &dyn Fn(usize) -> Result<Vec<GraphItem>>,
+) -> Result<Vec<GraphItem>> {
     let (b, last) = (driver.builder(), count.saturating_sub(1));
     if let Some(known) = super::list::single(b, index) {
         return arm(usize::try_from(known).map_or(last, |known| known.min(last)));
@@ -73,11 +73,11 @@ pub(crate) fn chosen(
 
 /// As [`chosen`], for an index that is at least `first`.
 fn among(
-    driver: &Driver<'_, Source>,
+    driver: &Driver<'_, RowContext>,
     index: Var,
     (first, count): (usize, usize),
-    arm: &dyn Fn(usize) -> Result<Vec<Item>>,
-) -> Result<Vec<Item>> {
+    arm: &dyn Fn(usize) -> Result<Vec<GraphItem>>,
+) -> Result<Vec<GraphItem>> {
     if count <= 1 {
         return arm(first);
     }

@@ -3,7 +3,7 @@
 use super::index::{entries, masked_crc};
 use super::slices::{self, Extents};
 use crate::files::{AGAIN, Files};
-use crate::wire::dtype;
+use crate::wire::dtype::dtype_of_number;
 use crate::wire::proto::{BundleEntryProto, BundleHeaderProto, Endianness};
 use crate::wire::tensor::known_dims;
 use bytes::Bytes;
@@ -162,7 +162,7 @@ impl<'s> Bundle<'s> {
     fn stored(&self, key: &str, entry: &BundleEntryProto) -> Result<Tensor> {
         let key = shown(key);
         let dims = known_dims(entry.shape.as_ref())?;
-        let dtype = match dtype::of(entry.dtype) {
+        let dtype = match dtype_of_number(entry.dtype) {
             Some(dtype) if dtype != DataType::String => dtype,
             _ => {
                 let message = format!("The variable `{key}` has a type that ONNX does not have.");

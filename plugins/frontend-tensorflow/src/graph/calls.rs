@@ -1,9 +1,9 @@
 //! Calls of functions, which are inlined.
 
 use super::effects;
-use super::item::Item;
+use super::item::GraphItem;
 use super::node;
-use super::scope::{DEPTH_MAX, Runner, Scope};
+use super::scope::{DEPTH_MAX, GraphRunner, Scope};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -17,11 +17,11 @@ const CALL_WORK: usize = 20;
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    inputs: &[Item],
-) -> Result<Option<Vec<Item>>> {
+    inputs: &[GraphItem],
+) -> Result<Option<Vec<GraphItem>>> {
     let function = match node.op.as_str() {
         "PartitionedCall" | "StatefulPartitionedCall" | "RemoteCall" => node::function(node, "f"),
         // A call of TensorFlow 1: the operator is the function.
@@ -39,12 +39,12 @@ pub(crate) fn run<'a>(
 /// # Errors
 /// Those of [`enter`] and [`results`].
 pub(crate) fn call<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     caller: &Scope<'a>,
     node: &'a NodeDef,
     function: &'a str,
-    args: Vec<Item>,
-) -> Result<Vec<Item>> {
+    args: Vec<GraphItem>,
+) -> Result<Vec<GraphItem>> {
     let scope = enter(runner, caller, node, function, args)?;
     results(runner, &scope, node, function)
 }
@@ -55,11 +55,11 @@ pub(crate) fn call<'a>(
 /// `N0201` if there is no such function, or if it takes another number of arguments; `N0206` if a node of it waits for
 /// itself.
 pub(crate) fn enter<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     caller: &Scope<'a>,
     node: &'a NodeDef,
     function: &'a str,
-    args: Vec<Item>,
+    args: Vec<GraphItem>,
 ) -> Result<Scope<'a>> {
     let problem = |what: String| runner.problem(caller, node, Code::SourceSyntax, what);
     let (Some(found), Some(body)) = (runner.library.get(function), runner.body(function)) else {
@@ -72,7 +72,7 @@ pub(crate) fn enter<'a>(
         let (name, n, m) = (shown(function), parameters.len(), args.len());
         return Err(problem(format!("The function `{name}` takes {n} arguments and gets {m}.")));
     }
-    let args: HashMap<&str, Vec<Item>> =
+    let args: HashMap<&str, Vec<GraphItem>> =
         parameters.into_iter().zip(args.into_iter().map(|item| vec![item])).collect();
     let mut scope = Scope::new(body, args, runner.path(caller, node, function));
     scope.function = Some(function);
@@ -83,23 +83,23 @@ pub(crate) fn enter<'a>(
 /// What a function gives that `node` calls, in the scope that [`enter`] made.
 ///
 /// # Errors
-/// As [`Runner::value`]; `N0213` if calls are nested too deeply.
+/// As [`GraphRunner::value`]; `N0213` if calls are nested too deeply.
 pub(crate) fn results<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
     function: &'a str,
-) -> Result<Vec<Item>> {
-    let Some(found) = runner.library.get(function) else { return Ok(vec![]) };
+) -> Result<Vec<GraphItem>> {
+    let Some(function_def) = runner.library.get(function) else { return Ok(vec![]) };
     if runner.depth.get() >= DEPTH_MAX {
         let message = format!("More than {DEPTH_MAX} calls are inside each other.");
         return Err(runner.problem(scope, node, Code::SourceLimit, message));
     }
     runner.depth.set(runner.depth.get() + 1);
-    let outputs = found.signature.iter().flat_map(|signature| &signature.output_arg);
+    let outputs = function_def.signature.iter().flat_map(|signature| &signature.output_arg);
     let result = |name: &'a str| {
         runner.work(scope, node, 1)?;
-        let Some(text) = found.ret.get(name) else {
+        let Some(text) = function_def.ret.get(name) else {
             let message = format!("The function `{}` does not give `{name}`.", shown(function));
             return Err(runner.problem(scope, node, Code::SourceSyntax, message));
         };

@@ -3,7 +3,7 @@
 use super::bundle::Bundle;
 use super::node;
 use super::nodes::Nodes;
-use super::restore::{self, Stored};
+use super::restore::{self, CheckpointSlice};
 use crate::files::Files;
 use crate::wire::proto::{Attr, MetaGraphDef, NodeDef};
 use crate::wire::tensor::known_dims;
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 pub(crate) struct Checkpoint<'a, 's> {
     /// `None` if the SavedModel has no variables.
     bundle: Option<Bundle<'s>>,
-    stored: HashMap<&'a str, Stored>,
+    stored: HashMap<&'a str, CheckpointSlice>,
 }
 
 impl<'a, 's> Checkpoint<'a, 's> {

@@ -1,9 +1,9 @@
 //! Conditions and loops by functions: If, Case, While and their kin.
 
 use super::branch::{branch, chosen};
-use super::item::Item;
+use super::item::GraphItem;
 use super::repeat::{Repetition, repeat};
-use super::scope::{Runner, Scope};
+use super::scope::{GraphRunner, Scope};
 use super::truth::truth;
 use super::{calls, effects, node};
 use crate::wire::proto::{Attr, NodeDef};
@@ -23,11 +23,11 @@ const TRACE_MAX: usize = 256;
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    inputs: &[Item],
-) -> Result<Option<Vec<Item>>> {
+    inputs: &[GraphItem],
+) -> Result<Option<Vec<GraphItem>>> {
     let depth = runner.depth.get();
     runner.depth.set(depth + WEIGHT);
     let given = nested(runner, scope, node, inputs);
@@ -36,11 +36,11 @@ pub(crate) fn run<'a>(
 }
 
 fn nested<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    inputs: &[Item],
-) -> Result<Option<Vec<Item>>> {
+    inputs: &[GraphItem],
+) -> Result<Option<Vec<GraphItem>>> {
     let functions = match node.op.as_str() {
         "If" | "StatelessIf" => vec![needed(runner, scope, node, "then_branch")?]
             .into_iter()
@@ -55,8 +55,8 @@ fn nested<'a>(
         return Err(runner.problem(scope, node, Code::SourceSyntax, message));
     };
     let choice = match choice {
-        Item::Tensor(var) => Some(*var),
-        Item::Hole => None,
+        GraphItem::Tensor(var) => Some(*var),
+        GraphItem::Hole => None,
         _ => {
             let message = "The condition is no tensor.";
             return Ok(Some(runner.refuse(scope, node, Code::LayerUnsupported, message)));
@@ -67,7 +67,7 @@ fn nested<'a>(
         for function in functions {
             calls::call(runner, scope, node, function, args.to_vec())?;
         }
-        return Ok(Some(vec![Item::Hole; node::output_count(node, None)]));
+        return Ok(Some(vec![GraphItem::Hole; node::output_count(node, None)]));
     };
     let b = runner.builder();
     // What a branch writes is one more thing that it gives.
@@ -75,31 +75,31 @@ fn nested<'a>(
     let before = runner.states.now();
     let arm = |at: usize| {
         runner.states.take_back(before);
-        let mut given = calls::call(runner, scope, node, functions[at], args.to_vec())?;
-        given.extend(present(runner, &written));
-        Ok(given)
+        let mut results = calls::call(runner, scope, node, functions[at], args.to_vec())?;
+        results.extend(present(runner, &written));
+        Ok(results)
     };
-    let mut given = b.in_layer(scope.layer(node), |_| match node.op.as_str() {
+    let mut results = b.in_layer(scope.layer(node), |_| match node.op.as_str() {
         "If" | "StatelessIf" => branch(runner.driver, truth(b, choice)?, [&|| arm(0), &|| arm(1)]),
         _ => chosen(runner.driver, choice, functions.len(), &arm),
     })?;
     runner.states.take_back(before);
-    write(runner, &written, given.split_off(given.len().saturating_sub(written.len())));
-    Ok(Some(given))
+    write(runner, &written, results.split_off(results.len().saturating_sub(written.len())));
+    Ok(Some(results))
 }
 
 /// The present values of variables.
-fn present(runner: &Runner<'_, '_>, names: &[String]) -> Vec<Item> {
-    names.iter().map(|name| runner.states.value(name).unwrap_or(Item::Hole)).collect()
+fn present(runner: &GraphRunner<'_, '_>, names: &[String]) -> Vec<GraphItem> {
+    names.iter().map(|name| runner.states.value(name).unwrap_or(GraphItem::Hole)).collect()
 }
 
-fn write(runner: &Runner<'_, '_>, names: &[String], items: Vec<Item>) {
+fn write(runner: &GraphRunner<'_, '_>, names: &[String], items: Vec<GraphItem>) {
     names.iter().zip(items).for_each(|(name, item)| runner.states.set(name, item));
 }
 
 /// The function that an attribute names.
 fn needed<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
     name: &str,
@@ -118,27 +118,27 @@ fn branches(node: &NodeDef) -> Vec<&str> {
 }
 
 fn looped<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    inputs: &[Item],
-) -> Result<Vec<Item>> {
+    inputs: &[GraphItem],
+) -> Result<Vec<GraphItem>> {
     let condition = needed(runner, scope, node, "cond")?;
     let body = needed(runner, scope, node, "body")?;
     // What a turn writes is one more thing that it carries.
     let written = effects::written(runner, scope, node)?;
-    let call = |function: &'a str, items: &[Item]| {
+    let call = |function: &'a str, items: &[GraphItem]| {
         let (args, values) = items.split_at(items.len().min(inputs.len()));
         write(runner, &written, values.to_vec());
         let inner = calls::enter(runner, scope, node, function, args.to_vec())?;
-        let mut given = calls::results(runner, &inner, node, function)?;
-        let (name, n, m) = (shown(function), given.len(), inputs.len());
+        let mut results = calls::results(runner, &inner, node, function)?;
+        let (name, n, m) = (shown(function), results.len(), inputs.len());
         if function == body && n != m {
             let message = format!("The function `{name}` gives {n} values, and the loop has {m}.");
             return Err(runner.problem(scope, node, Code::SourceSyntax, message));
         }
-        given.extend(present(runner, &written));
-        Ok(given)
+        results.extend(present(runner, &written));
+        Ok(results)
     };
     let mut budget = TRACE_MAX;
     let constant = (0..inputs.len()).map(|at| passes(runner, body, at, &mut budget));
@@ -150,8 +150,8 @@ fn looped<'a>(
             call(body, items)
         },
         condition: &|items| {
-            let given = call(condition, items)?;
-            given.first().cloned().ok_or_else(|| {
+            let results = call(condition, items)?;
+            results.first().cloned().ok_or_else(|| {
                 let message = "The condition of the loop gives nothing.";
                 runner.problem(scope, node, Code::SourceSyntax, message)
             })
@@ -161,9 +161,9 @@ fn looped<'a>(
     };
     let begins = [inputs.to_vec(), present(runner, &written)].concat();
     let repeated = || repeat(runner.driver, &begins, &repetition);
-    let mut given = runner.builder().in_layer(scope.layer(node), |_| repeated())?;
-    write(runner, &written, given.split_off(inputs.len().min(given.len())));
-    Ok(given)
+    let mut results = runner.builder().in_layer(scope.layer(node), |_| repeated())?;
+    write(runner, &written, results.split_off(inputs.len().min(results.len())));
+    Ok(results)
 }
 
 /// The shapes that the node declares for the values of the loop.
@@ -175,12 +175,14 @@ fn declared(node: &NodeDef) -> Vec<Option<Vec<Dim>>> {
 }
 
 /// Whether a function gives its argument number `at` as its result of the same number.
-fn passes(runner: &Runner<'_, '_>, function: &str, at: usize, budget: &mut usize) -> bool {
-    let Some((&function, found)) = runner.library.get_key_value(function) else { return false };
-    let (Some(signature), Some(body)) = (&found.signature, runner.body(function)) else {
+fn passes(runner: &GraphRunner<'_, '_>, function: &str, at: usize, budget: &mut usize) -> bool {
+    let Some((&function, function_def)) = runner.library.get_key_value(function) else {
         return false;
     };
-    let result = signature.output_arg.get(at).and_then(|arg| found.ret.get(&arg.name));
+    let (Some(signature), Some(body)) = (&function_def.signature, runner.body(function)) else {
+        return false;
+    };
+    let result = signature.output_arg.get(at).and_then(|arg| function_def.ret.get(&arg.name));
     let (Some(result), Some(arg)) = (result, signature.input_arg.get(at)) else { return false };
     let mut text = result.as_str();
     while *budget > 0 {

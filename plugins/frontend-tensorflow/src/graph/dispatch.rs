@@ -1,9 +1,9 @@
 //! Runs nodes on the values of an ONNX graph that is built on the way: each is computed when an output needs it. Calls
 //! are inlined, variables have the values that were written last, and what functions carry besides tensors stays here.
 
-use super::item::Item;
+use super::item::GraphItem;
 use super::node::{self, Reference};
-use super::scope::{Runner, Scope};
+use super::scope::{GraphRunner, Scope};
 use super::{calls, control, effects, frames, idioms, lists, narrow, resources};
 use crate::ops::activation::GELU;
 use crate::wire::proto::NodeDef;
@@ -25,12 +25,12 @@ const PASSES: [&str; 8] = [
     "PlaceholderWithDefault",
 ];
 
-impl<'a> Runner<'a, '_> {
+impl<'a> GraphRunner<'a, '_> {
     /// Gives a tensor of the main graph that an input of the model stands for.
     ///
     /// # Errors
     /// `N0201` if the graph does not have it, `N0203` if the node gives several.
-    pub(crate) fn feed(&self, scope: &Scope<'a>, place: &str, item: Item) -> Result<()> {
+    pub(crate) fn feed(&self, scope: &Scope<'a>, place: &str, item: GraphItem) -> Result<()> {
         let Some(index) = self.node_of(scope, place)? else { return Ok(()) };
         let node = &scope.body.nodes[index];
         let count = node::output_count(node, self.library.get(node.op.as_str()).copied());
@@ -46,7 +46,7 @@ impl<'a> Runner<'a, '_> {
     ///
     /// # Errors
     /// `N0201` if there is none, `N0206` if it depends on itself, `N0213` beyond limits.
-    pub(crate) fn value(&self, scope: &Scope<'a>, text: &str) -> Result<Item> {
+    pub(crate) fn value(&self, scope: &Scope<'a>, text: &str) -> Result<GraphItem> {
         if let Some(index) = self.node_of(scope, text)? {
             self.evaluate(scope, index)?;
         }
@@ -67,7 +67,7 @@ impl<'a> Runner<'a, '_> {
     }
 
     /// What a text refers to, once its node has run.
-    fn known(&self, scope: &Scope<'a>, text: &str) -> Result<Item> {
+    fn known(&self, scope: &Scope<'a>, text: &str) -> Result<GraphItem> {
         let none = || {
             let message = format!("A node reads `{}`, and there is no such output.", shown(text));
             Diagnostic::new(Code::SourceSyntax, message)
@@ -90,7 +90,7 @@ impl<'a> Runner<'a, '_> {
     /// Runs a node and all that it needs, without recursion along the graph.
     ///
     /// # Errors
-    /// As [`Runner::value`].
+    /// As [`GraphRunner::value`].
     pub(crate) fn evaluate(&self, scope: &Scope<'a>, index: usize) -> Result<()> {
         let mut open = HashMap::new();
         let mut stack = vec![index];
@@ -125,20 +125,21 @@ impl<'a> Runner<'a, '_> {
     }
 
     /// Runs one node whose inputs are known.
-    fn node(&self, scope: &Scope<'a>, index: usize) -> Result<Vec<Item>> {
+    fn node(&self, scope: &Scope<'a>, index: usize) -> Result<Vec<GraphItem>> {
         let node = &scope.body.nodes[index];
         self.work(scope, node, 1)?;
         if frames::is_lazy(&node.op) {
             return frames::run(self, scope, index);
         }
         if let Some(x) = idioms::gelu(&scope.body, node)
-            && let Item::Tensor(x) = self.known(scope, x)?
+            && let GraphItem::Tensor(x) = self.known(scope, x)?
         {
             let named = vec![("x".to_owned(), Value::Var(x))];
             return Ok(self.lower(scope, node, GELU, vec![], named));
         }
         let data = node.input.iter().filter(|text| !text.starts_with('^'));
-        let inputs = data.map(|text| self.known(scope, text)).collect::<Result<Vec<Item>>>()?;
+        let inputs =
+            data.map(|text| self.known(scope, text)).collect::<Result<Vec<GraphItem>>>()?;
         let inputs = effects::present(self, scope, node, inputs);
         if node.op == "Const" {
             return self.constant(scope, node);
@@ -157,7 +158,7 @@ impl<'a> Runner<'a, '_> {
         Ok(self.operator(scope, node, inputs))
     }
 
-    fn constant(&self, scope: &Scope<'a>, node: &NodeDef) -> Result<Vec<Item>> {
+    fn constant(&self, scope: &Scope<'a>, node: &NodeDef) -> Result<Vec<GraphItem>> {
         let Some(proto) = node::constant(node) else {
             let message = "The constant has no value.";
             return Err(self.problem(scope, node, Code::SourceSyntax, message));
@@ -178,17 +179,22 @@ impl<'a> Runner<'a, '_> {
             (None, false) => b.parameter(&name, tensor),
         };
         self.states.freeze(&name, var);
-        Ok(vec![Item::Tensor(var)])
+        Ok(vec![GraphItem::Tensor(var)])
     }
 
     /// Hands an operator to the table.
-    fn operator(&self, scope: &Scope<'a>, node: &NodeDef, inputs: Vec<Item>) -> Vec<Item> {
+    fn operator(
+        &self,
+        scope: &Scope<'a>,
+        node: &NodeDef,
+        inputs: Vec<GraphItem>,
+    ) -> Vec<GraphItem> {
         let mut values = vec![];
         for item in inputs {
             values.push(match item {
-                Item::Tensor(var) => Value::Var(var),
-                Item::Hole => Value::Hole,
-                Item::Resource(_) | Item::List(_) => {
+                GraphItem::Tensor(var) => Value::Var(var),
+                GraphItem::Hole => Value::Hole,
+                GraphItem::Resource(_) | GraphItem::List(_) => {
                     let message = "The operator reads a variable or a list as a whole.";
                     return self.refuse(scope, node, Code::LayerUnsupported, message);
                 }

@@ -1,11 +1,11 @@
 //! The order in which variables are read and written. Nodes run when a result needs them; those that read or write a
 //! variable that is written run before, one after the other, as the edges of the graph say.
 
-use super::item::Item;
+use super::item::GraphItem;
 use super::node::{self, name_of};
 use super::nodes::Nodes;
 use super::order;
-use super::scope::{DEPTH_MAX, Runner, Scope, Writes};
+use super::scope::{DEPTH_MAX, GraphRunner, Scope, Writes};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use std::collections::{HashMap, HashSet};
@@ -18,9 +18,9 @@ const IDENTITIES_MAX: usize = 64;
 /// result waits for.
 ///
 /// # Errors
-/// As [`Runner::value`].
+/// As [`GraphRunner::value`].
 pub(crate) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     wanted: Option<&HashSet<usize>>,
 ) -> Result<()> {
@@ -88,9 +88,9 @@ fn is_passed(node: &NodeDef) -> bool {
 /// The variables that a node writes, itself or by functions that it calls.
 ///
 /// # Errors
-/// As [`Runner::value`].
+/// As [`GraphRunner::value`].
 pub(crate) fn written<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
 ) -> Result<Vec<String>> {
@@ -101,7 +101,7 @@ pub(crate) fn written<'a>(
         let Some(name) = variable_of(runner, scope, text)? else { continue };
         let text = Some(text).filter(|_| runner.states.value(&name).is_none());
         let initial = text.map(|text| runner.value(scope, leaf(&scope.body, text))).transpose()?;
-        if let Some(Item::Tensor(var)) = initial {
+        if let Some(GraphItem::Tensor(var)) = initial {
             runner.states.begin(&name, var);
         }
         if seen.insert(name.clone()) {
@@ -112,7 +112,7 @@ pub(crate) fn written<'a>(
 }
 
 /// The inputs of a node whose variables it writes, itself or by functions that it calls.
-fn written_inputs(runner: &Runner<'_, '_>, node: &NodeDef) -> Vec<usize> {
+fn written_inputs(runner: &GraphRunner<'_, '_>, node: &NodeDef) -> Vec<usize> {
     if node::is_write(&node.op) {
         return vec![0];
     }
@@ -130,7 +130,7 @@ fn written_inputs(runner: &Runner<'_, '_>, node: &NodeDef) -> Vec<usize> {
 }
 
 /// The parameters that a function writes to.
-fn of_function(runner: &Runner<'_, '_>, function: &str) -> Rc<Writes> {
+fn of_function(runner: &GraphRunner<'_, '_>, function: &str) -> Rc<Writes> {
     let Some((&function, found)) = runner.library.get_key_value(function) else {
         return Rc::default();
     };
@@ -190,9 +190,9 @@ fn leaf<'b>(body: &Nodes<'b>, text: &'b str) -> &'b str {
 /// The variable that an input of a node is, or is a handle of. A frozen one is a constant.
 ///
 /// # Errors
-/// As [`Runner::value`].
+/// As [`GraphRunner::value`].
 pub(crate) fn variable<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
     input: usize,
@@ -205,7 +205,7 @@ pub(crate) fn variable<'a>(
 
 /// As [`variable`], by the text of the input.
 fn variable_of<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     text: &str,
 ) -> Result<Option<String>> {
@@ -224,8 +224,8 @@ fn variable_of<'a>(
         _ => None,
     };
     Ok(match item {
-        Some(Item::Resource(variable)) => Some(variable.name.clone()),
-        Some(Item::Tensor(var)) => runner.states.constant(var),
+        Some(GraphItem::Resource(variable)) => Some(variable.name.clone()),
+        Some(GraphItem::Tensor(var)) => runner.states.constant(var),
         _ => None,
     })
 }
@@ -242,11 +242,11 @@ fn is_read(scope: &Scope<'_>, name: &str) -> bool {
 /// The values of inputs as they are now: variables of TensorFlow 1 that a node reads by itself, and such that were
 /// frozen, may have been written. Functions that a node calls do so themselves.
 pub(crate) fn present<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    mut inputs: Vec<Item>,
-) -> Vec<Item> {
+    mut inputs: Vec<GraphItem>,
+) -> Vec<GraphItem> {
     if runner.states.is_empty() || !node::called(node, &runner.library).is_empty() {
         return inputs;
     }
@@ -256,7 +256,7 @@ pub(crate) fn present<'a>(
         let Some(input) = inputs.get_mut(at) else { break };
         let name = match (found.filter(|node| is_variable(node)), &input) {
             (Some(read), _) => Some(runner.states.name(scope.function, read)),
-            (None, Item::Tensor(var)) => runner.states.constant(*var),
+            (None, GraphItem::Tensor(var)) => runner.states.constant(*var),
             (None, _) => None,
         };
         if let Some(name) = name {

@@ -16,7 +16,7 @@ pub(crate) enum Extent {
 
 impl Extent {
     /// Of a tensor that is an element.
-    pub(crate) fn of(b: &GraphBuilder, v: Var) -> Extent {
+    pub(crate) fn from_var(b: &GraphBuilder, v: Var) -> Extent {
         b.shape_of(v).map_or(Extent::Varying, Extent::One)
     }
 

@@ -15,10 +15,10 @@ const LITERALS_MAX: usize = 64;
 const PASSES_MAX: usize = 64;
 
 /// A tensor: the name of a node or argument, and the number of the output.
-pub(crate) type Place = (String, usize);
+pub(crate) type TensorName = (String, usize);
 
 /// A condition or the number of a branch, and what it must be; true is 1.
-pub(super) type Literal = (Place, usize);
+pub(super) type Literal = (TensorName, usize);
 pub(super) type Literals = Rc<BTreeSet<Literal>>;
 
 /// A value that a loop carries.
@@ -62,8 +62,8 @@ pub(crate) struct Arm {
 
 /// What a Merge chooses from.
 #[derive(Debug)]
-pub(crate) struct Choice {
-    pub(crate) condition: Place,
+pub(crate) struct MergeChoice {
+    pub(crate) condition: TensorName,
     /// Whether the condition is the number of a branch.
     pub(crate) is_number: bool,
     /// By what the condition is: 0 or false first.
@@ -81,7 +81,7 @@ pub(crate) struct Flow {
     /// Nodes without inputs that were given their values.
     pub(crate) sources: Vec<usize>,
     literals: RefCell<HashMap<usize, Literals>>,
-    choices: RefCell<HashMap<usize, Option<Rc<Choice>>>>,
+    choices: RefCell<HashMap<usize, Option<Rc<MergeChoice>>>>,
 }
 
 /// Whether a node passes its first input on to one of its outputs.
@@ -185,7 +185,7 @@ impl Flow {
     }
 
     /// The condition that a Switch looks at, before nodes that only pass it on.
-    fn condition(&self, body: &Nodes<'_>, switch: &NodeDef) -> Option<Place> {
+    fn condition(&self, body: &Nodes<'_>, switch: &NodeDef) -> Option<TensorName> {
         let text = switch.input.iter().filter(|text| !text.starts_with('^')).nth(1)?;
         let (mut name, mut slot) = place(text)?;
         for _ in 0..PASSES_MAX {
@@ -201,7 +201,7 @@ impl Flow {
     }
 
     /// The value of a condition that is a constant.
-    pub(crate) fn constant(&self, body: &Nodes<'_>, (name, _): &Place) -> Option<i64> {
+    pub(crate) fn constant(&self, body: &Nodes<'_>, (name, _): &TensorName) -> Option<i64> {
         let mut node = body.node(name)?;
         if node.op == "PlaceholderWithDefault" {
             (_, node, _) = from(body, node, 0)?;
@@ -294,7 +294,7 @@ impl Flow {
         body: &Nodes<'_>,
         index: usize,
         work: &dyn Fn(usize) -> Result<()>,
-    ) -> Result<Option<Rc<Choice>>> {
+    ) -> Result<Option<Rc<MergeChoice>>> {
         if let Some(known) = self.choices.borrow().get(&index) {
             return Ok(known.clone());
         }
@@ -308,7 +308,7 @@ impl Flow {
         body: &Nodes<'_>,
         index: usize,
         work: &dyn Fn(usize) -> Result<()>,
-    ) -> Result<Option<Choice>> {
+    ) -> Result<Option<MergeChoice>> {
         let node = &body.nodes[index];
         let count = node.input.iter().filter(|text| !text.starts_with('^')).count();
         let ends = (0..count).map(|input| from(body, node, input)).collect::<Option<Vec<_>>>();
@@ -322,7 +322,7 @@ impl Flow {
             each.push(self.of_input(body, *input, Some(*slot)));
         }
         // The condition that is another one for each input.
-        let sides = |place: &Place| -> Option<Vec<usize>> {
+        let sides = |place: &TensorName| -> Option<Vec<usize>> {
             let side = |all: &BTreeSet<Literal>| all.iter().find(|(p, _)| p == place).map(|l| l.1);
             let sides: Vec<usize> = each.iter().map(side).collect::<Option<_>>()?;
             let mut sorted = sides.clone();
@@ -338,11 +338,11 @@ impl Flow {
         }
         arms.sort_by_key(|arm| arm.side);
         let is_number = self.is_number(body, &condition);
-        Ok(Some(Choice { condition, is_number, arms }))
+        Ok(Some(MergeChoice { condition, is_number, arms }))
     }
 
     /// Whether what some node switches by is the number of a branch.
-    fn is_number(&self, body: &Nodes<'_>, condition: &Place) -> bool {
+    fn is_number(&self, body: &Nodes<'_>, condition: &TensorName) -> bool {
         let numbered = body.nodes.iter().filter(|node| node.op == "_SwitchN");
         numbered.into_iter().any(|node| self.condition(body, node).as_ref() == Some(condition))
     }

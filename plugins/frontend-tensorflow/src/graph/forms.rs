@@ -1,11 +1,11 @@
 //! What the values of a graph are to conditions and loops: tensors, lists, and what is the same on all paths.
 
 use super::extent::Extent;
-use super::item::{Form as Elements, Item, List, Sizes};
+use super::item::{ElementSizes, GraphItem, ListForm as Elements, TensorList};
 use super::scans::{self, Scan};
 use super::truth::{no_condition, truth};
 use super::turns::{self, Counter, Limit};
-use crate::ops::Source;
+use crate::ops::RowContext;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{Dim, ValueId, ValueType};
@@ -18,16 +18,16 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub(crate) enum Form {
     /// The same on all paths.
-    Fixed(Item),
+    Fixed(GraphItem),
     /// A tensor of this type.
     Tensor(ValueType),
     /// A list like this one, as one tensor or sequence; its type, if it is known.
-    List(Rc<List>, Option<ValueType>),
+    List(Rc<TensorList>, Option<ValueType>),
 }
 
 /// Conditions and loops of a graph.
 pub(crate) struct Forms<'d, 's> {
-    driver: &'d Driver<'s, Source>,
+    driver: &'d Driver<'s, RowContext>,
     /// The shapes that the source declares for the values of a loop.
     declared: &'d [Option<Vec<Dim>>],
     found: RefCell<Found>,
@@ -44,7 +44,7 @@ pub(crate) struct Found {
 }
 
 impl<'d, 's> Forms<'d, 's> {
-    pub(super) fn new(driver: &'d Driver<'s, Source>) -> Forms<'d, 's> {
+    pub(super) fn new(driver: &'d Driver<'s, RowContext>) -> Forms<'d, 's> {
         Forms { driver, declared: &[], found: RefCell::default() }
     }
 
@@ -64,10 +64,10 @@ impl<'d, 's> Forms<'d, 's> {
 
     /// What the body of a loop gets at first: the type that goes in, or the value itself if it is the same in each
     /// turn.
-    pub(super) fn begin(&self, item: &Item, is_constant: bool) -> Form {
+    pub(super) fn begin(&self, item: &GraphItem, is_constant: bool) -> Form {
         match item {
-            Item::Tensor(v) if !is_constant => Form::Tensor(type_of(self.b(), *v)),
-            Item::List(list) if !is_constant => match list.whole_type(self.b()) {
+            GraphItem::Tensor(v) if !is_constant => Form::Tensor(type_of(self.b(), *v)),
+            GraphItem::List(list) if !is_constant => match list.whole_type(self.b()) {
                 Some(ty) => Form::List(list.clone(), Some(ty)),
                 // The first turn tells what its elements are.
                 None => Form::Fixed(item.clone()),
@@ -77,7 +77,7 @@ impl<'d, 's> Forms<'d, 's> {
     }
 
     /// The form of a list that the body of a loop gets, of which a turn gives `next`.
-    fn carried_list(&self, begin: &Rc<List>, ty: &ValueType, next: &List) -> Form {
+    fn carried_list(&self, begin: &Rc<TensorList>, ty: &ValueType, next: &TensorList) -> Form {
         let of = |extent: Extent, ty| Form::List(Rc::new(begin.sized(extent)), Some(ty));
         if next.is_sequence {
             let found = next.whole_type(self.b());
@@ -98,9 +98,9 @@ impl<'d, 's> Forms<'d, 's> {
     }
 
     /// The size of the elements of a list that goes through a turn; none of what is no list.
-    fn extent(&self, carried: &Carried<Self>, next: &Item) -> Option<Extent> {
+    fn extent(&self, carried: &Carried<Self>, next: &GraphItem) -> Option<Extent> {
         match (&carried.form, &carried.item, next) {
-            (Form::List(..), Item::List(list), Item::List(next)) => {
+            (Form::List(..), GraphItem::List(list), GraphItem::List(next)) => {
                 Some(list.extent.clone().and(next.extent.clone().repeated(self.b())))
             }
             _ => None,
@@ -109,37 +109,39 @@ impl<'d, 's> Forms<'d, 's> {
 }
 
 impl Paths for Forms<'_, '_> {
-    type Source = Source;
+    type Source = RowContext;
     type Key = usize;
-    type Item = Item;
+    type Item = GraphItem;
     type Form = Form;
     type Block = ();
 
-    fn driver(&self) -> &Driver<'_, Source> {
+    fn driver(&self) -> &Driver<'_, RowContext> {
         self.driver
     }
 
-    fn fixed(&self, item: Item) -> Form {
+    fn fixed(&self, item: GraphItem) -> Form {
         Form::Fixed(item)
     }
 
-    fn form_of(&self, item: &Item) -> Result<Form> {
+    fn form_of(&self, item: &GraphItem) -> Result<Form> {
         Ok(match item {
-            Item::List(list) => Form::List(list.clone(), known_type(self.b(), list)),
+            GraphItem::List(list) => Form::List(list.clone(), known_type(self.b(), list)),
             other => Form::Fixed(other.clone()),
         })
     }
 
-    fn widened(&self, form: Form, item: &Item) -> Result<Form> {
+    fn widened(&self, form: Form, item: &GraphItem) -> Result<Form> {
         Ok(match (form, item) {
-            (Form::Fixed(Item::Hole), _) | (_, Item::Hole) => Form::Fixed(Item::Hole),
+            (Form::Fixed(GraphItem::Hole), _) | (_, GraphItem::Hole) => {
+                Form::Fixed(GraphItem::Hole)
+            }
             (Form::Fixed(fixed), item) if is_same(&fixed, item) => Form::Fixed(fixed),
             // A value of one arm is of another graph than one of the other.
-            (Form::Fixed(Item::Tensor(_)), Item::Tensor(_)) => Form::Tensor(unknown()),
-            (Form::List(list, _), Item::List(other)) if Rc::ptr_eq(&list, other) => {
-                Form::Fixed(Item::List(list))
+            (Form::Fixed(GraphItem::Tensor(_)), GraphItem::Tensor(_)) => Form::Tensor(unknown()),
+            (Form::List(list, _), GraphItem::List(other)) if Rc::ptr_eq(&list, other) => {
+                Form::Fixed(GraphItem::List(list))
             }
-            (Form::List(list, ty), Item::List(other)) => {
+            (Form::List(list, ty), GraphItem::List(other)) => {
                 let ty = either_type(ty, known_type(self.b(), other));
                 Form::List(Rc::new(list.or(other, ty.as_ref().and_then(element))), ty)
             }
@@ -147,7 +149,7 @@ impl Paths for Forms<'_, '_> {
                 let message =
                     "The branches of a condition give different kinds of values or variables.";
                 self.driver.report(self.b().diagnostic(Code::LayerUnsupported, message));
-                Form::Fixed(Item::Hole)
+                Form::Fixed(GraphItem::Hole)
             }
         })
     }
@@ -160,11 +162,11 @@ impl Paths for Forms<'_, '_> {
         }
     }
 
-    fn packed(&self, form: &Form, item: &Item) -> Result<Vec<Var>> {
+    fn packed(&self, form: &Form, item: &GraphItem) -> Result<Vec<Var>> {
         let value = match (form, item) {
             (Form::Fixed(_), _) => return Ok(vec![]),
-            (Form::Tensor(_), Item::Tensor(v)) => *v,
-            (Form::List(like, ty), Item::List(list)) => {
+            (Form::Tensor(_), GraphItem::Tensor(v)) => *v,
+            (Form::List(like, ty), GraphItem::List(list)) => {
                 let element = ty.as_ref().and_then(element);
                 match like.is_sequence && !list.is_sequence {
                     true => list.as_sequence().whole(self.b(), element)?,
@@ -177,19 +179,19 @@ impl Paths for Forms<'_, '_> {
         Ok(vec![value])
     }
 
-    fn unpacked(&self, form: &Form, from: &mut dyn Iterator<Item = Var>) -> Item {
+    fn unpacked(&self, form: &Form, from: &mut dyn Iterator<Item = Var>) -> GraphItem {
         match form {
             Form::Fixed(item) => item.clone(),
-            Form::Tensor(_) => from.next().map_or(Item::Hole, Item::Tensor),
+            Form::Tensor(_) => from.next().map_or(GraphItem::Hole, GraphItem::Tensor),
             Form::List(like, _) => {
-                from.next().map_or(Item::Hole, |v| Item::List(Rc::new(like.with(v))))
+                from.next().map_or(GraphItem::Hole, |v| GraphItem::List(Rc::new(like.with(v))))
             }
         }
     }
 
-    fn truth(&self, condition: &Item) -> Result<Var> {
+    fn truth(&self, condition: &GraphItem) -> Result<Var> {
         match condition {
-            Item::Tensor(v) => truth(self.b(), *v),
+            GraphItem::Tensor(v) => truth(self.b(), *v),
             _ => Err(no_condition(self.b())),
         }
     }
@@ -207,34 +209,40 @@ impl Paths for Forms<'_, '_> {
         if matches!(form, Form::List(..)) { "list" } else { "state" }
     }
 
-    fn carried(&self, carried: &Carried<Self>, next: &Item) -> Result<Form> {
+    fn carried(&self, carried: &Carried<Self>, next: &GraphItem) -> Result<Form> {
         let (b, Carried { form, begin, item, .. }) = (self.b(), carried);
         let declared = self.declared.get(carried.key).and_then(Option::as_deref);
         let form = match (form, begin, next) {
-            (_, _, Item::Hole) => form.clone(),
+            (_, _, GraphItem::Hole) => form.clone(),
             (Form::Fixed(_), begin, next) if is_same(begin, next) => form.clone(),
-            (Form::Fixed(_), Item::Tensor(v), Item::Tensor(_)) => Form::Tensor(type_of(b, *v)),
-            (Form::Fixed(_), Item::List(list), Item::List(next)) => {
+            (Form::Fixed(_), GraphItem::Tensor(v), GraphItem::Tensor(_)) => {
+                Form::Tensor(type_of(b, *v))
+            }
+            (Form::Fixed(_), GraphItem::List(list), GraphItem::List(next)) => {
                 let extent = next.extent.clone().repeated(b);
                 let ty = next.whole_type(b);
                 ty.map_or(form.clone(), |ty| Form::List(Rc::new(list.sized(extent)), Some(ty)))
             }
             // A turn gives what it gets.
-            (Form::Tensor(_), _, Item::Tensor(_))
+            (Form::Tensor(_), _, GraphItem::Tensor(_))
                 if is_same(item, next) || is_same(begin, next) =>
             {
                 Form::Fixed(begin.clone())
             }
-            (Form::List(..), _, Item::List(_)) if is_same(item, next) => Form::Fixed(begin.clone()),
-            (Form::Tensor(ty), _, Item::Tensor(v)) => {
+            (Form::List(..), _, GraphItem::List(_)) if is_same(item, next) => {
+                Form::Fixed(begin.clone())
+            }
+            (Form::Tensor(ty), _, GraphItem::Tensor(v)) => {
                 Form::Tensor(wider(ty, &type_of(b, *v), declared))
             }
-            (Form::List(like, Some(ty)), _, Item::List(next)) => self.carried_list(like, ty, next),
+            (Form::List(like, Some(ty)), _, GraphItem::List(next)) => {
+                self.carried_list(like, ty, next)
+            }
             _ => form.clone(),
         };
         // What reads the list in the body must know the size, too.
         Ok(match (form, self.extent(carried, next), item) {
-            (Form::List(like, ty), Some(extent), Item::List(list))
+            (Form::List(like, ty), Some(extent), GraphItem::List(list))
                 if input(b, list).is_some_and(|input| b.graph().uses(input) > 0) =>
             {
                 Form::List(Rc::new(like.sized(extent)), ty)
@@ -246,15 +254,15 @@ impl Paths for Forms<'_, '_> {
     fn ended(
         &self,
         carried: &mut [Carried<Self>],
-        condition: Option<&Item>,
+        condition: Option<&GraphItem>,
         go_on: Var,
     ) -> Result<Var> {
         let b = self.b();
         let counters: Vec<Counter> = carried.iter().filter_map(|c| counter(b, c)).collect();
         let condition = match condition {
-            Some(Item::Tensor(v)) => truth(b, *v)?,
-            Some(Item::Hole) | None => go_on,
-            Some(Item::Resource(_) | Item::List(_)) => {
+            Some(GraphItem::Tensor(v)) => truth(b, *v)?,
+            Some(GraphItem::Hole) | None => go_on,
+            Some(GraphItem::Resource(_) | GraphItem::List(_)) => {
                 if self.driver.findings() == 0 {
                     self.driver.report(no_condition(b));
                 }
@@ -270,7 +278,7 @@ impl Paths for Forms<'_, '_> {
             }
             let Some(extent) = self.extent(carried, &carried.next) else { continue };
             found.extents.push((at, extent));
-            if let (Item::List(list), Item::List(next)) = (&carried.item, &carried.next)
+            if let (GraphItem::List(list), GraphItem::List(next)) = (&carried.item, &carried.next)
                 && let Some(input) = input(b, list)
                 && let Some((item, scan)) = scans::scan(b, (input, list), next, &counters)
             {
@@ -298,7 +306,9 @@ pub(super) fn formless(b: &GraphBuilder) -> Diagnostic {
 /// A value of a loop that is a counter.
 fn counter(b: &GraphBuilder, carried: &Carried<Forms<'_, '_>>) -> Option<Counter> {
     let Carried { form: Form::Tensor(_), begin, item, next, .. } = carried else { return None };
-    let (Item::Tensor(begin), Item::Tensor(state), Item::Tensor(next)) = (begin, item, next) else {
+    let (GraphItem::Tensor(begin), GraphItem::Tensor(state), GraphItem::Tensor(next)) =
+        (begin, item, next)
+    else {
         return None;
     };
     let step = turns::step(b, *state, *next)?;
@@ -306,7 +316,7 @@ fn counter(b: &GraphBuilder, carried: &Carried<Forms<'_, '_>>) -> Option<Counter
 }
 
 /// The input of the body that is a list.
-fn input(b: &GraphBuilder, list: &List) -> Option<ValueId> {
+fn input(b: &GraphBuilder, list: &TensorList) -> Option<ValueId> {
     match list.form {
         Elements::Stacked(v) | Elements::Sequence(v) => b.id(v).ok(),
         _ => None,
@@ -316,13 +326,15 @@ fn input(b: &GraphBuilder, list: &List) -> Option<ValueId> {
 /// Whether what a turn gives may go into the next one.
 fn has_form(carried: &Carried<Forms<'_, '_>>) -> bool {
     let Carried { form, begin, next, .. } = carried;
-    matches!(next, Item::Hole) || matches!(begin, Item::Hole) || is_given(form, begin, next)
+    matches!(next, GraphItem::Hole)
+        || matches!(begin, GraphItem::Hole)
+        || is_given(form, begin, next)
 }
 
 /// Whether a turn gives a value of a form.
-pub(super) fn is_given(form: &Form, begin: &Item, next: &Item) -> bool {
+pub(super) fn is_given(form: &Form, begin: &GraphItem, next: &GraphItem) -> bool {
     match (form, next) {
-        (Form::Tensor(_), Item::Tensor(_)) | (Form::List(..), Item::List(_)) => true,
+        (Form::Tensor(_), GraphItem::Tensor(_)) | (Form::List(..), GraphItem::List(_)) => true,
         (Form::Fixed(_), next) => is_same(begin, next),
         _ => false,
     }
@@ -337,7 +349,7 @@ fn type_of(b: &GraphBuilder, v: Var) -> ValueType {
 }
 
 /// The sizes of an element, of the type of a list.
-fn element(ty: &ValueType) -> Sizes {
+fn element(ty: &ValueType) -> ElementSizes {
     match ty {
         ValueType::Sequence(element) => element.shape().map(<[Dim]>::to_vec),
         ty => ty.shape().map(|shape| shape[1.min(shape.len())..].to_vec()),
@@ -346,19 +358,19 @@ fn element(ty: &ValueType) -> Sizes {
 
 /// What is known of a list that an arm gives, as the type of a sequence. A size that the arm computes has no meaning
 /// outside of it.
-fn known_type(b: &GraphBuilder, list: &List) -> Option<ValueType> {
+fn known_type(b: &GraphBuilder, list: &TensorList) -> Option<ValueType> {
     let size = |n: &Dim| n.known().map_or(Dim::Unknown, Dim::Known);
     let shape = Some(element(&list.whole_type(b)?)?.iter().map(size).collect());
     Some(ValueType::Sequence(Box::new(ValueType::Tensor { dtype: list.dtype, shape })))
 }
 
 /// Whether two items are the same thing outside of arms and bodies.
-fn is_same(x: &Item, y: &Item) -> bool {
+fn is_same(x: &GraphItem, y: &GraphItem) -> bool {
     match (x, y) {
-        (Item::Tensor(x), Item::Tensor(y)) => x == y,
-        (Item::List(x), Item::List(y)) => Rc::ptr_eq(x, y),
-        (Item::Resource(x), Item::Resource(y)) => x.name == y.name,
-        (_, Item::Hole) => true,
+        (GraphItem::Tensor(x), GraphItem::Tensor(y)) => x == y,
+        (GraphItem::List(x), GraphItem::List(y)) => Rc::ptr_eq(x, y),
+        (GraphItem::Resource(x), GraphItem::Resource(y)) => x.name == y.name,
+        (_, GraphItem::Hole) => true,
         _ => false,
     }
 }

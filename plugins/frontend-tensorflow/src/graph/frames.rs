@@ -3,13 +3,13 @@
 
 use super::branch::{branch, chosen};
 use super::control::WEIGHT;
-use super::flow::{Arm, Choice, Flow, Frame};
-use super::item::Item;
+use super::flow::{Arm, Flow, Frame, MergeChoice};
+use super::item::GraphItem;
 use super::list::single;
 use super::node;
 use super::repeat::{Repetition, repeat};
-use super::scope::{DEPTH_MAX, Runner, Scope};
-use super::siblings::Group;
+use super::scope::{DEPTH_MAX, GraphRunner, Scope};
+use super::siblings::MergeGroup;
 use super::truth::{known, truth};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
@@ -26,8 +26,8 @@ pub(crate) fn is_lazy(op: &str) -> bool {
 }
 
 /// What a node of this family gives that is not lazy; `None` if it is of another one.
-pub(crate) fn passed(node: &NodeDef, inputs: &[Item]) -> Option<Vec<Item>> {
-    let first = || inputs.first().cloned().unwrap_or(Item::Hole);
+pub(crate) fn passed(node: &NodeDef, inputs: &[GraphItem]) -> Option<Vec<GraphItem>> {
+    let first = || inputs.first().cloned().unwrap_or(GraphItem::Hole);
     match node.op.as_str() {
         "Enter" | "RefEnter" | "LoopCond" | "NextIteration" | "RefNextIteration" => {
             Some(vec![first()])
@@ -44,9 +44,9 @@ pub(crate) fn passed(node: &NodeDef, inputs: &[Item]) -> Option<Vec<Item>> {
 /// The nodes that a lazy node needs before it runs.
 ///
 /// # Errors
-/// As [`Runner::value`].
+/// As [`GraphRunner::value`].
 pub(crate) fn needs<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     index: usize,
 ) -> Result<Vec<usize>> {
@@ -70,11 +70,11 @@ pub(crate) fn needs<'a>(
 
 /// A Merge, and the others that choose as it does and have not run yet, if the condition is not known beforehand.
 fn group<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     index: usize,
-    choice: Rc<Choice>,
-) -> Result<Group> {
+    choice: Rc<MergeChoice>,
+) -> Result<MergeGroup> {
     let (body, node) = (&scope.body, &scope.body.nodes[index]);
     let flow = body.flow();
     let mut all = vec![];
@@ -91,10 +91,10 @@ fn group<'a>(
 
 /// The sides of a Merge that is no part of a loop.
 fn choice<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     index: usize,
-) -> Result<Option<Rc<Choice>>> {
+) -> Result<Option<Rc<MergeChoice>>> {
     let node = &scope.body.nodes[index];
     if !matches!(node.op.as_str(), "Merge" | "RefMerge") {
         return Ok(None);
@@ -108,10 +108,10 @@ fn choice<'a>(
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     index: usize,
-) -> Result<Vec<Item>> {
+) -> Result<Vec<GraphItem>> {
     let node = &scope.body.nodes[index];
     if runner.depth.get() >= DEPTH_MAX {
         let message = format!("More than {DEPTH_MAX} loops and conditions are inside each other.");
@@ -137,26 +137,28 @@ pub(crate) fn run<'a>(
 
 /// What one of the sides of a Merge gives, and the number of that input. Others that choose as it does run with it.
 fn merged<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     index: usize,
-    choice: Rc<Choice>,
-) -> Result<Vec<Item>> {
+    choice: Rc<MergeChoice>,
+) -> Result<Vec<GraphItem>> {
     let (b, nodes) = (runner.builder(), scope.body.nodes);
     let node = &nodes[index];
-    let arm = |merge: usize, arm: &Arm, inner: &Scope<'a>| -> Result<Vec<Item>> {
+    let arm = |merge: usize, arm: &Arm, inner: &Scope<'a>| -> Result<Vec<GraphItem>> {
         let number = crate::ops::create::scalar(arm.input as i64, DataType::Int32);
         let mut texts = nodes[merge].input.iter().filter(|text| !text.starts_with('^'));
         match texts.nth(arm.input) {
-            Some(text) => Ok(vec![runner.value(inner, text)?, Item::Tensor(b.constant(number))]),
-            None => Ok(vec![Item::Hole; 2]),
+            Some(text) => {
+                Ok(vec![runner.value(inner, text)?, GraphItem::Tensor(b.constant(number))])
+            }
+            None => Ok(vec![GraphItem::Hole; 2]),
         }
     };
     let (name, slot) = &choice.condition;
     let condition = match runner.value(scope, &format!("{name}:{slot}"))? {
-        Item::Tensor(v) if choice.is_number => v,
-        Item::Tensor(v) => truth(b, v)?,
-        Item::Hole => return Ok(vec![Item::Hole; 2]),
+        GraphItem::Tensor(v) if choice.is_number => v,
+        GraphItem::Tensor(v) => truth(b, v)?,
+        GraphItem::Hole => return Ok(vec![GraphItem::Hole; 2]),
         _ => {
             let message = "The condition is no tensor.";
             return Ok(runner.refuse(scope, node, Code::LayerUnsupported, message));
@@ -183,7 +185,7 @@ fn merged<'a>(
         true => chosen(runner.driver, condition, count, &inner)?,
         false => branch(runner.driver, condition, [&|| inner(1), &|| inner(0)])?,
     };
-    let mut each = given.chunks(2).map(<[Item]>::to_vec);
+    let mut each = given.chunks(2).map(<[GraphItem]>::to_vec);
     let own = each.next().unwrap_or_default();
     for ((merge, _), items) in all.iter().skip(1).zip(each) {
         scope.settle(*merge, items);
@@ -193,29 +195,29 @@ fn merged<'a>(
 
 /// Runs a frame; gives what the node `index` passes out of it.
 fn looped<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
     frame: &Frame,
     index: usize,
-) -> Result<Vec<Item>> {
+) -> Result<Vec<GraphItem>> {
     let flow = scope.body.flow();
     let nodes = scope.body.nodes;
     let value = |scope: &Scope<'a>, at: usize| runner.value(scope, &nodes[at].name);
     let enters = frame.variables.iter().map(|v| value(scope, v.enter));
-    let begins = enters.collect::<Result<Vec<Item>>>()?;
+    let begins = enters.collect::<Result<Vec<GraphItem>>>()?;
     let Some(condition) = frame.condition else {
         let message = "The loop has no condition.";
         return Err(runner.problem(scope, node, Code::SourceSyntax, message));
     };
-    let inner = |items: &[Item], switched: bool| {
+    let inner = |items: &[GraphItem], switched: bool| {
         let inner = scope.part();
         flow.sources.iter().for_each(|source| inner.inherit(scope, *source));
         frame.enters().for_each(|enter| inner.inherit(scope, enter));
         for (variable, item) in frame.variables.iter().zip(items) {
-            inner.settle(variable.merge, vec![item.clone(), Item::Hole]);
+            inner.settle(variable.merge, vec![item.clone(), GraphItem::Hole]);
             if let Some(switch) = variable.switch.filter(|_| switched) {
-                inner.settle(switch, vec![Item::Hole, item.clone()]);
+                inner.settle(switch, vec![GraphItem::Hole, item.clone()]);
             }
         }
         inner
@@ -232,16 +234,16 @@ fn looped<'a>(
         constant: vec![],
     };
     let ends = repeat(runner.driver, &begins, &repetition)?;
-    let mut given = vec![Item::Hole];
+    let mut iteration_items = vec![GraphItem::Hole];
     for (variable, end) in frame.variables.iter().zip(ends) {
         for exit in &variable.exits {
             match *exit == index {
-                true => given = vec![end.clone()],
+                true => iteration_items = vec![end.clone()],
                 false => scope.settle(*exit, vec![end.clone()]),
             }
         }
     }
-    Ok(given)
+    Ok(iteration_items)
 }
 
 impl Flow {
@@ -251,7 +253,7 @@ impl Flow {
     }
 }
 
-impl Choice {
+impl MergeChoice {
     /// The side for a value of the condition; the last one stands for numbers that none has.
     fn side(&self, value: i64) -> usize {
         let last = self.arms.len().saturating_sub(1);

@@ -1,7 +1,7 @@
 //! Frozen graphs: all weights are constants, and inputs and outputs are told by the nodes alone.
 
 use super::leftovers;
-use super::network::{self, Network, Port, type_of};
+use super::network::{self, GraphNetwork, Port, type_of};
 use super::node::{self, library};
 use super::nodes::Nodes;
 use super::variables::Variables;
@@ -77,7 +77,7 @@ pub(crate) fn network<'a>(
     graph: &'a GraphDef,
     in_places: &[String],
     out_places: &[String],
-) -> Result<Network<'a>, Diagnostic> {
+) -> Result<GraphNetwork<'a>, Diagnostic> {
     let (mut outputs, left) = outputs(graph);
     if !out_places.is_empty() {
         outputs = named(graph, "source.outputs", out_places)?;
@@ -91,7 +91,7 @@ pub(crate) fn network<'a>(
     };
     let fact = |names: Vec<&str>| ("source.unread_nodes".to_owned(), names.join(", "));
     let metadata = (!left.is_empty()).then(|| fact(left)).into_iter().collect();
-    Ok(Network { graph, inputs, outputs, variables: Variables::default(), metadata })
+    Ok(GraphNetwork { graph, inputs, outputs, variables: Variables::default(), metadata })
 }
 
 /// The inputs that outputs depend on.
@@ -142,14 +142,14 @@ fn conditions(graph: &GraphDef) -> HashSet<&str> {
         .and_then(|text| nodes.read(text))
     };
     let mut open: Vec<&NodeDef> = graph.node.iter().filter_map(condition).collect();
-    let mut found = HashSet::new();
+    let mut condition_nodes = HashSet::new();
     while let Some(node) = open.pop() {
         let passes = matches!(node.op.as_str(), "Identity" | "LogicalNot" | "Cast");
-        if found.insert(node.name.as_str()) && passes {
+        if condition_nodes.insert(node.name.as_str()) && passes {
             open.extend(node.input.first().and_then(|text| nodes.read(text)));
         }
     }
-    found
+    condition_nodes
 }
 
 fn port(graph: &GraphDef, node: &NodeDef) -> Port {

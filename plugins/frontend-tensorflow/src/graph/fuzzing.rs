@@ -1,7 +1,7 @@
 //! Entries for fuzz targets: what reads foreign bytes of graphs, SavedModels and checkpoints.
 
 use super::bundle::Bundle;
-use super::saved::{self, CHECKPOINT, Choice};
+use super::saved::{self, CHECKPOINT, SavedModelChoice};
 use super::{frozen, network};
 use crate::files::{Files, NETWORK, TEXT};
 use crate::fuzz_input::{model, options, parts};
@@ -35,7 +35,7 @@ pub fn saved(bytes: &[u8]) -> Option<Model> {
         format!("{CHECKPOINT}.data-00000-of-00001"),
     ];
     let files = Files::Fixed(names.into_iter().zip(parts).collect());
-    model(saved::import(&files, &Choice::default(), &options()))
+    model(saved::import(&files, &SavedModelChoice::default(), &options()))
 }
 
 /// The index of a checkpoint, then its files of data; how many tensors they hold.

@@ -41,7 +41,7 @@ pub(crate) fn entries(file: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     refuse!(footer[FOOTER_BYTES - 8..] != MAGIC.to_le_bytes() => damaged("it does not end as one"));
     handle(&mut footer).ok_or_else(|| damaged("its last bytes"))?;
     let index = handle(&mut footer).ok_or_else(|| damaged("its last bytes"))?;
-    let mut read = Read { body, at: 0, left: ENTRIES_BYTES_MAX };
+    let mut read = IndexReader { body, at: 0, left: ENTRIES_BYTES_MAX };
     let mut blocks = vec![];
     read.block(index, |_, mut value| {
         blocks.push(handle(&mut value).ok_or_else(|| damaged("a place of a block"))?);
@@ -58,7 +58,7 @@ pub(crate) fn entries(file: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     Ok(found)
 }
 
-struct Read<'b> {
+struct IndexReader<'b> {
     body: &'b [u8],
     /// Where the next block may begin: blocks do not overlap.
     at: usize,
@@ -66,7 +66,7 @@ struct Read<'b> {
     left: usize,
 }
 
-impl Read<'_> {
+impl IndexReader<'_> {
     /// Hands on the entries of a block.
     fn block(
         &mut self,

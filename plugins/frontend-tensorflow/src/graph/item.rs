@@ -9,27 +9,27 @@ use std::rc::Rc;
 
 /// What stands for a tensor of TensorFlow's graph.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
+pub(crate) enum GraphItem {
     Tensor(Var),
     /// A handle of a variable or table.
     Resource(Rc<Variable>),
     /// A list of tensors (`variant`).
-    List(Rc<List>),
+    List(Rc<TensorList>),
     /// What could not be converted; it was reported.
     Hole,
 }
 
 /// Sizes of an element, as far as known; `None` if not even the number of axes is.
-pub(crate) type Sizes = Option<Vec<Dim>>;
+pub(crate) type ElementSizes = Option<Vec<Dim>>;
 
 /// A list of tensors.
 #[derive(Debug)]
-pub(crate) struct List {
-    pub(crate) form: Form,
+pub(crate) struct TensorList {
+    pub(crate) form: ListForm,
     /// `None` if its elements are no tensors.
     pub(crate) dtype: Option<DataType>,
     /// What the source says of each element.
-    pub(crate) element: Sizes,
+    pub(crate) element: ElementSizes,
     /// Whether elements that are not set may have the size 1 where the source does not say one.
     pub(crate) loose: bool,
     /// Whether it is a TensorArray that may grow.
@@ -46,9 +46,9 @@ pub(crate) struct List {
 
 /// What is known of the elements of a list.
 #[derive(Clone, Debug)]
-pub(crate) enum Form {
+pub(crate) enum ListForm {
     /// One by one, as far as they are set.
-    Items(Vec<Option<Item>>),
+    Items(Vec<Option<GraphItem>>),
     /// None is set; the value is their number, an int64 scalar.
     Unset(Var),
     /// One tensor with a first axis for the elements.
@@ -56,7 +56,7 @@ pub(crate) enum Form {
     /// A sequence of ONNX.
     Sequence(Var),
     /// Another list with one element replaced; it `grows` if there is none with this index.
-    Written { base: Rc<List>, index: Var, item: Var, grows: bool },
+    Written { base: Rc<TensorList>, index: Var, item: Var, grows: bool },
     /// Another list and one more element.
-    Pushed { base: Rc<List>, item: Var },
+    Pushed { base: Rc<TensorList>, item: Var },
 }

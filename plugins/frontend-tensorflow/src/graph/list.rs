@@ -1,7 +1,7 @@
 //! A list of tensors. As long as nothing needs it as one tensor, it stays what is known of it.
 
 use super::extent::Extent;
-use super::item::{Form, Item, List, Sizes};
+use super::item::{ElementSizes, GraphItem, ListForm, TensorList};
 use crate::ops::create::{filled, scalar};
 use crate::ops::join;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
@@ -13,62 +13,63 @@ use std::rc::Rc;
 /// Elements of a list that is held element by element.
 const ITEMS_MAX: i64 = 1024;
 
-impl List {
+impl TensorList {
     /// A list that the node `origin` makes.
     pub(crate) fn new(
         b: &GraphBuilder,
-        form: Form,
-        (dtype, element): (Option<DataType>, Sizes),
+        form: ListForm,
+        (dtype, element): (Option<DataType>, ElementSizes),
         origin: Rc<str>,
-    ) -> List {
+    ) -> TensorList {
         let (loose, extent) = (is_loose(&form, &element), extent(b, &form, &element));
         let (grows, is_sequence, one) = Default::default();
-        List { form, dtype, element, loose, grows, extent, origin, is_sequence, one }
+        TensorList { form, dtype, element, loose, grows, extent, origin, is_sequence, one }
     }
 
     /// A list like this one, with the elements of a tensor or sequence.
-    pub(crate) fn with(&self, v: Var) -> List {
-        let form = if self.is_sequence { Form::Sequence(v) } else { Form::Stacked(v) };
-        self.of(form)
+    pub(crate) fn with(&self, v: Var) -> TensorList {
+        let form = if self.is_sequence { ListForm::Sequence(v) } else { ListForm::Stacked(v) };
+        self.with_form(form)
     }
 
     /// This list, whose elements have another size.
-    pub(crate) fn sized(&self, extent: Extent) -> List {
-        List { extent, ..self.of(self.form.clone()) }
+    pub(crate) fn sized(&self, extent: Extent) -> TensorList {
+        TensorList { extent, ..self.with_form(self.form.clone()) }
     }
 
     /// A list like this one, with the elements of a tensor, which are all set.
-    pub(crate) fn set_all(&self, tensor: Var) -> List {
-        List { loose: false, ..self.of(Form::Stacked(tensor)) }
+    pub(crate) fn set_all(&self, tensor: Var) -> TensorList {
+        TensorList { loose: false, ..self.with_form(ListForm::Stacked(tensor)) }
     }
 
     /// A list like this one, of another form.
-    pub(crate) fn like(&self, b: &GraphBuilder, form: Form) -> List {
-        let loose = is_loose(&form, &self.element) || self.loose && !matches!(form, Form::Items(_));
+    pub(crate) fn like(&self, b: &GraphBuilder, form: ListForm) -> TensorList {
+        let loose =
+            is_loose(&form, &self.element) || self.loose && !matches!(form, ListForm::Items(_));
         let extent = extent(b, &form, &self.element);
-        List { loose, extent, ..self.of(form) }
+        TensorList { loose, extent, ..self.with_form(form) }
     }
 
     /// A list that is either of two; `element` is what is known of the elements of both.
-    pub(crate) fn or(&self, other: &List, element: Sizes) -> List {
-        List {
+    pub(crate) fn or(&self, other: &TensorList, element: ElementSizes) -> TensorList {
+        TensorList {
             loose: self.loose || other.loose,
             extent: self.extent.clone().and(other.extent.clone()),
             element: merged(self.element.clone(), element),
             is_sequence: self.is_sequence || other.is_sequence,
-            ..self.of(self.form.clone())
+            ..self.with_form(self.form.clone())
         }
     }
 
     /// This list as a sequence.
-    pub(crate) fn as_sequence(&self) -> List {
-        List { is_sequence: true, ..self.of(self.form.clone()) }
+    pub(crate) fn as_sequence(&self) -> TensorList {
+        TensorList { is_sequence: true, ..self.with_form(self.form.clone()) }
     }
 
-    fn of(&self, form: Form) -> List {
+    fn with_form(&self, form: ListForm) -> TensorList {
         let (element, extent) = (self.element.clone(), self.extent.clone());
         let (origin, one) = (self.origin.clone(), Cell::default());
-        List { form, element, extent, origin, one, ..*self }
+        TensorList { form, element, extent, origin, one, ..*self }
     }
 
     /// How many elements it has: an int64 scalar.
@@ -77,15 +78,15 @@ impl List {
     /// Those of the builder.
     pub(crate) fn length(&self, b: &GraphBuilder) -> Result<Var> {
         match &self.form {
-            Form::Items(items) => Ok(b.constant(Tensor::scalar(items.len() as i64))),
-            Form::Unset(n) => Ok(*n),
-            Form::Stacked(v) => first_size(b, *v),
-            Form::Sequence(v) => b.sequence_length(*v),
-            Form::Written { base, grows: false, .. } => base.length(b),
-            Form::Written { base, index, .. } => {
+            ListForm::Items(items) => Ok(b.constant(Tensor::scalar(items.len() as i64))),
+            ListForm::Unset(n) => Ok(*n),
+            ListForm::Stacked(v) => first_size(b, *v),
+            ListForm::Sequence(v) => b.sequence_length(*v),
+            ListForm::Written { base, grows: false, .. } => base.length(b),
+            ListForm::Written { base, index, .. } => {
                 b.max([base.length(b)?, b.add(b.cast(*index, DataType::Int64)?, 1)?])
             }
-            Form::Pushed { base, .. } => b.add(base.length(b)?, 1),
+            ListForm::Pushed { base, .. } => b.add(base.length(b)?, 1),
         }
     }
 
@@ -96,27 +97,27 @@ impl List {
             Some(ValueType::Tensor { dtype: self.dtype, shape: Some(shape) })
         };
         match &self.form {
-            Form::Stacked(v) => b.type_of(*v),
-            Form::Sequence(_) => None,
-            Form::Unset(n) => {
+            ListForm::Stacked(v) => b.type_of(*v),
+            ListForm::Sequence(_) => None,
+            ListForm::Unset(n) => {
                 let n = b.ints_of(*n).and_then(|n| n.first().copied());
                 let n = n.map_or(Dim::Unknown, Dim::Known);
                 of(n, self.element.as_deref()?)
             }
-            Form::Items(items) => {
+            ListForm::Items(items) => {
                 let shapes: Option<Vec<Vec<Dim>>> = items
                     .iter()
                     .flatten()
-                    .map(|item| if let Item::Tensor(v) = item { b.shape_of(*v) } else { None })
+                    .map(|item| if let GraphItem::Tensor(v) = item { b.shape_of(*v) } else { None })
                     .collect();
                 let element = merged(self.element.clone(), shapes?.pop());
                 of(Dim::Known(items.len() as i64), &element?)
             }
-            Form::Written { base, item, grows, .. } => {
+            ListForm::Written { base, item, grows, .. } => {
                 let n = base.stacked_type(b).and_then(|ty| ty.shape()?.first().cloned());
                 of(n.filter(|_| !grows).unwrap_or(Dim::Unknown), &b.shape_of(*item)?)
             }
-            Form::Pushed { item, .. } => of(Dim::Unknown, &b.shape_of(*item)?),
+            ListForm::Pushed { item, .. } => of(Dim::Unknown, &b.shape_of(*item)?),
         }
     }
 
@@ -125,8 +126,8 @@ impl List {
     ///
     /// # Errors
     /// `N0203` if elements are not set whose number of axes is not known, and those of the builder.
-    pub(crate) fn stacked(&self, b: &GraphBuilder, element: Sizes) -> Result<Var> {
-        if let Form::Stacked(v) = self.form {
+    pub(crate) fn stacked(&self, b: &GraphBuilder, element: ElementSizes) -> Result<Var> {
+        if let ListForm::Stacked(v) = self.form {
             return Ok(v);
         }
         if self.is_sequence {
@@ -149,16 +150,16 @@ impl List {
         Ok(v)
     }
 
-    fn built(&self, b: &GraphBuilder, element: Sizes) -> Result<Var> {
+    fn built(&self, b: &GraphBuilder, element: ElementSizes) -> Result<Var> {
         match &self.form {
-            Form::Stacked(v) | Form::Sequence(v) => Ok(*v),
-            Form::Unset(n) => self.zeros(b, *n, merged(self.element.clone(), element)),
-            Form::Items(items) => self.joined(b, items, element),
+            ListForm::Stacked(v) | ListForm::Sequence(v) => Ok(*v),
+            ListForm::Unset(n) => self.zeros(b, *n, merged(self.element.clone(), element)),
+            ListForm::Items(items) => self.joined(b, items, element),
             // The only element.
-            Form::Written { base, item, grows: false, .. } if base.has_one(b) => {
+            ListForm::Written { base, item, grows: false, .. } if base.has_one(b) => {
                 b.unsqueeze(*item, [0])
             }
-            Form::Written { base, index, item, grows } => {
+            ListForm::Written { base, index, item, grows } => {
                 let mut list = base.stacked(b, b.shape_of(*item))?;
                 let index = b.reshape(b.cast(*index, DataType::Int64)?, [1, 1]).one()?;
                 if *grows {
@@ -167,7 +168,7 @@ impl List {
                 let list = base.fitted(b, list, *item)?;
                 b.scatter_nd(list, index, b.unsqueeze(*item, [0])?).one()
             }
-            Form::Pushed { base, item } => {
+            ListForm::Pushed { base, item } => {
                 let one = b.unsqueeze(*item, [0])?;
                 if is_zero(b, base.length(b)?) {
                     return Ok(one);
@@ -195,7 +196,7 @@ impl List {
     }
 
     /// Elements of zeros; sizes that are not known are 1.
-    fn zeros(&self, b: &GraphBuilder, n: Var, element: Sizes) -> Result<Var> {
+    fn zeros(&self, b: &GraphBuilder, n: Var, element: ElementSizes) -> Result<Var> {
         let (Some(element), Some(dtype)) = (element, self.dtype) else { return Err(shapeless(b)) };
         let sizes: Vec<i64> = element.iter().map(|size| size.known().unwrap_or(1)).collect();
         let n = b.unsqueeze(n, [0])?;
@@ -206,9 +207,14 @@ impl List {
         filled(b, shape, 0, dtype)
     }
 
-    fn joined(&self, b: &GraphBuilder, items: &[Option<Item>], element: Sizes) -> Result<Var> {
-        let tensor = |item: &Item| match item {
-            Item::Tensor(v) => Ok(*v),
+    fn joined(
+        &self,
+        b: &GraphBuilder,
+        items: &[Option<GraphItem>],
+        element: ElementSizes,
+    ) -> Result<Var> {
+        let tensor = |item: &GraphItem| match item {
+            GraphItem::Tensor(v) => Ok(*v),
             _ => Err(b.unsupported("A list holds what is no tensor.")),
         };
         let set = items.iter().flatten().map(tensor).collect::<Result<Vec<Var>>>()?;
@@ -219,7 +225,7 @@ impl List {
         if set.len() == items.len() {
             return join::packed(b, set, 0);
         }
-        let dtype = crate::ops::of(b, *first)?;
+        let dtype = crate::ops::dtype_of(b, *first)?;
         let zero = filled(b, b.shape(*first).one()?, 0, dtype)?;
         let all = items.iter().map(|item| item.as_ref().map_or(Ok(zero), tensor));
         join::packed(b, all.collect::<Result<Vec<Var>>>()?, 0)
@@ -228,10 +234,10 @@ impl List {
     /// Whether the element with this index is held by itself.
     pub(crate) fn has(&self, b: &GraphBuilder, index: Var) -> bool {
         match &self.form {
-            Form::Items(items) => single(b, index)
+            ListForm::Items(items) => single(b, index)
                 .and_then(|at| usize::try_from(at).ok())
                 .is_some_and(|at| at < items.len()),
-            Form::Written { index: written, .. } => *written == index,
+            ListForm::Written { index: written, .. } => *written == index,
             _ => false,
         }
     }
@@ -239,23 +245,28 @@ impl List {
     /// The element with this index.
     ///
     /// # Errors
-    /// As [`List::stacked`].
-    pub(crate) fn get(&self, b: &GraphBuilder, index: Var, element: Sizes) -> Result<Item> {
+    /// As [`TensorList::stacked`].
+    pub(crate) fn get(
+        &self,
+        b: &GraphBuilder,
+        index: Var,
+        element: ElementSizes,
+    ) -> Result<GraphItem> {
         match &self.form {
-            Form::Items(items) => {
+            ListForm::Items(items) => {
                 let known = single(b, index).and_then(|at| items.get(usize::try_from(at).ok()?));
                 match known {
                     Some(Some(item)) => return Ok(item.clone()),
                     Some(None) => {
                         let one = b.constant(Tensor::scalar(1i64));
                         let zeros = self.zeros(b, one, merged(self.element.clone(), element))?;
-                        return b.squeeze(zeros).axes([0]).one().map(Item::Tensor);
+                        return b.squeeze(zeros).axes([0]).one().map(GraphItem::Tensor);
                     }
                     None => {}
                 }
             }
-            Form::Written { index: written, item, .. } if *written == index => {
-                return Ok(Item::Tensor(*item));
+            ListForm::Written { index: written, item, .. } if *written == index => {
+                return Ok(GraphItem::Tensor(*item));
             }
             _ => {}
         }
@@ -267,33 +278,33 @@ impl List {
             true => b.sequence_at(self.sequence(b, element)?, index),
             false => b.gather(self.stacked(b, element)?, index).axis(0).one(),
         }
-        .map(Item::Tensor)
+        .map(GraphItem::Tensor)
     }
 
     /// The list with one element replaced.
     pub(crate) fn set(
-        self: &Rc<List>,
+        self: &Rc<TensorList>,
         b: &GraphBuilder,
         index: Var,
-        item: Item,
+        item: GraphItem,
         grows: bool,
-    ) -> Result<List> {
+    ) -> Result<TensorList> {
         let at = single(b, index).filter(|at| (0..ITEMS_MAX).contains(at)).map(|at| at as usize);
         let items = self.items(b).filter(|items| at.is_some_and(|at| grows || at < items.len()));
         if let (Some(mut items), Some(at)) = (items, at) {
             items.resize(items.len().max(at + 1), None);
             items[at] = Some(item);
-            return Ok(self.like(b, Form::Items(items)));
+            return Ok(self.like(b, ListForm::Items(items)));
         }
-        let Item::Tensor(item) = item else { return Err(shapeless(b)) };
-        Ok(self.like(b, Form::Written { base: self.clone(), index, item, grows }))
+        let GraphItem::Tensor(item) = item else { return Err(shapeless(b)) };
+        Ok(self.like(b, ListForm::Written { base: self.clone(), index, item, grows }))
     }
 
     /// Its elements, if they are held one by one.
-    pub(crate) fn items(&self, b: &GraphBuilder) -> Option<Vec<Option<Item>>> {
+    pub(crate) fn items(&self, b: &GraphBuilder) -> Option<Vec<Option<GraphItem>>> {
         match &self.form {
-            Form::Items(items) => Some(items.clone()),
-            Form::Unset(n) => {
+            ListForm::Items(items) => Some(items.clone()),
+            ListForm::Unset(n) => {
                 let n = single(b, *n).filter(|n| (0..=ITEMS_MAX).contains(n))?;
                 Some(vec![None; n as usize])
             }
@@ -302,44 +313,48 @@ impl List {
     }
 
     /// The list with one more element.
-    pub(crate) fn pushed(self: &Rc<List>, b: &GraphBuilder, item: Item) -> Result<List> {
+    pub(crate) fn pushed(
+        self: &Rc<TensorList>,
+        b: &GraphBuilder,
+        item: GraphItem,
+    ) -> Result<TensorList> {
         let items = self.items(b).filter(|items| (items.len() as i64) < ITEMS_MAX);
         if let Some(mut items) = items {
             items.push(Some(item));
-            return Ok(self.like(b, Form::Items(items)));
+            return Ok(self.like(b, ListForm::Items(items)));
         }
-        let Item::Tensor(item) = item else { return Err(shapeless(b)) };
-        Ok(self.like(b, Form::Pushed { base: self.clone(), item }))
+        let GraphItem::Tensor(item) = item else { return Err(shapeless(b)) };
+        Ok(self.like(b, ListForm::Pushed { base: self.clone(), item }))
     }
 }
 
 /// Whether elements that are not set may have other sizes than the source says.
-fn is_loose(form: &Form, element: &Sizes) -> bool {
+fn is_loose(form: &ListForm, element: &ElementSizes) -> bool {
     let open = |sizes: &Vec<Dim>| sizes.iter().any(|size| size.known().is_none());
     let unset = match form {
-        Form::Unset(_) => true,
-        Form::Items(items) => items.iter().any(Option::is_none),
+        ListForm::Unset(_) => true,
+        ListForm::Items(items) => items.iter().any(Option::is_none),
         _ => false,
     };
     unset && element.as_ref().is_none_or(open)
 }
 
 /// The size of the elements of a list of this form.
-fn extent(b: &GraphBuilder, form: &Form, element: &Sizes) -> Extent {
+fn extent(b: &GraphBuilder, form: &ListForm, element: &ElementSizes) -> Extent {
     if let Some(sizes) = element.as_ref().filter(|e| e.iter().all(|n| n.known().is_some())) {
         return Extent::One(sizes.clone());
     }
-    let of = |item: &Item| match item {
-        Item::Tensor(v) => Extent::of(b, *v),
+    let of = |item: &GraphItem| match item {
+        GraphItem::Tensor(v) => Extent::from_var(b, *v),
         _ => Extent::Varying,
     };
     match form {
-        Form::Unset(_) => Extent::Nothing,
-        Form::Stacked(v) => Extent::within(b, *v),
-        Form::Sequence(_) => Extent::Varying,
-        Form::Items(items) => items.iter().flatten().map(of).fold(Extent::Nothing, Extent::and),
-        Form::Written { base, item, .. } | Form::Pushed { base, item } => {
-            base.extent.clone().and(Extent::of(b, *item))
+        ListForm::Unset(_) => Extent::Nothing,
+        ListForm::Stacked(v) => Extent::within(b, *v),
+        ListForm::Sequence(_) => Extent::Varying,
+        ListForm::Items(items) => items.iter().flatten().map(of).fold(Extent::Nothing, Extent::and),
+        ListForm::Written { base, item, .. } | ListForm::Pushed { base, item } => {
+            base.extent.clone().and(Extent::from_var(b, *item))
         }
     }
 }
@@ -378,7 +393,7 @@ pub(crate) fn grown(b: &GraphBuilder, list: Var, n: Var) -> Result<Var> {
 
 /// `list` with zeros before and behind its elements; the numbers of them have one element.
 pub(crate) fn padded(b: &GraphBuilder, list: Var, before: Option<Var>, behind: Var) -> Result<Var> {
-    let dtype = crate::ops::of(b, list)?;
+    let dtype = crate::ops::dtype_of(b, list)?;
     let element = b.shape(list).start(1).one()?;
     let zeros = |n: Var| filled(b, b.concat([n, element]).axis(0).one()?, 0, dtype);
     let mut parts = before.map(zeros).transpose()?.into_iter().collect::<Vec<Var>>();
@@ -387,7 +402,7 @@ pub(crate) fn padded(b: &GraphBuilder, list: Var, before: Option<Var>, behind: V
 }
 
 /// What two shapes say together.
-pub(crate) fn merged(a: Sizes, b: Sizes) -> Sizes {
+pub(crate) fn merged(a: ElementSizes, b: ElementSizes) -> ElementSizes {
     match (a, b) {
         (Some(a), Some(b)) if a.len() == b.len() => {
             let both = a.into_iter().zip(b);

@@ -2,12 +2,12 @@
 //! nothing.
 
 use super::extent::Extent;
-use super::item::{Form, Item, List, Sizes};
+use super::item::{ElementSizes, GraphItem, ListForm, TensorList};
 use super::list::{first_size, grown, single};
 use super::node;
-use super::scope::{Runner, Scope};
+use super::scope::{GraphRunner, Scope};
 use super::sequence::Sequences;
-use crate::wire::dtype;
+use crate::wire::dtype::dtype_of_number;
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::dims_of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
@@ -81,16 +81,16 @@ const OPERATORS: [(&str, Act, [usize; 3]); 34] = [
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    inputs: &[Item],
-) -> Result<Option<Vec<Item>>> {
+    inputs: &[GraphItem],
+) -> Result<Option<Vec<GraphItem>>> {
     let Some((_, act, places)) = OPERATORS.iter().find(|(op, ..)| *op == node.op) else {
         return Ok(None);
     };
-    let holes = || vec![Item::Hole; node::output_count(node, None)];
-    if inputs.iter().any(|item| matches!(item, Item::Hole)) {
+    let holes = || vec![GraphItem::Hole; node::output_count(node, None)];
+    if inputs.iter().any(|item| matches!(item, GraphItem::Hole)) {
         return Ok(Some(holes()));
     }
     let layer = scope.layer(node);
@@ -109,7 +109,7 @@ struct One<'r> {
     node: &'r NodeDef,
     /// The name of its layer.
     name: Rc<str>,
-    inputs: &'r [Item],
+    inputs: &'r [GraphItem],
     places: [usize; 3],
     sequences: &'r Sequences,
 }
@@ -119,7 +119,7 @@ impl One<'_> {
         self.node.op.starts_with("TensorArray")
     }
 
-    fn at(&self, place: usize) -> Result<&Item> {
+    fn at(&self, place: usize) -> Result<&GraphItem> {
         self.inputs
             .get(place)
             .ok_or_else(|| self.b.diagnostic(Code::SourceSyntax, "The node has too few inputs."))
@@ -127,19 +127,19 @@ impl One<'_> {
 
     fn tensor_at(&self, place: usize) -> Result<Var> {
         match self.at(place)? {
-            Item::Tensor(v) => Ok(*v),
+            GraphItem::Tensor(v) => Ok(*v),
             _ => Err(self.b.unsupported("The input is no tensor.")),
         }
     }
 
-    fn list_at(&self, place: usize) -> Result<Rc<List>> {
+    fn list_at(&self, place: usize) -> Result<Rc<TensorList>> {
         match self.at(place)? {
-            Item::List(list) => Ok(list.clone()),
+            GraphItem::List(list) => Ok(list.clone()),
             _ => Err(self.b.unsupported("The input is no list that the graph made.")),
         }
     }
 
-    fn list(&self) -> Result<Rc<List>> {
+    fn list(&self) -> Result<Rc<TensorList>> {
         self.list_at(self.places[0])
     }
 
@@ -157,13 +157,13 @@ impl One<'_> {
         let names = ["element_dtype", "dtype", "T"];
         let attr = names.iter().find_map(|name| self.node.attr.get(*name))?;
         match attr.value {
-            Some(Attr::Type(number)) => dtype::of(number),
+            Some(Attr::Type(number)) => dtype_of_number(number),
             _ => None,
         }
     }
 
     /// The shape of an element that the node says.
-    fn element(&self) -> Sizes {
+    fn element(&self) -> ElementSizes {
         if self.is_array() {
             let attr = self.node.attr.get("element_shape")?;
             let Some(Attr::Shape(shape)) = &attr.value else { return None };
@@ -171,20 +171,21 @@ impl One<'_> {
         }
         let at = self.inputs.iter().zip(crate::schema::find(&self.node.op)?.inputs.iter());
         let shape = at.into_iter().find(|(_, arg)| arg.name == "element_shape");
-        let (Item::Tensor(shape), _) = shape? else { return None };
+        let (GraphItem::Tensor(shape), _) = shape? else { return None };
         let sizes = self.b.ints_of(*shape).filter(|_| self.b.rank_of(*shape) != Some(0))?;
         let size = |n: &i64| if *n < 0 { Dim::Unknown } else { Dim::Known(*n) };
         Some(sizes.iter().map(size).collect())
     }
 
-    fn made(&self, form: Form) -> List {
-        let mut list = List::new(self.b, form, (self.dtype(), self.element()), self.name.clone());
+    fn made(&self, form: ListForm) -> TensorList {
+        let mut list =
+            TensorList::new(self.b, form, (self.dtype(), self.element()), self.name.clone());
         list.is_sequence = self.sequences.holds(&self.name);
         list
     }
 
     /// The list, of which elements are read that need not have the size of all others.
-    fn list_of_any(&self) -> Result<Rc<List>> {
+    fn list_of_any(&self) -> Result<Rc<TensorList>> {
         let list = self.list()?;
         if list.extent == Extent::Varying && !list.is_sequence {
             self.sequences.find(&list.origin);
@@ -192,19 +193,19 @@ impl One<'_> {
         Ok(list)
     }
 
-    fn run(&self, act: Act) -> Result<Vec<Item>> {
+    fn run(&self, act: Act) -> Result<Vec<GraphItem>> {
         let b = self.b;
-        let list = |list: List| vec![Item::List(Rc::new(list))];
+        let list = |list: TensorList| vec![GraphItem::List(Rc::new(list))];
         Ok(match act {
             Act::Reserve => {
                 let n = if self.is_array() { self.tensor_at(0)? } else { self.second()? };
-                let mut made = self.made(Form::Unset(self.scalar(n)?));
+                let mut made = self.made(ListForm::Unset(self.scalar(n)?));
                 made.grows = flag(self.node, "dynamic_size");
-                let flow = Item::List(Rc::new(made));
+                let flow = GraphItem::List(Rc::new(made));
                 if self.is_array() { vec![flow.clone(), flow] } else { vec![flow] }
             }
-            Act::Empty => list(self.made(Form::Unset(b.constant(Tensor::scalar(0i64))))),
-            Act::FromTensor => list(self.made(Form::Stacked(self.tensor_at(0)?))),
+            Act::Empty => list(self.made(ListForm::Unset(b.constant(Tensor::scalar(0i64))))),
+            Act::FromTensor => list(self.made(ListForm::Stacked(self.tensor_at(0)?))),
             Act::Stack => self.tensor(self.list()?.stacked(b, self.element())?),
             Act::Get => {
                 let (list, index) = (self.list()?, self.second()?);
@@ -248,8 +249,8 @@ impl One<'_> {
         })
     }
 
-    fn tensor(&self, v: Var) -> Vec<Item> {
-        vec![Item::Tensor(v)]
+    fn tensor(&self, v: Var) -> Vec<GraphItem> {
+        vec![GraphItem::Tensor(v)]
     }
 
     fn scalar(&self, n: Var) -> Result<Var> {
@@ -265,39 +266,39 @@ impl One<'_> {
         Ok(self.is_array() && !self.list()?.grows)
     }
 
-    fn popped(&self) -> Result<Vec<Item>> {
+    fn popped(&self) -> Result<Vec<GraphItem>> {
         let (b, list) = (self.b, self.list()?);
         if let Some(mut items) = list.items(b)
             && let Some(last) = items.pop()
         {
             let index = b.constant(Tensor::scalar(items.len() as i64));
             let last = last.map_or_else(|| list.get(b, index, self.element()), Ok)?;
-            return Ok(vec![Item::List(Rc::new(list.like(b, Form::Items(items)))), last]);
+            return Ok(vec![GraphItem::List(Rc::new(list.like(b, ListForm::Items(items)))), last]);
         }
         let list = self.list_of_any()?;
         if list.is_sequence {
             let sequence = list.sequence(b, self.element())?;
             let last = b.sequence_at(sequence, -1)?;
             let rest = b.sequence_erase(sequence).one()?;
-            return Ok(vec![Item::List(Rc::new(list.with(rest))), Item::Tensor(last)]);
+            return Ok(vec![GraphItem::List(Rc::new(list.with(rest))), GraphItem::Tensor(last)]);
         }
         let tensor = list.stacked(b, self.element())?;
         let last = b.gather(tensor, -1).axis(0).one()?;
         let rest = b.slice(tensor, [0], [-1]).axes([0]).one()?;
-        Ok(vec![Item::List(Rc::new(list.with(rest))), Item::Tensor(last)])
+        Ok(vec![GraphItem::List(Rc::new(list.with(rest))), GraphItem::Tensor(last)])
     }
 
-    fn resized(&self) -> Result<List> {
+    fn resized(&self) -> Result<TensorList> {
         let (b, list) = (self.b, self.list()?);
         let n = self.scalar(self.second()?)?;
-        if let Form::Unset(_) = list.form {
-            return Ok(list.like(b, Form::Unset(n)));
+        if let ListForm::Unset(_) = list.form {
+            return Ok(list.like(b, ListForm::Unset(n)));
         }
         let known = single(b, n).and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1024);
-        if let (Form::Items(items), Some(n)) = (&list.form, known) {
+        if let (ListForm::Items(items), Some(n)) = (&list.form, known) {
             let mut items = items.clone();
             items.resize(n, None);
-            return Ok(list.like(b, Form::Items(items)));
+            return Ok(list.like(b, ListForm::Items(items)));
         }
         if list.is_sequence {
             return list.resized_sequence(b, n);
@@ -333,22 +334,22 @@ impl One<'_> {
         self.b.reshape(indices, [-1]).one()
     }
 
-    fn scattered(&self) -> Result<List> {
+    fn scattered(&self) -> Result<TensorList> {
         let (b, indices, tensor) = (self.b, self.indices()?, self.tensor_at(0)?);
         let n = match self.inputs.get(3) {
-            Some(Item::Tensor(n)) if single(b, *n) != Some(-1) => {
+            Some(GraphItem::Tensor(n)) if single(b, *n) != Some(-1) => {
                 b.reshape(b.cast(*n, DataType::Int64)?, [1]).one()?
             }
             _ => self.needed(indices)?,
         };
         let element = b.shape(tensor).start(1).one()?;
         let shape = b.concat([n, element]).axis(0).one()?;
-        let zeros = crate::ops::create::filled(b, shape, 0, crate::ops::of(b, tensor)?)?;
+        let zeros = crate::ops::create::filled(b, shape, 0, crate::ops::dtype_of(b, tensor)?)?;
         let places = b.unsqueeze(indices, [1])?;
-        Ok(self.made(Form::Stacked(b.scatter_nd(zeros, places, tensor).one()?)))
+        Ok(self.made(ListForm::Stacked(b.scatter_nd(zeros, places, tensor).one()?)))
     }
 
-    fn scattered_into(&self) -> Result<List> {
+    fn scattered_into(&self) -> Result<TensorList> {
         let (b, list, indices, tensor) = (self.b, self.list()?, self.indices()?, self.third()?);
         let all = self.is_range(&list, indices, tensor)?;
         let extent = list.extent.clone().and(Extent::within(b, tensor));
@@ -372,7 +373,7 @@ impl One<'_> {
     }
 
     /// Whether indices are all of a list, in their order.
-    fn is_range(&self, list: &List, indices: Var, tensor: Var) -> Result<bool> {
+    fn is_range(&self, list: &TensorList, indices: Var, tensor: Var) -> Result<bool> {
         let b = self.b;
         let (n, size) = (list.length(b)?, first_size(b, tensor)?);
         let grows = list.grows && single(b, n) == Some(0);
@@ -389,12 +390,12 @@ impl One<'_> {
     }
 
     /// The elements one behind the other, and the first size of each.
-    fn concatenated(&self) -> Result<Vec<Item>> {
+    fn concatenated(&self) -> Result<Vec<GraphItem>> {
         let (b, list) = (self.b, self.list()?);
         let items: Option<Vec<Var>> = match &list.form {
-            Form::Items(items) => {
-                let tensor = |item: &Option<Item>| match item {
-                    Some(Item::Tensor(v)) => Some(*v),
+            ListForm::Items(items) => {
+                let tensor = |item: &Option<GraphItem>| match item {
+                    Some(GraphItem::Tensor(v)) => Some(*v),
                     _ => None,
                 };
                 items.iter().map(tensor).collect()
@@ -405,11 +406,14 @@ impl One<'_> {
             let sizes = items.iter().map(|v| b.shape(*v).start(0).end(1).one());
             let sizes = sizes.collect::<Result<Vec<Var>>>()?;
             let joined = b.concat(items).axis(0).one()?;
-            return Ok(vec![Item::Tensor(joined), Item::Tensor(b.concat(sizes).axis(0).one()?)]);
+            return Ok(vec![
+                GraphItem::Tensor(joined),
+                GraphItem::Tensor(b.concat(sizes).axis(0).one()?),
+            ]);
         }
         let list = self.list_of_any()?;
         if list.is_sequence {
-            return Ok(list.joined_sequence(b)?.map(Item::Tensor).to_vec());
+            return Ok(list.joined_sequence(b)?.map(GraphItem::Tensor).to_vec());
         }
         let tensor = list.stacked(b, None)?;
         let Some(rank) = b.rank_of(tensor).filter(|rank| *rank >= 2) else {
@@ -427,11 +431,11 @@ impl One<'_> {
             }
         };
         let joined = b.reshape(tensor, shape).one()?;
-        Ok(vec![Item::Tensor(joined), Item::Tensor(lengths)])
+        Ok(vec![GraphItem::Tensor(joined), GraphItem::Tensor(lengths)])
     }
 
     /// A list of parts of a tensor, of known lengths.
-    fn split(&self) -> Result<List> {
+    fn split(&self) -> Result<TensorList> {
         let b = self.b;
         let tensor = if self.is_array() { self.third()? } else { self.tensor_at(0)? };
         let Some(lengths) = b.ints_of(self.second()?).filter(|lengths| lengths.len() <= 1024)
@@ -443,10 +447,10 @@ impl One<'_> {
         for length in lengths {
             let end = start.saturating_add(length.max(0));
             let part = b.slice(tensor, [start], [end]).axes([0]).one()?;
-            items.push(Some(Item::Tensor(part)));
+            items.push(Some(GraphItem::Tensor(part)));
             start = end;
         }
-        Ok(self.made(Form::Items(items)))
+        Ok(self.made(ListForm::Items(items)))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Operators on `bfloat16`. Runtimes have few kernels of it: as kernels of TensorFlow do, operators compute in 32 bits
 //! and round their results.
 
-use super::item::Item;
+use super::item::GraphItem;
 use super::node;
-use crate::ops::Source;
+use crate::ops::RowContext;
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Layer;
@@ -19,7 +19,7 @@ const WIDE: [&str; 5] =
     ["CropAndResize", "ResizeArea", "ResizeBicubic", "ResizeBilinear", "ScaleAndTranslate"];
 
 /// Arguments by position and by name.
-type Arguments = (Vec<Value>, Vec<(String, Value)>);
+type NarrowArguments = (Vec<Value>, Vec<(String, Value)>);
 
 /// Whether an operator computes in `bfloat16`.
 pub(crate) fn is_short(node: &NodeDef) -> bool {
@@ -28,12 +28,12 @@ pub(crate) fn is_short(node: &NodeDef) -> bool {
 
 /// Runs an operator on arguments of 32 bits, and rounds what it gives.
 pub(crate) fn widened(
-    driver: &Driver<'_, Source>,
+    driver: &Driver<'_, RowContext>,
     layer: Layer,
     node: &NodeDef,
-    (arguments, named): Arguments,
-    run: impl FnOnce(Vec<Value>, Vec<(String, Value)>) -> Vec<Item>,
-) -> Vec<Item> {
+    (arguments, named): NarrowArguments,
+    run: impl FnOnce(Vec<Value>, Vec<(String, Value)>) -> Vec<GraphItem>,
+) -> Vec<GraphItem> {
     let b = driver.builder();
     let cast = |value: Value| b.in_layer(layer.clone(), |b| each(b, value));
     let arguments: Lowered<Vec<Value>> = arguments.into_iter().map(cast).collect();
@@ -41,20 +41,20 @@ pub(crate) fn widened(
     let named: Lowered<Vec<(String, Value)>> = named.collect();
     let given = match (arguments, named) {
         (Ok(arguments), Ok(named)) => run(arguments, named),
-        (Err(found), _) | (_, Err(found)) => {
-            driver.report(found.at(layer));
-            return vec![Item::Hole; node::output_count(node, None)];
+        (Err(problem), _) | (_, Err(problem)) => {
+            driver.report(problem.at(layer));
+            return vec![GraphItem::Hole; node::output_count(node, None)];
         }
     };
     // Statistics beside the first result have a type of their own.
     let first_alone = node::dtype(node, "U").is_some();
     let is_short = |at: usize| !WIDE.contains(&node.op.as_str()) && (at == 0 || !first_alone);
-    let round = |(at, item): (usize, Item)| match item {
-        Item::Tensor(var) if is_short(at) && b.dtype_of(var) == Some(DataType::Float) => {
+    let round = |(at, item): (usize, GraphItem)| match item {
+        GraphItem::Tensor(var) if is_short(at) && b.dtype_of(var) == Some(DataType::Float) => {
             let short = b.in_layer(layer.clone(), |b| b.cast(var, DataType::Bfloat16));
-            short.map(Item::Tensor).unwrap_or_else(|found| {
-                driver.report(found.at(layer.clone()));
-                Item::Hole
+            short.map(GraphItem::Tensor).unwrap_or_else(|problem| {
+                driver.report(problem.at(layer.clone()));
+                GraphItem::Hole
             })
         }
         other => other,

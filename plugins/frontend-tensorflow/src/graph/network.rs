@@ -1,16 +1,16 @@
 //! A network that is a graph of TensorFlow: what goes in, what comes out, and the run between.
 
-use super::body::Body;
+use super::body::GraphBody;
 use super::effects;
-use super::item::Item;
-use super::scope::{Runner, Scope};
+use super::item::GraphItem;
+use super::scope::{GraphRunner, Scope};
 use super::sequence::Sequences;
 use super::states::States;
 use super::variables::Variables;
-use crate::model::{self, Ran, Reader};
-use crate::ops::{Source, complex, table};
+use crate::model::{self, NetworkFormat, Ran};
+use crate::ops::{RowContext, complex, table};
 use crate::states::{self, Asked};
-use crate::wire::dtype;
+use crate::wire::dtype::dtype_of_number;
 use crate::wire::proto::GraphDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
@@ -32,7 +32,7 @@ pub(crate) struct Port {
     pub(crate) ty: ValueType,
 }
 
-pub(crate) struct Network<'a> {
+pub(crate) struct GraphNetwork<'a> {
     pub(crate) graph: &'a GraphDef,
     pub(crate) inputs: Vec<Port>,
     pub(crate) outputs: Vec<Port>,
@@ -43,17 +43,17 @@ pub(crate) struct Network<'a> {
 
 /// The type that TensorFlow's numbers say.
 pub(crate) fn type_of(number: i32, shape: Option<Vec<Dim>>) -> ValueType {
-    ValueType::Tensor { dtype: dtype::of(number), shape }
+    ValueType::Tensor { dtype: dtype_of_number(number), shape }
 }
 
-const READER: Reader = Reader { name: "tensorflow", table };
+const READER: NetworkFormat = NetworkFormat { name: "tensorflow", table };
 
 /// Runs a network.
 ///
 /// # Errors
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(
-    network: &Network<'_>,
+    network: &GraphNetwork<'_>,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     let mut sequences = Sequences::default();
@@ -70,8 +70,8 @@ pub(crate) fn import(
 
 /// Builds the graph.
 fn run(
-    network: &Network<'_>,
-    driver: &Driver<'_, Source>,
+    network: &GraphNetwork<'_>,
+    driver: &Driver<'_, RowContext>,
     options: &ExportOptions,
     (sequences, asked): (&Sequences, &Asked),
 ) -> Result<Ran> {
@@ -82,8 +82,8 @@ fn run(
     let named = functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f)));
     let weights = options.without_weights.then(Vec::new);
     let kept = (sequences, States::new(asked, &network.graph.node));
-    let runner = Runner::new(driver, named.collect(), &network.variables, weights, kept);
-    let body = Rc::new(Body::new(&network.graph.node));
+    let runner = GraphRunner::new(driver, named.collect(), &network.variables, weights, kept);
+    let body = Rc::new(GraphBody::new(&network.graph.node));
     let places = network.outputs.iter().map(|port| port.place.as_str());
     body.needed.get_or_init(|| body.needed_by(places));
     let scope = Scope::new(body, HashMap::new(), String::new());
@@ -93,7 +93,7 @@ fn run(
     let mut at = 0;
     for (port, fixed) in network.inputs.iter().zip(model::fixed(b, options, &inputs)?) {
         if let Some(var) = fixed {
-            runner.feed(&scope, &port.place, Item::Tensor(var))?;
+            runner.feed(&scope, &port.place, GraphItem::Tensor(var))?;
             continue;
         }
         let declared = (port.ty.dtype(), port.ty.shape().map(<[Dim]>::to_vec));
@@ -106,12 +106,12 @@ fn run(
     for port in &network.outputs {
         let found = runner.value(&scope, &port.place)?;
         match found {
-            Item::Tensor(var) => {
+            GraphItem::Tensor(var) => {
                 settle_rank(driver.builder(), var, &port.ty);
                 model::output(driver, var, &port.name, port.ty.dtype())?;
             }
-            Item::Hole => lost.push(port.name.clone()),
-            Item::Resource(_) | Item::List(_) => {
+            GraphItem::Hole => lost.push(port.name.clone()),
+            GraphItem::Resource(_) | GraphItem::List(_) => {
                 model::no_tensor(driver, &port.name, "a variable, table or list");
             }
         }
@@ -130,7 +130,7 @@ fn settle_rank(b: &GraphBuilder, var: Var, declared: &ValueType) {
 
 /// Lets an input of the graph stand for a tensor.
 fn feed<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     port: &'a Port,
     ty: ValueType,
@@ -140,9 +140,9 @@ fn feed<'a>(
         Some(pair) => {
             let pair = b.input(&port.name, pair);
             b.note(complex::as_pair("input", &port.name));
-            Item::Tensor(b.source.complex.of_pair(b, pair))
+            GraphItem::Tensor(b.source.complex.of_pair(b, pair))
         }
-        None => Item::Tensor(b.input(&port.name, ty)),
+        None => GraphItem::Tensor(b.input(&port.name, ty)),
     };
     runner.feed(scope, &port.place, item)
 }

@@ -2,7 +2,7 @@
 
 use crate::ops::RESULTS_MAX;
 use crate::schema::{self, Arg, Count, Default};
-use crate::wire::dtype;
+use crate::wire::dtype::{self, dtype_of_number};
 use crate::wire::proto::{
     Attr, AttrValue, FunctionDef, GraphDef, ListValue, NodeDef, TensorProto, TensorShapeProto,
 };
@@ -128,7 +128,7 @@ pub(crate) fn attr<'n>(node: &'n NodeDef, name: &str) -> Option<&'n Attr> {
 /// The element type that an attribute says.
 pub(crate) fn dtype(node: &NodeDef, name: &str) -> Option<DataType> {
     match attr(node, name)? {
-        Attr::Type(number) => dtype::of(*number),
+        Attr::Type(number) => dtype_of_number(*number),
         _ => None,
     }
 }
@@ -218,7 +218,7 @@ pub(crate) fn is_write(op: &str) -> bool {
 }
 
 /// The functions that a node calls: by an attribute, or by the operator's name.
-pub(crate) fn called<'n>(node: &'n NodeDef, library: &Library<'_>) -> Vec<&'n str> {
+pub(crate) fn called<'n>(node: &'n NodeDef, library: &FunctionLibrary<'_>) -> Vec<&'n str> {
     let mut found = vec![];
     if library.contains_key(node.op.as_str()) {
         found.push(node.op.as_str());
@@ -361,10 +361,10 @@ fn list_items(list: &ListValue) -> Vec<Value> {
 }
 
 /// Functions of a library by name.
-pub(crate) type Library<'a> = HashMap<&'a str, &'a FunctionDef>;
+pub(crate) type FunctionLibrary<'a> = HashMap<&'a str, &'a FunctionDef>;
 
 /// The functions of a graph.
-pub(crate) fn library(graph: &GraphDef) -> Library<'_> {
+pub(crate) fn library(graph: &GraphDef) -> FunctionLibrary<'_> {
     let functions = graph.library.iter().flat_map(|library| &library.function);
     functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect()
 }

@@ -1,9 +1,9 @@
 //! Variables, which nodes reach by handles. A variable that nothing writes is a constant.
 
 use super::node;
-use super::scope::{Runner, Scope};
+use super::scope::{GraphRunner, Scope};
 use super::variables::Variable;
-use super::{assign, item::Item};
+use super::{assign, item::GraphItem};
 use crate::wire::proto::NodeDef;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
@@ -17,33 +17,36 @@ use std::rc::Rc;
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    inputs: &[Item],
-) -> Result<Option<Vec<Item>>> {
+    inputs: &[GraphItem],
+) -> Result<Option<Vec<GraphItem>>> {
     let (op, first) = (node.op.as_str(), inputs.first());
     let given = match (op, first) {
         ("VarHandleOp", _) => made(runner, scope, node)?,
         ("Variable" | "VariableV2", _) => match made(runner, scope, node)?.pop() {
-            Some(Item::Resource(resource)) => vec![Item::Tensor(resource.var)],
-            _ => vec![Item::Hole],
+            Some(GraphItem::Resource(resource)) => vec![GraphItem::Tensor(resource.var)],
+            _ => vec![GraphItem::Hole],
         },
         ("VarIsInitializedOp" | "IsVariableInitialized", _) => {
             let yes = Tensor::new(DataType::Bool, vec![], Bytes::from_static(&[1]));
-            vec![Item::Tensor(runner.builder().constant(yes.expect("one byte")))]
+            vec![GraphItem::Tensor(runner.builder().constant(yes.expect("one byte")))]
         }
-        ("ReadVariableOp", Some(Item::Resource(resource))) => vec![read(runner, resource)],
+        ("ReadVariableOp", Some(GraphItem::Resource(resource))) => vec![read(runner, resource)],
         // Freezing leaves nodes in functions that read a variable which is a constant by now.
-        ("ReadVariableOp", Some(Item::Tensor(_))) => inputs.to_vec(),
-        ("ResourceGather" | "ResourceGatherNd" | "VariableShape", Some(Item::Tensor(_))) => {
+        ("ReadVariableOp", Some(GraphItem::Tensor(_))) => inputs.to_vec(),
+        ("ResourceGather" | "ResourceGatherNd" | "VariableShape", Some(GraphItem::Tensor(_))) => {
             of_value(runner, scope, node, inputs)
         }
         // Why there is no handle was reported.
-        ("ReadVariableOp" | "ResourceGather" | "ResourceGatherNd", Some(Item::Hole)) => {
-            vec![Item::Hole]
+        ("ReadVariableOp" | "ResourceGather" | "ResourceGatherNd", Some(GraphItem::Hole)) => {
+            vec![GraphItem::Hole]
         }
-        ("ResourceGather" | "ResourceGatherNd" | "VariableShape", Some(Item::Resource(from))) => {
+        (
+            "ResourceGather" | "ResourceGatherNd" | "VariableShape",
+            Some(GraphItem::Resource(from)),
+        ) => {
             let mut inputs = inputs.to_vec();
             inputs[0] = read(runner, from);
             of_value(runner, scope, node, &inputs)
@@ -55,19 +58,23 @@ pub(crate) fn run<'a>(
 }
 
 /// The handle of a variable.
-fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Result<Vec<Item>> {
+fn made<'a>(
+    runner: &GraphRunner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+) -> Result<Vec<GraphItem>> {
     let Some(find) = &runner.variables.find else {
         let message = format!("The graph is not frozen: `{}` is a variable.", shown(&node.name));
         let help = "Convert the SavedModel, or the `.meta` file with its checkpoint.";
         runner.driver.report(runner.problem(scope, node, Code::WeightsMissing, message).help(help));
-        return Ok(vec![Item::Hole]);
+        return Ok(vec![GraphItem::Hole]);
     };
     let name = runner.states.name(scope.function, node);
     let tensor = match find(node, runner.states.makers(scope.function, node)) {
         Ok(tensor) => tensor,
         Err(found) => {
             runner.driver.report(found.at(scope.layer(node)));
-            return Ok(vec![Item::Hole]);
+            return Ok(vec![GraphItem::Hole]);
         }
     };
     let var = match runner.states.input(runner.builder(), &name, &tensor)? {
@@ -76,16 +83,16 @@ fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Re
     };
     runner.states.begin(&name, var);
     let variable = Variable { name, tensor, var };
-    Ok(vec![Item::Resource(Rc::new(variable))])
+    Ok(vec![GraphItem::Resource(Rc::new(variable))])
 }
 
 /// The value of a variable when a node reads it.
-fn read(runner: &Runner<'_, '_>, variable: &Variable) -> Item {
+fn read(runner: &GraphRunner<'_, '_>, variable: &Variable) -> GraphItem {
     let b = runner.builder();
-    match runner.states.read(runner.driver, &variable.name, Item::Tensor(variable.var)) {
+    match runner.states.read(runner.driver, &variable.name, GraphItem::Tensor(variable.var)) {
         // The handle was made inside of a condition that is over.
-        Item::Tensor(var) if b.id(var).is_err() => {
-            Item::Tensor(b.parameter(&variable.name, variable.tensor.clone()))
+        GraphItem::Tensor(var) if b.id(var).is_err() => {
+            GraphItem::Tensor(b.parameter(&variable.name, variable.tensor.clone()))
         }
         item => item,
     }
@@ -93,13 +100,13 @@ fn read(runner: &Runner<'_, '_>, variable: &Variable) -> Item {
 
 /// What reads an element of a variable, as an operator that reads its value.
 fn of_value<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &GraphRunner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    inputs: &[Item],
-) -> Vec<Item> {
-    let value = |item: Option<&Item>| match item {
-        Some(Item::Tensor(var)) => Value::Var(*var),
+    inputs: &[GraphItem],
+) -> Vec<GraphItem> {
+    let value = |item: Option<&GraphItem>| match item {
+        Some(GraphItem::Tensor(var)) => Value::Var(*var),
         _ => Value::Hole,
     };
     let named = |name: &str, value: Value| (name.to_owned(), value);

@@ -1,6 +1,6 @@
 //! Which tensor of the checkpoint is the value of which variable, as the function or nodes that restore them say it.
 
-use super::node::{self, Library, name_of};
+use super::node::{self, FunctionLibrary, name_of};
 use super::nodes::Nodes;
 use crate::wire::proto::{MetaGraphDef, NodeDef};
 use crate::wire::tensor::tensor_of;
@@ -11,7 +11,7 @@ const IDENTITIES_MAX: usize = 64;
 
 /// A tensor of the checkpoint, or a part of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Stored {
+pub(crate) struct CheckpointSlice {
     pub(crate) key: String,
     pub(crate) slice: String,
 }
@@ -20,20 +20,20 @@ pub(crate) struct Stored {
 pub(crate) fn stored<'a>(
     meta: &'a MetaGraphDef,
     main: &Nodes<'a>,
-    library: &Library<'a>,
-) -> HashMap<&'a str, Stored> {
-    let mut found = HashMap::new();
+    library: &FunctionLibrary<'a>,
+) -> HashMap<&'a str, CheckpointSlice> {
+    let mut slices = HashMap::new();
     let name = meta.saver_def.iter().map(|saver| saver.restore_op_name.as_str()).next();
     let Some(node) = name.and_then(|name| main.node(name_of(name))) else {
-        return found;
+        return slices;
     };
     let function = node::function(node, "f").or(Some(node.op.as_str()));
     let Some(function) = function.and_then(|name| library.get(name)) else {
         // TensorFlow 1: the node waits for all that assign.
         assigned(main, &waited_for(main, node), |variable, stored| {
-            found.insert(variable, stored);
+            slices.insert(variable, stored);
         });
-        return found;
+        return slices;
     };
     let body = Nodes::new(&function.node_def);
     let parameters = function.signature.iter().flat_map(|signature| &signature.input_arg);
@@ -43,14 +43,18 @@ pub(crate) fn stored<'a>(
     let all: Vec<&NodeDef> = body.nodes.iter().collect();
     assigned(&body, &all, |parameter, stored| {
         if let Some(variable) = handles.get(parameter) {
-            found.insert(variable, stored);
+            slices.insert(variable, stored);
         }
     });
-    found
+    slices
 }
 
 /// Hands on the nodes or arguments to which `nodes` assign tensors of the checkpoint.
-fn assigned<'b>(body: &Nodes<'b>, nodes: &[&'b NodeDef], mut each: impl FnMut(&'b str, Stored)) {
+fn assigned<'b>(
+    body: &Nodes<'b>,
+    nodes: &[&'b NodeDef],
+    mut each: impl FnMut(&'b str, CheckpointSlice),
+) {
     let mut texts: HashMap<&str, Option<Vec<String>>> = HashMap::new();
     let mut strings = |text: &'b str| {
         let name = leaf(body, text);
@@ -69,7 +73,7 @@ fn assigned<'b>(body: &Nodes<'b>, nodes: &[&'b NodeDef], mut each: impl FnMut(&'
         });
         let Some([names, slices]) = lists else { continue };
         if let (Some(key), Some(slice)) = (names.get(output), slices.get(output)) {
-            each(leaf(body, variable), Stored { key: key.clone(), slice: slice.clone() });
+            each(leaf(body, variable), CheckpointSlice { key: key.clone(), slice: slice.clone() });
         }
     }
 }

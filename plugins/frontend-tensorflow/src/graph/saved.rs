@@ -2,7 +2,7 @@
 
 use super::checkpoint::Checkpoint;
 use super::frozen;
-use super::network::{self, Network, Port, type_of};
+use super::network::{self, GraphNetwork, Port, type_of};
 use super::variables::Variables;
 use crate::files::{self, Files, NETWORK, TEXT};
 use crate::params;
@@ -27,7 +27,7 @@ const SIGNATURE: &str = "serving_default";
 
 /// What of a SavedModel is converted.
 #[derive(Debug, Default)]
-pub(crate) struct Choice {
+pub(crate) struct SavedModelChoice {
     pub(crate) signature: Option<String>,
     pub(crate) tag: Option<String>,
     /// Tensors of the graph in place of a signature's.
@@ -35,15 +35,15 @@ pub(crate) struct Choice {
     pub(crate) outputs: Vec<String>,
 }
 
-impl Choice {
-    pub(crate) fn of(params: &params::Source) -> Choice {
+impl SavedModelChoice {
+    pub(crate) fn from_params(params: &params::Source) -> SavedModelChoice {
         let (inputs, outputs) = (params.inputs(), params.outputs());
-        Choice { signature: params.signature(), tag: None, inputs, outputs }
+        SavedModelChoice { signature: params.signature(), tag: None, inputs, outputs }
     }
 
-    /// As [`Choice::of`], of a file that may have several graphs.
-    pub(crate) fn of_tagged(params: &params::Source) -> Choice {
-        Choice { tag: params.tag(), ..Choice::of(params) }
+    /// As [`SavedModelChoice::from_params`], of a file that may have several graphs.
+    pub(crate) fn of_tagged(params: &params::Source) -> SavedModelChoice {
+        SavedModelChoice { tag: params.tag(), ..SavedModelChoice::from_params(params) }
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn read<M: Message + Default>(files: &Files<'_>) -> Result<M> {
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(
     files: &Files<'_>,
-    choice: &Choice,
+    choice: &SavedModelChoice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     import_saved(&read(files)?, files, choice, options)
@@ -81,7 +81,7 @@ pub(crate) fn decoded<M: Message + Default>(bytes: Bytes, is_text: bool) -> Resu
 pub(crate) fn import_saved(
     saved: &SavedModel,
     files: &Files<'_>,
-    choice: &Choice,
+    choice: &SavedModelChoice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     import_graph(graph_of(saved, choice.tag.as_deref())?, (files, CHECKPOINT), choice, options)
@@ -94,7 +94,7 @@ pub(crate) fn import_saved(
 pub(crate) fn import_checkpoint(
     files: &Files<'_>,
     prefix: &str,
-    choice: &Choice,
+    choice: &SavedModelChoice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     let meta: MetaGraphDef =
@@ -106,7 +106,7 @@ pub(crate) fn import_checkpoint(
 fn import_graph(
     meta: &MetaGraphDef,
     (files, prefix): (&Files<'_>, &str),
-    choice: &Choice,
+    choice: &SavedModelChoice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     let Some(graph) = &meta.graph_def else {
@@ -123,7 +123,7 @@ fn import_graph(
 }
 
 /// Whether nothing says what goes in and comes out.
-fn is_unsigned(meta: &MetaGraphDef, choice: &Choice) -> bool {
+fn is_unsigned(meta: &MetaGraphDef, choice: &SavedModelChoice) -> bool {
     let has_signature = !meta.signature_def.is_empty() || choice.signature.is_some();
     !has_signature && meta.meta_info_def.as_ref().is_none_or(|info| info.tags.is_empty())
 }
@@ -132,8 +132,8 @@ fn is_unsigned(meta: &MetaGraphDef, choice: &Choice) -> bool {
 fn network<'m>(
     meta: &'m MetaGraphDef,
     graph: &'m GraphDef,
-    choice: &Choice,
-) -> Result<Network<'m>> {
+    choice: &SavedModelChoice,
+) -> Result<GraphNetwork<'m>> {
     if !choice.outputs.is_empty() {
         if choice.signature.is_some() {
             let message = "`source.signature` and `source.outputs` both say what comes out.";
@@ -155,7 +155,7 @@ fn network<'m>(
     };
     let outputs = ports(&signature.outputs)?;
     let (variables, metadata) = (Variables::default(), vec![]);
-    Ok(Network { graph, inputs, outputs, variables, metadata })
+    Ok(GraphNetwork { graph, inputs, outputs, variables, metadata })
 }
 
 /// In a graph that trains, what nothing reads is the loss and the steps, not the results.

@@ -1,6 +1,6 @@
 //! Lists that each turn of a loop writes one element of, in their order: what the loop stacks.
 
-use super::item::{Form, List};
+use super::item::{ListForm, TensorList};
 use super::list::{first_size, padded, single};
 use super::turns::{self, Counter};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
@@ -19,16 +19,16 @@ pub(crate) enum Scan {
 /// The element that a turn adds to a list, and how; `None` if the turn does anything else with it.
 pub(crate) fn scan(
     b: &GraphBuilder,
-    (input, list): (ValueId, &Rc<List>),
-    next: &Rc<List>,
+    (input, list): (ValueId, &Rc<TensorList>),
+    next: &Rc<TensorList>,
     counters: &[Counter],
 ) -> Option<(Var, Scan)> {
     if list.is_sequence || b.graph().uses(input) > 0 {
         return None;
     }
     match &next.form {
-        Form::Pushed { base, item } if Rc::ptr_eq(base, list) => Some((*item, Scan::Behind)),
-        Form::Written { base, index, item, grows } if Rc::ptr_eq(base, list) => {
+        ListForm::Pushed { base, item } if Rc::ptr_eq(base, list) => Some((*item, Scan::Behind)),
+        ListForm::Written { base, index, item, grows } if Rc::ptr_eq(base, list) => {
             let counter = turns::counter_of(b, *index, counters)?;
             let down = match counter.step {
                 1 => false,
@@ -49,10 +49,10 @@ impl Scan {
     pub(crate) fn list(
         self,
         b: &GraphBuilder,
-        before: &Rc<List>,
+        before: &Rc<TensorList>,
         scanned: Var,
         trips: Option<Var>,
-    ) -> Result<List> {
+    ) -> Result<TensorList> {
         let (begin, down, grows) = match self {
             Scan::Behind => return behind(b, before, scanned),
             Scan::At { begin, down, grows } => (begin, down, grows),
@@ -74,7 +74,7 @@ impl Scan {
         let end = b.add(first, n)?;
         let [first, end, length] =
             [b.unsqueeze(first, [0])?, b.unsqueeze(end, [0])?, b.unsqueeze(length, [0])?];
-        if let Form::Unset(_) = before.form {
+        if let ListForm::Unset(_) = before.form {
             let rest = b.sub(length, end)?;
             let rest = b.max([rest, b.sub(rest, rest)?])?;
             return Ok(before.set_all(padded(b, scanned, Some(first), rest)?));
@@ -87,7 +87,7 @@ impl Scan {
     }
 }
 
-fn behind(b: &GraphBuilder, before: &Rc<List>, scanned: Var) -> Result<List> {
+fn behind(b: &GraphBuilder, before: &Rc<TensorList>, scanned: Var) -> Result<TensorList> {
     if single(b, before.length(b)?) == Some(0) {
         return Ok(before.set_all(scanned));
     }

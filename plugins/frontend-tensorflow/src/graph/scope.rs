@@ -1,13 +1,13 @@
 //! What runs: a graph or the call of a function, with the values of its nodes, and what all of them share.
 //! `dispatch` runs the nodes themselves.
 
-use super::body::Body;
-use super::item::Item;
-use super::node::{self, Library};
+use super::body::GraphBody;
+use super::item::GraphItem;
+use super::node::{self, FunctionLibrary};
 use super::sequence::Sequences;
 use super::states::States;
 use super::variables::{Variables, type_of};
-use crate::ops::{Source, complex};
+use crate::ops::{RowContext, complex};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer};
@@ -28,10 +28,10 @@ pub(crate) type Writes = BTreeSet<usize>;
 
 /// A graph that runs, or one call of a function.
 pub(crate) struct Scope<'a> {
-    pub(crate) body: Rc<Body<'a>>,
+    pub(crate) body: Rc<GraphBody<'a>>,
     /// Arguments of the function by name. A list has several items.
-    pub(crate) args: HashMap<&'a str, Vec<Item>>,
-    done: RefCell<HashMap<usize, Rc<[Item]>>>,
+    pub(crate) args: HashMap<&'a str, Vec<GraphItem>>,
+    done: RefCell<HashMap<usize, Rc<[GraphItem]>>>,
     /// What names of its nodes start with: empty, or ends with `/`.
     pub(crate) path: String,
     /// The function whose body it is; `None` for the main graph.
@@ -40,8 +40,8 @@ pub(crate) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(
-        body: Rc<Body<'a>>,
-        args: HashMap<&'a str, Vec<Item>>,
+        body: Rc<GraphBody<'a>>,
+        args: HashMap<&'a str, Vec<GraphItem>>,
         path: String,
     ) -> Scope<'a> {
         Scope { body, args, done: RefCell::default(), path, function: None }
@@ -52,12 +52,12 @@ impl<'a> Scope<'a> {
     }
 
     /// An output of a node that has run.
-    pub(crate) fn output(&self, node: usize, slot: usize) -> Option<Item> {
+    pub(crate) fn output(&self, node: usize, slot: usize) -> Option<GraphItem> {
         self.done.borrow().get(&node).and_then(|items| items.get(slot).cloned())
     }
 
     /// Gives what a node computes beforehand: an input, or a part of a loop.
-    pub(crate) fn settle(&self, node: usize, items: Vec<Item>) {
+    pub(crate) fn settle(&self, node: usize, items: Vec<GraphItem>) {
         self.done.borrow_mut().insert(node, items.into());
     }
 
@@ -80,10 +80,10 @@ impl<'a> Scope<'a> {
 }
 
 /// What all scopes share.
-pub(crate) struct Runner<'a, 's> {
-    pub(crate) driver: &'a Driver<'s, Source>,
-    pub(crate) library: Library<'a>,
-    bodies: RefCell<HashMap<&'a str, Rc<Body<'a>>>>,
+pub(crate) struct GraphRunner<'a, 's> {
+    pub(crate) driver: &'a Driver<'s, RowContext>,
+    pub(crate) library: FunctionLibrary<'a>,
+    bodies: RefCell<HashMap<&'a str, Rc<GraphBody<'a>>>>,
     pub(crate) variables: &'a Variables<'a>,
     /// The lists that are sequences of ONNX.
     pub(crate) sequences: &'a Sequences,
@@ -102,17 +102,17 @@ pub(crate) struct Runner<'a, 's> {
     pub(super) repeated: Cell<usize>,
 }
 
-impl<'a, 's> Runner<'a, 's> {
+impl<'a, 's> GraphRunner<'a, 's> {
     pub(crate) fn new(
-        driver: &'a Driver<'s, Source>,
-        library: Library<'a>,
+        driver: &'a Driver<'s, RowContext>,
+        library: FunctionLibrary<'a>,
         variables: &'a Variables<'a>,
         weights: Option<Vec<Var>>,
         (sequences, states): (&'a Sequences, States),
-    ) -> Runner<'a, 's> {
+    ) -> GraphRunner<'a, 's> {
         let (bodies, writes, depth, paths, in_order, ran, repeated) = Default::default();
         let weights = RefCell::new(weights);
-        Runner {
+        GraphRunner {
             driver,
             library,
             bodies,
@@ -129,16 +129,16 @@ impl<'a, 's> Runner<'a, 's> {
         }
     }
 
-    pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
+    pub(crate) fn builder(&self) -> &'a Lower<'s, RowContext> {
         self.driver.builder()
     }
 
     /// The body of a function of the library.
-    pub(crate) fn body(&self, function: &'a str) -> Option<Rc<Body<'a>>> {
+    pub(crate) fn body(&self, function: &'a str) -> Option<Rc<GraphBody<'a>>> {
         if let Some(body) = self.bodies.borrow().get(function) {
             return Some(body.clone());
         }
-        let body = Rc::new(Body::new(&self.library.get(function)?.node_def));
+        let body = Rc::new(GraphBody::new(&self.library.get(function)?.node_def));
         self.bodies.borrow_mut().insert(function, body.clone());
         Some(body)
     }
@@ -200,9 +200,9 @@ impl<'a, 's> Runner<'a, 's> {
         node: &NodeDef,
         code: Code,
         what: impl Into<String>,
-    ) -> Vec<Item> {
+    ) -> Vec<GraphItem> {
         self.driver.report(self.problem(scope, node, code, what));
-        vec![Item::Hole; node::output_count(node, self.library.get(node.op.as_str()).copied())]
+        vec![GraphItem::Hole; node::output_count(node, self.library.get(node.op.as_str()).copied())]
     }
 
     /// Demands that no node waits for itself by control inputs.
@@ -223,7 +223,7 @@ impl<'a, 's> Runner<'a, 's> {
         op: &str,
         arguments: Vec<Value>,
         named: Vec<(String, Value)>,
-    ) -> Vec<Item> {
+    ) -> Vec<GraphItem> {
         let layer = scope.layer(node);
         let name = |i: usize| match i {
             0 => layer.name.clone(),
@@ -236,8 +236,8 @@ impl<'a, 's> Runner<'a, 's> {
             Lowering { op, layer, arguments, named, results, ..Lowering::default() },
         );
         let item = |value| match value {
-            Value::Var(var) => Item::Tensor(var),
-            _ => Item::Hole,
+            Value::Var(var) => GraphItem::Tensor(var),
+            _ => GraphItem::Hole,
         };
         given.into_iter().map(item).collect()
     }

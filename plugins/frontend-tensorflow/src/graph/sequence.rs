@@ -1,6 +1,6 @@
 //! Lists as sequences of ONNX, whose elements may have different sizes.
 
-use super::item::{Form, Item, List, Sizes};
+use super::item::{ElementSizes, GraphItem, ListForm, TensorList};
 use super::list::{first_size, merged, single};
 use crate::ops::create::filled;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Turn, Var};
@@ -40,12 +40,12 @@ impl Sequences {
     }
 }
 
-impl List {
+impl TensorList {
     /// What stands for the list where it goes as one value: a tensor, or a sequence.
     ///
     /// # Errors
-    /// As [`List::stacked`].
-    pub(crate) fn whole(&self, b: &GraphBuilder, element: Sizes) -> Result<Var> {
+    /// As [`TensorList::stacked`].
+    pub(crate) fn whole(&self, b: &GraphBuilder, element: ElementSizes) -> Result<Var> {
         if self.is_sequence { self.sequence(b, element) } else { self.stacked(b, element) }
     }
 
@@ -58,20 +58,20 @@ impl List {
     }
 
     /// What is known of the sizes of all elements.
-    fn element_sizes(&self, b: &GraphBuilder) -> Sizes {
+    fn element_sizes(&self, b: &GraphBuilder) -> ElementSizes {
         let of = |v: Var| Some(vec![Dim::Unknown; b.rank_of(v)?]);
         let found = match &self.form {
-            Form::Unset(_) => None,
-            Form::Stacked(v) => of(*v).map(|sizes| sizes[1.min(sizes.len())..].to_vec()),
-            Form::Sequence(v) => match b.type_of(*v) {
+            ListForm::Unset(_) => None,
+            ListForm::Stacked(v) => of(*v).map(|sizes| sizes[1.min(sizes.len())..].to_vec()),
+            ListForm::Sequence(v) => match b.type_of(*v) {
                 Some(ValueType::Sequence(element)) => element.shape().map(<[Dim]>::to_vec),
                 _ => None,
             },
-            Form::Items(items) => items.iter().flatten().find_map(|item| match item {
-                Item::Tensor(v) => of(*v),
+            ListForm::Items(items) => items.iter().flatten().find_map(|item| match item {
+                GraphItem::Tensor(v) => of(*v),
                 _ => None,
             }),
-            Form::Written { item, .. } | Form::Pushed { item, .. } => of(*item),
+            ListForm::Written { item, .. } | ListForm::Pushed { item, .. } => of(*item),
         };
         merged(self.element.clone(), found)
     }
@@ -80,33 +80,33 @@ impl List {
     ///
     /// # Errors
     /// Those of the builder.
-    pub(crate) fn sequence(&self, b: &GraphBuilder, element: Sizes) -> Result<Var> {
+    pub(crate) fn sequence(&self, b: &GraphBuilder, element: ElementSizes) -> Result<Var> {
         let sizes = merged(self.element_sizes(b), element).unwrap_or_default();
         match &self.form {
-            Form::Sequence(v) => Ok(*v),
+            ListForm::Sequence(v) => Ok(*v),
             _ => self.once(b, || self.sequenced(b, &sizes)),
         }
     }
 
     fn sequenced(&self, b: &GraphBuilder, sizes: &[Dim]) -> Result<Var> {
         match &self.form {
-            Form::Sequence(v) => Ok(*v),
-            Form::Stacked(v) => b.split_to_sequence(*v).axis(0).keepdims(0).one(),
-            Form::Unset(n) if single(b, *n) == Some(0) => self.empty(b),
-            Form::Unset(n) => {
+            ListForm::Sequence(v) => Ok(*v),
+            ListForm::Stacked(v) => b.split_to_sequence(*v).axis(0).keepdims(0).one(),
+            ListForm::Unset(n) if single(b, *n) == Some(0) => self.empty(b),
+            ListForm::Unset(n) => {
                 let all = self.blank(b, Some(*n), sizes)?;
                 b.split_to_sequence(all).axis(0).keepdims(0).one()
             }
-            Form::Items(items) if items.is_empty() => self.empty(b),
-            Form::Items(items) => {
-                let one = |item: &Option<Item>| match item {
-                    Some(Item::Tensor(v)) => Ok(*v),
+            ListForm::Items(items) if items.is_empty() => self.empty(b),
+            ListForm::Items(items) => {
+                let one = |item: &Option<GraphItem>| match item {
+                    Some(GraphItem::Tensor(v)) => Ok(*v),
                     Some(_) => Err(b.unsupported("A list holds what is no tensor.")),
                     None => self.blank(b, None, sizes),
                 };
                 b.sequence_construct(items.iter().map(one).collect::<Result<Vec<Var>>>()?)
             }
-            Form::Written { base, index, item, grows } => {
+            ListForm::Written { base, index, item, grows } => {
                 let mut list = base.sequence(b, b.shape_of(*item))?;
                 let index = b.reshape(b.cast(*index, DataType::Int64)?, Vec::<i64>::new()).one()?;
                 if *grows {
@@ -118,7 +118,7 @@ impl List {
                 let without = b.sequence_erase(list).position(index).one()?;
                 b.sequence_insert(without, *item).position(index).one()
             }
-            Form::Pushed { base, item } => {
+            ListForm::Pushed { base, item } => {
                 let list = base.sequence(b, b.shape_of(*item))?;
                 b.sequence_insert(list, *item).one()
             }
@@ -155,7 +155,7 @@ impl List {
     ///
     /// # Errors
     /// Those of the builder.
-    pub(crate) fn resized_sequence(&self, b: &GraphBuilder, n: Var) -> Result<List> {
+    pub(crate) fn resized_sequence(&self, b: &GraphBuilder, n: Var) -> Result<TensorList> {
         let list = self.sequence(b, None)?;
         let more = b.sub(b.sequence_length(list)?, n)?;
         let head = repeated(b, more, list, |list, _| b.sequence_erase(list).one())?;
@@ -167,7 +167,7 @@ impl List {
     ///
     /// # Errors
     /// Those of the builder.
-    pub(crate) fn followed_by(&self, b: &GraphBuilder, other: &List) -> Result<List> {
+    pub(crate) fn followed_by(&self, b: &GraphBuilder, other: &TensorList) -> Result<TensorList> {
         let (list, other) = (self.sequence(b, None)?, other.sequence(b, None)?);
         let n = b.sequence_length(other)?;
         let all = repeated(b, n, list, |list, i| {
@@ -195,7 +195,11 @@ impl List {
         let lengths =
             self.each(b, b.sequence_length(list)?, |i| first_size(b, b.sequence_at(list, i)?))?;
         let rest = self.element_sizes(b).and_then(|sizes| {
-            sizes.get(1..)?.iter().map(|size| size.known().map(Dim::Known)).collect::<Sizes>()
+            sizes
+                .get(1..)?
+                .iter()
+                .map(|size| size.known().map(Dim::Known))
+                .collect::<ElementSizes>()
         });
         // ONNX joins no empty sequence: an element without rows is in front.
         let list = match rest {
@@ -219,11 +223,11 @@ impl List {
 }
 
 /// Whether `index` is that of the element behind all of a list.
-fn is_length(b: &GraphBuilder, list: &List, index: Var) -> Result<bool> {
+fn is_length(b: &GraphBuilder, list: &TensorList, index: Var) -> Result<bool> {
     Ok(super::turns::same(b, list.length(b)?, index))
 }
 
-fn sequence_of(dtype: Option<DataType>, shape: Sizes) -> ValueType {
+fn sequence_of(dtype: Option<DataType>, shape: ElementSizes) -> ValueType {
     ValueType::Sequence(Box::new(ValueType::Tensor { dtype, shape }))
 }
 

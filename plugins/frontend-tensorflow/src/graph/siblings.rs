@@ -1,6 +1,6 @@
 //! Which results of TensorFlow 1 are of one condition, so that one `If` gives all of them.
 
-use super::flow::{Choice, Flow, Frame, Place};
+use super::flow::{Flow, Frame, MergeChoice, TensorName};
 use super::nodes::Nodes;
 use onnxd_plugin_sdk::build::Result;
 use std::cell::{OnceCell, RefCell};
@@ -20,24 +20,24 @@ struct Position {
 #[derive(Debug, Default)]
 struct Positions {
     of_nodes: Vec<Position>,
-    merges: HashMap<Place, Vec<usize>>,
+    merges: HashMap<TensorName, Vec<usize>>,
 }
 
 /// Merge nodes of one `If` at most.
 const GROUP_MAX: usize = 256;
 
 /// Merge nodes with what they choose from.
-pub(crate) type Group = Vec<(usize, Rc<Choice>)>;
+pub(crate) type MergeGroup = Vec<(usize, Rc<MergeChoice>)>;
 
 /// What other Merge nodes choose as one does, as far as it was asked.
 #[derive(Debug, Default)]
 pub(crate) struct Siblings {
     positions: OnceCell<Positions>,
-    groups: RefCell<HashMap<usize, Rc<Group>>>,
+    groups: RefCell<HashMap<usize, Rc<MergeGroup>>>,
 }
 
 /// Where siblings are looked for.
-pub(crate) struct Search<'f, 'a> {
+pub(crate) struct SiblingSearch<'f, 'a> {
     pub(crate) flow: &'f Flow,
     pub(crate) body: &'f Nodes<'a>,
     /// Counts the nodes that are looked at.
@@ -52,28 +52,28 @@ impl Siblings {
     /// Those of counting work.
     pub(crate) fn group(
         &self,
-        search: &Search<'_, '_>,
+        search: &SiblingSearch<'_, '_>,
         index: usize,
-        choice: &Choice,
+        choice: &MergeChoice,
         needed: &HashSet<usize>,
-    ) -> Result<Rc<Group>> {
+    ) -> Result<Rc<MergeGroup>> {
         if let Some(known) = self.groups.borrow().get(&index) {
             return Ok(known.clone());
         }
         let all = match self.positions.get() {
             Some(all) => all,
             None => {
-                let found = search.positioned(needed)?;
-                self.positions.get_or_init(|| found)
+                let positions = search.positioned(needed)?;
+                self.positions.get_or_init(|| positions)
             }
         };
-        let Search { flow, body, work } = search;
-        let mut found = Group::new();
+        let SiblingSearch { flow, body, work } = search;
+        let mut positions = MergeGroup::new();
         let same = all.merges.get(&choice.condition).map(Vec::as_slice).unwrap_or_default();
         for &other in same.iter().filter(|other| **other != index) {
             work(1)?;
             let position = |at: usize| all.of_nodes.get(at).copied().unwrap_or_default();
-            if position(other).frame != position(index).frame || found.len() >= GROUP_MAX {
+            if position(other).frame != position(index).frame || positions.len() >= GROUP_MAX {
                 continue;
             }
             // One that is in an arm of another condition runs there.
@@ -83,7 +83,7 @@ impl Siblings {
             let Some(choice_of) = flow.choice(body, other, work)? else { continue };
             let alike = choice_of.condition == choice.condition
                 && choice_of.arms.len() == choice.arms.len();
-            let group = || found.iter().map(|(at, _)| *at).chain([index]);
+            let group = || positions.iter().map(|(at, _)| *at).chain([index]);
             let mut apart = alike;
             for member in group() {
                 apart = apart
@@ -91,16 +91,16 @@ impl Siblings {
                     && !search.reaches(all, member, other)?;
             }
             if apart {
-                found.push((other, choice_of));
+                positions.push((other, choice_of));
             }
         }
-        let found = Rc::new(found);
-        self.groups.borrow_mut().insert(index, found.clone());
-        Ok(found)
+        let positions = Rc::new(positions);
+        self.groups.borrow_mut().insert(index, positions.clone());
+        Ok(positions)
     }
 }
 
-impl Search<'_, '_> {
+impl SiblingSearch<'_, '_> {
     /// The nodes that a node waits for. What leaves a loop waits for all that enters it.
     fn sources_of(&self, at: usize) -> Vec<usize> {
         let frame = self.flow.exits.get(&at).and_then(|frame| self.flow.frames.get(*frame));

@@ -1,9 +1,9 @@
 //! What a graph keeps between calls: the values of variables at each place of the run.
 
 use super::checkpoint;
-use super::item::Item;
-use crate::ops::Source;
-use crate::states::{self, Asked, Kept};
+use super::item::GraphItem;
+use crate::ops::RowContext;
+use crate::states::{self, Asked, KeptStates};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::Layer;
@@ -21,9 +21,9 @@ pub(crate) struct States {
     /// Those that are inputs of the model.
     asked: Asked,
     /// The value of each at present.
-    values: RefCell<HashMap<String, Item>>,
+    values: RefCell<HashMap<String, GraphItem>>,
     /// What each change of a value took the place of, in their order.
-    changes: RefCell<Vec<(String, Option<Item>)>>,
+    changes: RefCell<Vec<(String, Option<GraphItem>)>>,
     /// Those that were written, in that order, and by which node.
     written: RefCell<Vec<(String, Layer)>>,
     /// Their names.
@@ -82,7 +82,7 @@ impl States {
     /// Says what a variable is before the first node runs.
     pub(crate) fn begin(&self, name: &str, var: Var) {
         if self.value(name).is_none() {
-            self.set(name, Item::Tensor(var));
+            self.set(name, GraphItem::Tensor(var));
         }
     }
 
@@ -102,11 +102,11 @@ impl States {
     }
 
     /// The present value of a variable that has one.
-    pub(crate) fn value(&self, name: &str) -> Option<Item> {
+    pub(crate) fn value(&self, name: &str) -> Option<GraphItem> {
         self.values.borrow().get(name).cloned()
     }
 
-    pub(crate) fn set(&self, name: &str, item: Item) {
+    pub(crate) fn set(&self, name: &str, item: GraphItem) {
         let before = self.values.borrow_mut().insert(name.to_owned(), item);
         self.changes.borrow_mut().push((name.to_owned(), before));
     }
@@ -142,33 +142,38 @@ impl States {
     }
 
     /// What a node reads of a variable; `initial` if nothing wrote it.
-    pub(crate) fn read(&self, driver: &Driver<'_, Source>, name: &str, initial: Item) -> Item {
+    pub(crate) fn read(
+        &self,
+        driver: &Driver<'_, RowContext>,
+        name: &str,
+        initial: GraphItem,
+    ) -> GraphItem {
         let lost = self.lost.borrow().get(name).cloned();
         if let Some(layer) = lost {
-            driver.report(states::lost_in_frames(&of(name, layer)));
-            return Item::Hole;
+            driver.report(states::lost_in_frames(&written_state(name, layer)));
+            return GraphItem::Hole;
         }
         self.value(name).unwrap_or(initial)
     }
 
     /// What was written, and the values at the end as outputs if they are asked for.
-    pub(crate) fn kept(&self, b: &GraphBuilder) -> Result<Kept> {
+    pub(crate) fn kept(&self, b: &GraphBuilder) -> Result<KeptStates> {
         let lost = self.lost.borrow();
-        let lost = lost.iter().map(|(name, layer)| of(name, layer.clone())).collect();
-        let mut kept = Kept::default();
+        let lost = lost.iter().map(|(name, layer)| written_state(name, layer.clone())).collect();
+        let mut kept = KeptStates::default();
         kept.lost = lost;
         for (name, layer) in self.written.borrow().iter() {
             let value = self.value(name);
             let input = self.inputs.borrow().get(name).copied();
-            if let (Some(input), Some(Item::Tensor(value))) = (input, value) {
+            if let (Some(input), Some(GraphItem::Tensor(value))) = (input, value) {
                 kept.output(b, name, [input, value])?;
             }
-            kept.written.push(of(name, layer.clone()));
+            kept.written.push(written_state(name, layer.clone()));
         }
         Ok(kept)
     }
 }
 
-fn of(name: &str, layer: Layer) -> Written {
+fn written_state(name: &str, layer: Layer) -> Written {
     Written { what: "variable", name: name.to_owned(), layer }
 }

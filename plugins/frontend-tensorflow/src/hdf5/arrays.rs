@@ -1,13 +1,13 @@
 //! Arrays that tell where chunks are: those of a fixed size, and those that grow.
 
-use super::chunk::Stored;
-use super::source::{Fields, Result, Source, damaged};
+use super::chunk::StoredChunk;
+use super::source::{Fields, Hdf5Source, Result, damaged};
 use onnxd_plugin_sdk::diagnostics::refuse;
 
 /// An array of places of chunks.
 pub(super) struct Array<'a> {
-    source: &'a Source,
-    kind: Kind<'a>,
+    source: &'a Hdf5Source,
+    kind: ArrayKind<'a>,
     /// Bytes of an entry.
     width: usize,
     /// Bytes of the size of a chunk that went through filters.
@@ -17,18 +17,18 @@ pub(super) struct Array<'a> {
     /// Entries on a page; longer blocks are split into pages.
     page: u64,
     /// The entries that were read last.
-    run: Run<'a>,
+    run: EntryRun<'a>,
 }
 
 /// Entries that lie together; none of them is there if there are no fields.
 #[derive(Clone, Copy)]
-struct Run<'a> {
+struct EntryRun<'a> {
     begin: u64,
     count: u64,
     entries: Option<Fields<'a>>,
 }
 
-enum Kind<'a> {
+enum ArrayKind<'a> {
     Fixed { count: u64, block: Option<u64> },
     Extensible(Extensible<'a>),
 }
@@ -50,7 +50,7 @@ struct Extensible<'a> {
 }
 
 impl<'a> Array<'a> {
-    fn of(source: &'a Source, fields: &mut Fields<'a>, whole: u64) -> Result<Array<'a>> {
+    fn read(source: &'a Hdf5Source, fields: &mut Fields<'a>, whole: u64) -> Result<Array<'a>> {
         fields.version("an array of chunks", &[0])?;
         let is_filtered = fields.u8()? == 1;
         let width = usize::from(fields.u8()?);
@@ -60,12 +60,12 @@ impl<'a> Array<'a> {
         };
         Ok(Array {
             source,
-            kind: Kind::Fixed { count: 0, block: None },
+            kind: ArrayKind::Fixed { count: 0, block: None },
             width,
             size_width: is_filtered.then_some(size_width),
             whole,
             page: 0,
-            run: Run { begin: 0, count: 0, entries: None },
+            run: EntryRun { begin: 0, count: 0, entries: None },
         })
     }
 
@@ -75,18 +75,22 @@ impl<'a> Array<'a> {
         Ok(())
     }
 
-    pub(super) fn fixed(source: &'a Source, address: u64, whole: u64) -> Result<Array<'a>> {
+    pub(super) fn fixed(source: &'a Hdf5Source, address: u64, whole: u64) -> Result<Array<'a>> {
         let mut fields = source.signed(address, b"FAHD")?;
-        let mut array = Array::of(source, &mut fields, whole)?;
+        let mut array = Array::read(source, &mut fields, whole)?;
         array.set_page(fields.u8()?)?;
-        array.kind = Kind::Fixed { count: fields.size()?, block: fields.address()? };
+        array.kind = ArrayKind::Fixed { count: fields.size()?, block: fields.address()? };
         fields.checksum()?;
         Ok(array)
     }
 
-    pub(super) fn extensible(source: &'a Source, address: u64, whole: u64) -> Result<Array<'a>> {
+    pub(super) fn extensible(
+        source: &'a Hdf5Source,
+        address: u64,
+        whole: u64,
+    ) -> Result<Array<'a>> {
         let mut fields = source.signed(address, b"EAHD")?;
-        let mut array = Array::of(source, &mut fields, whole)?;
+        let mut array = Array::read(source, &mut fields, whole)?;
         let (bits, first) = (fields.u8()?, u64::from(fields.u8()?));
         let (least, pointers) = (u64::from(fields.u8()?), u64::from(fields.u8()?));
         array.set_page(fields.u8()?)?;
@@ -100,7 +104,7 @@ impl<'a> Array<'a> {
         let direct = 2 * u64::from(pointers.ilog2());
         let groups_count = groups.saturating_sub(direct);
         let Some(block) = block else {
-            array.kind = Kind::Fixed { count: u64::MAX, block };
+            array.kind = ArrayKind::Fixed { count: u64::MAX, block };
             return Ok(array);
         };
         let mut fields = source.signed(block, b"EAIB")?;
@@ -113,7 +117,7 @@ impl<'a> Array<'a> {
         let groups = part(groups_count, source.address_width)?;
         fields.checksum()?;
         let place_width = usize::from(bits).div_ceil(8);
-        array.kind = Kind::Extensible(Extensible {
+        array.kind = ArrayKind::Extensible(Extensible {
             first,
             entries,
             least,
@@ -127,12 +131,12 @@ impl<'a> Array<'a> {
     }
 
     /// The chunk of a number.
-    pub(super) fn get(&mut self, number: u64) -> Result<Option<Stored>> {
+    pub(super) fn get(&mut self, number: u64) -> Result<Option<StoredChunk>> {
         let within = number.checked_sub(self.run.begin).filter(|within| *within < self.run.count);
         if within.is_none() {
             self.run = match &self.kind {
-                Kind::Fixed { count, block } => self.in_fixed(number, *count, *block)?,
-                Kind::Extensible(array) => self.in_extensible(number, array)?,
+                ArrayKind::Fixed { count, block } => self.in_fixed(number, *count, *block)?,
+                ArrayKind::Extensible(array) => self.in_extensible(number, array)?,
             };
         }
         let Some(mut entries) = self.run.entries else { return Ok(None) };
@@ -142,12 +146,12 @@ impl<'a> Array<'a> {
             Some(width) => (entries.number(width)?, entries.u32()?),
             None => (self.whole, 0),
         };
-        Ok(address.map(|address| Stored { address, size, skipped }))
+        Ok(address.map(|address| StoredChunk { address, size, skipped }))
     }
 
-    fn in_fixed(&self, number: u64, count: u64, block: Option<u64>) -> Result<Run<'a>> {
+    fn in_fixed(&self, number: u64, count: u64, block: Option<u64>) -> Result<EntryRun<'a>> {
         refuse!(number >= count => damaged(format!("an array has no chunk {number}")));
-        let Some(address) = block else { return Ok(Run { begin: 0, count, entries: None }) };
+        let Some(address) = block else { return Ok(EntryRun { begin: 0, count, entries: None }) };
         let mut block = self.source.signed(address, b"FADB")?;
         block.skip(2 + self.source.address_width)?;
         if count <= self.page {
@@ -159,10 +163,10 @@ impl<'a> Array<'a> {
     }
 
     /// The entries that follow in a block, which ends with its checksum.
-    fn entries(&self, mut block: Fields<'a>, begin: u64, count: u64) -> Result<Run<'a>> {
+    fn entries(&self, mut block: Fields<'a>, begin: u64, count: u64) -> Result<EntryRun<'a>> {
         let entries = self.bytes(&mut block, count)?;
         block.checksum()?;
-        Ok(Run { begin, count, entries: Some(self.source.fields(entries)) })
+        Ok(EntryRun { begin, count, entries: Some(self.source.fields(entries)) })
     }
 
     fn bytes(&self, fields: &mut Fields<'a>, count: u64) -> Result<&'a [u8]> {
@@ -177,7 +181,7 @@ impl<'a> Array<'a> {
         (used, first): (&[u8], u64),
         (begin, count): (u64, u64),
         number: u64,
-    ) -> Result<Run<'a>> {
+    ) -> Result<EntryRun<'a>> {
         let page = (number - begin) / self.page;
         let before = page * self.page;
         let count = self.page.min(count - before);
@@ -185,19 +189,19 @@ impl<'a> Array<'a> {
         let is_used =
             used.get((bit / 8) as usize).is_some_and(|bits| bits << (bit % 8) & 0x80 != 0);
         if !is_used {
-            return Ok(Run { begin: begin + before, count, entries: None });
+            return Ok(EntryRun { begin: begin + before, count, entries: None });
         }
         self.bytes(&mut block, before)?;
         block.take_of(4 * page)?;
         let mut own = block.rest();
         let entries = self.bytes(&mut own, count)?;
         own.checksum()?;
-        Ok(Run { begin: begin + before, count, entries: Some(self.source.fields(entries)) })
+        Ok(EntryRun { begin: begin + before, count, entries: Some(self.source.fields(entries)) })
     }
 
-    fn in_extensible(&self, number: u64, array: &Extensible<'a>) -> Result<Run<'a>> {
+    fn in_extensible(&self, number: u64, array: &Extensible<'a>) -> Result<EntryRun<'a>> {
         let Some(within) = number.checked_sub(array.first) else {
-            return Ok(Run { begin: 0, count: array.first, entries: Some(array.entries) });
+            return Ok(EntryRun { begin: 0, count: array.first, entries: Some(array.entries) });
         };
         let outside = || damaged(format!("an array has no chunk {number}"));
         let group = (within / array.least).checked_add(1).ok_or_else(outside)?.ilog2();
@@ -206,7 +210,7 @@ impl<'a> Array<'a> {
         let count = array.least.checked_shl((group as u32).div_ceil(2)).ok_or_else(outside)?;
         let block = (within - before) / count;
         let begin = array.first + before + block * count;
-        let absent = Run { begin, count, entries: None };
+        let absent = EntryRun { begin, count, entries: None };
         let is_paged = count > self.page;
         let mut used: (&[u8], u64) = (&[], 0);
         let address = match group.checked_sub(array.direct) {

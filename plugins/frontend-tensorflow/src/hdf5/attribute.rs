@@ -4,8 +4,8 @@ use super::dataspace::Space;
 use super::datatype::{Class, Datatype, Padding};
 use super::header::{Object, kind, shared};
 use super::heap::{Collections, Fractal};
-use super::source::{Fields, Result, Source, damaged};
-use super::tree::Tree;
+use super::source::{Fields, Hdf5Source, Result, damaged};
+use super::tree::RecordTree;
 use std::collections::HashMap;
 
 /// Words of an attribute.
@@ -27,7 +27,7 @@ struct Attribute<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    pub(super) fn read(source: &'a Source, object: &Object<'a>) -> Result<Attributes<'a>> {
+    pub(super) fn read(source: &'a Hdf5Source, object: &Object<'a>) -> Result<Attributes<'a>> {
         let mut all = HashMap::new();
         for fields in object.all(kind::ATTRIBUTE) {
             let fields = fields?;
@@ -39,7 +39,7 @@ impl<'a> Attributes<'a> {
             fields.skip(if has_order { 2 } else { 0 })?;
             if let (Some(heap), Some(tree)) = (fields.address()?, fields.address()?) {
                 let heap = Fractal::open(source, heap)?;
-                Tree::open(source, tree)?.walk(&mut |mut record| {
+                RecordTree::open(source, tree)?.walk(&mut |mut record| {
                     let fields = source.fields(heap.get(&mut record)?);
                     all.insert(attribute(fields)?.name, fields);
                     Ok(())

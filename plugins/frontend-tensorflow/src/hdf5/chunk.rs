@@ -2,7 +2,7 @@
 
 /// A chunk as it is stored.
 #[derive(Clone, Copy)]
-pub(super) struct Stored {
+pub(super) struct StoredChunk {
     pub(super) address: u64,
     pub(super) size: u64,
     /// Filters that it did not go through.

@@ -1,10 +1,10 @@
 //! Where the chunks of a dataset are. Five kinds of index tell it.
 
 use super::arrays::Array;
-use super::chunk::Stored;
+use super::chunk::StoredChunk;
 use super::dataspace::Space;
-use super::source::{Fields, Result, Source, damaged, unknown};
-use super::tree::{Tree, walk_old};
+use super::source::{Fields, Hdf5Source, Result, damaged, unknown};
+use super::tree::{RecordTree, walk_old};
 use onnxd_plugin_sdk::diagnostics::refuse;
 
 /// The kind of nodes of chunks in a tree of version 1.
@@ -35,7 +35,7 @@ pub(super) struct Chunks {
 }
 
 /// What is done with a chunk at a position among chunks.
-pub(super) type Each<'f> = dyn FnMut(&[u64], Stored) -> Result<()> + 'f;
+pub(super) type Each<'f> = dyn FnMut(&[u64], StoredChunk) -> Result<()> + 'f;
 
 impl Chunks {
     /// Layouts before version 4 know only one index.
@@ -52,10 +52,15 @@ impl Chunks {
         address: Option<u64>,
         element: u64,
     ) -> Result<Chunks> {
-        Chunks::of(Index::OldTree, address, sizes(fields, usize::from(count), 4)?, element)
+        Chunks::new(Index::OldTree, address, sizes(fields, usize::from(count), 4)?, element)
     }
 
-    fn of(index: Index, address: Option<u64>, mut sizes: Vec<u64>, element: u64) -> Result<Chunks> {
+    fn new(
+        index: Index,
+        address: Option<u64>,
+        mut sizes: Vec<u64>,
+        element: u64,
+    ) -> Result<Chunks> {
         // The last axis is that of the bytes of an element.
         refuse!(sizes.pop() != Some(element) || sizes.is_empty() || sizes.contains(&0) =>
             damaged("a tensor has odd chunks"));
@@ -80,7 +85,7 @@ impl Chunks {
         };
         // The index itself says these, too.
         fields.skip(params)?;
-        let mut found = Chunks::of(index, fields.address()?, sizes, element)?;
+        let mut found = Chunks::new(index, fields.address()?, sizes, element)?;
         found.has_plain_edges = flags & 1 != 0;
         Ok(found)
     }
@@ -96,16 +101,21 @@ impl Chunks {
     }
 
     /// Hands on all chunks that are stored.
-    pub(super) fn walk(&self, source: &Source, space: &Space, each: &mut Each<'_>) -> Result<()> {
+    pub(super) fn walk(
+        &self,
+        source: &Hdf5Source,
+        space: &Space,
+        each: &mut Each<'_>,
+    ) -> Result<()> {
         let Some(address) = self.address else { return Ok(()) };
         let grid = self.grid(&space.dims)?;
-        let whole = |address: u64| Stored { address, size: self.bytes, skipped: 0 };
+        let whole = |address: u64| StoredChunk { address, size: self.bytes, skipped: 0 };
         match self.index {
             Index::OldTree => self.old_tree(source, address, each),
             Index::Tree => self.tree(source, address, each),
             Index::Single(filtered) => {
                 let (size, skipped) = filtered.unwrap_or((self.bytes, 0));
-                each(&vec![0; grid.len()], Stored { address, size, skipped })
+                each(&vec![0; grid.len()], StoredChunk { address, size, skipped })
             }
             Index::Implicit => self.numbered(source, &grid, &space.most, &mut |at, number| {
                 let place = number.checked_mul(self.bytes).and_then(|n| n.checked_add(address));
@@ -123,7 +133,7 @@ impl Chunks {
         }
     }
 
-    fn old_tree(&self, source: &Source, address: u64, each: &mut Each<'_>) -> Result<()> {
+    fn old_tree(&self, source: &Hdf5Source, address: u64, each: &mut Each<'_>) -> Result<()> {
         let key = (CHUNK_NODE, 8 * (self.sizes.len() + 2));
         walk_old(source, address, key, &mut |mut key, address| {
             let (size, skipped) = (u64::from(key.u32()?), key.u32()?);
@@ -131,12 +141,12 @@ impl Chunks {
             for size in &self.sizes {
                 at.push(key.number(8)? / size);
             }
-            each(&at, Stored { address, size, skipped })
+            each(&at, StoredChunk { address, size, skipped })
         })
     }
 
-    fn tree(&self, source: &Source, address: u64, each: &mut Each<'_>) -> Result<()> {
-        let tree = Tree::open(source, address)?;
+    fn tree(&self, source: &Hdf5Source, address: u64, each: &mut Each<'_>) -> Result<()> {
+        let tree = RecordTree::open(source, address)?;
         // Records of chunks that went through filters have a size, and which filters were left out.
         let beside = source.address_width + 8 * self.sizes.len();
         let width = match tree.kind {
@@ -146,7 +156,7 @@ impl Chunks {
         };
         tree.walk(&mut |mut record| {
             let Some(address) = record.address()? else { return Ok(()) };
-            let mut stored = Stored { address, size: self.bytes, skipped: 0 };
+            let mut stored = StoredChunk { address, size: self.bytes, skipped: 0 };
             if tree.kind == 11 {
                 (stored.size, stored.skipped) = (record.number(width)?, record.u32()?);
             }
@@ -162,7 +172,7 @@ impl Chunks {
     /// An axis without bound counts slowest.
     fn numbered(
         &self,
-        source: &Source,
+        source: &Hdf5Source,
         grid: &[u64],
         most: &[Option<u64>],
         each: &mut dyn FnMut(&[u64], u64) -> Result<()>,

@@ -1,56 +1,56 @@
 //! Datasets: the type and sizes of a tensor, and its elements.
 
-use super::chunk::Stored;
+use super::chunk::StoredChunk;
 use super::chunks::Chunks;
 use super::dataspace::Space;
 use super::datatype::Datatype;
 use super::filters::Filters;
 use super::header::{Object, kind};
-use super::source::{Fields, Result, Source, damaged, unknown};
+use super::source::{Fields, Hdf5Source, Result, damaged, unknown};
 use bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::refuse;
 use std::borrow::Cow;
 
-enum Layout<'a> {
+enum DataLayout<'a> {
     Compact(&'a [u8]),
     /// With the size, if it is said.
     Contiguous(Option<u64>, Option<u64>),
     Chunked(Chunks),
 }
 
-impl<'a> Layout<'a> {
-    fn read(mut fields: Fields<'a>, element: u64) -> Result<Layout<'a>> {
+impl<'a> DataLayout<'a> {
+    fn read(mut fields: Fields<'a>, element: u64) -> Result<DataLayout<'a>> {
         let version = fields.version("a layout", &[1, 2, 3, 4, 5])?;
         if version < 3 {
-            return Layout::read_old(fields, element);
+            return DataLayout::read_old(fields, element);
         }
         Ok(match fields.u8()? {
             0 => {
                 let size = fields.u16()?;
-                Layout::Compact(fields.take(usize::from(size))?)
+                DataLayout::Compact(fields.take(usize::from(size))?)
             }
-            1 => Layout::Contiguous(fields.address()?, Some(fields.size()?)),
-            2 if version == 3 => Layout::Chunked(Chunks::read_old(&mut fields, element)?),
-            2 => Layout::Chunked(Chunks::read_new(&mut fields, element)?),
+            1 => DataLayout::Contiguous(fields.address()?, Some(fields.size()?)),
+            2 if version == 3 => DataLayout::Chunked(Chunks::read_old(&mut fields, element)?),
+            2 => DataLayout::Chunked(Chunks::read_new(&mut fields, element)?),
             class => return Err(unknown(format!("a layout of class {class}"))),
         })
     }
 
     /// Before version 3, which came with HDF5 1.6.
-    fn read_old(mut fields: Fields<'a>, element: u64) -> Result<Layout<'a>> {
+    fn read_old(mut fields: Fields<'a>, element: u64) -> Result<DataLayout<'a>> {
         let (rank, class) = (fields.u8()?, fields.u8()?);
         fields.skip(5)?;
         let address = if class == 0 { None } else { fields.address()? };
         if class == 2 {
-            return Ok(Layout::Chunked(Chunks::of_old(&mut fields, rank, address, element)?));
+            return Ok(DataLayout::Chunked(Chunks::of_old(&mut fields, rank, address, element)?));
         }
         fields.skip(4 * usize::from(rank))?;
         match class {
             0 => {
                 let size = fields.u32()?;
-                Ok(Layout::Compact(fields.take_of(u64::from(size))?))
+                Ok(DataLayout::Compact(fields.take_of(u64::from(size))?))
             }
-            1 => Ok(Layout::Contiguous(address, None)),
+            1 => Ok(DataLayout::Contiguous(address, None)),
             class => Err(unknown(format!("a layout of class {class}"))),
         }
     }
@@ -58,7 +58,7 @@ impl<'a> Layout<'a> {
 
 /// A tensor of the file.
 pub(crate) struct Dataset<'a> {
-    source: &'a Source,
+    source: &'a Hdf5Source,
     object: Object<'a>,
     pub(crate) datatype: Datatype,
     space: Space,
@@ -75,7 +75,7 @@ pub(crate) enum Content {
 }
 
 impl<'a> Dataset<'a> {
-    pub(super) fn open(source: &'a Source, object: Object<'a>) -> Result<Dataset<'a>> {
+    pub(super) fn open(source: &'a Hdf5Source, object: Object<'a>) -> Result<Dataset<'a>> {
         let datatype = Datatype::read(object.get(kind::DATATYPE)?)?;
         let space = Space::read(object.get(kind::SPACE)?)?;
         Ok(Dataset { source, object, datatype, space })
@@ -91,9 +91,9 @@ impl<'a> Dataset<'a> {
         size.ok_or_else(|| damaged("sizes overflow"))
     }
 
-    fn layout(&self) -> Result<Layout<'a>> {
+    fn layout(&self) -> Result<DataLayout<'a>> {
         refuse!(self.object.has(kind::FILES) => unknown("a tensor in another file"));
-        Layout::read(self.object.get(kind::LAYOUT)?, u64::from(self.datatype.size))
+        DataLayout::read(self.object.get(kind::LAYOUT)?, u64::from(self.datatype.size))
     }
 
     fn filters(&self) -> Result<Filters> {
@@ -103,8 +103,8 @@ impl<'a> Dataset<'a> {
     pub(crate) fn content(&self) -> Result<Content> {
         let size = self.size()?;
         match self.layout()? {
-            Layout::Contiguous(Some(begin), found) => {
-                refuse!(found.is_some_and(|found| found < size) => damaged("a tensor is smaller than its sizes say"));
+            DataLayout::Contiguous(Some(begin), declared_size) => {
+                refuse!(declared_size.is_some_and(|declared_size| declared_size < size) => damaged("a tensor is smaller than its sizes say"));
                 let end = begin.checked_add(size).filter(|end| *end <= self.source.size());
                 Ok(match end {
                     Some(end) => {
@@ -113,7 +113,7 @@ impl<'a> Dataset<'a> {
                     None => Content::Outside,
                 })
             }
-            Layout::Chunked(chunks) => {
+            DataLayout::Chunked(chunks) => {
                 // A chunk is unpacked as a whole.
                 let count = chunks.grid(&self.space.dims)?;
                 let count =
@@ -129,12 +129,12 @@ impl<'a> Dataset<'a> {
     pub(crate) fn read(&self) -> Result<Vec<u8>> {
         let size = usize::try_from(self.size()?).map_err(|_| damaged("sizes overflow"))?;
         match self.layout()? {
-            Layout::Compact(bytes) => match bytes.get(..size) {
+            DataLayout::Compact(bytes) => match bytes.get(..size) {
                 Some(bytes) => Ok(bytes.to_vec()),
                 None => Err(damaged("a tensor is smaller than its sizes say")),
             },
-            Layout::Contiguous(..) => self.filled(size),
-            Layout::Chunked(chunks) => self.unpacked(&chunks, size),
+            DataLayout::Contiguous(..) => self.filled(size),
+            DataLayout::Chunked(chunks) => self.unpacked(&chunks, size),
         }
     }
 
@@ -186,9 +186,9 @@ impl<'a> Dataset<'a> {
         chunks.walk(self.source, &self.space, &mut |at, stored| {
             let many = || damaged("a tensor has too many chunks");
             left = left.checked_sub(1).ok_or_else(many)?;
-            let part = Part::new(at, chunks.sizes(), dims);
+            let part = ChunkPart::new(at, chunks.sizes(), dims);
             let Some(part) = part else { return Ok(()) };
-            let Stored { address, size, skipped } = stored;
+            let StoredChunk { address, size, skipped } = stored;
             let raw = self.source.at(address, size)?;
             let chunk = match chunks.has_plain_edges && part.is_cut(chunks.sizes()) {
                 true => Cow::Borrowed(raw),
@@ -203,16 +203,16 @@ impl<'a> Dataset<'a> {
 }
 
 /// The part of a chunk that is in the tensor. All products of sizes are below those of buffers that exist.
-struct Part<'a> {
+struct ChunkPart<'a> {
     begin: Vec<usize>,
     counts: Vec<usize>,
     sizes: &'a [u64],
     dims: &'a [u64],
 }
 
-impl<'a> Part<'a> {
+impl<'a> ChunkPart<'a> {
     /// Of the chunk at a position among chunks; none if it is outside.
-    fn new(at: &[u64], sizes: &'a [u64], dims: &'a [u64]) -> Option<Part<'a>> {
+    fn new(at: &[u64], sizes: &'a [u64], dims: &'a [u64]) -> Option<ChunkPart<'a>> {
         let (mut begin, mut counts) = (vec![], vec![]);
         for ((at, size), dim) in at.iter().zip(sizes).zip(dims) {
             let first = at.checked_mul(*size)?;
@@ -220,7 +220,7 @@ impl<'a> Part<'a> {
             begin.push(first as usize);
             counts.push(count as usize);
         }
-        Some(Part { begin, counts, sizes, dims })
+        Some(ChunkPart { begin, counts, sizes, dims })
     }
 
     fn is_cut(&self, sizes: &[u64]) -> bool {

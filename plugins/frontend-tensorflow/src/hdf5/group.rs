@@ -1,9 +1,9 @@
 //! Groups: names, and the objects that they stand for.
 
 use super::header::{Object, kind};
-use super::heap::{Fractal, Names};
-use super::source::{Fields, Result, Source, damaged};
-use super::tree::{Tree, walk_old};
+use super::heap::{Fractal, NameHeap};
+use super::source::{Fields, Hdf5Source, Result, damaged};
+use super::tree::{RecordTree, walk_old};
 use std::collections::HashMap;
 
 /// The kind of nodes of groups.
@@ -32,7 +32,7 @@ pub(super) fn is_group(object: &Object<'_>) -> bool {
 
 impl Group {
     /// `left` are the bytes of names that may still be kept.
-    pub(super) fn read(source: &Source, object: &Object<'_>, left: &mut u64) -> Result<Group> {
+    pub(super) fn read(source: &Hdf5Source, object: &Object<'_>, left: &mut u64) -> Result<Group> {
         let mut links = vec![];
         let mut keep = |link: Link<'_>| {
             // A file has each name for itself, and a few bytes beside it.
@@ -45,7 +45,7 @@ impl Group {
         };
         if let Some(mut fields) = object.find(kind::SYMBOLS)? {
             let tree = fields.some_address()?;
-            let names = Names::open(source, fields.some_address()?)?;
+            let names = NameHeap::open(source, fields.some_address()?)?;
             let key = (GROUP_NODE, source.size_width);
             // What stands before a child is for searching.
             walk_old(source, tree, key, &mut |_, node| symbols(source, node, &names, &mut keep))?;
@@ -68,9 +68,9 @@ impl Group {
 
 /// A node of an old group.
 fn symbols<'a>(
-    source: &'a Source,
+    source: &'a Hdf5Source,
     node: u64,
-    names: &Names<'a>,
+    names: &NameHeap<'a>,
     keep: &mut dyn FnMut(Link<'a>) -> Result<()>,
 ) -> Result<()> {
     let mut fields = source.signed(node, b"SNOD")?;
@@ -92,7 +92,7 @@ fn symbols<'a>(
 
 /// The links of a group that has many.
 fn dense(
-    source: &Source,
+    source: &Hdf5Source,
     mut fields: Fields<'_>,
     keep: &mut dyn FnMut(Link<'_>) -> Result<()>,
 ) -> Result<()> {
@@ -101,7 +101,7 @@ fn dense(
     fields.skip(if has_order { 8 } else { 0 })?;
     let (Some(heap), Some(tree)) = (fields.address()?, fields.address()?) else { return Ok(()) };
     let heap = Fractal::open(source, heap)?;
-    Tree::open(source, tree)?.walk(&mut |mut record| {
+    RecordTree::open(source, tree)?.walk(&mut |mut record| {
         // A hash of the name.
         record.skip(4)?;
         link(source.fields(heap.get(&mut record)?))?.map_or(Ok(()), &mut *keep)

@@ -1,6 +1,6 @@
 //! Objects: the messages that say what a group or dataset is.
 
-use super::source::{Fields, Result, Source, damaged, unknown};
+use super::source::{Fields, Hdf5Source, Result, damaged, unknown};
 use onnxd_plugin_sdk::diagnostics::refuse;
 
 /// Messages of an object. The format counts those of a kind in two bytes.
@@ -34,7 +34,7 @@ struct Message<'a> {
 
 /// An object by its messages.
 pub(super) struct Object<'a> {
-    source: &'a Source,
+    source: &'a Hdf5Source,
     messages: Vec<Message<'a>>,
     /// Where the object goes on.
     open: Vec<(u64, u64)>,
@@ -43,7 +43,7 @@ pub(super) struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    pub(super) fn read(source: &'a Source, address: u64) -> Result<Object<'a>> {
+    pub(super) fn read(source: &'a Hdf5Source, address: u64) -> Result<Object<'a>> {
         let mut object = Object { source, messages: vec![], open: vec![], left: source.size() };
         let is_new = source.from(address)?.take(4)? == b"OHDR";
         match is_new {

@@ -1,8 +1,8 @@
 //! Heaps: names of a group in one piece, words in collections, and the fractal heap of groups and objects with much
 //! in them.
 
-use super::source::{Fields, Result, Source, damaged, unknown};
-use super::tree::Tree;
+use super::source::{Fields, Hdf5Source, Result, damaged, unknown};
+use super::tree::RecordTree;
 use onnxd_plugin_sdk::diagnostics::refuse;
 use std::collections::HashMap;
 
@@ -10,20 +10,20 @@ use std::collections::HashMap;
 const NAME_MAX: usize = 1 << 16;
 
 /// A heap of names, each of which ends with a zero.
-pub(super) struct Names<'a> {
-    source: &'a Source,
+pub(super) struct NameHeap<'a> {
+    source: &'a Hdf5Source,
     bytes: &'a [u8],
 }
 
-impl<'a> Names<'a> {
-    pub(super) fn open(source: &'a Source, address: u64) -> Result<Names<'a>> {
+impl<'a> NameHeap<'a> {
+    pub(super) fn open(source: &'a Hdf5Source, address: u64) -> Result<NameHeap<'a>> {
         let mut fields = source.signed(address, b"HEAP")?;
         fields.version("a heap", &[0])?;
         fields.skip(3)?;
         let size = fields.size()?;
         fields.skip(source.size_width)?;
         let bytes = source.at(fields.some_address()?, size)?;
-        Ok(Names { source, bytes })
+        Ok(NameHeap { source, bytes })
     }
 
     pub(super) fn get(&self, at: u64) -> Result<&'a [u8]> {
@@ -58,7 +58,7 @@ impl<'a> Collections<'a> {
         object.ok_or_else(|| damaged(format!("the collection at {address} has no {index}")))
     }
 
-    fn open(&mut self, source: &'a Source, address: u64) -> Result<()> {
+    fn open(&mut self, source: &'a Hdf5Source, address: u64) -> Result<()> {
         let mut fields = source.signed(address, b"GCOL")?;
         fields.version("a collection", &[1])?;
         fields.skip(3)?;
@@ -87,7 +87,7 @@ impl<'a> Collections<'a> {
 
 /// A heap of blocks whose sizes double.
 pub(super) struct Fractal<'a> {
-    source: &'a Source,
+    source: &'a Hdf5Source,
     id_width: usize,
     huge: Option<u64>,
     /// Blocks in a row, the size of the first, and the size of the largest.
@@ -103,7 +103,7 @@ pub(super) struct Fractal<'a> {
 }
 
 impl<'a> Fractal<'a> {
-    pub(super) fn open(source: &'a Source, address: u64) -> Result<Fractal<'a>> {
+    pub(super) fn open(source: &'a Hdf5Source, address: u64) -> Result<Fractal<'a>> {
         let mut fields = source.signed(address, b"FRHP")?;
         fields.version("a fractal heap", &[0])?;
         let id_width = usize::from(fields.u16()?);
@@ -214,7 +214,7 @@ impl<'a> Fractal<'a> {
         }
         let number = id.number(id.left().min(8))?;
         let absent = || damaged(format!("a heap has no large object {number}"));
-        let tree = Tree::open(self.source, self.huge.ok_or_else(absent)?)?;
+        let tree = RecordTree::open(self.source, self.huge.ok_or_else(absent)?)?;
         refuse!(tree.kind != 1 => unknown(format!("large objects in a tree of kind {}", tree.kind)));
         let mut place = None;
         tree.walk(&mut |mut record| {

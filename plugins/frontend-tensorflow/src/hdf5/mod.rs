@@ -32,7 +32,7 @@ use bytes::{Buf, Bytes};
 use group::{Group, is_group};
 use header::{Object, kind};
 use onnxd_plugin_sdk::diagnostics::refuse;
-use source::{Source, damaged};
+use source::{Hdf5Source, damaged};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -41,8 +41,8 @@ const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 /// Anything may stand before a file, which then begins here, or at twice this, four times and so on.
 const USER_BLOCK: usize = 512;
 
-pub(crate) struct File {
-    source: Source,
+pub(crate) struct Hdf5File {
+    source: Hdf5Source,
     root: u64,
     /// The groups that were read, by their addresses.
     groups: RefCell<HashMap<u64, Rc<Group>>>,
@@ -50,29 +50,29 @@ pub(crate) struct File {
     names_left: Cell<u64>,
 }
 
-impl File {
-    pub(crate) fn open(mut bytes: Bytes) -> Result<File> {
+impl Hdf5File {
+    pub(crate) fn open(mut bytes: Bytes) -> Result<Hdf5File> {
         let is_begin = |at: &usize| bytes[*at..].starts_with(SIGNATURE);
         let later = std::iter::successors(Some(USER_BLOCK), |at| at.checked_mul(2));
         let begin =
             std::iter::once(0).chain(later).take_while(|at| *at < bytes.len()).find(is_begin);
         let begin = begin.ok_or_else(|| damaged("it does not begin as HDF5 files do"))?;
         bytes.advance(begin);
-        File::of(Source::new(bytes))
+        Hdf5File::from_source(Hdf5Source::new(bytes))
     }
 
     /// Opens a file whose checksums are wrong.
     #[cfg(test)]
-    pub(crate) fn open_changed(bytes: Bytes) -> Result<File> {
-        let mut source = Source::new(bytes);
+    pub(crate) fn open_changed(bytes: Bytes) -> Result<Hdf5File> {
+        let mut source = Hdf5Source::new(bytes);
         source.has_sums = false;
-        File::of(source)
+        Hdf5File::from_source(source)
     }
 
-    fn of(mut source: Source) -> Result<File> {
+    fn from_source(mut source: Hdf5Source) -> Result<Hdf5File> {
         let root = superblock(&mut source)?;
         let names_left = source.size().into();
-        Ok(File { source, root, groups: RefCell::default(), names_left })
+        Ok(Hdf5File { source, root, groups: RefCell::default(), names_left })
     }
 
     fn read(&self, address: u64) -> Result<Object<'_>> {
@@ -148,7 +148,7 @@ impl File {
 }
 
 /// Reads the head of a file: how wide its numbers are, and where its root is.
-fn superblock(source: &mut Source) -> Result<u64> {
+fn superblock(source: &mut Hdf5Source) -> Result<u64> {
     let mut fields = source.from(0)?;
     fields.skip(SIGNATURE.len())?;
     let version = fields.version("a head", &[0, 1, 2, 3])?;

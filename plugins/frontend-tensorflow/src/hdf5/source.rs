@@ -39,7 +39,7 @@ pub(super) fn unknown(what: impl Into<String>) -> Error {
 }
 
 /// A file from its signature on, where addresses begin to count.
-pub(super) struct Source {
+pub(super) struct Hdf5Source {
     pub(super) bytes: Bytes,
     /// Bytes that an address takes, and a size.
     pub(super) address_width: usize,
@@ -50,11 +50,11 @@ pub(super) struct Source {
     bytes_left: Cell<u64>,
 }
 
-impl Source {
-    pub(super) fn new(bytes: Bytes) -> Source {
+impl Hdf5Source {
+    pub(super) fn new(bytes: Bytes) -> Hdf5Source {
         let size = bytes.len() as u64;
         let bytes_left = size.saturating_mul(READ_RATIO_MAX).saturating_add(READ_FREE);
-        Source {
+        Hdf5Source {
             bytes,
             address_width: 8,
             size_width: 8,
@@ -117,7 +117,7 @@ fn take(left: &Cell<u64>, count: u64) -> Result<()> {
 /// Bytes that are read from the first to the last.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
-    pub(super) source: &'a Source,
+    pub(super) source: &'a Hdf5Source,
     bytes: &'a [u8],
     at: usize,
 }

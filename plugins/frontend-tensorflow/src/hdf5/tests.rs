@@ -1,7 +1,7 @@
 use super::heap::Fractal;
-use super::source::Source;
+use super::source::Hdf5Source;
 use super::testing::{Message, Writer, contiguous, text};
-use super::{Content, Error, File, sum};
+use super::{Content, Error, Hdf5File, sum};
 use onnxd_plugin_sdk::testing::mutations::Mutations;
 
 /// Groups of a file that are visited, and how deep they are.
@@ -12,7 +12,7 @@ const BYTES_MAX: u64 = 16 << 20;
 const NOWHERE: [u8; 8] = [0xff; 8];
 
 /// What a tensor holds, as bytes.
-fn content(file: &File, path: &str) -> Result<Vec<u8>, String> {
+fn content(file: &Hdf5File, path: &str) -> Result<Vec<u8>, String> {
     let read = || -> super::Result<Option<Vec<u8>>> {
         let Some(dataset) = file.dataset(path)? else { return Ok(None) };
         Ok(match dataset.content()? {
@@ -30,7 +30,7 @@ fn content(file: &File, path: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Reads everything in a file; how many tensors it has.
-fn everything(file: &File) -> usize {
+fn everything(file: &Hdf5File) -> usize {
     let mut open = vec![String::new()];
     let mut found = 0;
     for _ in 0..GROUPS_MAX {
@@ -65,7 +65,7 @@ fn fuzzing() {
     let words: [&[u8]; 6] =
         [b"SNOD", b"TREE", b"OHDR", &NOWHERE, &[0; 8], &[1, 0, 0, 0, 0, 0, 0, 0]];
     Mutations::of("hdf5", fixtures(), &words).run(|bytes| {
-        let open = File::open_changed(bytes.to_vec().into());
+        let open = Hdf5File::open_changed(bytes.to_vec().into());
         open.map_or(0, |file| everything(&file))
     });
 }
@@ -75,8 +75,8 @@ fn files_that_are_cut_off_do_not_panic() {
     for bytes in fixtures() {
         for end in (0..bytes.len()).step_by(97) {
             let cut = bytes[..end].to_vec();
-            let _ = File::open(cut.clone().into()).map(|file| everything(&file));
-            let _ = File::open_changed(cut.into()).map(|file| everything(&file));
+            let _ = Hdf5File::open(cut.clone().into()).map(|file| everything(&file));
+            let _ = Hdf5File::open_changed(cut.into()).map(|file| everything(&file));
         }
     }
 }
@@ -93,7 +93,7 @@ fn a_changed_part_does_not_have_its_checksum() {
     for bytes in fixtures().into_iter().filter(|bytes| bytes[8] == 3) {
         let mut changed = bytes.clone();
         changed[12] ^= 1;
-        let found = File::open(changed.into()).map(|_| ()).unwrap_err().to_string();
+        let found = Hdf5File::open(changed.into()).map(|_| ()).unwrap_err().to_string();
         assert!(found.contains("checksum"), "{found}");
     }
 }
@@ -105,17 +105,17 @@ fn a_file_that_is_cut_off_says_so() {
     let mut bytes = file.done(root);
     let size = bytes.len();
     bytes.truncate(size - 8);
-    let found = File::open(bytes.into()).map(|_| ()).unwrap_err().to_string();
+    let found = Hdf5File::open(bytes.into()).map(|_| ()).unwrap_err().to_string();
     assert_eq!(found, format!("it ends after {} of {size} bytes", size - 8));
 }
 
 /// A file of one tensor of two floats.
-fn of(layout: impl Fn(u64) -> Vec<u8>, more: &[Message]) -> File {
+fn file_of(layout: impl Fn(u64) -> Vec<u8>, more: &[Message]) -> Hdf5File {
     let mut file = Writer::new();
     let data = file.put(&[1, 2, 3, 4, 5, 6, 7, 8]);
     let tensor = file.tensor(&[2], layout(data), more);
     let root = file.group(&[("x", tensor)], &[]);
-    File::open(file.done(root).into()).unwrap()
+    Hdf5File::open(file.done(root).into()).unwrap()
 }
 
 #[test]
@@ -123,7 +123,8 @@ fn layouts_of_all_versions() {
     let all = vec![1, 2, 3, 4, 5, 6, 7, 8];
     let nines = [0, 0, 16, 65].repeat(2);
     let fill = |kind: u16, head: &[u8]| (kind, [head, &[4, 0, 0, 0, 0, 0, 16, 65]].concat());
-    let read = |layout: &dyn Fn(u64) -> Vec<u8>, more: &[Message]| content(&of(layout, more), "x");
+    let read =
+        |layout: &dyn Fn(u64) -> Vec<u8>, more: &[Message]| content(&file_of(layout, more), "x");
     let compact = |version: u8| {
         let head: &[u8] = if version < 3 {
             &[version, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0]
@@ -165,14 +166,17 @@ fn what_is_not_read_is_named() {
     let filters =
         |id: u16| (0x0b, [&[1, 1, 0, 0, 0, 0, 0, 0][..], &id.to_le_bytes(), &[0; 6]].concat());
     let refusals = [
-        (content(&of(chunked(3), &[filters(32000)]), "x"), "unknown: the filter 32000 of chunks"),
-        (content(&of(|_| vec![3, 3], &[]), "x"), "unknown: a layout of class 3"),
-        (content(&of(|_| vec![9], &[]), "x"), "unknown: a layout of version 9"),
         (
-            content(&of(|at| contiguous(at, 8), &[(7, vec![0; 8])]), "x"),
+            content(&file_of(chunked(3), &[filters(32000)]), "x"),
+            "unknown: the filter 32000 of chunks",
+        ),
+        (content(&file_of(|_| vec![3, 3], &[]), "x"), "unknown: a layout of class 3"),
+        (content(&file_of(|_| vec![9], &[]), "x"), "unknown: a layout of version 9"),
+        (
+            content(&file_of(|at| contiguous(at, 8), &[(7, vec![0; 8])]), "x"),
             "unknown: a tensor in another file",
         ),
-        (content(&of(chunked(3), &[]), "x"), "damaged: there is no `TREE` at 96"),
+        (content(&file_of(chunked(3), &[]), "x"), "damaged: there is no `TREE` at 96"),
     ];
     for (found, expected) in refusals {
         assert_eq!(found, Err(expected.to_owned()));
@@ -186,7 +190,7 @@ fn names_of_links_and_attributes() {
     let tensor = file.tensor(&[2], contiguous(data, 8), &[]);
     let inner = file.group(&[("x", tensor)], &[text("", "nothing"), text("k", "v  \0\0")]);
     let root = file.group(&[("inner", inner), ("nowhere", u64::MAX), ("y", tensor)], &[]);
-    let file = File::open(file.done(root).into()).unwrap();
+    let file = Hdf5File::open(file.done(root).into()).unwrap();
     assert_eq!(file.groups("").unwrap(), ["inner"]);
     assert_eq!(file.datasets("/").unwrap(), ["y"]);
     assert!(file.has_group("/inner//") && !file.has_group("y") && !file.has_group("inner/x"));
@@ -217,7 +221,7 @@ fn objects_beside_a_heap_and_in_their_ids() {
         file.put(&sealed(&[&head.concat(), &sizes.concat(), &NOWHERE, &[0, 0]]))
     };
     let heaps = [8, 17, 20].map(&mut heap);
-    let source = Source::new(file.done(0).into());
+    let source = Hdf5Source::new(file.done(0).into());
     let get = |heap: usize, id: &[u8]| {
         let id = [id, &[0; 20]].concat();
         let heap = Fractal::open(&source, heaps[heap]).unwrap();
@@ -247,7 +251,7 @@ fn a_word_that_is_named_again_and_again_is_not_copied_without_end() {
         let list = list.chain([1, 1, 0, 0, 0, 0, 0, 0]).chain((count as u64).to_le_bytes());
         let list = list.chain(one.repeat(count)).collect();
         let root = file.group(&[], &[(0x0c, list)]);
-        File::open(file.done(root).into()).unwrap().attributes("").unwrap().words("w")
+        Hdf5File::open(file.done(root).into()).unwrap().attributes("").unwrap().words("w")
     };
     assert_eq!(words(1).unwrap()[0].len(), 60_000);
     assert_eq!(words(3), None);

@@ -1,6 +1,6 @@
 //! Trees of both versions. Both hand on what their leaves hold, from the first to the last.
 
-use super::source::{Fields, Result, Source, damaged};
+use super::source::{Fields, Hdf5Source, Result, damaged};
 use onnxd_plugin_sdk::diagnostics::refuse;
 
 /// Levels of a tree. Each has at least twice as many nodes as the one above.
@@ -8,7 +8,7 @@ const LEVELS_MAX: usize = 64;
 
 /// Hands on the keys and children of the leaves of a tree of version 1.
 pub(super) fn walk_old(
-    source: &Source,
+    source: &Hdf5Source,
     address: u64,
     (node_kind, key_width): (u8, usize),
     each: &mut dyn FnMut(Fields<'_>, u64) -> Result<()>,
@@ -18,14 +18,14 @@ pub(super) fn walk_old(
     old_node(source, address, (node_kind, key_width, level), each)
 }
 
-fn node_level(source: &Source, address: u64) -> Result<u8> {
+fn node_level(source: &Hdf5Source, address: u64) -> Result<u8> {
     let mut fields = source.signed(address, b"TREE")?;
     fields.skip(1)?;
     fields.u8()
 }
 
 fn old_node(
-    source: &Source,
+    source: &Hdf5Source,
     address: u64,
     (node_kind, key_width, level): (u8, usize, u8),
     each: &mut dyn FnMut(Fields<'_>, u64) -> Result<()>,
@@ -48,18 +48,18 @@ fn old_node(
 }
 
 /// A tree of version 2.
-pub(super) struct Tree<'a> {
-    source: &'a Source,
+pub(super) struct RecordTree<'a> {
+    source: &'a Hdf5Source,
     pub(super) kind: u8,
     pub(super) record_width: usize,
     /// What is known of the nodes of each level, from the leaves on.
-    levels: Vec<Level>,
+    levels: Vec<TreeLevel>,
     root: Option<u64>,
     records: u64,
 }
 
 /// Bytes that counts take in the nodes above: the records of a node, and those of it and all below.
-struct Level {
+struct TreeLevel {
     count_width: usize,
     total_width: usize,
 }
@@ -69,8 +69,8 @@ fn width_of(most: u64) -> usize {
     most.checked_ilog2().unwrap_or(0) as usize / 8 + 1
 }
 
-impl<'a> Tree<'a> {
-    pub(super) fn open(source: &'a Source, address: u64) -> Result<Tree<'a>> {
+impl<'a> RecordTree<'a> {
+    pub(super) fn open(source: &'a Hdf5Source, address: u64) -> Result<RecordTree<'a>> {
         let mut fields = source.signed(address, b"BTHD")?;
         fields.version("a tree", &[0])?;
         let kind = fields.u8()?;
@@ -91,16 +91,16 @@ impl<'a> Tree<'a> {
         let small = || damaged("the nodes of a tree are too small");
         let leaf = fits(0, record_width).ok_or_else(small)?;
         let count_width = width_of(leaf);
-        let mut levels = vec![Level { count_width, total_width: 0 }];
+        let mut levels = vec![TreeLevel { count_width, total_width: 0 }];
         let mut total = leaf;
         for _ in 0..depth {
             let below = levels.last().map_or(0, |level| level.total_width);
             let child = source.address_width + count_width + below;
             let most = fits(child, record_width + child).ok_or_else(small)?;
             total = most.saturating_add(1).saturating_mul(total).saturating_add(most);
-            levels.push(Level { count_width, total_width: width_of(total) });
+            levels.push(TreeLevel { count_width, total_width: width_of(total) });
         }
-        Ok(Tree { source, kind, record_width, levels, root, records })
+        Ok(RecordTree { source, kind, record_width, levels, root, records })
     }
 
     /// Hands on all records.

@@ -1,8 +1,8 @@
 //! One call of a layer: element types, weights, masks and activations around its row.
 
-use super::layer::{EXPORT, Layer};
-use super::runner::{Called, Given, Runner};
-use super::values::{Item, value};
+use super::layer::{EXPORT, KerasLayer};
+use super::runner::{CallArgs, Called, KerasRunner};
+use super::values::{KerasItem, value};
 use super::{dtype, masks, rows};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -74,7 +74,7 @@ const CHANGED: [&str; 5] = [
     "LayerNormalization",
 ];
 
-impl Runner<'_, '_> {
+impl KerasRunner<'_, '_> {
     /// Whether a layer is one that cannot be converted; then it is reported.
     pub(super) fn is_refused(&self, called: &Called<'_, '_, '_>) -> bool {
         let layer = called.layer;
@@ -89,15 +89,20 @@ impl Runner<'_, '_> {
     /// Hands a call to the row of its class.
     ///
     /// # Errors
-    /// As [`Runner::call`].
-    pub(super) fn row(&self, called: &Called<'_, '_, '_>, given: Given) -> Result<Vec<Item>> {
+    /// As [`KerasRunner::call`].
+    pub(super) fn row(
+        &self,
+        called: &Called<'_, '_, '_>,
+        call_arguments: CallArgs,
+    ) -> Result<Vec<KerasItem>> {
         let layer = called.layer;
-        let given = self.cast(layer, given)?;
-        let given = masks::passed(self, layer, given);
+        let call_arguments = self.cast(layer, call_arguments)?;
+        let call_arguments = masks::passed(self, layer, call_arguments);
         let weights = called.weights()?;
-        let inputs: Vec<Value> = given.items().flat_map(Item::leaves).map(Item::value).collect();
+        let inputs: Vec<Value> =
+            call_arguments.items().flat_map(KerasItem::leaves).map(KerasItem::value).collect();
         let mut named: Vec<(String, Value)> =
-            given.named.iter().map(|(name, item)| (name.clone(), item.value())).collect();
+            call_arguments.named.iter().map(|(name, item)| (name.clone(), item.value())).collect();
         named.extend(self.config(layer));
         if !weights.is_empty() || WEIGHTED.contains(&layer.class.as_str()) || is_activated(layer) {
             named.push(("weights".to_owned(), weights.into()));
@@ -111,44 +116,48 @@ impl Runner<'_, '_> {
             Lowering {
                 op: layer.class.clone(),
                 layer: place,
-                arguments: given.positional.iter().map(Item::value).collect(),
+                arguments: call_arguments.positional.iter().map(KerasItem::value).collect(),
                 named,
                 facts: facts(layer),
                 results: vec![String::new()],
                 ..Lowering::default()
             },
         );
-        let mut items: Vec<Item> = results.into_iter().flat_map(flat).collect();
+        let mut items: Vec<KerasItem> = results.into_iter().flat_map(flat).collect();
         if ACTIVATED.contains(&layer.class.as_str()) {
             items = self.activated(called, items)?;
         }
         items = self.rounded(layer, items)?;
         // What a layer hands on has its name already, and outputs get theirs at the end.
-        if let Some(Item::Tensor(var, _)) = items.first()
+        if let Some(KerasItem::Tensor(var, _)) = items.first()
             && !inputs.contains(&Value::Var(*var))
             && !self.outputs.borrow().contains(called.path)
         {
             self.builder().rename(*var, called.path);
         }
-        masks::attached(called, &given, items)
+        masks::attached(called, &call_arguments, items)
     }
 
     /// Applies the activation that comes last.
-    fn activated(&self, called: &Called<'_, '_, '_>, items: Vec<Item>) -> Result<Vec<Item>> {
+    fn activated(
+        &self,
+        called: &Called<'_, '_, '_>,
+        items: Vec<KerasItem>,
+    ) -> Result<Vec<KerasItem>> {
         if let Some(part) = called.layer.part("activation") {
-            return called.inner(part, Given::one(Item::of(items)));
+            return called.inner(part, CallArgs::one(KerasItem::of(items)));
         }
         let Some(Value::Text(name)) = self.activation(called.layer, "activation") else {
             return Ok(items);
         };
-        let apply = |item: Item| match item {
-            Item::Tensor(x, mask) => {
+        let apply = |item: KerasItem| match item {
+            KerasItem::Tensor(x, mask) => {
                 let apply = |b: &_| rows::activation::named(b, &name, x);
                 match self.builder().in_layer(called.place(), apply) {
-                    Ok(y) => Item::Tensor(y, mask),
+                    Ok(y) => KerasItem::Tensor(y, mask),
                     Err(found) => {
                         self.driver.report(found);
-                        Item::Hole
+                        KerasItem::Hole
                     }
                 }
             }
@@ -158,7 +167,7 @@ impl Runner<'_, '_> {
     }
 
     /// The configuration of a layer as a row takes it.
-    pub(crate) fn config(&self, layer: &Layer) -> Vec<(String, Value)> {
+    pub(crate) fn config(&self, layer: &KerasLayer) -> Vec<(String, Value)> {
         let is_function = is_function(layer);
         let matters = |key: &str, json: &serde_json::Value| {
             if is_function {
@@ -181,7 +190,7 @@ impl Runner<'_, '_> {
 
     /// The name of an activation, if there is one. What it means has changed since version 2 for one of them. Code that
     /// is not in the file has a name that no activation has.
-    pub(crate) fn activation(&self, layer: &Layer, key: &str) -> Option<Value> {
+    pub(crate) fn activation(&self, layer: &KerasLayer, key: &str) -> Option<Value> {
         let json = layer.config.get(key).filter(|json| !json.is_null())?;
         let name = match json.get("config") {
             Some(config) => config.as_str().or_else(|| json.get("class_name")?.as_str()),
@@ -194,37 +203,41 @@ impl Runner<'_, '_> {
     }
 
     /// Tensors of floats become of the type in which the layer computes, and all tensors that meet a kernel.
-    pub(crate) fn cast(&self, layer: &Layer, mut given: Given) -> Result<Given> {
+    pub(crate) fn cast(&self, layer: &KerasLayer, mut given: CallArgs) -> Result<CallArgs> {
         let to = dtype::computed(&layer.config);
         if !is_cast(layer) || !to.is_float() {
             return Ok(given);
         }
         let b = self.builder();
         let all = is_activated(layer);
-        let mut cast = |item: Item| match item {
-            Item::Tensor(x, mask) if b.dtype_of(x).is_some_and(|d| all || d.is_float()) => {
+        let mut cast = |item: KerasItem| match item {
+            KerasItem::Tensor(x, mask) if b.dtype_of(x).is_some_and(|d| all || d.is_float()) => {
                 let x = b.cast(x, to)?;
-                Ok(Item::Tensor(b.cast(x, dtype::kernel(to))?, mask))
+                Ok(KerasItem::Tensor(b.cast(x, dtype::kernel(to))?, mask))
             }
             other => Ok(other),
         };
         for item in given.positional.iter_mut().chain(given.named.iter_mut().map(|(_, item)| item))
         {
-            *item = std::mem::replace(item, Item::Hole).map(&mut cast)?;
+            *item = std::mem::replace(item, KerasItem::Hole).map(&mut cast)?;
         }
         Ok(given)
     }
 
     /// What a row gives, in the type in which the layer computes.
-    pub(super) fn rounded(&self, layer: &Layer, items: Vec<Item>) -> Result<Vec<Item>> {
+    pub(super) fn rounded(
+        &self,
+        layer: &KerasLayer,
+        items: Vec<KerasItem>,
+    ) -> Result<Vec<KerasItem>> {
         let to = dtype::computed(&layer.config);
         if !is_cast(layer) || dtype::kernel(to) == to {
             return Ok(items);
         }
         let b = self.builder();
-        let round = |item: Item| match item {
-            Item::Tensor(x, mask) if b.dtype_of(x) == Some(dtype::kernel(to)) => {
-                Ok(Item::Tensor(b.cast(x, to)?, mask))
+        let round = |item: KerasItem| match item {
+            KerasItem::Tensor(x, mask) if b.dtype_of(x) == Some(dtype::kernel(to)) => {
+                Ok(KerasItem::Tensor(b.cast(x, to)?, mask))
             }
             other => Ok(other),
         };
@@ -235,7 +248,7 @@ impl Runner<'_, '_> {
     ///
     /// # Errors
     /// Those of [`super::hdf5::Hdf5::tensor`].
-    pub(crate) fn weights_of(&self, layer: &Layer, path: &str) -> Result<Vec<Var>> {
+    pub(crate) fn weights_of(&self, layer: &KerasLayer, path: &str) -> Result<Vec<Var>> {
         let computed = dtype::computed(&layer.config);
         let is_own = OWN_TYPES.contains(&layer.class.as_str()) || !computed.is_float();
         let to = (!is_own).then_some(computed);
@@ -273,9 +286,9 @@ impl Runner<'_, '_> {
             true => self.weight(name, steps.iter().try_fold(tensor, cast)?),
             // What is given later is given as the file has it.
             false => {
-                let whole = (place.to_owned(), None);
-                let var = held(&whole).unwrap_or_else(|| self.weight(name, tensor));
-                self.held.borrow_mut().insert(whole, var);
+                let unsliced = (place.to_owned(), None);
+                let var = held(&unsliced).unwrap_or_else(|| self.weight(name, tensor));
+                self.held.borrow_mut().insert(unsliced, var);
                 steps.iter().try_fold(var, |var, to| b.cast(var, *to))?
             }
         };
@@ -297,8 +310,8 @@ impl Runner<'_, '_> {
 
     /// An input of a model as it declares it: Keras casts what the model is called with, and adds or drops a last
     /// axis of size 1.
-    pub(super) fn as_declared(&self, layer: &Layer, item: Item) -> Result<Item> {
-        let Item::Tensor(mut x, mask) = item else { return Ok(item) };
+    pub(super) fn as_declared(&self, layer: &KerasLayer, item: KerasItem) -> Result<KerasItem> {
+        let KerasItem::Tensor(mut x, mask) = item else { return Ok(item) };
         let b = self.builder();
         let Some((to, shape)) = super::inputs::declared(layer) else { return Ok(item) };
         if b.dtype_of(x).is_some_and(|found| found != to) && to != DataType::String {
@@ -312,32 +325,32 @@ impl Runner<'_, '_> {
                 x = b.unsqueeze(x, [found.len() as i64])?;
             }
         }
-        Ok(Item::Tensor(x, mask))
+        Ok(KerasItem::Tensor(x, mask))
     }
 }
 
 /// Whether a layer has a kernel, and an activation behind it.
-fn is_activated(layer: &Layer) -> bool {
+fn is_activated(layer: &KerasLayer) -> bool {
     layer.class != "Activation" && ACTIVATED.contains(&layer.class.as_str())
 }
 
 /// Whether tensors that go into a layer become of its type.
-fn is_cast(layer: &Layer) -> bool {
+fn is_cast(layer: &KerasLayer) -> bool {
     !layer.class.contains('.') && !NOT_CAST.contains(&layer.class.as_str())
 }
 
-fn is_function(layer: &Layer) -> bool {
+fn is_function(layer: &KerasLayer) -> bool {
     layer.class.starts_with("ops.")
 }
 
 /// The type in which a layer computes; functions have none.
-fn facts(layer: &Layer) -> Vec<(String, Value)> {
+fn facts(layer: &KerasLayer) -> Vec<(String, Value)> {
     let computed = || ("dtype".to_owned(), dtype::word(dtype::computed(&layer.config)).into());
     (!is_function(layer)).then(computed).into_iter().collect()
 }
 
 /// Results one after the other.
-fn flat(value: Value) -> Vec<Item> {
+fn flat(value: Value) -> Vec<KerasItem> {
     match value {
         Value::List(items) => items.into_iter().flat_map(flat).collect(),
         other => vec![other.into()],

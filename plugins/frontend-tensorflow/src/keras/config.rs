@@ -4,7 +4,7 @@
 mod calls;
 
 use super::hub;
-use super::layer::{Layer, Network, damaged};
+use super::layer::{KerasLayer, KerasNetwork, damaged};
 use super::weights::snake_case;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::json;
@@ -21,7 +21,7 @@ const DEPTH_MAX: usize = 32;
 ///
 /// # Errors
 /// `N0201` if it is none.
-pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<Layer, Diagnostic> {
+pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<KerasLayer, Diagnostic> {
     refuse!(text.len() > CONFIG_MAX =>
         Diagnostic::new(Code::SourceLimit, format!("The description of the model has {} bytes.", text.len())));
     let (text, values) = json::quoted(text);
@@ -59,7 +59,7 @@ fn is_layer(json: &Json) -> bool {
     class.is_some() && json.get("config").is_some_and(Json::is_object) && !is_helper && !is_plain
 }
 
-fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic> {
+fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<KerasLayer, Diagnostic> {
     refuse!(depth > DEPTH_MAX =>
         Diagnostic::new(Code::SourceLimit, format!("The model has models inside of models {DEPTH_MAX} times over.")));
     let (Some(class), Some(config)) =
@@ -69,7 +69,7 @@ fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic
     };
     let name = text(json, "name").or_else(|| config.get("name")?.as_str());
     let mut layer =
-        Layer { class: class.to_owned(), is_unnamed: name.is_none(), ..Layer::default() };
+        KerasLayer { class: class.to_owned(), is_unnamed: name.is_none(), ..KerasLayer::default() };
     // Some classes of `keras_hub` leave their names out. Keras then makes one of the class.
     layer.name = name.map_or_else(|| snake_case(class), str::to_owned);
     layer.calls = calls::calls(json.get("inbound_nodes"))?;
@@ -116,7 +116,7 @@ fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic
 
 /// The layers of `Bidirectional`, under the names that Keras gives them. The second one is made of the first where the
 /// description does not have it.
-fn both_ways(layer: &mut Layer) -> Result<(), Diagnostic> {
+fn both_ways(layer: &mut KerasLayer) -> Result<(), Diagnostic> {
     let Some(at) = layer.parts.iter().position(|(key, _)| key == "layer") else { return Ok(()) };
     let (_, mut forward) = layer.parts.remove(at);
     // Each level would double what is inside.
@@ -126,7 +126,7 @@ fn both_ways(layer: &mut Layer) -> Result<(), Diagnostic> {
     let backward = match found {
         Some(at) => layer.parts.remove(at).1,
         None => {
-            let mut backward = Layer { name: format!("backward_{bare}"), ..forward.clone() };
+            let mut backward = KerasLayer { name: format!("backward_{bare}"), ..forward.clone() };
             let turned = forward.is("go_backwards");
             backward.config.insert("go_backwards".to_owned(), Json::Bool(!turned));
             backward
@@ -139,7 +139,7 @@ fn both_ways(layer: &mut Layer) -> Result<(), Diagnostic> {
 }
 
 /// Whether a layer is of a class, or holds one that is.
-fn holds(layer: &Layer, class: &str) -> bool {
+fn holds(layer: &KerasLayer, class: &str) -> bool {
     let inner = layer.network.iter().flat_map(|network| &network.layers);
     let parts = layer.parts.iter().map(|(_, part)| part);
     layer.class == class || inner.chain(parts).any(|layer| holds(layer, class))
@@ -147,7 +147,7 @@ fn holds(layer: &Layer, class: &str) -> bool {
 
 /// Whether a class that both layers and `keras.ops` have is the operator, where the file names no module: layers that
 /// merge take one list, the operators two tensors.
-fn is_operator(json: &Json, layer: &Layer) -> bool {
+fn is_operator(json: &Json, layer: &KerasLayer) -> bool {
     const BOTH: [&str; 6] = ["Add", "Subtract", "Multiply", "Maximum", "Minimum", "Dot"];
     let takes_two = || layer.calls.iter().all(|call| call.positional.len() == 2);
     let is_open = json.get("module").is_none() && BOTH.contains(&layer.class.as_str());
@@ -197,14 +197,14 @@ fn network(
     config: &Map<String, Json>,
     is_keras2: bool,
     depth: usize,
-) -> Result<Network, Diagnostic> {
+) -> Result<KerasNetwork, Diagnostic> {
     let all = config.get("layers").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
-    let layers: Result<Vec<Layer>, Diagnostic> =
+    let layers: Result<Vec<KerasLayer>, Diagnostic> =
         all.iter().map(|json| layer(json, is_keras2, depth + 1)).collect();
     let layers = layers?;
     let is_sequence = class == "Sequential";
     let starts = layers.first().is_some_and(|first| first.class == "InputLayer");
-    Ok(Network {
+    Ok(KerasNetwork {
         is_sequence,
         inputs: calls::places(config.get("input_layers"))?,
         outputs: calls::places(config.get("output_layers"))?,

@@ -19,7 +19,7 @@ const TYPES: [(&str, DataType); 13] = [
     ("uint64", DataType::Uint64),
 ];
 
-pub(crate) fn of(word: &str) -> Option<DataType> {
+pub(crate) fn dtype_of_word(word: &str) -> Option<DataType> {
     match word {
         "string" => Some(DataType::String),
         _ => TYPES.iter().find(|(name, _)| *name == word).map(|(_, dtype)| *dtype),
@@ -36,7 +36,7 @@ pub(crate) fn computed(config: &Map<String, Json>) -> DataType {
         .and_then(|name| {
             // Quantized layers: `int8_from_float32`.
             let name = name.rsplit_once("_from_").map_or(name, |(_, base)| base);
-            of(name.strip_prefix("mixed_").unwrap_or(name))
+            dtype_of_word(name.strip_prefix("mixed_").unwrap_or(name))
         })
         .unwrap_or(DataType::Float)
 }

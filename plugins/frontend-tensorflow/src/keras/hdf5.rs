@@ -1,6 +1,6 @@
 //! HDF5 files: groups, attributes that are words, and tensors. Contiguous tensors are views of the file.
 
-use crate::hdf5::{Bits, Class, Content, Datatype, Error, File};
+use crate::hdf5::{Bits, Class, Content, Datatype, Error, Hdf5File};
 use crate::wire::tensor::RANK_MAX;
 use bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
@@ -16,7 +16,7 @@ const UNPACKED_FREE: u64 = 256 << 20;
 const PARTS_MAX: usize = 10_000;
 
 pub(crate) struct Hdf5 {
-    file: File,
+    file: Hdf5File,
     /// Bytes that may still be unpacked.
     left: Cell<u64>,
 }
@@ -43,7 +43,7 @@ impl Hdf5 {
     pub(crate) fn open(bytes: Bytes) -> Result<Hdf5, Diagnostic> {
         let size = bytes.len() as u64;
         let left = size.saturating_mul(UNPACKED_RATIO_MAX).clamp(UNPACKED_FREE, UNPACKED_MAX);
-        Ok(Hdf5 { file: File::open(bytes).map_err(refused)?, left: Cell::new(left) })
+        Ok(Hdf5 { file: Hdf5File::open(bytes).map_err(refused)?, left: Cell::new(left) })
     }
 
     /// Names of the groups in a group.

@@ -1,10 +1,10 @@
 //! Inputs and outputs of the whole model.
 
-use super::dtype;
+use super::dtype::{self, dtype_of_word};
 use super::layer::EXPORT;
-use super::layer::{Argument, Layer, Network, damaged};
-use super::runner::{Given, Runner};
-use super::values::Item;
+use super::layer::{Argument, KerasLayer, KerasNetwork, damaged};
+use super::runner::{CallArgs, KerasRunner};
+use super::values::KerasItem;
 use crate::model::{self, Ran};
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::build::Result;
@@ -21,7 +21,7 @@ struct Port {
 }
 
 /// The element type and sizes that an `InputLayer` declares.
-pub(super) fn declared(layer: &Layer) -> Option<(DataType, Option<Vec<Dim>>)> {
+pub(super) fn declared(layer: &KerasLayer) -> Option<(DataType, Option<Vec<Dim>>)> {
     let config = &layer.config;
     let shape = config.get("batch_shape").or_else(|| config.get("batch_input_shape"));
     let batch = config.get("batch_size").or_else(|| config.get("batch_input_size"));
@@ -31,7 +31,7 @@ pub(super) fn declared(layer: &Layer) -> Option<(DataType, Option<Vec<Dim>>)> {
         Some([vec![batch], rest].concat())
     });
     let dtype = match config.get("dtype").and_then(Json::as_str) {
-        Some(word) => dtype::of(word)?,
+        Some(word) => dtype_of_word(word)?,
         None => dtype::computed(config),
     };
     Some((dtype, dims))
@@ -47,7 +47,11 @@ fn dims_of(json: &Json) -> Option<Vec<Dim>> {
 }
 
 /// Runs the whole model.
-pub(super) fn run(runner: &Runner<'_, '_>, model: &Layer, options: &ExportOptions) -> Result<Ran> {
+pub(super) fn run(
+    runner: &KerasRunner<'_, '_>,
+    model: &KerasLayer,
+    options: &ExportOptions,
+) -> Result<Ran> {
     let b = runner.builder();
     let Some(network) = &model.network else {
         let class = shown(&model.class);
@@ -71,13 +75,13 @@ pub(super) fn run(runner: &Runner<'_, '_>, model: &Layer, options: &ExportOption
         at += 1;
     }
     // The structure of inputs has one leaf for each port.
-    let outputs = runner.network(network, "", &Given::one(Item::of(items)))?;
+    let outputs = runner.network(network, "", &CallArgs::one(KerasItem::of(items)))?;
     let mut lost = vec![];
     for (i, item) in outputs.into_iter().enumerate() {
         let name = names.get(i).or(names.last()).map_or("output", String::as_str);
         match item {
-            Item::Tensor(var, _) => model::output(runner.driver, var, name, None)?,
-            Item::Hole => lost.push(name.to_owned()),
+            KerasItem::Tensor(var, _) => model::output(runner.driver, var, name, None)?,
+            KerasItem::Hole => lost.push(name.to_owned()),
             _ => return Err(damaged(format!("The output `{}` is no tensor.", shown(name)))),
         }
     }
@@ -87,7 +91,7 @@ pub(super) fn run(runner: &Runner<'_, '_>, model: &Layer, options: &ExportOption
 }
 
 /// What the model reads.
-fn ports(network: &Network) -> Result<Vec<Port>> {
+fn ports(network: &KerasNetwork) -> Result<Vec<Port>> {
     if network.is_sequence {
         return Ok(vec![first_port(network)?]);
     }
@@ -106,7 +110,7 @@ fn ports(network: &Network) -> Result<Vec<Port>> {
     leaves.into_iter().map(port).collect()
 }
 
-fn port_of(layer: &Layer) -> Result<Port> {
+fn port_of(layer: &KerasLayer) -> Result<Port> {
     let name = layer.name.clone();
     for kind in ["sparse", "ragged"] {
         if layer.is(kind) {
@@ -126,7 +130,7 @@ fn port_of(layer: &Layer) -> Result<Port> {
 }
 
 /// The input of a sequence, which may have been built without saying it.
-fn first_port(network: &Network) -> Result<Port> {
+fn first_port(network: &KerasNetwork) -> Result<Port> {
     let Some(first) = network.layers.first() else {
         return Err(Diagnostic::new(Code::SourceSyntax, "The model has no layers."));
     };
@@ -150,7 +154,7 @@ fn first_port(network: &Network) -> Result<Port> {
 }
 
 /// What outputs are called: by their keys, else by the layers that compute them.
-fn output_names(network: &Network) -> Vec<String> {
+fn output_names(network: &KerasNetwork) -> Vec<String> {
     if network.is_sequence {
         return network.layers.last().map(|layer| layer.name.clone()).into_iter().collect();
     }

@@ -12,16 +12,16 @@ pub(crate) const SLICE: &str = "__slice__";
 
 /// A layer, or a model inside of a model.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layer {
+pub(crate) struct KerasLayer {
     /// The name of its row: the class, `ops.Add` for `keras.ops`, `tf.math.add` for functions of TensorFlow.
     pub(crate) class: String,
     pub(crate) name: String,
     pub(crate) config: Map<String, Json>,
-    pub(crate) calls: Vec<Call>,
+    pub(crate) calls: Vec<LayerCall>,
     /// Its layers, if it is a model.
-    pub(crate) network: Option<Network>,
+    pub(crate) network: Option<KerasNetwork>,
     /// Layers that it holds, by the names of the keys of `config`; a list counts on: `cells.0`.
-    pub(crate) parts: Parts,
+    pub(crate) parts: NamedLayers,
     /// Why it cannot be converted, if its code is not part of Keras.
     pub(crate) foreign: Option<String>,
     /// Keras counts it through in a session: a file may have it by another name.
@@ -31,12 +31,12 @@ pub(crate) struct Layer {
 }
 
 /// Layers by the names of what holds them in files.
-pub(crate) type Parts = Vec<(String, Layer)>;
+pub(crate) type NamedLayers = Vec<(String, KerasLayer)>;
 
 /// The layers of a model, and what goes in and comes out.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Network {
-    pub(crate) layers: Vec<Layer>,
+pub(crate) struct KerasNetwork {
+    pub(crate) layers: Vec<KerasLayer>,
     /// One layer after the other; then nothing else is said of calls.
     pub(crate) is_sequence: bool,
     pub(crate) inputs: Argument,
@@ -50,7 +50,7 @@ pub(crate) struct Network {
 
 /// An output of a call of a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct CallOutput {
     pub(crate) layer: String,
     pub(crate) call: usize,
     pub(crate) output: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Place {
 /// An argument of a call, or the inputs or outputs of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Argument {
-    Place(Place),
+    Place(CallOutput),
     List(Vec<Argument>),
     /// Sorted by keys, as Keras has them.
     Dict(Vec<(String, Argument)>),
@@ -73,14 +73,14 @@ pub(crate) enum Argument {
 
 /// A call of a layer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct LayerCall {
     pub(crate) positional: Vec<Argument>,
     pub(crate) named: Vec<(String, Argument)>,
 }
 
-impl Layer {
+impl KerasLayer {
     /// A layer that it holds.
-    pub(crate) fn part(&self, key: &str) -> Option<&Layer> {
+    pub(crate) fn part(&self, key: &str) -> Option<&KerasLayer> {
         self.parts.iter().find(|(found, _)| found == key).map(|(_, part)| part)
     }
 
@@ -107,14 +107,14 @@ impl Layer {
     }
 }
 
-impl Call {
+impl LayerCall {
     /// A call on one argument.
-    pub(crate) fn of(x: Argument) -> Call {
-        Call { positional: vec![x], named: vec![] }
+    pub(crate) fn of(x: Argument) -> LayerCall {
+        LayerCall { positional: vec![x], named: vec![] }
     }
 
     /// The call with a further argument by its name.
-    pub(crate) fn with(mut self, name: &str, argument: &Argument) -> Call {
+    pub(crate) fn with(mut self, name: &str, argument: &Argument) -> LayerCall {
         self.named.push((name.to_owned(), argument.clone()));
         self
     }

@@ -1,8 +1,8 @@
 //! Masks: which steps of sequences count. They go with the tensors from layer to layer, as in Keras.
 
-use super::layer::Layer;
-use super::runner::{Called, Given, Runner};
-use super::values::Item;
+use super::layer::KerasLayer;
+use super::runner::{CallArgs, Called, KerasRunner};
+use super::values::KerasItem;
 use crate::ops::reduce::{Reduction, holds};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::DataType;
@@ -74,49 +74,55 @@ const SEVERAL: [(&str, [&str; 3]); 3] = [
 ];
 
 /// The call with the masks of its tensors as arguments, where the layer has such.
-pub(crate) fn passed(runner: &Runner<'_, '_>, layer: &Layer, mut given: Given) -> Given {
+pub(crate) fn passed(
+    runner: &KerasRunner<'_, '_>,
+    layer: &KerasLayer,
+    mut arguments: CallArgs,
+) -> CallArgs {
     let class = layer.class.as_str();
-    given.named.retain(|(name, item)| *item != Item::nothing() || !name.ends_with("mask"));
+    arguments.named.retain(|(name, item)| *item != KerasItem::nothing() || !name.ends_with("mask"));
     if let Some((_, names)) = SEVERAL.iter().find(|(name, _)| *name == class) {
         for (i, name) in names.iter().enumerate() {
             let key = format!("{name}_mask");
-            let mask = given.get(i, name).map_or_else(Item::nothing, Item::masks);
-            if mask != Item::nothing() && given.name(&key).is_none() {
-                given.named.push((key, mask));
+            let mask = arguments.get(i, name).map_or_else(KerasItem::nothing, KerasItem::masks);
+            if mask != KerasItem::nothing() && arguments.name(&key).is_none() {
+                arguments.named.push((key, mask));
             }
         }
-        return given;
+        return arguments;
     }
     if APPLIED.contains(&class) && !runner.is_keras2 {
-        let masks = given.first().map_or_else(Item::nothing, Item::masks);
-        given.named.extend((masks != Item::nothing()).then(|| ("masks".to_owned(), masks)));
-        return given;
+        let masks = arguments.first().map_or_else(KerasItem::nothing, KerasItem::masks);
+        arguments
+            .named
+            .extend((masks != KerasItem::nothing()).then(|| ("masks".to_owned(), masks)));
+        return arguments;
     }
     let reads = READ.contains(&class) || class == "AdditiveAttention";
-    let is_given = given.name("mask").is_some() || given.positional.len() > 1;
+    let is_given = arguments.name("mask").is_some() || arguments.positional.len() > 1;
     // Version 3 does so only if a single argument has tensors.
     let tensors =
-        given.items().filter(|item| item.leaves().iter().any(|leaf| leaf.tensor().is_some()));
+        arguments.items().filter(|item| item.leaves().iter().any(|leaf| leaf.tensor().is_some()));
     let is_single = tensors.count() == 1 || runner.is_keras2;
     if reads && !is_given && is_single {
-        let masks = given.first().map_or_else(Item::nothing, Item::masks);
-        if masks != Item::nothing() {
-            given.named.push(("mask".to_owned(), masks));
+        let masks = arguments.first().map_or_else(KerasItem::nothing, KerasItem::masks);
+        if masks != KerasItem::nothing() {
+            arguments.named.push(("mask".to_owned(), masks));
         }
     }
-    given
+    arguments
 }
 
 /// What a layer gives, with masks.
 pub(crate) fn attached(
     called: &Called<'_, '_, '_>,
-    given: &Given,
-    items: Vec<Item>,
-) -> Result<Vec<Item>> {
+    given: &CallArgs,
+    items: Vec<KerasItem>,
+) -> Result<Vec<KerasItem>> {
     let found = |_: &_| computed(called.runner, called.layer, given, &items);
     let masks = called.builder().in_layer(called.place(), found)?;
-    let attach = |(i, item): (usize, Item)| match item {
-        Item::Tensor(var, _) => Item::Tensor(var, masks.get(i).copied().flatten()),
+    let attach = |(i, item): (usize, KerasItem)| match item {
+        KerasItem::Tensor(var, _) => KerasItem::Tensor(var, masks.get(i).copied().flatten()),
         other => other,
     };
     Ok(items.into_iter().enumerate().map(attach).collect())
@@ -124,22 +130,22 @@ pub(crate) fn attached(
 
 /// The mask of each output.
 fn computed(
-    runner: &Runner<'_, '_>,
-    layer: &Layer,
-    given: &Given,
-    outputs: &[Item],
+    runner: &KerasRunner<'_, '_>,
+    layer: &KerasLayer,
+    arguments: &CallArgs,
+    outputs: &[KerasItem],
 ) -> Result<Vec<Option<Var>>> {
     let b = runner.builder();
-    let first = given.first();
-    let inputs: Vec<&Item> = first.map(Item::leaves).unwrap_or_default();
-    let mask = match given.name("mask").and_then(|mask| mask.leaves().first()?.tensor()) {
+    let first = arguments.first();
+    let inputs: Vec<&KerasItem> = first.map(KerasItem::leaves).unwrap_or_default();
+    let mask = match arguments.name("mask").and_then(|mask| mask.leaves().first()?.tensor()) {
         Some(mask) => Some(mask),
         None => inputs.first().and_then(|item| item.mask()),
     };
     let tensor = inputs.first().and_then(|item| item.tensor());
     Ok(match (layer.class.as_str(), tensor) {
         ("Embedding" | "ReversibleEmbedding", Some(x))
-            if layer.is("mask_zero") && !is_reversed(given) =>
+            if layer.is("mask_zero") && !is_reversed(arguments) =>
         {
             vec![Some(b.not(b.equal(x, 0)?)?)]
         }
@@ -168,13 +174,13 @@ fn computed(
 }
 
 /// Whether a `ReversibleEmbedding` multiplies.
-fn is_reversed(given: &Given) -> bool {
-    given.get(1, "reverse").is_some_and(Item::is_true)
+fn is_reversed(given: &CallArgs) -> bool {
+    given.get(1, "reverse").is_some_and(KerasItem::is_true)
 }
 
 /// The mask of tensors that are merged: version 2 has steps count that count everywhere, version 3 those that count
 /// anywhere.
-fn merged(runner: &Runner<'_, '_>, inputs: &[&Item]) -> Result<Option<Var>> {
+fn merged(runner: &KerasRunner<'_, '_>, inputs: &[&KerasItem]) -> Result<Option<Var>> {
     let b = runner.builder();
     let masks: Vec<Var> = inputs.iter().filter_map(|item| item.mask()).collect();
     let Some((first, rest)) = masks.split_first() else { return Ok(None) };
@@ -187,7 +193,11 @@ fn merged(runner: &Runner<'_, '_>, inputs: &[&Item]) -> Result<Option<Var>> {
 }
 
 /// The masks of tensors that are put one after the other; those without one count in full.
-fn concatenated(runner: &Runner<'_, '_>, layer: &Layer, inputs: &[&Item]) -> Result<Option<Var>> {
+fn concatenated(
+    runner: &KerasRunner<'_, '_>,
+    layer: &KerasLayer,
+    inputs: &[&KerasItem],
+) -> Result<Option<Var>> {
     let b = runner.builder();
     if inputs.iter().all(|item| item.mask().is_none()) {
         return Ok(None);
@@ -208,7 +218,7 @@ fn concatenated(runner: &Runner<'_, '_>, layer: &Layer, inputs: &[&Item]) -> Res
         };
         all.push(b.cast(full, DataType::Int32)?);
     }
-    let whole = b.concat(all).axis(axis).one()?;
+    let all_masks = b.concat(all).axis(axis).one()?;
     let how = if runner.is_keras2 { Reduction::Min } else { Reduction::Max };
-    holds(b, whole, &[-1], false, how).map(Some)
+    holds(b, all_masks, &[-1], false, how).map(Some)
 }

@@ -23,14 +23,14 @@ mod training;
 mod values;
 mod weights;
 
-use crate::model::{self, Reader};
+use crate::model::{self, NetworkFormat};
 use crate::states::{self, States};
 use bytes::Bytes;
 use hdf5::Hdf5;
-use layer::{Layer, damaged};
+use layer::{KerasLayer, damaged};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::{Archive, ExportOptions, Imported};
-use runner::Runner;
+use runner::KerasRunner;
 use serde_json::Value as Json;
 
 /// What to do with files of weights alone.
@@ -80,11 +80,11 @@ fn is_keras2(version: &str) -> bool {
     version.starts_with("2") || version.starts_with("1")
 }
 
-const READER: Reader = Reader { name: "keras", table: rows::table };
+const READER: NetworkFormat = NetworkFormat { name: "keras", table: rows::table };
 
 /// Runs the model.
 fn converted(
-    model: &Layer,
+    model: &KerasLayer,
     weights: &Hdf5,
     is_keras2: bool,
     options: &ExportOptions,
@@ -94,7 +94,7 @@ fn converted(
         let without = options.without_weights.then(Vec::new);
         let states = States::new(asked);
         states::reserve(driver.builder(), asked);
-        let runner = Runner::new(driver, weights, is_keras2, (without, states));
+        let runner = KerasRunner::new(driver, weights, is_keras2, (without, states));
         inputs::run(&runner, model, options)
     })
 }

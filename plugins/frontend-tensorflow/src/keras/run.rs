@@ -1,10 +1,10 @@
 //! Runs models on the values of an ONNX graph that is built on the way: each call of a layer runs when an output needs
 //! it.
 
-use super::layer::{Argument, Call, Layer, Network, Place, damaged};
+use super::layer::{Argument, CallOutput, KerasLayer, KerasNetwork, LayerCall, damaged};
 use super::rows;
-use super::runner::{Called, Given, Runner};
-use super::values::{self, Item, problem};
+use super::runner::{CallArgs, Called, KerasRunner};
+use super::values::{self, KerasItem, problem};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, refuse, shown};
 use std::cell::RefCell;
@@ -15,26 +15,31 @@ const CALLS_MAX: usize = if cfg!(test) { 5_000 } else { 200_000 };
 
 /// The calls of a model that is run.
 struct Scope<'n> {
-    network: &'n Network,
+    network: &'n KerasNetwork,
     path: &'n str,
     by_name: HashMap<&'n str, usize>,
-    done: RefCell<HashMap<(usize, usize), Vec<Item>>>,
+    done: RefCell<HashMap<(usize, usize), Vec<KerasItem>>>,
 }
 
-impl Runner<'_, '_> {
+impl KerasRunner<'_, '_> {
     /// Calls a layer or model, whose name follows `within`, the path of what holds it. Gives its outputs one after the
     /// other.
     ///
     /// # Errors
     /// What is wrong with the model beyond this layer. What is wrong with the layer is reported, and leaves a hole.
-    pub(crate) fn call(&self, layer: &Layer, within: &str, mut given: Given) -> Result<Vec<Item>> {
+    pub(crate) fn call(
+        &self,
+        layer: &KerasLayer,
+        within: &str,
+        mut given: CallArgs,
+    ) -> Result<Vec<KerasItem>> {
         let before = self.take_training(&mut given);
         let items = self.called(layer, within, given);
         self.set_training(before);
         items
     }
 
-    fn called(&self, layer: &Layer, within: &str, given: Given) -> Result<Vec<Item>> {
+    fn called(&self, layer: &KerasLayer, within: &str, given: CallArgs) -> Result<Vec<KerasItem>> {
         let path = super::weights::join(within, &layer.name);
         let called = Called { runner: self, layer, path: &path };
         self.ran.set(self.ran.get() + 1);
@@ -44,7 +49,7 @@ impl Runner<'_, '_> {
             return self.network(network, &path, &given);
         }
         if self.is_refused(&called) || self.is_trained(&called) {
-            return Ok(vec![Item::Hole]);
+            return Ok(vec![KerasItem::Hole]);
         }
         for wrapper in rows::WRAPPERS {
             if let Some(items) = wrapper(&called, &given)? {
@@ -57,15 +62,15 @@ impl Runner<'_, '_> {
     /// Runs a model.
     ///
     /// # Errors
-    /// As [`Runner::call`].
+    /// As [`KerasRunner::call`].
     pub(crate) fn network(
         &self,
-        network: &Network,
+        network: &KerasNetwork,
         path: &str,
-        given: &Given,
-    ) -> Result<Vec<Item>> {
+        arguments: &CallArgs,
+    ) -> Result<Vec<KerasItem>> {
         if network.is_sequence {
-            return self.sequence(network, path, given);
+            return self.sequence(network, path, arguments);
         }
         let scope = Scope {
             network,
@@ -73,7 +78,7 @@ impl Runner<'_, '_> {
             by_name: network.layers.iter().enumerate().map(|(i, l)| (l.name.as_str(), i)).collect(),
             done: RefCell::default(),
         };
-        self.feed(&scope, given)?;
+        self.feed(&scope, arguments)?;
         let mut leaves = vec![];
         network.outputs.leaves(&mut leaves);
         let mut all = vec![];
@@ -89,29 +94,34 @@ impl Runner<'_, '_> {
     }
 
     /// Runs layers one after the other.
-    fn sequence(&self, network: &Network, path: &str, given: &Given) -> Result<Vec<Item>> {
-        let first = given.first().cloned().unwrap_or(Item::Hole);
+    fn sequence(
+        &self,
+        network: &KerasNetwork,
+        path: &str,
+        given: &CallArgs,
+    ) -> Result<Vec<KerasItem>> {
+        let first = given.first().cloned().unwrap_or(KerasItem::Hole);
         let mut items = vec![masked(first, given.name("mask"))];
         for (i, layer) in network.layers.iter().enumerate() {
-            let item = Item::of(items);
+            let item = KerasItem::of(items);
             items = match layer.class.as_str() {
                 "InputLayer" if i == 0 => vec![self.as_declared(layer, item)?],
-                _ => self.call(layer, path, Given::one(item))?,
+                _ => self.call(layer, path, CallArgs::one(item))?,
             };
         }
         Ok(items)
     }
 
     /// Gives the inputs of a model what it is called with.
-    fn feed(&self, scope: &Scope<'_>, given: &Given) -> Result<()> {
+    fn feed(&self, scope: &Scope<'_>, arguments: &CallArgs) -> Result<()> {
         let mut leaves = vec![];
         scope.network.inputs.leaves(&mut leaves);
-        let first = given.first().cloned().unwrap_or(Item::Hole);
-        let first = masked(first, given.name("mask"));
+        let first = arguments.first().cloned().unwrap_or(KerasItem::Hole);
+        let first = masked(first, arguments.name("mask"));
         let is_dict = matches!(scope.network.inputs, Argument::Dict(_));
-        let found: Vec<Item> = match &first {
+        let feed_items: Vec<KerasItem> = match &first {
             // By the names of the inputs, where the model has a list of them.
-            Item::Dict(items) if !is_dict => leaves
+            KerasItem::Dict(items) if !is_dict => leaves
                 .iter()
                 .filter_map(|leaf| {
                     let Argument::Place(place) = leaf else { return None };
@@ -120,16 +130,16 @@ impl Runner<'_, '_> {
                 .collect(),
             other => other.leaves().into_iter().cloned().collect(),
         };
-        if found.len() != leaves.len() {
+        if feed_items.len() != leaves.len() {
             let message = format!(
                 "The model `{}` is called with {} tensors, not {}.",
                 shown(scope.path),
-                found.len(),
+                feed_items.len(),
                 leaves.len()
             );
             return Err(damaged(message));
         }
-        for (leaf, item) in leaves.into_iter().zip(found) {
+        for (leaf, item) in leaves.into_iter().zip(feed_items) {
             let Argument::Place(place) = leaf else {
                 return Err(damaged("An input of a model is no layer of it."));
             };
@@ -142,7 +152,12 @@ impl Runner<'_, '_> {
 
     /// The layer and the call of it that a place names. Keras counts the making of a model as a call of it: in
     /// version 2 everywhere, in version 3 only in the outputs of the model around it.
-    fn node_of(&self, scope: &Scope<'_>, place: &Place, is_output: bool) -> Result<(usize, usize)> {
+    fn node_of(
+        &self,
+        scope: &Scope<'_>,
+        place: &CallOutput,
+        is_output: bool,
+    ) -> Result<(usize, usize)> {
         let unknown = || {
             let name = shown(&place.layer);
             damaged(format!(
@@ -161,11 +176,16 @@ impl Runner<'_, '_> {
         if is_there { Ok((at, call)) } else { Err(unknown()) }
     }
 
-    fn known(&self, scope: &Scope<'_>, place: &Place, node: (usize, usize)) -> Result<Item> {
+    fn known(
+        &self,
+        scope: &Scope<'_>,
+        place: &CallOutput,
+        node: (usize, usize),
+    ) -> Result<KerasItem> {
         let done = scope.done.borrow();
         let items = done.get(&node).map(Vec::as_slice);
         match items {
-            Some([Item::Hole]) => Ok(Item::Hole),
+            Some([KerasItem::Hole]) => Ok(KerasItem::Hole),
             Some(items) if place.output < items.len() => Ok(items[place.output].clone()),
             _ => {
                 let message = format!(
@@ -214,36 +234,36 @@ impl Runner<'_, '_> {
         Ok(())
     }
 
-    fn given(&self, scope: &Scope<'_>, call: &Call) -> Result<Given> {
+    fn given(&self, scope: &Scope<'_>, call: &LayerCall) -> Result<CallArgs> {
         let positional =
             call.positional.iter().map(|a| self.item(scope, a)).collect::<Result<_>>()?;
         let named = call.named.iter().map(|(name, a)| Ok((name.clone(), self.item(scope, a)?)));
-        Ok(Given { positional, named: named.collect::<Result<_>>()? })
+        Ok(CallArgs { positional, named: named.collect::<Result<_>>()? })
     }
 
     /// What an argument stands for, once all calls that it needs have run.
-    fn item(&self, scope: &Scope<'_>, argument: &Argument) -> Result<Item> {
+    fn item(&self, scope: &Scope<'_>, argument: &Argument) -> Result<KerasItem> {
         Ok(match argument {
             Argument::Place(place) => {
                 let node = self.node_of(scope, place, false)?;
                 self.known(scope, place, node)?
             }
             Argument::List(items) => {
-                Item::List(items.iter().map(|a| self.item(scope, a)).collect::<Result<_>>()?)
+                KerasItem::List(items.iter().map(|a| self.item(scope, a)).collect::<Result<_>>()?)
             }
             Argument::Dict(items) => {
                 let items = items.iter().map(|(key, a)| Ok((key.clone(), self.item(scope, a)?)));
-                Item::Dict(items.collect::<Result<_>>()?)
+                KerasItem::Dict(items.collect::<Result<_>>()?)
             }
             Argument::Constant(json, word) => values::constant(self.builder(), json, word)?.into(),
-            Argument::Plain(json) => Item::Plain(values::value(json)),
-            Argument::Nothing => Item::nothing(),
+            Argument::Plain(json) => KerasItem::Plain(values::value(json)),
+            Argument::Nothing => KerasItem::nothing(),
         })
     }
 }
 
 /// The places that a call reads.
-fn places(call: &Call) -> impl Iterator<Item = &Place> {
+fn places(call: &LayerCall) -> impl Iterator<Item = &CallOutput> {
     let mut leaves = vec![];
     let all = call.positional.iter().chain(call.named.iter().map(|(_, argument)| argument));
     all.for_each(|argument| argument.leaves(&mut leaves));
@@ -254,15 +274,15 @@ fn places(call: &Call) -> impl Iterator<Item = &Place> {
 }
 
 /// Tensors with the masks that a model is called with.
-fn masked(item: Item, mask: Option<&Item>) -> Item {
+fn masked(item: KerasItem, mask: Option<&KerasItem>) -> KerasItem {
     let Some(mask) = mask else { return item };
     let mut masks = mask.leaves().into_iter();
-    let put = |leaf: Item| {
-        let mask = masks.next().and_then(Item::tensor);
+    let put = |leaf: KerasItem| {
+        let mask = masks.next().and_then(KerasItem::tensor);
         Ok(match (leaf, mask) {
-            (Item::Tensor(var, _), Some(mask)) => Item::Tensor(var, Some(mask)),
+            (KerasItem::Tensor(var, _), Some(mask)) => KerasItem::Tensor(var, Some(mask)),
             (leaf, _) => leaf,
         })
     };
-    item.map(&mut { put }).unwrap_or(Item::Hole)
+    item.map(&mut { put }).unwrap_or(KerasItem::Hole)
 }

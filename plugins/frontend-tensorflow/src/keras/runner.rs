@@ -1,9 +1,9 @@
 //! What calls of layers share: the runner of a model, and what a layer is called with. `run` runs models and layers.
 
 use super::hdf5::Hdf5;
-use super::layer::Layer;
-use super::values::{Item, problem};
-use crate::ops::Source;
+use super::layer::KerasLayer;
+use super::values::{KerasItem, problem};
+use crate::ops::RowContext;
 use crate::states::States;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer as Place};
@@ -14,33 +14,33 @@ use std::collections::{HashMap, HashSet};
 
 /// What a layer is called with.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Given {
-    pub(crate) positional: Vec<Item>,
-    pub(crate) named: Vec<(String, Item)>,
+pub(crate) struct CallArgs {
+    pub(crate) positional: Vec<KerasItem>,
+    pub(crate) named: Vec<(String, KerasItem)>,
 }
 
-impl Given {
+impl CallArgs {
     /// A call with one argument.
-    pub(crate) fn one(item: Item) -> Given {
-        Given { positional: vec![item], named: vec![] }
+    pub(crate) fn one(item: KerasItem) -> CallArgs {
+        CallArgs { positional: vec![item], named: vec![] }
     }
 
     /// An argument by its place or its name.
-    pub(crate) fn get(&self, at: usize, name: &str) -> Option<&Item> {
+    pub(crate) fn get(&self, at: usize, name: &str) -> Option<&KerasItem> {
         self.positional.get(at).or_else(|| self.name(name))
     }
 
     /// An argument by its name.
-    pub(crate) fn name(&self, name: &str) -> Option<&Item> {
+    pub(crate) fn name(&self, name: &str) -> Option<&KerasItem> {
         self.named.iter().find(|(found, _)| found == name).map(|(_, item)| item)
     }
 
     /// What the layer is called on.
-    pub(crate) fn first(&self) -> Option<&Item> {
+    pub(crate) fn first(&self) -> Option<&KerasItem> {
         self.positional.first().or_else(|| self.named.first().map(|(_, item)| item))
     }
 
-    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = &KerasItem> {
         self.positional.iter().chain(self.named.iter().map(|(_, item)| item))
     }
 }
@@ -48,13 +48,13 @@ impl Given {
 /// A layer that a runner calls, with the names of the models around it.
 #[derive(Clone, Copy)]
 pub(crate) struct Called<'c, 'r, 's> {
-    pub(crate) runner: &'c Runner<'r, 's>,
-    pub(crate) layer: &'c Layer,
+    pub(crate) runner: &'c KerasRunner<'r, 's>,
+    pub(crate) layer: &'c KerasLayer,
     pub(crate) path: &'c str,
 }
 
 impl<'r, 's> Called<'_, 'r, 's> {
-    pub(crate) fn builder(&self) -> &'r Lower<'s, Source> {
+    pub(crate) fn builder(&self) -> &'r Lower<'s, RowContext> {
         self.runner.builder()
     }
 
@@ -70,8 +70,8 @@ impl<'r, 's> Called<'_, 'r, 's> {
     /// Calls a layer that this one holds.
     ///
     /// # Errors
-    /// As [`Runner::call`].
-    pub(crate) fn inner(&self, layer: &Layer, given: Given) -> Result<Vec<Item>> {
+    /// As [`KerasRunner::call`].
+    pub(crate) fn inner(&self, layer: &KerasLayer, given: CallArgs) -> Result<Vec<KerasItem>> {
         self.runner.call(layer, self.path, given)
     }
 
@@ -81,8 +81,8 @@ impl<'r, 's> Called<'_, 'r, 's> {
 }
 
 /// What all layers that run share.
-pub(crate) struct Runner<'r, 's> {
-    pub(crate) driver: &'r Driver<'s, Source>,
+pub(crate) struct KerasRunner<'r, 's> {
+    pub(crate) driver: &'r Driver<'s, RowContext>,
     pub(crate) file: &'r Hdf5,
     pub(crate) is_keras2: bool,
     /// Weights that the graph has, by their places and the types that they became of.
@@ -101,19 +101,30 @@ pub(crate) struct Runner<'r, 's> {
     pub(super) ran: Cell<usize>,
 }
 
-impl<'r, 's> Runner<'r, 's> {
+impl<'r, 's> KerasRunner<'r, 's> {
     pub(crate) fn new(
-        driver: &'r Driver<'s, Source>,
+        driver: &'r Driver<'s, RowContext>,
         file: &'r Hdf5,
         is_keras2: bool,
         (weights, states): (Option<Vec<Var>>, States),
-    ) -> Runner<'r, 's> {
+    ) -> KerasRunner<'r, 's> {
         let (held, refused, outputs, training, ran) = Default::default();
         let weights = RefCell::new(weights);
-        Runner { driver, file, is_keras2, held, weights, states, refused, outputs, training, ran }
+        KerasRunner {
+            driver,
+            file,
+            is_keras2,
+            held,
+            weights,
+            states,
+            refused,
+            outputs,
+            training,
+            ran,
+        }
     }
 
-    pub(crate) fn builder(&self) -> &'r Lower<'s, Source> {
+    pub(crate) fn builder(&self) -> &'r Lower<'s, RowContext> {
         self.driver.builder()
     }
 }

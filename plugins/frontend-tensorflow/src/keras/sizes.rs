@@ -1,7 +1,7 @@
 //! Bounds of the sizes and counts that layers are made with. Keras makes no layer beyond them, and some are never read
 //! again: the weights say the same.
 
-use super::layer::Layer;
+use super::layer::KerasLayer;
 use super::values::problem;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use serde_json::Value as Json;
@@ -48,14 +48,14 @@ const COUNTS: [&str; 4] = ["padding", "cropping", "output_padding", "num_oov_ind
 ///
 /// # Errors
 /// `N0204` for each size that no layer has.
-pub(super) fn check(model: &Layer) -> Result<(), Diagnostics> {
+pub(super) fn check(model: &KerasLayer) -> Result<(), Diagnostics> {
     let mut found = Diagnostics(Vec::new());
     // Layers are named from the model that they are in, but for those of the whole model.
     layers(model).for_each(|layer| look(layer, "", &mut found));
     if found.0.is_empty() { Ok(()) } else { Err(found) }
 }
 
-fn look(layer: &Layer, within: &str, found: &mut Diagnostics) {
+fn look(layer: &KerasLayer, within: &str, found: &mut Diagnostics) {
     let path = super::weights::join(within, &layer.name);
     let wrong = layer.config.iter().filter_map(|(key, value)| {
         let least = least(&layer.class, key)?;
@@ -68,7 +68,7 @@ fn look(layer: &Layer, within: &str, found: &mut Diagnostics) {
 }
 
 /// The layers in a layer.
-fn layers(layer: &Layer) -> impl Iterator<Item = &Layer> {
+fn layers(layer: &KerasLayer) -> impl Iterator<Item = &KerasLayer> {
     let network = layer.network.iter().flat_map(|network| &network.layers);
     network.chain(layer.parts.iter().map(|(_, part)| part))
 }

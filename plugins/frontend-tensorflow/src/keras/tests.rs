@@ -3,7 +3,7 @@ use super::hdf5::Hdf5;
 use super::{config, converted, import, import_hdf5};
 use crate::states::tests as testing;
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
-use onnxd_plugin_sdk::ir::{DataType, Graph, Level, Tensor, verify};
+use onnxd_plugin_sdk::ir::{DataType, Graph, Tensor, VerifyLevel, verify};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 
 fn read(config: &str, groups: &fixture::Groups<'_>) -> Result<Imported, Diagnostics> {
@@ -23,7 +23,7 @@ const DENSE: (&str, &[(&str, &[u64])]) = ("layers/dense/vars", &[("0", &[4, 3]),
 
 fn graph(config: &str) -> Graph {
     let found = read(config, &[DENSE]).map_err(|e| e.to_string()).unwrap();
-    let findings = verify(&found.model, Level::Full);
+    let findings = verify(&found.model, VerifyLevel::Full);
     assert!(findings.0.is_empty(), "{findings}");
     found.model.graph
 }
@@ -313,7 +313,7 @@ fn attending(opset: i64, config: &str, more: &str) -> Graph {
         .map(|name| (name.as_str(), if name.contains("output") { output } else { kernel }))
         .collect();
     let found = read_for(opset, &config, &groups).map_err(|e| e.to_string()).unwrap();
-    let findings = verify(&found.model, Level::Full);
+    let findings = verify(&found.model, VerifyLevel::Full);
     assert!(findings.0.is_empty(), "{findings}");
     found.model.graph
 }

@@ -3,8 +3,8 @@
 //! `predict` of Keras 3 calls all layers with `training=False`, whatever the model says. In Keras 2 the call of the
 //! layer wins, and what it computes then has no form for inference.
 
-use super::runner::{Called, Given, Runner};
-use super::values::Item;
+use super::runner::{CallArgs, Called, KerasRunner};
+use super::values::KerasItem;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower;
 use serde_json::Value;
@@ -12,13 +12,13 @@ use serde_json::Value;
 /// Settings that let a layer draw random numbers in training, unless they are 0.
 const RATES: [&str; 5] = ["rate", "dropout", "recurrent_dropout", "stddev", "drop_path_rate"];
 
-impl Runner<'_, '_> {
+impl KerasRunner<'_, '_> {
     /// Takes `training` from what a layer is called with. Without it, the layer does as the model around it: what was
-    /// true before is given back, for [`Runner::set_training`] after the call.
-    pub(super) fn take_training(&self, given: &mut Given) -> bool {
+    /// true before is given back, for [`KerasRunner::set_training`] after the call.
+    pub(super) fn take_training(&self, given: &mut CallArgs) -> bool {
         let before = self.training.get();
         given.named.retain(|(name, item)| match item {
-            Item::Plain(value) if name == "training" => {
+            KerasItem::Plain(value) if name == "training" => {
                 if *value != lower::Value::None {
                     self.training.set(item.is_true());
                 }

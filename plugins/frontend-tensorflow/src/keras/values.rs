@@ -1,6 +1,6 @@
 //! Values of configurations and calls as rows take them: JSON, tensors with their masks, and structures of both.
 
-use super::dtype;
+use super::dtype::dtype_of_word;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -12,42 +12,44 @@ const ELEMENTS_MAX: usize = 1 << 24;
 
 /// What a layer is called with, and what it gives.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Item {
+pub(crate) enum KerasItem {
     /// A tensor, and which of its steps count if not all of them do.
     Tensor(Var, Option<Var>),
-    List(Vec<Item>),
+    List(Vec<KerasItem>),
     /// Sorted by keys.
-    Dict(Vec<(String, Item)>),
+    Dict(Vec<(String, KerasItem)>),
     /// A number, a word, or nothing.
     Plain(Value),
     /// What could not be converted; it was reported.
     Hole,
 }
 
-impl Item {
-    pub(crate) fn nothing() -> Item {
-        Item::Plain(Value::None)
+impl KerasItem {
+    pub(crate) fn nothing() -> KerasItem {
+        KerasItem::Plain(Value::None)
     }
 
     /// A single item stands for itself, several are a list.
-    pub(crate) fn of(mut items: Vec<Item>) -> Item {
-        if items.len() == 1 { items.remove(0) } else { Item::List(items) }
+    pub(crate) fn of(mut items: Vec<KerasItem>) -> KerasItem {
+        if items.len() == 1 { items.remove(0) } else { KerasItem::List(items) }
     }
 
     pub(crate) fn value(&self) -> Value {
         match self {
-            Item::Tensor(var, _) => Value::Var(*var),
-            Item::List(items) => Value::List(items.iter().map(Item::value).collect()),
-            Item::Dict(items) => Value::List(items.iter().map(|(_, item)| item.value()).collect()),
-            Item::Plain(value) => value.clone(),
-            Item::Hole => Value::Hole,
+            KerasItem::Tensor(var, _) => Value::Var(*var),
+            KerasItem::List(items) => Value::List(items.iter().map(KerasItem::value).collect()),
+            KerasItem::Dict(items) => {
+                Value::List(items.iter().map(|(_, item)| item.value()).collect())
+            }
+            KerasItem::Plain(value) => value.clone(),
+            KerasItem::Hole => Value::Hole,
         }
     }
 
     /// The tensor, if it is one.
     pub(crate) fn tensor(&self) -> Option<Var> {
         match self {
-            Item::Tensor(var, _) => Some(*var),
+            KerasItem::Tensor(var, _) => Some(*var),
             _ => None,
         }
     }
@@ -55,7 +57,7 @@ impl Item {
     /// Which steps count, if it is a tensor and not all of them do.
     pub(crate) fn mask(&self) -> Option<Var> {
         match self {
-            Item::Tensor(_, mask) => *mask,
+            KerasItem::Tensor(_, mask) => *mask,
             _ => None,
         }
     }
@@ -63,66 +65,69 @@ impl Item {
     /// Whether it is true, as Python has it.
     pub(crate) fn is_true(&self) -> bool {
         match self {
-            Item::Plain(Value::None) => false,
-            Item::Plain(Value::Bool(x)) => *x,
-            Item::Plain(Value::Int(x)) => *x != 0,
-            Item::Plain(Value::Float(x)) => *x != 0.0,
-            Item::Plain(Value::Text(x)) => !x.is_empty(),
-            Item::List(items) => !items.is_empty(),
-            Item::Dict(items) => !items.is_empty(),
-            Item::Plain(_) | Item::Tensor(..) | Item::Hole => true,
+            KerasItem::Plain(Value::None) => false,
+            KerasItem::Plain(Value::Bool(x)) => *x,
+            KerasItem::Plain(Value::Int(x)) => *x != 0,
+            KerasItem::Plain(Value::Float(x)) => *x != 0.0,
+            KerasItem::Plain(Value::Text(x)) => !x.is_empty(),
+            KerasItem::List(items) => !items.is_empty(),
+            KerasItem::Dict(items) => !items.is_empty(),
+            KerasItem::Plain(_) | KerasItem::Tensor(..) | KerasItem::Hole => true,
         }
     }
 
     /// All that is neither a list nor a dict, in order.
-    pub(crate) fn leaves(&self) -> Vec<&Item> {
+    pub(crate) fn leaves(&self) -> Vec<&KerasItem> {
         match self {
-            Item::List(items) => items.iter().flat_map(Item::leaves).collect(),
-            Item::Dict(items) => items.iter().flat_map(|(_, item)| item.leaves()).collect(),
+            KerasItem::List(items) => items.iter().flat_map(KerasItem::leaves).collect(),
+            KerasItem::Dict(items) => items.iter().flat_map(|(_, item)| item.leaves()).collect(),
             leaf => vec![leaf],
         }
     }
 
     /// The same structure with other leaves.
-    pub(crate) fn map(self, f: &mut impl FnMut(Item) -> Lowered<Item>) -> Lowered<Item> {
+    pub(crate) fn map(
+        self,
+        f: &mut impl FnMut(KerasItem) -> Lowered<KerasItem>,
+    ) -> Lowered<KerasItem> {
         Ok(match self {
-            Item::List(items) => {
-                Item::List(items.into_iter().map(|item| item.map(f)).collect::<Lowered<_>>()?)
+            KerasItem::List(items) => {
+                KerasItem::List(items.into_iter().map(|item| item.map(f)).collect::<Lowered<_>>()?)
             }
-            Item::Dict(items) => {
+            KerasItem::Dict(items) => {
                 let items = items.into_iter().map(|(key, item)| Ok((key, item.map(f)?)));
-                Item::Dict(items.collect::<Lowered<_>>()?)
+                KerasItem::Dict(items.collect::<Lowered<_>>()?)
             }
             leaf => f(leaf)?,
         })
     }
 
     /// The masks of its tensors in the same structure; nothing if no tensor has one.
-    pub(crate) fn masks(&self) -> Item {
+    pub(crate) fn masks(&self) -> KerasItem {
         if self.leaves().iter().all(|leaf| leaf.mask().is_none()) {
-            return Item::nothing();
+            return KerasItem::nothing();
         }
-        let mask = |item: Item| {
-            Ok(item.mask().map_or_else(Item::nothing, |mask| Item::Tensor(mask, None)))
+        let mask = |item: KerasItem| {
+            Ok(item.mask().map_or_else(KerasItem::nothing, |mask| KerasItem::Tensor(mask, None)))
         };
-        self.clone().map(&mut { mask }).unwrap_or(Item::Hole)
+        self.clone().map(&mut { mask }).unwrap_or(KerasItem::Hole)
     }
 }
 
-impl From<Value> for Item {
-    fn from(value: Value) -> Item {
+impl From<Value> for KerasItem {
+    fn from(value: Value) -> KerasItem {
         match value {
-            Value::Var(var) => Item::Tensor(var, None),
-            Value::List(items) => Item::List(items.into_iter().map(Item::from).collect()),
-            Value::Hole => Item::Hole,
-            other => Item::Plain(other),
+            Value::Var(var) => KerasItem::Tensor(var, None),
+            Value::List(items) => KerasItem::List(items.into_iter().map(KerasItem::from).collect()),
+            Value::Hole => KerasItem::Hole,
+            other => KerasItem::Plain(other),
         }
     }
 }
 
-impl From<Var> for Item {
-    fn from(var: Var) -> Item {
-        Item::Tensor(var, None)
+impl From<Var> for KerasItem {
+    fn from(var: Var) -> KerasItem {
+        KerasItem::Tensor(var, None)
     }
 }
 
@@ -150,7 +155,7 @@ pub(crate) fn constant(b: &GraphBuilder, json: &Json, word: &str) -> Lowered<Var
         let message = format!("A constant of a call is no tensor of `{}`.", shown(word));
         b.diagnostic(Code::SourceSyntax, message)
     };
-    let dtype = dtype::of(word).filter(|d| *d != DataType::String).ok_or_else(damaged)?;
+    let dtype = dtype_of_word(word).filter(|d| *d != DataType::String).ok_or_else(damaged)?;
     let mut dims = vec![];
     let mut level = json;
     while let Json::Array(items) = level {

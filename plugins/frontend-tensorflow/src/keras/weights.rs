@@ -4,7 +4,7 @@
 pub(crate) mod names;
 
 use super::hdf5::Hdf5;
-use super::layer::{Layer, Network, damaged};
+use super::layer::{KerasLayer, KerasNetwork, damaged};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, refuse, shown};
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ const PAIRS_MAX: usize = 20_000_000;
 ///
 /// # Errors
 /// `N0201` for layers whose groups have other names, and groups that no layer has.
-pub(crate) fn by_paths(file: &Hdf5, model: &mut Layer) -> Result<(), Diagnostics> {
+pub(crate) fn by_paths(file: &Hdf5, model: &mut KerasLayer) -> Result<(), Diagnostics> {
     let mut found = Diagnostics::default();
     if let Some(network) = &mut model.network {
         within(file, "", network, &mut found);
@@ -25,9 +25,9 @@ pub(crate) fn by_paths(file: &Hdf5, model: &mut Layer) -> Result<(), Diagnostics
 
 /// The group of an object in a list: its class in snake case, with a number from the second on.
 #[derive(Default)]
-struct Names(HashMap<String, usize>);
+struct GroupNames(HashMap<String, usize>);
 
-impl Names {
+impl GroupNames {
     fn next(&mut self, class: &str) -> String {
         let name = snake_case(class);
         let count = self.0.entry(name.clone()).or_insert(0);
@@ -54,12 +54,12 @@ pub(super) fn snake_case(class: &str) -> String {
 }
 
 /// Whether Keras writes a group for it: operators and, in sequences, inputs have none.
-fn has_group(layer: &Layer, is_sequence: bool) -> bool {
+fn has_group(layer: &KerasLayer, is_sequence: bool) -> bool {
     !layer.class.starts_with("ops.") && (layer.class != "InputLayer" || !is_sequence)
 }
 
 /// The name of the class, from which that of the group follows.
-fn class(layer: &Layer) -> &str {
+fn class(layer: &KerasLayer) -> &str {
     match layer.class.strip_prefix("tf.") {
         Some("__operators__.getitem") => "SlicingOpLambda",
         Some(_) => "TFOpLambda",
@@ -70,8 +70,8 @@ fn class(layer: &Layer) -> &str {
     }
 }
 
-fn within(file: &Hdf5, base: &str, network: &mut Network, found: &mut Diagnostics) {
-    let mut names = Names::default();
+fn within(file: &Hdf5, base: &str, network: &mut KerasNetwork, problems: &mut Diagnostics) {
+    let mut names = GroupNames::default();
     let folder = join(base, "layers");
     // Keras before 2.13 had another name for the folder.
     let folder =
@@ -87,12 +87,12 @@ fn within(file: &Hdf5, base: &str, network: &mut Network, found: &mut Diagnostic
                 shown(&written),
                 shown(&layer.name)
             );
-            found.push(damaged(message));
+            problems.push(damaged(message));
             continue;
         }
-        match paths(file, &path, layer, found) {
+        match paths(file, &path, layer, problems) {
             Ok(weights) => layer.weights = weights,
-            Err(e) => found.push(e),
+            Err(e) => problems.push(e),
         }
     }
 }
@@ -117,11 +117,11 @@ fn own_parts(class: &str) -> &'static [&'static str] {
 fn paths(
     file: &Hdf5,
     base: &str,
-    layer: &mut Layer,
-    found: &mut Diagnostics,
+    layer: &mut KerasLayer,
+    problems: &mut Diagnostics,
 ) -> Result<Vec<String>, Diagnostic> {
     if let Some(network) = &mut layer.network {
-        within(file, base, network, found);
+        within(file, base, network, problems);
         return Ok(vec![]);
     }
     let mut all = vec![];
@@ -131,7 +131,7 @@ fn paths(
         let place = if file.has_group(&hidden) { hidden } else { join(base, part) };
         all.extend(vars(file, &place)?);
     }
-    let mut names: HashMap<String, Names> = HashMap::new();
+    let mut names: HashMap<String, GroupNames> = HashMap::new();
     for (key, part) in &mut layer.parts {
         let place = match key.split_once('.') {
             Some((list, _)) => {
@@ -140,7 +140,7 @@ fn paths(
             }
             None => join(base, key),
         };
-        part.weights = paths(file, &place, part, found)?;
+        part.weights = paths(file, &place, part, problems)?;
     }
     all.extend(vars(file, base)?);
     Ok(all)
@@ -164,7 +164,7 @@ fn vars(file: &Hdf5, base: &str) -> Result<Vec<String>, Diagnostic> {
 ///
 /// # Errors
 /// `N0201` for layers without a group, and weights that are not clearly those of one layer.
-pub(crate) fn by_names(file: &Hdf5, model: &mut Layer) -> Result<(), Diagnostics> {
+pub(crate) fn by_names(file: &Hdf5, model: &mut KerasLayer) -> Result<(), Diagnostics> {
     let base = if file.has_group("model_weights") { "model_weights" } else { "" };
     let mut found = Diagnostics::default();
     let Some(names) = file.list(base, "layer_names") else {
@@ -194,7 +194,7 @@ fn is_last(name: &str, part: &str) -> bool {
 }
 
 /// Gives the weights of a group to the layers in it.
-fn share_out(layer: &mut Layer, group: &str, weights: Vec<String>) -> Result<(), Diagnostic> {
+fn share_out(layer: &mut KerasLayer, group: &str, weights: Vec<String>) -> Result<(), Diagnostic> {
     let mut leaves = vec![];
     collect(layer, &mut vec![], &mut leaves);
     if let [(_, only)] = &mut leaves[..] {
@@ -211,11 +211,11 @@ fn share_out(layer: &mut Layer, group: &str, weights: Vec<String>) -> Result<(),
             let name: Vec<&str> = name.split('/').collect();
             parts.windows(name.len()).any(|window| window == name)
         };
-        let fits = |(models, leaf): &(Vec<String>, &mut Layer)| {
+        let fits = |(models, leaf): &(Vec<String>, &mut KerasLayer)| {
             has(&leaf.name).then(|| 1 + models.iter().filter(|name| has(name)).count())
         };
         let best = leaves.iter().filter_map(fits).max();
-        let mut best: Vec<&mut (Vec<String>, &mut Layer)> =
+        let mut best: Vec<&mut (Vec<String>, &mut KerasLayer)> =
             leaves.iter_mut().filter(|leaf| best.is_some() && fits(leaf) == best).collect();
         match &mut best[..] {
             [(_, leaf)] => leaf.weights.push(join(group, &weight)),
@@ -235,7 +235,7 @@ fn share_out(layer: &mut Layer, group: &str, weights: Vec<String>) -> Result<(),
 }
 
 /// Puts the weights of attention in the order in which rows take them: files of names have a gate before the value.
-fn in_order(layer: &mut Layer) {
+fn in_order(layer: &mut KerasLayer) {
     const PARTS: [&str; 5] = ["query", "key", "value", "gate", "attention_output"];
     if own_parts(&layer.class).len() == PARTS.len() {
         let part =
@@ -246,9 +246,9 @@ fn in_order(layer: &mut Layer) {
 
 /// The layers that have weights of their own, with the names of the models around them.
 fn collect<'l>(
-    layer: &'l mut Layer,
+    layer: &'l mut KerasLayer,
     models: &mut Vec<String>,
-    to: &mut Vec<(Vec<String>, &'l mut Layer)>,
+    to: &mut Vec<(Vec<String>, &'l mut KerasLayer)>,
 ) {
     let is_model = layer.network.is_some();
     if !is_model {

@@ -1,11 +1,11 @@
-use super::{Ran, Reader, import, input_type, no_tensor, output};
+use super::{NetworkFormat, Ran, import, input_type, no_tensor, output};
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::text::print_graph;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::Table;
 
-const READER: Reader = Reader { name: "net", table: Table::new };
+const READER: NetworkFormat = NetworkFormat { name: "net", table: Table::new };
 
 fn options() -> ExportOptions {
     ExportOptions::of_shapes(18, vec![])

@@ -1,7 +1,7 @@
 //! Activations.
 
 use super::create::scalar;
-use super::{Source, of};
+use super::{RowContext, dtype_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Relu" => |b, features: Var| b.relu(features);
         "Relu6" => |b, features: Var| clipped(b, features, 0.0, 6.0);
@@ -48,7 +48,7 @@ pub(crate) fn gelu(b: &GraphBuilder, x: Var, approximate: bool) -> Lowered<Var> 
     if b.opset() >= 20 {
         return b.gelu(x).approximate(approximate.then_some("tanh")).one();
     }
-    of(b, x)?;
+    dtype_of(b, x)?;
     let factor = if approximate {
         let cube = b.mul(b.mul(x, x)?, x)?;
         let inner =

@@ -1,11 +1,11 @@
 //! Spectra of sound, and what recognition of speech makes of them.
 
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::fourier::{spectra, waves};
-use onnxd_plugin_sdk::formulas::window::Window;
+use onnxd_plugin_sdk::formulas::window::WindowFunction;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 use std::f64::consts::PI;
@@ -16,7 +16,7 @@ const SIZE_MAX: i64 = 1 << 13;
 /// Channels below this are raised to it before the logarithm.
 const FLOOR: f64 = 1e-12;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "AudioSpectrogram" => spectrogram;
         "Mfcc" => mfcc;
@@ -47,7 +47,7 @@ pub(crate) fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
     let width = a.window_size;
     let length = (width as u64).next_power_of_two() as i64;
     let bins = length / 2 + 1;
-    let window = Window::Hann.points(width, width);
+    let window = WindowFunction::Hann.points(width, width);
     let samples = b.unsqueeze(b.transpose(a.input).perm([1, 0]).one()?, [1])?;
     let waves = waves(b, samples, [bins, width, length], |_, i| window[i as usize])?;
     let [re, im] = spectra(b, samples, waves, [bins, a.stride])?;
@@ -102,7 +102,7 @@ pub(crate) fn mfcc(b: &Lower, a: Mfcc) -> Lowered<Var> {
     let count = a.dct_coefficient_count;
     let filters = Tensor::from_vec([bins as usize, channels as usize], filters(bins, &a));
     let energy = b.mat_mul(b.sqrt(a.spectrogram)?, b.constant(filters))?;
-    let floor = super::create::number(FLOOR, of(b, energy)?);
+    let floor = super::create::number(FLOOR, dtype_of(b, energy)?);
     let logarithms = b.log(b.max([energy, b.constant(floor)])?)?;
     let cosine = |j: i64, i: i64| {
         let angle = i as f64 * PI / channels as f64 * (j as f64 + 0.5);

@@ -1,7 +1,7 @@
 //! The bits of integers.
 
 use super::operands::Two;
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bool, Int64, Uint8, Uint16, Uint32, U
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "BitwiseAnd" => |b, a: Two| combined(b, a, GraphBuilder::bitwise_and);
         "BitwiseOr" => |b, a: Two| combined(b, a, GraphBuilder::bitwise_or);
@@ -40,7 +40,7 @@ fn is_signed(dtype: DataType) -> bool {
 }
 
 pub(crate) fn inverted(b: &Lower, x: Var) -> Lowered<Var> {
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         _ if b.opset() >= 18 => b.bitwise_not(x),
         d if is_signed(d) => b.sub(-1, x),
         Uint64 => b.cast(b.sub(-1, b.cast(x, Int64)?)?, Uint64),
@@ -50,7 +50,7 @@ pub(crate) fn inverted(b: &Lower, x: Var) -> Lowered<Var> {
 
 /// A shift by fewer bits than there are: numbers below or beyond mean the least or the most.
 pub(crate) fn shifted(b: &Lower, a: Two, left: bool) -> Lowered<Var> {
-    let dtype = of(b, a.x)?;
+    let dtype = dtype_of(b, a.x)?;
     let most = dtype.bits() as i64 - 1;
     if !is_signed(dtype) {
         // Runtimes shift few types; bits that leave the type must be gone.
@@ -74,7 +74,7 @@ pub(crate) fn shifted(b: &Lower, a: Two, left: bool) -> Lowered<Var> {
 
 /// How many bits are set: the sign, and what is odd after shifts.
 fn population(b: &Lower, x: Var) -> Lowered<Var> {
-    let bits = of(b, x)?.bits() as i64;
+    let bits = dtype_of(b, x)?.bits() as i64;
     let x = b.unsqueeze(b.cast(x, Int64)?, [-1])?;
     let powers: Vec<i64> = (0..bits.min(63)).map(|i| 1 << i).collect();
     let parts = floor_quotient(b, x, b.constant(Tensor::vector(powers)))?;
@@ -89,7 +89,7 @@ fn population(b: &Lower, x: Var) -> Lowered<Var> {
 
 /// Bits as elements of another type of as many bits.
 pub(crate) fn bits_as(b: &Lower, x: Var, to: DataType) -> Lowered<Var> {
-    let from = of(b, x)?;
+    let from = dtype_of(b, x)?;
     let same = from.bits() == to.bits() && from != Bool && to != Bool;
     match same {
         _ if from == to => Ok(x),

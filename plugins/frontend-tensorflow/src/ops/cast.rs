@@ -1,13 +1,13 @@
 //! Casts and bit patterns.
 
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Cast" => cast(x, dstt, truncate);
     }
@@ -17,7 +17,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 /// so they go through a wide one.
 fn cast(b: &Lower, x: Var, dstt: ElementType, truncate: Option<bool>) -> Lowered<Var> {
     let ElementType(to) = dstt;
-    let from = of(b, x)?;
+    let from = dtype_of(b, x)?;
     if matches!(to, DataType::Complex64 | DataType::Complex128) {
         return super::complex::of_real(b, x, to);
     }

@@ -1,23 +1,23 @@
 //! Colours of pictures, whose last axis is red, green and blue.
 
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType::{Double, Float};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "RGBToHSV" => |b, images: Var| joined(b, to_hsv(b, channels(b, images)?)?);
         "HSVToRGB" => |b, images: Var| joined(b, to_rgb(b, channels(b, images)?)?);
         "AdjustHue" => |b, images: Var, delta: Var| {
-            let (x, dtype) = (b.cast(images, Float)?, of(b, images)?);
+            let (x, dtype) = (b.cast(images, Float)?, dtype_of(b, images)?);
             let [h, s, v] = to_hsv(b, channels(b, x)?)?;
             let turned = b.add(h, delta)?;
             let h = b.sub(turned, b.floor(turned)?)?;
             b.cast(joined(b, to_rgb(b, [h, s, v])?)?, dtype)
         };
         "AdjustSaturation" => |b, images: Var, scale: Var| {
-            let (x, dtype) = (b.cast(images, Float)?, of(b, images)?);
+            let (x, dtype) = (b.cast(images, Float)?, dtype_of(b, images)?);
             let [h, s, v] = to_hsv(b, channels(b, x)?)?;
             let s = b.clip(b.mul(s, scale)?).min(0.0).max(1.0).one()?;
             b.cast(joined(b, to_rgb(b, [h, s, v])?)?, dtype)
@@ -71,7 +71,7 @@ fn to_rgb(b: &Lower, [hue, saturation, value]: [Var; 3]) -> Lowered<[Var; 3]> {
 
 /// Distances from the mean of each channel, times a factor.
 fn contrast(b: &Lower, images: Var, factor: Var) -> Lowered<Var> {
-    let dtype = of(b, images)?;
+    let dtype = dtype_of(b, images)?;
     let x = if dtype == Double { images } else { b.cast(images, Float)? };
     let mean = b.reduce_mean(x).axes([-3, -2]).keepdims(1).one()?;
     b.cast(b.add(b.mul(b.sub(x, mean)?, factor)?, mean)?, dtype)

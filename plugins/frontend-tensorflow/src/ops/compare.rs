@@ -1,13 +1,13 @@
 //! Comparisons and logic.
 
 use super::create::scalar;
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::elementary::is_infinite;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Equal" => |b, x: Var, y: Var| b.equal(x, y);
         "NotEqual" => |b, x: Var, y: Var| b.not(b.equal(x, y)?);
@@ -33,14 +33,14 @@ pub(crate) fn where_zero(
     like: Var,
     compute: impl FnOnce(&GraphBuilder) -> Lowered<Var>,
 ) -> Lowered<Var> {
-    let zero = b.constant(scalar(0, of(b, like)?));
+    let zero = b.constant(scalar(0, dtype_of(b, like)?));
     b.where_(b.equal(x, zero)?, zero, compute(b)?)
 }
 
 /// A number is true unless it is zero, another tensor unless it is empty.
 fn to_bool(b: &Lower, x: Var) -> Lowered<Var> {
     match rank(b, x)? {
-        0 if of(b, x)? == DataType::Bool => Ok(x),
+        0 if dtype_of(b, x)? == DataType::Bool => Ok(x),
         0 => b.cast(x, DataType::Bool),
         _ => b.greater(b.size(x)?, 0),
     }

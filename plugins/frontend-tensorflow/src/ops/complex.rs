@@ -4,7 +4,7 @@
 //! An operator that reads complex numbers has a row of its own (`complex::Mul`), or is done to both parts.
 
 use super::operands::Two;
-use super::{Lower, Source, linear};
+use super::{Lower, RowContext, linear};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::formulas::complex::{self, float_of, is, is_complex};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Driver, Lowered, Lowering, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "Complex" => |b: &Lower, real: Var, imag: Var, tout: ElementType| {
             b.source.complex.of_broadcast(b, [real, imag])
@@ -43,7 +43,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     arithmetic(table)
 }
 
-fn arithmetic(table: Table<Source>) -> Table<Source> {
+fn arithmetic(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "complex::Mul" => |b, a: Two| product(b, [a.x, a.y], |b, x, y| b.mul(x, y));
         "complex::Square" => |b, x: Var| product(b, [x, x], |b, x, y| b.mul(x, y));
@@ -164,7 +164,7 @@ fn has_complex(b: &Lower, value: &Value) -> bool {
 }
 
 /// Lowers an operator; one that reads complex numbers by its own row, or part by part.
-pub(crate) fn lower(driver: &Driver<'_, Source>, item: Lowering) -> Vec<Value> {
+pub(crate) fn lower(driver: &Driver<'_, RowContext>, item: Lowering) -> Vec<Value> {
     let b = driver.builder();
     let named = item.named.iter().map(|(_, value)| value);
     let own = format!("complex::{}", item.op);
@@ -192,7 +192,7 @@ pub(crate) fn lower(driver: &Driver<'_, Source>, item: Lowering) -> Vec<Value> {
     }
 }
 
-fn both_parts(driver: &Driver<'_, Source>, item: &Lowering) -> Lowered<Vec<Value>> {
+fn both_parts(driver: &Driver<'_, RowContext>, item: &Lowering) -> Lowered<Vec<Value>> {
     let b = driver.builder();
     let op = item.op.as_str();
     let of_part = |i: usize, results: Vec<String>| {

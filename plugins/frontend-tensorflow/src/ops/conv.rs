@@ -2,9 +2,9 @@
 
 use super::layout::Channels;
 use super::pad::mirror;
-use super::resize::{How, Mode, resized};
+use super::resize::{How, ResizeMode, resized};
 use super::shape::{reshaped, transposed};
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -12,17 +12,17 @@ use onnxd_plugin_sdk::ir::window::{self, WindowAxis};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Conv2D" | "Conv3D" => |b, a: Conv| convolution(b, a, false);
         "FusedPadConv2D" => |b, a: Padded| {
             let input = mirror(b, a.input, a.paddings, &a.mode)?;
-            convolution(b, Conv::of(input, a.filter, a.strides, a.padding), false)
+            convolution(b, Conv::new(input, a.filter, a.strides, a.padding), false)
         };
         "FusedResizeAndPadConv2D" => |b, a: Resized| {
-            let how = How::new(Mode::Linear, a.resize_align_corners, false);
+            let how = How::new(ResizeMode::Linear, a.resize_align_corners, false);
             let input = mirror(b, resized(b, a.input, &a.size, how)?, a.paddings, &a.mode)?;
-            convolution(b, Conv::of(input, a.filter, a.strides, a.padding), false)
+            convolution(b, Conv::new(input, a.filter, a.strides, a.padding), false)
         };
         "DepthwiseConv2dNative" => |b, a: Conv| convolution(b, a, true);
         "Conv2DBackpropInput" | "Conv3DBackpropInputV2" => |b, a: Transpose| transpose(b, a, false);
@@ -72,7 +72,7 @@ arguments! {
 
 impl Conv {
     /// A convolution of pictures with channels last.
-    fn of(input: Var, filter: Var, strides: Vec<i64>, padding: String) -> Conv {
+    fn new(input: Var, filter: Var, strides: Vec<i64>, padding: String) -> Conv {
         let (data_format, dilations) = ("NHWC".to_owned(), vec![1; 4]);
         Conv { input, filter, strides, padding, explicit_paddings: None, data_format, dilations }
     }
@@ -103,7 +103,7 @@ impl Padding {
     ///
     /// # Errors
     /// `N0204` for other words.
-    pub(crate) fn of(
+    pub(crate) fn from_word(
         b: &GraphBuilder,
         word: &str,
         explicit: &[i64],
@@ -295,9 +295,9 @@ fn window(
 /// # Errors
 /// `N0203` if sizes of the filter are not known, `N0204` for lists that do not fit.
 pub(crate) fn convolution(b: &Lower, a: Conv, is_depthwise: bool) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let explicit = a.explicit_paddings.unwrap_or_default();
-    let padding = Padding::of(b, &a.padding, &explicit, channels)?;
+    let padding = Padding::from_word(b, &a.padding, &explicit, channels)?;
     let (window, count) = window(b, a.filter, [&a.strides, &a.dilations], padding, channels)?;
     let x = channels.first(b, a.input)?;
     let (w, group) = match is_depthwise {
@@ -307,7 +307,7 @@ pub(crate) fn convolution(b: &Lower, a: Conv, is_depthwise: bool) -> Lowered<Var
             (a.filter, inputs.map_or(1, |inputs| inputs / count.max(1)))
         }
     };
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     // Integers are convolved as floats of 64 bits, which are exact.
     let computed = if dtype.is_float() { dtype } else { DataType::Double };
     let (x, w) = (b.cast(x, computed)?, b.cast(filter(b, w)?, computed)?);
@@ -402,9 +402,9 @@ pub(crate) fn conv_transpose(
 }
 
 fn transpose(b: &Lower, a: Transpose, is_depthwise: bool) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let explicit = a.explicit_paddings.unwrap_or_default();
-    let padding = Padding::of(b, &a.padding, &explicit, channels)?;
+    let padding = Padding::from_word(b, &a.padding, &explicit, channels)?;
     let (window, count) = window(b, a.filter, [&a.strides, &a.dilations], padding, channels)?;
     let x = channels.first(b, a.out_backprop)?;
     window.check(b, x)?;

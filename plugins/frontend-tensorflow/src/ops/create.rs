@@ -2,7 +2,7 @@
 
 use super::select::choice;
 use super::shape::int64s;
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -10,12 +10,12 @@ use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int16, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Fill" => |b, dims: Operand, value: Var| b.expand(value, int64s(b, &dims)?);
         "Empty" => |b, shape: Var, dtype: ElementType| filled(b, b.cast(shape, Int64)?, 0, dtype.0);
-        "ZerosLike" => |b, x: Var| filled(b, b.shape(x).one()?, 0, of(b, x)?);
-        "OnesLike" => |b, x: Var| filled(b, b.shape(x).one()?, 1, of(b, x)?);
+        "ZerosLike" => |b, x: Var| filled(b, b.shape(x).one()?, 0, dtype_of(b, x)?);
+        "OnesLike" => |b, x: Var| filled(b, b.shape(x).one()?, 1, dtype_of(b, x)?);
         "Range" => range;
         "LinSpace" => lin_space(start, stop, num);
         "OneHot" => one_hot;
@@ -64,7 +64,7 @@ pub(crate) fn filled(b: &GraphBuilder, shape: Var, value: i64, dtype: DataType) 
 
 /// Numbers from `start` on, below `limit`.
 fn range(b: &Lower, a: Range) -> Lowered<Var> {
-    let dtype = of(b, a.start)?;
+    let dtype = dtype_of(b, a.start)?;
     let computed = match dtype {
         Float | Double | Int16 | Int32 | Int64 => dtype,
         d if d.is_float() => Float,
@@ -76,7 +76,7 @@ fn range(b: &Lower, a: Range) -> Lowered<Var> {
 
 /// `num` numbers from `start` to `stop`, both included.
 fn lin_space(b: &Lower, start: Var, stop: Var, num: Var) -> Lowered<Var> {
-    let dtype = of(b, start)?;
+    let dtype = dtype_of(b, start)?;
     let num = b.cast(num, Int64)?;
     let steps = b.cast(b.range(0, num, 1).one()?, dtype)?;
     let last = b.cast(b.max([b.sub(num, 1)?, b.constant(Tensor::scalar(1i64))])?, dtype)?;
@@ -86,7 +86,7 @@ fn lin_space(b: &Lower, start: Var, stop: Var, num: Var) -> Lowered<Var> {
 
 /// An index below zero or beyond the depth gives a row of `off_value`.
 fn one_hot(b: &Lower, a: OneHot) -> Lowered<Var> {
-    let dtype = of(b, a.indices)?;
+    let dtype = dtype_of(b, a.indices)?;
     let places = b.range(scalar(0, Int64), b.cast(a.depth, Int64)?, scalar(1, Int64)).one()?;
     let places = b.cast(places, dtype)?;
     let rank = rank(b, a.indices)? as i64 + 1;
@@ -96,14 +96,14 @@ fn one_hot(b: &Lower, a: OneHot) -> Lowered<Var> {
     let hot = b.equal(b.unsqueeze(a.indices, [axis])?, places)?;
     let known = |v: Var| b.constant_of(v).and_then(|t| t.to_reals()).map(|r| r.values[0]);
     match (known(a.on_value), known(a.off_value)) {
-        (Some(1.0), Some(0.0)) => b.cast(hot, of(b, a.on_value)?),
+        (Some(1.0), Some(0.0)) => b.cast(hot, dtype_of(b, a.on_value)?),
         _ => choice(b, hot, a.on_value, a.off_value),
     }
 }
 
 /// The permutation that undoes another.
 fn invert_permutation(b: &Lower, x: Var) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let places = b.range(scalar(0, Int64), b.size(x)?, scalar(1, Int64)).one()?;
     let places = b.cast(places, dtype)?;
     b.scatter_elements(x, x, places).axis(0).one()

@@ -1,8 +1,8 @@
 //! Boxes: which of many stay, and what lies inside.
 
 use super::create::number;
-use super::sample::{Mode, Pixels};
-use super::{Lower, Source, soft_nms};
+use super::sample::{Pixels, SampleMode};
+use super::{Lower, RowContext, soft_nms};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::DataType::{Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "NonMaxSuppression" => |b, boxes: Var, scores: Var, max_output_size: Var, iou_threshold: f64| {
             let iou = b.constant(Tensor::scalar(iou_threshold as f32));
@@ -21,15 +21,15 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "NonMaxSuppressionV3"
             => |b, boxes: Var, scores: Var, max_output_size: Var, iou_threshold: Var, score_threshold: Var| {
-            let given = [boxes, scores, max_output_size, iou_threshold];
-            whole(b, suppressed(b, given, Some(score_threshold))?)
+            let operands = [boxes, scores, max_output_size, iou_threshold];
+            whole(b, suppressed(b, operands, Some(score_threshold))?)
         };
         "NonMaxSuppressionV4" => |b, a: Suppress4| {
-            let given = [a.boxes, a.scores, a.max_output_size, a.iou_threshold];
-            let found = suppressed(b, given, Some(a.score_threshold))?;
-            let count = b.cast(b.size(found)?, Int32)?;
+            let operands = [a.boxes, a.scores, a.max_output_size, a.iou_threshold];
+            let selected = suppressed(b, operands, Some(a.score_threshold))?;
+            let count = b.cast(b.size(selected)?, Int32)?;
             let most = a.pad_to_max_output_size.then_some(a.max_output_size);
-            Ok([whole(b, padded(b, found, most)?)?, count])
+            Ok([whole(b, padded(b, selected, most)?)?, count])
         };
         "NonMaxSuppressionV5" => suppress_scored;
         "CombinedNonMaxSuppression" => combined;
@@ -176,9 +176,10 @@ fn combined(b: &Lower, a: Combined) -> Lowered<[Var; 4]> {
             .one()?
         }
     };
-    let found = b.gather_nd(boxes, place).batch_dims(1).one()?;
-    let found = if a.clip_boxes { b.clip(found).min(0.0).max(1.0).one()? } else { found };
-    let boxes = b.where_(b.unsqueeze(stays, [2])?, found, 0.0)?;
+    let chosen_boxes = b.gather_nd(boxes, place).batch_dims(1).one()?;
+    let chosen_boxes =
+        if a.clip_boxes { b.clip(chosen_boxes).min(0.0).max(1.0).one()? } else { chosen_boxes };
+    let boxes = b.where_(b.unsqueeze(stays, [2])?, chosen_boxes, 0.0)?;
     let valid = b.reduce_sum(b.cast(stays, Int32)?).axes([1]).keepdims(0).one()?;
     let classes = b.where_(stays, b.cast(class, Float)?, 0.0)?;
     Ok([boxes, b.where_(stays, best, 0.0)?, classes, valid])
@@ -191,11 +192,11 @@ fn crop_and_resize(b: &Lower, a: Crop) -> Lowered<Var> {
         return Err(b.diagnostic(Code::LayerParameter, message));
     };
     let mode = match a.method.as_str() {
-        "bilinear" => Mode::Inside,
-        "nearest" => Mode::Nearest,
+        "bilinear" => SampleMode::Inside,
+        "nearest" => SampleMode::Nearest,
         _ => return Err(b.diagnostic(Code::LayerParameter, "The method of cropping is not known.")),
     };
-    let pixels = Pixels::of(b, b.cast(a.image, Float)?)?;
+    let pixels = Pixels::from_var(b, b.cast(a.image, Float)?)?;
     let corner = |i: i64| b.unsqueeze(b.gather(a.boxes, i).axis(1).one()?, [1]);
     // Places of pixels along one axis, one row for each box.
     let places = |from: Var, to: Var, size: Var, count: i64| {

@@ -2,7 +2,7 @@
 
 use super::compare::where_zero;
 use super::operands::Two;
-use super::{Lower, Source, Values, of};
+use super::{Lower, RowContext, Values, dtype_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::formulas::elementary::log1p;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Identity" | "StopGradient" | "Snapshot" | "GuaranteeConst" | "PlaceholderWithDefault" | "PreventGradient"
             | "EnsureShape" => |_, input: Var| Ok(input);
@@ -57,7 +57,7 @@ arguments! {
 
 /// Runtimes compare no integers of 16 bits.
 fn compared(b: &Lower, a: Two, f: fn(&GraphBuilder, Var, Var) -> Lowered<Var>) -> Lowered<Var> {
-    let dtype = of(b, a.x)?;
+    let dtype = dtype_of(b, a.x)?;
     let wide =
         if matches!(dtype, DataType::Int16 | DataType::Uint16) { DataType::Int32 } else { dtype };
     b.cast(f(b, b.cast(a.x, wide)?, b.cast(a.y, wide)?)?, dtype)
@@ -74,7 +74,7 @@ fn power(b: &Lower, a: Two) -> Lowered<Var> {
     match exponent.map(|reals| reals.values[0]) {
         Some(1.0) if b.rank_of(a.y) == Some(0) => Ok(a.x),
         Some(2.0) if b.rank_of(a.y) == Some(0) => b.mul(a.x, a.x),
-        Some(0.5) if b.rank_of(a.y) == Some(0) && of(b, a.x)?.is_float() => b.sqrt(a.x),
+        Some(0.5) if b.rank_of(a.y) == Some(0) && dtype_of(b, a.x)?.is_float() => b.sqrt(a.x),
         _ => b.pow(a.x, a.y),
     }
 }
@@ -96,7 +96,7 @@ pub(crate) fn bias_add(b: &Lower, a: Biased) -> Lowered<Var> {
 fn sum(b: &Lower, inputs: &[Var]) -> Lowered<Var> {
     match inputs {
         [only] => Ok(*only),
-        [first, rest @ ..] if rest.len() == 1 || !of(b, *first)?.is_float() => {
+        [first, rest @ ..] if rest.len() == 1 || !dtype_of(b, *first)?.is_float() => {
             rest.iter().try_fold(*first, |sum, x| b.add(sum, *x))
         }
         all => b.sum(all),

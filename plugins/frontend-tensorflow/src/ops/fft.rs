@@ -1,30 +1,30 @@
 //! Fourier transforms.
 
-use super::{Lower, Source, rank};
+use super::{Lower, RowContext, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::formulas::complex::is;
-use onnxd_plugin_sdk::formulas::fourier::{Kind, transformed};
+use onnxd_plugin_sdk::formulas::fourier::{Fourier, transformed};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
-        "complex::FFT" | "complex::BatchFFT" => |b, input: Var| over(b, input, &last(1), Kind::Forward);
-        "complex::FFT2D" | "complex::BatchFFT2D" => |b, input: Var| over(b, input, &last(2), Kind::Forward);
-        "complex::FFT3D" | "complex::BatchFFT3D" => |b, input: Var| over(b, input, &last(3), Kind::Forward);
-        "complex::IFFT" | "complex::BatchIFFT" => |b, input: Var| over(b, input, &last(1), Kind::Inverse);
-        "complex::IFFT2D" | "complex::BatchIFFT2D" => |b, input: Var| over(b, input, &last(2), Kind::Inverse);
-        "complex::IFFT3D" | "complex::BatchIFFT3D" => |b, input: Var| over(b, input, &last(3), Kind::Inverse);
+        "complex::FFT" | "complex::BatchFFT" => |b, input: Var| over(b, input, &last(1), Fourier::Forward);
+        "complex::FFT2D" | "complex::BatchFFT2D" => |b, input: Var| over(b, input, &last(2), Fourier::Forward);
+        "complex::FFT3D" | "complex::BatchFFT3D" => |b, input: Var| over(b, input, &last(3), Fourier::Forward);
+        "complex::IFFT" | "complex::BatchIFFT" => |b, input: Var| over(b, input, &last(1), Fourier::Inverse);
+        "complex::IFFT2D" | "complex::BatchIFFT2D" => |b, input: Var| over(b, input, &last(2), Fourier::Inverse);
+        "complex::IFFT3D" | "complex::BatchIFFT3D" => |b, input: Var| over(b, input, &last(3), Fourier::Inverse);
         "RFFT" | "RFFT2D" | "RFFT3D" => |b, input: Var, fft_length: Vec<i64>| {
-            over(b, input, &sized(&fft_length), Kind::Real)
+            over(b, input, &sized(&fft_length), Fourier::Real)
         };
         "complex::IRFFT" | "complex::IRFFT2D" | "complex::IRFFT3D" => |b, input: Var, fft_length: Vec<i64>| {
-            over(b, input, &sized(&fft_length), Kind::ToReal)
+            over(b, input, &sized(&fft_length), Fourier::ToReal)
         };
-        "complex::FFTND" => |b, a: Named| over(b, a.input, &a.dims(), Kind::Forward);
-        "complex::IFFTND" => |b, a: Named| over(b, a.input, &a.dims(), Kind::Inverse);
-        "RFFTND" => |b, a: Named| over(b, a.input, &a.dims(), Kind::Real);
-        "complex::IRFFTND" => |b, a: Named| over(b, a.input, &a.dims(), Kind::ToReal);
+        "complex::FFTND" => |b, a: Named| over(b, a.input, &a.dims(), Fourier::Forward);
+        "complex::IFFTND" => |b, a: Named| over(b, a.input, &a.dims(), Fourier::Inverse);
+        "RFFTND" => |b, a: Named| over(b, a.input, &a.dims(), Fourier::Real);
+        "complex::IRFFTND" => |b, a: Named| over(b, a.input, &a.dims(), Fourier::ToReal);
     };
     super::audio::rows(table)
 }
@@ -53,7 +53,7 @@ impl Named {
 }
 
 /// Along several axes; the real one is the last of them.
-pub(crate) fn over(b: &Lower, x: Var, dims: &[(i64, Option<i64>)], kind: Kind) -> Lowered<Var> {
+pub(crate) fn over(b: &Lower, x: Var, dims: &[(i64, Option<i64>)], kind: Fourier) -> Lowered<Var> {
     if dims.is_empty() {
         return Ok(x);
     }
@@ -64,7 +64,7 @@ pub(crate) fn over(b: &Lower, x: Var, dims: &[(i64, Option<i64>)], kind: Kind) -
     };
     let y = transformed(b, signal, &dims, kind, 0)?;
     match kind {
-        Kind::ToReal => Ok(y),
+        Fourier::ToReal => Ok(y),
         _ => Ok(b.source.complex.of_pair(b, y)),
     }
 }

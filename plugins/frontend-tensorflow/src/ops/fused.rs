@@ -5,17 +5,17 @@ use super::conv::{Conv, convolution};
 use super::elementwise::{Biased, bias_add};
 use super::linear::product;
 use super::norm::{Batch, batch_norm};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "_FusedMatMul" => |b, a: Product| {
             let y = product(b, [a.a, a.b], [a.transpose_a, a.transpose_b])?;
-            followed(b, y, "NHWC", Chain::of(a.fused_ops, a.args, [a.epsilon, a.leakyrelu_alpha]))
+            followed(b, y, "NHWC", Chain::new(a.fused_ops, a.args, [a.epsilon, a.leakyrelu_alpha]))
         };
         "_FusedConv2D" => pictures;
         "_FusedConv3D" => volumes;
@@ -62,7 +62,7 @@ struct Chain {
 }
 
 impl Chain {
-    fn of(ops: Vec<String>, args: Vec<Var>, [epsilon, alpha]: [f64; 2]) -> Chain {
+    fn new(ops: Vec<String>, args: Vec<Var>, [epsilon, alpha]: [f64; 2]) -> Chain {
         Chain { ops, args: args.into_iter(), epsilon, alpha }
     }
 
@@ -146,7 +146,7 @@ fn pictures(b: &Lower, a: Pictures) -> Lowered<Var> {
     } = a;
     let layout = data_format.clone();
     let conv = Conv { input, filter, strides, padding, explicit_paddings, data_format, dilations };
-    let chain = Chain::of(a.fused_ops, a.args, [a.epsilon, a.leakyrelu_alpha]);
+    let chain = Chain::new(a.fused_ops, a.args, [a.epsilon, a.leakyrelu_alpha]);
     followed(b, convolution(b, conv, false)?, &layout, chain)
 }
 
@@ -159,7 +159,7 @@ fn volumes(b: &Lower, a: Volumes) -> Lowered<Var> {
     let layout = data_format.clone();
     let conv =
         Conv { input, filter, strides, padding, explicit_paddings: None, data_format, dilations };
-    let chain = Chain::of(a.fused_ops, a.args, [a.epsilon, a.leakyrelu_alpha]);
+    let chain = Chain::new(a.fused_ops, a.args, [a.epsilon, a.leakyrelu_alpha]);
     followed(b, convolution(b, conv, false)?, &layout, chain)
 }
 
@@ -168,7 +168,7 @@ fn depthwise(b: &Lower, a: Depthwise) -> Lowered<Var> {
     let layout = data_format.clone();
     let conv =
         Conv { input, filter, strides, padding, explicit_paddings: None, data_format, dilations };
-    let chain = Chain::of(a.fused_ops, a.args, [a.epsilon, a.leakyrelu_alpha]);
+    let chain = Chain::new(a.fused_ops, a.args, [a.epsilon, a.leakyrelu_alpha]);
     followed(b, convolution(b, conv, true)?, &layout, chain)
 }
 

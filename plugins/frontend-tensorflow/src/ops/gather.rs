@@ -1,14 +1,14 @@
 //! Gather, its kin, and embeddings.
 
 use super::shape::{axis_of, transposed};
-use super::{Source, rank};
+use super::{RowContext, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Gather" => |b, params: Var, indices: Var| gathered(b, params, indices, 0, 0);
         "GatherV2" => |b, params: Var, indices: Var, axis: i64, batch_dims: i64| {

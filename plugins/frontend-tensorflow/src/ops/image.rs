@@ -2,9 +2,9 @@
 
 use super::create::number;
 use super::resize_kernel::scale_and_translate;
-use super::sample::{Mode, Pixels};
-use super::shape::{Size, reshaped, shape_of, size};
-use super::{Lower, Source, of, rank};
+use super::sample::{Pixels, SampleMode};
+use super::shape::{DimSize, reshaped, shape_of, size};
+use super::{Lower, RowContext, dtype_of, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -17,7 +17,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 /// Places of patches that are held in a constant.
 const PLACES_MAX: i64 = 1 << 22;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "ExtractImagePatches"
             => |b, images: Var, ksizes: Vec<i64>, strides: Vec<i64>, rates: Vec<i64>, padding: String| {
@@ -140,7 +140,7 @@ fn extract_patches(b: &Lower, x: Var, lists: [&[i64]; 3], padding: &str) -> Lowe
         (0..=windows.len()).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<_>>>()?;
     let cells = windows.iter().fold(1i64, |cells, window| cells.saturating_mul(window.kernel));
     let channels = b.shape_of(x).and_then(|dims| dims.last()?.known());
-    sizes.push(Size::Known(channels.map_or(-1, |channels| channels.saturating_mul(cells))));
+    sizes.push(DimSize::Known(channels.map_or(-1, |channels| channels.saturating_mul(cells))));
     reshaped(b, y, &shape_of(b, &sizes)?)
 }
 
@@ -153,7 +153,7 @@ fn dilation(b: &Lower, a: Dilation) -> Lowered<Var> {
     };
     let sizes = [1, height, width, 1];
     let windows = windows(b, rank(b, a.input)?, [&sizes, &a.strides, &a.rates], &a.padding)?;
-    let lowest = Operand::Tensor(number(f64::NEG_INFINITY, of(b, a.input)?));
+    let lowest = Operand::Tensor(number(f64::NEG_INFINITY, dtype_of(b, a.input)?));
     let y = unfolded(b, a.input, &windows, Some(lowest))?;
     let sums = b.add(y, b.unsqueeze(a.filter, [1])?)?;
     b.reduce_max(sums).axes([2, 4]).keepdims(0).one()
@@ -171,15 +171,15 @@ fn transform(
         return Err(b.diagnostic(Code::LayerParameter, "A picture has a height and a width."));
     };
     let mode = match interpolation {
-        "NEAREST" => Mode::Nearest,
-        "BILINEAR" => Mode::Bilinear,
+        "NEAREST" => SampleMode::Nearest,
+        "BILINEAR" => SampleMode::Bilinear,
         other => {
             let message = format!("The interpolation `{}` is not known.", shown(other));
             return Err(b.diagnostic(Code::LayerParameter, message));
         }
     };
-    let dtype = of(b, images)?;
-    let pixels = Pixels::of(b, b.cast(images, Float)?)?;
+    let dtype = dtype_of(b, images)?;
+    let pixels = Pixels::from_var(b, b.cast(images, Float)?)?;
     let range = |n: i64, axes: [i64; 2]| {
         let items = (0..n.clamp(0, PLACES_MAX)).map(|i| i as f32).collect::<Vec<_>>();
         b.unsqueeze(b.constant(Tensor::vector(items)), axes)

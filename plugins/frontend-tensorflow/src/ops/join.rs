@@ -2,13 +2,13 @@
 
 use super::create::scalar;
 use super::shape::{axis_of, unsqueezed};
-use super::{Lower, Source, Values, of, rank, results};
+use super::{Lower, RowContext, Values, dtype_of, rank, results};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Concat" => |b, concat_dim: i64, values: Vec<Var>| concatenated(b, values, concat_dim);
         "ConcatV2" => |b, values: Vec<Var>, axis: i64| concatenated(b, values, axis);
@@ -41,7 +41,7 @@ fn offsets(b: &Lower, a: Offsets) -> Lowered<Values> {
     for shape in a.shape {
         let places = b.range(0, b.size(shape)?, 1).one()?;
         let along = b.gather(shape, [a.concat_dim]).axis(0).one()?;
-        let zero = b.constant(scalar(0, of(b, shape)?));
+        let zero = b.constant(scalar(0, dtype_of(b, shape)?));
         let here = before.unwrap_or(zero);
         all.push(Value::Var(b.where_(b.equal(places, a.concat_dim)?, here, zero)?));
         before = Some(b.add(here, along)?);

@@ -1,14 +1,14 @@
 //! Orders of axes: TensorFlow has channels last by default, ONNX has them first.
 
 use super::shape::transposed;
-use super::{Source, of, rank, size_of};
+use super::{RowContext, dtype_of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "DataFormatDimMap" => |b, a: Formats| {
             let place = |c: char| a.dst_format.find(c).map(|at| at as i64);
@@ -29,7 +29,7 @@ fn listed(b: &GraphBuilder, x: Var, places: Option<Vec<i64>>) -> Lowered<Var> {
     let Some(places) = places else {
         return Err(b.diagnostic(Code::LayerParameter, "The orders of axes name different axes."));
     };
-    b.cast(b.constant(Tensor::vector(places)), of(b, x)?)
+    b.cast(b.constant(Tensor::vector(places)), dtype_of(b, x)?)
 }
 
 /// Numbers for each axis, or for the spatial ones, in another order of axes.
@@ -59,7 +59,7 @@ impl Channels {
     ///
     /// # Errors
     /// `N0203` for other orders.
-    pub(crate) fn of(b: &GraphBuilder, format: &str) -> Lowered<Channels> {
+    pub(crate) fn from_format(b: &GraphBuilder, format: &str) -> Lowered<Channels> {
         match format {
             "NHWC" | "NDHWC" | "NWC" | "channels_last" | "CHANNELS_LAST" => Ok(Channels::Last),
             "NCHW" | "NCDHW" | "NCW" | "channels_first" | "CHANNELS_FIRST" => Ok(Channels::First),

@@ -2,13 +2,13 @@
 
 use super::create::scalar;
 use super::shape::unsqueezed;
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "MatMul" => |b, a: MatMul| product(b, [a.a, a.b], [a.transpose_a, a.transpose_b]);
         "BatchMatMul" | "BatchMatMulV2" => |b, x: Var, y: Var, adj_x: bool, adj_y: bool| {
@@ -33,7 +33,7 @@ pub(crate) fn product(b: &GraphBuilder, [x, y]: [Var; 2], turned: [bool; 2]) -> 
     // Gemm turns what is computed; a constant is turned at once.
     let computed = |v: Var| b.constant_of(v).is_none();
     let worth = (turned[0] && computed(x)) || (turned[1] && computed(y));
-    if matrices && worth && of(b, x)?.is_float() {
+    if matrices && worth && dtype_of(b, x)?.is_float() {
         let call = b.gemm(x, y);
         return call.trans_a(turned[0].then_some(1)).trans_b(turned[1].then_some(1)).one();
     }
@@ -108,7 +108,7 @@ fn on_diagonals(b: &GraphBuilder, x: Var, single: &str, result: &str) -> Lowered
     };
     let pairs: Vec<(usize, usize)> = all.iter().enumerate().filter_map(again).collect();
     let new: Vec<i64> = pairs.iter().map(|(_, at)| *at as i64).collect();
-    let zero = b.constant(scalar(0, of(b, x)?));
+    let zero = b.constant(scalar(0, dtype_of(b, x)?));
     pairs.into_iter().try_fold(unsqueezed(b, x, &new)?, |x, (first, at)| {
         let size = b.shape(x).start(first as i64).end(first as i64 + 1).one()?;
         let places = b.range(0, b.squeeze(size).axes([0]).one()?, 1).one()?;

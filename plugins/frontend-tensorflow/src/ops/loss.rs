@@ -2,14 +2,14 @@
 
 use super::shape::unsqueezed;
 use super::sparse::packed;
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "SoftmaxCrossEntropyWithLogits" => |b, features: Var, labels: Var| {
             let likely = b.mul(b.log_softmax(features).axis(-1).one()?, labels)?;
@@ -34,7 +34,7 @@ fn sparse_entropy(b: &Lower, features: Var, labels: Var) -> Lowered<[Var; 2]> {
     let loss = b.neg(b.squeeze(likely).axes([1]).one()?)?;
     let count = b.squeeze(b.shape(features).start(1).one()?).axes([0]).one()?;
     let wanted = b.equal(labels, b.range(0, count, 1).one()?)?;
-    let wanted = b.cast(wanted, of(b, features)?)?;
+    let wanted = b.cast(wanted, dtype_of(b, features)?)?;
     Ok([loss, b.sub(b.softmax(features).axis(-1).one()?, wanted)?])
 }
 

@@ -1,11 +1,11 @@
 //! Special functions.
 
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::elementary;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "Exp" => |b, x: Var| b.exp(x);
         "Expm1" => |b, x: Var| elementary::expm1(b, x);
@@ -24,7 +24,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     angles(table)
 }
 
-fn angles(table: Table<Source>) -> Table<Source> {
+fn angles(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Sin" => |b, x: Var| b.sin(x);
         "Cos" => |b, x: Var| b.cos(x);
@@ -43,10 +43,10 @@ fn angles(table: Table<Source>) -> Table<Source> {
 
 /// Integers are round.
 fn if_float(b: &Lower, x: Var, f: fn(&Lower, Var) -> Lowered<Var>) -> Lowered<Var> {
-    if of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
+    if dtype_of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
 }
 
 /// Of integers, the division of one by them.
 fn reciprocal(b: &Lower, x: Var) -> Lowered<Var> {
-    if of(b, x)?.is_float() { b.reciprocal(x) } else { b.div(1, x) }
+    if dtype_of(b, x)?.is_float() { b.reciprocal(x) } else { b.div(1, x) }
 }

@@ -3,8 +3,8 @@
 use super::create::{filled, scalar};
 use super::linear::swapped;
 use super::select::choice;
-use super::shape::{Size, reshaped, shape_of, size};
-use super::{Lower, Source, of, rank};
+use super::shape::{DimSize, reshaped, shape_of, size};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -15,12 +15,12 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 /// Cells of a matrix whose places are held in a constant.
 const CELLS_MAX: i64 = 1 << 24;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "MatrixBandPart" | "BatchMatrixBandPart" => band_part(input, num_lower, num_upper);
         "Diag" => diag(diagonal);
         "DiagPart" => diag_part(input);
-        "MatrixDiag" | "BatchMatrixDiag" => |b, diagonal: Var| with_diagonals(b, diagonal, &Wanted::main(), None);
+        "MatrixDiag" | "BatchMatrixDiag" => |b, diagonal: Var| with_diagonals(b, diagonal, &WantedBand::main(), None);
         "MatrixDiagV2" => |b, a: Made| made(b, &a, "LEFT_LEFT");
         "MatrixDiagV3" => |b, a: MadeAligned| made(b, &a.plain(), &a.align);
         "MatrixDiagPart" | "BatchMatrixDiagPart" => |b, input: Var| {
@@ -67,7 +67,7 @@ impl MadeAligned {
 
 /// So many diagonals on each side of the main one; a negative number means all.
 fn band_part(b: &Lower, input: Var, num_lower: Operand, num_upper: Operand) -> Lowered<Var> {
-    let dtype = of(b, input)?;
+    let dtype = dtype_of(b, input)?;
     let computed = match dtype {
         Bool | Int64 | Float | Double => dtype,
         d if d.is_integer() => Int64,
@@ -98,7 +98,7 @@ fn band_part(b: &Lower, input: Var, num_lower: Operand, num_upper: Operand) -> L
 /// A tensor whose elements lie on the diagonal of one with all axes twice.
 fn diag(b: &Lower, diagonal: Var) -> Lowered<Var> {
     let flat = b.reshape(diagonal, [-1]).one()?;
-    let matrix = with_diagonals(b, flat, &Wanted::main(), None)?;
+    let matrix = with_diagonals(b, flat, &WantedBand::main(), None)?;
     let shape = b.shape(diagonal).one()?;
     reshaped(b, matrix, &b.concat([shape, shape]).axis(0).one()?.into())
 }
@@ -122,16 +122,16 @@ fn band(b: &GraphBuilder, k: &[i64]) -> Lowered<[i64; 2]> {
 }
 
 /// Which diagonals lie where.
-struct Wanted {
+struct WantedBand {
     band: [i64; 2],
     /// Numbers of rows and columns, or as few as hold the diagonals.
     sizes: [Option<i64>; 2],
     align: String,
 }
 
-impl Wanted {
-    fn main() -> Wanted {
-        Wanted { band: [0, 0], sizes: [None; 2], align: "LEFT_LEFT".to_owned() }
+impl WantedBand {
+    fn main() -> WantedBand {
+        WantedBand { band: [0, 0], sizes: [None; 2], align: "LEFT_LEFT".to_owned() }
     }
 }
 
@@ -234,7 +234,7 @@ fn flattened(b: &GraphBuilder, x: Var, n: usize) -> Lowered<Var> {
     let mut sizes = (0..leading).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
     let dims = b.shape_of(x).unwrap_or_default();
     let last = dims[leading..].iter().try_fold(1i64, |n, dim| n.checked_mul(dim.known()?));
-    sizes.push(Size::Known(last.unwrap_or(-1)));
+    sizes.push(DimSize::Known(last.unwrap_or(-1)));
     reshaped(b, x, &shape_of(b, &sizes)?)
 }
 
@@ -264,17 +264,22 @@ fn made(b: &Lower, a: &Made, align: &str) -> Lowered<Var> {
         _ => Ok(None),
     };
     let sizes = [known(&a.num_rows)?, known(&a.num_cols)?];
-    let wanted = Wanted { band: band(b, &a.k)?, sizes, align: align.to_owned() };
+    let wanted = WantedBand { band: band(b, &a.k)?, sizes, align: align.to_owned() };
     with_diagonals(b, a.diagonal, &wanted, Some(a.padding_value))
 }
 
 /// Matrices that have these diagonals.
-fn with_diagonals(b: &GraphBuilder, x: Var, wanted: &Wanted, padding: Option<Var>) -> Lowered<Var> {
+fn with_diagonals(
+    b: &GraphBuilder,
+    x: Var,
+    wanted: &WantedBand,
+    padding: Option<Var>,
+) -> Lowered<Var> {
     let n = rank(b, x)?;
     if n == 0 {
         return Err(b.diagnostic(Code::LayerParameter, "A diagonal has one axis at least."));
     }
-    let padding = padding.map_or_else(|| Ok(b.constant(scalar(0, of(b, x)?))), Ok)?;
+    let padding = padding.map_or_else(|| Ok(b.constant(scalar(0, dtype_of(b, x)?))), Ok)?;
     let [low, high] = wanted.band;
     let length = b.shape_of(x).and_then(|dims| dims.last()?.known());
     let Some(length) = length else {
@@ -319,7 +324,7 @@ fn diagonals(
         1 => vec![length],
         n => vec![n as usize, length],
     };
-    let padding = padding.map_or_else(|| Ok(b.constant(scalar(0, of(b, x)?))), Ok)?;
+    let padding = padding.map_or_else(|| Ok(b.constant(scalar(0, dtype_of(b, x)?))), Ok)?;
     picked(b, flattened(b, x, 2)?, &all.of_places(), &dims, padding)
 }
 
@@ -364,8 +369,12 @@ fn cross(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
 fn tridiagonal(b: &Lower, superdiag: Var, maindiag: Var, subdiag: Var, rhs: Var) -> Lowered<Var> {
     let column = |x: Var| swapped(b, x);
     let axis = rank(b, rhs)? as i64 - 2;
-    let zero =
-        filled(b, b.shape(b.slice(rhs, [0], [1]).axes([axis]).one()?).one()?, 0, of(b, rhs)?)?;
+    let zero = filled(
+        b,
+        b.shape(b.slice(rhs, [0], [1]).axes([axis]).one()?).one()?,
+        0,
+        dtype_of(b, rhs)?,
+    )?;
     let below =
         b.slice(b.concat([rhs, zero]).axis(axis).one()?, [1], [i64::MAX]).axes([axis]).one()?;
     let above = b.slice(b.concat([zero, rhs]).axis(axis).one()?, [0], [-1]).axes([axis]).one()?;

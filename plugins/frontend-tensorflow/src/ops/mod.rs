@@ -69,16 +69,16 @@ use onnxd_plugin_sdk::lower::{Lowered, Results, Table, Value};
 
 /// What rows need besides the graph.
 #[derive(Debug, Default)]
-pub(crate) struct Source {
+pub(crate) struct RowContext {
     /// What the values that stand for complex tensors are made of.
     pub(crate) complex: ComplexTensors,
 }
 
 /// What functions of tables see.
-pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
+pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, RowContext>;
 
 /// All operators of TensorFlow's graphs.
-pub(crate) fn table() -> Table<Source> {
+pub(crate) fn table() -> Table<RowContext> {
     let families = [
         activation::rows,
         bits::rows,
@@ -162,7 +162,7 @@ pub(crate) fn results(b: &GraphBuilder, count: i64) -> Lowered<usize> {
 ///
 /// # Errors
 /// `N0204` if it is not known.
-pub(crate) fn of(b: &GraphBuilder, x: Var) -> Lowered<DataType> {
+pub(crate) fn dtype_of(b: &GraphBuilder, x: Var) -> Lowered<DataType> {
     b.dtype_of(x).ok_or_else(|| {
         let message = format!("The element type of `{}` is not known.", shown(&b.name_of(x)));
         b.diagnostic(Code::LayerParameter, message)

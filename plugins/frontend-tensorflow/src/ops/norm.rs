@@ -2,12 +2,12 @@
 
 use super::create::number;
 use super::layout::Channels;
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "FusedBatchNorm" | "FusedBatchNormV2" => |b, a: Batch| {
             let [y, mean, variance, biased] = batch_norm(b, a)?;
@@ -37,8 +37,8 @@ arguments! {
 /// The normalized tensor, mean and variance, and the variance that gradients take. In training they are those of the
 /// batch; the variance that is handed on is then the unbiased one.
 pub(crate) fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 4]> {
-    let channels = Channels::of(b, &a.data_format)?;
-    let dtype = of(b, a.x)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
+    let dtype = dtype_of(b, a.x)?;
     let x = channels.first(b, a.x)?;
     let [scale, offset] = [b.cast(a.scale, dtype)?, b.cast(a.offset, dtype)?];
     if !a.is_training {
@@ -46,7 +46,7 @@ pub(crate) fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 4]> {
         let y = b.batch_normalization(x, scale, offset, mean, variance).epsilon(a.epsilon).one()?;
         return Ok([channels.back(b, y)?, a.mean, a.variance, a.variance]);
     }
-    let wide = b.cast(x, of(b, a.scale)?)?;
+    let wide = b.cast(x, dtype_of(b, a.scale)?)?;
     let n = rank(b, x)? as i64;
     let axes: Vec<i64> = [0].into_iter().chain(2..n).collect();
     let mean = b.reduce_mean(wide).axes(&axes).keepdims(1).one()?;
@@ -57,11 +57,13 @@ pub(crate) fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 4]> {
         b.batch_normalization(x, scale, offset, b.cast(mean, dtype)?, b.cast(variance, dtype)?);
     let y = call.epsilon(a.epsilon).one()?;
     let count = b.div(b.size(wide)?, b.size(mean)?)?;
-    let count = b.cast(count, of(b, variance)?)?;
-    let less = b.max([b.sub(count, 1.0)?, b.constant(number(1.0, of(b, variance)?))])?;
+    let count = b.cast(count, dtype_of(b, variance)?)?;
+    let less = b.max([b.sub(count, 1.0)?, b.constant(number(1.0, dtype_of(b, variance)?))])?;
     let unbiased = b.mul(variance, b.div(count, less)?)?;
-    let [y, factor] =
-        [channels.back(b, y)?, b.constant(number(a.exponential_avg_factor, of(b, variance)?))];
+    let [y, factor] = [
+        channels.back(b, y)?,
+        b.constant(number(a.exponential_avg_factor, dtype_of(b, variance)?)),
+    ];
     if a.exponential_avg_factor == 1.0 {
         return Ok([y, mean, unbiased, variance]);
     }

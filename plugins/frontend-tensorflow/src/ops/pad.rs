@@ -1,14 +1,14 @@
 //! Padding.
 
 use super::create::scalar;
-use super::shape::{Size, int64s, reshaped, shape_of, size, size_by};
-use super::{Lower, Source, of, rank, size_of};
+use super::shape::{DimSize, int64s, reshaped, shape_of, size, size_by};
+use super::{Lower, RowContext, dtype_of, rank, size_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Int16, Int32, Int64, Uint16};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Pad" => |b, input: Var, paddings: Var| padded(b, input, paddings, None);
         "PadV2" => |b, input: Var, paddings: Var, constant_values: Var| {
@@ -36,7 +36,7 @@ pub(crate) fn onnx_pads(b: &GraphBuilder, paddings: Var) -> Lowered<Operand> {
 }
 
 fn padded(b: &Lower, x: Var, paddings: Var, value: Option<Var>) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     if b.rank_of(x) == Some(0) {
         return Ok(x);
     }
@@ -108,7 +108,7 @@ pub(crate) fn interior_padded(
         if more == 0 || size_of(b, y, axis) == Some(1) {
             continue;
         }
-        let mut sizes = (0..n).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<Size>>>()?;
+        let mut sizes = (0..n).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<DimSize>>>()?;
         sizes[axis] = size_by(b, sizes[axis], *dilation, i64::saturating_mul, GraphBuilder::mul)?;
         let mut pads = vec![0; 2 * n + 2];
         pads[n + 1 + axis + 1] = more;

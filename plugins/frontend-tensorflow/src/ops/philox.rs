@@ -6,7 +6,7 @@
 
 use super::create::{number, scalar};
 use super::shape::int64s;
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -28,34 +28,34 @@ const ALGORITHMS: [i64; 2] = [1, 3];
 /// Logarithms are taken of numbers from here on.
 const LEAST: f64 = 1.0e-7;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "StatelessRandomUniform" => |b, shape: Operand, seed: Var, dtype: ElementType| {
-            uniform(b, &shape, &State::seeded(b, seed)?, dtype.0)
+            uniform(b, &shape, &Philox::seeded(b, seed)?, dtype.0)
         };
         "StatelessRandomNormal" => |b, shape: Operand, seed: Var, dtype: ElementType| {
-            normal(b, &shape, &State::seeded(b, seed)?, dtype.0)
+            normal(b, &shape, &Philox::seeded(b, seed)?, dtype.0)
         };
         "StatelessRandomUniformFullInt" => |b, shape: Operand, seed: Var, dtype: ElementType| {
-            integers(b, &shape, &State::seeded(b, seed)?, dtype.0)
+            integers(b, &shape, &Philox::seeded(b, seed)?, dtype.0)
         };
         "StatelessRandomUniformInt" => |b, shape: Operand, seed: Var, minval: Var, maxval: Var, dtype: ElementType| {
-            within(b, &shape, &State::seeded(b, seed)?, [minval, maxval], dtype.0)
+            within(b, &shape, &Philox::seeded(b, seed)?, [minval, maxval], dtype.0)
         };
-        "StatelessRandomUniformV2" => |b, a: Keyed| uniform(b, &a.shape, &State::keyed(b, &a)?, a.dtype.0);
-        "StatelessRandomNormalV2" => |b, a: Keyed| normal(b, &a.shape, &State::keyed(b, &a)?, a.dtype.0);
-        "StatelessRandomUniformFullIntV2" => |b, a: Keyed| integers(b, &a.shape, &State::keyed(b, &a)?, a.dtype.0);
+        "StatelessRandomUniformV2" => |b, a: Keyed| uniform(b, &a.shape, &Philox::keyed(b, &a)?, a.dtype.0);
+        "StatelessRandomNormalV2" => |b, a: Keyed| normal(b, &a.shape, &Philox::keyed(b, &a)?, a.dtype.0);
+        "StatelessRandomUniformFullIntV2" => |b, a: Keyed| integers(b, &a.shape, &Philox::keyed(b, &a)?, a.dtype.0);
         "StatelessRandomUniformIntV2" => |b, a: KeyedRange| {
             let KeyedRange { shape, key, counter, alg, minval, maxval, dtype } = a;
             let keyed = Keyed { shape, key, counter, alg, dtype };
-            within(b, &keyed.shape, &State::keyed(b, &keyed)?, [minval, maxval], dtype.0)
+            within(b, &keyed.shape, &Philox::keyed(b, &keyed)?, [minval, maxval], dtype.0)
         };
         "StatelessRandomGetKeyCounter" => |b, seed: Var| {
-            let State { key, counter } = State::seeded(b, seed)?;
+            let Philox { key, counter } = Philox::seeded(b, seed)?;
             Ok([whole(b, &key)?, whole(b, &counter)?])
         };
         "StatelessRandomGetKeyCounterAlg" => |b, seed: Var| {
-            let State { key, counter } = State::seeded(b, seed)?;
+            let Philox { key, counter } = Philox::seeded(b, seed)?;
             let algorithm = b.constant(Tensor::scalar(ALGORITHMS[0] as i32));
             Ok([whole(b, &key)?, whole(b, &counter)?, algorithm])
         };
@@ -76,29 +76,29 @@ arguments! {
 
 /// Words of 32 bits, held in integers of 64; the lowest comes first.
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct Philox {
     key: [Var; 2],
     counter: [Var; 4],
 }
 
-impl State {
+impl Philox {
     /// The state that TensorFlow makes of two seeds.
-    fn seeded(b: &GraphBuilder, seed: Var) -> Lowered<State> {
+    fn seeded(b: &GraphBuilder, seed: Var) -> Lowered<Philox> {
         let seed = b.cast(b.cast(seed, Int64)?, Uint64)?;
         let constant = |word: i64| b.constant(scalar(word, Uint64));
         let key = SCRAMBLE.map(constant);
-        let mixed = rounds(b, State { key, counter: words(b, seed)? })?;
+        let mixed = rounds(b, Philox { key, counter: words(b, seed)? })?;
         let zero = constant(0);
-        Ok(State { key: [mixed[0], mixed[1]], counter: [zero, zero, mixed[2], mixed[3]] })
+        Ok(Philox { key: [mixed[0], mixed[1]], counter: [zero, zero, mixed[2], mixed[3]] })
     }
 
-    fn keyed(b: &GraphBuilder, a: &Keyed) -> Lowered<State> {
+    fn keyed(b: &GraphBuilder, a: &Keyed) -> Lowered<Philox> {
         if !ALGORITHMS.contains(&a.alg) {
             let message = format!("Of the generators, Philox is converted, not number {}.", a.alg);
             return Err(b.diagnostic(Code::LayerUnsupported, message));
         }
         let key = b.gather(a.key, 0).axis(0).one()?;
-        Ok(State { key: [low(b, key)?, high(b, key)?], counter: words(b, a.counter)? })
+        Ok(Philox { key: [low(b, key)?, high(b, key)?], counter: words(b, a.counter)? })
     }
 
     /// The words of so many groups, one row for each.
@@ -109,7 +109,7 @@ impl State {
             let sum = b.add(*word, carried)?;
             (*word, carried) = (low(b, sum)?, high(b, sum)?);
         }
-        rounds(b, State { key: self.key, counter })
+        rounds(b, Philox { key: self.key, counter })
     }
 }
 
@@ -142,9 +142,9 @@ fn whole(b: &GraphBuilder, all: &[Var]) -> Lowered<Var> {
 }
 
 /// What ten rounds make of a counter.
-fn rounds(b: &GraphBuilder, state: State) -> Lowered<[Var; 4]> {
+fn rounds(b: &GraphBuilder, state: Philox) -> Lowered<[Var; 4]> {
     let constant = |word: i64| b.constant(scalar(word, Uint64));
-    let State { mut key, counter: mut x } = state;
+    let Philox { mut key, counter: mut x } = state;
     for _ in 0..ROUNDS {
         let [first, second] =
             [b.mul(x[0], constant(FACTORS[0]))?, b.mul(x[2], constant(FACTORS[1]))?];
@@ -169,7 +169,7 @@ fn rounds(b: &GraphBuilder, state: State) -> Lowered<[Var; 4]> {
 fn filled(
     b: &Lower,
     shape: &Operand,
-    state: &State,
+    state: &Philox,
     per_group: i64,
     f: impl FnOnce(&GraphBuilder, [Var; 4]) -> Lowered<Vec<Var>>,
 ) -> Lowered<Var> {
@@ -204,7 +204,7 @@ fn wide_share(b: &GraphBuilder, first: Var, second: Var) -> Lowered<Var> {
     share(b, joined(b, second, high)?, 52, Double)
 }
 
-fn uniform(b: &Lower, shape: &Operand, state: &State, dtype: DataType) -> Lowered<Var> {
+fn uniform(b: &Lower, shape: &Operand, state: &Philox, dtype: DataType) -> Lowered<Var> {
     let bits = match dtype {
         Double => {
             return filled(b, shape, state, 2, |b, x| {
@@ -223,14 +223,14 @@ fn uniform(b: &Lower, shape: &Operand, state: &State, dtype: DataType) -> Lowere
 
 /// Two numbers of the normal distribution from two of the uniform one, by Box and Muller.
 fn box_muller(b: &GraphBuilder, length: Var, angle: Var) -> Lowered<[Var; 2]> {
-    let dtype = of(b, length)?;
+    let dtype = dtype_of(b, length)?;
     let length = b.max([length, b.constant(number(LEAST, dtype))])?;
     let turn = b.mul(angle, b.constant(number(TAU, dtype)))?;
     let radius = b.sqrt(b.mul(b.log(length)?, -2.0)?)?;
     Ok([b.mul(b.sin(turn)?, radius)?, b.mul(b.cos(turn)?, radius)?])
 }
 
-fn normal(b: &Lower, shape: &Operand, state: &State, dtype: DataType) -> Lowered<Var> {
+fn normal(b: &Lower, shape: &Operand, state: &Philox, dtype: DataType) -> Lowered<Var> {
     if dtype == Double {
         return filled(b, shape, state, 2, |b, x| {
             box_muller(b, wide_share(b, x[0], x[1])?, wide_share(b, x[2], x[3])?).map(Vec::from)
@@ -245,7 +245,7 @@ fn normal(b: &Lower, shape: &Operand, state: &State, dtype: DataType) -> Lowered
 }
 
 /// Integers of all values.
-fn integers(b: &Lower, shape: &Operand, state: &State, dtype: DataType) -> Lowered<Var> {
+fn integers(b: &Lower, shape: &Operand, state: &Philox, dtype: DataType) -> Lowered<Var> {
     let narrow = matches!(dtype, Int32 | Uint32);
     let y = match narrow {
         true => filled(b, shape, state, 4, |_, x| Ok(x.to_vec()))?,
@@ -260,7 +260,7 @@ fn integers(b: &Lower, shape: &Operand, state: &State, dtype: DataType) -> Lower
 fn within(
     b: &Lower,
     shape: &Operand,
-    state: &State,
+    state: &Philox,
     [from, to]: [Var; 2],
     dtype: DataType,
 ) -> Lowered<Var> {

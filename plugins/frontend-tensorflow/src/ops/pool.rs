@@ -2,14 +2,14 @@
 
 use super::conv::{Padding, Window, unless_ones};
 use super::layout::Channels;
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType::{Double, Float, Int8, Uint8};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "MaxPool" | "MaxPoolV2" | "MaxPool3D" => max;
         "AvgPool" => |b, value: Var, ksize: Vec<i64>, strides: Vec<i64>, padding: String, data_format: String| {
@@ -37,9 +37,9 @@ arguments! {
 
 /// The largest elements under windows. A window over channels has them as one more spatial axis.
 fn max(b: &Lower, a: Max) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let explicit = a.explicit_paddings.unwrap_or_default();
-    let padding = Padding::of(b, &a.padding, &explicit, channels)?;
+    let padding = Padding::from_word(b, &a.padding, &explicit, channels)?;
     let over_channels = channels == Channels::Last && a.ksize.last().is_some_and(|n| *n != 1);
     if over_channels {
         let window = Window {
@@ -62,7 +62,7 @@ fn window(channels: Channels, ksize: &[i64], strides: &[i64], padding: Padding) 
 
 /// The largest elements under windows over `x` with channels first.
 pub(crate) fn max_pool(b: &GraphBuilder, x: Var, window: &Window) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = match dtype {
         Int8 | Uint8 => dtype,
         d if d.is_float() => d,
@@ -92,8 +92,8 @@ fn average(
     padding: &str,
     format: &str,
 ) -> Lowered<Var> {
-    let channels = Channels::of(b, format)?;
-    let window = window(channels, ksize, strides, Padding::of(b, padding, &[], channels)?);
+    let channels = Channels::from_format(b, format)?;
+    let window = window(channels, ksize, strides, Padding::from_word(b, padding, &[], channels)?);
     channels.back(b, average_pool(b, channels.first(b, x)?, &window)?)
 }
 
@@ -101,7 +101,8 @@ fn average(
 /// unless it is asked for.
 fn with_argmax(b: &Lower, a: WithArgmax) -> Lowered<[Var; 2]> {
     let channels = Channels::Last;
-    let window = window(channels, &a.ksize, &a.strides, Padding::of(b, &a.padding, &[], channels)?);
+    let window =
+        window(channels, &a.ksize, &a.strides, Padding::from_word(b, &a.padding, &[], channels)?);
     let x = channels.first(b, a.input)?;
     let pads = window.pads(b, x)?;
     let (pads, auto_pad) = pads.attributes();

@@ -4,7 +4,7 @@
 //! are the arithmetic of TensorFlow's kernels.
 
 use super::create::filled;
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Float, Int8, Int16, Uint8, Uint16};
 use onnxd_plugin_sdk::ir::{Reals, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "FakeQuantWithMinMaxArgs" => |b, inputs: Var, min: f64, max: f64, num_bits: i64, narrow_range: bool| {
             faked(b, inputs, &[(min as f32, max as f32)], Grid::new(b, num_bits, narrow_range)?)
@@ -246,7 +246,7 @@ fn rounded(
         return Err(b.diagnostic(Code::LayerParameter, "A range of quantization is empty."));
     }
     let dtype = steps.dtype(b.opset()).filter(|_| !half_up);
-    let dtype = if of(b, x)? == Float { dtype } else { None };
+    let dtype = if dtype_of(b, x)? == Float { dtype } else { None };
     // Integers saturate by themselves.
     let inside = match steps.full && dtype.is_some() {
         true => x,
@@ -263,7 +263,7 @@ fn rounded(
             b.dequantize_linear(q, scale).x_zero_point(zero).one()
         }
         None => {
-            let step = Reals { dims: vec![], values: vec![step.into()] }.to_tensor(of(b, x)?);
+            let step = Reals { dims: vec![], values: vec![step.into()] }.to_tensor(dtype_of(b, x)?);
             in_steps(b, inside, b.constant(step.expect("a number of a float type")), half_up)
         }
     }
@@ -276,7 +276,7 @@ fn step_of(b: &GraphBuilder, [low, high]: [Var; 2], steps: Steps) -> Lowered<Var
         true => b.max([high, b.div(low, steps.low)?])?,
         false => high,
     };
-    b.max([step.into(), Operand::Tensor(super::create::number(1e-30, of(b, step)?))])
+    b.max([step.into(), Operand::Tensor(super::create::number(1e-30, dtype_of(b, step)?))])
 }
 
 fn in_steps(b: &GraphBuilder, x: Var, step: Var, half_up: bool) -> Lowered<Var> {

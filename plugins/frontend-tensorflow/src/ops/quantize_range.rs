@@ -67,7 +67,7 @@ pub(crate) fn quantize(b: &Lower, a: Quantize) -> Lowered<[Var; 3]> {
     let high = b.max([b.max([a.max_range, least])?.into(), zero()])?;
     let [wide_low, wide_high] = [along(b, low, a.input, a.axis)?, along(b, high, a.input, a.axis)?];
     let inside = |low: Var, high: Var| b.max([b.min([a.input, high])?, low]);
-    let whole = |x: Var| b.cast(b.cast(x, Int32)?, dtype);
+    let to_integers = |x: Var| b.cast(b.cast(x, Int32)?, dtype);
     match a.mode.as_str() {
         "MIN_COMBINED" => {
             let scale = b.div(highest - lowest, b.sub(wide_high, wide_low)?)?;
@@ -76,13 +76,13 @@ pub(crate) fn quantize(b: &Lower, a: Quantize) -> Lowered<[Var; 3]> {
                 true => round_away(b, b.sub(steps, -lowest)?)?,
                 false => b.floor(b.add(steps, 0.5)?)?,
             };
-            Ok([whole(y)?, low, high])
+            Ok([to_integers(y)?, low, high])
         }
         "MIN_FIRST" => {
             let scale = b.div(highest - lowest, b.sub(wide_high, wide_low)?)?;
             let first = b.sub(round_away(b, b.mul(wide_low, scale)?)?, lowest)?;
             let y = b.sub(round_away(b, b.mul(a.input, scale)?)?, first)?;
-            Ok([whole(b.clip(y).min(lowest).max(highest).one()?)?, low, high])
+            Ok([to_integers(b.clip(y).min(lowest).max(highest).one()?)?, low, high])
         }
         "SCALED" => {
             let lowest = lowest + f64::from(u8::from(a.narrow_range));
@@ -93,7 +93,7 @@ pub(crate) fn quantize(b: &Lower, a: Quantize) -> Lowered<[Var; 3]> {
             let steps = b.div(inside(first, last)?, along(b, step, a.input, a.axis)?)?;
             let even = a.round_mode == "HALF_TO_EVEN";
             let y = if even { b.round(steps)? } else { round_away(b, steps)? };
-            Ok([whole(y)?, ends[0], ends[1]])
+            Ok([to_integers(y)?, ends[0], ends[1]])
         }
         other => Err(unknown(b, other)),
     }
@@ -106,7 +106,7 @@ fn step_of(b: &GraphBuilder, [low, high]: [Var; 2], [lowest, highest]: [f64; 2])
 }
 
 pub(crate) fn dequantize(b: &Lower, a: Dequantize) -> Lowered<Var> {
-    let dtype = super::of(b, a.input)?;
+    let dtype = super::dtype_of(b, a.input)?;
     let [lowest, highest] = ends(b, dtype)?;
     let [low, high] =
         [along(b, a.min_range, a.input, a.axis)?, along(b, a.max_range, a.input, a.axis)?];

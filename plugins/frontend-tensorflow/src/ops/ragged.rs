@@ -2,7 +2,7 @@
 
 use super::create::{filled, number};
 use super::scatter::scattered;
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType::{Double, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "RaggedGather" => gather;
         "RaggedTensorToTensor" => to_tensor;
@@ -39,7 +39,7 @@ arguments! {
 
 /// A row from each start to its limit. A number alone stands for those of all rows.
 fn range(b: &Lower, a: Range) -> Lowered<[Var; 2]> {
-    let dtype = of(b, a.starts)?;
+    let dtype = dtype_of(b, a.starts)?;
     let computed = if dtype.is_float() { Double } else { Int64 };
     let flat = |x: Var| b.reshape(b.cast(x, computed)?, [-1]).one();
     let [starts, limits, deltas] = [flat(a.starts)?, flat(a.limits)?, flat(a.deltas)?];
@@ -87,7 +87,7 @@ fn gather(b: &Lower, a: Gather) -> Lowered<[Var; 2]> {
     if a.params_ragged_rank != 1 || a.output_ragged_rank != 1 || rank(b, a.indices)? != 1 {
         return Err(nested(b));
     }
-    let dtype = of(b, splits)?;
+    let dtype = dtype_of(b, splits)?;
     let splits = b.cast(splits, Int64)?;
     let wanted = b.cast(a.indices, Int64)?;
     let begin = b.gather(splits, wanted).axis(0).one()?;
@@ -106,16 +106,16 @@ fn gather(b: &Lower, a: Gather) -> Lowered<[Var; 2]> {
 /// Rows as those of a dense tensor, as wide as the longest one or as it is said, with a default behind them.
 fn to_tensor(b: &Lower, a: ToTensor) -> Lowered<Var> {
     let types: Vec<&str> = a.row_partition_types.iter().map(String::as_str).collect();
-    let whole = |x: Var| b.cast(x, Int64);
+    let as_int64 = |x: Var| b.cast(x, Int64);
     let count = b.squeeze(b.shape(a.values).start(0).end(1).one()?).axes([0]).one()?;
     let places = b.range(0, count, 1).one()?;
     let (rows, row) = match (&types[..], &a.row_partition_tensors[..]) {
         (["ROW_SPLITS"], [splits]) => {
-            let splits = whole(*splits)?;
+            let splits = as_int64(*splits)?;
             (b.sub(b.size(splits)?, 1)?, rows_of(b, splits, places)?)
         }
         (["FIRST_DIM_SIZE", "VALUE_ROWIDS"], [size, row]) => {
-            (b.reshape(whole(*size)?, Vec::<i64>::new()).one()?, whole(*row)?)
+            (b.reshape(as_int64(*size)?, Vec::<i64>::new()).one()?, as_int64(*row)?)
         }
         _ => return Err(nested(b)),
     };

@@ -1,7 +1,7 @@
 //! Random numbers. They are others than those of TensorFlow: ONNX says a distribution, and no generator.
 
 use super::shape::int64s;
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 /// The share of the normal distribution below minus two.
 const TAIL: f64 = 0.022_750_131_948_179_2;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "RandomUniform" => |b, shape: Operand, seed: i64, seed2: i64, dtype: ElementType| {
             uniform(b, &shape, dtype.0, [0.0, 1.0], seeds(&[seed, seed2]))
@@ -112,7 +112,7 @@ fn shuffle(b: &Lower, value: Var, seed: i64, seed2: i64) -> Lowered<Var> {
 
 fn multinomial(b: &Lower, a: Multinomial) -> Lowered<Var> {
     note(b);
-    let logits = if of(b, a.logits)? == Float { a.logits } else { b.cast(a.logits, Float)? };
+    let logits = if dtype_of(b, a.logits)? == Float { a.logits } else { b.cast(a.logits, Float)? };
     let to = if a.output_dtype.0 == Int64 { Int64 } else { Int32 };
     let call = b.multinomial(logits).sample_size(a.num_samples).dtype(to);
     b.cast(call.seed(seeds(&[a.seed, a.seed2])).one()?, a.output_dtype.0)

@@ -8,18 +8,18 @@ pub(crate) mod masked;
 pub(crate) mod steps;
 
 use super::shape::{squeezed, transposed, unsqueezed};
-use super::{Source, of};
+use super::{RowContext, dtype_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     fused::rows(table)
 }
 
 /// What a cell does, and the order of its gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CellKind {
     /// Input, forget, cell, output.
     Lstm,
     /// Update, reset, hidden. The reset gate acts before or behind the product with the state.
@@ -29,26 +29,26 @@ pub(crate) enum Kind {
     Simple,
 }
 
-impl Kind {
+impl CellKind {
     pub(crate) fn gates(self) -> i64 {
         match self {
-            Kind::Lstm => 4,
-            Kind::Gru { .. } => 3,
-            Kind::Simple => 1,
+            CellKind::Lstm => 4,
+            CellKind::Gru { .. } => 3,
+            CellKind::Simple => 1,
         }
     }
 
     /// How many states are handed on.
     pub(crate) fn states(self) -> usize {
-        if self == Kind::Lstm { 2 } else { 1 }
+        if self == CellKind::Lstm { 2 } else { 1 }
     }
 
     /// Where ONNX's gates are in Keras' order.
     fn order(self) -> &'static [usize] {
         match self {
-            Kind::Lstm => &[0, 3, 1, 2],
-            Kind::Gru { .. } => &[0, 1, 2],
-            Kind::Simple => &[0],
+            CellKind::Lstm => &[0, 3, 1, 2],
+            CellKind::Gru { .. } => &[0, 1, 2],
+            CellKind::Simple => &[0],
         }
     }
 }
@@ -64,8 +64,8 @@ pub(crate) struct Activation {
 }
 
 /// A cell with its weights.
-pub(crate) struct Cell {
-    pub(crate) kind: Kind,
+pub(crate) struct RecurrentCell {
+    pub(crate) kind: CellKind,
     pub(crate) units: i64,
     /// `[inputs, gates * units]`
     pub(crate) kernel: Var,
@@ -79,14 +79,14 @@ pub(crate) struct Cell {
 }
 
 /// What a cell gives over a sequence.
-pub(crate) struct Run {
+pub(crate) struct SequenceOutputs {
     /// `[time, batch, units]`, in the order of the inputs.
     pub(crate) outputs: Var,
     /// The last states, `[batch, units]`.
     pub(crate) states: Vec<Var>,
 }
 
-impl Cell {
+impl RecurrentCell {
     /// Whether an operator of ONNX has its activations.
     pub(crate) fn is_operator(&self) -> bool {
         self.activation.onnx.is_some() && self.gates.onnx.is_some()
@@ -96,12 +96,12 @@ impl Cell {
     fn activations(&self) -> Option<(Vec<String>, Vec<f32>, Vec<f32>)> {
         let (own, gates) = (self.activation.onnx?, self.gates.onnx?);
         let all = match self.kind {
-            Kind::Lstm => vec![gates, own, own],
-            Kind::Gru { .. } => vec![gates, own],
-            Kind::Simple => vec![own],
+            CellKind::Lstm => vec![gates, own, own],
+            CellKind::Gru { .. } => vec![gates, own],
+            CellKind::Simple => vec![own],
         };
         let usual = ["Sigmoid", "Tanh", "Tanh"];
-        let skipped = usize::from(self.kind == Kind::Simple);
+        let skipped = usize::from(self.kind == CellKind::Simple);
         if all.iter().map(|(name, ..)| *name).eq(usual[skipped..].iter().copied().take(all.len())) {
             return None;
         }
@@ -141,13 +141,13 @@ impl Cell {
 /// first `lengths[i]` steps count (int32); outputs behind them are zeros.
 pub(crate) fn operator(
     b: &GraphBuilder,
-    cell: &Cell,
+    cell: &RecurrentCell,
     x: Var,
     initial: &[Var],
     lengths: Option<Var>,
     backwards: bool,
-) -> Lowered<Run> {
-    let dtype = of(b, x)?;
+) -> Lowered<SequenceOutputs> {
+    let dtype = dtype_of(b, x)?;
     let computed = if dtype == Double { Double } else { Float };
     let [x, kernel, recurrent] = [x, cell.kernel, cell.recurrent].map(|v| b.cast(v, computed));
     let (x, w, r) = (x?, cell.weights(b, kernel?)?, cell.weights(b, recurrent?)?);
@@ -174,15 +174,15 @@ pub(crate) fn operator(
         };
     }
     let all = match cell.kind {
-        Kind::Lstm => call!(lstm).initial_c(c).list(3)?,
-        Kind::Gru { reset_after } => {
+        CellKind::Lstm => call!(lstm).initial_c(c).list(3)?,
+        CellKind::Gru { reset_after } => {
             call!(gru).linear_before_reset(reset_after.then_some(1i64)).list(2)?
         }
-        Kind::Simple => call!(rnn).list(2)?,
+        CellKind::Simple => call!(rnn).list(2)?,
     };
     let without = |v: Var, axis: i64| b.cast(squeezed(b, v, &[axis])?, dtype);
     let states = all[1..].iter().map(|v| without(*v, 0)).collect::<Lowered<_>>()?;
-    Ok(Run { outputs: without(all[0], 1)?, states })
+    Ok(SequenceOutputs { outputs: without(all[0], 1)?, states })
 }
 
 trait Unzip3<A, B, C> {

@@ -1,6 +1,6 @@
 //! Reductions.
 
-use super::{Lower, Source, of, widened};
+use super::{Lower, RowContext, dtype_of, widened};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bool, Int32, Int64, Uint8};
 use onnxd_plugin_sdk::ir::{Dim, ValueType};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Sum" => |b, a: Reduce| reduce(b, a, Reduction::Sum);
         "Prod" => |b, a: Reduce| reduce(b, a, Reduction::Prod);
@@ -53,7 +53,7 @@ pub(crate) enum Axes {
 }
 
 impl Axes {
-    fn of(b: &GraphBuilder, axes: &Operand) -> Lowered<Axes> {
+    fn from_operand(b: &GraphBuilder, axes: &Operand) -> Lowered<Axes> {
         Ok(match axes {
             Operand::Int(axis) => Axes::Known(vec![*axis]),
             Operand::Ints(axes) => Axes::Known(axes.clone()),
@@ -67,7 +67,7 @@ impl Axes {
 }
 
 fn reduce(b: &Lower, a: Reduce, how: Reduction) -> Lowered<Var> {
-    let axes = Axes::of(b, &a.reduction_indices)?;
+    let axes = Axes::from_operand(b, &a.reduction_indices)?;
     reduced(b, a.input, &axes, a.keep_dims, how)
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn reduced(
     keep: bool,
     how: Reduction,
 ) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = match dtype {
         d if d.is_float() => d,
         DataType::Int8 | Uint8 if matches!(how, Reduction::Max | Reduction::Min) => dtype,
@@ -124,14 +124,14 @@ fn axes_left(b: &GraphBuilder, x: Var, axes: &Operand) -> Option<usize> {
 
 /// Reductions of truth values.
 fn truth(b: &Lower, a: Reduce, how: Reduction) -> Lowered<Var> {
-    let axes = Axes::of(b, &a.reduction_indices)?;
+    let axes = Axes::from_operand(b, &a.reduction_indices)?;
     let x = b.cast(a.input, Int32)?;
     b.cast(reduced(b, x, &axes, a.keep_dims, how)?, Bool)
 }
 
 /// Numbers that ArgMax compares: truth values are integers, and runtimes compare few types.
 fn integers(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         Bool => b.cast(x, Uint8),
         DataType::Int16 | DataType::Uint16 => b.cast(x, Int32),
         DataType::Uint32 => b.cast(x, Int64),

@@ -1,18 +1,18 @@
 //! Operators that have no counterpart in ONNX: of TensorFlow above all strings and tables, code of Python, files,
 //! queues, data sets, training.
 
-use super::Source;
+use super::RowContext;
 use onnxd_plugin_sdk::lower::Table;
 
 /// Reasons, as ends of sentences, and indented below each the operators that share it.
 const REFUSED: &str = include_str!("refused.txt");
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     said(table, REFUSED)
 }
 
 /// Adds operators with the reasons of such a text.
-pub(crate) fn said(mut table: Table<Source>, text: &'static str) -> Table<Source> {
+pub(crate) fn said(mut table: Table<RowContext>, text: &'static str) -> Table<RowContext> {
     let mut reason = "";
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         match line.strip_prefix(' ') {
@@ -29,7 +29,7 @@ pub(crate) fn said(mut table: Table<Source>, text: &'static str) -> Table<Source
 #[cfg(test)]
 mod tests {
     use super::REFUSED;
-    use crate::ops::{Source, table};
+    use crate::ops::{RowContext, table};
     use onnxd_plugin_sdk::ir::{Graph, Opsets};
     use onnxd_plugin_sdk::lower::{Driver, Fallback, Lowering};
 
@@ -54,7 +54,7 @@ mod tests {
     fn every_operator_is_converted_or_refused_with_a_reason() {
         let table = table();
         let rows = table.operators();
-        let source = Source::default();
+        let source = RowContext::default();
         let lines = include_str!("../schema/operators.txt").lines();
         let names = lines.filter_map(|line| line.split('(').next());
         let open = |op: &&str| {

@@ -2,26 +2,26 @@
 
 use super::layout::{channels_first, channels_last};
 use super::resize_kernel::CELLS_MAX;
-use super::shape::{Size, int64s, shape_of, size};
-use super::{Lower, Source, of};
+use super::shape::{DimSize, int64s, shape_of, size};
+use super::{Lower, RowContext, dtype_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Double, Float, Int8, Int32, Uint8};
 use onnxd_plugin_sdk::ir::{Dim, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "ResizeBilinear" => |b, images: Var, size: Operand, align_corners: bool, half_pixel_centers: bool| {
             let x = floats(b, images)?;
-            resized(b, x, &size, How::new(Mode::Linear, align_corners, half_pixel_centers))
+            resized(b, x, &size, How::new(ResizeMode::Linear, align_corners, half_pixel_centers))
         };
         "ResizeNearestNeighbor" => |b, images: Var, size: Operand, align_corners: bool, half_pixel_centers: bool| {
-            resized(b, images, &size, How::new(Mode::Nearest, align_corners, half_pixel_centers))
+            resized(b, images, &size, How::new(ResizeMode::Nearest, align_corners, half_pixel_centers))
         };
         "ResizeBicubic" => |b, images: Var, size: Operand, align_corners: bool, half_pixel_centers: bool| {
             let x = floats(b, images)?;
-            resized(b, x, &size, How::new(Mode::Cubic, align_corners, half_pixel_centers))
+            resized(b, x, &size, How::new(ResizeMode::Cubic, align_corners, half_pixel_centers))
         };
         "ResizeArea" => area(images, size, align_corners);
     }
@@ -29,7 +29,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 /// What a new pixel is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ResizeMode {
     Nearest,
     Linear,
     Cubic,
@@ -37,7 +37,7 @@ pub(crate) enum Mode {
 
 /// How places of new pixels are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Places {
+pub(crate) enum SamplePositions {
     /// Corners meet corners.
     Corners,
     /// Pixels have their places in the middle.
@@ -48,16 +48,16 @@ pub(crate) enum Places {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    pub(crate) mode: Mode,
-    pub(crate) places: Places,
+    pub(crate) mode: ResizeMode,
+    pub(crate) places: SamplePositions,
 }
 
 impl How {
-    pub(crate) fn new(mode: Mode, align_corners: bool, half_pixel_centers: bool) -> How {
+    pub(crate) fn new(mode: ResizeMode, align_corners: bool, half_pixel_centers: bool) -> How {
         let places = match (align_corners, half_pixel_centers) {
-            (true, _) => Places::Corners,
-            (_, true) => Places::Middle,
-            _ => Places::Corner,
+            (true, _) => SamplePositions::Corners,
+            (_, true) => SamplePositions::Middle,
+            _ => SamplePositions::Corner,
         };
         How { mode, places }
     }
@@ -70,7 +70,7 @@ fn floats(b: &GraphBuilder, x: Var) -> Lowered<Var> {
 
 /// Pictures `[batch, height, width, channels]` of another height and width.
 pub(crate) fn resized(b: &GraphBuilder, x: Var, to: &Operand, how: How) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = match dtype {
         Float | Uint8 | Int8 | Int32 => dtype,
         d if d.is_float() || d.bits() < 32 => Float,
@@ -82,16 +82,20 @@ pub(crate) fn resized(b: &GraphBuilder, x: Var, to: &Operand, how: How) -> Lower
         None => b.resize(x).sizes(all_sizes(b, x, to)?),
     };
     let call = match how.places {
-        Places::Corners => call.coordinate_transformation_mode("align_corners"),
-        Places::Middle => call.coordinate_transformation_mode("half_pixel"),
-        Places::Corner => call.coordinate_transformation_mode("asymmetric"),
+        SamplePositions::Corners => call.coordinate_transformation_mode("align_corners"),
+        SamplePositions::Middle => call.coordinate_transformation_mode("half_pixel"),
+        SamplePositions::Corner => call.coordinate_transformation_mode("asymmetric"),
     };
     let call = match (how.mode, how.places) {
-        (Mode::Nearest, Places::Corner) => call.mode("nearest").nearest_mode("floor"),
-        (Mode::Nearest, _) => call.mode("nearest").nearest_mode("round_prefer_ceil"),
-        (Mode::Linear, _) => call.mode("linear"),
-        (Mode::Cubic, Places::Middle) => call.mode("cubic").cubic_coeff_a(-0.5).exclude_outside(1),
-        (Mode::Cubic, _) => call.mode("cubic").cubic_coeff_a(-0.75),
+        (ResizeMode::Nearest, SamplePositions::Corner) => {
+            call.mode("nearest").nearest_mode("floor")
+        }
+        (ResizeMode::Nearest, _) => call.mode("nearest").nearest_mode("round_prefer_ceil"),
+        (ResizeMode::Linear, _) => call.mode("linear"),
+        (ResizeMode::Cubic, SamplePositions::Middle) => {
+            call.mode("cubic").cubic_coeff_a(-0.5).exclude_outside(1)
+        }
+        (ResizeMode::Cubic, _) => call.mode("cubic").cubic_coeff_a(-0.75),
     };
     channels_last(b, b.cast(call.one()?, dtype)?)
 }
@@ -119,10 +123,10 @@ fn factors(b: &GraphBuilder, x: Var, to: &Operand) -> Option<Vec<f32>> {
 /// Sizes of all axes of `x`, which has channels first.
 fn all_sizes(b: &GraphBuilder, x: Var, to: &Operand) -> Lowered<Operand> {
     let to = match int64s(b, to)? {
-        Operand::Ints(to) => to.into_iter().map(Size::Known).collect(),
+        Operand::Ints(to) => to.into_iter().map(DimSize::Known).collect(),
         // A height and a width, also where nothing says that they are two.
-        Operand::Var(to) if b.dims_of(to).is_some() => vec![Size::Computed(to)],
-        Operand::Var(to) => vec![Size::Computed(b.reshape(to, [2]).one()?)],
+        Operand::Var(to) if b.dims_of(to).is_some() => vec![DimSize::Computed(to)],
+        Operand::Var(to) => vec![DimSize::Computed(b.reshape(to, [2]).one()?)],
         _ => vec![],
     };
     shape_of(b, &[vec![size(b, x, 0)?, size(b, x, 1)?], to].concat())

@@ -23,7 +23,7 @@ arguments! {
 
 /// How much a pixel counts at a distance, and from where on it does not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kernel {
+pub(crate) enum ResizeKernel {
     Lanczos(f64),
     Gaussian,
     Box,
@@ -32,62 +32,62 @@ pub(crate) enum Kernel {
     MitchellCubic,
 }
 
-impl Kernel {
-    fn of(name: &str) -> Option<Kernel> {
+impl ResizeKernel {
+    fn from_name(name: &str) -> Option<ResizeKernel> {
         Some(match name {
-            "lanczos1" => Kernel::Lanczos(1.0),
-            "lanczos3" => Kernel::Lanczos(3.0),
-            "lanczos5" => Kernel::Lanczos(5.0),
-            "gaussian" => Kernel::Gaussian,
-            "box" => Kernel::Box,
-            "triangle" => Kernel::Triangle,
-            "keyscubic" => Kernel::KeysCubic,
-            "mitchellcubic" => Kernel::MitchellCubic,
+            "lanczos1" => ResizeKernel::Lanczos(1.0),
+            "lanczos3" => ResizeKernel::Lanczos(3.0),
+            "lanczos5" => ResizeKernel::Lanczos(5.0),
+            "gaussian" => ResizeKernel::Gaussian,
+            "box" => ResizeKernel::Box,
+            "triangle" => ResizeKernel::Triangle,
+            "keyscubic" => ResizeKernel::KeysCubic,
+            "mitchellcubic" => ResizeKernel::MitchellCubic,
             _ => return None,
         })
     }
 
     fn radius(self) -> f64 {
         match self {
-            Kernel::Lanczos(radius) => radius,
-            Kernel::Gaussian => 1.5,
-            Kernel::Box => 0.5,
-            Kernel::Triangle => 1.0,
-            Kernel::KeysCubic | Kernel::MitchellCubic => 2.0,
+            ResizeKernel::Lanczos(radius) => radius,
+            ResizeKernel::Gaussian => 1.5,
+            ResizeKernel::Box => 0.5,
+            ResizeKernel::Triangle => 1.0,
+            ResizeKernel::KeysCubic | ResizeKernel::MitchellCubic => 2.0,
         }
     }
 
     fn at(self, x: f64) -> f64 {
         match self {
-            Kernel::Box if x == 0.5 => 0.5,
-            Kernel::Lanczos(radius) if x > radius => 0.0,
-            Kernel::Lanczos(_) if x < 1e-3 => 1.0,
-            Kernel::Lanczos(r) => r * (PI * x).sin() * (PI * x / r).sin() / (PI * PI * x * x),
+            ResizeKernel::Box if x == 0.5 => 0.5,
+            ResizeKernel::Lanczos(radius) if x > radius => 0.0,
+            ResizeKernel::Lanczos(_) if x < 1e-3 => 1.0,
+            ResizeKernel::Lanczos(r) => r * (PI * x).sin() * (PI * x / r).sin() / (PI * PI * x * x),
             _ if x >= self.radius() => 0.0,
-            Kernel::Gaussian => (-x * x / (2.0 * 0.5 * 0.5)).exp(),
-            Kernel::Box => 1.0,
-            Kernel::Triangle => 1.0 - x,
-            Kernel::KeysCubic if x >= 1.0 => ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0,
-            Kernel::KeysCubic => (1.5 * x - 2.5) * x * x + 1.0,
-            Kernel::MitchellCubic if x >= 1.0 => {
+            ResizeKernel::Gaussian => (-x * x / (2.0 * 0.5 * 0.5)).exp(),
+            ResizeKernel::Box => 1.0,
+            ResizeKernel::Triangle => 1.0 - x,
+            ResizeKernel::KeysCubic if x >= 1.0 => ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0,
+            ResizeKernel::KeysCubic => (1.5 * x - 2.5) * x * x + 1.0,
+            ResizeKernel::MitchellCubic if x >= 1.0 => {
                 ((-7.0 / 18.0 * x + 2.0) * x - 10.0 / 3.0) * x + 16.0 / 9.0
             }
-            Kernel::MitchellCubic => (7.0 / 6.0 * x - 2.0) * x * x + 8.0 / 9.0,
+            ResizeKernel::MitchellCubic => (7.0 / 6.0 * x - 2.0) * x * x + 8.0 / 9.0,
         }
     }
 }
 
 /// One axis of a transform.
-pub(crate) struct Axis {
+pub(crate) struct ScaledAxis {
     pub(crate) from: i64,
     pub(crate) to: i64,
     pub(crate) scale: f64,
     pub(crate) translation: f64,
 }
 
-impl Axis {
+impl ScaledAxis {
     /// Row `i` has the shares of the old pixels in the new pixel `i`.
-    pub(crate) fn weights(&self, kernel: Kernel, antialias: bool) -> Tensor {
+    pub(crate) fn weights(&self, kernel: ResizeKernel, antialias: bool) -> Tensor {
         let inverse = 1.0 / self.scale;
         let wide = if antialias { inverse.max(1.0) } else { 1.0 };
         let row = |i: i64| {
@@ -114,7 +114,7 @@ impl Axis {
 }
 
 pub(crate) fn scale_and_translate(b: &Lower, a: Scaled) -> Lowered<Var> {
-    let Some(kernel) = Kernel::of(&a.kernel_type) else {
+    let Some(kernel) = ResizeKernel::from_name(&a.kernel_type) else {
         let message = format!("The kernel `{}` is not known.", shown(&a.kernel_type));
         return Err(b.diagnostic(Code::LayerParameter, message));
     };
@@ -126,7 +126,7 @@ pub(crate) fn scale_and_translate(b: &Lower, a: Scaled) -> Lowered<Var> {
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
     let axis = |i: usize| {
-        let axis = Axis {
+        let axis = ScaledAxis {
             from: dims.get(i + 2)?.known()?,
             to: *a.size.get(i)?,
             scale: *scale.get(i)?,

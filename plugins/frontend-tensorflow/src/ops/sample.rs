@@ -1,6 +1,6 @@
 //! Pixels of pictures at places that are computed.
 
-use super::of;
+use super::dtype_of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::lower::Lowered;
@@ -14,7 +14,7 @@ pub(crate) struct Pixels {
 
 /// What a place between pixels has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum SampleMode {
     /// The nearest pixel.
     Nearest,
     /// A mean of four pixels, all of them in the picture.
@@ -24,7 +24,7 @@ pub(crate) enum Mode {
 }
 
 impl Pixels {
-    pub(crate) fn of(b: &GraphBuilder, x: Var) -> Lowered<Pixels> {
+    pub(crate) fn from_var(b: &GraphBuilder, x: Var) -> Lowered<Pixels> {
         let size = |axis: i64| {
             let size = b.squeeze(b.shape(x).start(axis).end(axis + 1).one()?).axes([0]).one()?;
             b.cast(size, Float)
@@ -38,18 +38,18 @@ impl Pixels {
         &self,
         b: &GraphBuilder,
         [batch, y, x]: [Var; 3],
-        mode: Mode,
+        mode: SampleMode,
         fill: Option<Var>,
     ) -> Lowered<Var> {
-        if mode == Mode::Nearest {
+        if mode == SampleMode::Nearest {
             return self.at(b, [batch, round(b, y)?, round(b, x)?], fill);
         }
         let (top, left) = (b.floor(y)?, b.floor(x)?);
         let (bottom, right) = match mode {
-            Mode::Inside => (b.ceil(y)?, b.ceil(x)?),
+            SampleMode::Inside => (b.ceil(y)?, b.ceil(x)?),
             _ => (b.add(top, 1.0)?, b.add(left, 1.0)?),
         };
-        let dtype = of(b, self.x)?;
+        let dtype = dtype_of(b, self.x)?;
         let share = |at: Var, from: Var| b.cast(b.unsqueeze(b.sub(at, from)?, [-1])?, dtype);
         let mixed = |from: Var, to: Var, share: Var| b.add(from, b.mul(b.sub(to, from)?, share)?);
         let row = |y: Var| {

@@ -1,13 +1,13 @@
 //! Cumulative sums and the like.
 
 use super::shape::axis_of;
-use super::{Source, of, widened};
+use super::{RowContext, dtype_of, widened};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::running::{self, Reach};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Cumsum" => |b, x: Var, axis: i64, exclusive: bool, reverse: bool| {
             running_sum(b, x, axis, [exclusive, reverse])
@@ -28,7 +28,7 @@ pub(crate) fn running_sum(
     axis: i64,
     [exclusive, reverse]: [bool; 2],
 ) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = widened(dtype);
     let flag = |on: bool| on.then_some(1i64);
     let sums = b.cum_sum(b.cast(x, computed)?, Tensor::scalar(axis));
@@ -53,6 +53,6 @@ fn widely(
     [exclusive, reverse]: [bool; 2],
     f: fn(&GraphBuilder, Var, usize, Reach) -> Lowered<Var>,
 ) -> Lowered<Var> {
-    let (dtype, axis) = (of(b, x)?, axis_of(b, x, axis)?);
+    let (dtype, axis) = (dtype_of(b, x)?, axis_of(b, x, axis)?);
     b.cast(f(b, b.cast(x, widened(dtype))?, axis, Reach { exclusive, reverse })?, dtype)
 }

@@ -1,18 +1,18 @@
 //! Scatter and updates.
 
 use super::create::{filled, scalar};
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Float, Float16, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "ScatterNd" => |b, a: Into| {
             check_policy(b, &a.bad_indices_policy)?;
-            let zeros = filled(b, b.cast(a.shape, Int64)?, 0, of(b, a.updates)?)?;
+            let zeros = filled(b, b.cast(a.shape, Int64)?, 0, dtype_of(b, a.updates)?)?;
             scattered(b, [zeros, a.indices, a.updates], Some("add"))
         };
         "ScatterNdNonAliasingAdd" => |b, a: Onto| {
@@ -23,9 +23,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "TensorScatterAdd" => |b, a: Update| updated(b, a, Some("add"));
         "TensorScatterSub" => |b, a: Update| {
             // Unsigned integers have no Neg.
-            let updates = match of(b, a.updates)?.is_float() {
+            let updates = match dtype_of(b, a.updates)?.is_float() {
                 true => b.neg(a.updates)?,
-                false => b.sub(b.constant(scalar(0, of(b, a.updates)?)), a.updates)?,
+                false => b.sub(b.constant(scalar(0, dtype_of(b, a.updates)?)), a.updates)?,
             };
             updated(b, Update { updates, ..a }, Some("add"))
         };
@@ -66,7 +66,7 @@ pub(crate) fn scattered(
     [x, indices, updates]: [Var; 3],
     reduction: Option<&'static str>,
 ) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = match dtype {
         _ if reduction.is_none() => dtype,
         DataType::Bool => Int32,

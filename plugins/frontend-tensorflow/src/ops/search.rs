@@ -2,8 +2,8 @@
 
 use super::create::{filled, scalar};
 use super::scatter::scattered;
-use super::shape::{Size, reshaped, shape_of, size};
-use super::{Lower, Source, Values, of, rank, results};
+use super::shape::{DimSize, reshaped, shape_of, size};
+use super::{Lower, RowContext, Values, dtype_of, rank, results};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Bucketize" => bucketize(input, boundaries);
         "LowerBound" => |b, a: Bound| counted(b, a, GraphBuilder::less);
@@ -21,7 +21,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "UnravelIndex" => unravel_index(indices, dims);
         "Bincount" => |b, a: Counted| {
             let x = b.reshape(a.arr, [-1]).one()?;
-            counts(b, x, a.size, weights(b, a.weights, of(b, a.weights)?)?, of(b, a.weights)?)
+            counts(b, x, a.size, weights(b, a.weights, dtype_of(b, a.weights)?)?, dtype_of(b, a.weights)?)
         };
         "DenseBincount" => dense_counts;
         "HistogramFixedWidth" => histogram;
@@ -51,7 +51,7 @@ fn truths(b: &GraphBuilder, x: Var, to: DataType) -> Lowered<Var> {
 
 /// How many boundaries are not beyond each number.
 fn bucketize(b: &Lower, input: Var, boundaries: Vec<f64>) -> Lowered<Var> {
-    let dtype = if of(b, input)? == Double { Double } else { Float };
+    let dtype = if dtype_of(b, input)? == Double { Double } else { Float };
     let bounds = boundaries.iter().map(|x| *x as f32).collect::<Vec<_>>();
     let bounds = b.cast(b.constant(Tensor::vector(bounds)), dtype)?;
     let apart = b.unsqueeze(b.cast(input, dtype)?, [rank(b, input)? as i64])?;
@@ -78,7 +78,7 @@ fn list_diff(b: &Lower, x: Var, y: Var, out_idx: ElementType) -> Lowered<[Var; 2
 
 /// The place along each axis, one row for each.
 fn unravel_index(b: &Lower, indices: Var, dims: Vec<i64>) -> Lowered<Var> {
-    let dtype = of(b, indices)?;
+    let dtype = dtype_of(b, indices)?;
     let x = b.cast(indices, Int64)?;
     let mut stride = 1i64;
     let mut rows = vec![];
@@ -131,7 +131,7 @@ fn counts(
 
 /// As [`counts`], for each row of a matrix.
 fn dense_counts(b: &Lower, a: Dense) -> Lowered<Var> {
-    let dtype = of(b, a.weights)?;
+    let dtype = dtype_of(b, a.weights)?;
     let given = if a.binary_output { None } else { weights(b, a.weights, dtype)? };
     let x = b.cast(a.input, Int64)?;
     let y = match rank(b, x)? {
@@ -156,7 +156,7 @@ fn dense_counts(b: &Lower, a: Dense) -> Lowered<Var> {
 
 /// How many numbers fall into each part of a range; those outside count with the first and the last one.
 fn histogram(b: &Lower, a: Histogram) -> Lowered<Var> {
-    let dtype = if of(b, a.values)? == Float { Float } else { Double };
+    let dtype = if dtype_of(b, a.values)? == Float { Float } else { Double };
     let x = b.reshape(b.cast(a.values, dtype)?, [-1]).one()?;
     let end = |i: i64| b.gather(b.cast(a.value_range, dtype)?, i).axis(0).one();
     let bins = b.cast(a.nbins, dtype)?;
@@ -170,12 +170,12 @@ fn histogram(b: &Lower, a: Histogram) -> Lowered<Var> {
 /// `x` with its first axes as one.
 fn joined(b: &GraphBuilder, x: Var, axes: usize) -> Lowered<Var> {
     let known = rank(b, x)?;
-    let mut sizes = vec![Size::Known(-1)];
+    let mut sizes = vec![DimSize::Known(-1)];
     for axis in axes..known {
         sizes.push(size(b, x, axis)?);
     }
     if let Some(dims) = b.dims_of(x).filter(|dims| dims.contains(&0)) {
-        sizes[0] = Size::Known(dims[..axes.min(dims.len())].iter().product());
+        sizes[0] = DimSize::Known(dims[..axes.min(dims.len())].iter().product());
     }
     reshaped(b, x, &shape_of(b, &sizes)?)
 }
@@ -207,7 +207,7 @@ fn stitch(b: &Lower, a: Stitch) -> Lowered<Var> {
     let all =
         b.concat(both.iter().map(|(at, _)| *at).chain([none]).collect::<Vec<_>>()).axis(0).one()?;
     let count = b.add(b.reduce_max(all).keepdims(1).one()?, 1)?;
-    let mut sizes = vec![Size::Computed(count)];
+    let mut sizes = vec![DimSize::Computed(count)];
     for axis in 1..rank(b, first)? {
         sizes.push(size(b, first, axis)?);
     }
@@ -215,7 +215,7 @@ fn stitch(b: &Lower, a: Stitch) -> Lowered<Var> {
         Operand::Var(shape) => shape,
         known => b.cast(known, Int64)?,
     };
-    let canvas = filled(b, shape, 0, of(b, first)?)?;
+    let canvas = filled(b, shape, 0, dtype_of(b, first)?)?;
     both.into_iter()
         .try_fold(canvas, |y, (at, rows)| scattered(b, [y, b.unsqueeze(at, [1])?, rows], None))
 }

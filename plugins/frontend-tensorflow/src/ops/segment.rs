@@ -2,25 +2,25 @@
 
 use super::create::{number, scalar};
 use super::scatter::scattered;
-use super::shape::{Size, shape_of, size};
-use super::{Lower, Source, of, rank};
+use super::shape::{DimSize, shape_of, size};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
-        "SegmentSum" => |b, a: Sorted| sorted(b, a, Kind::Sum);
-        "SegmentProd" => |b, a: Sorted| sorted(b, a, Kind::Prod);
-        "SegmentMax" => |b, a: Sorted| sorted(b, a, Kind::Max);
-        "SegmentMin" => |b, a: Sorted| sorted(b, a, Kind::Min);
-        "SegmentMean" => |b, a: Sorted| sorted(b, a, Kind::Mean);
-        "UnsortedSegmentSum" | "SegmentSumV2" => |b, a: Unsorted| unsorted(b, a, Kind::Sum);
-        "UnsortedSegmentProd" | "SegmentProdV2" => |b, a: Unsorted| unsorted(b, a, Kind::Prod);
-        "UnsortedSegmentMax" | "SegmentMaxV2" => |b, a: Unsorted| unsorted(b, a, Kind::Max);
-        "UnsortedSegmentMin" | "SegmentMinV2" => |b, a: Unsorted| unsorted(b, a, Kind::Min);
+        "SegmentSum" => |b, a: Sorted| sorted(b, a, SegmentReduction::Sum);
+        "SegmentProd" => |b, a: Sorted| sorted(b, a, SegmentReduction::Prod);
+        "SegmentMax" => |b, a: Sorted| sorted(b, a, SegmentReduction::Max);
+        "SegmentMin" => |b, a: Sorted| sorted(b, a, SegmentReduction::Min);
+        "SegmentMean" => |b, a: Sorted| sorted(b, a, SegmentReduction::Mean);
+        "UnsortedSegmentSum" | "SegmentSumV2" => |b, a: Unsorted| unsorted(b, a, SegmentReduction::Sum);
+        "UnsortedSegmentProd" | "SegmentProdV2" => |b, a: Unsorted| unsorted(b, a, SegmentReduction::Prod);
+        "UnsortedSegmentMax" | "SegmentMaxV2" => |b, a: Unsorted| unsorted(b, a, SegmentReduction::Max);
+        "UnsortedSegmentMin" | "SegmentMinV2" => |b, a: Unsorted| unsorted(b, a, SegmentReduction::Min);
     }
 }
 
@@ -33,7 +33,7 @@ arguments! {
 
 /// What becomes of the rows of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SegmentReduction {
     Sum,
     Prod,
     Max,
@@ -43,13 +43,13 @@ pub(crate) enum Kind {
     SqrtN,
 }
 
-impl Kind {
+impl SegmentReduction {
     fn reduction(self) -> &'static str {
         match self {
-            Kind::Sum | Kind::Mean | Kind::SqrtN => "add",
-            Kind::Prod => "mul",
-            Kind::Max => "max",
-            Kind::Min => "min",
+            SegmentReduction::Sum | SegmentReduction::Mean | SegmentReduction::SqrtN => "add",
+            SegmentReduction::Prod => "mul",
+            SegmentReduction::Max => "max",
+            SegmentReduction::Min => "min",
         }
     }
 
@@ -69,29 +69,37 @@ impl Kind {
         let top =
             if signed { i64::MAX >> (64 - bits.clamp(1, 64)) } else { (1i64 << bits.min(62)) - 1 };
         match (self, dtype.is_float()) {
-            (Kind::Sum | Kind::Mean | Kind::SqrtN, _) => scalar(0, dtype),
-            (Kind::Prod, _) => scalar(1, dtype),
-            (Kind::Max, true) => most(-1.0),
-            (Kind::Min, true) => most(1.0),
-            (Kind::Max, false) => scalar(if signed { -top - 1 } else { 0 }, dtype),
-            (Kind::Min, false) => scalar(top, dtype),
+            (SegmentReduction::Sum | SegmentReduction::Mean | SegmentReduction::SqrtN, _) => {
+                scalar(0, dtype)
+            }
+            (SegmentReduction::Prod, _) => scalar(1, dtype),
+            (SegmentReduction::Max, true) => most(-1.0),
+            (SegmentReduction::Min, true) => most(1.0),
+            (SegmentReduction::Max, false) => scalar(if signed { -top - 1 } else { 0 }, dtype),
+            (SegmentReduction::Min, false) => scalar(top, dtype),
         }
     }
 }
 
 /// Rows of `data` gathered into `count` segments (a vector of one element).
-fn gathered(b: &GraphBuilder, data: Var, ids: Var, count: Var, kind: Kind) -> Lowered<Var> {
+fn gathered(
+    b: &GraphBuilder,
+    data: Var,
+    ids: Var,
+    count: Var,
+    kind: SegmentReduction,
+) -> Lowered<Var> {
     let known = rank(b, ids)?;
-    let mut sizes = vec![Size::Computed(count)];
+    let mut sizes = vec![DimSize::Computed(count)];
     for axis in known..rank(b, data)? {
         sizes.push(size(b, data, axis)?);
     }
     let shape = shape_of(b, &sizes)?;
-    let first = b.expand(b.constant(kind.first(of(b, data)?)), shape)?;
+    let first = b.expand(b.constant(kind.first(dtype_of(b, data)?)), shape)?;
     scattered(b, [first, b.unsqueeze(ids, [-1])?, data], Some(kind.reduction()))
 }
 
-fn sorted(b: &Lower, a: Sorted, kind: Kind) -> Lowered<Var> {
+fn sorted(b: &Lower, a: Sorted, kind: SegmentReduction) -> Lowered<Var> {
     sorted_by(b, a.data, a.segment_ids, None, kind)
 }
 
@@ -102,7 +110,7 @@ pub(crate) fn sorted_by(
     data: Var,
     ids: Var,
     count: Option<Var>,
-    kind: Kind,
+    kind: SegmentReduction,
 ) -> Lowered<Var> {
     let ids = b.cast(ids, Int64)?;
     let count = match count {
@@ -110,19 +118,19 @@ pub(crate) fn sorted_by(
         None => b.add(last(b, ids)?, 1)?,
     };
     let y = gathered(b, data, ids, count, kind)?;
-    if matches!(kind, Kind::Sum | Kind::Prod) {
+    if matches!(kind, SegmentReduction::Sum | SegmentReduction::Prod) {
         return Ok(y);
     }
-    let dtype = of(b, data)?;
+    let dtype = dtype_of(b, data)?;
     let ones = b.expand(b.constant(scalar(1, dtype)), b.shape(ids).one()?)?;
-    let rows = gathered(b, ones, ids, count, Kind::Sum)?;
+    let rows = gathered(b, ones, ids, count, SegmentReduction::Sum)?;
     let behind: Vec<i64> = (1..rank(b, data)? as i64).collect();
     let rows = super::shape::unsqueezed(b, rows, &behind)?;
     let zero = b.constant(scalar(0, dtype));
     let at_least_one = || b.max([rows, b.constant(scalar(1, dtype))]);
     let y = match kind {
-        Kind::Mean => b.div(y, at_least_one()?)?,
-        Kind::SqrtN => b.div(y, b.sqrt(at_least_one()?)?)?,
+        SegmentReduction::Mean => b.div(y, at_least_one()?)?,
+        SegmentReduction::SqrtN => b.div(y, b.sqrt(at_least_one()?)?)?,
         _ => y,
     };
     b.where_(b.equal(rows, zero)?, zero, y)
@@ -137,7 +145,7 @@ fn last(b: &GraphBuilder, ids: Var) -> Lowered<Var> {
 }
 
 /// Rows with a negative number belong to no segment: they go into one more, which is cut off.
-fn unsorted(b: &Lower, a: Unsorted, kind: Kind) -> Lowered<Var> {
+fn unsorted(b: &Lower, a: Unsorted, kind: SegmentReduction) -> Lowered<Var> {
     let ids = b.cast(a.segment_ids, Int64)?;
     let count = b.reshape(b.cast(a.num_segments, Int64)?, [1]).one()?;
     let constant = b.constant_of(a.segment_ids).and_then(|t| t.to_i64s());

@@ -1,12 +1,12 @@
 //! Choices between two tensors, element by element.
 
 use super::shape::unsqueezed;
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Select" => select(condition, t, e);
         "SelectV2" => |b, condition: Var, t: Var, e: Var| choice(b, condition, t, e);
@@ -28,7 +28,7 @@ fn select(b: &Lower, condition: Var, t: Var, e: Var) -> Lowered<Var> {
 
 /// `x` where the condition holds, else `y`; runtimes choose few types, and no truth values.
 pub(crate) fn choice(b: &GraphBuilder, condition: Var, x: Var, y: Var) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = match dtype {
         DataType::Bool => return either(b, condition, x, y),
         DataType::Int16 | DataType::Uint16 => DataType::Int32,

@@ -1,13 +1,13 @@
 //! Sets that are the rows of matrices.
 
 use super::sparse::packed;
-use super::{Lower, Source, rank};
+use super::{Lower, RowContext, rank};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "DenseToDenseSetOperation" => operation(set1, set2, set_operation);
     }
@@ -19,7 +19,7 @@ fn operation(b: &Lower, set1: Var, set2: Var, set_operation: String) -> Lowered<
         let message = "Sets are rows of matrices; tensors with more axes are not converted.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
-    let dtype = super::of(b, set1)?;
+    let dtype = super::dtype_of(b, set1)?;
     let [x, y] = [b.cast(set1, Int64)?, b.cast(set2, Int64)?];
     let (own, other, wanted) = match set_operation.as_str() {
         "intersection" => (x, y, Some(true)),
@@ -44,8 +44,8 @@ fn operation(b: &Lower, set1: Var, set2: Var, set_operation: String) -> Lowered<
     let kept = match wanted {
         None => first,
         Some(wanted) => {
-            let found = any(b.equal(b.unsqueeze(sorted, [2])?, b.unsqueeze(other, [1])?)?)?;
-            b.and(first, if wanted { found } else { b.not(found)? })?
+            let is_member = any(b.equal(b.unsqueeze(sorted, [2])?, b.unsqueeze(other, [1])?)?)?;
+            b.and(first, if wanted { is_member } else { b.not(is_member)? })?
         }
     };
     let ([indices, shape], at) = packed(b, kept)?;

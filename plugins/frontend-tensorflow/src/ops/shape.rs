@@ -1,13 +1,13 @@
 //! Shapes and views.
 
-use super::{Lower, Source, Values, rank};
+use super::{Lower, RowContext, Values, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Reshape" => |b, tensor: Var, shape: Operand| reshaped(b, tensor, &shape);
         "Squeeze" => squeeze(input, squeeze_dims);
@@ -133,7 +133,7 @@ fn broadcast_args(b: &Lower, s0: Var, s1: Var) -> Lowered<Var> {
         0.. if missing > 0 => {
             let ones = b.cast(
                 b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![1i64; missing as usize])),
-                super::of(b, x)?,
+                super::dtype_of(b, x)?,
             )?;
             b.concat([ones, x]).axis(0).one()
         }
@@ -145,50 +145,50 @@ fn broadcast_args(b: &Lower, s0: Var, s1: Var) -> Lowered<Var> {
 
 /// A size of a tensor: a number, or a vector of one element.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Size {
+pub(crate) enum DimSize {
     Known(i64),
     Computed(Var),
 }
 
 /// The size of an axis.
-pub(crate) fn size(b: &GraphBuilder, x: Var, axis: usize) -> Lowered<Size> {
+pub(crate) fn size(b: &GraphBuilder, x: Var, axis: usize) -> Lowered<DimSize> {
     let known = b.shape_of(x).and_then(|shape| shape.get(axis)?.known());
     let at = axis as i64;
     Ok(match known {
-        Some(n) => Size::Known(n),
-        None => Size::Computed(b.shape(x).start(at).end(at + 1).one()?),
+        Some(n) => DimSize::Known(n),
+        None => DimSize::Computed(b.shape(x).start(at).end(at + 1).one()?),
     })
 }
 
 /// What a function of two numbers makes of a size and a number.
 pub(crate) fn size_by(
     b: &GraphBuilder,
-    size: Size,
+    size: DimSize,
     number: i64,
     known: fn(i64, i64) -> i64,
     computed: fn(&GraphBuilder, Var, i64) -> Lowered<Var>,
-) -> Lowered<Size> {
+) -> Lowered<DimSize> {
     Ok(match size {
-        Size::Known(n) => Size::Known(known(n, number)),
-        Size::Computed(v) => Size::Computed(computed(b, v, number)?),
+        DimSize::Known(n) => DimSize::Known(known(n, number)),
+        DimSize::Computed(v) => DimSize::Computed(computed(b, v, number)?),
     })
 }
 
 /// Sizes as a shape.
-pub(crate) fn shape_of(b: &GraphBuilder, sizes: &[Size]) -> Lowered<Operand> {
+pub(crate) fn shape_of(b: &GraphBuilder, sizes: &[DimSize]) -> Lowered<Operand> {
     let known: Option<Vec<i64>> = sizes
         .iter()
         .map(|size| match size {
-            Size::Known(n) => Some(*n),
-            Size::Computed(_) => None,
+            DimSize::Known(n) => Some(*n),
+            DimSize::Computed(_) => None,
         })
         .collect();
     if let Some(known) = known {
         return Ok(known.into());
     }
-    let vector = |size: &Size| match size {
-        Size::Known(n) => b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![*n])),
-        Size::Computed(v) => *v,
+    let vector = |size: &DimSize| match size {
+        DimSize::Known(n) => b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![*n])),
+        DimSize::Computed(v) => *v,
     };
     Ok(b.concat(sizes.iter().map(vector).collect::<Vec<_>>()).axis(0).one()?.into())
 }
@@ -198,11 +198,11 @@ pub(crate) fn sizes(
     b: &GraphBuilder,
     x: Var,
     axes: impl IntoIterator<Item = usize>,
-) -> Lowered<Vec<Size>> {
+) -> Lowered<Vec<DimSize>> {
     axes.into_iter().map(|axis| size(b, x, axis)).collect()
 }
 
 /// `x` with these sizes.
-pub(crate) fn sized(b: &GraphBuilder, x: Var, sizes: &[Size]) -> Lowered<Var> {
+pub(crate) fn sized(b: &GraphBuilder, x: Var, sizes: &[DimSize]) -> Lowered<Var> {
     reshaped(b, x, &shape_of(b, sizes)?)
 }

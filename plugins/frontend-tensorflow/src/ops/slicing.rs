@@ -1,7 +1,7 @@
 //! Slices and strides.
 
 use super::shape::{axis_of, int64s, squeezed, unsqueezed};
-use super::{Lower, Source, rank};
+use super::{Lower, RowContext, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 const END: i64 = i64::MAX;
 const BEGIN: i64 = i64::MIN + 1;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Slice" => slice;
         "StridedSlice" => strided_slice;
@@ -87,7 +87,7 @@ fn vector(b: &GraphBuilder, list: &Operand) -> Var {
 
 /// What a strided slice does along the axes of its input and of its result.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct SlicePlan {
     /// Axes of the input that are sliced, and which of the specifications says how.
     sliced: Vec<(i64, usize)>,
     /// Axes of the input of which one place is taken.
@@ -96,11 +96,11 @@ pub(crate) struct Plan {
     pub(crate) new: Vec<i64>,
 }
 
-impl Plan {
+impl SlicePlan {
     /// Reads the masks. `count` is the number of specifications.
-    fn new(b: &GraphBuilder, a: &Strided, count: usize) -> Lowered<Plan> {
+    fn new(b: &GraphBuilder, a: &Strided, count: usize) -> Lowered<SlicePlan> {
         let is_new = |i: usize| bit(a.new_axis_mask, i) && !bit(a.ellipsis_mask, i);
-        let mut plan = Plan::default();
+        let mut plan = SlicePlan::default();
         let (mut from, mut to) = (0, 0);
         for i in 0..count {
             if bit(a.ellipsis_mask, i) {
@@ -134,10 +134,10 @@ pub(crate) struct Cut {
 }
 
 /// The cuts of a slice of which all is known, and its plan.
-pub(crate) fn cuts(b: &GraphBuilder, a: &Strided) -> Lowered<Option<(Vec<Cut>, Plan)>> {
+pub(crate) fn cuts(b: &GraphBuilder, a: &Strided) -> Lowered<Option<(Vec<Cut>, SlicePlan)>> {
     let (begin, end) = (int64s(b, &a.begin)?, int64s(b, &a.end)?);
     let (Operand::Ints(begin), Operand::Ints(end)) = (begin, end) else { return Ok(None) };
-    let plan = Plan::new(b, a, begin.len())?;
+    let plan = SlicePlan::new(b, a, begin.len())?;
     let cut = |(axis, i): &(i64, usize)| {
         let step = a.strides.get(*i).copied().unwrap_or(1);
         if plan.shrunk.contains(axis) {
@@ -214,7 +214,7 @@ fn bit(mask: i64, i: usize) -> bool {
 }
 
 /// One place of each axis that is not taken as a whole, where that is all that a slice says.
-fn places(b: &GraphBuilder, a: &Strided, plan: &Plan) -> Lowered<Option<Var>> {
+fn places(b: &GraphBuilder, a: &Strided, plan: &SlicePlan) -> Lowered<Option<Var>> {
     let whole = |i: usize| bit(a.begin_mask & a.end_mask, i) && a.strides[i] == 1;
     let is_place = |axis: i64| plan.shrunk.contains(&axis);
     if plan.shrunk.is_empty() || !plan.sliced.iter().all(|(axis, i)| is_place(*axis) || whole(*i)) {
@@ -256,7 +256,7 @@ fn element(b: &GraphBuilder, list: &Operand, at: usize) -> Lowered<Var> {
 
 /// A slice whose places are computed.
 fn dynamic(b: &GraphBuilder, a: &Strided) -> Lowered<Var> {
-    let plan = Plan::new(b, a, a.strides.len())?;
+    let plan = SlicePlan::new(b, a, a.strides.len())?;
     if let Some(taken) = places(b, a, &plan)? {
         return Ok(taken);
     }

@@ -2,7 +2,7 @@
 //! lowers the scores of the others by how much they overlap with it.
 
 use super::create::number;
-use super::of;
+use super::dtype_of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Turn, Var};
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::lower::Lowered;
@@ -17,7 +17,7 @@ pub(crate) fn kept(
     (sigma, drops): (Var, bool),
 ) -> Lowered<(Var, Var)> {
     let float = |x: Var| b.cast(x, Float);
-    let (boxes, least, dtype) = (float(boxes)?, float(least)?, of(b, scores)?);
+    let (boxes, least, dtype) = (float(boxes)?, float(least)?, dtype_of(b, scores)?);
     let scores = float(scores)?;
     let corners = corners(b, boxes)?;
     let scalar = |x: Var| b.squeeze(b.reshape(float(x)?, [1]).one()?).axes([0]).one();
@@ -34,7 +34,7 @@ pub(crate) fn kept(
     let goes_on = |b: &GraphBuilder, scores: Var| b.greater(top(b, scores)?, least);
     let trips = b.squeeze(b.reshape(b.cast(most, Int64)?, [1]).one()?).axes([0]).one()?;
     let begins = goes_on(b, first)?;
-    let found = b.loop_(trips, begins, &[first], |b, _, _, state| {
+    let loop_results = b.loop_(trips, begins, &[first], |b, _, _, state| {
         let scores = state[0];
         let best = b.arg_max(scores).axis(0).keepdims(0).one()?;
         let score = b.gather(scores, best).axis(0).one()?;
@@ -55,7 +55,7 @@ pub(crate) fn kept(
         let condition = goes_on(b, rest)?;
         Ok(Turn { condition, carried: vec![rest], scanned: vec![best, score] })
     })?;
-    Ok((found[1], b.cast(found[2], dtype)?))
+    Ok((loop_results[1], b.cast(loop_results[2], dtype)?))
 }
 
 /// The lowest and highest places of boxes `[n, 4]` along both axes, whichever corner comes first, and their areas.

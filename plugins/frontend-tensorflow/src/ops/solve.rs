@@ -1,7 +1,7 @@
 //! Inverses, determinants and systems of equations. Rows and columns are the last two axes, so that stacks of matrices
 //! are one tensor all the way.
 
-use super::{Lower, Source, of, rank};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::matrix::{
@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::formulas::matrix::{
 };
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "MatrixInverse" | "BatchMatrixInverse" => |b, input: Var, adjoint: bool| {
             let x = if adjoint { transposed(b, input)? } else { input };
@@ -50,7 +50,7 @@ fn least_squares(b: &Lower, a: LeastSquares) -> Lowered<Var> {
         return Err(b.diagnostic(onnxd_plugin_sdk::diagnostics::Code::LayerUnsupported, message));
     };
     let turned = transposed(b, x)?;
-    let l2 = b.cast(a.l2_regularizer, of(b, x)?)?;
+    let l2 = b.cast(a.l2_regularizer, dtype_of(b, x)?)?;
     let l2 = if a.fast { l2 } else { b.mul(l2, 0.0)? };
     let regular = |square: Var| b.add(square, b.mul(identity(b, square)?, l2)?);
     if rows >= columns {

@@ -1,12 +1,12 @@
 //! Sorting, top k and unique elements.
 
-use super::{Lower, Source, of, rank, widened};
+use super::{Lower, RowContext, dtype_of, rank, widened};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "TopK" => |b, input: Var, k: i64, sorted: bool| {
             let [values, at] = top_k(b, input, &Operand::Int(k), -1, [true, sorted])?;
@@ -49,7 +49,7 @@ pub(crate) fn top_k(
     axis: i64,
     [largest, sorted]: [bool; 2],
 ) -> Lowered<[Var; 2]> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let k: Operand = match k {
         Operand::Int(k) => vec![*k].into(),
         Operand::Var(v) => match b.ints_of(*v) {
@@ -72,7 +72,7 @@ pub(crate) fn unique(
     axis: Option<i64>,
     sorted: bool,
 ) -> Lowered<[Var; 4]> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = match dtype {
         d if d.is_float() && d != Double => Float,
         d if d.is_integer() || d == Bool => Int64,
@@ -106,7 +106,7 @@ fn in_top_k(b: &Lower, predictions: Var, targets: Var, k: Operand) -> Lowered<Va
 
 /// Places of elements that are not zero, one in each row.
 fn places(b: &Lower, input: Var) -> Lowered<Var> {
-    let dtype = of(b, input)?;
+    let dtype = dtype_of(b, input)?;
     let x = if dtype == Bool { input } else { b.cast(input, Bool)? };
     rank(b, x)?;
     b.transpose(b.non_zero(x)?).perm(vec![1i64, 0]).one()

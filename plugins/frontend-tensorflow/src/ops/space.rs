@@ -2,8 +2,8 @@
 
 use super::layout::Channels;
 use super::pad::pairs;
-use super::shape::{Size, shape_of, size, size_by, transposed};
-use super::{Lower, Source, of, rank};
+use super::shape::{DimSize, shape_of, size, size_by, transposed};
+use super::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{
@@ -12,17 +12,17 @@ use onnxd_plugin_sdk::ir::DataType::{
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "SpaceToDepth" => |b, input: Var, block_size: i64, data_format: String| {
-            let channels = Channels::of(b, &data_format)?;
+            let channels = Channels::from_format(b, &data_format)?;
             moved(b, input, |x| {
                 let y = b.space_to_depth(channels.first(b, x)?).blocksize(block_size).one()?;
                 channels.back(b, y)
             })
         };
         "DepthToSpace" => |b, input: Var, block_size: i64, data_format: String| {
-            let channels = Channels::of(b, &data_format)?;
+            let channels = Channels::from_format(b, &data_format)?;
             moved(b, input, |x| {
                 let y = b.depth_to_space(channels.first(b, x)?).blocksize(block_size).one()?;
                 channels.back(b, y)
@@ -41,7 +41,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 /// What `f` makes of `x`, which runtimes move in few types. Each holds all numbers of the type it stands for.
 fn moved(b: &GraphBuilder, x: Var, f: impl FnOnce(Var) -> Lowered<Var>) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = match dtype {
         Bool => Uint8,
         Int16 | Uint16 => Float,
@@ -51,11 +51,11 @@ fn moved(b: &GraphBuilder, x: Var, f: impl FnOnce(Var) -> Lowered<Var>) -> Lower
     b.cast(f(b.cast(x, computed)?)?, dtype)
 }
 
-fn divided(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {
+fn divided(b: &GraphBuilder, size: DimSize, by: i64) -> Lowered<DimSize> {
     size_by(b, size, by.max(1), |n, by| n / by, GraphBuilder::div)
 }
 
-fn times(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {
+fn times(b: &GraphBuilder, size: DimSize, by: i64) -> Lowered<DimSize> {
     size_by(b, size, by, i64::saturating_mul, GraphBuilder::mul)
 }
 
@@ -109,7 +109,7 @@ fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
     let (mut split, mut merged) = (vec![sizes[0]], vec![times(b, sizes[0], count)?]);
     for (size, block) in sizes[1..].iter().zip(blocks) {
         let outer = divided(b, *size, *block)?;
-        split.extend([outer, Size::Known(*block)]);
+        split.extend([outer, DimSize::Known(*block)]);
         merged.push(outer);
     }
     split.extend(&sizes[m + 1..]);
@@ -132,7 +132,7 @@ fn to_space(b: &Lower, x: Var, blocks: &[i64], crops: Var) -> Lowered<Var> {
     let count = cells(b, n, blocks)?;
     let sizes = (0..n).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
     let batch = divided(b, sizes[0], count)?;
-    let mut split: Vec<Size> = blocks.iter().map(|n| Size::Known(*n)).collect();
+    let mut split: Vec<DimSize> = blocks.iter().map(|n| DimSize::Known(*n)).collect();
     split.push(batch);
     split.extend(&sizes[1..]);
     let mut merged = vec![batch];

@@ -3,8 +3,8 @@
 use super::create::{filled, scalar};
 use super::scan::running_sum;
 use super::scatter::scattered;
-use super::segment::{Kind, sorted_by};
-use super::{Lower, Source, linear, of, rank};
+use super::segment::{SegmentReduction, sorted_by};
+use super::{Lower, RowContext, dtype_of, linear, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "SparseToDense" => to_dense;
         "SparseTensorDenseMatMul" => |b, a: Product| {
@@ -24,17 +24,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "SparseReshape" => sparse_reshape;
         "SparseFillEmptyRows" => fill_empty_rows;
-        "SparseSegmentSum" => |b, a: Segments| segments(b, &a, None, Kind::Sum);
-        "SparseSegmentMean" => |b, a: Segments| segments(b, &a, None, Kind::Mean);
-        "SparseSegmentSqrtN" => |b, a: Segments| segments(b, &a, None, Kind::SqrtN);
+        "SparseSegmentSum" => |b, a: Segments| segments(b, &a, None, SegmentReduction::Sum);
+        "SparseSegmentMean" => |b, a: Segments| segments(b, &a, None, SegmentReduction::Mean);
+        "SparseSegmentSqrtN" => |b, a: Segments| segments(b, &a, None, SegmentReduction::SqrtN);
         "SparseSegmentSumWithNumSegments" => |b, a: Counted| {
-            segments(b, &a.plain(), Some(a.num_segments), Kind::Sum)
+            segments(b, &a.plain(), Some(a.num_segments), SegmentReduction::Sum)
         };
         "SparseSegmentMeanWithNumSegments" => |b, a: Counted| {
-            segments(b, &a.plain(), Some(a.num_segments), Kind::Mean)
+            segments(b, &a.plain(), Some(a.num_segments), SegmentReduction::Mean)
         };
         "SparseSegmentSqrtNWithNumSegments" => |b, a: Counted| {
-            segments(b, &a.plain(), Some(a.num_segments), Kind::SqrtN)
+            segments(b, &a.plain(), Some(a.num_segments), SegmentReduction::SqrtN)
         };
         "SparseMatMul" => |b, a: Hinted| linear::product(b, [a.a, a.b], [a.transpose_a, a.transpose_b]);
     };
@@ -70,14 +70,14 @@ impl Counted {
 }
 
 /// Rows of `data` at indices, gathered into segments.
-fn segments(b: &Lower, a: &Segments, count: Option<Var>, kind: Kind) -> Lowered<Var> {
+fn segments(b: &Lower, a: &Segments, count: Option<Var>, kind: SegmentReduction) -> Lowered<Var> {
     let rows = b.gather(a.data, a.indices).axis(0).one()?;
     sorted_by(b, rows, a.segment_ids, count, kind)
 }
 
 /// A tensor of its places, its values and its shape; values at one place add up.
 fn dense(b: &GraphBuilder, [indices, values, shape]: [Var; 3]) -> Lowered<Var> {
-    let zeros = filled(b, b.cast(shape, Int64)?, 0, of(b, values)?)?;
+    let zeros = filled(b, b.cast(shape, Int64)?, 0, dtype_of(b, values)?)?;
     scattered(b, [zeros, indices, values], Some("add"))
 }
 

@@ -1,6 +1,6 @@
 //! Functions that ONNX has no operators for: the error function and its inverse, gamma and Bessel functions.
 
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::special::{
     bessel, digamma, erfcx, erfinv, lgamma, ndtri, scaled_bessel,
@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::formulas::special::{
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "Erfc" => |b, x: Var| computed(b, x, Float, erfc);
         "Erfinv" => |b, x: Var| computed(b, x, Float, erfinv);
@@ -29,7 +29,7 @@ pub(crate) fn computed(
     least: DataType,
     f: fn(&GraphBuilder, Var) -> Lowered<Var>,
 ) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let wide = if dtype == Double { Double } else { least };
     b.cast(f(b, b.cast(x, wide)?)?, dtype)
 }

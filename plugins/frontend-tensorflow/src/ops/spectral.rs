@@ -2,12 +2,12 @@
 //! TensorFlow's.
 
 use super::create::number;
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, symmetric_by_half};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "SelfAdjointEig" | "BatchSelfAdjointEig" => |b, input: Var| {
             let Eigen { values, vectors } = eigen(b, input)?;
@@ -55,5 +55,5 @@ pub(crate) fn vectors(b: &Lower, x: Var, full: bool) -> Lowered<Singular> {
 
 /// A number in place of vectors that are not asked for, as TensorFlow has it.
 fn nothing(b: &Lower, x: Var) -> Lowered<Var> {
-    Ok(b.constant(number(0.0, of(b, x)?)))
+    Ok(b.constant(number(0.0, dtype_of(b, x)?)))
 }

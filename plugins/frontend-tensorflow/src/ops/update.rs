@@ -1,12 +1,12 @@
 //! Slices of fixed sizes at computed places, and updates of them.
 
-use super::{Source, of, rank, size_of};
+use super::{RowContext, dtype_of, rank, size_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "XlaDynamicSlice" => |b, input: Var, start_indices: Var, size_indices: Vec<i64>| {
             cut(b, input, &each(b, input, start_indices)?, &size_indices)
@@ -62,7 +62,7 @@ fn clamped(b: &GraphBuilder, x: Var, axis: usize, start: Var, size: Var) -> Lowe
 /// `x` with `update` in it, which begins at these places, moved inwards where it would reach over the end. Along each
 /// axis where it is smaller than `x`, it stands between what is before and behind it.
 pub(crate) fn updated(b: &GraphBuilder, x: Var, update: Var, starts: &[Var]) -> Lowered<Var> {
-    of(b, x)?;
+    dtype_of(b, x)?;
     let n = rank(b, x)?;
     let same = |axis: usize| {
         let sizes = (size_of(b, x, axis), size_of(b, update, axis));

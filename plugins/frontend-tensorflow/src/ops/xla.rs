@@ -5,17 +5,17 @@ use super::create::scalar;
 use super::pad::interior_padded;
 use super::shape::transposed;
 use super::slicing::reversed;
-use super::{Lower, Source, of};
+use super::{Lower, RowContext, dtype_of};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "XlaConv" => |b, a: Conv| {
-            let to = of(b, a.lhs)?;
+            let to = dtype_of(b, a.lhs)?;
             by_numbers(b, a, ElementType(to), 1)
         };
         "XlaConvV2" => |b, a: Conv2| {
@@ -56,7 +56,7 @@ pub(crate) struct Dimensions {
 
 /// How a window moves, and what of the input it sees.
 #[derive(Debug)]
-pub(crate) struct Form {
+pub(crate) struct XlaWindow {
     pub(crate) strides: Vec<i64>,
     pub(crate) padding: Vec<i64>,
     pub(crate) lhs_dilation: Vec<i64>,
@@ -93,7 +93,7 @@ pub(crate) fn moved(b: &GraphBuilder, from: &[i64], to: &[i64]) -> Lowered<Vec<i
 impl Dimensions {
     /// Reads the message `ConvolutionDimensionNumbers`; `None` if it is damaged.
     fn read(bytes: &[u8]) -> Option<Dimensions> {
-        let mut found = Dimensions::default();
+        let mut dimensions = Dimensions::default();
         let mut rest = bytes;
         while !rest.is_empty() {
             let tag = varint(&mut rest)?;
@@ -113,19 +113,19 @@ impl Dimensions {
             };
             let one = *values.last()?;
             match tag >> 3 {
-                3 => found.kernel[1] = one,
-                4 => found.kernel[0] = one,
-                6 => found.kernel_spatial.extend(values),
-                7 => found.input[0] = one,
-                8 => found.input[1] = one,
-                9 => found.output[0] = one,
-                10 => found.output[1] = one,
-                11 => found.input_spatial.extend(values),
-                12 => found.output_spatial.extend(values),
+                3 => dimensions.kernel[1] = one,
+                4 => dimensions.kernel[0] = one,
+                6 => dimensions.kernel_spatial.extend(values),
+                7 => dimensions.input[0] = one,
+                8 => dimensions.input[1] = one,
+                9 => dimensions.output[0] = one,
+                10 => dimensions.output[1] = one,
+                11 => dimensions.input_spatial.extend(values),
+                12 => dimensions.output_spatial.extend(values),
                 _ => {}
             }
         }
-        Some(found)
+        Some(dimensions)
     }
 }
 
@@ -149,7 +149,7 @@ fn by_numbers(b: &Lower, a: Conv, to: ElementType, batch_groups: i64) -> Lowered
         let message = "The padding is computed, or the order of the axes is not known.";
         return Err(b.diagnostic(Code::LayerParameter, message));
     };
-    let form = Form {
+    let form = XlaWindow {
         strides: a.window_strides,
         padding,
         lhs_dilation: a.lhs_dilation,
@@ -183,7 +183,7 @@ pub(crate) fn convolved(
     b: &GraphBuilder,
     [input, kernel]: [Var; 2],
     dimensions: &Dimensions,
-    form: Form,
+    form: XlaWindow,
 ) -> Lowered<Var> {
     let n = form.strides.len();
     let first: Vec<i64> = (0..n as i64 + 2).collect();
@@ -193,7 +193,7 @@ pub(crate) fn convolved(
     };
     let x = order_of(input, dimensions.input, &dimensions.input_spatial)?;
     let w = order_of(kernel, dimensions.kernel, &dimensions.kernel_spatial)?;
-    let zero = b.constant(scalar(0, of(b, x)?));
+    let zero = b.constant(scalar(0, dtype_of(b, x)?));
     let or_ones = |list: Vec<i64>| if list.is_empty() { vec![1; n] } else { list };
     let mut x = interior_padded(b, x, &[vec![1, 1], or_ones(form.lhs_dilation)].concat(), zero)?;
     let turned: Vec<i64> =

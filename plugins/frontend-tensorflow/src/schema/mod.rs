@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// `ConcatV2(values*N, axis; N: int, T: type, Tidx: type = int32) -> output`
 #[derive(Debug)]
-pub(crate) struct Operator {
+pub(crate) struct OperatorSignature {
     pub(crate) name: &'static str,
     pub(crate) inputs: Vec<Arg>,
     pub(crate) attrs: Vec<Attribute>,
@@ -60,16 +60,16 @@ pub(crate) enum Default {
 const OPERATORS: &str = include_str!("operators.txt");
 
 /// The operators that were asked for, which stay for the life of the process.
-static PARSED: LazyLock<Mutex<HashMap<&'static str, &'static Operator>>> =
+static PARSED: LazyLock<Mutex<HashMap<&'static str, &'static OperatorSignature>>> =
     LazyLock::new(Mutex::default);
 
 /// The operator of this name, if TensorFlow has it.
-pub(crate) fn find(name: &str) -> Option<&'static Operator> {
+pub(crate) fn find(name: &str) -> Option<&'static OperatorSignature> {
     let mut parsed = PARSED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(operator) = parsed.get(name) {
         return Some(operator);
     }
-    let operator: &'static Operator =
+    let operator: &'static OperatorSignature =
         Box::leak(Box::new(parse(line(name)?).expect("a test parses every line")));
     parsed.insert(operator.name, operator);
     Some(operator)
@@ -95,11 +95,11 @@ fn name_of(line: &str) -> &str {
     line.split('(').next().unwrap_or_default()
 }
 
-fn parse(line: &'static str) -> Option<Operator> {
+fn parse(line: &'static str) -> Option<OperatorSignature> {
     let (name, rest) = line.split_once('(')?;
     let (head, outputs) = rest.rsplit_once(") ->")?;
     let (inputs, attrs) = head.split_once("; ").unwrap_or((head, ""));
-    Some(Operator {
+    Some(OperatorSignature {
         name,
         inputs: items(inputs).into_iter().map(arg).collect(),
         attrs: items(attrs).into_iter().map(attribute).collect::<Option<_>>()?,

@@ -2,9 +2,9 @@
 
 use super::kept;
 use super::model::{self, SubGraph};
-use super::operators::{Given, Many, Operator};
+use super::operators::{DerivedArgument, Many, OperatorRow};
 use super::options::ACTIVATION;
-use super::scope::Runner;
+use super::scope::LiteRunner;
 use crate::graph::node;
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -15,7 +15,7 @@ const BODY_MAX: usize = 16;
 
 /// What a row gets.
 #[derive(Debug, Default)]
-pub(crate) struct Arguments {
+pub(crate) struct RowArguments {
     pub(crate) named: Vec<(String, Value)>,
     /// The activation that is applied to the result.
     pub(crate) activation: Option<String>,
@@ -26,15 +26,15 @@ pub(crate) struct Arguments {
 /// # Errors
 /// `N0201` for a node with more inputs than its operator has.
 pub(crate) fn arguments(
-    runner: &Runner<'_, '_>,
+    runner: &LiteRunner<'_, '_>,
     graph: &SubGraph,
-    called: &model::Operator,
-    operator: &Operator,
+    called: &model::LiteOperator,
+    operator: &OperatorRow,
     inputs: Vec<Value>,
-) -> Result<Arguments, Diagnostic> {
-    let mut found = Arguments::default();
+) -> Result<RowArguments, Diagnostic> {
+    let mut row_arguments = RowArguments::default();
     for (name, value) in inputs_of(operator, inputs)? {
-        found.set(name, value);
+        row_arguments.set(name, value);
     }
     for (option, value) in &called.options {
         let renamed = operator.renamed.iter().find(|(old, _)| old == option);
@@ -44,29 +44,29 @@ pub(crate) fn arguments(
         };
         match (renamed, value) {
             (Some((_, None)), _) => {}
-            (Some((_, Some(name))), value) => found.set(name, value),
+            (Some((_, Some(name))), value) => row_arguments.set(name, value),
             (None, Value::Text(word)) if *option == ACTIVATION => {
-                found.activation = (word != "NONE").then_some(word);
+                row_arguments.activation = (word != "NONE").then_some(word);
             }
-            (None, value) => found.set(option, value),
+            (None, value) => row_arguments.set(option, value),
         }
     }
     if let Some(stored) = kept::between_steps(graph, called) {
-        found.set("stored", stored.into());
+        row_arguments.set("stored", stored.into());
     }
     if operator.keeps_states() && model::states(graph, called).next().is_some() {
-        found.set("keeps", Value::Bool(runner.states.is_asked()));
+        row_arguments.set("keeps", Value::Bool(runner.states.is_asked()));
     }
     for (name, given) in &operator.more {
-        found.set(name, more(graph, called, *given));
+        row_arguments.set(name, more(graph, called, *given));
     }
     if let Some(same) = operator.same_as {
-        found.complete(same);
+        row_arguments.complete(same);
     }
-    Ok(found)
+    Ok(row_arguments)
 }
 
-impl Arguments {
+impl RowArguments {
     fn set(&mut self, name: &str, value: Value) {
         self.named.push((name.to_owned(), value));
     }
@@ -83,7 +83,7 @@ impl Arguments {
 }
 
 fn inputs_of(
-    operator: &Operator,
+    operator: &OperatorRow,
     inputs: Vec<Value>,
 ) -> Result<Vec<(&'static str, Value)>, Diagnostic> {
     let count = inputs.len();
@@ -104,25 +104,27 @@ fn inputs_of(
     Ok(found)
 }
 
-fn more(graph: &SubGraph, called: &model::Operator, given: Given) -> Value {
+fn more(graph: &SubGraph, called: &model::LiteOperator, given: DerivedArgument) -> Value {
     let first = called.outputs.first().and_then(|index| graph.tensors.get(*index));
     match (given, first) {
-        (Given::Type, Some(tensor)) => Value::Int(tensor.number.into()),
-        (Given::Shape, Some(tensor)) if tensor.ranked => tensor.sizes().into(),
-        (Given::Type | Given::Shape, _) => Value::None,
-        (Given::Word("true"), _) => Value::Bool(true),
-        (Given::Word("false"), _) => Value::Bool(false),
-        (Given::Word(word), _) => word.parse().map_or_else(|_| Value::from(word), Value::Int),
+        (DerivedArgument::Type, Some(tensor)) => Value::Int(tensor.number.into()),
+        (DerivedArgument::Shape, Some(tensor)) if tensor.ranked => tensor.sizes().into(),
+        (DerivedArgument::Type | DerivedArgument::Shape, _) => Value::None,
+        (DerivedArgument::Word("true"), _) => Value::Bool(true),
+        (DerivedArgument::Word("false"), _) => Value::Bool(false),
+        (DerivedArgument::Word(word), _) => {
+            word.parse().map_or_else(|_| Value::from(word), Value::Int)
+        }
     }
 }
 
 /// The names of a graph's operators, with spaces between.
-fn operators_of(runner: &Runner<'_, '_>, index: &Value) -> Value {
+fn operators_of(runner: &LiteRunner<'_, '_>, index: &Value) -> Value {
     let Value::Int(index) = index else { return Value::None };
     let graph = usize::try_from(*index).ok().and_then(|index| runner.model.graphs.get(index));
     let Some(graph) = graph.filter(|graph| graph.operators.len() <= BODY_MAX) else {
         return Value::None;
     };
-    let names = graph.operators.iter().map(model::Operator::name);
+    let names = graph.operators.iter().map(model::LiteOperator::name);
     Value::Text(names.collect::<Vec<_>>().join(" "))
 }

@@ -89,7 +89,7 @@ fn strings(data: &Bytes) -> Option<Vec<Bytes>> {
 }
 
 /// How one level of a sparse constant is walked through.
-struct Level<'s> {
+struct SparseLevel<'s> {
     axis: &'s SparseAxis,
     /// Elements of the dense constant from one index of the level to the next.
     stride: usize,
@@ -129,10 +129,14 @@ fn dense(sparsity: &Sparsity, dims: &[usize], dtype: DataType, data: &[u8]) -> O
         sizes[axis] /= block;
         strides[axis] *= block;
     }
-    let walk: Vec<Level<'_>> = order
+    let walk: Vec<SparseLevel<'_>> = order
         .iter()
         .zip(&sparsity.axes)
-        .map(|(axis_at, axis)| Level { axis, stride: strides[*axis_at], size: sizes[*axis_at] })
+        .map(|(axis_at, axis)| SparseLevel {
+            axis,
+            stride: strides[*axis_at],
+            size: sizes[*axis_at],
+        })
         .collect();
     let mut filled = vec![0; dtype.byte_len(element_count(dims)?)?];
     let mut values = data.chunks_exact(width);
@@ -147,7 +151,7 @@ fn dense(sparsity: &Sparsity, dims: &[usize], dtype: DataType, data: &[u8]) -> O
 /// Hands on the places of all stored elements, in the order in which they are stored. `position` counts the index
 /// tuples of the levels before.
 fn fill(
-    levels: &[Level<'_>],
+    levels: &[SparseLevel<'_>],
     position: usize,
     place: usize,
     each: &mut impl FnMut(usize) -> Option<()>,

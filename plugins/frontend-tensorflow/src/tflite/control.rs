@@ -1,12 +1,12 @@
 //! Operators that run other graphs: conditions, loops and calls.
 
-use super::item::Item;
-use super::model::{Operator, SubGraph, Tensor};
-use super::scope::{Runner, Scope};
+use super::item::LiteItem;
+use super::model::{LiteOperator, SubGraph, Tensor};
+use super::scope::{LiteRunner, Scope};
 use super::types::dim;
 use super::variables::BRANCHES;
 use crate::graph::branch::branch;
-use crate::graph::item::Item as Value;
+use crate::graph::item::GraphItem as Value;
 use crate::graph::repeat::{Repetition, repeat};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -21,12 +21,12 @@ const CHOICES_MAX: usize = 32;
 /// # Errors
 /// What makes the model unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(super) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &LiteRunner<'a, '_>,
     scope: &Scope<'a>,
-    called: &'a Operator,
-    inputs: &[Option<Item>],
-) -> Result<Option<Vec<Item>>> {
-    let at = Place { runner, scope, called };
+    called: &'a LiteOperator,
+    inputs: &[Option<LiteItem>],
+) -> Result<Option<Vec<LiteItem>>> {
+    let at = ControlOperator { runner, scope, called };
     let (choices, loops) = (runner.choices.get(), runner.loops.get());
     let is_loop = matches!(called.name(), "WHILE" | "STABLEHLO_WHILE");
     let is_choice = is_loop || matches!(called.name(), "IF" | "STABLEHLO_CASE");
@@ -39,14 +39,14 @@ pub(super) fn run<'a>(
 }
 
 /// An operator in its graph.
-struct Place<'r, 'a, 's> {
-    runner: &'r Runner<'a, 's>,
+struct ControlOperator<'r, 'a, 's> {
+    runner: &'r LiteRunner<'a, 's>,
     scope: &'r Scope<'a>,
-    called: &'a Operator,
+    called: &'a LiteOperator,
 }
 
-impl<'a> Place<'_, 'a, '_> {
-    fn run(&self, inputs: &[Option<Item>]) -> Result<Option<Vec<Item>>> {
+impl<'a> ControlOperator<'_, 'a, '_> {
+    fn run(&self, inputs: &[Option<LiteItem>]) -> Result<Option<Vec<LiteItem>>> {
         let found = match self.called.name() {
             "CALL" => self.call(self.graph("subgraph")?, &self.all(inputs)?)?,
             "STABLEHLO_COMPOSITE" => {
@@ -68,18 +68,18 @@ impl<'a> Place<'_, 'a, '_> {
         Diagnostic::new(code, what).at(self.scope.layer(self.called))
     }
 
-    fn holes(&self) -> Vec<Item> {
-        vec![Item::Hole; self.called.outputs.len()]
+    fn holes(&self) -> Vec<LiteItem> {
+        vec![LiteItem::Hole; self.called.outputs.len()]
     }
 
     /// Inputs, none of which may be left out.
-    fn all(&self, inputs: &[Option<Item>]) -> Result<Vec<Item>> {
-        let given = inputs.iter().cloned().collect::<Option<Vec<Item>>>();
+    fn all(&self, inputs: &[Option<LiteItem>]) -> Result<Vec<LiteItem>> {
+        let given = inputs.iter().cloned().collect::<Option<Vec<LiteItem>>>();
         given.ok_or_else(|| self.problem(Code::SourceSyntax, "An input is left out."))
     }
 
     /// What the operator chooses by, and its other inputs; `None` if it could not be converted.
-    fn chooser(&self, inputs: &[Option<Item>]) -> Result<Option<(Var, Vec<Item>)>> {
+    fn chooser(&self, inputs: &[Option<LiteItem>]) -> Result<Option<(Var, Vec<LiteItem>)>> {
         let all = self.all(inputs)?;
         let Some((first, rest)) = all.split_first() else {
             return Err(self.problem(Code::SourceSyntax, "The operator has no inputs."));
@@ -89,8 +89,8 @@ impl<'a> Place<'_, 'a, '_> {
     }
 
     /// Holes were reported; a variable or table in the place of a tensor is.
-    fn tell_handles(&self, items: &[Item]) {
-        if items.iter().any(|item| matches!(item, Item::Handle(_))) {
+    fn tell_handles(&self, items: &[LiteItem]) {
+        if items.iter().any(|item| matches!(item, LiteItem::Handle(_))) {
             let message = "A variable or table takes part in a condition or loop as a value.";
             self.runner.driver.report(self.problem(Code::LayerUnsupported, message));
         }
@@ -116,7 +116,7 @@ impl<'a> Place<'_, 'a, '_> {
     }
 
     /// Runs a graph on the values of this one; gives its outputs.
-    fn call(&self, graph: &'a SubGraph, inputs: &[Item]) -> Result<Vec<Item>> {
+    fn call(&self, graph: &'a SubGraph, inputs: &[LiteItem]) -> Result<Vec<LiteItem>> {
         if graph.inputs.len() != inputs.len() {
             let (n, m) = (inputs.len(), graph.inputs.len());
             let message = format!("The operator gives {n} values to a graph that reads {m}.");
@@ -134,32 +134,32 @@ impl<'a> Place<'_, 'a, '_> {
     fn values(
         &self,
         graph: &'a SubGraph,
-        inputs: &[Item],
+        inputs: &[LiteItem],
         dtypes: &[Option<DataType>],
     ) -> Result<Vec<Value>> {
         self.typed(&self.call(graph, inputs)?, dtypes)
     }
 
-    fn typed(&self, items: &[Item], dtypes: &[Option<DataType>]) -> Result<Vec<Value>> {
+    fn typed(&self, items: &[LiteItem], dtypes: &[Option<DataType>]) -> Result<Vec<Value>> {
         self.tell_handles(items);
-        let value = |(item, dtype): (&Item, &Option<DataType>)| match (item, dtype) {
-            (Item::Tensor(var), Some(dtype)) => {
+        let value = |(item, dtype): (&LiteItem, &Option<DataType>)| match (item, dtype) {
+            (LiteItem::Tensor(var), Some(dtype)) => {
                 self.runner.builder().cast(*var, *dtype).map(Value::Tensor)
             }
-            (Item::Tensor(var), None) => Ok(Value::Tensor(*var)),
-            (Item::Handle(_) | Item::Hole, _) => Ok(Value::Hole),
+            (LiteItem::Tensor(var), None) => Ok(Value::Tensor(*var)),
+            (LiteItem::Handle(_) | LiteItem::Hole, _) => Ok(Value::Hole),
         };
         items.iter().zip(dtypes).map(value).collect()
     }
 
     /// What the operator gives, which `run` adds to the graph. What is new in it has the names of its tensors.
-    fn given(&self, run: impl FnOnce() -> Result<Vec<Value>>) -> Result<Vec<Item>> {
+    fn given(&self, run: impl FnOnce() -> Result<Vec<Value>>) -> Result<Vec<LiteItem>> {
         let b = self.runner.builder();
         let before = b.graph().value_ids().len();
         let values = b.in_layer(self.scope.layer(self.called), |_| run())?;
         let items = values.iter().map(item).collect::<Vec<_>>();
         for (item, index) in items.iter().zip(&self.called.outputs) {
-            if let Item::Tensor(var) = item
+            if let LiteItem::Tensor(var) = item
                 && b.is_own(*var)
                 && let id = b.id(*var)?
                 && b.graph().values_from(before).any(|new| new == id)
@@ -174,8 +174,8 @@ impl<'a> Place<'_, 'a, '_> {
     fn condition(
         &self,
         [then, otherwise]: [&'a SubGraph; 2],
-        inputs: &[Option<Item>],
-    ) -> Result<Vec<Item>> {
+        inputs: &[Option<LiteItem>],
+    ) -> Result<Vec<LiteItem>> {
         let Some((condition, rest)) = self.chooser(inputs)? else { return Ok(self.holes()) };
         self.counted(then.outputs.len())?;
         self.counted(otherwise.outputs.len())?;
@@ -206,7 +206,7 @@ impl<'a> Place<'_, 'a, '_> {
     }
 
     /// The graph with a number, the last one for numbers that are out of range.
-    fn choice(&self, inputs: &[Option<Item>]) -> Result<Vec<Item>> {
+    fn choice(&self, inputs: &[Option<LiteItem>]) -> Result<Vec<LiteItem>> {
         let indices = match self.option(BRANCHES) {
             Some(Argument::List(indices)) if !indices.is_empty() => indices,
             _ => return Err(self.problem(Code::SourceSyntax, "The operator names no graphs.")),
@@ -231,7 +231,7 @@ impl<'a> Place<'_, 'a, '_> {
         index: Var,
         at: usize,
         graphs: &[&'a SubGraph],
-        inputs: &[Item],
+        inputs: &[LiteItem],
     ) -> Result<Vec<Value>> {
         let dtypes = dtypes(self.scope.graph, &self.called.outputs);
         match graphs {
@@ -247,7 +247,7 @@ impl<'a> Place<'_, 'a, '_> {
     }
 
     /// A loop. What its body hands on unchanged is read from outside.
-    fn repetition(&self, inputs: &[Item]) -> Result<Vec<Item>> {
+    fn repetition(&self, inputs: &[LiteItem]) -> Result<Vec<LiteItem>> {
         let [condition, body] =
             [self.graph("cond_subgraph_index")?, self.graph("body_subgraph_index")?];
         self.counted(body.outputs.len())?;
@@ -260,14 +260,15 @@ impl<'a> Place<'_, 'a, '_> {
             body.inputs.iter().zip(&body.outputs).map(|(input, output)| input == output).collect();
         let dtypes = dtypes(body, &body.inputs);
         // What is the same in each turn may also be a handle.
-        let items = |values: &[Value]| -> Vec<Item> {
+        let items = |values: &[Value]| -> Vec<LiteItem> {
             let kept = constant.iter().zip(inputs).zip(values);
             kept.map(|((kept, input), value)| if *kept { input.clone() } else { item(value) })
                 .collect()
         };
-        let carried = |items: &[Item]| {
+        let carried = |items: &[LiteItem]| {
             let carried = constant.iter().zip(items);
-            let carried = carried.map(|(kept, item)| if *kept { Item::Hole } else { item.clone() });
+            let carried =
+                carried.map(|(kept, item)| if *kept { LiteItem::Hole } else { item.clone() });
             self.typed(&carried.collect::<Vec<_>>(), &dtypes)
         };
         let repetition = Repetition {
@@ -302,16 +303,16 @@ fn declared(tensor: &Tensor) -> Option<Vec<Dim>> {
     tensor.ranked.then(|| tensor.sizes().into_iter().map(dim).collect())
 }
 
-fn item(value: &Value) -> Item {
+fn item(value: &Value) -> LiteItem {
     match value {
-        Value::Tensor(var) => Item::Tensor(*var),
-        _ => Item::Hole,
+        Value::Tensor(var) => LiteItem::Tensor(*var),
+        _ => LiteItem::Hole,
     }
 }
 
-fn tensor(item: &Item) -> Option<Var> {
+fn tensor(item: &LiteItem) -> Option<Var> {
     match item {
-        Item::Tensor(var) => Some(*var),
+        LiteItem::Tensor(var) => Some(*var),
         _ => None,
     }
 }

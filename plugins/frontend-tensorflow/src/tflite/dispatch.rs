@@ -1,14 +1,18 @@
 //! Runs operators on the values of an ONNX graph that is built on the way. They are computed in their order, as far as
 //! an output needs them.
 
-use super::arguments::{Arguments, arguments};
-use super::item::Item;
+use super::arguments::{RowArguments, arguments};
+use super::item::LiteItem;
 use super::kept::{self, SeenAs};
-use super::model::{Operator, Quantization, SubGraph};
+use super::model::{LiteOperator, Quantization, SubGraph};
 use super::operators::{self, CUSTOM};
-use super::scope::{Runner, Scope, declared};
+use super::scope::{LiteRunner, Scope, declared};
 use super::types::dim;
-use super::{constant, control, quantized, resources, tables};
+use super::{
+    constant, control,
+    quantized::{self, quantization_of},
+    resources, tables,
+};
 use crate::ops::activation::clipped;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
@@ -19,7 +23,7 @@ use std::collections::HashSet;
 /// Operators that a conversion may run, those of graphs that are called counted each time.
 const OPERATORS_MAX: usize = 200_000;
 
-impl<'a> Runner<'a, '_> {
+impl<'a> LiteRunner<'a, '_> {
     /// Computes tensors of a graph.
     ///
     /// # Errors
@@ -42,7 +46,7 @@ impl<'a> Runner<'a, '_> {
     }
 
     /// The operators that wanted tensors and variables depend on, in their order.
-    fn needed(&self, graph: &'a SubGraph, wanted: &[usize]) -> Vec<&'a Operator> {
+    fn needed(&self, graph: &'a SubGraph, wanted: &[usize]) -> Vec<&'a LiteOperator> {
         let mut open: HashSet<usize> = wanted.iter().copied().collect();
         let mut found = vec![];
         for operator in graph.operators.iter().rev() {
@@ -60,7 +64,7 @@ impl<'a> Runner<'a, '_> {
     ///
     /// # Errors
     /// `N0201` if nothing has computed it.
-    pub(crate) fn item(&self, scope: &Scope<'a>, index: usize) -> Result<Item> {
+    pub(crate) fn item(&self, scope: &Scope<'a>, index: usize) -> Result<LiteItem> {
         if let Some(item) = scope.items.borrow().get(&index) {
             return Ok(item.clone());
         }
@@ -72,7 +76,7 @@ impl<'a> Runner<'a, '_> {
             let zeros = quantized::zeros(declared, dtype, &self.room)?;
             let name = self.state_name(scope, index, false);
             let state = self.states.value(self.builder(), &name, zeros)?;
-            return Ok(Item::Tensor(state));
+            return Ok(LiteItem::Tensor(state));
         }
         let Some(data) = declared.data.as_ref().or_else(empty) else {
             let name = shown(&declared.name);
@@ -80,7 +84,7 @@ impl<'a> Runner<'a, '_> {
             return Err(Diagnostic::new(Code::SourceSyntax, message));
         };
         let tensor = constant::tensor(declared, data, &self.room)?;
-        let item = Item::Tensor(self.constant(&scope.name(index), tensor));
+        let item = LiteItem::Tensor(self.constant(&scope.name(index), tensor));
         scope.set(index, item.clone());
         Ok(item)
     }
@@ -124,12 +128,12 @@ impl<'a> Runner<'a, '_> {
     }
 
     /// Runs one operator.
-    fn operator(&self, scope: &Scope<'a>, called: &'a Operator) -> Result<Vec<Item>> {
+    fn operator(&self, scope: &Scope<'a>, called: &'a LiteOperator) -> Result<Vec<LiteItem>> {
         let given = called.inputs.iter().chain(&called.intermediates).flatten();
         let mut tensors = given.chain(&called.outputs);
         tensors.try_for_each(|index| quantized::check(declared(scope, *index)))?;
         let inputs = called.inputs.iter().map(|index| index.map(|index| self.item(scope, index)));
-        let inputs: Vec<Option<Item>> =
+        let inputs: Vec<Option<LiteItem>> =
             inputs.map(Option::transpose).collect::<Result<Vec<_>>>()?;
         let Some(operator) = operators::find(called.code, &called.custom) else {
             return self.custom(scope, called, inputs);
@@ -149,26 +153,26 @@ impl<'a> Runner<'a, '_> {
         let mut values = vec![];
         for (at, (item, index)) in inputs.iter().zip(&called.inputs).enumerate() {
             values.push(match (item, index) {
-                (Some(Item::Tensor(var)), Some(index)) if !seen.is_stored() => {
+                (Some(LiteItem::Tensor(var)), Some(index)) if !seen.is_stored() => {
                     let tensor = declared(scope, *index);
                     let alone = on_floats && tensor.data.is_some() && operator.name != "DEQUANTIZE";
-                    let real = |found| self.real(scope, *index, (*var, found), alone);
-                    let found = kept::read(called, at, tensor);
-                    Value::Var(match found {
-                        Some(found) => self.in_layer(scope, called, || real(found))?,
+                    let real = |problem| self.real(scope, *index, (*var, problem), alone);
+                    let problem = kept::read(called, at, tensor);
+                    Value::Var(match problem {
+                        Some(problem) => self.in_layer(scope, called, || real(problem))?,
                         None => *var,
                     })
                 }
                 // Runtimes have no such operators on small integers.
-                (Some(Item::Tensor(var)), Some(index))
+                (Some(LiteItem::Tensor(var)), Some(index))
                     if seen == SeenAs::Copied
-                        && quantized::of(declared(scope, *index)).is_some() =>
+                        && quantization_of(declared(scope, *index)).is_some() =>
                 {
                     Value::Var(self.builder().cast(*var, DataType::Int32)?)
                 }
-                (Some(Item::Tensor(var)), _) => Value::Var(*var),
-                (Some(Item::Hole), _) => Value::Hole,
-                (Some(Item::Handle(_)), _) => {
+                (Some(LiteItem::Tensor(var)), _) => Value::Var(*var),
+                (Some(LiteItem::Hole), _) => Value::Hole,
+                (Some(LiteItem::Handle(_)), _) => {
                     let message = "The operator reads a variable or table as a whole.";
                     return Ok(self.refused(scope, called, message));
                 }
@@ -179,12 +183,12 @@ impl<'a> Runner<'a, '_> {
             let results = values.into_iter().take(1).collect();
             return self.results(scope, called, results, seen);
         }
-        let found = arguments(self, scope.graph, called, operator, values)?;
+        let problem = arguments(self, scope.graph, called, operator, values)?;
         let op = operator.same_as.unwrap_or(operator.name);
         if operator.keeps_states() && !self.begin_states(scope, called) {
-            return Ok(vec![Item::Hole; called.outputs.len()]);
+            return Ok(vec![LiteItem::Hole; called.outputs.len()]);
         }
-        let mut results = self.lower(scope, called, op, found, seen)?;
+        let mut results = self.lower(scope, called, op, problem, seen)?;
         if results.len() > called.outputs.len() {
             self.keep(scope, called, results.split_off(called.outputs.len()));
         }
@@ -195,14 +199,14 @@ impl<'a> Runner<'a, '_> {
     pub(super) fn lower(
         &self,
         scope: &Scope<'a>,
-        called: &Operator,
+        called: &LiteOperator,
         op: &str,
-        found: Arguments,
+        row_arguments: RowArguments,
         seen: SeenAs,
     ) -> Result<Vec<Value>> {
         let is_quantized = |index: &usize| seen.written(called, declared(scope, *index)).is_some();
         // The name is that of the last value, which is made of this one.
-        let is_changed = found.activation.is_some() || seen == SeenAs::Copied;
+        let is_changed = row_arguments.activation.is_some() || seen == SeenAs::Copied;
         let name = |index: &usize| match is_quantized(index) || is_changed {
             true => String::new(),
             false => scope.name(*index),
@@ -216,18 +220,20 @@ impl<'a> Runner<'a, '_> {
         };
         let types = called.outputs.iter().map(ty).collect();
         let (op, layer) = (op.to_owned(), scope.layer(called));
-        let (arguments, named) = (vec![], found.named);
-        let mut given = crate::ops::complex::lower(
+        let (arguments, named) = (vec![], row_arguments.named);
+        let mut complex_results = crate::ops::complex::lower(
             self.driver,
             Lowering { op, layer, arguments, named, results, types, ..Lowering::default() },
         );
-        if let (Some(word), Some(Value::Var(var))) = (&found.activation, given.first().cloned()) {
+        if let (Some(word), Some(Value::Var(var))) =
+            (&row_arguments.activation, complex_results.first().cloned())
+        {
             let to = declared(scope, called.outputs[0]);
             let stored = seen.written(called, to).zip(to.dtype());
             let applied = self.in_layer(scope, called, || self.activated(var, word, stored))?;
-            given[0] = Value::Var(applied);
+            complex_results[0] = Value::Var(applied);
         }
-        Ok(given)
+        Ok(complex_results)
     }
 
     /// An activation that is part of another operator; `stored` says how the result is quantized.
@@ -261,18 +267,18 @@ impl<'a> Runner<'a, '_> {
     pub(super) fn results(
         &self,
         scope: &Scope<'a>,
-        called: &Operator,
+        called: &LiteOperator,
         given: Vec<Value>,
         seen: SeenAs,
-    ) -> Result<Vec<Item>> {
+    ) -> Result<Vec<LiteItem>> {
         let b = self.builder();
-        let mut items = vec![Item::Hole; called.outputs.len()];
+        let mut items = vec![LiteItem::Hole; called.outputs.len()];
         let read: HashSet<Var> = called
             .inputs
             .iter()
             .flatten()
             .filter_map(|input| match scope.items.borrow().get(input) {
-                Some(Item::Tensor(var)) => Some(*var),
+                Some(LiteItem::Tensor(var)) => Some(*var),
                 _ => None,
             })
             .collect();
@@ -292,13 +298,13 @@ impl<'a> Runner<'a, '_> {
             if !read.contains(&stored) {
                 b.rename(stored, &scope.name(*index));
             }
-            *item = Item::Tensor(stored);
+            *item = LiteItem::Tensor(stored);
         }
         Ok(items)
     }
 
     /// An operator that is not known.
-    pub(super) fn unknown(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
+    pub(super) fn unknown(&self, scope: &Scope<'a>, called: &LiteOperator) -> Vec<LiteItem> {
         let message = match called.code {
             CUSTOM => format!("The custom operator `{}` is not known.", shown(&called.custom)),
             code => format!("The operator number {code} is not known."),
@@ -310,11 +316,11 @@ impl<'a> Runner<'a, '_> {
     fn refused(
         &self,
         scope: &Scope<'a>,
-        called: &Operator,
+        called: &LiteOperator,
         message: impl Into<String>,
-    ) -> Vec<Item> {
+    ) -> Vec<LiteItem> {
         let found = Diagnostic::new(Code::LayerUnsupported, message);
         self.driver.report(found.at(scope.layer(called)));
-        vec![Item::Hole; called.outputs.len()]
+        vec![LiteItem::Hole; called.outputs.len()]
     }
 }

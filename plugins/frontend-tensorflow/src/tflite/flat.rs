@@ -13,11 +13,11 @@ const TABLES_MAX: usize = 1 << 18;
 const ITEMS_MAX: usize = 1 << 25;
 
 /// What reading gives.
-pub(crate) type Read<T> = Result<T, Diagnostic>;
+pub(crate) type FlatResult<T> = Result<T, Diagnostic>;
 
 /// The bytes of a file.
 #[derive(Debug)]
-pub(crate) struct File<'f> {
+pub(crate) struct FlatFile<'f> {
     bytes: &'f [u8],
     tables: Cell<usize>,
     items: Cell<usize>,
@@ -27,31 +27,31 @@ fn outside() -> Diagnostic {
     Diagnostic::new(Code::SourceSyntax, "The file refers to places outside of it.")
 }
 
-impl<'f> File<'f> {
-    pub(crate) fn new(bytes: &'f [u8]) -> File<'f> {
-        File { bytes, tables: Cell::new(0), items: Cell::new(0) }
+impl<'f> FlatFile<'f> {
+    pub(crate) fn new(bytes: &'f [u8]) -> FlatFile<'f> {
+        FlatFile { bytes, tables: Cell::new(0), items: Cell::new(0) }
     }
 
     /// The table that the whole file is.
     ///
     /// # Errors
     /// `N0201` if there is none.
-    pub(crate) fn root(&self) -> Read<Table<'_>> {
+    pub(crate) fn root(&self) -> FlatResult<FlatTable<'_>> {
         self.table(self.follow(0)?)
     }
 
-    fn raw<const N: usize>(&self, at: usize) -> Read<[u8; N]> {
+    fn raw<const N: usize>(&self, at: usize) -> FlatResult<[u8; N]> {
         let bytes = at.checked_add(N).and_then(|end| self.bytes.get(at..end));
         bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(outside)
     }
 
     /// Where the offset at `at` leads.
-    fn follow(&self, at: usize) -> Read<usize> {
+    fn follow(&self, at: usize) -> FlatResult<usize> {
         let offset = u32::from_le_bytes(self.raw(at)?) as usize;
         at.checked_add(offset).filter(|to| offset > 0 && *to < self.bytes.len()).ok_or_else(outside)
     }
 
-    fn table(&self, at: usize) -> Read<Table<'_>> {
+    fn table(&self, at: usize) -> FlatResult<FlatTable<'_>> {
         self.tables.set(self.tables.get() + 1);
         refuse!(self.tables.get() > TABLES_MAX =>
             Diagnostic::new(Code::SourceLimit, format!("The file has more than {TABLES_MAX} tables.")));
@@ -62,14 +62,14 @@ impl<'f> File<'f> {
         // Two numbers stand before the places of the fields.
         let fields = vtable.checked_add(size).and_then(|end| self.bytes.get(vtable..end));
         let fields = fields.and_then(|fields| fields.get(4..)).ok_or_else(outside)?;
-        Ok(Table { file: self, at, fields })
+        Ok(FlatTable { file: self, at, fields })
     }
 }
 
 /// A table of a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Table<'f> {
-    file: &'f File<'f>,
+pub(crate) struct FlatTable<'f> {
+    file: &'f FlatFile<'f>,
     at: usize,
     /// Where its fields are, two bytes each.
     fields: &'f [u8],
@@ -103,7 +103,7 @@ impl Scalar for bool {
     }
 }
 
-impl<'f> Table<'f> {
+impl<'f> FlatTable<'f> {
     /// Where the field with this number is, if the table has it.
     fn place(&self, slot: usize) -> Option<usize> {
         let offset: [u8; 2] = self.fields.get(2 * slot..2 * slot + 2)?.try_into().ok()?;
@@ -115,7 +115,7 @@ impl<'f> Table<'f> {
     ///
     /// # Errors
     /// `N0201` if it is outside of the file.
-    pub(crate) fn number<T: Scalar>(&self, slot: usize) -> Read<Option<T>> {
+    pub(crate) fn number<T: Scalar>(&self, slot: usize) -> FlatResult<Option<T>> {
         let Some(at) = self.place(slot) else { return Ok(None) };
         let bytes = self.file.bytes.get(at..at.saturating_add(T::SIZE));
         bytes.and_then(T::of).map(Some).ok_or_else(outside)
@@ -124,8 +124,8 @@ impl<'f> Table<'f> {
     /// A number; zero if the table does not have it.
     ///
     /// # Errors
-    /// As [`Table::number`].
-    pub(crate) fn scalar<T: Scalar>(&self, slot: usize) -> Read<T> {
+    /// As [`FlatTable::number`].
+    pub(crate) fn scalar<T: Scalar>(&self, slot: usize) -> FlatResult<T> {
         Ok(self.number(slot)?.unwrap_or_default())
     }
 
@@ -133,13 +133,13 @@ impl<'f> Table<'f> {
     ///
     /// # Errors
     /// `N0201` if it is outside of the file.
-    pub(crate) fn table(&self, slot: usize) -> Read<Option<Table<'f>>> {
+    pub(crate) fn table(&self, slot: usize) -> FlatResult<Option<FlatTable<'f>>> {
         let Some(at) = self.place(slot) else { return Ok(None) };
         self.file.table(self.file.follow(at)?).map(Some)
     }
 
     /// Counts items that are taken out of a vector.
-    fn take(&self, count: usize) -> Read<()> {
+    fn take(&self, count: usize) -> FlatResult<()> {
         self.file.items.set(self.file.items.get().saturating_add(count));
         refuse!(self.file.items.get() > ITEMS_MAX =>
             Diagnostic::new(Code::SourceLimit, format!("The file lists more than {ITEMS_MAX} numbers.")));
@@ -147,7 +147,7 @@ impl<'f> Table<'f> {
     }
 
     /// Bytes of the items of a vector, and where they begin.
-    fn items(&self, slot: usize, size: usize) -> Read<(usize, &'f [u8])> {
+    fn items(&self, slot: usize, size: usize) -> FlatResult<(usize, &'f [u8])> {
         let Some(at) = self.place(slot) else { return Ok((0, &[])) };
         let at = self.file.follow(at)?;
         let count = u32::from_le_bytes(self.file.raw(at)?) as usize;
@@ -160,7 +160,7 @@ impl<'f> Table<'f> {
     ///
     /// # Errors
     /// `N0201` if it is outside of the file.
-    pub(crate) fn numbers<T: Scalar>(&self, slot: usize) -> Read<Vec<T>> {
+    pub(crate) fn numbers<T: Scalar>(&self, slot: usize) -> FlatResult<Vec<T>> {
         let (_, bytes) = self.items(slot, T::SIZE)?;
         self.take(bytes.len() / T::SIZE)?;
         Ok(bytes.chunks_exact(T::SIZE).filter_map(T::of).collect())
@@ -170,7 +170,7 @@ impl<'f> Table<'f> {
     ///
     /// # Errors
     /// `N0201` if it is outside of the file.
-    pub(crate) fn bytes(&self, slot: usize) -> Read<(usize, &'f [u8])> {
+    pub(crate) fn bytes(&self, slot: usize) -> FlatResult<(usize, &'f [u8])> {
         self.items(slot, 1)
     }
 
@@ -178,7 +178,7 @@ impl<'f> Table<'f> {
     ///
     /// # Errors
     /// `N0201` if it is outside of the file.
-    pub(crate) fn text(&self, slot: usize) -> Read<String> {
+    pub(crate) fn text(&self, slot: usize) -> FlatResult<String> {
         let (_, bytes) = self.items(slot, 1)?;
         self.take(bytes.len())?;
         Ok(String::from_utf8_lossy(bytes).into_owned())
@@ -191,8 +191,8 @@ impl<'f> Table<'f> {
     pub(crate) fn each<T>(
         &self,
         slot: usize,
-        mut f: impl FnMut(&Table<'f>) -> Read<T>,
-    ) -> Read<Vec<T>> {
+        mut f: impl FnMut(&FlatTable<'f>) -> FlatResult<T>,
+    ) -> FlatResult<Vec<T>> {
         let (start, bytes) = self.items(slot, 4)?;
         let places = (0..bytes.len() / 4).map(|i| start + 4 * i);
         places.map(|at| f(&self.file.table(self.file.follow(at)?)?)).collect()

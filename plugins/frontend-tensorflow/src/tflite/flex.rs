@@ -28,7 +28,7 @@ pub(crate) enum Flex {
 pub(crate) fn read(bytes: &Bytes) -> Option<Flex> {
     let [.., packed, width] = bytes[..] else { return None };
     let at = bytes.len().checked_sub(2)?.checked_sub(width.into())?;
-    let mut reader = Reader { bytes, left: VALUES_MAX };
+    let mut reader = FlexReader { bytes, left: VALUES_MAX };
     reader.value(at, width.into(), packed, 0)
 }
 
@@ -38,12 +38,12 @@ pub(crate) fn field<'f>(flex: &'f Flex, name: &str) -> Option<&'f Flex> {
     fields.iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
-struct Reader<'b> {
+struct FlexReader<'b> {
     bytes: &'b Bytes,
     left: usize,
 }
 
-impl Reader<'_> {
+impl FlexReader<'_> {
     fn raw(&self, at: usize, width: usize) -> Option<u64> {
         let bytes = self.bytes.get(at..at.checked_add(width)?)?;
         let mut whole = [0; 8];
@@ -87,8 +87,8 @@ impl Reader<'_> {
                 let start = self.target(at, width)?;
                 let length = self.length(start, inside)?;
                 let end = start.checked_add(length).filter(|end| *end <= self.bytes.len())?;
-                let found = self.bytes.slice(start..end);
-                if kind == 5 { Flex::Text(found) } else { Flex::Bytes(found) }
+                let content = self.bytes.slice(start..end);
+                if kind == 5 { Flex::Text(content) } else { Flex::Bytes(content) }
             }
             6 => Flex::Int(self.signed(self.target(at, width)?, inside)?),
             7 => Flex::Int(i64::try_from(self.raw(self.target(at, width)?, inside)?).ok()?),

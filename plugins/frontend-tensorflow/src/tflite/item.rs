@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 /// What stands for a tensor of a graph.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
+pub(crate) enum LiteItem {
     /// As the tensor is stored.
     Tensor(Var),
     /// A handle of a variable.

@@ -1,10 +1,10 @@
 //! What operators see of quantized tensors, as TFLite's kernels do: the integers that are stored, or the real numbers
 //! that those stand for.
 
-use super::model::{Operator, Quantization, SubGraph, Tensor};
+use super::model::{LiteOperator, Quantization, SubGraph, Tensor};
 use super::operators::{self, Input, Many};
 use super::options::ACTIVATION;
-use super::quantized;
+use super::quantized::{self, quantization_of};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;
 
@@ -61,7 +61,7 @@ pub(super) enum SeenAs {
 }
 
 impl SeenAs {
-    pub(super) fn of(graph: &SubGraph, called: &Operator) -> SeenAs {
+    pub(super) fn of(graph: &SubGraph, called: &LiteOperator) -> SeenAs {
         let name = called.name();
         match keeps_integers(graph, called) {
             true if COPIES.contains(&name) || FILLS.contains(&name) => SeenAs::Copied,
@@ -79,16 +79,16 @@ impl SeenAs {
     /// makes.
     pub(super) fn written<'t>(
         self,
-        called: &Operator,
+        called: &LiteOperator,
         tensor: &'t Tensor,
     ) -> Option<&'t Quantization> {
         let is_number = is_wide(tensor) && !CHANGES.contains(&called.name());
-        quantized::of(tensor).filter(|_| !self.is_stored() && !is_number)
+        quantization_of(tensor).filter(|_| !self.is_stored() && !is_number)
     }
 }
 
 /// Whether an operator computes on what is stored, quantized or not.
-fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
+fn keeps_integers(graph: &SubGraph, called: &LiteOperator) -> bool {
     let name = called.name();
     if STORED.contains(&name) || FILLS.contains(&name) {
         return true;
@@ -121,16 +121,16 @@ fn is_wide(tensor: &Tensor) -> bool {
 
 /// How the input at a place is quantized. Integers of 32 and 64 bits are so as biases; kernels read others as numbers.
 pub(super) fn read<'t>(
-    called: &Operator,
+    called: &LiteOperator,
     at: usize,
     tensor: &'t Tensor,
 ) -> Option<&'t Quantization> {
     let is_real = || CHANGES.contains(&called.name()) || is_bias(called, at);
-    quantized::of(tensor).filter(|_| !is_wide(tensor) || is_real())
+    quantization_of(tensor).filter(|_| !is_wide(tensor) || is_real())
 }
 
 /// Whether an input is a bias. Layers that list their inputs have no other wide integers.
-fn is_bias(called: &Operator, at: usize) -> bool {
+fn is_bias(called: &LiteOperator, at: usize) -> bool {
     let Some(operator) = operators::find(called.code, &called.custom) else { return false };
     let is_layer = operator.name.ends_with("LSTM") || operator.name.ends_with("RNN");
     match operator.inputs.get(at).or(operator.inputs.last()) {
@@ -143,14 +143,14 @@ fn is_bias(called: &Operator, at: usize) -> bool {
 /// How an LSTM layer on integers stores its result in each step: scale and zero point of what it computes, of its state
 /// and of its result, then the largest number of its cell. Its kernel hands the integers on as they are, also where
 /// these say different numbers. `None` for other layers.
-pub(super) fn between_steps(graph: &SubGraph, called: &Operator) -> Option<Vec<f64>> {
+pub(super) fn between_steps(graph: &SubGraph, called: &LiteOperator) -> Option<Vec<f64>> {
     let [_, _, _, _, hidden] = called.intermediates[..] else { return None };
     if !called.name().ends_with("LSTM") {
         return None;
     }
     let of = |index: Option<usize>, dtype: DataType| {
         let tensor = graph.tensors.get(index?)?;
-        quantized::of(tensor).filter(|found| found.is_uniform() && tensor.dtype() == Some(dtype))
+        quantization_of(tensor).filter(|found| found.is_uniform() && tensor.dtype() == Some(dtype))
     };
     let input = |at: usize| called.inputs.get(at).copied().flatten();
     let result = called.outputs.first().copied();

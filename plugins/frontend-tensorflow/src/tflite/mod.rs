@@ -25,10 +25,10 @@ mod tables;
 mod types;
 mod variables;
 
-use crate::ops::{self, Source};
+use crate::ops::{self, RowContext};
 use onnxd_plugin_sdk::lower::Table;
 
 /// All operators of TFLite models.
-pub(crate) fn table() -> Table<Source> {
+pub(crate) fn table() -> Table<RowContext> {
     rows::rows(Table::new()).with(ops::table())
 }

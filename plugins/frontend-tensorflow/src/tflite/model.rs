@@ -1,6 +1,6 @@
 //! What a TFLite file says: sub-graphs of operators on tensors, constants, and signatures.
 
-use super::flat::{File, Read, Table};
+use super::flat::{FlatFile, FlatResult, FlatTable};
 use super::operators::{self, CUSTOM};
 use super::options;
 use super::types::type_number;
@@ -35,7 +35,7 @@ pub(crate) struct SubGraph {
     pub(crate) tensors: Vec<Tensor>,
     pub(crate) inputs: Vec<usize>,
     pub(crate) outputs: Vec<usize>,
-    pub(crate) operators: Vec<Operator>,
+    pub(crate) operators: Vec<LiteOperator>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(crate) enum SparseAxis {
 }
 
 #[derive(Debug)]
-pub(crate) struct Operator {
+pub(crate) struct LiteOperator {
     pub(crate) code: i64,
     /// The name of a custom operator.
     pub(crate) custom: Rc<str>,
@@ -117,7 +117,7 @@ impl Model {
 /// The inputs of an operator that its kernel changes, for the next call.
 pub(crate) fn states<'g>(
     graph: &'g SubGraph,
-    called: &'g Operator,
+    called: &'g LiteOperator,
 ) -> impl Iterator<Item = usize> + 'g {
     let is_state = |index: &usize| {
         graph.tensors.get(*index).is_some_and(|tensor| tensor.variable && tensor.data.is_none())
@@ -125,7 +125,7 @@ pub(crate) fn states<'g>(
     called.inputs.iter().flatten().copied().filter(is_state)
 }
 
-impl Operator {
+impl LiteOperator {
     /// Its name, for messages.
     pub(crate) fn name(&self) -> &str {
         match operators::find(self.code, &self.custom) {
@@ -144,7 +144,7 @@ impl Tensor {
 
     /// The element type; `None` for handles and for what ONNX does not have.
     pub(crate) fn dtype(&self) -> Option<DataType> {
-        crate::wire::dtype::of(self.number)
+        crate::wire::dtype::dtype_of_number(self.number)
     }
 }
 
@@ -156,20 +156,20 @@ fn wrong(what: impl Into<String>) -> Diagnostic {
 ///
 /// # Errors
 /// `N0201` for a file that contradicts itself, `N0213` beyond limits.
-pub(crate) fn read(bytes: &Bytes) -> Read<Model> {
-    let file = File::new(bytes);
+pub(crate) fn read(bytes: &Bytes) -> FlatResult<Model> {
+    let file = FlatFile::new(bytes);
     let root = file.root()?;
     let codes = root.each(1, code)?;
     let buffers = root.each(4, |buffer| held(buffer, bytes, 0, [1, 2]))?;
     let facts = facts(&root, &buffers)?;
-    let reader = Reader { bytes, codes, buffers };
+    let reader = ModelReader { bytes, codes, buffers };
     let mut numbers = 0..;
     let graphs = root.each(2, |table| reader.graph(numbers.next().unwrap_or_default(), table))?;
     Ok(Model { facts, signatures: root.each(7, |table| signature(table, &graphs))?, graphs })
 }
 
 /// What a model says of itself: its description, and the oldest version of TFLite that runs it.
-fn facts(root: &Table<'_>, buffers: &[Option<Bytes>]) -> Read<Vec<(String, String)>> {
+fn facts(root: &FlatTable<'_>, buffers: &[Option<Bytes>]) -> FlatResult<Vec<(String, String)>> {
     let mut found = vec![("source.description".to_owned(), root.text(3)?)];
     for (name, buffer) in root.each(6, |entry| Ok((entry.text(0)?, entry.scalar::<u32>(1)?)))? {
         let buffer = buffers.get(buffer as usize).and_then(Option::as_ref);
@@ -184,7 +184,7 @@ fn facts(root: &Table<'_>, buffers: &[Option<Bytes>]) -> Read<Vec<(String, Strin
 }
 
 /// The number of an operator, and the name of a custom one.
-fn code(table: &Table<'_>) -> Read<(i64, Rc<str>)> {
+fn code(table: &FlatTable<'_>) -> FlatResult<(i64, Rc<str>)> {
     let (old, new) = (table.scalar::<i8>(0)?, table.scalar::<i32>(3)?);
     let code = i64::from(old).max(i64::from(new));
     let code = if code == NEWER { i64::from(new) } else { code };
@@ -192,7 +192,12 @@ fn code(table: &Table<'_>) -> Read<(i64, Rc<str>)> {
 }
 
 /// What a table holds: inside of the tables, or behind them, at an offset with a size.
-fn held(table: &Table<'_>, bytes: &Bytes, slot: usize, behind: [usize; 2]) -> Read<Option<Bytes>> {
+fn held(
+    table: &FlatTable<'_>,
+    bytes: &Bytes,
+    slot: usize,
+    behind: [usize; 2],
+) -> FlatResult<Option<Bytes>> {
     let (start, inside) = table.bytes(slot)?;
     let [offset, size] = [table.scalar::<u64>(behind[0])?, table.scalar::<u64>(behind[1])?];
     // 1 stands for no place.
@@ -208,14 +213,14 @@ fn held(table: &Table<'_>, bytes: &Bytes, slot: usize, behind: [usize; 2]) -> Re
     })
 }
 
-struct Reader<'f> {
+struct ModelReader<'f> {
     bytes: &'f Bytes,
     codes: Vec<(i64, Rc<str>)>,
     buffers: Vec<Option<Bytes>>,
 }
 
-impl Reader<'_> {
-    fn graph(&self, number: usize, table: &Table<'_>) -> Read<SubGraph> {
+impl ModelReader<'_> {
+    fn graph(&self, number: usize, table: &FlatTable<'_>) -> FlatResult<SubGraph> {
         let tensors = table.each(0, |table| self.tensor(table))?;
         let count = tensors.len();
         Ok(SubGraph {
@@ -228,10 +233,10 @@ impl Reader<'_> {
         })
     }
 
-    fn tensor(&self, table: &Table<'_>) -> Read<Tensor> {
+    fn tensor(&self, table: &FlatTable<'_>) -> FlatResult<Tensor> {
         let name = table.text(3)?;
         let about = |what: &str| wrong(format!("The tensor `{}` {what}.", shown(&name)));
-        let sizes = |slot| -> Read<Vec<i64>> {
+        let sizes = |slot| -> FlatResult<Vec<i64>> {
             let sizes = table.numbers::<i32>(slot)?;
             refuse!(sizes.len() > RANK_MAX => about("has too many axes"));
             Ok(sizes.into_iter().map(i64::from).collect())
@@ -261,12 +266,12 @@ impl Reader<'_> {
         })
     }
 
-    fn operator(&self, table: &Table<'_>, tensors: usize) -> Read<Operator> {
+    fn operator(&self, table: &FlatTable<'_>, tensors: usize) -> FlatResult<LiteOperator> {
         let index = table.scalar::<u32>(0)? as usize;
         let (code, custom) = self.codes.get(index).cloned().ok_or_else(|| {
             wrong(format!("A node is to be of operator {index}, which the file does not list."))
         })?;
-        let maybe = |slot| -> Read<Vec<Option<usize>>> {
+        let maybe = |slot| -> FlatResult<Vec<Option<usize>>> {
             let all = table.numbers::<i32>(slot)?.into_iter().map(|index| match index {
                 -1 => Ok(None),
                 index => index_below(index.into(), tensors).map(Some),
@@ -280,7 +285,7 @@ impl Reader<'_> {
             Some(name) => options::read(name, table.table(if second { 12 } else { 4 })?)?,
             None => vec![],
         };
-        Ok(Operator {
+        Ok(LiteOperator {
             code,
             custom,
             inputs: maybe(1)?,
@@ -292,18 +297,18 @@ impl Reader<'_> {
     }
 }
 
-fn index_below(index: i64, count: usize) -> Read<usize> {
+fn index_below(index: i64, count: usize) -> FlatResult<usize> {
     let found = usize::try_from(index).ok().filter(|index| *index < count);
     found.ok_or_else(|| wrong(format!("There is no tensor {index}: the graph has {count}.")))
 }
 
 /// Numbers of tensors, of which there are `count`.
-fn indices(table: &Table<'_>, slot: usize, count: usize) -> Read<Vec<usize>> {
+fn indices(table: &FlatTable<'_>, slot: usize, count: usize) -> FlatResult<Vec<usize>> {
     let found = table.numbers::<i32>(slot)?.into_iter();
     found.map(|index| index_below(index.into(), count)).collect()
 }
 
-fn quantization(table: &Table<'_>) -> Read<Option<Quantization>> {
+fn quantization(table: &FlatTable<'_>) -> FlatResult<Option<Quantization>> {
     let scales = table.numbers::<f32>(2)?;
     let blocks = table.scalar::<u8>(4)? != 0;
     if scales.is_empty() && !blocks {
@@ -313,12 +318,12 @@ fn quantization(table: &Table<'_>) -> Read<Option<Quantization>> {
     Ok(Some(Quantization { scales, zeros: table.numbers(3)?, axis, blocks }))
 }
 
-fn sparsity(table: &Table<'_>) -> Read<Sparsity> {
+fn sparsity(table: &FlatTable<'_>) -> FlatResult<Sparsity> {
     let (order, blocks) = (table.numbers(0)?, table.numbers(1)?);
     Ok(Sparsity { order, blocks, axes: table.each(2, sparse_axis)? })
 }
 
-fn sparse_axis(table: &Table<'_>) -> Read<SparseAxis> {
+fn sparse_axis(table: &FlatTable<'_>) -> FlatResult<SparseAxis> {
     if table.scalar::<i8>(0)? == 0 {
         let size = usize::try_from(table.scalar::<i32>(1)?);
         return size.map(SparseAxis::Dense).map_err(|_| wrong("A sparse axis has no size."));
@@ -327,7 +332,7 @@ fn sparse_axis(table: &Table<'_>) -> Read<SparseAxis> {
 }
 
 /// A vector of one of three widths: its kind, then a table around it.
-fn vector(table: &Table<'_>, slot: usize) -> Read<Vec<usize>> {
+fn vector(table: &FlatTable<'_>, slot: usize) -> FlatResult<Vec<usize>> {
     let Some(inner) = table.table(slot + 1)? else { return Ok(vec![]) };
     Ok(match table.scalar::<u8>(slot)? {
         1 => {
@@ -340,13 +345,13 @@ fn vector(table: &Table<'_>, slot: usize) -> Read<Vec<usize>> {
     })
 }
 
-fn signature(table: &Table<'_>, graphs: &[SubGraph]) -> Read<Signature> {
+fn signature(table: &FlatTable<'_>, graphs: &[SubGraph]) -> FlatResult<Signature> {
     let graph = table.scalar::<u32>(4)? as usize;
     let key = table.text(2)?;
     let count = graphs.get(graph).map(|graph| graph.tensors.len()).ok_or_else(|| {
         wrong(format!("The signature `{}` is of a graph that is missing.", shown(&key)))
     })?;
-    let tensors = |slot| -> Read<Vec<(String, usize)>> {
+    let tensors = |slot| -> FlatResult<Vec<(String, usize)>> {
         table.each(slot, |entry| {
             Ok((entry.text(0)?, index_below(entry.scalar::<u32>(1)?.into(), count)?))
         })

@@ -1,12 +1,12 @@
 //! A network that is a TFLite model: which of its graphs, what goes in, what comes out, and the run between.
 
-use super::item::Item;
+use super::item::LiteItem;
 use super::model::{self, Model, Tensor};
-use super::scope::{Runner, Scope};
+use super::scope::{LiteRunner, Scope};
 use super::table;
 use super::types::dim;
-use crate::model::{Ran, Reader};
-use crate::ops::Source;
+use crate::model::{NetworkFormat, Ran};
+use crate::ops::RowContext;
 use crate::states;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
@@ -22,7 +22,7 @@ const SIGNATURE: &str = "serving_default";
 /// The first version in which integers of 16 bits are quantized.
 const QUANTIZES_INT16: i64 = 21;
 
-const READER: Reader = Reader { name: "tflite", table };
+const READER: NetworkFormat = NetworkFormat { name: "tflite", table };
 
 /// What the params ask of a TFLite model, beside how it is written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +48,7 @@ pub(crate) fn import(
     if !asked.opset_is_set && has_int16(&model) {
         options.opset = options.opset.max(QUANTIZES_INT16);
     }
-    let ports = Ports::of(&model, asked.signature)?;
+    let ports = Ports::from_model(&model, asked.signature)?;
     // A quantizer takes a model with integers as one that is quantized already.
     let floats = asked.quantized && !model.is_quantized();
     crate::model::import(&READER, options, |driver, asked| {
@@ -82,19 +82,19 @@ struct Ports {
 impl Ports {
     /// As a signature names them: the one that is asked for, else the default one, else the only one. They are in the
     /// order of the graph. Without signatures, those of the first graph under their own names.
-    fn of(model: &Model, wanted: Option<&str>) -> Result<Ports> {
+    fn from_model(model: &Model, wanted: Option<&str>) -> Result<Ports> {
         let find = |key: &str| model.signatures.iter().find(|signature| signature.key == key);
-        let found = match (wanted, model.signatures.as_slice()) {
+        let used_signature = match (wanted, model.signatures.as_slice()) {
             (Some(key), _) => Some(find(key).ok_or_else(|| choose(model, Some(key)))?),
             (None, []) => None,
             (None, [one]) => Some(one),
             (None, _) => Some(find(SIGNATURE).ok_or_else(|| choose(model, None))?),
         };
-        let mut ports = match found {
-            Some(found) => Ports {
-                graph: found.graph,
-                inputs: found.inputs.clone(),
-                outputs: found.outputs.clone(),
+        let mut ports = match used_signature {
+            Some(used_signature) => Ports {
+                graph: used_signature.graph,
+                inputs: used_signature.inputs.clone(),
+                outputs: used_signature.outputs.clone(),
             },
             None => Ports { graph: 0, inputs: vec![], outputs: vec![] },
         };
@@ -104,7 +104,7 @@ impl Ports {
         let named = |all: &[usize]| -> Vec<(String, usize)> {
             all.iter().map(|index| (plain(&graph.tensors[*index].name), *index)).collect()
         };
-        if found.is_none() {
+        if used_signature.is_none() {
             (ports.inputs, ports.outputs) = (named(&graph.inputs), named(&graph.outputs));
         }
         let sort = |ports: &mut Vec<(String, usize)>, order: &[usize]| {
@@ -149,14 +149,14 @@ fn choose(model: &Model, wanted: Option<&str>) -> Diagnostic {
 fn run(
     model: &Model,
     ports: &Ports,
-    driver: &Driver<'_, Source>,
+    driver: &Driver<'_, RowContext>,
     (options, floats, asked): (&ExportOptions, bool, &states::Asked),
 ) -> Result<(usize, Ran)> {
     let b = driver.builder();
     b.reserve(ports.outputs.iter().map(|(name, _)| name.clone()));
     states::reserve(b, asked);
     let graph = &model.graphs[ports.graph];
-    let runner = Runner::new(driver, model, (floats, asked));
+    let runner = LiteRunner::new(driver, model, (floats, asked));
     let scope = Scope::new(graph, String::new());
     let of = |(name, index): &(String, usize)| (name.clone(), graph.tensors[*index].dtype());
     let inputs: Vec<(String, Option<DataType>)> = ports.inputs.iter().map(of).collect();
@@ -165,7 +165,7 @@ fn run(
     let mut at = 0;
     for ((name, index), fixed) in ports.inputs.iter().zip(fixed) {
         if let Some(var) = fixed {
-            scope.set(*index, Item::Tensor(var));
+            scope.set(*index, LiteItem::Tensor(var));
             continue;
         }
         let ty = input_type(options, at, name, &graph.tensors[*index])?;
@@ -174,9 +174,9 @@ fn run(
             Some(DataType::Complex64 | DataType::Complex128) => {
                 let message = format!("The input `{}` is complex.", shown(name));
                 driver.report(Diagnostic::new(Code::LayerUnsupported, message));
-                Item::Hole
+                LiteItem::Hole
             }
-            _ => Item::Tensor(var),
+            _ => LiteItem::Tensor(var),
         };
         scope.set(*index, item);
         at += 1;
@@ -187,9 +187,9 @@ fn run(
     for (name, index) in &ports.outputs {
         let declared = graph.tensors[*index].dtype();
         match runner.item(&scope, *index)? {
-            Item::Tensor(var) => crate::model::output(driver, var, name, declared)?,
-            Item::Hole => lost.push(name.clone()),
-            Item::Handle(_) => crate::model::no_tensor(driver, name, "a variable or table"),
+            LiteItem::Tensor(var) => crate::model::output(driver, var, name, declared)?,
+            LiteItem::Hole => lost.push(name.clone()),
+            LiteItem::Handle(_) => crate::model::no_tensor(driver, name, "a variable or table"),
         }
     }
     runner.variables.unset().into_iter().for_each(|found| driver.report(found));

@@ -9,7 +9,7 @@ pub(crate) const CUSTOM: i64 = 32;
 
 /// An operator.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Operator {
+pub(crate) struct OperatorRow {
     pub(crate) code: i64,
     pub(crate) name: &'static str,
     pub(crate) inputs: Vec<Input>,
@@ -20,12 +20,12 @@ pub(crate) struct Operator {
     /// Options with other names than their own; one without a name is not passed on.
     pub(crate) renamed: Vec<(&'static str, Option<&'static str>)>,
     /// Further arguments.
-    pub(crate) more: Vec<(&'static str, Given)>,
+    pub(crate) more: Vec<(&'static str, DerivedArgument)>,
     /// Why it cannot be converted, as the end of a sentence.
     pub(crate) refused: Option<&'static str>,
 }
 
-impl Operator {
+impl OperatorRow {
     /// Whether its row gives the states at the end behind its results, if it is asked for them.
     pub(crate) fn keeps_states(&self) -> bool {
         matches!(self.name, "RNN" | "SVDF")
@@ -51,7 +51,7 @@ pub(crate) enum Many {
 
 /// An argument that is no option of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum DerivedArgument {
     /// The element type of the first result.
     Type,
     /// The sizes of the first result.
@@ -62,15 +62,15 @@ pub(crate) enum Given {
 
 const OPERATORS: &str = include_str!("operators.txt");
 
-struct Table {
-    by_code: HashMap<i64, Operator>,
-    custom: HashMap<&'static str, Operator>,
+struct OperatorTable {
+    by_code: HashMap<i64, OperatorRow>,
+    custom: HashMap<&'static str, OperatorRow>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+static TABLE: LazyLock<OperatorTable> = LazyLock::new(|| {
     let parsed = lines().map(|line| parse(line).expect("a test parses every line"));
     let (custom, built_in) = parsed.partition::<Vec<_>, _>(|operator| operator.code == CUSTOM);
-    Table {
+    OperatorTable {
         by_code: built_in.into_iter().map(|operator| (operator.code, operator)).collect(),
         custom: custom.into_iter().map(|operator| (operator.name, operator)).collect(),
     }
@@ -81,7 +81,7 @@ fn lines() -> impl Iterator<Item = &'static str> {
 }
 
 /// The operator with this number, or the custom one of this name.
-pub(crate) fn find(code: i64, custom: &str) -> Option<&'static Operator> {
+pub(crate) fn find(code: i64, custom: &str) -> Option<&'static OperatorRow> {
     match code {
         CUSTOM => TABLE.custom.get(custom),
         code => TABLE.by_code.get(&code),
@@ -90,11 +90,11 @@ pub(crate) fn find(code: i64, custom: &str) -> Option<&'static Operator> {
 
 /// All operators, custom ones too.
 #[cfg(test)]
-pub(crate) fn all() -> impl Iterator<Item = &'static Operator> {
+pub(crate) fn all() -> impl Iterator<Item = &'static OperatorRow> {
     TABLE.by_code.values().chain(TABLE.custom.values())
 }
 
-fn parse(line: &'static str) -> Option<Operator> {
+fn parse(line: &'static str) -> Option<OperatorRow> {
     let (line, refused) = match line.split_once(" refused: ") {
         Some((line, reason)) => (line, Some(reason)),
         None => (line, None),
@@ -105,7 +105,7 @@ fn parse(line: &'static str) -> Option<Operator> {
     let inputs = inputs.split(", ").filter(|text| !text.is_empty()).map(input).collect();
     let (code, options, same_as) = (code.parse().ok()?, None, None);
     let (renamed, more) = (vec![], vec![]);
-    let mut operator = Operator { code, name, inputs, options, same_as, renamed, more, refused };
+    let mut operator = OperatorRow { code, name, inputs, options, same_as, renamed, more, refused };
     let mut words = rest.split_whitespace();
     while let Some(word) = words.next() {
         if word == "->" {
@@ -128,11 +128,11 @@ fn input(text: &'static str) -> Input {
     maybe.or_else(rest).unwrap_or(Input { name: text, many: Many::One })
 }
 
-fn given(text: &'static str) -> Given {
+fn given(text: &'static str) -> DerivedArgument {
     match text {
-        "@type" => Given::Type,
-        "@shape" => Given::Shape,
-        word => Given::Word(word),
+        "@type" => DerivedArgument::Type,
+        "@shape" => DerivedArgument::Shape,
+        word => DerivedArgument::Word(word),
     }
 }
 

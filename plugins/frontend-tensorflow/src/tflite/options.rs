@@ -1,6 +1,6 @@
 //! The options of operators, read as `options.txt` lists their fields.
 
-use super::flat::{Read, Scalar, Table};
+use super::flat::{FlatResult, FlatTable, Scalar};
 use super::flex::{self, Flex};
 use super::types::type_number;
 use bytes::Bytes;
@@ -26,25 +26,25 @@ const OPTIONS: &str = include_str!("options.txt");
 
 /// `dilation_w_factor@4: i32 = 1`
 #[derive(Debug)]
-struct Field {
+struct OptionField {
     name: &'static str,
     slot: usize,
     kind: &'static str,
     default: i64,
 }
 
-static FIELDS: LazyLock<HashMap<&'static str, Vec<Field>>> = LazyLock::new(|| {
+static FIELDS: LazyLock<HashMap<&'static str, Vec<OptionField>>> = LazyLock::new(|| {
     let parsed = OPTIONS.lines().map(|line| parse(line).expect("a test parses every line"));
     parsed.collect()
 });
 
-fn parse(line: &'static str) -> Option<(&'static str, Vec<Field>)> {
+fn parse(line: &'static str) -> Option<(&'static str, Vec<OptionField>)> {
     let (name, fields) = line.strip_suffix(')')?.split_once('(')?;
     let fields = fields.split(", ").map(field).collect::<Option<_>>()?;
     Some((name, fields))
 }
 
-fn field(text: &'static str) -> Option<Field> {
+fn field(text: &'static str) -> Option<OptionField> {
     let (place, kind) = text.split_once(": ")?;
     // Those of custom operators have names alone.
     let (name, slot) = place.split_once('@').unwrap_or((place, "0"));
@@ -52,7 +52,7 @@ fn field(text: &'static str) -> Option<Field> {
         Some((kind, default)) => (kind, default.parse().ok()?),
         None => (kind, 0),
     };
-    Some(Field { name, slot: slot.parse().ok()?, kind, default })
+    Some(OptionField { name, slot: slot.parse().ok()?, kind, default })
 }
 
 /// Whether there is a table of this name.
@@ -65,7 +65,10 @@ pub(crate) fn has(name: &str) -> bool {
 ///
 /// # Errors
 /// `N0201` if they are outside of the file.
-pub(crate) fn read(name: &str, table: Option<Table<'_>>) -> Read<Vec<(&'static str, Value)>> {
+pub(crate) fn read(
+    name: &str,
+    table: Option<FlatTable<'_>>,
+) -> FlatResult<Vec<(&'static str, Value)>> {
     let fields = FIELDS.get(name).map(Vec::as_slice).unwrap_or_default();
     fields.iter().map(|field| Ok((field.name, value(field, table)?))).collect()
 }
@@ -74,13 +77,13 @@ pub(crate) fn read(name: &str, table: Option<Table<'_>>) -> Read<Vec<(&'static s
 ///
 /// # Errors
 /// `N0201` if the buffer is damaged.
-pub(crate) fn read_custom(name: &str, bytes: &Bytes) -> Read<Vec<(&'static str, Value)>> {
+pub(crate) fn read_custom(name: &str, bytes: &Bytes) -> FlatResult<Vec<(&'static str, Value)>> {
     let fields = FIELDS.get(name).map(Vec::as_slice).unwrap_or_default();
     let found = flex::read(bytes).ok_or_else(|| {
         let message = "The options of a custom operator are damaged.";
         Diagnostic::new(Code::SourceSyntax, message)
     })?;
-    let one = |field: &Field| {
+    let one = |field: &OptionField| {
         let value = match (flex::field(&found, field.name), field.kind) {
             (Some(Flex::Float(x)), "f32") => Value::Float(*x),
             (Some(Flex::Int(x)), "f32") => Value::Float(*x as f64),
@@ -94,13 +97,13 @@ pub(crate) fn read_custom(name: &str, bytes: &Bytes) -> Read<Vec<(&'static str, 
     fields.iter().map(one).collect()
 }
 
-fn value(field: &Field, table: Option<Table<'_>>) -> Read<Value> {
+fn value(field: &OptionField, table: Option<FlatTable<'_>>) -> FlatResult<Value> {
     if let Some(item) = field.kind.strip_prefix('[') {
         let Some(table) = table else { return Ok(Value::List(vec![])) };
         return list(item.trim_end_matches(']'), &table, field.slot);
     }
     let number = |number: Option<i64>| number.unwrap_or(field.default);
-    let whole = |table: Table<'_>| match field.kind {
+    let whole = |table: FlatTable<'_>| match field.kind {
         "i64" => table.number::<i64>(field.slot),
         "i32" => Ok(table.number::<i32>(field.slot)?.map(i64::from)),
         "u32" => Ok(table.number::<u32>(field.slot)?.map(i64::from)),
@@ -133,8 +136,12 @@ fn worded(kind: &str, number: i64) -> Value {
     word.map_or(Value::Int(number), |word| Value::from(*word))
 }
 
-fn list(item: &str, table: &Table<'_>, slot: usize) -> Read<Value> {
-    fn numbers<T: Scalar>(table: &Table<'_>, slot: usize, to: fn(T) -> Value) -> Read<Value> {
+fn list(item: &str, table: &FlatTable<'_>, slot: usize) -> FlatResult<Value> {
+    fn numbers<T: Scalar>(
+        table: &FlatTable<'_>,
+        slot: usize,
+        to: fn(T) -> Value,
+    ) -> FlatResult<Value> {
         Ok(Value::List(table.numbers(slot)?.into_iter().map(to).collect()))
     }
     match item {

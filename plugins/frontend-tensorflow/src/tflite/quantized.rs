@@ -62,7 +62,7 @@ pub(crate) fn limits(dtype: DataType) -> Option<[f64; 2]> {
 }
 
 /// How a tensor is quantized; `None` if its numbers are what they are. [`check`] says whether it is usable.
-pub(crate) fn of(tensor: &Declared) -> Option<&Quantization> {
+pub(crate) fn quantization_of(tensor: &Declared) -> Option<&Quantization> {
     tensor.quantization.as_ref().filter(|_| tensor.dtype().is_some_and(DataType::is_integer))
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn of(tensor: &Declared) -> Option<&Quantization> {
 /// # Errors
 /// `N0201` for lists that do not fit each other, `N0203` for blocks, `N0204` for scales that are none.
 pub(crate) fn check(tensor: &Declared) -> Result<()> {
-    match of(tensor).and_then(Quantization::fault) {
+    match quantization_of(tensor).and_then(Quantization::fault) {
         None => Ok(()),
         Some((code, what)) => {
             Err(Diagnostic::new(code, format!("The tensor `{}` {what}.", shown(&tensor.name))))
@@ -81,24 +81,24 @@ pub(crate) fn check(tensor: &Declared) -> Result<()> {
 
 /// Whether two tensors are quantized alike, so that equal integers are equal numbers.
 pub(crate) fn alike(one: &Declared, other: &Declared) -> bool {
-    let uniform = |tensor| of(tensor).filter(|found| found.is_uniform());
+    let uniform = |tensor| quantization_of(tensor).filter(|found| found.is_uniform());
     match (uniform(one), uniform(other)) {
         (Some(a), Some(b)) => {
             one.number == other.number && a.scales == b.scales && a.zeros == b.zeros
         }
-        (None, None) => of(one).is_none() && of(other).is_none(),
+        (None, None) => quantization_of(one).is_none() && quantization_of(other).is_none(),
         _ => false,
     }
 }
 
 /// The operands that say a quantization: scales, zero points, and the axis if there are several.
-struct Operands {
+struct ScaleOperands {
     scale: Var,
     zero: Var,
     axis: Option<i64>,
 }
 
-fn operands(b: &GraphBuilder, found: &Quantization, dtype: DataType) -> Result<Operands> {
+fn operands(b: &GraphBuilder, found: &Quantization, dtype: DataType) -> Result<ScaleOperands> {
     let zeros = found.zeros.clone();
     let [low, high] = limits(dtype).unwrap_or([0.0, 0.0]);
     refuse!(zeros.iter().any(|zero| (*zero as f64) < low || (*zero as f64) > high) =>
@@ -110,7 +110,7 @@ fn operands(b: &GraphBuilder, found: &Quantization, dtype: DataType) -> Result<O
         .map_err(|e| b.wrong(format!("A zero point cannot be converted: {e}.")))?;
     let scale = b.constant(Tensor::from_vec(dims, found.scales.clone()));
     let axis = (!found.is_uniform()).then_some(found.axis as i64);
-    Ok(Operands { scale, zero: b.constant(zero), axis })
+    Ok(ScaleOperands { scale, zero: b.constant(zero), axis })
 }
 
 /// Whether nodes of ONNX quantize to this type.
@@ -135,13 +135,18 @@ fn check_axis(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Res
 ///
 /// # Errors
 /// `N0204` for scales that do not fit the tensor.
-pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Result<Var> {
-    check_axis(b, x, found, name)?;
-    let dtype = super::super::ops::of(b, x)?;
+pub(crate) fn real(
+    b: &GraphBuilder,
+    x: Var,
+    quantization: &Quantization,
+    name: &str,
+) -> Result<Var> {
+    check_axis(b, x, quantization, name)?;
+    let dtype = super::super::ops::dtype_of(b, x)?;
     // Biases have 32 or 64 bits; ONNX knows the former, without a zero point.
-    let is_bias = dtype == DataType::Int32 && found.zeros.iter().all(|zero| *zero == 0);
+    let is_bias = dtype == DataType::Int32 && quantization.zeros.iter().all(|zero| *zero == 0);
     if has_node(b, dtype) || is_bias {
-        let Operands { scale, zero, axis } = operands(b, found, dtype)?;
+        let ScaleOperands { scale, zero, axis } = operands(b, quantization, dtype)?;
         let zero = (!is_bias).then_some(zero);
         return b.dequantize_linear(x, scale).x_zero_point(zero).axis(axis).one();
     }
@@ -149,27 +154,27 @@ pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -
     let along = |tensor: Tensor| {
         let rank = b.rank_of(x).unwrap_or(0);
         let mut dims = vec![1; rank];
-        if let (false, Some(axis)) = (found.is_uniform(), dims.get_mut(found.axis)) {
-            *axis = found.scales.len();
+        if let (false, Some(axis)) = (quantization.is_uniform(), dims.get_mut(quantization.axis)) {
+            *axis = quantization.scales.len();
         }
-        let dims = if found.is_uniform() { vec![] } else { dims };
+        let dims = if quantization.is_uniform() { vec![] } else { dims };
         tensor
             .reshaped(dims)
             .map(|tensor| b.constant(tensor))
             .map_err(|e| b.wrong(format!("A scale cannot be used: {e}.")))
     };
-    let zeros: Vec<f32> = found.zeros.iter().map(|zero| *zero as f32).collect();
+    let zeros: Vec<f32> = quantization.zeros.iter().map(|zero| *zero as f32).collect();
     let steps = match zeros.iter().any(|zero| *zero != 0.0) {
         true => b.sub(steps, along(Tensor::vector(zeros))?)?,
         false => steps,
     };
-    b.mul(steps, along(Tensor::vector(found.scales.clone()))?)
+    b.mul(steps, along(Tensor::vector(quantization.scales.clone()))?)
 }
 
 /// Real numbers of which `QuantizeLinear`, which rounds halves to even integers, rounds halves of steps up. Kernels
 /// with that rule compute weights in some ten bits, so nothing else is as near to a half.
 pub(crate) fn halves_up(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
-    match of(to).filter(|found| found.is_uniform()) {
+    match quantization_of(to).filter(|found| found.is_uniform()) {
         Some(found) => b.add(x, f64::from(found.scales[0]) * HALF_MARGIN),
         None => Ok(x),
     }
@@ -180,13 +185,13 @@ pub(crate) fn halves_up(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> 
 /// # Errors
 /// `N0204` for a quantization that no activation has.
 pub(crate) fn stored(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
-    let (Some(found), Some(dtype)) = (of(to), to.dtype()) else { return Ok(x) };
+    let (Some(found), Some(dtype)) = (quantization_of(to), to.dtype()) else { return Ok(x) };
     refuse!(found.scales.contains(&0.0) =>
         b.wrong(format!("The result `{}` is to be divided by a scale of zero.", shown(&to.name))));
     let x = b.cast(x, DataType::Float)?;
     if has_node(b, dtype) {
         check_axis(b, x, found, &to.name)?;
-        let Operands { scale, zero, axis } = operands(b, found, dtype)?;
+        let ScaleOperands { scale, zero, axis } = operands(b, found, dtype)?;
         return b.quantize_linear(x, scale).y_zero_point(zero).axis(axis).one();
     }
     let (Some([low, high]), true) = (limits(dtype), found.is_uniform()) else {
@@ -246,7 +251,7 @@ pub(crate) fn zeros(declared: &Declared, dtype: DataType, room: &Cell<usize>) ->
     };
     let left = count.checked_mul(size_of::<i64>()).and_then(|bytes| room.get().checked_sub(bytes));
     room.set(left.ok_or_else(|| wrong(Code::SourceLimit, "is too large"))?);
-    let zero = of(declared)
+    let zero = quantization_of(declared)
         .filter(|_| dtype.is_integer())
         .and_then(|found| found.zeros.first().copied())
         .unwrap_or(0);

@@ -1,9 +1,9 @@
 //! Operators on variables, which they reach by handles.
 
-use super::item::Item;
-use super::model::{Operator, Tensor as Declared};
+use super::item::LiteItem;
+use super::model::{LiteOperator, Tensor as Declared};
 use super::quantized;
-use super::scope::{Runner, Scope};
+use super::scope::{LiteRunner, Scope};
 use super::variables::started;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::states::Written;
 use std::rc::Rc;
 
 /// The name of the variable that an operator gives a handle of.
-fn name_of(operator: &Operator) -> String {
+fn name_of(operator: &LiteOperator) -> String {
     let text = |name: &str| {
         let found = operator.options.iter().find_map(|(known, value)| match value {
             Value::Text(text) if *known == name => Some(text.as_str()),
@@ -32,18 +32,18 @@ fn name_of(operator: &Operator) -> String {
 /// # Errors
 /// What makes the model unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(super) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &LiteRunner<'a, '_>,
     scope: &Scope<'a>,
-    called: &'a Operator,
-    inputs: &[Option<Item>],
-) -> Result<Option<Vec<Item>>> {
+    called: &'a LiteOperator,
+    inputs: &[Option<LiteItem>],
+) -> Result<Option<Vec<LiteItem>>> {
     let handle = || match inputs.first() {
-        Some(Some(Item::Handle(name))) => Some(name.clone()),
+        Some(Some(LiteItem::Handle(name))) => Some(name.clone()),
         _ => None,
     };
     let variables = &runner.variables;
     match called.name() {
-        "VAR_HANDLE" => Ok(Some(vec![Item::Handle(name_of(called).into())])),
+        "VAR_HANDLE" => Ok(Some(vec![LiteItem::Handle(name_of(called).into())])),
         "READ_VARIABLE" => {
             let Some(name) = handle() else { return Ok(None) };
             let known = variables.values.borrow().get(&name).cloned();
@@ -88,11 +88,11 @@ pub(super) fn run<'a>(
 /// A variable that is read before anything sets it. Kernels for microcontrollers begin with zeros, so it is such where
 /// calls set it and no first run sets any: where one does, TFLite fails here.
 fn unset<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &LiteRunner<'a, '_>,
     scope: &Scope<'a>,
-    called: &'a Operator,
+    called: &'a LiteOperator,
     name: &Rc<str>,
-) -> Result<Vec<Item>> {
+) -> Result<Vec<LiteItem>> {
     let variables = &runner.variables;
     let message = match variables.initial {
         false => format!("Nothing sets the variable `{}`, which is read.", shown(name)),
@@ -102,33 +102,33 @@ fn unset<'a>(
         ),
     };
     let help = "Set the variable where the model sets its others, and convert that to TFLite.";
-    let found = Diagnostic::new(Code::LayerUnsupported, message).help(help);
-    let found = found.at(scope.layer(called));
+    let problem = Diagnostic::new(Code::LayerUnsupported, message).help(help);
+    let problem = problem.at(scope.layer(called));
     let declared = called.outputs.first().map(|index| &scope.graph.tensors[*index]);
     let Some(declared) = declared.filter(|tensor| !variables.initial && is_known(tensor)) else {
-        runner.driver.report(found);
-        return Ok(vec![Item::Hole]);
+        runner.driver.report(problem);
+        return Ok(vec![LiteItem::Hole]);
     };
     let dtype = declared.dtype().unwrap_or(DataType::Float);
     let zeros = quantized::zeros(declared, dtype, &runner.room)?;
-    let zeros = Item::Tensor(runner.builder().constant(zeros));
-    variables.zeros.borrow_mut().push((name.clone(), found));
+    let zeros = LiteItem::Tensor(runner.builder().constant(zeros));
+    variables.zeros.borrow_mut().push((name.clone(), problem));
     if runner.choices.get() > 0 {
         // What is made here is no value of the graph around.
         if variables.asked.contains(&**name) {
             let (name, layer) = (name.to_string(), scope.layer(called));
             let why = "is read inside of a condition or loop before anything sets it";
-            let found = Written { what: "variable", name, layer }.impossible(why);
+            let problem = Written { what: "variable", name, layer }.impossible(why);
             runner
                 .driver
-                .report(found.help("Set it in the graph of the first run, or read it before."));
-            return Ok(vec![Item::Hole]);
+                .report(problem.help("Set it in the graph of the first run, or read it before."));
+            return Ok(vec![LiteItem::Hole]);
         }
         return Ok(vec![zeros]);
     }
     variables.begin(runner.builder(), name.clone(), zeros)?;
     let value = variables.values.borrow().get(name).cloned();
-    Ok(vec![value.unwrap_or(Item::Hole)])
+    Ok(vec![value.unwrap_or(LiteItem::Hole)])
 }
 
 /// Whether all sizes of a tensor are known.

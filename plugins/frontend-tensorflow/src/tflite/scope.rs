@@ -2,10 +2,10 @@
 //! the operators themselves.
 
 use super::constant::UNFOLDED_BYTES_MAX;
-use super::item::Item;
-use super::model::{Model, Operator, SubGraph, Tensor as Declared};
+use super::item::LiteItem;
+use super::model::{LiteOperator, Model, SubGraph, Tensor as Declared};
 use super::variables::Variables;
-use crate::ops::Source;
+use crate::ops::RowContext;
 use crate::states::{Asked, States};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer};
@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 32;
 /// A graph that runs, or one call of it.
 pub(crate) struct Scope<'a> {
     pub(crate) graph: &'a SubGraph,
-    pub(super) items: RefCell<HashMap<usize, Item>>,
+    pub(super) items: RefCell<HashMap<usize, LiteItem>>,
     /// The real numbers of quantized tensors.
     pub(super) real: RefCell<HashMap<(usize, bool), Var>>,
     /// What names of its nodes start with: empty, or ends with `/`.
@@ -43,7 +43,7 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     /// `N0213` if too many graphs run inside each other.
-    pub(super) fn inside(&self, graph: &'a SubGraph, called: &Operator) -> Result<Scope<'a>> {
+    pub(super) fn inside(&self, graph: &'a SubGraph, called: &LiteOperator) -> Result<Scope<'a>> {
         if self.depth >= DEPTH_MAX {
             let message = format!("More than {DEPTH_MAX} graphs run inside each other.");
             return Err(Diagnostic::new(Code::SourceLimit, message).at(self.layer(called)));
@@ -57,7 +57,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Says what a tensor is from now on.
-    pub(crate) fn set(&self, index: usize, item: Item) {
+    pub(crate) fn set(&self, index: usize, item: LiteItem) {
         self.items.borrow_mut().insert(index, item);
         for alone in [false, true] {
             self.real.borrow_mut().remove(&(index, alone));
@@ -72,7 +72,7 @@ impl<'a> Scope<'a> {
         format!("{}{}", self.path, shortened(name))
     }
 
-    pub(crate) fn layer(&self, operator: &Operator) -> Layer {
+    pub(crate) fn layer(&self, operator: &LiteOperator) -> Layer {
         // What sets a variable has no output, and what it sets it to is its last input.
         let last = operator.inputs.iter().rev().flatten().next();
         let name = operator.outputs.first().or(last).map(|index| self.name(*index));
@@ -81,8 +81,8 @@ impl<'a> Scope<'a> {
 }
 
 /// What all graphs that run share.
-pub(crate) struct Runner<'a, 's> {
-    pub(crate) driver: &'a Driver<'s, Source>,
+pub(crate) struct LiteRunner<'a, 's> {
+    pub(crate) driver: &'a Driver<'s, RowContext>,
     pub(crate) model: &'a Model,
     pub(super) variables: Variables,
     /// Tensors that kernels change in place.
@@ -101,27 +101,27 @@ pub(crate) struct Runner<'a, 's> {
     pub(super) alone: Cell<usize>,
 }
 
-impl<'a, 's> Runner<'a, 's> {
+impl<'a, 's> LiteRunner<'a, 's> {
     /// `floats` tells whether weights that are quantized alone become floats at once, `asked` which states are inputs.
     pub(crate) fn new(
-        driver: &'a Driver<'s, Source>,
+        driver: &'a Driver<'s, RowContext>,
         model: &'a Model,
         (floats, asked): (bool, &Asked),
-    ) -> Runner<'a, 's> {
+    ) -> LiteRunner<'a, 's> {
         let (variables, states) = (Variables::new(model, asked), States::new(asked));
         let (choices, loops, ran, alone) = Default::default();
         let room = Cell::new(UNFOLDED_BYTES_MAX);
-        Runner { driver, model, variables, states, choices, loops, ran, room, floats, alone }
+        LiteRunner { driver, model, variables, states, choices, loops, ran, room, floats, alone }
     }
 
-    pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
+    pub(crate) fn builder(&self) -> &'a Lower<'s, RowContext> {
         self.driver.builder()
     }
 
     pub(super) fn in_layer<R>(
         &self,
         scope: &Scope<'a>,
-        called: &Operator,
+        called: &LiteOperator,
         f: impl FnOnce() -> R,
     ) -> R {
         self.builder().in_layer(scope.layer(called), |_| f())

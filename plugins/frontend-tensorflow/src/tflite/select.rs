@@ -1,12 +1,12 @@
 //! Custom operators. Those of TensorFlow within TFLite models ("select TensorFlow operators") have the node of the
 //! graph that they were in their options: `FlexErf`. Others are lowered by plugins, as `tflite::Name`.
 
-use super::arguments::Arguments;
+use super::arguments::RowArguments;
 use super::flex::{self, Flex};
-use super::item::Item;
+use super::item::LiteItem;
 use super::kept::SeenAs;
-use super::model::Operator;
-use super::scope::{Runner, Scope};
+use super::model::LiteOperator;
+use super::scope::{LiteRunner, Scope};
 use crate::graph::node;
 use crate::wire::proto::NodeDef;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ const OPTION_BYTES_MAX: usize = 1 << 16;
 const DOMAIN: &str = "tflite";
 
 /// The node that a custom operator is: its options are the operator's name and the node.
-fn node(called: &Operator) -> Option<NodeDef> {
+fn node(called: &LiteOperator) -> Option<NodeDef> {
     let op = called.custom.strip_prefix(PREFIX)?;
     let Flex::List(items) = flex::read(&called.custom_options)? else { return None };
     let [_, Flex::Text(bytes) | Flex::Bytes(bytes)] = &items[..] else { return None };
@@ -81,17 +81,17 @@ fn option(value: Flex) -> Option<Value> {
     })
 }
 
-impl<'a> Runner<'a, '_> {
+impl<'a> LiteRunner<'a, '_> {
     /// Runs an operator that TFLite does not have itself.
     ///
     /// # Errors
-    /// Those of [`Runner::run`].
+    /// Those of [`LiteRunner::run`].
     pub(super) fn custom(
         &self,
         scope: &Scope<'a>,
-        called: &Operator,
-        inputs: Vec<Option<Item>>,
-    ) -> Result<Vec<Item>> {
+        called: &LiteOperator,
+        inputs: Vec<Option<LiteItem>>,
+    ) -> Result<Vec<LiteItem>> {
         let node = node(called);
         let own = format!("{DOMAIN}::{}", called.custom);
         let op: &str = if self.driver.is_lowered(&own) { &own } else { &called.custom };
@@ -99,9 +99,9 @@ impl<'a> Runner<'a, '_> {
             return Ok(self.unknown(scope, called));
         }
         let value = |item| match item {
-            Some(Item::Tensor(var)) => Some(Value::Var(var)),
-            Some(Item::Hole) => Some(Value::Hole),
-            Some(Item::Handle(_)) => None,
+            Some(LiteItem::Tensor(var)) => Some(Value::Var(var)),
+            Some(LiteItem::Hole) => Some(Value::Hole),
+            Some(LiteItem::Handle(_)) => None,
             None => Some(Value::None),
         };
         let Some(values) = inputs.into_iter().map(value).collect::<Option<Vec<Value>>>() else {
@@ -110,14 +110,14 @@ impl<'a> Runner<'a, '_> {
         let Some(node) = node else {
             let mut named = vec![("inputs".to_owned(), values.into())];
             named.extend(options(&called.custom_options)?);
-            let found = Arguments { named, activation: None };
-            let results = self.lower(scope, called, op, found, SeenAs::Integers)?;
+            let row_arguments = RowArguments { named, activation: None };
+            let results = self.lower(scope, called, op, row_arguments, SeenAs::Integers)?;
             return self.results(scope, called, results, SeenAs::Integers);
         };
         let (_, mut named) = node::named_inputs(&node, values);
         named.extend(node::attributes(&node));
-        let found = Arguments { named, activation: None };
-        let results = self.lower(scope, called, &node.op, found, SeenAs::Reals)?;
+        let row_arguments = RowArguments { named, activation: None };
+        let results = self.lower(scope, called, &node.op, row_arguments, SeenAs::Reals)?;
         self.results(scope, called, results, SeenAs::Reals)
     }
 }

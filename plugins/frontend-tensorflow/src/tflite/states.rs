@@ -1,15 +1,15 @@
 //! Tensors that kernels change in place, for the next call: which state of the model each is, and where there can be
 //! none.
 
-use super::model::{self, Operator};
-use super::quantized;
-use super::scope::{Runner, Scope, declared};
+use super::model::{self, LiteOperator};
+use super::quantized::quantization_of;
+use super::scope::{LiteRunner, Scope, declared};
 use onnxd_plugin_sdk::lower::Value;
 use onnxd_plugin_sdk::states::Written;
 
-impl<'a> Runner<'a, '_> {
+impl<'a> LiteRunner<'a, '_> {
     /// Says that a kernel has states, of which each has a name; reports such that cannot go on where they ended.
-    pub(super) fn begin_states(&self, scope: &Scope<'a>, called: &Operator) -> bool {
+    pub(super) fn begin_states(&self, scope: &Scope<'a>, called: &LiteOperator) -> bool {
         let mut all_go_on = true;
         for index in model::states(scope.graph, called) {
             let name = self.state_name(scope, index, is_real(scope, index));
@@ -35,7 +35,7 @@ impl<'a> Runner<'a, '_> {
     }
 
     /// Takes what a kernel leaves in its states for the next call.
-    pub(super) fn keep(&self, scope: &Scope<'a>, called: &Operator, states: Vec<Value>) {
+    pub(super) fn keep(&self, scope: &Scope<'a>, called: &LiteOperator, states: Vec<Value>) {
         for (index, state) in model::states(scope.graph, called).zip(states) {
             if let Value::Var(var) = state {
                 let name = self.state_name(scope, index, is_real(scope, index));
@@ -55,7 +55,7 @@ impl<'a> Runner<'a, '_> {
 
 /// Whether a state is quantized, so that it goes on as real numbers.
 fn is_real(scope: &Scope<'_>, index: usize) -> bool {
-    quantized::of(declared(scope, index)).is_some()
+    quantization_of(declared(scope, index)).is_some()
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 //! For scales close to some powers of two the kernel has other code, which takes them for these powers, and whose
 //! results lie up to 12 steps beside those of real numbers (6 of `LOGISTIC`).
 
-use super::item::Item;
+use super::item::LiteItem;
 use super::kept::SeenAs;
-use super::model::Operator;
-use super::quantized;
-use super::scope::{Runner, Scope, declared};
+use super::model::LiteOperator;
+use super::quantized::quantization_of;
+use super::scope::{LiteRunner, Scope, declared};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -34,25 +34,25 @@ fn is_exact(scale: f32) -> bool {
 
 /// How the kernel finds its results.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kernel {
+enum ActivationKernel {
     /// Between the elements of a table.
     Table(Multiplier),
     /// About that of real numbers, which are stored numbers times this power of two.
     Real(i32),
 }
 
-impl Kernel {
+impl ActivationKernel {
     /// The kernel of an operator for the scales of what goes in and comes out. `None` if that is the operator
     /// on real numbers, and for scales that it refuses.
-    fn of(is_tanh: bool, [given, found]: [f32; 2]) -> Option<Kernel> {
+    fn find(is_tanh: bool, [given, found]: [f32; 2]) -> Option<ActivationKernel> {
         if power(found) != Some(STEP) || !given.is_normal() {
             return None;
         }
         let real = power(given).filter(|places| *places == -12 || (is_tanh && *places == -11));
         match real {
             Some(_) if is_exact(given) && is_exact(found) => None,
-            Some(places) => Some(Kernel::Real(places)),
-            None if is_tanh => Multiplier::of(given).map(Kernel::Table),
+            Some(places) => Some(ActivationKernel::Real(places)),
+            None if is_tanh => Multiplier::from_scale(given).map(ActivationKernel::Table),
             None => None,
         }
     }
@@ -60,8 +60,8 @@ impl Kernel {
     /// The results for -32768 to 32767.
     fn results(self, is_tanh: bool) -> Vec<i16> {
         match self {
-            Kernel::Table(multiplier) => results(multiplier),
-            Kernel::Real(places) => real(is_tanh, places),
+            ActivationKernel::Table(multiplier) => results(multiplier),
+            ActivationKernel::Real(places) => real(is_tanh, places),
         }
     }
 }
@@ -85,7 +85,7 @@ struct Multiplier {
 
 impl Multiplier {
     /// That of a scale; `None` if it is too large.
-    fn of(scale: f32) -> Option<Multiplier> {
+    fn from_scale(scale: f32) -> Option<Multiplier> {
         let (mut by, mut shift) = (f64::from(scale) * 4096.0 * 3.0, 0);
         while by <= 32767.0 / 2.0 && shift <= 30 {
             shift += 1;
@@ -128,11 +128,11 @@ fn results(multiplier: Multiplier) -> Vec<i16> {
 /// # Errors
 /// `N0213` if tables take too many bytes; those of the builder.
 pub(super) fn run<'a>(
-    runner: &Runner<'a, '_>,
+    runner: &LiteRunner<'a, '_>,
     scope: &Scope<'a>,
-    called: &'a Operator,
-    inputs: &[Option<Item>],
-) -> Result<Option<Vec<Item>>> {
+    called: &'a LiteOperator,
+    inputs: &[Option<LiteItem>],
+) -> Result<Option<Vec<LiteItem>>> {
     let ([Some(index)], [out]) = (called.inputs.as_slice(), called.outputs.as_slice()) else {
         return Ok(None);
     };
@@ -141,14 +141,17 @@ pub(super) fn run<'a>(
         "LOGISTIC" => false,
         _ => return Ok(None),
     };
-    let Some(Some(Item::Tensor(x))) = inputs.first() else { return Ok(None) };
+    let Some(Some(LiteItem::Tensor(x))) = inputs.first() else { return Ok(None) };
     let scale = |index: usize| {
         let tensor = declared(scope, index);
-        let found = quantized::of(tensor).filter(|_| tensor.dtype() == Some(DataType::Int16))?;
-        (found.is_uniform() && found.zeros[0] == 0).then(|| found.scales[0])
+        let quantization =
+            quantization_of(tensor).filter(|_| tensor.dtype() == Some(DataType::Int16))?;
+        (quantization.is_uniform() && quantization.zeros[0] == 0).then(|| quantization.scales[0])
     };
-    let (Some(given), Some(found)) = (scale(*index), scale(*out)) else { return Ok(None) };
-    let Some(kernel) = Kernel::of(is_tanh, [given, found]) else { return Ok(None) };
+    let (Some(given), Some(quantization)) = (scale(*index), scale(*out)) else { return Ok(None) };
+    let Some(kernel) = ActivationKernel::find(is_tanh, [given, quantization]) else {
+        return Ok(None);
+    };
     let results = kernel.results(is_tanh);
     let left = runner.room.get().checked_sub(size_of_val(results.as_slice()));
     let limit = || Diagnostic::new(Code::SourceLimit, "Tables of results take too many bytes.");

@@ -1,9 +1,9 @@
 //! Variables, which keep their values between runs of a TFLite model. A variable that only the first run sets is a
 //! constant. What other runs set goes on to the next one, as a state. So do tensors that kernels change in place.
 
-use super::item::Item;
-use super::model::{Model, Operator};
-use crate::states::{Asked, Kept, state};
+use super::item::LiteItem;
+use super::model::{LiteOperator, Model};
+use crate::states::{Asked, KeptStates, state};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::lower::Value;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     /// The value of each at present.
-    pub(super) values: RefCell<HashMap<Rc<str>, Item>>,
+    pub(super) values: RefCell<HashMap<Rc<str>, LiteItem>>,
     /// Those that are inputs of the model.
     pub(super) asked: Asked,
     inputs: RefCell<HashMap<Rc<str>, Var>>,
@@ -57,22 +57,22 @@ impl Variables {
     }
 
     /// Whether an operator has to run although nothing reads its results.
-    pub(super) fn is_effect(&self, operator: &Operator) -> bool {
+    pub(super) fn is_effect(&self, operator: &LiteOperator) -> bool {
         matches!(operator.name(), "CALL_ONCE" | "ASSIGN_VARIABLE")
             || called(operator).any(|graph| self.setting.contains(&graph))
     }
 
     /// Says what a variable is before the first run.
-    pub(super) fn begin(&self, b: &GraphBuilder, name: Rc<str>, value: Item) -> Result<()> {
+    pub(super) fn begin(&self, b: &GraphBuilder, name: Rc<str>, value: LiteItem) -> Result<()> {
         let first = match &value {
-            Item::Tensor(var) if self.asked.contains(&*name) => b.constant_of(*var),
+            LiteItem::Tensor(var) if self.asked.contains(&*name) => b.constant_of(*var),
             _ => None,
         };
         let value = match first {
             Some(first) => {
                 let input = state(b, &name, first)?;
                 self.inputs.borrow_mut().insert(name.clone(), input);
-                Item::Tensor(input)
+                LiteItem::Tensor(input)
             }
             None => value,
         };
@@ -80,7 +80,7 @@ impl Variables {
         Ok(())
     }
 
-    pub(super) fn write(&self, name: &Rc<str>, value: Item, written: Written) {
+    pub(super) fn write(&self, name: &Rc<str>, value: LiteItem, written: Written) {
         self.values.borrow_mut().insert(name.clone(), value);
         if self.told.borrow_mut().insert(name.clone()) {
             self.written.borrow_mut().push(written);
@@ -97,11 +97,11 @@ impl Variables {
     ///
     /// # Errors
     /// Those of the builder.
-    pub(super) fn keep(&self, b: &GraphBuilder, kept: &mut Kept) -> Result<()> {
+    pub(super) fn keep(&self, b: &GraphBuilder, kept: &mut KeptStates) -> Result<()> {
         for written in self.written.borrow().iter() {
             let input = self.inputs.borrow().get(written.name.as_str()).copied();
             let value = self.values.borrow().get(written.name.as_str()).cloned();
-            if let (Some(input), Some(Item::Tensor(value))) = (input, value) {
+            if let (Some(input), Some(LiteItem::Tensor(value))) = (input, value) {
                 kept.output(b, &written.name, [input, value])?;
             }
         }
@@ -111,7 +111,7 @@ impl Variables {
 }
 
 /// The graphs that an operator runs, each time.
-fn called(operator: &Operator) -> impl Iterator<Item = usize> {
+fn called(operator: &LiteOperator) -> impl Iterator<Item = usize> {
     let graphs = operator.options.iter().filter(|(name, _)| {
         let is_one = name.ends_with("subgraph_index") || *name == "subgraph";
         (is_one || *name == BRANCHES) && *name != INITIAL
@@ -133,7 +133,7 @@ pub(super) const BRANCHES: &str = "branch_subgraph_indices";
 const INITIAL: &str = "init_subgraph_index";
 
 /// The graph that an operator runs once.
-pub(super) fn started(operator: &Operator) -> Option<usize> {
+pub(super) fn started(operator: &LiteOperator) -> Option<usize> {
     let (_, value) = operator.options.iter().find(|(name, _)| *name == INITIAL)?;
     let Value::Int(index) = value else { return None };
     usize::try_from(*index).ok()

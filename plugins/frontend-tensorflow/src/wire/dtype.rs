@@ -46,7 +46,7 @@ const TYPES: [(i32, &str, DataType); 31] = [
 ];
 
 /// The type with this number; `None` for resources, variants and numbers that are none.
-pub(crate) fn of(number: i32) -> Option<DataType> {
+pub(crate) fn dtype_of_number(number: i32) -> Option<DataType> {
     let number = if number > REFERENCE { number - REFERENCE } else { number };
     TYPES.iter().find(|(n, ..)| *n == number && n != &0).map(|(.., dtype)| *dtype)
 }
@@ -70,7 +70,7 @@ impl Argument for ElementType {
 
     fn of(value: &Value, _: Option<&GraphBuilder>) -> Option<ElementType> {
         let Value::Int(number) = value else { return None };
-        of(i32::try_from(*number).ok()?).map(ElementType)
+        dtype_of_number(i32::try_from(*number).ok()?).map(ElementType)
     }
 }
 

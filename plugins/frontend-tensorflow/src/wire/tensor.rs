@@ -1,6 +1,6 @@
 //! Constants as protobuf messages hold them, and shapes.
 
-use super::dtype;
+use super::dtype::dtype_of_number;
 use super::proto::{TensorProto, TensorShapeProto};
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
@@ -46,7 +46,7 @@ pub(crate) fn known_dims(shape: Option<&TensorShapeProto>) -> Result<Vec<usize>>
 /// too large.
 pub(crate) fn tensor_of(proto: &TensorProto) -> Result<Tensor> {
     let dims = known_dims(proto.tensor_shape.as_ref())?;
-    let Some(dtype) = dtype::of(proto.dtype) else {
+    let Some(dtype) = dtype_of_number(proto.dtype) else {
         let message = format!("A constant has type {}, which ONNX does not have.", proto.dtype);
         return Err(Diagnostic::new(Code::LayerUnsupported, message));
     };
@@ -64,7 +64,7 @@ pub(crate) fn tensor_of(proto: &TensorProto) -> Result<Tensor> {
 /// Bytes of a constant beyond those that the message has, as values are repeated.
 pub(crate) fn repeated_bytes(proto: &TensorProto) -> usize {
     let dims = known_dims(proto.tensor_shape.as_ref()).unwrap_or_default();
-    let bytes = dtype::of(proto.dtype).zip(element_count(&dims));
+    let bytes = dtype_of_number(proto.dtype).zip(element_count(&dims));
     let bytes = bytes.map(|(dtype, count)| dtype.byte_len(count).unwrap_or(count));
     bytes.unwrap_or(0).saturating_sub(proto.encoded_len())
 }

@@ -61,11 +61,11 @@ const MESSAGES: [(&str, &str); 23] = [
 /// # Errors
 /// `N0201` for text that is no message, `N0213` for messages nested too deeply.
 pub(crate) fn encoded(text: &[u8], message: &str) -> Result<Vec<u8>, Diagnostic> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = TextReader { text, at: 0 };
     reader.message(message, None, 0)
 }
 
-struct Reader<'t> {
+struct TextReader<'t> {
     text: &'t [u8],
     at: usize,
 }
@@ -80,7 +80,7 @@ fn field(message: &str, name: &str) -> Option<(u32, &'static str)> {
     })
 }
 
-impl Reader<'_> {
+impl TextReader<'_> {
     fn wrong(&self, what: &str) -> Diagnostic {
         let line =
             1 + self.text[..self.at.min(self.text.len())].iter().filter(|b| **b == b'\n').count();

@@ -3,13 +3,13 @@
 use super::objects::ScriptArchive;
 use super::pickle::{self, Context};
 use super::zip::Archive;
-use super::{kind, weights};
+use super::{kind::file_kind, weights};
 use bytes::Bytes;
 
 /// Reads bytes as every kind of file.
 pub(crate) fn file(bytes: &[u8]) {
     let bytes = Bytes::copy_from_slice(bytes);
-    let _ = kind::of(&bytes).map(|kind| kind.refusal());
+    let _ = file_kind(&bytes).map(|kind| kind.refusal());
     let _ = weights::load(&bytes, "");
     let _ = weights::saved(&bytes, "");
     let Ok(archive) = Archive::open(bytes) else { return };
@@ -20,5 +20,5 @@ pub(crate) fn file(bytes: &[u8]) {
 
 /// Reads bytes as a pickle.
 pub(crate) fn pickle(bytes: &[u8]) {
-    let _ = pickle::read(bytes, &Context::default()).and_then(pickle::Tree::checked);
+    let _ = pickle::read(bytes, &Context::default()).and_then(pickle::PickledTree::checked);
 }

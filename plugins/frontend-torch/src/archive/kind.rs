@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// What a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// TorchScript of torch 1.3 and later.
     Script,
     /// TorchScript of torch 1.0 to 1.2.
@@ -36,46 +36,46 @@ pub(crate) enum Kind {
 ///
 /// # Errors
 /// For an archive without sound directory, and a pickle that cannot be read.
-pub(crate) fn of(bytes: &Bytes) -> Result<Kind, Diagnostic> {
+pub(crate) fn file_kind(bytes: &Bytes) -> Result<FileKind, Diagnostic> {
     if zip::is(bytes) {
         return of_archive(&Archive::open(bytes.clone())?);
     }
     Ok(match bytes {
-        _ if bytes.starts_with(LEGACY) => Kind::LegacySave,
-        _ if bytes.get(4..8) == Some(b"PTMF") => Kind::MobileFlatbuffer,
-        _ if is_safetensors(bytes) => Kind::Safetensors,
-        _ => Kind::Unknown,
+        _ if bytes.starts_with(LEGACY) => FileKind::LegacySave,
+        _ if bytes.get(4..8) == Some(b"PTMF") => FileKind::MobileFlatbuffer,
+        _ if is_safetensors(bytes) => FileKind::Safetensors,
+        _ => FileKind::Unknown,
     })
 }
 
 /// As [`of`], of an open archive.
-pub(crate) fn of_archive(archive: &Archive) -> Result<Kind, Diagnostic> {
+pub(crate) fn of_archive(archive: &Archive) -> Result<FileKind, Diagnostic> {
     let code = archive.within("code/").any(|name| name.ends_with(".py"));
     let graphs = || archive.within("models/").filter(|name| name.ends_with(".json"));
     const JSON: &str = "serialized_exported_program.json";
     Ok(if code && archive.has("data.pkl") {
-        Kind::Script
+        FileKind::Script
     } else if code && archive.has("model.json") {
-        Kind::ScriptOld
+        FileKind::ScriptOld
     } else if archive.has("archive_format") && graphs().next().is_some() {
-        Kind::Program(graphs().map(str::to_owned).collect())
+        FileKind::Program(graphs().map(str::to_owned).collect())
     } else if archive.has(JSON) {
-        Kind::Program(vec![JSON.to_owned()])
+        FileKind::Program(vec![JSON.to_owned()])
     } else if archive.has_folder("data/aotinductor/") {
-        Kind::Inductor
+        FileKind::Inductor
     } else if archive.has("bytecode.pkl") {
-        Kind::Mobile
+        FileKind::Mobile
     } else if archive.has("python_version") || archive.has(".data/extern_modules") {
-        Kind::Package
+        FileKind::Package
     } else if archive.has("data.pkl") {
         saved(archive)?
     } else {
-        Kind::Unknown
+        FileKind::Unknown
     })
 }
 
 /// Whether a pickle is weights or a module. Tensors are not made for that.
-fn saved(archive: &Archive) -> Result<Kind, Diagnostic> {
+fn saved(archive: &Archive) -> Result<FileKind, Diagnostic> {
     let context = Context::default();
     let tree = pickle::read(&archive.read("data.pkl")?, &context)?;
     let is_module = |value: &Pickled| match value {
@@ -89,16 +89,16 @@ fn saved(archive: &Archive) -> Result<Kind, Diagnostic> {
     };
     let has_tensors = !context.seen.borrow().is_empty();
     Ok(match root {
-        _ if within => Kind::PickledModule,
+        _ if within => FileKind::PickledModule,
         // `torch.fx` makes its modules by a function.
-        Pickled::Object(_) if has_tensors => Kind::PickledModule,
+        Pickled::Object(_) if has_tensors => FileKind::PickledModule,
         // A tensor by itself is not made here.
-        _ if has_tensors => Kind::StateDict,
-        _ => Kind::Unknown,
+        _ if has_tensors => FileKind::StateDict,
+        _ => FileKind::Unknown,
     })
 }
 
-impl Kind {
+impl FileKind {
     /// Why no network can be read from it, and what to do instead. `None` for networks.
     pub(crate) fn refusal(&self) -> Option<Diagnostic> {
         const SAVE: &str = "Save the module with `torch.jit.save(torch.jit.script(module), ...)` or \
@@ -106,27 +106,27 @@ impl Kind {
         const SOURCE: &str = "Convert the network it was made from: save that with `torch.jit.save` or \
             `torch.export.save`.";
         let (what, help) = match self {
-            Kind::Script | Kind::ScriptOld | Kind::Program(_) => return None,
-            Kind::StateDict => ("a state dict: weights alone, without a network", SAVE),
-            Kind::LegacySave => {
+            FileKind::Script | FileKind::ScriptOld | FileKind::Program(_) => return None,
+            FileKind::StateDict => ("a state dict: weights alone, without a network", SAVE),
+            FileKind::LegacySave => {
                 ("of `torch.save` before 1.6: weights alone, or a module without its code", SAVE)
             }
-            Kind::Safetensors => ("safetensors: weights alone, without a network", SAVE),
-            Kind::PickledModule => {
+            FileKind::Safetensors => ("safetensors: weights alone, without a network", SAVE),
+            FileKind::PickledModule => {
                 ("a pickled module, whose code is in Python sources elsewhere", SAVE)
             }
-            Kind::Mobile => ("for the mobile interpreter, without code", SOURCE),
-            Kind::MobileFlatbuffer => {
+            FileKind::Mobile => ("for the mobile interpreter, without code", SOURCE),
+            FileKind::MobileFlatbuffer => {
                 ("for the mobile interpreter (a flatbuffer), without code", SOURCE)
             }
-            Kind::Inductor => ("compiled by AOTInductor, and has no graph any more", SOURCE),
-            Kind::Package => ("a `torch.package` of Python sources", SAVE),
-            Kind::Unknown => ("no network of torch", SAVE),
+            FileKind::Inductor => ("compiled by AOTInductor, and has no graph any more", SOURCE),
+            FileKind::Package => ("a `torch.package` of Python sources", SAVE),
+            FileKind::Unknown => ("no network of torch", SAVE),
         };
         let code = match self {
-            Kind::Unknown => Code::NoFrontend,
+            FileKind::Unknown => Code::NoFrontend,
             // What is missing is the network.
-            Kind::StateDict | Kind::LegacySave | Kind::Safetensors => Code::FileMissing,
+            FileKind::StateDict | FileKind::LegacySave | FileKind::Safetensors => Code::FileMissing,
             _ => Code::FeatureUnsupported,
         };
         Some(Diagnostic::new(code, format!("The file is {what}.")).help(help))

@@ -3,7 +3,7 @@
 mod old;
 
 use super::pickle::{self, Context, Pickled};
-use super::storage::{Source, Storages, Stored, refuse_big_endian};
+use super::storage::{StorageSource, Storages, StoredTensor, refuse_big_endian};
 use super::zip::Archive;
 use super::{damaged, over_limit};
 use crate::diag::{Diagnostic, refuse};
@@ -74,15 +74,15 @@ fn object(
     archive: &Archive,
     name: &str,
     folder: &str,
-    table: &[Rc<Stored>],
+    table: &[Rc<StoredTensor>],
 ) -> Result<Pickled, Diagnostic> {
-    let storages = Storages::new(Source::Archive(archive, folder), "");
+    let storages = Storages::new(StorageSource::Archive(archive, folder), "");
     let context = Context { storages: Some(&storages), table, ..Context::default() };
     pickle::read(&archive.read(name)?, &context)?.checked()
 }
 
 /// The constants of the code, which were part of the table of tensors before they had a member of their own.
-fn constants(archive: &Archive, table: Vec<Rc<Stored>>) -> Result<Vec<Pickled>, Diagnostic> {
+fn constants(archive: &Archive, table: Vec<Rc<StoredTensor>>) -> Result<Vec<Pickled>, Diagnostic> {
     if !archive.has("constants.pkl") {
         return Ok(table.into_iter().map(Pickled::Tensor).collect());
     }

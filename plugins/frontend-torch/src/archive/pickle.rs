@@ -9,9 +9,9 @@ mod tree;
 
 pub(crate) use context::Context;
 pub(crate) use reader::{read, read_one};
-pub(crate) use tree::Tree;
+pub(crate) use tree::PickledTree;
 
-use super::storage::{Storage, Stored};
+use super::storage::{Storage, StoredTensor};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ pub(crate) enum Pickled {
     Tuple(Rc<[Pickled]>),
     List(Rc<RefCell<Vec<Pickled>>>),
     Dict(Rc<RefCell<Vec<(Pickled, Pickled)>>>),
-    Tensor(Rc<Stored>),
+    Tensor(Rc<StoredTensor>),
     /// A storage by itself, or before a tensor is made of it.
     Storage(Rc<Storage>),
     /// `bytes`, `bytearray`; no model depends on what they are.

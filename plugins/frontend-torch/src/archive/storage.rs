@@ -17,16 +17,16 @@ const RANK_MAX: usize = 64;
 
 /// A tensor of an archive.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredTensor {
     /// Its elements; not held where strides are not row-major. Quantized ones are the integers.
     pub(crate) tensor: Tensor,
     /// Which view of which storage it is; equal ones are one tensor (tied weights).
-    pub(crate) place: Place,
+    pub(crate) place: StorageView,
     pub(crate) quantizer: Option<Quantizer>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct StorageView {
     /// Member of the archive that has the elements.
     pub(crate) member: Rc<str>,
     /// In elements.
@@ -93,7 +93,7 @@ pub(crate) fn python_type(name: &str) -> Option<DataType> {
 
 /// Where storages come from.
 #[derive(Debug)]
-pub(crate) enum Source<'a> {
+pub(crate) enum StorageSource<'a> {
     /// Members of an archive, in a folder that is named with its last `/`.
     Archive(&'a Archive, &'a str),
     /// Parts of a file, by the keys of their storages.
@@ -103,17 +103,17 @@ pub(crate) enum Source<'a> {
 /// Makes tensors of storages. Equal views of one storage are one tensor.
 #[derive(Debug)]
 pub(crate) struct Storages<'a> {
-    source: Source<'a>,
+    source: StorageSource<'a>,
     /// Tells members of one file apart from those of another one inside it.
     within: &'a str,
-    tensors: RefCell<HashMap<(Place, DataType), Rc<Stored>>>,
+    tensors: RefCell<HashMap<(StorageView, DataType), Rc<StoredTensor>>>,
     /// Bytes of [`EXPANDED_MAX`] that are left.
     left: Cell<usize>,
 }
 
 impl<'a> Storages<'a> {
-    /// `within` stands before the names of members in [`Place`]; empty for the file itself.
-    pub(crate) fn new(source: Source<'a>, within: &'a str) -> Storages<'a> {
+    /// `within` stands before the names of members in [`StorageView`]; empty for the file itself.
+    pub(crate) fn new(source: StorageSource<'a>, within: &'a str) -> Storages<'a> {
         let tensors = RefCell::default();
         Storages { source, within, tensors, left: Cell::new(EXPANDED_MAX) }
     }
@@ -127,7 +127,7 @@ impl<'a> Storages<'a> {
     ) -> Result<Storage, Diagnostic> {
         let (name, bytes) = match &self.source {
             // Storages without elements may have no member.
-            Source::Archive(archive, folder) => {
+            StorageSource::Archive(archive, folder) => {
                 let name = format!("{folder}{key}");
                 let bytes = match count {
                     Some(0) if !archive.has(&name) => Ok(Bytes::new()),
@@ -135,7 +135,7 @@ impl<'a> Storages<'a> {
                 };
                 (name, bytes)
             }
-            Source::Parts(parts) => {
+            StorageSource::Parts(parts) => {
                 let bytes = parts.get(key).cloned();
                 (
                     key.to_owned(),
@@ -165,16 +165,16 @@ impl<'a> Storages<'a> {
         offset: usize,
         sizes: &[usize],
         strides: &[usize],
-    ) -> Result<Rc<Stored>, Diagnostic> {
+    ) -> Result<Rc<StoredTensor>, Diagnostic> {
         let dtype = storage.elements.dtype();
         let (sizes, strides) = (sizes.to_vec(), strides.to_vec());
-        let place = Place { member: storage.member.clone(), offset, sizes, strides };
+        let place = StorageView { member: storage.member.clone(), offset, sizes, strides };
         let key = (place, dtype);
         if let Some(known) = self.tensors.borrow().get(&key) {
             return Ok(known.clone());
         }
         let tensor = self.tensor(storage, &key.0)?;
-        let stored = Rc::new(Stored { tensor, place: key.0.clone(), quantizer: None });
+        let stored = Rc::new(StoredTensor { tensor, place: key.0.clone(), quantizer: None });
         self.tensors.borrow_mut().insert(key, stored.clone());
         Ok(stored)
     }
@@ -185,14 +185,14 @@ impl<'a> Storages<'a> {
         storage: &Storage,
         place: (usize, &[usize], &[usize]),
         quantizer: Quantizer,
-    ) -> Result<Rc<Stored>, Diagnostic> {
+    ) -> Result<Rc<StoredTensor>, Diagnostic> {
         let plain = self.view(storage, place.0, place.1, place.2)?;
         check_quantizer(&quantizer, plain.tensor.dims())?;
         let (tensor, place) = (plain.tensor.clone(), plain.place.clone());
-        Ok(Rc::new(Stored { tensor, place, quantizer: Some(quantizer) }))
+        Ok(Rc::new(StoredTensor { tensor, place, quantizer: Some(quantizer) }))
     }
 
-    fn tensor(&self, storage: &Storage, place: &Place) -> Result<Tensor, Diagnostic> {
+    fn tensor(&self, storage: &Storage, place: &StorageView) -> Result<Tensor, Diagnostic> {
         let (member, sizes) = (&place.member, &place.sizes);
         let wrong =
             |why: String| damaged(format!("a tensor of sizes {sizes:?} in `{member}`: {why}"));

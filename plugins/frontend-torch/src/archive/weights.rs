@@ -3,8 +3,8 @@
 mod collect;
 mod safetensors;
 
-use super::pickle::{self, Context, Pickled, Tree};
-use super::storage::{Source, Storages, Stored, refuse_big_endian};
+use super::pickle::{self, Context, Pickled, PickledTree};
+use super::storage::{StorageSource, Storages, StoredTensor, refuse_big_endian};
 use super::zip::{self, Archive};
 use super::{damaged, truncated, unsupported};
 use crate::diag::{Diagnostic, refuse};
@@ -19,11 +19,11 @@ pub(crate) const LEGACY: &[u8] =
     &[0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 
 /// Tensors by name.
-pub(crate) type Weights = Vec<(String, Rc<Stored>)>;
+pub(crate) type NamedTensors = Vec<(String, Rc<StoredTensor>)>;
 
 /// The weights of a file, by their names in the module. `within` is the name of the archive's member that the bytes
 /// are, with a `/`, or empty for a file.
-pub(crate) fn load(bytes: &Bytes, within: &str) -> Result<Weights, Diagnostic> {
+pub(crate) fn load(bytes: &Bytes, within: &str) -> Result<NamedTensors, Diagnostic> {
     match is_safetensors(bytes) {
         true => safetensors::read(bytes, within),
         false => collect::weights(tree(bytes, within)?.root()),
@@ -35,20 +35,20 @@ pub(crate) fn saved(bytes: &Bytes, within: &str) -> Result<Pickled, Diagnostic> 
     tree(bytes, within)?.checked()
 }
 
-fn tree(bytes: &Bytes, within: &str) -> Result<Tree, Diagnostic> {
+fn tree(bytes: &Bytes, within: &str) -> Result<PickledTree, Diagnostic> {
     if bytes.starts_with(LEGACY) {
         return legacy(bytes, within);
     }
     refuse!(!zip::is(bytes) => damaged("the file is neither an archive of torch nor safetensors"));
     let archive = Archive::open(bytes.clone())?;
     refuse_big_endian(&archive)?;
-    let storages = Storages::new(Source::Archive(&archive, "data/"), within);
+    let storages = Storages::new(StorageSource::Archive(&archive, "data/"), within);
     let context = Context { storages: Some(&storages), ..Context::default() };
     pickle::read(&archive.read("data.pkl")?, &context)
 }
 
 /// The object of a file before torch 1.6: some pickles after each other, then the elements of all storages.
-fn legacy(bytes: &Bytes, within: &str) -> Result<Tree, Diagnostic> {
+fn legacy(bytes: &Bytes, within: &str) -> Result<PickledTree, Diagnostic> {
     let plan = Context::default();
     let mut at = 0;
     let mut next = |context: &Context| {
@@ -68,7 +68,7 @@ fn legacy(bytes: &Bytes, within: &str) -> Result<Tree, Diagnostic> {
     next(&plan)?;
     let (keys, end) = next(&plan)?;
     let parts = parts(bytes, end, keys.root(), &plan)?;
-    let storages = Storages::new(Source::Parts(parts), within);
+    let storages = Storages::new(StorageSource::Parts(parts), within);
     let context = Context { storages: Some(&storages), ..Context::default() };
     pickle::read(&bytes[begin..], &context)
 }

@@ -1,8 +1,8 @@
 //! Activation functions, softmax and dropout.
 
 use super::compare::{clamp, select};
-use super::dtype::{is_known, named, of, operand, to_float};
-use super::{Lower, Source, sizes};
+use super::dtype::{dtype_of, is_known, named, operand, to_float};
+use super::{Lower, RowContext, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::{FRAC_2_PI, SQRT_2};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "aten::relu" => |b, input: Var| relu(b, input);
         "aten::relu6" => |b, input: Var| between(b, input, &Value::Int(0), &Value::Int(6));
@@ -76,7 +76,7 @@ arguments! {
 }
 
 pub(crate) fn relu(b: &Lower, x: Var) -> Lowered<Var> {
-    match of(b, x)?.is_float() {
+    match dtype_of(b, x)?.is_float() {
         true => b.relu(x),
         false => between(b, x, &Value::Int(0), &Value::None),
     }
@@ -84,7 +84,7 @@ pub(crate) fn relu(b: &Lower, x: Var) -> Lowered<Var> {
 
 /// `x` between bounds of its own type.
 fn between(b: &Lower, x: Var, min: &Value, max: &Value) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let bound = |v: &Value| match v {
         Value::None => Ok(Value::None),
         v => operand(b, v, dtype).map(Value::Var),
@@ -104,7 +104,7 @@ fn elu(b: &Lower, input: Var, alpha: f64, scale: f64, input_scale: f64) -> Lower
 }
 
 fn celu(b: &Lower, input: Var, alpha: f64) -> Lowered<Var> {
-    match of(b, input)? {
+    match dtype_of(b, input)? {
         _ if alpha == 1.0 => b.elu(input).one(),
         DataType::Float if b.opset() >= 12 => b.celu(input).alpha(alpha).one(),
         _ => b.mul(b.elu(b.div(input, alpha)?).one()?, alpha),
@@ -129,7 +129,7 @@ fn rrelu(b: &Lower, input: Var, lower: f64, upper: f64, training: bool) -> Lower
 }
 
 fn threshold(b: &Lower, a: Threshold) -> Lowered<Var> {
-    let dtype = of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     if dtype.is_float() && b.opset() >= 10 && is_known(&a.value, 0.0) {
         match a.threshold {
             Value::Int(t) => return b.thresholded_relu(a.input).alpha(t as f64).one(),

@@ -1,19 +1,19 @@
 //! Attention: scaled products of queries and keys weigh values. torch's fused layers of transformers are made of it.
 
 use super::conv::batched;
-use super::dtype::{of, operand};
+use super::dtype::{dtype_of, operand};
 use super::linear::{gelu, linear, matmul};
 use super::nested;
 use super::norm::layer;
 use super::sizes::{known_size, rank, scalar, size, sizes, times, vector};
-use super::{Lower, Several, Source};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Bool;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::scaled_dot_product_attention" => |b, a: Scaled| attention(b, &a);
         "aten::_scaled_dot_product_attention_math" | "aten::_scaled_dot_product_attention_math_for_mps" =>
@@ -81,7 +81,7 @@ fn fused(b: &Lower, a: Fused, results: usize) -> Lowered<Several> {
 fn attention(b: &Lower, a: &Scaled) -> Lowered<Var> {
     let ranks = [a.query, a.key, a.value].map(|v| b.rank_of(v));
     let heads = matches!(ranks, [Some(3 | 4), ..]) && ranks[1..] == [ranks[0]; 2];
-    if b.opset() < 23 || !heads || a.dropout_p > 0.0 || of(b, a.query)? == Bool {
+    if b.opset() < 23 || !heads || a.dropout_p > 0.0 || dtype_of(b, a.query)? == Bool {
         return Ok(weighed(b, a)?[0]);
     }
     let single = (ranks[0] == Some(3)).then_some(1i64);
@@ -92,9 +92,9 @@ fn attention(b: &Lower, a: &Scaled) -> Lowered<Var> {
 
 /// A mask of truth values as it is; another one in the type of the queries.
 fn typed_mask(b: &Lower, mask: Var, like: Var) -> Lowered<Var> {
-    match of(b, mask)? {
+    match dtype_of(b, mask)? {
         Bool => Ok(mask),
-        _ => b.cast(mask, of(b, like)?),
+        _ => b.cast(mask, dtype_of(b, like)?),
     }
 }
 
@@ -116,16 +116,16 @@ fn weighed(b: &Lower, a: &Scaled) -> Lowered<[Var; 2]> {
     if a.is_causal {
         mask = Some(causal(b, a.query, key)?);
     }
-    let lowest = operand(b, &Value::Float(f64::NEG_INFINITY), of(b, scores)?)?;
+    let lowest = operand(b, &Value::Float(f64::NEG_INFINITY), dtype_of(b, scores)?)?;
     match mask {
-        Some(mask) if of(b, mask)? == Bool => scores = b.where_(mask, scores, lowest)?,
+        Some(mask) if dtype_of(b, mask)? == Bool => scores = b.where_(mask, scores, lowest)?,
         Some(mask) => scores = b.add(scores, mask)?,
         None => {}
     }
     let mut weights = b.softmax(scores).axis(-1).one()?;
     // A query without any key gives zeros; a causal mask leaves each one.
     if let Some(mask) = a.attn_mask.filter(|mask| b.dtype_of(*mask) == Some(Bool)) {
-        let zero = operand(b, &Value::Int(0), of(b, weights)?)?;
+        let zero = operand(b, &Value::Int(0), dtype_of(b, weights)?)?;
         weights = b.where_(mask, weights, zero)?;
     }
     if a.dropout_p > 0.0 {
@@ -136,7 +136,7 @@ fn weighed(b: &Lower, a: &Scaled) -> Lowered<[Var; 2]> {
 
 /// What products are scaled with: 1 over the square root of the number of features, unless it is given.
 fn factor(b: &Lower, query: Var, given: Option<f64>) -> Lowered<Var> {
-    let dtype = of(b, query)?;
+    let dtype = dtype_of(b, query)?;
     let last = rank(b, query)?.saturating_sub(1);
     let known = known_size(b, query, last).map(|n| 1.0 / (n.max(1) as f64).sqrt());
     if let Some(scale) = given.or(known) {

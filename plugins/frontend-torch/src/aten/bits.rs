@@ -4,8 +4,8 @@
 //! taken apart in float64 by a table of powers of two, so that no rounding happens, subnormal numbers included.
 
 use super::compare::never;
-use super::dtype::{named, of, operands};
-use super::{Lower, Several, Source};
+use super::dtype::{dtype_of, named, operands};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::arithmetic::{is_negative, largest};
@@ -16,7 +16,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::LN_2;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::view.dtype" | "aten::view_copy.dtype" => |b, input: Var, dtype: i64| {
             bits_as(b, input, named(b, dtype)?)
@@ -30,7 +30,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 /// How a float type is laid out.
 #[derive(Clone, Copy)]
-struct Layout {
+struct FloatLayout {
     dtype: DataType,
     /// Bits of the mantissa, without the leading one.
     mantissa: i32,
@@ -39,8 +39,8 @@ struct Layout {
     most: i32,
 }
 
-impl Layout {
-    fn of(dtype: DataType) -> Option<Layout> {
+impl FloatLayout {
+    fn from_dtype(dtype: DataType) -> Option<FloatLayout> {
         let (mantissa, most) = match dtype {
             Float16 => (10, 15),
             Bfloat16 => (7, 127),
@@ -48,7 +48,7 @@ impl Layout {
             Double => (52, 1023),
             _ => return None,
         };
-        Some(Layout { dtype, mantissa, least: 1 - most, most })
+        Some(FloatLayout { dtype, mantissa, least: 1 - most, most })
     }
 
     /// The leading one of a mantissa, and what the exponent counts.
@@ -79,14 +79,14 @@ fn looked_up(b: &Lower, table: impl Iterator<Item = f64>, places: Var) -> Lowere
 
 /// Whether elements are negative, negative zero included.
 fn negative(b: &Lower, x: Var) -> Lowered<Var> {
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         Bool => never(b, x),
         _ => is_negative(b, x),
     }
 }
 
 /// A positive number as `q * 2 ** (p + least - mantissa)`, where `q` has at most two bits more than the mantissa.
-struct Parts {
+struct FloatParts {
     /// `p`, an int64.
     place: Var,
     /// `q`, a whole number in float64.
@@ -94,22 +94,22 @@ struct Parts {
 }
 
 /// The parts of finite `x`, in float64 and not negative.
-fn parts(b: &Lower, layout: Layout, x: Var) -> Lowered<Parts> {
+fn parts(b: &Lower, layout: FloatLayout, x: Var) -> Lowered<FloatParts> {
     // Half an exponent lower, so that what the logarithm lacks in precision does not count.
     let about = b.floor(b.sub(b.div(b.log(x)?, LN_2)?, 0.5)?)?;
     let exponent = b.max([Operand::from(about), f64::from(layout.least).into()])?;
     let place = b.sub(b.cast(exponent, Int64)?, i64::from(layout.least))?;
     let scale = looked_up(b, (layout.least..=layout.most).map(power), place)?;
     let digits = b.mul(b.div(x, scale)?, layout.one() as f64)?;
-    Ok(Parts { place, digits })
+    Ok(FloatParts { place, digits })
 }
 
 /// The bits of floats.
-fn bits_of_float(b: &Lower, layout: Layout, x: Var) -> Lowered<Var> {
+fn bits_of_float(b: &Lower, layout: FloatLayout, x: Var) -> Lowered<Var> {
     let (x, one) = (b.cast(x, Double)?, layout.one());
     let size = b.abs(x)?;
     let finite = b.less_or_equal(size, largest(layout.dtype))?;
-    let Parts { place, digits } = parts(b, layout, b.where_(finite, size, 0.0)?)?;
+    let FloatParts { place, digits } = parts(b, layout, b.where_(finite, size, 0.0)?)?;
     // Digits beyond the leading one count half as much, as the exponent is one larger.
     let digits = b.cast(digits, Int64)?;
     let halved = b.add(b.div(digits, 2i64)?, one)?;
@@ -121,7 +121,7 @@ fn bits_of_float(b: &Lower, layout: Layout, x: Var) -> Lowered<Var> {
 }
 
 /// The floats that have these bits.
-fn float_of_bits(b: &Lower, layout: Layout, bits: Var) -> Lowered<Var> {
+fn float_of_bits(b: &Lower, layout: FloatLayout, bits: Var) -> Lowered<Var> {
     let one = layout.one();
     let negative = b.less(bits, 0i64)?;
     let size = b.where_(negative, b.sub(bits, layout.sign())?, bits)?;
@@ -150,7 +150,7 @@ fn signed(bits: usize) -> Option<DataType> {
 
 /// The bits of elements as elements of another type.
 fn bits_as(b: &Lower, x: Var, to: DataType) -> Lowered<Var> {
-    let from = of(b, x)?;
+    let from = dtype_of(b, x)?;
     let widths = [from, to].map(|dtype| if dtype == Bool { 8 } else { dtype.bits() });
     if from == to {
         return Ok(x);
@@ -165,18 +165,18 @@ fn bits_as(b: &Lower, x: Var, to: DataType) -> Lowered<Var> {
     if same && b.opset() >= 26 && from != Bool && to != Bool {
         return b.bit_cast(x).to(to).one();
     }
-    let bits = match Layout::of(from) {
+    let bits = match FloatLayout::from_dtype(from) {
         Some(layout) => {
             let message = "The bits of NaN are those of the usual NaN.";
             b.note(b.diagnostic(Code::LayerParameter, message));
             bits_of_float(b, layout, x)?
         }
         // A conversion between integers keeps their bits, as far as they fit.
-        None if same && Layout::of(to).is_none() => return b.cast(x, to),
+        None if same && FloatLayout::from_dtype(to).is_none() => return b.cast(x, to),
         None => b.cast(b.cast(x, narrow)?, Int64)?,
     };
     let bits = if same { bits } else { resized(b, bits, widths)? };
-    match Layout::of(to) {
+    match FloatLayout::from_dtype(to) {
         Some(layout) => float_of_bits(b, layout, bits),
         None => b.cast(bits, to),
     }
@@ -219,8 +219,10 @@ fn resized(b: &Lower, bits: Var, [from, to]: [usize; 2]) -> Lowered<Var> {
 
 /// `x` as a mantissa from 0.5 on and below 1, and an exponent.
 fn frexp(b: &Lower, input: Var) -> Lowered<Several> {
-    let dtype = of(b, input)?;
-    let Some(Layout { least, mantissa, .. }) = Layout::of(dtype).and(Layout::of(Double)) else {
+    let dtype = dtype_of(b, input)?;
+    let Some(FloatLayout { least, mantissa, .. }) =
+        FloatLayout::from_dtype(dtype).and(FloatLayout::from_dtype(Double))
+    else {
         let message = format!("torch takes no {} here.", dtype.word());
         return Err(b.diagnostic(Code::LayerParameter, message));
     };
@@ -231,8 +233,8 @@ fn frexp(b: &Lower, input: Var) -> Lowered<Several> {
     let up = f64::from(mantissa);
     let small = b.less(size, f64::MIN_POSITIVE)?;
     let scaled = b.where_(small, b.mul(size, up.exp2())?, size)?;
-    let layout = Layout { dtype: Double, mantissa, least, most: 1 - least };
-    let Parts { place, digits } = parts(b, layout, b.where_(finite, scaled, 1.0)?)?;
+    let layout = FloatLayout { dtype: Double, mantissa, least, most: 1 - least };
+    let FloatParts { place, digits } = parts(b, layout, b.where_(finite, scaled, 1.0)?)?;
     let mantissa = b.div(digits, 2.0 * layout.one() as f64)?;
     let over = b.greater_or_equal(mantissa, 1.0)?;
     let mantissa = b.where_(over, b.mul(mantissa, 0.5)?, mantissa)?;
@@ -247,8 +249,8 @@ fn frexp(b: &Lower, input: Var) -> Lowered<Several> {
 /// The next float after `x` on the way to `other`: their bits count floats in order.
 fn nextafter(b: &Lower, input: Value, other: Value) -> Lowered<Var> {
     let [x, y] = operands(b, [&input, &other])?;
-    let Some(layout) = Layout::of(of(b, x)?) else {
-        let message = format!("torch takes no {} here.", of(b, x)?.word());
+    let Some(layout) = FloatLayout::from_dtype(dtype_of(b, x)?) else {
+        let message = format!("torch takes no {} here.", dtype_of(b, x)?.word());
         return Err(b.diagnostic(Code::LayerParameter, message));
     };
     // Negative floats count downwards.

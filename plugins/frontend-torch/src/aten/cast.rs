@@ -1,8 +1,8 @@
 //! Conversions of the element type, and operators that give their argument as it is.
 
-use super::dtype::{self, cast, named, of, operand};
+use super::dtype::{self, cast, dtype_of, named, operand};
 use super::torchao;
-use super::{Lower, Source, sizes};
+use super::{Lower, RowContext, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::DataType::{
 };
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "aten::to" | "aten::_to_copy" | "aten::to_dense" | "aten::to_mkldnn" => to;
         "aten::promote_types" => |b, type1: i64, type2: i64| {
@@ -70,7 +70,7 @@ arguments! {
 fn like(b: &Lower, x: Var, other: Var) -> Lowered<Var> {
     match b.dtype_of(other) {
         None if b.opset() >= 15 => b.cast_like(x, other).one(),
-        _ => cast(b, x, of(b, other)?),
+        _ => cast(b, x, dtype_of(b, other)?),
     }
 }
 
@@ -86,12 +86,12 @@ fn to(b: &Lower, a: To) -> Lowered<Var> {
 }
 
 fn autocast_full(b: &Lower, input: Var, _cuda_enabled: bool, cpu_enabled: bool) -> Lowered<Var> {
-    let half = matches!(of(b, input)?, Float16 | DataType::Bfloat16);
+    let half = matches!(dtype_of(b, input)?, Float16 | DataType::Bfloat16);
     if half && cpu_enabled { cast(b, input, Float) } else { Ok(input) }
 }
 
 fn autocast_reduced(b: &Lower, a: Reduced) -> Lowered<Var> {
-    let float = of(b, a.input)? == Float;
+    let float = dtype_of(b, a.input)? == Float;
     if float && a.cpu_enabled { cast(b, a.input, named(b, a.cpu_dtype)?) } else { Ok(a.input) }
 }
 
@@ -133,7 +133,7 @@ fn copy(b: &Lower, input: Var, src: Value) -> Lowered<Var> {
 
 /// `value` in the type and the shape of `x`.
 pub(crate) fn filled(b: &Lower, x: Var, value: &Value) -> Lowered<Var> {
-    let value = operand(b, value, of(b, x)?)?;
+    let value = operand(b, value, dtype_of(b, x)?)?;
     if sizes::rank(b, x)? == 0 {
         return match b.rank_of(value) {
             Some(0) => Ok(value),

@@ -1,15 +1,15 @@
 //! Comparisons, logic of truth values and bits, and the choice between tensors.
 
-use super::dtype::{all_of, common, float_of, known, of, operand, operands};
+use super::dtype::{all_of, common, dtype_of, float_of, known, operand, operands};
 use super::elementwise::floor_quotient;
-use super::{Lower, Pair, Source};
+use super::{Lower, Pair, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Float, Int16, Int32, Int64, Uint16, Uint64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "aten::eq" | "prims::eq" => |b, a: Pair| compared(b, &a, equal);
         "aten::ne" | "aten::not_equal" | "prims::ne" => |b, a: Pair| b.not(compared(b, &a, equal)?);
@@ -50,18 +50,18 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::where" => |b, condition: Var| positions(b, condition);
         "aten::masked_fill" => masked_fill(input, mask, value);
         "aten::heaviside" => heaviside;
-        "aten::isnan" => |b, input: Var| match of(b, input)?.is_float() {
+        "aten::isnan" => |b, input: Var| match dtype_of(b, input)?.is_float() {
             true => b.is_nan(input),
             false => never(b, input),
         };
         "aten::isinf" => |b, input: Var| infinite(b, input, |b, x, inf| b.equal(b.abs(x)?, inf));
         "aten::isposinf" => |b, input: Var| infinite(b, input, |b, x, inf| b.equal(x, inf));
         "aten::isneginf" => |b, input: Var| infinite(b, input, |b, x, inf| b.equal(b.neg(x)?, inf));
-        "aten::isfinite" | "prims::isfinite" => |b, input: Var| match of(b, input)?.is_float() {
+        "aten::isfinite" | "prims::isfinite" => |b, input: Var| match dtype_of(b, input)?.is_float() {
             true => b.less(b.abs(input)?, f64::INFINITY),
             false => b.equal(input, input),
         };
-        "aten::isreal" => |b, input: Var| match of(b, input)?.is_float() {
+        "aten::isreal" => |b, input: Var| match dtype_of(b, input)?.is_float() {
             true => b.or(b.is_nan(input)?, b.equal(input, input)?),
             false => b.equal(input, input),
         };
@@ -87,7 +87,7 @@ fn compared(b: &Lower, a: &Pair, compare: Compare) -> Lowered<Var> {
 
 /// Truth values as numbers, for operators that do not take them.
 fn number(b: &Lower, x: Var) -> Lowered<Var> {
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         Bool => b.cast(x, Int32),
         _ => Ok(x),
     }
@@ -149,7 +149,7 @@ fn logical(b: &Lower, a: &Pair, join: Compare) -> Lowered<Var> {
 /// Truth values are joined by `of_bools`, integers by `of_bits`.
 fn bits(b: &Lower, a: &Pair, of_bools: Compare, of_bits: Compare) -> Lowered<Var> {
     let [x, y] = operands(b, [&a.input, &a.other])?;
-    if of(b, x)? == Bool {
+    if dtype_of(b, x)? == Bool {
         return of_bools(b, x, y);
     }
     if b.opset() < 18 {
@@ -160,7 +160,7 @@ fn bits(b: &Lower, a: &Pair, of_bools: Compare, of_bits: Compare) -> Lowered<Var
 }
 
 fn bitwise_not(b: &Lower, input: Var) -> Lowered<Var> {
-    match of(b, input)? {
+    match dtype_of(b, input)? {
         Bool => b.not(input),
         _ if b.opset() >= 18 => b.bitwise_not(input),
         // The complement of two, which also holds for unsigned integers.
@@ -170,7 +170,7 @@ fn bitwise_not(b: &Lower, input: Var) -> Lowered<Var> {
 
 /// `2 ** count`, in the type of `count`.
 fn power_of_two(b: &Lower, count: Var) -> Lowered<Var> {
-    let dtype = of(b, count)?;
+    let dtype = dtype_of(b, count)?;
     if let Some(count) = known(b, count) {
         let whole = 1i64.checked_shl(count as u32).filter(|_| count >= 0.0).unwrap_or(0);
         return operand(b, &Value::Int(whole), dtype);
@@ -185,7 +185,7 @@ fn shift_left(b: &Lower, a: Pair) -> Lowered<Var> {
 
 fn shift_right(b: &Lower, a: Pair) -> Lowered<Var> {
     let [x, count] = operands(b, [&a.input, &a.other])?;
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     // All bits but the sign are gone, and its own power of two is no number of the type.
     if known(b, count).is_some_and(|count| count >= (dtype.bits() - 1) as f64) {
         let negative = b.cast(b.less(x, 0i64)?, dtype)?;
@@ -208,7 +208,7 @@ fn in_runtimes(dtype: DataType) -> DataType {
 
 /// `x` where the condition holds, else `y`: of one element type. Runtimes choose among few types.
 pub(crate) fn select(b: &Lower, condition: Var, x: Var, y: Var) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let not = || b.not(condition);
     match (dtype, known(b, x), known(b, y)) {
         (Bool, Some(1.0), _) => b.or(condition, y),
@@ -246,14 +246,14 @@ fn positions(b: &Lower, condition: Var) -> Lowered<Value> {
 }
 
 fn masked_fill(b: &Lower, input: Var, mask: Var, value: Value) -> Lowered<Var> {
-    let value = operand(b, &value, of(b, input)?)?;
+    let value = operand(b, &value, dtype_of(b, input)?)?;
     select(b, b.cast(mask, Bool)?, value, input)
 }
 
 /// 0 or 1 by the sign, and `values` where there is none.
 fn heaviside(b: &Lower, a: Heaviside) -> Lowered<Var> {
     let [x, values] = operands(b, [&a.input, &a.values])?;
-    let (dtype, x) = (of(b, x)?, number(b, x)?);
+    let (dtype, x) = (dtype_of(b, x)?, number(b, x)?);
     select(b, b.equal(x, 0i64)?, values, b.cast(b.greater(x, 0i64)?, dtype)?)
 }
 
@@ -264,7 +264,7 @@ pub(crate) fn never(b: &Lower, x: Var) -> Lowered<Var> {
 }
 
 fn infinite(b: &Lower, x: Var, is: fn(&Lower, Var, f64) -> Lowered<Var>) -> Lowered<Var> {
-    match of(b, x)?.is_float() {
+    match dtype_of(b, x)?.is_float() {
         true => is(b, x, f64::INFINITY),
         false => never(b, x),
     }
@@ -293,7 +293,7 @@ pub(crate) fn extreme(b: &Lower, values: [&Value; 2], greater: bool) -> Lowered<
 /// As [`extreme`]; the other one where one is no number.
 fn extreme_number(b: &Lower, a: &Pair, greater: bool) -> Lowered<Var> {
     let [x, y] = operands(b, [&a.input, &a.other])?;
-    if !of(b, x)?.is_float() {
+    if !dtype_of(b, x)?.is_float() {
         return extreme(b, [&a.input, &a.other], greater);
     }
     let other = if greater { b.less(x, y)? } else { b.less(y, x)? };

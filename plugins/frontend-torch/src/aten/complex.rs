@@ -3,14 +3,14 @@
 
 use super::dtype::{operand, to_float};
 use super::linear::{matmul, number};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::complex::{self, is};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::complex" => |b: &Lower, real: Var, imag: Var| b.source.complex.of_broadcast(b, [real, imag]);
         "aten::polar" => |b: &Lower, abs: Var, angle: Var| {
@@ -128,7 +128,8 @@ fn quotient(b: &Lower, input: Value, other: Value) -> Lowered<Var> {
     let Some(im2) = im2 else {
         let (re, im) = parts_of(b, &input)?;
         let [re, divisor] = reals(b, [&re, &re2])?;
-        let im = to_float(b, operand(b, &im.unwrap_or(Value::Int(0)), super::dtype::of(b, re)?)?)?;
+        let im =
+            to_float(b, operand(b, &im.unwrap_or(Value::Int(0)), super::dtype::dtype_of(b, re)?)?)?;
         return of_parts(b, [b.div(re, divisor)?, b.div(im, divisor)?]);
     };
     let divisor = reals(b, [&re2, &im2])?;

@@ -1,13 +1,13 @@
 //! Convolutions.
 
 use super::sizes::rank;
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::conv1d" | "aten::conv2d" | "aten::conv3d" | "aten::_convolution_mode" | "aten::mkldnn_convolution"
             => plain;

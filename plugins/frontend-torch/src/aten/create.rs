@@ -1,9 +1,9 @@
 //! Tensors that are made of sizes and numbers.
 
-use super::dtype::{self, operand};
+use super::dtype::{self, dtype_of, operand};
 use super::shape::{INDICES_MAX, reshaped, unsupported, values};
 use super::sizes::{self as of, axis, size};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Float, Int64};
@@ -16,7 +16,7 @@ pub(crate) const ELEMENTS_MAX: i64 = 1 << 10;
 /// Most lists inside each other that a tensor is made of.
 const DEPTH_MAX: usize = 64;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::zeros" | "aten::empty" | "aten::empty_permuted" | "aten::empty_strided" => |b, a: New| new(b, a, 0);
         "aten::ones" => |b, a: New| new(b, a, 1);
@@ -63,7 +63,7 @@ fn named(b: &Lower, number: Option<i64>, default: DataType) -> Lowered<DataType>
 
 /// The type that an argument names, or that of `x`.
 pub(crate) fn dtype_or(b: &Lower, number: Option<i64>, x: Var) -> Lowered<DataType> {
-    number.map_or_else(|| dtype::of(b, x), |number| dtype::named(b, number))
+    number.map_or_else(|| dtype_of(b, x), |number| dtype::named(b, number))
 }
 
 /// A tensor of equal elements.
@@ -98,7 +98,7 @@ fn new_as(b: &Lower, a: NewAs, with: i64) -> Lowered<Var> {
 }
 
 /// The type that a number gives to a tensor made of it.
-fn dtype_of(b: &Lower, value: &Value) -> DataType {
+fn number_dtype(b: &Lower, value: &Value) -> DataType {
     match value {
         Value::Bool(_) => Bool,
         Value::Int(_) => Int64,
@@ -108,7 +108,7 @@ fn dtype_of(b: &Lower, value: &Value) -> DataType {
 }
 
 fn full(b: &Lower, a: Full) -> Lowered<Var> {
-    let to = named(b, a.dtype, dtype_of(b, &a.fill_value))?;
+    let to = named(b, a.dtype, number_dtype(b, &a.fill_value))?;
     filled(b, &a.size, &a.fill_value, to)
 }
 
@@ -150,7 +150,7 @@ fn vector_of(b: &Lower, values: Vec<f64>, to: DataType) -> Lowered<Var> {
 }
 
 fn is_float(b: &Lower, value: &Value) -> bool {
-    dtype_of(b, value).is_float()
+    number_dtype(b, value).is_float()
 }
 
 /// Numbers from `start`, which is 0 by default, up to `end`.
@@ -264,11 +264,11 @@ fn tensor(b: &Lower, a: Data) -> Lowered<Var> {
     };
     let (mut items, mut dims) = (vec![], vec![]);
     flattened(b, &data, 0, &mut dims, &mut items)?;
-    let types = items.iter().map(|item| dtype_of(b, item));
-    let found = types.reduce(|one, other| dtype::meet(one, other).unwrap_or(Float));
+    let types = items.iter().map(|item| number_dtype(b, item));
+    let common_type = types.reduce(|one, other| dtype::meet(one, other).unwrap_or(Float));
     let tensor = matches!(data, Value::Var(v) if !single && b.rank_of(v) != Some(0));
-    let found = if single && !tensor { None } else { found };
-    let to = named(b, a.dtype, found.unwrap_or(Float))?;
+    let common_type = if single && !tensor { None } else { common_type };
+    let to = named(b, a.dtype, common_type.unwrap_or(Float))?;
     if let (Value::Var(v), true) = (&data, dims.is_empty()) {
         return b.cast(*v, to);
     }
@@ -281,9 +281,9 @@ fn tensor(b: &Lower, a: Data) -> Lowered<Var> {
             return Ok(b.constant(constant));
         }
     }
-    let whole: Option<Vec<i64>> = of::all_known(b, &items);
-    if let (Some(whole), true) = (whole, to == Int64) {
-        return Ok(b.constant(Tensor::from_vec(dims, whole)));
+    let known_items: Option<Vec<i64>> = of::all_known(b, &items);
+    if let (Some(known_items), true) = (known_items, to == Int64) {
+        return Ok(b.constant(Tensor::from_vec(dims, known_items)));
     }
     let part = |item: &Value| b.reshape(operand(b, item, to)?, [1]).one();
     let parts = items.iter().map(part).collect::<Lowered<Vec<_>>>()?;

@@ -6,14 +6,18 @@ use super::compare::select;
 use super::layout::{grids, moved, permuted};
 use super::shape::{INDICES_MAX, Tensors, at_least, expanded, reshaped, unsupported};
 use super::sizes::{self as of, axis, known, known_size, minus, plus, rank, size, times};
-use super::{Lower, Source, create, dtype, join};
+use super::{
+    Lower, RowContext, create,
+    dtype::{self, dtype_of},
+    join,
+};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::tril" => |b, a: Triangle| triangle(b, a, false);
         "aten::triu" => |b, a: Triangle| triangle(b, a, true);
@@ -63,13 +67,13 @@ fn fill_diagonal(b: &Lower, input: Var, fill_value: Value, wrap: bool) -> Lowere
     if wrap && wraps {
         return Err(unsupported(b, "A diagonal that begins anew below the matrix is filled."));
     }
-    let value = dtype::operand(b, &fill_value, dtype::of(b, input)?)?;
+    let value = dtype::operand(b, &fill_value, dtype_of(b, input)?)?;
     let on_diagonal = b.cast(eye(b, &n, &m, Float)?, Bool)?;
     select(b, on_diagonal, value, input)
 }
 
 fn triangle(b: &Lower, a: Triangle, upper: bool) -> Lowered<Var> {
-    let from = dtype::of(b, a.input)?;
+    let from = dtype_of(b, a.input)?;
     // Runtimes compute these types only.
     let to = match from {
         Bool | Int64 | Float | Double => from,
@@ -148,7 +152,7 @@ fn diagonal(b: &Lower, a: Diagonal) -> Lowered<Var> {
     let rank = rank(b, x)?;
     let (n, m) = (size(b, x, rank - 2)?, size(b, x, rank - 1)?);
     let places = places(b, &n, &m, a.offset)?;
-    let mut flat: Vec<_> = (0..rank - 2).map(super::shape::Size::Same).collect();
+    let mut flat: Vec<_> = (0..rank - 2).map(super::shape::TargetSize::Same).collect();
     flat.push(
         times(b, &n, &m).ok().filter(|n| known(b, n).is_some()).unwrap_or(Value::Int(-1)).into(),
     );
@@ -171,7 +175,7 @@ fn diagflat(b: &Lower, input: Var, offset: i64) -> Lowered<Var> {
 fn diag_embed(b: &Lower, a: Diagonal) -> Lowered<Var> {
     let rank = rank(b, a.input)?;
     let (one, two) = (of::wrapped(b, a.dim1, rank + 1)?, of::wrapped(b, a.dim2, rank + 1)?);
-    let zero = dtype::operand(b, &Value::Int(0), dtype::of(b, a.input)?)?;
+    let zero = dtype::operand(b, &Value::Int(0), dtype_of(b, a.input)?)?;
     // Each element stands in a row; rows without one come before or after.
     let (before, after) = (a.offset.saturating_neg().max(0), a.offset.max(0));
     let mut x = a.input;
@@ -219,7 +223,7 @@ fn diagonal_scatter(b: &Lower, a: Scatter) -> Lowered<Var> {
     }
     let places: Vec<i64> = (0..count).flat_map(|i| [i + down, i + right]).collect();
     let places = b.constant(Tensor::from_vec([count as usize, 2], places));
-    let src = b.cast(a.src, dtype::of(b, a.input)?)?;
+    let src = b.cast(a.src, dtype_of(b, a.input)?)?;
     let src = moved(b, src, rank - 2, 0)?;
     let written = b.scatter_nd(x, places, src).one()?;
     let mut back = vec![0; rank];
@@ -229,7 +233,7 @@ fn diagonal_scatter(b: &Lower, a: Scatter) -> Lowered<Var> {
 
 fn trace(b: &Lower, input: Var) -> Lowered<Var> {
     let diagonal = diagonal(b, Diagonal { input, offset: 0, dim1: 0, dim2: 1 })?;
-    let dtype = dtype::of(b, input)?;
+    let dtype = dtype_of(b, input)?;
     let whole = dtype == Bool || dtype.is_integer();
     let diagonal = b.cast(diagonal, if whole { Int64 } else { dtype })?;
     b.reduce_sum(diagonal).axes([0]).keepdims(0).one()
@@ -290,7 +294,7 @@ fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
     let Some(n) = n.filter(|n| (0..=INDICES_MAX).contains(n)) else {
         return Err(unsupported(b, "vander needs a number of columns that is known."));
     };
-    let dtype = dtype::of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let to = if dtype == Bool || dtype.is_integer() { DataType::Int64 } else { dtype };
     // That of `linalg` has no choice.
     let increasing = a.increasing.unwrap_or(true);

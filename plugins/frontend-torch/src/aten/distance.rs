@@ -1,13 +1,13 @@
 //! Norms of differences, and angles.
 
-use super::dtype::{of, operand, operands, to_float};
+use super::dtype::{dtype_of, operand, operands, to_float};
 use super::sizes::{axis, known_size, rank, size, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::cdist" | "aten::_cdist_forward" => cdist(x1, x2, p, compute_mode);
         "aten::pdist" | "aten::_pdist_forward" => pdist(input, p);
@@ -37,8 +37,8 @@ pub(super) fn norm_over(
     }
     match p {
         0.0 => {
-            let zero = operand(b, &Value::Int(0), of(b, x)?)?;
-            let some = b.cast(b.not(b.equal(x, zero)?)?, of(b, x)?)?;
+            let zero = operand(b, &Value::Int(0), dtype_of(b, x)?)?;
+            let some = b.cast(b.not(b.equal(x, zero)?)?, dtype_of(b, x)?)?;
             reduced!(reduce_sum, some)
         }
         1.0 => reduced!(reduce_l1, x),
@@ -103,7 +103,7 @@ fn cosine_similarity(b: &Lower, x1: Value, x2: Value, dim: i64, eps: f64) -> Low
     let dim = dim as i64;
     let unit = |v: Var| {
         let length = norm(b, v, 2.0, Some(dim), true)?;
-        b.div(v, b.max([length, operand(b, &Value::Float(eps), of(b, v)?)?])?)
+        b.div(v, b.max([length, operand(b, &Value::Float(eps), dtype_of(b, v)?)?])?)
     };
     let product = b.mul(unit(x)?, unit(y)?)?;
     b.reduce_sum(product).axes([dim]).keepdims(0).one()

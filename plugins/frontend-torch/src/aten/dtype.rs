@@ -37,7 +37,7 @@ const TYPES: [(i64, DataType); 18] = [
 ];
 
 /// The element type of a number.
-pub(crate) fn of_number(number: i64) -> Option<DataType> {
+pub(crate) fn dtype_of_number(number: i64) -> Option<DataType> {
     TYPES.iter().find(|(n, _)| *n == number).map(|(_, dtype)| *dtype)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn number(dtype: DataType) -> i64 {
 /// # Errors
 /// `N0203` if ONNX has no such type.
 pub(crate) fn named(b: &Lower, number: i64) -> Lowered<DataType> {
-    of_number(number).ok_or_else(|| {
+    dtype_of_number(number).ok_or_else(|| {
         let message = format!("ONNX has no counterpart of torch's element type number {number}.");
         b.diagnostic(Code::LayerUnsupported, message)
     })
@@ -61,7 +61,7 @@ pub(crate) fn named(b: &Lower, number: i64) -> Lowered<DataType> {
 ///
 /// # Errors
 /// `N0204` if it is not known.
-pub(crate) fn of(b: &Lower, x: Var) -> Lowered<DataType> {
+pub(crate) fn dtype_of(b: &Lower, x: Var) -> Lowered<DataType> {
     b.dtype_of(x).ok_or_else(|| {
         let message = format!("The element type of `{}` is not known.", shown(&b.name_of(x)));
         b.diagnostic(Code::LayerParameter, message).help(HELP)
@@ -103,7 +103,7 @@ pub(crate) fn common(b: &Lower, operands: &[&Value]) -> Lowered<DataType> {
 fn cannot_meet(b: &Lower, operands: &[&Value]) -> Diagnostic {
     for operand in operands {
         if let Value::Var(v) = operand
-            && let Err(unknown) = of(b, *v)
+            && let Err(unknown) = dtype_of(b, *v)
         {
             return unknown;
         }
@@ -252,18 +252,18 @@ pub(crate) fn float_of(dtype: DataType) -> DataType {
 /// # Errors
 /// `N0204` if the element type is not known.
 pub(crate) fn to_float(b: &Lower, x: Var) -> Lowered<Var> {
-    b.cast(x, float_of(of(b, x)?))
+    b.cast(x, float_of(dtype_of(b, x)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aten::{Source, table};
+    use crate::aten::{RowContext, table};
     use onnxd_plugin_sdk::ir::{Graph, Opsets, ValueType};
     use onnxd_plugin_sdk::lower::{Driver, Fallback};
 
     fn with(check: impl FnOnce(&Lower, &dyn Fn(DataType, usize) -> Value)) {
-        let (table, source) = (table(), Source::default());
+        let (table, source) = (table(), RowContext::default());
         let opsets = Opsets::from([(String::new(), 18)]);
         let driver = Driver::new(&table, &source, Graph::new("g"), opsets, Fallback::default());
         let b = driver.builder();
@@ -322,9 +322,9 @@ mod tests {
     #[test]
     fn numbers_of_types_lead_back() {
         for (n, dtype) in TYPES {
-            assert_eq!(of_number(n), Some(dtype));
-            assert_eq!(of_number(number(dtype)), Some(dtype));
+            assert_eq!(dtype_of_number(n), Some(dtype));
+            assert_eq!(dtype_of_number(number(dtype)), Some(dtype));
         }
-        assert_eq!(of_number(8), None);
+        assert_eq!(dtype_of_number(8), None);
     }
 }

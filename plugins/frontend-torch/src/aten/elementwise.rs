@@ -1,9 +1,9 @@
 //! Arithmetic of tensors and numbers.
 
 use super::dtype::{
-    all_of, common, float_of, float_operands, is_known, known, of, operand, operands, wide,
+    all_of, common, dtype_of, float_of, float_operands, is_known, known, operand, operands, wide,
 };
-use super::{Lower, Pair, Source};
+use super::{Lower, Pair, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::formulas::arithmetic::{self, floor_remainder};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::add" | "prims::add" => add;
         "aten::sub" | "aten::subtract" | "prims::sub" => sub;
@@ -36,7 +36,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::lerp" => lerp;
         "aten::ldexp" => |b, a: Pair| {
             let [x, y] = float_operands(b, [&a.input, &a.other])?;
-            b.mul(x, b.pow(operand(b, &Value::Int(2), of(b, x)?)?, y)?)
+            b.mul(x, b.pow(operand(b, &Value::Int(2), dtype_of(b, x)?)?, y)?)
         };
         "aten::gcd" | "prims::gcd" => |b, a: Pair| {
             let dtype = common(b, &[&a.input, &a.other])?;
@@ -70,11 +70,11 @@ fn scaled(b: &Lower, x: Var, factor: &Value) -> Lowered<Var> {
     if is_known(factor, 1.0) {
         return Ok(x);
     }
-    b.mul(x, operand(b, factor, of(b, x)?)?)
+    b.mul(x, operand(b, factor, dtype_of(b, x)?)?)
 }
 
 fn add(b: &Lower, a: Scaled) -> Lowered<Var> {
-    arithmetic(b, [&a.input, &a.other], |[x, y]| match of(b, x)? {
+    arithmetic(b, [&a.input, &a.other], |[x, y]| match dtype_of(b, x)? {
         DataType::Bool => b.or(x, y),
         _ => b.add(x, scaled(b, y, &a.alpha)?),
     })
@@ -90,7 +90,7 @@ fn rsub(b: &Lower, a: Scaled) -> Lowered<Var> {
 
 /// `x * y`; of truth values, whether both hold.
 pub(crate) fn mul(b: &Lower, x: &Value, y: &Value) -> Lowered<Var> {
-    arithmetic(b, [x, y], |[x, y]| match of(b, x)? {
+    arithmetic(b, [x, y], |[x, y]| match dtype_of(b, x)? {
         DataType::Bool => b.and(x, y),
         _ => b.mul(x, y),
     })
@@ -119,7 +119,7 @@ fn prims_div(b: &Lower, a: Pair) -> Lowered<Var> {
 
 /// `x` without its fraction.
 pub(crate) fn truncated(b: &Lower, x: Var) -> Lowered<Var> {
-    match of(b, x)?.is_float() {
+    match dtype_of(b, x)?.is_float() {
         true => b.mul(b.sign(x)?, b.floor(b.abs(x)?)?),
         false => Ok(x),
     }
@@ -129,7 +129,7 @@ pub(crate) fn truncated(b: &Lower, x: Var) -> Lowered<Var> {
 pub(crate) fn floor_quotient(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
     match known(b, y) {
         // A fraction is not exact: 1.0 / 0.1 rounds to 10, but 0.1 is a little more than a tenth.
-        Some(c) if c.fract() != 0.0 && of(b, x)?.is_float() => {
+        Some(c) if c.fract() != 0.0 && dtype_of(b, x)?.is_float() => {
             b.round(b.div(b.sub(x, floor_remainder(b, x, y)?)?, y)?)
         }
         _ => arithmetic::floor_quotient(b, x, y),
@@ -203,11 +203,11 @@ fn addcdiv(b: &Lower, input: Value, tensor1: Value, tensor2: Value, value: Value
 /// From `input` to `end`. As in torch, the nearer end is exact where the weight is known.
 fn lerp(b: &Lower, a: Lerp) -> Lowered<Var> {
     let [x, end] = operands(b, [&a.input, &a.end])?;
-    let weight = operand(b, &a.weight, of(b, x)?)?;
+    let weight = operand(b, &a.weight, dtype_of(b, x)?)?;
     let way = b.sub(end, x)?;
     match known(b, weight) {
         Some(w) if w >= 0.5 => {
-            let rest = operand(b, &Value::Float(1.0 - w), float_of(of(b, x)?))?;
+            let rest = operand(b, &Value::Float(1.0 - w), float_of(dtype_of(b, x)?))?;
             b.sub(end, b.mul(way, rest)?)
         }
         _ => b.add(x, b.mul(way, weight)?),

@@ -1,18 +1,18 @@
 //! Rows of tables, and sums of them.
 
-use super::dtype::{self, operand};
+use super::dtype::{dtype_of, operand};
 use super::indices::whole;
 use super::scatter::scattered_nd;
 use super::shape::{reshaped, unsupported};
 use super::sizes::{self as of, known_size, rank, size};
-use super::{Lower, Source, create};
+use super::{Lower, RowContext, create};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::embedding" => |b, weight: Var, indices: Var, padding_idx: Value| {
             b.gather(weight, whole(b, indices)?).one()
@@ -69,7 +69,7 @@ fn bags_of(
     (indices, starts): (Var, Var),
     kept: Option<Var>,
 ) -> Lowered<[Var; 4]> {
-    let dtype = dtype::of(b, table)?;
+    let dtype = dtype_of(b, table)?;
     // The bag of an index is the number of starts up to it, less one.
     let places = b.range(0, of::scalar(b, &size(b, indices, 0)?)?, 1).one()?;
     let begun = b.cast(b.not(b.less(b.unsqueeze(places, [1])?, starts)?)?, Int64)?;

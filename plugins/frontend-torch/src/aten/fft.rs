@@ -1,45 +1,45 @@
 //! Fourier transforms.
 
 use super::complex::conjugate;
-use super::dtype::{of, operand, to_float};
+use super::dtype::{dtype_of, operand, to_float};
 use super::layout::rolled;
 use super::pad::padded_by;
 use super::sizes::{axis, known, plus, rank, scalar, size};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::formulas::complex::is;
-use onnxd_plugin_sdk::formulas::fourier::{Kind, spectra, transformed, waves};
+use onnxd_plugin_sdk::formulas::fourier::{Fourier, spectra, transformed, waves};
 use onnxd_plugin_sdk::ir::Attr;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
-        "aten::fft_fft" | "complex::fft_fft" => |b, a: One| one(b, &a, Kind::Forward);
-        "aten::fft_ifft" | "complex::fft_ifft" => |b, a: One| one(b, &a, Kind::Inverse);
-        "aten::fft_rfft" => |b, a: One| one(b, &a, Kind::Real);
-        "aten::fft_irfft" | "complex::fft_irfft" => |b, a: One| one(b, &a, Kind::ToReal);
+        "aten::fft_fft" | "complex::fft_fft" => |b, a: One| one(b, &a, Fourier::Forward);
+        "aten::fft_ifft" | "complex::fft_ifft" => |b, a: One| one(b, &a, Fourier::Inverse);
+        "aten::fft_rfft" => |b, a: One| one(b, &a, Fourier::Real);
+        "aten::fft_irfft" | "complex::fft_irfft" => |b, a: One| one(b, &a, Fourier::ToReal);
         "aten::fft_fft2" | "aten::fft_fftn" | "complex::fft_fft2" | "complex::fft_fftn" => |b, a: Many| {
-            many(b, &a, Kind::Forward)
+            many(b, &a, Fourier::Forward)
         };
         "aten::fft_ifft2" | "aten::fft_ifftn" | "complex::fft_ifft2" | "complex::fft_ifftn" =>
-            |b, a: Many| many(b, &a, Kind::Inverse);
-        "aten::fft_rfft2" | "aten::fft_rfftn" => |b, a: Many| many(b, &a, Kind::Real);
+            |b, a: Many| many(b, &a, Fourier::Inverse);
+        "aten::fft_rfft2" | "aten::fft_rfftn" => |b, a: Many| many(b, &a, Fourier::Real);
         "aten::fft_irfft2" | "aten::fft_irfftn" | "complex::fft_irfft2" | "complex::fft_irfftn" =>
-            |b, a: Many| many(b, &a, Kind::ToReal);
+            |b, a: Many| many(b, &a, Fourier::ToReal);
     };
     super::rows! { table;
         "aten::_fft_r2c" => |b, input: Var, dim: Vec<i64>, normalization: i64, onesided: bool| {
-            let kind = if onesided { Kind::Real } else { Kind::Forward };
+            let kind = if onesided { Fourier::Real } else { Fourier::Forward };
             by_number(b, input, &dim, normalization, kind, None)
         };
         "complex::_fft_c2c" => |b, input: Var, dim: Vec<i64>, normalization: i64, forward: bool| {
-            let kind = if forward { Kind::Forward } else { Kind::Inverse };
+            let kind = if forward { Fourier::Forward } else { Fourier::Inverse };
             by_number(b, input, &dim, normalization, kind, None)
         };
         "complex::_fft_c2r" => |b, input: Var, dim: Vec<i64>, normalization: i64, last_dim_size: Value| {
-            by_number(b, input, &dim, normalization, Kind::ToReal, Some(&last_dim_size))
+            by_number(b, input, &dim, normalization, Fourier::ToReal, Some(&last_dim_size))
         };
         "aten::stft" => stft;
         "aten::fft_hfft" | "complex::fft_hfft" => |b, a: One| hermitian(b, &a);
@@ -65,8 +65,8 @@ arguments! {
 }
 
 /// What a transform is multiplied with: the root of 1 over its length as a power. ONNX divides inverse ones by it.
-fn power(b: &Lower, kind: Kind, norm: Option<&str>) -> Lowered<i32> {
-    let inverse = matches!(kind, Kind::Inverse | Kind::ToReal);
+fn power(b: &Lower, kind: Fourier, norm: Option<&str>) -> Lowered<i32> {
+    let inverse = matches!(kind, Fourier::Inverse | Fourier::ToReal);
     Ok(match (norm.unwrap_or("backward"), inverse) {
         ("backward", _) => 0,
         ("ortho", false) => 1,
@@ -79,7 +79,7 @@ fn power(b: &Lower, kind: Kind, norm: Option<&str>) -> Lowered<i32> {
     })
 }
 
-fn one(b: &Lower, a: &One, kind: Kind) -> Lowered<Var> {
+fn one(b: &Lower, a: &One, kind: Fourier) -> Lowered<Var> {
     let power = power(b, kind, a.norm.as_deref())?;
     over(b, a.input, &[(a.dim, a.n.as_ref())], kind, power)
 }
@@ -87,13 +87,13 @@ fn one(b: &Lower, a: &One, kind: Kind) -> Lowered<Var> {
 /// Of the half of a signal that says all, as its inverse is of the half of a spectrum.
 fn hermitian(b: &Lower, a: &One) -> Lowered<Var> {
     let x = if is(b, a.input) { conjugate(b, a.input)? } else { a.input };
-    let power = -2 - power(b, Kind::ToReal, a.norm.as_deref())?;
-    over(b, x, &[(a.dim, a.n.as_ref())], Kind::ToReal, power)
+    let power = -2 - power(b, Fourier::ToReal, a.norm.as_deref())?;
+    over(b, x, &[(a.dim, a.n.as_ref())], Fourier::ToReal, power)
 }
 
 fn inverse_hermitian(b: &Lower, a: &One) -> Lowered<Var> {
-    let power = 2 - power(b, Kind::Real, a.norm.as_deref())?;
-    conjugate(b, over(b, a.input, &[(a.dim, a.n.as_ref())], Kind::Real, power)?)
+    let power = 2 - power(b, Fourier::Real, a.norm.as_deref())?;
+    conjugate(b, over(b, a.input, &[(a.dim, a.n.as_ref())], Fourier::Real, power)?)
 }
 
 /// Half of each axis moves to the other end: the lower half is the larger one, or back.
@@ -116,7 +116,7 @@ fn halved(b: &Lower, n: &Value) -> Lowered<Value> {
     }
 }
 
-fn many(b: &Lower, a: &Many, kind: Kind) -> Lowered<Var> {
+fn many(b: &Lower, a: &Many, kind: Fourier) -> Lowered<Var> {
     let rank = rank(b, a.input)? as i64;
     let count = a.s.as_ref().map_or(rank, |s| s.len() as i64);
     let dims = a.dim.clone().unwrap_or_else(|| (rank - count..rank).collect());
@@ -127,7 +127,13 @@ fn many(b: &Lower, a: &Many, kind: Kind) -> Lowered<Var> {
 }
 
 /// Along several axes; the real one is the last of them.
-fn over(b: &Lower, x: Var, dims: &[(i64, Option<&Value>)], kind: Kind, power: i32) -> Lowered<Var> {
+fn over(
+    b: &Lower,
+    x: Var,
+    dims: &[(i64, Option<&Value>)],
+    kind: Fourier,
+    power: i32,
+) -> Lowered<Var> {
     if dims.is_empty() {
         return Ok(x);
     }
@@ -142,7 +148,7 @@ fn over(b: &Lower, x: Var, dims: &[(i64, Option<&Value>)], kind: Kind, power: i3
     };
     let y = transformed(b, signal, &dims, kind, power)?;
     match kind {
-        Kind::ToReal => Ok(y),
+        Fourier::ToReal => Ok(y),
         _ => Ok(b.source.complex.of_pair(b, y)),
     }
 }
@@ -153,10 +159,10 @@ fn by_number(
     x: Var,
     dims: &[i64],
     normalization: i64,
-    kind: Kind,
+    kind: Fourier,
     last: Option<&Value>,
 ) -> Lowered<Var> {
-    let inverse = matches!(kind, Kind::Inverse | Kind::ToReal);
+    let inverse = matches!(kind, Fourier::Inverse | Fourier::ToReal);
     let power = normalization as i32 - if inverse { 2 } else { 0 };
     let count = dims.len();
     let all: Vec<_> =
@@ -196,7 +202,7 @@ fn stft(b: &Lower, a: Stft) -> Lowered<Var> {
         x = padded_by(b, x, a.n_fft / 2, a.pad_mode.as_deref().unwrap_or("reflect"))?;
     }
     let (n, width) = (a.n_fft, a.win_length.unwrap_or(a.n_fft));
-    let window = window(b, a.window, (n, width), of(b, x)?)?;
+    let window = window(b, a.window, (n, width), dtype_of(b, x)?)?;
     let hop = a.hop_length.unwrap_or(n / 4);
     let onesided = a.onesided.unwrap_or(true);
     let mut y = if b.opset() >= 17 {
@@ -217,7 +223,7 @@ fn stft(b: &Lower, a: Stft) -> Lowered<Var> {
         y = b.squeeze(y).axes([0]).one()?;
     }
     if a.normalized {
-        y = b.mul(y, operand(b, &Value::Float((n as f64).powf(-0.5)), of(b, y)?)?)?;
+        y = b.mul(y, operand(b, &Value::Float((n as f64).powf(-0.5)), dtype_of(b, y)?)?)?;
     }
     if a.return_complex == Some(true) { Ok(b.source.complex.of_pair(b, y)) } else { Ok(y) }
 }

@@ -1,18 +1,18 @@
 //! Images at given points, and as columns of their windows.
 
 use super::conv::{CELLS_MAX, batched, per_axis, steps_per_axis};
-use super::dtype::of;
+use super::dtype::dtype_of;
 use super::pad::zeros_around;
 use super::shape::unsupported;
 use super::sizes::{known, plus, scalar, size, times, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::grid_sampler" | "aten::grid_sampler_2d" | "aten::grid_sampler_3d"
             | "aten::_grid_sampler_2d_cpu_fallback" => grid_sampler;
@@ -71,7 +71,7 @@ fn affine_grid(b: &Lower, a: Affine) -> Lowered<Var> {
     }
     let n = a.size.len().saturating_sub(2);
     let spatial = a.size.get(2..).unwrap_or_default();
-    let dtype = of(b, a.theta)?;
+    let dtype = dtype_of(b, a.theta)?;
     // Coordinates x, y, z of each pixel, and 1; x runs along the last axis.
     let mut parts = vec![];
     for (axis, size) in spatial.iter().enumerate().rev() {

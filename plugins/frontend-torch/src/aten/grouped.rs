@@ -1,17 +1,17 @@
 //! Products of groups of matrices, as mixtures of experts have them. Where a group ends is a number of the graph, so
 //! all groups take all rows, and each row keeps the product of its own group.
 
-use super::dtype::{named, of};
+use super::dtype::{dtype_of, named};
 use super::linear::matmul;
 use super::sizes::{rank, scalar, size};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::_grouped_mm" => grouped;
     }
@@ -28,7 +28,7 @@ fn grouped(b: &Lower, a: Grouped) -> Lowered<Var> {
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
     let (x, y) = (a.input, a.mat2);
-    let found = match (rank(b, x)?, rank(b, y)?, a.offs) {
+    let product = match (rank(b, x)?, rank(b, y)?, a.offs) {
         (3, 3, _) => matmul(b, x, y)?,
         // Rows are in groups.
         (2, 3, Some(ends)) => {
@@ -41,15 +41,15 @@ fn grouped(b: &Lower, a: Grouped) -> Lowered<Var> {
             let all = matmul(b, x, b.unsqueeze(y, [0])?)?;
             let turned = b.transpose(all).perm([0, 2, 1]).one()?;
             let group = group_of(b, ends, size_of(b, y, 1)?)?;
-            let found = own(b, turned, at_most(b, group, size_of(b, x, 0)?)?)?;
-            b.transpose(found).perm([1, 0]).one()?
+            let product = own(b, turned, at_most(b, group, size_of(b, x, 0)?)?)?;
+            b.transpose(product).perm([1, 0]).one()?
         }
         // What is added up is in groups.
         (2, 2, Some(ends)) => {
             let count = b.squeeze(b.shape(ends).one()?).axes([0]).one()?;
             let group = group_of(b, ends, size_of(b, x, 1)?)?;
             let groups = b.unsqueeze(b.range(0i64, count, 1i64).one()?, [1])?;
-            let within = b.cast(b.equal(group, groups)?, of(b, x)?)?;
+            let within = b.cast(b.equal(group, groups)?, dtype_of(b, x)?)?;
             let parts = b.mul(b.unsqueeze(x, [0])?, b.unsqueeze(within, [1])?)?;
             matmul(b, parts, b.unsqueeze(y, [0])?)?
         }
@@ -59,8 +59,8 @@ fn grouped(b: &Lower, a: Grouped) -> Lowered<Var> {
         }
     };
     match a.out_dtype {
-        Some(number) => b.cast(found, named(b, number)?),
-        None => Ok(found),
+        Some(number) => b.cast(product, named(b, number)?),
+        None => Ok(product),
     }
 }
 

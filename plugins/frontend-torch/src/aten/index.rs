@@ -1,13 +1,13 @@
 //! Elements at places that tensors name.
 
 use super::compare::select;
-use super::dtype::{self, operand};
+use super::dtype::{dtype_of, operand};
 use super::indices::{vector, whole};
 use super::layout::permuted;
 use super::scatter::scattered_nd;
-use super::shape::{Size, expanded, expanded_as, reshaped, same_shape};
+use super::shape::{TargetSize, expanded, expanded_as, reshaped, same_shape};
 use super::sizes::{self as of, axis, rank, size};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -15,17 +15,17 @@ use onnxd_plugin_sdk::ir::DataType::{Bool, Uint8};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::index" | "aten::_unsafe_index" => |b, input: Var, indices: Vec<Value>| indexed(b, input, &indices);
         "aten::index_put" | "aten::_unsafe_index_put" | "aten::_index_put_impl" => index_put;
         "aten::_unsafe_masked_index" => |b, input: Var, mask: Var, indices: Vec<Value>, fill: Value| {
             let found = indexed(b, input, &masked_to_zero(b, mask, &indices)?)?;
-            let fill = operand(b, &fill, dtype::of(b, found)?)?;
+            let fill = operand(b, &fill, dtype_of(b, found)?)?;
             select(b, mask, found, fill)
         };
         "aten::_unsafe_masked_index_put_accumulate" => |b, input: Var, mask: Var, indices: Vec<Value>, values: Var| {
-            let zero = operand(b, &Value::Int(0), dtype::of(b, values)?)?;
+            let zero = operand(b, &Value::Int(0), dtype_of(b, values)?)?;
             let values = select(b, mask, values, zero)?;
             let indices = masked_to_zero(b, mask, &indices)?;
             index_put(b, IndexPut { input, indices, values, accumulate: true })
@@ -129,8 +129,8 @@ fn compressed(b: &Lower, x: Var, at: usize, mask: Var) -> Lowered<Var> {
         n if n == all => b.compress(x, flat(b, mask)?).one(),
         n => {
             let merged = of::count((at..at + n).map(|i| of::known_size(b, x, i)));
-            let front = (0..at).map(Size::Same);
-            let back = (at + n..all).map(Size::Same);
+            let front = (0..at).map(TargetSize::Same);
+            let back = (at + n..all).map(TargetSize::Same);
             let sizes = front.chain([merged.unwrap_or(-1).into()]).chain(back).collect();
             b.compress(reshaped(b, x, sizes)?, flat(b, mask)?).axis(at as i64).one()
         }
@@ -185,7 +185,7 @@ fn to_place(axes: &[usize], rank: usize, count: usize) -> Vec<usize> {
 }
 
 fn index_put(b: &Lower, a: IndexPut) -> Lowered<Var> {
-    let values = b.cast(a.values, dtype::of(b, a.input)?)?;
+    let values = b.cast(a.values, dtype_of(b, a.input)?)?;
     if let Some((at, mask)) = only_mask(b, &a.indices)
         && let Some(done) = put_where(b, a.input, at, mask, values, a.accumulate)?
     {
@@ -292,7 +292,7 @@ fn take_along_dim(b: &Lower, a: TakeAlong) -> Lowered<Var> {
 }
 
 fn put(b: &Lower, input: Var, index: Var, source: Var, accumulate: bool) -> Lowered<Var> {
-    let source = b.cast(flat(b, source)?, dtype::of(b, input)?)?;
+    let source = b.cast(flat(b, source)?, dtype_of(b, input)?)?;
     let places = b.unsqueeze(flat(b, whole(b, index)?)?, [1])?;
     let whole = flat(b, input)?;
     let written = scattered_nd(b, whole, places, source, combined(accumulate))?;

@@ -2,10 +2,10 @@
 //! overlapping pieces are added up. Both is one transpose convolution, whose kernels are the waves of a transform.
 
 use super::complex::parts;
-use super::dtype::{of, operand};
+use super::dtype::{dtype_of, operand};
 use super::fft::{KERNELS_MAX, window};
 use super::sizes::{known_size, rank, size, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::formulas::fourier::waves;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "complex::istft" => istft;
     }
@@ -48,7 +48,7 @@ fn istft(b: &Lower, a: Istft) -> Lowered<Var> {
     if n.saturating_mul(2 * count) > KERNELS_MAX {
         return wrong("The spectra have too many frequencies.");
     }
-    let dtype = of(b, re)?;
+    let dtype = dtype_of(b, re)?;
     let mut both = b.concat([re, im]).axis(i64::from(!single)).one()?;
     if single {
         both = b.unsqueeze(both, [0])?;

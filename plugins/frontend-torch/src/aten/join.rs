@@ -3,7 +3,7 @@
 use super::shape::{Tensors, at_least, reshaped, unsupported};
 use super::sizes::{self as of, axis, known, known_size, rank, single, size};
 use super::slicing::{Range, ranged, selected};
-use super::{Lower, Source, dtype};
+use super::{Lower, RowContext, dtype};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 /// Most parts that a tensor is taken apart into.
 const PARTS_MAX: i64 = 1 << 14;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::cat" | "aten::concat" | "aten::concatenate" => cat;
         "aten::stack" | "aten::_stack" => stack;
@@ -48,18 +48,18 @@ arguments! {
 }
 
 /// The tensors of a list in the type in which they meet; a sequence of the graph as it is.
-enum List {
+enum JoinedTensors {
     Known(Vec<Var>),
     Sequence(Var),
 }
 
-fn list(b: &Lower, tensors: &Value) -> Lowered<List> {
+fn list(b: &Lower, tensors: &Value) -> Lowered<JoinedTensors> {
     match tensors {
-        Value::Var(sequence) => Ok(List::Sequence(*sequence)),
+        Value::Var(sequence) => Ok(JoinedTensors::Sequence(*sequence)),
         Value::List(items) if !items.is_empty() => {
             let dtype = dtype::common(b, &items.iter().collect::<Vec<_>>())?;
             let each = items.iter().map(|item| dtype::operand(b, item, dtype));
-            Ok(List::Known(each.collect::<Lowered<_>>()?))
+            Ok(JoinedTensors::Known(each.collect::<Lowered<_>>()?))
         }
         _ => Err(b.diagnostic(Code::LayerParameter, "A list of tensors is needed.")),
     }
@@ -67,8 +67,8 @@ fn list(b: &Lower, tensors: &Value) -> Lowered<List> {
 
 fn cat(b: &Lower, a: Joined) -> Lowered<Var> {
     match list(b, &a.tensors)? {
-        List::Sequence(sequence) => b.concat_from_sequence(sequence).axis(a.dim).one(),
-        List::Known(tensors) => joined(b, tensors, a.dim),
+        JoinedTensors::Sequence(sequence) => b.concat_from_sequence(sequence).axis(a.dim).one(),
+        JoinedTensors::Known(tensors) => joined(b, tensors, a.dim),
     }
 }
 
@@ -92,10 +92,10 @@ pub(crate) fn joined(b: &Lower, tensors: Vec<Var>, dim: i64) -> Lowered<Var> {
 
 fn stack(b: &Lower, a: Joined) -> Lowered<Var> {
     let tensors = match list(b, &a.tensors)? {
-        List::Sequence(sequence) => {
+        JoinedTensors::Sequence(sequence) => {
             return b.concat_from_sequence(sequence).axis(a.dim).new_axis(1).one();
         }
-        List::Known(tensors) => tensors,
+        JoinedTensors::Known(tensors) => tensors,
     };
     let rank = rank(b, tensors[0])?;
     let at = of::wrapped(b, a.dim, rank + 1)? as i64;

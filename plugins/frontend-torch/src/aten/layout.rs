@@ -1,15 +1,17 @@
 //! The order of axes and elements: transposing, flipping, rolling, shuffling.
 
-use super::shape::{INDICES_MAX, Size, Tensors, expanded, reshaped, unsupported, without_axes};
+use super::shape::{
+    INDICES_MAX, TargetSize, Tensors, expanded, reshaped, unsupported, without_axes,
+};
 use super::sizes::{self as of, axes, axis, known, known_size, over, rank, size, times};
 use super::slicing::{self, Range};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::complex;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::permute" => |b, input: Var, dims: Vec<i64>| permuted(b, input, &axes(b, input, &dims)?);
         "aten::permute_copy" => |b, input: Var, dims: Vec<i64>| {
@@ -140,7 +142,7 @@ fn roll(b: &Lower, input: Var, shifts: Vec<Value>, dims: Vec<i64>) -> Lowered<Va
     let flat = reshaped(b, input, vec![(-1).into()])?;
     let rolled = rolled(b, flat, 0, by)?;
     let whole: Lowered<Vec<Value>> = (0..rank).map(|axis| size(b, input, axis)).collect();
-    reshaped(b, rolled, whole?.into_iter().map(Size::Value).collect())
+    reshaped(b, rolled, whole?.into_iter().map(TargetSize::Value).collect())
 }
 
 /// `x` with its elements moved along an axis; those that leave it come in at the other end.
@@ -192,11 +194,11 @@ fn on_images(b: &Lower, x: Var, f: impl FnOnce(Var) -> Lowered<Var>) -> Lowered<
         0..3 => Err(unsupported(b, "Pixels are shuffled in tensors of at least three axes.")),
         _ => {
             let front: Vec<Value> = (0..rank - 3).map(|i| size(b, x, i)).collect::<Lowered<_>>()?;
-            let last = (rank - 3..rank).map(Size::Same);
-            let flat = reshaped(b, x, [Size::from(-1)].into_iter().chain(last).collect())?;
+            let last = (rank - 3..rank).map(TargetSize::Same);
+            let flat = reshaped(b, x, [TargetSize::from(-1)].into_iter().chain(last).collect())?;
             let done = f(flat)?;
-            let sizes = front.into_iter().map(Size::Value);
-            reshaped(b, done, sizes.chain((1..4).map(Size::Same)).collect())
+            let sizes = front.into_iter().map(TargetSize::Value);
+            reshaped(b, done, sizes.chain((1..4).map(TargetSize::Same)).collect())
         }
     }
 }
@@ -221,12 +223,12 @@ fn pixel_unshuffle(b: &Lower, input: Var, downscale_factor: i64) -> Lowered<Var>
             let (h, w) = (size(b, x, 2)?, size(b, x, 3)?);
             let (r2, c) = (Value::Int(r), size(b, x, 1)?);
             let (h, w) = (over(b, &h, &r2)?, over(b, &w, &r2)?);
-            let parts = [h.clone(), r2.clone(), w.clone(), r2].map(Size::Value);
-            let front = [Size::Same(0), Size::Same(1)].into_iter();
+            let parts = [h.clone(), r2.clone(), w.clone(), r2].map(TargetSize::Value);
+            let front = [TargetSize::Same(0), TargetSize::Same(1)].into_iter();
             let apart = reshaped(b, x, front.chain(parts).collect())?;
             let turned = permuted(b, apart, &[0, 1, 3, 5, 2, 4])?;
             let c = times(b, &c, &Value::Int(places))?;
-            return reshaped(b, turned, vec![Size::Same(0), c.into(), h.into(), w.into()]);
+            return reshaped(b, turned, vec![TargetSize::Same(0), c.into(), h.into(), w.into()]);
         };
         // ONNX puts the channels of a block's place next to each other, torch the places of a channel.
         let moved = b.space_to_depth(x).blocksize(r).one()?;
@@ -273,7 +275,7 @@ pub(crate) fn grids(b: &Lower, a: &Tensors) -> Lowered<Vec<Var>> {
     };
     let whole: Vec<Value> = a.tensors.iter().map(length).collect::<Lowered<_>>()?;
     let grid = |(i, x): (usize, &Var)| {
-        let mut apart: Vec<Size> = vec![1.into(); n];
+        let mut apart: Vec<TargetSize> = vec![1.into(); n];
         apart[i] = (-1).into();
         expanded(b, reshaped(b, *x, apart)?, &whole)
     };

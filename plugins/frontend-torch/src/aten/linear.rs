@@ -1,9 +1,9 @@
 //! Products of vectors and matrices.
 
-use super::dtype::{float_of, of};
+use super::dtype::{dtype_of, float_of};
 use super::sizes::{axis, known_size, product, rank, size, vector, wrapped};
 use super::spectral::{self, Spectral};
-use super::{Lower, Several, Source};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::DataType::{Int8, Int16, Int32, Uint8};
 use onnxd_plugin_sdk::ir::{Attr, Origin};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "aten::linear" | "aten::mkldnn_linear" => |b, input: Var, weight: Var, bias: Option<Var>| {
             linear(b, input, weight, bias)
@@ -44,7 +44,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             sum_of(b, (a.input, a.beta), (all, a.alpha))
         };
         "aten::_weight_int8pack_mm" => |b, input: Var, mat2: Var, scales: Var| {
-            let weight = b.cast(mat2, of(b, input)?)?;
+            let weight = b.cast(mat2, dtype_of(b, input)?)?;
             b.mul(linear(b, input, weight, None)?, scales)
         };
         "aten::outer" | "aten::ger" => |b, input: Var, vec2: Var| outer(b, input, vec2);
@@ -53,7 +53,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 /// Products of other kinds, and what is made of a matrix.
-fn others(table: Table<Source>) -> Table<Source> {
+fn others(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::inner" => inner(input, other);
         "aten::tensordot" => |b, input: Var, other: Var, dims_self: Vec<i64>, dims_other: Vec<i64>| {
@@ -88,7 +88,7 @@ fn others(table: Table<Source>) -> Table<Source> {
     }
 }
 
-fn solvers(table: Table<Source>) -> Table<Source> {
+fn solvers(table: Table<RowContext>) -> Table<RowContext> {
     table
         .refused("aten::linalg_lstsq", NO_SOLVER)
         .refused("aten::linalg_lu", NO_SOLVER)
@@ -133,7 +133,7 @@ use matrix::Matrix;
 
 /// The product of matrices. ONNX has none of small integers.
 pub(super) fn matmul(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     match dtype {
         Int8 | Uint8 | Int16 => b.cast(b.mat_mul(b.cast(x, Int32)?, b.cast(y, Int32)?)?, dtype),
         _ => b.mat_mul(x, y),
@@ -150,7 +150,7 @@ pub(super) fn linear(b: &Lower, x: Var, weight: Var, bias: Option<Var>) -> Lower
     if rank(b, weight)? == 1 {
         return plus(b, b.mat_mul(x, weight)?, bias);
     }
-    let gemm = b.rank_of(x) == Some(2) && of(b, x)?.is_float();
+    let gemm = b.rank_of(x) == Some(2) && dtype_of(b, x)?.is_float();
     if gemm && (bias.is_some() || b.opset() >= 11) {
         return b.gemm(x, weight).c(bias).trans_b(1).one();
     }
@@ -165,7 +165,8 @@ fn plus(b: &Lower, x: Var, bias: Option<Var>) -> Lowered<Var> {
 /// `beta * self + alpha * (mat1 @ mat2)`
 fn addmm(b: &Lower, a: Addmm) -> Lowered<Var> {
     let numbers = (number(&a.alpha), number(&a.beta));
-    let (Some(alpha), Some(beta), true) = (numbers.0, numbers.1, of(b, a.input)?.is_float()) else {
+    let (Some(alpha), Some(beta), true) = (numbers.0, numbers.1, dtype_of(b, a.input)?.is_float())
+    else {
         return sum_of(b, (a.input, a.beta), (matmul(b, a.mat1, a.mat2)?, a.alpha));
     };
     // What is multiplied by 0 may be NaN, and does not count.
@@ -224,7 +225,7 @@ pub(super) fn scaled(b: &Lower, x: Var, factor: &Value) -> Lowered<Var> {
     if number(factor) == Some(1.0) {
         return Ok(x);
     }
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     b.mul(x, super::dtype::operand(b, factor, dtype)?)
 }
 
@@ -288,7 +289,7 @@ fn tensordot(b: &Lower, [x, y]: [Var; 2], dims: &[i64], other: &[i64]) -> Lowere
 fn einsum(b: &Lower, equation: &str, tensors: &[Var]) -> Lowered<Var> {
     let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let mut tensors = tensors.to_vec();
-    let dtype = of(b, *tensors.first().ok_or_else(|| no_operands(b))?)?;
+    let dtype = dtype_of(b, *tensors.first().ok_or_else(|| no_operands(b))?)?;
     let wide = match dtype {
         Int8 | Uint8 | Int16 => Int32,
         other => other,
@@ -363,7 +364,7 @@ fn power(b: &Lower, x: Var, n: i64) -> Lowered<Var> {
 pub(crate) fn matrix_norm(b: &Lower, a: &MatrixNorm) -> Lowered<Var> {
     let x = match a.dtype {
         Some(dtype) => b.cast(a.input, super::dtype::named(b, dtype)?)?,
-        None => b.cast(a.input, float_of(of(b, a.input)?))?,
+        None => b.cast(a.input, float_of(dtype_of(b, a.input)?))?,
     };
     let [row, column] = a.dim[..] else {
         return Err(b.diagnostic(Code::LayerParameter, "The norm of a matrix has two axes."));
@@ -371,13 +372,13 @@ pub(crate) fn matrix_norm(b: &Lower, a: &MatrixNorm) -> Lowered<Var> {
     let (row, column) = (axis(b, x, row)? as i64, axis(b, x, column)? as i64);
     let by_sum = |axis: i64, other: i64, largest: bool| {
         let sums = b.reduce_l1(x).axes([axis]).one()?;
-        let found = match largest {
+        let singular_norm = match largest {
             true => b.reduce_max(sums).axes([other]).one()?,
             false => b.reduce_min(sums).axes([other]).one()?,
         };
         match a.keepdim {
-            true => Ok(found),
-            false => b.squeeze(found).axes([row, column]).one(),
+            true => Ok(singular_norm),
+            false => b.squeeze(singular_norm).axes([row, column]).one(),
         }
     };
     match (&a.ord, number(&a.ord)) {

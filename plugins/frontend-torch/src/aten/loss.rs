@@ -3,16 +3,16 @@
 use super::activation::softmax;
 use super::compare::select;
 use super::distance::distance;
-use super::dtype::{float_operands, of, operand, operands, to_float};
+use super::dtype::{dtype_of, float_operands, operand, operands, to_float};
 use super::sizes::{known_size, rank, scalar, size};
-use super::{Lower, Several, Source};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::TAU;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "aten::cross_entropy_loss" => cross_entropy;
         "aten::nll_loss" | "aten::nll_loss2d" | "aten::nll_loss_nd" => |b, a: Nll| nll(b, &a);
@@ -95,7 +95,7 @@ fn weighed(b: &Lower, x: Var, weight: Option<Var>) -> Lowered<Var> {
 
 /// A number in the type of `x`.
 fn like(b: &Lower, number: f64, x: Var) -> Lowered<Var> {
-    operand(b, &Value::Float(number), of(b, x)?)
+    operand(b, &Value::Float(number), dtype_of(b, x)?)
 }
 
 /// What is below 0 becomes 0.
@@ -200,7 +200,7 @@ fn word(b: &Lower, reduction: i64) -> Lowered<&'static str> {
 }
 
 fn cross_entropy(b: &Lower, a: CrossEntropy) -> Lowered<Var> {
-    if of(b, a.target)?.is_float() {
+    if dtype_of(b, a.target)?.is_float() {
         return of_probabilities(b, &a);
     }
     let single = rank(b, a.input)? == 1;
@@ -218,7 +218,7 @@ fn cross_entropy(b: &Lower, a: CrossEntropy) -> Lowered<Var> {
     // The share of all classes.
     let all =
         b.neg(b.reduce_sum(by_class(b, logs, weight, dim)?).axes([dim]).keepdims(0).one()?)?;
-    let dtype = of(b, target)?;
+    let dtype = dtype_of(b, target)?;
     let counts = b.not(b.equal(target, operand(b, &Value::Int(ignore_index), dtype)?)?)?;
     let all = b.where_(counts, all, like(b, 0.0, all)?)?;
     let smooth = match reduction {
@@ -230,13 +230,13 @@ fn cross_entropy(b: &Lower, a: CrossEntropy) -> Lowered<Var> {
                     let class = b.where_(counts, target, zero)?;
                     b.where_(counts, b.gather(weight, class).one()?, like(b, 0.0, logs)?)?
                 }
-                None => b.cast(counts, of(b, logs)?)?,
+                None => b.cast(counts, dtype_of(b, logs)?)?,
             };
             b.div(sum, reduced(b, of_class, SUM)?)?
         }
         other => reduced(b, all, other)?,
     };
-    let classes = b.cast(scalar(b, &size(b, logs, dim as usize)?)?, of(b, logs)?)?;
+    let classes = b.cast(scalar(b, &size(b, logs, dim as usize)?)?, dtype_of(b, logs)?)?;
     let share = b.div(like(b, a.label_smoothing, logs)?, classes)?;
     b.add(b.mul(loss, 1.0 - a.label_smoothing)?, b.mul(smooth, share)?)
 }
@@ -257,7 +257,7 @@ fn of_probabilities(b: &Lower, a: &CrossEntropy) -> Lowered<Var> {
     let target = match a.label_smoothing {
         0.0 => a.target,
         share => {
-            let each = b.div(like(b, share, logs)?, b.cast(classes, of(b, logs)?)?)?;
+            let each = b.div(like(b, share, logs)?, b.cast(classes, dtype_of(b, logs)?)?)?;
             b.add(b.mul(a.target, 1.0 - share)?, each)?
         }
     };

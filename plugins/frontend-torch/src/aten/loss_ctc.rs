@@ -1,9 +1,9 @@
 //! The loss of connectionist temporal classification: how unlikely a labelling is, over all ways to stretch it along
 //! the times. Sums over ways are taken in logarithms, one time after the other.
 
-use super::dtype::{of, operand, to_float};
+use super::dtype::{dtype_of, operand, to_float};
 use super::sizes::{rank, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Turn, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::ctc_loss" | "aten::ctc_loss.IntList" | "aten::ctc_loss.Tensor" => ctc_loss;
     }
@@ -40,7 +40,7 @@ fn ctc_loss(b: &Lower, a: Ctc) -> Lowered<Var> {
     let chances = to_float(b, a.log_probs)?;
     let chances = if single { b.unsqueeze(chances, [1])? } else { chances };
     let (times, counts) = (lengths(b, &a.input_lengths)?, lengths(b, &a.target_lengths)?);
-    let dtype = of(b, chances)?;
+    let dtype = dtype_of(b, chances)?;
     let never = operand(b, &Value::Float(f64::NEG_INFINITY), dtype)?;
     // Between labels, before and behind them stand blanks.
     let labels = labels(b, b.cast(a.targets, Int64)?, counts)?;
@@ -126,7 +126,7 @@ fn sum_of_exponentials(b: &GraphBuilder, all: &[Var], never: Var) -> Lowered<Var
 
 #[cfg(test)]
 mod tests {
-    use crate::aten::tests::{Given, assert_near, only};
+    use crate::aten::tests::{Arg, assert_near, only};
     use onnxd_plugin_sdk::ir::Tensor;
     use onnxd_plugin_sdk::lower::Value;
 
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn labels_are_stretched_in_all_ways() {
         let chances = [0.1f32, 0.6, 0.3, 0.2, 0.3, 0.5, 0.5, 0.4, 0.1].map(f32::ln);
-        let loss = |labels: [i64; 2], lengths: Given, reduction: i64| {
+        let loss = |labels: [i64; 2], lengths: Arg, reduction: i64| {
             let chances = Tensor::from_vec([3, 1, 3], chances.to_vec());
             only(
                 "aten::ctc_loss.IntList",
@@ -152,7 +152,7 @@ mod tests {
         let found = loss([1, 2], vec![3].into(), 0);
         assert_near(&found, &Tensor::vector(vec![1.546_463_3f32]));
         // Equal labels need a blank between them.
-        let times = Given::Value(Value::List(vec![Value::Int(3)]));
+        let times = Arg::Value(Value::List(vec![Value::Int(3)]));
         assert_near(&loss([1, 1], times, 1), &Tensor::scalar(1.518_277_2f32));
     }
 }

@@ -1,8 +1,8 @@
 //! Functions of one number each: roots, exponentials, logarithms, angles, roundings.
 
-use super::dtype::{float_operands, known, of, operand, to_float};
+use super::dtype::{dtype_of, float_operands, known, operand, to_float};
 use super::elementwise::truncated;
-use super::{Lower, Pair, Source};
+use super::{Lower, Pair, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::arithmetic::{self, is_negative};
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LN_10, PI};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "aten::abs" | "aten::absolute" | "prims::abs" => |b, input: Var| unless_bool(b, input, |b, x| b.abs(x));
         "aten::neg" | "aten::negative" | "prims::neg" => negative(input);
@@ -25,7 +25,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::exp" | "prims::exp" => |b, input: Var| b.exp(to_float(b, input)?);
         "aten::exp2" | "aten::special_exp2" | "prims::exp2" => |b, input: Var| {
             let x = to_float(b, input)?;
-            b.pow(operand(b, &Value::Int(2), of(b, x)?)?, x)
+            b.pow(operand(b, &Value::Int(2), dtype_of(b, x)?)?, x)
         };
         "aten::expm1" | "aten::special_expm1" | "prims::expm1" => |b, input: Var| expm1(b, to_float(b, input)?);
         "aten::log" | "prims::log" => |b, input: Var| b.log(to_float(b, input)?);
@@ -37,14 +37,14 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::reciprocal" | "prims::reciprocal" => |b, input: Var| b.reciprocal(to_float(b, input)?);
         "prims::cbrt" => |b, input: Var| {
             let x = to_float(b, input)?;
-            let third = operand(b, &Value::Float(1.0 / 3.0), of(b, x)?)?;
+            let third = operand(b, &Value::Float(1.0 / 3.0), dtype_of(b, x)?)?;
             b.mul(b.sign(x)?, b.pow(b.abs(x)?, third)?)
         };
     };
     angles(errors(table))
 }
 
-fn angles(table: Table<Source>) -> Table<Source> {
+fn angles(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::sin" | "prims::sin" => |b, input: Var| b.sin(to_float(b, input)?);
         "aten::cos" | "prims::cos" => |b, input: Var| b.cos(to_float(b, input)?);
@@ -73,7 +73,7 @@ fn angles(table: Table<Source>) -> Table<Source> {
     }
 }
 
-fn errors(table: Table<Source>) -> Table<Source> {
+fn errors(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::nan_to_num" => |b, input: Var, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64>| {
             arithmetic::nan_to_num(b, input, nan.unwrap_or(0.0), [posinf, neginf])
@@ -108,17 +108,17 @@ arguments! {
 
 /// What is the same for truth values.
 fn unless_bool(b: &Lower, x: Var, f: fn(&Lower, Var) -> Lowered<Var>) -> Lowered<Var> {
-    if of(b, x)? == DataType::Bool { Ok(x) } else { f(b, x) }
+    if dtype_of(b, x)? == DataType::Bool { Ok(x) } else { f(b, x) }
 }
 
 /// Integers are round.
 fn rounded(b: &Lower, x: Var, f: fn(&Lower, Var) -> Lowered<Var>) -> Lowered<Var> {
-    if of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
+    if dtype_of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
 }
 
 fn negative(b: &Lower, input: Var) -> Lowered<Var> {
     use DataType::{Uint8, Uint16, Uint32, Uint64};
-    match of(b, input)? {
+    match dtype_of(b, input)? {
         Uint8 | Uint16 | Uint32 | Uint64 => b.sub(0i64, input),
         _ => b.neg(input),
     }
@@ -129,7 +129,7 @@ fn round(b: &Lower, a: Round) -> Lowered<Var> {
         return rounded(b, a.input, |b, x| b.round(x));
     };
     let x = a.input;
-    if !of(b, x)?.is_float() {
+    if !dtype_of(b, x)?.is_float() {
         return Ok(x);
     }
     let digits = 10f64.powi(i32::try_from(decimals.unsigned_abs()).unwrap_or(i32::MAX));
@@ -142,7 +142,7 @@ fn round(b: &Lower, a: Round) -> Lowered<Var> {
 /// What is behind the point, with the sign of the number.
 fn fraction(b: &Lower, x: Var) -> Lowered<Var> {
     match b.opset() >= 10 {
-        true => b.mod_(x, operand(b, &Value::Int(1), of(b, x)?)?).fmod(1).one(),
+        true => b.mod_(x, operand(b, &Value::Int(1), dtype_of(b, x)?)?).fmod(1).one(),
         false => b.sub(x, truncated(b, x)?),
     }
 }

@@ -72,7 +72,7 @@ use std::collections::HashMap;
 
 /// What rows need besides the graph.
 #[derive(Debug, Default)]
-pub(crate) struct Source {
+pub(crate) struct RowContext {
     /// What packed data stands for, where it is known.
     packed: RefCell<HashMap<Var, packed::Sequences>>,
     /// What complex tensors are made of.
@@ -85,13 +85,13 @@ pub(crate) struct Source {
     pub(crate) training: bool,
 }
 
-impl Source {
-    pub(crate) fn new(training: bool) -> Source {
-        Source { training, ..Source::default() }
+impl RowContext {
+    pub(crate) fn new(training: bool) -> RowContext {
+        RowContext { training, ..RowContext::default() }
     }
 }
 
-pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
+pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, RowContext>;
 
 /// Several results, of which some are no tensors.
 pub(crate) struct Several(pub(crate) Vec<Value>);
@@ -110,7 +110,7 @@ arguments! {
 }
 
 /// Adds the rows of a family.
-type Family = fn(Table<Source>) -> Table<Source>;
+type Family = fn(Table<RowContext>) -> Table<RowContext>;
 
 const FAMILIES: &[Family] = &[
     activation::rows,
@@ -168,6 +168,6 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// All operators that can be lowered.
-pub(crate) fn table() -> Table<Source> {
+pub(crate) fn table() -> Table<RowContext> {
     FAMILIES.iter().fold(Table::new(), |table, rows| rows(table))
 }

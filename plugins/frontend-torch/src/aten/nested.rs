@@ -1,9 +1,9 @@
 //! Tensors of several lengths, as torch makes them in its encoder of transformers: padded tensors with a mask. What
 //! lies behind the end of a sequence is computed, counts nowhere, and is padding where the tensor ends.
 
-use super::dtype::{of, operand};
+use super::dtype::{dtype_of, operand};
 use super::sizes::{scalar, size};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::collections::HashMap;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         // Another mask leaves its tensor as it is, at the end: torch does not make it one of several lengths.
         "aten::_nested_tensor_from_mask_left_aligned" => |_, t: Var, mask: Var| Ok(true);
@@ -79,7 +79,7 @@ fn is_nested(nested: &HashMap<Var, Var>, value: &Value) -> bool {
 fn padded(b: &Lower, a: Padded) -> Lowered<Var> {
     let Some(mask) = mask_of(b, a.input) else { return Ok(a.input) };
     let shown = b.or(mask, b.not(left_aligned(b, mask)?)?)?;
-    let padding = operand(b, &Value::Float(a.padding), of(b, a.input)?)?;
+    let padding = operand(b, &Value::Float(a.padding), dtype_of(b, a.input)?)?;
     b.where_(b.unsqueeze(shown, [-1])?, a.input, padding)
 }
 

@@ -1,9 +1,9 @@
 //! Normalization by mean and variance.
 
 use super::distance::norm_over;
-use super::dtype::of;
+use super::dtype::dtype_of;
 use super::sizes::{axis, known, known_size, product, rank, sizes, vector};
-use super::{Lower, Several, Source};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Double, Float, Float16};
 use onnxd_plugin_sdk::ir::{Reals, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::batch_norm" => |b, a: Batch| Ok(batch_norm(b, &a)?[0]);
         "aten::native_batch_norm" | "aten::_native_batch_norm_legit" | "aten::_native_batch_norm_legit_no_training"
@@ -107,7 +107,7 @@ fn with_reserve(b: &Lower, a: &Batch) -> Lowered<Several> {
 
 /// A vector of one number for each channel.
 fn filled(b: &Lower, x: Var, channels: Option<i64>, number: f64) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let channels = channels.and_then(|n| usize::try_from(n).ok()).filter(|n| *n < 1 << 24);
     let message = "The number of channels must be known where there are no weights.";
     let n = channels.ok_or_else(|| b.diagnostic(Code::LayerParameter, message))?;
@@ -194,7 +194,7 @@ fn instance_norm(b: &Lower, a: Instance) -> Lowered<Var> {
 
 /// Ones of the shape that is normalized.
 fn ones(b: &Lower, x: Var, shape: &[Value]) -> Lowered<Var> {
-    let one = super::dtype::operand(b, &Value::Float(1.0), of(b, x)?)?;
+    let one = super::dtype::operand(b, &Value::Float(1.0), dtype_of(b, x)?)?;
     let elements = known(b, &product(b, shape)?);
     match elements.filter(|n| shape.len() == 1 && *n >= 0) {
         Some(_) => filled(b, x, elements, 1.0),
@@ -314,7 +314,7 @@ fn epsilon(dtype: DataType, given: Option<f64>) -> f64 {
 
 /// The result, and the input in the type in which it is normalized.
 fn rms_norm(b: &Lower, a: &Rms) -> Lowered<(Var, Var)> {
-    let dtype = of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     let wide = computed_in(dtype);
     let eps = epsilon(wide, a.eps);
     let k = a.normalized_shape.len() as i64;
@@ -343,7 +343,7 @@ fn from_start(b: &Lower, x: Var, axes: Vec<i64>) -> Lowered<Vec<i64>> {
 }
 
 fn inverse_rms(b: &Lower, x: Var, a: &Rms) -> Lowered<Var> {
-    let wide = computed_in(of(b, x)?);
+    let wide = computed_in(dtype_of(b, x)?);
     let x = b.cast(x, wide)?;
     let axes: Vec<i64> = (-(a.normalized_shape.len() as i64)..0).collect();
     let mean = b.reduce_mean(b.mul(x, x)?).axes(axes).one()?;
@@ -377,6 +377,6 @@ fn renorm(b: &Lower, input: Var, p: f64, dim: i64, maxnorm: f64) -> Lowered<Var>
     let axes: Vec<i64> = (0..rank(b, input)? as i64).filter(|axis| *axis != dim).collect();
     let norm = norm_over(b, input, p, Some(axes), true)?;
     let factor = b.div(maxnorm, b.add(norm, 1e-7)?)?;
-    let one = super::dtype::operand(b, &Value::Float(1.0), of(b, input)?)?;
+    let one = super::dtype::operand(b, &Value::Float(1.0), dtype_of(b, input)?)?;
     b.mul(input, b.where_(b.greater(norm, maxnorm)?, factor, one)?)
 }

@@ -1,7 +1,7 @@
 //! Elements by their order: medians, quantiles, and the most frequent ones.
 
-use super::dtype::{of, operand, wide};
-use super::{Lower, Source, sizes};
+use super::dtype::{dtype_of, operand, wide};
+use super::{Lower, RowContext, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bool, Int32, Int64};
 use onnxd_plugin_sdk::ir::{Reals, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::kthvalue" => |b, input: Var, k: Value, dim: i64, keepdim: bool| kth(b, input, &k, dim, keepdim);
         "aten::median.dim" => |b, a: Median| middle(b, a.input, a.dim, a.keepdim);
@@ -30,7 +30,7 @@ arguments! {
 
 /// The smallest `k` elements along an axis, in their order, and their places.
 pub(crate) fn smallest(b: &Lower, x: Var, k: &Value, axis: usize) -> Lowered<[Var; 2]> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let number = if dtype == Bool { b.cast(x, Int32)? } else { x };
     let k = sizes::vector(b, std::slice::from_ref(k))?;
     let [values, places] = b.top_k(number, k).axis(axis as i64).largest(0).outputs()?;
@@ -88,12 +88,12 @@ fn mode(b: &Lower, a: Mode) -> Lowered<[Var; 2]> {
     if rank == 0 {
         return Ok([a.input, b.constant(Tensor::scalar(0i64))]);
     }
-    let given = of(b, a.input)?;
+    let given = dtype_of(b, a.input)?;
     let x = b.cast(a.input, if given == Bool { Int32 } else { wide(given) })?;
     let alike = b.equal(b.unsqueeze(x, [axis + 1])?, b.unsqueeze(x, [axis])?)?;
     let counts = b.reduce_sum(b.cast(alike, Int64)?).axes([axis + 1]).keepdims(0).one()?;
     let frequent = b.equal(counts, b.reduce_max(counts).axes([axis]).one()?)?;
-    let other = operand(b, &greatest(of(b, x)?), of(b, x)?)?;
+    let other = operand(b, &greatest(dtype_of(b, x)?), dtype_of(b, x)?)?;
     let least = b.reduce_min(super::compare::select(b, frequent, x, other)?).axes([axis]).one()?;
     let same = b.cast(b.equal(x, least)?, Int32)?;
     let place = b.arg_max(same).axis(axis).select_last_index(1).keepdims(a.keepdim).one()?;
@@ -102,23 +102,29 @@ fn mode(b: &Lower, a: Mode) -> Lowered<[Var; 2]> {
 }
 
 /// Where quantiles are in a sorted axis: the elements below, and those above with the way to them.
-struct Places {
+struct QuantilePositions {
     below: Var,
     above: Option<(Var, Var)>,
 }
 
 const MODES: [&str; 5] = ["linear", "lower", "higher", "nearest", "midpoint"];
 
-impl Places {
-    fn of(b: &Lower, q: Var, n: &Value, mode: &str) -> Lowered<Places> {
+impl QuantilePositions {
+    fn find(b: &Lower, q: Var, n: &Value, mode: &str) -> Lowered<QuantilePositions> {
         let known = b.constant_of(q).and_then(|t| t.to_reals()).zip(sizes::known(b, n));
         match known {
-            Some((q_known, n)) => Places::known(b, q_known, n, mode, of(b, q)?),
-            None => Places::computed(b, q, n, mode),
+            Some((q_known, n)) => QuantilePositions::known(b, q_known, n, mode, dtype_of(b, q)?),
+            None => QuantilePositions::computed(b, q, n, mode),
         }
     }
 
-    fn known(b: &Lower, mut q: Reals, n: i64, mode: &str, dtype: DataType) -> Lowered<Places> {
+    fn known(
+        b: &Lower,
+        mut q: Reals,
+        n: i64,
+        mode: &str,
+        dtype: DataType,
+    ) -> Lowered<QuantilePositions> {
         let rounded = |x: f64| if dtype == DataType::Double { x } else { f64::from(x as f32) };
         let at = q.values.iter().map(|q| rounded(*q * (n - 1) as f64));
         let at: Vec<f64> = at
@@ -139,12 +145,12 @@ impl Places {
         let way = q.to_tensor(dtype).map(|way| b.constant(way));
         let between =
             matches!(mode, "linear" | "midpoint") && at.iter().any(|at| at.fract() != 0.0);
-        Ok(Places { below, above: way.filter(|_| between).map(|way| (above, way)) })
+        Ok(QuantilePositions { below, above: way.filter(|_| between).map(|way| (above, way)) })
     }
 
-    fn computed(b: &Lower, q: Var, n: &Value, mode: &str) -> Lowered<Places> {
+    fn computed(b: &Lower, q: Var, n: &Value, mode: &str) -> Lowered<QuantilePositions> {
         let last = sizes::scalar(b, &sizes::minus(b, n, &Value::Int(1))?)?;
-        let at = b.mul(q, b.cast(last, of(b, q)?)?)?;
+        let at = b.mul(q, b.cast(last, dtype_of(b, q)?)?)?;
         let whole = |at: Var| b.cast(at, Int64);
         let below = b.floor(at)?;
         let between = |way: Var| Ok(Some((whole(b.ceil(at)?)?, way)));
@@ -152,10 +158,10 @@ impl Places {
             "lower" => (below, None),
             "higher" => (b.ceil(at)?, None),
             "nearest" => (b.round(at)?, None),
-            "midpoint" => (below, between(operand(b, &Value::Float(0.5), of(b, q)?)?)?),
+            "midpoint" => (below, between(operand(b, &Value::Float(0.5), dtype_of(b, q)?)?)?),
             _ => (below, between(b.sub(at, below)?)?),
         };
-        Ok(Places { below: whole(below)?, above })
+        Ok(QuantilePositions { below: whole(below)?, above })
     }
 }
 
@@ -169,41 +175,41 @@ fn quantile(b: &Lower, a: Quantile) -> Lowered<Var> {
         Some(dim) if rank > 0 => (a.input, sizes::wrapped(b, dim, rank)?),
         _ => (flat(b, a.input)?, 0),
     };
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let q = operand(b, &a.q, dtype)?;
     let n = sizes::size(b, x, axis)?;
-    let places = Places::of(b, q, &n, &a.interpolation)?;
+    let places = QuantilePositions::find(b, q, &n, &a.interpolation)?;
     let [sorted, _] = smallest(b, x, &n, axis)?;
     let many = sizes::rank(b, q)? > 0;
     let taken = |at: Var| b.gather(sorted, at).axis(axis as i64).one();
-    let mut found = taken(places.below)?;
+    let mut quantiles = taken(places.below)?;
     if let Some((above, way)) = places.above {
         let more: Vec<i64> = (1..(sizes::rank(b, x)? - axis) as i64).collect();
         let way = if many && !more.is_empty() { b.unsqueeze(way, more)? } else { way };
-        found = b.add(found, b.mul(b.sub(taken(above)?, found)?, way)?)?;
+        quantiles = b.add(quantiles, b.mul(b.sub(taken(above)?, quantiles)?, way)?)?;
     }
     if many && axis > 0 {
         let mut order: Vec<i64> = (0..rank as i64).collect();
         order.remove(axis);
         order.insert(0, axis as i64);
-        found = b.transpose(found).perm(order).one()?;
+        quantiles = b.transpose(quantiles).perm(order).one()?;
     }
     match (a.keepdim, a.dim) {
-        (true, Some(_)) if rank > 0 => b.unsqueeze(found, [axis as i64 + i64::from(many)]),
+        (true, Some(_)) if rank > 0 => b.unsqueeze(quantiles, [axis as i64 + i64::from(many)]),
         (true, _) if rank > 0 => {
             let first = i64::from(many);
-            b.unsqueeze(found, (first..first + rank as i64).collect::<Vec<_>>())
+            b.unsqueeze(quantiles, (first..first + rank as i64).collect::<Vec<_>>())
         }
-        _ => Ok(found),
+        _ => Ok(quantiles),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::aten::tests::{Given, assert_near, floats, run, run_at};
+    use crate::aten::tests::{Arg, assert_near, floats, run, run_at};
     use onnxd_plugin_sdk::ir::Tensor;
 
-    fn table() -> Given {
+    fn table() -> Arg {
         Tensor::from_vec([2, 4], vec![3i64, 1, 1, 2, 5, 5, 4, 4]).into()
     }
 
@@ -226,7 +232,7 @@ mod tests {
 
     #[test]
     fn quantiles_lie_between_elements() {
-        let at = |q: Given, mode: &str| {
+        let at = |q: Arg, mode: &str| {
             let [input, q] = [("input", floats([4.0, 1.0, 3.0, 2.0]).into()), ("q", q)];
             let (dim, keep) = (("dim", 0i64.into()), ("keepdim", false.into()));
             run("aten::quantile", [input, q, dim, keep, ("interpolation", mode.into())])

@@ -3,16 +3,16 @@
 //! The sequences are sorted by length, the longest first. Where packed data was made here, the padded form is known and
 //! serves what reads it, so that nothing is packed unless a program looks at the data.
 
-use super::dtype::{of, operand};
+use super::dtype::{dtype_of, operand};
 use super::sizes::{dim_of, known, known_size, minus, rank, size, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::_pack_padded_sequence" => pack(input, lengths, batch_first);
         "aten::_pad_packed_sequence" => unpack;
@@ -114,7 +114,7 @@ pub(super) fn padded(b: &Lower, data: Var, batch_sizes: Var) -> Lowered<Sequence
     for axis in 1..rank(b, data)? {
         shape.push(size(b, data, axis)?);
     }
-    let zero = operand(b, &Value::Int(0), of(b, data)?)?;
+    let zero = operand(b, &Value::Int(0), dtype_of(b, data)?)?;
     let zeros = b.expand(zero, vector(b, &shape)?)?;
     let places = b.transpose(b.non_zero(inside)?).perm([1, 0]).one()?;
     let padded = b.scatter_nd(zeros, places, data).one()?;
@@ -123,7 +123,7 @@ pub(super) fn padded(b: &Lower, data: Var, batch_sizes: Var) -> Lowered<Sequence
 
 fn unpack(b: &Lower, a: Unpack) -> Lowered<[Var; 2]> {
     let Sequences { padded, lengths, zeros } = padded(b, a.data, a.batch_sizes)?;
-    let value = operand(b, &a.padding_value, of(b, padded)?)?;
+    let value = operand(b, &a.padding_value, dtype_of(b, padded)?)?;
     let is_zero = matches!(a.padding_value, Value::Int(0))
         || matches!(a.padding_value, Value::Float(x) if x == 0.0);
     let mut x = first_steps(b, padded, lengths)?;
@@ -180,7 +180,7 @@ fn pad_sequence(b: &Lower, a: PadSequence) -> Lowered<Var> {
     let axis = i64::from(!a.batch_first);
     let mut all = vec![];
     for (x, length) in a.sequences.iter().zip(&lengths) {
-        let value = operand(b, &a.padding_value, of(b, *x)?)?;
+        let value = operand(b, &a.padding_value, dtype_of(b, *x)?)?;
         let more = minus(b, &longest, length)?;
         let x = match a.padding_side.as_str() {
             "left" => padded_start(b, *x, &more, value)?,

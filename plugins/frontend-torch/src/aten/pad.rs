@@ -1,30 +1,30 @@
 //! Padding.
 
-use super::dtype::{of, operand};
+use super::dtype::{dtype_of, operand};
 use super::sizes::{all_known, minus, rank, size, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::pad" => |b, input: Var, pad: Vec<Value>, mode: String, value: Value| {
-            let mode = Mode::named(b, &mode)?;
+            let mode = PadMode::named(b, &mode)?;
             padded(b, input, &pad, &mode, &value)
         };
         "aten::_pad_enum" => |b, input: Var, pad: Vec<Value>, mode: i64, value: Value| {
             let names = ["reflect", "replicate", "circular", "constant"];
             let name = usize::try_from(mode).ok().and_then(|i| names.get(i)).copied();
-            padded(b, input, &pad, &Mode::named(b, name.unwrap_or("?"))?, &value)
+            padded(b, input, &pad, &PadMode::named(b, name.unwrap_or("?"))?, &value)
         };
-        "aten::constant_pad_nd" => |b, a: Constant| padded(b, a.input, &a.pad, &Mode::Constant, &a.value);
+        "aten::constant_pad_nd" => |b, a: Constant| padded(b, a.input, &a.pad, &PadMode::Constant, &a.value);
         "aten::reflection_pad1d" | "aten::reflection_pad2d" | "aten::reflection_pad3d" =>
-            |b, input: Var, padding: Vec<Value>| padded(b, input, &padding, &Mode::Reflect, &Value::None);
+            |b, input: Var, padding: Vec<Value>| padded(b, input, &padding, &PadMode::Reflect, &Value::None);
         "aten::replication_pad1d" | "aten::replication_pad2d" | "aten::replication_pad3d" =>
-            |b, input: Var, padding: Vec<Value>| padded(b, input, &padding, &Mode::Edge, &Value::None);
-        "aten::_pad_circular" => |b, a: Circular| padded(b, a.input, &a.pad, &Mode::Circular, &Value::None);
+            |b, input: Var, padding: Vec<Value>| padded(b, input, &padding, &PadMode::Edge, &Value::None);
+        "aten::_pad_circular" => |b, a: Circular| padded(b, a.input, &a.pad, &PadMode::Circular, &Value::None);
     }
 }
 
@@ -35,20 +35,20 @@ arguments! {
     struct Circular { input: Var, pad: Vec<Value> }
 }
 
-enum Mode {
+enum PadMode {
     Constant,
     Reflect,
     Edge,
     Circular,
 }
 
-impl Mode {
-    fn named(b: &Lower, name: &str) -> Lowered<Mode> {
+impl PadMode {
+    fn named(b: &Lower, name: &str) -> Lowered<PadMode> {
         Ok(match name {
-            "constant" => Mode::Constant,
-            "reflect" => Mode::Reflect,
-            "replicate" => Mode::Edge,
-            "circular" => Mode::Circular,
+            "constant" => PadMode::Constant,
+            "reflect" => PadMode::Reflect,
+            "replicate" => PadMode::Edge,
+            "circular" => PadMode::Circular,
             other => {
                 let message = format!("There is no padding mode `{}`.", shown(other));
                 return Err(b.diagnostic(Code::LayerParameter, message));
@@ -58,7 +58,7 @@ impl Mode {
 }
 
 /// Pads by what torch lists: before and behind the last axis, then the axis before it, and so on.
-fn padded(b: &Lower, x: Var, pad: &[Value], mode: &Mode, value: &Value) -> Lowered<Var> {
+fn padded(b: &Lower, x: Var, pad: &[Value], mode: &PadMode, value: &Value) -> Lowered<Var> {
     let rank = rank(b, x)?;
     if !pad.len().is_multiple_of(2) || pad.len() / 2 > rank {
         let message = format!("{} pads do not fit {rank} axes.", pad.len());
@@ -70,21 +70,21 @@ fn padded(b: &Lower, x: Var, pad: &[Value], mode: &Mode, value: &Value) -> Lower
         sides[rank - 1 - i] = pair[0].clone();
         sides[2 * rank - 1 - i] = pair[1].clone();
     }
-    let Some(known) = all_known(b, &sides) else {
-        if let Mode::Circular = mode {
+    let Some(known_sides) = all_known(b, &sides) else {
+        if let PadMode::Circular = mode {
             let message = "The amounts of a circular padding must be known.";
             return Err(b.diagnostic(Code::LayerParameter, message));
         }
         let pads = vector(b, &sides)?;
         return pad_call(b, x, pads, mode, value);
     };
-    let x = cropped(b, x, &known, rank)?;
-    let more: Vec<i64> = known.iter().map(|side| (*side).max(0)).collect();
+    let x = cropped(b, x, &known_sides, rank)?;
+    let more: Vec<i64> = known_sides.iter().map(|side| (*side).max(0)).collect();
     if more.iter().all(|side| *side == 0) {
         return Ok(x);
     }
     match mode {
-        Mode::Circular if b.opset() < 19 => wrapped(b, x, &more, rank),
+        PadMode::Circular if b.opset() < 19 => wrapped(b, x, &more, rank),
         _ => pad_call(b, x, more.into(), mode, value),
     }
 }
@@ -92,34 +92,34 @@ fn padded(b: &Lower, x: Var, pad: &[Value], mode: &Mode, value: &Value) -> Lower
 /// Adds zeros around the last axes.
 pub(super) fn zeros_around(b: &Lower, x: Var, padding: &[i64]) -> Lowered<Var> {
     let pads = padding.iter().rev().flat_map(|pad| [Value::Int(*pad), Value::Int(*pad)]);
-    padded(b, x, &pads.collect::<Vec<_>>(), &Mode::Constant, &Value::None)
+    padded(b, x, &pads.collect::<Vec<_>>(), &PadMode::Constant, &Value::None)
 }
 
 /// Pads both sides of the last axis.
 pub(super) fn padded_by(b: &Lower, x: Var, pad: i64, mode: &str) -> Lowered<Var> {
-    padded(b, x, &[Value::Int(pad), Value::Int(pad)], &Mode::named(b, mode)?, &Value::None)
+    padded(b, x, &[Value::Int(pad), Value::Int(pad)], &PadMode::named(b, mode)?, &Value::None)
 }
 
 fn pad_call(
     b: &Lower,
     x: Var,
     pads: onnxd_plugin_sdk::build::Operand,
-    mode: &Mode,
+    mode: &PadMode,
     value: &Value,
 ) -> Lowered<Var> {
     let call = b.pad(x, pads);
     match mode {
-        Mode::Constant => {
+        PadMode::Constant => {
             let zero = matches!(value, Value::None | Value::Int(0) | Value::Bool(false));
             let zero = zero || matches!(value, Value::Float(x) if *x == 0.0);
             match zero {
                 true => call.one(),
-                false => call.constant_value(operand(b, value, of(b, x)?)?).one(),
+                false => call.constant_value(operand(b, value, dtype_of(b, x)?)?).one(),
             }
         }
-        Mode::Reflect => call.mode("reflect").one(),
-        Mode::Edge => call.mode("edge").one(),
-        Mode::Circular => call.mode("wrap").one(),
+        PadMode::Reflect => call.mode("reflect").one(),
+        PadMode::Edge => call.mode("edge").one(),
+        PadMode::Circular => call.mode("wrap").one(),
     }
 }
 

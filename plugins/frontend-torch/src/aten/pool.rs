@@ -1,17 +1,17 @@
 //! Pooling with windows of one size, and what undoes it.
 
 use super::conv::{batched, both_sides, per_axis, steps_per_axis};
-use super::dtype::{of, operand};
+use super::dtype::{dtype_of, operand};
 use super::pad::zeros_around;
 use super::sizes::{product, rank, size, sizes, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Call, Operand, Var, op};
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int8, Uint8};
 use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = table
         .refused("aten::fractional_max_pool2d", FRACTIONAL)
         .refused("aten::fractional_max_pool3d", FRACTIONAL);
@@ -117,7 +117,7 @@ impl Windows {
 
 /// The input in a type that ONNX takes, and the type of the result.
 fn poolable(b: &Lower, x: Var) -> Lowered<(Var, DataType)> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let x = match dtype {
         Int8 | Uint8 if b.opset() >= 12 => x,
         d if d.is_float() => x,
@@ -195,7 +195,7 @@ fn avg_pool(b: &Lower, a: Average, n: usize) -> Lowered<Var> {
 
 /// Values at their positions within each channel; the rest is 0.
 fn max_unpool(b: &Lower, a: Unpool, n: usize) -> Lowered<Var> {
-    let dtype = of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     let outer = rank(b, a.input)?.saturating_sub(n);
     let mut shape = sizes(b, a.input)?;
     shape.truncate(outer);

@@ -3,10 +3,10 @@
 //! Window `i` of an axis of `n` elements that is to have `m` reads from `floor(i n / m)` to `ceil((i + 1) n / m)`.
 
 use super::conv::batched;
-use super::dtype::of;
+use super::dtype::dtype_of;
 use super::pool::plane;
 use super::sizes::{known, known_size, rank, scalar, size, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -15,7 +15,7 @@ use onnxd_plugin_sdk::ir::Reals;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::adaptive_avg_pool1d" => |b, a: Adaptive| average(b, a, 1);
         "aten::adaptive_avg_pool2d" => |b, a: Adaptive| average(b, a, 2);
@@ -118,7 +118,7 @@ fn axes_of(b: &Lower, x: Var, targets: &[Value], a: &Adaptive) -> Vec<Windows> {
 /// Averages over windows of one axis: the product with a matrix of their weights.
 fn averaged_axis(b: &Lower, x: Var, axis: usize, target: &Value) -> Lowered<Var> {
     let rank = rank(b, x)?;
-    let weights = b.cast(weights(b, &size(b, x, axis)?, target)?, of(b, x)?)?;
+    let weights = b.cast(weights(b, &size(b, x, axis)?, target)?, dtype_of(b, x)?)?;
     if axis + 1 == rank {
         return b.mat_mul(x, b.transpose(weights).perm([1, 0]).one()?);
     }

@@ -1,14 +1,14 @@
 //! Primitive operators that exported programs are decomposed into: those that make and arrange tensors.
 
 use super::layout::{flipped, permuted};
-use super::shape::{Size, expanded, reshaped, values, without_axes};
+use super::shape::{TargetSize, expanded, reshaped, values, without_axes};
 use super::sizes::{self as of, axes, rank, wrapped};
-use super::{Lower, Source, create, dtype, join};
+use super::{Lower, RowContext, create, dtype, join};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "prims::broadcast_in_dim" => broadcast_in_dim;
         "prims::cat" => |b, tensors: Vec<Var>, dim: i64| join::joined(b, tensors, dim);
@@ -58,9 +58,9 @@ fn collapse(b: &Lower, a: Collapse) -> Lowered<Var> {
         return Ok(a.a);
     }
     let merged = of::count((start..=end).map(|axis| of::known_size(b, a.a, axis)));
-    let after = (end + 1..rank).map(Size::Same);
-    let merged = [Size::from(merged.unwrap_or(-1))];
-    reshaped(b, a.a, (0..start).map(Size::Same).chain(merged).chain(after).collect())
+    let after = (end + 1..rank).map(TargetSize::Same);
+    let merged = [TargetSize::from(merged.unwrap_or(-1))];
+    reshaped(b, a.a, (0..start).map(TargetSize::Same).chain(merged).chain(after).collect())
 }
 
 fn split_dim(b: &Lower, a: SplitDim) -> Lowered<Var> {

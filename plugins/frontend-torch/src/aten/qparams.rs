@@ -1,7 +1,7 @@
 //! Scales and zero points that exported programs compute from numbers, for whole tensors, rows, or groups.
 
-use super::dtype::{named, of, operands, to_float};
-use super::{Lower, Source};
+use super::dtype::{dtype_of, named, operands, to_float};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::DataType::{
 };
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "quantized_decomposed::choose_qparams" => choose;
         "quantized_decomposed::choose_qparams_symmetric" => choose_symmetric;
@@ -76,7 +76,7 @@ fn extremes(b: &Lower, x: Var, rows: bool) -> Lowered<[Var; 2]> {
     let keep = i64::from(rows);
     let low = b.reduce_min(x).axes(axes.clone()).keepdims(keep).one()?;
     let high = b.reduce_max(x).axes(axes).keepdims(keep).one()?;
-    let zero = b.cast(b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(0f32)), of(b, x)?)?;
+    let zero = b.cast(b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(0f32)), dtype_of(b, x)?)?;
     Ok([b.min([low, zero])?, b.max([high, zero])?])
 }
 
@@ -109,7 +109,7 @@ fn choose_by_row(b: &Lower, input: Var, dtype: i64) -> Lowered<[Var; 2]> {
         return Err(b.diagnostic(Code::LayerUnsupported, "Only int8 is chosen by row."));
     }
     let largest = b.reduce_max(b.abs(input)?).axes([-1]).keepdims(1).one()?;
-    let largest = if of(b, largest)? == Float16 { b.cast(largest, Float)? } else { largest };
+    let largest = if dtype_of(b, largest)? == Float16 { b.cast(largest, Float)? } else { largest };
     let scales = b.div(b.clip(largest).min(1e-5).one()?, 127.0)?;
     // Programs declare these types, whatever torch computes in.
     Ok([b.cast(scales, Double)?, b.cast(b.mul(scales, 0.0)?, Int64)?])
@@ -194,14 +194,14 @@ pub(super) fn is_native(b: &Lower, dtype: DataType) -> bool {
 pub(super) fn integers(b: &Lower, x: Var, q: &Quantizer, bounds: [i64; 2]) -> Lowered<Var> {
     let rank = super::sizes::rank(b, x)?;
     let (scale, point) = (along(b, q.scale, q.axis, rank)?, along(b, q.zero_point, q.axis, rank)?);
-    let levels = b.add(b.round(b.div(x, scale)?)?, b.cast(point, of(b, x)?)?)?;
+    let levels = b.add(b.round(b.div(x, scale)?)?, b.cast(point, dtype_of(b, x)?)?)?;
     let levels = b.clip(levels).min(bounds[0] as f64).max(bounds[1] as f64).one()?;
-    b.cast(levels, of(b, q.zero_point)?)
+    b.cast(levels, dtype_of(b, q.zero_point)?)
 }
 
 /// As `DequantizeLinear`, also for other integers.
 pub(super) fn numbers(b: &Lower, x: Var, q: &Quantizer, dtype: Option<i64>) -> Lowered<Var> {
-    let integers = of(b, x)?;
+    let integers = dtype_of(b, x)?;
     let y = if is_native(b, integers) || integers == Int32 {
         b.dequantize_linear(x, q.scale).x_zero_point(q.zero_point).axis(q.axis).one()?
     } else {
@@ -220,7 +220,7 @@ mod tests {
 
     fn run<const N: usize>(
         op: &str,
-        arguments: [(&str, crate::aten::tests::Given); N],
+        arguments: [(&str, crate::aten::tests::Arg); N],
     ) -> Vec<Vec<f64>> {
         let given = run_at(18, &format!("quantized_decomposed::{op}"), arguments).unwrap();
         given.iter().map(|y| y.to_reals().unwrap().values).collect()

@@ -1,18 +1,18 @@
 //! Operators on quantized tensors: those of floats, and what they give is quantized.
 
 use super::conv::{Convolution, convolution};
-use super::dtype::{of, operand};
+use super::dtype::{dtype_of, operand};
 use super::linear::{linear, matmul, number};
 use super::norm;
 use super::quantizer::{dynamic, quantized, quantized_by, quantized_like, quantizer_of};
-use super::{Lower, Several, Source};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Float, Float16, Uint8};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = weights(table);
     let table = super::rows! { table;
         "quantized::add" => |b, a: Two| two(b, &a, |b, x, y| b.add(x, y), false);
@@ -33,7 +33,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "quantized::clamp" => clamp(qx, min, max);
         "quantized::threshold" => |b, qx: Var, threshold: f64, value: f64| {
-            let fill = operand(b, &Value::Float(value), of(b, qx)?)?;
+            let fill = operand(b, &Value::Float(value), dtype_of(b, qx)?)?;
             quantized_like(b, b.where_(b.greater(qx, threshold)?, qx, fill)?, qx)
         };
     };
@@ -68,7 +68,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 }
 
 /// Operators with packed weights. Those are a list of what they were made of.
-fn weights(table: Table<Source>) -> Table<Source> {
+fn weights(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "quantized::conv1d_prepack" | "quantized::conv2d_prepack" | "quantized::conv3d_prepack"
             | "quantized::conv_prepack" | "_quantized::conv2d_prepack" | "_quantized::conv3d_prepack" =>
@@ -94,7 +94,7 @@ fn weights(table: Table<Source>) -> Table<Source> {
         "quantized::conv1d_unpack" | "quantized::conv2d_unpack" | "quantized::conv3d_unpack" | "quantized::conv_unpack"
             | "quantized::conv_transpose1d_unpack" | "quantized::conv_transpose2d_unpack"
             | "quantized::conv_transpose3d_unpack" => |b, packed_weights: Value| {
-                let conv = PackedConv::of(b, &packed_weights)?;
+                let conv = PackedConv::unpack(b, &packed_weights)?;
                 Ok(Several(vec![conv.weight.into(), conv.bias.into()]))
             };
     };
@@ -245,7 +245,7 @@ fn ints(b: &Lower, value: &Value) -> Option<Vec<i64>> {
 }
 
 impl PackedConv {
-    fn of(b: &Lower, value: &Value) -> Lowered<PackedConv> {
+    fn unpack(b: &Lower, value: &Value) -> Lowered<PackedConv> {
         let Value::List(items) = value else { return Err(unknown(b)) };
         let found = match items.as_slice() {
             [
@@ -321,7 +321,7 @@ fn packed_linear(b: &Lower, value: &Value) -> Lowered<(Var, Option<Var>)> {
 
 fn convolved(b: &Lower, input: Var, packed: &Value) -> Lowered<Var> {
     let PackedConv { weight, bias, stride, padding, dilation, output_padding, groups, transposed } =
-        PackedConv::of(b, packed)?;
+        PackedConv::unpack(b, packed)?;
     let mut weight = weight;
     let per_axis = |list: Vec<i64>, n: usize| match list.len() {
         // One spatial axis is packed as two.
@@ -409,7 +409,7 @@ fn shifted(b: &Lower, a: &Scalar) -> Lowered<Var> {
     let steps = (scalar(b, &a.b)? / scale).round_ties_even();
     let zero_point = scalar(b, &Value::Var(q.zero_point))? - steps;
     let y = b.add(a.qa, steps * scale)?;
-    let dtype = of(b, q.zero_point)?;
+    let dtype = dtype_of(b, q.zero_point)?;
     let fits = if dtype == Uint8 { 0.0..=255.0 } else { -128.0..=127.0 };
     match fits.contains(&zero_point) {
         true => quantized_by(b, y, scale, zero_point as i64, dtype),
@@ -425,7 +425,7 @@ fn scaled(b: &Lower, a: &Scalar) -> Lowered<Var> {
     match factor > 0.0 {
         true => {
             let point = scalar(b, &Value::Var(q.zero_point))? as i64;
-            quantized_by(b, y, scale * factor, point, of(b, q.zero_point)?)
+            quantized_by(b, y, scale * factor, point, dtype_of(b, q.zero_point)?)
         }
         false => Ok(y),
     }

@@ -1,10 +1,10 @@
 //! Quantization. A quantized tensor of torch is here what it stands for: what DequantizeLinear gives behind
 //! QuantizeLinear. How it is quantized is noted beside it, since operators keep that.
 
-use super::dtype::{named, of};
+use super::dtype::{dtype_of, named};
 use super::qparams::{self, Quantizer};
 use super::sizes::{axis, rank};
-use super::{Lower, Several, Source};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bool, Float, Int8, Int16, Int32, Uint
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "aten::quantize_per_tensor" => quantize_per_tensor;
         "aten::quantize_per_channel" => quantize_per_channel;
@@ -32,7 +32,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "aten::q_per_channel_axis" => |b, input: Var| Ok(quantizer_of(b, input)?.axis.unwrap_or(0));
         "aten::_make_per_tensor_quantized_tensor" => |b, input: Var, scale: f64, zero_point: i64| {
-            let zero_point = point(b, Value::Int(zero_point), of(b, input)?)?;
+            let zero_point = point(b, Value::Int(zero_point), dtype_of(b, input)?)?;
             let scale = b.constant(Tensor::scalar(scale as f32));
             of_integers(b, input, Quantizer { scale, zero_point, axis: None })
         };
@@ -220,11 +220,11 @@ fn integer_type(b: &Lower, [low, high]: [i64; 2]) -> Option<DataType> {
 
 /// The integers of `x`, between two bounds.
 fn integers(b: &Lower, x: Var, q: &Quantizer, [low, high]: [i64; 2]) -> Lowered<Var> {
-    if !qparams::is_native(b, of(b, q.zero_point)?) {
+    if !qparams::is_native(b, dtype_of(b, q.zero_point)?) {
         return qparams::integers(b, x, q, [low, high]);
     }
     let y = b.quantize_linear(x, q.scale).y_zero_point(q.zero_point).axis(q.axis).one()?;
-    let all = match of(b, y)? {
+    let all = match dtype_of(b, y)? {
         Int8 => [-128, 127],
         Uint8 => [0, 255],
         Int16 => [-32768, 32767],
@@ -246,7 +246,7 @@ fn fake(b: &Lower, a: Fake) -> Lowered<Var> {
     }
     let bounds = [a.quant_min, a.quant_max];
     let axis = a.axis.map(|dim| axis(b, a.input, dim)).transpose()?.map(|axis| axis as i64);
-    let scale = super::dtype::operand(b, &a.scale, of(b, a.input)?)?;
+    let scale = super::dtype::operand(b, &a.scale, dtype_of(b, a.input)?)?;
     let Some(dtype) = integer_type(b, bounds) else {
         return fake_by_arithmetic(b, &a, scale, axis);
     };
@@ -263,14 +263,14 @@ fn fake(b: &Lower, a: Fake) -> Lowered<Var> {
 /// Zero points that are learned are no integers.
 fn rounded(b: &Lower, zero_point: Value) -> Lowered<Value> {
     match zero_point {
-        Value::Var(v) if of(b, v)?.is_float() => Ok(Value::Var(b.round(v)?)),
+        Value::Var(v) if dtype_of(b, v)?.is_float() => Ok(Value::Var(b.round(v)?)),
         other => Ok(other),
     }
 }
 
 /// Fake quantization to more integers than QuantizeLinear has.
 fn fake_by_arithmetic(b: &Lower, a: &Fake, scale: Var, axis: Option<i64>) -> Lowered<Var> {
-    let dtype = of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     let behind: Vec<i64> = match axis {
         Some(axis) => (1..rank(b, a.input)? as i64 - axis).collect(),
         None => vec![],

@@ -1,16 +1,16 @@
 //! Random numbers. Only their shape, type and distribution are those of torch.
 
 use super::create::{dtype_or, filled};
-use super::dtype::{self, operand};
+use super::dtype::{self, dtype_of, operand};
 use super::shape::{expanded_as, unsupported, without_axes};
 use super::sizes::{self as of, rank};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Float16, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::rand" => |b, size: Vec<Value>, dtype: Option<i64>, names: Option<Value>| new(b, &size, dtype, UNIFORM);
         "aten::randn" => |b, size: Vec<Value>, dtype: Option<i64>, names: Option<Value>| new(b, &size, dtype, NORMAL);
@@ -92,7 +92,7 @@ fn made(b: &Lower, sizes: &[Value], dtype: DataType, draw: Draw) -> Lowered<Var>
 
 /// Random numbers in the shape of `x`.
 fn drawn(b: &Lower, x: Var, draw: Draw) -> Lowered<Var> {
-    let within = drawn_type(dtype::of(b, x)?);
+    let within = drawn_type(dtype_of(b, x)?);
     match draw {
         Draw::Uniform(low, high) => {
             b.random_uniform_like(x).dtype(within).low(low).high(high).one()
@@ -114,12 +114,12 @@ fn cast(b: &Lower, dtype: Option<i64>, x: Var, drawn: Var) -> Lowered<Var> {
 
 /// What is written into `x`, in its type.
 fn kept(b: &Lower, x: Var, drawn: Var) -> Lowered<Var> {
-    b.cast(drawn, dtype::of(b, x)?)
+    b.cast(drawn, dtype_of(b, x)?)
 }
 
 /// Whole numbers from `low` up to `high`, of numbers from 0 to 1.
 fn whole(b: &Lower, unit: Var, low: &Value, high: &Value, to: DataType) -> Lowered<Var> {
-    let dtype = dtype::of(b, unit)?;
+    let dtype = dtype_of(b, unit)?;
     let span = of::minus(b, high, low)?;
     let below = b.floor(b.mul(unit, operand(b, &span, dtype)?)?)?;
     let found = match of::known(b, low) {
@@ -142,7 +142,7 @@ fn randint_like(b: &Lower, a: IntegersLike) -> Lowered<Var> {
 }
 
 fn random(b: &Lower, a: Random) -> Lowered<Var> {
-    let to = dtype::of(b, a.input)?;
+    let to = dtype_of(b, a.input)?;
     let most = match to {
         Bool => 2,
         to if to.is_float() => 1 << 24,
@@ -166,12 +166,12 @@ fn normal(b: &Lower, a: Normals) -> Lowered<Var> {
 }
 
 fn bernoulli(b: &Lower, input: Var, p: Option<Value>) -> Lowered<Var> {
-    let to = dtype::of(b, input)?;
+    let to = dtype_of(b, input)?;
     let chances = match p {
         None => dtype::to_float(b, input)?,
         Some(p) => {
             let within = match &p {
-                Value::Var(p) => dtype::of(b, *p)?,
+                Value::Var(p) => dtype_of(b, *p)?,
                 _ => Float,
             };
             expanded_as(b, operand(b, &p, within)?, input)?

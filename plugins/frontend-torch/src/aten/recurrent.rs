@@ -3,7 +3,7 @@
 use super::linear::{linear, matmul};
 use super::packed::{packed, padded, remember};
 use super::sizes::{known_size, rank};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::formulas::recurrent;
 use onnxd_plugin_sdk::ir::{Attr, Dim, Origin, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::lstm.input" => |b, a: Padded| of_padded(b, &LSTM, a).map(three);
         "aten::lstm.data" => |b, a: Packed| of_packed(b, &LSTM, a).map(three);
@@ -49,7 +49,7 @@ arguments! {
 }
 
 /// A kind of cell.
-pub(super) struct Kind {
+pub(super) struct CellKind {
     op: &'static str,
     /// ONNX's gates, as torch counts them.
     gates: &'static [usize],
@@ -57,15 +57,16 @@ pub(super) struct Kind {
     activation: Option<&'static str>,
 }
 
-pub(super) const LSTM: Kind =
-    Kind { op: "LSTM", gates: &[0, 3, 1, 2], states: 2, activation: None };
-pub(super) const GRU: Kind = Kind { op: "GRU", gates: &[1, 0, 2], states: 1, activation: None };
-const TANH: Kind = Kind { op: "RNN", gates: &[0], states: 1, activation: Some("Tanh") };
-const RELU: Kind = Kind { op: "RNN", gates: &[0], states: 1, activation: Some("Relu") };
+pub(super) const LSTM: CellKind =
+    CellKind { op: "LSTM", gates: &[0, 3, 1, 2], states: 2, activation: None };
+pub(super) const GRU: CellKind =
+    CellKind { op: "GRU", gates: &[1, 0, 2], states: 1, activation: None };
+const TANH: CellKind = CellKind { op: "RNN", gates: &[0], states: 1, activation: Some("Tanh") };
+const RELU: CellKind = CellKind { op: "RNN", gates: &[0], states: 1, activation: Some("Relu") };
 
 /// Layers of cells, with their parameters in the order of torch.
 pub(super) struct Net {
-    pub(super) kind: &'static Kind,
+    pub(super) kind: &'static CellKind,
     pub(super) params: Vec<Var>,
     pub(super) has_biases: bool,
     pub(super) layers: usize,
@@ -75,17 +76,17 @@ pub(super) struct Net {
 }
 
 /// The sequence that a network gives, and its last states.
-pub(super) type Given = (Var, Vec<Var>);
+pub(super) type RecurrentOutputs = (Var, Vec<Var>);
 
-pub(super) fn two((y, states): Given) -> [Var; 2] {
+pub(super) fn two((y, states): RecurrentOutputs) -> [Var; 2] {
     [y, states[0]]
 }
 
-pub(super) fn three((y, states): Given) -> [Var; 3] {
+pub(super) fn three((y, states): RecurrentOutputs) -> [Var; 3] {
     [y, states[0], states[1]]
 }
 
-fn of_padded(b: &Lower, kind: &'static Kind, a: Padded) -> Lowered<Given> {
+fn of_padded(b: &Lower, kind: &'static CellKind, a: Padded) -> Lowered<RecurrentOutputs> {
     let net = Net {
         kind,
         params: a.params,
@@ -99,7 +100,7 @@ fn of_padded(b: &Lower, kind: &'static Kind, a: Padded) -> Lowered<Given> {
     net.run(b, x, None, &states, a.batch_first)
 }
 
-fn of_packed(b: &Lower, kind: &'static Kind, a: Packed) -> Lowered<Given> {
+fn of_packed(b: &Lower, kind: &'static CellKind, a: Packed) -> Lowered<RecurrentOutputs> {
     let net = Net {
         kind,
         params: a.params,
@@ -122,7 +123,7 @@ pub(super) fn wrong(b: &Lower, what: &str) -> Diagnostic {
 }
 
 /// The first states; none where they are zeros, which is what ONNX assumes.
-pub(super) fn states(b: &Lower, kind: &Kind, hx: &Value) -> Lowered<Vec<Option<Var>>> {
+pub(super) fn states(b: &Lower, kind: &CellKind, hx: &Value) -> Lowered<Vec<Option<Var>>> {
     let all: Vec<Var> = match hx {
         Value::Var(v) => vec![*v],
         Value::List(items) => items
@@ -177,7 +178,7 @@ impl Net {
         lengths: Option<Var>,
         first: &[Option<Var>],
         batch_first: bool,
-    ) -> Lowered<Given> {
+    ) -> Lowered<RecurrentOutputs> {
         let cells = self.layers * self.directions;
         let each = self.params.len() / cells;
         let plain = if self.has_biases { 4 } else { 2 };
@@ -373,25 +374,25 @@ pub(super) fn scanned(
         None => zeros(b, gates, *size),
     });
     let start = start.collect::<Lowered<Vec<_>>>()?;
-    let given = b.scan(&start, &[gates], |_, states, gates| {
+    let scan_results = b.scan(&start, &[gates], |_, states, gates| {
         let mut next = step(states, gates[0])?;
         next.push(b.identity(next[0])?);
         Ok(next)
     })?;
-    let dtype = super::dtype::of(b, gates)?;
+    let dtype = super::dtype::dtype_of(b, gates)?;
     if let Some([time, batch, ..]) = b.shape_of(gates).as_deref() {
-        for (v, size) in given.iter().zip(sizes) {
+        for (v, size) in scan_results.iter().zip(sizes) {
             let size = size.map_or(Dim::Unknown, Dim::Known);
             b.declare(*v, ValueType::tensor(dtype, [batch.clone(), size]));
         }
         let size = sizes[0].map_or(Dim::Unknown, Dim::Known);
         b.declare(
-            given[first.len()],
+            scan_results[first.len()],
             ValueType::tensor(dtype, [time.clone(), batch.clone(), size]),
         );
     }
-    let mut all = vec![b.unsqueeze(turned(given[first.len()])?, [1])?];
-    for v in &given[..first.len()] {
+    let mut all = vec![b.unsqueeze(turned(scan_results[first.len()])?, [1])?];
+    for v in &scan_results[..first.len()] {
         all.push(b.unsqueeze(*v, [0])?);
     }
     Ok(all)
@@ -400,7 +401,7 @@ pub(super) fn scanned(
 /// Zeros `[batch, size]` for a sequence `[time, batch, features]`.
 fn zeros(b: &Lower, x: Var, size: Option<i64>) -> Lowered<Var> {
     let size = size.ok_or_else(|| wrong(b, "a size that is not known"))?;
-    let zero = super::dtype::operand(b, &Value::Int(0), super::dtype::of(b, x)?)?;
+    let zero = super::dtype::operand(b, &Value::Int(0), super::dtype::dtype_of(b, x)?)?;
     let shape = [super::sizes::size(b, x, 1)?, Value::Int(size)];
     b.expand(zero, super::sizes::vector(b, &shape)?)
 }
@@ -415,7 +416,7 @@ pub(super) fn lstm_step(b: &Lower, gates: Var, c: Var) -> Lowered<(Var, Var)> {
 }
 
 /// One step of a cell: a sequence of one element.
-fn cell(b: &Lower, kind: &'static Kind, a: Cell) -> Lowered<Vec<Var>> {
+fn cell(b: &Lower, kind: &'static CellKind, a: Cell) -> Lowered<Vec<Var>> {
     let single = rank(b, a.input)? == 1;
     let axes = if single { vec![0, 1] } else { vec![0] };
     let params: Vec<Var> =

@@ -5,16 +5,17 @@ use super::packed::{packed, padded, remember};
 use super::quantized::tensors;
 use super::quantizer::dynamic;
 use super::recurrent::{
-    GRU, Given, Kind, LSTM, Net, lstm_step, scanned, states, three, together, two, wrong,
+    CellKind, GRU, LSTM, Net, RecurrentOutputs, lstm_step, scanned, states, three, together, two,
+    wrong,
 };
 use super::sizes::known_size;
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::recurrent;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::quantized_lstm.input" => |b, a: Padded| of_padded(b, &LSTM, a).map(three);
         "aten::quantized_gru.input" => |b, a: Padded| of_padded(b, &GRU, a).map(two);
@@ -37,7 +38,7 @@ arguments! {
 }
 
 /// The weights of a cell in one direction.
-struct Cell {
+struct CellWeights {
     input: Var,
     hidden: Var,
     biases: [Option<Var>; 2],
@@ -45,9 +46,9 @@ struct Cell {
     reduce_range: Option<bool>,
 }
 
-impl Cell {
+impl CellWeights {
     /// As archives hold it: the kind, biases, numbers, whether to use seven bits, and packed weights.
-    fn of(value: &Value) -> Option<Cell> {
+    fn unpack(value: &Value) -> Option<CellWeights> {
         let Value::List(items) = value else { return None };
         let [Value::Text(kind), biases, _, numbers, Value::List(weights)] = items.as_slice() else {
             return None;
@@ -58,7 +59,7 @@ impl Cell {
             Value::List(numbers) => matches!(numbers.first(), Some(Value::Int(1))),
             _ => false,
         };
-        Some(Cell {
+        Some(CellWeights {
             input: *input.first()?,
             hidden: *hidden.first()?,
             biases: [
@@ -70,13 +71,13 @@ impl Cell {
     }
 }
 
-fn of_padded(b: &Lower, kind: &'static Kind, a: Padded) -> Lowered<Given> {
+fn of_padded(b: &Lower, kind: &'static CellKind, a: Padded) -> Lowered<RecurrentOutputs> {
     let x = if a.batch_first { b.transpose(a.input).perm([1, 0, 2]).one()? } else { a.input };
     let net = net(kind, a.num_layers, a.bidirectional);
     run(b, &net, x, &a.params, &states(b, kind, &a.hx)?, None, a.batch_first)
 }
 
-fn of_packed(b: &Lower, kind: &'static Kind, a: Packed) -> Lowered<Given> {
+fn of_packed(b: &Lower, kind: &'static CellKind, a: Packed) -> Lowered<RecurrentOutputs> {
     let sequences = padded(b, a.data, a.batch_sizes)?;
     let net = net(kind, a.num_layers, a.bidirectional);
     let (x, lengths) = (sequences.padded, Some(sequences.lengths));
@@ -86,7 +87,7 @@ fn of_packed(b: &Lower, kind: &'static Kind, a: Packed) -> Lowered<Given> {
     Ok((data, finals))
 }
 
-fn net(kind: &'static Kind, layers: i64, bidirectional: bool) -> Net {
+fn net(kind: &'static CellKind, layers: i64, bidirectional: bool) -> Net {
     Net {
         kind,
         params: vec![],
@@ -105,8 +106,8 @@ fn run(
     first: &[Option<Var>],
     lengths: Option<Var>,
     batch_first: bool,
-) -> Lowered<Given> {
-    let cells = params.iter().map(Cell::of).collect::<Option<Vec<_>>>();
+) -> Lowered<RecurrentOutputs> {
+    let cells = params.iter().map(CellWeights::unpack).collect::<Option<Vec<_>>>();
     let cells = cells.filter(|cells| cells.len() == net.layers * net.directions);
     let cells = cells.ok_or_else(|| wrong(b, "parameters that are not known"))?;
     let (mut x, mut finals) = (x, vec![vec![]; net.kind.states]);
@@ -133,9 +134,9 @@ fn run(
 /// One direction of a layer. The whole input is quantized at once, the state at each step.
 fn one(
     b: &Lower,
-    kind: &Kind,
+    kind: &CellKind,
     x: Var,
-    cell: &Cell,
+    cell: &CellWeights,
     direction: usize,
     states: &[Option<Var>],
     lengths: Option<Var>,

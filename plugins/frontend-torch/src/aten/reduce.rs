@@ -1,15 +1,15 @@
 //! Sums, means, extremes and norms along axes.
 
-use super::dtype::{named, of, operand, to_float, wide};
+use super::dtype::{dtype_of, named, operand, to_float, wide};
 use super::linear::{MatrixNorm, matrix_norm};
-use super::{Lower, Source, sizes};
+use super::{Lower, RowContext, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Int16, Int32, Int64, Uint8, Uint16};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = super::rows! { table;
         "aten::sum" => |b, a: Reduced| total(b, a.input, &axes(b, &a)?, a.dtype);
         "prims::sum" => |b, a: Prim| total(b, a.inp, &a.axes(b)?, a.output_dtype);
@@ -45,7 +45,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::var_mean" => |b, a: Variance| variance(b, &a, false);
         "aten::std_mean" => |b, a: Variance| variance(b, &a, true);
         "prims::var" => |b, inp: Var, dims: Value, correction: Option<f64>, output_dtype: Option<i64>| {
-            let axes = Axes::of(b, inp, &dims, false)?;
+            let axes = Axes::from_dims(b, inp, &dims, false)?;
             Ok(spread(b, inp, &axes, correction.unwrap_or(1.0), false)?[0])
         };
         "aten::norm" | "aten::native_norm" => |b, a: Norm| norm(b, &a, &a.p);
@@ -79,7 +79,7 @@ pub(crate) struct Axes {
 
 impl Axes {
     /// The axes of `x` that an argument names: a number, a list, or nothing for all.
-    pub(crate) fn of(b: &Lower, x: Var, dims: &Value, keep: bool) -> Lowered<Axes> {
+    pub(crate) fn from_dims(b: &Lower, x: Var, dims: &Value, keep: bool) -> Lowered<Axes> {
         let wrong = || {
             b.diagnostic(
                 Code::LayerUnsupported,
@@ -123,12 +123,12 @@ impl Axes {
 
 impl Prim {
     fn axes(&self, b: &Lower) -> Lowered<Axes> {
-        Axes::of(b, self.inp, &self.dims, false)
+        Axes::from_dims(b, self.inp, &self.dims, false)
     }
 }
 
 fn axes(b: &Lower, a: &Reduced) -> Lowered<Axes> {
-    Axes::of(b, a.input, &a.dim, a.keepdim)
+    Axes::from_dims(b, a.input, &a.dim, a.keepdim)
 }
 
 macro_rules! reducers {
@@ -154,13 +154,13 @@ fn typed(b: &Lower, x: Var, dtype: Option<i64>) -> Lowered<Var> {
 /// `x` in the type of its sum: that of the argument, or int64 of integers.
 pub(crate) fn summed(b: &Lower, x: Var, dtype: Option<i64>) -> Lowered<Var> {
     let x = typed(b, x, dtype)?;
-    let whole = dtype.is_none() && !of(b, x)?.is_float();
+    let whole = dtype.is_none() && !dtype_of(b, x)?.is_float();
     if whole { b.cast(x, Int64) } else { Ok(x) }
 }
 
 /// `x` with 0 in place of what is no number.
 fn numbers(b: &Lower, x: Var) -> Lowered<Var> {
-    if of(b, x)?.is_float() { b.where_(b.is_nan(x)?, 0.0, x) } else { Ok(x) }
+    if dtype_of(b, x)?.is_float() { b.where_(b.is_nan(x)?, 0.0, x) } else { Ok(x) }
 }
 
 fn total(b: &Lower, x: Var, axes: &Axes, dtype: Option<i64>) -> Lowered<Var> {
@@ -178,7 +178,7 @@ fn through(
     reduce: fn(&Lower, Var, &Axes) -> Lowered<Var>,
     axes: &Axes,
 ) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let wide = if dtype == Bool { Int32 } else { wide(dtype) };
     b.cast(reduce(b, b.cast(x, wide)?, axes)?, dtype)
 }
@@ -211,7 +211,7 @@ fn nanmean(b: &Lower, a: Reduced) -> Lowered<Var> {
     let (x, axes) = (typed(b, a.input, a.dtype)?, axes(b, &a)?);
     let none = b.is_nan(x)?;
     let sum = reduce_sum(b, b.where_(none, 0.0, x)?, &axes)?;
-    b.div(sum, reduce_sum(b, b.cast(b.not(none)?, of(b, x)?)?, &axes)?)
+    b.div(sum, reduce_sum(b, b.cast(b.not(none)?, dtype_of(b, x)?)?, &axes)?)
 }
 
 /// The type in which extremes of `dtype` are found.
@@ -225,13 +225,13 @@ fn comparable(b: &Lower, dtype: DataType) -> DataType {
 
 /// The greatest or the least elements.
 fn most(b: &Lower, x: Var, axes: &Axes, greatest: bool) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let x = b.cast(x, comparable(b, dtype))?;
     b.cast(if greatest { reduce_max(b, x, axes)? } else { reduce_min(b, x, axes)? }, dtype)
 }
 
 fn arg(b: &Lower, x: Var, axis: i64, keep: bool, greatest: bool) -> Lowered<Var> {
-    let x = b.cast(x, comparable(b, of(b, x)?))?;
+    let x = b.cast(x, comparable(b, dtype_of(b, x)?))?;
     match greatest {
         true => b.arg_max(x).axis(axis).keepdims(keep).one(),
         false => b.arg_min(x).axis(axis).keepdims(keep).one(),
@@ -263,7 +263,7 @@ fn with_index(b: &Lower, a: &Reduced, greatest: bool) -> Lowered<[Var; 2]> {
 
 /// Whether any or all elements are not 0. Bytes give bytes.
 fn truth(b: &Lower, a: &Reduced, any: bool) -> Lowered<Var> {
-    let given = of(b, a.input)?;
+    let given = dtype_of(b, a.input)?;
     let x = b.cast(a.input, Bool)?;
     let to = if given == Uint8 { Uint8 } else { Bool };
     if matches!(&a.dim, Value::List(items) if items.is_empty()) {
@@ -280,14 +280,14 @@ fn variance(b: &Lower, a: &Variance, root: bool) -> Lowered<[Var; 2]> {
         Some(unbiased) => f64::from(u8::from(unbiased)),
         None => a.correction.unwrap_or(1.0),
     };
-    spread(b, a.input, &Axes::of(b, a.input, &a.dim, a.keepdim)?, correction, root)
+    spread(b, a.input, &Axes::from_dims(b, a.input, &a.dim, a.keepdim)?, correction, root)
 }
 
 fn spread(b: &Lower, x: Var, axes: &Axes, correction: f64, root: bool) -> Lowered<[Var; 2]> {
     let mean = reduce_mean(b, x, &axes.kept())?;
     let distance = b.sub(x, mean)?;
     let factor = |which| factor(b, x, axes, correction, which);
-    let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
+    let half = matches!(dtype_of(b, x)?, DataType::Float16 | DataType::Bfloat16);
     let spread = if half || (correction == 0.0 && !root) {
         // Sums of squares may leave the range of float16, means do not.
         let mut variance = reduce_mean(b, b.mul(distance, distance)?, axes)?;
@@ -316,7 +316,7 @@ enum Factor {
 }
 
 fn factor(b: &Lower, x: Var, axes: &Axes, correction: f64, which: Factor) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let count = axes.count(b, x)?;
     if let Some(n) = sizes::known(b, &count) {
         let free = (n as f64 - correction).max(0.0);
@@ -340,7 +340,7 @@ fn factor(b: &Lower, x: Var, axes: &Axes, correction: f64, which: Factor) -> Low
 /// The root of a sum of powers of absolute values.
 fn norm(b: &Lower, a: &Norm, order: &Value) -> Lowered<Var> {
     let x = to_float(b, typed(b, a.input, a.dtype)?)?;
-    norm_of(b, x, &Axes::of(b, x, &a.dim, a.keepdim)?, order)
+    norm_of(b, x, &Axes::from_dims(b, x, &a.dim, a.keepdim)?, order)
 }
 
 fn norm_of(b: &Lower, x: Var, axes: &Axes, order: &Value) -> Lowered<Var> {
@@ -361,13 +361,13 @@ fn norm_of(b: &Lower, x: Var, axes: &Axes, order: &Value) -> Lowered<Var> {
         return reduce_l1(b, x, axes);
     }
     if p == 0.0 {
-        return reduce_sum(b, b.cast(b.cast(x, Bool)?, of(b, x)?)?, axes);
+        return reduce_sum(b, b.cast(b.cast(x, Bool)?, dtype_of(b, x)?)?, axes);
     }
     let size = b.abs(x)?;
     if p.is_infinite() {
         return most(b, size, axes, p > 0.0);
     }
-    let number = |x: f64| operand(b, &Value::Float(x), of(b, size)?);
+    let number = |x: f64| operand(b, &Value::Float(x), dtype_of(b, size)?);
     b.pow(reduce_sum(b, b.pow(size, number(p)?)?, axes)?, number(1.0 / p)?)
 }
 
@@ -392,15 +392,15 @@ fn linalg_norm(b: &Lower, a: Norm) -> Lowered<Var> {
 
 #[cfg(test)]
 mod tests {
-    use crate::aten::tests::{Given, assert_near, bools, floats, ints, run, run_at};
+    use crate::aten::tests::{Arg, assert_near, bools, floats, ints, run, run_at};
     use onnxd_plugin_sdk::ir::Tensor;
     use onnxd_plugin_sdk::lower::Value;
 
-    fn table() -> Given {
+    fn table() -> Arg {
         Tensor::from_vec([2, 2], vec![1.0f32, -2.0, 3.0, 4.0]).into()
     }
 
-    fn over(op: &str, x: Given, dims: Given) -> Tensor {
+    fn over(op: &str, x: Arg, dims: Arg) -> Tensor {
         run(op, [("input", x), ("dim", dims), ("keepdim", false.into())])
     }
 
@@ -444,7 +444,7 @@ mod tests {
         };
         assert_near(&variance(1.0), &floats([4.5, 0.5]));
         assert_near(&variance(0.0), &floats([2.25, 0.25]));
-        let norm = |p: Given| {
+        let norm = |p: Arg| {
             run(
                 "aten::linalg_vector_norm",
                 [("input", table()), ("ord", p), ("dim", vec![1].into())],

@@ -2,7 +2,7 @@
 
 use super::pool_adaptive::averaged;
 use super::sizes::{all_known, known, rank, sizes, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -10,17 +10,17 @@ use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::ir::{Attr, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::upsample_nearest1d" | "aten::upsample_nearest2d" | "aten::upsample_nearest3d" =>
-            |b, a: Upsample| upsample(b, a, Mode::Nearest, false);
+            |b, a: Upsample| upsample(b, a, ResizeMode::Nearest, false);
         "aten::_upsample_nearest_exact1d" | "aten::_upsample_nearest_exact2d" | "aten::_upsample_nearest_exact3d" =>
-            |b, a: Upsample| upsample(b, a, Mode::NearestExact, false);
+            |b, a: Upsample| upsample(b, a, ResizeMode::NearestExact, false);
         "aten::upsample_linear1d" | "aten::upsample_bilinear2d" | "aten::upsample_trilinear3d" =>
-            |b, a: Upsample| upsample(b, a, Mode::Linear, false);
-        "aten::upsample_bicubic2d" => |b, a: Upsample| upsample(b, a, Mode::Cubic, false);
-        "aten::_upsample_bilinear2d_aa" => |b, a: Upsample| upsample(b, a, Mode::Linear, true);
-        "aten::_upsample_bicubic2d_aa" => |b, a: Upsample| upsample(b, a, Mode::Cubic, true);
+            |b, a: Upsample| upsample(b, a, ResizeMode::Linear, false);
+        "aten::upsample_bicubic2d" => |b, a: Upsample| upsample(b, a, ResizeMode::Cubic, false);
+        "aten::_upsample_bilinear2d_aa" => |b, a: Upsample| upsample(b, a, ResizeMode::Linear, true);
+        "aten::_upsample_bicubic2d_aa" => |b, a: Upsample| upsample(b, a, ResizeMode::Cubic, true);
         "aten::__interpolate" | "aten::__upsample" => interpolate;
         "aten::__upsample_nearest" => |b, a: Interpolate| interpolate(b, Interpolate { mode: None, ..a });
         "aten::__upsample_bilinear" => |b, a: Interpolate| {
@@ -44,7 +44,7 @@ arguments! {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Mode {
+enum ResizeMode {
     Nearest,
     NearestExact,
     Linear,
@@ -52,13 +52,13 @@ enum Mode {
 }
 
 /// What an image becomes, an item for each spatial axis.
-struct Target {
+struct ResizeTarget {
     sizes: Option<Vec<Value>>,
     /// The factors by which coordinates are scaled, where they are not the ratio of the sizes.
     factors: Option<Vec<f64>>,
 }
 
-fn upsample(b: &Lower, a: Upsample, mode: Mode, antialias: bool) -> Lowered<Var> {
+fn upsample(b: &Lower, a: Upsample, mode: ResizeMode, antialias: bool) -> Lowered<Var> {
     let single = [a.scales_d, a.scales_h, a.scales_w, a.scales];
     let single: Vec<f64> = single.into_iter().flatten().filter(|f| *f > 0.0).collect();
     let n = rank(b, a.input)?.saturating_sub(2);
@@ -67,7 +67,7 @@ fn upsample(b: &Lower, a: Upsample, mode: Mode, antialias: bool) -> Lowered<Var>
     resized(
         b,
         a.input,
-        Target { sizes, factors },
+        ResizeTarget { sizes, factors },
         mode,
         a.align_corners.unwrap_or(false),
         antialias,
@@ -77,8 +77,8 @@ fn upsample(b: &Lower, a: Upsample, mode: Mode, antialias: bool) -> Lowered<Var>
 fn resized(
     b: &Lower,
     x: Var,
-    target: Target,
-    mode: Mode,
+    target: ResizeTarget,
+    mode: ResizeMode,
     align_corners: bool,
     antialias: bool,
 ) -> Lowered<Var> {
@@ -92,16 +92,16 @@ fn resized(
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
     let coordinates = match mode {
-        Mode::Nearest => "asymmetric",
+        ResizeMode::Nearest => "asymmetric",
         _ if align_corners => "align_corners",
         _ => "half_pixel",
     };
     let call = match mode {
-        Mode::Nearest => b.resize(x).mode("nearest").nearest_mode("floor"),
-        Mode::NearestExact => b.resize(x).mode("nearest").nearest_mode("round_prefer_ceil"),
-        Mode::Linear => b.resize(x).mode("linear"),
-        Mode::Cubic if antialias => b.resize(x).mode("cubic").cubic_coeff_a(-0.5),
-        Mode::Cubic => b.resize(x).mode("cubic").cubic_coeff_a(-0.75),
+        ResizeMode::Nearest => b.resize(x).mode("nearest").nearest_mode("floor"),
+        ResizeMode::NearestExact => b.resize(x).mode("nearest").nearest_mode("round_prefer_ceil"),
+        ResizeMode::Linear => b.resize(x).mode("linear"),
+        ResizeMode::Cubic if antialias => b.resize(x).mode("cubic").cubic_coeff_a(-0.5),
+        ResizeMode::Cubic => b.resize(x).mode("cubic").cubic_coeff_a(-0.75),
     };
     let call = call.coordinate_transformation_mode(coordinates);
     // What is outside of the image does not count where several pixels make one.
@@ -131,7 +131,7 @@ fn resized(
 }
 
 /// Whether factors, which ONNX has in single precision, give the sizes that are wanted.
-fn serves(b: &Lower, x: Var, target: &Target, factors: &[f64]) -> bool {
+fn serves(b: &Lower, x: Var, target: &ResizeTarget, factors: &[f64]) -> bool {
     let Some(wanted) = &target.sizes else { return true };
     let Some(shape) = b.shape_of(x) else { return true };
     let pairs = shape.iter().skip(2).zip(wanted).zip(factors);
@@ -147,7 +147,7 @@ fn serves(b: &Lower, x: Var, target: &Target, factors: &[f64]) -> bool {
 }
 
 /// Whether factors, by which torch scales coordinates, are not about the ratio of sizes.
-fn contradicts(b: &Lower, x: Var, target: &Target, factors: &[f64]) -> bool {
+fn contradicts(b: &Lower, x: Var, target: &ResizeTarget, factors: &[f64]) -> bool {
     let (Some(wanted), Some(shape)) = (&target.sizes, b.shape_of(x)) else { return false };
     let mut all = shape.iter().skip(2).zip(wanted).zip(factors);
     all.any(|((size, wanted), factor)| match (size.known(), known(b, wanted)) {
@@ -184,10 +184,10 @@ fn interpolate(b: &Lower, a: Interpolate) -> Lowered<Var> {
     let factors = if sizes.is_some() { None } else { factors };
     let antialias = a.antialias.unwrap_or(false);
     let mode = match mode {
-        "nearest" => Mode::Nearest,
-        "nearest-exact" => Mode::NearestExact,
-        "linear" | "bilinear" | "trilinear" => Mode::Linear,
-        "bicubic" => Mode::Cubic,
+        "nearest" => ResizeMode::Nearest,
+        "nearest-exact" => ResizeMode::NearestExact,
+        "linear" | "bilinear" | "trilinear" => ResizeMode::Linear,
+        "bicubic" => ResizeMode::Cubic,
         "area" => return averaged(b, a.input, sizes.unwrap_or_default(), n),
         other => {
             let message = format!("There is no interpolation `{}`.", shown(other));
@@ -195,7 +195,7 @@ fn interpolate(b: &Lower, a: Interpolate) -> Lowered<Var> {
         }
     };
     let align = a.align_corners.unwrap_or(false);
-    resized(b, a.input, Target { sizes, factors }, mode, align, antialias)
+    resized(b, a.input, ResizeTarget { sizes, factors }, mode, align, antialias)
 }
 
 /// A size times a factor, rounded down.

@@ -1,9 +1,9 @@
 //! What is gathered along an axis: running sums, products and extremes.
 
 use super::cast::filled;
-use super::dtype::{of, to_float, wide};
+use super::dtype::{dtype_of, to_float, wide};
 use super::reduce::summed;
-use super::{Lower, Source, sizes};
+use super::{Lower, RowContext, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::formulas::running::{self, Reach, Turned};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::cumsum" => cumsum;
         "aten::cumprod" => cumprod;
@@ -39,7 +39,7 @@ pub(crate) fn running_sum(b: &Lower, x: Var, dim: i64) -> Lowered<Var> {
     if b.rank_of(x) == Some(0) {
         return Ok(x);
     }
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let sums = b.cum_sum(b.cast(x, wide(dtype))?, Tensor::scalar(axis)).one()?;
     b.cast(sums, dtype)
 }
@@ -66,7 +66,7 @@ fn logcumsumexp(b: &Lower, a: Running) -> Lowered<Var> {
 
 /// The greatest or the least so far, and where the last of them is.
 fn extremes(b: &Lower, a: &Running, greatest: bool) -> Lowered<[Var; 2]> {
-    let dtype = of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     let rank = sizes::rank(b, a.input)?;
     let axis = sizes::wrapped(b, a.dim, rank)?;
     if rank == 0 {
@@ -118,7 +118,7 @@ fn diff(b: &Lower, a: Diff) -> Lowered<Var> {
     let mut x = if parts.len() == 1 { a.input } else { b.concat(parts).axis(axis).one()? };
     for _ in 0..a.n {
         let [after, before] = neighbours(b, x, axis)?;
-        x = match of(b, x)? {
+        x = match dtype_of(b, x)? {
             DataType::Bool => b.xor(after, before)?,
             _ => b.sub(after, before)?,
         };

@@ -1,19 +1,19 @@
 //! Writing elements to places that tensors name, and combining those that meet.
 
 use super::compare::select;
-use super::dtype::{self, operand};
+use super::dtype::{dtype_of, operand};
 use super::elementwise::floor_quotient;
 use super::indices::{vector, whole};
 use super::shape::{expanded, expanded_as, needs, same_shape, unsupported};
 use super::sizes::{self as of, axis, known_size, rank};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::{self, Bool};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::scatter" => scatter;
         "aten::scatter_add" => |b, input: Var, dim: i64, index: Var, src: Var| {
@@ -107,7 +107,7 @@ fn in_float(
     updates: Var,
     f: impl FnOnce(Var, Var) -> Lowered<Var>,
 ) -> Lowered<Var> {
-    match dtype::of(b, x)? {
+    match dtype_of(b, x)? {
         short @ (DataType::Float16 | DataType::Bfloat16) => {
             let wide = |x| b.cast(x, DataType::Float);
             b.cast(f(wide(x)?, wide(updates)?)?, short)
@@ -122,7 +122,7 @@ fn vector_of(b: &Lower, x: Var) -> Lowered<Var> {
 
 /// The part of `src` that has the shape of `index`, in the type of `x`.
 fn source(b: &Lower, x: Var, index: Var, src: Var) -> Lowered<Var> {
-    let src = b.cast(src, dtype::of(b, x)?)?;
+    let src = b.cast(src, dtype_of(b, x)?)?;
     if same_shape(b, src, index) || rank(b, src)? == 0 {
         return Ok(src);
     }
@@ -147,7 +147,7 @@ fn spread(b: &Lower, index: Var, value: &Value, to: DataType) -> Lowered<Var> {
 fn scatter(b: &Lower, a: Scatter) -> Lowered<Var> {
     let source = match (a.src, &a.value) {
         (Some(src), _) => source(b, a.input, a.index, src)?,
-        (None, Some(value)) => spread(b, a.index, value, dtype::of(b, a.input)?)?,
+        (None, Some(value)) => spread(b, a.index, value, dtype_of(b, a.input)?)?,
         (None, None) => return Err(unsupported(b, "There is nothing to scatter.")),
     };
     let reduction = match a.reduce.as_deref() {
@@ -193,7 +193,7 @@ fn reduced(
     reduce: &str,
     include_self: bool,
 ) -> Lowered<Var> {
-    let dtype = dtype::of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let neutral = neutral(b, reduce, dtype)?;
     let start = match include_self {
         true => x,
@@ -220,7 +220,7 @@ fn reduced(
 
 /// `x` with slices of `source` at the places of `index` along an axis.
 fn along(b: &Lower, x: Var, dim: i64, index: Var, source: Var, reduction: &str) -> Lowered<Var> {
-    let source = b.cast(source, dtype::of(b, x)?)?;
+    let source = b.cast(source, dtype_of(b, x)?)?;
     let at = axis(b, x, dim)?;
     let index = vector(b, index)?;
     if at == 0 && rank(b, x)? > 0 {
@@ -244,13 +244,13 @@ fn everywhere(b: &Lower, index: Var, like: Var, at: usize) -> Lowered<Var> {
 fn index_add(b: &Lower, a: IndexAdd) -> Lowered<Var> {
     let source = match of::known(b, &a.alpha) == Some(1) || a.alpha == Value::Float(1.0) {
         true => a.source,
-        false => b.mul(a.source, operand(b, &a.alpha, dtype::of(b, a.source)?)?)?,
+        false => b.mul(a.source, operand(b, &a.alpha, dtype_of(b, a.source)?)?)?,
     };
     along(b, a.input, a.dim, a.index, source, "add")
 }
 
 fn index_fill(b: &Lower, input: Var, dim: i64, index: Var, value: Value) -> Lowered<Var> {
-    let to = dtype::of(b, input)?;
+    let to = dtype_of(b, input)?;
     let at = axis(b, input, dim)?;
     let rank = rank(b, input)?;
     let index = vector(b, index)?;
@@ -276,7 +276,7 @@ fn index_fill(b: &Lower, input: Var, dim: i64, index: Var, value: Value) -> Lowe
 }
 
 fn index_reduce(b: &Lower, a: IndexReduce) -> Lowered<Var> {
-    let source = b.cast(a.source, dtype::of(b, a.input)?)?;
+    let source = b.cast(a.source, dtype_of(b, a.input)?)?;
     let at = axis(b, a.input, a.dim)?;
     let index = everywhere(b, vector(b, a.index)?, source, at)?;
     reduced(b, (a.input, a.dim), index, source, &a.reduce, a.include_self)

@@ -1,18 +1,18 @@
 //! Elements that are found by what they are: masks, places of sorted numbers, membership.
 
 use super::compare::{lesser, select};
-use super::dtype::{self, all_of, common};
+use super::dtype::{all_of, common, dtype_of};
 use super::indices::whole;
 use super::shape::{expanded_as, reshaped, same_shape};
 use super::sizes::{self as of, rank};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::{Bool, Float, Int32, Int64, Uint8};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::nonzero" | "aten::argwhere" => |b, input: Var| nonzero(b, input);
         "aten::nonzero_numpy" => |b, input: Var| nonzero_axes(b, input);
@@ -42,7 +42,7 @@ arguments! {
 /// Places of elements that are not 0, one axis per row.
 fn by_axis(b: &Lower, x: Var) -> Lowered<Var> {
     let x = if rank(b, x)? == 0 { b.reshape(x, [1]).one()? } else { x };
-    match dtype::of(b, x)? {
+    match dtype_of(b, x)? {
         Bool | Float | Int32 | Int64 | Uint8 => b.non_zero(x),
         // Runtimes look at few types.
         _ => b.non_zero(b.cast(x, Bool)?),
@@ -85,7 +85,7 @@ fn masked_select(b: &Lower, input: Var, mask: Var) -> Lowered<Var> {
 
 fn masked_scatter(b: &Lower, input: Var, mask: Var, source: Var) -> Lowered<Var> {
     let mask = expanded_as(b, b.cast(mask, Bool)?, input)?;
-    let source = b.cast(reshaped(b, source, vec![(-1).into()])?, dtype::of(b, input)?)?;
+    let source = b.cast(reshaped(b, source, vec![(-1).into()])?, dtype_of(b, input)?)?;
     if rank(b, input)? == 0 {
         return select(b, mask, b.gather(source, 0).one()?, input);
     }

@@ -1,7 +1,7 @@
 //! The same elements in another shape, and elements that are repeated.
 
 use super::sizes::{axes, axis, known, known_size, rank, size, sizes, wrapped};
-use super::{Lower, Source, sizes as of};
+use super::{Lower, RowContext, sizes as of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 /// Longest list of indices that becomes a constant.
 pub(crate) const INDICES_MAX: i64 = 1 << 20;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::view" | "aten::view_copy" | "aten::_unsafe_view" | "aten::_reshape_copy"
             => |b, input: Var, size: Vec<Value>| {
@@ -57,31 +57,31 @@ arguments! {
 
 /// A size of what a tensor is reshaped to.
 #[derive(Clone, Debug)]
-pub(crate) enum Size {
+pub(crate) enum TargetSize {
     /// A number or a scalar; -1 stands for what is left.
     Value(Value),
     /// The size of this axis of the tensor.
     Same(usize),
 }
 
-impl From<i64> for Size {
-    fn from(n: i64) -> Size {
-        Size::Value(Value::Int(n))
+impl From<i64> for TargetSize {
+    fn from(n: i64) -> TargetSize {
+        TargetSize::Value(Value::Int(n))
     }
 }
 
-impl From<Value> for Size {
-    fn from(size: Value) -> Size {
-        Size::Value(size)
+impl From<Value> for TargetSize {
+    fn from(size: Value) -> TargetSize {
+        TargetSize::Value(size)
     }
 }
 
-pub(crate) fn values(sizes: Vec<Value>) -> Vec<Size> {
-    sizes.into_iter().map(Size::Value).collect()
+pub(crate) fn values(sizes: Vec<Value>) -> Vec<TargetSize> {
+    sizes.into_iter().map(TargetSize::Value).collect()
 }
 
 /// A size as `Reshape` takes it.
-enum Item {
+enum ReshapeSize {
     Known(i64),
     /// That of the tensor's axis at the same place.
     Kept,
@@ -92,38 +92,41 @@ enum Item {
 ///
 /// # Errors
 /// `N0203` if the shape cannot be said.
-pub(crate) fn reshaped(b: &Lower, x: Var, sizes: Vec<Size>) -> Lowered<Var> {
+pub(crate) fn reshaped(b: &Lower, x: Var, sizes: Vec<TargetSize>) -> Lowered<Var> {
     let shape = b.shape_of(x).unwrap_or_default();
-    let mut items: Vec<Item> = vec![];
+    let mut items: Vec<ReshapeSize> = vec![];
     for (i, size) in sizes.into_iter().enumerate() {
         items.push(item(b, x, &shape, i, size)?);
     }
     if let (Some(dims), Some(left)) = (b.dims_of(x), infer_at(&items)) {
         let others = items.iter().enumerate().filter(|(i, _)| *i != left);
         let others = others.map(|(i, item)| known_item(item, &dims, i));
-        let whole = of::count(dims.iter().map(|n| Some(*n)));
-        if let (Some(whole), Some(others @ 1..)) = (whole, of::count(others))
-            && whole % others == 0
+        let element_count = of::count(dims.iter().map(|n| Some(*n)));
+        if let (Some(element_count), Some(others @ 1..)) = (element_count, of::count(others))
+            && element_count % others == 0
         {
-            items[left] = Item::Known(whole / others);
+            items[left] = ReshapeSize::Known(element_count / others);
         }
     }
     if is_same(b, x, &shape, &items) {
         return Ok(x);
     }
-    let zero = items.iter().any(|item| matches!(item, Item::Known(0)));
-    let computed = |item: &Item| matches!(item, Item::Computed(_));
+    let zero = items.iter().any(|item| matches!(item, ReshapeSize::Known(0)));
+    let computed = |item: &ReshapeSize| matches!(item, ReshapeSize::Computed(_));
     let open = items.iter().filter(|item| computed(item)).count();
     if !zero && open == 1 && infer_at(&items).is_none() {
-        items.iter_mut().filter(|item| computed(item)).for_each(|item| *item = Item::Known(-1));
+        items
+            .iter_mut()
+            .filter(|item| computed(item))
+            .for_each(|item| *item = ReshapeSize::Known(-1));
     }
     let mut target = vec![];
     for (i, item) in items.into_iter().enumerate() {
         target.push(match item {
-            Item::Known(n) => Value::Int(n),
-            Item::Kept if zero => size(b, x, i)?,
-            Item::Kept => Value::Int(0),
-            Item::Computed(size) => size,
+            ReshapeSize::Known(n) => Value::Int(n),
+            ReshapeSize::Kept if zero => size(b, x, i)?,
+            ReshapeSize::Kept => Value::Int(0),
+            ReshapeSize::Computed(size) => size,
         });
     }
     let target = of::vector(b, &target)?;
@@ -136,52 +139,52 @@ pub(crate) fn reshaped(b: &Lower, x: Var, sizes: Vec<Size>) -> Lowered<Var> {
     }
 }
 
-fn item(b: &Lower, x: Var, shape: &[Dim], i: usize, size: Size) -> Lowered<Item> {
+fn item(b: &Lower, x: Var, shape: &[Dim], i: usize, size: TargetSize) -> Lowered<ReshapeSize> {
     let size = match size {
-        Size::Value(size) => size,
-        Size::Same(axis) => match shape.get(axis) {
-            Some(Dim::Known(n)) => return Ok(Item::Known(*n)),
-            _ if axis == i => return Ok(Item::Kept),
+        TargetSize::Value(size) => size,
+        TargetSize::Same(axis) => match shape.get(axis) {
+            Some(Dim::Known(n)) => return Ok(ReshapeSize::Known(*n)),
+            _ if axis == i => return Ok(ReshapeSize::Kept),
             _ => of::size(b, x, axis)?,
         },
     };
     if let Some(n) = known(b, &size) {
-        return Ok(Item::Known(n));
+        return Ok(ReshapeSize::Known(n));
     }
     let same = |v| shape.get(i).is_some_and(|dim| of::dim_of(b, v).is_some_and(|d| d.same(dim)));
     Ok(match size {
-        Value::Var(v) if same(v) => Item::Kept,
-        other => Item::Computed(other),
+        Value::Var(v) if same(v) => ReshapeSize::Kept,
+        other => ReshapeSize::Computed(other),
     })
 }
 
-fn infer_at(items: &[Item]) -> Option<usize> {
-    items.iter().position(|item| matches!(item, Item::Known(-1)))
+fn infer_at(items: &[ReshapeSize]) -> Option<usize> {
+    items.iter().position(|item| matches!(item, ReshapeSize::Known(-1)))
 }
 
-fn known_item(item: &Item, dims: &[i64], i: usize) -> Option<i64> {
+fn known_item(item: &ReshapeSize, dims: &[i64], i: usize) -> Option<i64> {
     match item {
-        Item::Known(n) => Some(*n),
-        Item::Kept => dims.get(i).copied(),
-        Item::Computed(_) => None,
+        ReshapeSize::Known(n) => Some(*n),
+        ReshapeSize::Kept => dims.get(i).copied(),
+        ReshapeSize::Computed(_) => None,
     }
 }
 
 /// Whether the shape is that of `x`.
-fn is_same(b: &Lower, x: Var, shape: &[Dim], items: &[Item]) -> bool {
-    let same = |(dim, item): (&Dim, &Item)| match item {
-        Item::Known(n) => dim.known() == Some(*n),
-        Item::Kept => true,
-        Item::Computed(_) => false,
+fn is_same(b: &Lower, x: Var, shape: &[Dim], items: &[ReshapeSize]) -> bool {
+    let same = |(dim, item): (&Dim, &ReshapeSize)| match item {
+        ReshapeSize::Known(n) => dim.known() == Some(*n),
+        ReshapeSize::Kept => true,
+        ReshapeSize::Computed(_) => false,
     };
     let pairs = shape.iter().zip(items);
     let differ = pairs.filter(|pair| !same(*pair)).map(|(_, item)| item);
-    let differ: Vec<&Item> = differ.collect();
+    let differ: Vec<&ReshapeSize> = differ.collect();
     b.rank_of(x) == Some(items.len())
         && match differ.as_slice() {
             [] => true,
             // What is left is what was there, unless another axis may be empty.
-            [Item::Known(-1)] => {
+            [ReshapeSize::Known(-1)] => {
                 shape.iter().filter(|d| d.known().is_none_or(|n| n < 1)).count() <= 1
             }
             _ => false,
@@ -190,7 +193,7 @@ fn is_same(b: &Lower, x: Var, shape: &[Dim], items: &[Item]) -> bool {
 
 fn reshaped_as(b: &Lower, x: Var, other: Var) -> Lowered<Var> {
     match b.dims_of(other) {
-        Some(dims) => reshaped(b, x, dims.into_iter().map(Size::from).collect()),
+        Some(dims) => reshaped(b, x, dims.into_iter().map(TargetSize::from).collect()),
         None if same_shape(b, x, other) => Ok(x),
         None => b.reshape(x, b.shape(other).one()?).one(),
     }
@@ -217,8 +220,12 @@ fn flatten(b: &Lower, input: Var, start_dim: i64, end_dim: i64) -> Lowered<Var> 
     }
     let merged = (start..=end).map(|axis| known_size(b, input, axis));
     let merged = of::count(merged).unwrap_or(-1);
-    let after = (end + 1..rank).map(Size::Same);
-    reshaped(b, input, (0..start).map(Size::Same).chain([merged.into()]).chain(after).collect())
+    let after = (end + 1..rank).map(TargetSize::Same);
+    reshaped(
+        b,
+        input,
+        (0..start).map(TargetSize::Same).chain([merged.into()]).chain(after).collect(),
+    )
 }
 
 fn unflatten(b: &Lower, input: Var, dim: i64, sizes: Vec<Value>) -> Lowered<Var> {
@@ -232,7 +239,7 @@ fn unflatten(b: &Lower, input: Var, dim: i64, sizes: Vec<Value>) -> Lowered<Var>
             sizes[left] = Value::Int(whole / n);
         }
     }
-    let (before, after) = ((0..at).map(Size::Same), (at + 1..rank).map(Size::Same));
+    let (before, after) = ((0..at).map(TargetSize::Same), (at + 1..rank).map(TargetSize::Same));
     reshaped(b, input, before.chain(values(sizes)).chain(after).collect())
 }
 

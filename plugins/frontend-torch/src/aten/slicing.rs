@@ -2,14 +2,17 @@
 
 use super::shape::{INDICES_MAX, expanded, expanded_as, reshaped, same_shape, unsupported};
 use super::sizes::{self as of, axis, known, known_size, plus, rank, size};
-use super::{Lower, Source, dtype};
+use super::{
+    Lower, RowContext,
+    dtype::{self, dtype_of},
+};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::select" | "aten::select_copy" => select(input, dim, index);
         "aten::slice" | "aten::slice_copy" => slice(input, dim, start, end, step);
@@ -52,7 +55,7 @@ impl Range {
         Range::new(Value::Int(0), end)
     }
 
-    fn of(b: &Lower, start: Value, end: Value, step: &Value) -> Lowered<Range> {
+    fn from_values(b: &Lower, start: Value, end: Value, step: &Value) -> Lowered<Range> {
         let or = |value, default| if value == Value::None { Value::Int(default) } else { value };
         let (start, end) = (or(start, 0), or(end, i64::MAX));
         match known(b, step) {
@@ -117,7 +120,7 @@ fn select(b: &Lower, input: Var, dim: i64, index: Value) -> Lowered<Var> {
 }
 
 fn slice(b: &Lower, input: Var, dim: i64, start: Value, end: Value, step: Value) -> Lowered<Var> {
-    let range = Range::of(b, start, end, &step)?;
+    let range = Range::from_values(b, start, end, &step)?;
     ranged(b, input, axis(b, input, dim)?, &range)
 }
 
@@ -160,13 +163,13 @@ fn select_scatter(b: &Lower, a: SelectScatter) -> Lowered<Var> {
 
 fn slice_scatter(b: &Lower, a: SliceScatter) -> Lowered<Var> {
     let at = axis(b, a.input, a.dim)?;
-    let range = Range::of(b, a.start, a.end, &a.step)?;
+    let range = Range::from_values(b, a.start, a.end, &a.step)?;
     with_range(b, a.input, like(b, a.src, a.input)?, at, &range)
 }
 
 /// `src` in the element type of `x`.
 fn like(b: &Lower, src: Var, x: Var) -> Lowered<Var> {
-    b.cast(src, dtype::of(b, x)?)
+    b.cast(src, dtype_of(b, x)?)
 }
 
 /// `x` with `src` in place of a part.
@@ -239,20 +242,25 @@ fn with_indices(b: &Lower, x: Var, src: Var, axis: usize, indices: Var) -> Lower
 }
 
 /// The places in memory that strides give, in the order of the result.
-enum Places {
+enum StridedPositions {
     Known(Vec<i64>, Vec<i64>),
     /// As sizes or strides are known when the model runs.
     Computed(Var),
 }
 
-fn places(b: &Lower, size: &[Value], stride: &[Value], offset: Option<&Value>) -> Lowered<Places> {
+fn places(
+    b: &Lower,
+    size: &[Value],
+    stride: &[Value],
+    offset: Option<&Value>,
+) -> Lowered<StridedPositions> {
     if size.len() != stride.len() {
         return Err(unsupported(b, "A tensor has not as many strides as axes."));
     }
     let offset = offset.unwrap_or(&Value::Int(0));
     let all = (of::all_known(b, size), of::all_known(b, stride), of::known(b, offset));
     let (Some(sizes), Some(strides), Some(offset)) = all else {
-        return computed_places(b, size, stride, offset).map(Places::Computed);
+        return computed_places(b, size, stride, offset).map(StridedPositions::Computed);
     };
     let count = sizes.iter().try_fold(1i64, |n, size| n.checked_mul(*size));
     let fits = |n: &i64| (0..=INDICES_MAX).contains(n);
@@ -264,7 +272,7 @@ fn places(b: &Lower, size: &[Value], stride: &[Value], offset: Option<&Value>) -
         let along = |at: i64| (0..*n).map(move |i| at.wrapping_add(i.wrapping_mul(*step)));
         places = places.into_iter().flat_map(along).collect();
     }
-    Ok(Places::Known(sizes, places))
+    Ok(StridedPositions::Known(sizes, places))
 }
 
 /// The sum of what each axis contributes.
@@ -281,16 +289,16 @@ fn computed_places(b: &Lower, size: &[Value], stride: &[Value], offset: &Value) 
     Ok(sum)
 }
 
-impl Places {
+impl StridedPositions {
     /// As indices; with `last` along a last axis of one element.
     fn indices(self, b: &Lower, last: bool) -> Lowered<Var> {
         match self {
-            Places::Known(sizes, places) => {
+            StridedPositions::Known(sizes, places) => {
                 let dims = sizes.iter().map(|n| *n as usize).chain(last.then_some(1));
                 Ok(b.constant(Tensor::from_vec(dims.collect::<Vec<_>>(), places)))
             }
-            Places::Computed(var) if last => b.unsqueeze(var, [-1]),
-            Places::Computed(var) => Ok(var),
+            StridedPositions::Computed(var) if last => b.unsqueeze(var, [-1]),
+            StridedPositions::Computed(var) => Ok(var),
         }
     }
 }
@@ -298,7 +306,7 @@ impl Places {
 fn as_strided(b: &Lower, a: Strided) -> Lowered<Var> {
     let places = places(b, &a.size, &a.stride, a.storage_offset.as_ref())?;
     let flat = reshaped(b, a.input, vec![(-1).into()])?;
-    if let Places::Known(sizes, places) = &places {
+    if let StridedPositions::Known(sizes, places) = &places {
         let all = b.dims_of(flat).is_some_and(|dims| dims == [places.len() as i64]);
         if all && places.iter().enumerate().all(|(i, place)| *place == i as i64) {
             return reshaped(b, a.input, sizes.iter().copied().map(Into::into).collect());

@@ -1,7 +1,7 @@
 //! Systems of equations, inverses and factors of matrices, as loops over columns.
 
 use super::sizes::{known_size, rank};
-use super::{Lower, Several, Source};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::formulas::matrix::{
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::inverse" => |b, a: One| solved(b, a.input, identity(b, a.input)?);
         "aten::linalg_inv" => |b, a: Inverse| solved(b, a.A, identity(b, a.A)?);
@@ -21,17 +21,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "aten::linalg_solve" => |b, a: Solve| system(b, a.A, a.B, a.left.unwrap_or(true));
         "aten::linalg_solve_ex" => |b, a: Solve| {
-            let [found, info] = system_or_not(b, a.A, a.B, a.left.unwrap_or(true))?;
-            Ok(Several(vec![found.into(), info.into()]))
+            let [solution, info] = system_or_not(b, a.A, a.B, a.left.unwrap_or(true))?;
+            Ok(Several(vec![solution.into(), info.into()]))
         };
         "aten::_linalg_solve_ex" => |b, a: Solve| {
-            let [found, info] = system_or_not(b, a.A, a.B, a.left.unwrap_or(true))?;
-            Ok(Several(vec![found.into(), Value::None, Value::None, info.into()]))
+            let [solution, info] = system_or_not(b, a.A, a.B, a.left.unwrap_or(true))?;
+            Ok(Several(vec![solution.into(), Value::None, Value::None, info.into()]))
         };
         "aten::cholesky" | "aten::linalg_cholesky" => |b, a: Cholesky| factor(b, &a);
         "aten::linalg_cholesky_ex" => |b, a: Cholesky| {
-            let [found, info] = factor_or_not(b, &a)?;
-            Ok(Several(vec![found.into(), info.into()]))
+            let [solution, info] = factor_or_not(b, &a)?;
+            Ok(Several(vec![solution.into(), info.into()]))
         };
         "aten::linalg_solve_triangular" => |b, a: Triangular| {
             let matrix = triangle(b, a.input, a.upper, a.unitriangular)?;
@@ -44,11 +44,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "aten::triangular_solve" => |b, a: OldTriangular| {
             let matrix = triangle(b, a.A, a.upper, a.unitriangular)?;
-            let found = match a.transpose {
+            let solution = match a.transpose {
                 true => triangular(b, transposed(b, matrix)?, a.input, a.upper)?,
                 false => triangular(b, matrix, a.input, !a.upper)?,
             };
-            Ok(Several(vec![found.into(), a.A.into()]))
+            Ok(Several(vec![solution.into(), a.A.into()]))
         };
         "aten::linalg_qr" => |b, a: Qr| {
             factors(b, a.A, a.mode.as_deref().unwrap_or("reduced"))
@@ -108,15 +108,15 @@ fn system_by<const N: usize>(
     let same = |axis: usize| known_size(b, matrix, axis) == known_size(b, other, axis);
     let stacked = of_other + 1 == of_matrix && (0..of_other).all(same);
     if of_other == 1 || stacked {
-        let mut found = system_by(b, (matrix, b.unsqueeze(other, [-1])?), true, solver)?;
-        found[0] = b.squeeze(found[0]).axes([-1]).one()?;
-        return Ok(found);
+        let mut solution = system_by(b, (matrix, b.unsqueeze(other, [-1])?), true, solver)?;
+        solution[0] = b.squeeze(solution[0]).axes([-1]).one()?;
+        return Ok(solution);
     }
     if !left {
         let turned = (transposed(b, matrix)?, transposed(b, other)?);
-        let mut found = system_by(b, turned, true, solver)?;
-        found[0] = transposed(b, found[0])?;
-        return Ok(found);
+        let mut solution = system_by(b, turned, true, solver)?;
+        solution[0] = transposed(b, solution[0])?;
+        return Ok(solution);
     }
     // Stacks broadcast: a product has the shape of the result, and its stack is that of the matrices.
     let stack = 0..of_other.saturating_sub(2);

@@ -1,17 +1,17 @@
 //! Elements in order, unique elements, and counts of them.
 
-use super::dtype::{self, operand};
+use super::dtype::{dtype_of, operand};
 use super::scatter::scattered_nd;
 use super::shape::{reshaped, unsupported, values};
 use super::sizes::{self as of, axis, known_size, rank, size, sizes};
-use super::{Lower, Source, create};
+use super::{Lower, RowContext, create};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int8, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::topk" => |b, input: Var, k: Value, dim: i64, largest: bool, sorted: bool| {
             top(b, input, &k, dim, largest, sorted)
@@ -45,7 +45,7 @@ arguments! {
 
 /// `x` in a type that runtimes compare, if it is of none.
 fn comparable(b: &Lower, x: Var, types: &[DataType]) -> Lowered<Var> {
-    let dtype = dtype::of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     if types.contains(&dtype) {
         return Ok(x);
     }
@@ -59,7 +59,7 @@ fn top(b: &Lower, x: Var, k: &Value, dim: i64, largest: bool, sorted: bool) -> L
     if rank(b, x)? == 0 {
         return Ok([x, b.constant(Tensor::scalar(0i64))]);
     }
-    let dtype = dtype::of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let number = comparable(b, x, &[Float, Double, Int32, Int64])?;
     let top = b.top_k(number, of::single(b, k)?).axis(at).largest(largest).sorted(sorted);
     let [values, places] = top.outputs()?;
@@ -76,7 +76,7 @@ fn sorted(b: &Lower, x: Var, dim: i64, descending: bool) -> Lowered<[Var; 2]> {
 
 /// Unique elements, or slices along an axis, in their order; which of them each element is, and how often they occur.
 fn unique(b: &Lower, x: Var, dim: Option<i64>, a: &Unique) -> Lowered<[Var; 3]> {
-    let dtype = dtype::of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let at = dim.map(|dim| axis(b, x, dim)).transpose()?;
     let number = comparable(b, x, &[Float, Double, Int8, Int64])?;
     let unique = b.unique(number).axis(at.map(|at| at as i64));
@@ -153,18 +153,18 @@ fn bincount(b: &Lower, input: Var, weights: Option<Var>, minlength: Value) -> Lo
     let count = if known_size(b, x, 0) == Some(0) { minlength } else { Value::Var(count) };
     let weights = match weights {
         None => create::filled(b, &[size(b, x, 0)?], &Value::Int(1), Int64)?,
-        Some(weights) if dtype::of(b, weights)? == Float => weights,
+        Some(weights) if dtype_of(b, weights)? == Float => weights,
         Some(weights) => b.cast(weights, Double)?,
     };
-    let none = create::filled(b, &[count], &Value::Int(0), dtype::of(b, weights)?)?;
+    let none = create::filled(b, &[count], &Value::Int(0), dtype_of(b, weights)?)?;
     scattered_nd(b, none, b.unsqueeze(x, [1])?, weights, "add")
 }
 
 fn histc(b: &Lower, a: Histogram) -> Lowered<Var> {
-    let dtype = dtype::of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     let x = reshaped(b, a.input, vec![(-1).into()])?;
     let x = if dtype.is_float() { x } else { b.cast(x, Float)? };
-    let within = dtype::of(b, x)?;
+    let within = dtype_of(b, x)?;
     let (mut low, mut high) = (operand(b, &a.min, within)?, operand(b, &a.max, within)?);
     if low == high || b.constant_of(low).is_some_and(|low| b.constant_of(high) == Some(low)) {
         let least = b.reduce_min(x).keepdims(0).one()?;

@@ -1,7 +1,7 @@
 //! Functions that ONNX has no operators for: inverses of the error function, gamma and Bessel functions.
 
-use super::dtype::{float_of, of, operand, to_float};
-use super::{Lower, Source, Unary};
+use super::dtype::{dtype_of, float_of, operand, to_float};
+use super::{Lower, RowContext, Unary};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::special::{
     bessel, digamma, erfcx, erfinv, lgamma, log_ndtr, ndtri, scaled_bessel,
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Double, Float};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::PI;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::erfinv" | "aten::special_erfinv" | "prims::erf_inv" => |b, a: Unary| {
             computed(b, a.input, Float, erfinv)
@@ -53,7 +53,7 @@ fn computed(
     least: DataType,
     f: fn(&GraphBuilder, Var) -> Lowered<Var>,
 ) -> Lowered<Var> {
-    let dtype = float_of(of(b, x)?);
+    let dtype = float_of(dtype_of(b, x)?);
     let wide = if dtype == Double { Double } else { least };
     b.cast(f(b, b.cast(x, wide)?)?, dtype)
 }
@@ -65,7 +65,7 @@ fn psi(b: &GraphBuilder, x: Var) -> Lowered<Var> {
 
 /// The sum of the logarithms of gamma at `x`, `x - 1 / 2`, ...
 fn mvlgamma(b: &Lower, input: Var, p: i64) -> Lowered<Var> {
-    let dtype = float_of(of(b, input)?);
+    let dtype = float_of(dtype_of(b, input)?);
     let x = b.unsqueeze(b.cast(input, Double)?, [-1])?;
     let below = vector(b, x, (0..p).map(|j| j as f64 / 2.0).collect())?;
     let each = lgamma(b, b.sub(x, below)?)?;
@@ -76,8 +76,9 @@ fn mvlgamma(b: &Lower, input: Var, p: i64) -> Lowered<Var> {
 /// The angle of a real number: none, or half a turn.
 fn angle(b: &Lower, a: Unary) -> Lowered<Var> {
     let x = to_float(b, a.input)?;
-    let zero = operand(b, &Value::Int(0), of(b, x)?)?;
-    let angle = b.where_(b.less(x, 0i64)?, operand(b, &Value::Float(PI), of(b, x)?)?, zero)?;
+    let zero = operand(b, &Value::Int(0), dtype_of(b, x)?)?;
+    let angle =
+        b.where_(b.less(x, 0i64)?, operand(b, &Value::Float(PI), dtype_of(b, x)?)?, zero)?;
     b.where_(b.is_nan(x)?, x, angle)
 }
 
@@ -86,27 +87,36 @@ mod tests {
     use crate::aten::tests::{assert_near, floats, run, run_at};
     use onnxd_plugin_sdk::ir::Tensor;
 
-    fn of<const N: usize>(op: &str, x: [f32; N]) -> Tensor {
+    fn special_value<const N: usize>(op: &str, x: [f32; N]) -> Tensor {
         run(op, [("input", floats(x).into())])
     }
 
     #[test]
     fn error_functions_are_inverted() {
-        let found = of("aten::erfinv", [-0.5, 0.0, 0.999, 1.0]);
+        let found = special_value("aten::erfinv", [-0.5, 0.0, 0.999, 1.0]);
         assert_near(&found, &floats([-0.476_936_28, 0.0, 2.326_753_8, f32::INFINITY]));
-        assert_near(&of("aten::special_ndtri", [0.025, 1e-6]), &floats([-1.959_964, -4.753_424]));
-        assert_near(&of("aten::special_erfcx", [-1.0, 5.0]), &floats([5.008_980_3, 0.110_704_64]));
         assert_near(
-            &of("aten::special_log_ndtr", [-9.0, 1.0]),
+            &special_value("aten::special_ndtri", [0.025, 1e-6]),
+            &floats([-1.959_964, -4.753_424]),
+        );
+        assert_near(
+            &special_value("aten::special_erfcx", [-1.0, 5.0]),
+            &floats([5.008_980_3, 0.110_704_64]),
+        );
+        assert_near(
+            &special_value("aten::special_log_ndtr", [-9.0, 1.0]),
             &floats([-43.628_15, -0.172_753_78]),
         );
     }
 
     #[test]
     fn gamma_functions_hold_on_both_sides() {
-        let found = of("aten::lgamma", [-1.5, 1.0, 0.5, 100.0]);
+        let found = special_value("aten::lgamma", [-1.5, 1.0, 0.5, 100.0]);
         assert_near(&found, &floats([0.860_047, 0.0, 0.572_364_9, 359.134_2]));
-        assert_near(&of("aten::digamma", [-1.5, 1.0]), &floats([0.703_156_6, -0.577_215_7]));
+        assert_near(
+            &special_value("aten::digamma", [-1.5, 1.0]),
+            &floats([0.703_156_6, -0.577_215_7]),
+        );
         let both = run("aten::mvlgamma", [("input", floats([3.0]).into()), ("p", 2i64.into())]);
         assert_near(&both, &floats([1.550_194_7]));
         let refused = run_at(18, "aten::polygamma", []).unwrap_err();
@@ -115,12 +125,12 @@ mod tests {
 
     #[test]
     fn bessel_functions_hold_far_out() {
-        assert_near(&of("aten::i0", [0.0, -3.0]), &floats([1.0, 4.880_792_6]));
-        assert_near(&of("aten::special_i1", [2.0]), &floats([1.590_636_9]));
+        assert_near(&special_value("aten::i0", [0.0, -3.0]), &floats([1.0, 4.880_792_6]));
+        assert_near(&special_value("aten::special_i1", [2.0]), &floats([1.590_636_9]));
         assert_near(
-            &of("aten::special_i0e", [90.0, 400.0]),
+            &special_value("aten::special_i0e", [90.0, 400.0]),
             &floats([0.042_110_87, 0.019_953_357]),
         );
-        assert_near(&of("aten::special_i1e", [-400.0]), &floats([-0.019_928_398]));
+        assert_near(&special_value("aten::special_i1e", [-400.0]), &floats([-0.019_928_398]));
     }
 }

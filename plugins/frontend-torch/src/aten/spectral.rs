@@ -1,9 +1,9 @@
 //! Singular values and eigenvalues of matrices, and what follows from them. Signs of vectors are free, and those of the
 //! model are other ones than LAPACK's.
 
-use super::dtype::of;
+use super::dtype::dtype_of;
 use super::sizes::{axis, rank};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::formulas::singular::{self, Eigen, Singular, symmetric_by_h
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::linalg_svd" => |b, a: Svd| new_svd(b, &a, true);
         "aten::_linalg_svd" => |b, a: Svd| new_svd(b, &a, false);
@@ -122,7 +122,7 @@ fn old_svd(b: &Lower, a: OldSvd) -> Lowered<[Var; 3]> {
     }
     // Torch gives zeros in place of all vectors, whatever `some` says.
     let n = rank(b, a.input)? as i64;
-    let dtype = of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     let zeros = |axis: i64| {
         let stack = b.shape(a.input).end(n - 2).one()?;
         let side = b.shape(a.input).start(axis).end(axis + 1).one()?;

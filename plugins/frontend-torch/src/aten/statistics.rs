@@ -2,17 +2,17 @@
 
 use super::activation::relu;
 use super::compare::select;
-use super::dtype::{float_of, of, operand, to_float};
+use super::dtype::{dtype_of, float_of, operand, to_float};
 use super::order::{Median, middle, smallest};
 use super::scan::{neighbours, running_sum};
-use super::{Lower, Source, sizes};
+use super::{Lower, RowContext, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::matrix::correlation;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "aten::trapezoid" | "aten::trapz" => |b, a: Samples| {
             let (areas, axis) = trapezoids(b, &a)?;
@@ -47,9 +47,12 @@ fn trapezoids(b: &Lower, a: &Samples) -> Lowered<(Var, i64)> {
         let dx = if a.dx == Value::None { &Value::Int(1) } else { &a.dx };
         let half = b.mul(sums, 0.5)?;
         let unit = super::dtype::is_known(dx, 1.0);
-        return Ok((if unit { half } else { b.mul(half, operand(b, dx, of(b, half)?)?)? }, axis));
+        return Ok((
+            if unit { half } else { b.mul(half, operand(b, dx, dtype_of(b, half)?)?)? },
+            axis,
+        ));
     };
-    let x = b.cast(x, of(b, y)?)?;
+    let x = b.cast(x, dtype_of(b, y)?)?;
     let widths = match sizes::rank(b, x)? {
         1 => {
             let [after, before] = neighbours(b, x, 0)?;
@@ -77,7 +80,7 @@ fn cov(b: &Lower, a: Cov) -> Lowered<Var> {
     let count = sizes::minus(b, &sizes::size(b, rows, 1)?, &Value::Int(a.correction))?;
     match sizes::known(b, &count) {
         Some(n) => b.div(products, n.max(0)),
-        None => b.div(products, b.relu(operand(b, &count, of(b, rows)?)?)?),
+        None => b.div(products, b.relu(operand(b, &count, dtype_of(b, rows)?)?)?),
     }
 }
 
@@ -92,7 +95,7 @@ fn as_rows(b: &Lower, x: Var) -> Lowered<(Var, bool)> {
 
 /// Covariances where columns count by weights: how often they are there, and how much they matter.
 fn weighted_cov(b: &Lower, rows: Var, alone: bool, a: &Cov) -> Lowered<Var> {
-    let dtype = of(b, rows)?;
+    let dtype = dtype_of(b, rows)?;
     let own = |w: Option<Var>| w.map(|w| b.cast(w, dtype)).transpose();
     let (often, matter) = (own(a.fweights)?, own(a.aweights)?);
     let sum = |x: Var| b.reduce_sum(x).axes([-1]).one();
@@ -121,7 +124,7 @@ fn corrcoef(b: &Lower, input: Var) -> Lowered<Var> {
 
 /// The lower one of two in the middle, of the elements that are numbers.
 fn nanmedian(b: &Lower, x: Var, dim: i64, keep: bool) -> Lowered<[Var; 2]> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     if !dtype.is_float() || b.rank_of(x) == Some(0) {
         return middle(b, x, dim, keep);
     }
@@ -145,12 +148,12 @@ fn nanmedian(b: &Lower, x: Var, dim: i64, keep: bool) -> Lowered<[Var; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use crate::aten::tests::{Given, assert_near, floats, run};
+    use crate::aten::tests::{Arg, assert_near, floats, run};
     use onnxd_plugin_sdk::ir::Tensor;
 
     #[test]
     fn areas_lie_between_samples() {
-        let y = || Given::from(floats([1.0, 3.0, 2.0]));
+        let y = || Arg::from(floats([1.0, 3.0, 2.0]));
         let (dx, dim) = (("dx", 2.0.into()), ("dim", (-1i64).into()));
         assert_near(&run("aten::trapezoid", [("y", y()), dx, dim]), &Tensor::scalar(9.0f32));
         let (x, dim) = (("x", floats([0.0, 1.0, 4.0]).into()), ("dim", 0i64.into()));
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn rows_vary_together() {
-        let x = || Given::from(Tensor::from_vec([2, 3], vec![1.0f32, 2.0, 3.0, 1.0, 4.0, 1.0]));
+        let x = || Arg::from(Tensor::from_vec([2, 3], vec![1.0f32, 2.0, 3.0, 1.0, 4.0, 1.0]));
         let cov = run("aten::cov", [("input", x()), ("correction", 1i64.into())]);
         assert_near(&cov, &Tensor::from_vec([2, 2], vec![1.0f32, 0.0, 0.0, 3.0]));
         let all = run("aten::corrcoef", [("input", x())]);
@@ -171,7 +174,7 @@ mod tests {
         let matter = ("aweights", floats([1.0, 2.0, 1.0]).into());
         let cov = run("aten::cov", [("input", x()), ("correction", 1i64.into()), matter]);
         assert_near(&cov, &Tensor::from_vec([2, 2], vec![0.8f32, 0.0, 0.0, 3.6]));
-        let row = || Given::from(Tensor::from_vec([1, 3], vec![1.0f32, 2.0, 3.0]));
+        let row = || Arg::from(Tensor::from_vec([1, 3], vec![1.0f32, 2.0, 3.0]));
         let cov = run("aten::cov", [("input", row()), ("correction", 1i64.into())]);
         assert_near(&cov, &Tensor::scalar(1.0f32));
         assert_near(&run("aten::corrcoef", [("input", row())]), &Tensor::scalar(1.0f32));

@@ -1,6 +1,6 @@
 //! What tests of all families use, and tests of arithmetic and comparisons. Expected numbers are torch's.
 
-use super::{Source, table};
+use super::{RowContext, table};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Opsets, Tensor, ValueType};
@@ -19,28 +19,28 @@ mod views;
 
 /// An argument of an operator in a test.
 #[derive(Clone)]
-pub(crate) enum Given {
+pub(crate) enum Arg {
     Tensor(Tensor),
     Value(Value),
-    List(Vec<Given>),
+    List(Vec<Arg>),
 }
 
 macro_rules! given {
     ($($from:ty: $x:ident => $to:expr;)*) => {
-        $(impl From<$from> for Given {
-            fn from($x: $from) -> Given { $to }
+        $(impl From<$from> for Arg {
+            fn from($x: $from) -> Arg { $to }
         })*
     };
 }
 
 given! {
-    Tensor: x => Given::Tensor(x);
-    Value: x => Given::Value(x);
-    bool: x => Given::Value(x.into());
-    i64: x => Given::Value(x.into());
-    f64: x => Given::Value(x.into());
-    &str: x => Given::Value(x.into());
-    Vec<i64>: x => Given::Value(x.into());
+    Tensor: x => Arg::Tensor(x);
+    Value: x => Arg::Value(x);
+    bool: x => Arg::Value(x.into());
+    i64: x => Arg::Value(x.into());
+    f64: x => Arg::Value(x.into());
+    &str: x => Arg::Value(x.into());
+    Vec<i64>: x => Arg::Value(x.into());
 }
 
 /// Lowers one operator at an opset, and runs what it became.
@@ -50,7 +50,7 @@ given! {
 pub(crate) fn run_at<const N: usize>(
     opset: i64,
     op: &str,
-    arguments: [(&str, Given); N],
+    arguments: [(&str, Arg); N],
 ) -> Result<Vec<Tensor>, String> {
     run_in(opset, op, &arguments, false, None)
 }
@@ -58,7 +58,7 @@ pub(crate) fn run_at<const N: usize>(
 /// As [`run_at`] at the usual opset, for an operator with a note.
 pub(crate) fn run_noted<const N: usize>(
     op: &str,
-    arguments: [(&str, Given); N],
+    arguments: [(&str, Arg); N],
     note: &str,
 ) -> Vec<Tensor> {
     run_in(18, op, &arguments, false, Some(note)).unwrap()
@@ -68,7 +68,7 @@ pub(crate) fn run_noted<const N: usize>(
 fn run_in(
     opset: i64,
     op: &str,
-    arguments: &[(&str, Given)],
+    arguments: &[(&str, Arg)],
     open: bool,
     noted: Option<&str>,
 ) -> Result<Vec<Tensor>, String> {
@@ -87,10 +87,10 @@ type Feeds = BTreeMap<String, Tensor>;
 fn lowered(
     opset: i64,
     op: &str,
-    arguments: &[(&str, Given)],
+    arguments: &[(&str, Arg)],
     open: bool,
 ) -> Result<(Graph, Vec<Diagnostic>, Feeds), String> {
-    let (table, source) = (table(), Source::default());
+    let (table, source) = (table(), RowContext::default());
     let opsets = Opsets::from([(String::new(), opset)]);
     let driver = Driver::new(&table, &source, Graph::new("g"), opsets, Fallback::default());
     let mut feeds = Feeds::new();
@@ -112,10 +112,10 @@ fn lowered(
     Ok((graph, notes, feeds))
 }
 
-fn value(b: &super::Lower, name: &str, given: Given, open: bool, feeds: &mut Feeds) -> Value {
+fn value(b: &super::Lower, name: &str, given: Arg, open: bool, feeds: &mut Feeds) -> Value {
     match given {
-        Given::Value(value) => value,
-        Given::Tensor(tensor) => {
+        Arg::Value(value) => value,
+        Arg::Tensor(tensor) => {
             let size = |(i, n): (usize, &usize)| match open {
                 true => Dim::Symbol(format!("{name}_{i}").into()),
                 false => Dim::Known(*n as i64),
@@ -125,7 +125,7 @@ fn value(b: &super::Lower, name: &str, given: Given, open: bool, feeds: &mut Fee
             feeds.insert(name.to_owned(), tensor);
             Value::Var(b.input(name, ty))
         }
-        Given::List(items) => {
+        Arg::List(items) => {
             let item = |(i, item)| value(b, &format!("{name}{i}"), item, open, feeds);
             Value::List(items.into_iter().enumerate().map(item).collect())
         }
@@ -133,14 +133,14 @@ fn value(b: &super::Lower, name: &str, given: Given, open: bool, feeds: &mut Fee
 }
 
 /// The results of an operator: the same whether sizes are known or not.
-pub(crate) fn all<const N: usize>(op: &str, arguments: [(&str, Given); N]) -> Vec<Tensor> {
+pub(crate) fn all<const N: usize>(op: &str, arguments: [(&str, Arg); N]) -> Vec<Tensor> {
     let known = run_in(18, op, &arguments, false, None).unwrap();
     assert_eq!(run_in(18, op, &arguments, true, None).unwrap(), known, "{op} with open sizes");
     known
 }
 
 /// As [`all`], for an operator of one result.
-pub(crate) fn only<const N: usize>(op: &str, arguments: [(&str, Given); N]) -> Tensor {
+pub(crate) fn only<const N: usize>(op: &str, arguments: [(&str, Arg); N]) -> Tensor {
     all(op, arguments).remove(0)
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn parts(x: &Tensor) -> (Vec<usize>, Vec<i64>) {
 }
 
 /// As [`run_at`] with the default opset, for an operator of one result.
-pub(crate) fn run<const N: usize>(op: &str, arguments: [(&str, Given); N]) -> Tensor {
+pub(crate) fn run<const N: usize>(op: &str, arguments: [(&str, Arg); N]) -> Tensor {
     run_at(18, op, arguments).unwrap().remove(0)
 }
 
@@ -184,13 +184,13 @@ pub(crate) fn assert_near(found: &Tensor, expected: &Tensor) {
     assert!(x.iter().zip(&y).all(near), "{x:?} {y:?}");
 }
 
-fn pair(op: &str, x: impl Into<Given>, y: impl Into<Given>) -> Tensor {
+fn pair(op: &str, x: impl Into<Arg>, y: impl Into<Arg>) -> Tensor {
     run(op, [("input", x.into()), ("other", y.into())])
 }
 
 #[test]
 fn sums_have_torchs_types() {
-    let add = |x: Tensor, y: Given, alpha: Given| {
+    let add = |x: Tensor, y: Arg, alpha: Arg| {
         run("aten::add", [("input", x.into()), ("other", y), ("alpha", alpha)])
     };
     assert_eq!(add(ints([1, 2]), 1.5.into(), 1i64.into()), floats([2.5, 3.5]));
@@ -220,7 +220,7 @@ fn quotients_round_down_or_to_zero() {
 
 #[test]
 fn powers_and_shifts() {
-    let pow = |x: Tensor, y: Given| run("aten::pow", [("input", x.into()), ("exponent", y)]);
+    let pow = |x: Tensor, y: Arg| run("aten::pow", [("input", x.into()), ("exponent", y)]);
     assert_eq!(pow(ints([3, -2]), 3i64.into()), ints([27, -8]));
     assert_eq!(pow(floats([4.0, 9.0]), 0.5.into()), floats([2.0, 3.0]));
     assert_eq!(pow(ints([4, 9]), (-1.0).into()), floats([0.25, 1.0 / 9.0]));
@@ -233,7 +233,7 @@ fn powers_and_shifts() {
 
 #[test]
 fn choices_are_made_in_all_types() {
-    let choose = |x: Given, y: Given| {
+    let choose = |x: Arg, y: Arg| {
         let condition = bools([true, false]).into();
         run("aten::where.self", [("condition", condition), ("input", x), ("other", y)])
     };
@@ -252,7 +252,7 @@ fn choices_are_made_in_all_types() {
 
 #[test]
 fn bounds_may_be_numbers_or_tensors() {
-    let clamp = |min: Given, max: Given| {
+    let clamp = |min: Arg, max: Arg| {
         run("aten::clamp", [("input", ints([-3, 0, 3]).into()), ("min", min), ("max", max)])
     };
     assert_eq!(clamp((-1i64).into(), 1i64.into()), ints([-1, 0, 1]));
@@ -282,7 +282,7 @@ fn old_versions_say_what_they_can() {
 #[test]
 fn numbers_that_are_none_are_replaced() {
     let x = || floats([f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.0]);
-    let none = || Given::from(Value::None);
+    let none = || Arg::from(Value::None);
     let replaced =
         [("input", x().into()), ("nan", none()), ("posinf", 5.0.into()), ("neginf", none())];
     assert_eq!(run("aten::nan_to_num", replaced), floats([0.0, 5.0, f32::MIN, 1.0]));

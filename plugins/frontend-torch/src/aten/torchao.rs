@@ -1,9 +1,9 @@
 //! torchao: tensors that are quantized by blocks. What lies in the file as integers of 8 bits stays so, behind
 //! `DequantizeLinear`; what is quantized at run time is computed.
 
-use super::dtype::{cast, named, of, operand, operands};
+use super::dtype::{cast, dtype_of, named, operand, operands};
 use super::sizes::{known, known_size, over, sizes, vector};
-use super::{Lower, Source};
+use super::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Float, Float16, Int8, Int32, Uint8};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "torchao::choose_qparams_affine" => choose;
         "torchao::quantize_affine" => quantize;
@@ -120,7 +120,7 @@ fn bounds(b: &Lower, dtype: i64, given: [Option<f64>; 2]) -> Lowered<[f64; 2]> {
 
 fn choose(b: &Lower, a: Choose) -> Lowered<[Var; 2]> {
     let [low, high] = bounds(b, a.target_dtype, [a.quant_min, a.quant_max])?;
-    let dtype = of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     let blocks = blocks(b, a.input, &a.block_size)?;
     let axes = || Some(blocks.within.clone()).filter(|axes| !axes.is_empty());
     let zero = operand(b, &Value::Int(0), dtype)?;
@@ -174,7 +174,7 @@ fn quantize(b: &Lower, a: Quantize) -> Lowered<Var> {
     let [x, scale] = operands(b, [&Value::Var(blocks.x), &Value::Var(each(a.scale)?)])?;
     let mut levels = b.round(b.mul(x, b.reciprocal(scale)?)?)?;
     if let Some(point) = a.zero_point.filter(|point| !is_empty(b, *point)) {
-        levels = b.add(levels, b.cast(each(point)?, of(b, levels)?)?)?;
+        levels = b.add(levels, b.cast(each(point)?, dtype_of(b, levels)?)?)?;
     }
     let levels = b.clip(levels).min(low).max(high).one()?;
     let levels = b.reshape(levels, vector(b, &sizes(b, a.input)?)?).one()?;
@@ -203,7 +203,7 @@ fn dequantize(b: &Lower, a: Dequantize) -> Lowered<Var> {
 
 /// Weights of 8 bits whose blocks lie in rows: as a matrix with a scale for each row.
 fn by_rows(b: &Lower, a: &Dequantize, point: Option<Var>) -> Lowered<Option<Var>> {
-    let dtype = of(b, a.input)?;
+    let dtype = dtype_of(b, a.input)?;
     let single = |block: &Value| known(b, block) == Some(1);
     let Some((last, rest)) = a.block_size.split_last() else { return Ok(None) };
     let Some(width) = known(b, last).filter(|_| rest.iter().all(single)) else { return Ok(None) };

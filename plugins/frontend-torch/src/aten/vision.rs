@@ -1,13 +1,13 @@
 //! Operators of torchvision.
 
-use super::{Lower, Several, Source};
+use super::{Lower, RowContext, Several};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
         "torchvision::nms" => nms(dets, scores, iou_threshold);
         "torchvision::roi_align" => roi_align;

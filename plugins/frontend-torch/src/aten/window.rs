@@ -1,24 +1,24 @@
 //! Windows of signal processing, as constants.
 
 use super::shape::{INDICES_MAX, unsupported};
-use super::{Lower, Source, dtype};
+use super::{Lower, RowContext, dtype};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::formulas::window::Window;
+use onnxd_plugin_sdk::formulas::window::WindowFunction;
 use onnxd_plugin_sdk::ir::{DataType, Reals};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     super::rows! { table;
-        "aten::hann_window" => |b, a: Arguments| window(b, &a, Window::Hann);
+        "aten::hann_window" => |b, a: Arguments| window(b, &a, WindowFunction::Hann);
         "aten::hamming_window" => |b, a: Arguments| {
             let (alpha, beta) = (a.alpha.unwrap_or(0.54), a.beta.unwrap_or(0.46));
-            window(b, &a, Window::Hamming { alpha, beta })
+            window(b, &a, WindowFunction::Hamming { alpha, beta })
         };
-        "aten::blackman_window" => |b, a: Arguments| window(b, &a, Window::Blackman);
-        "aten::bartlett_window" => |b, a: Arguments| window(b, &a, Window::Bartlett);
+        "aten::blackman_window" => |b, a: Arguments| window(b, &a, WindowFunction::Blackman);
+        "aten::bartlett_window" => |b, a: Arguments| window(b, &a, WindowFunction::Bartlett);
         "aten::kaiser_window" => |b, a: Arguments| {
-            window(b, &a, Window::Kaiser { beta: a.beta.unwrap_or(12.0) })
+            window(b, &a, WindowFunction::Kaiser { beta: a.beta.unwrap_or(12.0) })
         };
     }
 }
@@ -31,7 +31,7 @@ arguments! {
     }
 }
 
-fn window(b: &Lower, a: &Arguments, window: Window) -> Lowered<Var> {
+fn window(b: &Lower, a: &Arguments, window: WindowFunction) -> Lowered<Var> {
     let n = a.window_length;
     if !(0..=INDICES_MAX).contains(&n) {
         return Err(unsupported(b, "A window is too long."));

@@ -18,14 +18,14 @@ const VIEWS_MAX: usize = 256;
 
 /// A value of the graph, and the number of the write that made it.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) struct State {
+pub(crate) struct TensorVersion {
     pub(crate) version: u64,
     pub(crate) var: Var,
 }
 
 /// Memory that one or more tensors look at.
 pub(crate) struct Base {
-    pub(crate) state: Cell<State>,
+    pub(crate) state: Cell<TensorVersion>,
     pub(crate) born: u64,
     /// Bases that a tensor of this one may be a view of, as a condition or loop decides when the model runs, with
     /// their versions.
@@ -40,15 +40,15 @@ pub(crate) struct View {
     from: RefCell<From>,
     depth: Cell<usize>,
     /// What it was when it was read last; of the version that the base had then.
-    pub(crate) read: Cell<State>,
+    pub(crate) read: Cell<TensorVersion>,
 }
 
 /// What a view looks at, and how.
-pub(crate) type From = Option<(Rc<View>, Step)>;
+pub(crate) type From = Option<(Rc<View>, ViewStep)>;
 
 /// How a view looks at a tensor: an operator that shares memory, its other arguments, and which item of its result.
 #[derive(Clone)]
-pub(crate) struct Step {
+pub(crate) struct ViewStep {
     pub(crate) op: Rc<str>,
     pub(crate) arguments: Rc<[(&'static str, Item)]>,
     pub(crate) pick: Option<usize>,
@@ -60,7 +60,7 @@ impl fmt::Debug for View {
     }
 }
 
-impl Step {
+impl ViewStep {
     fn argument(&self, name: &str) -> Item {
         let found = self.arguments.iter().find(|(n, _)| *n == name);
         found.map_or(Item::None, |(_, item)| item.clone())
@@ -87,7 +87,7 @@ impl Step {
 }
 
 impl View {
-    fn new(base: Rc<Base>, from: From, depth: usize, read: State) -> View {
+    fn new(base: Rc<Base>, from: From, depth: usize, read: TensorVersion) -> View {
         View { base, from: RefCell::new(from), depth: Cell::new(depth), read: Cell::new(read) }
     }
 
@@ -113,15 +113,15 @@ impl View {
 impl Machine<'_> {
     /// A tensor of its own.
     pub(crate) fn tensor(&self, var: Var) -> Item {
-        let state = State { version: self.next_version(), var };
+        let state = TensorVersion { version: self.next_version(), var };
         let (maybe, stale) = Default::default();
         let base = Rc::new(Base { state: Cell::new(state), born: now(), maybe, stale });
         Item::Tensor(Rc::new(View::new(base, None, 0, state)))
     }
 
     /// A tensor that shares the memory of `parent`, and is `var` at present.
-    pub(crate) fn view(&self, parent: &Rc<View>, step: Step, var: Var) -> Result<Item> {
-        let state = State { version: parent.base.state.get().version, var };
+    pub(crate) fn view(&self, parent: &Rc<View>, step: ViewStep, var: Var) -> Result<Item> {
+        let state = TensorVersion { version: parent.base.state.get().version, var };
         let depth = self.deeper(parent)?;
         let from = Some((parent.clone(), step));
         Ok(Item::Tensor(Rc::new(View::new(parent.base.clone(), from, depth, state))))
@@ -136,13 +136,13 @@ impl Machine<'_> {
     }
 
     /// Makes a tensor look at what it was in another way, as `unsqueeze_` does; it is `var` from now on.
-    pub(crate) fn reshape_in_place(&self, view: &Rc<View>, step: Step, var: Var) -> Result<()> {
+    pub(crate) fn reshape_in_place(&self, view: &Rc<View>, step: ViewStep, var: Var) -> Result<()> {
         let depth = self.deeper(view)?;
         let now = view.read.get();
         let before = view.from.borrow().clone();
         let old = Rc::new(View::new(view.base.clone(), before, view.depth.get(), now));
         self.set_from(view, Some((old, step)), depth);
-        self.remember(view, State { version: view.base.state.get().version, var });
+        self.remember(view, TensorVersion { version: view.base.state.get().version, var });
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Machine<'_> {
         }
         let parent = self.read(&parent)?;
         let var = self.forward(&step, parent)?;
-        self.remember(view, State { version: now.version, var });
+        self.remember(view, TensorVersion { version: now.version, var });
         Ok(var)
     }
 
@@ -206,7 +206,7 @@ impl Machine<'_> {
     }
 
     fn write_version(&self, view: &Rc<View>, new: Var, version: u64) -> Result<()> {
-        let state = State { version, var: new };
+        let state = TensorVersion { version, var: new };
         let from = view.from.borrow().clone();
         match from {
             None => self.set_base(&view.base, state),
@@ -220,7 +220,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn forward(&self, step: &Step, parent: Var) -> Result<Var> {
+    fn forward(&self, step: &ViewStep, parent: Var) -> Result<Var> {
         let given = self.lower_row(&step.op, parent, &step.arguments)?;
         let found = match step.pick {
             None => Some(given),
@@ -230,7 +230,7 @@ impl Machine<'_> {
     }
 
     /// The tensor `before` with `new` in place of what the view looks at.
-    fn inverse(&self, step: &Step, before: Var, new: Var) -> Result<Var> {
+    fn inverse(&self, step: &ViewStep, before: Var, new: Var) -> Result<Var> {
         let source = ("src", self.tensor(new));
         let with = |op: &str, arguments: Vec<(&'static str, Item)>| {
             let item = self.lower_row(op, before, &arguments)?;
@@ -305,7 +305,7 @@ impl Machine<'_> {
 
     /// As [`Machine::inverse`], for views of any kind: the same view of the places of all elements says where those of
     /// `new` belong.
-    fn scattered(&self, step: &Step, before: Var, new: Var) -> Result<Var> {
+    fn scattered(&self, step: &ViewStep, before: Var, new: Var) -> Result<Var> {
         let b = self.builder();
         let shape = b.shape(before).one()?;
         let count = b.size(before)?;
@@ -332,7 +332,7 @@ impl Machine<'_> {
     }
 
     /// Start and length of the part that a view picks, from the sizes of the parts before it.
-    fn range_of_part(&self, step: &Step, before: Var) -> Option<(i64, i64)> {
+    fn range_of_part(&self, step: &ViewStep, before: Var) -> Option<(i64, i64)> {
         let parts = self.lower_row(&step.op, before, &step.arguments).ok()?.items()?;
         let pick = step.pick?;
         let rank = self.builder().rank_of(before)? as i64;
@@ -346,7 +346,7 @@ impl Machine<'_> {
         Some((others.iter().sum(), *length))
     }
 
-    fn unpermuted(&self, step: &Step, new: Var) -> Result<Var> {
+    fn unpermuted(&self, step: &ViewStep, new: Var) -> Result<Var> {
         let dims = step.argument("dims").items().unwrap_or_default();
         let dims: Vec<i64> = dims.iter().filter_map(Item::as_int).collect();
         let rank = dims.len() as i64;
@@ -357,7 +357,7 @@ impl Machine<'_> {
         self.builder().transpose(new).perm(inverse).one()
     }
 
-    fn no_inverse(&self, step: &Step) -> crate::diag::Diagnostic {
+    fn no_inverse(&self, step: &ViewStep) -> crate::diag::Diagnostic {
         let op = shown(&step.op);
         let message = format!("What is written into a view made by `{op}` cannot be converted.");
         self.problem(Code::LayerUnsupported, message)

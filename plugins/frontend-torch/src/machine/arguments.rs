@@ -2,7 +2,7 @@
 
 use super::{Elements, Instance, Item, Machine, NumberKind, Result};
 use crate::diag::{Code, shown};
-use crate::schema::{Default, Kind, Schema};
+use crate::schema::{ArgType, Default, Schema};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 use std::rc::Rc;
@@ -62,14 +62,14 @@ impl Machine<'_> {
                 Some(item) => self.coerced(self.tensors(item, &parameter.ty)?, &parameter.ty),
                 None => match &parameter.default {
                     Some(default) => self.coerced(default_item(default), &parameter.ty),
-                    None if matches!(parameter.ty, Kind::Optional(_)) => Item::None,
+                    None if matches!(parameter.ty, ArgType::Optional(_)) => Item::None,
                     None => return Err(wrong(format!("lacks its argument `{}`", parameter.name))),
                 },
             };
             // A number that a tracer followed is a tensor of rank 0.
             let traced = parameter.name == "self" || !tensors;
             let item = match (&parameter.ty, &item) {
-                (Kind::Tensor, Item::Int(_) | Item::Float(_) | Item::Bool(_)) if traced => {
+                (ArgType::Tensor, Item::Int(_) | Item::Float(_) | Item::Bool(_)) if traced => {
                     self.tensor(self.var_of(&item)?)
                 }
                 _ => item,
@@ -88,8 +88,8 @@ impl Machine<'_> {
     }
 
     /// Numbers in a list of tensors, which a tracer followed, as tensors.
-    fn tensors(&self, item: Item, kind: &Kind) -> Result<Item> {
-        let of_tensors = matches!(kind, Kind::List(..)) && kind.holds_tensors();
+    fn tensors(&self, item: Item, kind: &ArgType) -> Result<Item> {
+        let of_tensors = matches!(kind, ArgType::List(..)) && kind.holds_tensors();
         let number = |i: &Item| matches!(i, Item::Number(_)) || i.as_float().is_some();
         let Some(items) = item.items().filter(|all| of_tensors && all.iter().any(number)) else {
             return Ok(item);
@@ -102,24 +102,24 @@ impl Machine<'_> {
     }
 
     /// An argument as the parameter takes it.
-    fn coerced(&self, item: Item, kind: &Kind) -> Item {
+    fn coerced(&self, item: Item, kind: &ArgType) -> Item {
         match (kind, item) {
-            (Kind::Optional(_), Item::None) => Item::None,
-            (Kind::Optional(kind), Item::Maybe(present, item)) => {
+            (ArgType::Optional(_), Item::None) => Item::None,
+            (ArgType::Optional(kind), Item::Maybe(present, item)) => {
                 Item::Maybe(present, Rc::new(self.coerced((*item).clone(), kind)))
             }
-            (Kind::Optional(kind), item) => self.coerced(item, kind),
-            (Kind::List(of, Some(n)), item)
+            (ArgType::Optional(kind), item) => self.coerced(item, kind),
+            (ArgType::List(of, Some(n)), item)
                 if item.items().is_none() && !matches!(item, Item::List(_)) =>
             {
                 Item::list(vec![self.coerced(item, of); *n])
             }
-            (Kind::Float, Item::Int(x)) => Item::Float(x as f64),
-            (Kind::Float, Item::Bool(x)) => Item::Float(f64::from(u8::from(x))),
-            (Kind::Int, Item::Bool(x)) => Item::Int(i64::from(x)),
-            (Kind::Bool, Item::Int(x)) => Item::Bool(x != 0),
+            (ArgType::Float, Item::Int(x)) => Item::Float(x as f64),
+            (ArgType::Float, Item::Bool(x)) => Item::Float(f64::from(u8::from(x))),
+            (ArgType::Int, Item::Bool(x)) => Item::Int(i64::from(x)),
+            (ArgType::Bool, Item::Int(x)) => Item::Bool(x != 0),
             // Numbers that are known stay numbers: they count less where types meet.
-            (Kind::Tensor, Item::Number(number)) => self.tensor(number.var),
+            (ArgType::Tensor, Item::Number(number)) => self.tensor(number.var),
             (_, Item::Maybe(_, item)) => (*item).clone(),
             (_, item) => item,
         }
@@ -129,8 +129,8 @@ impl Machine<'_> {
     pub(crate) fn numbers_to_tensors(&self, schema: &Schema, bound: &mut Bound) -> Result<()> {
         for ((_, item), parameter) in bound.iter_mut().zip(&schema.parameters) {
             match &parameter.ty {
-                Kind::Tensor => *item = self.rank_0(item)?,
-                Kind::List(of, _) if **of == Kind::Tensor => {
+                ArgType::Tensor => *item = self.rank_0(item)?,
+                ArgType::List(of, _) if **of == ArgType::Tensor => {
                     if let Some(items) = item.items() {
                         let all = items.iter().map(|item| self.rank_0(item));
                         *item = Item::list(all.collect::<Result<_>>()?);
@@ -190,43 +190,43 @@ impl Machine<'_> {
     }
 
     /// What a row gives, as the item that the signature declares.
-    pub(crate) fn item(&self, value: Value, kind: &Kind) -> Item {
-        let number = |kind: &Kind| match kind {
-            Kind::Int | Kind::Scalar => Some(NumberKind::Int),
-            Kind::Float => Some(NumberKind::Float),
-            Kind::Bool => Some(NumberKind::Bool),
+    pub(crate) fn item(&self, value: Value, kind: &ArgType) -> Item {
+        let number = |kind: &ArgType| match kind {
+            ArgType::Int | ArgType::Scalar => Some(NumberKind::Int),
+            ArgType::Float => Some(NumberKind::Float),
+            ArgType::Bool => Some(NumberKind::Bool),
             _ => None,
         };
         match (value, kind) {
-            (value, Kind::Optional(kind)) => self.item(value, kind),
+            (value, ArgType::Optional(kind)) => self.item(value, kind),
             (Value::None, _) => Item::None,
             (Value::Bool(x), _) => Item::Bool(x),
             (Value::Int(x), _) => Item::Int(x),
             (Value::Float(x), _) => Item::Float(x),
             (Value::Text(x), _) => Item::text(&x),
             (Value::Hole, _) => Item::Hole,
-            (Value::Var(var), Kind::List(..)) => Item::elements(Elements::Sequence(var)),
+            (Value::Var(var), ArgType::List(..)) => Item::elements(Elements::Sequence(var)),
             (Value::Var(var), kind) => match number(kind) {
                 Some(kind) => self.number(var, kind),
                 None => self.tensor(var),
             },
-            (Value::List(items), Kind::List(of, _)) => {
+            (Value::List(items), ArgType::List(of, _)) => {
                 Item::list(items.into_iter().map(|v| self.item(v, of)).collect())
             }
-            (Value::List(items), Kind::Tuple(kinds)) => {
-                let other = Kind::Tensor;
+            (Value::List(items), ArgType::Tuple(kinds)) => {
+                let other = ArgType::Tensor;
                 let kinds = kinds.iter().chain(std::iter::repeat(&other));
                 Item::tuple(items.into_iter().zip(kinds).map(|(v, k)| self.item(v, k)).collect())
             }
             // An object of torch's own, such as packed weights: what it was made of.
-            (Value::List(items), Kind::Other(class)) if class.starts_with("__torch__.") => {
-                let parts = items.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect();
+            (Value::List(items), ArgType::Other(class)) if class.starts_with("__torch__.") => {
+                let parts = items.into_iter().map(|v| self.item(v, &ArgType::Tensor)).collect();
                 let object = Instance::new(class, "");
                 object.state.replace(Some(Item::tuple(parts)));
                 Item::Object(Rc::new(object))
             }
             (Value::List(items), _) => {
-                Item::list(items.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect())
+                Item::list(items.into_iter().map(|v| self.item(v, &ArgType::Tensor)).collect())
             }
         }
     }

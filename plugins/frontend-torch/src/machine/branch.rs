@@ -1,7 +1,7 @@
 //! Conditions that are known only when the model runs.
 
 use super::paths::{Slot, Variables};
-use super::{Item, Machine, Number, Result};
+use super::{GraphNumber, Item, Machine, Result};
 use onnxd_plugin_sdk::lower::flow::{Branches, Taken};
 
 /// One arm of a condition.
@@ -12,7 +12,7 @@ impl Machine<'_> {
     /// of them where `before` knows its value otherwise.
     pub(crate) fn branch(
         &self,
-        condition: Number,
+        condition: GraphNumber,
         arms: [&Arm<'_>; 2],
         before: &dyn Fn(&str) -> Option<Item>,
     ) -> Result<Variables> {
@@ -30,7 +30,7 @@ impl Machine<'_> {
             arms: [&|| run(0), &|| run(1)],
             before: &known,
         };
-        let (values, given) = match branches.run(self)? {
+        let (values, arm_items) = match branches.run(self)? {
             Taken::Only(at) => return arms[at](),
             Taken::Either { values, arms } => (values, arms),
         };
@@ -43,17 +43,19 @@ impl Machine<'_> {
         }
         for (name, item) in &variables {
             let slot = Slot::Variable(name.clone());
-            for arm in &given {
+            for arm in &arm_items {
                 let own =
                     arm.iter().find(|(known, _)| *known == slot).map(|(_, item)| item.clone());
-                own.or_else(|| before(name)).iter().for_each(|given| self.may_share(item, given));
+                own.or_else(|| before(name))
+                    .iter()
+                    .for_each(|arm_items| self.may_share(item, arm_items));
             }
         }
         Ok(variables)
     }
 
     /// What an optional value is in an arm, if the condition asks whether it is None.
-    fn refined(&self, item: &Item, condition: Number, holds: bool) -> Item {
+    fn refined(&self, item: &Item, condition: GraphNumber, holds: bool) -> Item {
         let Item::Maybe(present, inner) = item else { return item.clone() };
         let absent = self.absent.borrow().get(&condition.var) == Some(&present.var);
         match (present.var == condition.var, absent) {

@@ -1,21 +1,21 @@
 //! Calls of operators: which of them computes now, which reads what is known of a tensor, and which becomes nodes.
 
-use super::alias::{Step, View};
+use super::alias::{View, ViewStep};
 use super::arguments::Bound;
 use super::kinds::as_traced;
-use super::{CALL_WORK, Item, Machine, Number, NumberKind};
+use super::{CALL_WORK, GraphNumber, Item, Machine, NumberKind};
 use super::{OPERATOR_WORK, Result, TEXT_BYTES};
 use crate::aten::{nested, quantizer};
 use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
-use crate::schema::{self, Kind, Schema};
+use crate::schema::{self, ArgType, Schema};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 use std::rc::Rc;
 
 /// Arguments by name.
-pub(crate) type Named = Vec<(Rc<str>, Item)>;
+pub(crate) type NamedArguments = Vec<(Rc<str>, Item)>;
 
 impl Machine<'_> {
     /// Calls an operator (`aten::add`); `overload` says which one, where the source names it.
@@ -27,7 +27,7 @@ impl Machine<'_> {
         op: &str,
         overload: Option<&str>,
         positional: Vec<Item>,
-        named: Named,
+        named: NamedArguments,
     ) -> Result<Item> {
         let arguments = || positional.iter().chain(named.iter().map(|(_, item)| item));
         if let Some(item) = self.computed_now(op, &positional, &named)? {
@@ -62,7 +62,7 @@ impl Machine<'_> {
         &self,
         op: &str,
         positional: &[Item],
-        named: &Named,
+        named: &NamedArguments,
     ) -> Result<(&'static Schema, bool)> {
         let kinds: Vec<ArgumentKind> = positional.iter().map(|item| self.kind(item)).collect();
         let names: Vec<(&str, ArgumentKind)> =
@@ -82,7 +82,12 @@ impl Machine<'_> {
     }
 
     /// Arithmetic of sizes that a tracer followed: numbers, and constants of rank 0 that were tensors.
-    fn traced(&self, name: &str, positional: &[Item], named: &Named) -> Result<Option<Item>> {
+    fn traced(
+        &self,
+        name: &str,
+        positional: &[Item],
+        named: &NamedArguments,
+    ) -> Result<Option<Item>> {
         let name = match (name, positional.len(), named.as_slice()) {
             ("floor_divide", 2, []) => "floordiv",
             ("clamp" | "clamp_min", 2, []) => "max",
@@ -170,7 +175,7 @@ impl Machine<'_> {
         }
         let var = self.var_of(&given)?;
         let op = self.key(schema, functional).into();
-        let step = Step { op, arguments: bound[1..].to_vec().into(), pick: None };
+        let step = ViewStep { op, arguments: bound[1..].to_vec().into(), pick: None };
         self.reshape_in_place(view, step, var)?;
         Ok(Item::Tensor(view.clone()))
     }
@@ -181,7 +186,7 @@ impl Machine<'_> {
         let given = self.lowered(schema, schema.name, bound)?;
         let arguments: Rc<[_]> = bound[1..].to_vec().into();
         let key = self.key(schema, schema.name);
-        let step = |pick| Step { op: key.as_str().into(), arguments: arguments.clone(), pick };
+        let step = |pick| ViewStep { op: key.as_str().into(), arguments: arguments.clone(), pick };
         match &given {
             Item::Tensor(new) => {
                 let var = self.read(new)?;
@@ -222,10 +227,10 @@ impl Machine<'_> {
     /// An operator with an argument that has to be known, and is known only when the model runs: one for each case.
     fn by_case(&self, schema: &'static Schema, name: &str, bound: &Bound) -> Result<Option<Item>> {
         let cases = schema.parameters.iter().zip(bound).map(|(p, (_, item))| match (&p.ty, item) {
-            (Kind::Bool, Item::Number(number)) => {
+            (ArgType::Bool, Item::Number(number)) => {
                 Some((*number, [Item::Bool(true), Item::Bool(false)]))
             }
-            (Kind::Optional(_), Item::Maybe(number, item)) => {
+            (ArgType::Optional(_), Item::Maybe(number, item)) => {
                 Some((*number, [(**item).clone(), Item::None]))
             }
             _ => None,
@@ -239,7 +244,7 @@ impl Machine<'_> {
             Ok(vec![("result".into(), self.lowered(schema, name, &bound)?)])
         };
         let var = self.number_var(&Item::Number(number), NumberKind::Bool)?;
-        let condition = Number { var, kind: NumberKind::Bool };
+        let condition = GraphNumber { var, kind: NumberKind::Bool };
         let given = self.branch(condition, [&|| arm(&cases[0]), &|| arm(&cases[1])], &|_| None)?;
         Ok(given.into_iter().next().map(|(_, item)| item))
     }
@@ -301,7 +306,7 @@ impl Machine<'_> {
         let mut named = vec![("input".to_owned(), Value::Var(input))];
         named.extend(self.values(arguments)?);
         let given = self.rows(key, named, 1)?.into_iter().next();
-        Ok(given.map_or_else(|| self.hole(), |given| self.item(given, &Kind::Tensor)))
+        Ok(given.map_or_else(|| self.hole(), |given| self.item(given, &ArgType::Tensor)))
     }
 
     /// An operator that torch does not declare: its arguments by position and name, as they are. `types` has an entry
@@ -310,7 +315,7 @@ impl Machine<'_> {
         &self,
         op: &str,
         positional: &[Item],
-        named: &Named,
+        named: &NamedArguments,
         types: Vec<Option<ValueType>>,
     ) -> Result<Item> {
         let arguments = positional.iter().map(|i| self.value(i)).collect::<Result<Vec<_>>>()?;
@@ -322,8 +327,10 @@ impl Machine<'_> {
         let item = Lowering { op, layer, arguments, named, results, types, ..Lowering::default() };
         let mut given = self.driver.lower(item);
         match given.len() {
-            1 => Ok(self.item(given.remove(0), &Kind::Tensor)),
-            _ => Ok(Item::tuple(given.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect())),
+            1 => Ok(self.item(given.remove(0), &ArgType::Tensor)),
+            _ => {
+                Ok(Item::tuple(given.into_iter().map(|v| self.item(v, &ArgType::Tensor)).collect()))
+            }
         }
     }
 
@@ -393,7 +400,12 @@ impl Machine<'_> {
     }
 
     /// What Python computes, and what is known of tensors.
-    fn computed_now(&self, op: &str, positional: &[Item], named: &Named) -> Result<Option<Item>> {
+    fn computed_now(
+        &self,
+        op: &str,
+        positional: &[Item],
+        named: &NamedArguments,
+    ) -> Result<Option<Item>> {
         let Some((space, name)) = op.split_once("::") else { return Ok(None) };
         if !matches!(space, "aten" | "prim") {
             return Ok(None);

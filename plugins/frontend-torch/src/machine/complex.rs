@@ -3,7 +3,7 @@
 
 use super::{Machine, Result};
 use crate::aten::complex::{by_parts, of_parts, parts};
-use crate::aten::dtype::{number, of_number};
+use crate::aten::dtype::{dtype_of_number, number};
 use crate::diag::{Code, shown};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::formulas::complex::{float_of, is, is_complex};
@@ -51,7 +51,7 @@ impl Machine<'_> {
         results: usize,
     ) -> Result<Option<Vec<Value>>> {
         let dtype = |name: &str, value: &Value| match value {
-            Value::Int(n) if name == "dtype" => of_number(*n).filter(|d| is_complex(*d)),
+            Value::Int(n) if name == "dtype" => dtype_of_number(*n).filter(|d| is_complex(*d)),
             _ => None,
         };
         if !named.iter().any(|(name, value)| dtype(name, value).is_some()) {

@@ -1,8 +1,8 @@
 //! Lists, tuples and dicts. A list whose length is known holds any values; one that a loop made holds tensors, and is a
 //! sequence of the graph.
 
-use super::call::Named;
-use super::item::Shared;
+use super::call::NamedArguments;
+use super::item::SharedObject;
 use super::python::equal;
 use super::{Elements, Item, Machine, Result};
 use crate::diag::Code;
@@ -17,7 +17,7 @@ impl Machine<'_> {
         &self,
         name: &str,
         arguments: &[Item],
-        named: &Named,
+        named: &NamedArguments,
     ) -> Result<Option<Item>> {
         match (name, arguments) {
             ("format", arguments) => {
@@ -133,9 +133,9 @@ impl Machine<'_> {
     fn list(
         &self,
         name: &str,
-        list: &Rc<Shared<Elements>>,
+        list: &Rc<SharedObject<Elements>>,
         rest: &[Item],
-        named: &Named,
+        named: &NamedArguments,
     ) -> Result<Option<Item>> {
         let items = || match &*list.borrow() {
             Elements::Known(items) => items.clone(),
@@ -158,7 +158,7 @@ impl Machine<'_> {
         if let Some(item) = self.edited(name, list, rest, len)? {
             return Ok(Some(item));
         }
-        let known = |item: &Item| !Item::List(list.clone()).is_computed() && !item.is_computed();
+        let is_known = |item: &Item| !Item::List(list.clone()).is_computed() && !item.is_computed();
         Ok(Some(match (name, rest) {
             ("len", []) => Item::Int(len as i64),
             ("__getitem__", [at]) => self.at_index(&items(), at)?,
@@ -188,11 +188,11 @@ impl Machine<'_> {
                 }
                 Item::list(std::iter::repeat_n(items(), n).flatten().collect())
             }
-            ("__contains__", [item]) if known(item) => {
+            ("__contains__", [item]) if is_known(item) => {
                 Item::Bool(items().iter().any(|i| equal(i, item)))
             }
             ("__contains__", [item]) => return self.contains_number(&items(), item),
-            ("index" | "count", [item]) if !known(item) => {
+            ("index" | "count", [item]) if !is_known(item) => {
                 let message = format!("`{name}` of a list whose items depend on tensors.");
                 return Err(self.problem(Code::LayerUnsupported, message));
             }
@@ -212,7 +212,7 @@ impl Machine<'_> {
     fn edited(
         &self,
         name: &str,
-        list: &Rc<Shared<Elements>>,
+        list: &Rc<SharedObject<Elements>>,
         rest: &[Item],
         len: usize,
     ) -> Result<Option<Item>> {
@@ -309,7 +309,7 @@ impl Machine<'_> {
     fn has_known_keys(
         &self,
         name: &str,
-        dict: &Rc<Shared<Vec<(Item, Item)>>>,
+        dict: &Rc<SharedObject<Vec<(Item, Item)>>>,
         rest: &[Item],
     ) -> Result<bool> {
         const BY_KEY: [&str; 7] =
@@ -326,7 +326,7 @@ impl Machine<'_> {
     fn dict(
         &self,
         name: &str,
-        dict: &Rc<Shared<Vec<(Item, Item)>>>,
+        dict: &Rc<SharedObject<Vec<(Item, Item)>>>,
         rest: &[Item],
     ) -> Result<Option<Item>> {
         // Keys are looked for one after the other.

@@ -29,7 +29,7 @@ impl Machine<'_> {
         let before = self.trial.impure.replace(false);
         self.builder().begin("trial");
         self.begin_block();
-        let (mut found, mut beyond) = (None, None);
+        let (mut decided_variables, mut beyond) = (None, None);
         let pure = self.driver.attempt(|| {
             let variables = match f() {
                 Ok(variables) => variables,
@@ -40,7 +40,7 @@ impl Machine<'_> {
             };
             let own = variables.iter().any(|(_, item)| self.has_own(item));
             let places = self.changed().iter().any(|place| self.has_own(&self.get(place)));
-            found = Some(variables);
+            decided_variables = Some(variables);
             self.is_pure() && !own && !places
         });
         match pure {
@@ -52,7 +52,7 @@ impl Machine<'_> {
         match beyond {
             // What no machine can compute, no loop in the graph can say.
             Some(why) => Err(why),
-            None => Ok(found.filter(|_| pure)),
+            None => Ok(decided_variables.filter(|_| pure)),
         }
     }
 

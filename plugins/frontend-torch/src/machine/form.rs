@@ -14,7 +14,7 @@ const UNKNOWN: ValueType = ValueType::Tensor { dtype: None, shape: None };
 
 /// The form of a value that several paths give.
 #[derive(Clone, Debug)]
-pub(crate) enum Form {
+pub(crate) enum JoinForm {
     /// The same on all paths.
     Fixed(Item),
     Tensor(ValueType),
@@ -24,42 +24,42 @@ pub(crate) enum Form {
     /// A list of numbers whose length depends on the path.
     Numbers(NumberKind),
     /// None on some paths.
-    Maybe(Box<Form>),
+    Maybe(Box<JoinForm>),
     /// A container like this one, with the forms of its parts.
-    Parts(Item, Vec<Form>),
+    Parts(Item, Vec<JoinForm>),
 }
 
-impl Form {
+impl JoinForm {
     /// Whether it is the same on all paths.
     pub(crate) fn is_fixed(&self) -> bool {
-        matches!(self, Form::Fixed(_))
+        matches!(self, JoinForm::Fixed(_))
     }
 
-    fn maybe(form: Form) -> Form {
+    fn maybe(form: JoinForm) -> JoinForm {
         match form {
-            Form::Maybe(_) => form,
-            form => Form::Maybe(Box::new(form)),
+            JoinForm::Maybe(_) => form,
+            form => JoinForm::Maybe(Box::new(form)),
         }
     }
 }
 
 impl Machine<'_> {
     /// The form of a value that one path gives, in the graph where it was computed.
-    pub(crate) fn form_of(&self, item: &Item) -> Result<Form> {
-        let fixed = || Form::Fixed(item.clone());
+    pub(crate) fn form_of(&self, item: &Item) -> Result<JoinForm> {
+        let fixed = || JoinForm::Fixed(item.clone());
         Ok(match self.opened(item)? {
-            Form::Parts(container, _) => {
+            JoinForm::Parts(container, _) => {
                 let parts = item.parts().unwrap_or_default();
                 let forms =
                     parts.iter().map(|part| self.form_of(part)).collect::<Result<Vec<_>>>()?;
-                match forms.iter().all(Form::is_fixed) {
+                match forms.iter().all(JoinForm::is_fixed) {
                     true => fixed(),
-                    false => Form::Parts(container, forms),
+                    false => JoinForm::Parts(container, forms),
                 }
             }
-            Form::Maybe(_) => match item {
+            JoinForm::Maybe(_) => match item {
                 Item::Maybe(_, inner) if self.has_own(item) => {
-                    Form::maybe(self.computed(self.form_of(inner)?, item)?)
+                    JoinForm::maybe(self.computed(self.form_of(inner)?, item)?)
                 }
                 _ => fixed(),
             },
@@ -69,43 +69,43 @@ impl Machine<'_> {
     }
 
     /// A value as a form whose parts are the same on all paths, if it is a container, or else as a value of the graph.
-    fn opened(&self, item: &Item) -> Result<Form> {
+    fn opened(&self, item: &Item) -> Result<JoinForm> {
         Ok(match item {
-            Item::Tensor(view) => Form::Tensor(self.type_of(self.read(view)?)),
-            Item::Number(number) => Form::Number(number.kind),
-            Item::Bool(_) => Form::Number(NumberKind::Bool),
-            Item::Int(_) => Form::Number(NumberKind::Int),
-            Item::Float(_) => Form::Number(NumberKind::Float),
-            Item::Maybe(_, inner) => Form::maybe(Form::Fixed((**inner).clone())),
+            Item::Tensor(view) => JoinForm::Tensor(self.type_of(self.read(view)?)),
+            Item::Number(number) => JoinForm::Number(number.kind),
+            Item::Bool(_) => JoinForm::Number(NumberKind::Bool),
+            Item::Int(_) => JoinForm::Number(NumberKind::Int),
+            Item::Float(_) => JoinForm::Number(NumberKind::Float),
+            Item::Maybe(_, inner) => JoinForm::maybe(JoinForm::Fixed((**inner).clone())),
             other => match (other.parts(), other.elements_var()) {
                 // The container may change until the form is used.
-                (Some(parts), _) => Form::Parts(
+                (Some(parts), _) => JoinForm::Parts(
                     item.with_parts(parts.clone()),
-                    parts.into_iter().map(Form::Fixed).collect(),
+                    parts.into_iter().map(JoinForm::Fixed).collect(),
                 ),
-                (None, Some((_, Some(kind)))) => Form::Numbers(kind),
-                (None, Some((var, None))) => Form::Sequence(self.element_type(var)),
-                (None, None) => Form::Fixed(item.clone()),
+                (None, Some((_, Some(kind)))) => JoinForm::Numbers(kind),
+                (None, Some((var, None))) => JoinForm::Sequence(self.element_type(var)),
+                (None, None) => JoinForm::Fixed(item.clone()),
             },
         })
     }
 
     /// A form that is a value of the graph, even if all paths so far give the same.
-    fn computed(&self, form: Form, of: &Item) -> Result<Form> {
-        let Form::Fixed(item) = form else { return Ok(form) };
+    fn computed(&self, form: JoinForm, of: &Item) -> Result<JoinForm> {
+        let JoinForm::Fixed(item) = form else { return Ok(form) };
         Ok(match (self.opened(&item)?, &item) {
-            (Form::Parts(..), Item::List(_)) => {
+            (JoinForm::Parts(..), Item::List(_)) => {
                 let items = item.items().unwrap_or_default();
                 match common_kind(items.iter()) {
-                    Some(kind) => Form::Numbers(kind),
-                    None => Form::Sequence(self.common_type(&items)?),
+                    Some(kind) => JoinForm::Numbers(kind),
+                    None => JoinForm::Sequence(self.common_type(&items)?),
                 }
             }
-            (Form::Parts(_, forms), Item::Tuple(_)) => {
+            (JoinForm::Parts(_, forms), Item::Tuple(_)) => {
                 let forms = forms.into_iter().map(|form| self.computed(form, of));
-                Form::Parts(item, forms.collect::<Result<_>>()?)
+                JoinForm::Parts(item, forms.collect::<Result<_>>()?)
             }
-            (Form::Parts(..) | Form::Maybe(_) | Form::Fixed(_), other) => {
+            (JoinForm::Parts(..) | JoinForm::Maybe(_) | JoinForm::Fixed(_), other) => {
                 return Err(self.cannot_meet(other, &of.what()));
             }
             (form, _) => form,
@@ -113,75 +113,83 @@ impl Machine<'_> {
     }
 
     /// The form of what is either of `form` or `item`, which is a value in the present graph.
-    pub(crate) fn widened(&self, form: Form, item: &Item) -> Result<Form> {
-        if let Form::Fixed(fixed) = &form
+    pub(crate) fn widened(&self, form: JoinForm, item: &Item) -> Result<JoinForm> {
+        if let JoinForm::Fixed(fixed) = &form
             && fixed.same(item)
         {
             return Ok(form);
         }
         match (form, item) {
             (form, Item::Uninitialized(_) | Item::Hole) => Ok(form),
-            (Form::Fixed(Item::Uninitialized(_) | Item::Hole), item) => self.form_of(item),
-            (Form::Fixed(Item::Maybe(_, inner)), item) => {
-                let form = self.computed(Form::Fixed((*inner).clone()), item)?;
-                self.widened(Form::maybe(form), item)
+            (JoinForm::Fixed(Item::Uninitialized(_) | Item::Hole), item) => self.form_of(item),
+            (JoinForm::Fixed(Item::Maybe(_, inner)), item) => {
+                let form = self.computed(JoinForm::Fixed((*inner).clone()), item)?;
+                self.widened(JoinForm::maybe(form), item)
             }
-            (Form::Maybe(inner), Item::None) => Ok(Form::Maybe(inner)),
-            (Form::Maybe(inner), Item::Maybe(_, item)) => {
-                Ok(Form::Maybe(Box::new(self.widened(*inner, item)?)))
+            (JoinForm::Maybe(inner), Item::None) => Ok(JoinForm::Maybe(inner)),
+            (JoinForm::Maybe(inner), Item::Maybe(_, item)) => {
+                Ok(JoinForm::Maybe(Box::new(self.widened(*inner, item)?)))
             }
-            (Form::Maybe(inner), item) => Ok(Form::Maybe(Box::new(self.widened(*inner, item)?))),
-            (Form::Fixed(Item::None), item) => {
-                Ok(Form::maybe(self.computed(self.form_of(item)?, item)?))
+            (JoinForm::Maybe(inner), item) => {
+                Ok(JoinForm::Maybe(Box::new(self.widened(*inner, item)?)))
             }
-            (form, Item::None) => Ok(Form::maybe(self.computed(form, item)?)),
+            (JoinForm::Fixed(Item::None), item) => {
+                Ok(JoinForm::maybe(self.computed(self.form_of(item)?, item)?))
+            }
+            (form, Item::None) => Ok(JoinForm::maybe(self.computed(form, item)?)),
             (form, Item::Maybe(_, inner)) => {
-                Ok(Form::maybe(self.computed(self.widened(form, inner)?, inner)?))
+                Ok(JoinForm::maybe(self.computed(self.widened(form, inner)?, inner)?))
             }
-            (Form::Fixed(fixed), item) => self.widened_present(self.opened(&fixed)?, item),
+            (JoinForm::Fixed(fixed), item) => self.widened_present(self.opened(&fixed)?, item),
             (form, item) => self.widened_present(form, item),
         }
     }
 
     /// As [`Machine::widened`], of what is None on no path.
-    fn widened_present(&self, form: Form, item: &Item) -> Result<Form> {
+    fn widened_present(&self, form: JoinForm, item: &Item) -> Result<JoinForm> {
         let other = self.opened(item)?;
         match (form, other) {
-            (Form::Tensor(ty), Form::Tensor(other)) => {
-                Ok(Form::Tensor(ty.either(&other).unwrap_or(UNKNOWN)))
+            (JoinForm::Tensor(ty), JoinForm::Tensor(other)) => {
+                Ok(JoinForm::Tensor(ty.either(&other).unwrap_or(UNKNOWN)))
             }
-            (Form::Tensor(ty), Form::Number(_)) => {
+            (JoinForm::Tensor(ty), JoinForm::Number(_)) => {
                 let scalar = ValueType::Tensor { dtype: ty.dtype(), shape: Some(vec![]) };
-                Ok(Form::Tensor(ty.either(&scalar).unwrap_or(UNKNOWN)))
+                Ok(JoinForm::Tensor(ty.either(&scalar).unwrap_or(UNKNOWN)))
             }
-            (Form::Tensor(_), _) => Err(self.cannot_meet(item, "a tensor")),
-            (Form::Number(kind), Form::Number(other)) => Ok(Form::Number(kind.max(other))),
-            (Form::Number(_), Form::Tensor(other)) => Ok(Form::Tensor(other)),
-            (Form::Number(_), _) => Err(self.cannot_meet(item, "a number")),
-            (Form::Parts(container, forms), Form::Parts(..)) if is_like(&container, item) => {
+            (JoinForm::Tensor(_), _) => Err(self.cannot_meet(item, "a tensor")),
+            (JoinForm::Number(kind), JoinForm::Number(other)) => {
+                Ok(JoinForm::Number(kind.max(other)))
+            }
+            (JoinForm::Number(_), JoinForm::Tensor(other)) => Ok(JoinForm::Tensor(other)),
+            (JoinForm::Number(_), _) => Err(self.cannot_meet(item, "a number")),
+            (JoinForm::Parts(container, forms), JoinForm::Parts(..))
+                if is_like(&container, item) =>
+            {
                 let parts = item.parts().unwrap_or_default();
                 let forms = forms.into_iter().zip(&parts).map(|(f, part)| self.widened(f, part));
-                Ok(Form::Parts(container, forms.collect::<Result<_>>()?))
+                Ok(JoinForm::Parts(container, forms.collect::<Result<_>>()?))
             }
-            (Form::Parts(Item::Dict(_), _), Form::Parts(Item::Dict(_), _)) => {
+            (JoinForm::Parts(Item::Dict(_), _), JoinForm::Parts(Item::Dict(_), _)) => {
                 Err(self.cannot_meet(item, "a dict of other keys"))
             }
             (
-                form @ (Form::Parts(Item::List(_), _) | Form::Sequence(_) | Form::Numbers(_)),
-                Form::Parts(Item::List(_), _) | Form::Sequence(_) | Form::Numbers(_),
+                form @ (JoinForm::Parts(Item::List(_), _)
+                | JoinForm::Sequence(_)
+                | JoinForm::Numbers(_)),
+                JoinForm::Parts(Item::List(_), _) | JoinForm::Sequence(_) | JoinForm::Numbers(_),
             ) => self.widened_list(form, item),
             _ => Err(self.cannot_meet(item, "a value of another kind")),
         }
     }
 
     /// The form of a list whose length depends on the path.
-    fn widened_list(&self, form: Form, item: &Item) -> Result<Form> {
+    fn widened_list(&self, form: JoinForm, item: &Item) -> Result<JoinForm> {
         let known = item.items();
         let (other_kind, other) = match (&known, self.opened(item)?) {
             (Some(items), _) if items.is_empty() => (None, None),
             (Some(items), _) => (Some(common_kind(items.iter())), None),
-            (None, Form::Numbers(kind)) => (Some(Some(kind)), None),
-            (None, Form::Sequence(ty)) => (Some(None), ty),
+            (None, JoinForm::Numbers(kind)) => (Some(Some(kind)), None),
+            (None, JoinForm::Sequence(ty)) => (Some(None), ty),
             (None, _) => (Some(None), None),
         };
         let is_numbers = known.is_none() && matches!(other_kind, Some(Some(_)));
@@ -190,15 +198,15 @@ impl Machine<'_> {
             None => Ok(other),
         };
         match form {
-            Form::Numbers(kind) => {
+            JoinForm::Numbers(kind) => {
                 match other_kind.map_or(Some(kind), |other| meet(Some(kind), other)) {
-                    Some(kind) => Ok(Form::Numbers(kind)),
+                    Some(kind) => Ok(JoinForm::Numbers(kind)),
                     None => Err(self.cannot_meet(item, "a list of numbers")),
                 }
             }
-            Form::Sequence(_) if is_numbers => Err(self.cannot_meet(item, "a list of tensors")),
-            Form::Sequence(ty) => Ok(Form::Sequence(either_type(ty, element()?))),
-            Form::Parts(_, forms) => {
+            JoinForm::Sequence(_) if is_numbers => Err(self.cannot_meet(item, "a list of tensors")),
+            JoinForm::Sequence(ty) => Ok(JoinForm::Sequence(either_type(ty, element()?))),
+            JoinForm::Parts(_, forms) => {
                 if let Some(items) = &known {
                     self.keeps_lengths(items)?;
                 }
@@ -209,10 +217,10 @@ impl Machine<'_> {
                         let message = "A list of numbers grows in a loop.";
                         return Err(self.problem(Code::LayerUnsupported, message));
                     }
-                    return Ok(Form::Numbers(kind));
+                    return Ok(JoinForm::Numbers(kind));
                 }
                 let before = forms.iter().map(type_of_form).reduce(either_type).flatten();
-                Ok(Form::Sequence(either_type(before, element()?)))
+                Ok(JoinForm::Sequence(either_type(before, element()?)))
             }
             other => Ok(other),
         }
@@ -261,10 +269,10 @@ fn is_like(a: &Item, b: &Item) -> bool {
 }
 
 /// The kind of a form that is a number.
-fn kind_of_form(form: &Form) -> Option<NumberKind> {
+fn kind_of_form(form: &JoinForm) -> Option<NumberKind> {
     match form {
-        Form::Fixed(item) => common_kind(std::iter::once(item)),
-        Form::Number(kind) => Some(*kind),
+        JoinForm::Fixed(item) => common_kind(std::iter::once(item)),
+        JoinForm::Number(kind) => Some(*kind),
         _ => None,
     }
 }
@@ -273,9 +281,9 @@ fn meet(a: Option<NumberKind>, b: Option<NumberKind>) -> Option<NumberKind> {
     a.zip(b).map(|(a, b)| a.max(b))
 }
 
-fn type_of_form(form: &Form) -> Option<ValueType> {
+fn type_of_form(form: &JoinForm) -> Option<ValueType> {
     match form {
-        Form::Tensor(ty) => Some(ty.clone()),
+        JoinForm::Tensor(ty) => Some(ty.clone()),
         _ => None,
     }
 }

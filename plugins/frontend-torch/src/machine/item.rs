@@ -3,7 +3,7 @@
 use super::Variables;
 use super::alias::View;
 use crate::diag::shown;
-use crate::syntax::ast::{Class, Function};
+use crate::syntax::ast::{Class, CodeFunction};
 use crate::syntax::types::Type;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType;
@@ -23,24 +23,24 @@ pub(crate) enum Item {
     Text(Rc<str>),
     Device(Rc<str>),
     /// A number that is known only when the model runs.
-    Number(Number),
+    Number(GraphNumber),
     Tensor(Rc<View>),
-    List(Rc<Shared<Elements>>),
+    List(Rc<SharedObject<Elements>>),
     Tuple(Rc<[Item]>),
     /// An instance of a class of named tuples.
     Record(Rc<Class>, Rc<[Item]>),
-    Dict(Rc<Shared<Vec<(Item, Item)>>>),
+    Dict(Rc<SharedObject<Vec<(Item, Item)>>>),
     /// An instance of a module or class.
     Object(Rc<Instance>),
     /// A member of an enum: class, name, value.
     Member(Rc<str>, Rc<str>, Rc<Item>),
     /// A function: the module it is in, and the variables around it.
-    Function(Rc<str>, Rc<Function>, Rc<Variables>),
-    Method(Rc<Instance>, Rc<Function>),
+    Function(Rc<str>, Rc<CodeFunction>, Rc<Variables>),
+    Method(Rc<Instance>, Rc<CodeFunction>),
     /// A part of a qualified name: `torch`, `ops.prim`, `__torch__.models`.
     Path(Rc<str>),
     /// None or a value; which of both is known only when the model runs.
-    Maybe(Number, Rc<Item>),
+    Maybe(GraphNumber, Rc<Item>),
     /// Any value of the type: of a path that is never taken.
     Uninitialized(Type),
     /// What an operator would have given that cannot be converted; it was reported.
@@ -49,7 +49,7 @@ pub(crate) enum Item {
 
 /// A number in the graph: a tensor of rank 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Number {
+pub(crate) struct GraphNumber {
     pub(crate) var: Var,
     pub(crate) kind: NumberKind,
 }
@@ -85,19 +85,19 @@ pub(crate) enum Elements {
 
 /// Something that several values refer to and that can change.
 #[derive(Debug)]
-pub(crate) struct Shared<T> {
+pub(crate) struct SharedObject<T> {
     /// When it was made. A block of the program gives only what was there before it.
     pub(crate) born: u64,
     cell: RefCell<T>,
 }
 
-impl<T> Shared<T> {
-    pub(crate) fn new(content: T) -> Shared<T> {
-        Shared { born: now(), cell: RefCell::new(content) }
+impl<T> SharedObject<T> {
+    pub(crate) fn new(content: T) -> SharedObject<T> {
+        SharedObject { born: now(), cell: RefCell::new(content) }
     }
 }
 
-impl<T> Deref for Shared<T> {
+impl<T> Deref for SharedObject<T> {
     type Target = RefCell<T>;
     fn deref(&self) -> &RefCell<T> {
         &self.cell
@@ -120,7 +120,7 @@ pub(crate) struct Instance {
     pub(crate) class: Rc<str>,
     /// Path of a module from the root (`layer1.0.conv1`); empty for the root and other objects.
     pub(crate) path: Rc<str>,
-    pub(crate) attributes: Shared<HashMap<Rc<str>, Item>>,
+    pub(crate) attributes: SharedObject<HashMap<Rc<str>, Item>>,
     /// What `__getstate__` gave, where a class has it.
     pub(crate) state: RefCell<Option<Item>>,
 }
@@ -128,7 +128,7 @@ pub(crate) struct Instance {
 impl Instance {
     /// An object without attributes.
     pub(crate) fn new(class: &str, path: &str) -> Instance {
-        let attributes = Shared::new(HashMap::new());
+        let attributes = SharedObject::new(HashMap::new());
         Instance { class: class.into(), path: path.into(), attributes, state: RefCell::default() }
     }
 }
@@ -143,7 +143,7 @@ impl Item {
     }
 
     pub(crate) fn elements(elements: Elements) -> Item {
-        Item::List(Rc::new(Shared::new(elements)))
+        Item::List(Rc::new(SharedObject::new(elements)))
     }
 
     pub(crate) fn tuple(items: Vec<Item>) -> Item {
@@ -151,7 +151,7 @@ impl Item {
     }
 
     pub(crate) fn dict(items: Vec<(Item, Item)>) -> Item {
-        Item::Dict(Rc::new(Shared::new(items)))
+        Item::Dict(Rc::new(SharedObject::new(items)))
     }
 
     pub(crate) fn ints(items: impl IntoIterator<Item = i64>) -> Item {

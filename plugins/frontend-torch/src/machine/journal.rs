@@ -1,7 +1,7 @@
 //! What a block of the program changes, so that it can be undone: a branch must not see what the other one did.
 
-use super::alias::{Base, From, State, View};
-use super::item::{Shared, now};
+use super::alias::{Base, From, TensorVersion, View};
+use super::item::{SharedObject, now};
 use super::{Elements, Instance, Item, Machine, Result};
 use crate::diag::Layer;
 use onnxd_plugin_sdk::build::Var;
@@ -11,18 +11,18 @@ use std::rc::Rc;
 
 /// Something that outlives a block and can be changed in it.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum MutableObject {
     Base(Rc<Base>),
-    List(Rc<Shared<Elements>>),
-    Dict(Rc<Shared<Vec<(Item, Item)>>>),
+    List(Rc<SharedObject<Elements>>),
+    Dict(Rc<SharedObject<Vec<(Item, Item)>>>),
     Attribute(Rc<Instance>, Rc<str>),
 }
 
 /// A change, which can be undone and done again.
 struct Undo {
-    key: Key,
+    key: ObjectKey,
     /// What was changed, unless it only follows from other changes.
-    place: Option<Place>,
+    place: Option<MutableObject>,
     /// Exchanges what it holds and what it held before the block.
     exchange: Exchange,
 }
@@ -32,68 +32,70 @@ type Exchange = Box<dyn FnMut()>;
 /// The blocks that run at present, the innermost last.
 #[derive(Default)]
 pub(crate) struct Journal {
-    blocks: Vec<Block>,
+    blocks: Vec<JournalBlock>,
     /// What was made until then outlives the run.
     outliving: Option<u64>,
     /// Where the program changed what outlives the run.
-    writes: HashMap<Key, Layer>,
+    writes: HashMap<ObjectKey, Layer>,
 }
 
 /// The address of a place, with what of it.
-type Key = (usize, Option<Rc<str>>);
+type ObjectKey = (usize, Option<Rc<str>>);
 
 #[derive(Default)]
-pub(crate) struct Block {
+pub(crate) struct JournalBlock {
     /// When it began; what was made later is its own.
     begun: u64,
     undo: Vec<Undo>,
     /// Addresses of what has an entry: one for each place is enough.
-    noted: HashSet<Key>,
+    noted: HashSet<ObjectKey>,
 }
 
-impl Block {
+impl JournalBlock {
     /// Exchanges what places hold and what they held before the block.
     fn swap(&mut self) {
         self.undo.iter_mut().rev().for_each(|undo| (undo.exchange)());
     }
 }
 
-impl Place {
+impl MutableObject {
     /// When it was made.
     fn born(&self) -> u64 {
         match self {
-            Place::Base(base) => base.born,
-            Place::List(list) => list.born,
-            Place::Dict(dict) => dict.born,
-            Place::Attribute(object, _) => object.attributes.born,
+            MutableObject::Base(base) => base.born,
+            MutableObject::List(list) => list.born,
+            MutableObject::Dict(dict) => dict.born,
+            MutableObject::Attribute(object, _) => object.attributes.born,
         }
     }
 
-    fn key(&self) -> Key {
+    fn key(&self) -> ObjectKey {
         match self {
-            Place::Base(base) => (Rc::as_ptr(base) as usize, None),
-            Place::List(list) => (Rc::as_ptr(list) as *const u8 as usize, None),
-            Place::Dict(dict) => (Rc::as_ptr(dict) as *const u8 as usize, None),
-            Place::Attribute(object, name) => (Rc::as_ptr(object) as usize, Some(name.clone())),
+            MutableObject::Base(base) => (Rc::as_ptr(base) as usize, None),
+            MutableObject::List(list) => (Rc::as_ptr(list) as *const u8 as usize, None),
+            MutableObject::Dict(dict) => (Rc::as_ptr(dict) as *const u8 as usize, None),
+            MutableObject::Attribute(object, name) => {
+                (Rc::as_ptr(object) as usize, Some(name.clone()))
+            }
         }
     }
 
     /// What exchanges its content with that of the call before, at first with the present one.
     fn exchange(&self) -> Exchange {
         match self.clone() {
-            Place::Base(base) => {
+            MutableObject::Base(base) => {
                 let mut held = base.state.get();
                 Box::new(move || held = base.state.replace(held))
             }
-            Place::List(list) => {
+            MutableObject::List(list) => {
                 let mut held = list.borrow().clone();
                 Box::new(move || swap(&mut *list.borrow_mut(), &mut held))
             }
-            Place::Dict(dict) => {
+            MutableObject::Dict(dict) => {
                 let mut held = dict.borrow().clone();
                 Box::new(move || swap(&mut *dict.borrow_mut(), &mut held))
             }
-            Place::Attribute(object, name) => {
+            MutableObject::Attribute(object, name) => {
                 let mut held = object.attributes.borrow().get(&name).cloned();
                 Box::new(move || {
                     let mut attributes = object.attributes.borrow_mut();
@@ -107,11 +109,11 @@ impl Place {
     }
 
     /// The place that a value is, if it can be changed.
-    pub(crate) fn of(item: &Item) -> Option<Place> {
+    pub(crate) fn from_item(item: &Item) -> Option<MutableObject> {
         match item {
-            Item::Tensor(view) => Some(Place::Base(view.base.clone())),
-            Item::List(list) => Some(Place::List(list.clone())),
-            Item::Dict(dict) => Some(Place::Dict(dict.clone())),
+            Item::Tensor(view) => Some(MutableObject::Base(view.base.clone())),
+            Item::List(list) => Some(MutableObject::List(list.clone())),
+            Item::Dict(dict) => Some(MutableObject::Dict(dict.clone())),
             _ => None,
         }
     }
@@ -120,7 +122,7 @@ impl Place {
         self.key().0
     }
 
-    pub(crate) fn is(&self, other: &Place) -> bool {
+    pub(crate) fn is(&self, other: &MutableObject) -> bool {
         self.key() == other.key()
     }
 }
@@ -128,12 +130,12 @@ impl Place {
 impl Machine<'_> {
     /// Begins a block: what is changed from now on can be undone.
     pub(crate) fn begin_block(&self) {
-        let block = Block { begun: now(), ..Block::default() };
+        let block = JournalBlock { begun: now(), ..JournalBlock::default() };
         self.journal.borrow_mut().blocks.push(block);
     }
 
     /// The places that the innermost block has changed so far, in the order of their first change.
-    pub(crate) fn changed(&self) -> Vec<Place> {
+    pub(crate) fn changed(&self) -> Vec<MutableObject> {
         let journal = self.journal.borrow();
         let Some(block) = journal.blocks.last() else { return vec![] };
         let places = block.undo.iter().filter_map(|undo| undo.place.clone());
@@ -146,14 +148,14 @@ impl Machine<'_> {
     }
 
     /// Leaves the innermost block for a while: everything is as before.
-    pub(crate) fn suspend_block(&self) -> Block {
+    pub(crate) fn suspend_block(&self) -> JournalBlock {
         let mut block = self.journal.borrow_mut().blocks.pop().unwrap_or_default();
         block.swap();
         block
     }
 
     /// Goes on with a block: everything is as it left it.
-    pub(crate) fn resume_block(&self, mut block: Block) {
+    pub(crate) fn resume_block(&self, mut block: JournalBlock) {
         block.swap();
         self.journal.borrow_mut().blocks.push(block);
     }
@@ -170,7 +172,12 @@ impl Machine<'_> {
         }
     }
 
-    fn note(&self, key: Key, place: Option<&Place>, exchange: impl FnOnce() -> Exchange) {
+    fn note(
+        &self,
+        key: ObjectKey,
+        place: Option<&MutableObject>,
+        exchange: impl FnOnce() -> Exchange,
+    ) {
         let mut journal = self.journal.borrow_mut();
         if let Some(block) = journal.blocks.last_mut()
             && block.noted.insert(key.clone())
@@ -185,20 +192,20 @@ impl Machine<'_> {
     }
 
     /// Where the program changed a place first, if it is watched.
-    pub(crate) fn layer_of_write(&self, place: &Place) -> Layer {
+    pub(crate) fn layer_of_write(&self, place: &MutableObject) -> Layer {
         self.journal.borrow().writes.get(&place.key()).cloned().unwrap_or_default()
     }
 
     /// Where the program wrote first into the memory of a tensor.
     pub(crate) fn layer_of_write_into(&self, item: &Item) -> Layer {
         match item {
-            Item::Tensor(view) => self.layer_of_write(&Place::Base(view.base.clone())),
+            Item::Tensor(view) => self.layer_of_write(&MutableObject::Base(view.base.clone())),
             _ => Layer::default(),
         }
     }
 
     /// Notes what a place holds, which is changed next.
-    fn touch(&self, place: &Place) {
+    fn touch(&self, place: &MutableObject) {
         let mut journal = self.journal.borrow_mut();
         let key = place.key();
         if journal.outliving.is_some_and(|end| place.born() <= end)
@@ -210,8 +217,8 @@ impl Machine<'_> {
         self.note(key, Some(place), || place.exchange());
     }
 
-    pub(crate) fn set_base(&self, base: &Rc<Base>, state: State) {
-        self.touch(&Place::Base(base.clone()));
+    pub(crate) fn set_base(&self, base: &Rc<Base>, state: TensorVersion) {
+        self.touch(&MutableObject::Base(base.clone()));
         base.state.set(state);
     }
 
@@ -238,7 +245,7 @@ impl Machine<'_> {
     }
 
     /// Notes what a view was when it was read.
-    pub(crate) fn remember(&self, view: &Rc<View>, state: State) {
+    pub(crate) fn remember(&self, view: &Rc<View>, state: TensorVersion) {
         let (key, mut held) = ((Rc::as_ptr(view) as usize, None), view.read.replace(state));
         let view = view.clone();
         self.note(key, None, || Box::new(move || held = view.read.replace(held)));
@@ -247,42 +254,42 @@ impl Machine<'_> {
     /// Changes a list.
     pub(crate) fn edit_list<R>(
         &self,
-        list: &Rc<Shared<Elements>>,
+        list: &Rc<SharedObject<Elements>>,
         f: impl FnOnce(&mut Elements) -> R,
     ) -> R {
-        self.touch(&Place::List(list.clone()));
+        self.touch(&MutableObject::List(list.clone()));
         f(&mut list.borrow_mut())
     }
 
     /// Changes a dict.
     pub(crate) fn edit_dict<R>(
         &self,
-        dict: &Rc<Shared<Vec<(Item, Item)>>>,
+        dict: &Rc<SharedObject<Vec<(Item, Item)>>>,
         f: impl FnOnce(&mut Vec<(Item, Item)>) -> R,
     ) -> R {
-        self.touch(&Place::Dict(dict.clone()));
+        self.touch(&MutableObject::Dict(dict.clone()));
         f(&mut dict.borrow_mut())
     }
 
     pub(crate) fn set_attribute(&self, object: &Rc<Instance>, name: &Rc<str>, item: Item) {
-        self.touch(&Place::Attribute(object.clone(), name.clone()));
+        self.touch(&MutableObject::Attribute(object.clone(), name.clone()));
         object.attributes.borrow_mut().insert(name.clone(), item);
     }
 
     /// What a place holds now.
-    pub(crate) fn get(&self, place: &Place) -> Item {
+    pub(crate) fn get(&self, place: &MutableObject) -> Item {
         match place {
-            Place::Base(base) => self.tensor(base.state.get().var),
-            Place::List(list) => Item::elements(list.borrow().clone()),
-            Place::Dict(dict) => Item::dict(dict.borrow().clone()),
-            Place::Attribute(object, name) => {
+            MutableObject::Base(base) => self.tensor(base.state.get().var),
+            MutableObject::List(list) => Item::elements(list.borrow().clone()),
+            MutableObject::Dict(dict) => Item::dict(dict.borrow().clone()),
+            MutableObject::Attribute(object, name) => {
                 object.attributes.borrow().get(name).cloned().unwrap_or(Item::None)
             }
         }
     }
 
     /// What a place held before the innermost block.
-    pub(crate) fn old(&self, place: &Place) -> Item {
+    pub(crate) fn old(&self, place: &MutableObject) -> Item {
         let mut journal = self.journal.borrow_mut();
         let mut undo = journal.blocks.last_mut().into_iter().flat_map(|block| &mut block.undo);
         let undo = undo.find(|undo| undo.place.as_ref().is_some_and(|changed| changed.is(place)));
@@ -317,21 +324,23 @@ impl Machine<'_> {
     }
 
     /// Makes `item` what a place holds.
-    pub(crate) fn set(&self, place: &Place, item: Item) {
+    pub(crate) fn set(&self, place: &MutableObject, item: Item) {
         match (place, item) {
-            (Place::Base(base), Item::Tensor(view)) => {
+            (MutableObject::Base(base), Item::Tensor(view)) => {
                 let var: Var = view.read.get().var;
-                self.set_base(base, State { version: self.next_version(), var });
+                self.set_base(base, TensorVersion { version: self.next_version(), var });
             }
-            (Place::List(list), Item::List(from)) => {
+            (MutableObject::List(list), Item::List(from)) => {
                 let elements = from.borrow().clone();
                 self.edit_list(list, |to| *to = elements);
             }
-            (Place::Dict(dict), Item::Dict(from)) => {
+            (MutableObject::Dict(dict), Item::Dict(from)) => {
                 let items = from.borrow().clone();
                 self.edit_dict(dict, |to| *to = items);
             }
-            (Place::Attribute(object, name), item) => self.set_attribute(object, name, item),
+            (MutableObject::Attribute(object, name), item) => {
+                self.set_attribute(object, name, item)
+            }
             _ => {}
         }
     }

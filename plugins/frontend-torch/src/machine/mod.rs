@@ -23,13 +23,13 @@ mod repeat;
 mod sequences;
 
 pub(crate) use arguments::default_item;
-pub(crate) use item::{Elements, Instance, Item, Number, NumberKind};
-pub(crate) use journal::Place;
+pub(crate) use item::{Elements, GraphNumber, Instance, Item, NumberKind};
+pub(crate) use journal::MutableObject;
 pub(crate) use paths::Variables;
 pub(crate) use python::{equal, shown_item};
 pub(crate) use repeat::{Turn, Turns};
 
-use crate::aten::Source;
+use crate::aten::RowContext;
 use crate::diag::{Code, Diagnostic, Layer};
 use journal::Journal;
 use onnxd_plugin_sdk::build::Var;
@@ -68,7 +68,7 @@ const UNKNOWN: &str = "The program needs a value that is not known.";
 
 /// Builds the graph of a program by running it.
 pub(crate) struct Machine<'s> {
-    pub(crate) driver: Driver<'s, Source>,
+    pub(crate) driver: Driver<'s, RowContext>,
     journal: RefCell<Journal>,
     version: Cell<u64>,
     /// Modules whose methods run at present, the innermost last.
@@ -95,7 +95,7 @@ pub(crate) struct Machine<'s> {
 }
 
 impl<'s> Machine<'s> {
-    pub(crate) fn new(driver: Driver<'s, Source>) -> Machine<'s> {
+    pub(crate) fn new(driver: Driver<'s, RowContext>) -> Machine<'s> {
         Machine {
             driver,
             journal: RefCell::default(),
@@ -168,7 +168,7 @@ impl<'s> Machine<'s> {
         var
     }
 
-    pub(crate) fn builder(&self) -> &Lower<'s, Source> {
+    pub(crate) fn builder(&self) -> &Lower<'s, RowContext> {
         self.driver.builder()
     }
 

@@ -1,6 +1,6 @@
 //! Python's arithmetic where a number is known only when the model runs: the same on tensors of rank 0.
 
-use super::{Item, Machine, Number, NumberKind, Result};
+use super::{GraphNumber, Item, Machine, NumberKind, Result};
 use crate::diag::Code;
 use NumberKind::{Bool, Float, Int};
 use onnxd_plugin_sdk::build::Var;
@@ -54,19 +54,19 @@ impl Machine<'_> {
         let b = self.builder();
         let x = self.number_var(a, kind)?;
         let float = || b.cast(x, Float.dtype());
-        let whole = |x: Var| b.cast(x, Int.dtype());
+        let to_integer = |x: Var| b.cast(x, Int.dtype());
         let (var, kind) = match name {
             "neg" => (b.neg(self.number_var(a, kind.max(Int))?)?, kind.max(Int)),
             "abs" => (b.abs(self.number_var(a, kind.max(Int))?)?, kind.max(Int)),
-            "Int" | "IntImplicit" => (whole(x)?, Int),
+            "Int" | "IntImplicit" => (to_integer(x)?, Int),
             "Float" | "FloatImplicit" => (float()?, Float),
             "Bool" => (b.cast(x, Bool.dtype())?, Bool),
             "ScalarImplicit" | "Scalar" | "NumToTensor" => return Ok(Some(a.clone())),
             "__not__" => (b.not(b.cast(x, Bool.dtype())?)?, Bool),
-            "ceil" | "floor" | "trunc" | "round" if kind != Float => (whole(x)?, Int),
-            "ceil" => (whole(b.ceil(x)?)?, Int),
-            "floor" => (whole(b.floor(x)?)?, Int),
-            "trunc" => (whole(x)?, Int),
+            "ceil" | "floor" | "trunc" | "round" if kind != Float => (to_integer(x)?, Int),
+            "ceil" => (to_integer(b.ceil(x)?)?, Int),
+            "floor" => (to_integer(b.floor(x)?)?, Int),
+            "trunc" => (to_integer(x)?, Int),
             "round" => (b.round(x)?, Float),
             "sqrt" => (b.sqrt(float()?)?, Float),
             "log" => (b.log(float()?)?, Float),
@@ -183,7 +183,7 @@ impl Machine<'_> {
     fn is_size(&self, item: &Item) -> bool {
         match item {
             Item::Int(x) => *x >= 0,
-            Item::Number(Number { var, .. }) => self.sizes.borrow().contains(var),
+            Item::Number(GraphNumber { var, .. }) => self.sizes.borrow().contains(var),
             _ => false,
         }
     }
@@ -193,7 +193,9 @@ impl Machine<'_> {
 fn neutral(name: &str, a: &Item, b: &Item) -> Option<Item> {
     match (name, a, b) {
         ("add" | "sub", a, Item::Int(0)) | ("mul", a, Item::Int(1)) => Some(a.clone()),
-        ("floordiv", a @ Item::Number(Number { kind: Int, .. }), Item::Int(1)) => Some(a.clone()),
+        ("floordiv", a @ Item::Number(GraphNumber { kind: Int, .. }), Item::Int(1)) => {
+            Some(a.clone())
+        }
         ("add", Item::Int(0), b) | ("mul", Item::Int(1), b) => Some(b.clone()),
         ("__and__", a, Item::Bool(true)) | ("__or__", a, Item::Bool(false)) => Some(a.clone()),
         ("__and__", Item::Bool(true), b) | ("__or__", Item::Bool(false), b) => Some(b.clone()),

@@ -1,10 +1,10 @@
 //! What the program's values are to conditions and loops: variables, and places that outlive a block. By the form that
 //! values have in common, they become values of the graph, and values of the graph become they.
 
-use super::form::Form;
-use super::journal::{Block, Place};
-use super::{Elements, Item, Machine, Number, NumberKind, Result, is_raised};
-use crate::aten::Source;
+use super::form::JoinForm;
+use super::journal::{JournalBlock, MutableObject};
+use super::{Elements, GraphNumber, Item, Machine, NumberKind, Result, is_raised};
+use crate::aten::RowContext;
 use crate::diag::Diagnostic;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
@@ -19,7 +19,7 @@ pub(crate) type Variables = Vec<(Rc<str>, Item)>;
 #[derive(Clone)]
 pub(crate) enum Slot {
     Variable(Rc<str>),
-    Place(Place),
+    Place(MutableObject),
 }
 
 impl PartialEq for Slot {
@@ -59,7 +59,7 @@ impl Machine<'_> {
             NumberKind::Bool => known.map(|x| Item::Bool(x != 0.0)),
             NumberKind::Int => whole().map(Item::Int),
         };
-        known.unwrap_or(Item::Number(Number { var, kind }))
+        known.unwrap_or(Item::Number(GraphNumber { var, kind }))
     }
 
     /// Any tensor of a type: where a value is never used. Unknown sizes are 1.
@@ -81,59 +81,59 @@ impl Machine<'_> {
 }
 
 impl Paths for Machine<'_> {
-    type Source = Source;
+    type Source = RowContext;
     type Key = Slot;
     type Item = Item;
-    type Form = Form;
-    type Block = Block;
+    type Form = JoinForm;
+    type Block = JournalBlock;
 
-    fn driver(&self) -> &Driver<'_, Source> {
+    fn driver(&self) -> &Driver<'_, RowContext> {
         &self.driver
     }
 
-    fn fixed(&self, item: Item) -> Form {
-        Form::Fixed(item)
+    fn fixed(&self, item: Item) -> JoinForm {
+        JoinForm::Fixed(item)
     }
 
-    fn form_of(&self, item: &Item) -> Result<Form> {
+    fn form_of(&self, item: &Item) -> Result<JoinForm> {
         self.form_of(item)
     }
 
-    fn widened(&self, form: Form, item: &Item) -> Result<Form> {
+    fn widened(&self, form: JoinForm, item: &Item) -> Result<JoinForm> {
         self.widened(form, item)
     }
 
-    fn types(&self, form: &Form) -> Vec<ValueType> {
+    fn types(&self, form: &JoinForm) -> Vec<ValueType> {
         match form {
-            Form::Fixed(_) => vec![],
-            Form::Tensor(ty) => vec![ty.clone()],
-            Form::Number(kind) => vec![scalar(*kind)],
-            Form::Numbers(kind) => vec![ValueType::tensor(kind.dtype(), vec![Dim::Unknown])],
-            Form::Sequence(ty) => {
+            JoinForm::Fixed(_) => vec![],
+            JoinForm::Tensor(ty) => vec![ty.clone()],
+            JoinForm::Number(kind) => vec![scalar(*kind)],
+            JoinForm::Numbers(kind) => vec![ValueType::tensor(kind.dtype(), vec![Dim::Unknown])],
+            JoinForm::Sequence(ty) => {
                 let unknown = ValueType::Tensor { dtype: Some(DataType::Float), shape: None };
                 vec![ValueType::Sequence(Box::new(ty.clone().unwrap_or(unknown)))]
             }
-            Form::Maybe(inner) => [vec![scalar(NumberKind::Bool)], self.types(inner)].concat(),
-            Form::Parts(_, forms) => forms.iter().flat_map(|form| self.types(form)).collect(),
+            JoinForm::Maybe(inner) => [vec![scalar(NumberKind::Bool)], self.types(inner)].concat(),
+            JoinForm::Parts(_, forms) => forms.iter().flat_map(|form| self.types(form)).collect(),
         }
     }
 
-    fn packed(&self, form: &Form, item: &Item) -> Result<Vec<Var>> {
+    fn packed(&self, form: &JoinForm, item: &Item) -> Result<Vec<Var>> {
         let is_none = matches!(item, Item::None | Item::Uninitialized(_) | Item::Hole);
         Ok(vec![match form {
-            Form::Fixed(_) => return Ok(vec![]),
-            Form::Tensor(ty) if is_none => self.zeros(ty),
-            Form::Tensor(ty) => match (ty.dtype(), item) {
+            JoinForm::Fixed(_) => return Ok(vec![]),
+            JoinForm::Tensor(ty) if is_none => self.zeros(ty),
+            JoinForm::Tensor(ty) => match (ty.dtype(), item) {
                 (Some(dtype), Item::Int(_) | Item::Float(_) | Item::Bool(_)) => {
                     self.builder().cast(self.var_of(item)?, dtype)?
                 }
                 _ => self.var_of(item)?,
             },
-            Form::Number(kind) if is_none => self.zeros(&scalar(*kind)),
-            Form::Number(kind) => self.number_var(item, *kind)?,
-            Form::Sequence(ty) => self.sequence_var(item, ty.as_ref())?,
-            Form::Numbers(kind) => self.numbers_var(item, *kind)?,
-            Form::Maybe(inner) => {
+            JoinForm::Number(kind) if is_none => self.zeros(&scalar(*kind)),
+            JoinForm::Number(kind) => self.number_var(item, *kind)?,
+            JoinForm::Sequence(ty) => self.sequence_var(item, ty.as_ref())?,
+            JoinForm::Numbers(kind) => self.numbers_var(item, *kind)?,
+            JoinForm::Maybe(inner) => {
                 let (present, value) = match item {
                     _ if is_none => (Item::Bool(false), &Item::None),
                     Item::Maybe(number, inner) => (Item::Number(*number), &**inner),
@@ -142,7 +142,7 @@ impl Paths for Machine<'_> {
                 let present = self.number_var(&present, NumberKind::Bool)?;
                 return Ok([vec![present], self.packed(inner, value)?].concat());
             }
-            Form::Parts(_, forms) => {
+            JoinForm::Parts(_, forms) => {
                 let mut parts = match is_none {
                     true => vec![item.clone(); forms.len()],
                     false => item.parts().unwrap_or_default(),
@@ -154,15 +154,15 @@ impl Paths for Machine<'_> {
         }])
     }
 
-    fn unpacked(&self, form: &Form, from: &mut dyn Iterator<Item = Var>) -> Item {
+    fn unpacked(&self, form: &JoinForm, from: &mut dyn Iterator<Item = Var>) -> Item {
         match form {
-            Form::Fixed(item) => return item.clone(),
-            Form::Parts(container, forms) => {
+            JoinForm::Fixed(item) => return item.clone(),
+            JoinForm::Parts(container, forms) => {
                 let parts = forms.iter().map(|form| self.unpacked(form, from)).collect();
                 return container.with_parts(parts);
             }
-            Form::Maybe(inner) => {
-                let present = self.unpacked(&Form::Number(NumberKind::Bool), from);
+            JoinForm::Maybe(inner) => {
+                let present = self.unpacked(&JoinForm::Number(NumberKind::Bool), from);
                 let value = self.unpacked(inner, from);
                 return match present {
                     Item::Number(number) => Item::Maybe(number, Rc::new(value)),
@@ -174,10 +174,10 @@ impl Paths for Machine<'_> {
             _ => {}
         }
         match (form, from.next()) {
-            (Form::Tensor(_), Some(var)) => self.tensor(var),
-            (Form::Number(kind), Some(var)) => self.number(var, *kind),
-            (Form::Sequence(_), Some(var)) => Item::elements(Elements::Sequence(var)),
-            (Form::Numbers(kind), Some(var)) => Item::elements(Elements::Numbers(var, *kind)),
+            (JoinForm::Tensor(_), Some(var)) => self.tensor(var),
+            (JoinForm::Number(kind), Some(var)) => self.number(var, *kind),
+            (JoinForm::Sequence(_), Some(var)) => Item::elements(Elements::Sequence(var)),
+            (JoinForm::Numbers(kind), Some(var)) => Item::elements(Elements::Numbers(var, *kind)),
             _ => self.hole(),
         }
     }
@@ -198,11 +198,11 @@ impl Paths for Machine<'_> {
         Machine::begin_block(self);
     }
 
-    fn suspend_block(&self) -> Block {
+    fn suspend_block(&self) -> JournalBlock {
         Machine::suspend_block(self)
     }
 
-    fn resume_block(&self, block: Block) {
+    fn resume_block(&self, block: JournalBlock) {
         Machine::resume_block(self, block);
     }
 }

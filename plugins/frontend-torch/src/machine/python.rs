@@ -5,10 +5,10 @@ use super::Item;
 /// Bytes of a text that a program computes with.
 const TEXT_MAX: usize = 1 << 20;
 
-type Found = std::result::Result<Option<Item>, String>;
+type PythonResult = std::result::Result<Option<Item>, String>;
 
 /// The result of an operator whose arguments are all known; `None` if Python does not compute it.
-pub(crate) fn evaluated(name: &str, arguments: &[Item]) -> Found {
+pub(crate) fn evaluated(name: &str, arguments: &[Item]) -> PythonResult {
     let long = |item: &Item| matches!(item, Item::Text(text) if text.len() > TEXT_MAX);
     if arguments.iter().any(long) {
         return Err(format!("a text of more than {TEXT_MAX} bytes"));
@@ -22,7 +22,7 @@ pub(crate) fn evaluated(name: &str, arguments: &[Item]) -> Found {
     Ok(found.or_else(|| if name == "format" { formatted(arguments) } else { None }))
 }
 
-fn unary(name: &str, a: &Item) -> Found {
+fn unary(name: &str, a: &Item) -> PythonResult {
     if let Item::Text(text) = a {
         return Ok(of_text(name, text));
     }
@@ -37,7 +37,7 @@ fn unary(name: &str, a: &Item) -> Found {
             _ => None,
         });
     };
-    let whole = |f: f64| Ok(Some(Item::Int(f as i64)));
+    let to_int = |f: f64| Ok(Some(Item::Int(f as i64)));
     let float = |f: f64| Ok(Some(Item::Float(f)));
     match name {
         "neg" => Ok(Some(int.map_or(Item::Float(-x), |i| Item::Int(i.wrapping_neg())))),
@@ -47,9 +47,9 @@ fn unary(name: &str, a: &Item) -> Found {
         "Bool" => Ok(Some(Item::Bool(x != 0.0))),
         "ScalarImplicit" | "Scalar" => Ok(Some(a.clone())),
         "__not__" => Ok(Some(Item::Bool(x == 0.0))),
-        "ceil" => whole(x.ceil()),
-        "floor" => whole(x.floor()),
-        "trunc" => whole(x.trunc()),
+        "ceil" => to_int(x.ceil()),
+        "floor" => to_int(x.floor()),
+        "trunc" => to_int(x.trunc()),
         "round" => Ok(Some(int.map_or(Item::Float(x.round_ties_even()), Item::Int))),
         "sqrt" if x < 0.0 => Err("the square root of a negative number".into()),
         "sqrt" => float(x.sqrt()),
@@ -118,7 +118,7 @@ fn many(name: &str, list: &Item) -> Option<Item> {
     }
 }
 
-fn binary(name: &str, a: &Item, b: &Item) -> Found {
+fn binary(name: &str, a: &Item, b: &Item) -> PythonResult {
     match name {
         "__is__" | "__isnot__" => {
             let same = a.same(b) || matches!((a, b), (Item::None, Item::None));
@@ -149,7 +149,7 @@ fn binary(name: &str, a: &Item, b: &Item) -> Found {
     }
 }
 
-fn of_ints(name: &str, (a, b): (&Item, &Item), x: i64, y: i64) -> Found {
+fn of_ints(name: &str, (a, b): (&Item, &Item), x: i64, y: i64) -> PythonResult {
     let both = matches!((a, b), (Item::Bool(_), Item::Bool(_)));
     let logic = |bits: i64| if both { Item::Bool(bits != 0) } else { Item::Int(bits) };
     let overflow = || "a number beyond 64 bits".to_owned();
@@ -200,7 +200,7 @@ fn power(x: i64, y: i64) -> Item {
     whole.map_or_else(|| Item::Float((x as f64).powf(y as f64)), Item::Int)
 }
 
-fn of_floats(name: &str, x: f64, y: f64) -> Found {
+fn of_floats(name: &str, x: f64, y: f64) -> PythonResult {
     let zero = || "a division by zero".to_owned();
     Ok(Some(match name {
         "add" => Item::Float(x + y),

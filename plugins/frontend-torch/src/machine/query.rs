@@ -1,6 +1,6 @@
 //! What a program asks of a tensor: its sizes, type and device, and its value as a number.
 
-use super::{Item, Machine, Number, NumberKind, Result};
+use super::{GraphNumber, Item, Machine, NumberKind, Result};
 use crate::aten::dtype;
 use crate::diag::Code;
 use onnxd_plugin_sdk::build::Var;
@@ -134,7 +134,7 @@ impl Machine<'_> {
             let index = self.number_var(dim, NumberKind::Int)?;
             let var = b.gather(b.shape(x).one()?, index).one()?;
             self.sizes.borrow_mut().insert(var);
-            return Ok(Item::Number(Number { var, kind: NumberKind::Int }));
+            return Ok(Item::Number(GraphNumber { var, kind: NumberKind::Int }));
         };
         let axis = if dim < 0 { dim + rank } else { dim };
         if !(0..rank).contains(&axis) {
@@ -156,7 +156,7 @@ impl Machine<'_> {
             false => b.gather(b.shape(x).one()?, axis).one()?,
         };
         self.sizes.borrow_mut().insert(var);
-        Ok(Item::Number(Number { var, kind: NumberKind::Int }))
+        Ok(Item::Number(GraphNumber { var, kind: NumberKind::Int }))
     }
 
     fn sizes_of(&self, x: Var) -> Result<Vec<Item>> {
@@ -170,7 +170,7 @@ impl Machine<'_> {
         }
         let var = b.size(x)?;
         self.sizes.borrow_mut().insert(var);
-        Ok(Item::Number(Number { var, kind: NumberKind::Int }))
+        Ok(Item::Number(GraphNumber { var, kind: NumberKind::Int }))
     }
 
     /// The strides that a tensor in row-major order has.

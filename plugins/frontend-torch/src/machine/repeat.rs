@@ -1,8 +1,8 @@
 //! Loops whose number of turns is known only when the model runs, or that stay loops.
 
-use super::form::Form;
+use super::form::JoinForm;
 use super::paths::{Slot, Variables};
-use super::{Item, LOOP_WEIGHT, Machine, Number, NumberKind, Result};
+use super::{GraphNumber, Item, LOOP_WEIGHT, Machine, NumberKind, Result};
 use crate::diag::Code;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::lower::flow::{self, Carried, NO_COMMON_FORM, Repeat};
@@ -25,7 +25,7 @@ pub(crate) struct Turn {
 }
 
 /// The body of a loop: gets the number of the turn and the carried variables.
-pub(crate) type Body<'a> = dyn Fn(Item, Variables) -> Result<Turn> + 'a;
+pub(crate) type LoopBody<'a> = dyn Fn(Item, Variables) -> Result<Turn> + 'a;
 
 impl Machine<'_> {
     /// Runs a loop; gives the carried variables and what was stacked.
@@ -33,15 +33,15 @@ impl Machine<'_> {
         &self,
         turns: &Turns,
         carried: &Variables,
-        body: &Body<'_>,
+        body: &LoopBody<'_>,
     ) -> Result<(Variables, Vec<Item>)> {
         let begins = carried.iter().map(|(name, item)| {
-            let form = Form::Fixed(self.settled(item)?);
+            let form = JoinForm::Fixed(self.settled(item)?);
             Ok(Carried::new(Slot::Variable(name.clone()), item.clone(), form))
         });
         let turn = |iteration: Var, carried: &[Carried<Self>]| {
             self.within_graphs(LOOP_WEIGHT, || {
-                let iteration = Number { var: iteration, kind: NumberKind::Int };
+                let iteration = GraphNumber { var: iteration, kind: NumberKind::Int };
                 let turn = body(Item::Number(iteration), self.left(carried))?;
                 let scanned = turn.scanned.iter().map(|item| self.var_of(item));
                 let stacked = scanned.collect::<Result<_>>()?;

@@ -1,21 +1,21 @@
 //! Lists whose length is known only when the model runs: of tensors, as sequences of the graph; of numbers, as tensors
 //! of one axis.
 
-use super::item::Shared;
+use super::item::SharedObject;
 use super::{Elements, Item, Machine, NumberKind, Result};
 use crate::diag::Code;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Tensor, ValueType};
 use std::rc::Rc;
 
-type Place = Rc<Shared<Elements>>;
+type SharedElements = Rc<SharedObject<Elements>>;
 
 impl Machine<'_> {
     /// The result of an operator on such a list; `None` if it is none.
     pub(super) fn sequence_op(
         &self,
         name: &str,
-        list: &Place,
+        list: &SharedElements,
         rest: &[Item],
     ) -> Result<Option<Item>> {
         let elements = list.borrow().clone();
@@ -29,7 +29,7 @@ impl Machine<'_> {
     fn of_tensors(
         &self,
         name: &str,
-        list: &Place,
+        list: &SharedElements,
         var: Var,
         rest: &[Item],
     ) -> Result<Option<Item>> {
@@ -92,7 +92,7 @@ impl Machine<'_> {
     fn of_numbers(
         &self,
         name: &str,
-        list: &Place,
+        list: &SharedElements,
         (var, kind): (Var, NumberKind),
         rest: &[Item],
     ) -> Result<Option<Item>> {
@@ -209,7 +209,7 @@ impl Machine<'_> {
     pub(super) fn at_computed_index(
         &self,
         name: &str,
-        list: &Place,
+        list: &SharedElements,
         rest: &[Item],
     ) -> Result<Option<Item>> {
         let ("__getitem__" | "_set_item" | "pop" | "Delete" | "insert", [Item::Number(_), ..]) =
@@ -228,7 +228,7 @@ impl Machine<'_> {
             None => Elements::Sequence(self.sequence_var(&item, None)?),
         };
         if name == "__getitem__" {
-            return self.sequence_op(name, &Rc::new(Shared::new(elements)), rest);
+            return self.sequence_op(name, &Rc::new(SharedObject::new(elements)), rest);
         }
         self.edit_list(list, |old| *old = elements);
         self.sequence_op(name, list, rest)

@@ -1,6 +1,6 @@
 //! Arguments and results of nodes.
 
-use super::{Graph, Size, dtypes};
+use super::{Graph, SymbolicSize, dtypes};
 use crate::diag::refuse;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
@@ -34,14 +34,14 @@ pub(crate) enum Argument {
 
 impl<'de> Deserialize<'de> for Argument {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Argument, D::Error> {
-        from.deserialize_map(Arguments)
+        from.deserialize_map(ArgumentsVisitor)
     }
 }
 
 /// `{"as_int": 1}`; schema 2 writes all keys, with null for those that are not meant.
-struct Arguments;
+struct ArgumentsVisitor;
 
-impl<'de> Visitor<'de> for Arguments {
+impl<'de> Visitor<'de> for ArgumentsVisitor {
     type Value = Argument;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -64,9 +64,9 @@ fn value<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Argume
     use Argument as R;
     match key {
         "as_none" => some(map, |_: IgnoredAny| R::None),
-        "as_tensor" => some(map, |tensor: Named| R::Tensor(tensor.name)),
+        "as_tensor" => some(map, |tensor: NamedValue| R::Tensor(tensor.name)),
         "as_tensors" => some(map, tensors),
-        "as_nested_tensors" => some(map, |lists: Vec<Vec<Named>>| list(lists, tensors)),
+        "as_nested_tensors" => some(map, |lists: Vec<Vec<NamedValue>>| list(lists, tensors)),
         "as_optional_tensor" => some(map, |tensor: Argument| tensor),
         "as_optional_tensors" => some(map, R::List),
         "as_int" => some(map, R::Int),
@@ -89,7 +89,7 @@ fn value<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Argume
         "as_device" => some(map, |device: Device| R::Device(device.r#type, device.index)),
         "as_complex" => some(map, |complex: Complex| R::Complex(complex.real.0, complex.imag.0)),
         "as_graph" => some(map, |inner: Inner| R::Graph(inner.name, Box::new(inner.graph))),
-        "as_custom_obj" => some(map, |object: Named| R::Object(object.name)),
+        "as_custom_obj" => some(map, |object: NamedValue| R::Object(object.name)),
         "as_operator" => some(map, R::Operator),
         "as_string_to_argument" => {
             let dict = |dict: HashMap<Rc<str>, Argument>| {
@@ -125,7 +125,7 @@ fn list<T>(items: Vec<T>, make: impl Fn(T) -> Argument) -> Argument {
     Argument::List(items.into_iter().map(make).collect())
 }
 
-fn tensors(names: Vec<Named>) -> Argument {
+fn tensors(names: Vec<NamedValue>) -> Argument {
     list(names, |tensor| Argument::Tensor(tensor.name))
 }
 
@@ -135,12 +135,12 @@ fn floats(floats: Vec<Float>) -> Argument {
 
 /// A value by its name; only objects have a class.
 #[derive(serde::Deserialize)]
-pub(super) struct Named {
+pub(super) struct NamedValue {
     pub(super) name: Rc<str>,
     class_fqn: Option<IgnoredAny>,
 }
 
-impl Named {
+impl NamedValue {
     pub(super) fn argument(&self) -> Argument {
         match self.class_fqn {
             Some(_) => Argument::Object(self.name.clone()),
@@ -212,33 +212,33 @@ impl<'de> Deserialize<'de> for Symbolic {
 }
 
 /// `{"as_int": 3}` or `{"as_expr": {"expr_str": "2*s0"}}`; offsets of schema 2 are plain numbers.
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
-        from.deserialize_any(Sizes)
+impl<'de> Deserialize<'de> for SymbolicSize {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<SymbolicSize, D::Error> {
+        from.deserialize_any(SizesVisitor)
     }
 }
 
-struct Sizes;
+struct SizesVisitor;
 
-impl<'de> Visitor<'de> for Sizes {
-    type Value = Size;
+impl<'de> Visitor<'de> for SizesVisitor {
+    type Value = SymbolicSize;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("a number or an expression")
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Size, E> {
+    fn visit_u64<E: Error>(self, number: u64) -> Result<SymbolicSize, E> {
         number
             .try_into()
-            .map(Size::Known)
+            .map(SymbolicSize::Known)
             .map_err(|_| E::custom(format!("the size {number} is too large")))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Size, E> {
-        Ok(Size::Known(number))
+    fn visit_i64<E: Error>(self, number: i64) -> Result<SymbolicSize, E> {
+        Ok(SymbolicSize::Known(number))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Size, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<SymbolicSize, A::Error> {
         #[derive(serde::Deserialize)]
         struct Expression {
             expr_str: Rc<str>,
@@ -249,8 +249,10 @@ impl<'de> Visitor<'de> for Sizes {
             as_expr: Option<Expression>,
         }
         match Written::deserialize(MapAccessDeserializer::new(map))? {
-            Written { as_int: Some(size), as_expr: None } => Ok(Size::Known(size)),
-            Written { as_int: None, as_expr: Some(expr) } => Ok(Size::Symbolic(expr.expr_str)),
+            Written { as_int: Some(size), as_expr: None } => Ok(SymbolicSize::Known(size)),
+            Written { as_int: None, as_expr: Some(expr) } => {
+                Ok(SymbolicSize::Symbolic(expr.expr_str))
+            }
             _ => Err(A::Error::custom("a size is either a number or an expression")),
         }
     }

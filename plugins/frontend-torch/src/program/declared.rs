@@ -3,9 +3,9 @@
 //! The declarations fill in what inference cannot know, and show where the two contradict each other.
 
 use super::sizes::{Expr, Expressions};
-use super::{Graph, Meta, Size};
+use super::{Graph, Meta, SymbolicSize};
 use crate::diag::{Code, Diagnostic, shown};
-use crate::machine::{Item, Machine, Number, NumberKind, Result};
+use crate::machine::{GraphNumber, Item, Machine, NumberKind, Result};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
 use std::cell::{Cell, RefCell};
@@ -24,15 +24,15 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    fn expression(&self, size: &Size) -> Result<Rc<Expr>> {
-        self.expressions.borrow_mut().of(size)
+    fn expression(&self, size: &SymbolicSize) -> Result<Rc<Expr>> {
+        self.expressions.borrow_mut().expression_of(size)
     }
 
     /// Says that the size `declared` of an input is `given`.
     ///
     /// # Errors
     /// `N0105` if it is something else already.
-    pub(super) fn bind(&self, declared: &Size, given: &Dim) -> Result<()> {
+    pub(super) fn bind(&self, declared: &SymbolicSize, given: &Dim) -> Result<()> {
         let before = self.dim(declared)?;
         let wrong = |before: &Dim| {
             let message = format!(
@@ -58,7 +58,7 @@ impl Symbols {
     }
 
     /// A size: known if its symbols are, a name if it is a single symbol.
-    pub(super) fn dim(&self, size: &Size) -> Result<Dim> {
+    pub(super) fn dim(&self, size: &SymbolicSize) -> Result<Dim> {
         let expression = self.expression(size)?;
         let dims = self.dims.borrow();
         if let Some(known) = expression.evaluate(&|symbol| dims.get(symbol)?.known()) {
@@ -74,7 +74,7 @@ impl Symbols {
     }
 
     /// The size of an input: a name also if it depends on symbols.
-    pub(super) fn named(&self, size: &Size) -> Result<Dim> {
+    pub(super) fn named(&self, size: &SymbolicSize) -> Result<Dim> {
         let dim = self.dim(size)?;
         if dim != Dim::Unknown {
             return Ok(dim);
@@ -89,7 +89,7 @@ impl Symbols {
     }
 
     /// The symbols that a size depends on.
-    pub(super) fn symbols_of(&self, size: &Size) -> Result<Vec<Rc<str>>> {
+    pub(super) fn symbols_of(&self, size: &SymbolicSize) -> Result<Vec<Rc<str>>> {
         Ok(self.expression(size)?.symbols().into_iter().cloned().collect())
     }
 
@@ -97,7 +97,7 @@ impl Symbols {
     pub(super) fn type_of(
         &self,
         meta: &Meta,
-        dim: impl Fn(&Self, &Size) -> Result<Dim>,
+        dim: impl Fn(&Self, &SymbolicSize) -> Result<Dim>,
     ) -> Result<ValueType> {
         let shape = meta.sizes.iter().map(|size| dim(self, size)).collect::<Result<_>>()?;
         Ok(ValueType::Tensor { dtype: meta.dtype, shape: Some(shape) })
@@ -143,8 +143,8 @@ impl Symbols {
         declared: &ValueType,
     ) -> Result<()> {
         let b = machine.builder();
-        let found = b.type_of(var);
-        let known = found.as_ref().and_then(ValueType::shape);
+        let var_type = b.type_of(var);
+        let known_dims = var_type.as_ref().and_then(ValueType::shape);
         let (Some(declared_dtype), Some(sizes)) = (declared.dtype(), declared.shape()) else {
             return Ok(());
         };
@@ -152,17 +152,18 @@ impl Symbols {
         if matches!(declared_dtype, DataType::Complex64 | DataType::Complex128) {
             return Ok(());
         }
-        let found_dtype = found.as_ref().and_then(ValueType::dtype);
+        let found_dtype = var_type.as_ref().and_then(ValueType::dtype);
         let differs =
             |(a, b): (&Dim, &Dim)| matches!((a.known(), b.known()), (Some(a), Some(b)) if a != b);
         // torch declares one axis too many for the states of recurrent networks.
-        let more =
-            |known: &[Dim]| known.len() < sizes.len() && without_ones(known) == without_ones(sizes);
-        if known.is_some_and(more) && found_dtype == Some(declared_dtype) {
+        let more = |known_dims: &[Dim]| {
+            known_dims.len() < sizes.len() && without_ones(known_dims) == without_ones(sizes)
+        };
+        if known_dims.is_some_and(more) && found_dtype == Some(declared_dtype) {
             return Ok(());
         }
-        let shapes = known.is_some_and(|known| {
-            known.len() != sizes.len() || known.iter().zip(sizes).any(differs)
+        let shapes = known_dims.is_some_and(|known_dims| {
+            known_dims.len() != sizes.len() || known_dims.iter().zip(sizes).any(differs)
         });
         let differs = shapes || found_dtype.is_some_and(|dtype| dtype != declared_dtype);
         if differs && (self.misdeclared.get() || self.doubtful.get()) {
@@ -170,22 +171,23 @@ impl Symbols {
             return Ok(());
         }
         if differs {
-            let found = found.map(|found| found.to_string()).unwrap_or_default();
+            let var_type = var_type.map(|var_type| var_type.to_string()).unwrap_or_default();
             let name = shown(name);
-            let message =
-                format!("`{name}` is {declared} in the program, and its operator gives {found}.");
+            let message = format!(
+                "`{name}` is {declared} in the program, and its operator gives {var_type}."
+            );
             let help = "Export the program again. If torch runs it as it is, please report it.";
             return Err(machine.problem(Code::ShapeMismatch, message).help(help));
         }
         let merged = sizes.iter().enumerate().map(|(axis, declared)| {
-            let inferred = known.map_or(&Dim::Unknown, |known| &known[axis]);
+            let inferred = known_dims.map_or(&Dim::Unknown, |known_dims| &known_dims[axis]);
             match (inferred, declared) {
                 (Dim::Known(_), _) | (_, Dim::Unknown) => inferred.clone(),
                 _ => declared.clone(),
             }
         });
         let merged: Vec<Dim> = merged.collect();
-        if known != Some(&merged) || found_dtype.is_none() {
+        if known_dims != Some(&merged) || found_dtype.is_none() {
             b.declare(var, ValueType::Tensor { dtype: Some(declared_dtype), shape: Some(merged) });
         }
         Ok(())
@@ -196,7 +198,7 @@ impl Symbols {
 pub(super) fn missing_number(machine: &Machine<'_>, graph: &Graph, name: &str) -> Item {
     let kind = if graph.ints.contains_key(name) { NumberKind::Int } else { NumberKind::Bool };
     let ty = ValueType::tensor(kind.dtype(), Vec::<Dim>::new());
-    Item::Number(Number { var: machine.builder().placeholder(Some(ty)), kind })
+    Item::Number(GraphNumber { var: machine.builder().placeholder(Some(ty)), kind })
 }
 
 /// Sizes that are known, but for axes of one element.

@@ -1,10 +1,10 @@
 //! Functions of Python that exported programs apply to numbers, as operators of torch.
 
 /// Name of the function, of the operator, and of its overload where the operator alone would mean another one.
-type Row = (&'static str, &'static str, Option<&'static str>);
+type FunctionRow = (&'static str, &'static str, Option<&'static str>);
 
 #[rustfmt::skip]
-const FUNCTIONS: &[Row] = &[
+const FUNCTIONS: &[FunctionRow] = &[
     ("_operator.add", "aten::add", None),
     ("_operator.sub", "aten::sub", None),
     ("_operator.mul", "aten::mul", None),

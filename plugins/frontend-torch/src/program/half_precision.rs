@@ -4,7 +4,7 @@
 //! to 16 bits, operators compute in float32, and what they give is rounded again where the program declares it.
 
 use super::autocast::Region;
-use super::run::{Runner, Scope};
+use super::run::{ProgramRunner, Scope};
 use super::{Argument, Node};
 use crate::machine::{Item, Result};
 use onnxd_plugin_sdk::ir::DataType;
@@ -44,7 +44,7 @@ fn is_half(dtype: DataType) -> bool {
     matches!(dtype, DataType::Bfloat16 | DataType::Float16)
 }
 
-impl Runner<'_, '_> {
+impl ProgramRunner<'_, '_> {
     /// Runs a region; none where autocast is off.
     pub(super) fn within_autocast<T>(
         &self,

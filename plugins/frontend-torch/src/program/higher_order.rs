@@ -1,16 +1,16 @@
 //! Operators that take graphs: conditions, loops, and regions of a program.
 
 use super::autocast::Region;
-use super::run::{Runner, Scope};
+use super::run::{ProgramRunner, Scope};
 use super::{Argument, Graph, Node, json};
-use crate::aten::dtype::of_number;
+use crate::aten::dtype::dtype_of_number;
 use crate::diag::{refuse, shown};
-use crate::machine::{Item, Number, NumberKind, Result, Turn, Turns, Variables};
+use crate::machine::{GraphNumber, Item, NumberKind, Result, Turn, Turns, Variables};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType;
 use std::rc::Rc;
 
-impl Runner<'_, '_> {
+impl ProgramRunner<'_, '_> {
     /// What a higher-order operator gives: all of its results.
     pub(super) fn higher_order(&self, name: &str, node: &Node, scope: &Scope<'_>) -> Result<Item> {
         use Argument::{Bool, Graph as Sub, Int, List, Operator, Text};
@@ -71,7 +71,7 @@ impl Runner<'_, '_> {
     /// The region that a device and a type of elements say.
     fn region(&self, device: &Argument, dtype: &Argument) -> Result<Region> {
         let half = match dtype {
-            Argument::Int(number) => match of_number(*number) {
+            Argument::Int(number) => match dtype_of_number(*number) {
                 Some(half @ (DataType::Bfloat16 | DataType::Float16)) => Some(half),
                 _ => {
                     let message =
@@ -102,7 +102,7 @@ impl Runner<'_, '_> {
         let number = match self.truth(condition)? {
             Item::Bool(true) => return self.graph(then, operands.to_vec()),
             Item::Bool(false) => return self.graph(otherwise, operands.to_vec()),
-            other => Number {
+            other => GraphNumber {
                 var: self.machine.number_var(&other, NumberKind::Bool)?,
                 kind: NumberKind::Bool,
             },
@@ -121,8 +121,8 @@ impl Runner<'_, '_> {
     ) -> Result<Vec<Item>> {
         let count = carried.len();
         let holds = |state: &[Item]| {
-            let given = self.graph(holds, [state, more].concat())?;
-            match given.as_slice() {
+            let condition_items = self.graph(holds, [state, more].concat())?;
+            match condition_items.as_slice() {
                 [holds] => self.truth(holds),
                 _ => Err(self.damaged("the condition of a loop gives no single value")),
             }
@@ -139,8 +139,8 @@ impl Runner<'_, '_> {
             Ok(Turn { condition, carried: numbered(next), scanned: vec![] })
         };
         let turns = Turns { most: None, condition: Some(first) };
-        let (given, _) = self.machine.repeat(&turns, &numbered(carried), &turn)?;
-        self.in_order(given, count)
+        let (condition_items, _) = self.machine.repeat(&turns, &numbered(carried), &turn)?;
+        self.in_order(condition_items, count)
     }
 
     /// One turn for each slice of `scanned` along the first axis. What the body gives beside the carried values is
@@ -157,7 +157,7 @@ impl Runner<'_, '_> {
         })
     }
 
-    /// As [`Runner::scan`], where `body` gives the next values.
+    /// As [`ProgramRunner::scan`], where `body` gives the next values.
     fn scanned(
         &self,
         carried: Vec<Item>,

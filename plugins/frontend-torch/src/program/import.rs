@@ -1,17 +1,17 @@
 //! From an exported program to a model.
 
 use super::declared::Symbols;
-use super::run::Runner;
-use super::states::{Inputs, Tied, complete, kept};
-use super::weights::Weights;
+use super::run::ProgramRunner;
+use super::states::{StateInputs, Tied, complete, kept};
+use super::weights::ProgramWeights;
 use super::{Argument, Input, InputKind, Meta, OutputKind, Program, run};
 use crate::archive::pickle::{Object, Pickled};
 use crate::archive::zip::Archive;
 use crate::aten::complex::real;
-use crate::aten::{Source, table};
+use crate::aten::{RowContext, table};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, refuse, shown};
-use crate::machine::{self, Instance, Item, Machine, Number, NumberKind, Result};
-use crate::options::Options;
+use crate::machine::{self, GraphNumber, Instance, Item, Machine, NumberKind, Result};
+use crate::options::TorchOptions;
 use crate::outputs::{self, INPUT};
 use crate::params;
 use onnxd_plugin_sdk::build::Var;
@@ -34,11 +34,11 @@ pub(crate) fn import(
     submission: &Submission,
     archive: &Archive,
     graphs: &[String],
-    options: &Options,
+    options: &TorchOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     let member = chosen(submission, graphs)?;
     let program = Program::open(archive, member)?;
-    let weights = Weights::open(archive, member)?;
+    let weights = ProgramWeights::open(archive, member)?;
     let import = Import { program: &program, weights: &weights, options };
     let mut made = import.made(&BTreeSet::new())?;
     if !made.written.is_empty() {
@@ -73,10 +73,10 @@ pub(crate) fn import(
 pub(crate) fn graph(
     archive: &Archive,
     member: &str,
-    options: &Options,
+    options: &TorchOptions,
 ) -> std::result::Result<ir::Graph, Diagnostics> {
     let program = Program::open(archive, member)?;
-    let weights = Weights::open(archive, member)?;
+    let weights = ProgramWeights::open(archive, member)?;
     let import = Import { program: &program, weights: &weights, options };
     Ok(import.made(&BTreeSet::new())?.graph)
 }
@@ -102,12 +102,12 @@ fn chosen<'a>(submission: &Submission, graphs: &'a [String]) -> Result<&'a str> 
 
 struct Import<'a> {
     program: &'a Program,
-    weights: &'a Weights,
-    options: &'a Options,
+    weights: &'a ProgramWeights,
+    options: &'a TorchOptions,
 }
 
 /// A graph, and what the program writes that outlives a call.
-struct Made {
+struct ImportedGraph {
     graph: ir::Graph,
     notes: Vec<Diagnostic>,
     ranges: Vec<(String, String)>,
@@ -116,7 +116,7 @@ struct Made {
     states: Vec<State>,
 }
 
-impl Made {
+impl ImportedGraph {
     /// Leaves out what is written, where nobody can miss it.
     ///
     /// # Errors
@@ -139,9 +139,9 @@ impl Made {
 
 impl Import<'_> {
     /// Runs the program. Buffers and parameters of `states` are inputs of the graph with their values as defaults.
-    fn made(&self, states: &BTreeSet<Rc<str>>) -> std::result::Result<Made, Diagnostics> {
+    fn made(&self, states: &BTreeSet<Rc<str>>) -> std::result::Result<ImportedGraph, Diagnostics> {
         let table = table();
-        let source = Source::new(self.options.training);
+        let source = RowContext::new(self.options.training);
         let opsets = Opsets::from([(String::new(), self.options.opset)]);
         let fallback = self.options.fallback.clone();
         let driver = Driver::new(&table, &source, ir::Graph::new("torch"), opsets, fallback);
@@ -149,17 +149,18 @@ impl Import<'_> {
         machine.declares.set(true);
         let symbols = Symbols::default();
         let held = RefCell::default();
-        let running = Running { import: self, machine: &machine, symbols: &symbols, states, held };
+        let running =
+            ProgramImport { import: self, machine: &machine, symbols: &symbols, states, held };
         let ran = running.run();
         let ranges = running.ranges();
         let ((graph, notes), (written, inputs)) = Diagnostics::both(machine.finish(), ran)?;
         let states = kept(&graph, &written, &inputs);
-        Ok(Made { graph, notes, ranges, written, states })
+        Ok(ImportedGraph { graph, notes, ranges, written, states })
     }
 }
 
 /// A program that becomes a graph.
-struct Running<'a, 's> {
+struct ProgramImport<'a, 's> {
     import: &'a Import<'a>,
     machine: &'a Machine<'s>,
     symbols: &'a Symbols,
@@ -168,9 +169,9 @@ struct Running<'a, 's> {
     held: RefCell<Vec<(Rc<str>, Var)>>,
 }
 
-impl Running<'_, '_> {
+impl ProgramImport<'_, '_> {
     /// What the program writes that outlives a call, and the names of the inputs that states became.
-    fn run(&self) -> Result<(Vec<Written>, Inputs)> {
+    fn run(&self) -> Result<(Vec<Written>, StateInputs)> {
         let program = self.import.program;
         self.machine.builder().reserve(output_names(program));
         let inputs = self.inputs()?;
@@ -181,7 +182,7 @@ impl Running<'_, '_> {
         };
         let vars = inputs.iter().map(before).collect::<Result<Vec<_>>>()?;
         self.machine.watch();
-        let runner = Runner::new(self.machine, self.symbols);
+        let runner = ProgramRunner::new(self.machine, self.symbols);
         let given = runner.graph(&program.graph, inputs.clone())?;
         let written = self.outputs(&inputs, &vars, given)?;
         let name =
@@ -252,7 +253,7 @@ impl Running<'_, '_> {
         let is_int = self.import.program.graph.ints.contains_key(name);
         let kind = if is_int { NumberKind::Int } else { NumberKind::Float };
         let ty = ValueType::tensor(kind.dtype(), Vec::<Dim>::new());
-        Item::Number(Number { var: self.machine.builder().input(name, ty), kind })
+        Item::Number(GraphNumber { var: self.machine.builder().input(name, ty), kind })
     }
 
     fn user_tensor(&self, at: usize, name: &str) -> Result<Item> {
@@ -381,7 +382,9 @@ impl Running<'_, '_> {
         let mut seen = HashSet::new();
         for ((input, named), (item, before)) in all {
             let Some(before) = before else { continue };
-            if machine::Place::of(item).is_some_and(|place| !seen.insert(place.address())) {
+            if machine::MutableObject::from_item(item)
+                .is_some_and(|place| !seen.insert(place.address()))
+            {
                 continue;
             }
             if machine.var_of(item)? != *before {

@@ -1,6 +1,6 @@
 //! The JSON of exported programs, of all schema versions.
 
-use super::argument::Named;
+use super::argument::NamedValue;
 use super::*;
 use crate::archive::over_limit;
 use crate::diag::{Code, refuse};
@@ -23,7 +23,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
     let (text, values) = json::quoted(text);
     refuse!(values > VALUES_MAX =>
         over_limit(format!("the program has more than {VALUES_MAX} values in its JSON")));
-    let file: File = serde_json::from_slice(&text).map_err(|e| unreadable(&e))?;
+    let file: ProgramFile = serde_json::from_slice(&text).map_err(|e| unreadable(&e))?;
     let module = file.graph_module;
     let input_specs: Vec<_> = module.signature.input_specs;
     let output_specs: Vec<_> = module.signature.output_specs;
@@ -53,7 +53,7 @@ pub(crate) fn read_any(text: &[u8]) {
     let sizes =
         program.graph.tensors.values().flat_map(|meta| meta.sizes.iter().chain(&meta.strides));
     for size in sizes.chain(program.graph.ints.values()) {
-        if let Size::Symbolic(text) = size
+        if let SymbolicSize::Symbolic(text) = size
             && let Ok(expr) = sizes::Expr::parse(text)
         {
             let _ = (expr.evaluate(&|_| Some(3)), expr.render(&|_| None));
@@ -82,7 +82,7 @@ fn check_count(what: &str, graph: usize, signature: usize) -> Result<(), Diagnos
 }
 
 #[derive(Deserialize)]
-struct File {
+struct ProgramFile {
     graph_module: GraphModule,
     #[serde(default)]
     range_constraints: HashMap<Rc<str>, Range>,
@@ -100,7 +100,7 @@ struct GraphModule {
     graph: Graph,
     signature: Signature,
     #[serde(default, rename = "module_call_graph")]
-    calls: Vec<keys::Call>,
+    calls: Vec<keys::ModuleCall>,
 }
 
 #[derive(Deserialize)]
@@ -124,7 +124,7 @@ struct InputSpec {
 /// A value with the name that the module has for it.
 #[derive(Deserialize)]
 struct Held {
-    arg: Named,
+    arg: NamedValue,
     #[serde(
         alias = "parameter_name",
         alias = "buffer_name",
@@ -210,16 +210,16 @@ fn name(held: &Held) -> Result<Rc<str>, Diagnostic> {
 }
 
 /// `torch.ops.aten.add.Tensor`, `torch.ops.higher_order.cond`, `_operator.mul`
-pub(super) fn target<'de, D: Deserializer<'de>>(from: D) -> Result<Target, D::Error> {
+pub(super) fn target<'de, D: Deserializer<'de>>(from: D) -> Result<CallTarget, D::Error> {
     let text = String::deserialize(from)?;
     if let Some(name) = text.strip_prefix("torch.ops.higher_order.") {
-        return Ok(Target::HigherOrder(name.split('.').next().unwrap_or(name).into()));
+        return Ok(CallTarget::HigherOrder(name.split('.').next().unwrap_or(name).into()));
     }
     if !text.starts_with("torch.ops.") {
-        return Ok(Target::Function(text.into()));
+        return Ok(CallTarget::Function(text.into()));
     }
     match operator(&text) {
-        Some((name, overload)) => Ok(Target::Operator { name, overload }),
+        Some((name, overload)) => Ok(CallTarget::Operator { name, overload }),
         None => Err(D::Error::custom(format!("`{text}` names no operator"))),
     }
 }
@@ -247,11 +247,11 @@ pub(super) fn tensors<'de, D: Deserializer<'de>>(
 }
 
 /// Why no tensor has these sizes.
-fn impossible(sizes: &[Size]) -> Option<String> {
+fn impossible(sizes: &[SymbolicSize]) -> Option<String> {
     let known = || {
         sizes.iter().filter_map(|size| match size {
-            Size::Known(size) => Some(*size),
-            Size::Symbolic(_) => None,
+            SymbolicSize::Known(size) => Some(*size),
+            SymbolicSize::Symbolic(_) => None,
         })
     };
     if let Some(negative) = known().find(|size| *size < 0) {

@@ -9,7 +9,7 @@ const DEPTH_MAX: usize = 64;
 
 /// A module that the program was exported from; the first one is the whole.
 #[derive(Debug, Deserialize)]
-pub(super) struct Call {
+pub(super) struct ModuleCall {
     signature: Option<Signature>,
 }
 
@@ -20,7 +20,7 @@ struct Signature {
 }
 
 /// The names of the results, as far as they are in dicts; nothing if the tree is not understood.
-pub(super) fn of_calls(calls: &[Call]) -> Vec<String> {
+pub(super) fn of_calls(calls: &[ModuleCall]) -> Vec<String> {
     let text = calls.first().and_then(|call| call.signature.as_ref()?.out_spec.as_str());
     let tree: Option<Value> = text.and_then(|text| serde_json::from_str(text).ok());
     let mut names = vec![];

@@ -46,7 +46,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// The program whose graph is in a member: one of [`crate::archive::kind::Kind::Program`].
+    /// The program whose graph is in a member: one of [`crate::archive::kind::FileKind::Program`].
     pub(crate) fn open(archive: &Archive, graph: &str) -> Result<Program, Diagnostic> {
         json::read(&archive.read(graph)?)
     }
@@ -110,7 +110,7 @@ pub(crate) struct Graph {
     #[serde(rename = "tensor_values", deserialize_with = "json::tensors")]
     pub(crate) tensors: HashMap<Rc<str>, Meta>,
     #[serde(rename = "sym_int_values", default)]
-    pub(crate) ints: HashMap<Rc<str>, Size>,
+    pub(crate) ints: HashMap<Rc<str>, SymbolicSize>,
 }
 
 impl Graph {
@@ -139,16 +139,16 @@ pub(crate) struct Meta {
     /// None for types that ONNX does not have.
     #[serde(deserialize_with = "dtypes::read")]
     pub(crate) dtype: Option<DataType>,
-    pub(crate) sizes: Vec<Size>,
+    pub(crate) sizes: Vec<SymbolicSize>,
     #[serde(default)]
-    pub(crate) strides: Vec<Size>,
+    pub(crate) strides: Vec<SymbolicSize>,
     #[serde(default)]
-    pub(crate) storage_offset: Option<Size>,
+    pub(crate) storage_offset: Option<SymbolicSize>,
 }
 
 /// A number, or the text of an expression for [`sizes::Expr::parse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Size {
+pub(crate) enum SymbolicSize {
     Known(i64),
     Symbolic(Rc<str>),
 }
@@ -156,7 +156,7 @@ pub(crate) enum Size {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Node {
     #[serde(deserialize_with = "json::target")]
-    pub(crate) target: Target,
+    pub(crate) target: CallTarget,
     #[serde(rename = "inputs")]
     pub(crate) arguments: Vec<NodeArgument>,
     pub(crate) outputs: Vec<Argument>,
@@ -165,7 +165,7 @@ pub(crate) struct Node {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum CallTarget {
     /// `aten::add`, `Tensor`; the overload `default` has an empty name, as in [`crate::schema::Schema`].
     Operator { name: Rc<str>, overload: Rc<str> },
     /// `cond`, `while_loop`, `scan`

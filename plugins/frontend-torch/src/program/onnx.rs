@@ -1,6 +1,6 @@
 //! Operators that programs name in ONNX's words: `torch.onnx.ops`.
 
-use super::run::Runner;
+use super::run::ProgramRunner;
 use crate::diag::{Code, refuse, shown};
 use crate::machine::{Item, Result};
 use onnxd_plugin_sdk::build::Operand;
@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::ir::{Attr, schema};
 use std::rc::Rc;
 
 /// Arguments with names.
-type Named = [(Rc<str>, Item)];
+type NamedArguments = [(Rc<str>, Item)];
 
 /// The namespace of operators of the standard, and of those of any domain.
 const STANDARD: &str = "onnx::";
@@ -25,7 +25,7 @@ struct Said<'a> {
     attributes: Vec<(String, Attr)>,
 }
 
-impl Runner<'_, '_> {
+impl ProgramRunner<'_, '_> {
     /// What an operator gives that ONNX has under this name.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Runner<'_, '_> {
         &self,
         (name, overload): (&str, &str),
         positional: &[Item],
-        named: &Named,
+        named: &NamedArguments,
         results: usize,
     ) -> Result<Option<Item>> {
         if let Some(op) = name.strip_prefix(STANDARD) {
@@ -53,15 +53,16 @@ impl Runner<'_, '_> {
         op: &str,
         opset: Option<i64>,
         positional: &[Item],
-        named: &Named,
+        named: &NamedArguments,
         results: usize,
     ) -> Result<Item> {
         let mut inputs = self.tensors(positional)?;
         let mut attributes = vec![];
-        let known = schema::find("", op, opset.unwrap_or_else(schema::max_opset));
+        let schema_found = schema::find("", op, opset.unwrap_or_else(schema::max_opset));
         for (name, item) in named {
-            let at =
-                known.and_then(|known| known.inputs.iter().position(|input| input.name == &**name));
+            let at = schema_found.and_then(|schema_found| {
+                schema_found.inputs.iter().position(|input| input.name == &**name)
+            });
             match (at, item) {
                 (_, Item::None) => {}
                 (Some(at), item) => {
@@ -76,7 +77,7 @@ impl Runner<'_, '_> {
     }
 
     /// `torch.onnx.ops.symbolic`, whose attributes are lists of their keys, types and parts of lists.
-    fn symbolic(&self, several: bool, positional: &[Item], named: &Named) -> Result<Item> {
+    fn symbolic(&self, several: bool, positional: &[Item], named: &NamedArguments) -> Result<Item> {
         let damaged = |what: &str| self.damaged(format!("an operator of `torch.onnx.ops` {what}"));
         let get = |name: &str| named.iter().find(|(n, _)| &**n == name).map(|(_, item)| item);
         let list = |name: &str| get(name).and_then(Item::items).unwrap_or_default();

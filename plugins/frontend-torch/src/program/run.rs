@@ -3,9 +3,9 @@
 use super::autocast::Region;
 use super::declared::{Symbols, missing_number};
 use super::functions;
-use super::{Argument, Graph, Node, NodeArgument, Passed, Target};
+use super::{Argument, CallTarget, Graph, Node, NodeArgument, Passed};
 use crate::diag::{Code, Diagnostic, Layer, refuse, shown};
-use crate::machine::{Item, Machine, Number, NumberKind, Result};
+use crate::machine::{GraphNumber, Item, Machine, NumberKind, Result};
 use crate::schema::{self, Schema};
 use onnxd_plugin_sdk::ir::ValueType;
 use std::cell::Cell;
@@ -38,7 +38,7 @@ pub(super) struct Scope<'g> {
 }
 
 /// A program on its way through the machine.
-pub(super) struct Runner<'m, 's> {
+pub(super) struct ProgramRunner<'m, 's> {
     pub(super) machine: &'m Machine<'s>,
     pub(super) symbols: &'m Symbols,
     /// Whether a graph runs already.
@@ -47,10 +47,10 @@ pub(super) struct Runner<'m, 's> {
     pub(super) autocast: Cell<Option<Region>>,
 }
 
-impl<'m, 's> Runner<'m, 's> {
-    pub(super) fn new(machine: &'m Machine<'s>, symbols: &'m Symbols) -> Runner<'m, 's> {
+impl<'m, 's> ProgramRunner<'m, 's> {
+    pub(super) fn new(machine: &'m Machine<'s>, symbols: &'m Symbols) -> ProgramRunner<'m, 's> {
         let (inside, autocast) = Default::default();
-        Runner { machine, symbols, inside, autocast }
+        ProgramRunner { machine, symbols, inside, autocast }
     }
 
     /// What a graph gives for its inputs.
@@ -94,9 +94,9 @@ impl<'m, 's> Runner<'m, 's> {
 
     fn result(&self, node: &Node, scope: &Scope<'_>) -> Result<Item> {
         match &node.target {
-            Target::Operator { name, overload } => self.operator(node, name, overload, scope),
-            Target::HigherOrder(name) => self.higher_order(name, node, scope),
-            Target::Function(name) => {
+            CallTarget::Operator { name, overload } => self.operator(node, name, overload, scope),
+            CallTarget::HigherOrder(name) => self.higher_order(name, node, scope),
+            CallTarget::Function(name) => {
                 let arguments = node.arguments.iter().map(|a| self.item(&a.value, scope));
                 self.function(name, arguments.collect::<Result<_>>()?)
             }
@@ -118,8 +118,8 @@ impl<'m, 's> Runner<'m, 's> {
         }
         let results =
             node.outputs.iter().filter(|output| !matches!(output, Argument::None)).count();
-        if let Some(given) = self.onnx((name, overload), &positional, &named, results)? {
-            return Ok(given);
+        if let Some(result) = self.onnx((name, overload), &positional, &named, results)? {
+            return Ok(result);
         }
         if schema.is_some() || name.starts_with("aten::") || name.starts_with("prim::") {
             let arguments = positional.clone();
@@ -127,10 +127,10 @@ impl<'m, 's> Runner<'m, 's> {
             for (_, item) in &mut named {
                 self.operands(name, std::slice::from_mut(item))?;
             }
-            let given = self.machine.call(name, Some(overload), positional, named)?;
-            let given = self.rounded(node, given, scope)?;
+            let result = self.machine.call(name, Some(overload), positional, named)?;
+            let result = self.rounded(node, result, scope)?;
             self.move_statistics(name, &arguments)?;
-            return Ok(given);
+            return Ok(result);
         }
         self.custom(scope, node, (name, overload), &positional, &named)
     }
@@ -160,9 +160,10 @@ impl<'m, 's> Runner<'m, 's> {
             false => name,
         };
         let count = types.len();
-        let given = self.machine.foreign(key, positional, named, types)?;
+        let foreign_item = self.machine.foreign(key, positional, named, types)?;
         // Results that are None are no results of a row.
-        let items = if count == 1 { vec![given] } else { given.items().unwrap_or_default() };
+        let items =
+            if count == 1 { vec![foreign_item] } else { foreign_item.items().unwrap_or_default() };
         refuse!(items.len() != count =>
             self.unsupported(format!("`{}` has {count} results, and {} as converted.", shown(name), items.len())));
         // The count was checked: each result that is not None has its item.
@@ -235,7 +236,7 @@ impl<'m, 's> Runner<'m, 's> {
         let kind = kind(then).max(kind(otherwise));
         let [then, otherwise] = [then, otherwise].map(|item| machine.number_var(item, kind));
         let var = machine.builder().where_(condition, then?, otherwise?)?;
-        Ok(Item::Number(Number { var, kind }))
+        Ok(Item::Number(GraphNumber { var, kind }))
     }
 
     /// What a condition is: decided, or a number of the graph.
@@ -279,8 +280,7 @@ impl<'m, 's> Runner<'m, 's> {
     }
 
     fn bind_all(&self, node: &Node, item: Item, scope: &mut Scope<'_>) -> Result<()> {
-        let misdeclared =
-            matches!(&node.target, Target::Operator { name, .. } if MISDECLARED.contains(&&**name));
+        let misdeclared = matches!(&node.target, CallTarget::Operator { name, .. } if MISDECLARED.contains(&&**name));
         self.symbols.misdeclared.set(misdeclared);
         match node.outputs.as_slice() {
             [] => Ok(()),

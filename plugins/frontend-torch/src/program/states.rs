@@ -1,10 +1,10 @@
 //! Tensors of a program that outlive a call: which inputs and outputs of the graph they are. A tensor may have several
 //! names.
 
-use super::weights::Weights;
+use super::weights::ProgramWeights;
 use super::{Input, Program};
 use crate::archive::pickle::Pickled;
-use crate::archive::storage::Place;
+use crate::archive::storage::StorageView;
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::machine::{Item, Result};
 use crate::outputs::INPUT;
@@ -15,14 +15,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 /// States by their names in the source, and the inputs of the graph that they became.
-pub(super) type Inputs = Vec<(Rc<str>, String)>;
+pub(super) type StateInputs = Vec<(Rc<str>, String)>;
 
 /// Tensors by where they are in the archive, so that those of several names are one.
 pub(super) struct Tied {
     /// The name of the state that a tensor is.
-    pub(super) states: HashMap<Place, Rc<str>>,
+    pub(super) states: HashMap<StorageView, Rc<str>>,
     /// What stands for a tensor.
-    pub(super) items: HashMap<Place, Item>,
+    pub(super) items: HashMap<StorageView, Item>,
 }
 
 impl Tied {
@@ -32,10 +32,10 @@ impl Tied {
     /// `N0203` if two states are one tensor: one input cannot go on from two outputs.
     pub(super) fn new(
         program: &Program,
-        weights: &Weights,
+        weights: &ProgramWeights,
         states: &BTreeSet<Rc<str>>,
     ) -> Result<Tied> {
-        let mut places: HashMap<Place, Rc<str>> = HashMap::new();
+        let mut places: HashMap<StorageView, Rc<str>> = HashMap::new();
         for Input { kind, .. } in &program.inputs {
             let name = kind.weight_name();
             let Some(name) = states.get(name).filter(|_| !name.is_empty()) else { continue };
@@ -57,7 +57,7 @@ impl Tied {
 }
 
 /// The states of a graph whose last outputs are what was written, by the names of the inputs that they became.
-pub(super) fn kept(graph: &Graph, written: &[Written], inputs: &Inputs) -> Vec<State> {
+pub(super) fn kept(graph: &Graph, written: &[Written], inputs: &StateInputs) -> Vec<State> {
     let new = graph.outputs().iter().rev().take(written.len()).rev();
     let inputs: HashMap<&str, &String> =
         inputs.iter().map(|(name, input)| (&**name, input)).collect();

@@ -1,9 +1,9 @@
 //! Normalization in training mode also moves the running statistics of its module, which no signature says.
 
-use super::run::Runner;
+use super::run::ProgramRunner;
 use crate::machine::{Item, Result};
 
-impl Runner<'_, '_> {
+impl ProgramRunner<'_, '_> {
     /// Writes the running statistics that a call moves.
     pub(super) fn move_statistics(&self, name: &str, arguments: &[Item]) -> Result<()> {
         let plain = name.trim_start_matches("aten::");

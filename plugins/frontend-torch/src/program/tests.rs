@@ -61,7 +61,7 @@ fn both_notations_of_arguments_are_read() {
         assert_eq!(program.outputs[0], OutputKind::BufferMutation("b".into()));
         assert_eq!(program.ranges, [("s0".into(), Some(2), None)]);
         let node = &program.graph.nodes[0];
-        let operator = Target::Operator { name: "aten::add".into(), overload: "Tensor".into() };
+        let operator = CallTarget::Operator { name: "aten::add".into(), overload: "Tensor".into() };
         assert_eq!(node.target, operator);
         assert!(matches!(&node.arguments[1].value, Argument::Tensor(name) if &**name == "w"));
         assert!(matches!(node.arguments[2].value, Argument::Int(2)));
@@ -71,7 +71,7 @@ fn both_notations_of_arguments_are_read() {
         assert_eq!(node.stack_trace(), Some("line 1"));
         let meta = &program.graph.tensors["x"];
         assert_eq!(meta.dtype, Some(DataType::Float));
-        assert_eq!(meta.sizes, [Size::Symbolic("2*s0".into()), Size::Known(3)]);
+        assert_eq!(meta.sizes, [SymbolicSize::Symbolic("2*s0".into()), SymbolicSize::Known(3)]);
     }
 }
 
@@ -188,14 +188,14 @@ fn bare_infinities_are_read() {
 #[test]
 fn targets() {
     let target = |text: &str| json::target(Value::from(text)).unwrap();
-    let operator = |name: &str, overload: &str| Target::Operator {
+    let operator = |name: &str, overload: &str| CallTarget::Operator {
         name: name.into(),
         overload: overload.into(),
     };
     assert_eq!(target("torch.ops.aten.relu.default"), operator("aten::relu", ""));
     assert_eq!(target("torch.ops.my.op"), operator("my::op", ""));
-    assert_eq!(target("torch.ops.higher_order.cond"), Target::HigherOrder("cond".into()));
-    assert_eq!(target("_operator.mul"), Target::Function("_operator.mul".into()));
+    assert_eq!(target("torch.ops.higher_order.cond"), CallTarget::HigherOrder("cond".into()));
+    assert_eq!(target("_operator.mul"), CallTarget::Function("_operator.mul".into()));
     assert!(json::target(Value::from("torch.ops.aten")).is_err());
 }
 

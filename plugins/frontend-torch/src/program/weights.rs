@@ -6,9 +6,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::{InputKind, Meta, Size};
+use super::{InputKind, Meta, SymbolicSize};
 use crate::archive::pickle::Pickled;
-use crate::archive::storage::{Source, Storages, Stored, refuse_big_endian};
+use crate::archive::storage::{StorageSource, Storages, StoredTensor, refuse_big_endian};
 use crate::archive::weights::saved;
 use crate::archive::zip::Archive;
 use crate::archive::{damaged, unsupported};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 
 /// What the program holds, by its names in the module.
 #[derive(Debug)]
-pub(crate) struct Weights {
+pub(crate) struct ProgramWeights {
     /// Parameters and buffers.
     state: HashMap<Rc<str>, Pickled>,
     /// Constants, objects, and buffers that are not persistent.
@@ -33,9 +33,9 @@ pub(crate) struct Weights {
 /// What a file names, in its order.
 type Items = Vec<(Rc<str>, Pickled)>;
 
-impl Weights {
+impl ProgramWeights {
     /// What belongs to the graph in a member: `models/model.json`, `serialized_exported_program.json`.
-    pub(crate) fn open(archive: &Archive, graph: &str) -> Result<Weights, Diagnostic> {
+    pub(crate) fn open(archive: &Archive, graph: &str) -> Result<ProgramWeights, Diagnostic> {
         refuse_big_endian(archive)?;
         let name = graph.strip_prefix("models/").and_then(|name| name.strip_suffix(".json"));
         let read = |kind: &str, folder: &str| match name {
@@ -57,7 +57,7 @@ impl Weights {
         by_module(&mut names, 0);
         let places = names.into_iter().enumerate().map(|(at, name)| (name, at)).collect();
         let constants = read("constants", "constants")?.into_iter().collect();
-        Ok(Weights { state: state.into_iter().collect(), constants, places })
+        Ok(ProgramWeights { state: state.into_iter().collect(), constants, places })
     }
 
     /// The place of a parameter or buffer in the state dict; those that it lacks come last.
@@ -84,8 +84,8 @@ impl Weights {
         })
     }
 
-    /// As [`Weights::get`], where it must be a tensor.
-    pub(crate) fn tensor(&self, kind: &InputKind) -> Result<Option<Rc<Stored>>, Diagnostic> {
+    /// As [`ProgramWeights::get`], where it must be a tensor.
+    pub(crate) fn tensor(&self, kind: &InputKind) -> Result<Option<Rc<StoredTensor>>, Diagnostic> {
         match self.get(kind)? {
             None => Ok(None),
             Some(Pickled::Tensor(tensor)) => Ok(Some(tensor.clone())),
@@ -140,16 +140,16 @@ fn pickled(archive: &Archive, members: &[String]) -> Result<Items, Diagnostic> {
 }
 
 #[derive(Deserialize)]
-struct List {
+struct ConfigList {
     #[serde(deserialize_with = "in_order")]
-    config: Vec<(Rc<str>, Entry)>,
+    config: Vec<(Rc<str>, WeightEntry)>,
 }
 
 /// The members of an object in the order of the file.
-fn in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Rc<str>, Entry)>, D::Error> {
+fn in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Rc<str>, WeightEntry)>, D::Error> {
     struct Entries;
     impl<'de> Visitor<'de> for Entries {
-        type Value = Vec<(Rc<str>, Entry)>;
+        type Value = Vec<(Rc<str>, WeightEntry)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
@@ -167,7 +167,7 @@ fn in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Rc<str>, Entry)>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct WeightEntry {
     path_name: String,
     #[serde(default)]
     use_pickle: bool,
@@ -178,8 +178,8 @@ struct Entry {
 fn listed(archive: &Archive, list: &str, folder: &str) -> Result<Items, Diagnostic> {
     let text = archive.read(list)?;
     let wrong = |e| damaged(format!("`{list}`: {e}"));
-    let parsed: List = serde_json::from_slice(&text).map_err(wrong)?;
-    let storages = Storages::new(Source::Archive(archive, folder), "");
+    let parsed: ConfigList = serde_json::from_slice(&text).map_err(wrong)?;
+    let storages = Storages::new(StorageSource::Archive(archive, folder), "");
     let mut result = Vec::with_capacity(parsed.config.len());
     for (name, entry) in parsed.config {
         let path = format!("{folder}{}", entry.path_name);
@@ -199,17 +199,18 @@ fn tensor(
     key: &str,
     meta: &Meta,
     name: &str,
-) -> Result<Rc<Stored>, Diagnostic> {
+) -> Result<Rc<StoredTensor>, Diagnostic> {
     let Some(dtype) = meta.dtype else {
         return Err(unsupported(format!(
             "`{name}` has elements of a type that ONNX does not have"
         )));
     };
-    let number = |size: &Size| match size {
-        Size::Known(number) => usize::try_from(*number).ok(),
-        Size::Symbolic(_) => None,
+    let number = |size: &SymbolicSize| match size {
+        SymbolicSize::Known(number) => usize::try_from(*number).ok(),
+        SymbolicSize::Symbolic(_) => None,
     };
-    let numbers = |sizes: &[Size]| -> Option<Vec<usize>> { sizes.iter().map(number).collect() };
+    let numbers =
+        |sizes: &[SymbolicSize]| -> Option<Vec<usize>> { sizes.iter().map(number).collect() };
     let offset = meta.storage_offset.as_ref().map_or(Some(0), number);
     let (Some(sizes), Some(strides), Some(offset)) =
         (numbers(&meta.sizes), numbers(&meta.strides), offset)

@@ -30,7 +30,7 @@ pub(crate) struct Schema {
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
-    pub(crate) ty: Kind,
+    pub(crate) ty: ArgType,
     pub(crate) default: Option<Default>,
     pub(crate) named_only: bool,
     pub(crate) alias: Option<Alias>,
@@ -38,7 +38,7 @@ pub(crate) struct Parameter {
 
 #[derive(Debug)]
 pub(crate) struct Return {
-    pub(crate) ty: Kind,
+    pub(crate) ty: ArgType,
     pub(crate) alias: Option<Alias>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Alias {
 
 /// The type of a parameter or result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ArgType {
     Tensor,
     /// `Scalar`, `number`
     Scalar,
@@ -65,20 +65,20 @@ pub(crate) enum Kind {
     Device,
     Generator,
     /// `int[2]` takes one number for all; `int[]` does not.
-    List(Box<Kind>, Option<usize>),
-    Optional(Box<Kind>),
-    Dict(Box<Kind>, Box<Kind>),
-    Tuple(Vec<Kind>),
+    List(Box<ArgType>, Option<usize>),
+    Optional(Box<ArgType>),
+    Dict(Box<ArgType>, Box<ArgType>),
+    Tuple(Vec<ArgType>),
     /// A type variable (`t`), `Any`, `AnyEnumType`, and classes.
     Other(&'static str),
 }
 
-impl Kind {
+impl ArgType {
     /// Whether it is a tensor, or a list or option of tensors.
     pub(crate) fn holds_tensors(&self) -> bool {
         match self {
-            Kind::Tensor => true,
-            Kind::List(of, _) | Kind::Optional(of) => of.holds_tensors(),
+            ArgType::Tensor => true,
+            ArgType::List(of, _) | ArgType::Optional(of) => of.holds_tensors(),
             _ => false,
         }
     }

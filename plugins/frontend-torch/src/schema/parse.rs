@@ -1,12 +1,12 @@
 //! The grammar of signatures.
 
-use super::{Alias, Default, Kind, Parameter, Return, Schema};
+use super::{Alias, ArgType, Default, Parameter, Return, Schema};
 
 /// A signature; nothing if it is none.
 pub(super) fn schema(text: &'static str) -> Option<Schema> {
     let (head, _) = text.split_once('(')?;
     let (name, overload) = head.split_once('.').unwrap_or((head, ""));
-    let mut reader = Reader { rest: &text[head.len()..] };
+    let mut reader = SignatureReader { rest: &text[head.len()..] };
     let (parameters, variadic) = reader.parameters()?;
     reader.token("->")?;
     let returns = reader.returns()?;
@@ -14,11 +14,11 @@ pub(super) fn schema(text: &'static str) -> Option<Schema> {
 }
 
 /// The text that is not read yet.
-struct Reader {
+struct SignatureReader {
     rest: &'static str,
 }
 
-impl Reader {
+impl SignatureReader {
     /// Takes a token that must come next, and white space around it.
     fn token(&mut self, token: &str) -> Option<()> {
         self.rest = self.rest.trim_start().strip_prefix(token)?.trim_start();
@@ -43,7 +43,7 @@ impl Reader {
         &mut self,
         open: &str,
         close: &str,
-        item: fn(&mut Reader) -> Option<T>,
+        item: fn(&mut SignatureReader) -> Option<T>,
     ) -> Option<Vec<T>> {
         self.token(open)?;
         let mut items = Vec::new();
@@ -59,11 +59,11 @@ impl Reader {
     /// Parameters, and whether any more may follow.
     fn parameters(&mut self) -> Option<(Vec<Parameter>, bool)> {
         let (mut parameters, mut variadic, mut named_only) = (Vec::new(), false, false);
-        for item in self.list("(", ")", Reader::item)? {
+        for item in self.list("(", ")", SignatureReader::item)? {
             match item {
-                Item::Star => named_only = true,
-                Item::Dots => variadic = true,
-                Item::Parameter(parameter) => {
+                SignatureItem::Star => named_only = true,
+                SignatureItem::Dots => variadic = true,
+                SignatureItem::Parameter(parameter) => {
                     parameters.push(Parameter { named_only, ..parameter });
                 }
             }
@@ -71,18 +71,18 @@ impl Reader {
         Some((parameters, variadic))
     }
 
-    fn item(&mut self) -> Option<Item> {
+    fn item(&mut self) -> Option<SignatureItem> {
         if self.token("...").is_some() {
-            return Some(Item::Dots);
+            return Some(SignatureItem::Dots);
         }
         if self.token("*").is_some() {
-            return Some(Item::Star);
+            return Some(SignatureItem::Star);
         }
         let (ty, alias) = self.kind()?;
         self.token("")?;
         let name = self.word()?;
         let default = if self.token("=").is_some() { Some(self.default(&ty)?) } else { None };
-        Some(Item::Parameter(Parameter { name, ty, default, named_only: false, alias }))
+        Some(SignatureItem::Parameter(Parameter { name, ty, default, named_only: false, alias }))
     }
 
     /// `Tensor`, `(Tensor values, Tensor indices)`, `()` or `...`.
@@ -91,7 +91,7 @@ impl Reader {
             return Some(Vec::new());
         }
         let start = self.rest;
-        if let Some(returns) = self.list("(", ")", Reader::one_return)
+        if let Some(returns) = self.list("(", ")", SignatureReader::one_return)
             && self.rest.is_empty()
         {
             return Some(returns);
@@ -108,17 +108,17 @@ impl Reader {
     }
 
     /// A type with all that follows it: `Tensor(a!)[]?`.
-    fn kind(&mut self) -> Option<(Kind, Option<Alias>)> {
+    fn kind(&mut self) -> Option<(ArgType, Option<Alias>)> {
         let (mut kind, mut alias) = (self.simple()?, None);
         loop {
             if let Some(rest) = self.rest.strip_prefix('?') {
                 self.rest = rest;
-                kind = Kind::Optional(Box::new(kind));
+                kind = ArgType::Optional(Box::new(kind));
             } else if let Some(rest) = self.rest.strip_prefix('[') {
                 self.rest = rest;
                 let size = self.take(|c| c.is_ascii_digit()).parse().ok();
                 self.rest = self.rest.strip_prefix(']')?;
-                kind = Kind::List(Box::new(kind), size);
+                kind = ArgType::List(Box::new(kind), size);
             } else if let Some(rest) = self.rest.strip_prefix('(') {
                 let (inner, rest) = rest.split_once(')')?;
                 self.rest = rest;
@@ -130,46 +130,46 @@ impl Reader {
         }
     }
 
-    fn simple(&mut self) -> Option<Kind> {
+    fn simple(&mut self) -> Option<ArgType> {
         if self.rest.starts_with('(') {
-            return Some(Kind::Tuple(self.list("(", ")", |reader| Some(reader.kind()?.0))?));
+            return Some(ArgType::Tuple(self.list("(", ")", |reader| Some(reader.kind()?.0))?));
         }
         Some(match self.word()? {
-            "Tensor" => Kind::Tensor,
-            "Scalar" | "number" => Kind::Scalar,
-            "int" | "SymInt" | "ScalarType" | "Layout" | "MemoryFormat" | "QScheme" => Kind::Int,
-            "float" => Kind::Float,
-            "bool" | "SymBool" => Kind::Bool,
-            "complex" => Kind::Complex,
-            "str" | "Dimname" => Kind::Text,
-            "Device" => Kind::Device,
-            "Generator" => Kind::Generator,
+            "Tensor" => ArgType::Tensor,
+            "Scalar" | "number" => ArgType::Scalar,
+            "int" | "SymInt" | "ScalarType" | "Layout" | "MemoryFormat" | "QScheme" => ArgType::Int,
+            "float" => ArgType::Float,
+            "bool" | "SymBool" => ArgType::Bool,
+            "complex" => ArgType::Complex,
+            "str" | "Dimname" => ArgType::Text,
+            "Device" => ArgType::Device,
+            "Generator" => ArgType::Generator,
             "Dict" => {
                 let [key, value] =
                     self.list("(", ")", |reader| Some(reader.kind()?.0))?.try_into().ok()?;
-                Kind::Dict(Box::new(key), Box::new(value))
+                ArgType::Dict(Box::new(key), Box::new(value))
             }
             class @ ("Future" | "RRef" | "Await") => {
-                self.list("(", ")", Reader::kind)?;
-                Kind::Other(class)
+                self.list("(", ")", SignatureReader::kind)?;
+                ArgType::Other(class)
             }
-            other => Kind::Other(other),
+            other => ArgType::Other(other),
         })
     }
 
-    fn default(&mut self, ty: &Kind) -> Option<Default> {
-        let ty = if let Kind::Optional(inner) = ty { inner } else { ty };
+    fn default(&mut self, ty: &ArgType) -> Option<Default> {
+        let ty = if let ArgType::Optional(inner) = ty { inner } else { ty };
         if self.rest.starts_with('"') {
             return Some(Default::Text(self.quoted()?));
         }
         if self.rest.starts_with('[') {
             let items = self.list("[", "]", |reader| Some(reader.take(|c| !",]".contains(c))))?;
-            let Kind::List(element, _) = ty else { return None };
+            let ArgType::List(element, _) = ty else { return None };
             return match **element {
-                Kind::Float => Some(Default::Floats(
+                ArgType::Float => Some(Default::Floats(
                     items.iter().map(|item| item.parse().ok()).collect::<Option<_>>()?,
                 )),
-                Kind::Bool => Some(Default::Bools(
+                ArgType::Bool => Some(Default::Bools(
                     items.iter().map(|item| boolean(item)).collect::<Option<_>>()?,
                 )),
                 _ => Some(Default::Ints(
@@ -185,7 +185,7 @@ impl Reader {
             "contiguous_format" | "strided" => Some(Default::Int(0)),
             "Mean" => Some(Default::Int(1)),
             "long" => Some(Default::Int(4)),
-            _ if *ty == Kind::Float => word.parse().ok().map(Default::Float),
+            _ if *ty == ArgType::Float => word.parse().ok().map(Default::Float),
             _ => word
                 .parse()
                 .ok()
@@ -220,7 +220,7 @@ impl Reader {
     }
 }
 
-enum Item {
+enum SignatureItem {
     Star,
     Dots,
     Parameter(Parameter),

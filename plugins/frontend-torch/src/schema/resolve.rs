@@ -3,7 +3,7 @@
 //! As in torch, the first overload in the order of registration is meant that takes the arguments as they are. If none
 //! does, implicit conversions are allowed.
 
-use super::{Kind, Parameter, Schema, overloads};
+use super::{ArgType, Parameter, Schema, overloads};
 use crate::diag::{Code, Diagnostic};
 use std::fmt;
 use std::rc::Rc;
@@ -75,9 +75,9 @@ fn fits(
     let mut by_name = 0;
     let has_value = |(at, parameter): (usize, &Parameter)| {
         let given = if at < by_position { positional.get(at) } else { None };
-        let known = named.iter().find(|(name, _)| *name == parameter.name);
-        by_name += usize::from(known.is_some());
-        match (given, known.map(|(_, argument)| argument)) {
+        let named_argument = named.iter().find(|(name, _)| *name == parameter.name);
+        by_name += usize::from(named_argument.is_some());
+        match (given, named_argument.map(|(_, argument)| argument)) {
             (None, None) => parameter.default.is_some(),
             (Some(_), Some(_)) => false,
             (Some(argument), None) | (None, Some(argument)) => {
@@ -89,43 +89,46 @@ fn fits(
 }
 
 /// Whether a parameter of type `kind` takes an argument.
-fn takes(kind: &Kind, argument: &ArgumentKind, conversions: Conversions) -> bool {
+fn takes(kind: &ArgType, argument: &ArgumentKind, conversions: Conversions) -> bool {
     use ArgumentKind as A;
     let implicit = conversions != Conversions::None;
     // Torch converts no elements of lists.
     let inside = if conversions == Conversions::Numbers { conversions } else { Conversions::None };
     match (kind, argument) {
-        (_, A::Any) | (Kind::Optional(_), A::None) => true,
-        (Kind::Optional(kind), _) => takes(kind, argument, conversions),
-        (Kind::Tensor, A::Tensor(_))
-        | (Kind::Int, A::Int)
-        | (Kind::Float, A::Float)
-        | (Kind::Complex, A::Complex)
-        | (Kind::Scalar, A::Int | A::Float | A::Complex)
-        | (Kind::Bool, A::Bool)
-        | (Kind::Text, A::Text)
-        | (Kind::Device, A::Device) => true,
-        (Kind::Int | Kind::Float | Kind::Complex | Kind::Scalar, A::Tensor(None | Some(0)))
-        | (Kind::Int | Kind::Float | Kind::Scalar, A::Bool)
-        | (Kind::Device, A::Text) => implicit,
-        (Kind::Int | Kind::Float | Kind::Complex, A::Int | A::Float | A::Complex) => {
+        (_, A::Any) | (ArgType::Optional(_), A::None) => true,
+        (ArgType::Optional(kind), _) => takes(kind, argument, conversions),
+        (ArgType::Tensor, A::Tensor(_))
+        | (ArgType::Int, A::Int)
+        | (ArgType::Float, A::Float)
+        | (ArgType::Complex, A::Complex)
+        | (ArgType::Scalar, A::Int | A::Float | A::Complex)
+        | (ArgType::Bool, A::Bool)
+        | (ArgType::Text, A::Text)
+        | (ArgType::Device, A::Device) => true,
+        (
+            ArgType::Int | ArgType::Float | ArgType::Complex | ArgType::Scalar,
+            A::Tensor(None | Some(0)),
+        )
+        | (ArgType::Int | ArgType::Float | ArgType::Scalar, A::Bool)
+        | (ArgType::Device, A::Text) => implicit,
+        (ArgType::Int | ArgType::Float | ArgType::Complex, A::Int | A::Float | A::Complex) => {
             conversions == Conversions::Numbers
         }
-        (Kind::List(element, _), A::List(items) | A::Tuple(items)) => {
+        (ArgType::List(element, _), A::List(items) | A::Tuple(items)) => {
             items.iter().all(|item| takes(element, item, inside))
         }
         // One number for all elements of a list of fixed size.
-        (Kind::List(element, Some(_)), A::Int | A::Float) => {
+        (ArgType::List(element, Some(_)), A::Int | A::Float) => {
             takes(element, argument, Conversions::None)
         }
-        (Kind::Tuple(kinds), A::Tuple(items)) => {
+        (ArgType::Tuple(kinds), A::Tuple(items)) => {
             kinds.len() == items.len()
                 && kinds.iter().zip(items).all(|(kind, item)| takes(kind, item, conversions))
         }
-        (Kind::Dict(key, value), A::Dict(items)) => {
+        (ArgType::Dict(key, value), A::Dict(items)) => {
             items.iter().all(|(k, v)| takes(key, k, inside) && takes(value, v, inside))
         }
-        (Kind::Other(name), _) => takes_class(name, argument),
+        (ArgType::Other(name), _) => takes_class(name, argument),
         _ => false,
     }
 }

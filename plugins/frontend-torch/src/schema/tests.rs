@@ -32,12 +32,15 @@ fn unknown_names_have_no_overload() {
 #[test]
 fn types_and_defaults() {
     let conv = find("aten::conv2d", "").unwrap();
-    let ints = |n| Kind::List(Box::new(Kind::Int), Some(n));
+    let ints = |n| ArgType::List(Box::new(ArgType::Int), Some(n));
     let kinds: Vec<_> =
         conv.parameters.iter().map(|p| (p.name, p.ty.clone(), p.default.clone())).collect();
-    assert_eq!(kinds[2], ("bias", Kind::Optional(Box::new(Kind::Tensor)), Some(Default::None)));
+    assert_eq!(
+        kinds[2],
+        ("bias", ArgType::Optional(Box::new(ArgType::Tensor)), Some(Default::None))
+    );
     assert_eq!(kinds[3], ("stride", ints(2), Some(Default::Ints(vec![1, 1]))));
-    assert_eq!(kinds[6], ("groups", Kind::Int, Some(Default::Int(1))));
+    assert_eq!(kinds[6], ("groups", ArgType::Int, Some(Default::Int(1))));
     let norm = find("aten::layer_norm", "").unwrap();
     assert_eq!(norm.parameters[4].default, Some(Default::Float(1e-5)));
     let gelu = find("aten::gelu", "").unwrap();
@@ -46,17 +49,17 @@ fn types_and_defaults() {
     let strip = find("aten::strip", "").unwrap();
     assert_eq!(strip.parameters[1].default, Some(Default::Text(" \n\t\x0c\x0b")));
     let index = find("aten::index", "Tensor").unwrap();
-    let optional = Kind::Optional(Box::new(Kind::Tensor));
-    assert_eq!(index.parameters[1].ty, Kind::List(Box::new(optional), None));
+    let optional = ArgType::Optional(Box::new(ArgType::Tensor));
+    assert_eq!(index.parameters[1].ty, ArgType::List(Box::new(optional), None));
     let items = find("aten::items", "str").unwrap();
-    let variable = Kind::Other("t");
+    let variable = ArgType::Other("t");
     assert_eq!(
         items.parameters[0].ty,
-        Kind::Dict(Box::new(Kind::Text), Box::new(variable.clone()))
+        ArgType::Dict(Box::new(ArgType::Text), Box::new(variable.clone()))
     );
     assert_eq!(
         items.returns[0].ty,
-        Kind::List(Box::new(Kind::Tuple(vec![Kind::Text, variable])), None)
+        ArgType::List(Box::new(ArgType::Tuple(vec![ArgType::Text, variable])), None)
     );
 }
 

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 /// What is known of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum ArgumentForm {
     Absent,
     None,
     /// An integer or boolean.
@@ -35,11 +35,11 @@ pub(crate) struct Upgrade {
     /// Where it stands unless it is named; none if it is always named.
     position: Option<usize>,
     name: &'static str,
-    change: Change,
+    change: ArgumentChange,
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum ArgumentChange {
     /// It becomes this value.
     Value(Default),
     /// It becomes a float of the same value.
@@ -47,22 +47,22 @@ pub(crate) enum Change {
 }
 
 /// Finds an argument by position and name.
-type Arguments<'a> = &'a dyn Fn(Option<usize>, &str) -> Given;
+type ArgumentLookup<'a> = &'a dyn Fn(Option<usize>, &str) -> ArgumentForm;
 
 /// An operator whose meaning changed.
-struct Row {
+struct UpgradeRow {
     name: &'static str,
     /// The first version with today's meaning.
     version: u32,
-    upgrade: fn(Arguments) -> Option<Upgrade>,
+    upgrade: fn(ArgumentLookup) -> Option<Upgrade>,
 }
 
-const ROWS: &[Row] = &[
-    Row { name: "aten::div", version: 4, upgrade: div },
-    Row { name: "aten::div_", version: 4, upgrade: div },
-    Row { name: "aten::full", version: 5, upgrade: full },
-    Row { name: "aten::linspace", version: 8, upgrade: steps },
-    Row { name: "aten::logspace", version: 9, upgrade: steps },
+const ROWS: &[UpgradeRow] = &[
+    UpgradeRow { name: "aten::div", version: 4, upgrade: div },
+    UpgradeRow { name: "aten::div_", version: 4, upgrade: div },
+    UpgradeRow { name: "aten::full", version: 5, upgrade: full },
+    UpgradeRow { name: "aten::linspace", version: 8, upgrade: steps },
+    UpgradeRow { name: "aten::logspace", version: 9, upgrade: steps },
 ];
 
 /// What a call in a file of `version` needs to mean the same today. `see` says what an argument is.
@@ -71,13 +71,13 @@ pub(crate) fn upgrade<V>(
     version: u32,
     positional: &[V],
     named: &[(Rc<str>, V)],
-    see: impl Fn(&V) -> Given,
+    see: impl Fn(&V) -> ArgumentForm,
 ) -> Option<Upgrade> {
     let row = ROWS.iter().find(|row| row.name == name && version < row.version)?;
     (row.upgrade)(&|position, name| {
         let at = position.and_then(|position| positional.get(position));
         let by_name = || named.iter().find(|(other, _)| &**other == name).map(|(_, value)| value);
-        at.or_else(by_name).map_or(Given::Absent, &see)
+        at.or_else(by_name).map_or(ArgumentForm::Absent, &see)
     })
 }
 
@@ -87,7 +87,7 @@ impl Upgrade {
         &self,
         positional: &mut [V],
         named: &mut Vec<(Rc<str>, V)>,
-        make: impl FnOnce(&Change, Option<&V>) -> V,
+        make: impl FnOnce(&ArgumentChange, Option<&V>) -> V,
     ) {
         let at = self.position.and_then(|position| positional.get_mut(position));
         let by_name = named.iter_mut().find(|(name, _)| &**name == self.name);
@@ -100,29 +100,34 @@ impl Upgrade {
 }
 
 /// `div(Tensor self, Tensor|Scalar other, *, str? rounding_mode, Tensor out)`; two numbers have a float quotient.
-fn div(argument: Arguments) -> Option<Upgrade> {
-    use Given::{Integer, Integers};
+fn div(argument: ArgumentLookup) -> Option<Upgrade> {
+    use ArgumentForm::{Integer, Integers};
     let operands = (argument(Some(0), "self"), argument(Some(1), "other"));
     let integers = matches!(operands, (Integers, Integer | Integers) | (Integer, Integers))
-        && argument(None, "out") != Given::Float
-        && argument(None, "rounding_mode") == Given::Absent;
-    let change = Change::Value(Default::Text("trunc"));
+        && argument(None, "out") != ArgumentForm::Float
+        && argument(None, "rounding_mode") == ArgumentForm::Absent;
+    let change = ArgumentChange::Value(Default::Text("trunc"));
     integers.then_some(Upgrade { position: None, name: "rounding_mode", change })
 }
 
 /// `full(int[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype, ..., Tensor out)`
-fn full(argument: Arguments) -> Option<Upgrade> {
-    let free = |name: &str| matches!(argument(None, name), Given::Absent | Given::None);
+fn full(argument: ArgumentLookup) -> Option<Upgrade> {
+    let free =
+        |name: &str| matches!(argument(None, name), ArgumentForm::Absent | ArgumentForm::None);
     let fill = argument(Some(1), "fill_value");
-    let inferred = matches!(fill, Given::Integer | Given::Integers)
+    let inferred = matches!(fill, ArgumentForm::Integer | ArgumentForm::Integers)
         && ["names", "dtype", "out"].into_iter().all(free);
-    inferred.then_some(Upgrade { position: Some(1), name: "fill_value", change: Change::ToFloat })
+    inferred.then_some(Upgrade {
+        position: Some(1),
+        name: "fill_value",
+        change: ArgumentChange::ToFloat,
+    })
 }
 
 /// `linspace(Scalar start, Scalar end, int? steps, ...)`, `logspace` too.
-fn steps(argument: Arguments) -> Option<Upgrade> {
-    let missing = matches!(argument(Some(2), "steps"), Given::Absent | Given::None);
-    let change = Change::Value(Default::Int(100));
+fn steps(argument: ArgumentLookup) -> Option<Upgrade> {
+    let missing = matches!(argument(Some(2), "steps"), ArgumentForm::Absent | ArgumentForm::None);
+    let change = ArgumentChange::Value(Default::Int(100));
     missing.then_some(Upgrade { position: Some(2), name: "steps", change })
 }
 
@@ -131,13 +136,13 @@ mod tests {
     use super::*;
 
     /// Arguments as the test writes them: `i`, `f`, `n`one; in capitals tensors.
-    fn seen(argument: &char) -> Given {
+    fn seen(argument: &char) -> ArgumentForm {
         match argument {
-            'i' => Given::Integer,
-            'I' => Given::Integers,
-            'f' | 'F' => Given::Float,
-            'n' => Given::None,
-            _ => Given::Other,
+            'i' => ArgumentForm::Integer,
+            'I' => ArgumentForm::Integers,
+            'f' | 'F' => ArgumentForm::Float,
+            'n' => ArgumentForm::None,
+            _ => ArgumentForm::Other,
         }
     }
 
@@ -149,9 +154,9 @@ mod tests {
             return "same".to_owned();
         };
         upgrade.apply(&mut positional, &mut named, |change, old| match (change, old) {
-            (Change::Value(Default::Text("trunc")), None) => 't',
-            (Change::Value(Default::Int(100)), _) => '#',
-            (Change::ToFloat, Some('i')) => 'f',
+            (ArgumentChange::Value(Default::Text("trunc")), None) => 't',
+            (ArgumentChange::Value(Default::Int(100)), _) => '#',
+            (ArgumentChange::ToFloat, Some('i')) => 'f',
             other => panic!("{other:?}"),
         });
         let named: String = named.iter().map(|(name, value)| format!(" {name}={value}")).collect();

@@ -1,6 +1,6 @@
 //! Rules for types, as parameters and attributes have them.
 
-use super::lexer::{Kind, Parsed};
+use super::lexer::{Parsed, TokenKind};
 use super::parse::Parser;
 use crate::syntax::types::{Type, generic, named};
 
@@ -13,7 +13,7 @@ impl Parser<'_> {
             name.push('.');
             name.push_str(self.word()?);
         }
-        if self.token.kind != Kind::Mark(b'[') {
+        if self.token.kind != TokenKind::Mark(b'[') {
             return Ok(named(&name));
         }
         self.deeper()?;

@@ -3,13 +3,13 @@
 use super::run::{Interpreter, Scopes, plain_class};
 use crate::diag::{Code, shown};
 use crate::machine::{Instance, Item, NumberKind, Result, default_item};
-use crate::schema::upgrade::{Change, Given, upgrade};
+use crate::schema::upgrade::{ArgumentChange, ArgumentForm, upgrade};
 use crate::syntax::ast::{ClassKind, Expr};
 use crate::syntax::types::Type;
 use onnxd_plugin_sdk::ir::DataType;
 use std::rc::Rc;
 
-type Arguments = (Vec<Item>, Vec<(Rc<str>, Item)>);
+type CallArguments = (Vec<Item>, Vec<(Rc<str>, Item)>);
 
 impl Interpreter<'_, '_> {
     pub(super) fn expression(&self, e: &Expr, scopes: &Scopes) -> Result<Item> {
@@ -117,8 +117,8 @@ impl Interpreter<'_, '_> {
                 if path.starts_with("__torch__.")
                     && let Some(class) = self.library.find_class(path)?
                     && class.kind == ClassKind::Enum
-                    && let Some(found) = class.attributes.iter().find(|a| a.name == *name)
-                    && let Some(value) = &found.value
+                    && let Some(class_attribute) = class.attributes.iter().find(|a| a.name == *name)
+                    && let Some(value) = &class_attribute.value
                 {
                     let value = self.expression(value, &Interpreter::fresh_scopes(path))?;
                     return Ok(Item::Member(path.clone(), name.clone(), Rc::new(value)));
@@ -132,8 +132,8 @@ impl Interpreter<'_, '_> {
                     return Ok(if evaluates { Item::Bool(false) } else { item.clone() });
                 }
                 if let Some(class) = self.library.find_class(&object.class)?
-                    && let Some(found) = class.attributes.iter().find(|a| a.name == *name)
-                    && let Some(value) = &found.value
+                    && let Some(class_attribute) = class.attributes.iter().find(|a| a.name == *name)
+                    && let Some(value) = &class_attribute.value
                 {
                     return self.expression(value, &Interpreter::fresh_scopes(&object.class));
                 }
@@ -197,7 +197,7 @@ impl Interpreter<'_, '_> {
         Ok(if matches!(of, Item::List(_)) { Item::list(part) } else { Item::tuple(part) })
     }
 
-    fn called(&self, function: Item, (arguments, named): Arguments) -> Result<Item> {
+    fn called(&self, function: Item, (arguments, named): CallArguments) -> Result<Item> {
         match function {
             Item::Method(object, method) => {
                 let name = plain_class(&object.class);
@@ -275,10 +275,12 @@ impl Interpreter<'_, '_> {
         let see = |item: &Item| self.given(item);
         if let Some(upgrade) = upgrade(op, self.archive.version, &arguments, &named, see) {
             upgrade.apply(&mut arguments, &mut named, |change, old| match (change, old) {
-                (Change::Value(value), _) => default_item(value),
-                (Change::ToFloat, Some(Item::Int(x))) => Item::Float(*x as f64),
-                (Change::ToFloat, Some(Item::Bool(x))) => Item::Float(f64::from(u8::from(*x))),
-                (Change::ToFloat, old) => old.cloned().unwrap_or(Item::None),
+                (ArgumentChange::Value(value), _) => default_item(value),
+                (ArgumentChange::ToFloat, Some(Item::Int(x))) => Item::Float(*x as f64),
+                (ArgumentChange::ToFloat, Some(Item::Bool(x))) => {
+                    Item::Float(f64::from(u8::from(*x)))
+                }
+                (ArgumentChange::ToFloat, old) => old.cloned().unwrap_or(Item::None),
             });
         }
         if let ("aten::wait", Some(item)) = (op, arguments.first()) {
@@ -315,25 +317,25 @@ impl Interpreter<'_, '_> {
     }
 
     /// What an argument is, for calls whose meaning has changed.
-    fn given(&self, item: &Item) -> Given {
+    fn given(&self, item: &Item) -> ArgumentForm {
         let whole = |dtype: DataType| dtype.is_integer() || dtype == DataType::Bool;
         match item {
-            Item::None => Given::None,
-            Item::Int(_) | Item::Bool(_) => Given::Integer,
-            Item::Float(_) => Given::Float,
+            Item::None => ArgumentForm::None,
+            Item::Int(_) | Item::Bool(_) => ArgumentForm::Integer,
+            Item::Float(_) => ArgumentForm::Float,
             Item::Number(number) => match number.kind {
-                NumberKind::Float => Given::Float,
-                _ => Given::Integer,
+                NumberKind::Float => ArgumentForm::Float,
+                _ => ArgumentForm::Integer,
             },
             Item::Tensor(_) => {
                 let var = self.machine.var_of(item).ok();
                 match var.and_then(|var| self.machine.builder().dtype_of(var)) {
-                    Some(dtype) if whole(dtype) => Given::Integers,
-                    Some(dtype) if dtype.is_float() => Given::Float,
-                    _ => Given::Other,
+                    Some(dtype) if whole(dtype) => ArgumentForm::Integers,
+                    Some(dtype) if dtype.is_float() => ArgumentForm::Float,
+                    _ => ArgumentForm::Other,
                 }
             }
-            _ => Given::Other,
+            _ => ArgumentForm::Other,
         }
     }
 

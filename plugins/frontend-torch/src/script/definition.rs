@@ -1,17 +1,17 @@
 //! Files, classes and functions.
 
-use super::lexer::{Kind, Parsed, Token};
+use super::lexer::{Parsed, Token, TokenKind};
 use super::parse::Parser;
 use crate::diag::refuse;
-use crate::syntax::ast::{Attribute, Class, ClassKind, Expr, File, Function, Parameter};
+use crate::syntax::ast::{Attribute, Class, ClassKind, CodeFile, CodeFunction, Expr, Parameter};
 use std::collections::HashSet;
 use std::rc::Rc;
 
 impl Parser<'_> {
-    pub(super) fn file(mut self) -> Parsed<File> {
-        let mut file = File::default();
+    pub(super) fn file(mut self) -> Parsed<CodeFile> {
+        let mut file = CodeFile::default();
         let mut names = HashSet::new();
-        while self.token.kind != Kind::End {
+        while self.token.kind != TokenKind::End {
             let start = self.token;
             let name = match self.lexer.text(start) {
                 "class" => {
@@ -48,7 +48,7 @@ impl Parser<'_> {
     }
 
     fn skip_line(&mut self) -> Parsed<()> {
-        while !matches!(self.token.kind, Kind::Newline | Kind::Dedent | Kind::End) {
+        while !matches!(self.token.kind, TokenKind::Newline | TokenKind::Dedent | TokenKind::End) {
             self.advance()?;
         }
         self.end_line()
@@ -67,7 +67,7 @@ impl Parser<'_> {
     }
 
     /// `def name(self, x: Tensor, k: int=2) -> Tensor:` and its body.
-    pub(super) fn function(&mut self) -> Parsed<Function> {
+    pub(super) fn function(&mut self) -> Parsed<CodeFunction> {
         self.counted()?;
         self.advance()?;
         let name = self.word()?.into();
@@ -76,7 +76,7 @@ impl Parser<'_> {
             self.expect(b'>')?;
             self.whole_type()?;
         }
-        Ok(Function { name, parameters, body: self.block()? })
+        Ok(CodeFunction { name, parameters, body: self.block()? })
     }
 
     fn parameters(&mut self) -> Parsed<Vec<Parameter>> {
@@ -105,12 +105,12 @@ impl Parser<'_> {
         self.expect(b':')?;
         self.end_line()?;
         // A class without members has no block.
-        if self.token.kind != Kind::Indent {
+        if self.token.kind != TokenKind::Indent {
             return Ok(class);
         }
         self.advance()?;
         let mut names = HashSet::new();
-        while self.token.kind != Kind::Dedent {
+        while self.token.kind != TokenKind::Dedent {
             self.member(&mut class, &mut names)?;
         }
         self.advance()?;

@@ -1,6 +1,6 @@
 //! Expressions: printed code calls operators by name, so there are no infix operators.
 
-use super::lexer::{Kind, Parsed, unquoted};
+use super::lexer::{Parsed, TokenKind, unquoted};
 use super::parse::Parser;
 use crate::diag::refuse;
 use crate::syntax::ast::Expr;
@@ -22,12 +22,12 @@ impl Parser<'_> {
         let mut height = self.height;
         loop {
             (expr, height) = match self.token.kind {
-                Kind::Mark(b'.') => {
+                TokenKind::Mark(b'.') => {
                     self.advance()?;
                     (Expr::Attribute(Box::new(expr), self.word()?.into()), height)
                 }
-                Kind::Mark(b'[') => self.item(expr, height)?,
-                Kind::Mark(b'(') => self.call(expr, height)?,
+                TokenKind::Mark(b'[') => self.item(expr, height)?,
+                TokenKind::Mark(b'(') => self.call(expr, height)?,
                 _ => break,
             };
             height += 1;
@@ -39,17 +39,19 @@ impl Parser<'_> {
 
     fn primary(&mut self) -> Parsed<Expr> {
         let expr = match self.token.kind {
-            Kind::Mark(b'(') => return self.parenthesized(),
-            Kind::Mark(b'[') => {
+            TokenKind::Mark(b'(') => return self.parenthesized(),
+            TokenKind::Mark(b'[') => {
                 self.advance()?;
                 let list = self.items(b']')?;
                 self.grown(list.height + 1)?;
                 return Ok(Expr::List(list.items));
             }
-            Kind::Mark(b'{') => return self.dict(),
-            Kind::Mark(b'-') | Kind::Int | Kind::Float | Kind::Imaginary => self.number()?,
-            Kind::Text => Expr::Text(self.text()?),
-            Kind::Word => return self.named(),
+            TokenKind::Mark(b'{') => return self.dict(),
+            TokenKind::Mark(b'-') | TokenKind::Int | TokenKind::Float | TokenKind::Imaginary => {
+                self.number()?
+            }
+            TokenKind::Text => Expr::Text(self.text()?),
+            TokenKind::Word => return self.named(),
             _ => return Err(self.unexpected("an expression")),
         };
         self.grown(1)?;
@@ -140,7 +142,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn text(&mut self) -> Parsed<Rc<str>> {
-        refuse!(self.token.kind != Kind::Text => self.unexpected("a string"));
+        refuse!(self.token.kind != TokenKind::Text => self.unexpected("a string"));
         let token = self.advance()?;
         Ok(unquoted(self.lexer.text(token)).into())
     }
@@ -214,7 +216,7 @@ impl Parser<'_> {
         let negative = self.takes(b'-')?;
         let sign = if negative { -1.0 } else { 1.0 };
         let token = self.token;
-        if token.kind == Kind::Int {
+        if token.kind == TokenKind::Int {
             self.advance()?;
             let minus = if negative { "-" } else { "" };
             let digits = format!("{minus}{}", self.lexer.text(token));
@@ -244,8 +246,8 @@ impl Parser<'_> {
         let token = self.token;
         let text = self.lexer.text(token);
         let known = match token.kind {
-            Kind::Float | Kind::Imaginary => true,
-            Kind::Word => matches!(text, "inf" | "nan" | "infj" | "nanj"),
+            TokenKind::Float | TokenKind::Imaginary => true,
+            TokenKind::Word => matches!(text, "inf" | "nan" | "infj" | "nanj"),
             _ => false,
         };
         refuse!(!known => self.unexpected("a number"));

@@ -1,8 +1,8 @@
 //! Conditions and loops: decided where they do not depend on tensors, else `If` and `Loop`.
 
 use super::run::{Interpreter, Scopes};
-use crate::machine::{Item, Number, NumberKind, Result, Variables};
-use crate::syntax::ast::{Expr, Statement, StatementKind, Target};
+use crate::machine::{GraphNumber, Item, NumberKind, Result, Variables};
+use crate::syntax::ast::{AssignTarget, Expr, Statement, StatementKind};
 use std::rc::Rc;
 
 impl Interpreter<'_, '_> {
@@ -43,7 +43,7 @@ impl Interpreter<'_, '_> {
                 return Ok(None);
             }
         };
-        let number = Number { kind: NumberKind::Bool, ..number };
+        let number = GraphNumber { kind: NumberKind::Bool, ..number };
         let arms = [&|| self.scoped(then, scopes), &|| self.scoped(otherwise, scopes)]
             as [&dyn Fn() -> Result<Variables>; 2];
         let variables = self.machine.branch(number, arms, &|name| scopes.get(name))?;
@@ -217,7 +217,7 @@ fn assigned(statements: &[Statement], names: &mut Vec<Rc<str>>) {
         match &statement.kind {
             StatementKind::Assign { targets, .. } => {
                 names.extend(targets.iter().filter_map(|target| match target {
-                    Target::Name(name) => Some(name.clone()),
+                    AssignTarget::Name(name) => Some(name.clone()),
                     _ => None,
                 }));
             }

@@ -1,15 +1,15 @@
 //! From an archive to a model.
 
-use super::kept::{Kept, Run};
-use super::library::Library;
+use super::kept::{StateSearch, StatefulRun};
+use super::library::CodeLibrary;
 use super::places;
 use super::run::Interpreter;
-use super::states::{Found, States, Types};
+use super::states::{States, Types, WrittenStates};
 use crate::archive::objects::ScriptArchive;
-use crate::aten::{Source, table};
+use crate::aten::{RowContext, table};
 use crate::diag::{Code, Diagnostic, Diagnostics, refuse, shown};
-use crate::machine::{Item, Machine, Number, NumberKind, Result};
-use crate::options::Options;
+use crate::machine::{GraphNumber, Item, Machine, NumberKind, Result};
+use crate::options::TorchOptions;
 use crate::outputs;
 use crate::params;
 use crate::syntax::ast::Parameter;
@@ -34,18 +34,18 @@ const NAMED_MAX: usize = 20;
 pub(crate) fn import(
     submission: &Submission,
     archive: &ScriptArchive,
-    options: &mut Options,
+    options: &mut TorchOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     let method = submission.params().section::<params::Source>().method();
-    let (mut repeated, mut kept) = (0, Kept::new(submission));
+    let (mut repeated, mut kept) = (0, StateSearch::new(submission));
     loop {
         match made(archive, &method, options, kept.types()) {
-            Made::Index(at, worked) => {
+            RunOutcome::Index(at, worked) => {
                 repeated += RUN_WORK + worked;
                 refuse!(repeated > REPEATED_MAX => undeclared().into());
                 options.use_as(at, DataType::Int64);
             }
-            Made::Graph(run) => match kept.next(*run) {
+            RunOutcome::Graph(run) => match kept.next(*run) {
                 Ok(None) => {}
                 Ok(Some(run)) => {
                     options.constants().tell(submission.params());
@@ -53,7 +53,7 @@ pub(crate) fn import(
                 }
                 Err(found) => return Err(in_source(archive, found)),
             },
-            Made::Nothing(found) => return Err(in_source(archive, kept.explained(found))),
+            RunOutcome::Nothing(found) => return Err(in_source(archive, kept.explained(found))),
         }
     }
 }
@@ -64,8 +64,8 @@ fn in_source(archive: &ScriptArchive, mut found: Diagnostics) -> Diagnostics {
     found
 }
 
-fn imported(archive: &ScriptArchive, options: &Options, run: Run) -> Imported {
-    let Run { mut graph, mut notes, found } = run;
+fn imported(archive: &ScriptArchive, options: &TorchOptions, run: StatefulRun) -> Imported {
+    let StatefulRun { mut graph, mut notes, found } = run;
     // States come behind the user's inputs.
     let states = found.states.iter().filter_map(|(_, state)| graph.value_named(&state.input));
     let states: Vec<ValueId> = states.collect();
@@ -89,46 +89,53 @@ fn undeclared() -> Diagnostic {
 }
 
 /// The graph of an archive, if there is one.
-pub(crate) fn graph(archive: &ScriptArchive, options: &Options) -> Option<Graph> {
+pub(crate) fn graph(archive: &ScriptArchive, options: &TorchOptions) -> Option<Graph> {
     match made(archive, "forward", options, Types::new()) {
-        Made::Graph(run) => Some(run.graph),
+        RunOutcome::Graph(run) => Some(run.graph),
         _ => None,
     }
 }
 
 /// What a run of the program gives.
-enum Made {
-    Graph(Box<Run>),
+enum RunOutcome {
+    Graph(Box<StatefulRun>),
     /// The input of this number holds indices, and must be of integers. So much work was made until it was known.
     Index(usize, u64),
     Nothing(Diagnostics),
 }
 
 /// Runs the program, with the states of `types` as inputs.
-fn made(archive: &ScriptArchive, method: &str, options: &Options, types: Types) -> Made {
-    let library = Library::new(|module: &str| archive.code.get(module).cloned());
+fn made(archive: &ScriptArchive, method: &str, options: &TorchOptions, types: Types) -> RunOutcome {
+    let library = CodeLibrary::new(|module: &str| archive.code.get(module).cloned());
     let table = table();
-    let source = Source::new(options.training);
+    let source = RowContext::new(options.training);
     let opsets = Opsets::from([(String::new(), options.opset)]);
     let driver =
         Driver::new(&table, &source, Graph::new("torch"), opsets, options.fallback.clone());
     let machine = Machine::new(driver).without_weights(options.without_weights);
-    let run = Interpreter::new(&machine, &library, archive, options.training, States::of(types));
+    let run =
+        Interpreter::new(&machine, &library, archive, options.training, States::with_types(types));
     let ran = run_method(&run, method, options);
     drop(run);
     if let Some(at) = machine.index.get() {
-        return Made::Index(at, machine.worked());
+        return RunOutcome::Index(at, machine.worked());
     }
     match Diagnostics::both(machine.finish(), ran) {
-        Ok(((graph, notes), found)) => Made::Graph(Box::new(Run { graph, notes, found })),
-        Err(all) => Made::Nothing(all),
+        Ok(((graph, notes), found)) => {
+            RunOutcome::Graph(Box::new(StatefulRun { graph, notes, found }))
+        }
+        Err(all) => RunOutcome::Nothing(all),
     }
 }
 
 /// Runs a method of the module that was saved, or of one inside.
-fn run_method(run: &Interpreter<'_, '_>, path: &str, options: &Options) -> Result<Found> {
+fn run_method(
+    run: &Interpreter<'_, '_>,
+    path: &str,
+    options: &TorchOptions,
+) -> Result<WrittenStates> {
     let (object, method) = run.method_at(path, options)?;
-    let mut inputs = Inputs { run, options, next: 0, supposed: vec![] };
+    let mut inputs = GraphInputs { run, options, next: 0, supposed: vec![] };
     let mut items = vec![];
     let parameters = method.parameters.get(1..).unwrap_or_default();
     let is_bound = |p: &Parameter| options.constants().has(&p.name);
@@ -153,16 +160,16 @@ fn run_method(run: &Interpreter<'_, '_>, path: &str, options: &Options) -> Resul
 }
 
 /// The inputs of the graph, as they are made.
-struct Inputs<'r, 'm, 's> {
+struct GraphInputs<'r, 'm, 's> {
     run: &'r Interpreter<'m, 's>,
-    options: &'r Options,
+    options: &'r TorchOptions,
     /// Number of the next one.
     next: usize,
     /// Those whose element type nothing says, with the supposed one.
     supposed: Vec<String>,
 }
 
-impl Inputs<'_, '_, '_> {
+impl GraphInputs<'_, '_, '_> {
     /// The value of a parameter of the method.
     fn input(&mut self, name: &str, ty: &Type) -> Result<Item> {
         let machine = self.run.machine;
@@ -269,7 +276,7 @@ impl Inputs<'_, '_, '_> {
         let dtype = given.unwrap_or(kind.dtype());
         let var = b.input(name, ValueType::tensor(dtype, Vec::<Dim>::new()));
         let var = b.cast(var, kind.dtype())?;
-        Ok(Item::Number(Number { var, kind }))
+        Ok(Item::Number(GraphNumber { var, kind }))
     }
 
     /// Says which element types are supposed.

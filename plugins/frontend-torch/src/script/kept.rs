@@ -4,7 +4,7 @@
 //! are inputs of further runs. These may go other ways and write more, or give other sizes, so that states become more
 //! general. The last run writes nothing but what it takes as inputs.
 
-use super::states::{Found, Types};
+use super::states::{Types, WrittenStates};
 use crate::diag::{Code, Diagnostic, Diagnostics, refuse};
 use crate::outputs::INPUT;
 use onnxd_plugin_sdk::ir::Graph;
@@ -16,24 +16,24 @@ use std::collections::BTreeSet;
 const RUNS_MAX: usize = 12;
 
 /// A graph, what users should know, and what the program wrote.
-pub(super) struct Run {
+pub(super) struct StatefulRun {
     pub(super) graph: Graph,
     pub(super) notes: Vec<Diagnostic>,
-    pub(super) found: Found,
+    pub(super) found: WrittenStates,
 }
 
 /// What is known of the states of a method so far.
-pub(super) struct Kept<'s> {
+pub(super) struct StateSearch<'s> {
     submission: &'s Submission,
     /// The run in which all is constant, and what it wrote, where states are inputs of the present run.
-    first: Option<(Run, Vec<Written>)>,
+    first: Option<(StatefulRun, Vec<Written>)>,
     types: Types,
     runs: usize,
 }
 
-impl Kept<'_> {
-    pub(super) fn new(submission: &Submission) -> Kept<'_> {
-        Kept { submission, first: None, types: Types::new(), runs: 0 }
+impl StateSearch<'_> {
+    pub(super) fn new(submission: &Submission) -> StateSearch<'_> {
+        StateSearch { submission, first: None, types: Types::new(), runs: 0 }
     }
 
     /// The states that the next run takes as inputs.
@@ -45,7 +45,7 @@ impl Kept<'_> {
     ///
     /// # Errors
     /// `N0203` for what is written and cannot be left out.
-    pub(super) fn next(&mut self, run: Run) -> Result<Option<Run>, Diagnostics> {
+    pub(super) fn next(&mut self, run: StatefulRun) -> Result<Option<StatefulRun>, Diagnostics> {
         let found = &run.found;
         if found.written.is_empty() && found.impossible.is_empty() {
             return Ok(Some(run));
@@ -67,8 +67,8 @@ impl Kept<'_> {
         Ok(Some(run))
     }
 
-    /// As [`Kept::next`], where states are not asked for: what no output depends on is left out.
-    fn next_without(&mut self, run: Run) -> Result<Option<Run>, Diagnostics> {
+    /// As [`StateSearch::next`], where states are not asked for: what no output depends on is left out.
+    fn next_without(&mut self, run: StatefulRun) -> Result<Option<StatefulRun>, Diagnostics> {
         let strict = |w: &&Written| matches!(w.what, "buffer" | "parameter");
         let impossible = run.found.impossible.iter().map(|(written, _)| written);
         let refused: Vec<Written> =
@@ -89,7 +89,7 @@ impl Kept<'_> {
     }
 
     /// Whether a run had all states that it wrote as inputs; else the next one has them.
-    fn is_settled(&mut self, run: &Run) -> Result<bool, Diagnostics> {
+    fn is_settled(&mut self, run: &StatefulRun) -> Result<bool, Diagnostics> {
         let found = &run.found.types;
         if found.iter().all(|(name, ty)| self.types.get(name) == Some(ty)) {
             return Ok(true);
@@ -124,14 +124,14 @@ impl Kept<'_> {
 }
 
 /// What was written and is no input of the run.
-fn without_input(found: &Found) -> impl Iterator<Item = &Written> {
+fn without_input(found: &WrittenStates) -> impl Iterator<Item = &Written> {
     let known: BTreeSet<&str> = found.states.iter().map(|(name, _)| name.as_str()).collect();
     let written = found.written.iter().filter(|w| w.what != INPUT);
     written.filter(move |w| !known.contains(w.name.as_str()))
 }
 
 /// What was written and an output depends on, or may depend on.
-fn counting(run: &Run) -> Vec<Written> {
+fn counting(run: &StatefulRun) -> Vec<Written> {
     let (names, states): (Vec<String>, Vec<State>) = run.found.states.iter().cloned().unzip();
     let counting = needed(&run.graph, &states);
     let counting: BTreeSet<&str> = counting.iter().map(|state| state.input.as_str()).collect();
@@ -144,7 +144,7 @@ fn counting(run: &Run) -> Vec<Written> {
 }
 
 /// Takes the outputs away that were added for what was written.
-fn without_written(mut run: Run) -> Run {
+fn without_written(mut run: StatefulRun) -> StatefulRun {
     let outputs = run.graph.outputs().to_vec();
     let (results, new) = outputs.split_at(outputs.len() - run.found.outputs);
     run.graph.set_outputs(results.to_vec());

@@ -1,7 +1,7 @@
 //! Words, numbers and punctuation of printed code.
 //!
-//! Indentation becomes [`Kind::Indent`] and [`Kind::Dedent`], as in Python. Lines are joined inside brackets. Tokens
-//! come one at a time, so a large file costs no memory here.
+//! Indentation becomes [`TokenKind::Indent`] and [`TokenKind::Dedent`], as in Python. Lines are joined inside brackets.
+//! Tokens come one at a time, so a large file costs no memory here.
 
 use crate::diag::{Code, Diagnostic, refuse};
 use std::fmt::Display;
@@ -15,7 +15,7 @@ pub(crate) const BLOCKS_MAX: usize = 150;
 pub(super) type Parsed<T> = Result<T, Box<Diagnostic>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     Word,
     Int,
     Float,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 /// A token and the bytes of the source that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) start: usize,
     pub(crate) end: usize,
     /// Number of its line, from 1.
@@ -97,7 +97,7 @@ impl<'s> Lexer<'s> {
         })
     }
 
-    /// The next token; [`Kind::End`] again and again behind the last one.
+    /// The next token; [`TokenKind::End`] again and again behind the last one.
     pub(crate) fn next(&mut self) -> Parsed<Token> {
         if self.fresh_line && self.brackets == 0 && self.dedents == 0 {
             self.fresh_line = false;
@@ -107,7 +107,7 @@ impl<'s> Lexer<'s> {
         }
         if self.dedents > 0 {
             self.dedents -= 1;
-            return Ok(self.token(Kind::Dedent, self.at));
+            return Ok(self.token(TokenKind::Dedent, self.at));
         }
         self.skip_space();
         let start = self.at;
@@ -124,13 +124,13 @@ impl<'s> Lexer<'s> {
             _ => {
                 let found = self.source[start..].chars().next().unwrap_or(' ');
                 let message = format!("`{}` has no meaning here", found.escape_default());
-                return Err(self.wrong(self.token(Kind::End, start), message));
+                return Err(self.wrong(self.token(TokenKind::End, start), message));
             }
         };
         Ok(self.token(kind, start))
     }
 
-    fn token(&self, kind: Kind, start: usize) -> Token {
+    fn token(&self, kind: TokenKind, start: usize) -> Token {
         Token { kind, start, end: self.at, line: self.line }
     }
 
@@ -142,14 +142,14 @@ impl<'s> Lexer<'s> {
         self.source.as_bytes().get(at).is_some_and(u8::is_ascii_digit)
     }
 
-    fn mark(&mut self, byte: u8, brackets: usize) -> Kind {
+    fn mark(&mut self, byte: u8, brackets: usize) -> TokenKind {
         self.brackets = brackets;
         self.at += 1;
-        Kind::Mark(byte)
+        TokenKind::Mark(byte)
     }
 
     fn newline(&mut self) -> Token {
-        let token = Token { end: self.at + 1, ..self.token(Kind::Newline, self.at) };
+        let token = Token { end: self.at + 1, ..self.token(TokenKind::Newline, self.at) };
         self.at += 1;
         self.line += 1;
         self.fresh_line = true;
@@ -161,9 +161,9 @@ impl<'s> Lexer<'s> {
         if !self.indents.is_empty() {
             self.dedents = self.indents.len() - 1;
             self.indents.clear();
-            return self.token(Kind::Dedent, self.at);
+            return self.token(TokenKind::Dedent, self.at);
         }
-        self.token(Kind::End, self.at)
+        self.token(TokenKind::End, self.at)
     }
 
     /// Spaces, comments, joined lines; newlines too where brackets are open.
@@ -213,37 +213,37 @@ impl<'s> Lexer<'s> {
         if width > self.indents.last().copied().unwrap_or(0) {
             if self.indents.len() == BLOCKS_MAX {
                 let message = format!("blocks are nested deeper than {BLOCKS_MAX} levels");
-                return Err(self.too_much(self.token(Kind::Indent, self.at), message));
+                return Err(self.too_much(self.token(TokenKind::Indent, self.at), message));
             }
             self.indents.push(width);
-            return Ok(Some(self.token(Kind::Indent, self.at)));
+            return Ok(Some(self.token(TokenKind::Indent, self.at)));
         }
         while self.indents.last().is_some_and(|&open| open > width) {
             self.indents.pop();
             self.dedents += 1;
         }
         refuse!(self.indents.last().copied().unwrap_or(0) != width =>
-            self.wrong(self.token(Kind::Dedent, self.at), "the indentation fits no block that is open"));
+            self.wrong(self.token(TokenKind::Dedent, self.at), "the indentation fits no block that is open"));
         Ok(None)
     }
 
-    fn number(&mut self) -> Kind {
-        let mut kind = Kind::Int;
+    fn number(&mut self) -> TokenKind {
+        let mut kind = TokenKind::Int;
         self.skip_digits();
         if self.peek(0) == b'.' {
-            kind = Kind::Float;
+            kind = TokenKind::Float;
             self.at += 1;
             self.skip_digits();
         }
         let sign = usize::from(matches!(self.peek(1), b'+' | b'-'));
         if matches!(self.peek(0), b'e' | b'E') && self.digit_at(self.at + 1 + sign) {
-            kind = Kind::Float;
+            kind = TokenKind::Float;
             self.at += 1 + sign;
             self.skip_digits();
         }
         if self.peek(0) == b'j' {
             self.at += 1;
-            kind = Kind::Imaginary;
+            kind = TokenKind::Imaginary;
         }
         kind
     }
@@ -255,7 +255,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// A word, or a string with a prefix.
-    fn word_or_text(&mut self) -> Parsed<Kind> {
+    fn word_or_text(&mut self) -> Parsed<TokenKind> {
         let start = self.at;
         while matches!(self.peek(0), b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | 0x80..) {
             self.at += 1;
@@ -265,12 +265,12 @@ impl<'s> Lexer<'s> {
         if prefixes && matches!(self.peek(0), b'"' | b'\'') {
             self.quoted()
         } else {
-            Ok(Kind::Word)
+            Ok(TokenKind::Word)
         }
     }
 
-    fn quoted(&mut self) -> Parsed<Kind> {
-        let (start, quote) = (self.token(Kind::Text, self.at), self.peek(0));
+    fn quoted(&mut self) -> Parsed<TokenKind> {
+        let (start, quote) = (self.token(TokenKind::Text, self.at), self.peek(0));
         let triple = self.peek(1) == quote && self.peek(2) == quote;
         let marks = if triple { 3 } else { 1 };
         self.at += marks;
@@ -286,7 +286,7 @@ impl<'s> Lexer<'s> {
                 b'\\' => self.at += 1,
                 byte if byte == quote && (0..marks).all(|i| self.peek(i) == quote) => {
                     self.at += marks;
-                    return Ok(Kind::Text);
+                    return Ok(TokenKind::Text);
                 }
                 _ => {}
             }

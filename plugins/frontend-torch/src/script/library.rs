@@ -5,7 +5,7 @@
 
 use super::parse::parse;
 use crate::diag::Diagnostic;
-use crate::syntax::ast::{Class, ClassKind, File, Function};
+use crate::syntax::ast::{Class, ClassKind, CodeFile, CodeFunction};
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,10 +17,10 @@ const NODES_MAX: usize = 4_000_000;
 const UNNAMED: &str = "Module";
 
 /// Gives the code of a module by its path, or none.
-type Read<'a> = dyn Fn(&str) -> Option<Bytes> + 'a;
+type ReadCode<'a> = dyn Fn(&str) -> Option<Bytes> + 'a;
 
-pub(crate) struct Library<'a> {
-    read: Box<Read<'a>>,
+pub(crate) struct CodeLibrary<'a> {
+    read: Box<ReadCode<'a>>,
     modules: RefCell<HashMap<Box<str>, Option<Rc<Indexed>>>>,
     nodes_left: Cell<usize>,
 }
@@ -28,13 +28,13 @@ pub(crate) struct Library<'a> {
 /// What a module defines, by name.
 struct Indexed {
     classes: HashMap<Rc<str>, Rc<Class>>,
-    functions: HashMap<Rc<str>, Rc<Function>>,
+    functions: HashMap<Rc<str>, Rc<CodeFunction>>,
 }
 
-impl<'a> Library<'a> {
-    pub(crate) fn new(code: impl Fn(&str) -> Option<Bytes> + 'a) -> Library<'a> {
+impl<'a> CodeLibrary<'a> {
+    pub(crate) fn new(code: impl Fn(&str) -> Option<Bytes> + 'a) -> CodeLibrary<'a> {
         let modules = RefCell::default();
-        Library { read: Box::new(code), modules, nodes_left: Cell::new(NODES_MAX) }
+        CodeLibrary { read: Box::new(code), modules, nodes_left: Cell::new(NODES_MAX) }
     }
 
     /// A class if there is one. Classes of C++ (`__torch__.torch.classes...`) may have no code.
@@ -44,7 +44,7 @@ impl<'a> Library<'a> {
         Ok(module.and_then(|module| module.classes.get(class).cloned()))
     }
 
-    pub(crate) fn find_function(&self, name: &str) -> Result<Option<Rc<Function>>, Diagnostic> {
+    pub(crate) fn find_function(&self, name: &str) -> Result<Option<Rc<CodeFunction>>, Diagnostic> {
         let Some((module, function)) = name.rsplit_once('.') else { return Ok(None) };
         let module = self.module(module)?;
         Ok(module.and_then(|module| module.functions.get(function).cloned()))
@@ -67,7 +67,7 @@ impl<'a> Library<'a> {
     }
 }
 
-fn index(mut file: File) -> Indexed {
+fn index(mut file: CodeFile) -> Indexed {
     if file.version.is_some() && file.classes.is_empty() {
         file.classes.push(Rc::new(unnamed(file.functions.clone())));
     }
@@ -76,6 +76,6 @@ fn index(mut file: File) -> Indexed {
     Indexed { classes, functions }
 }
 
-fn unnamed(methods: Vec<Rc<Function>>) -> Class {
+fn unnamed(methods: Vec<Rc<CodeFunction>>) -> Class {
     Class { name: UNNAMED.into(), kind: ClassKind::Module, methods, ..Class::default() }
 }

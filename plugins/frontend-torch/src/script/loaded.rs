@@ -1,7 +1,7 @@
 //! What of an archive is loaded, and the names of its parts.
 
 use crate::archive::pickle::Object;
-use crate::archive::storage::Place;
+use crate::archive::storage::StorageView;
 use crate::machine::{Instance, Item};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 pub(super) struct Loaded {
     pub(super) objects: RefCell<HashMap<*const Object, Rc<Instance>>>,
     pub(super) containers: RefCell<HashMap<*const u8, Item>>,
-    pub(super) tensors: RefCell<HashMap<Place, Item>>,
+    pub(super) tensors: RefCell<HashMap<StorageView, Item>>,
 }
 
 /// The name of a part of what is at `path`.

@@ -3,8 +3,8 @@
 use super::run::Interpreter;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::machine::{Instance, Item, Result};
-use crate::options::Options;
-use crate::syntax::ast::{Function, Parameter};
+use crate::options::TorchOptions;
+use crate::syntax::ast::{CodeFunction, Parameter};
 use crate::syntax::types::Type;
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ impl Interpreter<'_, '_> {
     pub(super) fn method_at(
         &self,
         path: &str,
-        options: &Options,
-    ) -> Result<(Rc<Instance>, Rc<Function>)> {
+        options: &TorchOptions,
+    ) -> Result<(Rc<Instance>, Rc<CodeFunction>)> {
         let none = |class: &str| {
             let (class, path) = (shown(class), shown(path));
             wanted(format!("`{class}` has no method `{path}`."))
@@ -58,18 +58,19 @@ impl Interpreter<'_, '_> {
         &self,
         object: &Instance,
         name: &str,
-        options: &Options,
-    ) -> Result<Vec<Rc<Function>>> {
+        options: &TorchOptions,
+    ) -> Result<Vec<Rc<CodeFunction>>> {
         let Some(class) = self.library.find_class(&object.class)? else { return Ok(vec![]) };
-        let is_overload = |method: &Function| {
+        let is_overload = |method: &CodeFunction| {
             let number = method.name.strip_prefix(name).and_then(|rest| rest.strip_prefix("__"));
             number.is_some_and(|number| number.parse::<u32>().is_ok())
         };
-        let is_hook = |method: &Function| {
+        let is_hook = |method: &CodeFunction| {
             class.pre_hooks.iter().chain(&class.hooks).any(|hook| *hook == method.name)
         };
-        let of = |wanted: &dyn Fn(&Function) -> bool| -> Vec<Rc<Function>> {
-            let takes = |method: &&Rc<Function>| wanted(method) && takes_inputs(method, options);
+        let of = |wanted: &dyn Fn(&CodeFunction) -> bool| -> Vec<Rc<CodeFunction>> {
+            let takes =
+                |method: &&Rc<CodeFunction>| wanted(method) && takes_inputs(method, options);
             class.methods.iter().filter(takes).cloned().collect()
         };
         let overloads = of(&is_overload);
@@ -86,12 +87,12 @@ impl Interpreter<'_, '_> {
     pub(super) fn called_with_hooks(
         &self,
         object: &Rc<Instance>,
-        method: &Rc<Function>,
+        method: &Rc<CodeFunction>,
         mut inputs: Vec<Item>,
     ) -> Result<Item> {
         let class = self.library.find_class(&object.class)?;
         let class = class.filter(|_| &*method.name == "forward");
-        let hooks = |names: &[Rc<str>]| -> Result<Vec<Rc<Function>>> {
+        let hooks = |names: &[Rc<str>]| -> Result<Vec<Rc<CodeFunction>>> {
             names.iter().map(|name| self.hook(object, name)).collect()
         };
         for hook in hooks(class.as_ref().map_or(&[], |class| &class.pre_hooks))? {
@@ -112,7 +113,7 @@ impl Interpreter<'_, '_> {
         Ok(result)
     }
 
-    fn hook(&self, object: &Instance, name: &str) -> Result<Rc<Function>> {
+    fn hook(&self, object: &Instance, name: &str) -> Result<Rc<CodeFunction>> {
         self.method(&object.class, name)?.ok_or_else(|| {
             let (class, name) = (shown(&object.class), shown(name));
             let message = format!("`{class}` has no hook `{name}`.");
@@ -127,7 +128,7 @@ fn wanted(message: String) -> Diagnostic {
 }
 
 /// Whether a method can be called with the inputs of a graph, as many as the params give shapes for.
-fn takes_inputs(method: &Function, options: &Options) -> bool {
+fn takes_inputs(method: &CodeFunction, options: &TorchOptions) -> bool {
     let inputs = method.parameters.get(1..).unwrap_or_default();
     let open = |p: &&Parameter| !options.constants().has(&p.name);
     let inputs: Vec<&Parameter> = inputs.iter().filter(open).collect();

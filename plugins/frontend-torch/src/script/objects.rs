@@ -3,7 +3,7 @@
 use super::loaded::join;
 use super::run::Interpreter;
 use crate::archive::pickle::{Object, Pickled};
-use crate::archive::storage::{Quantizer, Stored};
+use crate::archive::storage::{Quantizer, StoredTensor};
 use crate::diag::{Code, refuse, shown};
 use crate::machine::{Instance, Item, Result};
 use crate::outputs::key_word;
@@ -143,12 +143,12 @@ impl Interpreter<'_, '_> {
 
     /// A tensor as an initializer under its path; one that was loaded under another path is that one. A state is an
     /// input. Where the program sets it to another tensor, it is a tensor of its own.
-    fn tensor(&self, stored: &Rc<Stored>, path: &str, what: &'static str) -> Result<Item> {
+    fn tensor(&self, stored: &Rc<StoredTensor>, path: &str, what: &'static str) -> Result<Item> {
         let is_own = self.states.types.get(path).is_some_and(|state| state.is_set);
-        let known = self.loaded.tensors.borrow().get(&stored.place).cloned();
-        if let Some(known) = known.filter(|_| !is_own) {
-            self.states.name(&known, path, what);
-            return Ok(known);
+        let loaded_tensor = self.loaded.tensors.borrow().get(&stored.place).cloned();
+        if let Some(loaded_tensor) = loaded_tensor.filter(|_| !is_own) {
+            self.states.name(&loaded_tensor, path, what);
+            return Ok(loaded_tensor);
         }
         let b = self.machine.builder();
         let name = if path.is_empty() { "constant" } else { path };

@@ -1,17 +1,17 @@
-//! Printed code to [`File`]: what all rules of the grammar share.
+//! Printed code to [`CodeFile`]: what all rules of the grammar share.
 //!
 //! Rules for statements, expressions, types and definitions are in files of their own. No rule recurses deeper than a
 //! constant, and no expression is taller than one, so all that walks the result may recurse.
 
-use super::lexer::{Kind, Lexer, Parsed, Token};
+use super::lexer::{Lexer, Parsed, Token, TokenKind};
 use crate::diag::{Code, Diagnostic, refuse};
-use crate::syntax::ast::File;
+use crate::syntax::ast::CodeFile;
 
 /// Deepest nesting of brackets, and the height of expressions.
 pub(crate) const DEPTH_MAX: usize = 100;
 
 /// Parses a file of code with a limit to statements and expressions. `module` is its path (`__torch__.a.b`).
-pub(crate) fn parse(module: &str, source: &[u8], nodes_max: usize) -> Result<File, Diagnostic> {
+pub(crate) fn parse(module: &str, source: &[u8], nodes_max: usize) -> Result<CodeFile, Diagnostic> {
     let source = std::str::from_utf8(source).map_err(|error| {
         let at = error.valid_up_to();
         let message = format!("code `{module}` is not UTF-8 at byte {at}");
@@ -51,12 +51,12 @@ impl<'s> Parser<'s> {
 
     /// Whether the next token is this mark.
     pub(super) fn sees(&self, mark: u8) -> bool {
-        self.token.kind == Kind::Mark(mark)
+        self.token.kind == TokenKind::Mark(mark)
     }
 
     /// Whether the next token is this word.
     pub(super) fn sees_word(&self, word: &str) -> bool {
-        self.token.kind == Kind::Word && self.lexer.text(self.token) == word
+        self.token.kind == TokenKind::Word && self.lexer.text(self.token) == word
     }
 
     /// Takes a mark if it comes next.
@@ -102,7 +102,7 @@ impl<'s> Parser<'s> {
     }
 
     pub(super) fn word(&mut self) -> Parsed<&'s str> {
-        refuse!(self.token.kind != Kind::Word => self.unexpected("a name"));
+        refuse!(self.token.kind != TokenKind::Word => self.unexpected("a name"));
         let token = self.advance()?;
         Ok(self.lexer.text(token))
     }
@@ -110,18 +110,18 @@ impl<'s> Parser<'s> {
     /// The end of a statement.
     pub(super) fn end_line(&mut self) -> Parsed<()> {
         match self.token.kind {
-            Kind::Newline => self.advance().map(|_| ()),
-            Kind::Dedent | Kind::End => Ok(()),
+            TokenKind::Newline => self.advance().map(|_| ()),
+            TokenKind::Dedent | TokenKind::End => Ok(()),
             _ => Err(self.unexpected("the end of the line")),
         }
     }
 
     pub(super) fn unexpected(&self, wanted: &str) -> Box<Diagnostic> {
         let found = match self.token.kind {
-            Kind::Newline => "the end of the line".to_owned(),
-            Kind::Indent => "a deeper indentation".to_owned(),
-            Kind::Dedent => "the end of the block".to_owned(),
-            Kind::End => "the end of the file".to_owned(),
+            TokenKind::Newline => "the end of the line".to_owned(),
+            TokenKind::Indent => "a deeper indentation".to_owned(),
+            TokenKind::Dedent => "the end of the block".to_owned(),
+            TokenKind::End => "the end of the file".to_owned(),
             _ => format!("`{}`", shortened(self.lexer.text(self.token))),
         };
         self.lexer.wrong(self.token, format!("{wanted} is expected here, and not {found}"))

@@ -25,7 +25,7 @@ pub(crate) fn documented(archive: &ScriptArchive, graph: &mut Graph) {
     documented_in(archive, graph, &mut HashMap::new());
 }
 
-fn documented_in(archive: &ScriptArchive, graph: &mut Graph, origins: &mut Known) {
+fn documented_in(archive: &ScriptArchive, graph: &mut Graph, origins: &mut KnownLines) {
     for id in graph.node_ids() {
         let node = graph.node_mut(id);
         let doc = &mut node.doc;
@@ -45,7 +45,7 @@ fn documented_in(archive: &ScriptArchive, graph: &mut Graph, origins: &mut Known
 }
 
 /// What is known of files of code.
-type Known = HashMap<String, Option<Lines>>;
+type KnownLines = HashMap<String, Option<Lines>>;
 
 /// The lines of a file of printed code.
 struct Lines {
@@ -55,7 +55,7 @@ struct Lines {
 }
 
 /// The user's line that a line of printed code comes from.
-fn origin(archive: &ScriptArchive, place: &str, origins: &mut Known) -> Option<Origin> {
+fn origin(archive: &ScriptArchive, place: &str, origins: &mut KnownLines) -> Option<Origin> {
     let (path, line) = place.rsplit_once(".py:")?;
     let line: usize = line.parse().ok()?;
     let module = path.replace('/', ".");

@@ -1,12 +1,14 @@
 //! Runs the printed code: statements, in their order.
 
-use super::library::Library;
+use super::library::CodeLibrary;
 use super::loaded::Loaded;
 use super::states::States;
 use crate::archive::objects::ScriptArchive;
 use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::machine::{Elements, Instance, Item, Machine, NumberKind, Result, Variables};
-use crate::syntax::ast::{Class, ClassKind, Expr, Function, Statement, StatementKind, Target};
+use crate::syntax::ast::{
+    AssignTarget, Class, ClassKind, CodeFunction, Expr, Statement, StatementKind,
+};
 use crate::syntax::types::Type;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +20,7 @@ const STATEMENT_WORK: usize = 40;
 /// The program of an archive on its way through the machine.
 pub(crate) struct Interpreter<'m, 's> {
     pub(crate) machine: &'m Machine<'s>,
-    pub(super) library: &'m Library<'m>,
+    pub(super) library: &'m CodeLibrary<'m>,
     pub(super) archive: &'m ScriptArchive,
     pub(super) loaded: Loaded,
     pub(super) constants: RefCell<Vec<Item>>,
@@ -67,7 +69,7 @@ impl Scopes {
 impl<'m, 's> Interpreter<'m, 's> {
     pub(super) fn new(
         machine: &'m Machine<'s>,
-        library: &'m Library<'m>,
+        library: &'m CodeLibrary<'m>,
         archive: &'m ScriptArchive,
         training: bool,
         states: States,
@@ -102,7 +104,7 @@ impl<'m, 's> Interpreter<'m, 's> {
     pub(crate) fn called_method(
         &self,
         object: &Rc<Instance>,
-        method: &Rc<Function>,
+        method: &Rc<CodeFunction>,
         arguments: Vec<Item>,
     ) -> Result<Item> {
         let kind = plain_class(&object.class);
@@ -116,7 +118,7 @@ impl<'m, 's> Interpreter<'m, 's> {
     pub(super) fn called_function(
         &self,
         name: &str,
-        function: &Rc<Function>,
+        function: &Rc<CodeFunction>,
         arguments: Vec<Item>,
         named: &[(Rc<str>, Item)],
     ) -> Result<Item> {
@@ -129,7 +131,7 @@ impl<'m, 's> Interpreter<'m, 's> {
     pub(super) fn called_closure(
         &self,
         member: Rc<str>,
-        function: &Function,
+        function: &CodeFunction,
         around: &Variables,
         arguments: Vec<Item>,
         named: &[(Rc<str>, Item)],
@@ -140,7 +142,7 @@ impl<'m, 's> Interpreter<'m, 's> {
     }
 
     /// The method of a class, if it has it.
-    pub(super) fn method(&self, class: &str, name: &str) -> Result<Option<Rc<Function>>> {
+    pub(super) fn method(&self, class: &str, name: &str) -> Result<Option<Rc<CodeFunction>>> {
         Ok(self.library.find_class(class)?.and_then(|class| class.method(name).cloned()))
     }
 
@@ -151,7 +153,7 @@ impl<'m, 's> Interpreter<'m, 's> {
 
     fn run(
         &self,
-        function: &Function,
+        function: &CodeFunction,
         scopes: &Scopes,
         arguments: Vec<Item>,
         named: &[(Rc<str>, Item)],
@@ -228,7 +230,7 @@ impl<'m, 's> Interpreter<'m, 's> {
 
     fn assign(
         &self,
-        targets: &[Target],
+        targets: &[AssignTarget],
         unpack: bool,
         values: &[Expr],
         scopes: &Scopes,
@@ -250,14 +252,14 @@ impl<'m, 's> Interpreter<'m, 's> {
         };
         for (target, item) in targets.iter().zip(items) {
             match target {
-                Target::Name(name) => scopes.set(name.clone(), item),
-                Target::Attribute(object, name) => {
+                AssignTarget::Name(name) => scopes.set(name.clone(), item),
+                AssignTarget::Attribute(object, name) => {
                     let Item::Object(object) = self.expression(object, scopes)? else {
                         return Err(self.damaged(format!("`{}` is set of no object.", shown(name))));
                     };
                     self.machine.set_attribute(&object, name, item);
                 }
-                Target::Item(container, key) => {
+                AssignTarget::Item(container, key) => {
                     let container = self.expression(container, scopes)?;
                     let key = self.expression(key, scopes)?;
                     self.machine.call(

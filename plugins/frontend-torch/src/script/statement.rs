@@ -1,24 +1,24 @@
 //! Statements and blocks.
 
-use super::lexer::{Kind, Parsed, Token};
+use super::lexer::{Parsed, Token, TokenKind};
 use super::parse::Parser;
 use crate::diag::refuse;
-use crate::syntax::ast::{Expr, Statement, StatementKind, Target};
+use crate::syntax::ast::{AssignTarget, Expr, Statement, StatementKind};
 
 impl Parser<'_> {
     /// `:` and the statements behind it. The lexer limits how deep blocks nest.
     pub(super) fn block(&mut self) -> Parsed<Vec<Statement>> {
         self.expect(b':')?;
-        if self.token.kind != Kind::Newline {
+        if self.token.kind != TokenKind::Newline {
             let start = self.token;
             let kind = self.simple()?;
             return Ok(vec![self.placed(start, kind)?]);
         }
         self.advance()?;
-        refuse!(self.token.kind != Kind::Indent => self.unexpected("an indented block"));
+        refuse!(self.token.kind != TokenKind::Indent => self.unexpected("an indented block"));
         self.advance()?;
         let mut statements = Vec::new();
-        while self.token.kind != Kind::Dedent {
+        while self.token.kind != TokenKind::Dedent {
             let start = self.token;
             let kind = self.statement()?;
             statements.push(self.placed(start, kind)?);
@@ -33,7 +33,7 @@ impl Parser<'_> {
     }
 
     fn statement(&mut self) -> Parsed<StatementKind> {
-        if self.token.kind != Kind::Word {
+        if self.token.kind != TokenKind::Word {
             return self.simple();
         }
         match self.lexer.text(self.token) {
@@ -88,7 +88,7 @@ impl Parser<'_> {
 
     /// `return`, `return e`, `return a, b`
     fn returned(&mut self) -> Parsed<Option<Expr>> {
-        if matches!(self.token.kind, Kind::Newline | Kind::Dedent | Kind::End) {
+        if matches!(self.token.kind, TokenKind::Newline | TokenKind::Dedent | TokenKind::End) {
             return Ok(None);
         }
         let (mut values, comma) = self.row()?;
@@ -100,7 +100,10 @@ impl Parser<'_> {
         let (mut row, mut tallest) = (vec![self.expression()?], self.height);
         while self.takes(b',')? {
             if self.sees(b'=')
-                || matches!(self.token.kind, Kind::Newline | Kind::Dedent | Kind::End)
+                || matches!(
+                    self.token.kind,
+                    TokenKind::Newline | TokenKind::Dedent | TokenKind::End
+                )
             {
                 return Ok((row, true));
             }
@@ -122,7 +125,7 @@ impl Parser<'_> {
                     return Err(self.lexer.wrong(start, "only a name can be declared"));
                 };
                 self.expect(b'=')?;
-                let targets = vec![Target::Name(name)];
+                let targets = vec![AssignTarget::Name(name)];
                 let values = vec![self.expression()?];
                 return Ok(StatementKind::Assign { targets, unpack: false, values });
             }
@@ -134,7 +137,7 @@ impl Parser<'_> {
         let targets = left
             .into_iter()
             .map(|expr| target(expr).ok_or_else(|| self.lexer.wrong(start, "no value fits here")))
-            .collect::<Parsed<Vec<Target>>>()?;
+            .collect::<Parsed<Vec<AssignTarget>>>()?;
         let (values, _) = self.row()?;
         let unpack = values.len() == 1 && (comma || targets.len() > 1);
         refuse!(!unpack && values.len() != targets.len() =>
@@ -143,11 +146,11 @@ impl Parser<'_> {
     }
 }
 
-fn target(expr: Expr) -> Option<Target> {
+fn target(expr: Expr) -> Option<AssignTarget> {
     match expr {
-        Expr::Name(name) => Some(Target::Name(name)),
-        Expr::Attribute(object, name) => Some(Target::Attribute(*object, name)),
-        Expr::Item(container, key) => Some(Target::Item(*container, *key)),
+        Expr::Name(name) => Some(AssignTarget::Name(name)),
+        Expr::Attribute(object, name) => Some(AssignTarget::Attribute(*object, name)),
+        Expr::Item(container, key) => Some(AssignTarget::Item(*container, *key)),
         _ => None,
     }
 }

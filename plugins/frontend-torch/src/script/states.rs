@@ -2,7 +2,7 @@
 //! what a run wrote.
 
 use crate::archive::pickle::Pickled;
-use crate::machine::{Item, Machine, Number, NumberKind, Place, Result};
+use crate::machine::{GraphNumber, Item, Machine, MutableObject, NumberKind, Result};
 use onnxd_plugin_sdk::State;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{Tensor, ValueType};
@@ -23,7 +23,7 @@ pub(super) struct StateType {
 pub(super) type Types = BTreeMap<String, StateType>;
 
 /// Names of one value, and what it is by each.
-type Names = Vec<(Rc<str>, &'static str)>;
+type StateNames = Vec<(Rc<str>, &'static str)>;
 
 /// What the loader and the run know of states.
 #[derive(Default)]
@@ -33,12 +33,12 @@ pub(super) struct States {
     /// The inputs that became of them.
     pub(super) inputs: RefCell<Vec<(String, Var)>>,
     /// All names of what was loaded, by its address, and what it is by each.
-    pub(super) names: RefCell<HashMap<usize, Names>>,
+    pub(super) names: RefCell<HashMap<usize, StateNames>>,
 }
 
 /// What a run wrote.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct WrittenStates {
     pub(super) written: Vec<Written>,
     /// Findings for what no input and output can be.
     pub(super) impossible: Vec<(Written, String)>,
@@ -51,13 +51,13 @@ pub(super) struct Found {
 }
 
 impl States {
-    pub(super) fn of(types: Types) -> States {
+    pub(super) fn with_types(types: Types) -> States {
         States { types, ..States::default() }
     }
 
     /// Remembers what a value is that was loaded.
     pub(super) fn name(&self, item: &Item, name: &str, what: &'static str) {
-        if let Some(place) = Place::of(item) {
+        if let Some(place) = MutableObject::from_item(item) {
             let mut names = self.names.borrow_mut();
             let names = names.entry(place.address()).or_default();
             if names.last().is_none_or(|(last, _)| **last != *name) {
@@ -100,6 +100,6 @@ impl States {
             _ => return Ok(None),
         };
         let var = self.input(machine, name, &value)?;
-        Ok(var.map(|var| Item::Number(Number { var, kind })))
+        Ok(var.map(|var| Item::Number(GraphNumber { var, kind })))
     }
 }

@@ -3,9 +3,9 @@
 
 use super::loaded::join;
 use super::run::Interpreter;
-use super::states::{Found, StateType};
+use super::states::{StateType, WrittenStates};
 use crate::diag::Layer;
-use crate::machine::{Elements, Item, NumberKind, Place, Result};
+use crate::machine::{Elements, Item, MutableObject, NumberKind, Result};
 use crate::outputs::{INPUT, key_word};
 use onnxd_plugin_sdk::State;
 use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
@@ -31,28 +31,28 @@ struct Holder {
 
 impl Interpreter<'_, '_> {
     /// What was written since the run was watched, as further outputs of the graph. `inputs` are those of the method.
-    pub(super) fn written(&self, inputs: &[(String, Item)]) -> Result<Found> {
+    pub(super) fn written(&self, inputs: &[(String, Item)]) -> Result<WrittenStates> {
         for (name, item) in inputs {
             self.states.name(item, name, INPUT);
         }
-        let mut found = Found::default();
+        let mut written_states = WrittenStates::default();
         let mut told: BTreeSet<String> = BTreeSet::new();
         let mut places = self.machine.changed();
         // Where an attribute was set, what its tensor was before counts no more.
         places.sort_by_key(|place| match place {
-            Place::Attribute(..) => 0,
-            Place::List(_) | Place::Dict(_) => 1,
-            Place::Base(_) => 2,
+            MutableObject::Attribute(..) => 0,
+            MutableObject::List(_) | MutableObject::Dict(_) => 1,
+            MutableObject::Base(_) => 2,
         });
         let mut set = vec![];
         for place in &places {
-            let is_set = !matches!(place, Place::Base(_));
+            let is_set = !matches!(place, MutableObject::Base(_));
             let (name, what) = self.name_of(place);
             if !is_set && let Some((own, set)) = self.parted(place, &told) {
                 let why =
                     format!("is one tensor with `{own}` that is written, and is set to another");
                 let layer = Layer::clone(&self.machine.layer_of_write(place));
-                found.impossible.push((Written { what, name: set, layer }, why));
+                written_states.impossible.push((Written { what, name: set, layer }, why));
                 continue;
             }
             let layer = self.machine.layer_of_write(place);
@@ -62,23 +62,23 @@ impl Interpreter<'_, '_> {
             self.leaves(&name, &old, &new, (&mut leaves, &mut wrong))?;
             let of = |name: String| Written { what, name, layer: Layer::clone(&layer) };
             let wrong = wrong.into_iter().map(|(name, why)| (of(name), why.to_owned()));
-            found.impossible.extend(wrong);
+            written_states.impossible.extend(wrong);
             for leaf in leaves {
                 if told.insert(leaf.name.clone()) {
-                    self.output(of(leaf.name.clone()), (&leaf, is_set), &mut found)?;
+                    self.output(of(leaf.name.clone()), (&leaf, is_set), &mut written_states)?;
                     if is_set {
                         set.push((of(leaf.name.clone()), leaf));
                     }
                 }
             }
         }
-        found.impossible.extend(self.joined(&set, &places)?);
-        Ok(found)
+        written_states.impossible.extend(self.joined(&set, &places)?);
+        Ok(written_states)
     }
 
     /// Of a tensor with several names, one under which it stays and one that was set to another tensor, if there are
     /// both: calls differ in whether both names are one tensor.
-    fn parted(&self, place: &Place, set: &BTreeSet<String>) -> Option<(Rc<str>, String)> {
+    fn parted(&self, place: &MutableObject, set: &BTreeSet<String>) -> Option<(Rc<str>, String)> {
         let names = self.states.names.borrow();
         let names = names.get(&place.address())?;
         let is_set = |name: &Rc<str>| set.contains(&**name);
@@ -89,13 +89,20 @@ impl Interpreter<'_, '_> {
 
     /// States of one tensor that were two before, where one of them is written in place: the next call would write
     /// both, but inputs of a model are never one tensor. `set` are those that were set to another tensor.
-    fn joined(&self, set: &[(Written, Leaf)], places: &[Place]) -> Result<Vec<(Written, String)>> {
+    fn joined(
+        &self,
+        set: &[(Written, Leaf)],
+        places: &[MutableObject],
+    ) -> Result<Vec<(Written, String)>> {
         let is_written = |at: &usize| places.iter().any(|place| place.address() == *at);
         let names = self.states.names.borrow();
         let mut holders: HashMap<usize, Vec<Holder>> = HashMap::new();
-        let mut found = vec![];
+        let mut impossible = vec![];
         for (written, leaf) in set {
-            let [Some(start), Some(end)] = [&leaf.old, &leaf.new].map(Place::of) else { continue };
+            let [Some(start), Some(end)] = [&leaf.old, &leaf.new].map(MutableObject::from_item)
+            else {
+                continue;
+            };
             let holder = Holder {
                 name: written.name.as_str().into(),
                 start: start.address(),
@@ -119,23 +126,23 @@ impl Interpreter<'_, '_> {
                     "becomes one tensor with `{}`, and one of them is written in place",
                     other.name
                 );
-                found.push((written.clone(), why));
+                impossible.push((written.clone(), why));
             }
             others.push(holder);
         }
-        Ok(found)
+        Ok(impossible)
     }
 
     /// Whether something reads what a tensor was at first.
-    fn is_read(&self, place: &Place) -> Result<bool> {
+    fn is_read(&self, place: &MutableObject) -> Result<bool> {
         let b = self.machine.builder();
         let var = self.machine.var_of(&self.machine.old(place))?;
         Ok(b.id(var).is_ok_and(|id| b.graph().uses(id) > 0))
     }
 
     /// What a place that changed is called, and what it is.
-    fn name_of(&self, place: &Place) -> (String, &'static str) {
-        if let Place::Attribute(object, name) = place {
+    fn name_of(&self, place: &MutableObject) -> (String, &'static str) {
+        if let MutableObject::Attribute(object, name) = place {
             let path = join(&object.path, name);
             let class = self.library.find_class(&object.class).ok().flatten();
             let is = |of: &[Rc<str>]| of.iter().any(|known| known == name);
@@ -222,7 +229,7 @@ impl Interpreter<'_, '_> {
         &self,
         written: Written,
         (leaf, is_set): (&Leaf, bool),
-        found: &mut Found,
+        written_states: &mut WrittenStates,
     ) -> Result<()> {
         let machine = self.machine;
         let b = machine.builder();
@@ -232,32 +239,32 @@ impl Interpreter<'_, '_> {
         };
         let (before, after) = (b.type_of(machine.var_of(&leaf.old)?), b.type_of(var));
         // What comes between calls is as general as both.
-        let known = self.states.types.get(&leaf.name);
-        let is_set = is_set || known.is_some_and(|state| state.is_set);
-        let now = known.map(|state| state.ty.clone()).or(before);
+        let known_state = self.states.types.get(&leaf.name);
+        let is_set = is_set || known_state.is_some_and(|state| state.is_set);
+        let now = known_state.map(|state| state.ty.clone()).or(before);
         let ty = match widened(&leaf.name, now, after) {
             Ok(ty) => ty,
             Err(why) if written.what != INPUT => {
-                found.impossible.push((written, why.to_owned()));
+                written_states.impossible.push((written, why.to_owned()));
                 return Ok(());
             }
             Err(_) => ValueType::Tensor { dtype: None, shape: None },
         };
         let state = State::new(&written.name);
         b.output(var, &state.output)?;
-        found.outputs += 1;
+        written_states.outputs += 1;
         let output = b.graph_mut().outputs().last().copied();
         let output = output.map(|id| b.graph_mut()[id].name.clone());
         let inputs = self.states.inputs.borrow();
         let input = inputs.iter().find(|(name, _)| *name == written.name);
         if let (Some((_, input)), Some(output)) = (input, output) {
             let state = State { input: b.name_of(*input), output };
-            found.states.push((written.name.clone(), state));
+            written_states.states.push((written.name.clone(), state));
         }
         if written.what != INPUT {
-            found.types.insert(written.name.clone(), StateType { ty, is_set });
+            written_states.types.insert(written.name.clone(), StateType { ty, is_set });
         }
-        found.written.push(written);
+        written_states.written.push(written);
         Ok(())
     }
 }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 /// A file of code: what it defines, by name within the file.
 #[derive(Debug, Default)]
-pub(crate) struct File {
+pub(crate) struct CodeFile {
     pub(crate) classes: Vec<Rc<Class>>,
-    pub(crate) functions: Vec<Rc<Function>>,
+    pub(crate) functions: Vec<Rc<CodeFunction>>,
     /// `op_version_set = 1`, before torch 1.3.
     pub(crate) version: Option<i64>,
     /// How many statements and expressions it has.
@@ -38,11 +38,11 @@ pub(crate) struct Class {
     pub(crate) hooks: Vec<Rc<str>>,
     /// Declared attributes and fields, in order; `Final` ones and enum members have values.
     pub(crate) attributes: Vec<Attribute>,
-    pub(crate) methods: Vec<Rc<Function>>,
+    pub(crate) methods: Vec<Rc<CodeFunction>>,
 }
 
 impl Class {
-    pub(crate) fn method(&self, name: &str) -> Option<&Rc<Function>> {
+    pub(crate) fn method(&self, name: &str) -> Option<&Rc<CodeFunction>> {
         self.methods.iter().find(|method| &*method.name == name)
     }
 }
@@ -54,7 +54,7 @@ pub(crate) struct Attribute {
 }
 
 #[derive(Debug)]
-pub(crate) struct Function {
+pub(crate) struct CodeFunction {
     pub(crate) name: Rc<str>,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Vec<Statement>,
@@ -78,7 +78,7 @@ pub(crate) struct Statement {
 pub(crate) enum StatementKind {
     /// `x = e`, `x : T = e`, `a, b = e1, e2` (at once), and with a call `a, b = f(x)`.
     Assign {
-        targets: Vec<Target>,
+        targets: Vec<AssignTarget>,
         unpack: bool,
         values: Vec<Expr>,
     },
@@ -105,14 +105,14 @@ pub(crate) enum StatementKind {
         body: Vec<Statement>,
     },
     /// A function within a function, for `fork`.
-    Define(Rc<Function>),
+    Define(Rc<CodeFunction>),
     Return(Option<Expr>),
     Pass,
 }
 
 /// Where a value goes. `unpack` of the assignment says whether one value is taken apart (`a, = e` too).
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum AssignTarget {
     Name(Rc<str>),
     /// `object.name = e`
     Attribute(Expr, Rc<str>),

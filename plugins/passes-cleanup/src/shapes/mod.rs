@@ -56,10 +56,10 @@ impl Pass for SimplifyShapes {
 const OPSET_MIN: i64 = 5;
 
 /// What looks at one node; an empty reason where there is nothing to do.
-type Step = fn(&mut Rewriter, &Facts, NodeId) -> Rewrite;
+type NodeRule = fn(&mut Rewriter, &Facts, NodeId) -> Rewrite;
 
 /// In this order: what is a constant needs no other form.
-const STEPS: &[Step] = &[
+const STEPS: &[NodeRule] = &[
     constants::known,
     reshape::target,
     expand::identity,
@@ -87,7 +87,7 @@ fn simplify(graph: &mut Graph, opset: i64, facts: &Facts, cx: &mut PassContext) 
         return;
     }
     // What is equal comes first, what takes fewer nodes begins at those who read it.
-    let all = Available::of(graph, facts, &order);
+    let all = Available::from_graph(graph, facts, &order);
     for id in vectors.iter().copied() {
         attempt(graph, opset, id, cx, |cx| vectors::share(cx, &all, id));
     }

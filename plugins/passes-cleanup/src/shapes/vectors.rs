@@ -28,7 +28,7 @@ pub(super) struct Available<'f> {
 }
 
 impl<'f> Available<'f> {
-    pub(super) fn of(graph: &Graph, facts: &'f Facts, order: &[NodeId]) -> Available<'f> {
+    pub(super) fn from_graph(graph: &Graph, facts: &'f Facts, order: &[NodeId]) -> Available<'f> {
         let (place, equal, sources) = <_>::default();
         let mut all = Available { facts, place, equal, sources };
         let given = |v: &ValueId| matches!(graph[*v].origin(), Origin::Input | Origin::Captured(_));
@@ -132,13 +132,13 @@ pub(super) fn rebuild(cx: &mut Rewriter, all: &Available, id: NodeId) -> Rewrite
 }
 
 /// The plan that saves most nodes: with what only `id` reads, or without.
-fn cheapest(cx: &Rewriter, id: NodeId, count: usize, offers: &[Offer]) -> Option<Plan> {
+fn cheapest(cx: &Rewriter, id: NodeId, count: usize, offers: &[Offer]) -> Option<VectorPlan> {
     let own = cx.nodes_only_for(id, &[]);
     let is_own = |v: ValueId| cx.graph.producer(v).is_some_and(|node| own.contains(&node));
     let apart = offers.iter().filter(|o| !o.part.reads().is_some_and(is_own));
-    let plans = [Plan::of(count, offers.iter()), Plan::of(count, apart)];
+    let plans = [VectorPlan::cheapest(count, offers.iter()), VectorPlan::cheapest(count, apart)];
     let saved = plans.into_iter().flatten().map(|plan| {
-        let read: Vec<ValueId> = plan.parts.iter().filter_map(Part::reads).collect();
+        let read: Vec<ValueId> = plan.parts.iter().filter_map(VectorPart::reads).collect();
         (cx.nodes_only_for(id, &read).len().saturating_sub(plan.nodes), plan)
     });
     saved.max_by_key(|(saved, _)| *saved).filter(|(saved, _)| *saved > 0).map(|(_, plan)| plan)
@@ -146,7 +146,7 @@ fn cheapest(cx: &Rewriter, id: NodeId, count: usize, offers: &[Offer]) -> Option
 
 /// Where elements of a vector come from.
 #[derive(Clone, Copy, Debug)]
-enum Part {
+enum VectorPart {
     /// They are known.
     Constant { start: usize, end: usize },
     /// A vector that is there.
@@ -159,13 +159,13 @@ enum Part {
     Within { sizes: ValueId, start: usize, end: usize },
 }
 
-impl Part {
+impl VectorPart {
     fn reads(&self) -> Option<ValueId> {
         match self {
-            Part::Constant { .. } => None,
-            Part::Vector(v) | Part::Scalar(v) => Some(*v),
-            Part::Sizes { of, .. } => Some(*of),
-            Part::Within { sizes, .. } => Some(*sizes),
+            VectorPart::Constant { .. } => None,
+            VectorPart::Vector(v) | VectorPart::Scalar(v) => Some(*v),
+            VectorPart::Sizes { of, .. } => Some(*of),
+            VectorPart::Within { sizes, .. } => Some(*sizes),
         }
     }
 }
@@ -175,7 +175,7 @@ struct Offer {
     start: usize,
     end: usize,
     nodes: usize,
-    part: Part,
+    part: VectorPart,
 }
 
 fn offers(cx: &Rewriter, before: &Before, v: ValueId, items: &[Dim]) -> Vec<Offer> {
@@ -183,18 +183,23 @@ fn offers(cx: &Rewriter, before: &Before, v: ValueId, items: &[Dim]) -> Vec<Offe
     let mut offers = Vec::new();
     let mut offer = |start, end, nodes, part| offers.push(Offer { start, end, nodes, part });
     for start in 0..count {
-        let known = items[start..].iter().take_while(|d| d.known().is_some()).count();
-        if known > 0 {
-            offer(start, start + known, 0, Part::Constant { start, end: start + known });
+        let known_count = items[start..].iter().take_while(|d| d.known().is_some()).count();
+        if known_count > 0 {
+            offer(
+                start,
+                start + known_count,
+                0,
+                VectorPart::Constant { start, end: start + known_count },
+            );
         }
         for end in start + 1..=count {
             let symbols = items[start..end].iter().any(is_symbol);
             if let Some(v) = before.equal(false, &items[start..end]).filter(|_| symbols) {
-                offer(start, end, 0, Part::Vector(v));
+                offer(start, end, 0, VectorPart::Vector(v));
             }
         }
         if let Some(v) = before.equal(true, &items[start..=start]) {
-            offer(start, start + 1, 1, Part::Scalar(v));
+            offer(start, start + 1, 1, VectorPart::Scalar(v));
         }
         for (of, axis) in before.sources(&items[start]) {
             let (own, shape) = (start, before.shape(of));
@@ -223,21 +228,27 @@ fn joined(cx: &Rewriter, before: &Before, v: ValueId) -> Vec<Offer> {
             _ => return vec![],
         };
         let end = start + length;
-        offers.push(Offer { start, end, nodes: 0, part: Part::Vector(input) });
+        offers.push(Offer { start, end, nodes: 0, part: VectorPart::Vector(input) });
         start = end;
     }
     offers
 }
 
 /// Sizes `start..end` of a value: how many nodes that takes, and how.
-fn sizes(opset: i64, before: &Before, of: ValueId, start: usize, end: usize) -> (usize, Part) {
+fn sizes(
+    opset: i64,
+    before: &Before,
+    of: ValueId,
+    start: usize,
+    end: usize,
+) -> (usize, VectorPart) {
     let shape = before.shape(of);
     if opset >= SHAPE_OF_PART || (start, end) == (0, shape.len()) {
-        return (1, Part::Sizes { of, start, end });
+        return (1, VectorPart::Sizes { of, start, end });
     }
     match before.equal(false, shape) {
-        Some(sizes) => (1, Part::Within { sizes, start, end }),
-        None => (2, Part::Sizes { of, start, end }),
+        Some(sizes) => (1, VectorPart::Within { sizes, start, end }),
+        None => (2, VectorPart::Sizes { of, start, end }),
     }
 }
 
@@ -247,8 +258,8 @@ fn scalar_offers(before: &Before, size: &Dim) -> Vec<Offer> {
     let sizes = |(of, axis): (ValueId, usize)| {
         let (start, end) = (axis, axis + 1);
         match before.equal(false, before.shape(of)) {
-            Some(sizes) => (1, Part::Within { sizes, start, end }),
-            None => (2, Part::Sizes { of, start, end }),
+            Some(sizes) => (1, VectorPart::Within { sizes, start, end }),
+            None => (2, VectorPart::Sizes { of, start, end }),
         }
     };
     let ways = before.sources(size).map(sizes);
@@ -256,16 +267,19 @@ fn scalar_offers(before: &Before, size: &Dim) -> Vec<Offer> {
 }
 
 /// A way to compute a vector.
-struct Plan {
+struct VectorPlan {
     nodes: usize,
-    parts: Vec<Part>,
+    parts: Vec<VectorPart>,
 }
 
-impl Plan {
+impl VectorPlan {
     /// The cheapest one for `count` elements.
-    fn of<'o>(count: usize, offers: impl Iterator<Item = &'o Offer> + Clone) -> Option<Plan> {
+    fn cheapest<'o>(
+        count: usize,
+        offers: impl Iterator<Item = &'o Offer> + Clone,
+    ) -> Option<VectorPlan> {
         // What it takes from an element on: nodes, and the offers in reverse.
-        let mut best: Vec<Option<(usize, Vec<Part>)>> = vec![None; count + 1];
+        let mut best: Vec<Option<(usize, Vec<VectorPart>)>> = vec![None; count + 1];
         best[count] = Some((0, vec![]));
         for start in (0..count).rev() {
             let here =
@@ -283,7 +297,7 @@ impl Plan {
         }
         let (nodes, mut parts) = best.swap_remove(0)?;
         parts.reverse();
-        Some(Plan { nodes: nodes + usize::from(parts.len() > 1), parts })
+        Some(VectorPlan { nodes: nodes + usize::from(parts.len() > 1), parts })
     }
 
     fn build(self, cx: &mut Rewriter, v: ValueId, items: &[Dim], scalar: bool) -> Rewrite {
@@ -293,8 +307,8 @@ impl Plan {
         }
         let name = format!("{}_part", cx.graph[v].name);
         let inputs = self.parts.into_iter().map(|part| match part {
-            Part::Vector(there) => there,
-            Part::Constant { start, end } => {
+            VectorPart::Vector(there) => there,
+            VectorPart::Constant { start, end } => {
                 let known: Vec<i64> = items[start..end].iter().filter_map(Dim::known).collect();
                 cx.derive(v, "known", Tensor::vector(known))
             }
@@ -310,32 +324,32 @@ impl Plan {
     }
 }
 
-impl Part {
+impl VectorPart {
     /// The node that computes it as `out`; `None` for what is there.
     fn node(self, cx: &mut Rewriter, scalar: bool, out: ValueId) -> Option<Node> {
-        let whole = |cx: &Rewriter, of, end| cx.rank(of).is_ok_and(|rank| rank == end);
+        let is_whole = |cx: &Rewriter, of, end| cx.rank(of).is_ok_and(|rank| rank == end);
         Some(match self {
-            Part::Constant { .. } | Part::Vector(_) => return None,
-            Part::Scalar(v) if cx.opset >= AXES_INPUT => {
+            VectorPart::Constant { .. } | VectorPart::Vector(_) => return None,
+            VectorPart::Scalar(v) if cx.opset >= AXES_INPUT => {
                 Unsqueeze::new(v, cx.derive(v, "axes", Tensor::vector(vec![0i64]))).into_node(out)
             }
-            Part::Scalar(v) => {
+            VectorPart::Scalar(v) => {
                 Reshape::new(v, cx.derive(v, "shape", Tensor::vector(vec![1i64]))).into_node(out)
             }
-            Part::Sizes { of, start: 0, end } if !scalar && whole(cx, of, end) => {
+            VectorPart::Sizes { of, start: 0, end } if !scalar && is_whole(cx, of, end) => {
                 Shape::new(of).into_node(out)
             }
-            Part::Sizes { of, start, end } if !scalar && cx.opset >= SHAPE_OF_PART => {
+            VectorPart::Sizes { of, start, end } if !scalar && cx.opset >= SHAPE_OF_PART => {
                 let (start, stop) = (start as i64, end as i64);
-                let end = (!whole(cx, of, end)).then_some(stop);
+                let end = (!is_whole(cx, of, end)).then_some(stop);
                 Shape { data: of, start, end }.into_node(out)
             }
-            Part::Sizes { of, start, end } => {
+            VectorPart::Sizes { of, start, end } => {
                 let name = format!("{}_shape", cx.graph[of].name);
                 let sizes = cx.graph.add(&name, Shape::new(of));
-                return Part::Within { sizes, start, end }.node(cx, scalar, out);
+                return VectorPart::Within { sizes, start, end }.node(cx, scalar, out);
             }
-            Part::Within { sizes, start, end } => {
+            VectorPart::Within { sizes, start, end } => {
                 let places: Vec<i64> = (start as i64..end as i64).collect();
                 let dims = if scalar { vec![] } else { vec![places.len()] };
                 let places = cx.derive(sizes, "places", Tensor::from_vec(dims, places));

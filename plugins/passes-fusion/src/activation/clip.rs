@@ -19,7 +19,7 @@
 //! }
 //! ```
 
-use crate::parts::{Parts, of_type, unlike};
+use crate::parts::{PatternNodes, of_type, unlike};
 use onnxd_plugin_sdk::build::Operand;
 use onnxd_plugin_sdk::ir::ops::{Clip, Max, Min, Relu};
 use onnxd_plugin_sdk::ir::{At, Attr, DataType, ValueId};
@@ -51,7 +51,7 @@ pub(crate) struct Interval {
 }
 
 fn clip(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
+    let parts = PatternNodes::from_root(cx, out);
     let outer = interval(&parts, out)?;
     cx.read_once(outer.x).map_err(|_| unlike())?;
     let inner = interval(&parts, outer.x)?;
@@ -99,7 +99,7 @@ fn wider(a: Option<f64>, b: Option<f64>, f: fn(f64, f64) -> f64) -> Option<f64> 
 }
 
 /// `v` as what one operator bounds by numbers.
-pub(crate) fn interval(parts: &Parts, v: ValueId) -> Result<Interval, Skip> {
+pub(crate) fn interval(parts: &PatternNodes, v: ValueId) -> Result<Interval, Skip> {
     let relu = || Ok(Interval { x: parts.unary("Relu", v)?, low: Some(0.0), high: None });
     let max = || {
         let (x, c) = parts.with_number("Max", v)?;
@@ -119,7 +119,7 @@ pub(crate) fn interval(parts: &Parts, v: ValueId) -> Result<Interval, Skip> {
     }
 }
 
-fn of_clip(parts: &Parts, v: ValueId) -> Result<Interval, Skip> {
+fn of_clip(parts: &PatternNodes, v: ValueId) -> Result<Interval, Skip> {
     let node = parts.node("Clip", v)?;
     let x = node.input(0).ok_or_else(unlike)?;
     let bound = |i: usize, name: &str| match (node.input(i), node.attr(name)) {

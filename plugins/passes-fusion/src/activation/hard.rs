@@ -24,7 +24,7 @@
 //! ```
 
 use super::clip::interval;
-use crate::parts::{Parts, of_type};
+use crate::parts::{PatternNodes, of_type};
 use crate::pattern::Pattern;
 use onnxd_plugin_sdk::ir::ops::{Clip, Div, Mul};
 use onnxd_plugin_sdk::ir::{At, Attr, DataType, ValueId};
@@ -55,7 +55,7 @@ struct Gate {
 
 /// `scale * gate` or `scale * x * gate`
 fn scaled(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
+    let parts = PatternNodes::from_root(cx, out);
     let product = parts.product(out);
     match product.items[..] {
         [(1.0, gate)] => {
@@ -90,7 +90,7 @@ fn scaled(cx: &mut Rewriter, out: ValueId) -> Rewrite {
 }
 
 fn clipped(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
+    let parts = PatternNodes::from_root(cx, out);
     let gate = gate_of(&parts, out, 1.0)?;
     if parts.count() < 2 {
         return Skip::unlike();
@@ -105,7 +105,7 @@ fn hard_sigmoid(cx: &mut Rewriter, out: ValueId, gate: &Gate) -> Rewrite {
 }
 
 /// `scale * clip(a * x + b, 0, c)` where `scale * c` is 1, or HardSigmoid itself where `scale` is 1.
-fn gate_of(parts: &Parts, v: ValueId, scale: f64) -> Result<Gate, Skip> {
+fn gate_of(parts: &PatternNodes, v: ValueId, scale: f64) -> Result<Gate, Skip> {
     let own = parts.attempt(|| {
         let node = parts.node("HardSigmoid", v)?;
         let number = |name: &str, default: f32| match node.attr(name) {

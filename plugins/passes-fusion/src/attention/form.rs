@@ -1,6 +1,6 @@
 //! Scaled dot-product attention as networks say it, for the rules that make an operator of it.
 
-use crate::parts::{Parts, dims, of_type, unlike};
+use crate::parts::{PatternNodes, dims, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::Reshape;
 use onnxd_plugin_sdk::ir::{At, Attr, DataType, Dim, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -23,39 +23,39 @@ pub(crate) fn multi_head(
     back: &At<Reshape>,
     types: &[DataType],
 ) -> Result<MultiHead, Skip> {
-    let parts = Parts::of(cx, back.out);
+    let parts = PatternNodes::from_root(cx, back.out);
     parts.node("Reshape", back.out)?;
     let moved = back.data;
-    let found = attention(cx, &parts, words_first(&parts, moved)?)?;
-    let q = joined(cx, &parts, words_first(&parts, found.query)?)?;
+    let attention_form = attention(cx, &parts, words_first(&parts, moved)?)?;
+    let q = joined(cx, &parts, words_first(&parts, attention_form.query)?)?;
     let flat = parts.attempt(|| {
-        let key = match found.key {
-            Key::Heads(key) => words_first(&parts, key)?,
-            Key::Words(key) => key,
+        let key = match attention_form.key {
+            AttentionKeys::Heads(key) => words_first(&parts, key)?,
+            AttentionKeys::Words(key) => key,
         };
-        let value = words_first(&parts, found.value)?;
+        let value = words_first(&parts, attention_form.value)?;
         Ok((joined(cx, &parts, key)?, joined(cx, &parts, value)?))
     });
-    let (k, v) = match (flat, found.key) {
+    let (k, v) = match (flat, attention_form.key) {
         (Ok(flat), _) => flat,
-        (Err(_), Key::Heads(key)) => (key, found.value),
-        (Err(why), Key::Words(_)) => return Err(why),
+        (Err(_), AttentionKeys::Heads(key)) => (key, attention_form.value),
+        (Err(why), AttentionKeys::Words(_)) => return Err(why),
     };
     parts.closed()?;
-    found.fits(cx, types)?;
-    let Some(heads) = dims(cx, found.query)?.get(1).and_then(Dim::known) else {
+    attention_form.fits(cx, types)?;
+    let Some(heads) = dims(cx, attention_form.query)?.get(1).and_then(Dim::known) else {
         return Skip::unlike();
     };
     if !are_heads(&dims(cx, back.out)?, &dims(cx, moved)?) {
         return Skip::because("the heads are not put together as they were taken apart");
     }
-    Ok(MultiHead { q, k, v, heads, scale: found.scale, bias: found.bias })
+    Ok(MultiHead { q, k, v, heads, scale: attention_form.scale, bias: attention_form.bias })
 }
 
 /// `softmax(scale * query * key^T + bias) * value`; the three have the axes batch, heads, words, elements.
 pub(crate) struct Attention {
     pub(crate) query: ValueId,
-    pub(crate) key: Key,
+    pub(crate) key: AttentionKeys,
     pub(crate) value: ValueId,
     pub(crate) scale: f64,
     pub(crate) bias: Option<ValueId>,
@@ -63,19 +63,19 @@ pub(crate) struct Attention {
 
 /// The keys, whose last two axes the product exchanges.
 #[derive(Clone, Copy)]
-pub(crate) enum Key {
+pub(crate) enum AttentionKeys {
     /// In the order of the queries.
     Heads(ValueId),
     /// With the axes batch, words, heads, elements.
     Words(ValueId),
 }
 
-impl Key {
+impl AttentionKeys {
     /// The sizes of batch, heads, words and elements.
     fn dims(self, cx: &Rewriter) -> Result<Vec<Dim>, Skip> {
         match self {
-            Key::Heads(k) => dims(cx, k),
-            Key::Words(k) => {
+            AttentionKeys::Heads(k) => dims(cx, k),
+            AttentionKeys::Words(k) => {
                 let mut sizes = dims(cx, k)?;
                 if sizes.len() == 4 {
                     sizes.swap(1, 2);
@@ -113,7 +113,7 @@ pub(crate) fn heads_apart(
     out: ValueId,
     types: &[DataType],
 ) -> Result<Attention, Skip> {
-    let parts = Parts::of(cx, out);
+    let parts = PatternNodes::from_root(cx, out);
     let found = attention(cx, &parts, out)?;
     parts.closed()?;
     found.fits(cx, types)?;
@@ -121,7 +121,7 @@ pub(crate) fn heads_apart(
 }
 
 /// The attention that computes `out`.
-fn attention(cx: &Rewriter, parts: &Parts, out: ValueId) -> Result<Attention, Skip> {
+fn attention(cx: &Rewriter, parts: &PatternNodes, out: ValueId) -> Result<Attention, Skip> {
     let [weights, value] = parts.pair("MatMul", out)?;
     let softmax = parts.node("Softmax", weights)?;
     let logits = softmax.input(0).ok_or_else(unlike)?;
@@ -143,7 +143,7 @@ fn attention(cx: &Rewriter, parts: &Parts, out: ValueId) -> Result<Attention, Sk
 }
 
 /// `scale * query * key^T`, where the scale may stand at each of the three.
-fn scaled(parts: &Parts, v: ValueId) -> Result<(ValueId, Key, f64), Skip> {
+fn scaled(parts: &PatternNodes, v: ValueId) -> Result<(ValueId, AttentionKeys, f64), Skip> {
     let whole = parts.product(v);
     let [(1.0, product)] = whole.items[..] else { return Skip::unlike() };
     let [query, key] = parts.pair("MatMul", product)?;
@@ -155,15 +155,15 @@ fn scaled(parts: &Parts, v: ValueId) -> Result<(ValueId, Key, f64), Skip> {
     let inner = parts.product(turned.input(0).ok_or_else(unlike)?);
     let [(1.0, x)] = inner.items[..] else { return Skip::unlike() };
     let key_of = match turned.attr("perm") {
-        Some(Attr::Ints(perm)) if perm[..] == [0, 1, 3, 2] => Key::Heads(x),
-        Some(Attr::Ints(perm)) if perm[..] == [0, 2, 3, 1] => Key::Words(x),
+        Some(Attr::Ints(perm)) if perm[..] == [0, 1, 3, 2] => AttentionKeys::Heads(x),
+        Some(Attr::Ints(perm)) if perm[..] == [0, 2, 3, 1] => AttentionKeys::Words(x),
         _ => return Skip::unlike(),
     };
     Ok((*query_of, key_of, whole.number * query.number * key.number * inner.number))
 }
 
 /// `x` of `v = Transpose<perm = [0, 2, 1, 3]>(x)`: words before heads.
-pub(crate) fn words_first(parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
+pub(crate) fn words_first(parts: &PatternNodes, v: ValueId) -> Result<ValueId, Skip> {
     let node = parts.node("Transpose", v)?;
     match node.attr("perm") {
         Some(Attr::Ints(perm)) if perm[..] == [0, 2, 1, 3] => node.input(0).ok_or_else(unlike),
@@ -172,7 +172,7 @@ pub(crate) fn words_first(parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
 }
 
 /// `x` with the axes batch, words, all elements, of which `v` has those of the heads apart.
-pub(crate) fn joined(cx: &Rewriter, parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
+pub(crate) fn joined(cx: &Rewriter, parts: &PatternNodes, v: ValueId) -> Result<ValueId, Skip> {
     let x = parts.node("Reshape", v)?.input(0).ok_or_else(unlike)?;
     let (flat, split) = (dims(cx, x)?, dims(cx, v)?);
     match are_heads(&flat, &split) {

@@ -1,7 +1,7 @@
 //! The heads that Attention reads: repeated ones, and those that were moved apart for it.
 
 use super::form::{are_heads, joined, words_first};
-use crate::parts::{Parts, dims, unlike};
+use crate::parts::{PatternNodes, dims, unlike};
 use onnxd_plugin_sdk::ir::ops::{Reshape, Transpose};
 use onnxd_plugin_sdk::ir::{At, Attr, Dim, Node, Op, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -54,7 +54,7 @@ pub(crate) fn repeated(cx: &mut Rewriter, at: At<Apart>) -> Rewrite {
 
 /// What `v = Reshape(Expand(Unsqueeze(x)))` has several times for each head, and how often.
 fn single(cx: &Rewriter, v: ValueId) -> Result<(ValueId, i64), Skip> {
-    let parts = Parts::of(cx, v);
+    let parts = PatternNodes::from_root(cx, v);
     let wide = parts.node("Reshape", v)?.input(0).ok_or_else(unlike)?;
     let apart = parts.node("Expand", wide)?.input(0).ok_or_else(unlike)?;
     let axis = parts.node("Unsqueeze", apart)?;
@@ -86,7 +86,7 @@ pub(crate) fn together(cx: &mut Rewriter, at: At<Apart>) -> Rewrite {
     if moved.perm != [0, 2, 1, 3] || back.data != moved.out {
         return Skip::unlike();
     }
-    let parts = Parts::of(cx, at.out);
+    let parts = PatternNodes::from_root(cx, at.out);
     let flat = |v: ValueId| joined(cx, &parts, words_first(&parts, v)?);
     let [q, k, v] = at.inputs;
     let inputs = [flat(q)?, flat(k)?, flat(v)?];

@@ -36,7 +36,7 @@ mod heads;
 pub(crate) mod rotary;
 
 use crate::parts::needs;
-use form::{Key, heads_apart};
+use form::{AttentionKeys, heads_apart};
 use onnxd_plugin_sdk::ir::ops::MatMul;
 use onnxd_plugin_sdk::ir::{At, DataType};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, rule, rules};
@@ -58,8 +58,8 @@ fn of_parts(cx: &mut Rewriter, product: At<MatMul>) -> Rewrite {
     needs(cx, "Attention", 23)?;
     cx.rebuild(product.out, |b| {
         let key = match found.key {
-            Key::Heads(key) => b.var(key),
-            Key::Words(key) => b.transpose(key).perm([0, 2, 1, 3]).one()?,
+            AttentionKeys::Heads(key) => b.var(key),
+            AttentionKeys::Words(key) => b.transpose(key).perm([0, 2, 1, 3]).one()?,
         };
         let call = b.attention(found.query, key, found.value).attn_mask(found.bias);
         call.scale(found.scale).one()

@@ -45,7 +45,7 @@ use crate::parts::unlike;
 use blocks::joined;
 use onnxd_plugin_sdk::ir::{Attr, Facts, Graph, Node, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
-use steps::{Step, phases, sole_reader};
+use steps::{DilatedStep, phases, sole_reader};
 
 pub(crate) fn fuse_dilation(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Rewrite {
     let node = &cx.graph[id];
@@ -78,7 +78,7 @@ pub(crate) fn fuse_dilation(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Rew
     let first = steps.iter().find(|step| !step.moves());
     let spatial = |at: usize| (1..=samples.sizes.len()).contains(&(at % rank));
     let own = |(at, n): (usize, &i64)| *n == 0 || *n > 0 && spatial(at);
-    let inside = matches!(first, Some(Step::Conv(_))) && pads.iter().enumerate().all(own);
+    let inside = matches!(first, Some(DilatedStep::Conv(_))) && pads.iter().enumerate().all(own);
     let around = if inside { pads.clone() } else { vec![0; 2 * rank] };
     cx.rebuild(out, |b| {
         let mut y = b.var(x);
@@ -119,9 +119,9 @@ fn is_plain_pad(graph: &Graph, node: &Node) -> bool {
 
 /// Leaves out a QuantizeLinear and a DequantizeLinear at the beginning that undo each other, because `x` consists of
 /// numbers that the same DequantizeLinear gives.
-fn drop_pair(graph: &Graph, x: ValueId, steps: &mut Vec<Step>) {
+fn drop_pair(graph: &Graph, x: ValueId, steps: &mut Vec<DilatedStep>) {
     let given = graph.producer(x).map(|id| &graph[id]);
-    let (Some(given), [Step::ElementWise(to, _), Step::ElementWise(from, _), ..]) =
+    let (Some(given), [DilatedStep::ElementWise(to, _), DilatedStep::ElementWise(from, _), ..]) =
         (given, steps.as_slice())
     else {
         return;

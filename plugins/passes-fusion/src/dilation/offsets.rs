@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 32;
 
 /// `known`, or `known` more than an element of a computed tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Number {
+struct OffsetNumber {
     computed: Option<(ValueId, usize)>,
     known: i64,
 }
@@ -42,17 +42,17 @@ pub(crate) fn left(
         if let Some(node) = negative {
             return numbers(node.input(0)?);
         }
-        let minus = |n: &i64| Some(Number { computed: None, known: n.checked_neg()? });
+        let minus = |n: &i64| Some(OffsetNumber { computed: None, known: n.checked_neg()? });
         cx.graph.constant(v)?.to_i64s()?.iter().map(minus).collect()
     };
-    let none = |like: &[Number]| vec![Number { computed: None, known: 0 }; like.len()];
+    let none = |like: &[OffsetNumber]| vec![OffsetNumber { computed: None, known: 0 }; like.len()];
     let (pads, crops) = match (pads, crops) {
         (Some(pads), Some(crops)) => (numbers(pads)?, cropped(crops)?),
         (Some(pads), None) => (numbers(pads)?, none(&numbers(pads)?)),
         (None, Some(crops)) => (none(&cropped(crops)?), cropped(crops)?),
         (None, None) => (vec![], vec![]),
     };
-    let difference = |(x, y): (&Number, &Number)| {
+    let difference = |(x, y): (&OffsetNumber, &OffsetNumber)| {
         (x.computed == y.computed).then(|| x.known.checked_sub(y.known)).flatten()
     };
     match pads.len() == crops.len() {
@@ -73,9 +73,9 @@ impl Lists<'_, '_> {
     }
 
     /// The elements of `v`, in the order of its memory.
-    fn numbers(self, v: ValueId, depth: usize) -> Option<Vec<Number>> {
+    fn numbers(self, v: ValueId, depth: usize) -> Option<Vec<OffsetNumber>> {
         if let Some(known) = self.ints(Some(v)) {
-            let numbers = known.iter().map(|known| Number { computed: None, known: *known });
+            let numbers = known.iter().map(|known| OffsetNumber { computed: None, known: *known });
             return (known.len() <= ELEMENTS_MAX).then(|| numbers.collect());
         }
         let graph = &*self.cx.graph;
@@ -92,11 +92,11 @@ impl Lists<'_, '_> {
                 return found;
             }
         }
-        Some((0..count).map(|at| Number { computed: Some((v, at)), known: 0 }).collect())
+        Some((0..count).map(|at| OffsetNumber { computed: Some((v, at)), known: 0 }).collect())
     }
 
     /// The elements that a node computes of those that it reads, if each is one of these and an offset.
-    fn computed(self, node: &Node, sizes: &[usize], depth: usize) -> Option<Vec<Number>> {
+    fn computed(self, node: &Node, sizes: &[usize], depth: usize) -> Option<Vec<OffsetNumber>> {
         let read = |at: usize| self.numbers(node.input(at)?, depth);
         let axis = |rank: usize| axis_at(node.int("axis", 0), rank);
         match node.op.as_str() {
@@ -133,8 +133,8 @@ impl Lists<'_, '_> {
                 let part: usize = dims[axis + 1..].iter().product();
                 let whole = part.checked_mul(dims[axis]).filter(|n| *n > 0)?;
                 let place = |at: i64| usize::try_from(if at < 0 { at + count } else { at }).ok();
-                let pick = |(group, at): (&[Number], i64)| {
-                    group.chunks_exact(part).nth(place(at)?).map(<[Number]>::to_vec)
+                let pick = |(group, at): (&[OffsetNumber], i64)| {
+                    group.chunks_exact(part).nth(place(at)?).map(<[OffsetNumber]>::to_vec)
                 };
                 let picks = all
                     .chunks_exact(whole)
@@ -154,7 +154,7 @@ impl Lists<'_, '_> {
                     Some(at.clamp(0, rows as i64) as usize * (all.len() / rows))
                 };
                 let part = all.get(place(of(1)?)?..place(of(2)?)?);
-                part.filter(|_| one(3, 0) && one(4, 1)).map(<[Number]>::to_vec)
+                part.filter(|_| one(3, 0) && one(4, 1)).map(<[OffsetNumber]>::to_vec)
             }
             _ => None,
         }
@@ -162,18 +162,22 @@ impl Lists<'_, '_> {
 }
 
 /// `x ± y`, where `y` is known or the operation does not care for the order. One of them may be a single number.
-fn sum(x: &[Number], y: &[Number], operation: fn(i64, i64) -> Option<i64>) -> Option<Vec<Number>> {
+fn sum(
+    x: &[OffsetNumber],
+    y: &[OffsetNumber],
+    operation: fn(i64, i64) -> Option<i64>,
+) -> Option<Vec<OffsetNumber>> {
     let swaps = operation(0, 1) == Some(1);
     let count = x.len().max(y.len());
     if [x, y].iter().any(|list| list.len() != count && list.len() != 1) {
         return None;
     }
-    let at = |list: &[Number], at: usize| list[if list.len() == 1 { 0 } else { at }];
-    let one = |(x, y): (Number, Number)| {
+    let at = |list: &[OffsetNumber], at: usize| list[if list.len() == 1 { 0 } else { at }];
+    let one = |(x, y): (OffsetNumber, OffsetNumber)| {
         let known = operation(x.known, y.known)?;
         match (x.computed, y.computed) {
-            (computed, None) => Some(Number { computed, known }),
-            (None, computed) if swaps => Some(Number { computed, known }),
+            (computed, None) => Some(OffsetNumber { computed, known }),
+            (None, computed) if swaps => Some(OffsetNumber { computed, known }),
             _ => None,
         }
     };

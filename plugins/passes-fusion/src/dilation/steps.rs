@@ -29,7 +29,7 @@ const UNARY: [&str; 13] = [
 const BROADCASTING: [&str; 7] = ["Add", "Div", "Max", "Min", "Mul", "PRelu", "Sub"];
 
 /// What a node becomes without blocks.
-pub(crate) enum Step {
+pub(crate) enum DilatedStep {
     /// A node, and which of its inputs is computed.
     ElementWise(Node, usize),
     Transpose(Vec<i64>),
@@ -48,25 +48,25 @@ pub(crate) struct Convolution {
     axes: Vec<usize>,
 }
 
-impl Step {
+impl DilatedStep {
     /// Whether it moves elements, and computes nothing.
     pub(crate) fn moves(&self) -> bool {
-        !matches!(self, Step::Conv(_) | Step::ElementWise(..))
+        !matches!(self, DilatedStep::Conv(_) | DilatedStep::ElementWise(..))
     }
 
     /// The step without blocks, of `y`; a convolution has the `pads` for all axes of what was cut.
     pub(crate) fn built(&self, b: &GraphBuilder, y: Var, pads: &[i64]) -> Built<Var> {
         match self {
-            Step::ElementWise(node, at) => {
+            DilatedStep::ElementWise(node, at) => {
                 let mut inputs: Vec<Option<Var>> =
                     node.inputs.iter().map(|id| id.map(|id| b.var(id))).collect();
                 inputs[*at] = Some(y);
                 b.again(node, inputs).one()
             }
-            Step::Transpose(perm) => b.transpose(y).perm(perm.clone()).one(),
-            Step::Unsqueeze(axes) => b.unsqueeze(y, axes.clone()),
-            Step::Squeeze(axes) => b.squeeze(y).axes(axes.clone()).one(),
-            Step::Conv(conv) => {
+            DilatedStep::Transpose(perm) => b.transpose(y).perm(perm.clone()).one(),
+            DilatedStep::Unsqueeze(axes) => b.unsqueeze(y, axes.clone()),
+            DilatedStep::Squeeze(axes) => b.squeeze(y).axes(axes.clone()).one(),
+            DilatedStep::Conv(conv) => {
                 let call = b.conv(y, b.var(conv.w)).b(conv.bias.map(|bias| b.var(bias)));
                 let call = call.group(conv.group).pads(conv.pads(pads));
                 call.dilations(conv.dilations.clone()).one()
@@ -77,13 +77,15 @@ impl Step {
     /// Where axes are behind it.
     fn moved(&self, axes: &[usize]) -> Option<Vec<usize>> {
         let at = |axis: usize| match self {
-            Step::Transpose(perm) => perm.iter().position(|from| *from == axis as i64),
-            Step::Unsqueeze(new) => (0..).filter(|place| !new.contains(&(*place as i64))).nth(axis),
-            Step::Squeeze(gone) => {
+            DilatedStep::Transpose(perm) => perm.iter().position(|from| *from == axis as i64),
+            DilatedStep::Unsqueeze(new) => {
+                (0..).filter(|place| !new.contains(&(*place as i64))).nth(axis)
+            }
+            DilatedStep::Squeeze(gone) => {
                 let before = gone.iter().filter(|n| **n < axis as i64).count();
                 (!gone.contains(&(axis as i64))).then(|| axis - before)
             }
-            Step::Conv(_) | Step::ElementWise(..) => Some(axis),
+            DilatedStep::Conv(_) | DilatedStep::ElementWise(..) => Some(axis),
         };
         axes.iter().map(|axis| at(*axis)).collect()
     }
@@ -109,7 +111,7 @@ pub(crate) fn phases(
     facts: &Facts,
     x: ValueId,
     blocks: &[i64],
-) -> Option<(Blocks, Vec<Step>)> {
+) -> Option<(Blocks, Vec<DilatedStep>)> {
     let (mut v, mut nodes) = (x, Vec::new());
     let found = loop {
         if let Some(found) = cut(cx.graph, facts, v) {
@@ -130,7 +132,7 @@ pub(crate) fn phases(
         axes = step.moved(&axes)?;
         steps.push(step);
     }
-    let convolutions = steps.iter().filter(|step| matches!(step, Step::Conv(_))).count();
+    let convolutions = steps.iter().filter(|step| matches!(step, DilatedStep::Conv(_))).count();
     (convolutions == 1 && axes == home && found.sizes == blocks).then_some((found, steps))
 }
 
@@ -155,14 +157,15 @@ fn step(
     computed: usize,
     axes: &[usize],
     blocks: &[i64],
-) -> Option<Step> {
+) -> Option<DilatedStep> {
     match node.op.as_str() {
         op if UNARY.contains(&op) || BROADCASTING.contains(&op) => {
-            is_free(cx, facts, &node, computed, axes).then_some(Step::ElementWise(node, computed))
+            is_free(cx, facts, &node, computed, axes)
+                .then_some(DilatedStep::ElementWise(node, computed))
         }
-        "Transpose" => Some(Step::Transpose(ints(&node, "perm")?)),
-        "Unsqueeze" => Some(Step::Unsqueeze(listed(cx, facts, &node)?)),
-        "Squeeze" => Some(Step::Squeeze(listed(cx, facts, &node)?)),
+        "Transpose" => Some(DilatedStep::Transpose(ints(&node, "perm")?)),
+        "Unsqueeze" => Some(DilatedStep::Unsqueeze(listed(cx, facts, &node)?)),
+        "Squeeze" => Some(DilatedStep::Squeeze(listed(cx, facts, &node)?)),
         "Conv" => {
             let all =
                 |name, wanted| ints(&node, name).is_none_or(|all| all.iter().all(|n| *n == wanted));
@@ -174,7 +177,7 @@ fn step(
             }
             let group = node.attr("group").map(|_| node.int("group", 1));
             let axes = axes.to_vec();
-            Some(Step::Conv(Convolution { w, bias: node.input(2), group, dilations, axes }))
+            Some(DilatedStep::Conv(Convolution { w, bias: node.input(2), group, dilations, axes }))
         }
         _ => None,
     }

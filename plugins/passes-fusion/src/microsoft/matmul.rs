@@ -22,7 +22,7 @@
 //! ```
 
 use super::DOMAIN;
-use crate::parts::{Parts, of_type, unlike};
+use crate::parts::{PatternNodes, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Div, MatMul, Mul, Transpose};
 use onnxd_plugin_sdk::ir::{At, DataType, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule};
@@ -35,7 +35,7 @@ pub(crate) fn pass() -> Box<dyn Pass> {
             rule("divided", |cx, at: At<Div>| scaled(cx, at.out)),
             rule("product", |cx, at: At<MatMul>| {
                 let whole = at.out;
-                let product = Product::of(cx, &at);
+                let product = Product::from_matmul(cx, &at);
                 if !product.transposed[0] && !product.transposed[1] {
                     return Skip::unlike();
                 }
@@ -51,7 +51,7 @@ struct Product {
 }
 
 impl Product {
-    fn of(cx: &Rewriter, at: &MatMul) -> Product {
+    fn from_matmul(cx: &Rewriter, at: &MatMul) -> Product {
         let sides = [at.a, at.b].map(|v| turned(cx, v).map_or((v, false), |x| (x, true)));
         Product { factors: sides.map(|side| side.0), transposed: sides.map(|side| side.1) }
     }
@@ -69,13 +69,13 @@ fn turned(cx: &Rewriter, v: ValueId) -> Option<ValueId> {
 
 /// A product that is multiplied with a number afterwards.
 fn scaled(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
+    let parts = PatternNodes::from_root(cx, out);
     let whole = parts.product(out);
     let [(1.0, product)] = whole.items[..] else { return Skip::unlike() };
     let at = cx.producer::<MatMul>(product).map_err(|_| unlike())?;
     parts.node("MatMul", product)?;
     parts.closed()?;
-    fused(cx, out, &Product::of(cx, &at), whole.number)
+    fused(cx, out, &Product::from_matmul(cx, &at), whole.number)
 }
 
 fn fused(cx: &mut Rewriter, out: ValueId, product: &Product, alpha: f64) -> Rewrite {

@@ -24,7 +24,7 @@
 
 use super::{TYPES, node};
 use crate::norm::rms_norm;
-use crate::parts::{Parts, dims, of_type, unlike};
+use crate::parts::{PatternNodes, dims, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Add, LayerNormalization, Mul};
 use onnxd_plugin_sdk::ir::{At, Attr, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule};
@@ -59,7 +59,7 @@ fn layer_norm(cx: &mut Rewriter, norm: At<LayerNormalization>) -> Rewrite {
 }
 
 fn simplified(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
-    let parts = Parts::of(cx, mul.out);
+    let parts = PatternNodes::from_root(cx, mul.out);
     let is_gain = |v: ValueId| cx.graph.constant(v).is_some_and(|t| t.rank() == 1);
     let (gain, normal) = match (is_gain(mul.a), is_gain(mul.b)) {
         (true, false) => (mul.a, mul.b),

@@ -28,8 +28,8 @@
 //! ```
 
 use super::per_channel::{scaled, shifted};
-use crate::fuse_batch_norm::Affine;
-use crate::parts::{Parts, dims, needs, of_type, unlike};
+use crate::fuse_batch_norm::GainAndBias;
+use crate::parts::{PatternNodes, dims, needs, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{
     BatchNormalization, GroupNormalization, InstanceNormalization, Reshape,
 };
@@ -51,20 +51,21 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 fn normalized(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
     let norm = cx.producer::<InstanceNormalization>(back.data).map_err(|_| unlike())?;
     let there = cx.producer::<Reshape>(norm.x).map_err(|_| unlike())?;
-    let parts = Parts::of(cx, back.out);
+    let parts = PatternNodes::from_root(cx, back.out);
     parts.node("InstanceNormalization", norm.out)?;
     parts.node("Reshape", there.out)?;
     parts.closed()?;
     let x = there.data;
-    let [given, grouped, result] = [dims(cx, x)?, dims(cx, norm.x)?, dims(cx, back.out)?];
-    let restored = given.len() == result.len() && given.iter().zip(&result).all(|(a, b)| a.same(b));
-    let known =
+    let [input_dims, grouped, result] = [dims(cx, x)?, dims(cx, norm.x)?, dims(cx, back.out)?];
+    let restored =
+        input_dims.len() == result.len() && input_dims.iter().zip(&result).all(|(a, b)| a.same(b));
+    let known_groups =
         |dims: &[Dim]| dims.get(1).and_then(Dim::known).and_then(|n| usize::try_from(n).ok());
-    let (Some(channels), Some(groups)) = (known(&given), known(&grouped)) else {
+    let (Some(channels), Some(groups)) = (known_groups(&input_dims), known_groups(&grouped)) else {
         return Skip::because("the number of channels or groups is not known");
     };
     let divides = groups > 0 && channels > 0 && channels % groups == 0;
-    if !restored || !divides || grouped.len() != 3 || !grouped[0].same(&given[0]) {
+    if !restored || !divides || grouped.len() != 3 || !grouped[0].same(&input_dims[0]) {
         return Skip::because(
             "the values are not divided into groups of channels and joined again",
         );
@@ -90,7 +91,7 @@ fn spread(cx: &mut Rewriter, v: ValueId, channels: usize) -> Result<ValueId, Ski
 fn folded(cx: &mut Rewriter, bn: At<BatchNormalization>) -> Rewrite {
     let norm = cx.sole_producer::<GroupNormalization>(bn.x).map_err(|_| unlike())?;
     needs(cx, "a bias per channel of GroupNormalization", 21)?;
-    let affine = Affine::of(cx, &bn, Some(norm.bias))?;
+    let affine = GainAndBias::from_batch_norm(cx, &bn, Some(norm.bias))?;
     let scale = cx.derive_scaled(norm.scale, "folded", 0, &affine.gain.values)?;
     let bias = cx.derive_reals(bn.b, "folded", &affine.bias, norm.bias)?;
     cx.replace(bn.out, GroupNormalization { scale, bias, ..norm.op })

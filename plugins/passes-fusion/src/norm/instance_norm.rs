@@ -28,7 +28,7 @@
 use super::CENTRED;
 use super::per_channel::{scaled, shifted};
 use crate::arithmetic::per_channel;
-use crate::parts::{Parts, dims, of_type, unlike};
+use crate::parts::{PatternNodes, dims, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Div, InstanceNormalization, Mul};
 use onnxd_plugin_sdk::ir::{At, DataType, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -47,7 +47,7 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 
 /// As in LayerNormalization, along all axes but those of batch and channels.
 fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
+    let parts = PatternNodes::from_root(cx, out);
     let found = CENTRED.find(&parts, out)?;
     let (x, mean, epsilon) = (found.value("x"), found.reduction(), found.number("epsilon"));
     if mean.rank < 3 || !mean.axes.iter().copied().eq(2..mean.rank) || !mean.keepdims {

@@ -31,13 +31,13 @@
 //! ```
 
 use super::rms_norm;
-use crate::arithmetic::{Arithmetic, Kind};
-use crate::parts::Parts;
+use crate::arithmetic::{Arithmetic, ArithmeticOp};
+use crate::parts::PatternNodes;
 use onnxd_plugin_sdk::ir::{At, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 pub(crate) fn fuse_rms_division(cx: &mut Rewriter, product: At<Arithmetic>) -> Rewrite {
-    if product.kind != Kind::Mul {
+    if product.kind != ArithmeticOp::Mul {
         return Skip::unlike();
     }
     let found = [(product.a, product.b), (product.b, product.a)]
@@ -45,10 +45,10 @@ pub(crate) fn fuse_rms_division(cx: &mut Rewriter, product: At<Arithmetic>) -> R
         .find_map(|(x, inverse)| Some((x, inverse, inverse_of(cx, inverse)?)));
     let Some((a, inverse, b)) = found else { return Skip::unlike() };
     cx.read_once(inverse)?;
-    if rms_norm::form(&Parts::of(cx, product.out), product.out).is_err() {
+    if rms_norm::form(&PatternNodes::from_root(cx, product.out), product.out).is_err() {
         return Skip::because(format!("{} is no root mean square of {}", cx.name(b), cx.name(a)));
     }
-    cx.replace(product.out, Arithmetic { kind: Kind::Div, a, b })
+    cx.replace(product.out, Arithmetic { kind: ArithmeticOp::Div, a, b })
 }
 
 /// What `v` is the reciprocal of.
@@ -57,7 +57,7 @@ fn inverse_of(cx: &Rewriter, v: ValueId) -> Option<ValueId> {
     if node.is("Reciprocal") {
         return node.input(0);
     }
-    let quotient = cx.producer::<Arithmetic>(v).ok().filter(|at| at.kind == Kind::Div)?;
+    let quotient = cx.producer::<Arithmetic>(v).ok().filter(|at| at.kind == ArithmeticOp::Div)?;
     let one = cx.graph.constant(quotient.a).filter(|one| one.len() == 1)?;
     let enlarges = one.rank() > 0 && one.rank() > cx.rank(quotient.b).ok()?;
     (!enlarges && one.to_reals()?.values[0] == 1.0).then_some(quotient.b)

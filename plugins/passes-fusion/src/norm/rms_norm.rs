@@ -26,7 +26,7 @@
 //! ```
 
 use super::{beside, changed, has_shape, last_axes, ones};
-use crate::parts::{Parts, needs, of_type, unlike};
+use crate::parts::{PatternNodes, needs, of_type, unlike};
 use crate::pattern::Pattern;
 use onnxd_plugin_sdk::ir::ops::{Cast, Div, Mul, RMSNormalization};
 use onnxd_plugin_sdk::ir::{At, DataType, ValueId};
@@ -47,13 +47,13 @@ pub(crate) fn pass() -> Box<dyn Pass> {
 static RMS: Pattern = Pattern::new("x / Sqrt(ReduceMean(x^2) + {epsilon})");
 
 /// `x`, the number of axes and epsilon of the normalization.
-pub(crate) fn form(parts: &Parts, out: ValueId) -> Result<(ValueId, usize, f64), Skip> {
+pub(crate) fn form(parts: &PatternNodes, out: ValueId) -> Result<(ValueId, usize, f64), Skip> {
     let found = RMS.find(parts, out)?;
     Ok((found.value("x"), last_axes(&found)?, found.number("epsilon")))
 }
 
 fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
-    let parts = Parts::of(cx, out);
+    let parts = PatternNodes::from_root(cx, out);
     let (x, count, epsilon) = form(&parts, out)?;
     parts.closed()?;
     needs(cx, "RMSNormalization", 23)?;

@@ -1,6 +1,6 @@
 //! Gates before their activation: sums of products with constant matrices, and of constants, however they are written.
 
-use crate::parts::{Parts, axis_of, dims, unlike};
+use crate::parts::{PatternNodes, axis_of, dims, unlike};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result as Built, Var};
 use onnxd_plugin_sdk::ir::{
     Attr, DataType, Dim, Facts, Graph, Node, NodeId, Reals, Tensor, ValueId,
@@ -23,7 +23,7 @@ pub(crate) struct Range {
 
 /// Element `index` of `data` along one of its first two axes, of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct SequenceStep {
     pub(crate) data: ValueId,
     pub(crate) axis: usize,
     pub(crate) index: usize,
@@ -31,10 +31,10 @@ pub(crate) struct Step {
 
 /// What a matrix is multiplied with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum TermSource {
     Value(ValueId),
     /// A step of what is multiplied as a whole sequence.
-    Step(Step),
+    Step(SequenceStep),
 }
 
 /// A part of a constant matrix.
@@ -106,8 +106,8 @@ impl Bias {
 
 /// `sources[0] * weights[0] + sources[1] * weights[1] ... + biases[0] ...`
 #[derive(Debug, Default)]
-pub(crate) struct Affine {
-    pub(crate) terms: Vec<(Source, Weight)>,
+pub(crate) struct AffineSum {
+    pub(crate) terms: Vec<(TermSource, Weight)>,
     pub(crate) biases: Vec<Bias>,
 }
 
@@ -115,14 +115,14 @@ pub(crate) struct Affine {
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) activation: &'static str,
-    pub(crate) sum: Affine,
+    pub(crate) sum: AffineSum,
 }
 
 /// Follows the sums of one pattern.
 pub(crate) struct Sums<'a, 'g> {
     pub(crate) cx: &'a Rewriter<'g>,
     pub(crate) facts: &'a Facts,
-    pub(crate) parts: &'a Parts<'a, 'g>,
+    pub(crate) parts: &'a PatternNodes<'a, 'g>,
     /// In the body of a loop: the values that are not the same in each iteration. All others may be weights, too.
     pub(crate) varying: Option<&'a HashSet<ValueId>>,
 }
@@ -133,7 +133,7 @@ impl<'a> Sums<'a, '_> {
         let (mut v, mut outputs) = (v, Range { start: 0, len: width });
         loop {
             if let Ok((activation, x)) = self.activation(v) {
-                let mut sum = Affine::default();
+                let mut sum = AffineSum::default();
                 self.follow(x, outputs, None, &mut sum)?;
                 return Ok(Gate { activation, sum });
             }
@@ -148,14 +148,20 @@ impl<'a> Sums<'a, '_> {
     }
 
     /// The matrix `v` with `width` columns as a sum.
-    pub(crate) fn affine(&self, v: ValueId, width: usize) -> Result<Affine, Skip> {
-        let mut found = Affine::default();
+    pub(crate) fn affine(&self, v: ValueId, width: usize) -> Result<AffineSum, Skip> {
+        let mut found = AffineSum::default();
         self.follow(v, Range { start: 0, len: width }, None, &mut found)?;
         Ok(found)
     }
 
     /// Adds to `into` what is added to something as `sum`, with `width` columns.
-    pub(crate) fn add(&self, v: ValueId, sum: ValueId, width: usize, into: &mut Affine) -> Rewrite {
+    pub(crate) fn add(
+        &self,
+        v: ValueId,
+        sum: ValueId,
+        width: usize,
+        into: &mut AffineSum,
+    ) -> Rewrite {
         self.addend(v, sum, Range { start: 0, len: width }, None, into)
     }
 
@@ -197,7 +203,13 @@ impl<'a> Sums<'a, '_> {
         sizes.collect::<Option<_>>().ok_or_else(unlike)
     }
 
-    fn follow(&self, v: ValueId, outputs: Range, step: Option<Step>, into: &mut Affine) -> Rewrite {
+    fn follow(
+        &self,
+        v: ValueId,
+        outputs: Range,
+        step: Option<SequenceStep>,
+        into: &mut AffineSum,
+    ) -> Rewrite {
         let graph = &*self.cx.graph;
         let id = self.visited(v)?;
         let node = &graph[id];
@@ -235,8 +247,8 @@ impl<'a> Sums<'a, '_> {
         v: ValueId,
         sum: ValueId,
         outputs: Range,
-        step: Option<Step>,
-        into: &mut Affine,
+        step: Option<SequenceStep>,
+        into: &mut AffineSum,
     ) -> Rewrite {
         if self.is_fixed(v) {
             into.biases.push(self.bias(v, sum, outputs)?);
@@ -269,8 +281,8 @@ impl<'a> Sums<'a, '_> {
         a: ValueId,
         (w, outputs_first): (ValueId, bool),
         outputs: Range,
-        step: Option<Step>,
-        into: &mut Affine,
+        step: Option<SequenceStep>,
+        into: &mut AffineSum,
     ) -> Rewrite {
         let (value, swapped) = self.matrix(w)?;
         let outputs_first = outputs_first != swapped;
@@ -281,13 +293,13 @@ impl<'a> Sums<'a, '_> {
         }
         let weight = |inputs| Weight { value, outputs_first, inputs, outputs };
         if let Some(step) = step {
-            let source = Source::Step(Step { data: a, ..step });
+            let source = TermSource::Step(SequenceStep { data: a, ..step });
             into.terms.push((source, weight(Range { start: 0, len })));
             return Ok(());
         }
         let mut start = 0;
         for (v, len) in self.side_by_side(a, len) {
-            into.terms.push((Source::Value(v), weight(Range { start, len })));
+            into.terms.push((TermSource::Value(v), weight(Range { start, len })));
             start += len;
         }
         Ok(())
@@ -367,7 +379,7 @@ fn part(cx: &Rewriter, id: NodeId, v: ValueId) -> Result<(usize, usize), Skip> {
 }
 
 /// `v` as one step of a sequence.
-pub(crate) fn step_of(cx: &Rewriter, v: ValueId) -> Option<Step> {
+pub(crate) fn step_of(cx: &Rewriter, v: ValueId) -> Option<SequenceStep> {
     let graph = &*cx.graph;
     let id = graph.producer(v)?;
     let node = &graph[id];
@@ -392,5 +404,5 @@ pub(crate) fn step_of(cx: &Rewriter, v: ValueId) -> Option<Step> {
     let size = dims(cx, data).ok().filter(|dims| dims.len() == 3 && axis < 2)?[axis].known()?;
     let index = if index < 0 { index + size } else { index };
     let index = usize::try_from(index).ok().filter(|i| (*i as i64) < size)?;
-    Some(Step { data, axis, index })
+    Some(SequenceStep { data, axis, index })
 }

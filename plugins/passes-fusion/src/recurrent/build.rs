@@ -1,8 +1,8 @@
 //! The operator in place of its steps.
 
-use super::affine::{Source, Step, step_of};
+use super::affine::{SequenceStep, TermSource, step_of};
 use super::chain::Chain;
-use super::operator::{Constants, Weights, is_zero, leave_out_unread};
+use super::operator::{ChainWeights, Constants, is_zero, leave_out_unread};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result as Built, Var};
 use onnxd_plugin_sdk::ir::{Graph, Layers, Opsets, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -13,11 +13,11 @@ enum Sequence {
     /// Steps of one value: all of them in their order, or these.
     Of { data: ValueId, axis: usize, indices: Option<Vec<i64>> },
     /// One by one.
-    Single(Vec<Source>),
+    Single(Vec<TermSource>),
 }
 
 /// What the operator computes is wanted as.
-struct Wanted {
+struct WantedOutputs {
     /// Hidden states of single steps.
     steps: Vec<usize>,
     last: bool,
@@ -30,25 +30,25 @@ pub(crate) fn count(cx: &Rewriter, chain: &Chain) -> (usize, usize) {
     let sequence = match sequence(cx, chain) {
         Sequence::Of { axis, indices, .. } => axis + usize::from(indices.is_some()),
         Sequence::Single(xs) => {
-            let taken = xs.iter().filter(|x| matches!(x, Source::Step(_))).count();
+            let taken = xs.iter().filter(|x| matches!(x, TermSource::Step(_))).count();
             xs.len() + taken + 1
         }
     };
     let states = [Some(chain.hidden_before), chain.memory_before];
     let states = states.into_iter().flatten().filter(|v| !is_zero(cx.graph, *v)).count();
-    let wanted = Wanted::of(cx.graph, chain);
+    let wanted = WantedOutputs::from_chain(cx.graph, chain);
     let rows = chain.stack.is_some() || !wanted.steps.is_empty();
     let turned = chain.stack.as_ref().map_or(0, |stack| stack.axis);
     let ends = usize::from(wanted.last) + usize::from(wanted.memory);
     (old, 1 + sequence + states + usize::from(rows) + turned + wanted.steps.len() + ends)
 }
 
-impl Wanted {
-    fn of(graph: &Graph, chain: &Chain) -> Wanted {
+impl WantedOutputs {
+    fn from_chain(graph: &Graph, chain: &Chain) -> WantedOutputs {
         let is_wanted = |v: &ValueId| chain.is_wanted(graph, *v);
         let last = chain.hidden.len() - 1;
         let steps = chain.hidden[..last].iter().enumerate().filter(|(_, v)| is_wanted(v));
-        Wanted {
+        WantedOutputs {
             steps: steps.map(|(i, _)| i).collect(),
             last: is_wanted(&chain.hidden[last]),
             memory: chain.memory.as_ref().is_some_and(is_wanted),
@@ -58,14 +58,14 @@ impl Wanted {
 
 /// What the steps read, as a sequence.
 fn sequence(cx: &Rewriter, chain: &Chain) -> Sequence {
-    let step = |x: &Source| match x {
-        Source::Value(v) => step_of(cx, *v),
-        Source::Step(step) => Some(*step),
+    let step = |x: &TermSource| match x {
+        TermSource::Value(v) => step_of(cx, *v),
+        TermSource::Step(step) => Some(*step),
     };
-    let steps: Option<Vec<Step>> = chain.xs.iter().map(step).collect();
+    let steps: Option<Vec<SequenceStep>> = chain.xs.iter().map(step).collect();
     let steps = steps.unwrap_or_default();
     match steps.first() {
-        Some(Step { data, axis, .. })
+        Some(SequenceStep { data, axis, .. })
             if steps.iter().all(|step| step.data == *data && step.axis == *axis) =>
         {
             let indices: Vec<i64> = steps.iter().map(|step| step.index as i64).collect();
@@ -83,17 +83,17 @@ pub(crate) fn rewrite(
     graph: &mut Graph,
     opset: i64,
     chain: &Chain,
-    made: &mut HashMap<Weights, Constants>,
+    made: &mut HashMap<ChainWeights, Constants>,
 ) -> Rewrite {
-    let wanted = Wanted::of(graph, chain);
+    let wanted = WantedOutputs::from_chain(graph, chain);
     let mut cx = Rewriter::new(graph, opset);
     let sequence = sequence(&cx, chain);
     let constants = match made.get(&chain.weights) {
-        Some(found) => *found,
+        Some(operator_constants) => *operator_constants,
         None => {
-            let found = chain.weights.derived(cx.graph)?;
-            made.insert(chain.weights.clone(), found);
-            found
+            let operator_constants = chain.weights.derived(cx.graph)?;
+            made.insert(chain.weights.clone(), operator_constants);
+            operator_constants
         }
     };
     let mut gone: Vec<_> = chain.nodes.iter().copied().collect();
@@ -101,8 +101,8 @@ pub(crate) fn rewrite(
     gone.sort_unstable();
     let reads: Vec<ValueId> = gone.iter().flat_map(|id| cx.graph[*id].reads()).collect();
     let taken = chain.xs.iter().filter_map(|x| match x {
-        Source::Value(v) => cx.graph.producer(*v),
-        Source::Step(_) => None,
+        TermSource::Value(v) => cx.graph.producer(*v),
+        TermSource::Step(_) => None,
     });
     let all = gone.iter().copied().chain(taken);
     let all: Layers = all.map(|id| cx.graph[id].layers.clone()).collect();
@@ -112,7 +112,7 @@ pub(crate) fn rewrite(
     let own = cx.graph.producer(last).map(|id| cx.graph[id].layers.clone()).unwrap_or_default();
     let first_new = cx.graph.node_bound();
     let opsets = Opsets::from([(String::new(), opset)]);
-    let operator = Operator { chain, wanted: &wanted, sequence: &sequence, constants };
+    let operator = RecurrentOperator { chain, wanted: &wanted, sequence: &sequence, constants };
     let done = GraphBuilder::edit(cx.graph, &opsets, |b| {
         b.in_layers(own, &name, |b| {
             let results = operator.build(b)?;
@@ -120,7 +120,9 @@ pub(crate) fn rewrite(
             results.into_iter().try_for_each(|(v, old)| b.settle(v, old))
         })
     });
-    done.map_err(|found| Skip(found.message.trim_end_matches('.').to_owned()))?;
+    done.map_err(|operator_constants| {
+        Skip(operator_constants.message.trim_end_matches('.').to_owned())
+    })?;
     cx.sweep(reads);
     for id in cx.graph.nodes_from(first_new) {
         if cx.graph[id].is(chain.weights.kind.operator()) {
@@ -130,14 +132,14 @@ pub(crate) fn rewrite(
     Ok(())
 }
 
-struct Operator<'a> {
+struct RecurrentOperator<'a> {
     chain: &'a Chain,
-    wanted: &'a Wanted,
+    wanted: &'a WantedOutputs,
     sequence: &'a Sequence,
     constants: Constants,
 }
 
-impl Operator<'_> {
+impl RecurrentOperator<'_> {
     /// What is wanted, and the values that it takes the place of.
     fn build(&self, b: &GraphBuilder) -> Built<Vec<(Var, ValueId)>> {
         let chain = self.chain;
@@ -192,8 +194,8 @@ impl Operator<'_> {
             Sequence::Single(xs) => {
                 let xs = xs.iter().map(|x| {
                     let x = match x {
-                        Source::Value(v) => b.var(*v),
-                        Source::Step(Step { data, axis, index }) => {
+                        TermSource::Value(v) => b.var(*v),
+                        TermSource::Step(SequenceStep { data, axis, index }) => {
                             b.gather(b.var(*data), *index as i64).axis(*axis as i64).one()?
                         }
                     };

@@ -1,14 +1,14 @@
 //! One step of a recurrent network, as its formula.
 
-use super::affine::{Affine, Bias, Gate, Source, Sums, Weight};
-use crate::parts::{Parts, unlike};
+use super::affine::{AffineSum, Bias, Gate, Sums, TermSource, Weight};
+use crate::parts::{PatternNodes, unlike};
 use onnxd_plugin_sdk::ir::{DataType, Facts, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
 use std::collections::HashSet;
 
 /// Which operator a cell is a step of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum CellKind {
     Lstm,
     /// Whether the reset gate is applied to the product, and not before it.
     Gru {
@@ -17,21 +17,21 @@ pub(crate) enum Kind {
     Rnn,
 }
 
-impl Kind {
+impl CellKind {
     pub(crate) fn operator(self) -> &'static str {
         match self {
-            Kind::Lstm => "LSTM",
-            Kind::Gru { .. } => "GRU",
-            Kind::Rnn => "RNN",
+            CellKind::Lstm => "LSTM",
+            CellKind::Gru { .. } => "GRU",
+            CellKind::Rnn => "RNN",
         }
     }
 
     /// The activations of the operator that are not said.
     pub(crate) fn activations(self) -> &'static [&'static str] {
         match self {
-            Kind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
-            Kind::Gru { .. } => &["Sigmoid", "Tanh"],
-            Kind::Rnn => &["Tanh"],
+            CellKind::Lstm => &["Sigmoid", "Tanh", "Tanh"],
+            CellKind::Gru { .. } => &["Sigmoid", "Tanh"],
+            CellKind::Rnn => &["Tanh"],
         }
     }
 }
@@ -39,7 +39,7 @@ impl Kind {
 /// A source, and its matrix for each gate in the order of ONNX.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
-    pub(crate) source: Source,
+    pub(crate) source: TermSource,
     pub(crate) weights: Vec<Weight>,
 }
 
@@ -53,8 +53,8 @@ pub(crate) struct Biases {
 
 /// One step.
 #[derive(Debug)]
-pub(crate) struct Cell {
-    pub(crate) kind: Kind,
+pub(crate) struct CellStep {
+    pub(crate) kind: CellKind,
     /// In the order of ONNX.
     pub(crate) activations: Vec<&'static str>,
     pub(crate) hidden: ValueId,
@@ -68,10 +68,10 @@ pub(crate) struct Cell {
     pub(crate) nodes: Vec<NodeId>,
 }
 
-impl Cell {
+impl CellStep {
     /// Whether it is a step of LSTM or GRU.
     pub(crate) fn is_gated(&self) -> bool {
-        matches!(self.kind, Kind::Lstm | Kind::Gru { .. })
+        matches!(self.kind, CellKind::Lstm | CellKind::Gru { .. })
     }
 }
 
@@ -81,14 +81,14 @@ pub(crate) fn cell(
     facts: &Facts,
     varying: Option<&HashSet<ValueId>>,
     v: ValueId,
-) -> Result<Cell, Skip> {
+) -> Result<CellStep, Skip> {
     let shape = facts.shape(v).filter(|dims| dims.len() == 2).ok_or_else(unlike)?;
     let width = shape[1].known().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
     let width = width.ok_or_else(unlike)?;
     if cx.dtype(v)? != DataType::Float {
         return Skip::unlike();
     }
-    let parts = Parts::of(cx, v);
+    let parts = PatternNodes::from_root(cx, v);
     let sums = Sums { cx, facts, parts: &parts, varying };
     let op = cx.graph.producer(v).map(|id| cx.graph[id].op.as_str());
     let mut cell = match op {
@@ -104,7 +104,7 @@ pub(crate) fn cell(
 }
 
 /// `o * tanh(c)` where `c = f * before + i * g`.
-fn lstm(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
+fn lstm(sums: &Sums, hidden: ValueId, width: usize) -> Result<CellStep, Skip> {
     let p = sums.parts;
     let (output, (shown, after)) = p.either(p.pair("Mul", hidden)?, |gate, state| {
         Ok((sums.gate(gate, width)?, sums.activation(state)?))
@@ -123,16 +123,26 @@ fn lstm(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
         let (terms, gates) = gates([&input, &output, &forget, &new])?;
         let biases = Biases { gates, hidden: vec![] };
         let memory = Some([before, after]);
-        let (kind, hidden_before, nodes) = (Kind::Lstm, None, vec![]);
+        let (kind, hidden_before, nodes) = (CellKind::Lstm, None, vec![]);
         if !alike {
             return Skip::unlike();
         }
-        Ok(Cell { kind, activations, hidden, hidden_before, memory, terms, biases, width, nodes })
+        Ok(CellStep {
+            kind,
+            activations,
+            hidden,
+            hidden_before,
+            memory,
+            terms,
+            biases,
+            width,
+            nodes,
+        })
     })
 }
 
 /// `(before - n) * z + n`, or `(1 - z) * n + z * before`.
-fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
+fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<CellStep, Skip> {
     let p = sums.parts;
     let difference = || {
         p.either(p.pair("Add", hidden)?, |product, new| {
@@ -162,8 +172,8 @@ fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
         .or_else(|_| p.attempt(|| reset_before(sums, new, before, width)))?;
     let (mut terms, mut gates) = gates([&update, &candidate.reset])?;
     let is_state = |term: &Term| match term.source {
-        Source::Value(v) => same(sums.cx, v, before),
-        Source::Step(_) => false,
+        TermSource::Value(v) => same(sums.cx, v, before),
+        TermSource::Step(_) => false,
     };
     terms.sort_by_key(is_state);
     let is_found = terms.last().is_some_and(is_state);
@@ -172,15 +182,15 @@ fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
     if !is_found || x.source != source || update.activation != candidate.reset.activation {
         return Skip::unlike();
     }
-    let Source::Value(before) = h.source else { return Skip::unlike() };
+    let TermSource::Value(before) = h.source else { return Skip::unlike() };
     x.weights.push(weight);
     h.weights.push(candidate.hidden);
     gates.push(candidate.biases);
     let biases = Biases { gates, hidden: candidate.hidden_biases };
-    let kind = Kind::Gru { after_product: candidate.after_product };
+    let kind = CellKind::Gru { after_product: candidate.after_product };
     let activations = vec![update.activation, activation];
     let (hidden_before, memory, nodes) = (Some(before), None, vec![]);
-    Ok(Cell { kind, activations, hidden, hidden_before, memory, terms, biases, width, nodes })
+    Ok(CellStep { kind, activations, hidden, hidden_before, memory, terms, biases, width, nodes })
 }
 
 /// Whether both are one value, or equal constants: exporters write the first state for each of its readers.
@@ -192,7 +202,7 @@ fn same(cx: &Rewriter, a: ValueId, b: ValueId) -> bool {
 /// What the new hidden state is made of before its activation.
 struct Candidate {
     reset: Gate,
-    x: (Source, Weight),
+    x: (TermSource, Weight),
     hidden: Weight,
     biases: Vec<Bias>,
     hidden_biases: Vec<Bias>,
@@ -207,7 +217,7 @@ fn reset_after(sums: &Sums, new: ValueId, width: usize) -> Result<Candidate, Ski
             Ok((sums.gate(gate, width)?, sums.affine(hidden, width)?))
         })
     };
-    let (mut open, mut found, mut x) = (vec![new], None, Affine::default());
+    let (mut open, mut found, mut x) = (vec![new], None, AffineSum::default());
     while let Some(v) = open.pop() {
         if found.is_none() {
             found = p.attempt(|| product(v)).ok();
@@ -239,10 +249,10 @@ fn reset_before(
     width: usize,
 ) -> Result<Candidate, Skip> {
     let p = sums.parts;
-    let Affine { terms, biases } = sums.affine(new, width)?;
+    let AffineSum { terms, biases } = sums.affine(new, width)?;
     let Ok([a, b]) = <[_; 2]>::try_from(terms) else { return Skip::unlike() };
-    let reset_of = |source: Source| {
-        let Source::Value(v) = source else { return Skip::unlike() };
+    let reset_of = |source: TermSource| {
+        let TermSource::Value(v) = source else { return Skip::unlike() };
         p.attempt(|| {
             p.either(p.pair("Mul", v)?, |gate, state| {
                 if !same(sums.cx, state, before) {
@@ -260,13 +270,13 @@ fn reset_before(
 }
 
 /// `tanh(x * w + before * r + b)`
-fn rnn(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
+fn rnn(sums: &Sums, hidden: ValueId, width: usize) -> Result<CellStep, Skip> {
     let gate = sums.gate(hidden, width)?;
     let (terms, gates) = gates([&gate])?;
     let biases = Biases { gates, hidden: vec![] };
-    let (kind, activations) = (Kind::Rnn, vec![gate.activation]);
+    let (kind, activations) = (CellKind::Rnn, vec![gate.activation]);
     let (hidden_before, memory, nodes) = (None, None, vec![]);
-    Ok(Cell { kind, activations, hidden, hidden_before, memory, terms, biases, width, nodes })
+    Ok(CellStep { kind, activations, hidden, hidden_before, memory, terms, biases, width, nodes })
 }
 
 /// The two sources of `gates` with their matrices, and the biases.

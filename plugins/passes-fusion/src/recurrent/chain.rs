@@ -1,8 +1,8 @@
 //! Steps that follow each other, with the same weights.
 
-use super::affine::Source;
-use super::cell::Cell;
-use super::operator::Weights;
+use super::affine::TermSource;
+use super::cell::CellStep;
+use super::operator::ChainWeights;
 use crate::parts::{axis_of, unlike};
 use onnxd_plugin_sdk::ir::{Dim, Facts, Graph, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -15,8 +15,8 @@ const ZEROS_BYTES_MAX: usize = 64 << 10;
 
 /// Steps that hand on their states.
 pub(crate) struct Chain {
-    pub(crate) weights: Weights,
-    pub(crate) xs: Vec<Source>,
+    pub(crate) weights: ChainWeights,
+    pub(crate) xs: Vec<TermSource>,
     pub(crate) hidden_before: ValueId,
     pub(crate) memory_before: Option<ValueId>,
     /// The hidden state after each step.
@@ -34,13 +34,13 @@ pub(crate) struct Stack {
 }
 
 /// The places of the cells of each chain, in order, and which of the terms is the hidden state.
-pub(crate) fn linked(graph: &Graph, cells: &[Cell]) -> Vec<Vec<(usize, usize)>> {
+pub(crate) fn linked(graph: &Graph, cells: &[CellStep]) -> Vec<Vec<(usize, usize)>> {
     let made: HashMap<ValueId, usize> =
         cells.iter().enumerate().map(|(i, cell)| (cell.hidden, i)).collect();
     let mut roles: Vec<Option<usize>> = cells
         .iter()
         .map(|cell| {
-            let before = Source::Value(cell.hidden_before?);
+            let before = TermSource::Value(cell.hidden_before?);
             cell.terms.iter().position(|term| term.source == before)
         })
         .collect();
@@ -48,10 +48,12 @@ pub(crate) fn linked(graph: &Graph, cells: &[Cell]) -> Vec<Vec<(usize, usize)>> 
     let mut has_next = vec![false; cells.len()];
     for (i, cell) in cells.iter().enumerate() {
         let found = cell.terms.iter().enumerate().find_map(|(role, term)| {
-            let Source::Value(v) = term.source else { return None };
+            let TermSource::Value(v) = term.source else { return None };
             let earlier = *made.get(&v).filter(|earlier| !has_next[**earlier])?;
             let its_role = follows(graph, &cells[earlier], cell, role)?;
-            let fits = |known: Option<usize>, role| known.is_none_or(|known| known == role);
+            let fits = |known_role: Option<usize>, role| {
+                known_role.is_none_or(|known_role| known_role == role)
+            };
             (fits(roles[i], role) && fits(roles[earlier], its_role))
                 .then_some((role, earlier, its_role))
         });
@@ -71,9 +73,9 @@ pub(crate) fn linked(graph: &Graph, cells: &[Cell]) -> Vec<Vec<(usize, usize)>> 
 }
 
 /// Which term of `earlier` is its hidden state, if `later` goes on with it: its own is `role`.
-fn follows(graph: &Graph, earlier: &Cell, later: &Cell, role: usize) -> Option<usize> {
+fn follows(graph: &Graph, earlier: &CellStep, later: &CellStep, role: usize) -> Option<usize> {
     let its_role = (0..2).find(|its| {
-        let weights = |cell: &Cell, term: usize| cell.terms[term].weights.clone();
+        let weights = |cell: &CellStep, term: usize| cell.terms[term].weights.clone();
         weights(earlier, *its) == weights(later, role)
             && weights(earlier, 1 - its) == weights(later, 1 - role)
     })?;
@@ -92,10 +94,10 @@ fn follows(graph: &Graph, earlier: &Cell, later: &Cell, role: usize) -> Option<u
 
 impl Chain {
     /// The chain of these steps.
-    pub(crate) fn of(
+    pub(crate) fn from_cells(
         cx: &Rewriter,
         facts: &Facts,
-        cells: &[Cell],
+        cells: &[CellStep],
         steps: &[(usize, usize)],
     ) -> Result<Chain, Skip> {
         if steps.len() < STEPS_MIN {
@@ -103,12 +105,12 @@ impl Chain {
         }
         let (first, role) = (&cells[steps[0].0], steps[0].1);
         let last = &cells[steps[steps.len() - 1].0];
-        let Source::Value(hidden_before) = first.terms[role].source else {
+        let TermSource::Value(hidden_before) = first.terms[role].source else {
             return Skip::unlike();
         };
         let hidden_states: Vec<ValueId> = steps.iter().map(|(i, _)| cells[*i].hidden).collect();
         let chain = Chain {
-            weights: Weights::of(first, role),
+            weights: ChainWeights::of(first, role),
             xs: steps.iter().map(|(i, role)| cells[*i].terms[1 - role].source).collect(),
             hidden_before,
             memory_before: first.memory.map(|[before, _]| before),
@@ -130,20 +132,20 @@ impl Chain {
 
     /// Demands matrices with as many rows for all that is read, none of which is repeated.
     fn sizes_agree(&self, facts: &Facts) -> Rewrite {
-        let known = |v: ValueId| facts.shape(v).map(<[Dim]>::to_vec).ok_or_else(unlike);
-        let rows = known(self.hidden[0])?[0].clone();
+        let dims_of = |v: ValueId| facts.shape(v).map(<[Dim]>::to_vec).ok_or_else(unlike);
+        let rows = dims_of(self.hidden[0])?[0].clone();
         let width = Dim::from(self.weights.width as i64);
         let states = [Some(self.hidden_before), self.memory_before];
         let mut fits = true;
         for v in states.into_iter().flatten() {
-            let shape = known(v)?;
+            let shape = dims_of(v)?;
             fits &= shape.len() == 2 && shape[0].same(&rows) && shape[1].same(&width);
         }
         for x in &self.xs {
             let shape = match x {
-                Source::Value(v) => known(*v)?,
-                Source::Step(step) => {
-                    let mut shape = known(step.data)?;
+                TermSource::Value(v) => dims_of(*v)?,
+                TermSource::Step(step) => {
+                    let mut shape = dims_of(step.data)?;
                     shape.remove(step.axis);
                     shape
                 }
@@ -174,8 +176,8 @@ impl Chain {
     pub(crate) fn depends_on_itself(&self, graph: &Graph, place: &HashMap<NodeId, usize>) -> bool {
         let first = self.nodes.iter().filter_map(|id| place.get(id)).min().copied();
         let xs = self.xs.iter().map(|x| match x {
-            Source::Value(v) => *v,
-            Source::Step(step) => step.data,
+            TermSource::Value(v) => *v,
+            TermSource::Step(step) => step.data,
         });
         let mut pending: Vec<ValueId> =
             xs.chain([self.hidden_before]).chain(self.memory_before).collect();

@@ -52,10 +52,10 @@
 //! }
 //! ```
 
-use super::affine::{NODES_MAX, Source, Weight};
-use super::cell::{Cell, cell};
+use super::affine::{NODES_MAX, TermSource, Weight};
+use super::cell::{CellStep, cell};
 use super::iterations::{Carried, Iterations, Sequence, single, step};
-use super::operator::{Weights, leave_out_unread};
+use super::operator::{ChainWeights, leave_out_unread};
 use crate::parts::unlike;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result as Built, Var};
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
@@ -101,7 +101,7 @@ impl Pass for FuseLoops {
 
 /// A loop of steps of one cell. Values are those of the body, where nothing else is said.
 struct Recurrent {
-    weights: Weights,
+    weights: ChainWeights,
     sequence: Sequence,
     /// The hidden state and the cell state: their first values around the loop, and what a step makes of them.
     states: Vec<(ValueId, ValueId)>,
@@ -157,7 +157,8 @@ fn recognized(
     let carried = &iterations.carried;
     let found = carried.iter().enumerate().find_map(|(hidden, state)| {
         let cell = cell(&cx, inner, Some(&varying), state.next).ok()?;
-        let role = cell.terms.iter().position(|term| term.source == Source::Value(state.before))?;
+        let role =
+            cell.terms.iter().position(|term| term.source == TermSource::Value(state.before))?;
         let places = match cell.memory {
             None => vec![hidden],
             Some(memory) => {
@@ -167,12 +168,12 @@ fn recognized(
         Some((cell, role, places))
     });
     let (cell, role, places) = found.ok_or_else(unlike)?;
-    let Source::Value(x) = cell.terms[1 - role].source else { return Skip::unlike() };
+    let TermSource::Value(x) = cell.terms[1 - role].source else { return Skip::unlike() };
     let sequence = iterations.sequence(&cx, graph, x).ok_or_else(unlike)?;
     let slice = inner.shape(x).filter(|shape| shape.len() == 2 && sequence.axis < 2);
     let is_outside = !iterations.has_trips() || !varying.contains(&sequence.data);
     let slice = slice.filter(|_| is_outside).ok_or_else(unlike)?;
-    let weights = Weights::of(&cell, role);
+    let weights = ChainWeights::of(&cell, role);
     if !weights.hidden.iter().all(Weight::is_square) {
         return Skip::unlike();
     }
@@ -203,7 +204,7 @@ fn ends(
     graph: &Graph,
     cx: &Rewriter,
     iterations: &Iterations,
-    cell: &Cell,
+    cell: &CellStep,
     places: &[usize],
 ) -> Result<Vec<(ValueId, End)>, Skip> {
     let states: Vec<ValueId> = places.iter().map(|at| iterations.carried[*at].next).collect();

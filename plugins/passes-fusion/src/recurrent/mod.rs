@@ -66,7 +66,7 @@ mod iterations;
 mod loops;
 mod operator;
 
-use cell::Cell;
+use cell::CellStep;
 use chain::{Chain, linked};
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{Dim, Facts, Graph, Model, NodeId};
@@ -156,7 +156,7 @@ impl FuseRecurrent {
     }
 
     /// All steps, in the order of the graph.
-    fn cells(&self, cx: &Rewriter, facts: &Facts, order: &[NodeId]) -> Vec<Cell> {
+    fn cells(&self, cx: &Rewriter, facts: &Facts, order: &[NodeId]) -> Vec<CellStep> {
         let outputs = order.iter().filter_map(|id| cx.graph[*id].output(0));
         let cells = outputs.filter_map(|v| cell::cell(cx, facts, None, v).ok());
         cells.filter(|cell| self.all || cell.is_gated()).collect()
@@ -176,11 +176,11 @@ impl FuseRecurrent {
 fn worth(
     cx: &Rewriter,
     facts: &Facts,
-    cells: &[Cell],
+    cells: &[CellStep],
     steps: &[(usize, usize)],
     place: &HashMap<NodeId, usize>,
 ) -> Result<Chain, Skip> {
-    let chain = Chain::of(cx, facts, cells, steps)?;
+    let chain = Chain::from_cells(cx, facts, cells, steps)?;
     if chain.depends_on_itself(cx.graph, place) {
         return Skip::because("what a step reads comes from the step before");
     }

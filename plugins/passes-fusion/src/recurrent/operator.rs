@@ -1,7 +1,7 @@
 //! The operator whose steps are given: its weights, its inputs, and which of its outputs are wanted.
 
 use super::affine::{Bias, Weight};
-use super::cell::{Biases, Cell, Kind};
+use super::cell::{Biases, CellKind, CellStep};
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result as Built, Var};
 use onnxd_plugin_sdk::ir::{Attr, Graph, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::Skip;
@@ -16,8 +16,8 @@ pub(crate) type Constants = (ValueId, ValueId, Option<ValueId>);
 
 /// What steps have in common.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Weights {
-    pub(crate) kind: Kind,
+pub(crate) struct ChainWeights {
+    pub(crate) kind: CellKind,
     pub(crate) activations: Vec<&'static str>,
     pub(crate) width: usize,
     pub(crate) x: Vec<Weight>,
@@ -25,12 +25,12 @@ pub(crate) struct Weights {
     pub(crate) biases: Biases,
 }
 
-impl Weights {
+impl ChainWeights {
     /// Those of a cell of whose terms the hidden state is `role`.
-    pub(crate) fn of(cell: &Cell, role: usize) -> Weights {
+    pub(crate) fn of(cell: &CellStep, role: usize) -> ChainWeights {
         let [x, hidden] = [1 - role, role].map(|role| cell.terms[role].weights.clone());
         let (kind, width, biases) = (cell.kind, cell.width, cell.biases.clone());
-        Weights { kind, activations: cell.activations.clone(), width, x, hidden, biases }
+        ChainWeights { kind, activations: cell.activations.clone(), width, x, hidden, biases }
     }
 
     /// How many elements the biases of the input have, or those of the hidden state.
@@ -52,7 +52,7 @@ impl Weights {
     }
 
     /// The same weights, where each value is what `to` says of it.
-    pub(crate) fn moved(mut self, to: impl Fn(ValueId) -> ValueId) -> Weights {
+    pub(crate) fn moved(mut self, to: impl Fn(ValueId) -> ValueId) -> ChainWeights {
         let matrices = self.x.iter_mut().chain(&mut self.hidden).map(|weight| &mut weight.value);
         let biases = self.biases.gates.iter_mut().flatten().chain(&mut self.biases.hidden);
         matrices.chain(biases.map(|bias| &mut bias.value)).for_each(|v| *v = to(*v));
@@ -101,7 +101,7 @@ impl Weights {
         Some(Tensor::from_vec(vec![1, all.len()], all))
     }
 
-    /// The same as [`Weights::derived`], of weights of which some are computed.
+    /// The same as [`ChainWeights::derived`], of weights of which some are computed.
     pub(crate) fn computed(&self, b: &GraphBuilder) -> Built<Constants> {
         let joined = |parts: Vec<Var>| b.unsqueeze(b.concat(parts).axis(0).one()?, vec![0i64]);
         let matrix = |weights: &[Weight]| {
@@ -135,12 +135,12 @@ impl Weights {
         let bias = bias.map_or(Operand::Absent, |bias| b.var(bias).into());
         let mut inputs: Vec<Operand> =
             vec![x.into(), b.var(w).into(), b.var(r).into(), bias, Operand::Absent, hidden?];
-        if self.kind == Kind::Lstm {
+        if self.kind == CellKind::Lstm {
             inputs.push(memory?);
         }
         let call = b.op("", self.kind.operator(), inputs).set("hidden_size", self.width as i64);
         let call = match self.kind {
-            Kind::Gru { after_product: true } => call.set("linear_before_reset", 1i64),
+            CellKind::Gru { after_product: true } => call.set("linear_before_reset", 1i64),
             _ => call,
         };
         let words: Vec<String> = self.activations.iter().map(|word| (*word).to_owned()).collect();

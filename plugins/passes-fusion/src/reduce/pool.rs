@@ -18,13 +18,13 @@
 //! }
 //! ```
 
-use crate::parts::{Parts, dims, of_type};
+use crate::parts::{PatternNodes, dims, of_type};
 use onnxd_plugin_sdk::ir::ops::{GlobalAveragePool, ReduceMean};
 use onnxd_plugin_sdk::ir::{At, DataType, Dim};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 pub(crate) fn fuse_global_pool(cx: &mut Rewriter, mean: At<ReduceMean>) -> Rewrite {
-    let mean = (mean.out, Parts::of(cx, mean.out).reduction("ReduceMean", mean.out)?);
+    let mean = (mean.out, PatternNodes::from_root(cx, mean.out).reduction("ReduceMean", mean.out)?);
     let (out, mean) = mean;
     if mean.rank < 3 || !mean.axes.iter().copied().eq(2..mean.rank) || !mean.keepdims {
         return Skip::unlike();

@@ -19,7 +19,7 @@
 //! }
 //! ```
 
-use crate::parts::{Parts, dims, needs, of_type, unlike};
+use crate::parts::{PatternNodes, dims, needs, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Reshape, Transpose};
 use onnxd_plugin_sdk::ir::{At, DataType, Dim};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -27,7 +27,7 @@ use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 pub(crate) fn fuse_depth_to_space(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
     let turned = cx.producer::<Transpose>(back.data).map_err(|_| unlike())?;
     let apart = cx.producer::<Reshape>(turned.data).map_err(|_| unlike())?;
-    let parts = Parts::of(cx, back.out);
+    let parts = PatternNodes::from_root(cx, back.out);
     parts.node("Transpose", turned.out)?;
     parts.node("Reshape", apart.out)?;
     let x = apart.data;
@@ -39,9 +39,9 @@ pub(crate) fn fuse_depth_to_space(cx: &mut Rewriter, back: At<Reshape>) -> Rewri
     };
     // What the axes of the split value are, and what they become.
     let (kind, block) = match turned.perm[..] {
-        [0, 3, 4, 1, 5, 2] => (Kind::Depth("DCR"), split[1].known()),
-        [0, 1, 4, 2, 5, 3] => (Kind::Depth("CRD"), split[2].known()),
-        [0, 3, 5, 1, 2, 4] => (Kind::Space, split[3].known()),
+        [0, 3, 4, 1, 5, 2] => (DepthOrSpace::Depth("DCR"), split[1].known()),
+        [0, 1, 4, 2, 5, 3] => (DepthOrSpace::Depth("CRD"), split[2].known()),
+        [0, 3, 5, 1, 2, 4] => (DepthOrSpace::Space, split[3].known()),
         _ => return Skip::unlike(),
     };
     parts.closed()?;
@@ -50,9 +50,11 @@ pub(crate) fn fuse_depth_to_space(cx: &mut Rewriter, back: At<Reshape>) -> Rewri
         return Skip::because(format!("the sizes of {} are not known", cx.name(x)));
     };
     let [split_wanted, wanted] = match kind {
-        Kind::Depth("DCR") => [vec![b, b, c / (b * b), h, w], vec![c / (b * b), h * b, w * b]],
-        Kind::Depth(_) => [vec![c / (b * b), b, b, h, w], vec![c / (b * b), h * b, w * b]],
-        Kind::Space => [vec![c, h / b, b, w / b, b], vec![c * b * b, h / b, w / b]],
+        DepthOrSpace::Depth("DCR") => {
+            [vec![b, b, c / (b * b), h, w], vec![c / (b * b), h * b, w * b]]
+        }
+        DepthOrSpace::Depth(_) => [vec![c / (b * b), b, b, h, w], vec![c / (b * b), h * b, w * b]],
+        DepthOrSpace::Space => [vec![c, h / b, b, w / b, b], vec![c * b * b, h / b, w / b]],
     };
     let are = |found: &[Dim], wanted: &[i64]| {
         found.iter().zip(wanted).all(|(f, w)| f.known() == Some(*w))
@@ -62,14 +64,14 @@ pub(crate) fn fuse_depth_to_space(cx: &mut Rewriter, back: At<Reshape>) -> Rewri
         return Skip::because("the blocks are not moved between channels and space");
     }
     match kind {
-        Kind::Depth(mode) => {
+        DepthOrSpace::Depth(mode) => {
             needs(cx, "DepthToSpace with a mode", if mode == "CRD" { 11 } else { 1 })?;
             // Runtimes have kernels for these types only.
             of_type(cx, x, &[DataType::Float, DataType::Double])?;
             let mode = (cx.opset >= 11).then_some(mode);
             cx.rebuild(back.out, |f| f.depth_to_space(x).blocksize(b).mode(mode).one())
         }
-        Kind::Space => {
+        DepthOrSpace::Space => {
             of_type(cx, x, &[DataType::Float])?;
             cx.rebuild(back.out, |f| f.space_to_depth(x).blocksize(b).one())
         }
@@ -77,7 +79,7 @@ pub(crate) fn fuse_depth_to_space(cx: &mut Rewriter, back: At<Reshape>) -> Rewri
 }
 
 /// Which of the two operators it is.
-enum Kind {
+enum DepthOrSpace {
     /// DepthToSpace with a mode.
     Depth(&'static str),
     /// SpaceToDepth.

@@ -20,7 +20,7 @@
 //! }
 //! ```
 
-use crate::parts::{Parts, dims, needs, of_type, unlike};
+use crate::parts::{PatternNodes, dims, needs, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::Reshape;
 use onnxd_plugin_sdk::ir::{At, DataType, Dim, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -29,18 +29,18 @@ use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 const SIZE_MAX: i64 = 1 << 16;
 
 pub(crate) fn fuse_resize(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
-    let parts = Parts::of(cx, back.out);
+    let parts = PatternNodes::from_root(cx, back.out);
     let wide = back.data;
     let repeated = parts.attempt(|| first(&parts, "Expand", wide));
     let narrow = repeated.or_else(|_| first(&parts, "Tile", wide))?;
     let x = first(&parts, "Reshape", narrow).or_else(|_| first(&parts, "Unsqueeze", narrow))?;
-    let (given, result) = (dims(cx, x)?, dims(cx, back.out)?);
+    let (input_dims, result) = (dims(cx, x)?, dims(cx, back.out)?);
     let (narrow, wide) = (dims(cx, narrow)?, dims(cx, wide)?);
-    if given.len() < 3 || result.len() != given.len() || narrow.len() != wide.len() {
+    if input_dims.len() < 3 || result.len() != input_dims.len() || narrow.len() != wide.len() {
         return Skip::unlike();
     }
     parts.closed()?;
-    let factors = factors(&given, &narrow, &wide, &result)?;
+    let factors = factors(&input_dims, &narrow, &wide, &result)?;
     // Whole rows are repeated faster than elements are picked.
     if factors[..2] != [1, 1] || factors.last() == Some(&1) {
         return Skip::because("it does not repeat elements of rows");
@@ -55,7 +55,7 @@ pub(crate) fn fuse_resize(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
     })
 }
 
-fn first(parts: &Parts, op: &str, v: ValueId) -> Result<ValueId, Skip> {
+fn first(parts: &PatternNodes, op: &str, v: ValueId) -> Result<ValueId, Skip> {
     parts.attempt(|| parts.node(op, v)?.input(0).ok_or_else(unlike))
 }
 

@@ -2,7 +2,7 @@
 
 use super::rescale::{Accumulator, rescale, saturate, saturation, storage};
 use super::types::{Result, Types};
-use crate::plan::{Kind, Output, Rescale};
+use crate::plan::{CellKind, Output, Rescale};
 use onnxd_plugin_sdk::build::{Result as Built, Var};
 use onnxd_plugin_sdk::ir::{DataType, Node};
 
@@ -24,17 +24,21 @@ pub(crate) fn operand(
 }
 
 /// The sum or maximum of integers, in 32 bits.
-pub(crate) fn elementwise(t: &Types, kind: Kind, inputs: &[Accumulator]) -> Result<Accumulator> {
+pub(crate) fn elementwise(
+    t: &Types,
+    kind: CellKind,
+    inputs: &[Accumulator],
+) -> Result<Accumulator> {
     let wide = inputs.iter().map(|x| t.cast(x.value, x.dtype, DataType::Int32, "icast"));
     let wide = wide.collect::<Built<Vec<Var>>>()?;
     let max = match kind {
-        Kind::Sum => inputs.iter().map(|x| x.max).sum(),
+        CellKind::Sum => inputs.iter().map(|x| x.max).sum(),
         _ => inputs.iter().map(|x| x.max).max().unwrap_or(0),
     };
     let axes = inputs.iter().map(|x| x.axes).collect::<Option<Vec<_>>>();
     let axes = axes.and_then(|axes| axes.into_iter().max());
     let met = |a: Var, b: Var| match kind {
-        Kind::Sum => t.b.add(a, b),
+        CellKind::Sum => t.b.add(a, b),
         _ => t.b.max([a, b]),
     };
     let (first, others) = wide.split_first().ok_or("it reads nothing")?;

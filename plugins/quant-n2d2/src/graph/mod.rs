@@ -12,7 +12,8 @@ mod weighted;
 pub use types::Casting;
 
 use crate::plan::{
-    Activation, Cell, CellPlan, How, Kind, Network, Output, Plan, Rescale, Source, bounds,
+    Activation, Cell, CellInput, CellKind, CellNetwork, CellPlan, How, IntegerPlan, Output,
+    Rescale, bounds,
 };
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
@@ -33,7 +34,7 @@ const ANY_TYPE: &[&str] =
 
 /// The model in integers, and what is known about it.
 #[derive(Debug)]
-pub struct Written {
+pub struct IntegerModel {
     /// The model.
     pub model: Model,
     /// Largest magnitude that an accumulator can reach, per cell.
@@ -47,10 +48,10 @@ pub struct Written {
 /// # Errors
 /// Every cell that has no form in integers, with its layer.
 pub fn write(
-    network: &Network,
-    plan: &Plan,
+    network: &CellNetwork,
+    plan: &IntegerPlan,
     casting: Casting,
-) -> std::result::Result<Written, Diagnostics> {
+) -> std::result::Result<IntegerModel, Diagnostics> {
     let mut model = network.model.clone();
     if model.opset() < OPSET_MIN {
         let text =
@@ -84,15 +85,15 @@ pub fn write(
     let Writer { t, accumulators, .. } = writer;
     let remarks = t.remarks.into_inner();
     model.graph = builder.finish();
-    problems.or_ok(Written { model, accumulators, remarks })
+    problems.or_ok(IntegerModel { model, accumulators, remarks })
 }
 
 pub(crate) struct Writer<'n> {
-    pub(crate) network: &'n Network,
-    pub(crate) plan: &'n Plan,
+    pub(crate) network: &'n CellNetwork,
+    pub(crate) plan: &'n IntegerPlan,
     t: Types<'n>,
     /// Real values of integers, where something is computed in float.
-    floats: HashMap<Source, Var>,
+    floats: HashMap<CellInput, Var>,
     accumulators: Vec<Option<i64>>,
 }
 
@@ -105,18 +106,18 @@ impl Writer<'_> {
     }
 
     /// The value that holds what `source` computes.
-    pub(crate) fn value(&self, source: Source) -> ValueId {
+    pub(crate) fn value(&self, source: CellInput) -> ValueId {
         match source {
-            Source::Input(i) => self.t.b.graph().inputs()[i],
-            Source::Cell(i) => self.network.cells[i].output,
+            CellInput::Input(i) => self.t.b.graph().inputs()[i],
+            CellInput::Cell(i) => self.network.cells[i].output,
         }
     }
 
     /// How `source` is represented, if in integers.
-    pub(crate) fn represented(&self, source: Source) -> Option<Output> {
+    pub(crate) fn represented(&self, source: CellInput) -> Option<Output> {
         match source {
-            Source::Input(i) => self.plan.inputs.get(i).copied(),
-            Source::Cell(i) => self.plan.cells[i].output,
+            CellInput::Input(i) => self.plan.inputs.get(i).copied(),
+            CellInput::Cell(i) => self.plan.cells[i].output,
         }
     }
 
@@ -124,7 +125,7 @@ impl Writer<'_> {
     fn layers(&self, cell: &Cell) -> Layers {
         let graph = self.t.b.graph();
         let mut nodes: Vec<&Node> = cell.nodes.iter().filter_map(|id| graph.node(*id)).collect();
-        if cell.kind != Kind::Float {
+        if cell.kind != CellKind::Float {
             nodes.reverse();
         }
         nodes.into_iter().map(|node| node.layers.clone()).collect()
@@ -134,7 +135,7 @@ impl Writer<'_> {
         let (network, plan) = (self.network, self.plan);
         let (cell, plan) = (&network.cells[index], &plan.cells[index]);
         match cell.kind {
-            Kind::Float => self.float(cell, plan),
+            CellKind::Float => self.float(cell, plan),
             _ => self.integer(index, cell, plan),
         }
     }
@@ -145,17 +146,17 @@ impl Writer<'_> {
         let node = self.take(cell);
         let to = storage(output);
         let accumulator = match cell.kind {
-            Kind::Conv | Kind::Fc => {
+            CellKind::Conv | CellKind::Fc => {
                 let integers = plan.integers.as_ref().ok_or("it has no integer weights")?;
                 self.weighted(cell, node, inputs[0], integers)?
             }
-            Kind::AveragePool => self.average(cell, node, inputs[0])?,
-            Kind::Sum | Kind::Max => branches::elementwise(&self.t, cell.kind, &inputs)?,
-            Kind::Concat => branches::concat(&self.t, &node, &inputs, to, output)?,
-            Kind::MaxPool | Kind::Layout => self.moved(node, inputs[0])?,
-            Kind::Activation | Kind::Float => inputs[0],
+            CellKind::AveragePool => self.average(cell, node, inputs[0])?,
+            CellKind::Sum | CellKind::Max => branches::elementwise(&self.t, cell.kind, &inputs)?,
+            CellKind::Concat => branches::concat(&self.t, &node, &inputs, to, output)?,
+            CellKind::MaxPool | CellKind::Layout => self.moved(node, inputs[0])?,
+            CellKind::Activation | CellKind::Float => inputs[0],
         };
-        if matches!(cell.kind, Kind::Conv | Kind::Fc | Kind::Sum) {
+        if matches!(cell.kind, CellKind::Conv | CellKind::Fc | CellKind::Sum) {
             self.accumulators[index] = Some(accumulator.max);
         }
         let rectifier = matches!(cell.activation, Activation::Rectifier { .. });
@@ -344,7 +345,7 @@ impl Writer<'_> {
     }
 
     /// The real value of what `source` computes.
-    fn real(&mut self, source: Source) -> Result<Var> {
+    fn real(&mut self, source: CellInput) -> Result<Var> {
         let (t, b) = (&self.t, self.t.b);
         let value = b.var(self.value(source));
         let Some(output) = self.represented(source) else { return Ok(value) };

@@ -10,7 +10,7 @@ use super::proof::accumulator_max;
 use super::rescale::Accumulator;
 use super::types::{Casting, Result};
 use super::{Writer, transposed};
-use crate::plan::{Blocks, Cell, Integers, Kind};
+use crate::plan::{Blocks, Cell, CellKind, Integers};
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::{Attr, DataType, Node, Tensor, ValueId, ValueType};
@@ -26,7 +26,7 @@ const SUM_MAX: i64 = 1 << 60;
 
 /// A byte without sign of each of some integers: they are the sum of
 /// `(value - zero) << shift` over the parts.
-struct Part<T> {
+struct BytePart<T> {
     value: T,
     zero: bool,
     shift: u32,
@@ -60,7 +60,7 @@ impl Writer<'_> {
         let dims = &parameters.dims;
         let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         refuse!(dims.len() < 2 || count != Some(integers.weights.len()) => "its integers do not fill {dims:?}");
-        let fc = cell.kind == Kind::Fc;
+        let fc = cell.kind == CellKind::Fc;
         let weights = match fc {
             true => Cow::Owned(transposed(&integers.weights, dims[0], dims[1])),
             false => Cow::Borrowed(integers.weights.as_slice()),
@@ -202,11 +202,11 @@ impl Writer<'_> {
     }
 
     /// The bytes of what is multiplied.
-    fn input_parts(&self, input: Accumulator) -> Result<Vec<Part<Var>>> {
+    fn input_parts(&self, input: Accumulator) -> Result<Vec<BytePart<Var>>> {
         let (t, b) = (&self.t, self.t.b);
         let wide = matches!(input.dtype, DataType::Uint16 | DataType::Int16);
         let signed = matches!(input.dtype, DataType::Int8 | DataType::Int16);
-        let part = |value, zero, shift, max| Part { value, zero, shift, max };
+        let part = |value, zero, shift, max| BytePart { value, zero, shift, max };
         if input.dtype == DataType::Uint8 {
             return Ok(vec![part(input.value, false, 0, BYTE - 1)]);
         }
@@ -264,22 +264,22 @@ fn range(input: Accumulator) -> (i64, i64) {
     }
 }
 
-fn weight_parts(weights: &[i32]) -> Result<Vec<Part<Vec<u8>>>> {
+fn weight_parts(weights: &[i32]) -> Result<Vec<BytePart<Vec<u8>>>> {
     let all = |f: fn(i32) -> u8| weights.iter().map(|w| f(*w)).collect();
     if weights.iter().all(|w| i8::try_from(*w).is_ok()) {
         let value = all(|w| (w + ZERO) as u8);
-        return Ok(vec![Part { value, zero: true, shift: 0, max: BYTE / 2 }]);
+        return Ok(vec![BytePart { value, zero: true, shift: 0, max: BYTE / 2 }]);
     }
     refuse!(let Some(wide) = weights.iter().find(|w| i16::try_from(**w).is_err()) =>
         "a weight is {wide}, which takes more than 16 bits");
     let most = |f: &dyn Fn(i32) -> i32| weights.iter().map(|w| f(*w).abs()).max().unwrap_or(0);
     Ok(vec![
-        Part {
+        BytePart {
             value: all(|w| ((w + OFFSET) >> 8) as u8),
             zero: true,
             shift: 8,
             max: most(&|w| w >> 8).into(),
         },
-        Part { value: all(|w| (w & 255) as u8), zero: false, shift: 0, max: BYTE - 1 },
+        BytePart { value: all(|w| (w & 255) as u8), zero: false, shift: 0, max: BYTE - 1 },
     ])
 }

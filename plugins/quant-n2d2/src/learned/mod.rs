@@ -12,10 +12,10 @@ mod read;
 mod tests;
 
 use crate::network::recognize;
-use crate::options::{Options, Rescaling};
+use crate::options::{PlanOptions, Rescaling};
 use crate::plan::{
-    Activation, Cell, CellPlan, How, Integers, Kind, Network, Output, Parameters, Plan, Rescale,
-    Source, Threshold, bounds,
+    Activation, Cell, CellInput, CellKind, CellNetwork, CellPlan, How, IntegerPlan, Integers,
+    Output, Parameters, Rescale, Threshold, bounds,
 };
 use crate::statistics::{self, Data, or_given};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics, shown};
@@ -38,8 +38,8 @@ pub(crate) fn has_ranges(model: &Model) -> bool {
 pub(crate) fn plan(
     model: &Model,
     data: Data,
-    options: &Options,
-) -> Result<(Network, Plan), Diagnostics> {
+    options: &PlanOptions,
+) -> Result<(CellNetwork, IntegerPlan), Diagnostics> {
     let mut model = model.clone();
     let learned = Learned::take_out(&mut model);
     let mut network = recognize(&model)?;
@@ -61,12 +61,12 @@ pub(crate) fn plan(
     }
     let bits = cells.iter().filter_map(|c| c.output).map(|o| o.bits).fold(bits, u32::max);
     let inputs = vec![input; network.model.graph.inputs().len()];
-    Ok((network, Plan { bits, range, inputs, cells, remarks: planner.remarks }))
+    Ok((network, IntegerPlan { bits, range, inputs, cells, remarks: planner.remarks }))
 }
 
 struct Planner<'a> {
     learned: Learned,
-    options: &'a Options,
+    options: &'a PlanOptions,
     input: Output,
     /// Of the cells so far; nothing for real ones.
     outputs: Vec<Option<Output>>,
@@ -74,8 +74,8 @@ struct Planner<'a> {
 }
 
 /// A cell that computes on real values, and how its result is rounded.
-fn in_float(output: Option<Output>) -> (Kind, CellPlan) {
-    (Kind::Float, decided(output, None))
+fn in_float(output: Option<Output>) -> (CellKind, CellPlan) {
+    (CellKind::Float, decided(output, None))
 }
 
 fn decided(output: Option<Output>, rescale: Option<Rescale>) -> CellPlan {
@@ -85,14 +85,18 @@ fn decided(output: Option<Output>, rescale: Option<Rescale>) -> CellPlan {
 }
 
 impl Planner<'_> {
-    fn represented(&self, source: Source) -> Option<Output> {
+    fn represented(&self, source: CellInput) -> Option<Output> {
         match source {
-            Source::Input(_) => Some(self.input),
-            Source::Cell(i) => self.outputs[i],
+            CellInput::Input(_) => Some(self.input),
+            CellInput::Cell(i) => self.outputs[i],
         }
     }
 
-    fn cell(&mut self, network: &Network, at: usize) -> Result<(Kind, CellPlan), Diagnostic> {
+    fn cell(
+        &mut self,
+        network: &CellNetwork,
+        at: usize,
+    ) -> Result<(CellKind, CellPlan), Diagnostic> {
         let cell = &network.cells[at];
         let own = self.learned.outputs.get(&cell.output).copied();
         let inputs: Option<Vec<Output>> =
@@ -101,7 +105,7 @@ impl Planner<'_> {
             return Ok(in_float(own));
         };
         match cell.kind {
-            Kind::Conv | Kind::Fc => {
+            CellKind::Conv | CellKind::Fc => {
                 let node = &network.model.graph[cell.node];
                 let weights = self.learned.weights_of(node).map(<[i32]>::to_vec);
                 match (weights, &cell.parameters) {
@@ -111,20 +115,26 @@ impl Planner<'_> {
                     _ => Ok(in_float(own)),
                 }
             }
-            Kind::MaxPool | Kind::Layout => match own {
+            CellKind::MaxPool | CellKind::Layout => match own {
                 Some(own) if own != inputs[0] => {
                     let rescale = self.rescale(cell, &[inputs[0].scale / own.scale])?;
                     Ok((cell.kind, decided(Some(own), Some(rescale))))
                 }
                 _ => Ok((cell.kind, decided(Some(inputs[0]), None))),
             },
-            Kind::AveragePool if own.is_none() => Ok((cell.kind, decided(Some(inputs[0]), None))),
-            Kind::Concat if own.is_none() && alike(&inputs) => self.concat(cell, &inputs),
+            CellKind::AveragePool if own.is_none() => {
+                Ok((cell.kind, decided(Some(inputs[0]), None)))
+            }
+            CellKind::Concat if own.is_none() && alike(&inputs) => self.concat(cell, &inputs),
             _ => Ok(in_float(own)),
         }
     }
 
-    fn concat(&mut self, cell: &Cell, inputs: &[Output]) -> Result<(Kind, CellPlan), Diagnostic> {
+    fn concat(
+        &mut self,
+        cell: &Cell,
+        inputs: &[Output],
+    ) -> Result<(CellKind, CellPlan), Diagnostic> {
         let scale = inputs.iter().fold(0.0, |m: f64, o| m.max(o.scale));
         let mut plan = decided(Some(Output { scale, ..inputs[0] }), None);
         for input in inputs {
@@ -133,7 +143,7 @@ impl Planner<'_> {
                 false => Some(self.rescale(cell, &[input.scale / scale])?),
             });
         }
-        Ok((Kind::Concat, plan))
+        Ok((CellKind::Concat, plan))
     }
 
     fn weighted(
@@ -238,9 +248,9 @@ fn weights(p: &Parameters, mut q: Vec<i32>, round: bool) -> (Vec<i32>, Vec<f64>)
     }
     let largest = steps.iter().flatten().fold(0.0, |m: f64, s| m.max(s.abs()));
     let least = if largest > 0.0 { largest * FADED } else { 1.0 };
-    let mut found = Vec::with_capacity(steps.len());
+    let mut learned_weights = Vec::with_capacity(steps.len());
     for ((w, q), step) in p.weights.chunks(per).zip(q.chunks_mut(per)).zip(steps) {
-        found.push(match step {
+        learned_weights.push(match step {
             Some(step) if step.abs() >= least => {
                 if step < 0.0 {
                     q.iter_mut().for_each(|q| *q = -*q);
@@ -254,5 +264,5 @@ fn weights(p: &Parameters, mut q: Vec<i32>, round: bool) -> (Vec<i32>, Vec<f64>)
             }
         });
     }
-    (q, found)
+    (q, learned_weights)
 }

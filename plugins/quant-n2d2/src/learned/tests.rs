@@ -1,7 +1,7 @@
 //! Networks with learned integers: the integer graph against the graph with the quantizers.
 
 use super::*;
-use crate::graph::{Casting, Written, write};
+use crate::graph::{Casting, IntegerModel, write};
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, ValueType, infer, text, verify};
 use std::collections::BTreeMap;
@@ -104,18 +104,22 @@ fn run(model: &Model, env: Tensor) -> BTreeMap<String, Vec<f64>> {
     run_on(model, &BTreeMap::from([("env".to_owned(), env)]))
 }
 
-fn options(rescaling: Rescaling) -> Options {
-    Options { inputs: Some((0.0, 1.0)), rescaling, ..Options::default() }
+fn options(rescaling: Rescaling) -> PlanOptions {
+    PlanOptions { inputs: Some((0.0, 1.0)), rescaling, ..PlanOptions::default() }
 }
 
-fn integers(model: &Model, options: &Options, casting: Casting) -> (Network, Plan, Written) {
+fn integers(
+    model: &Model,
+    options: &PlanOptions,
+    casting: Casting,
+) -> (CellNetwork, IntegerPlan, IntegerModel) {
     let none = || -> onnxd_quantize::session::Batches<'_> { Box::new(std::iter::empty()) };
     let (network, plan) =
-        crate::plan(model, crate::Data::of(&none), options).unwrap_or_else(|d| panic!("{d}"));
+        crate::plan(model, crate::Data::same(&none), options).unwrap_or_else(|d| panic!("{d}"));
     let mut written = write(&network, &plan, casting).unwrap_or_else(|d| panic!("{d}"));
     let found = infer(&mut written.model);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_model(&written.model));
-    let found = verify::verify(&written.model, verify::Level::Full);
+    let found = verify::verify(&written.model, verify::VerifyLevel::Full);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_model(&written.model));
     (network, plan, written)
 }
@@ -234,8 +238,8 @@ fn layers_between_learned_tensors_are_integers() {
     let model = model(&mut Dice(1), 255);
     let (network, plan, written) =
         integers(&model, &options(Rescaling::SingleShift), Casting::Explicit);
-    let kinds: Vec<Kind> = network.cells.iter().map(|c| c.kind).collect();
-    use Kind::{Conv, Fc, Float, Layout, MaxPool};
+    let kinds: Vec<CellKind> = network.cells.iter().map(|c| c.kind).collect();
+    use CellKind::{Conv, Fc, Float, Layout, MaxPool};
     assert_eq!(kinds, [Conv, MaxPool, Conv, Conv, Float, Layout, Fc]);
     assert_eq!(plan.remarks.len(), 1);
     let ops: Vec<&str> = written.model.graph.nodes().map(|(_, n)| n.op.as_str()).collect();
@@ -243,7 +247,7 @@ fn layers_between_learned_tensors_are_integers() {
     // Weights of nine bits take two products, or one if they are rounded as N2D2 does.
     let products = |ops: &[&str]| ops.iter().filter(|op| **op == "ConvInteger").count();
     assert_eq!(products(&ops), 4);
-    let rounded = Options { round_weights: true, ..options(Rescaling::SingleShift) };
+    let rounded = PlanOptions { round_weights: true, ..options(Rescaling::SingleShift) };
     let (_, _, written) = integers(&model, &rounded, Casting::Explicit);
     let ops: Vec<&str> = written.model.graph.nodes().map(|(_, n)| n.op.as_str()).collect();
     assert_eq!(products(&ops), 3);
@@ -302,9 +306,9 @@ net (float[1,2,4,4] env) => (float[1,2,4,4] y)
     let want = run(&model, Tensor::from_vec(vec![1, 2, 4, 4], floats));
     let (network, _, written) =
         integers(&model, &options(Rescaling::FloatingPoint), Casting::Explicit);
-    assert_eq!(network.cells[0].kind, Kind::Conv);
-    let rest: Vec<Kind> = network.cells[1..].iter().map(|c| c.kind).collect();
-    assert_eq!(rest, [Kind::Float, Kind::Float, Kind::Layout, Kind::Float]);
+    assert_eq!(network.cells[0].kind, CellKind::Conv);
+    let rest: Vec<CellKind> = network.cells[1..].iter().map(|c| c.kind).collect();
+    assert_eq!(rest, [CellKind::Float, CellKind::Float, CellKind::Layout, CellKind::Float]);
     let ty = written.model.graph[written.model.graph.inputs()[0]].ty.as_ref();
     assert_eq!(ty.and_then(ValueType::dtype), Some(DataType::Uint8));
     let got = run(&written.model, Tensor::from_vec(vec![1, 2, 4, 4], image));

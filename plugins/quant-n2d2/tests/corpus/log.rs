@@ -1,12 +1,12 @@
 //! What N2D2 wrote about a run.
 
-use onnxd_quant_n2d2::options::{Branches, Clipping, Equalization, Options, Rescaling};
+use onnxd_quant_n2d2::options::{Branches, Clipping, Equalization, PlanOptions, Rescaling};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A run of N2D2.
-pub(crate) struct Run {
-    pub(crate) options: Options,
+pub(crate) struct N2d2Run {
+    pub(crate) options: PlanOptions,
     /// Samples that N2D2 calibrated with.
     pub(crate) samples: usize,
     /// Products of the largest weights on the way to each cell.
@@ -18,7 +18,7 @@ pub(crate) struct Run {
 }
 
 /// Reads the logs of a folder; `batch` is the network's.
-pub(crate) fn read(folder: &Path, batch: usize) -> Run {
+pub(crate) fn read(folder: &Path, batch: usize) -> N2d2Run {
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let (log, export) = (text("calibration.txt"), text("net_export.txt"));
     let option = |name: &str| {
@@ -45,7 +45,7 @@ pub(crate) fn read(folder: &Path, batch: usize) -> Run {
     };
     let range = after(&log, "Stimuli range is: ").map_or(1.0, |v| v.parse().unwrap());
     let unsigned = export.starts_with("env unsigned=1");
-    let options = Options {
+    let options = PlanOptions {
         bits: number("nbbits", 8.0) as u32,
         unsigned: option("no-unsigned").is_none(),
         equalization: match option("no-cle") {
@@ -60,12 +60,12 @@ pub(crate) fn read(folder: &Path, batch: usize) -> Run {
         branches: Branches::AsN2d2,
         batch,
         inputs: Some((if unsigned { 0.0 } else { -precise(range) }, precise(range))),
-        ..Options::default()
+        ..PlanOptions::default()
     };
     let wanted = (number("calib", 0.0) as usize).div_ceil(batch) * batch;
     let samples = if set > 0 { wanted.min(set) } else { wanted };
     let ranges = ranges(&log);
-    Run { options, samples, ranges, thresholds: thresholds(&log), scalings: scalings(&export) }
+    N2d2Run { options, samples, ranges, thresholds: thresholds(&log), scalings: scalings(&export) }
 }
 
 /// The word after `what`.

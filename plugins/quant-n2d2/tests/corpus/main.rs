@@ -8,7 +8,7 @@ mod simulate;
 use onnxd_arrays::Arrays;
 use onnxd_plugin_sdk::ir::{Model, Reals, Tensor};
 use onnxd_plugin_sdk::onnx;
-use onnxd_quant_n2d2::plan::{CellPlan, How, Network, Plan, Source};
+use onnxd_quant_n2d2::plan::{CellInput, CellNetwork, CellPlan, How, IntegerPlan};
 use onnxd_quant_n2d2::{Data, plan};
 use onnxd_quantize::observe::Feeds;
 use onnxd_quantize::session::Batches;
@@ -92,14 +92,19 @@ fn relative(a: f64, b: f64) -> f64 {
     (a - b).abs() / b.abs().max(1e-12)
 }
 
-fn compare(folder: &Path, run: &log::Run, network: &Network, plan: &Plan) -> Verdict {
+fn compare(
+    folder: &Path,
+    run: &log::N2d2Run,
+    network: &CellNetwork,
+    plan: &IntegerPlan,
+) -> Verdict {
     let mut verdict = Verdict::default();
     let at = |name: &str| network.cells.iter().position(|c| c.name == name);
     let mut ranges: Vec<f64> = Vec::new();
     for cell in &network.cells {
         let of = cell.inputs.iter().map(|source| match source {
-            Source::Input(_) => 1.0,
-            Source::Cell(i) => ranges[*i],
+            CellInput::Input(_) => 1.0,
+            CellInput::Cell(i) => ranges[*i],
         });
         let own = cell
             .parameters
@@ -167,7 +172,7 @@ fn scaling(cell: &CellPlan, mode: &str, numbers: &[f64]) -> f64 {
 }
 
 /// Compares weights and biases with those of a graph of N2D2.
-fn integers(exact: &Model, network: &Network, plan: &Plan, verdict: &mut Verdict) {
+fn integers(exact: &Model, network: &CellNetwork, plan: &IntegerPlan, verdict: &mut Verdict) {
     let graph = &exact.graph;
     let find = |prefix: &str| {
         graph.value_ids().find(|v| {
@@ -205,7 +210,7 @@ fn integers(exact: &Model, network: &Network, plan: &Plan, verdict: &mut Verdict
 }
 
 /// Runs the plan on N2D2's inputs.
-fn outputs(folder: &Path, network: &Network, plan: &Plan, verdict: &mut Verdict) {
+fn outputs(folder: &Path, network: &CellNetwork, plan: &IntegerPlan, verdict: &mut Verdict) {
     let read = |name: &str| -> Arrays { onnxd_arrays::read(&folder.join(name)).unwrap() };
     let inputs: BTreeMap<String, Reals> =
         read("inputs.npz").into_iter().map(|(n, t)| (n, t.to_reals().unwrap())).collect();
@@ -255,7 +260,7 @@ fn check(folder: &Path, only: Option<&str>) -> (usize, usize, usize) {
             incomplete += 1;
             continue;
         }
-        let made = plan(&model, Data::of(&samples), &run.options);
+        let made = plan(&model, Data::same(&samples), &run.options);
         let verdict = match made {
             Ok((network, plan)) => compare(&path, &run, &network, &plan),
             Err(problem) => {

@@ -3,14 +3,14 @@
 use onnxd_plugin_sdk::eval::eval_node;
 use onnxd_plugin_sdk::ir::{Attr, DataType, Node, Reals, Tensor};
 use onnxd_quant_n2d2::plan::{
-    Activation, Cell, CellPlan, Kind, Network, Plan, Rescale, Source, bounds,
+    Activation, Cell, CellInput, CellKind, CellNetwork, CellPlan, IntegerPlan, Rescale, bounds,
 };
 use std::collections::BTreeMap;
 
 /// Values of all cells by name, for quantized inputs by name.
 pub(crate) fn simulate(
-    network: &Network,
-    plan: &Plan,
+    network: &CellNetwork,
+    plan: &IntegerPlan,
     inputs: &BTreeMap<String, Reals>,
 ) -> BTreeMap<String, Reals> {
     let graph = &network.model.graph;
@@ -19,10 +19,10 @@ pub(crate) fn simulate(
         let cell_plan = &plan.cells[at];
         let read = |slot: usize| {
             let (value, signed) = match cell.inputs[slot] {
-                Source::Input(i) => {
+                CellInput::Input(i) => {
                     (&inputs[&graph[graph.inputs()[i]].name], plan.inputs[i].signed)
                 }
-                Source::Cell(i) => (&results[i], plan.cells[i].output.is_some_and(|o| o.signed)),
+                CellInput::Cell(i) => (&results[i], plan.cells[i].output.is_some_and(|o| o.signed)),
             };
             match &cell_plan.branches[slot] {
                 Some(rescale) => requantized(value, rescale, bounds(plan.bits, signed), None),
@@ -46,17 +46,17 @@ fn requantized(x: &Reals, by: &Rescale, bounds: (i64, i64), axis: Option<usize>)
     Reals { dims: x.dims.clone(), values: x.values.iter().enumerate().map(one).collect() }
 }
 
-fn compute(network: &Network, cell: &Cell, plan: &CellPlan, inputs: &[Reals]) -> Reals {
+fn compute(network: &CellNetwork, cell: &Cell, plan: &CellPlan, inputs: &[Reals]) -> Reals {
     let graph = &network.model.graph;
     let node = &graph[cell.node];
     let mut result = match cell.kind {
-        Kind::Conv | Kind::Fc => {
+        CellKind::Conv | CellKind::Fc => {
             let (parameters, integers) =
                 (cell.parameters.as_ref().unwrap(), plan.integers.as_ref().unwrap());
             let values = integers.weights.iter().map(|w| f64::from(*w)).collect();
             let w = Reals { dims: parameters.dims.clone(), values };
             let mut result = run(network, node, &[&inputs[0], &w]);
-            let axis = if cell.kind == Kind::Fc { result.dims.len() - 1 } else { 1 };
+            let axis = if cell.kind == CellKind::Fc { result.dims.len() - 1 } else { 1 };
             let inner: usize = result.dims[axis + 1..].iter().product();
             if let Some(bias) = &integers.bias {
                 let sums = result.values.iter_mut().enumerate();
@@ -64,22 +64,22 @@ fn compute(network: &Network, cell: &Cell, plan: &CellPlan, inputs: &[Reals]) ->
             }
             result
         }
-        Kind::Sum => inputs[1..].iter().fold(inputs[0].clone(), |sum, x| &sum + x),
-        Kind::AveragePool => run(network, node, &[&inputs[0]]).map(f64::trunc),
-        Kind::Activation => inputs[0].clone(),
-        Kind::Layout => {
+        CellKind::Sum => inputs[1..].iter().fold(inputs[0].clone(), |sum, x| &sum + x),
+        CellKind::AveragePool => run(network, node, &[&inputs[0]]).map(f64::trunc),
+        CellKind::Activation => inputs[0].clone(),
+        CellKind::Layout => {
             let rest = node.inputs[1..].iter().map(|v| graph.constant(v.unwrap()).cloned());
             let mut all = vec![inputs[0].to_tensor(DataType::Double)];
             all.extend(rest);
             eval_node(node, 17, &all, 1 << 32).unwrap()[0].to_reals().unwrap()
         }
-        Kind::MaxPool | Kind::Max | Kind::Concat | Kind::Float => {
+        CellKind::MaxPool | CellKind::Max | CellKind::Concat | CellKind::Float => {
             run(network, node, &inputs.iter().collect::<Vec<_>>())
         }
     };
-    let Some(output) = plan.output.filter(|_| cell.kind != Kind::Float) else { return result };
+    let Some(output) = plan.output.filter(|_| cell.kind != CellKind::Float) else { return result };
     if let Some(rescale) = &plan.rescale {
-        let axis = if cell.kind == Kind::Fc { result.dims.len() - 1 } else { 1 };
+        let axis = if cell.kind == CellKind::Fc { result.dims.len() - 1 } else { 1 };
         result = requantized(&result, rescale, output.bounds(), Some(axis));
     }
     match cell.activation {
@@ -89,7 +89,7 @@ fn compute(network: &Network, cell: &Cell, plan: &CellPlan, inputs: &[Reals]) ->
 }
 
 /// Computes a node in double precision.
-fn run(network: &Network, node: &Node, inputs: &[&Reals]) -> Reals {
+fn run(network: &CellNetwork, node: &Node, inputs: &[&Reals]) -> Reals {
     let mut node = node.clone();
     if node.is("Conv") || node.is("Gemm") {
         node.inputs.truncate(2);

@@ -1,6 +1,6 @@
 //! `onnxd plugins check`: the conformance cases, each in a confined child with a time limit.
 
-use super::conformance::{Case, SUBCOMMAND, Seen, garbage};
+use super::conformance::{Case, CaseReport, SUBCOMMAND, garbage};
 use super::timed_child::wait;
 use super::{find, samples};
 use crate::cli::context::Context;
@@ -47,7 +47,7 @@ pub(crate) struct Check {
 
 /// How one case ended.
 #[derive(Serialize)]
-struct Row {
+struct CaseOutcome {
     case: String,
     component: String,
     passed: bool,
@@ -80,12 +80,12 @@ impl Check {
         Ok(if rows.iter().all(|r| r.passed) { 0 } else { FINDINGS })
     }
 
-    fn show(&self, info: &PluginInfo, rows: &[Row]) {
+    fn show(&self, info: &PluginInfo, rows: &[CaseOutcome]) {
         if self.json {
             out::json(&serde_json::json!({ "plugin": info.id, "cases": rows }));
             return;
         }
-        let cells = |r: &Row| {
+        let cells = |r: &CaseOutcome| {
             let verdict = if r.passed { "pass" } else { "FAIL" };
             vec![verdict.to_owned(), r.case.clone(), r.component.clone(), r.text.clone()]
         };
@@ -95,12 +95,12 @@ impl Check {
     }
 }
 
-fn row(case: &str, component: &str, seen: Result<String, String>) -> Row {
+fn row(case: &str, component: &str, seen: Result<String, String>) -> CaseOutcome {
     let (passed, text) = match seen {
         Ok(text) => (true, text),
         Err(text) => (false, text),
     };
-    Row { case: case.to_owned(), component: component.to_owned(), passed, text }
+    CaseOutcome { case: case.to_owned(), component: component.to_owned(), passed, text }
 }
 
 fn same(first: &PluginInfo, again: Result<PluginInfo, Diagnostic>) -> Result<String, String> {
@@ -196,9 +196,9 @@ fn judge(status: Option<ExitStatus>, answer: &str) -> Result<String, String> {
     }
     // A plugin may have printed before the answer.
     let start = answer.rfind("{\n").unwrap_or(0);
-    match serde_json::from_str::<Seen>(&answer[start..]) {
-        Ok(Seen { passed: true, text }) => Ok(text),
-        Ok(Seen { passed: false, text }) => Err(text),
+    match serde_json::from_str::<CaseReport>(&answer[start..]) {
+        Ok(CaseReport { passed: true, text }) => Ok(text),
+        Ok(CaseReport { passed: false, text }) => Err(text),
         Err(_) => Err("it ended the process before there was an answer".to_owned()),
     }
 }

@@ -13,7 +13,7 @@ use onnxd_proto::onnx::{
 };
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::{ClaimLevel, ConvertRequest, InputFile, Limits, PluginInfo, Request};
-use onnxd_worker::confine::{Plan, confine};
+use onnxd_worker::confine::{ConfinementPlan, confine};
 use prost::Message;
 use prost::bytes::Bytes;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -85,7 +85,7 @@ pub(crate) struct Conformance {
 
 /// What a case saw, as one line of JSON.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct CaseReport {
     pub(crate) passed: bool,
     pub(crate) text: String,
 }
@@ -99,11 +99,11 @@ impl Conformance {
             Ok(text) => (true, text),
             Err(text) => (false, text),
         };
-        super::super::out::json(&Seen { passed, text });
+        super::super::out::json(&CaseReport { passed, text });
         ExitCode::SUCCESS
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> ConfinementPlan {
         let convert = ConvertRequest {
             plugins: vec![PluginInfo { path: self.library.clone(), ..PluginInfo::default() }],
             files: vec![self.file()],
@@ -118,7 +118,10 @@ impl Conformance {
             threads_max: THREADS_MAX,
             ..Limits::default()
         };
-        Plan::of(&Request { limits: Some(limits), what: Some(What::Convert(convert)) })
+        ConfinementPlan::for_request(&Request {
+            limits: Some(limits),
+            what: Some(What::Convert(convert)),
+        })
     }
 
     fn case(&self) -> Result<String, String> {

@@ -46,7 +46,7 @@ pub(crate) struct New {
     id: String,
     /// What its first component does.
     #[arg(long, value_enum, default_value = "pass")]
-    kind: Kind,
+    kind: ComponentKind,
     /// What it is written in.
     #[arg(long, value_enum, default_value = "rust")]
     language: Language,
@@ -56,7 +56,7 @@ pub(crate) struct New {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Kind {
+enum ComponentKind {
     /// Reads networks of some format.
     Frontend,
     /// Changes graphs.
@@ -82,12 +82,12 @@ impl New {
         };
         std::fs::create_dir(folder).map_err(disk)?;
         let (files, feature) = match (self.language, self.kind) {
-            (Language::Rust, Kind::Frontend) => (FRONTEND, ""),
-            (Language::Rust, Kind::Pass) => (PASS, "\"pass\""),
-            (Language::Rust, Kind::Quantizer) => (QUANTIZER, "\"quantizer\""),
-            (Language::C, Kind::Frontend) => (FRONTEND_C, ""),
-            (Language::C, Kind::Pass) => (PASS_C, ""),
-            (Language::C, Kind::Quantizer) => (QUANTIZER_C, ""),
+            (Language::Rust, ComponentKind::Frontend) => (FRONTEND, ""),
+            (Language::Rust, ComponentKind::Pass) => (PASS, "\"pass\""),
+            (Language::Rust, ComponentKind::Quantizer) => (QUANTIZER, "\"quantizer\""),
+            (Language::C, ComponentKind::Frontend) => (FRONTEND_C, ""),
+            (Language::C, ComponentKind::Pass) => (PASS_C, ""),
+            (Language::C, ComponentKind::Quantizer) => (QUANTIZER_C, ""),
         };
         let sdk = onnxd_config::toml_text(&self.sdk.to_string_lossy().into());
         for (path, text) in files {

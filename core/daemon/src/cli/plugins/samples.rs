@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 const FINDINGS_MAX: usize = 3;
 
 /// A case, the component that it is about, and how it ended.
-type Found = (String, String, Result<String, String>);
+type CaseResult = (String, String, Result<String, String>);
 
 /// Converts `path` by each of the plugin's passes alone and by each of its quantizers; what is `dropped`, by its
 /// front-ends, too.
@@ -26,7 +26,7 @@ pub(super) fn check(
     path: &Path,
     dropped: bool,
     config: Option<&Path>,
-) -> Result<Vec<Found>, Diagnostic> {
+) -> Result<Vec<CaseResult>, Diagnostic> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let of = |kind| info.components.iter().filter(move |c| c.kind == kind);
     let mut cases = Vec::new();
@@ -42,38 +42,38 @@ pub(super) fn check(
         let format = vec![format!("quantization.format={}", quantizer.id)];
         cases.push((format!("quantizes {name}"), quantizer.id.clone(), format));
     }
-    let mut found = Vec::new();
+    let mut case_results = Vec::new();
     for (case, id, sets) in cases {
-        let run = Run::new(info, path, config, &sets)?;
+        let run = SampleRun::new(info, path, config, &sets)?;
         let seen = match case.split(' ').next() {
             Some("converts") => run.converted(info),
             Some("rewrites") => run.rewritten(),
             _ => run.quantized(),
         };
-        let again = Run::new(info, path, config, &sets)?;
+        let again = SampleRun::new(info, path, config, &sets)?;
         let seen = seen.and_then(|text| match run.model == again.model {
             true => Ok(text),
             false => Err("a second run gave other bytes".to_owned()),
         });
-        found.push((case, id, seen));
+        case_results.push((case, id, seen));
     }
-    Ok(found)
+    Ok(case_results)
 }
 
 /// One conversion.
-struct Run {
+struct SampleRun {
     status: Option<i32>,
     report: Value,
     model: Vec<u8>,
 }
 
-impl Run {
+impl SampleRun {
     fn new(
         info: &PluginInfo,
         path: &Path,
         config: Option<&Path>,
         sets: &[String],
-    ) -> Result<Run, Diagnostic> {
+    ) -> Result<SampleRun, Diagnostic> {
         let scratch = Scratch::new(
             std::env::temp_dir().join(format!("onnxd-check-{}", ulid::Ulid::generate())),
         )?;
@@ -89,7 +89,7 @@ impl Run {
             Diagnostic::new(Code::WorkerStart, format!("a conversion could not be started: {e}"))
         })?;
         let report = fs::read(out.join("report.json")).unwrap_or_default();
-        Ok(Run {
+        Ok(SampleRun {
             status: ended.and_then(|status| status.code()),
             report: serde_json::from_slice(&report).unwrap_or_default(),
             model: model_bytes(&out).map_err(disk)?,

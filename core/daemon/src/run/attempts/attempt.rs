@@ -10,14 +10,14 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_intake::Plan;
+use onnxd_intake::MovePlan;
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as News;
 use onnxd_proto::onnxd::{ConvertRequest, Job, Limits, WorkerEvent};
 use onnxd_worker::confine::parent::Killer;
 
-use crate::conversion::doing::Shared;
-use crate::conversion::{Order, Outcome, Plugins, Verdict, convert, files, publish};
+use crate::conversion::doing::SharedDoing;
+use crate::conversion::{ConversionOrder, Outcome, Plugins, Verdict, convert, files, publish};
 use crate::run::drops::{copies, prepare};
 use crate::run::event::{Ending, Event};
 use crate::run::layout::JobDir;
@@ -89,7 +89,7 @@ pub(crate) struct Work {
     pub(crate) settings: Arc<Settings>,
     pub(crate) tools: Tools,
     pub(crate) stop: Stop,
-    pub(crate) doing: Shared,
+    pub(crate) doing: SharedDoing,
     pub(crate) events: Sender<Event>,
 }
 
@@ -168,7 +168,7 @@ impl Work {
         Ok(convert(&self.tools.launcher, order, on_start, on_event)?)
     }
 
-    fn order(&self) -> Order {
+    fn order(&self) -> ConversionOrder {
         let Work { job, dir, tools, .. } = self;
         let known = recognized(job, &tools.plugins);
         let told = known.into_iter().flat_map(|known| known.notes.iter().cloned());
@@ -186,13 +186,13 @@ impl Work {
             rewrites_max: 0,
         };
         let notes = job.notes.iter().cloned().chain(told).collect();
-        Order { request, limits: self.limits, notes }
+        ConversionOrder { request, limits: self.limits, notes }
     }
 
     /// What goes to `done/` has to be what the report tells of.
     fn of_what_was_taken(&self, outcome: Outcome) -> Result<Outcome, Diagnostics> {
         if !matches!(outcome.verdict, Verdict::Failed { .. }) {
-            copies::unchanged(&Plan::load(&self.dir.claim())?, &self.dir)?;
+            copies::unchanged(&MovePlan::load(&self.dir.claim())?, &self.dir)?;
         }
         Ok(outcome)
     }

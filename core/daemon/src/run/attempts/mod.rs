@@ -10,38 +10,38 @@ use std::time::Instant;
 use onnxd_jobs::{What, is_finished, lacks_room};
 use onnxd_proto::onnxd::{Job, JobState};
 
-use crate::conversion::doing::Shared;
+use crate::conversion::doing::SharedDoing;
 use crate::run::event::Ending;
 use crate::run::layout::{Folders, free_mib};
 use attempt::Stop;
-use room::Room;
+use room::WaitingForDisk;
 
 /// Shown as the stage of a job whose result is being copied, or moved to the outbox.
 const PUBLISHING: &str = "publish";
 
 /// An attempt under way.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningAttempt {
     pub(crate) lease: u64,
     pub(crate) name: String,
     pub(crate) stage: String,
     pub(crate) since: Instant,
     pub(crate) stop: Stop,
     /// What its worker says.
-    pub(crate) doing: Shared,
+    pub(crate) doing: SharedDoing,
     /// The daemon stops, so the attempt does not count.
     given_back: bool,
 }
 
-impl Running {
-    fn new(job: &Job, stage: &str) -> Running {
-        Running {
+impl RunningAttempt {
+    fn new(job: &Job, stage: &str) -> RunningAttempt {
+        RunningAttempt {
             lease: job.lease,
             name: job.name.clone(),
             stage: stage.into(),
             since: Instant::now(),
             stop: Stop::default(),
-            doing: Shared::default(),
+            doing: SharedDoing::default(),
             given_back: false,
         }
     }
@@ -76,12 +76,12 @@ pub(crate) enum Disk {
 /// Conversions under way.
 #[derive(Debug)]
 pub(crate) struct Attempts {
-    running: HashMap<String, Running>,
+    running: HashMap<String, RunningAttempt>,
     /// Duplicates whose earlier result could not be copied: they are converted.
     no_copy: HashSet<String>,
     /// Why nothing is started for lack of space.
     disk_low: Option<String>,
-    pub(crate) room: Room,
+    pub(crate) room: WaitingForDisk,
 }
 
 impl Attempts {
@@ -90,32 +90,32 @@ impl Attempts {
             running: HashMap::new(),
             no_copy: HashSet::new(),
             disk_low: None,
-            room: Room::new(now),
+            room: WaitingForDisk::new(now),
         }
     }
 
     /// An attempt of a job begins.
-    pub(crate) fn begin(&mut self, job: &Job) -> &Running {
+    pub(crate) fn begin(&mut self, job: &Job) -> &RunningAttempt {
         self.room.forget(&job.id);
-        self.insert(Running::new(job, "start"), job)
+        self.insert(RunningAttempt::new(job, "start"), job)
     }
 
     /// The result of a job is being copied, which its turn waits for.
     pub(crate) fn begin_copy(&mut self, job: &Job) {
-        self.insert(Running::new(job, PUBLISHING), job);
+        self.insert(RunningAttempt::new(job, PUBLISHING), job);
     }
 
-    fn insert(&mut self, running: Running, job: &Job) -> &Running {
+    fn insert(&mut self, running: RunningAttempt, job: &Job) -> &RunningAttempt {
         self.running.entry(job.id.clone()).insert_entry(running).into_mut()
     }
 
     /// The result of a job is being moved to the outbox, by the attempt that made it or another one.
     pub(crate) fn begin_publishing(&mut self, job: &Job) {
-        let running = || Running::new(job, PUBLISHING);
+        let running = || RunningAttempt::new(job, PUBLISHING);
         self.running.entry(job.id.clone()).or_insert_with(running);
     }
 
-    pub(crate) fn get(&self, id: &str) -> Option<&Running> {
+    pub(crate) fn get(&self, id: &str) -> Option<&RunningAttempt> {
         self.running.get(id)
     }
 
@@ -129,7 +129,7 @@ impl Attempts {
     }
 
     /// Attempts with the ids of their jobs.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &Running)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &RunningAttempt)> {
         self.running.iter()
     }
 

@@ -25,7 +25,7 @@ const FOLDERS: usize = 5;
 
 /// What waits for room.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct WaitingForDisk {
     /// Jobs whose last attempt found none, and where.
     jobs: BTreeMap<String, String>,
     /// Drops, results or originals could not be moved for lack of it.
@@ -40,9 +40,9 @@ pub(crate) struct Room {
     ready: bool,
 }
 
-impl Room {
-    pub(crate) fn new(now: Instant) -> Room {
-        Room {
+impl WaitingForDisk {
+    pub(crate) fn new(now: Instant) -> WaitingForDisk {
+        WaitingForDisk {
             jobs: BTreeMap::new(),
             moves: false,
             least: [u64::MAX; FOLDERS],
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn room_is_more_than_the_least_that_there_was() {
-        let mut room = Room::new(Instant::now());
+        let mut room = WaitingForDisk::new(Instant::now());
         assert_eq!(room.due(), None);
         room.blocks(&Diagnostic::new(Code::Disk, "Permission denied"));
         assert_eq!(room.due(), None, "no room would change that");
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn waits_double_while_there_is_no_room() {
         let mut now = Instant::now();
-        let mut room = Room::new(now);
+        let mut room = WaitingForDisk::new(now);
         now += Duration::from_secs(3600);
         let mut waits = Vec::new();
         for _ in 0..8 {

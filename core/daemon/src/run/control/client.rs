@@ -8,7 +8,7 @@ use std::time::Duration;
 use onnxd_diagnostics::{Code, Diagnostic};
 use serde_json::Value;
 
-use crate::run::protocol::Request;
+use crate::run::protocol::ControlRequest;
 
 /// Largest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -19,7 +19,7 @@ const TRIES_MAX: u32 = 10;
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Asks the daemon behind the socket; a refusal comes back as it was given.
-pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Value, Diagnostic> {
+pub(crate) fn ask(socket: &Path, request: &ControlRequest) -> Result<Value, Diagnostic> {
     let mut tries = 1;
     loop {
         match exchange(connect(socket)?, request) {
@@ -54,7 +54,7 @@ fn connect(socket: &Path) -> Result<UnixStream, Diagnostic> {
     })
 }
 
-fn exchange(mut stream: UnixStream, request: &Request) -> std::io::Result<Value> {
+fn exchange(mut stream: UnixStream, request: &ControlRequest) -> std::io::Result<Value> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');

@@ -13,7 +13,7 @@ pub(crate) const PLACES_PER_USER: usize = 8;
 
 /// The connections that are open.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places(Arc<Mutex<Inner>>);
+pub(crate) struct ConnectionPermits(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -35,19 +35,19 @@ struct Open {
 
 /// A connection's place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Places,
+pub(crate) struct ConnectionPermit {
+    places: ConnectionPermits,
     number: u64,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.places.with(|all| all.open.retain(|open| open.number != self.number));
     }
 }
 
-impl Place {
-    /// A request has come: the connection is not idle until [`Place::answered`].
+impl ConnectionPermit {
+    /// A request has come: the connection is not idle until [`ConnectionPermit::answered`].
     pub(crate) fn asks(&self) {
         self.change(|open| open.busy = true);
     }
@@ -66,11 +66,16 @@ impl Place {
     }
 }
 
-impl Places {
+impl ConnectionPermits {
     /// A place for a connection of this user. If there is none, the idle one that matters least is
     /// closed for it: one that never asked before one that did, the longest idle first. `None` if
     /// all that could give way are busy.
-    pub(crate) fn take(&self, stream: &UnixStream, user: u32, owner: u32) -> Option<Place> {
+    pub(crate) fn take(
+        &self,
+        stream: &UnixStream,
+        user: u32,
+        owner: u32,
+    ) -> Option<ConnectionPermit> {
         let stream = stream.try_clone().ok()?;
         self.with(|all| {
             let trusted = |user: u32| user == owner || user == 0;
@@ -87,7 +92,7 @@ impl Places {
             all.next += 1;
             let (answered, busy, since) = (0, false, Instant::now());
             all.open.push(Open { number, user, answered, busy, since, stream });
-            Some(Place { places: self.clone(), number })
+            Some(ConnectionPermit { places: self.clone(), number })
         })
     }
 
@@ -121,7 +126,7 @@ mod tests {
 
     #[test]
     fn idle_connections_give_way_and_busy_ones_stay() {
-        let places = Places::default();
+        let places = ConnectionPermits::default();
         let connect = |user: u32| {
             let (here, there) = UnixStream::pair().unwrap();
             (places.take(&here, user, OWNER), here, there)
@@ -140,8 +145,8 @@ mod tests {
         let crowd: Vec<_> = (100..200).map(connect).collect();
         let (owner, _here, _there) = connect(OWNER);
         assert!(owner.is_some());
-        crowd.iter().filter_map(|(place, ..)| place.as_ref()).for_each(Place::asks);
-        flood.iter().filter_map(|(place, ..)| place.as_ref()).for_each(Place::asks);
+        crowd.iter().filter_map(|(place, ..)| place.as_ref()).for_each(ConnectionPermit::asks);
+        flood.iter().filter_map(|(place, ..)| place.as_ref()).for_each(ConnectionPermit::asks);
         operator.asks();
         assert!(connect(300).0.is_none(), "all are busy");
         assert!(connect(OWNER).0.is_some() && connect(0).0.is_some());

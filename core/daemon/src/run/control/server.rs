@@ -13,9 +13,9 @@ use crossbeam_channel::{Sender, bounded};
 use onnxd_diagnostics::{Class, Code, Diagnostic};
 use serde_json::Value;
 
-use super::places::{Place, Places};
+use super::places::{ConnectionPermit, ConnectionPermits};
 use crate::run::event::{ClientRequest, Event};
-use crate::run::protocol::{LINE_BYTES_MAX, Request, parse, refused};
+use crate::run::protocol::{ControlRequest, LINE_BYTES_MAX, parse, refused};
 
 /// For the first request of a connection to come.
 const FIRST: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub(crate) fn listen(path: &Path, events: Sender<Event>) -> Result<Server, Diagn
 }
 
 fn accept_all(listener: &UnixListener, events: &Sender<Event>) {
-    let places = Places::default();
+    let places = ConnectionPermits::default();
     let owner = rustix::process::geteuid().as_raw();
     loop {
         let Ok((mut stream, _)) = listener.accept() else {
@@ -96,7 +96,7 @@ fn accept_all(listener: &UnixListener, events: &Sender<Event>) {
 fn serve(
     stream: UnixStream,
     user: Option<u32>,
-    place: &Place,
+    place: &ConnectionPermit,
     events: &Sender<Event>,
 ) -> std::io::Result<()> {
     stream.set_read_timeout(Some(FIRST))?;
@@ -150,7 +150,7 @@ fn write_line(stream: &mut UnixStream, answer: &Value) -> std::io::Result<()> {
     stream.write_all(text.as_bytes())
 }
 
-fn ask(request: Request, actor: &str, events: &Sender<Event>) -> Value {
+fn ask(request: ControlRequest, actor: &str, events: &Sender<Event>) -> Value {
     let (answer, answered) = bounded(1);
     let client = ClientRequest { request, actor: actor.to_owned(), answer };
     let stopping = || {
@@ -226,7 +226,7 @@ mod tests {
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"{\"do\":\"pause\"}\nnonsense\n").unwrap();
         let Ok(Event::ClientRequest(client)) = received.recv() else { panic!("no request") };
-        assert_eq!(client.request, Request::Pause {});
+        assert_eq!(client.request, ControlRequest::Pause {});
         assert!(client.actor.contains("user "), "{}", client.actor);
         client.answer.send(serde_json::json!({"ok": true})).unwrap();
         let lines: Vec<String> = BufReader::new(stream).lines().map_while(Result::ok).collect();

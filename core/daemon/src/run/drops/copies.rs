@@ -15,7 +15,7 @@ use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_files::{
     Copied, beneath, copy, digest, folder, folder_beneath, own_folder, regular_beneath,
 };
-use onnxd_intake::{File as Taken, Plan};
+use onnxd_intake::{DropFile as Taken, MovePlan};
 use onnxd_proto::onnxd::Job;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ const READ_ONLY: u32 = 0o400;
 ///
 /// # Errors
 /// Of class input if the dropper changed something since the claim; else the system's.
-pub(crate) fn take(plan: &Plan, dir: &JobDir, take: Take) -> Result<Vec<Copied>, Diagnostic> {
+pub(crate) fn take(plan: &MovePlan, dir: &JobDir, take: Take) -> Result<Vec<Copied>, Diagnostic> {
     let (originals, input) = (dir.originals(), dir.input());
     let disk = |path: &Path| {
         let path = path.to_owned();
@@ -60,7 +60,7 @@ pub(crate) fn take(plan: &Plan, dir: &JobDir, take: Take) -> Result<Vec<Copied>,
 }
 
 /// The copy appears whole. What could not be finished leaves the disk at once: it may be full.
-fn copied(plan: &Plan, dir: &JobDir) -> Result<Vec<Copied>, Diagnostic> {
+fn copied(plan: &MovePlan, dir: &JobDir) -> Result<Vec<Copied>, Diagnostic> {
     let done = copy_to_part(plan, dir);
     if done.is_err() {
         // The failure is reported; the next try begins with removing this.
@@ -69,7 +69,7 @@ fn copied(plan: &Plan, dir: &JobDir) -> Result<Vec<Copied>, Diagnostic> {
     done
 }
 
-fn copy_to_part(plan: &Plan, dir: &JobDir) -> Result<Vec<Copied>, Diagnostic> {
+fn copy_to_part(plan: &MovePlan, dir: &JobDir) -> Result<Vec<Copied>, Diagnostic> {
     let (part, input) = (dir.input_part(), dir.input());
     let disk = |e: io::Error| {
         Diagnostic::new(Code::of_write(&e), format!("copying to `{}`: {e}", part.display()))
@@ -105,7 +105,7 @@ fn metadata(file: &File, name: &Path) -> Result<Metadata, Diagnostic> {
 }
 
 /// Every file and every folder is the daemon's own user's.
-fn is_ours(plan: &Plan, originals: &Path) -> io::Result<bool> {
+fn is_ours(plan: &MovePlan, originals: &Path) -> io::Result<bool> {
     let (root, us) = (own_folder(originals)?, geteuid().as_raw());
     let owner = |path: &Path| Ok::<_, io::Error>(File::from(beneath(&root, path, PATH)?));
     let mut paths: Vec<&Path> = plan.set.files.iter().flat_map(|f| f.name.ancestors()).collect();
@@ -123,7 +123,7 @@ const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 
 /// The owner of the folder that a file was dropped in. What was not moved as a whole lies in a folder
 /// of ours by now, so that the one in the inbox is asked.
-fn owner_of_folder(plan: &Plan, originals: &OwnedFd, file: &Path) -> io::Result<u32> {
+fn owner_of_folder(plan: &MovePlan, originals: &OwnedFd, file: &Path) -> io::Result<u32> {
     let parent = file.parent().unwrap_or(Path::new(""));
     let found = match plan.set.whole {
         Some(_) => folder_beneath(originals, parent)?,
@@ -168,7 +168,7 @@ fn is_planned(found: &Metadata, planned: &Taken) -> bool {
 ///
 /// # Errors
 /// `N0113` with the first file that is another one.
-pub(crate) fn unchanged(plan: &Plan, dir: &JobDir) -> Result<(), Diagnostic> {
+pub(crate) fn unchanged(plan: &MovePlan, dir: &JobDir) -> Result<(), Diagnostic> {
     let kept = dir.kept();
     let Ok(root) = own_folder(&kept) else { return Err(changed(&kept)) };
     for file in &plan.set.files {
@@ -190,7 +190,7 @@ pub(crate) fn ensure(job: &Job, dir: &JobDir) -> Result<(), Diagnostic> {
     if dir.input().symlink_metadata().is_ok() {
         return Ok(());
     }
-    let plan = Plan::load(&dir.claim())?;
+    let plan = MovePlan::load(&dir.claim())?;
     let known = copied(&plan, dir)?;
     let pairs = job.files.iter().zip(&known);
     match pairs.into_iter().find(|(file, known)| file.sha256 != known.sha256) {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use onnxd_intake::FileSet;
-use onnxd_intake::names::Names;
+use onnxd_intake::names::NameRules;
 use onnxd_proto::onnxd::InputFile;
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::run::layout::Folders;
 
 /// A job whose drop `net/{net.onnx,w/a}` has been claimed.
-fn claimed() -> (tempfile::TempDir, JobDir, Plan) {
+fn claimed() -> (tempfile::TempDir, JobDir, MovePlan) {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);
     let dir = Folders::below(root.path()).job("01J");
@@ -30,7 +30,7 @@ fn claimed() -> (tempfile::TempDir, JobDir, Plan) {
     };
     let plan = set.plan(&dir.originals());
     plan.save(&dir.claim()).unwrap();
-    plan.execute(&Names::default()).unwrap();
+    plan.execute(&NameRules::default()).unwrap();
     (root, dir, plan)
 }
 
@@ -141,7 +141,7 @@ fn a_hard_link_that_was_dropped_alone_belongs_to_its_folder_in_the_inbox() {
     let (inbox, file) = (root.path().join("inbox"), dir.originals().join("net.onnx"));
     fs::hard_link(&file, root.path().join("second")).unwrap();
     let set = FileSet { root: PathBuf::new(), whole: None, ..plan.set };
-    let plan = Plan { set, ..plan };
+    let plan = MovePlan { set, ..plan };
     assert!(take(&plan, &dir, Take::Copy).is_ok(), "of the folder's own user");
     if std::os::unix::fs::chown(&inbox, Some(65534), None).is_err() {
         return;

@@ -116,7 +116,7 @@ impl InFlight {
 mod tests {
     use super::*;
     use onnxd_intake::tree::Stamp;
-    use onnxd_intake::{File, FileSet};
+    use onnxd_intake::{DropFile, FileSet};
     use onnxd_proto::onnxd::{InputFile, JobState};
     use std::path::PathBuf;
 
@@ -133,7 +133,7 @@ mod tests {
             name: "net".into(),
             network: "net.onnx".into(),
             set: FileSet {
-                files: vec![File { name: "net.onnx".into(), stamp }],
+                files: vec![DropFile { name: "net.onnx".into(), stamp }],
                 ..FileSet::default()
             },
             ..Submission::default()

@@ -196,7 +196,7 @@ impl Drops {
 mod tests {
     use super::*;
     use onnxd_intake::tree::Stamp;
-    use onnxd_intake::{File, FileSet};
+    use onnxd_intake::{DropFile, FileSet};
     use onnxd_proto::onnxd::JobState;
 
     fn drop_of(folder: &str, bytes: u64, dev: u64) -> Submission {
@@ -207,7 +207,7 @@ mod tests {
             name: "net".into(),
             network: "net.onnx".into(),
             set: FileSet {
-                files: vec![File { name: "net.onnx".into(), stamp }],
+                files: vec![DropFile { name: "net.onnx".into(), stamp }],
                 ..FileSet::default()
             },
             ..Submission::default()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use onnxd_config::settings::Take;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_intake::Plan;
+use onnxd_intake::MovePlan;
 use onnxd_params::{Resolved, Section, host};
 use onnxd_plugin_host::hexadecimal;
 use onnxd_proto::onnxd::{InputFile, Job};
@@ -22,7 +22,7 @@ use crate::run::layout::JobDir;
 /// Reads the files of a claimed job. Everything that is wrong is found at once.
 pub(crate) fn prepare(
     job: &Job,
-    plan: &Plan,
+    plan: &MovePlan,
     dir: &JobDir,
     take: Take,
     plugins: &Plugins,
@@ -108,7 +108,11 @@ mod tests {
             let used = vec![PluginInfo { id: plugin.into(), ..PluginInfo::default() }];
             let submission =
                 Submission { name: "n".into(), network: "a".into(), files: files.to_vec() };
-            identity(&submission, &Resolved::of(params), &Plugins { used, ..Plugins::default() })
+            identity(
+                &submission,
+                &Resolved::from_json(params),
+                &Plugins { used, ..Plugins::default() },
+            )
         };
         let (a, b) = (file("a", "1"), file("b", "2"));
         let params = json!({"job": {"priority": 1, "frontend": null}, "export": {"opset": 17}});

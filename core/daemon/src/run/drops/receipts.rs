@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onnxd_files::{own_folder, own_regular, replace_in};
-use onnxd_intake::{Item, State};
+use onnxd_intake::{InboxItem, InboxState};
 use onnxd_proto::onnxd::Job;
 
 use super::Drops;
 use crate::conversion::files::remove_file;
 use crate::run::held::Held;
 use crate::run::layout::Folders;
-use crate::run::order::{Order, ReceiptChange};
+use crate::run::order::{DiskOrder, ReceiptChange};
 
 /// A drop that is on its way has no receipt.
 const AFTER: Duration = Duration::from_secs(10);
@@ -38,7 +38,11 @@ impl Drops {
     }
 
     /// Brings the receipts up to date, if anything about them has changed.
-    pub(crate) fn renew_receipts(&mut self, items: &[Item], quarantined: &[Job]) -> Option<Order> {
+    pub(crate) fn renew_receipts(
+        &mut self,
+        items: &[InboxItem],
+        quarantined: &[Job],
+    ) -> Option<DiskOrder> {
         let mut wanted: Receipts = items.iter().filter_map(of_drop).take(RECEIPTS_MAX).collect();
         wanted.extend(quarantined.iter().take(RECEIPTS_MAX).map(of_job));
         if wanted == self.receipts {
@@ -53,7 +57,7 @@ impl Drops {
             all: wanted.keys().cloned().collect(),
         };
         self.receipts = wanted;
-        Some(Order::Receipts(change))
+        Some(DiskOrder::Receipts(change))
     }
 }
 
@@ -74,21 +78,24 @@ fn is_below(path: &Path) -> bool {
     path.components().all(plain) && path.as_os_str().as_encoded_bytes().ends_with(ENDING.as_bytes())
 }
 
-fn of_drop(item: &Item) -> Option<(PathBuf, String)> {
+fn of_drop(item: &InboxItem) -> Option<(PathBuf, String)> {
     let next = match &item.state {
-        State::WaitingFor { .. } => {
+        InboxState::WaitingFor { .. } => {
             "add what is missing; what lies there stays as it is".to_owned()
         }
-        State::Unmatched { .. } => {
+        InboxState::Unmatched { .. } => {
             "rename, unpack or convert it to a format that `onnxd plugins list` shows, or remove it"
                 .to_owned()
         }
-        State::Refused { reason } if !reason.help.is_empty() => reason.help.to_string(),
-        State::Refused { .. } => "correct what the reason says".to_owned(),
-        State::Blocked { .. } => {
+        InboxState::Refused { reason } if !reason.help.is_empty() => reason.help.to_string(),
+        InboxState::Refused { .. } => "correct what the reason says".to_owned(),
+        InboxState::Blocked { .. } => {
             "if the reason is not yours, ask whoever runs onnxd; it is tried again".to_owned()
         }
-        State::Arriving { .. } | State::Asked | State::Queued | State::HandedOver => return None,
+        InboxState::Arriving { .. }
+        | InboxState::Asked
+        | InboxState::Queued
+        | InboxState::HandedOver => return None,
     };
     if item.since.elapsed() < AFTER {
         return None;
@@ -193,9 +200,9 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    fn change(order: Option<Order>) -> ReceiptChange {
+    fn change(order: Option<DiskOrder>) -> ReceiptChange {
         match order {
-            Some(Order::Receipts(change)) => change,
+            Some(DiskOrder::Receipts(change)) => change,
             other => panic!("{other:?}"),
         }
     }
@@ -206,10 +213,10 @@ mod tests {
         let mut drops = Drops::new(&Folders::below(root.path()));
         let now = Instant::now();
         let old = now.checked_sub(2 * AFTER).unwrap_or(now);
-        let unmatched = |reason: &str| State::Unmatched { reason: reason.into() };
-        let item = |id: &str, state| Item { id: id.into(), since: old, state };
-        let fresh = Item { since: now, ..item("new.txt", unmatched("no network")) };
-        assert!(drops.renew_receipts(&[fresh, item("a.onnx", State::Queued)], &[]).is_none());
+        let unmatched = |reason: &str| InboxState::Unmatched { reason: reason.into() };
+        let item = |id: &str, state| InboxItem { id: id.into(), since: old, state };
+        let fresh = InboxItem { since: now, ..item("new.txt", unmatched("no network")) };
+        assert!(drops.renew_receipts(&[fresh, item("a.onnx", InboxState::Queued)], &[]).is_none());
         let job = Job { id: "01J".into(), name: "net".into(), ..Job::default() };
         let items = [item("b.txt", unmatched("no network"))];
         let first = change(drops.renew_receipts(&items, std::slice::from_ref(&job)));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use onnxd_config::settings::Take;
-use onnxd_intake::names::Names;
-use onnxd_intake::{Plan, Submission};
+use onnxd_intake::names::NameRules;
+use onnxd_intake::{MovePlan, Submission};
 use onnxd_params::host;
 use onnxd_proto::onnxd::{self as message, InputFile, Job, JobState, Recognized};
 use prost::Message;
@@ -21,12 +21,12 @@ use crate::run::layout::JobDir;
 /// What the thread needs.
 pub(crate) struct Taking {
     pub(crate) job: Job,
-    pub(crate) plan: Plan,
+    pub(crate) plan: MovePlan,
     pub(crate) dir: JobDir,
     /// The files are in the inbox, or some of them; else they are only read.
     pub(crate) claim: bool,
     pub(crate) take: Take,
-    pub(crate) names: Names,
+    pub(crate) names: NameRules,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) events: Sender<Event>,
 }
@@ -56,7 +56,7 @@ impl Taking {
 /// The job of a drop that was found.
 pub(crate) fn new_job(id: &str, submission: &Submission, created_ms: u64) -> Job {
     let root = submission.set.root_dir();
-    let file = |f: &onnxd_intake::File| InputFile {
+    let file = |f: &onnxd_intake::DropFile| InputFile {
         path: root.join(&f.name).to_string_lossy().into_owned(),
         name: f.name.to_string_lossy().into_owned(),
         bytes: f.stamp.size,

@@ -2,7 +2,7 @@
 //! warnings, with which all is done, but in a lesser way, or a person has something to decide.
 
 use onnxd_diagnostics::Class;
-use onnxd_intake::{Item, State, Status};
+use onnxd_intake::{InboxItem, InboxState, Status};
 use onnxd_proto::onnxd::JobState;
 use serde_json::{Value, json};
 
@@ -74,12 +74,12 @@ fn inbox_problems(inbox: &Status) -> Vec<String> {
     problems
 }
 
-fn hindrance(item: &Item) -> Option<String> {
+fn hindrance(item: &InboxItem) -> Option<String> {
     let why = match &item.state {
-        State::Blocked { reason } => reason.clone(),
-        State::Refused { reason } if reason.class == Class::Environment => reason.to_string(),
+        InboxState::Blocked { reason } => reason.clone(),
+        InboxState::Refused { reason } if reason.class == Class::Environment => reason.to_string(),
         // What lies beyond the bounds of a scan is nowhere else.
-        State::Refused { reason } if item.id.as_os_str().is_empty() => reason.to_string(),
+        InboxState::Refused { reason } if item.id.as_os_str().is_empty() => reason.to_string(),
         _ => return None,
     };
     Some(format!("{}: {why}", item.id.display()))

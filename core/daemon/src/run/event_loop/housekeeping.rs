@@ -6,12 +6,12 @@ use onnxd_intake::Control;
 use onnxd_proto::onnxd::Job;
 
 use super::{Daemon, Turn};
-use crate::run::event::Kept;
-use crate::run::order::Order;
+use crate::run::event::OrderResult;
+use crate::run::order::DiskOrder;
 
 impl Daemon {
     /// Gives the housekeeping thread orders.
-    pub(crate) fn order(&mut self, orders: impl IntoIterator<Item = Order>) {
+    pub(crate) fn order(&mut self, orders: impl IntoIterator<Item = DiskOrder>) {
         for order in orders {
             self.around.keeper.post((order, Arc::clone(&self.settings)));
         }
@@ -30,9 +30,9 @@ impl Daemon {
         Ok(())
     }
 
-    pub(crate) fn on_kept(&mut self, kept: &Kept) -> Turn {
+    pub(crate) fn on_kept(&mut self, kept: &OrderResult) -> Turn {
         match kept {
-            Kept::PutAway { job, done } => {
+            OrderResult::PutAway { job, done } => {
                 self.results.end_put_away(job);
                 self.tidy_packed(job)?;
                 if let Err(why) = done {
@@ -42,15 +42,15 @@ impl Daemon {
                     self.results.note_unsettled(job, reason.clone());
                 }
             }
-            Kept::Fetched { job, done } => self.on_fetched(job, done)?,
-            Kept::Unmatched { id, done } => match done {
+            OrderResult::Fetched { job, done } => self.on_fetched(job, done)?,
+            OrderResult::Unmatched { id, done } => match done {
                 Ok(to) => {
                     tracing::info!(drop = %id.display(), to = %to.display(), "unmatched");
                     self.around.intake.post(Control::Release(id.clone()));
                 }
                 Err(e) => self.leave(id, &e.diagnostic()),
             },
-            Kept::Removed => {}
+            OrderResult::Removed => {}
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender, never, select};
 use onnxd_config::Settings;
 use onnxd_diagnostics::Diagnostic;
-use onnxd_intake::{Control, Found, Intake};
+use onnxd_intake::{Control, InboxNews, Intake};
 use onnxd_jobs::{Policy, StoreError, What};
 use onnxd_proto::onnxd::{Job, JobState};
 
@@ -41,14 +41,14 @@ use super::drops::{Drops, prepare};
 use super::event::Event;
 use super::layout::Folders;
 use super::mailbox::Mailbox;
-use super::order::{Order, Ordered};
+use super::order::{DiskOrder, Ordered};
 use super::own_crash;
 use super::prober::set_aside::SetAside;
 use super::queue::Queue;
 use super::results::Results;
 use super::systemd::{self, Watchdog};
 use super::tools::SharedTools;
-use super::{Source, log};
+use super::{SettingsSource, log};
 pub(crate) use course::{Course, Phase};
 pub(crate) use timers::Timers;
 
@@ -74,7 +74,7 @@ impl From<StoreError> for Halt {
 pub(crate) struct Surroundings {
     pub(crate) events: Sender<Event>,
     pub(crate) received: Receiver<Event>,
-    pub(crate) found: Receiver<Found>,
+    pub(crate) found: Receiver<InboxNews>,
     pub(crate) intake: Mailbox<Control>,
     /// The inbox and its thread; none before the recovery is done.
     pub(crate) watched: Option<Intake>,
@@ -92,7 +92,7 @@ pub(crate) struct Daemon {
     pub(crate) course: Course,
     pub(crate) timers: Timers,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) source: Source,
+    pub(crate) source: SettingsSource,
     pub(crate) log: log::Handle,
     pub(crate) tools: SharedTools,
     pub(crate) folders: Folders,
@@ -163,9 +163,9 @@ impl Daemon {
     pub(crate) fn dispatch(&mut self, event: &Event) -> Turn {
         let _work = event.job().map(|job| own_crash::Work::on(job, self.lease(job)));
         match event {
-            Event::Found(Found::Ready(submission)) => self.admit(submission),
-            Event::Found(Found::Unmatched(unmatched)) => {
-                self.order([Order::Unmatched(unmatched.clone())]);
+            Event::Found(InboxNews::Ready(submission)) => self.admit(submission),
+            Event::Found(InboxNews::Unmatched(unmatched)) => {
+                self.order([DiskOrder::Unmatched(unmatched.clone())]);
                 Ok(())
             }
             Event::Claimed { job, done } => self.on_claimed(job, done),

@@ -1,7 +1,7 @@
 //! Settings and plugins that are read again while the daemon runs.
 
 use crossbeam_channel::Sender;
-use onnxd_config::{Entry, Loaded};
+use onnxd_config::{KeyEntry, Loaded};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::Control;
 use serde_json::{Value, json};
@@ -87,8 +87,8 @@ impl Daemon {
         if plugins_changed || asked_again {
             self.around.intake.post(Control::ForgetProbes);
         }
-        let kept = |e: &Entry| later.contains(&e.key.as_str());
-        let old_of = |e: &Entry| self.source.entries.iter().find(|o| o.key == e.key).cloned();
+        let kept = |e: &KeyEntry| later.contains(&e.key.as_str());
+        let old_of = |e: &KeyEntry| self.source.entries.iter().find(|o| o.key == e.key).cloned();
         let entries = loaded.entries.iter();
         let entries = entries.map(|e| old_of(e).filter(|_| kept(e)).unwrap_or_else(|| e.clone()));
         self.source.entries = entries.collect();
@@ -103,7 +103,7 @@ impl Daemon {
     }
 }
 
-fn changed<'a>(old: &[Entry], new: &'a [Entry]) -> Vec<&'a str> {
-    let same = |e: &Entry| old.iter().any(|o| o.key == e.key && o.value == e.value);
+fn changed<'a>(old: &[KeyEntry], new: &'a [KeyEntry]) -> Vec<&'a str> {
+    let same = |e: &KeyEntry| old.iter().any(|o| o.key == e.key && o.value == e.value);
     new.iter().filter(|e| !same(e)).map(|e| e.key.as_str()).collect()
 }

@@ -9,12 +9,12 @@ use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::{Value, json};
 
 use super::{Daemon, Halt, Turn};
-use crate::run::attempts::Running;
+use crate::run::attempts::RunningAttempt;
 use crate::run::control::{Now, inbox_json, job_json, summary_json};
 use crate::run::event::ClientRequest;
 use crate::run::layout::free_mib;
-use crate::run::order::Order;
-use crate::run::protocol::{JOBS_MAX, Request, granted, refused};
+use crate::run::order::DiskOrder;
+use crate::run::protocol::{ControlRequest, JOBS_MAX, granted, refused};
 use crate::run::results::publication::{Staged, look, staged_folder};
 
 impl Daemon {
@@ -38,27 +38,27 @@ impl Daemon {
             }
         };
         let answer = match &request {
-            Request::List { state, limit, after } => {
+            ControlRequest::List { state, limit, after } => {
                 self.list(state.as_deref(), *limit, after.as_deref())?
             }
-            Request::Show { job } => self.show(job)?,
-            Request::Cancel { job } => self.cancel(job, actor)?,
-            Request::Release { job } => self.release(job, actor)?,
-            Request::Retry { job } => match self.retry(job, client)? {
+            ControlRequest::Show { job } => self.show(job)?,
+            ControlRequest::Cancel { job } => self.cancel(job, actor)?,
+            ControlRequest::Release { job } => self.release(job, actor)?,
+            ControlRequest::Retry { job } => match self.retry(job, client)? {
                 Some(answer) => answer,
                 // The answer follows when the originals are back.
                 None => return Ok(()),
             },
-            Request::Pause {} => self.pause(actor),
-            Request::Resume {} => self.resume(actor),
-            Request::Reload {} => {
+            ControlRequest::Pause {} => self.pause(actor),
+            ControlRequest::Resume {} => self.resume(actor),
+            ControlRequest::Reload {} => {
                 tracing::info!(%actor, "reload asked");
                 self.reload(Some(client.answer.clone()));
                 return Ok(());
             }
-            Request::Health {} => self.health(),
-            Request::Status {} => self.status(),
-            Request::Inbox {} => granted(self.inbox()),
+            ControlRequest::Health {} => self.health(),
+            ControlRequest::Status {} => self.status(),
+            ControlRequest::Inbox {} => granted(self.inbox()),
         };
         // Whoever does not wait for the answer does not get it.
         let _ = client.answer.try_send(answer);
@@ -66,12 +66,12 @@ impl Daemon {
     }
 
     /// The request with the whole id of its job in place of the first letters.
-    fn full_id(&self, request: &Request) -> Turn<Result<Request, Diagnostic>> {
+    fn full_id(&self, request: &ControlRequest) -> Turn<Result<ControlRequest, Diagnostic>> {
         let mut request = request.clone();
-        let (Request::Show { job }
-        | Request::Cancel { job }
-        | Request::Release { job }
-        | Request::Retry { job }) = &mut request
+        let (ControlRequest::Show { job }
+        | ControlRequest::Cancel { job }
+        | ControlRequest::Release { job }
+        | ControlRequest::Retry { job }) = &mut request
         else {
             return Ok(Ok(request));
         };
@@ -132,7 +132,7 @@ impl Daemon {
     }
 
     fn cancel(&mut self, id: &str, actor: &str) -> Turn<Value> {
-        let is_moved = self.attempts.get(id).is_some_and(Running::is_publishing);
+        let is_moved = self.attempts.get(id).is_some_and(RunningAttempt::is_publishing);
         if self.results.is_busy(id) || is_moved {
             return Ok(refused(&in_hand(id)));
         }
@@ -177,7 +177,7 @@ impl Daemon {
                 let (actor, answer) = (client.actor.clone(), client.answer.clone());
                 self.results.ask_for_originals(id, actor, answer);
                 let kept = self.queue.store().kept(id)?;
-                self.order([Order::Fetch { job: Box::new(job), kept }]);
+                self.order([DiskOrder::Fetch { job: Box::new(job), kept }]);
                 Ok(None)
             }
         }

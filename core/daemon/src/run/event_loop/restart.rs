@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_intake::{ClaimError, Plan};
+use onnxd_intake::{ClaimError, MovePlan};
 use onnxd_jobs::{What, is_finished, state_word};
 use onnxd_proto::onnxd::{self as message, Job, JobState};
 
@@ -120,7 +120,7 @@ impl Daemon {
             Action::Nothing => {}
             Action::Claim if self.around.watched.is_none() => self.claim_again(job)?,
             Action::Claim => {
-                if let Ok(plan) = Plan::load(&self.folders.job(id).claim()) {
+                if let Ok(plan) = MovePlan::load(&self.folders.job(id).claim()) {
                     self.drops.begin(id, None);
                     self.spawn_taking(job.clone(), plan, true);
                 }
@@ -143,7 +143,7 @@ impl Daemon {
 
     fn claim_again(&mut self, job: &Job) -> Turn {
         let dir = self.folders.job(&job.id);
-        let done = match Plan::load(&dir.claim()) {
+        let done = match MovePlan::load(&dir.claim()) {
             Ok(plan) => plan.execute(&names(&self.settings)),
             Err(why) => Err(ClaimError::Failed(why)),
         };
@@ -222,7 +222,7 @@ fn on_disk(job: &Job, folders: &Folders, keep_work: bool) -> io::Result<OnDisk> 
     let unfinished = !is_finished(job.state());
     let publishing = job.state() == JobState::Publishing;
     Ok(OnDisk {
-        plan: unfinished && dir.claim().try_exists()? && Plan::load(&dir.claim()).is_ok(),
+        plan: unfinished && dir.claim().try_exists()? && MovePlan::load(&dir.claim()).is_ok(),
         // Putting away ends with what is not kept.
         input: holds(&dir.kept())? || (!unfinished && !leftovers(&dir, keep_work)?.is_empty()),
         staged: if publishing { staged(job, folders)? } else { Staged::Gone },

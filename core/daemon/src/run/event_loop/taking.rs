@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
-use onnxd_intake::{ClaimError, Control, Plan, Submission};
+use onnxd_intake::{ClaimError, Control, MovePlan, Submission};
 use onnxd_jobs::What;
 use onnxd_proto::onnxd::{self as message, Job, JobState};
 
@@ -18,7 +18,7 @@ use crate::conversion::submission::names;
 use crate::run::drops::taking::{Taking, new_job, prepared_job};
 use crate::run::event::Prepared;
 use crate::run::layout::make_private_dir;
-use crate::run::order::Order;
+use crate::run::order::DiskOrder;
 use crate::run::queue::now_ms;
 
 impl Daemon {
@@ -99,7 +99,7 @@ impl Daemon {
     pub(crate) fn hash(&mut self, id: &str) -> Turn {
         self.drops.forget_unread(id);
         let Some(job) = self.queue.job(id)? else { return Ok(()) };
-        match Plan::load(&self.folders.job(id).claim()) {
+        match MovePlan::load(&self.folders.job(id).claim()) {
             Ok(plan) => {
                 self.drops.begin(id, None);
                 self.spawn_taking(job, plan, false);
@@ -109,7 +109,7 @@ impl Daemon {
         }
     }
 
-    pub(crate) fn spawn_taking(&mut self, job: Job, plan: Plan, claim: bool) {
+    pub(crate) fn spawn_taking(&mut self, job: Job, plan: MovePlan, claim: bool) {
         let id = job.id.clone();
         let taking = Taking {
             dir: self.folders.job(&id),
@@ -160,7 +160,7 @@ impl Daemon {
             tracing::info!(job = id, name = job.name, reason, "not taken");
         }
         let dir = self.folders.job(id);
-        self.order([Order::Remove(vec![dir.path().to_owned()])]);
+        self.order([DiskOrder::Remove(vec![dir.path().to_owned()])]);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use onnxd_proto::onnxd::JobState;
 
 use super::{Daemon, Halt, Phase, Turn, at_work};
 use crate::run::attempts::{Disk, room};
-use crate::run::order::Order;
+use crate::run::order::DiskOrder;
 use crate::run::queue::now_ms;
 use crate::run::queue::owners::ROUND;
 
@@ -205,9 +205,9 @@ impl Daemon {
             return Ok(());
         }
         tracing::info!(count = dropped.len(), "old jobs forgotten");
-        self.order(quarantined.into_iter().map(|job| Order::PutAway(Box::new(job))));
+        self.order(quarantined.into_iter().map(|job| DiskOrder::PutAway(Box::new(job))));
         let folders = dropped.iter().map(|job| self.folders.job(&job.id).path().to_owned());
-        let order = Order::Remove(folders.collect());
+        let order = DiskOrder::Remove(folders.collect());
         self.order([order]);
         Ok(())
     }

@@ -21,7 +21,7 @@ pub(crate) const BATCH_MAX: usize = 16;
 const ANSWERS_MAX: usize = 4_096;
 
 /// Who is asked together: top folder and owner.
-type Group = (OsString, u32);
+type BatchKey = (OsString, u32);
 
 /// Networks that one child is asked about.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) enum Fetched {
 
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
-    waiting: BTreeMap<Group, VecDeque<Candidate>>,
+    waiting: BTreeMap<BatchKey, VecDeque<Candidate>>,
     asked: HashSet<PathBuf>,
     answers: HashMap<PathBuf, Answer>,
     children: HashMap<OsString, usize>,

@@ -12,7 +12,7 @@ use crossbeam_channel::Sender;
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
-use onnxd_intake::{Candidate, Control, File, ProbeOutcome, Prober};
+use onnxd_intake::{Candidate, Control, DropFile, ProbeOutcome, Prober};
 use onnxd_params::Resolved;
 use onnxd_proto::onnxd::{InputFile, ProbeAnswer, Recognized};
 use onnxd_worker::recognition::{NetworkNames, Question};
@@ -132,7 +132,7 @@ impl Asking {
         let tell = |candidate: &Candidate, outcome| self.tell(candidate, &tools.plugins, outcome);
         let mut asked = Vec::new();
         for candidate in &batch.candidates {
-            match About::of(candidate, &self.inbox, &tools.plugins) {
+            match About::from_candidate(candidate, &self.inbox, &tools.plugins) {
                 Ok(about) => asked.push(about),
                 Err(found) => tell(candidate, ProbeOutcome::Failed(first(found))),
             }
@@ -179,7 +179,7 @@ struct About<'c> {
 }
 
 impl<'c> About<'c> {
-    fn of(
+    fn from_candidate(
         candidate: &'c Candidate,
         inbox: &Path,
         plugins: &Plugins,
@@ -233,7 +233,7 @@ impl<'c> About<'c> {
 /// The candidate as a conversion sees it. A name that is not text cannot be told to a front-end;
 /// the job that takes such a file says so.
 fn submission(candidate: &Candidate) -> Submission {
-    let file = |File { name, stamp }: &File| {
+    let file = |DropFile { name, stamp }: &DropFile| {
         let path = candidate.root.join(name).to_str()?.to_owned();
         let name = name.to_str()?.to_owned();
         Some(InputFile { path, name, bytes: stamp.size, sha256: String::new() })

@@ -12,14 +12,14 @@ use onnxd_proto::onnxd::{Job, JobState};
 const RECENT_MAX: usize = 64;
 
 #[derive(Debug)]
-struct Entry {
+struct BookEntry {
     summary: Summary,
     identity: String,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    live: BTreeMap<String, Entry>,
+    live: BTreeMap<String, BookEntry>,
     recent: VecDeque<Summary>,
     /// Finished jobs that are not packed yet. A quarantined job waits for a person.
     at_rest: BTreeSet<String>,
@@ -53,7 +53,7 @@ impl Book {
         }
         let summary = Summary::of(new);
         if !is_finished(new.state()) {
-            let entry = Entry { summary, identity: new.identity.clone() };
+            let entry = BookEntry { summary, identity: new.identity.clone() };
             self.live.insert(new.id.clone(), entry);
         } else if self.live.remove(&new.id).is_some() && summary.started_ms > 0 {
             self.recent.push_back(summary);
@@ -100,7 +100,7 @@ impl Book {
             .filter(|e| busy(e.summary.state) || held(&e.summary.id))
             .map(|e| e.identity.as_str())
             .collect();
-        let may_wait = |e: &&Entry| {
+        let may_wait = |e: &&BookEntry| {
             busy(e.summary.state)
                 || !(held(&e.summary.id) || running.contains(&e.identity.as_str()))
         };
@@ -111,13 +111,13 @@ impl Book {
     /// Whether a job with this identity is being converted or published, or is at work otherwise.
     pub(crate) fn is_in_hand(&self, identity: &str, at_work: impl Fn(&str) -> bool) -> bool {
         let busy = |state| matches!(state, JobState::Running | JobState::Publishing);
-        let same = |e: &&Entry| e.identity == identity;
+        let same = |e: &&BookEntry| e.identity == identity;
         self.live.values().filter(same).any(|e| busy(e.summary.state) || at_work(&e.summary.id))
     }
 
     /// When the next waiting retry is due.
     pub(crate) fn next_retry_ms(&self) -> Option<u64> {
-        let waiting = |e: &&Entry| e.summary.state == JobState::RetryWait;
+        let waiting = |e: &&BookEntry| e.summary.state == JobState::RetryWait;
         self.live.values().filter(waiting).map(|e| e.summary.not_before_ms).min()
     }
 

@@ -26,7 +26,7 @@ pub(crate) use refused::Refused;
 const REPAIRS_MAX: usize = 100;
 
 /// What was asked of the store.
-pub(crate) type Stored<T = ()> = Result<T, StoreError>;
+pub(crate) type StoreResult<T = ()> = Result<T, StoreError>;
 
 /// The jobs.
 pub(crate) struct Queue {
@@ -42,7 +42,11 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// Remembers nothing of the jobs before [`Queue::reread`].
-    pub(crate) fn new(store: Box<dyn Store>, repairs: Vec<String>, now: Instant) -> Stored<Queue> {
+    pub(crate) fn new(
+        store: Box<dyn Store>,
+        repairs: Vec<String>,
+        now: Instant,
+    ) -> StoreResult<Queue> {
         let ids = Ids::after(store.newest()?.as_deref());
         Ok(Queue {
             store,
@@ -67,12 +71,12 @@ impl Queue {
         &self.repairs
     }
 
-    pub(crate) fn job(&self, id: &str) -> Stored<Option<Job>> {
+    pub(crate) fn job(&self, id: &str) -> StoreResult<Option<Job>> {
         self.store.get(id)
     }
 
     /// The job, if its result is on its way to the outbox.
-    pub(crate) fn publishing(&self, id: &str) -> Stored<Option<Job>> {
+    pub(crate) fn publishing(&self, id: &str) -> StoreResult<Option<Job>> {
         Ok(self.job(id)?.filter(|job| job.state() == JobState::Publishing))
     }
 
@@ -83,7 +87,7 @@ impl Queue {
     }
 
     /// Remembers what the store holds.
-    pub(crate) fn reread(&mut self) -> Stored {
+    pub(crate) fn reread(&mut self) -> StoreResult {
         self.book = Book::of(self.store.as_ref())?;
         Ok(())
     }
@@ -94,7 +98,7 @@ impl Queue {
     }
 
     /// Records a new job.
-    pub(crate) fn admit(&mut self, job: &Job) -> Stored {
+    pub(crate) fn admit(&mut self, job: &Job) -> StoreResult {
         crash::point("before a new job");
         self.store.put_new(job)?;
         crash::point("after a new job");
@@ -111,7 +115,7 @@ impl Queue {
         with: &Job,
         what: What,
         policy: &Policy,
-    ) -> Stored<Option<Job>> {
+    ) -> StoreResult<Option<Job>> {
         let event = what.at(now_ms());
         let Some(next) = step(with, &event, policy) else {
             tracing::debug!(job = old.id, state = state_word(old.state()), "stale news");
@@ -129,14 +133,14 @@ impl Queue {
     }
 
     /// The same job with another identity: it waits like one that had this from the beginning.
-    pub(crate) fn identify_anew(&mut self, recorded: &Job, job: &Job) -> Stored {
+    pub(crate) fn identify_anew(&mut self, recorded: &Job, job: &Job) -> StoreResult {
         self.store.swap(recorded, job)?;
         self.book.note(Some(recorded), job);
         Ok(())
     }
 
     /// There never was this job.
-    pub(crate) fn forget(&mut self, job: &Job) -> Stored {
+    pub(crate) fn forget(&mut self, job: &Job) -> StoreResult {
         crash::point("before a job is forgotten");
         self.store.remove(&[&job.id])?;
         crash::point("after a job is forgotten");
@@ -148,7 +152,7 @@ impl Queue {
     pub(crate) fn forget_expired(
         &mut self,
         retention: &Retention,
-    ) -> Stored<(Vec<Brief>, Vec<Job>)> {
+    ) -> StoreResult<(Vec<Brief>, Vec<Job>)> {
         let quarantined = self.store.scan(Some(JobState::Quarantined))?;
         let dropped = drop_expired(self.store.as_mut(), retention, now_ms())?;
         dropped.iter().for_each(|job| self.book.forget(&job.id, job.state));
@@ -158,7 +162,7 @@ impl Queue {
     }
 
     /// Opens the store anew. What it recorded last may be news to the loop.
-    pub(crate) fn mend(&mut self) -> Stored {
+    pub(crate) fn mend(&mut self) -> StoreResult {
         let repairs = self.store.mend()?;
         repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
         let room = REPAIRS_MAX.saturating_sub(self.repairs.len());

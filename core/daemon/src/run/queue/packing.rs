@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use onnxd_proto::onnxd::{Job, JobState, Kept};
 
-use super::{Queue, Stored};
+use super::{Queue, StoreResult};
 use crate::conversion::files::{remove_file, write};
 use crate::run::crash;
 use crate::run::layout::{Folders, JobDir, make_private_dir};
-use crate::run::order::Order;
+use crate::run::order::DiskOrder;
 
 /// Jobs that are packed at once while the daemon works: more wait for no better moment.
 const JOBS: usize = 64;
@@ -53,7 +53,7 @@ impl Queue {
         now: Instant,
         folders: &Folders,
         at_work: impl Fn(&str) -> bool,
-    ) -> Stored<Option<Order>> {
+    ) -> StoreResult<Option<DiskOrder>> {
         if now < self.packing.not_before {
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl Queue {
         &mut self,
         folders: &Folders,
         at_work: impl Fn(&str) -> bool,
-    ) -> Stored<Option<(usize, Order)>> {
+    ) -> StoreResult<Option<(usize, DiskOrder)>> {
         let ids = self.packable(JOBS_AT_START, at_work);
         if ids.is_empty() {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Queue {
     }
 
     /// Packs the jobs: what goes now that they are packed.
-    fn pack(&mut self, ids: &[String], folders: &Folders) -> Stored<Option<Order>> {
+    fn pack(&mut self, ids: &[String], folders: &Folders) -> StoreResult<Option<DiskOrder>> {
         let now = Instant::now();
         let mut jobs = Vec::new();
         for id in ids {
@@ -126,13 +126,17 @@ impl Queue {
             self.book.packed(id);
         }
         let packed = jobs.iter().map(|(id, kept)| (folders.job(id), !kept.report.is_empty()));
-        Ok(Some(Order::Packed(packed.collect())))
+        Ok(Some(DiskOrder::Packed(packed.collect())))
     }
 
     /// What is left of the folder of a packed job goes; nothing to do for others.
-    pub(crate) fn tidy_packed(&self, id: &str, folders: &Folders) -> Stored<Option<Order>> {
+    pub(crate) fn tidy_packed(
+        &self,
+        id: &str,
+        folders: &Folders,
+    ) -> StoreResult<Option<DiskOrder>> {
         let kept = self.store.kept(id)?;
-        Ok(kept.map(|kept| Order::Packed(vec![(folders.job(id), !kept.report.is_empty())])))
+        Ok(kept.map(|kept| DiskOrder::Packed(vec![(folders.job(id), !kept.report.is_empty())])))
     }
 
     /// Whatever may be packed is.

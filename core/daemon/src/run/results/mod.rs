@@ -13,7 +13,7 @@ use onnxd_jobs::is_finished;
 use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::Value;
 
-use crate::run::order::Order;
+use crate::run::order::DiskOrder;
 use outbox::Unpublished;
 
 /// Results and originals on their way out.
@@ -33,12 +33,12 @@ pub(crate) struct Results {
 
 impl Results {
     /// The originals of a job that has ended leave its folder. A quarantined job keeps them.
-    pub(crate) fn settle(&mut self, job: Job) -> Option<Order> {
+    pub(crate) fn settle(&mut self, job: Job) -> Option<DiskOrder> {
         if !is_finished(job.state()) || job.state() == JobState::Quarantined {
             return None;
         }
         self.busy.insert(job.id.clone());
-        Some(Order::PutAway(Box::new(job)))
+        Some(DiskOrder::PutAway(Box::new(job)))
     }
 
     /// Whether the housekeeping thread has the folder of a job in hand.
@@ -102,7 +102,7 @@ mod tests {
             assert!(results.settle(job.clone()).is_none() && results.is_idle(), "{state:?}");
         }
         job.set_state(JobState::Cancelled);
-        assert!(matches!(results.settle(job), Some(Order::PutAway(job)) if job.id == "a"));
+        assert!(matches!(results.settle(job), Some(DiskOrder::PutAway(job)) if job.id == "a"));
         assert!(results.is_busy("a"));
         results.end_put_away("a");
         assert!(results.is_idle());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use onnxd_config::settings::Originals;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_files::{own_folder, replace_in};
-use onnxd_intake::Plan;
+use onnxd_intake::MovePlan;
 use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report, Verdict, Versions};
 use onnxd_worker::recognition::role;
 
@@ -148,7 +148,7 @@ pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
             format!("The originals of job {} are not in {}: {why}", job.id, failed.display());
         Diagnostic::new(Code::Unreadable, message).help("Drop the files again.")
     };
-    let plan = Plan::load(&dir.claim()).map_err(|d| gone(d.into_finding().message))?;
+    let plan = MovePlan::load(&dir.claim()).map_err(|d| gone(d.into_finding().message))?;
     for file in &plan.set.files {
         let metadata = fs::symlink_metadata(failed.join(&file.name));
         let metadata = metadata.map_err(|e| gone(format!("{}: {e}", file.name.display())))?;
@@ -223,7 +223,7 @@ fn write_beside_originals(dir: &JobDir, files: &[(&str, String)]) -> io::Result<
 }
 
 fn original_names(dir: &JobDir) -> HashSet<PathBuf> {
-    let plan = Plan::load(&dir.claim());
+    let plan = MovePlan::load(&dir.claim());
     plan.map(|p| p.set.files.into_iter().map(|f| f.name).collect()).unwrap_or_default()
 }
 
@@ -303,7 +303,7 @@ mod tests {
         fill(&dir.originals(), &[("model.onnx", "m")]);
         fill(&dir.input(), &[("model.onnx", "m")]);
         let at = Some(("originals moved".to_owned(), 1));
-        crash::enter(Some(Arc::new(crash::Plan { at, ..crash::Plan::default() })));
+        crash::enter(Some(Arc::new(crash::CrashPlan { at, ..crash::CrashPlan::default() })));
         let put = || put_away(&job, &folders, Originals::Move, false);
         let killed = std::panic::catch_unwind(put).unwrap_err();
         crash::enter(None);

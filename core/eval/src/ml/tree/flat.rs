@@ -1,8 +1,8 @@
 //! The two ways in which nodes list trees, read into a [`Forest`].
 
-use super::forest::{Forest, Mode, Node};
+use super::forest::{BranchMode, Forest, Node};
 use super::{members, modes, numbers};
-use crate::call::Call;
+use crate::call::KernelCall;
 use crate::fault::{Fault, Outcome};
 use crate::ml::scores::demanded;
 use crate::reals::reals;
@@ -14,12 +14,12 @@ fn unsigned(v: i64) -> Outcome<u32> {
     u32::try_from(v).map_err(|_| Fault::invalid(format!("{v} is no feature, target, node or leaf")))
 }
 
-fn ints<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a [i64]> {
+fn ints<'a>(call: &KernelCall<'a>, name: &str) -> Outcome<&'a [i64]> {
     demanded(call.ints(name)?, name)
 }
 
 /// Trees whose leaves stand in lists of their own, as the newest version has them.
-pub(super) fn with_leaves(call: &Call) -> Outcome<Forest> {
+pub(super) fn with_leaves(call: &KernelCall) -> Outcome<Forest> {
     let modes = modes(call)?;
     let splits = reals(demanded(call.tensor("nodes_splits")?, "nodes_splits")?)?;
     let features = ints(call, "nodes_featureids")?;
@@ -53,15 +53,15 @@ pub(super) fn with_leaves(call: &Call) -> Outcome<Forest> {
     let mut nodes = Vec::with_capacity(count + weights.len());
     for (i, mode) in modes.iter().enumerate() {
         let mode = match mode {
-            0 => Mode::Leq,
-            1 => Mode::Lt,
-            2 => Mode::Gte,
-            3 => Mode::Gt,
-            4 => Mode::Eq,
-            5 => Mode::Neq,
+            0 => BranchMode::Leq,
+            1 => BranchMode::Lt,
+            2 => BranchMode::Gte,
+            3 => BranchMode::Gt,
+            4 => BranchMode::Eq,
+            5 => BranchMode::Neq,
             6 => {
                 asked += 1;
-                Mode::Member(asked - 1)
+                BranchMode::Member(asked - 1)
             }
             other => return Err(Fault::invalid(format!("nodes of mode {other} are not defined"))),
         };
@@ -69,8 +69,13 @@ pub(super) fn with_leaves(call: &Call) -> Outcome<Forest> {
         let (feature, next) = (unsigned(features[i])?, [next(i, 0)?, next(i, 1)?]);
         nodes.push(Node { mode, missing, feature, split: splits[i], next });
     }
-    let leaf =
-        |i| Node { mode: Mode::Leaf, missing: false, feature: 0, split: 0.0, next: [i, i + 1] };
+    let leaf = |i| Node {
+        mode: BranchMode::Leaf,
+        missing: false,
+        feature: 0,
+        split: 0.0,
+        next: [i, i + 1],
+    };
     nodes.extend((0..leaves).map(leaf));
     let roots = ints(call, "tree_roots")?.iter().map(|r| unsigned(*r)).collect::<Outcome<_>>()?;
     let weights = targets.iter().zip(weights).map(|(t, w)| Ok((unsigned(*t)?, w)));
@@ -78,13 +83,13 @@ pub(super) fn with_leaves(call: &Call) -> Outcome<Forest> {
 }
 
 /// The places of nodes by their trees and numbers.
-struct Places<'a> {
+struct NodePlaces<'a> {
     trees: &'a [i64],
     numbers: &'a [i64],
     by_number: HashMap<(i64, i64), u32>,
 }
 
-impl Places<'_> {
+impl NodePlaces<'_> {
     /// Where a node of the tree stands whose first node is at `start`. Most often a tree's nodes are
     /// numbered in their order, so that nothing must be looked up.
     fn find(&self, start: usize, tree: i64, number: i64) -> Outcome<u32> {
@@ -101,7 +106,7 @@ impl Places<'_> {
 }
 
 /// Trees whose leaves are nodes with weights in lists called `kind`, as earlier versions have them.
-pub(super) fn with_nodes(call: &Call, kind: &str) -> Outcome<Forest> {
+pub(super) fn with_nodes(call: &KernelCall, kind: &str) -> Outcome<Forest> {
     let (trees, own) = (ints(call, "nodes_treeids")?, ints(call, "nodes_nodeids")?);
     let features = ints(call, "nodes_featureids")?;
     let (truths, lies) = (ints(call, "nodes_truenodeids")?, ints(call, "nodes_falsenodeids")?);
@@ -131,34 +136,34 @@ pub(super) fn with_nodes(call: &Call, kind: &str) -> Outcome<Forest> {
                 "tree {} has node {} twice", key.0, key.1);
         }
     }
-    let places = Places { trees, numbers: own, by_number };
+    let places = NodePlaces { trees, numbers: own, by_number };
     let (weights, ranges) = weights(call, kind, &places, &starts)?;
     let mut nodes = Vec::with_capacity(count);
     for i in 0..count {
         let mode = mode_of(&modes[i])?;
         let next = match mode {
-            Mode::Leaf => ranges[i],
+            BranchMode::Leaf => ranges[i],
             _ => {
                 let start = starts[&trees[i]];
                 [places.find(start, trees[i], truths[i])?, places.find(start, trees[i], lies[i])?]
             }
         };
-        let feature = if mode == Mode::Leaf { 0 } else { unsigned(features[i])? };
+        let feature = if mode == BranchMode::Leaf { 0 } else { unsigned(features[i])? };
         let missing = missing.get(i).is_some_and(|m| *m != 0);
         nodes.push(Node { mode, missing, feature, split: splits[i], next });
     }
     Forest::new(nodes, roots, weights, vec![])
 }
 
-fn mode_of(name: &[u8]) -> Outcome<Mode> {
+fn mode_of(name: &[u8]) -> Outcome<BranchMode> {
     Ok(match name {
-        b"BRANCH_LEQ" => Mode::Leq,
-        b"BRANCH_LT" => Mode::Lt,
-        b"BRANCH_GTE" => Mode::Gte,
-        b"BRANCH_GT" => Mode::Gt,
-        b"BRANCH_EQ" => Mode::Eq,
-        b"BRANCH_NEQ" => Mode::Neq,
-        b"LEAF" => Mode::Leaf,
+        b"BRANCH_LEQ" => BranchMode::Leq,
+        b"BRANCH_LT" => BranchMode::Lt,
+        b"BRANCH_GTE" => BranchMode::Gte,
+        b"BRANCH_GT" => BranchMode::Gt,
+        b"BRANCH_EQ" => BranchMode::Eq,
+        b"BRANCH_NEQ" => BranchMode::Neq,
+        b"LEAF" => BranchMode::Leaf,
         other => {
             let name = String::from_utf8_lossy(other);
             let name = onnxd_diagnostics::shown(&name);
@@ -168,24 +173,24 @@ fn mode_of(name: &[u8]) -> Outcome<Mode> {
 }
 
 /// Targets and weights sorted by their nodes, and for every node where its own begin and end.
-type Weights = (Vec<(u32, f64)>, Vec<[u32; 2]>);
+type TargetWeights = (Vec<(u32, f64)>, Vec<[u32; 2]>);
 
 fn weights(
-    call: &Call,
+    call: &KernelCall,
     kind: &str,
-    places: &Places,
+    places: &NodePlaces,
     starts: &HashMap<i64, usize>,
-) -> Outcome<Weights> {
+) -> Outcome<TargetWeights> {
     let list = |name: &str| ints(call, &format!("{kind}_{name}"));
     let (ids, trees, nodes) = (list("ids")?, list("treeids")?, list("nodeids")?);
-    let given = numbers(call, &format!("{kind}_weights"))?;
-    refuse!([trees.len(), nodes.len(), given.len()] != [ids.len(); 3] => "the lists of leaves differ in length");
+    let numbers_given = numbers(call, &format!("{kind}_weights"))?;
+    refuse!([trees.len(), nodes.len(), numbers_given.len()] != [ids.len(); 3] => "the lists of leaves differ in length");
     let mut sorted = Vec::with_capacity(ids.len());
     for i in 0..ids.len() {
         let start = starts.get(&trees[i]).copied();
         let start =
             start.ok_or_else(|| Fault::invalid(format!("there is no tree {}", trees[i])))?;
-        sorted.push((places.find(start, trees[i], nodes[i])?, unsigned(ids[i])?, given[i]));
+        sorted.push((places.find(start, trees[i], nodes[i])?, unsigned(ids[i])?, numbers_given[i]));
     }
     // Stable, so that the weights of a leaf stay in their order.
     sorted.sort_by_key(|(node, ..)| *node);

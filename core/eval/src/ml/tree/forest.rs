@@ -5,7 +5,7 @@ use onnxd_diagnostics::refuse;
 
 /// What a node asks of a feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Mode {
+pub(super) enum BranchMode {
     Leq,
     Lt,
     Gte,
@@ -21,7 +21,7 @@ pub(super) enum Mode {
 /// A node: the nodes that follow where the condition holds and where not, or the weights of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    pub(super) mode: Mode,
+    pub(super) mode: BranchMode,
     /// Whether a missing value counts as holding.
     pub(super) missing: bool,
     pub(super) feature: u32,
@@ -49,8 +49,10 @@ impl Forest {
         members: Vec<Vec<f64>>,
     ) -> Outcome<Forest> {
         let fits = |node: &Node| match node.mode {
-            Mode::Leaf => node.next[0] <= node.next[1] && node.next[1] as usize <= weights.len(),
-            Mode::Member(list) if list as usize >= members.len() => false,
+            BranchMode::Leaf => {
+                node.next[0] <= node.next[1] && node.next[1] as usize <= weights.len()
+            }
+            BranchMode::Member(list) if list as usize >= members.len() => false,
             _ => node.next.iter().all(|n| (*n as usize) < nodes.len()),
         };
         refuse!(!nodes.iter().all(fits) || roots.iter().any(|r| *r as usize >= nodes.len()) =>
@@ -68,7 +70,7 @@ impl Forest {
     }
 
     pub(super) fn feature_max(&self) -> Option<usize> {
-        let inner = self.nodes.iter().filter(|n| n.mode != Mode::Leaf);
+        let inner = self.nodes.iter().filter(|n| n.mode != BranchMode::Leaf);
         inner.map(|n| n.feature as usize).max()
     }
 
@@ -78,7 +80,7 @@ impl Forest {
         loop {
             let [first, second] = node.next;
             let holds = match node.mode {
-                Mode::Leaf => return &self.weights[first as usize..second as usize],
+                BranchMode::Leaf => return &self.weights[first as usize..second as usize],
                 mode => self.holds(mode, node, row[node.feature as usize]),
             };
             node = &self.nodes[if holds { first } else { second } as usize];
@@ -86,16 +88,16 @@ impl Forest {
     }
 
     #[inline]
-    fn holds(&self, mode: Mode, node: &Node, v: f64) -> bool {
+    fn holds(&self, mode: BranchMode, node: &Node, v: f64) -> bool {
         let holds = match mode {
-            Mode::Leq => v <= node.split,
-            Mode::Lt => v < node.split,
-            Mode::Gte => v >= node.split,
-            Mode::Gt => v > node.split,
-            Mode::Eq => v == node.split,
-            Mode::Neq => v != node.split,
-            Mode::Member(list) => self.members[list as usize].contains(&v),
-            Mode::Leaf => false,
+            BranchMode::Leq => v <= node.split,
+            BranchMode::Lt => v < node.split,
+            BranchMode::Gte => v >= node.split,
+            BranchMode::Gt => v > node.split,
+            BranchMode::Eq => v == node.split,
+            BranchMode::Neq => v != node.split,
+            BranchMode::Member(list) => self.members[list as usize].contains(&v),
+            BranchMode::Leaf => false,
         };
         holds || (node.missing && v.is_nan())
     }
@@ -104,7 +106,7 @@ impl Forest {
 /// Whether a node follows itself. Most often every node stands before those that follow it.
 fn cyclic(nodes: &[Node]) -> bool {
     let next = |i: usize| match nodes[i].mode {
-        Mode::Leaf => [usize::MAX; 2],
+        BranchMode::Leaf => [usize::MAX; 2],
         _ => nodes[i].next.map(|n| n as usize),
     };
     if (0..nodes.len()).all(|i| next(i).iter().all(|n| *n > i)) {

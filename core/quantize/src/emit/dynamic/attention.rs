@@ -2,7 +2,7 @@
 //! integers; its scores stay in floating point.
 
 use super::weighted::check;
-use super::{Site, Want};
+use super::{DynamicGraph, Want};
 use crate::emit::forms::attention::{DROPPED, no_bias, plain};
 use crate::graph::quantized::MICROSOFT;
 use crate::graph::weighted::WeightedOp;
@@ -12,7 +12,7 @@ use onnxd_build::Operand;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Graph, NodeId, Tensor};
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// Writes attention; says as what, or why not.
     pub(crate) fn attention(
         &mut self,
@@ -29,7 +29,7 @@ impl Site<'_, '_> {
         check(g, w)?;
         refuse!(g.constant(w).map(Tensor::rank) != Some(2) => "its weights are no matrix");
         let axis = Some(1);
-        let made = Want::of(WeightedOp::MatMul, axis, settings);
+        let made = Want::from_settings(WeightedOp::MatMul, axis, settings);
         let weights = self.weights(g, w, Want { outputs: axis, ..made })?;
         let [xq, sx, zx] = self.activation(g, x)?;
         let [bias, mask, past] = [2, 3, 4].map(|slot| g[id].input(slot));

@@ -1,14 +1,14 @@
 //! Products of two activations: both have the range that they have at run time.
 
 use super::weighted::{bias_of, conv_integer, real};
-use super::{SUM_MAX, Site};
+use super::{DynamicGraph, SUM_MAX};
 use crate::graph::quantized::{MICROSOFT, dtype_of, rank_of};
 use crate::report::Form;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::ops::Conv;
 use onnxd_ir::{DataType, Dim, Graph, NodeId, ValueId};
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// Writes `MatMul` of two computed factors; says as what, or why not.
     pub(crate) fn computed(
         &mut self,
@@ -34,7 +34,7 @@ impl Site<'_, '_> {
     }
 }
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// Writes `Conv` of computed weights; says as what, or why not.
     pub(crate) fn computed_conv(
         &mut self,

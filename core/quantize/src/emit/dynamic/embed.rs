@@ -2,7 +2,7 @@
 //! `QEmbedLayerNormalization`, whose tables are integers. It reads no activations, so that it is the
 //! same with ranges of samples.
 
-use super::{Site, Want};
+use super::{DynamicGraph, Want};
 use crate::graph::quantized::MICROSOFT;
 use crate::graph::weighted::EMBEDDING_TABLES;
 use crate::plan::request::Settings;
@@ -14,9 +14,9 @@ const MASK: usize = 7;
 const POSITIONS: usize = 8;
 
 /// What the operator takes of a table: integers, scale, zero point.
-type Table = [Option<ValueId>; 3];
+type EmbeddingTable = [Option<ValueId>; 3];
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// Writes embeddings; says as what, or why not.
     pub(crate) fn embeddings(
         &mut self,
@@ -29,7 +29,7 @@ impl Site<'_, '_> {
         refuse!(self.pass.form != Form::QLinear => "the standard has no embeddings on integers");
         refuse!(node.input(POSITIONS).is_some() => "QEmbedLayerNormalization counts positions by itself");
         refuse!(used(2) => "QEmbedLayerNormalization does not give the sum");
-        let mut tables: Vec<Table> = Vec::new();
+        let mut tables: Vec<EmbeddingTable> = Vec::new();
         let given = EMBEDDING_TABLES.map(|slot| g[id].input(slot));
         for v in given {
             tables.push(match v {
@@ -59,7 +59,7 @@ impl Site<'_, '_> {
         g: &mut Graph,
         v: ValueId,
         settings: Settings,
-    ) -> Result<Table, String> {
+    ) -> Result<EmbeddingTable, String> {
         let data = g.constant(v).ok_or("one of its tables is computed")?;
         refuse!(data.dtype() != DataType::Float => "a table is of {}: kernels take float32", data.dtype());
         // One scale for all: a zero point of its own spares half of the steps.

@@ -1,7 +1,7 @@
 //! Recurrent layers: `LSTM` becomes ONNX Runtime's `DynamicQuantizeLSTM`, which makes integers of its
 //! input and of its state while it runs.
 
-use super::Site;
+use super::DynamicGraph;
 use crate::graph::quantized::MICROSOFT;
 use crate::plan::request::Settings;
 use crate::range::integers;
@@ -20,7 +20,7 @@ struct Gates {
     zeros: Tensor,
 }
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// Writes a recurrent layer; says as what, or why not.
     pub(crate) fn lstm(
         &mut self,
@@ -64,20 +64,20 @@ impl Site<'_, '_> {
         let rule = Rule::new(DataType::Int8, true, settings.reduce_range);
         let rule = Rule { search: false, ..rule.ok_or("its weights have no type")? };
         let rows = data.reshaped(vec![groups, data.len() / groups]).map_err(|e| e.to_string())?;
-        let found = per_channel(&rows, 0, rule)?;
-        let found = if settings.named { found } else { found.exact() };
+        let gate_integers = per_channel(&rows, 0, rule)?;
+        let gate_integers = if settings.named { gate_integers } else { gate_integers.exact() };
         let name = self.name(g, v);
-        self.pass.done.tensors.push(found.row(&name));
+        self.pass.done.tensors.push(gate_integers.row(&name));
         let mut turned = Vec::with_capacity(data.len());
-        for direction in found.integers.bytes().chunks(gates * width) {
+        for direction in gate_integers.integers.bytes().chunks(gates * width) {
             let column = |k: usize| direction.iter().skip(k).step_by(width).copied();
             (0..width).for_each(|k| turned.extend(column(k)));
         }
-        let dtype = found.integers.dtype();
+        let dtype = gate_integers.integers.dtype();
         let turned = Tensor::new(dtype, vec![directions, width, gates], turned.into());
         let dims = if settings.per_channel { vec![directions, gates] } else { vec![directions] };
-        let scales = found.scales.iter().map(|s| s.scale as f32).collect();
-        let zeros: Vec<i64> = found.scales.iter().map(|s| s.zero_point).collect();
+        let scales = gate_integers.scales.iter().map(|s| s.scale as f32).collect();
+        let zeros: Vec<i64> = gate_integers.scales.iter().map(|s| s.zero_point).collect();
         let zeros = integers(dtype, &dims, &zeros).ok_or("its zero points have no tensor")?;
         let integers = turned.map_err(|e| e.to_string())?;
         Ok(Gates { integers, scales: Tensor::from_vec(dims, scales), zeros })

@@ -23,7 +23,7 @@ use crate::graph::quantized::MICROSOFT;
 use crate::graph::subgraphs;
 use crate::graph::weighted::{WEIGHTED_OPS, is_attention};
 use crate::plan::checks::DYNAMIC;
-use crate::plan::{Request, Settings};
+use crate::plan::{QuantizeRequest, Settings};
 use crate::range::weights::{Quantized, Rule, per_channel, per_tensor};
 use crate::report::{Form, Report, name_of};
 use onnxd_build::{GraphBuilder, Var};
@@ -39,7 +39,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// For what no operator on integers takes.
 pub fn quantize_dynamic(
     model: &mut Model,
-    request: &Request,
+    request: &QuantizeRequest,
     form: Form,
 ) -> Result<Report, Diagnostics> {
     quantize_dynamic_but(model, request, form, &BTreeSet::new())
@@ -51,7 +51,7 @@ pub fn quantize_dynamic(
 /// As [`quantize_dynamic`].
 pub fn quantize_dynamic_but(
     model: &mut Model,
-    request: &Request,
+    request: &QuantizeRequest,
     form: Form,
     floats: &BTreeSet<NodeId>,
 ) -> Result<Report, Diagnostics> {
@@ -76,7 +76,7 @@ const ASKED: &str = "the demanded accuracy is not reached with it";
 
 /// What is the same for all graphs of a model.
 struct Pass<'r> {
-    request: &'r Request,
+    request: &'r QuantizeRequest,
     form: Form,
     opsets: Opsets,
     /// Nodes of the graph at hand that stay as they are.
@@ -87,12 +87,12 @@ struct Pass<'r> {
 }
 
 /// A graph at work.
-struct Site<'p, 'r> {
+struct DynamicGraph<'p, 'r> {
     pass: &'p mut Pass<'r>,
     /// Integers, scale and zero point of an activation.
     activations: BTreeMap<ValueId, [ValueId; 3]>,
     /// Weights that are the same for several nodes are quantized once.
-    weights: BTreeMap<(ValueId, Want), Weights>,
+    weights: BTreeMap<(ValueId, Want), IntegerWeights>,
     /// Values of other types in float32.
     wide: BTreeMap<ValueId, ValueId>,
     /// Constants that may have lost their readers.
@@ -138,7 +138,7 @@ impl Want {
 
 /// Weights as integers.
 #[derive(Clone)]
-struct Weights {
+struct IntegerWeights {
     integers: ValueId,
     /// `None` where zero is 0.
     zero: Option<ValueId>,
@@ -149,10 +149,10 @@ fn graph(
     g: &mut Graph,
     pass: &mut Pass,
     outer: &BTreeMap<ValueId, Tensor>,
-    found: &mut Diagnostics,
+    problems: &mut Diagnostics,
 ) {
     let floats = std::mem::take(&mut pass.floats);
-    let mut site = Site {
+    let mut site = DynamicGraph {
         pass,
         activations: BTreeMap::new(),
         weights: BTreeMap::new(),
@@ -166,12 +166,12 @@ fn graph(
         }
         if g[id].subgraphs().next().is_some() {
             let constants = subgraphs::captured_constants(g, id, outer);
-            g.edit_subgraphs(id, |inner| graph(inner, site.pass, &constants, found));
+            g.edit_subgraphs(id, |inner| graph(inner, site.pass, &constants, problems));
             site.stale.extend(constants.into_keys());
         }
         let node = &g[id];
         let name = name_of(g, node);
-        let Some(settings) = site.pass.request.of(g, node).filter(|_| known(node)) else {
+        let Some(settings) = site.pass.request.settings_for(g, node).filter(|_| known(node)) else {
             continue;
         };
         let op = node.op.clone();
@@ -179,7 +179,7 @@ fn graph(
         if WEIGHTED_OPS.contains(&op.as_str())
             && let Err(unsupported) = types(&name, settings)
         {
-            found.push(unsupported);
+            problems.push(unsupported);
             continue;
         }
         match site.node(g, id, settings) {
@@ -218,7 +218,7 @@ fn types(name: &str, settings: Settings) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// Writes a node on integers; says as what, or why not.
     fn node(
         &mut self,
@@ -285,20 +285,22 @@ impl Site<'_, '_> {
     }
 
     /// The constant `w` as integers.
-    fn weights(&mut self, g: &mut Graph, w: ValueId, want: Want) -> Result<Weights, String> {
+    fn weights(&mut self, g: &mut Graph, w: ValueId, want: Want) -> Result<IntegerWeights, String> {
         if let Some(known) = self.weights.get(&(w, want)) {
             return Ok(known.clone());
         }
         let data = g.constant(w).ok_or("its weights are computed")?.clone();
-        let found = want.integers(&data)?;
-        let found = if want.exact { found.exact() } else { found };
-        refuse!(want.outputs.is_some_and(|axis| found.sums_pass(axis, SUM_MAX)) =>
+        let weight_integers = want.integers(&data)?;
+        let weight_integers = if want.exact { weight_integers.exact() } else { weight_integers };
+        refuse!(want.outputs.is_some_and(|axis| weight_integers.sums_pass(axis, SUM_MAX)) =>
             "32 bits may not hold accumulators of so many terms");
         let name = self.name(g, w);
-        self.pass.done.tensors.push(found.row(&name));
-        let zero = match found.is_centered() {
+        self.pass.done.tensors.push(weight_integers.row(&name));
+        let zero = match weight_integers.is_centered() {
             true => None,
-            false => Some(found.zero_point_tensor().ok_or("its zero points have no tensor")?),
+            false => {
+                Some(weight_integers.zero_point_tensor().ok_or("its zero points have no tensor")?)
+            }
         };
         let zero = zero.map(|zero| match zero.to_i64s() {
             Some(all) if want.one_zero => {
@@ -306,12 +308,12 @@ impl Site<'_, '_> {
             }
             _ => zero,
         });
-        let Quantized { integers, scales, .. } = found;
+        let Quantized { integers, scales, .. } = weight_integers;
         let integers = match want.transposed {
             true => integers.permuted(&[1, 0]).map_err(|e| e.to_string())?.held(),
             false => integers,
         };
-        let made = Weights {
+        let made = IntegerWeights {
             integers: g.add_initializer(&format!("{name}_quantized"), integers),
             zero: zero.map(|zero| g.add_initializer(&format!("{name}_zero_point"), zero)),
             scales: scales.iter().map(|s| s.scale).collect(),

@@ -2,7 +2,7 @@
 //! `bfloat16` or `double` reads its inputs as that, and what it computes becomes its own type again.
 //! Eight bits lose more than either does.
 
-use super::Site;
+use super::DynamicGraph;
 use crate::graph::quantized::dtype_of;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, ValueId, ValueType};
@@ -15,7 +15,7 @@ pub(crate) struct Before {
     outputs: Vec<(usize, ValueId, NodeId)>,
 }
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// Lets a node compute in float32; `None` if it does.
     ///
     /// # Errors

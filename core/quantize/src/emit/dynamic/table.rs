@@ -1,6 +1,6 @@
 //! Tables that are only gathered from: embeddings.
 
-use super::{Site, Want};
+use super::{DynamicGraph, Want};
 use crate::plan::request::Settings;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor};
@@ -8,7 +8,7 @@ use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor};
 /// Elements of a table below which integers save nothing that counts.
 const TABLE_MIN: usize = 4096;
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// `Gather(table, i)` becomes `DequantizeLinear(Gather(integers, i))`, with a scale for each
     /// column of the table where columns stay together. An empty reason is none worth telling.
     pub(crate) fn table(

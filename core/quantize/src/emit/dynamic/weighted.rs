@@ -1,6 +1,6 @@
 //! Products of activations and constant weights.
 
-use super::{Site, Want, Weights};
+use super::{DynamicGraph, IntegerWeights, Want};
 use crate::graph::quantized::MICROSOFT;
 use crate::graph::weighted::WeightedOp;
 use crate::plan::opt_in;
@@ -13,7 +13,7 @@ use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
 /// The attributes that `ConvInteger` has from `Conv`.
 const CONV: [&str; 6] = ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
 
-impl Site<'_, '_> {
+impl DynamicGraph<'_, '_> {
     /// Writes a weighted operator on integers; says as what, or why not.
     pub(crate) fn product(
         &mut self,
@@ -55,7 +55,7 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         // Kernels take scales for the columns of a matrix only.
         let matrix = g.constant(w).is_some_and(|w| w.rank() == 2);
-        let want = Want::of(WeightedOp::MatMul, matrix.then_some(1), settings);
+        let want = Want::from_settings(WeightedOp::MatMul, matrix.then_some(1), settings);
         let outputs = g.constant(w).map(|w| w.rank().saturating_sub(1));
         let weights = self.weights(g, w, Want { outputs, ..want })?;
         let [xq, sx, zx] = self.activation(g, x)?;
@@ -77,7 +77,11 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         let transposed = op.transB != 0;
         let outputs = Some(usize::from(!transposed));
-        let want = Want { transposed, outputs, ..Want::of(WeightedOp::Gemm, outputs, settings) };
+        let want = Want {
+            transposed,
+            outputs,
+            ..Want::from_settings(WeightedOp::Gemm, outputs, settings)
+        };
         let weights = self.weights(g, op.b, want)?;
         let [xq, sx, zx] = self.activation(g, op.a)?;
         let columns = g.constant(weights.integers).map_or(0, |w| w.dims()[1]);
@@ -121,7 +125,7 @@ impl Site<'_, '_> {
         let rank = g.constant(op.w).map_or(0, Tensor::rank);
         let spatial = rank.checked_sub(2).ok_or("its weights lack axes")?;
         let bias = bias_of(g, op, spatial)?;
-        let want = Want::of(WeightedOp::Conv, Some(0), settings);
+        let want = Want::from_settings(WeightedOp::Conv, Some(0), settings);
         let weights = self.weights(g, op.w, Want { outputs: Some(0), ..want })?;
         let [xq, sx, zx] = self.activation(g, op.x)?;
         self.stale.extend(op.b);
@@ -185,7 +189,7 @@ pub(crate) fn check(g: &Graph, w: ValueId) -> Result<(), String> {
 
 impl Want {
     /// What a weighted operator wants whose output channels run along `axis`, if one axis does.
-    pub(crate) fn of(op: WeightedOp, axis: Option<usize>, settings: Settings) -> Want {
+    pub(crate) fn from_settings(op: WeightedOp, axis: Option<usize>, settings: Settings) -> Want {
         let axis = axis.filter(|_| settings.per_channel);
         // Weights of `int8` are written as `uint8` unless they are named in the params, see
         // `Quantized::exact`: they may have a zero point. ONNX Runtime's ConvInteger takes one zero
@@ -208,7 +212,7 @@ impl Want {
     }
 }
 
-impl Weights {
+impl IntegerWeights {
     /// The scales times `factor`, followed by `axes` axes.
     pub(crate) fn scales(&self, factor: f64, axes: usize) -> Tensor {
         let values: Vec<f32> = self.scales.iter().map(|s| (s * factor) as f32).collect();

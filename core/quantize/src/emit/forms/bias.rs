@@ -31,11 +31,12 @@ pub(crate) fn folded(
         && beta == 1.0
         && value.zero_points(site.graph)?.iter().all(|z| *z == 0)
     {
-        let (given, last) = (floats(site.graph, value.scale)?, value.along(site.graph, -1));
-        let count = given.len().max(steps.len());
-        let fits = [given.len(), steps.len()].iter().all(|n| [1, count].contains(n));
+        let (input_scales, last) = (floats(site.graph, value.scale)?, value.along(site.graph, -1));
+        let count = input_scales.len().max(steps.len());
+        let fits = [input_scales.len(), steps.len()].iter().all(|n| [1, count].contains(n));
         let of = |all: &[f32], k: usize| all[k % all.len()];
-        let close = |k| (of(&given, k) - of(steps, k)).abs() <= ROUNDING * of(steps, k).abs();
+        let close =
+            |k| (of(&input_scales, k) - of(steps, k)).abs() <= ROUNDING * of(steps, k).abs();
         if last.is_ok() && fits && (0..count).all(close) {
             return Ok(Some(value.q));
         }

@@ -27,9 +27,10 @@ fn mean(site: &mut FoldContext) -> Result<Node, Why> {
     let (x, y) = (site.input(0)?, site.output(0)?);
     site.alike(&[x, y])?;
     let rank = rank_of(site.graph, x.q).ok_or("the rank of its input is not known")? as i64;
-    let given = axes(site).ok_or("its axes are not constant")?;
-    let found: BTreeSet<i64> = given.iter().map(|a| if *a < 0 { a + rank } else { *a }).collect();
-    refuse!(rank < 3 || found.len() != given.len() || !found.iter().copied().eq(2..rank) =>
+    let declared_axes = axes(site).ok_or("its axes are not constant")?;
+    let reduced_axes: BTreeSet<i64> =
+        declared_axes.iter().map(|a| if *a < 0 { a + rank } else { *a }).collect();
+    refuse!(rank < 3 || reduced_axes.len() != declared_axes.len() || !reduced_axes.iter().copied().eq(2..rank) =>
         "no kernel on integers takes the mean of these axes");
     let kept = site.node.int("keepdims", 1) != 0;
     refuse!(!kept && site.opset < 13 => "without its axes in opsets before 13");
@@ -51,7 +52,8 @@ fn mean(site: &mut FoldContext) -> Result<Node, Why> {
     node.name = format!("{}_mean{}", site.node.name, super::SUFFIX);
     node.layers.clone_from(&site.node.layers);
     site.graph.add_node(node);
-    let axes = site.shared(&format!("{name}_axes"), Tensor::vector(found.into_iter().collect()));
+    let axes =
+        site.shared(&format!("{name}_axes"), Tensor::vector(reduced_axes.into_iter().collect()));
     let mut squeeze = Node::new("Squeeze", [mean, axes], [y.q]);
     squeeze.metadata.clone_from(&site.node.metadata);
     Ok(squeeze)

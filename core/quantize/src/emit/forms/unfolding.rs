@@ -103,11 +103,11 @@ impl UnfoldContext<'_> {
         };
         let fits = |id: &&NodeId| {
             let out = self.graph[**id].output(0);
-            out.and_then(|v| dequantize_source(self.graph, v).ok()).is_some_and(|found| {
-                found.q == q
-                    && found.axis == axis
-                    && equal(Some(found.scale), Some(scale))
-                    && equal(found.zero, zero)
+            out.and_then(|v| dequantize_source(self.graph, v).ok()).is_some_and(|quantized_value| {
+                quantized_value.q == q
+                    && quantized_value.axis == axis
+                    && equal(Some(quantized_value.scale), Some(scale))
+                    && equal(quantized_value.zero, zero)
             })
         };
         if let Some(there) = self.graph.readers(q).iter().find(fits) {

@@ -27,7 +27,7 @@ use onnxd_eval::{Builtin, Engine, Observer, RunOptions, quoted};
 use onnxd_ir::ops::Gemm;
 use onnxd_ir::{At, DataType, Graph, Model, NodeId, Tensor, ValueId};
 pub(crate) use rows::Shape;
-use solve::Weights;
+use solve::WeightRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use sums::Sums;
@@ -66,15 +66,15 @@ pub struct AdaRoundOptions<'s> {
 }
 
 /// Weights of the quantized graph, and all who read them.
-struct Site {
-    readers: Vec<Reader>,
+struct WeightSite {
+    readers: Vec<WeightReader>,
     shape: Shape,
     dims: Vec<usize>,
     levels: Levels,
     centered: bool,
 }
 
-struct Reader {
+struct WeightReader {
     node: NodeId,
     /// What it reads in the quantized graph, and what it computes in the float graph.
     names: (String, String),
@@ -153,14 +153,14 @@ pub fn adaround(
         let rest = sites.split_off(count);
         let now = std::mem::replace(&mut sites, rest);
         let seen = run((float, &quantized), &now, one_by_one, learning)?;
-        let mut found = Rounding::default();
+        let mut rounding = Rounding::default();
         for (site, sums) in now.iter().zip(seen) {
             let tensor = site.learn((&float.graph, &quantized.graph), sums, one_by_one);
             let nodes = site.readers.iter().map(|reader| reader.node);
-            found.integers.extend(nodes.zip(tensor.iter().cycle().cloned()));
+            rounding.integers.extend(nodes.zip(tensor.iter().cycle().cloned()));
         }
-        found.apply(&mut quantized.graph, &mut Report::default());
-        learned.integers.append(&mut found.integers);
+        rounding.apply(&mut quantized.graph, &mut Report::default());
+        learned.integers.append(&mut rounding.integers);
     }
     learned.notes = notes(&left, late);
     Ok(learned)
@@ -189,31 +189,31 @@ fn sites(
     (float, quantized): (&Graph, &Graph),
     weighted: &[(WeightedNode, Settings)],
     corrected: bool,
-) -> (Vec<Site>, Left) {
+) -> (Vec<WeightSite>, Left) {
     let order: BTreeMap<NodeId, usize> =
         (float.topological().unwrap_or_default().into_iter().enumerate())
             .map(|(at, id)| (id, at))
             .collect();
     let mut weighted: Vec<&(WeightedNode, Settings)> = weighted.iter().collect();
-    weighted.sort_by_key(|(product, _)| order.get(&product.node));
-    let (mut sites, mut left) = (Vec::<Site>::new(), Left::new());
-    let mut known: BTreeMap<ValueId, usize> = BTreeMap::new();
-    for (product, settings) in weighted {
+    weighted.sort_by_key(|(operator, _)| order.get(&operator.node));
+    let (mut sites, mut left) = (Vec::<WeightSite>::new(), Left::new());
+    let mut site_of_value: BTreeMap<ValueId, usize> = BTreeMap::new();
+    for (operator, settings) in weighted {
         // What was not quantized is named elsewhere.
-        let Some((v, _)) = stored(quantized, product.node) else { continue };
-        let found = site((float, quantized), product, *settings, corrected);
-        match (found, known.get(&v)) {
+        let Some((v, _)) = stored(quantized, operator.node) else { continue };
+        let found = site((float, quantized), operator, *settings, corrected);
+        match (found, site_of_value.get(&v)) {
             (Ok(mut site), Some(at)) if sites[*at].shape.k == site.shape.k => {
                 sites[*at].centered &= site.centered;
                 sites[*at].readers.append(&mut site.readers);
             }
             (Ok(site), None) => {
-                known.insert(v, sites.len());
+                site_of_value.insert(v, sites.len());
                 sites.push(site);
             }
             (Ok(_), Some(_)) => {}
             (Err(why), _) => {
-                left.entry(why).or_default().push(name_of(float, &float[product.node]));
+                left.entry(why).or_default().push(name_of(float, &float[operator.node]));
             }
         }
     }
@@ -222,40 +222,40 @@ fn sites(
 
 fn site(
     (float, quantized): (&Graph, &Graph),
-    product: &WeightedNode,
+    operator: &WeightedNode,
     settings: Settings,
     corrected: bool,
-) -> Result<Site, &'static str> {
+) -> Result<WeightSite, &'static str> {
     const OTHER: &str = "their weights are no matrix, or are read in another way";
-    let weights = float.constant(product.w).ok_or(OTHER)?;
+    let weights = float.constant(operator.w).ok_or(OTHER)?;
     if weights.dtype() != DataType::Float {
         return Err("their weights are not of float32");
     }
     let dims = weights.dims().to_vec();
-    let shape = Shape::of(float, product, &dims).ok_or(OTHER)?;
+    let shape = Shape::from_product(float, operator, &dims).ok_or(OTHER)?;
     if shape.k > INPUTS_MAX || shape.bytes(true) > SUMS_MAX {
         return Err("what they read has too many channels");
     }
-    let node = &quantized[product.node];
+    let node = &quantized[operator.node];
     // Which may be another type than was asked for.
-    let dtype = stored(quantized, product.node).ok_or(OTHER)?.1.dtype();
+    let dtype = stored(quantized, operator.node).ok_or(OTHER)?.1.dtype();
     let rule = Rule::new(dtype, settings.symmetric, settings.reduce_range);
     let levels = rule.ok_or(OTHER)?.levels;
     let name = |graph: &Graph, v: ValueId| quoted(&graph[v].name);
-    let bias = bias(quantized, product).ok_or("what they add is no constant")?;
-    let reader = Reader {
-        node: product.node,
-        names: (name(quantized, node.input(0).ok_or(OTHER)?), name(float, product.out)),
+    let bias = bias(quantized, operator).ok_or("what they add is no constant")?;
+    let reader = WeightReader {
+        node: operator.node,
+        names: (name(quantized, node.input(0).ok_or(OTHER)?), name(float, operator.out)),
         bias,
     };
-    let centered = corrected && super::bias_correction::has_bias(quantized, product);
-    Ok(Site { readers: vec![reader], shape, dims, levels, centered })
+    let centered = corrected && super::bias_correction::has_bias(quantized, operator);
+    Ok(WeightSite { readers: vec![reader], shape, dims, levels, centered })
 }
 
 /// What a weighted operator of the quantized graph adds for each output channel, or for all.
-fn bias(graph: &Graph, product: &WeightedNode) -> Option<Vec<f64>> {
-    let bias = graph[product.node].input(WeightedNode::BIAS);
-    let Some(v) = bias.filter(|_| product.op != WeightedOp::MatMul) else {
+fn bias(graph: &Graph, operator: &WeightedNode) -> Option<Vec<f64>> {
+    let bias = graph[operator.node].input(WeightedNode::BIAS);
+    let Some(v) = bias.filter(|_| operator.op != WeightedOp::MatMul) else {
         return Some(Vec::new());
     };
     let Ok(value) = dequantize_source(graph, v) else {
@@ -268,9 +268,9 @@ fn bias(graph: &Graph, product: &WeightedNode) -> Option<Vec<f64>> {
     Some(integers.into_iter().enumerate().map(real).collect())
 }
 
-impl Site {
+impl WeightSite {
     /// The weights of all groups as they are now.
-    fn rows(&self, (float, quantized): (&Graph, &Graph)) -> Option<Vec<Weights>> {
+    fn rows(&self, (float, quantized): (&Graph, &Graph)) -> Option<Vec<WeightRow>> {
         let (shape, node) = (&self.shape, self.readers.first()?.node);
         let value = dequantize_source(quantized, quantized[node].input(WeightedNode::W)?).ok()?;
         let scales = floats(quantized, value.scale).ok()?;
@@ -278,7 +278,7 @@ impl Site {
         let nearest = quantized.constant(value.q)?.to_i64s()?;
         let values = float.constant(float[node].input(WeightedNode::W)?)?.as_slice::<f32>()?;
         let alpha = At::<Gemm>::find(float, node).map_or(1.0, |gemm| gemm.alpha);
-        let row = |row: usize| Weights {
+        let row = |row: usize| WeightRow {
             values: (0..shape.k).map(|i| values[shape.at(row, i)] * alpha).collect(),
             scale: scales[row.min(scales.len() - 1)],
             zero: zeros.get(row.min(zeros.len().max(1) - 1)).copied().unwrap_or(0),
@@ -339,14 +339,14 @@ impl Observer for Shown<'_> {
 /// Runs both models on the samples; what was seen for each group of each site.
 fn run(
     (float, quantized): (&Model, &Model),
-    sites: &[Site],
+    sites: &[WeightSite],
     before: bool,
     learning: &AdaRoundOptions,
 ) -> Result<Vec<Vec<Sums>>, Diagnostics> {
     let Limits { bytes_max, stop, .. } = learning.limits;
     let mut of_float = Builtin.prepare(float)?;
     let mut of_quantized = Builtin.prepare(quantized)?;
-    let empty = |s: &Site| vec![Sums::new(s.shape.n, s.shape.k, before); s.shape.groups];
+    let empty = |s: &WeightSite| vec![Sums::new(s.shape.n, s.shape.k, before); s.shape.groups];
     let mut sums: Vec<Vec<Sums>> = sites.iter().map(empty).collect();
     let readers =
         || sites.iter().enumerate().flat_map(|(i, s)| s.readers.iter().map(move |r| (i, r)));

@@ -27,10 +27,14 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// For weights of these sizes.
-    pub(crate) fn of(graph: &Graph, product: &WeightedNode, dims: &[usize]) -> Option<Shape> {
-        let by_rows = match product.op {
+    pub(crate) fn from_product(
+        graph: &Graph,
+        operator: &WeightedNode,
+        dims: &[usize],
+    ) -> Option<Shape> {
+        let by_rows = match operator.op {
             WeightedOp::Conv => {
-                let (conv, [n, rest @ ..]) = (At::<Conv>::find(graph, product.node)?, dims) else {
+                let (conv, [n, rest @ ..]) = (At::<Conv>::find(graph, operator.node)?, dims) else {
                     return None;
                 };
                 let groups = usize::try_from(conv.group).ok().filter(|g| *g > 0 && n % g == 0)?;
@@ -41,7 +45,7 @@ impl Shape {
                 return Some(Shape { groups, n: n / groups, k, by_rows: true, window });
             }
             WeightedOp::Gemm => {
-                let gemm = At::<Gemm>::find(graph, product.node).filter(|g| g.transA == 0)?;
+                let gemm = At::<Gemm>::find(graph, operator.node).filter(|g| g.transA == 0)?;
                 gemm.transB != 0
             }
             WeightedOp::MatMul => false,

@@ -17,7 +17,7 @@ const GAIN_MIN: f32 = 1e-5;
 
 /// A row of weights: `values` are to become `scale * (integer - zero)`.
 #[derive(Clone, Debug)]
-pub(crate) struct Weights {
+pub(crate) struct WeightRow {
     pub(crate) values: Vec<f32>,
     pub(crate) scale: f32,
     pub(crate) zero: i64,
@@ -29,18 +29,18 @@ pub(crate) struct Weights {
 
 /// A row and what its errors are to make up for: `g`.
 pub(crate) struct Task<'w> {
-    row: &'w Weights,
+    row: &'w WeightRow,
     slope: Vec<f32>,
 }
 
 /// Integers on the way, with `H e - g`.
-struct State {
+struct RoundingState {
     integers: Vec<i64>,
     pull: Vec<f32>,
 }
 
 impl<'w> Task<'w> {
-    pub(crate) fn new(row: &'w Weights, slope: Vec<f32>) -> Task<'w> {
+    pub(crate) fn new(row: &'w WeightRow, slope: Vec<f32>) -> Task<'w> {
         Task { row, slope }
     }
 
@@ -62,7 +62,7 @@ impl<'w> Task<'w> {
     }
 
     /// `e' H e - 2 g' e`
-    fn cost(&self, state: &State) -> f64 {
+    fn cost(&self, state: &RoundingState) -> f64 {
         let one = |i: usize| {
             let e = f64::from(self.error(i, state.integers[i]));
             e * f64::from(state.pull[i] - self.slope[i])
@@ -87,17 +87,17 @@ pub(crate) fn solve(tasks: &[Task], gram: &[f32], inverse: Option<&Inverse>) -> 
 }
 
 /// Moves single integers as long as that lowers the error.
-fn descend(tasks: &[Task], start: Vec<Vec<i64>>, gram: &[f32]) -> Vec<State> {
+fn descend(tasks: &[Task], start: Vec<Vec<i64>>, gram: &[f32]) -> Vec<RoundingState> {
     let k = tasks.first().map_or(1, |task| task.slope.len());
     let of = |(task, integers): (&Task, &Vec<i64>)| -> Vec<f32> {
         integers.iter().enumerate().map(|(i, q)| task.error(i, *q)).collect()
     };
     let errors: Vec<Vec<f32>> = tasks.iter().zip(&start).map(of).collect();
     let pull = |task: &Task| task.slope.iter().map(|g| -g).collect();
-    let mut states: Vec<State> = tasks
+    let mut states: Vec<RoundingState> = tasks
         .iter()
         .zip(start)
-        .map(|(task, integers)| State { integers, pull: pull(task) })
+        .map(|(task, integers)| RoundingState { integers, pull: pull(task) })
         .collect();
     for (i, h) in gram.chunks(k).enumerate() {
         for (state, errors) in states.iter_mut().zip(&errors) {
@@ -119,7 +119,7 @@ fn descend(tasks: &[Task], start: Vec<Vec<i64>>, gram: &[f32]) -> Vec<State> {
 }
 
 /// Gives integer `i` its best neighbour; whether it moved.
-fn step(task: &Task, state: &mut State, i: usize, h: &[f32]) -> bool {
+fn step(task: &Task, state: &mut RoundingState, i: usize, h: &[f32]) -> bool {
     let (lo, hi) = task.ends(i);
     let (now, pull) = (state.integers[i], state.pull[i]);
     // The change of the error by a step is a parabola; its integer minimum is next to the real one.
@@ -180,9 +180,9 @@ mod tests {
     use super::*;
     use crate::observe::hessian::{DAMPING, Pairs};
 
-    fn row(values: &[f32], nearest: &[i64]) -> Weights {
+    fn row(values: &[f32], nearest: &[i64]) -> WeightRow {
         let (values, nearest) = (values.to_vec(), nearest.to_vec());
-        Weights { values, scale: 1.0, zero: 0, nearest, ends: (-8, 7) }
+        WeightRow { values, scale: 1.0, zero: 0, nearest, ends: (-8, 7) }
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
-        let (mut found, mut nearest, mut least) = (0.0, 0.0, 0.0);
+        let (mut found_cost, mut nearest, mut least) = (0.0, 0.0, 0.0);
         for _ in 0..40 {
             let mut pairs = Pairs::new(K);
             let samples: Vec<f32> = (0..20)
@@ -221,7 +221,7 @@ mod tests {
                 })
                 .collect();
             pairs.add(&samples);
-            let (gram, inverse) = (pairs.damped(DAMPING), Inverse::of(&pairs, DAMPING));
+            let (gram, inverse) = (pairs.damped(DAMPING), Inverse::from_pairs(&pairs, DAMPING));
             let values: Vec<f32> = (0..K).map(|_| 3.0 * next()).collect();
             let rounded: Vec<i64> = values.iter().map(|x| x.round_ties_even() as i64).collect();
             let row = row(&values, &rounded);
@@ -239,9 +239,9 @@ mod tests {
             });
             least += all.fold(f64::INFINITY, f64::min);
             nearest += cost(&rounded);
-            found += cost(&integers);
+            found_cost += cost(&integers);
         }
         // Costs are up to a constant, which is the same for all.
-        assert!(found - least < 0.1 * (nearest - least), "{least} {found} {nearest}");
+        assert!(found_cost - least < 0.1 * (nearest - least), "{least} {found_cost} {nearest}");
     }
 }

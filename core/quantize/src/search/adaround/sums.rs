@@ -1,6 +1,6 @@
 //! What is kept of the rows that a weighted operator reads: the same memory for ten samples as for a million.
 
-use super::solve::{Task, Weights, solve};
+use super::solve::{Task, WeightRow, solve};
 use crate::observe::hessian::{DAMPING, Inverse, Pairs};
 use onnxd_eval::{Columns, add_products};
 use rayon::prelude::*;
@@ -82,7 +82,7 @@ impl Sums {
     /// inputs, are made up for or do not count. `None` if nothing is known.
     pub(crate) fn integers(
         mut self,
-        rows: &[Weights],
+        rows: &[WeightRow],
         centered: bool,
         before: bool,
     ) -> Option<Vec<Vec<i64>>> {
@@ -96,7 +96,8 @@ impl Sums {
             return None;
         }
         let share = DAMPING + UNKNOWN * self.k as f64 / self.count;
-        let inverse = (self.k <= INVERTED_MAX).then(|| Inverse::of(&self.pairs, share)).flatten();
+        let inverse =
+            (self.k <= INVERTED_MAX).then(|| Inverse::from_pairs(&self.pairs, share)).flatten();
         let gram = self.pairs.damped(share);
         let parts = rows.par_chunks(TOGETHER).enumerate();
         let found = parts.flat_map_iter(|(part, rows)| {
@@ -112,7 +113,7 @@ impl Sums {
     }
 
     /// What is missing in the outputs of rows, summed with the inputs.
-    fn slopes(&self, rows: &[Weights], cross: &[f32]) -> Vec<Vec<f32>> {
+    fn slopes(&self, rows: &[WeightRow], cross: &[f32]) -> Vec<Vec<f32>> {
         let weights: Vec<&[f32]> = rows.iter().map(|row| row.values.as_slice()).collect();
         let made = self.pairs.times(&weights);
         let slope = |(cross, made): (&[f32], Vec<f64>)| -> Vec<f32> {

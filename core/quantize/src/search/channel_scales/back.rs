@@ -26,7 +26,7 @@ const PAST: usize = 4;
 
 /// Where the channels of a value are.
 #[derive(Clone, Debug)]
-struct Place {
+struct ChannelAxes {
     /// Their axes, counted from the last, which is 1; an index runs over the last of them first.
     axes: Vec<usize>,
     /// How many elements the axes have together.
@@ -36,7 +36,7 @@ struct Place {
 }
 
 /// Elements of an axis that a node takes out of a value.
-struct Part {
+struct AxisSlice {
     axis: usize,
     range: Range<usize>,
     /// Elements of the axis before.
@@ -52,15 +52,15 @@ pub(crate) struct Back<'g> {
 
 impl Back<'_> {
     /// The constants to divide for a value whose last axis are the channels.
-    pub(crate) fn of(graph: &Graph, value: ValueId, channels: usize) -> Option<Vec<Spot>> {
+    pub(crate) fn trace(graph: &Graph, value: ValueId, channels: usize) -> Option<Vec<Spot>> {
         let mut back = Back { graph, over: Vec::new() };
-        let place = Place { axes: vec![1], size: channels, at: (0..channels).collect() };
+        let place = ChannelAxes { axes: vec![1], size: channels, at: (0..channels).collect() };
         back.through(value, &place, DEPTH_MAX)?;
         Some(back.over)
     }
 
     /// Divides the channels of a value.
-    fn through(&mut self, v: ValueId, place: &Place, depth: usize) -> Option<()> {
+    fn through(&mut self, v: ValueId, place: &ChannelAxes, depth: usize) -> Option<()> {
         let graph = self.graph;
         let id = graph.producer(v).filter(|_| depth > 0)?;
         let node = &graph[id];
@@ -100,14 +100,20 @@ impl Back<'_> {
     }
 
     /// The same for what a node on the way reads, and nothing else.
-    fn inner(&mut self, v: ValueId, place: &Place, depth: usize) -> Option<()> {
+    fn inner(&mut self, v: ValueId, place: &ChannelAxes, depth: usize) -> Option<()> {
         let alone = self.graph.uses(v) == 1 && self.size(v, &place.axes) == Some(place.size);
         alone.then_some(())?;
         self.through(v, place, depth - 1)
     }
 
     /// Attention with its projections: what it gives are means of the last columns, the values.
-    fn projected(&mut self, id: NodeId, v: ValueId, place: &Place, depth: usize) -> Option<()> {
+    fn projected(
+        &mut self,
+        id: NodeId,
+        v: ValueId,
+        place: &ChannelAxes,
+        depth: usize,
+    ) -> Option<()> {
         let node = &self.graph[id];
         if node.domain != MICROSOFT || place.axes != [1] {
             return None;
@@ -127,7 +133,7 @@ impl Back<'_> {
     }
 
     /// Through a node that takes elements out of a value of which no other node takes the same.
-    fn part(&mut self, id: NodeId, v: ValueId, place: &Place, depth: usize) -> Option<()> {
+    fn part(&mut self, id: NodeId, v: ValueId, place: &ChannelAxes, depth: usize) -> Option<()> {
         let x = self.graph[id].input(0)?;
         let taken = self.taken(id, v)?;
         let apart = |reader: &NodeId| {
@@ -151,7 +157,7 @@ impl Back<'_> {
                 let axes = [at].into_iter().chain(place.axes.iter().map(shifted)).collect();
                 let size = taken.size.checked_mul(place.size)?;
                 let outer = taken.range.start * place.size;
-                Place { axes, size, at: place.at.iter().map(|i| outer + i).collect() }
+                ChannelAxes { axes, size, at: place.at.iter().map(|i| outer + i).collect() }
             }
         };
         (self.size(x, &before.axes) == Some(before.size)).then_some(())?;
@@ -159,7 +165,7 @@ impl Back<'_> {
     }
 
     /// What a node takes out of its first input as `v`.
-    fn taken(&self, id: NodeId, v: ValueId) -> Option<Part> {
+    fn taken(&self, id: NodeId, v: ValueId) -> Option<AxisSlice> {
         let (graph, node) = (self.graph, &self.graph[id]);
         if !node.is_standard() || node.inputs.iter().skip(1).any(|x| *x == node.input(0)) {
             return None;
@@ -170,7 +176,7 @@ impl Back<'_> {
             let all = graph.constant(node.input(slot)?)?.to_i64s()?;
             (all.len() == 1).then(|| all[0])
         };
-        let known = |axis: usize| dims[axis];
+        let size_of = |axis: usize| dims[axis];
         let index = |i: i64, size: usize| {
             let size = i64::try_from(size).ok()?;
             usize::try_from(if i < 0 { i.saturating_add(size) } else { i }.clamp(0, size)).ok()
@@ -179,16 +185,16 @@ impl Back<'_> {
             "Gather" => {
                 let (axis, picked) = (axis(node.int("axis", 0))?, one(1)?);
                 let scalar = graph.constant(node.input(1)?)?.rank();
-                let (size, gone) = (known(axis)?, scalar == 0);
+                let (size, gone) = (size_of(axis)?, scalar == 0);
                 let i = index(picked, size).filter(|i| scalar < 2 && *i < size)?;
-                Some(Part { axis, range: i..i + 1, size, gone })
+                Some(AxisSlice { axis, range: i..i + 1, size, gone })
             }
             "Slice" => {
                 let axis = axis(one(3)?)?;
-                let size = known(axis)?;
+                let size = size_of(axis)?;
                 (node.input(4).is_none() || one(4) == Some(1)).then_some(())?;
                 let (start, end) = (index(one(1)?, size)?, index(one(2)?, size)?);
-                Some(Part { axis, range: start..end.max(start), size, gone: false })
+                Some(AxisSlice { axis, range: start..end.max(start), size, gone: false })
             }
             "Split" => {
                 let axis = axis(node.int("axis", 0))?;
@@ -196,7 +202,7 @@ impl Back<'_> {
                 for out in &node.outputs {
                     range = range.end..range.end + shape(graph, (*out)?)?.get(axis).copied()??;
                     if *out == Some(v) {
-                        return Some(Part { axis, range, size: known(axis)?, gone: false });
+                        return Some(AxisSlice { axis, range, size: size_of(axis)?, gone: false });
                     }
                 }
                 None
@@ -220,7 +226,7 @@ impl Back<'_> {
     }
 
     /// Before axes were exchanged.
-    fn exchanged(&self, node: &Node, v: ValueId, place: &Place) -> Option<Place> {
+    fn exchanged(&self, node: &Node, v: ValueId, place: &ChannelAxes) -> Option<ChannelAxes> {
         let rank = self.rank(v)?;
         let Some(Attr::Ints(perm)) = node.attr("perm") else { return None };
         let from = |axis: &usize| {
@@ -228,11 +234,11 @@ impl Back<'_> {
             rank.checked_sub(usize::try_from(at).ok()?)
         };
         let axes = place.axes.iter().map(from).collect::<Option<_>>()?;
-        Some(Place { axes, ..place.clone() })
+        Some(ChannelAxes { axes, ..place.clone() })
     }
 
     /// Before axes of one element came or went, where it is told which.
-    fn unfolded(&self, node: &Node, v: ValueId, place: &Place) -> Option<Place> {
+    fn unfolded(&self, node: &Node, v: ValueId, place: &ChannelAxes) -> Option<ChannelAxes> {
         let (x, comes) = (node.input(0)?, node.is("Unsqueeze"));
         (comes || node.is("Squeeze")).then_some(())?;
         let (before, after) = (self.rank(x)?, self.rank(v)?);
@@ -253,14 +259,14 @@ impl Back<'_> {
             false => kept.get(axis - 1).copied(),
         };
         let axes = place.axes.iter().map(from).collect::<Option<_>>()?;
-        Some(Place { axes, ..place.clone() })
+        Some(ChannelAxes { axes, ..place.clone() })
     }
 
     /// Before elements that stayed in order got other axes.
-    fn reshaped(&self, v: ValueId, x: ValueId, place: &Place) -> Option<Place> {
+    fn reshaped(&self, v: ValueId, x: ValueId, place: &ChannelAxes) -> Option<ChannelAxes> {
         let ordered = place.ordered(&self.sizes(v, &place.axes)?);
         let (before, after) = (self.trailing(x, place.size)?, self.trailing(v, place.size)?);
-        (after == ordered.axes).then_some(Place { axes: before, ..ordered })
+        (after == ordered.axes).then_some(ChannelAxes { axes: before, ..ordered })
     }
 
     /// The last axes of a value, without those of one element, that have as many.
@@ -279,26 +285,26 @@ impl Back<'_> {
     }
 
     /// Gain and offset of a normalization over the last axis.
-    fn normalization(&mut self, id: NodeId, v: ValueId, place: &Place) -> Option<()> {
+    fn normalization(&mut self, id: NodeId, v: ValueId, place: &ChannelAxes) -> Option<()> {
         let axis = self.graph[id].int("axis", -1);
         let over_last = axis == -1 || self.rank(v).is_some_and(|rank| axis + 1 == rank as i64);
         over_last.then_some(()).and_then(|()| self.constants(id, place))
     }
 
     /// Whether channels are the second axis of a value.
-    fn second(&self, v: ValueId, place: &Place) -> bool {
+    fn second(&self, v: ValueId, place: &ChannelAxes) -> bool {
         self.rank(v).is_some_and(|rank| rank > 1 && place.axes == [rank - 1])
     }
 
     /// Factors and summands of a node, those that there are, whose first axis are the channels.
-    fn constants(&mut self, id: NodeId, place: &Place) -> Option<()> {
+    fn constants(&mut self, id: NodeId, place: &ChannelAxes) -> Option<()> {
         let graph = self.graph;
         let mut filled = [1, 2].into_iter().filter(|slot| graph[id].input(*slot).is_some());
         filled.all(|slot| self.vector(id, slot, 0, place)).then_some(())
     }
 
     /// Weights of a weighted operator by what they compute, and its bias.
-    fn product(&mut self, id: NodeId, place: &Place) -> Option<()> {
+    fn product(&mut self, id: NodeId, place: &ChannelAxes) -> Option<()> {
         let node = &self.graph[id];
         let rank = matrix(self.graph, node.input(1)?).filter(|_| place.axes == [1])?;
         let gemm = Gemm::view(node);
@@ -312,7 +318,7 @@ impl Back<'_> {
     }
 
     /// Notes a constant that has the channels along an axis.
-    fn vector(&mut self, node: NodeId, slot: usize, axis: usize, place: &Place) -> bool {
+    fn vector(&mut self, node: NodeId, slot: usize, axis: usize, place: &ChannelAxes) -> bool {
         let data = reals(self.graph, self.graph[node].input(slot));
         let fits = data.is_some_and(|c| c.dims().get(axis) == Some(&place.size));
         self.over.extend(fits.then(|| Spot { node, slot, axis, at: place.at.clone() }));
@@ -326,13 +332,13 @@ impl Back<'_> {
     }
 
     /// Notes the constant at `slot` if it has the channels along its axis from the last.
-    fn along(&mut self, node: NodeId, slot: usize, place: &Place) -> bool {
+    fn along(&mut self, node: NodeId, slot: usize, place: &ChannelAxes) -> bool {
         let rank = reals(self.graph, self.graph[node].input(slot)).map_or(0, Tensor::rank);
         let [axis] = place.axes[..] else { return false };
         rank.checked_sub(axis).is_some_and(|axis| self.vector(node, slot, axis, place))
     }
 
-    fn sum(&mut self, id: NodeId, place: &Place, depth: usize) -> Option<()> {
+    fn sum(&mut self, id: NodeId, place: &ChannelAxes, depth: usize) -> Option<()> {
         let node = &self.graph[id];
         if let Some((slot, other)) = self.beside(node) {
             let taken = self.along(id, slot, place).then_some(());
@@ -343,7 +349,7 @@ impl Back<'_> {
     }
 
     /// One of the factors is enough.
-    fn gain(&mut self, id: NodeId, place: &Place, depth: usize) -> Option<()> {
+    fn gain(&mut self, id: NodeId, place: &ChannelAxes, depth: usize) -> Option<()> {
         let node = &self.graph[id];
         if let Some((slot, other)) = self.beside(node) {
             let taken = self.along(id, slot, place).then_some(());
@@ -357,15 +363,15 @@ impl Back<'_> {
     }
 }
 
-impl Part {
+impl AxisSlice {
     /// Whether no element is taken by both.
-    fn is_apart(&self, other: &Part) -> bool {
+    fn is_apart(&self, other: &AxisSlice) -> bool {
         let (a, b) = (&self.range, &other.range);
         self.axis == other.axis && (a.end <= b.start || b.end <= a.start)
     }
 }
 
-impl Place {
+impl ChannelAxes {
     /// Whether the last axis is among the axes and that before it, over which means are taken, is
     /// not.
     fn ends_in_columns(&self) -> bool {
@@ -373,22 +379,22 @@ impl Place {
     }
 
     /// Of an axis with elements before and behind.
-    fn moved(&self, by: usize, size: usize) -> Place {
+    fn moved(&self, by: usize, size: usize) -> ChannelAxes {
         let at = self.at.iter().map(|i| i + by).collect();
-        Place { axes: self.axes.clone(), size, at }
+        ChannelAxes { axes: self.axes.clone(), size, at }
     }
 
     /// Before elements were taken out of the axis number `i`.
-    fn within(&self, i: usize, sizes: &[usize], part: &Part) -> Option<Place> {
+    fn within(&self, i: usize, sizes: &[usize], part: &AxisSlice) -> Option<ChannelAxes> {
         let size = (self.size / sizes[i].max(1)).checked_mul(part.size)?;
         let inner: usize = sizes[i + 1..].iter().product();
         let (few, all) = (sizes[i] * inner, part.size * inner);
         let of = |c: &usize| c / few * all + part.range.start * inner + c % few;
-        Some(Place { axes: self.axes.clone(), size, at: self.at.iter().map(of).collect() })
+        Some(ChannelAxes { axes: self.axes.clone(), size, at: self.at.iter().map(of).collect() })
     }
 
     /// With axes from the outermost to the last, without those of one element.
-    fn ordered(&self, sizes: &[usize]) -> Place {
+    fn ordered(&self, sizes: &[usize]) -> ChannelAxes {
         let mut order: Vec<usize> = (0..sizes.len()).filter(|i| sizes[*i] > 1).collect();
         order.sort_by_key(|i| std::cmp::Reverse(self.axes[*i]));
         let inner = |i: usize| sizes[i + 1..].iter().product::<usize>();
@@ -397,7 +403,7 @@ impl Place {
             order.iter().fold(0, |at, i| at * sizes[*i] + along(*i))
         };
         let axes = order.iter().map(|i| self.axes[*i]).collect();
-        Place { axes, size: self.size, at: self.at.iter().map(of).collect() }
+        ChannelAxes { axes, size: self.size, at: self.at.iter().map(of).collect() }
     }
 }
 

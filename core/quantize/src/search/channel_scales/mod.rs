@@ -21,14 +21,18 @@ struct Spot {
 /// An activation whose channels, its last axis, can be divided by positive factors: only weighted operators
 /// with constant weights read it, and constants on the way to it have the same channels.
 #[derive(Clone, Debug)]
-pub(crate) struct Site {
+pub(crate) struct ScalableActivation {
     over: Vec<Spot>,
     times: Vec<Spot>,
 }
 
-impl Site {
+impl ScalableActivation {
     /// `None` where dividing would take a node of its own, or would change what others read.
-    pub(crate) fn find(graph: &Graph, value: ValueId, channels: usize) -> Option<Site> {
+    pub(crate) fn find(
+        graph: &Graph,
+        value: ValueId,
+        channels: usize,
+    ) -> Option<ScalableActivation> {
         let mut times = Vec::new();
         for reader in graph.readers(value) {
             // A reader of the sizes alone is not concerned.
@@ -39,7 +43,7 @@ impl Site {
         if times.is_empty() || graph.is_output(value) {
             return None;
         }
-        let site = Site { over: Back::of(graph, value, channels)?, times };
+        let site = ScalableActivation { over: Back::trace(graph, value, channels)?, times };
         site.owned(graph).then_some(site)
     }
 

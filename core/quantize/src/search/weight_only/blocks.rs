@@ -48,7 +48,11 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Each weight becomes the nearest integer, or one that makes up for the errors of those before
     /// it.
-    pub(crate) fn of(weights: &[f32], (n, k): (usize, usize), settings: &BlockSettings) -> Blocks {
+    pub(crate) fn quantize(
+        weights: &[f32],
+        (n, k): (usize, usize),
+        settings: &BlockSettings,
+    ) -> Blocks {
         let (block, rule) = (settings.block, settings.rule);
         let alike = vec![1.0; if settings.matters.is_some() { 0 } else { k }];
         let matters = settings.matters.unwrap_or(&alike);

@@ -47,23 +47,23 @@ enum How {
 
 /// What is known of the inputs of a weighted operator.
 #[derive(Clone)]
-pub(crate) struct Known<'p> {
+pub(crate) struct InputStatistics<'p> {
     pairs: &'p Pairs,
     inverse: Option<Cow<'p, Inverse>>,
     /// What the inputs are divided by.
     factors: Option<Vec<f64>>,
 }
 
-impl<'p> Known<'p> {
-    pub(crate) fn of(pairs: &'p Pairs, methods: WeightMethods) -> Known<'p> {
-        let inverse = methods.gptq.then(|| Inverse::of(pairs, DAMPING)).flatten();
-        Known { pairs, inverse: inverse.map(Cow::Owned), factors: None }
+impl<'p> InputStatistics<'p> {
+    pub(crate) fn from_pairs(pairs: &'p Pairs, methods: WeightMethods) -> InputStatistics<'p> {
+        let inverse = methods.gptq.then(|| Inverse::from_pairs(pairs, DAMPING)).flatten();
+        InputStatistics { pairs, inverse: inverse.map(Cow::Owned), factors: None }
     }
 
     /// The same of the inputs divided by these factors.
-    fn divided(&self, factors: &[f64]) -> Known<'_> {
+    fn divided(&self, factors: &[f64]) -> InputStatistics<'_> {
         let inverse = self.inverse.as_ref().map(|inverse| Cow::Owned(inverse.divided(factors)));
-        Known { pairs: self.pairs, inverse, factors: Some(factors.to_vec()) }
+        InputStatistics { pairs: self.pairs, inverse, factors: Some(factors.to_vec()) }
     }
 
     fn factor(&self, input: usize) -> f64 {
@@ -71,7 +71,7 @@ impl<'p> Known<'p> {
     }
 
     /// The method with the least sum of squared errors of the weighted operator, and that.
-    fn better(&self, part: &Part) -> (How, f64) {
+    fn better(&self, part: &WeightsByRow) -> (How, f64) {
         let error = |how| (how, self.error(part, &self.made(part, how)));
         let (alike, weighed) = (error(How::Alike), error(How::Weighed));
         let compensated = self.inverse.as_ref().map(|_| error(How::Compensated));
@@ -80,11 +80,11 @@ impl<'p> Known<'p> {
     }
 
     /// Weights as integers.
-    fn made(&self, part: &Part, how: How) -> Blocks {
+    fn made(&self, part: &WeightsByRow, how: How) -> Blocks {
         let (settings, sizes) = (part.settings, (part.n, part.k));
         let later = self.inverse.as_deref().filter(|_| how == How::Compensated);
         let matters = match (how, later) {
-            (How::Alike, _) => return Blocks::of(&part.rows, sizes, &settings),
+            (How::Alike, _) => return Blocks::quantize(&part.rows, sizes, &settings),
             // What is left of an error once it is made up for.
             (_, Some(inverse)) => {
                 (0..part.k).map(|i| f64::from(inverse.row(i)[0]).powi(-2)).collect()
@@ -95,10 +95,14 @@ impl<'p> Known<'p> {
             }
         };
         let matters = even(matters);
-        Blocks::of(&part.rows, sizes, &BlockSettings { matters: Some(&matters), later, ..settings })
+        Blocks::quantize(
+            &part.rows,
+            sizes,
+            &BlockSettings { matters: Some(&matters), later, ..settings },
+        )
     }
 
-    fn error(&self, part: &Part, made: &Blocks) -> f64 {
+    fn error(&self, part: &WeightsByRow, made: &Blocks) -> f64 {
         let row = |n: usize| -> Vec<f32> {
             let each = part.rows[n * part.k..][..part.k].iter().zip(made.row(n)).enumerate();
             each.map(|(i, (w, q))| (f64::from(w - q) / self.factor(i)) as f32).collect()
@@ -107,7 +111,7 @@ impl<'p> Known<'p> {
     }
 
     /// The sum of the squares of what the weighted operator gives.
-    fn signal(&self, part: &Part) -> f64 {
+    fn signal(&self, part: &WeightsByRow) -> f64 {
         let row = |n: usize| -> Vec<f32> {
             let each = part.rows[n * part.k..][..part.k].iter().enumerate();
             each.map(|(i, w)| (f64::from(*w) / self.factor(i)) as f32).collect()
@@ -117,7 +121,7 @@ impl<'p> Known<'p> {
 
     /// Weights as integers, what was done for it, and the signal-to-noise ratio of some of what the
     /// product gives.
-    pub(crate) fn quantize(&self, part: &Part) -> (Blocks, &'static str, Option<f64>) {
+    pub(crate) fn quantize(&self, part: &WeightsByRow) -> (Blocks, &'static str, Option<f64>) {
         let some = part.sample(part.n, MEASURED_MAX);
         let (how, noise) = self.better(&some);
         let signal = self.signal(&some);
@@ -133,10 +137,12 @@ impl<'p> Known<'p> {
     }
 
     /// The factors with the least error of some weighted operators, if that is clearly less than without.
-    pub(crate) fn factors(&self, parts: &[Part]) -> Option<Vec<f64>> {
+    pub(crate) fn factors(&self, parts: &[WeightsByRow]) -> Option<Vec<f64>> {
         let rows: usize = parts.iter().map(|part| part.n).sum();
-        let parts: Vec<Part> = parts.iter().map(|part| part.sample(rows, TRIED_MAX)).collect();
-        let error = |known: &Known| parts.iter().map(|part| known.better(part).1).sum::<f64>();
+        let parts: Vec<WeightsByRow> =
+            parts.iter().map(|part| part.sample(rows, TRIED_MAX)).collect();
+        let error =
+            |known: &InputStatistics| parts.iter().map(|part| known.better(part).1).sum::<f64>();
         let x: Vec<f64> = self.pairs.squares().into_iter().map(f64::sqrt).collect();
         let mut w = vec![0f64; x.len()];
         for row in parts.iter().flat_map(|part| part.rows.chunks(part.k)) {
@@ -156,34 +162,39 @@ impl<'p> Known<'p> {
         let mut best = (GAIN_MIN * error(self), None);
         for (share, even) in tried {
             let factors = of(share, even);
-            let found = error(&self.divided(&factors));
-            if found < best.0 {
-                best = (found, Some(factors));
+            let factor_error = error(&self.divided(&factors));
+            if factor_error < best.0 {
+                best = (factor_error, Some(factors));
             }
         }
         best.1
     }
 
     /// The same of inputs that are divided now.
-    pub(crate) fn with(&self, factors: Option<&[f64]>) -> Known<'_> {
+    pub(crate) fn with(&self, factors: Option<&[f64]>) -> InputStatistics<'_> {
         factors.map_or_else(|| self.clone(), |factors| self.divided(factors))
     }
 }
 
 /// Weights of a weighted operator by rows.
-pub(crate) struct Part<'w> {
+pub(crate) struct WeightsByRow<'w> {
     pub(crate) rows: Cow<'w, [f32]>,
     pub(crate) n: usize,
     pub(crate) k: usize,
     pub(crate) settings: BlockSettings<'w>,
 }
 
-impl Part<'_> {
+impl WeightsByRow<'_> {
     /// Rows from all over it: its share, if `most` of `all` are wanted.
-    fn sample(&self, all: usize, most: usize) -> Part<'_> {
+    fn sample(&self, all: usize, most: usize) -> WeightsByRow<'_> {
         let step = all.div_ceil(most).max(1);
         let rows: Vec<f32> = self.rows.chunks(self.k).step_by(step).flatten().copied().collect();
-        Part { n: rows.len() / self.k, rows: rows.into(), k: self.k, settings: self.settings }
+        WeightsByRow {
+            n: rows.len() / self.k,
+            rows: rows.into(),
+            k: self.k,
+            settings: self.settings,
+        }
     }
 }
 

@@ -21,20 +21,20 @@ use crate::graph::edit;
 use crate::graph::quantized::MICROSOFT;
 use crate::graph::subgraphs;
 use crate::observe::hessian::Pairs;
-use crate::observe::{Feeds, Limits, Statistic, Wanted, observe};
-use crate::plan::Request;
+use crate::observe::{Feeds, Limits, Statistic, WantedValues, observe};
+use crate::plan::QuantizeRequest;
 use crate::range::weights::Rule;
 use crate::report::{Form, Report, name_of};
-use crate::search::channel_scales::Site;
+use crate::search::channel_scales::ScalableActivation;
 use blocks::{BlockSettings, Blocks};
-use known::{Known, Part};
+use known::{InputStatistics, WeightsByRow};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, quoted};
 use onnxd_ir::{Graph, Model, NodeId, Opsets, Tensor, ValueId};
 use onnxd_proto::onnxd::{QuantizedLayer, QuantizedTensor};
-use place::Place;
+use place::BlockedWeight;
 use std::collections::{BTreeMap, BTreeSet};
-use write::{Integers, Written};
+use write::{Integers, WrittenOperator};
 
 /// Bytes of what is remembered of inputs in one reading of the samples.
 const SUMS_MAX: usize = 1 << 30;
@@ -64,7 +64,7 @@ pub struct Data<'a> {
 /// For what no operator takes; why the model does not run on the samples.
 pub fn quantize_weights(
     model: &mut Model,
-    request: &Request,
+    request: &QuantizeRequest,
     form: Form,
     data: Option<&Data>,
 ) -> Result<Report, Diagnostics> {
@@ -77,15 +77,16 @@ pub fn quantize_weights(
         microsoft: false,
         shared: Vec::new(),
     };
-    let mut found = Diagnostics::default();
-    check(&model.graph, request, form, &mut found);
-    found.or_ok(())?;
+    let mut problems = Diagnostics::default();
+    check(&model.graph, request, form, &mut problems);
+    problems.or_ok(())?;
     let mut groups = match data {
         Some(_) => groups(&model.graph, request),
         None => Vec::new(),
     };
     // What nothing is known of comes last, with the sub-graphs.
-    let known: BTreeSet<NodeId> = groups.iter().flat_map(|g| g.nodes.iter().copied()).collect();
+    let weighted_nodes: BTreeSet<NodeId> =
+        groups.iter().flat_map(|g| g.nodes.iter().copied()).collect();
     let float = data.map(|data| (data, model.clone()));
     let mut at = 0;
     while let Some((data, float)) = float.as_ref().filter(|_| !groups.is_empty()) {
@@ -101,12 +102,12 @@ pub fn quantize_weights(
         let shown = |v: &ValueId| quoted(&float.graph[*v].name);
         let sizes: BTreeMap<String, usize> =
             now.iter().flat_map(|g| g.read.iter().map(|v| (shown(v), g.inputs))).collect();
-        let wanted = Wanted::Names(sizes.keys().cloned().collect());
+        let wanted = WantedValues::Names(sizes.keys().cloned().collect());
         let make = |name: &str| Pairs::new(sizes.get(name).copied().unwrap_or(0));
         let mut samples = (data.samples)();
         let mut seen = observe(data.engine, float, &mut *samples, &wanted, &make, data.limits)?;
         for group in now {
-            (data.progress)(at, known.len() as u64)?;
+            (data.progress)(at, weighted_nodes.len() as u64)?;
             at += group.nodes.len() as u64;
             let pairs = group.read.iter().filter_map(|v| seen.remove(&shown(v)));
             let pairs = pairs.reduce(|mut all, one| {
@@ -114,14 +115,15 @@ pub fn quantize_weights(
                 all
             });
             let pairs = pairs.filter(|pairs| !pairs.is_empty());
-            let known = pairs.as_ref().map(|pairs| Known::of(pairs, data.methods));
-            pass.group(&mut model.graph, &group, (known.as_ref(), data.methods.awq));
+            let weighted_nodes =
+                pairs.as_ref().map(|pairs| InputStatistics::from_pairs(pairs, data.methods));
+            pass.group(&mut model.graph, &group, (weighted_nodes.as_ref(), data.methods.awq));
         }
     }
     pass.done.layers.reverse();
     pass.done.tensors.reverse();
     pass.done.left_in_float.reverse();
-    graph(&mut model.graph, &mut pass, &BTreeMap::new(), &known);
+    graph(&mut model.graph, &mut pass, &BTreeMap::new(), &weighted_nodes);
     if pass.microsoft {
         model.opsets.insert(MICROSOFT.to_owned(), 1);
     }
@@ -130,47 +132,49 @@ pub fn quantize_weights(
 
 /// Products of the main graph that read the same value or share weights, the last first: factors of
 /// inputs change weights before them, which are not integers yet then.
-struct Group {
+struct ProductGroup {
     read: Vec<ValueId>,
     inputs: usize,
     nodes: Vec<NodeId>,
 }
 
-fn groups(g: &Graph, request: &Request) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+fn groups(g: &Graph, request: &QuantizeRequest) -> Vec<ProductGroup> {
+    let mut groups: Vec<ProductGroup> = Vec::new();
     // By what is read and by weights: a group, which may have gone into an earlier one.
-    let mut known = BTreeMap::new();
+    let mut group_of_key = BTreeMap::new();
     let mut into: Vec<usize> = Vec::new();
     for id in g.topological().unwrap_or_default() {
         let node = &g[id];
-        let wanted = request.of(g, node).is_some();
-        let Some(place) = Place::of(g, id).ok().flatten().filter(|_| wanted) else { continue };
+        let wanted = request.settings_for(g, node).is_some();
+        let Some(place) = BlockedWeight::find(g, id).ok().flatten().filter(|_| wanted) else {
+            continue;
+        };
         let Some(x) = place.x.filter(|x| g.constant(*x).is_none()) else { continue };
         let inputs = place.k;
         if place.turned || inputs > INPUTS_MAX {
             continue;
         }
         let keys = [(x, inputs), (place.w, inputs)];
-        let found: Vec<usize> =
-            keys.iter().filter_map(|key| Some(root(&mut into, *known.get(key)?))).collect();
-        let at = found.iter().copied().min().unwrap_or(groups.len());
+        let joined_groups: Vec<usize> =
+            keys.iter().filter_map(|key| Some(root(&mut into, *group_of_key.get(key)?))).collect();
+        let at = joined_groups.iter().copied().min().unwrap_or(groups.len());
         if at == groups.len() {
-            groups.push(Group { read: Vec::new(), inputs, nodes: Vec::new() });
+            groups.push(ProductGroup { read: Vec::new(), inputs, nodes: Vec::new() });
             into.push(at);
         }
-        for other in found.into_iter().filter(|other| *other != at) {
+        for other in joined_groups.into_iter().filter(|other| *other != at) {
             into[other] = at;
-            let Group { read, nodes, .. } = &mut groups[other];
+            let ProductGroup { read, nodes, .. } = &mut groups[other];
             let (read, nodes) = (std::mem::take(read), std::mem::take(nodes));
             groups[at].read.extend(read);
             groups[at].nodes.extend(nodes);
         }
         let group = &mut groups[at];
-        if !known.contains_key(&keys[0]) {
+        if !group_of_key.contains_key(&keys[0]) {
             group.read.push(x);
         }
         group.nodes.push(id);
-        known.extend(keys.map(|key| (key, at)));
+        group_of_key.extend(keys.map(|key| (key, at)));
     }
     groups.retain(|group| !group.nodes.is_empty());
     groups.iter_mut().for_each(|group| group.nodes.reverse());
@@ -188,12 +192,12 @@ fn root(into: &mut [usize], mut at: usize) -> usize {
 }
 
 /// What the operators take, by the settings of all nodes that would get them.
-fn check(g: &Graph, request: &Request, form: Form, found: &mut Diagnostics) {
+fn check(g: &Graph, request: &QuantizeRequest, form: Form, found: &mut Diagnostics) {
     for (id, node) in g.nodes() {
         node.subgraphs().for_each(|inner| check(inner, request, form, found));
         let name = name_of(g, node);
-        let Some(settings) = request.of(g, node) else { continue };
-        let Ok(Some(_)) = Place::of(g, id) else { continue };
+        let Some(settings) = request.settings_for(g, node) else { continue };
+        let Ok(Some(_)) = BlockedWeight::find(g, id) else { continue };
         let mut refuse = |text: String| {
             found.push(Diagnostic::new(Code::FeatureUnsupported, format!("{name}: {text}")));
         };
@@ -215,19 +219,19 @@ fn check(g: &Graph, request: &Request, form: Form, found: &mut Diagnostics) {
 
 /// What is the same for all graphs of a model.
 struct Pass<'r> {
-    request: &'r Request,
+    request: &'r QuantizeRequest,
     form: Form,
     opsets: Opsets,
     done: Report,
     /// Whether operators of ONNX Runtime were written.
     microsoft: bool,
     /// Weights of this graph that others read, too.
-    shared: Vec<(Key, Integers, Option<f64>)>,
+    shared: Vec<(IntegersKey, Integers, Option<f64>)>,
 }
 
 /// What becomes the same integers for several nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Key {
+struct IntegersKey {
     w: ValueId,
     by_rows: bool,
     table: bool,
@@ -264,11 +268,16 @@ fn graph(
 
 impl Pass<'_> {
     /// Products that read the same, of which something is known; with whether it may be scaled.
-    fn group(&mut self, g: &mut Graph, group: &Group, (known, scale): (Option<&Known>, bool)) {
+    fn group(
+        &mut self,
+        g: &mut Graph,
+        group: &ProductGroup,
+        (known, scale): (Option<&InputStatistics>, bool),
+    ) {
         let factors = known.filter(|_| scale && group.read.len() == 1).and_then(|known| {
-            let site = Site::find(g, group.read[0], group.inputs)?;
-            let part = |id: &NodeId| self.part(g, *id, &Place::of(g, *id).ok()??).ok();
-            let parts: Vec<Part> = group.nodes.iter().filter_map(part).collect();
+            let site = ScalableActivation::find(g, group.read[0], group.inputs)?;
+            let part = |id: &NodeId| self.part(g, *id, &BlockedWeight::find(g, *id).ok()??).ok();
+            let parts: Vec<WeightsByRow> = group.nodes.iter().filter_map(part).collect();
             let factors = known.factors(&parts)?;
             site.apply(g, &factors)?;
             Some(factors)
@@ -280,8 +289,13 @@ impl Pass<'_> {
     }
 
     /// Weights of a node that are to be quantized, by rows.
-    fn part(&self, g: &Graph, id: NodeId, place: &Place) -> Result<Part<'static>, String> {
-        let settings = self.request.of(g, &g[id]).unwrap_or(self.request.settings);
+    fn part(
+        &self,
+        g: &Graph,
+        id: NodeId,
+        place: &BlockedWeight,
+    ) -> Result<WeightsByRow<'static>, String> {
+        let settings = self.request.settings_for(g, &g[id]).unwrap_or(self.request.settings);
         write::possible(g, id, place, self.form)?;
         let rule = Rule::new(settings.weight, settings.symmetric, settings.reduce_range);
         let rule =
@@ -294,13 +308,13 @@ impl Pass<'_> {
         let rows = place.rows(g.constant(place.w).ok_or("its weights are computed")?)?;
         let settings =
             BlockSettings { block, rule, dtype: place.dtype, matters: None, later: None };
-        Ok(Part { rows: rows.into(), n: place.n, k: place.k, settings })
+        Ok(WeightsByRow { rows: rows.into(), n: place.n, k: place.k, settings })
     }
 
-    fn node(&mut self, g: &mut Graph, id: NodeId, known: Option<&Known>) {
+    fn node(&mut self, g: &mut Graph, id: NodeId, known: Option<&InputStatistics>) {
         let node = &g[id];
         let (name, op) = (name_of(g, node), node.op.clone());
-        if self.request.of(g, node).is_none() {
+        if self.request.settings_for(g, node).is_none() {
             return;
         }
         match self.quantize(g, id, known) {
@@ -318,11 +332,11 @@ impl Pass<'_> {
         &mut self,
         g: &mut Graph,
         id: NodeId,
-        known: Option<&Known>,
+        statistics: Option<&InputStatistics>,
     ) -> Result<Option<(&'static str, Option<f64>)>, String> {
-        let Some(place) = Place::of(g, id)? else { return Ok(None) };
+        let Some(place) = BlockedWeight::find(g, id)? else { return Ok(None) };
         let part = self.part(g, id, &place)?;
-        let key = Key {
+        let key = IntegersKey {
             w: place.w,
             by_rows: place.by_rows,
             table: place.x.is_none() && self.form == Form::QLinear,
@@ -332,21 +346,21 @@ impl Pass<'_> {
         };
         let found = self.shared.iter().find(|(other, ..)| *other == key);
         if let Some((_, integers, sqnr_db)) = found.copied() {
-            let Written { operator, .. } =
+            let WrittenOperator { operator, .. } =
                 write::write(g, &self.opsets, id, &place, &integers, self.form)?;
             g.drop_unread([place.w]);
             return Ok(Some((operator, sqnr_db)));
         }
-        let (made, method, sqnr_db) = match known {
-            None => (Blocks::of(&part.rows, (part.n, part.k), &part.settings), "MSE", None),
-            Some(known) => known.quantize(&part),
+        let (made, method, sqnr_db) = match statistics {
+            None => (Blocks::quantize(&part.rows, (part.n, part.k), &part.settings), "MSE", None),
+            Some(statistics) => statistics.quantize(&part),
         };
         self.done.tensors.push(row(&g[place.w].name, &made, method));
         let integers = write::integers_of(g, &self.opsets, id, &place, &made, self.form)?;
         if g.uses(place.w) > 1 {
             self.shared.push((key, integers, sqnr_db));
         }
-        let Written { operator, microsoft } =
+        let WrittenOperator { operator, microsoft } =
             write::write(g, &self.opsets, id, &place, &integers, self.form)?;
         self.microsoft |= microsoft;
         g.drop_unread([place.w]);

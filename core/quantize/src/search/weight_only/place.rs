@@ -11,7 +11,7 @@ const TABLE_MIN: usize = 4096;
 
 /// Weights of a node as the rows that blocks run along.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BlockedWeight {
     /// The input of a weighted operator; `None` for a table.
     pub(crate) x: Option<ValueId>,
     /// The weights.
@@ -28,9 +28,9 @@ pub(crate) struct Place {
     pub(crate) dtype: DataType,
 }
 
-impl Place {
+impl BlockedWeight {
     /// `None` for what has no weights; else why they stay in floating point.
-    pub(crate) fn of(g: &Graph, id: NodeId) -> Result<Option<Place>, String> {
+    pub(crate) fn find(g: &Graph, id: NodeId) -> Result<Option<BlockedWeight>, String> {
         let node = &g[id];
         let (x, w, slot, by_rows, turned) = if let Some(op) = MatMul::view(node) {
             (Some(op.a), op.b, 1, false, false)
@@ -69,7 +69,7 @@ impl Place {
             true => (dims[rank - 2], dims[rank - 1]),
             false => (dims[rank - 1], dims[rank - 2]),
         };
-        Ok(Some(Place { x, w, slot, n, k, by_rows, turned, dtype }))
+        Ok(Some(BlockedWeight { x, w, slot, n, k, by_rows, turned, dtype }))
     }
 
     /// The weights by rows.

@@ -32,17 +32,19 @@ pub(crate) fn range(values: &[f32], matters: &[f32], rule: Rule, dtype: DataType
     }
     for clip in 0..CLIPS {
         let made = clipped(clip);
-        let found = Sums::of(values, matters, (made, rule));
-        if found.error < best.0 {
-            best = (found.error, made);
+        let clipped_sums = Sums::add_up(values, matters, (made, rule));
+        if clipped_sums.error < best.0 {
+            best = (clipped_sums.error, made);
         }
-        if !(found.best > f64::from(f32::MIN_POSITIVE) && found.best < made.scale * 2.0) {
+        if !(clipped_sums.best > f64::from(f32::MIN_POSITIVE)
+            && clipped_sums.best < made.scale * 2.0)
+        {
             continue;
         }
-        let made = kept(Scale { scale: found.best, ..made });
-        let found = Sums::of(values, matters, (made, rule));
-        if found.error < best.0 {
-            best = (found.error, made);
+        let made = kept(Scale { scale: clipped_sums.best, ..made });
+        let clipped_sums = Sums::add_up(values, matters, (made, rule));
+        if clipped_sums.error < best.0 {
+            best = (clipped_sums.error, made);
         }
     }
     best.1
@@ -57,7 +59,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(values: &[f32], matters: &[f32], (s, rule): (Scale, Rule)) -> Sums {
+    fn add_up(values: &[f32], matters: &[f32], (s, rule): (Scale, Rule)) -> Sums {
         let limit = |q: i64| (q - s.zero_point) as f32;
         let (lo, hi) = (limit(rule.levels.min), limit(rule.levels.max));
         let (scale, inverse) = (s.scale as f32, 1.0 / s.scale as f32);
@@ -72,13 +74,13 @@ impl Sums {
             let (x, m) = (values.as_chunks::<LANES>(), matters.as_chunks::<LANES>());
             for (x, m) in x.0.iter().zip(m.0) {
                 for i in 0..LANES {
-                    let found = one(x[i], m[i]);
-                    (0..3).for_each(|sum| partial[sum][i] += found[sum]);
+                    let element_sums = one(x[i], m[i]);
+                    (0..3).for_each(|sum| partial[sum][i] += element_sums[sum]);
                 }
             }
             for (x, m) in x.1.iter().zip(m.1) {
-                let found = one(*x, *m);
-                (0..3).for_each(|sum| partial[sum][0] += found[sum]);
+                let element_sums = one(*x, *m);
+                (0..3).for_each(|sum| partial[sum][0] += element_sums[sum]);
             }
             for (sum, partial) in sums.iter_mut().zip(partial) {
                 *sum += f64::from(partial.iter().sum::<f32>());

@@ -1,6 +1,6 @@
 //! The operators that read weights in blocks.
 
-use super::Place;
+use super::BlockedWeight;
 use super::blocks::{Blocks, offset};
 use crate::graph::edit;
 use crate::graph::quantized::MICROSOFT;
@@ -11,13 +11,18 @@ use onnxd_ir::ops::{Gemm, Op};
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Opsets, Tensor, ValueId};
 
 /// What was written.
-pub(crate) struct Written {
+pub(crate) struct WrittenOperator {
     pub(crate) operator: &'static str,
     pub(crate) microsoft: bool,
 }
 
 /// Whether the form can say it.
-pub(crate) fn possible(g: &Graph, id: NodeId, place: &Place, form: Form) -> Result<(), String> {
+pub(crate) fn possible(
+    g: &Graph,
+    id: NodeId,
+    place: &BlockedWeight,
+    form: Form,
+) -> Result<(), String> {
     let rank = |v: ValueId| g[v].shape().map(<[_]>::len);
     let weights = g.constant(place.w).map_or(2, Tensor::rank);
     let Some(x) = place.x.filter(|_| form == Form::QLinear && g[id].is("MatMul")) else {
@@ -48,7 +53,7 @@ pub(crate) fn integers_of(
     g: &mut Graph,
     opsets: &Opsets,
     id: NodeId,
-    place: &Place,
+    place: &BlockedWeight,
     made: &Blocks,
     form: Form,
 ) -> Result<Integers, String> {
@@ -82,10 +87,10 @@ pub(crate) fn write(
     g: &mut Graph,
     opsets: &Opsets,
     id: NodeId,
-    place: &Place,
+    place: &BlockedWeight,
     made: &Integers,
     form: Form,
-) -> Result<Written, String> {
+) -> Result<WrittenOperator, String> {
     let microsoft = form == Form::QLinear;
     let operator = match (form, place.x) {
         (Form::Qdq, _) => {
@@ -101,7 +106,7 @@ pub(crate) fn write(
             "GatherBlockQuantized"
         }
     };
-    Ok(Written { operator, microsoft })
+    Ok(WrittenOperator { operator, microsoft })
 }
 
 /// What a weighted operator is multiplied by.
@@ -133,7 +138,7 @@ fn dequantize(
     g: &mut Graph,
     opsets: &Opsets,
     id: NodeId,
-    place: &Place,
+    place: &BlockedWeight,
     made: &Blocks,
 ) -> Result<ValueId, String> {
     let dtype = made.rule.levels.dtype;
@@ -197,7 +202,7 @@ fn int((name, value): (&str, usize)) -> (String, Attr) {
 type Constants = [Option<Tensor>; 3];
 
 /// As `MatMulNBits` takes them.
-fn for_product(place: &Place, made: &Blocks, alpha: f32) -> Result<Constants, String> {
+fn for_product(place: &BlockedWeight, made: &Blocks, alpha: f32) -> Result<Constants, String> {
     let bits = made.rule.levels.dtype.bits();
     let (n, count) = (made.n, made.count());
     let bytes = packed(&made.integers, made.k, count * made.block, bits);
@@ -213,7 +218,7 @@ fn product(
     g: &mut Graph,
     opsets: &Opsets,
     id: NodeId,
-    (x, place): (ValueId, &Place),
+    (x, place): (ValueId, &BlockedWeight),
     made: &Integers,
 ) -> Result<(), String> {
     let gemm = Gemm::view(&g[id]);
@@ -248,7 +253,7 @@ fn product(
 }
 
 /// As `GatherBlockQuantized` takes them.
-fn for_gather(place: &Place, made: &Blocks) -> Result<Constants, String> {
+fn for_gather(place: &BlockedWeight, made: &Blocks) -> Result<Constants, String> {
     let bits = made.rule.levels.dtype.bits();
     let (n, count) = (made.n, made.count());
     let dtype = match bits {

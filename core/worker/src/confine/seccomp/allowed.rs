@@ -2,21 +2,21 @@
 
 use libc::c_long;
 
-type Call = (&'static str, c_long);
+type SystemCall = (&'static str, c_long);
 
 /// Calls that are allowed whatever their arguments.
-pub(super) struct Group {
+pub(super) struct SystemCallGroup {
     /// Why.
     pub(super) reason: &'static str,
     /// On all processors.
-    pub(super) calls: &'static [Call],
+    pub(super) calls: &'static [SystemCall],
     /// Older forms, which only x86-64 still has.
-    pub(super) older: &'static [Call],
+    pub(super) older: &'static [SystemCall],
 }
 
 /// A call that is allowed for some arguments only.
 pub(super) struct Filtered {
-    pub(super) call: Call,
+    pub(super) call: SystemCall,
     pub(super) when: When,
     /// Why, and for which arguments.
     pub(super) reason: &'static str,
@@ -57,10 +57,10 @@ macro_rules! older {
 }
 
 /// Answered as if the kernel did not have it: no worker needs another filter.
-pub(super) const SECCOMP: Call = ("SYS_seccomp", libc::SYS_seccomp);
+pub(super) const SECCOMP: SystemCall = ("SYS_seccomp", libc::SYS_seccomp);
 
-pub(super) const GROUPS: &[Group] = &[
-    Group {
+pub(super) const GROUPS: &[SystemCallGroup] = &[
+    SystemCallGroup {
         reason: "Its own memory, within the limit.",
         calls: calls! {
             SYS_brk SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_madvise SYS_msync SYS_mincore SYS_mlock
@@ -68,7 +68,7 @@ pub(super) const GROUPS: &[Group] = &[
         },
         older: &[],
     },
-    Group {
+    SystemCallGroup {
         reason: "Its own threads, and the end of them.",
         calls: calls! {
             SYS_futex SYS_futex_waitv SYS_set_robust_list SYS_rseq SYS_set_tid_address SYS_gettid SYS_sched_yield
@@ -76,7 +76,7 @@ pub(super) const GROUPS: &[Group] = &[
         },
         older: older! { SYS_arch_prctl },
     },
-    Group {
+    SystemCallGroup {
         reason: "How it takes signals, crash handlers among them.",
         calls: calls! {
             SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_rt_sigpending SYS_rt_sigsuspend
@@ -84,7 +84,7 @@ pub(super) const GROUPS: &[Group] = &[
         },
         older: older! { SYS_pause },
     },
-    Group {
+    SystemCallGroup {
         reason: "Clocks, and waiting for them.",
         calls: calls! {
             SYS_clock_gettime SYS_clock_getres SYS_clock_nanosleep SYS_nanosleep SYS_gettimeofday SYS_times
@@ -92,7 +92,7 @@ pub(super) const GROUPS: &[Group] = &[
         },
         older: older! { SYS_time },
     },
-    Group {
+    SystemCallGroup {
         reason: "Questions about itself and the machine.",
         calls: calls! {
             SYS_getpid SYS_getppid SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getresuid SYS_getresgid
@@ -100,7 +100,7 @@ pub(super) const GROUPS: &[Group] = &[
         },
         older: older! { SYS_getpgrp SYS_getrlimit },
     },
-    Group {
+    SystemCallGroup {
         reason: "Paths; the file rules decide which can be opened or changed.",
         calls: calls! {
             SYS_openat SYS_newfstatat SYS_statx SYS_statfs SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_chdir
@@ -111,7 +111,7 @@ pub(super) const GROUPS: &[Group] = &[
             SYS_link SYS_symlink
         },
     },
-    Group {
+    SystemCallGroup {
         reason: "Contents of files that are open.",
         calls: calls! {
             SYS_close SYS_close_range SYS_dup SYS_dup3 SYS_read SYS_readv SYS_pread64 SYS_preadv SYS_preadv2 SYS_write
@@ -121,7 +121,7 @@ pub(super) const GROUPS: &[Group] = &[
         },
         older: older! { SYS_dup2 SYS_getdents },
     },
-    Group {
+    SystemCallGroup {
         reason: "Waiting for several things at once, among its own threads.",
         calls: calls! {
             SYS_ppoll SYS_pselect6 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2
@@ -131,14 +131,14 @@ pub(super) const GROUPS: &[Group] = &[
             SYS_poll SYS_select SYS_epoll_create SYS_epoll_wait SYS_eventfd SYS_pipe
         },
     },
-    Group {
+    SystemCallGroup {
         reason: "The link to the parent, the only socket there is.",
         calls: calls! { SYS_sendto SYS_recvfrom SYS_shutdown },
         older: &[],
     },
 ];
 
-const fn filtered(call: Call, when: When, reason: &'static str) -> Filtered {
+const fn filtered(call: SystemCall, when: When, reason: &'static str) -> Filtered {
     Filtered { call, when, reason }
 }
 

@@ -4,11 +4,11 @@
 
 use std::fmt;
 
-use super::{Number, finite};
+use super::{ExprNumber, finite};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
-    Number(Number),
+    Number(ExprNumber),
     Name(String),
     Sign(&'static str),
     End,
@@ -78,10 +78,10 @@ fn number_length(text: &str) -> usize {
     end
 }
 
-fn number(text: &str) -> Result<Number, String> {
+fn number(text: &str) -> Result<ExprNumber, String> {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         let too_large = || format!("`{text}` is too large");
-        return text.parse().map(Number::Int).map_err(|_| too_large());
+        return text.parse().map(ExprNumber::Int).map_err(|_| too_large());
     }
     match text.parse() {
         Ok(float) => finite(float),

@@ -13,50 +13,50 @@ const LENGTH_MAX: usize = 4096;
 
 /// A number as Python keeps it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
+pub(super) enum ExprNumber {
     Int(i64),
     Float(f64),
 }
 
-impl fmt::Display for Number {
+impl fmt::Display for ExprNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Number::Int(i) => write!(f, "{i}"),
-            Number::Float(x) => write!(f, "{x:?}"),
+            ExprNumber::Int(i) => write!(f, "{i}"),
+            ExprNumber::Float(x) => write!(f, "{x:?}"),
         }
     }
 }
 
 /// Value of an expression, or why it has none.
-pub(super) fn evaluate(text: &str) -> Result<Number, String> {
+pub(super) fn evaluate(text: &str) -> Result<ExprNumber, String> {
     refuse!(text.len() > LENGTH_MAX => "it is longer than {LENGTH_MAX} bytes");
     parser::parse(text)?.value()
 }
 
 /// Signs and what stands at their right.
-type Operands = Vec<(&'static str, Tree)>;
+type ChainOperands = Vec<(&'static str, ExprTree)>;
 
-enum Tree {
-    Number(Number),
-    Negate(Box<Tree>),
-    Not(Box<Tree>),
-    Power(Box<Tree>, Box<Tree>),
+enum ExprTree {
+    Number(ExprNumber),
+    Negate(Box<ExprTree>),
+    Not(Box<ExprTree>),
+    Power(Box<ExprTree>, Box<ExprTree>),
     /// Operands of equal precedence, applied from the left.
-    Chain(Box<Tree>, Operands),
+    Chain(Box<ExprTree>, ChainOperands),
     /// `a < b <= c`: every neighbouring pair must hold.
-    Compare(Box<Tree>, Operands),
-    And(Vec<Tree>),
-    Or(Vec<Tree>),
-    Call(Function, Vec<Tree>),
+    Compare(Box<ExprTree>, ChainOperands),
+    And(Vec<ExprTree>),
+    Or(Vec<ExprTree>),
+    Call(ExprFunction, Vec<ExprTree>),
     If {
-        condition: Box<Tree>,
-        then: Box<Tree>,
-        other: Box<Tree>,
+        condition: Box<ExprTree>,
+        then: Box<ExprTree>,
+        other: Box<ExprTree>,
     },
 }
 
 #[derive(Clone, Copy)]
-enum Function {
+enum ExprFunction {
     Int,
     Float,
     Max,
@@ -65,29 +65,29 @@ enum Function {
     Abs,
 }
 
-type Evaluated = Result<Number, String>;
+type Evaluated = Result<ExprNumber, String>;
 
-impl Tree {
+impl ExprTree {
     fn value(&self) -> Evaluated {
         match self {
-            Tree::Number(number) => Ok(*number),
-            Tree::Negate(operand) => apply("-", Number::Int(0), operand.value()?),
-            Tree::Not(operand) => Ok(truth(!operand.value()?.is_true())),
-            Tree::Power(base, exponent) => apply("**", base.value()?, exponent.value()?),
-            Tree::Chain(first, rest) => {
+            ExprTree::Number(number) => Ok(*number),
+            ExprTree::Negate(operand) => apply("-", ExprNumber::Int(0), operand.value()?),
+            ExprTree::Not(operand) => Ok(truth(!operand.value()?.is_true())),
+            ExprTree::Power(base, exponent) => apply("**", base.value()?, exponent.value()?),
+            ExprTree::Chain(first, rest) => {
                 rest.iter().try_fold(first.value()?, |sum, (sign, operand)| {
                     apply(sign, sum, operand.value()?)
                 })
             }
-            Tree::Compare(first, rest) => compare(first, rest),
-            Tree::And(all) => first_where(all, |n| !n.is_true()),
-            Tree::Or(any) => first_where(any, Number::is_true),
-            Tree::Call(function, arguments) => {
-                let values: Vec<Number> =
-                    arguments.iter().map(Tree::value).collect::<Result<_, _>>()?;
+            ExprTree::Compare(first, rest) => compare(first, rest),
+            ExprTree::And(all) => first_where(all, |n| !n.is_true()),
+            ExprTree::Or(any) => first_where(any, ExprNumber::is_true),
+            ExprTree::Call(function, arguments) => {
+                let values: Vec<ExprNumber> =
+                    arguments.iter().map(ExprTree::value).collect::<Result<_, _>>()?;
                 call(*function, &values)
             }
-            Tree::If { condition, then, other } => {
+            ExprTree::If { condition, then, other } => {
                 if condition.value()?.is_true() {
                     then.value()
                 } else {
@@ -99,7 +99,7 @@ impl Tree {
 }
 
 /// Python's `and` and `or`: the first operand that decides, else the last.
-fn first_where(operands: &[Tree], decides: fn(&Number) -> bool) -> Evaluated {
+fn first_where(operands: &[ExprTree], decides: fn(&ExprNumber) -> bool) -> Evaluated {
     let mut last = truth(false);
     for operand in operands {
         last = operand.value()?;
@@ -110,12 +110,12 @@ fn first_where(operands: &[Tree], decides: fn(&Number) -> bool) -> Evaluated {
     Ok(last)
 }
 
-fn compare(first: &Tree, rest: &[(&str, Tree)]) -> Evaluated {
+fn compare(first: &ExprTree, rest: &[(&str, ExprTree)]) -> Evaluated {
     let mut left = first.value()?;
     for (sign, operand) in rest {
         let right = operand.value()?;
         let order = match (left, right) {
-            (Number::Int(a), Number::Int(b)) => a.cmp(&b),
+            (ExprNumber::Int(a), ExprNumber::Int(b)) => a.cmp(&b),
             _ => left.float().total_cmp(&right.float()),
         };
         let holds = match *sign {
@@ -134,11 +134,11 @@ fn compare(first: &Tree, rest: &[(&str, Tree)]) -> Evaluated {
     Ok(truth(true))
 }
 
-impl Number {
+impl ExprNumber {
     fn float(self) -> f64 {
         match self {
-            Number::Int(i) => i as f64,
-            Number::Float(f) => f,
+            ExprNumber::Int(i) => i as f64,
+            ExprNumber::Float(f) => f,
         }
     }
 
@@ -147,25 +147,25 @@ impl Number {
     }
 }
 
-fn truth(holds: bool) -> Number {
-    Number::Int(i64::from(holds))
+fn truth(holds: bool) -> ExprNumber {
+    ExprNumber::Int(i64::from(holds))
 }
 
 /// Negative zero is made positive so that it compares equal and prints alike.
 fn finite(float: f64) -> Evaluated {
-    if float.is_finite() { Ok(Number::Float(float + 0.0)) } else { Err(overflow()) }
+    if float.is_finite() { Ok(ExprNumber::Float(float + 0.0)) } else { Err(overflow()) }
 }
 
 fn overflow() -> String {
     "the result is too large, or not a number".into()
 }
 
-fn apply(sign: &str, a: Number, b: Number) -> Evaluated {
+fn apply(sign: &str, a: ExprNumber, b: ExprNumber) -> Evaluated {
     let divides = matches!(sign, "/" | "//" | "%") || (sign == "**" && b.float() < 0.0);
     let divisor = if sign == "**" { a } else { b };
     refuse!(divides && !divisor.is_true() => "it divides by zero");
     match (a, b) {
-        (Number::Int(a), Number::Int(b)) => apply_int(sign, a, b),
+        (ExprNumber::Int(a), ExprNumber::Int(b)) => apply_int(sign, a, b),
         _ => apply_float(sign, a.float(), b.float()),
     }
 }
@@ -186,7 +186,7 @@ fn apply_int(sign: &str, a: i64, b: i64) -> Evaluated {
             Err(_) => None,
         },
     };
-    result.map(Number::Int).ok_or_else(overflow)
+    result.map(ExprNumber::Int).ok_or_else(overflow)
 }
 
 /// Rounds toward minus infinity.
@@ -207,32 +207,34 @@ fn apply_float(sign: &str, a: f64, b: f64) -> Evaluated {
     })
 }
 
-fn call(function: Function, arguments: &[Number]) -> Evaluated {
+fn call(function: ExprFunction, arguments: &[ExprNumber]) -> Evaluated {
     match (function, arguments) {
-        (Function::Int, [Number::Float(f)]) => integer(f.trunc()),
-        (Function::Int, [int]) => Ok(*int),
-        (Function::Float, [number]) => Ok(Number::Float(number.float())),
-        (Function::Abs, [Number::Int(i)]) => i.checked_abs().map(Number::Int).ok_or_else(overflow),
-        (Function::Abs, [Number::Float(f)]) => Ok(Number::Float(f.abs())),
-        (Function::Round, [Number::Float(f)]) => integer(f.round_ties_even()),
-        (Function::Round, [int]) => Ok(*int),
-        (Function::Round, [number, Number::Int(digits @ 0..=15)]) => {
+        (ExprFunction::Int, [ExprNumber::Float(f)]) => integer(f.trunc()),
+        (ExprFunction::Int, [int]) => Ok(*int),
+        (ExprFunction::Float, [number]) => Ok(ExprNumber::Float(number.float())),
+        (ExprFunction::Abs, [ExprNumber::Int(i)]) => {
+            i.checked_abs().map(ExprNumber::Int).ok_or_else(overflow)
+        }
+        (ExprFunction::Abs, [ExprNumber::Float(f)]) => Ok(ExprNumber::Float(f.abs())),
+        (ExprFunction::Round, [ExprNumber::Float(f)]) => integer(f.round_ties_even()),
+        (ExprFunction::Round, [int]) => Ok(*int),
+        (ExprFunction::Round, [number, ExprNumber::Int(digits @ 0..=15)]) => {
             let unit = 10_f64.powi(*digits as i32);
             finite((number.float() * unit).round_ties_even() / unit)
         }
-        (Function::Max, [first, rest @ ..]) => Ok(pick(*first, rest, f64::gt)),
-        (Function::Min, [first, rest @ ..]) => Ok(pick(*first, rest, f64::lt)),
+        (ExprFunction::Max, [first, rest @ ..]) => Ok(pick(*first, rest, f64::gt)),
+        (ExprFunction::Min, [first, rest @ ..]) => Ok(pick(*first, rest, f64::lt)),
         (_, all) => Err(format!("a function does not take {} arguments", all.len())),
     }
 }
 
 fn integer(float: f64) -> Evaluated {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    if float.abs() < LIMIT { Ok(Number::Int(float as i64)) } else { Err(overflow()) }
+    if float.abs() < LIMIT { Ok(ExprNumber::Int(float as i64)) } else { Err(overflow()) }
 }
 
-fn pick(first: Number, rest: &[Number], better: fn(&f64, &f64) -> bool) -> Number {
-    let choose = |best: Number, n: &Number| {
+fn pick(first: ExprNumber, rest: &[ExprNumber], better: fn(&f64, &f64) -> bool) -> ExprNumber {
+    let choose = |best: ExprNumber, n: &ExprNumber| {
         if better(&n.float(), &best.float()) { *n } else { best }
     };
     rest.iter().fold(first, choose)

@@ -3,19 +3,19 @@
 //! Chains of equal precedence stay flat, so that only real nesting costs depth.
 
 use super::lexer::{Token, tokens};
-use super::{Function, Operands, Tree, truth};
+use super::{ChainOperands, ExprFunction, ExprTree, truth};
 use crate::diag::refuse;
 
 /// Deepest nesting of parentheses, signs, powers and conditionals.
 const DEPTH_MAX: usize = 64;
 
-const FUNCTIONS: [(&str, Function); 6] = [
-    ("int", Function::Int),
-    ("float", Function::Float),
-    ("max", Function::Max),
-    ("min", Function::Min),
-    ("round", Function::Round),
-    ("abs", Function::Abs),
+const FUNCTIONS: [(&str, ExprFunction); 6] = [
+    ("int", ExprFunction::Int),
+    ("float", ExprFunction::Float),
+    ("max", ExprFunction::Max),
+    ("min", ExprFunction::Min),
+    ("round", ExprFunction::Round),
+    ("abs", ExprFunction::Abs),
 ];
 
 /// The tree of a whole text.
@@ -34,7 +34,7 @@ struct Parser {
     depth: usize,
 }
 
-pub(super) type Parsed = Result<Tree, String>;
+pub(super) type Parsed = Result<ExprTree, String>;
 
 impl Parser {
     fn peek(&self) -> &Token {
@@ -76,7 +76,7 @@ impl Parser {
         refuse!(!self.take_word("else") => "`else` is expected, not {}", self.peek());
         let other = self.nested(Parser::conditional)?;
         let [condition, then, other] = [condition, then, other].map(Box::new);
-        Ok(Tree::If { condition, then, other })
+        Ok(ExprTree::If { condition, then, other })
     }
 
     fn or(&mut self) -> Parsed {
@@ -84,7 +84,7 @@ impl Parser {
         while self.take_word("or") {
             any.push(self.and()?);
         }
-        Ok(if any.len() == 1 { any.remove(0) } else { Tree::Or(any) })
+        Ok(if any.len() == 1 { any.remove(0) } else { ExprTree::Or(any) })
     }
 
     fn and(&mut self) -> Parsed {
@@ -92,30 +92,30 @@ impl Parser {
         while self.take_word("and") {
             all.push(self.not()?);
         }
-        Ok(if all.len() == 1 { all.remove(0) } else { Tree::And(all) })
+        Ok(if all.len() == 1 { all.remove(0) } else { ExprTree::And(all) })
     }
 
     fn not(&mut self) -> Parsed {
         if self.take_word("not") {
-            return Ok(Tree::Not(Box::new(self.nested(Parser::not)?)));
+            return Ok(ExprTree::Not(Box::new(self.nested(Parser::not)?)));
         }
         let comparisons = ["<", "<=", ">", ">=", "==", "!="];
-        self.chain(&comparisons, Parser::sum, Tree::Compare)
+        self.chain(&comparisons, Parser::sum, ExprTree::Compare)
     }
 
     fn sum(&mut self) -> Parsed {
-        self.chain(&["+", "-"], Parser::product, Tree::Chain)
+        self.chain(&["+", "-"], Parser::product, ExprTree::Chain)
     }
 
     fn product(&mut self) -> Parsed {
-        self.chain(&["*", "/", "//", "%"], Parser::signed, Tree::Chain)
+        self.chain(&["*", "/", "//", "%"], Parser::signed, ExprTree::Chain)
     }
 
     fn chain(
         &mut self,
         signs: &[&'static str],
         operand: fn(&mut Parser) -> Parsed,
-        build: fn(Box<Tree>, Operands) -> Tree,
+        build: fn(Box<ExprTree>, ChainOperands) -> ExprTree,
     ) -> Parsed {
         let first = operand(self)?;
         let mut rest = Vec::new();
@@ -128,7 +128,7 @@ impl Parser {
     /// A sign binds less than the power at its right: `-2**2` is -4.
     fn signed(&mut self) -> Parsed {
         match self.take_sign(&["-", "+"]) {
-            Some("-") => Ok(Tree::Negate(Box::new(self.nested(Parser::signed)?))),
+            Some("-") => Ok(ExprTree::Negate(Box::new(self.nested(Parser::signed)?))),
             Some(_) => self.nested(Parser::signed),
             None => self.power(),
         }
@@ -140,21 +140,21 @@ impl Parser {
             return Ok(base);
         }
         let exponent = self.nested(Parser::signed)?;
-        Ok(Tree::Power(Box::new(base), Box::new(exponent)))
+        Ok(ExprTree::Power(Box::new(base), Box::new(exponent)))
     }
 
     fn atom(&mut self) -> Parsed {
         let token = self.peek().clone();
         self.next += 1;
         match token {
-            Token::Number(number) => Ok(Tree::Number(number)),
+            Token::Number(number) => Ok(ExprTree::Number(number)),
             Token::Sign("(") => {
                 let inner = self.nested(Parser::conditional)?;
                 self.close()?;
                 Ok(inner)
             }
-            Token::Name(name) if name == "True" => Ok(Tree::Number(truth(true))),
-            Token::Name(name) if name == "False" => Ok(Tree::Number(truth(false))),
+            Token::Name(name) if name == "True" => Ok(ExprTree::Number(truth(true))),
+            Token::Name(name) if name == "False" => Ok(ExprTree::Number(truth(false))),
             Token::Name(name) => self.call(&name),
             other => Err(format!("a number is expected, not {other}")),
         }
@@ -168,13 +168,13 @@ impl Parser {
         refuse!(self.take_sign(&["("]).is_none() => "`{name}` needs arguments in parentheses");
         let mut arguments = Vec::new();
         if self.take_sign(&[")"]).is_some() {
-            return Ok(Tree::Call(function, arguments));
+            return Ok(ExprTree::Call(function, arguments));
         }
         loop {
             arguments.push(self.nested(Parser::conditional)?);
             if self.take_sign(&[","]).is_none() {
                 self.close()?;
-                return Ok(Tree::Call(function, arguments));
+                return Ok(ExprTree::Call(function, arguments));
             }
         }
     }

@@ -90,7 +90,7 @@ fn files(graph: GraphDef) -> Files<'static> {
 
 fn import_of(files: &Files<'_>) -> std::result::Result<Imported, Diagnostics> {
     let saved = SavedModel::decode(files.read(NETWORK)?).unwrap();
-    import_saved(&saved, files, &Choice::default(), &ExportOptions::of_shapes(18, vec![]))
+    import_saved(&saved, files, &SavedModelChoice::default(), &ExportOptions::of_shapes(18, vec![]))
 }
 
 #[test]
@@ -110,7 +110,8 @@ fn variables_are_told_apart_by_the_restore_function() {
 fn calls(graph: GraphDef, count: usize) -> Vec<Vec<f32>> {
     let files = files(graph);
     let saved = SavedModel::decode(files.read(NETWORK).unwrap()).unwrap();
-    let done = import_saved(&saved, &files, &Choice::default(), &testing::wanting()).unwrap();
+    let done =
+        import_saved(&saved, &files, &SavedModelChoice::default(), &testing::wanting()).unwrap();
     let x = onnxd_plugin_sdk::ir::Tensor::from_vec(vec![1, 2], vec![1f32, 1.0]);
     testing::calls(done, &[("x", x)], count)
 }
@@ -221,7 +222,8 @@ fn writes_in_conditions_of_tensorflow_1_are_told() {
     assert!(note.contains("the outputs do not need it"), "{note}");
     let files = files(graph);
     let saved = SavedModel::decode(files.read(NETWORK).unwrap()).unwrap();
-    let asked = import_saved(&saved, &files, &Choice::default(), &testing::wanting()).unwrap_err();
+    let asked = import_saved(&saved, &files, &SavedModelChoice::default(), &testing::wanting())
+        .unwrap_err();
     assert!(asked.0[0].to_string().contains("condition of TensorFlow 1"), "{asked:?}");
 }
 
@@ -363,7 +365,7 @@ fn weights_can_be_inputs() {
     let saved = SavedModel::decode(files.read(NETWORK).unwrap()).unwrap();
     let mut options = ExportOptions::of_shapes(18, vec![]);
     options.without_weights = true;
-    let model = import_saved(&saved, &files, &Choice::default(), &options).unwrap().model;
+    let model = import_saved(&saved, &files, &SavedModelChoice::default(), &options).unwrap().model;
     assert_eq!(names(&model).concat(), ["x", "a", "b", "result"]);
 }
 
@@ -379,7 +381,8 @@ fn a_signature_that_is_not_there_is_named() {
     let files = files(saved(reads()));
     let saved = SavedModel::decode(files.read(NETWORK).unwrap()).unwrap();
     let options = ExportOptions::of_shapes(18, vec![]);
-    let choice = Choice { signature: Some("train".into()), ..Choice::default() };
+    let choice =
+        SavedModelChoice { signature: Some("train".into()), ..SavedModelChoice::default() };
     let said = found(import_saved(&saved, &files, &choice, &options));
     assert_eq!(said, ["N0105 The SavedModel has no signature `train`."]);
 }
@@ -391,7 +394,7 @@ fn a_signature_beside_named_outputs_is_refused() {
     let options = ExportOptions::of_shapes(18, vec![]);
     let signature = Some("serving_default".to_owned());
     let outputs = vec!["PartitionedCall".to_owned()];
-    let choice = Choice { signature, outputs, ..Choice::default() };
+    let choice = SavedModelChoice { signature, outputs, ..SavedModelChoice::default() };
     let said = found(import_saved(&saved, &files, &choice, &options));
     let message = "N0105 `source.signature` and `source.outputs` both say what comes out.";
     assert_eq!(said, [message]);
@@ -417,7 +420,7 @@ fn a_graph_beside_a_checkpoint_tells_its_outputs_by_its_nodes() {
         all = all.into_iter().map(|(name, bytes)| (renamed(name), bytes)).collect();
         all.push(("m.ckpt-1.meta".into(), meta.encode_to_vec().into()));
         let outputs = outputs.iter().map(|&name| name.to_owned()).collect();
-        let choice = Choice { outputs, ..Choice::default() };
+        let choice = SavedModelChoice { outputs, ..SavedModelChoice::default() };
         let options = ExportOptions::of_shapes(18, vec![]);
         import_checkpoint(&Files::Fixed(all), "m.ckpt-1", &choice, &options)
     };

@@ -1,11 +1,11 @@
 //! Calls of layers: where their arguments come from.
 
-use crate::keras::layer::{Argument, Call, Place, SLICE, damaged};
+use crate::keras::layer::{Argument, CallOutput, LayerCall, SLICE, damaged};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
 use serde_json::Value as Json;
 
 /// The calls that `inbound_nodes` lists.
-pub(super) fn calls(json: Option<&Json>) -> Result<Vec<Call>, Diagnostic> {
+pub(super) fn calls(json: Option<&Json>) -> Result<Vec<LayerCall>, Diagnostic> {
     let all = match json {
         None | Some(Json::Null) => return Ok(vec![]),
         Some(Json::Array(all)) => all,
@@ -25,7 +25,7 @@ pub(super) fn calls(json: Option<&Json>) -> Result<Vec<Call>, Diagnostic> {
 }
 
 /// A call as Keras 3 writes it.
-fn new(json: &Json) -> Result<Call, Diagnostic> {
+fn new(json: &Json) -> Result<LayerCall, Diagnostic> {
     let positional = match json.get("args") {
         Some(Json::Array(list)) => list.iter().map(argument).collect::<Result<_, _>>()?,
         _ => vec![],
@@ -37,7 +37,7 @@ fn new(json: &Json) -> Result<Call, Diagnostic> {
             .collect::<Result<_, Diagnostic>>()?,
         _ => vec![],
     };
-    Ok(Call { positional, named })
+    Ok(LayerCall { positional, named })
 }
 
 fn argument(json: &Json) -> Result<Argument, Diagnostic> {
@@ -91,7 +91,7 @@ fn place(json: &Json) -> Option<Argument> {
         });
     }
     let number = |json: &Json| usize::try_from(json.as_u64()?).ok();
-    Some(Argument::Place(Place {
+    Some(Argument::Place(CallOutput {
         layer: name.to_owned(),
         call: number(call)?,
         output: number(output)?,
@@ -99,7 +99,7 @@ fn place(json: &Json) -> Option<Argument> {
 }
 
 /// A call as Keras 2 writes it: the tensors of the first argument; the last item of each has the keyword arguments.
-fn old(json: &Json) -> Result<Call, Diagnostic> {
+fn old(json: &Json) -> Result<LayerCall, Diagnostic> {
     let first = match old_argument(json)? {
         Argument::List(mut list) if list.len() == 1 => list.remove(0),
         other => other,
@@ -111,7 +111,7 @@ fn old(json: &Json) -> Result<Call, Diagnostic> {
             named.push((name.clone(), read(json)?));
         }
     }
-    Ok(Call { positional: vec![first], named })
+    Ok(LayerCall { positional: vec![first], named })
 }
 
 fn old_argument(json: &Json) -> Result<Argument, Diagnostic> {

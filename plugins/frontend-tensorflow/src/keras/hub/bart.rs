@@ -1,15 +1,15 @@
 //! BART: encoders for one sequence, and decoders for another one that look at it.
 
 use super::bert::{SETTINGS, positions, tokens, words};
-use super::{Found, Graph, Settings, named};
-use crate::keras::layer::{Argument, Call, Network};
+use super::{ArgumentResult, Graph, Settings, named};
+use crate::keras::layer::{Argument, KerasNetwork, LayerCall};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::{Value as Json, json};
 
 /// What all norms add to the variance.
 const EPSILON: f64 = 1e-5;
 
-pub(super) fn bart(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn bart(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     s.only(&SETTINGS)?;
     let mut graph = Graph::new(s);
     let mut config = json!({
@@ -23,18 +23,19 @@ pub(super) fn bart(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     let words = words(&mut graph, [table, hidden], &ids)?;
     let mut x = embedded(&mut graph, s, "encoder", words)?;
     for i in 0..count {
-        let call = Call::default().with("inputs", &x).with("padding_mask", &mask);
+        let call = LayerCall::default().with("inputs", &x).with("padding_mask", &mask);
         let name = format!("transformer_encoder_layer_{i}");
         x = graph.call("TransformerEncoder", &name, config.clone(), call)?;
     }
     let encoded = x;
     let decoder_ids = tokens(&mut graph, "decoder_token_ids");
     let decoder_mask = tokens(&mut graph, "decoder_padding_mask");
-    let words = graph.again("token_embedding", Call::of(decoder_ids.clone()))?;
+    let words = graph.again("token_embedding", LayerCall::of(decoder_ids.clone()))?;
     let mut x = embedded(&mut graph, s, "decoder", words)?;
     config["encoder_sequence_shape"] = json!([Json::Null, Json::Null, hidden]);
     for i in 0..count {
-        let call = Call::default().with("decoder_sequence", &x).with("encoder_sequence", &encoded);
+        let call =
+            LayerCall::default().with("decoder_sequence", &x).with("encoder_sequence", &encoded);
         let call = call.with("decoder_padding_mask", &decoder_mask);
         let call = call.with("encoder_padding_mask", &mask);
         let name = format!("transformer_decoder_layer_{i}");
@@ -51,7 +52,7 @@ pub(super) fn bart(s: &Settings<'_>) -> Result<Network, Diagnostic> {
 }
 
 /// What stands for tokens at their places, behind a norm.
-fn embedded(graph: &mut Graph, s: &Settings<'_>, side: &str, words: Argument) -> Found {
+fn embedded(graph: &mut Graph, s: &Settings<'_>, side: &str, words: Argument) -> ArgumentResult {
     let name = |rest: &str| format!("{side}_{rest}");
     let places = positions(graph, s, &name("position_embedding"), &words)?;
     let x = graph.sum(&name("embeddings_add"), vec![words, places])?;

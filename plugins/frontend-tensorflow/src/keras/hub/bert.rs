@@ -1,7 +1,7 @@
 //! BERT and its kin: embeddings, a norm, and encoders.
 
-use super::{Found, GELU, Graph, Settings, named};
-use crate::keras::layer::{Argument, Call, Network};
+use super::{ArgumentResult, GELU, Graph, Settings, named};
+use crate::keras::layer::{Argument, KerasNetwork, LayerCall};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
@@ -22,7 +22,7 @@ pub(super) fn tokens(graph: &mut Graph, name: &str) -> Argument {
 }
 
 /// What stands for tokens, of which there are so many.
-pub(super) fn words(graph: &mut Graph, [rows, size]: [i64; 2], ids: &Argument) -> Found {
+pub(super) fn words(graph: &mut Graph, [rows, size]: [i64; 2], ids: &Argument) -> ArgumentResult {
     let table = json!({ "input_dim": rows, "output_dim": size });
     graph.add("ReversibleEmbedding", "token_embedding", table, ids.clone())
 }
@@ -33,18 +33,23 @@ pub(super) fn positions(
     s: &Settings<'_>,
     name: &str,
     words: &Argument,
-) -> Found {
+) -> ArgumentResult {
     let length = json!({ "sequence_length": s.size("max_sequence_length")? });
     graph.add("PositionEmbedding", name, length, words.clone())
 }
 
 /// A model of tokens, some of which do not count.
-pub(super) fn of_tokens(graph: Graph, ids: &Argument, mask: &Argument, y: Argument) -> Network {
+pub(super) fn of_tokens(
+    graph: Graph,
+    ids: &Argument,
+    mask: &Argument,
+    y: Argument,
+) -> KerasNetwork {
     graph.network(named(&[("token_ids", ids), ("padding_mask", mask)]), y)
 }
 
 /// A norm of what stands for tokens.
-fn normed(graph: &mut Graph, s: &Settings<'_>, epsilon: f64, x: Argument) -> Found {
+fn normed(graph: &mut Graph, s: &Settings<'_>, epsilon: f64, x: Argument) -> ArgumentResult {
     let norm = json!({ "axis": -1, "epsilon": epsilon });
     let x = graph.add("LayerNormalization", "embeddings_layer_norm", norm, x)?;
     let rate = json!({ "rate": s.number("dropout", 0.1)? });
@@ -66,10 +71,10 @@ fn encoded(
     config: &Json,
     mut x: Argument,
     mask: &Argument,
-) -> Found {
+) -> ArgumentResult {
     for i in 0..s.count("num_layers")? {
         let name = format!("transformer_layer_{i}");
-        let call = Call::of(x).with("padding_mask", mask);
+        let call = LayerCall::of(x).with("padding_mask", mask);
         x = graph.call("TransformerEncoder", &name, config.clone(), call)?;
     }
     Ok(x)
@@ -81,10 +86,10 @@ struct Segmented<'n> {
     keys: [&'n str; 2],
     /// A layer that makes `hidden_dim` of that.
     projection: Option<&'n str>,
-    encoded: fn(&mut Graph, &Settings<'_>, &Json, Argument, &Argument) -> Found,
+    encoded: fn(&mut Graph, &Settings<'_>, &Json, Argument, &Argument) -> ArgumentResult,
 }
 
-fn with_segments(s: &Settings<'_>, kind: &Segmented<'_>) -> Result<Network, Diagnostic> {
+fn with_segments(s: &Settings<'_>, kind: &Segmented<'_>) -> Result<KerasNetwork, Diagnostic> {
     let hidden = json!({ "units": s.size("hidden_dim")? });
     let [vocabulary, size] = kind.keys;
     let (vocabulary, size) = (s.size(vocabulary)?, s.size(size)?);
@@ -112,23 +117,23 @@ fn with_segments(s: &Settings<'_>, kind: &Segmented<'_>) -> Result<Network, Diag
 }
 
 /// The first token, which stands for all.
-fn first(graph: &mut Graph, x: &Argument) -> Found {
+fn first(graph: &mut Graph, x: &Argument) -> ArgumentResult {
     let whole = || {
         let word = Argument::Plain(Json::from(crate::keras::layer::SLICE));
         Argument::List(vec![word, Argument::Nothing, Argument::Nothing, Argument::Nothing])
     };
     let key = Argument::List(vec![whole(), Argument::Plain(json!(0)), whole()]);
-    let call = Call { positional: vec![x.clone(), key], named: vec![] };
+    let call = LayerCall { positional: vec![x.clone(), key], named: vec![] };
     graph.call("ops.GetItem", "get_item", json!({}), call)
 }
 
-pub(super) fn bert(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn bert(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     s.only(&[&SETTINGS[..], &["num_segments"]].concat())?;
     let keys = ["vocabulary_size", "hidden_dim"];
     with_segments(s, &Segmented { keys, projection: None, encoded })
 }
 
-pub(super) fn electra(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn electra(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     let known = ["vocab_size", "embedding_dim", "num_segments"];
     s.only(&[&SETTINGS[1..], &known].concat())?;
     let is_other = s.size("hidden_dim")? != s.size("embedding_dim")?;
@@ -136,7 +141,7 @@ pub(super) fn electra(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     with_segments(s, &Segmented { keys: ["vocab_size", "embedding_dim"], projection, encoded })
 }
 
-pub(super) fn albert(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn albert(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const MORE: [&str; 4] =
         ["embedding_dim", "num_segments", "num_groups", "num_inner_repetitions"];
     s.only(&[&SETTINGS[..], &MORE].concat())?;
@@ -152,7 +157,7 @@ fn in_groups(
     config: &Json,
     mut x: Argument,
     mask: &Argument,
-) -> Found {
+) -> ArgumentResult {
     let [layers, groups, inner] =
         [s.count("num_layers")?, s.count("num_groups")?, s.count("num_inner_repetitions")?];
     refuse!(layers % groups != 0 || layers.saturating_mul(inner) > super::LAYERS_MAX =>
@@ -161,7 +166,7 @@ fn in_groups(
         for time in 0..layers / groups {
             for i in 0..inner {
                 let name = format!("group_{group}_inner_layer_{i}");
-                let call = Call::of(x).with("padding_mask", mask);
+                let call = LayerCall::of(x).with("padding_mask", mask);
                 x = match time {
                     0 => graph.call("TransformerEncoder", &name, config.clone(), call)?,
                     _ => graph.again(&name, call)?,
@@ -172,12 +177,12 @@ fn in_groups(
     Ok(x)
 }
 
-pub(super) fn distil_bert(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn distil_bert(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     without_segments(s, "token_and_position_embedding", 1e-12)
 }
 
 /// RoBERTa and XLM-RoBERTa.
-pub(super) fn roberta(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn roberta(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     without_segments(s, "embeddings", 1e-5)
 }
 
@@ -189,7 +194,11 @@ pub(super) fn embeddings(s: &Settings<'_>) -> Result<Json, Diagnostic> {
     }))
 }
 
-fn without_segments(s: &Settings<'_>, name: &str, epsilon: f64) -> Result<Network, Diagnostic> {
+fn without_segments(
+    s: &Settings<'_>,
+    name: &str,
+    epsilon: f64,
+) -> Result<KerasNetwork, Diagnostic> {
     s.only(&SETTINGS)?;
     let mut graph = Graph::new(s);
     let ids = tokens(&mut graph, "token_ids");

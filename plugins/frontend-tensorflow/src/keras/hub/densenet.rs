@@ -1,14 +1,14 @@
 //! DenseNet: convolutions behind norms, each of which reads what all before it in the stack have made.
 
-use super::{Found, Graph, LAYERS_MAX, Settings, pool};
-use crate::keras::layer::{Argument, Network};
+use super::{ArgumentResult, Graph, LAYERS_MAX, Settings, pool};
+use crate::keras::layer::{Argument, KerasNetwork};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::json;
 
 /// Filters of the first convolution.
 const FILTERS: i64 = 64;
 
-pub(super) fn densenet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn densenet(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     s.only(&["stackwise_num_repeats", "image_shape", "compression_ratio", "growth_rate"])?;
     s.only_float32()?;
     let repeats = s.stacks("stackwise_num_repeats", "blocks")?;
@@ -37,13 +37,13 @@ pub(super) fn densenet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
 }
 
 /// A norm, and what is above zero.
-fn normed(graph: &mut Graph, [norm, relu]: [&str; 2], x: Argument) -> Found {
+fn normed(graph: &mut Graph, [norm, relu]: [&str; 2], x: Argument) -> ArgumentResult {
     let x = graph.normed(norm, 1e-5, x)?;
     graph.activated(relu, "relu", x)
 }
 
 /// Further channels, made of all.
-fn block(graph: &mut Graph, name: &str, growth: i64, x: Argument) -> Found {
+fn block(graph: &mut Graph, name: &str, growth: i64, x: Argument) -> ArgumentResult {
     let part = |rest: &str| format!("{name}_{rest}");
     let y = normed(graph, [&part("1_bn"), &part("1_relu")], x.clone())?;
     let y = graph.conv(&part("1_conv"), [4 * growth, 1, 1], "same", y)?;
@@ -53,7 +53,7 @@ fn block(graph: &mut Graph, name: &str, growth: i64, x: Argument) -> Found {
 }
 
 /// Fewer channels, and half of the height and width.
-fn transition(graph: &mut Graph, name: &str, filters: i64, x: Argument) -> Found {
+fn transition(graph: &mut Graph, name: &str, filters: i64, x: Argument) -> ArgumentResult {
     let part = |rest: &str| format!("{name}_{rest}");
     let x = normed(graph, [&part("bn"), &part("relu")], x)?;
     let x = graph.conv(&part("conv"), [filters, 1, 1], "same", x)?;

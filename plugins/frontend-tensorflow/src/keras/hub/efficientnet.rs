@@ -1,7 +1,7 @@
 //! EfficientNet: convolutions of each channel by itself between those of all, and factors for channels.
 
-use super::{Found, Graph, SIZE_MAX, Settings};
-use crate::keras::layer::{Argument, Network};
+use super::{ArgumentResult, Graph, SIZE_MAX, Settings};
+use crate::keras::layer::{Argument, KerasNetwork};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
@@ -37,14 +37,14 @@ const FEATURES: i64 = 1280;
 const BLOCKS_MAX: i64 = 26;
 
 /// What all blocks have in common.
-struct Kind<'n> {
+struct BlockStyle<'n> {
     activation: &'n str,
     projection: Option<&'n str>,
     epsilon: f64,
 }
 
 /// The sizes of a block.
-struct Block<'n> {
+struct BlockSizes<'n> {
     name: &'n str,
     given: i64,
     made: i64,
@@ -55,7 +55,7 @@ struct Block<'n> {
     squeeze: f64,
 }
 
-pub(super) fn efficientnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn efficientnet(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     s.only(&[&SETTINGS[..], &["projection_activation"]].concat())?;
     s.only_float32()?;
     let projection = match s.config.get("projection_activation") {
@@ -63,7 +63,7 @@ pub(super) fn efficientnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
         Some(_) => Some(s.word("projection_activation")?),
     };
     let epsilon = s.number("batch_norm_epsilon", 1e-5)?;
-    let kind = Kind { activation: s.word("activation")?, projection, epsilon };
+    let kind = BlockStyle { activation: s.word("activation")?, projection, epsilon };
     let mut graph = Graph::new(s);
     let input = graph.unnamed_input("float32", &s.shape_of("input_shape")?);
     let mut x = input.clone();
@@ -111,37 +111,48 @@ fn rounded(s: &Settings<'_>, filters: i64, stack: usize) -> Result<i64, Diagnost
 }
 
 /// Blocks of one kind.
-fn stack(graph: &mut Graph, s: &Settings<'_>, kind: &Kind<'_>, i: usize, mut x: Argument) -> Found {
+fn stack(
+    graph: &mut Graph,
+    s: &Settings<'_>,
+    kind: &BlockStyle<'_>,
+    i: usize,
+    mut x: Argument,
+) -> ArgumentResult {
     const TYPES: &str = "stackwise_block_types";
     let word = s.config.get(TYPES).and_then(|list| list.get(i)?.as_str());
     refuse!(word != Some("v1") => s.wrong(TYPES, "only blocks `v1` are converted"));
-    let whole = |key: &str| -> Result<i64, Diagnostic> {
-        let found = nth(s, key, i)?;
-        let is_whole = found.fract() == 0.0 && (0.0..=SIZE_MAX as f64).contains(&found);
-        if is_whole { Ok(found as i64) } else { Err(s.wrong(key, "it must be whole numbers")) }
+    let whole_number = |key: &str| -> Result<i64, Diagnostic> {
+        let filter_count = nth(s, key, i)?;
+        let is_whole =
+            filter_count.fract() == 0.0 && (0.0..=SIZE_MAX as f64).contains(&filter_count);
+        if is_whole {
+            Ok(filter_count as i64)
+        } else {
+            Err(s.wrong(key, "it must be whole numbers"))
+        }
     };
-    let repeats = whole("stackwise_num_repeats")? as f64;
+    let repeats = whole_number("stackwise_num_repeats")? as f64;
     let repeats = (nth(s, "stackwise_depth_coefficients", i)? * repeats).ceil();
     refuse!(!(0.0..=BLOCKS_MAX as f64).contains(&repeats) =>
         s.wrong("stackwise_num_repeats", &format!("a stack may have {BLOCKS_MAX} blocks")));
-    let made = rounded(s, whole("stackwise_output_filters")?, i)?;
-    let mut given = rounded(s, whole("stackwise_input_filters")?, i)?;
-    let forced = whole("stackwise_force_input_filters")?;
+    let made = rounded(s, whole_number("stackwise_output_filters")?, i)?;
+    let mut input_filters = rounded(s, whole_number("stackwise_input_filters")?, i)?;
+    let forced = whole_number("stackwise_force_input_filters")?;
     let (kernel, expansion) =
-        (whole("stackwise_kernel_sizes")?, whole("stackwise_expansion_ratios")?);
-    refuse!(given.saturating_mul(expansion.max(1)) > SIZE_MAX =>
+        (whole_number("stackwise_kernel_sizes")?, whole_number("stackwise_expansion_ratios")?);
+    refuse!(input_filters.saturating_mul(expansion.max(1)) > SIZE_MAX =>
         s.wrong("stackwise_expansion_ratios", "there are too many channels"));
     for (j, letter) in ('a'..='z').take(repeats as usize).enumerate() {
-        given = if j == 0 { given } else { made };
+        input_filters = if j == 0 { input_filters } else { made };
         if forced > 0 {
-            given = rounded(s, forced, i)?;
+            input_filters = rounded(s, forced, i)?;
         }
-        let block = Block {
+        let block = BlockSizes {
             name: &format!("block{}{letter}_", i + 1),
-            given,
+            given: input_filters,
             made,
             kernel,
-            stride: if j == 0 { whole("stackwise_strides")? } else { 1 },
+            stride: if j == 0 { whole_number("stackwise_strides")? } else { 1 },
             expansion,
             squeeze: nth(s, "stackwise_squeeze_and_excite_ratios", i)?,
         };
@@ -150,13 +161,23 @@ fn stack(graph: &mut Graph, s: &Settings<'_>, kind: &Kind<'_>, i: usize, mut x: 
     Ok(x)
 }
 
-fn normed(graph: &mut Graph, kind: &Kind<'_>, [name, act]: [&str; 2], x: Argument) -> Found {
+fn normed(
+    graph: &mut Graph,
+    kind: &BlockStyle<'_>,
+    [name, act]: [&str; 2],
+    x: Argument,
+) -> ArgumentResult {
     let x = graph.normed(name, kind.epsilon, x)?;
     graph.activated(act, kind.activation, x)
 }
 
 /// A block.
-fn added(graph: &mut Graph, kind: &Kind<'_>, block: &Block<'_>, x: Argument) -> Found {
+fn added(
+    graph: &mut Graph,
+    kind: &BlockStyle<'_>,
+    block: &BlockSizes<'_>,
+    x: Argument,
+) -> ArgumentResult {
     let part = |rest: &str| format!("{}{rest}", block.name);
     let filters = block.given.saturating_mul(block.expansion);
     let mut y = x.clone();
@@ -188,11 +209,11 @@ fn added(graph: &mut Graph, kind: &Kind<'_>, block: &Block<'_>, x: Argument) -> 
 /// Factors for channels, by their means.
 fn excited(
     graph: &mut Graph,
-    kind: &Kind<'_>,
-    block: &Block<'_>,
+    kind: &BlockStyle<'_>,
+    block: &BlockSizes<'_>,
     filters: i64,
     x: Argument,
-) -> Found {
+) -> ArgumentResult {
     let part = |rest: &str| format!("{}{rest}", block.name);
     let squeezed = ((block.given as f64 * block.squeeze) as i64).max(1);
     let dense = |filters: i64, activation: &str| {

@@ -2,7 +2,7 @@
 
 use super::bert::{of_tokens, tokens, words};
 use super::{GELU, Graph, Settings, parts};
-use crate::keras::layer::{Argument, Call, Network, Parts};
+use crate::keras::layer::{Argument, KerasNetwork, LayerCall, NamedLayers};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
@@ -13,7 +13,7 @@ const EPSILON: f64 = 1e-6;
 const INNER: [&str; 5] =
     ["num_query_heads", "num_key_value_heads", "hidden_dim", "intermediate_dim", "head_dim"];
 
-pub(super) fn gemma(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn gemma(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     // Attention reads no `query_head_dim_normalize`, and a backbone gives nothing that `final_logit_soft_cap` caps.
     const MORE: [&str; 11] = [
         "vocabulary_size",
@@ -34,7 +34,7 @@ pub(super) fn gemma(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     let ids = tokens(&mut graph, "token_ids");
     let x = words(&mut graph, [s.size("vocabulary_size")?, hidden], &ids)?;
     let root = Argument::Plain(json!((hidden as f64).sqrt()));
-    let call = Call { positional: vec![x, root], named: vec![] };
+    let call = LayerCall { positional: vec![x, root], named: vec![] };
     let mut x = graph.call("ops.Multiply", "multiply", json!({}), call)?;
     let mask = tokens(&mut graph, "padding_mask");
     let mut config = json!({});
@@ -51,7 +51,7 @@ pub(super) fn gemma(s: &Settings<'_>) -> Result<Network, Diagnostic> {
         if has_windows && i % 2 == 0 {
             config["sliding_window"] = json!(s.size("sliding_window_size")?);
         }
-        let call = Call::of(x).with("padding_mask", &mask);
+        let call = LayerCall::of(x).with("padding_mask", &mask);
         x = graph.call("GemmaDecoderBlock", &format!("decoder_block_{i}"), config, call)?;
     }
     let norm = norm(s.number("layer_norm_epsilon", EPSILON)?);
@@ -65,7 +65,7 @@ fn norm(epsilon: f64) -> Json {
 }
 
 /// What a decoder holds.
-pub(super) fn decoder(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
+pub(super) fn decoder(s: &Settings<'_>) -> Result<NamedLayers, Diagnostic> {
     let (heads, shared) = (s.size("num_query_heads")?, s.size("num_key_value_heads")?);
     refuse!(heads % shared != 0 => s.wrong("num_key_value_heads", "it must divide `num_query_heads`"));
     let product =

@@ -2,14 +2,14 @@
 
 use super::bert::{SETTINGS, embeddings, of_tokens, positions, tokens, words};
 use super::{GELU, Graph, Settings};
-use crate::keras::layer::{Argument, Call, Network};
+use crate::keras::layer::{Argument, KerasNetwork, LayerCall};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::json;
 
 /// What all norms add to the variance.
 const EPSILON: f64 = 1e-5;
 
-pub(super) fn gpt2(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn gpt2(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     s.only(&SETTINGS)?;
     let mut graph = Graph::new(s);
     let ids = tokens(&mut graph, "token_ids");
@@ -21,7 +21,7 @@ pub(super) fn gpt2(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     decoded(graph, s, GELU, &ids, x)
 }
 
-pub(super) fn opt(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn opt(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     s.only(&SETTINGS)?;
     let mut graph = Graph::new(s);
     let ids = tokens(&mut graph, "token_ids");
@@ -36,14 +36,14 @@ fn decoded(
     activation: &str,
     ids: &Argument,
     mut x: Argument,
-) -> Result<Network, Diagnostic> {
+) -> Result<KerasNetwork, Diagnostic> {
     let mask = tokens(&mut graph, "padding_mask");
     let config = json!({
         "num_heads": s.size("num_heads")?, "intermediate_dim": s.size("intermediate_dim")?, "activation": activation,
         "dropout": s.number("dropout", 0.1)?, "layer_norm_epsilon": EPSILON, "normalize_first": true,
     });
     for i in 0..s.count("num_layers")? {
-        let call = Call::of(x).with("decoder_padding_mask", &mask);
+        let call = LayerCall::of(x).with("decoder_padding_mask", &mask);
         let name = format!("transformer_layer_{i}");
         x = graph.call("TransformerDecoder", &name, config.clone(), call)?;
     }

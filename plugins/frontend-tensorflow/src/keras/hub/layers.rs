@@ -1,7 +1,7 @@
 //! What layers of the package hold. Files have their settings, and weights under the names of what they hold.
 
 use super::{Settings, gemma, llama, parts, vit};
-use crate::keras::layer::{Layer, Parts};
+use crate::keras::layer::{KerasLayer, NamedLayers};
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use serde_json::json;
 
@@ -28,7 +28,7 @@ pub(crate) fn is_layer(class: &str) -> bool {
 ///
 /// # Errors
 /// `N0204` for settings that are not known.
-pub(crate) fn with_parts(mut layer: Layer) -> Result<Layer, Diagnostic> {
+pub(crate) fn with_parts(mut layer: KerasLayer) -> Result<KerasLayer, Diagnostic> {
     let settings = Settings { class: &layer.class, name: &layer.name, config: &layer.config };
     let parts = match layer.class.as_str() {
         "TransformerEncoder" => transformer(&settings, "self_attention_layer", &[])?,
@@ -57,7 +57,7 @@ fn transformer(
     settings: &Settings<'_>,
     attention: &str,
     more: &[&str],
-) -> Result<Parts, Diagnostic> {
+) -> Result<NamedLayers, Diagnostic> {
     const KNOWN: [&str; 6] = [
         "intermediate_dim",
         "num_heads",
@@ -90,7 +90,7 @@ fn transformer(
     parts(held, &settings.dtype())
 }
 
-fn embeddings(settings: &Settings<'_>) -> Result<Parts, Diagnostic> {
+fn embeddings(settings: &Settings<'_>) -> Result<NamedLayers, Diagnostic> {
     const KNOWN: [&str; 5] =
         ["vocabulary_size", "sequence_length", "embedding_dim", "tie_weights", "mask_zero"];
     settings.only(&KNOWN)?;

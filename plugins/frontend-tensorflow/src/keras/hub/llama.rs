@@ -2,7 +2,7 @@
 
 use super::bert::{of_tokens, tokens};
 use super::{Graph, Settings, made};
-use crate::keras::layer::{Call, Network, Parts};
+use crate::keras::layer::{KerasNetwork, LayerCall, NamedLayers};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
@@ -23,7 +23,7 @@ const SETTINGS: [&str; 9] = [
 const WINDOW: i64 = 32768;
 
 /// What tells the models apart.
-struct Kind<'n> {
+struct DecoderStyle<'n> {
     decoder: &'n str,
     norm: &'n str,
     /// Whether the table of tokens also gives results, unless it is said.
@@ -32,7 +32,7 @@ struct Kind<'n> {
     more: Json,
 }
 
-fn model(s: &Settings<'_>, kind: &Kind<'_>) -> Result<Network, Diagnostic> {
+fn model(s: &Settings<'_>, kind: &DecoderStyle<'_>) -> Result<KerasNetwork, Diagnostic> {
     let mut graph = Graph::new(s);
     let ids = tokens(&mut graph, "token_ids");
     let table = json!({
@@ -49,7 +49,7 @@ fn model(s: &Settings<'_>, kind: &Kind<'_>) -> Result<Network, Diagnostic> {
     config["layer_norm_epsilon"] = json!(epsilon);
     config["rope_max_wavelength"] = json!(s.number("rope_max_wavelength", 10000.0)?);
     for i in 0..s.count("num_layers")? {
-        let call = Call::of(x).with("decoder_padding_mask", &mask);
+        let call = LayerCall::of(x).with("decoder_padding_mask", &mask);
         x = graph.call(kind.decoder, &format!("transformer_layer_{i}"), config.clone(), call)?;
     }
     let norm = json!({ "axis": -1, "epsilon": epsilon });
@@ -66,7 +66,7 @@ fn head(s: &Settings<'_>) -> Result<Json, Diagnostic> {
 }
 
 /// Llama, and Llama 3, which stretches slow turns.
-pub(super) fn llama(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn llama(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const STRETCHED: [&str; 4] = [
         "rope_frequency_adjustment_factor",
         "rope_low_freq_factor",
@@ -86,10 +86,10 @@ pub(super) fn llama(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     let count = STRETCHED.iter().filter(|key| more[**key].is_null()).count();
     refuse!(!matches!(count, 0 | 4) => s.wrong(STRETCHED[0], "either all of such factors are given or none"));
     let (decoder, norm) = ("LlamaTransformerDecoder", "LlamaLayerNorm");
-    model(s, &Kind { decoder, norm, is_tied: false, more })
+    model(s, &DecoderStyle { decoder, norm, is_tied: false, more })
 }
 
-pub(super) fn mistral(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn mistral(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const MORE: [&str; 3] = ["rope_scaling_factor", "sliding_window", "head_dim"];
     s.only(&[&SETTINGS[..], &MORE].concat())?;
     let window = match s.config.get("sliding_window") {
@@ -100,11 +100,11 @@ pub(super) fn mistral(s: &Settings<'_>) -> Result<Network, Diagnostic> {
         "rope_scaling_factor": s.number("rope_scaling_factor", 1.0)?, "sliding_window": window, "head_dim": head(s)?,
     });
     let (decoder, norm) = ("MistralTransformerDecoder", "MistralLayerNormalization");
-    model(s, &Kind { decoder, norm, is_tied: false, more })
+    model(s, &DecoderStyle { decoder, norm, is_tied: false, more })
 }
 
 /// Qwen 2, whose heads have biases.
-pub(super) fn qwen(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn qwen(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const MORE: [&str; 4] = [
         "rope_scaling_factor",
         "tie_word_embeddings",
@@ -118,11 +118,11 @@ pub(super) fn qwen(s: &Settings<'_>) -> Result<Network, Diagnostic> {
     let more =
         json!({ "rope_scaling_factor": s.number("rope_scaling_factor", 1.0)?, "use_bias": true });
     let (decoder, norm) = ("QwenTransformerDecoder", "QwenLayerNorm");
-    model(s, &Kind { decoder, norm, is_tied: true, more })
+    model(s, &DecoderStyle { decoder, norm, is_tied: true, more })
 }
 
 /// Qwen 3, whose heads have norms.
-pub(super) fn qwen3(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn qwen3(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const MORE: [&str; 4] =
         ["rope_scaling_factor", "tie_word_embeddings", "head_dim", "sliding_window_size"];
     s.only(&[&SETTINGS[..], &MORE].concat())?;
@@ -131,11 +131,11 @@ pub(super) fn qwen3(s: &Settings<'_>) -> Result<Network, Diagnostic> {
         "rope_scaling_factor": s.number("rope_scaling_factor", 1.0)?, "head_dim": head(s)?, "has_norms": true,
     });
     let (decoder, norm) = ("Qwen3TransformerDecoder", "Qwen3LayerNorm");
-    model(s, &Kind { decoder, norm, is_tied: true, more })
+    model(s, &DecoderStyle { decoder, norm, is_tied: true, more })
 }
 
 /// Phi 3, whose turns are slower or faster by factors of their own ("su"), other ones for long sequences.
-pub(super) fn phi3(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn phi3(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const FACTORS: [&str; 2] = ["rope_scaling_short_factor", "rope_scaling_long_factor"];
     const MORE: [&str; 3] =
         ["max_sequence_length", "pretraining_sequence_length", "rope_scaling_type"];
@@ -160,7 +160,7 @@ pub(super) fn phi3(s: &Settings<'_>) -> Result<Network, Diagnostic> {
         Some(_) => return Err(s.wrong("rope_scaling_type", "it is no type that is known")),
     }
     let (decoder, norm) = ("Phi3Decoder", "Phi3LayerNorm");
-    model(s, &Kind { decoder, norm, is_tied: false, more })
+    model(s, &DecoderStyle { decoder, norm, is_tied: false, more })
 }
 
 /// Factors for pairs of elements.
@@ -193,7 +193,7 @@ fn of_phi(name: &str) -> (String, String) {
 }
 
 /// What a decoder holds.
-pub(super) fn decoder(s: &Settings<'_>, norm: &str) -> Result<Parts, Diagnostic> {
+pub(super) fn decoder(s: &Settings<'_>, norm: &str) -> Result<NamedLayers, Diagnostic> {
     let (heads, shared) = (s.size("num_query_heads")?, s.size("num_key_value_heads")?);
     let hidden = s.size("hidden_dim")?;
     refuse!(heads % shared != 0 => s.wrong("num_key_value_heads", "it must divide `num_query_heads`"));

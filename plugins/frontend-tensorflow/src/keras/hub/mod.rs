@@ -21,7 +21,9 @@ mod xception;
 pub(super) use layers::{GELU, is_layer, with_parts};
 
 use super::dtype;
-use super::layer::{Argument, Call, Layer, Network, Parts, Place, damaged};
+use super::layer::{
+    Argument, CallOutput, KerasLayer, KerasNetwork, LayerCall, NamedLayers, damaged,
+};
 use super::values::problem;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, refuse, shown};
 use onnxd_plugin_sdk::ir::DataType;
@@ -34,10 +36,10 @@ const LAYERS_MAX: i64 = 1024;
 const SIZE_MAX: i64 = i32::MAX as i64;
 
 /// A tensor of a graph that is made.
-type Found = Result<Argument, Diagnostic>;
+type ArgumentResult = Result<Argument, Diagnostic>;
 
 /// Makes a family's layers.
-type Family = fn(&Settings<'_>) -> Result<Network, Diagnostic>;
+type Family = fn(&Settings<'_>) -> Result<KerasNetwork, Diagnostic>;
 
 const FAMILIES: [(&str, Family); 22] = [
     ("BertBackbone", bert::bert),
@@ -118,7 +120,7 @@ pub(super) fn backbone(
     class: &str,
     name: &str,
     config: &Map<String, Json>,
-) -> Result<Option<Network>, Diagnostic> {
+) -> Result<Option<KerasNetwork>, Diagnostic> {
     let family = FAMILIES.iter().find(|(found, _)| *found == class && is_of_package(json));
     family.map(|(_, family)| family(&Settings { class, name, config })).transpose()
 }
@@ -261,18 +263,18 @@ impl Settings<'_> {
 }
 
 /// A layer with its configuration.
-fn made(class: &str, name: &str, config: Json, dtype: &Json) -> Result<Layer, Diagnostic> {
+fn made(class: &str, name: &str, config: Json, dtype: &Json) -> Result<KerasLayer, Diagnostic> {
     let mut config = if let Json::Object(config) = config { config } else { Map::new() };
     // Functions have no type of their own.
     if !class.starts_with("ops.") {
         config.insert("dtype".to_owned(), dtype.clone());
     }
     let (class, name) = (class.to_owned(), name.to_owned());
-    with_parts(Layer { class, name, config, ..Layer::default() })
+    with_parts(KerasLayer { class, name, config, ..KerasLayer::default() })
 }
 
 /// Layers that another one holds: the name that files have for each, its class, its own name and its configuration.
-fn parts(list: Vec<(&str, &str, &str, Json)>, dtype: &Json) -> Result<Parts, Diagnostic> {
+fn parts(list: Vec<(&str, &str, &str, Json)>, dtype: &Json) -> Result<NamedLayers, Diagnostic> {
     let part = |(key, class, name, config): (&str, &str, &str, Json)| {
         Ok((key.to_owned(), made(class, name, config, dtype)?))
     };
@@ -294,7 +296,7 @@ fn pool([size, stride]: [i64; 2], padding: &str) -> Json {
 
 /// A list of layers with their calls that grows.
 struct Graph {
-    layers: Vec<Layer>,
+    layers: Vec<KerasLayer>,
     /// How many layers there are of those that the family gives no names.
     unnamed: HashMap<String, usize>,
     /// The type of layers that have no other.
@@ -313,7 +315,7 @@ impl Graph {
         let config = if let Json::Object(config) = config { config } else { Map::new() };
         let (class, name) = ("InputLayer".to_owned(), name.to_owned());
         let place = place(&name);
-        self.layers.push(Layer { class, name, config, ..Layer::default() });
+        self.layers.push(KerasLayer { class, name, config, ..KerasLayer::default() });
         place
     }
 
@@ -325,7 +327,7 @@ impl Graph {
     }
 
     /// A layer to which Keras gives a name: counted, in a session from its first model on.
-    fn unnamed(&mut self, class: &str, name: &str, config: Json, x: Argument) -> Found {
+    fn unnamed(&mut self, class: &str, name: &str, config: Json, x: Argument) -> ArgumentResult {
         let count = self.unnamed.entry(name.to_owned()).or_insert(0);
         let name = if *count == 0 { name.to_owned() } else { format!("{name}_{count}") };
         *count += 1;
@@ -335,12 +337,12 @@ impl Graph {
     }
 
     /// A layer that is called on a single argument.
-    fn add(&mut self, class: &str, name: &str, config: Json, x: Argument) -> Found {
-        self.call(class, name, config, Call::of(x))
+    fn add(&mut self, class: &str, name: &str, config: Json, x: Argument) -> ArgumentResult {
+        self.call(class, name, config, LayerCall::of(x))
     }
 
     /// The sum of tensors.
-    fn sum(&mut self, name: &str, terms: Vec<Argument>) -> Found {
+    fn sum(&mut self, name: &str, terms: Vec<Argument>) -> ArgumentResult {
         self.add("Add", name, json!({}), Argument::List(terms))
     }
 
@@ -351,25 +353,25 @@ impl Graph {
         [filters, kernel, stride]: [i64; 3],
         padding: &str,
         x: Argument,
-    ) -> Found {
+    ) -> ArgumentResult {
         self.add("Conv2D", name, conv([filters, kernel, stride], padding), x)
     }
 
     /// A norm of channels.
-    fn normed(&mut self, name: &str, epsilon: f64, x: Argument) -> Found {
+    fn normed(&mut self, name: &str, epsilon: f64, x: Argument) -> ArgumentResult {
         self.add("BatchNormalization", name, json!({ "axis": -1, "epsilon": epsilon }), x)
     }
 
-    fn activated(&mut self, name: &str, activation: &str, x: Argument) -> Found {
+    fn activated(&mut self, name: &str, activation: &str, x: Argument) -> ArgumentResult {
         self.add("Activation", name, json!({ "activation": activation }), x)
     }
 
     /// Zeros around a picture.
-    fn padded(&mut self, name: &str, pad: i64, x: Argument) -> Found {
+    fn padded(&mut self, name: &str, pad: i64, x: Argument) -> ArgumentResult {
         self.add("ZeroPadding2D", name, json!({ "padding": [[pad, pad], [pad, pad]] }), x)
     }
 
-    fn call(&mut self, class: &str, name: &str, config: Json, call: Call) -> Found {
+    fn call(&mut self, class: &str, name: &str, config: Json, call: LayerCall) -> ArgumentResult {
         let mut layer = made(class, name, config, &self.dtype)?;
         layer.calls = vec![call];
         self.layers.push(layer);
@@ -377,24 +379,24 @@ impl Graph {
     }
 
     /// A layer that has been called before.
-    fn again(&mut self, name: &str, call: Call) -> Found {
+    fn again(&mut self, name: &str, call: LayerCall) -> ArgumentResult {
         let layer = self.layers.iter_mut().rev().find(|layer| layer.name == name);
         let layer =
             layer.ok_or_else(|| damaged(format!("There is no layer `{}`.", shown(name))))?;
         layer.calls.push(call);
         let (layer, call) = (name.to_owned(), layer.calls.len() - 1);
-        Ok(Argument::Place(Place { layer, call, output: 0 }))
+        Ok(Argument::Place(CallOutput { layer, call, output: 0 }))
     }
 
-    fn network(self, inputs: Argument, outputs: Argument) -> Network {
+    fn network(self, inputs: Argument, outputs: Argument) -> KerasNetwork {
         let (layers, counts_making) = (order::ordered(self.layers, &outputs), true);
-        Network { layers, inputs, outputs, counts_making, ..Network::default() }
+        KerasNetwork { layers, inputs, outputs, counts_making, ..KerasNetwork::default() }
     }
 }
 
 /// The first output of the first call of a layer.
 fn place(layer: &str) -> Argument {
-    Argument::Place(Place { layer: layer.to_owned(), call: 0, output: 0 })
+    Argument::Place(CallOutput { layer: layer.to_owned(), call: 0, output: 0 })
 }
 
 /// Inputs or outputs by their names, which are those of a description in Keras' order.

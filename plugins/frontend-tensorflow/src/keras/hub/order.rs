@@ -1,12 +1,12 @@
 //! The order of layers, which numbers their weights in files.
 
-use crate::keras::layer::{Argument, Layer};
+use crate::keras::layer::{Argument, KerasLayer};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Layers in the order in which Keras lists them: those with the longest way to an output first, and those that are as
 /// far away in the order in which a search from the outputs finds them.
-pub(super) fn ordered(layers: Vec<Layer>, outputs: &Argument) -> Vec<Layer> {
+pub(super) fn ordered(layers: Vec<KerasLayer>, outputs: &Argument) -> Vec<KerasLayer> {
     let by_name: HashMap<&str, usize> =
         layers.iter().enumerate().map(|(i, layer)| (layer.name.as_str(), i)).collect();
     // Calls of all layers one after the other; inputs have one, which reads nothing.
@@ -45,7 +45,7 @@ pub(super) fn ordered(layers: Vec<Layer>, outputs: &Argument) -> Vec<Layer> {
             depths[*parent] = depths[*parent].max(*depth + 1);
         }
     }
-    let mut all: Vec<(usize, Layer)> = layers.into_iter().enumerate().collect();
+    let mut all: Vec<(usize, KerasLayer)> = layers.into_iter().enumerate().collect();
     all.sort_by_key(|(i, _)| (Reverse(places[*i].0), places[*i].1));
     all.into_iter().map(|(_, layer)| layer).collect()
 }

@@ -1,7 +1,7 @@
 //! ResNet: convolutions with norms, in blocks whose inputs are added to their outputs.
 
-use super::{Found, Graph, Settings, pool};
-use crate::keras::layer::{Argument, Call, Network};
+use super::{ArgumentResult, Graph, Settings, pool};
+use crate::keras::layer::{Argument, KerasNetwork, LayerCall};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
@@ -17,7 +17,7 @@ const SETTINGS: [&str; 8] = [
 ];
 
 /// What all blocks have in common.
-struct Kind {
+struct BlockStyle {
     /// Three convolutions, the last of which makes four times as many channels; otherwise two.
     is_bottleneck: bool,
     /// Strides on the way around are those of a mean.
@@ -38,7 +38,7 @@ struct Block<'n> {
 /// What all norms add to the variance.
 const EPSILON: f64 = 1e-5;
 
-pub(super) fn resnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn resnet(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     s.only(&SETTINGS)?;
     let (is_bottleneck, is_vd) = match s.word("block_type")? {
         "basic_block" => (false, false),
@@ -47,7 +47,7 @@ pub(super) fn resnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
         "bottleneck_block_vd" => (true, true),
         _ => return Err(s.wrong("block_type", "it is no type that is known")),
     };
-    let kind = Kind { is_bottleneck, is_vd, is_pre: s.flag("use_pre_activation", false)? };
+    let kind = BlockStyle { is_bottleneck, is_vd, is_pre: s.flag("use_pre_activation", false)? };
     let mut graph = Graph::new(s);
     let shape = s.image_shape()?;
     let input = graph.unnamed_input("float32", &shape);
@@ -61,7 +61,7 @@ pub(super) fn resnet(s: &Settings<'_>) -> Result<Network, Diagnostic> {
 }
 
 /// The convolutions before the blocks, and a pool.
-fn stem(graph: &mut Graph, s: &Settings<'_>, kind: &Kind, x: Argument) -> Found {
+fn stem(graph: &mut Graph, s: &Settings<'_>, kind: &BlockStyle, x: Argument) -> ArgumentResult {
     let filters = s.sizes("input_conv_filters")?;
     let kernels = s.sizes("input_conv_kernel_sizes")?;
     refuse!(filters.len() != kernels.len() || filters.is_empty() =>
@@ -78,7 +78,7 @@ fn stem(graph: &mut Graph, s: &Settings<'_>, kind: &Kind, x: Argument) -> Found 
     let x = if kind.is_pre {
         let config = json!({ "pad_width": [[0, 0], [1, 1], [1, 1], [0, 0]] });
         let least = Argument::Plain(Json::from("-Infinity"));
-        graph.call("ops.Pad", "pad", config, Call::of(x).with("constant_values", &least))?
+        graph.call("ops.Pad", "pad", config, LayerCall::of(x).with("constant_values", &least))?
     } else {
         graph.padded("pool1_pad", 1, x)?
     };
@@ -86,7 +86,12 @@ fn stem(graph: &mut Graph, s: &Settings<'_>, kind: &Kind, x: Argument) -> Found 
 }
 
 /// All blocks.
-fn stacks(graph: &mut Graph, s: &Settings<'_>, kind: &Kind, mut x: Argument) -> Found {
+fn stacks(
+    graph: &mut Graph,
+    s: &Settings<'_>,
+    kind: &BlockStyle,
+    mut x: Argument,
+) -> ArgumentResult {
     let filters = s.sizes("stackwise_num_filters")?;
     let blocks = s.stacks("stackwise_num_blocks", "blocks")?;
     let strides = s.sizes("stackwise_num_strides")?;
@@ -110,7 +115,12 @@ fn stacks(graph: &mut Graph, s: &Settings<'_>, kind: &Kind, mut x: Argument) -> 
 }
 
 /// What is added to the result of a block.
-fn shortcut(graph: &mut Graph, kind: &Kind, block: &Block<'_>, x: Argument) -> Found {
+fn shortcut(
+    graph: &mut Graph,
+    kind: &BlockStyle,
+    block: &Block<'_>,
+    x: Argument,
+) -> ArgumentResult {
     let Block { name, filters, stride, .. } = *block;
     let filters = if kind.is_bottleneck { 4 * filters } else { filters };
     let mut x = x;
@@ -123,7 +133,7 @@ fn shortcut(graph: &mut Graph, kind: &Kind, block: &Block<'_>, x: Argument) -> F
 }
 
 /// A block.
-fn added(graph: &mut Graph, kind: &Kind, block: &Block<'_>, x: Argument) -> Found {
+fn added(graph: &mut Graph, kind: &BlockStyle, block: &Block<'_>, x: Argument) -> ArgumentResult {
     let Block { name, filters, stride, has_shortcut } = *block;
     let mut y = x.clone();
     if kind.is_pre {

@@ -1,11 +1,11 @@
 //! VGG: stacks of convolutions with a pool behind each.
 
 use super::{Graph, LAYERS_MAX, Settings, pool};
-use crate::keras::layer::Network;
+use crate::keras::layer::KerasNetwork;
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::json;
 
-pub(super) fn vgg(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn vgg(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const SETTINGS: [&str; 3] = ["stackwise_num_repeats", "stackwise_num_filters", "image_shape"];
     s.only(&SETTINGS)?;
     s.only_float32()?;

@@ -1,7 +1,7 @@
 //! ViT: patches of a picture as steps, and encoders.
 
 use super::{Graph, Settings, made, parts};
-use crate::keras::layer::{Network, Parts};
+use crate::keras::layer::{KerasNetwork, NamedLayers};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
@@ -17,7 +17,7 @@ const INNER: [&str; 8] = [
     "use_mlp_bias",
 ];
 
-pub(super) fn vit(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn vit(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const MORE: [&str; 5] =
         ["image_shape", "patch_size", "num_layers", "use_class_token", "use_patch_bias"];
     s.only(&[&INNER[..], &MORE].concat())?;
@@ -53,7 +53,7 @@ fn inner(s: &Settings<'_>) -> Result<Json, Diagnostic> {
 }
 
 /// What the layer of patches holds, beside a weight for the class.
-pub(super) fn patches(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
+pub(super) fn patches(s: &Settings<'_>) -> Result<NamedLayers, Diagnostic> {
     const KNOWN: [&str; 9] = [
         "image_size",
         "patch_size",
@@ -83,7 +83,7 @@ pub(super) fn patches(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
 }
 
 /// What the encoder holds: blocks, and a norm.
-pub(super) fn encoder(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
+pub(super) fn encoder(s: &Settings<'_>) -> Result<NamedLayers, Diagnostic> {
     s.only(&[&INNER[..], &["num_layers"]].concat())?;
     let (config, dtype) = (inner(s)?, s.dtype());
     let block = |i: i64| {
@@ -92,14 +92,14 @@ pub(super) fn encoder(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
         Ok((format!("encoder_layers.{i}"), layer))
     };
     let mut parts =
-        (0..s.count("num_layers")?).map(block).collect::<Result<Parts, Diagnostic>>()?;
+        (0..s.count("num_layers")?).map(block).collect::<Result<NamedLayers, Diagnostic>>()?;
     let norm = json!({ "axis": -1, "epsilon": config["layer_norm_epsilon"] });
     parts.push(("layer_norm".to_owned(), made("LayerNormalization", "ln", norm, &dtype)?));
     Ok(parts)
 }
 
 /// What a block holds.
-pub(super) fn block(s: &Settings<'_>) -> Result<Parts, Diagnostic> {
+pub(super) fn block(s: &Settings<'_>) -> Result<NamedLayers, Diagnostic> {
     s.only(&[&INNER[..], &["key_dim"]].concat())?;
     let config = inner(s)?;
     let (hidden, heads) = (s.size("hidden_dim")?, s.size("num_heads")?);

@@ -1,7 +1,7 @@
 //! Xception: convolutions of each channel by itself, in blocks whose inputs are added to their outputs.
 
-use super::{Found, Graph, LAYERS_MAX, Settings, conv, pool};
-use crate::keras::layer::{Argument, Network};
+use super::{ArgumentResult, Graph, LAYERS_MAX, Settings, conv, pool};
+use crate::keras::layer::{Argument, KerasNetwork};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::Value as Json;
 
@@ -11,7 +11,7 @@ const EPSILON: f64 = 1e-3;
 const FILTERS: &str = "stackwise_conv_filters";
 const POOLS: &str = "stackwise_pooling";
 
-pub(super) fn xception(s: &Settings<'_>) -> Result<Network, Diagnostic> {
+pub(super) fn xception(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     s.only(&[FILTERS, POOLS, "image_shape"])?;
     let (blocks, pools) = (filters(s)?, pools(s)?);
     refuse!(blocks.len() != pools.len() => s.wrong(POOLS, &format!("it must be as long as `{FILTERS}`")));
@@ -71,7 +71,7 @@ fn convolved(
     [block, i]: [usize; 2],
     filters: i64,
     mut x: Argument,
-) -> Found {
+) -> ArgumentResult {
     let kind = if is_first { "conv" } else { "sepconv" };
     let name = format!("block{}_{kind}{}", block + 1, i + 1);
     let act = |graph: &mut Graph, x: Argument| graph.activated(&format!("{name}_act"), "relu", x);

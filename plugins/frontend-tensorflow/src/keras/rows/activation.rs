@@ -3,7 +3,7 @@
 use crate::keras::hub::GELU;
 use crate::ops::activation::{clipped, gelu, leaky};
 use crate::ops::create::number;
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::shown;
@@ -20,7 +20,7 @@ pub(crate) const OLD_HARD_SIGMOID: &str = "hard_sigmoid of Keras 2";
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         // Its activation is applied to what it gives.
         "Activation" => |_, inputs: Var| Ok(inputs);
@@ -99,7 +99,7 @@ pub(crate) fn relu(
     slope: f64,
     threshold: f64,
 ) -> Lowered<Var> {
-    of(b, x)?;
+    dtype_of(b, x)?;
     rank(b, x)?;
     let below = |b: &GraphBuilder| b.mul(b.sub(x, threshold)?, slope);
     let y = match (slope == 0.0, threshold == 0.0) {
@@ -110,11 +110,11 @@ pub(crate) fn relu(
             };
         }
         (false, true) => leaky(b, x, slope)?,
-        (true, false) => b.mul(x, b.cast(b.greater(x, threshold)?, of(b, x)?)?)?,
+        (true, false) => b.mul(x, b.cast(b.greater(x, threshold)?, dtype_of(b, x)?)?)?,
         (false, false) => b.where_(b.greater_or_equal(x, threshold)?, x, below(b)?)?,
     };
     match max {
-        Some(max) => b.min([y, b.constant(number(max, of(b, x)?))]),
+        Some(max) => b.min([y, b.constant(number(max, dtype_of(b, x)?))]),
         None => Ok(y),
     }
 }
@@ -133,9 +133,9 @@ fn sparsemax(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     let last = b.shape(x).start(-1).one()?;
     let [sorted, _] = b.top_k(x, last).axis(-1).outputs()?;
     let sums = b.cum_sum(sorted, -1).one()?;
-    let counts = b.cum_sum(b.expand(b.constant(number(1.0, of(b, x)?)), shape)?, -1).one()?;
+    let counts = b.cum_sum(b.expand(b.constant(number(1.0, dtype_of(b, x)?)), shape)?, -1).one()?;
     let counted = b.greater(b.mul(counts, sorted)?, b.sub(sums, 1.0)?)?;
-    let counted = b.cast(counted, of(b, x)?)?;
+    let counted = b.cast(counted, dtype_of(b, x)?)?;
     let k = b.reduce_sum(counted).axes([-1]).keepdims(1).one()?;
     let total = b.reduce_sum(b.mul(sums, counted)?).axes([-1]).keepdims(1).one()?;
     let above = b.sub(x, b.div(b.sub(total, 1.0)?, k)?)?;
@@ -154,8 +154,8 @@ fn prelu(
 }
 
 fn softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
-    let dtype = of(b, a.inputs)?;
-    let counts = |mask: Var| match of(b, mask)? {
+    let dtype = dtype_of(b, a.inputs)?;
+    let counts = |mask: Var| match dtype_of(b, mask)? {
         DataType::Bool => Ok(mask),
         _ => b.greater(mask, 0.5),
     };

@@ -2,13 +2,13 @@
 
 mod scores;
 
-pub(crate) use scores::{Masked, Options, over_heads};
+pub(crate) use scores::{Masked, ScoreOptions, over_heads};
 use scores::{causal, with_scores};
 
 use crate::ops::create::{number, steps};
 use crate::ops::linear::swapped;
-use crate::ops::shape::{Size, axis_of, size as size_of, sized, sizes, transposed};
-use crate::ops::{Lower, Source, Values, of, rank};
+use crate::ops::shape::{DimSize, axis_of, size as size_of, sized, sizes, transposed};
+use crate::ops::{Lower, RowContext, Values, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse};
@@ -21,7 +21,7 @@ const SIZE_MAX: i64 = 1 << 30;
 /// What both kinds of attention with several heads are called with; keys have `size` elements.
 macro_rules! given {
     ($a:ident, $size:expr) => {
-        Call {
+        AttentionCall {
             inputs: [$a.query, $a.key.unwrap_or($a.value), $a.value],
             masks: [$a.query_mask, $a.value_mask, $a.key_mask.filter(|_| $a.key.is_some())],
             mask: $a.attention_mask,
@@ -36,11 +36,11 @@ macro_rules! given {
     };
 }
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "MultiHeadAttention" => |b, a: MultiHead| {
             let (axes, added, size) = (a.attention_axes.unwrap_or_default(), a.query_shape.is_some(), a.key_dim);
-            multi_head(b, Call { axes, added, ..given!(a, size) }, &a.weights, [a.use_bias, a.use_gate])
+            multi_head(b, AttentionCall { axes, added, ..given!(a, size) }, &a.weights, [a.use_bias, a.use_gate])
         };
         "GroupQueryAttention" | "GroupedQueryAttention" => |b, a: Grouped| {
             multi_head(b, given!(a, a.head_dim), &a.weights, [a.use_bias, a.use_gate])
@@ -80,7 +80,7 @@ arguments! {
 }
 
 /// A call of attention with several heads.
-struct Call {
+struct AttentionCall {
     /// Query, key, value.
     inputs: [Var; 3],
     /// Which steps of query, value and key count.
@@ -100,7 +100,7 @@ struct Call {
     size: i64,
 }
 
-impl Call {
+impl AttentionCall {
     fn scale(&self) -> f64 {
         1.0 / (self.size.max(1) as f64).sqrt()
     }
@@ -119,7 +119,12 @@ impl Heads {
     ///
     /// # Errors
     /// `N0201` for weights with other axes; those of the builder.
-    pub(crate) fn of(b: &GraphBuilder, x: Var, kernel: Var, bias: Option<Var>) -> Lowered<Heads> {
+    pub(crate) fn split(
+        b: &GraphBuilder,
+        x: Var,
+        kernel: Var,
+        bias: Option<Var>,
+    ) -> Lowered<Heads> {
         let dims = b.dims_of(kernel).unwrap_or_default();
         let dims =
             <[i64; 3]>::try_from(dims).ok().filter(|dims| dims.iter().all(|n| *n <= SIZE_MAX));
@@ -137,7 +142,7 @@ impl Heads {
     /// # Errors
     /// Those of the builder.
     pub(crate) fn apart(&self, b: &GraphBuilder) -> Lowered<Var> {
-        let heads = vec![Size::Known(self.count), Size::Known(self.size)];
+        let heads = vec![DimSize::Known(self.count), DimSize::Known(self.size)];
         sized(b, self.all, &[sizes(b, self.all, 0..2)?, heads].concat())
     }
 }
@@ -161,13 +166,13 @@ fn flat(b: &GraphBuilder, x: Var, others: usize) -> Lowered<Var> {
     if n == 3 {
         return Ok(x);
     }
-    let product = |from: usize, to: usize| -> Lowered<Size> {
+    let product = |from: usize, to: usize| -> Lowered<DimSize> {
         let all = sizes(b, x, from..to)?;
         let known: Option<i64> =
-            all.iter().map(|n| if let Size::Known(n) = n { Some(*n) } else { None }).product();
+            all.iter().map(|n| if let DimSize::Known(n) = n { Some(*n) } else { None }).product();
         match known {
-            Some(n) => Ok(Size::Known(n)),
-            None => Ok(Size::Computed(
+            Some(n) => Ok(DimSize::Known(n)),
+            None => Ok(DimSize::Computed(
                 b.reduce_prod(b.shape(x).start(from as i64).end(to as i64).one()?)
                     .keepdims(1)
                     .one()?,
@@ -180,7 +185,7 @@ fn flat(b: &GraphBuilder, x: Var, others: usize) -> Lowered<Var> {
 
 fn multi_head(
     b: &Lower,
-    a: Call,
+    a: AttentionCall,
     weights: &[Var],
     [has_bias, has_gate]: [bool; 2],
 ) -> Lowered<Values> {
@@ -195,7 +200,7 @@ fn multi_head(
     for x in &a.inputs[1..] {
         flats.push(flat(b, steps_last(b, *x, &a.axes)?.0, others)?);
     }
-    let heads = |i: usize, x: Var| Heads::of(b, x, weight(i).0, weight(i).1);
+    let heads = |i: usize, x: Var| Heads::split(b, x, weight(i).0, weight(i).1);
     let all = [heads(0, flats[0])?, heads(1, flats[1])?, heads(2, flats[2])?];
     let gate = if has_gate { Some(b.sigmoid(heads(3, flats[0])?.all)?) } else { None };
     let (y, scores) = weighed(b, &a, &all, others, [flats[0], flats[2]])?;
@@ -210,7 +215,7 @@ fn multi_head(
     let n = rank(b, query)?;
     if n != 3 || dims.len() != 3 {
         let mut all = sizes(b, query, 0..n - 1)?;
-        all.extend(dims.iter().skip(2).map(|n| Size::Known(*n)));
+        all.extend(dims.iter().skip(2).map(|n| DimSize::Known(*n)));
         y = sized(b, y, &all)?;
     }
     let mut back = vec![0; perm.len()];
@@ -236,7 +241,7 @@ pub(crate) fn together(b: &GraphBuilder, x: Var, kernel: Var) -> Lowered<Var> {
 /// What heads see, as `[batch, steps, heads * size]`, and the scores if they are asked for.
 fn weighed(
     b: &Lower,
-    a: &Call,
+    a: &AttentionCall,
     all: &[Heads; 3],
     others: usize,
     [query, value]: [Var; 2],
@@ -252,10 +257,10 @@ fn weighed(
     }
     let mask = mask(b, a, others, [query, value])?;
     let scale = Some(a.scale());
-    let options = Options { scale, masked, mask, ..Options::default() };
+    let options = ScoreOptions { scale, masked, mask, ..ScoreOptions::default() };
     let apart = [all[0].apart(b)?, all[1].apart(b)?, all[2].apart(b)?];
     let (y, scores) = with_scores(b, apart, options)?;
-    let whole = Size::Known(all[0].count * all[2].size);
+    let whole = DimSize::Known(all[0].count * all[2].size);
     let y = sized(b, y, &[sizes(b, y, 0..2)?, vec![whole]].concat())?;
     Ok((y, a.scores.then_some(scores)))
 }
@@ -264,12 +269,12 @@ fn weighed(
 /// so masks are added.
 fn by_operator(
     b: &Lower,
-    a: &Call,
+    a: &AttentionCall,
     [query, key, value]: &[Heads; 3],
     masked: Masked,
     lengths: [Var; 2],
 ) -> Lowered<Option<Var>> {
-    let dtype = of(b, query.all)?;
+    let dtype = dtype_of(b, query.all)?;
     let is_free = a.mask.is_none() && a.masks.iter().all(Option::is_none) && a.window.is_none();
     let is_shared = key.count == value.count && key.count > 0 && query.count % key.count == 0;
     if b.opset() < 23 || masked == Masked::Zero || !is_shared || rank(b, a.inputs[0])? != 3 {
@@ -291,7 +296,7 @@ fn by_operator(
 /// All masks as one: `[batch, heads, queries, keys]`.
 fn mask(
     b: &GraphBuilder,
-    a: &Call,
+    a: &AttentionCall,
     others: usize,
     [query, value]: [Var; 2],
 ) -> Lowered<Option<Var>> {
@@ -329,15 +334,15 @@ fn mask(
         }
     }
     let Some((first, rest)) = all.split_first() else { return Ok(None) };
-    let whole = rest.iter().try_fold(*first, |mask, x| b.and(mask, *x))?;
+    let common_mask = rest.iter().try_fold(*first, |mask, x| b.and(mask, *x))?;
     // The axis of heads stands before those of steps.
-    let missing = 4usize.saturating_sub(rank(b, whole)?);
+    let missing = 4usize.saturating_sub(rank(b, common_mask)?);
     let new: Vec<i64> = match missing {
         0 => vec![],
         1 => vec![1],
         n => (0..n as i64).collect(),
     };
-    crate::ops::shape::unsqueezed(b, whole, &new).map(Some)
+    crate::ops::shape::unsqueezed(b, common_mask, &new).map(Some)
 }
 
 /// Attention with one head and without products.
@@ -365,22 +370,22 @@ fn plain(b: &Lower, a: Plain, additive: bool) -> Lowered<Values> {
     } else {
         scaled(b.mat_mul(query, swapped(b, key)?)?)?
     };
-    let given = |i: usize| match a.mask.as_ref().and_then(|masks| masks.get(i)) {
+    let mask_of = |i: usize| match a.mask.as_ref().and_then(|masks| masks.get(i)) {
         Some(Value::Var(mask)) => b.cast(*mask, Bool).map(Some),
         _ => Ok(None),
     };
-    let mut mask = given(1)?.map(|mask| b.unsqueeze(mask, [-2])).transpose()?;
+    let mut mask = mask_of(1)?.map(|mask| b.unsqueeze(mask, [-2])).transpose()?;
     if a.use_causal_mask || a.causal == Some(true) {
         let own = causal(b, scores)?;
         mask = Some(mask.map_or(Ok(own), |mask| b.and(mask, own))?);
     }
     if let Some(mask) = mask {
-        let most = if of(b, scores)? == Float16 { 65504.0 } else { 1e9 };
+        let most = if dtype_of(b, scores)? == Float16 { 65504.0 } else { 1e9 };
         scores = b.where_(mask, scores, b.sub(scores, most)?)?;
     }
     let shares = b.softmax(scores).axis(-1).one()?;
     let mut y = b.mat_mul(shares, value)?;
-    if let Some(mask) = given(0)? {
+    if let Some(mask) = mask_of(0)? {
         y = b.where_(b.unsqueeze(mask, [-1])?, y, 0)?;
     }
     Ok(Values::with(y, a.return_attention_scores.then_some(shares)))

@@ -3,7 +3,7 @@
 use super::{count, weights_and_bias};
 use crate::ops::conv::{self, Borders, Padding, Window};
 use crate::ops::layout::Channels;
-use crate::ops::{Lower, Source, rank};
+use crate::ops::{Lower, RowContext, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse};
@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 /// Sizes and steps of windows.
 const SIZE_MAX: i64 = 1 << 30;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "Conv1D" | "Conv2D" | "Conv3D" => convolution;
         "DepthwiseConv1D" | "DepthwiseConv2D" => depthwise;
@@ -65,7 +65,7 @@ pub(crate) fn window(
         "causal" => Padding::Explicit(
             kernel.iter().zip(&dilations).map(|(k, d)| [(k - 1) * d, 0]).collect(),
         ),
-        word => Padding::of(b, word, &[], channels)?,
+        word => Padding::from_word(b, word, &[], channels)?,
     };
     Ok(Window { kernel: kernel.to_vec(), strides: strides.to_vec(), dilations, padding })
 }
@@ -87,7 +87,7 @@ fn first(
 }
 
 fn convolution(b: &Lower, a: Conv) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
     let x = first(b, channels, a.inputs, kernel, &window)?;
@@ -112,7 +112,7 @@ pub(crate) fn by_channels(
 }
 
 fn depthwise(b: &Lower, a: Depthwise) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
     let x = first(b, channels, a.inputs, kernel, &window)?;
@@ -120,7 +120,7 @@ fn depthwise(b: &Lower, a: Depthwise) -> Lowered<Var> {
 }
 
 fn separable(b: &Lower, a: Depthwise) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let ([kernel, points], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
     let x = first(b, channels, a.inputs, kernel, &window)?;
@@ -158,7 +158,7 @@ fn size_of(window: &Window, axis: usize, size: Option<i64>, more: Option<i64>) -
 }
 
 fn transpose(b: &Lower, a: Transpose) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
     let x = first(b, channels, a.inputs, kernel, &window)?;

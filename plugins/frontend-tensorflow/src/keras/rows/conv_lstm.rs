@@ -1,17 +1,17 @@
 //! `ConvLSTM`: an LSTM whose products are convolutions.
 
-use super::recurrent_call::{Call, activation, refuse_stateful};
+use super::recurrent_call::{RecurrentCall, activation, refuse_stateful};
 use super::time::merged;
 use super::{kernels, window};
-use crate::keras::runner::{Called, Given};
-use crate::keras::values::Item;
+use crate::keras::runner::{CallArgs, Called};
+use crate::keras::values::KerasItem;
 use crate::ops::conv::{self, Padding, Window};
 use crate::ops::layout::Channels;
 use crate::ops::recurrent::masked::zeros;
 use crate::ops::recurrent::steps::{Mask, over_time};
-use crate::ops::shape::{Size, size, sized, sizes, transposed};
+use crate::ops::shape::{DimSize, size, sized, sizes, transposed};
 use crate::ops::slicing::reversed;
-use crate::ops::{of, rank};
+use crate::ops::{dtype_of, rank};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::lower::Lowered;
 use serde_json::Value as Json;
@@ -20,15 +20,15 @@ use serde_json::Value as Json;
 ///
 /// # Errors
 /// As `Runner::call`.
-pub(crate) fn run(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item>> {
+pub(crate) fn run(called: &Called<'_, '_, '_>, given: &CallArgs) -> Lowered<Vec<KerasItem>> {
     let (b, layer) = (called.builder(), called.layer);
     refuse_stateful(b, layer)?;
-    let Call { x, initial, mask } = Call::of(b, given)?;
+    let RecurrentCall { x, initial, mask } = RecurrentCall::from_given(b, given)?;
     let (kernel, recurrent, bias) = kernels(b, layer, &called.weights()?)?;
     let list = |key: &str| -> Option<Vec<i64>> {
         layer.config.get(key)?.as_array()?.iter().map(Json::as_i64).collect()
     };
-    let channels = Channels::of(b, layer.word("data_format").unwrap_or("channels_last"))?;
+    let channels = Channels::from_format(b, layer.word("data_format").unwrap_or("channels_last"))?;
     let sizes = list("kernel_size").unwrap_or_default();
     let ones = vec![1; sizes.len()];
     let strides = list("strides").unwrap_or_else(|| ones.clone());
@@ -66,7 +66,7 @@ pub(crate) fn run(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Ite
         true => batch_first(b, run.outputs, channels)?,
         false => channels.back(b, b.gather(run.outputs, -1).axis(0).one()?)?,
     };
-    let mut items: Vec<Item> = vec![output.into()];
+    let mut items: Vec<KerasItem> = vec![output.into()];
     if layer.is("return_state") {
         for state in run.states {
             items.push(channels.back(b, state)?.into());
@@ -103,6 +103,6 @@ fn over_pictures(b: &GraphBuilder, x: Var, f: impl FnOnce(Var) -> Lowered<Var>) 
 /// Zeros like the state that the sums of `[time, batch, 4 * filters, spatial...]` lead to.
 fn no_state(b: &GraphBuilder, sums: Var, filters: i64) -> Lowered<Var> {
     let spatial = sizes(b, sums, 3..rank(b, sums)?)?;
-    let all = [vec![size(b, sums, 1)?, Size::Known(filters)], spatial].concat();
-    zeros(b, &all, of(b, sums)?)
+    let all = [vec![size(b, sums, 1)?, DimSize::Known(filters)], spatial].concat();
+    zeros(b, &all, dtype_of(b, sums)?)
 }

@@ -3,14 +3,14 @@
 use super::quantized::{self, Float8};
 use super::{real, weights_and_bias};
 use crate::ops::create::number;
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "InputLayer" | "Identity" => |_, inputs: Var| Ok(inputs);
         "Dropout" | "SpatialDropout1D" | "SpatialDropout2D" | "SpatialDropout3D" | "GaussianDropout" | "AlphaDropout"
@@ -54,7 +54,7 @@ fn dense(b: &Lower, a: Dense) -> Lowered<Var> {
     if quantized::is_quantized(b, &a.weights) {
         return quantized::dense(b, a.inputs, a.units, &a.weights, a.use_bias);
     }
-    if let Some(layer) = Float8::of(b, &a.weights, a.use_bias) {
+    if let Some(layer) = Float8::from_weights(b, &a.weights, a.use_bias) {
         return layer.computed(b, a.inputs, |x, kernel| b.mat_mul(x, kernel));
     }
     match weights_and_bias(b, &a.weights, a.use_bias)? {
@@ -71,7 +71,7 @@ fn einsum_dense(b: &Lower, mut a: EinsumDense) -> Lowered<Var> {
     if quantized::is_quantized(b, &a.weights) {
         return quantized::einsum_dense(b, a.inputs, &a.equation, &a.weights, has_bias);
     }
-    if let Some(layer) = Float8::of(b, &a.weights, has_bias) {
+    if let Some(layer) = Float8::from_weights(b, &a.weights, has_bias) {
         let product = |x, kernel| b.einsum([x, kernel]).equation(a.equation).one();
         return layer.computed(b, a.inputs, product);
     }
@@ -84,12 +84,12 @@ fn einsum_dense(b: &Lower, mut a: EinsumDense) -> Lowered<Var> {
 }
 
 fn embedding(b: &Lower, a: Embedding) -> Lowered<Var> {
-    let ids = match of(b, a.inputs)? {
+    let ids = match dtype_of(b, a.inputs)? {
         Int32 | Int64 => a.inputs,
         _ => b.cast(a.inputs, Int32)?,
     };
     if quantized::is_quantized(b, &a.weights) {
-        let to = crate::keras::dtype::of(&a.dtype).unwrap_or(DataType::Float);
+        let to = crate::keras::dtype::dtype_of_word(&a.dtype).unwrap_or(DataType::Float);
         return quantized::embedding(b, ids, a.output_dim, &a.weights, to);
     }
     let [table] = super::exactly(b, &a.weights)?;
@@ -98,15 +98,15 @@ fn embedding(b: &Lower, a: Embedding) -> Lowered<Var> {
 
 /// Steps whose elements are all equal to a value become zeros.
 fn masking(b: &Lower, a: Masking) -> Lowered<Var> {
-    let value = b.constant(number(a.mask_value, of(b, a.inputs)?));
+    let value = b.constant(number(a.mask_value, dtype_of(b, a.inputs)?));
     let other = b.cast(b.not(b.equal(a.inputs, value)?)?, Int32)?;
     let counts = b.reduce_max(other).axes([-1]).keepdims(1).one()?;
-    b.mul(a.inputs, b.cast(counts, of(b, a.inputs)?)?)
+    b.mul(a.inputs, b.cast(counts, dtype_of(b, a.inputs)?)?)
 }
 
 /// `x * scale + offset`, each a number or a list.
 fn rescaling(b: &Lower, inputs: Var, scale: Value, offset: Value, dtype: String) -> Lowered<Var> {
-    let dtype = crate::keras::dtype::of(&dtype).unwrap_or(DataType::Float);
+    let dtype = crate::keras::dtype::dtype_of_word(&dtype).unwrap_or(DataType::Float);
     let dtype = crate::keras::dtype::kernel(dtype);
     let x = b.cast(inputs, dtype)?;
     let tensor = |value: &Value| match value {

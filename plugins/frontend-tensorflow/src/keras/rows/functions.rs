@@ -1,8 +1,8 @@
 //! Functions that are said by the rows of other operators: those of TensorFlow in models of Keras 2, and those of
 //! `keras.ops` that are an operator of TensorFlow.
 
-use crate::keras::runner::{Called, Given};
-use crate::keras::values::Item;
+use crate::keras::runner::{CallArgs, Called};
+use crate::keras::values::KerasItem;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Lowering, Value};
@@ -36,14 +36,14 @@ struct Argument<'t> {
 
 /// What a line of the table says.
 #[derive(Clone, Debug, PartialEq)]
-struct Function<'t> {
+struct FunctionLine<'t> {
     op: &'t str,
     arguments: Vec<Argument<'t>>,
     /// Arguments that no row takes, and the words which they may be.
     fixed: Vec<(&'t str, &'t str)>,
 }
 
-impl Function<'_> {
+impl FunctionLine<'_> {
     /// The arguments of the function that the row takes.
     fn sources(&self) -> impl Iterator<Item = &str> {
         let sources = self.arguments.iter().map(|a| a.source);
@@ -58,7 +58,7 @@ impl Function<'_> {
     }
 }
 
-fn parsed(line: &'static str) -> Option<(&'static str, Function<'static>)> {
+fn parsed(line: &'static str) -> Option<(&'static str, FunctionLine<'static>)> {
     let (class, call) = line.split_once(" = ")?;
     let (op, list) = call.strip_suffix(')')?.split_once('(')?;
     let (list, fixed) = list.split_once(';').unwrap_or((list, ""));
@@ -75,11 +75,11 @@ fn parsed(line: &'static str) -> Option<(&'static str, Function<'static>)> {
     };
     let arguments = list.split(',').map(argument).collect();
     let fixed = fixed.split(',').filter_map(|text| text.trim().split_once(':')).collect();
-    Some((class.trim(), Function { op: op.trim(), arguments, fixed }))
+    Some((class.trim(), FunctionLine { op: op.trim(), arguments, fixed }))
 }
 
 /// The row of a class.
-fn found(class: &str) -> Option<Function<'static>> {
+fn found(class: &str) -> Option<FunctionLine<'static>> {
     let lines = FUNCTIONS.lines().filter(|line| !line.starts_with('#'));
     lines
         .filter_map(parsed)
@@ -114,8 +114,8 @@ fn is_same(x: &Value, y: &Value) -> bool {
 
 /// What a function is called with.
 struct Said<'c> {
-    function: &'c Function<'static>,
-    given: &'c Given,
+    function: &'c FunctionLine<'static>,
+    given: &'c CallArgs,
     config: Vec<(String, Value)>,
 }
 
@@ -123,7 +123,7 @@ impl Said<'_> {
     /// An argument of the function; `None` where it is left out.
     fn found(&self, at: usize, name: &str) -> Option<Value> {
         let config = || self.config.iter().find(|(key, _)| key == name);
-        let given = self.given.get(at, name).map(Item::value);
+        let given = self.given.get(at, name).map(KerasItem::value);
         given.or_else(|| config().map(|(_, value)| value.clone())).filter(|v| *v != Value::None)
     }
 
@@ -157,7 +157,10 @@ impl Said<'_> {
 ///
 /// # Errors
 /// As `Runner::call`.
-pub(crate) fn said(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option<Vec<Item>>> {
+pub(crate) fn said(
+    called: &Called<'_, '_, '_>,
+    given: &CallArgs,
+) -> Lowered<Option<Vec<KerasItem>>> {
     let Called { runner, layer, .. } = *called;
     if !layer.class.contains('.') {
         return Ok(None);
@@ -166,7 +169,7 @@ pub(crate) fn said(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option
     let said = Said { function: &function, given, config: runner.config(layer) };
     let refused = |message: String| {
         runner.driver.report(called.problem(Code::LayerUnsupported, message));
-        Ok(Some(vec![Item::Hole]))
+        Ok(Some(vec![KerasItem::Hole]))
     };
     let left = said.left();
     if !left.is_empty() {
@@ -200,7 +203,7 @@ pub(crate) fn said(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option
         results: vec![String::new()],
         ..Lowering::default()
     });
-    Ok(Some(results.into_iter().map(Item::from).collect()))
+    Ok(Some(results.into_iter().map(KerasItem::from).collect()))
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ mod llama;
 mod vit;
 
 use super::quantized;
-use crate::keras::layer::Layer;
-use crate::keras::runner::{Called, Given};
-use crate::keras::values::Item;
+use crate::keras::layer::KerasLayer;
+use crate::keras::runner::{CallArgs, Called};
+use crate::keras::values::KerasItem;
 use crate::ops::create::steps;
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, refuse, shown};
@@ -16,7 +16,7 @@ use onnxd_plugin_sdk::ir::DataType::{Bool, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use serde_json::Value as Json;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ReversibleEmbedding" => reversible;
         "PositionEmbedding" => positions;
@@ -43,7 +43,8 @@ arguments! {
 fn reversible(b: &Lower, a: Reversible) -> Lowered<Var> {
     if quantized::is_quantized(b, &a.weights) {
         refuse!(a.reverse || !a.tie_weights => b.unsupported("Products with a quantized table are not converted."));
-        let to = crate::keras::dtype::of(&a.dtype).unwrap_or(onnxd_plugin_sdk::ir::DataType::Float);
+        let to = crate::keras::dtype::dtype_of_word(&a.dtype)
+            .unwrap_or(onnxd_plugin_sdk::ir::DataType::Float);
         let ids = indices(b, a.inputs)?;
         return quantized::embedding(b, ids, a.output_dim, &a.weights, to);
     }
@@ -60,11 +61,11 @@ fn reversible(b: &Lower, a: Reversible) -> Lowered<Var> {
     }
     let kernel = other.map_or_else(|| b.transpose(table).perm([1, 0]).one(), Ok)?;
     let to = match &a.reverse_dtype {
-        Some(word) => crate::keras::dtype::of(word).ok_or_else(|| {
+        Some(word) => crate::keras::dtype::dtype_of_word(word).ok_or_else(|| {
             let message = format!("`reverse_dtype` is `{}`, which is no type.", shown(word));
             b.wrong(message)
         })?,
-        None => of(b, kernel)?,
+        None => dtype_of(b, kernel)?,
     };
     let y = b.mat_mul(b.cast(a.inputs, to)?, b.cast(kernel, to)?)?;
     match a.logit_soft_cap {
@@ -74,7 +75,7 @@ fn reversible(b: &Lower, a: Reversible) -> Lowered<Var> {
 }
 
 fn indices(b: &Lower, x: Var) -> Lowered<Var> {
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         Int32 | Int64 => Ok(x),
         _ => b.cast(x, Int32),
     }
@@ -101,11 +102,14 @@ fn positions(b: &Lower, a: Positions) -> Lowered<Var> {
 ///
 /// # Errors
 /// As `Runner::call`.
-pub(crate) fn holders(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option<Vec<Item>>> {
-    let run = |names: &[&str], f: fn(&Called<'_, '_, '_>, &Given) -> Lowered<Item>| {
-        let given = called.runner.cast(called.layer, given.clone())?;
-        let given = by_name(called, given, names)?;
-        let found = called.builder().in_layer(called.place(), |_| f(called, &given))?;
+pub(crate) fn holders(
+    called: &Called<'_, '_, '_>,
+    arguments: &CallArgs,
+) -> Lowered<Option<Vec<KerasItem>>> {
+    let run = |names: &[&str], f: fn(&Called<'_, '_, '_>, &CallArgs) -> Lowered<KerasItem>| {
+        let arguments = called.runner.cast(called.layer, arguments.clone())?;
+        let arguments = by_name(called, arguments, names)?;
+        let found = called.builder().in_layer(called.place(), |_| f(called, &arguments))?;
         Ok(Some(vec![found]))
     };
     match called.layer.class.as_str() {
@@ -153,7 +157,7 @@ const REFUSED: [&str; 5] = [
 ];
 
 /// The call with a name for each argument, in their order, where none is left that is not converted.
-fn by_name(called: &Called<'_, '_, '_>, given: Given, names: &[&str]) -> Lowered<Given> {
+fn by_name(called: &Called<'_, '_, '_>, given: CallArgs, names: &[&str]) -> Lowered<CallArgs> {
     let refused = |what: String| {
         let message = format!("The layer is called with {what}, which is not converted.");
         Err(called.problem(Code::LayerUnsupported, message))
@@ -162,54 +166,55 @@ fn by_name(called: &Called<'_, '_, '_>, given: Given, names: &[&str]) -> Lowered
         return refused(format!("{} arguments", given.positional.len()));
     }
     let first = names.iter().map(|name| (*name).to_owned()).zip(given.positional);
-    let mut named: Vec<(String, Item)> = first.chain(given.named).collect();
+    let mut named: Vec<(String, KerasItem)> = first.chain(given.named).collect();
     let place = |name: &String| names.iter().position(|known| known == name);
     named.sort_by_key(|(name, _)| place(name).unwrap_or(names.len()));
     for (name, item) in &named {
         let known = names.contains(&name.as_str());
         let is_refused = match REFUSED.contains(&name.as_str()) {
             true => item.is_true(),
-            false => !known && *item != Item::nothing(),
+            false => !known && *item != KerasItem::nothing(),
         };
         if is_refused {
             return refused(format!("the argument `{}`", shown(name)));
         }
     }
-    Ok(Given { positional: vec![], named })
+    Ok(CallArgs { positional: vec![], named })
 }
 
 impl<'c> Called<'c, '_, '_> {
     /// A layer that this one holds.
-    fn part(&self, key: &str) -> Lowered<&'c Layer> {
+    fn part(&self, key: &str) -> Lowered<&'c KerasLayer> {
         let missing = || self.problem(Code::SourceSyntax, format!("The layer holds no `{key}`."));
         self.layer.part(key).ok_or_else(missing)
     }
 
     /// A part with further settings, called.
-    fn call(&self, key: &str, more: &[(&str, i64)], given: Given) -> Lowered<Item> {
+    fn call(&self, key: &str, more: &[(&str, i64)], given: CallArgs) -> Lowered<KerasItem> {
         let mut layer = self.part(key)?.clone();
         layer.config.extend(more.iter().map(|(name, n)| ((*name).to_owned(), Json::from(*n))));
-        self.inner(&layer, given).map(Item::of)
+        self.inner(&layer, given).map(KerasItem::of)
     }
 
     /// What a part makes of a value.
-    fn run(&self, key: &str, x: Item) -> Lowered<Item> {
-        self.call(key, &[], Given::one(x))
+    fn run(&self, key: &str, x: KerasItem) -> Lowered<KerasItem> {
+        self.call(key, &[], CallArgs::one(x))
     }
 
     /// The sum of two tensors; masks are lost, as in Keras.
-    fn sum(&self, x: Item, y: Item) -> Lowered<Item> {
+    fn sum(&self, x: KerasItem, y: KerasItem) -> Lowered<KerasItem> {
         let (class, name) = ("Add".to_owned(), "add".to_owned());
-        let mut layer = Layer { class, name, ..Layer::default() };
+        let mut layer = KerasLayer { class, name, ..KerasLayer::default() };
         let dtype = self.layer.config.get("dtype").cloned().unwrap_or(Json::Null);
         layer.config.insert("dtype".to_owned(), dtype);
-        self.inner(&layer, Given::one(Item::List(vec![bare(x), bare(y)]))).map(Item::of)
+        self.inner(&layer, CallArgs::one(KerasItem::List(vec![bare(x), bare(y)])))
+            .map(KerasItem::of)
     }
 }
 
 /// A tensor without its mask.
-fn bare(item: Item) -> Item {
-    if let Item::Tensor(x, _) = item { x.into() } else { item }
+fn bare(item: KerasItem) -> KerasItem {
+    if let KerasItem::Tensor(x, _) = item { x.into() } else { item }
 }
 
 /// How steps look at each other.
@@ -229,13 +234,13 @@ struct Looks {
 /// Which steps each step looks at, as truth values: `[batch, queries or 1, keys]`. Keras takes the least of all
 /// numbers, and asks then what they mean. The second says whether steps still must not look at those behind them.
 fn mask(b: &Lower, x: Var, looks: &Looks) -> Lowered<(Option<Var>, bool)> {
-    let given: Vec<Var> = looks.padding.into_iter().chain(looks.more).collect();
+    let masks: Vec<Var> = looks.padding.into_iter().chain(looks.more).collect();
     let is_plain = looks.above
-        || (given.len() < 2 && !looks.causal)
-        || given.iter().all(|mask| b.dtype_of(*mask) == Some(Bool));
+        || (masks.len() < 2 && !looks.causal)
+        || masks.iter().all(|mask| b.dtype_of(*mask) == Some(Bool));
     // Keras rounds numbers first.
     let number = |mask: Var| b.cast(mask, Int32);
-    let truth = |mask: Var| match of(b, mask)? {
+    let truth = |mask: Var| match dtype_of(b, mask)? {
         Bool => Ok(mask),
         _ if looks.above => b.greater(number(mask)?, 0),
         dtype if dtype.is_float() => b.cast(number(mask)?, Bool),
@@ -268,26 +273,26 @@ fn causal(b: &Lower, x: Var, window: Option<i64>) -> Lowered<Var> {
 
 /// Attention to the steps of the sequence itself, and two dense layers for each step. What goes into both is added to
 /// what comes out, with norms before or after.
-fn transformer(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Item> {
+fn transformer(called: &Called<'_, '_, '_>, arguments: &CallArgs) -> Lowered<KerasItem> {
     let is_decoder = called.layer.class == "TransformerDecoder";
-    let Some(input) = given.first().filter(|item| item.tensor().is_some()).cloned() else {
-        return Ok(Item::Hole);
+    let Some(input) = arguments.first().filter(|item| item.tensor().is_some()).cloned() else {
+        return Ok(KerasItem::Hole);
     };
     let is_first = called.layer.is("normalize_first");
     let norm = |x, key: &str, is_here: bool| if is_here { called.run(key, x) } else { Ok(x) };
     let hidden = hidden(called, &input)?;
     let x = norm(input.clone(), "_self_attention_layer_norm", is_first)?;
-    let (attends, key_dim) = attention(called, given, (x, &input), (is_decoder, hidden))?;
+    let (attends, key_dim) = attention(called, arguments, (x, &input), (is_decoder, hidden))?;
     let x = called.call("_self_attention_layer", &[("key_dim", key_dim)], attends)?;
     let x = called.sum(x, input.clone())?;
     let x = norm(x, "_self_attention_layer_norm", !is_first)?;
-    let x = crossed(called, given, (x, key_dim), is_first)?;
+    let x = crossed(called, arguments, (x, key_dim), is_first)?;
     let y = norm(x.clone(), "_feedforward_layer_norm", is_first)?;
     let y = called.run("_feedforward_intermediate_dense", y)?;
-    let y = called.call("_feedforward_output_dense", &[("units", hidden)], Given::one(y))?;
+    let y = called.call("_feedforward_output_dense", &[("units", hidden)], CallArgs::one(y))?;
     let y = norm(called.sum(y, x)?, "_feedforward_layer_norm", !is_first)?;
     Ok(match y {
-        Item::Tensor(y, _) => Item::Tensor(y, input.mask()),
+        KerasItem::Tensor(y, _) => KerasItem::Tensor(y, input.mask()),
         other => other,
     })
 }
@@ -295,13 +300,13 @@ fn transformer(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Item> {
 /// Attention of a decoder to another sequence, where it has such.
 fn crossed(
     called: &Called<'_, '_, '_>,
-    given: &Given,
-    (x, key_dim): (Item, i64),
+    arguments: &CallArgs,
+    (x, key_dim): (KerasItem, i64),
     is_first: bool,
-) -> Lowered<Item> {
+) -> Lowered<KerasItem> {
     const LAYER: &str = "_cross_attention_layer";
     const NORM: &str = "_cross_attention_layer_norm";
-    let other = given.name("encoder_sequence").filter(|item| **item != Item::nothing());
+    let other = arguments.name("encoder_sequence").filter(|item| **item != KerasItem::nothing());
     let other = match (called.layer.part(LAYER).is_some(), other) {
         (false, None) => return Ok(x),
         (true, Some(other)) => other,
@@ -311,8 +316,8 @@ fn crossed(
             return Err(called.problem(Code::LayerParameter, message));
         }
     };
-    let Some(sequence) = other.tensor() else { return Ok(Item::Hole) };
-    let tensor = |name: &str| given.name(name).and_then(Item::tensor);
+    let Some(sequence) = other.tensor() else { return Ok(KerasItem::Hole) };
+    let tensor = |name: &str| arguments.name(name).and_then(KerasItem::tensor);
     let looks = Looks {
         padding: tensor("encoder_padding_mask").or(other.mask()),
         more: tensor("encoder_attention_mask"),
@@ -324,7 +329,7 @@ fn crossed(
     let norm = |x, is_here: bool| if is_here { called.run(NORM, x) } else { Ok(x) };
     let query = bare(norm(x.clone(), is_first)?);
     let named = mask.map(|mask| ("attention_mask".to_owned(), mask.into())).into_iter().collect();
-    let attends = Given { positional: vec![query, sequence.into()], named };
+    let attends = CallArgs { positional: vec![query, sequence.into()], named };
     let sizes = [("key_dim", key_dim), ("value_dim", key_dim)];
     let y = called.call(LAYER, &sizes, attends)?;
     norm(called.sum(y, x)?, !is_first)
@@ -337,7 +342,7 @@ fn is_dropped(called: &Called<'_, '_, '_>) -> bool {
 }
 
 /// The size of the last axis.
-fn hidden(called: &Called<'_, '_, '_>, x: &Item) -> Lowered<i64> {
+fn hidden(called: &Called<'_, '_, '_>, x: &KerasItem) -> Lowered<i64> {
     let shape = x.tensor().and_then(|x| called.builder().shape_of(x));
     let last = shape.and_then(|shape| shape.last().cloned()).and_then(|dim| dim.known());
     last.ok_or_else(|| {
@@ -349,17 +354,18 @@ fn hidden(called: &Called<'_, '_, '_>, x: &Item) -> Lowered<i64> {
 /// The call of the attention in a layer, and the size of its keys.
 fn attention(
     called: &Called<'_, '_, '_>,
-    given: &Given,
-    (x, input): (Item, &Item),
+    arguments: &CallArgs,
+    (x, input): (KerasItem, &KerasItem),
     (is_decoder, hidden): (bool, i64),
-) -> Lowered<(Given, i64)> {
+) -> Lowered<(CallArgs, i64)> {
     let prefix = if is_decoder { "decoder_" } else { "" };
-    let tensor = |name: &str| given.name(&format!("{prefix}{name}")).and_then(Item::tensor);
+    let tensor =
+        |name: &str| arguments.name(&format!("{prefix}{name}")).and_then(KerasItem::tensor);
     let looks = Looks {
         padding: tensor("padding_mask").or(input.mask()),
         more: tensor("attention_mask"),
         window: None,
-        causal: is_decoder && given.name("use_causal_mask").is_none_or(Item::is_true),
+        causal: is_decoder && arguments.name("use_causal_mask").is_none_or(KerasItem::is_true),
         above: is_decoder && is_dropped(called),
     };
     // The attention of decoders reads no masks but the one that it is given.
@@ -368,30 +374,30 @@ fn attention(
         None => (None, looks.causal),
     };
     let x = if is_decoder { bare(x) } else { x };
-    let mut named: Vec<(String, Item)> = vec![];
+    let mut named: Vec<(String, KerasItem)> = vec![];
     named.extend(mask.map(|mask| ("attention_mask".to_owned(), mask.into())));
     if is_causal {
-        named.push(("use_causal_mask".to_owned(), Item::Plain(Value::Bool(true))));
+        named.push(("use_causal_mask".to_owned(), KerasItem::Plain(Value::Bool(true))));
     }
     let heads = called.layer.int("num_heads").unwrap_or(1).max(1);
     let key_dim = hidden / heads;
     refuse!(key_dim == 0 =>
         called.problem(Code::LayerParameter, format!("The layer has {heads} heads for {hidden} elements.")));
-    Ok((Given { positional: vec![x.clone(), x], named }, key_dim))
+    Ok((CallArgs { positional: vec![x.clone(), x], named }, key_dim))
 }
 
 /// Rows of a table for tokens, and of another one for their places.
-fn embeddings(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Item> {
-    let Some(ids) = given.first().cloned() else { return Ok(Item::Hole) };
+fn embeddings(called: &Called<'_, '_, '_>, given: &CallArgs) -> Lowered<KerasItem> {
+    let Some(ids) = given.first().cloned() else { return Ok(KerasItem::Hole) };
     let words = called.run("token_embedding", ids)?;
-    let mut at = Given::one(words.clone());
+    let mut at = CallArgs::one(words.clone());
     for name in ["start_index", "positions"] {
         at.named.extend(given.name(name).map(|item| (name.to_owned(), item.clone())));
     }
     let places = called.call("position_embedding", &[], at)?;
     let mask = words.mask();
     Ok(match called.sum(words, places)? {
-        Item::Tensor(y, _) => Item::Tensor(y, mask),
+        KerasItem::Tensor(y, _) => KerasItem::Tensor(y, mask),
         other => other,
     })
 }

@@ -3,13 +3,13 @@
 use super::ops::nn::for_each;
 use super::ops::promote::{bounded, floats};
 use super::{count, window};
-use crate::keras::dtype;
+use crate::keras::dtype::dtype_of_word;
 use crate::ops::conv;
 use crate::ops::create::number;
 use crate::ops::layout::{Channels, channels_first, channels_last};
-use crate::ops::resize::{How, Mode, resized};
+use crate::ops::resize::{How, ResizeMode, resized};
 use crate::ops::shape::{axis_of, transposed};
-use crate::ops::{Lower, Source, of, rank, size_of};
+use crate::ops::{Lower, RowContext, dtype_of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse, shown};
@@ -20,12 +20,12 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 /// Numbers of a patch, each of which has a filter of as many.
 const CELLS_MAX: i64 = 1 << 12;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "Resizing" => |b, a: Resizing| {
-            let to = of(b, a.inputs)?;
+            let to = dtype_of(b, a.inputs)?;
             let size = [a.height, a.width];
-            let fit = Fit::of(a.crop_to_aspect_ratio, a.pad_to_aspect_ratio, a.fill_value);
+            let fit = Fit::from_flags(a.crop_to_aspect_ratio, a.pad_to_aspect_ratio, a.fill_value);
             let y = resize(b, a.inputs, size, &a.interpolation, a.antialias, fit, &a.data_format)?;
             saturated(b, y, to)
         };
@@ -33,7 +33,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let [height, width] = a.size[..] else {
                 return Err(b.wrong("A picture has two sizes."));
             };
-            let fit = Fit::of(a.crop_to_aspect_ratio, a.pad_to_aspect_ratio, a.fill_value);
+            let fit = Fit::from_flags(a.crop_to_aspect_ratio, a.pad_to_aspect_ratio, a.fill_value);
             let format = a.data_format.as_deref().unwrap_or("channels_last");
             resize(b, a.images, [height, width], &a.interpolation, a.antialias, fit, format)
         };
@@ -41,16 +41,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "AutoContrast" => auto_contrast;
         "ops.RGBToGrayscale" => |b, images: Var, data_format: Option<String>| {
             let format = data_format.as_deref().unwrap_or("channels_last");
-            let channels = Channels::of(b, format)?;
+            let channels = Channels::from_format(b, format)?;
             let axis = if channels == Channels::Last { -1 } else { -3 };
             let at = axis_of(b, images, axis)?;
             if size_of(b, images, at) == Some(1) {
                 return Ok(images);
             }
-            let to = of(b, images)?;
+            let to = dtype_of(b, images)?;
             let shares = Tensor::from_vec(vec![3], vec![0.2989f32, 0.587, 0.114]);
             let last = super::ops::shapes::moved(b, floats(b, images)?, &[axis], &[-1])?;
-            let shares = b.cast(b.constant(shares), of(b, last)?)?;
+            let shares = b.cast(b.constant(shares), dtype_of(b, last)?)?;
             let y = b.reduce_sum(b.mul(last, shares)?).axes([-1]).keepdims(1).one()?;
             b.cast(super::ops::shapes::moved(b, y, &[-1], &[axis])?, to)
         };
@@ -114,7 +114,7 @@ enum Fit {
 }
 
 impl Fit {
-    fn of(crop: bool, pad: bool, value: f64) -> Fit {
+    fn from_flags(crop: bool, pad: bool, value: f64) -> Fit {
         match (crop, pad) {
             (true, _) => Fit::Cropped,
             (_, true) => Fit::Padded(value),
@@ -154,7 +154,7 @@ fn resize(
     fit: Fit,
     format: &str,
 ) -> Lowered<Var> {
-    let channels = Channels::of(b, format)?;
+    let channels = Channels::from_format(b, format)?;
     let (height, width) = (count(b, "rows", height)?, count(b, "columns", width)?);
     let (mut x, single) = batched(b, x, channels)?;
     // Keras computes these sizes in 32 bits.
@@ -173,7 +173,7 @@ fn resize(
             let most = [scaled(w, height, width).max(h), scaled(h, width, height).max(w)];
             let more = [((most[0] - h) as f32 / 2.0) as i64, ((most[1] - w) as f32 / 2.0) as i64];
             if more != [0, 0] {
-                let value = b.constant(number(value, of(b, x)?));
+                let value = b.constant(number(value, dtype_of(b, x)?));
                 x = b
                     .pad(x, [0, more[0], more[1], 0, 0, more[0], more[1], 0])
                     .constant_value(value)
@@ -184,15 +184,15 @@ fn resize(
     let size = Operand::Ints(vec![height, width]);
     let half = |mode| How::new(mode, false, true);
     let y = match (interpolation, antialias) {
-        ("nearest", _) => resized(b, x, &size, half(Mode::Nearest))?,
-        ("bilinear", false) => resized(b, floats(b, x)?, &size, half(Mode::Linear))?,
+        ("nearest", _) => resized(b, x, &size, half(ResizeMode::Nearest))?,
+        ("bilinear", false) => resized(b, floats(b, x)?, &size, half(ResizeMode::Linear))?,
         // Runtimes compute few forms of it.
         ("bicubic", false) if sizes(b, x).is_err() => {
-            resized(b, floats(b, x)?, &size, half(Mode::Cubic))?
+            resized(b, floats(b, x)?, &size, half(ResizeMode::Cubic))?
         }
         _ => {
             let [h, w] = sizes(b, x)?;
-            let Some(kernel) = Kernel::of(interpolation) else {
+            let Some(kernel) = ResampleKernel::from_word(interpolation) else {
                 let message = format!("The interpolation `{}` is not known.", shown(interpolation));
                 return Err(b.unsupported(message));
             };
@@ -213,7 +213,7 @@ const TABLE_STEPS: f64 = 1024.0;
 
 /// What a new pixel is made of: a function of the distance to old ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kernel {
+enum ResampleKernel {
     Area,
     Triangle,
     Cubic,
@@ -222,26 +222,26 @@ enum Kernel {
     Lanczos(f64),
 }
 
-impl Kernel {
-    fn of(word: &str) -> Option<Kernel> {
+impl ResampleKernel {
+    fn from_word(word: &str) -> Option<ResampleKernel> {
         Some(match word {
-            "area" => Kernel::Area,
-            "bilinear" => Kernel::Triangle,
-            "bicubic" => Kernel::Cubic,
-            "mitchellcubic" => Kernel::Mitchell,
-            "gaussian" => Kernel::Gaussian,
-            "lanczos3" => Kernel::Lanczos(3.0),
-            "lanczos5" => Kernel::Lanczos(5.0),
+            "area" => ResampleKernel::Area,
+            "bilinear" => ResampleKernel::Triangle,
+            "bicubic" => ResampleKernel::Cubic,
+            "mitchellcubic" => ResampleKernel::Mitchell,
+            "gaussian" => ResampleKernel::Gaussian,
+            "lanczos3" => ResampleKernel::Lanczos(3.0),
+            "lanczos5" => ResampleKernel::Lanczos(5.0),
             _ => return None,
         })
     }
 
     fn radius(self) -> f64 {
         match self {
-            Kernel::Area | Kernel::Triangle => 1.0,
-            Kernel::Cubic | Kernel::Mitchell => 2.0,
-            Kernel::Gaussian => 1.5,
-            Kernel::Lanczos(radius) => radius,
+            ResampleKernel::Area | ResampleKernel::Triangle => 1.0,
+            ResampleKernel::Cubic | ResampleKernel::Mitchell => 2.0,
+            ResampleKernel::Gaussian => 1.5,
+            ResampleKernel::Lanczos(radius) => radius,
         }
     }
 
@@ -250,19 +250,19 @@ impl Kernel {
         let sinc = |x: f64| if x < 1e-9 { 1.0 } else { x.sin() / x };
         let pi = std::f64::consts::PI;
         match self {
-            Kernel::Area | Kernel::Triangle => (1.0 - x).max(0.0),
-            Kernel::Cubic if x >= 2.0 => 0.0,
-            Kernel::Cubic if x >= 1.0 => ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0,
-            Kernel::Cubic => (1.5 * x - 2.5) * x * x + 1.0,
-            Kernel::Mitchell if x >= 2.0 => 0.0,
-            Kernel::Mitchell if x >= 1.0 => {
+            ResampleKernel::Area | ResampleKernel::Triangle => (1.0 - x).max(0.0),
+            ResampleKernel::Cubic if x >= 2.0 => 0.0,
+            ResampleKernel::Cubic if x >= 1.0 => ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0,
+            ResampleKernel::Cubic => (1.5 * x - 2.5) * x * x + 1.0,
+            ResampleKernel::Mitchell if x >= 2.0 => 0.0,
+            ResampleKernel::Mitchell if x >= 1.0 => {
                 (((-7.0 / 18.0) * x + 2.0) * x - 10.0 / 3.0) * x + 16.0 / 9.0
             }
-            Kernel::Mitchell => ((7.0 / 6.0) * x - 2.0) * x * x + 8.0 / 9.0,
-            Kernel::Gaussian if x >= 1.5 => 0.0,
-            Kernel::Gaussian => (-x * x / (2.0 * 0.5 * 0.5)).exp(),
-            Kernel::Lanczos(radius) if x > radius => 0.0,
-            Kernel::Lanczos(radius) => sinc(pi * x) * sinc(pi * x / radius),
+            ResampleKernel::Mitchell => ((7.0 / 6.0) * x - 2.0) * x * x + 8.0 / 9.0,
+            ResampleKernel::Gaussian if x >= 1.5 => 0.0,
+            ResampleKernel::Gaussian => (-x * x / (2.0 * 0.5 * 0.5)).exp(),
+            ResampleKernel::Lanczos(radius) if x > radius => 0.0,
+            ResampleKernel::Lanczos(radius) => sinc(pi * x) * sinc(pi * x / radius),
         }
     }
 
@@ -276,7 +276,7 @@ impl Kernel {
             let exact = (new as f64 + 0.5) * step;
             // Without antialiasing, TensorFlow reads cubic weights off a table.
             let middle = match self {
-                Kernel::Cubic if !antialias => {
+                ResampleKernel::Cubic if !antialias => {
                     ((exact - 0.5) * TABLE_STEPS).round_ties_even() / TABLE_STEPS + 0.5
                 }
                 _ => exact,
@@ -285,7 +285,9 @@ impl Kernel {
             let first = ((middle - reach - 0.5).ceil() as i64).max(0);
             let last = ((middle + reach - 0.5).floor() as i64).min(from - 1);
             let share = |old: i64| match self {
-                Kernel::Area => (end.min(old as f64 + 1.0) - begin.max(old as f64)).max(0.0),
+                ResampleKernel::Area => {
+                    (end.min(old as f64 + 1.0) - begin.max(old as f64)).max(0.0)
+                }
                 _ if old < first || old > last => 0.0,
                 _ => self.at((old as f64 + 0.5 - middle) / wide),
             };
@@ -299,16 +301,16 @@ impl Kernel {
 
 /// Floats as integers of a type, rounded and without wrapping.
 fn saturated(b: &GraphBuilder, x: Var, to: DataType) -> Lowered<Var> {
-    if to.is_float() || of(b, x)? == to {
+    if to.is_float() || dtype_of(b, x)? == to {
         return b.cast(x, to);
     }
     bounded(b, b.round(x)?, to)
 }
 
 fn center_crop(b: &Lower, a: CenterCrop) -> Lowered<Var> {
-    let to = dtype::of(&a.dtype).unwrap_or(Float);
+    let to = dtype_of_word(&a.dtype).unwrap_or(Float);
     let x = b.cast(a.inputs, to)?;
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let (pictures, single) = batched(b, x, channels)?;
     count(b, "rows", a.height)?;
     count(b, "columns", a.width)?;
@@ -338,7 +340,7 @@ fn auto_contrast(b: &Lower, a: AutoContrast) -> Lowered<Var> {
     let [first, last] = a.value_range[..] else {
         return Err(b.wrong("A range has two ends."));
     };
-    let x = b.cast(a.inputs, dtype::of(&a.dtype).unwrap_or(Float))?;
+    let x = b.cast(a.inputs, dtype_of_word(&a.dtype).unwrap_or(Float))?;
     let wide = b.mul(b.div(b.sub(x, first)?, last - first)?, 255.0)?;
     let low = b.reduce_min(wide).axes([1, 2]).keepdims(1).one()?;
     let high = b.reduce_max(wide).axes([1, 2]).keepdims(1).one()?;
@@ -351,7 +353,7 @@ fn auto_contrast(b: &Lower, a: AutoContrast) -> Lowered<Var> {
 
 /// What windows see, as channels: a convolution with filters of a single one each.
 fn extract_patches(b: &Lower, a: Patches) -> Lowered<Var> {
-    let channels = Channels::of(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
+    let channels = Channels::from_format(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
     let (x, single) = batched(b, a.images, channels)?;
     let x = channels_first(b, x)?;
     let count = size_of(b, x, 1);
@@ -375,7 +377,7 @@ fn extract_patches(b: &Lower, a: Patches) -> Lowered<Var> {
         filters[(cell * cells + channel * size[0] * size[1] + place) as usize] = 1.0;
     }
     let dims = [cells, count, size[0], size[1]].map(|n| n as usize).to_vec();
-    let w = b.cast(b.constant(Tensor::from_vec(dims, filters)), of(b, x)?)?;
+    let w = b.cast(b.constant(Tensor::from_vec(dims, filters)), dtype_of(b, x)?)?;
     let y = channels_last(b, conv::conv(b, x, w, None, &window, 1)?)?;
     unbatched(b, y, channels, single)
 }
@@ -402,7 +404,7 @@ fn borders(
 }
 
 fn crop_images(b: &Lower, a: Crop) -> Lowered<Var> {
-    let channels = Channels::of(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
+    let channels = Channels::from_format(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
     let (x, single) = batched(b, a.images, channels)?;
     let [h, w] = sizes(b, x)?;
     let rows = borders(b, [a.top_cropping, a.bottom_cropping, a.target_height], |size| h - size)?;
@@ -414,7 +416,7 @@ fn crop_images(b: &Lower, a: Crop) -> Lowered<Var> {
 }
 
 fn pad_images(b: &Lower, a: Pad) -> Lowered<Var> {
-    let channels = Channels::of(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
+    let channels = Channels::from_format(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
     let (x, single) = batched(b, a.images, channels)?;
     let [h, w] = sizes(b, x)?;
     let rows = borders(b, [a.top_padding, a.bottom_padding, a.target_height], |size| size - h)?;

@@ -4,14 +4,14 @@ use super::{count, weights_and_bias};
 use crate::ops::create::scalar;
 use crate::ops::layout::Channels;
 use crate::ops::shape::transposed;
-use crate::ops::{Lower, Source, of};
+use crate::ops::{Lower, RowContext, dtype_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse};
 use onnxd_plugin_sdk::ir::{Dim, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "LocallyConnected1D" | "LocallyConnected2D" => local;
     }
@@ -27,7 +27,7 @@ arguments! {
 }
 
 /// Which cells of the input each place of the result sees.
-struct Places {
+struct LocalWindows {
     channels: Channels,
     /// How many channels the input has.
     depth: i64,
@@ -42,9 +42,9 @@ fn product(sizes: &[i64]) -> i64 {
     sizes.iter().fold(1, |product, n| product.saturating_mul(*n))
 }
 
-impl Places {
-    fn of(b: &GraphBuilder, a: &Local) -> Lowered<Places> {
-        let channels = Channels::of(b, &a.data_format)?;
+impl LocalWindows {
+    fn find(b: &GraphBuilder, a: &Local) -> Lowered<LocalWindows> {
+        let channels = Channels::from_format(b, &a.data_format)?;
         let n = a.kernel_size.len();
         let Some(mut from) = b
             .shape_of(a.inputs)
@@ -81,7 +81,7 @@ impl Places {
             .iter()
             .map(|place| each(&ranges(place)).iter().map(|cell| flat(cell)).collect())
             .collect();
-        Ok(Places { channels, depth, from, to, seen })
+        Ok(LocalWindows { channels, depth, from, to, seen })
     }
 
     /// Elements of the flat input that each place sees, in order.
@@ -121,7 +121,7 @@ fn each(ranges: &[std::ops::Range<i64>]) -> Vec<Vec<i64>> {
 
 fn local(b: &Lower, a: Local) -> Lowered<Var> {
     let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
-    let places = Places::of(b, &a)?;
+    let places = LocalWindows::find(b, &a)?;
     let filters = count(b, "filters", a.filters)?;
     let inner = product(&places.from) * places.depth;
     let flat = b.reshape(a.inputs, [-1, inner]).one()?;
@@ -139,7 +139,7 @@ fn local(b: &Lower, a: Local) -> Lowered<Var> {
 }
 
 /// What places see of the flat input, each times its own matrix: `[place, seen, filter]`.
-fn at_places(b: &GraphBuilder, places: &Places, flat: Var, kernel: Var) -> Lowered<Var> {
+fn at_places(b: &GraphBuilder, places: &LocalWindows, flat: Var, kernel: Var) -> Lowered<Var> {
     let elements = places.elements();
     let most = elements.iter().map(Vec::len).max().unwrap_or(0);
     // Places at the border see fewer elements; they get a zero behind the input.
@@ -161,7 +161,7 @@ fn at_places(b: &GraphBuilder, places: &Places, flat: Var, kernel: Var) -> Lower
 /// A matrix from all of the input to all of the result, without what places do not see.
 fn masked(
     b: &GraphBuilder,
-    places: &Places,
+    places: &LocalWindows,
     kernel: Var,
     [inner, filters]: [i64; 2],
 ) -> Lowered<Var> {
@@ -178,12 +178,18 @@ fn masked(
         Channels::First => [&[1], from, &[1], to].concat(),
     };
     let dims: Vec<usize> = dims.into_iter().map(|n| n as usize).collect();
-    let mask = b.cast(b.constant(Tensor::from_vec(dims, mask)), of(b, kernel)?)?;
+    let mask = b.cast(b.constant(Tensor::from_vec(dims, mask)), dtype_of(b, kernel)?)?;
     b.reshape(b.mul(kernel, mask)?, [inner, n as i64 * filters]).one()
 }
 
 /// Weights one after the other, as they stand in a matrix from the result to the input.
-fn listed(b: &GraphBuilder, places: &Places, flat: Var, kernel: Var, filters: i64) -> Lowered<Var> {
+fn listed(
+    b: &GraphBuilder,
+    places: &LocalWindows,
+    flat: Var,
+    kernel: Var,
+    filters: i64,
+) -> Lowered<Var> {
     let lengths: Vec<i64> =
         places.seen.iter().map(|seen| seen.len() as i64 * places.depth).collect();
     let (all, most) = (lengths.iter().sum::<i64>(), lengths.iter().copied().max().unwrap_or(0));
@@ -202,7 +208,7 @@ fn listed(b: &GraphBuilder, places: &Places, flat: Var, kernel: Var, filters: i6
         before += length;
     }
     let dims = [lengths.len(), most as usize, filters as usize];
-    let zero = b.reshape(scalar(0, of(b, kernel)?), [1]).one()?;
+    let zero = b.reshape(scalar(0, dtype_of(b, kernel)?), [1]).one()?;
     let kernel = b.concat([kernel, zero]).axis(0).one()?;
     let kernel = b.gather(kernel, b.constant(Tensor::from_vec(dims, at))).axis(0).one()?;
     at_places(b, places, flat, kernel)

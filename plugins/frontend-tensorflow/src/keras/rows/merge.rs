@@ -2,7 +2,7 @@
 
 use crate::ops::join::concatenated;
 use crate::ops::shape::{axis_of, transposed};
-use crate::ops::{Lower, Source, rank};
+use crate::ops::{Lower, RowContext, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::refuse;
@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 /// Axes of the tensors of a product, each of which has a letter.
 const AXES_MAX: i64 = 10;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "Add" => |b, inputs: Vec<Var>| merged(b, inputs, GraphBuilder::add);
         "Subtract" => |b, inputs: Vec<Var>| merged(b, inputs, GraphBuilder::sub);

@@ -34,10 +34,10 @@ pub(crate) mod time;
 
 pub(crate) use conv::window;
 
-use super::layer::Layer;
-use super::runner::{Called, Given};
-use super::values::Item;
-use crate::ops::Source;
+use super::layer::KerasLayer;
+use super::runner::{CallArgs, Called};
+use super::values::KerasItem;
+use crate::ops::RowContext;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -46,7 +46,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 const REFUSED: &str = include_str!("refused.txt");
 
 /// All layers.
-pub(crate) fn table() -> Table<Source> {
+pub(crate) fn table() -> Table<RowContext> {
     let families = [
         activation::rows,
         attention::rows,
@@ -72,7 +72,7 @@ pub(crate) fn table() -> Table<Source> {
 }
 
 /// A layer that calls the layers it holds: `None` if the class is none of these.
-pub(crate) type Wrapper = fn(&Called<'_, '_, '_>, &Given) -> Lowered<Option<Vec<Item>>>;
+pub(crate) type Wrapper = fn(&Called<'_, '_, '_>, &CallArgs) -> Lowered<Option<Vec<KerasItem>>>;
 
 /// Layers that call others. They are asked before the table.
 pub(crate) const WRAPPERS: &[Wrapper] =
@@ -113,7 +113,7 @@ pub(crate) fn exactly<const N: usize>(b: &GraphBuilder, weights: &[Var]) -> Lowe
 /// `N0201` if there are others.
 pub(crate) fn kernels(
     b: &GraphBuilder,
-    layer: &Layer,
+    layer: &KerasLayer,
     weights: &[Var],
 ) -> Lowered<(Var, Var, Option<Var>)> {
     let ([kernel, recurrent], bias) = weights_and_bias(b, weights, layer.is("use_bias"))?;

@@ -1,11 +1,11 @@
 //! Normalization.
 
 use super::{exactly, ints};
-use crate::keras::runner::{Called, Given};
-use crate::keras::values::Item;
+use crate::keras::runner::{CallArgs, Called};
+use crate::keras::values::KerasItem;
 use crate::ops::reduce::deviations;
 use crate::ops::shape::{axis_of, transposed, unsqueezed};
-use crate::ops::{Lower, Source, of, rank, size_of};
+use crate::ops::{Lower, RowContext, dtype_of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse};
@@ -17,7 +17,7 @@ const GROUPS_MAX: i64 = 1 << 20;
 /// Ones that stand for weights that a layer does not have.
 const ONES_MAX: usize = 1 << 24;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "BatchNormalization" | "SyncBatchNormalization" => batch;
         "LayerNormalization" => layer;
@@ -84,12 +84,12 @@ fn second(b: &GraphBuilder, n: i64, axis: i64) -> Lowered<(Vec<i64>, Vec<i64>)> 
 
 /// The type in which a layer gives its result.
 fn result(dtype: &str) -> DataType {
-    crate::keras::dtype::of(dtype).unwrap_or(DataType::Float)
+    crate::keras::dtype::dtype_of_word(dtype).unwrap_or(DataType::Float)
 }
 
 /// `x` of 32 bits at least, which is what Keras normalizes.
 fn wide(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         DataType::Float | DataType::Double => Ok(x),
         _ => b.cast(x, DataType::Float),
     }
@@ -105,7 +105,7 @@ fn batch(b: &Lower, a: Batch) -> Lowered<Var> {
     };
     let (gain, offset) = gain_and_offset(b, own, (a.scale, a.center))?;
     let x = wide(b, a.inputs)?;
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let size = b.dims_of(*mean).and_then(|dims| dims.first().copied()).unwrap_or(0) as usize;
     let filled = |number: f32| b.cast(b.constant(Tensor::vector(vec![number; size])), dtype);
     let gain = gain.map_or_else(|| filled(1.0), |gain| b.cast(gain, dtype))?;
@@ -158,10 +158,10 @@ fn layer(b: &Lower, a: Layer) -> Lowered<Var> {
     let has = (a.scale || a.rms_scaling, a.center && !a.rms_scaling);
     let (gain, offset) = gain_and_offset(b, &weights, has)?;
     // Version 2 rounds what goes in to the type of the layer, version 3 what comes out to that of the input.
-    let given = if a.is_keras2 { b.cast(a.inputs, result(&a.dtype))? } else { a.inputs };
-    let x = wide(b, given)?;
-    let rounded = |y: Var| b.cast(b.cast(y, of(b, given)?)?, result(&a.dtype));
-    let dtype = of(b, x)?;
+    let cast_inputs = if a.is_keras2 { b.cast(a.inputs, result(&a.dtype))? } else { a.inputs };
+    let x = wide(b, cast_inputs)?;
+    let rounded = |y: Var| b.cast(b.cast(y, dtype_of(b, cast_inputs)?)?, result(&a.dtype));
+    let dtype = dtype_of(b, x)?;
     let n = rank(b, x)? as i64;
     let fit = |weight: Option<Var>| {
         weight.map(|weight| spread(b, b.cast(weight, dtype)?, &axes, x)).transpose()
@@ -193,7 +193,7 @@ fn ones(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<Option<Var>> {
     let counted = sizes.and_then(|sizes| Some((element_count(&sizes)?, sizes)));
     let ones = counted.filter(|(count, _)| *count <= ONES_MAX);
     let ones = ones.map(|(count, sizes)| Tensor::from_vec(sizes, vec![1f32; count]));
-    ones.map(|ones| b.cast(b.constant(ones), of(b, x)?)).transpose()
+    ones.map(|ones| b.cast(b.constant(ones), dtype_of(b, x)?)).transpose()
 }
 
 fn group(b: &Lower, a: Group) -> Lowered<Var> {
@@ -201,7 +201,7 @@ fn group(b: &Lower, a: Group) -> Lowered<Var> {
     let weights = a.weights.unwrap_or_default();
     let (gain, offset) = gain_and_offset(b, &weights, (a.scale, a.center))?;
     let x = wide(b, a.inputs)?;
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let n = rank(b, x)? as i64;
     let groups = match (a.groups, size_of(b, x, axis as usize)) {
         (-1, Some(size)) => size,
@@ -229,7 +229,10 @@ fn group(b: &Lower, a: Group) -> Lowered<Var> {
 }
 
 /// What the layer inside computes. Its kernel was normalized in training.
-pub(crate) fn spectral(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option<Vec<Item>>> {
+pub(crate) fn spectral(
+    called: &Called<'_, '_, '_>,
+    given: &CallArgs,
+) -> Lowered<Option<Vec<KerasItem>>> {
     let is_spectral = called.layer.class == "SpectralNormalization";
     let inner = called.layer.part("layer").filter(|_| is_spectral);
     inner.map(|inner| called.inner(inner, given.clone())).transpose()
@@ -238,7 +241,7 @@ pub(crate) fn spectral(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Op
 /// `x` divided by its length along axes; the square of the length is at least `least`.
 pub(crate) fn unit(b: &GraphBuilder, x: Var, axes: &[i64], least: f64) -> Lowered<Var> {
     let square = b.reduce_sum_square(x).axes(axes).keepdims(1).one()?;
-    let least = b.constant(crate::ops::create::number(least, of(b, x)?));
+    let least = b.constant(crate::ops::create::number(least, dtype_of(b, x)?));
     b.div(x, b.sqrt(b.max([square, least])?)?)
 }
 
@@ -246,12 +249,12 @@ fn rms(b: &Lower, a: Rms) -> Lowered<Var> {
     let axes = sorted_axes(b, a.inputs, &a.axis)?;
     let [gain] = exactly(b, &a.weights)?;
     let x = wide(b, a.inputs)?;
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let square = b.reduce_mean(b.mul(x, x)?).axes(&axes).keepdims(1).one()?;
     let y = b.div(x, b.sqrt(b.add(square, a.epsilon)?)?)?;
     let gain = b.cast(gain, dtype)?;
     // So does the norm of Gemma.
     let gain = if a.counts_from_one { b.add(gain, 1)? } else { gain };
     let y = b.mul(y, spread(b, gain, &axes, x)?)?;
-    b.cast(y, of(b, a.inputs)?)
+    b.cast(y, dtype_of(b, a.inputs)?)
 }

@@ -13,10 +13,10 @@ pub(crate) mod select;
 pub(crate) mod shapes;
 pub(crate) mod windows;
 
-use crate::ops::Source;
+use crate::ops::RowContext;
 use onnxd_plugin_sdk::lower::Table;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let families = [
         elementwise::rows,
         shapes::rows,

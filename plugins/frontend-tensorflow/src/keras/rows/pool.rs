@@ -3,7 +3,7 @@
 use crate::ops::conv::{Padding, Window};
 use crate::ops::layout::Channels;
 use crate::ops::pool::{average_pool, max_pool};
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse};
@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 /// Elements of the places that an adaptive pool looks at.
 const PLACES_MAX: i64 = 1 << 20;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "MaxPooling1D" | "MaxPooling2D" | "MaxPooling3D" => |b, a: Pool| pool(b, a, max_pool);
         "AveragePooling1D" | "AveragePooling2D" | "AveragePooling3D" => |b, a: Pool| pool(b, a, average_pool);
@@ -52,7 +52,7 @@ fn pool(
     a: Pool,
     lower: fn(&GraphBuilder, Var, &Window) -> Lowered<Var>,
 ) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let strides = a.strides.unwrap_or_else(|| a.pool_size.clone());
     let window = super::window(b, &a.pool_size, &strides, None, &a.padding, channels)?;
     channels.within(b, a.inputs, |x| lower(b, x, &window))
@@ -61,7 +61,7 @@ fn pool(
 /// The axes of a picture, and whether they stay.
 fn spatial(b: &GraphBuilder, a: &Global) -> Lowered<(Vec<i64>, i64)> {
     let n = rank(b, a.inputs)? as i64;
-    let axes = match Channels::of(b, &a.data_format)? {
+    let axes = match Channels::from_format(b, &a.data_format)? {
         Channels::First => (2..n).collect(),
         Channels::Last => (1..n - 1).collect(),
     };
@@ -76,7 +76,7 @@ fn global_mean(b: &Lower, a: Global) -> Lowered<Var> {
 
 /// What is averaged. Integers have a mean of floats; version 2 gave its whole part.
 fn floats(b: &GraphBuilder, a: &Global) -> Lowered<Var> {
-    match of(b, a.inputs)?.is_float() {
+    match dtype_of(b, a.inputs)?.is_float() {
         true => Ok(a.inputs),
         false if a.is_keras2 => {
             Err(b.unsupported("The layer averages integers, as version 2 of Keras does."))
@@ -89,19 +89,19 @@ fn floats(b: &GraphBuilder, a: &Global) -> Lowered<Var> {
 fn masked_mean(b: &Lower, a: Global) -> Lowered<Var> {
     let (axes, keep) = spatial(b, &a)?;
     let Some(mask) = a.mask else { return global_mean(b, a) };
-    let behind = match Channels::of(b, &a.data_format)? {
+    let behind = match Channels::from_format(b, &a.data_format)? {
         Channels::First => 1,
         Channels::Last => 2,
     };
     let x = floats(b, &a)?;
-    let mask = b.cast(b.unsqueeze(mask, [behind])?, of(b, x)?)?;
+    let mask = b.cast(b.unsqueeze(mask, [behind])?, dtype_of(b, x)?)?;
     let sum = b.reduce_sum(b.mul(x, mask)?).axes(&axes).keepdims(keep).one()?;
     b.div(sum, b.reduce_sum(mask).axes(&axes).keepdims(keep).one()?)
 }
 
 /// Windows that together cover each axis: each begins and ends where its share of the axis does.
 fn adaptive(b: &Lower, a: Adaptive, is_max: bool) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let n = a.output_size.len();
     refuse!(rank(b, a.inputs)? != n + 2 =>
         b.wrong(format!("The layer says {n} sizes, which its input does not have.")));
@@ -151,6 +151,6 @@ fn along(b: &GraphBuilder, x: Var, axis: usize, size: i64, out: i64, is_max: boo
         counts.iter().zip(&lengths).map(|(count, length)| *count as f32 / *length as f32).collect();
     let rest = rank(b, y)? - axis - 2;
     let dims: Vec<usize> = dims.into_iter().chain(vec![1; rest]).collect();
-    let shares = b.cast(b.constant(Tensor::from_vec(dims, shares)), of(b, x)?)?;
+    let shares = b.cast(b.constant(Tensor::from_vec(dims, shares)), dtype_of(b, x)?)?;
     b.reduce_sum(b.mul(y, shares)?).axes([over]).keepdims(0).one()
 }

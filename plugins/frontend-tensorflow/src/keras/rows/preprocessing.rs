@@ -5,25 +5,25 @@ use super::ops::nn::hot;
 use super::ops::promote::tensor;
 use super::ops::select::places;
 use super::real;
-use crate::keras::dtype;
+use crate::keras::dtype::dtype_of_word;
 use crate::ops::create::scalar;
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
-use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
+use onnxd_plugin_sdk::lower::{ArgumentReader, Lowered, Parameter, Table, Value, WrongArgument};
 
 /// Indices for what is not in a table.
 const UNKNOWN_MAX: i64 = 1 << 20;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "Normalization" => normalization;
         "Discretization" => |b, a: Discretization| {
             let x = a.inputs;
-            let wide = if of(b, x)? == Double { Double } else { Float };
+            let wide = if dtype_of(b, x)? == Double { Double } else { Float };
             let Some(bins) = a.bin_boundaries else {
                 return Err(b.unsupported("The boundaries of the bins are not in the file."));
             };
@@ -59,7 +59,7 @@ struct Idle {
 }
 
 impl Parameter for Idle {
-    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Idle, WrongArgument> {
+    fn take(reader: &mut ArgumentReader<'_>, _: &str) -> Result<Idle, WrongArgument> {
         let inputs = reader.take("inputs", None)?;
         let mut word = "float32".to_owned();
         loop {
@@ -77,7 +77,7 @@ impl Parameter for Idle {
                 word = text;
             }
         }
-        Ok(Idle { inputs, to: dtype::of(&word).unwrap_or(Float) })
+        Ok(Idle { inputs, to: dtype_of_word(&word).unwrap_or(Float) })
     }
 }
 
@@ -115,7 +115,7 @@ fn list_len(x: &Value) -> i64 {
 
 /// `(x - mean) / deviation`, or back.
 fn normalization(b: &Lower, a: Normalization) -> Lowered<Var> {
-    let to = dtype::of(&a.dtype).filter(|d| d.is_float()).unwrap_or(Float);
+    let to = dtype_of_word(&a.dtype).filter(|d| d.is_float()).unwrap_or(Float);
     let to = crate::keras::dtype::kernel(to);
     let x = b.cast(a.inputs, to)?;
     let weights = a.weights.unwrap_or_default();
@@ -165,7 +165,7 @@ fn encoded(
 ) -> Lowered<Var> {
     refuse!(sparse =>
         b.unsupported("The layer gives a sparse tensor, which ONNX does not have.").help("Set `sparse` to False."));
-    let to = dtype::of(word).unwrap_or(Float);
+    let to = dtype_of_word(word).unwrap_or(Float);
     if mode == "int" {
         return b.cast(x, if to.is_float() { Int32 } else { to });
     }
@@ -194,7 +194,7 @@ fn encoded(
 /// Sums of the weights of each category.
 fn weighted(b: &GraphBuilder, x: Var, weights: Var, count: i64) -> Lowered<Var> {
     let axis = if rank(b, x)? > 1 { 1i64 } else { 0 };
-    let all = hot(b, b.cast(x, Int64)?, count, -1, of(b, weights)?)?;
+    let all = hot(b, b.cast(x, Int64)?, count, -1, dtype_of(b, weights)?)?;
     let all = b.mul(all, b.unsqueeze(weights, [-1])?)?;
     b.reduce_sum(all).axes([axis]).keepdims(0).one()
 }
@@ -228,22 +228,22 @@ fn integer_lookup(b: &Lower, a: Lookup) -> Lowered<Var> {
         let mut line = vec![mask; start as usize];
         line.extend(vec![a.oov_token; a.num_oov_indices.max(0) as usize]);
         line.extend(&words);
-        let known = b.and(b.greater_or_equal(x, 0)?, b.less(x, line.len() as i64)?)?;
-        let at = b.where_(known, x, scalar(0, Int64))?;
-        let found = b.gather(b.constant(Tensor::vector(line)), at).axis(0).one()?;
-        return b.where_(known, found, scalar(a.oov_token, Int64));
+        let in_vocabulary = b.and(b.greater_or_equal(x, 0)?, b.less(x, line.len() as i64)?)?;
+        let at = b.where_(in_vocabulary, x, scalar(0, Int64))?;
+        let looked_up = b.gather(b.constant(Tensor::vector(line)), at).axis(0).one()?;
+        return b.where_(in_vocabulary, looked_up, scalar(a.oov_token, Int64));
     }
     let hits = b.equal(b.unsqueeze(x, [-1])?, b.constant(Tensor::vector(words)))?;
     let hits = b.cast(hits, Int64)?;
     let numbers = b.constant(Tensor::vector((first + 1..=first + count).collect::<Vec<i64>>()));
     // Zero where the number is not in the table.
-    let found = b.reduce_sum(b.mul(hits, numbers)?).axes([-1]).keepdims(0).one()?;
+    let looked_up = b.reduce_sum(b.mul(hits, numbers)?).axes([-1]).keepdims(0).one()?;
     let unknown = match a.num_oov_indices {
         0 => b.constant(scalar(-1, Int64)),
         1 => b.constant(scalar(start, Int64)),
         n => b.add(b.mod_(x, n).one()?, start)?,
     };
-    let mut y = b.where_(b.greater(found, 0)?, b.sub(found, 1)?, unknown)?;
+    let mut y = b.where_(b.greater(looked_up, 0)?, b.sub(looked_up, 1)?, unknown)?;
     if let Some(mask) = a.mask_token {
         let masked = if start == 1 { 0 } else { i64::MAX };
         y = b.where_(b.equal(x, mask)?, scalar(masked, Int64), y)?;

@@ -3,7 +3,7 @@
 
 use super::exactly;
 use crate::ops::create::number;
-use crate::ops::{Lower, of, rank};
+use crate::ops::{Lower, dtype_of, rank};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Lowered;
@@ -22,7 +22,7 @@ pub(super) fn is_quantized(b: &GraphBuilder, weights: &[Var]) -> bool {
 
 /// Integers as floats, and by how much they are larger than what they stand for.
 fn quantized(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<[Var; 2]> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let least = b.constant(number(LEAST, dtype));
     let most = b.reduce_max(b.abs(x)?).axes(axes).keepdims(1).one()?;
     let scale = b.div(b.constant(number(LARGEST, dtype)), b.add(most, least)?)?;
@@ -51,7 +51,7 @@ fn unpacked(b: &GraphBuilder, packed: Var, size: i64) -> Lowered<Var> {
 
 /// The numbers that weights of 4 bits stand for, each in the group that `groups` says for its place along `axis`.
 fn restored(b: &GraphBuilder, q: Var, [scale, zero, groups]: [Var; 3], axis: i64) -> Lowered<Var> {
-    let dtype = of(b, scale)?;
+    let dtype = dtype_of(b, scale)?;
     let groups = b.cast(groups, DataType::Int32)?;
     let each = |x: Var| b.gather(x, groups).axis(axis).one();
     let apart = b.sub(b.cast(q, dtype)?, b.cast(each(zero)?, dtype)?)?;
@@ -72,7 +72,11 @@ pub(super) struct Float8 {
 impl Float8 {
     /// Reads the weights: behind kernel and bias the scale of the inputs and its history, those of the kernel, and
     /// those of gradients.
-    pub(super) fn of(b: &GraphBuilder, weights: &[Var], has_bias: bool) -> Option<Float8> {
+    pub(super) fn from_weights(
+        b: &GraphBuilder,
+        weights: &[Var],
+        has_bias: bool,
+    ) -> Option<Float8> {
         let (weights, bias) = without_bias(weights, has_bias);
         let [kernel, inputs_scale, _, kernel_scale, ..] = weights[..] else { return None };
         let is_scale = |v: Var| b.rank_of(v) == Some(0);
@@ -87,7 +91,7 @@ impl Float8 {
         x: Var,
         product: impl FnOnce(Var, Var) -> Lowered<Var>,
     ) -> Lowered<Var> {
-        let dtype = of(b, x)?;
+        let dtype = dtype_of(b, x)?;
         let few = |x: Var, scale: Var| {
             let scale = b.cast(scale, dtype)?;
             let x = crate::ops::activation::clipped(b, b.div(x, scale)?, -FLOAT8_MAX, FLOAT8_MAX)?;
@@ -121,7 +125,7 @@ pub(super) fn dense(
     has_bias: bool,
 ) -> Lowered<Var> {
     let (weights, bias) = without_bias(weights, has_bias);
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let last = b.dims_of(weights[0]).and_then(|dims| dims.last().copied());
     let kernel = if last == Some(units) { weights[0] } else { unpacked(b, weights[0], units)? };
     if let [_, scale, zero, groups] = weights[..] {
@@ -173,7 +177,7 @@ pub(super) fn einsum_dense(
 ) -> Lowered<Var> {
     let (weights, bias) = without_bias(weights, has_bias);
     let [kernel, scale] = exactly(b, &weights)?;
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let Some([input, kernel_letters, result]) = letters(equation, rank(b, x)?) else {
         return Err(b.unsupported("The equation has a form that Keras does not quantize."));
     };

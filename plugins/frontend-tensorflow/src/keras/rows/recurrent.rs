@@ -1,16 +1,16 @@
 //! Recurrent layers, and layers that run others over time.
 
 use super::kernels;
-use super::recurrent_call::{Call, activation};
-use crate::keras::layer::Layer;
+use super::recurrent_call::{RecurrentCall, activation};
+use crate::keras::layer::KerasLayer;
 use crate::keras::masks;
-use crate::keras::runner::{Called, Given};
-use crate::keras::values::Item;
-use crate::ops::recurrent::masked::{Options, layer as over};
-use crate::ops::recurrent::{Cell, Kind};
+use crate::keras::runner::{CallArgs, Called};
+use crate::keras::values::KerasItem;
+use crate::ops::recurrent::masked::{SequenceOptions, layer as over};
+use crate::ops::recurrent::{CellKind, RecurrentCell};
 use crate::ops::shape::transposed;
 use crate::ops::slicing::reversed;
-use crate::ops::{of, size_of};
+use crate::ops::{dtype_of, size_of};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{self, Code, refuse};
 use onnxd_plugin_sdk::ir::Tensor;
@@ -21,32 +21,35 @@ use serde_json::Value as Json;
 ///
 /// # Errors
 /// As `Runner::call`.
-pub(crate) fn recurrent(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Option<Vec<Item>>> {
-    type Run = fn(&Called<'_, '_, '_>, &Given) -> Lowered<Vec<Item>>;
+pub(crate) fn recurrent(
+    called: &Called<'_, '_, '_>,
+    arguments: &CallArgs,
+) -> Lowered<Option<Vec<KerasItem>>> {
+    type RecurrentFn = fn(&Called<'_, '_, '_>, &CallArgs) -> Lowered<Vec<KerasItem>>;
     let runner = called.runner;
-    let run: Run = match called.layer.class.as_str() {
+    let run: RecurrentFn = match called.layer.class.as_str() {
         "LSTM" | "GRU" | "SimpleRNN" | "RNN" => sequence,
         "ConvLSTM1D" | "ConvLSTM2D" | "ConvLSTM3D" => super::conv_lstm::run,
         "Bidirectional" => bidirectional,
         "TimeDistributed" => super::time::distributed,
         _ => return Ok(None),
     };
-    let given = runner.cast(called.layer, given.clone())?;
-    if given.items().any(|item| item.leaves().contains(&&Item::Hole)) {
-        return Ok(Some(vec![Item::Hole]));
+    let arguments = runner.cast(called.layer, arguments.clone())?;
+    if arguments.items().any(|item| item.leaves().contains(&&KerasItem::Hole)) {
+        return Ok(Some(vec![KerasItem::Hole]));
     }
-    let given = masks::passed(runner, called.layer, given);
-    match runner.builder().in_layer(called.place(), |_| run(called, &given)) {
-        Ok(items) => masks::attached(called, &given, items).map(Some),
+    let arguments = masks::passed(runner, called.layer, arguments);
+    match runner.builder().in_layer(called.place(), |_| run(called, &arguments)) {
+        Ok(items) => masks::attached(called, &arguments, items).map(Some),
         Err(found) => {
             runner.driver.report(found);
-            Ok(Some(vec![Item::Hole]))
+            Ok(Some(vec![KerasItem::Hole]))
         }
     }
 }
 
 /// The cells of a layer, one above the other.
-fn cells(called: &Called<'_, '_, '_>) -> Lowered<Vec<Cell>> {
+fn cells(called: &Called<'_, '_, '_>) -> Lowered<Vec<RecurrentCell>> {
     let mut all = vec![];
     // Older files have all weights of a layer in one list.
     let mut shared = called.weights()?;
@@ -54,14 +57,18 @@ fn cells(called: &Called<'_, '_, '_>) -> Lowered<Vec<Cell>> {
     Ok(all)
 }
 
-fn collect(called: &Called<'_, '_, '_>, shared: &mut Vec<Var>, to: &mut Vec<Cell>) -> Lowered<()> {
+fn collect(
+    called: &Called<'_, '_, '_>,
+    shared: &mut Vec<Var>,
+    to: &mut Vec<RecurrentCell>,
+) -> Lowered<()> {
     let Called { runner, layer, .. } = *called;
     let b = runner.builder();
     let reset_after = layer.is("reset_after");
     let kind = match layer.class.as_str() {
-        "LSTM" | "LSTMCell" => Kind::Lstm,
-        "GRU" | "GRUCell" => Kind::Gru { reset_after },
-        "SimpleRNN" | "SimpleRNNCell" => Kind::Simple,
+        "LSTM" | "LSTMCell" => CellKind::Lstm,
+        "GRU" | "GRUCell" => CellKind::Gru { reset_after },
+        "SimpleRNN" | "SimpleRNNCell" => CellKind::Simple,
         "RNN" | "StackedRNNCells" => {
             for (_, part) in &layer.parts {
                 let path = format!("{}/{}", called.path, part.name);
@@ -86,20 +93,21 @@ fn collect(called: &Called<'_, '_, '_>, shared: &mut Vec<Var>, to: &mut Vec<Cell
     let (kernel, recurrent, bias) = kernels(b, layer, &own)?;
     let units = layer.int("units").unwrap_or_default();
     let gates = activation(runner, layer, "recurrent_activation");
-    let gates = if kind == Kind::Simple { activation(runner, layer, "activation") } else { gates };
+    let gates =
+        if kind == CellKind::Simple { activation(runner, layer, "activation") } else { gates };
     let activation = activation(runner, layer, "activation");
-    to.push(Cell { kind, units, kernel, recurrent, bias, activation, gates });
+    to.push(RecurrentCell { kind, units, kernel, recurrent, bias, activation, gates });
     Ok(())
 }
 
 /// A layer of cells over a sequence.
-fn sequence(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item>> {
+fn sequence(called: &Called<'_, '_, '_>, given: &CallArgs) -> Lowered<Vec<KerasItem>> {
     let (b, layer) = (called.builder(), called.layer);
-    let Call { x, mut initial, mask } = Call::of(b, given)?;
+    let RecurrentCall { x, mut initial, mask } = RecurrentCall::from_given(b, given)?;
     let cells = cells(called)?;
     // Integers become of the type of the weights.
     let x = match cells.first() {
-        Some(cell) if !of(b, x)?.is_float() => b.cast(x, of(b, cell.kernel)?)?,
+        Some(cell) if !dtype_of(b, x)?.is_float() => b.cast(x, dtype_of(b, cell.kernel)?)?,
         _ => x,
     };
     let kept = if layer.is("stateful") { state_names(called, &cells) } else { vec![] };
@@ -112,7 +120,7 @@ fn sequence(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item>> {
     let time_first = layer.is("time_major");
     let swap = |v: Var| if time_first { transposed(b, v, &[1, 0, 2]) } else { Ok(v) };
     let mask = mask.map(|mask| if time_first { transposed(b, mask, &[1, 0]) } else { Ok(mask) });
-    let options = Options {
+    let options = SequenceOptions {
         backwards: layer.is("go_backwards"),
         sequences: layer.is("return_sequences"),
         mask: mask.transpose()?,
@@ -123,15 +131,15 @@ fn sequence(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item>> {
         called.runner.states.write("state", name, called.place(), *state);
     }
     let output = if options.sequences { swap(output)? } else { output };
-    let mut items: Vec<Item> = vec![output.into()];
+    let mut items: Vec<KerasItem> = vec![output.into()];
     if layer.is("return_state") {
-        items.extend(states.into_iter().map(Item::from));
+        items.extend(states.into_iter().map(KerasItem::from));
     }
     Ok(items)
 }
 
 /// The names of a layer's states and how many units each has, in the order in which cells take them.
-fn state_names(called: &Called<'_, '_, '_>, cells: &[Cell]) -> Vec<(String, i64)> {
+fn state_names(called: &Called<'_, '_, '_>, cells: &[RecurrentCell]) -> Vec<(String, i64)> {
     let units = cells.iter().flat_map(|cell| vec![cell.units; cell.kind.states()]);
     let name = |at: usize| match at {
         0 => format!("{}/state", called.path),
@@ -161,7 +169,7 @@ fn kept_states(called: &Called<'_, '_, '_>, x: Var, names: &[(String, i64)]) -> 
             return Err(b.diagnostic(Code::SourceLimit, message));
         };
         let zeros = Tensor::from_vec(dims, vec![0f32; count]);
-        let zeros = zeros.cast(of(b, x)?).map(|zeros| zeros.held());
+        let zeros = zeros.cast(dtype_of(b, x)?).map(|zeros| zeros.held());
         let zeros = zeros.map_err(|_| b.wrong("A state has an odd type."))?;
         called.runner.states.value(b, name, zeros)
     };
@@ -169,12 +177,12 @@ fn kept_states(called: &Called<'_, '_, '_>, x: Var, names: &[(String, i64)]) -> 
 }
 
 /// Both layers of `Bidirectional`, each with its weights.
-fn directions(layer: &Layer) -> Option<[Layer; 2]> {
+fn directions(layer: &KerasLayer) -> Option<[KerasLayer; 2]> {
     let mut both = [layer.part("forward_layer")?.clone(), layer.part("backward_layer")?.clone()];
     let all = &layer.weights;
     if !all.is_empty() {
         // Older files have them in one list, those that are not trained last.
-        let of = |layer: &Layer| {
+        let of = |layer: &KerasLayer| {
             let is_own = |place: &&String| place.split('/').any(|part| part == layer.name);
             all.iter().filter(is_own).cloned().collect::<Vec<String>>()
         };
@@ -196,30 +204,30 @@ fn directions(layer: &Layer) -> Option<[Layer; 2]> {
 }
 
 /// A sequence in both directions.
-fn bidirectional(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item>> {
+fn bidirectional(called: &Called<'_, '_, '_>, arguments: &CallArgs) -> Lowered<Vec<KerasItem>> {
     let b = called.builder();
     let Some(both) = directions(called.layer) else {
         return Err(b.diagnostic(Code::SourceSyntax, "The layer has no layer inside."));
     };
-    let Call { x, initial, mask } = Call::of(b, given)?;
+    let RecurrentCall { x, initial, mask } = RecurrentCall::from_given(b, arguments)?;
     let (first, second) = initial.split_at(initial.len() / 2);
-    let mut given = vec![];
+    let mut arguments = vec![];
     for (layer, states) in both.iter().zip([first, second]) {
         let mut named = vec![];
         if !states.is_empty() {
-            let states = states.iter().map(|v| Item::from(*v)).collect();
-            named.push(("initial_state".to_owned(), Item::List(states)));
+            let states = states.iter().map(|v| KerasItem::from(*v)).collect();
+            named.push(("initial_state".to_owned(), KerasItem::List(states)));
         }
-        named.extend(mask.map(|mask| ("mask".to_owned(), Item::from(mask))));
-        let call = Given { positional: vec![x.into()], named };
+        named.extend(mask.map(|mask| ("mask".to_owned(), KerasItem::from(mask))));
+        let call = CallArgs { positional: vec![x.into()], named };
         let items = called.inner(layer, call)?;
-        let tensors: Vec<Var> = items.iter().filter_map(Item::tensor).collect();
+        let tensors: Vec<Var> = items.iter().filter_map(KerasItem::tensor).collect();
         if tensors.is_empty() {
-            return Ok(vec![Item::Hole]);
+            return Ok(vec![KerasItem::Hole]);
         }
-        given.push(tensors);
+        arguments.push(tensors);
     }
-    let (y, mut z) = (given[0][0], given[1][0]);
+    let (y, mut z) = (arguments[0][0], arguments[1][0]);
     if both[0].is("return_sequences") {
         z = reversed(b, z, &[1])?;
     }
@@ -230,9 +238,9 @@ fn bidirectional(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Vec<Item
         Some("mul") => vec![b.mul(y, z)?],
         _ => vec![y, z],
     };
-    let mut items: Vec<Item> = merged.into_iter().map(Item::from).collect();
+    let mut items: Vec<KerasItem> = merged.into_iter().map(KerasItem::from).collect();
     if both[0].is("return_state") {
-        items.extend(given.iter().flat_map(|all| &all[1..]).map(|v| Item::from(*v)));
+        items.extend(arguments.iter().flat_map(|all| &all[1..]).map(|v| KerasItem::from(*v)));
     }
     Ok(items)
 }

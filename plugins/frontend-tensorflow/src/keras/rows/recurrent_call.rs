@@ -1,9 +1,9 @@
 //! What recurrent layers are called with, and what their configurations say.
 
 use super::activation::{OLD_HARD_SIGMOID, named, relu};
-use crate::keras::layer::Layer;
-use crate::keras::runner::{Given, Runner};
-use crate::keras::values::Item;
+use crate::keras::layer::KerasLayer;
+use crate::keras::runner::{CallArgs, KerasRunner};
+use crate::keras::values::KerasItem;
 use crate::ops::activation::leaky;
 use crate::ops::recurrent::Activation;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -11,20 +11,20 @@ use onnxd_plugin_sdk::diagnostics::{self, refuse};
 use onnxd_plugin_sdk::lower::{Lowered, Value};
 
 /// What a layer is called on, its initial states and its mask.
-pub(crate) struct Call {
+pub(crate) struct RecurrentCall {
     pub(crate) x: Var,
     pub(crate) initial: Vec<Var>,
     pub(crate) mask: Option<Var>,
 }
 
-impl Call {
+impl RecurrentCall {
     /// Reads a call. States stand behind the sequence in a list, or are an argument of their own.
     ///
     /// # Errors
     /// `N0204` if there is no tensor.
-    pub(crate) fn of(b: &GraphBuilder, given: &Given) -> Lowered<Call> {
-        let tensors = |item: Option<&Item>| -> Vec<Var> {
-            item.map(|item| item.leaves().into_iter().filter_map(Item::tensor).collect())
+    pub(crate) fn from_given(b: &GraphBuilder, given: &CallArgs) -> Lowered<RecurrentCall> {
+        let tensors = |item: Option<&KerasItem>| -> Vec<Var> {
+            item.map(|item| item.leaves().into_iter().filter_map(KerasItem::tensor).collect())
                 .unwrap_or_default()
         };
         let mut all = tensors(given.first());
@@ -33,12 +33,12 @@ impl Call {
         let states = given.name("initial_state").or_else(|| given.positional.get(1));
         let initial = if all.is_empty() { tensors(states) } else { all };
         let mask = tensors(given.name("mask").or_else(|| given.positional.get(2)));
-        Ok(Call { x, initial, mask: mask.first().copied() })
+        Ok(RecurrentCall { x, initial, mask: mask.first().copied() })
     }
 }
 
 /// States that outlive a call, of layers that cannot have them as inputs and outputs.
-pub(crate) fn refuse_stateful(b: &GraphBuilder, layer: &Layer) -> Lowered<()> {
+pub(crate) fn refuse_stateful(b: &GraphBuilder, layer: &KerasLayer) -> Lowered<()> {
     if !layer.is("stateful") {
         return Ok(());
     }
@@ -48,7 +48,11 @@ pub(crate) fn refuse_stateful(b: &GraphBuilder, layer: &Layer) -> Lowered<()> {
 }
 
 /// The activation that a configuration names, or has as a layer.
-pub(crate) fn activation(runner: &Runner<'_, '_>, layer: &Layer, key: &str) -> Activation {
+pub(crate) fn activation(
+    runner: &KerasRunner<'_, '_>,
+    layer: &KerasLayer,
+    key: &str,
+) -> Activation {
     if let Some(part) = layer.part(key) {
         return activation_layer(part);
     }
@@ -74,7 +78,7 @@ pub(crate) fn activation(runner: &Runner<'_, '_>, layer: &Layer, key: &str) -> A
 }
 
 /// A layer that cells have as their activation; those with weights are refused.
-fn activation_layer(part: &Layer) -> Activation {
+fn activation_layer(part: &KerasLayer) -> Activation {
     let slope = part.real("negative_slope").or(part.real("alpha"));
     let (max, threshold) = (part.real("max_value"), part.real("threshold").unwrap_or(0.0));
     match part.class.as_str() {

@@ -2,9 +2,9 @@
 
 use super::ints;
 use crate::ops::layout::Channels;
-use crate::ops::resize::{How, Mode, resized};
+use crate::ops::resize::{How, ResizeMode, resized};
 use crate::ops::shape::{int64s, reshaped, transposed};
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::shown;
@@ -14,7 +14,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 /// What is put around a picture, or taken off.
 const SIZE_MAX: i64 = 1 << 30;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "Flatten" => flatten;
         "Reshape" => reshape(inputs, target_shape);
@@ -42,7 +42,7 @@ arguments! {
 
 /// All axes but the first become one; channels come last in it.
 fn flatten(b: &Lower, a: Flatten) -> Lowered<Var> {
-    let x = match (Channels::of(b, &a.data_format)?, rank(b, a.inputs)?) {
+    let x = match (Channels::from_format(b, &a.data_format)?, rank(b, a.inputs)?) {
         (_, 0 | 1) => return b.reshape(a.inputs, [-1, 1]).one(),
         (Channels::First, 3..) => crate::ops::layout::channels_last(b, a.inputs)?,
         _ => a.inputs,
@@ -116,7 +116,7 @@ fn picture(b: &GraphBuilder, x: Var, channels: Channels) -> Lowered<(usize, usiz
 }
 
 fn crop(b: &Lower, a: Cropping) -> Lowered<Var> {
-    let (first, n) = picture(b, a.inputs, Channels::of(b, &a.data_format)?)?;
+    let (first, n) = picture(b, a.inputs, Channels::from_format(b, &a.data_format)?)?;
     let cuts: Vec<(usize, [i64; 2])> = pairs(b, &a.cropping, n)?
         .into_iter()
         .enumerate()
@@ -133,7 +133,7 @@ fn crop(b: &Lower, a: Cropping) -> Lowered<Var> {
 }
 
 fn zero_pad(b: &Lower, a: ZeroPadding) -> Lowered<Var> {
-    let (first, n) = picture(b, a.inputs, Channels::of(b, &a.data_format)?)?;
+    let (first, n) = picture(b, a.inputs, Channels::from_format(b, &a.data_format)?)?;
     let pads = pairs(b, &a.padding, n)?;
     let mut all = vec![0; 2 * (n + 2)];
     for (i, [before, behind]) in pads.into_iter().enumerate() {
@@ -143,11 +143,11 @@ fn zero_pad(b: &Lower, a: ZeroPadding) -> Lowered<Var> {
 }
 
 fn up_sampling(b: &Lower, a: UpSampling) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let mode = match a.interpolation.as_str() {
         "nearest" => return repeated(b, a.inputs, &a.size, channels),
-        "bilinear" => Mode::Linear,
-        "bicubic" => Mode::Cubic,
+        "bilinear" => ResizeMode::Linear,
+        "bicubic" => ResizeMode::Cubic,
         other => {
             let message =
                 format!("The interpolation `{}` has no counterpart in ONNX.", shown(other));
@@ -169,7 +169,7 @@ fn up_sampling(b: &Lower, a: UpSampling) -> Lowered<Var> {
 
 /// Each element of a picture several times.
 fn repeated(b: &GraphBuilder, x: Var, times: &[i64], channels: Channels) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let computed = if dtype.is_float() { DataType::Float } else { dtype };
     let x = channels.first(b, b.cast(x, computed)?)?;
     let scales: Vec<f32> = [1, 1].iter().chain(times).map(|n| *n as f32).collect();

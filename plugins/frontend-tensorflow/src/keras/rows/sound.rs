@@ -4,14 +4,14 @@ use super::{count, window};
 use crate::ops::conv;
 use crate::ops::create::number;
 use crate::ops::layout::Channels;
-use crate::ops::shape::{Size, reshaped, shape_of, size, sized, sizes, transposed};
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::shape::{DimSize, reshaped, shape_of, size, sized, sizes, transposed};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::formulas::elementary::atan2;
 use onnxd_plugin_sdk::formulas::fourier::{spectra, waves};
-use onnxd_plugin_sdk::formulas::window::Window;
+use onnxd_plugin_sdk::formulas::window::WindowFunction;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 use std::f64::consts::LN_10;
@@ -19,7 +19,7 @@ use std::f64::consts::LN_10;
 /// Points of a Fourier transform that is written as a matrix.
 const POINTS_MAX: i64 = 1 << 13;
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "STFTSpectrogram" => spectrogram;
         "MelSpectrogram" => mel_spectrogram;
@@ -70,13 +70,13 @@ fn sequences(b: &GraphBuilder, x: Var, [length, stride]: [i64; 2]) -> Lowered<Va
 
 /// Each channel by itself, `[batch, channels, frequencies, frames]`, by filters that the file has.
 fn filtered(b: &GraphBuilder, a: &Spectrogram, kernel: Var) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let x = channels.first(b, a.inputs)?;
     let (batch, count) = (size(b, x, 0)?, size(b, x, 1)?);
-    let x = sized(b, x, &[Size::Known(-1), Size::Known(1), size(b, x, 2)?])?;
+    let x = sized(b, x, &[DimSize::Known(-1), DimSize::Known(1), size(b, x, 2)?])?;
     let step = a.frame_step.unwrap_or(a.frame_length / 2);
     let steps = window(b, &[a.frame_length], &[step], None, &a.padding, channels)?;
-    let w = conv::filter(b, b.cast(kernel, of(b, x)?)?)?;
+    let w = conv::filter(b, b.cast(kernel, dtype_of(b, x)?)?)?;
     let y = conv::conv(b, x, w, None, &steps, 1)?;
     sized(b, y, &[batch, count, size(b, y, 1)?, size(b, y, 2)?])
 }
@@ -102,7 +102,7 @@ fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
                     b.add(power, b.pad(inner, [0, 0, 1, 0, 0, 0, 1, 0]).one()?)?
                 }
                 _ => {
-                    let dtype = of(b, power)?;
+                    let dtype = dtype_of(b, power)?;
                     let least = || b.constant(number(1e-7, dtype));
                     let root = b.sqrt(b.max([power, least()])?)?;
                     if mode == "log" { b.log(b.max([root, least()])?)? } else { root }
@@ -111,16 +111,16 @@ fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
         }
         _ => return Err(b.diagnostic(Code::SourceSyntax, "The layer has other weights.")),
     };
-    let last = Channels::of(b, &a.data_format)? == Channels::Last;
+    let last = Channels::from_format(b, &a.data_format)? == Channels::Last;
     match (last, a.expand_dims) {
         (true, true) => transposed(b, y, &[0, 3, 2, 1]),
         (false, true) => transposed(b, y, &[0, 1, 3, 2]),
         (_, false) => {
             let (count, bins) = (size(b, y, 1)?, size(b, y, 2)?);
-            let (Size::Known(count), Size::Known(bins)) = (count, bins) else {
+            let (DimSize::Known(count), DimSize::Known(bins)) = (count, bins) else {
                 return Err(b.unsupported("The number of channels must be known."));
             };
-            let y = sized(b, y, &[size(b, y, 0)?, Size::Known(count * bins), size(b, y, 3)?])?;
+            let y = sized(b, y, &[size(b, y, 0)?, DimSize::Known(count * bins), size(b, y, 3)?])?;
             if last { transposed(b, y, &[0, 2, 1]) } else { Ok(y) }
         }
     }
@@ -153,9 +153,9 @@ fn transforms(
     center: bool,
 ) -> Lowered<[Var; 2]> {
     let window = match window {
-        None => Window::Rectangle,
-        Some("hann") => Window::Hann,
-        Some("hamming") => Window::HAMMING,
+        None => WindowFunction::Rectangle,
+        Some("hann") => WindowFunction::Hann,
+        Some("hamming") => WindowFunction::HAMMING,
         Some(other) => {
             return Err(b.unsupported(format!("The window `{}` is not known.", shown(other))));
         }
@@ -176,11 +176,11 @@ fn transforms(
 }
 
 /// `[..., time]` as `[batch, 1, time]`, and the sizes before the time.
-fn single(b: &GraphBuilder, x: Var) -> Lowered<(Var, Vec<Size>)> {
+fn single(b: &GraphBuilder, x: Var) -> Lowered<(Var, Vec<DimSize>)> {
     let last =
         rank(b, x)?.checked_sub(1).ok_or_else(|| b.wrong("The sound has no axis of time."))?;
     let lead = sizes(b, x, 0..last)?;
-    Ok((sized(b, x, &[Size::Known(-1), Size::Known(1), size(b, x, last)?])?, lead))
+    Ok((sized(b, x, &[DimSize::Known(-1), DimSize::Known(1), size(b, x, last)?])?, lead))
 }
 
 fn short_time(b: &Lower, a: ShortTime) -> Lowered<[Var; 2]> {
@@ -196,7 +196,7 @@ fn short_time(b: &Lower, a: ShortTime) -> Lowered<[Var; 2]> {
     let (x, lead) = single(b, a.x)?;
     let sizes = [length, points, a.sequence_stride];
     let parts = transforms(b, x, sizes, a.window.as_deref(), a.center)?;
-    let ends = vec![size(b, parts[0], 2)?, Size::Known(points / 2 + 1)];
+    let ends = vec![size(b, parts[0], 2)?, DimSize::Known(points / 2 + 1)];
     let shape = shape_of(b, &[lead, ends].concat())?;
     let part = |x: Var| reshaped(b, transposed(b, x, &[0, 2, 1])?, &shape);
     Ok([part(parts[0])?, part(parts[1])?])
@@ -210,7 +210,7 @@ fn mel_spectrogram(b: &Lower, a: Mel) -> Lowered<Var> {
     {
         return Err(b.unsupported("The transform has too many points, or none."));
     }
-    let dtype = of(b, a.inputs)?;
+    let dtype = dtype_of(b, a.inputs)?;
     let x = super::ops::promote::not_half(b, a.inputs)?;
     let (x, lead) = single(b, x)?;
     let lengths = [length, a.fft_length, a.sequence_stride];
@@ -218,12 +218,12 @@ fn mel_spectrogram(b: &Lower, a: Mel) -> Lowered<Var> {
     let power = b.add(b.mul(parts[0], parts[0])?, b.mul(parts[1], parts[1])?)?;
     let power = match a.mag_exp {
         2.0 => power,
-        exponent => b.pow(power, b.constant(number(exponent / 2.0, of(b, power)?)))?,
+        exponent => b.pow(power, b.constant(number(exponent / 2.0, dtype_of(b, power)?)))?,
     };
-    let shares = b.cast(b.constant(bands(&a, a.fft_length / 2 + 1)), of(b, power)?)?;
+    let shares = b.cast(b.constant(bands(&a, a.fft_length / 2 + 1)), dtype_of(b, power)?)?;
     let mut y = b.mat_mul(transposed(b, shares, &[1, 0])?, power)?;
     if a.power_to_db {
-        let least = b.constant(number(a.min_power, of(b, y)?));
+        let least = b.constant(number(a.min_power, dtype_of(b, y)?));
         let level = b.mul(b.log(b.max([y, least])?)?, 10.0 / LN_10)?;
         let level = b.sub(level, 10.0 * a.ref_power.abs().max(a.min_power).log10())?;
         let top = b.sub(b.reduce_max(level).keepdims(0).one()?, a.top_db)?;

@@ -9,13 +9,13 @@ use crate::ops::gather::gathered;
 use crate::ops::join::parts;
 use crate::ops::reduce::{Reduction, along};
 use crate::ops::shape::axis_of;
-use crate::ops::{Lower, Source, Values, of, size_of};
+use crate::ops::{Lower, RowContext, Values, dtype_of, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Float, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "tf::Shape" => |b, a: Shape| b.cast(b.shape(a.input).one()?, named(b, &a.out_type)?);
         "tf::Argmax" => |b, a: Place| {
@@ -32,7 +32,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "tf::L2Normalize" => |b, a: Normalize| {
             let list = axes(b, a.x, &a.axis)?;
             let square = along(b, b.mul(a.x, a.x)?, &list, true, Reduction::Sum)?;
-            let least = b.constant(number(a.epsilon, of(b, square)?));
+            let least = b.constant(number(a.epsilon, dtype_of(b, square)?));
             b.div(a.x, b.sqrt(b.max([square, least])?)?)
         };
         "tf::Norm" => |b, a: Norm| along(b, a.tensor, &axes(b, a.tensor, &a.axis)?, a.keepdims, Reduction::L2);
@@ -75,14 +75,14 @@ fn split(b: &Lower, a: Split) -> Lowered<Values> {
         list @ Value::List(_) => ints(list),
         _ => None,
     };
-    let known =
+    let known_sizes =
         |all: &[i64]| all.iter().filter(|n| **n >= 0).fold(0i64, |sum, n| sum.saturating_add(*n));
     let sizes = sizes.and_then(|mut all| {
-        let rest = size - known(&all);
+        let rest = size - known_sizes(&all);
         if let Some(open) = all.iter_mut().find(|n| **n == -1) {
             *open = rest;
         }
-        let fits = all.iter().all(|n| *n >= 0) && known(&all) == size;
+        let fits = all.iter().all(|n| *n >= 0) && known_sizes(&all) == size;
         fits.then_some(all)
     });
     match sizes {

@@ -16,7 +16,7 @@ use onnxd_plugin_sdk::build::Operand;
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::DataType::{self, Float};
-use onnxd_plugin_sdk::ir::{Level, Model, Tensor, verify};
+use onnxd_plugin_sdk::ir::{Model, Tensor, VerifyLevel, verify};
 
 /// A tensor of a type with sizes; its elements are reals.
 fn tensor(dtype: DataType, dims: &[usize], elements: &[f64]) -> Tensor {
@@ -77,7 +77,7 @@ fn ran(text: &str, is_keras2: bool, feeds: &[Tensor]) -> Result<Vec<Tensor>, Dia
 }
 
 fn run(model: &Model, feeds: &[Tensor]) -> Result<Vec<Tensor>, Diagnostics> {
-    let findings = verify(model, Level::Full);
+    let findings = verify(model, VerifyLevel::Full);
     assert!(findings.0.is_empty(), "{findings}");
     let feeds = (0..).zip(feeds).map(|(i, feed): (i64, _)| (format!("x{i}"), feed.clone()));
     let outputs = Executor::new(model)?.run(&feeds.collect(), RunOptions::default())?;

@@ -1,10 +1,10 @@
 //! What Keras calls the weights of a layer. `.h5` files say it; `.keras` files number them.
 
-use crate::keras::layer::Layer;
+use crate::keras::layer::KerasLayer;
 use serde_json::Value as Json;
 
 /// The name of the weight `i` of a layer, which lies at `place` in the file: `kernel`, `lstm_cell/bias`.
-pub(crate) fn role(layer: &Layer, place: &str, i: usize, is_keras2: bool) -> String {
+pub(crate) fn role(layer: &KerasLayer, place: &str, i: usize, is_keras2: bool) -> String {
     let parts: Vec<&str> = place.split('/').collect();
     let bare = |part: &str| part.split(':').next().unwrap_or_default().to_owned();
     let last = bare(parts.last().copied().unwrap_or_default());
@@ -32,7 +32,7 @@ pub(crate) fn role(layer: &Layer, place: &str, i: usize, is_keras2: bool) -> Str
 }
 
 /// The object in a layer that has its weight `i`, and which one of that object it is.
-fn part(layer: &Layer, i: usize, is_keras2: bool) -> (&'static str, usize) {
+fn part(layer: &KerasLayer, i: usize, is_keras2: bool) -> (&'static str, usize) {
     match layer.class.as_str() {
         "LSTM" => ("lstm_cell", i),
         "GRU" => ("gru_cell", i),
@@ -54,7 +54,7 @@ fn part(layer: &Layer, i: usize, is_keras2: bool) -> (&'static str, usize) {
 }
 
 /// The names of the weights of an object, in the order in which Keras makes them.
-fn names(layer: &Layer, is_keras2: bool) -> Vec<&'static str> {
+fn names(layer: &KerasLayer, is_keras2: bool) -> Vec<&'static str> {
     let only = |name: &'static str, key: &str| if layer.has(key) { vec![name] } else { vec![] };
     let affine = || [only("gamma", "scale"), only("beta", "center")].concat();
     match layer.class.as_str() {

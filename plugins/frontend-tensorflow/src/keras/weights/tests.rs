@@ -1,5 +1,5 @@
-use super::{Names, names, snake_case};
-use crate::keras::layer::Layer;
+use super::{GroupNames, names, snake_case};
+use crate::keras::layer::KerasLayer;
 
 #[test]
 fn groups_have_names_of_classes() {
@@ -20,13 +20,13 @@ fn groups_have_names_of_classes() {
 
 #[test]
 fn groups_of_one_class_are_counted() {
-    let mut names = Names::default();
+    let mut names = GroupNames::default();
     let found = ["Dense", "ReLU", "Dense", "Dense"].map(|class| names.next(class));
     assert_eq!(found, ["dense", "re_lu", "dense_1", "dense_2"]);
 }
 
 /// A layer of a class with settings.
-fn layer(class: &str, config: &str) -> Layer {
+fn layer(class: &str, config: &str) -> KerasLayer {
     let json = format!(r#"{{"class_name": "{class}", "config": {{"name": "own", {config}}}}}"#);
     let model =
         format!(r#"{{"class_name": "Sequential", "config": {{"name": "s", "layers": [{json}]}}}}"#);

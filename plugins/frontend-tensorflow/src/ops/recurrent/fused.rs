@@ -2,14 +2,14 @@
 
 use crate::ops::create::filled;
 use crate::ops::join::parts;
-use crate::ops::{Lower, Source, of};
+use crate::ops::{Lower, RowContext, dtype_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "LSTMBlockCell" => |b, a: Single| {
             let cell = Lstm::new([a.w, a.b], [a.wci, a.wcf, a.wco], a.use_peephole, a.cell_clip);
@@ -109,7 +109,7 @@ impl Lstm {
         if !all {
             let time = b.shape(x).start(0).end(1).one()?;
             let rest = b.sub(time, n)?;
-            let dtype = of(b, x)?;
+            let dtype = dtype_of(b, x)?;
             for step in &mut steps {
                 let one = b.shape(*step).start(1).one()?;
                 let shape = b.concat([rest, one]).axis(0).one()?;
@@ -137,7 +137,7 @@ impl Lstm {
         let states = b.slice(w, [-width], [i64::MAX]).axes([2]).one()?;
         let mut forget = vec![0f32; 4 * width as usize];
         forget[2 * width as usize..3 * width as usize].fill(self.forget_bias as f32);
-        let dtype = of(b, bias)?;
+        let dtype = dtype_of(b, bias)?;
         let forget = Operand::from(forget.as_slice()).to_tensor(Some(dtype));
         let mut first = sorted(bias, 0)?;
         if let Some(forget) = forget.filter(|_| self.forget_bias != 0.0) {

@@ -2,18 +2,18 @@
 
 use super::super::create::filled;
 use super::super::gather::gathered;
-use super::super::shape::{Size, shape_of, size, transposed};
+use super::super::shape::{DimSize, shape_of, size, transposed};
 use super::super::slicing::reversed;
-use super::super::{of, rank};
+use super::super::{dtype_of, rank};
 use super::steps::{Mask, scanned};
-use super::{Cell, Run, operator};
+use super::{RecurrentCell, SequenceOutputs, operator};
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
 use onnxd_plugin_sdk::lower::Lowered;
 
 /// What a layer is asked for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct SequenceOptions {
     /// From the last step to the first; outputs are in this order too.
     pub(crate) backwards: bool,
     /// All outputs, not only the last one.
@@ -28,17 +28,17 @@ pub(crate) struct Options {
 /// empty. Gives the output (`[batch, time, units]` or `[batch, units]`) and the states of all cells.
 pub(crate) fn layer(
     b: &GraphBuilder,
-    cells: &[Cell],
+    cells: &[RecurrentCell],
     x: Var,
     initial: &[Var],
-    options: Options,
+    options: SequenceOptions,
 ) -> Lowered<(Var, Vec<Var>)> {
-    let by_operators = cells.iter().all(Cell::is_operator);
+    let by_operators = cells.iter().all(RecurrentCell::is_operator);
     let turned = options.backwards && (options.mask.is_some() || !by_operators);
     let turn = |v: Var| if turned { reversed(b, v, &[1]) } else { Ok(v) };
     let x = turn(x)?;
     let mask = options.mask.map(turn).transpose()?;
-    let options = Options { mask, ..options };
+    let options = SequenceOptions { mask, ..options };
     match (by_operators, mask) {
         (false, _) => by_steps(b, cells, x, initial, options),
         (true, None) => plain(b, cells, x, initial, options),
@@ -48,11 +48,11 @@ pub(crate) fn layer(
 
 /// Runs each cell on the outputs of the one before.
 fn stacked(
-    cells: &[Cell],
+    cells: &[RecurrentCell],
     x: Var,
     initial: &[Var],
-    run: impl Fn(&Cell, Var, &[Var]) -> Lowered<Run>,
-) -> Lowered<Run> {
+    run: impl Fn(&RecurrentCell, Var, &[Var]) -> Lowered<SequenceOutputs>,
+) -> Lowered<SequenceOutputs> {
     let (mut outputs, mut states, mut rest) = (x, vec![], initial);
     for cell in cells {
         let (own, others) = rest.split_at(cell.kind.states().min(rest.len()));
@@ -60,21 +60,21 @@ fn stacked(
         (outputs, rest) = (given.outputs, others);
         states.extend(given.states);
     }
-    Ok(Run { outputs, states })
+    Ok(SequenceOutputs { outputs, states })
 }
 
 /// The first state of the last cell, which is also its output.
-fn last_output(cells: &[Cell], states: &[Var]) -> Var {
+fn last_output(cells: &[RecurrentCell], states: &[Var]) -> Var {
     states[states.len() - cells.last().map_or(1, |cell| cell.kind.states())]
 }
 
 /// By operators; all steps count.
 fn plain(
     b: &GraphBuilder,
-    cells: &[Cell],
+    cells: &[RecurrentCell],
     x: Var,
     initial: &[Var],
-    options: Options,
+    options: SequenceOptions,
 ) -> Lowered<(Var, Vec<Var>)> {
     let run = stacked(cells, transposed(b, x, &[1, 0, 2])?, initial, |cell, x, own| {
         operator(b, cell, x, own, None, options.backwards)
@@ -90,11 +90,11 @@ fn plain(
 /// output is that of the last step that counted.
 fn masked(
     b: &GraphBuilder,
-    cells: &[Cell],
+    cells: &[RecurrentCell],
     x: Var,
     initial: &[Var],
     mask: Var,
-    options: Options,
+    options: SequenceOptions,
 ) -> Lowered<(Var, Vec<Var>)> {
     let counts = b.cast(mask, Int64)?;
     let number = b.reduce_sum(counts).axes([1]).keepdims(0).one()?;
@@ -113,22 +113,22 @@ fn masked(
     for (i, state) in states.iter_mut().enumerate() {
         let before = initial
             .get(i)
-            .map_or(Ok(Operand::Int(0)), |v| b.cast(*v, of(b, *state)?).map(Operand::Var))?;
+            .map_or(Ok(Operand::Int(0)), |v| b.cast(*v, dtype_of(b, *state)?).map(Operand::Var))?;
         *state = b.where_(any, *state, before)?;
     }
     if !options.sequences {
-        let given = match options.zeros {
+        let masked_output = match options.zeros {
             true => b.gather(mask, -1).axis(1).one().and_then(|last| b.unsqueeze(last, [1]))?,
             false => any,
         };
-        let output = b.where_(given, last_output(cells, &states), 0)?;
+        let output = b.where_(masked_output, last_output(cells, &states), 0)?;
         return Ok((output, states));
     }
     let at = b.sub(b.cum_sum(counts, 1).one()?, 1)?;
     let outputs = transposed(b, run.outputs, &[1, 0, 2])?;
     let outputs = gathered(b, outputs, b.max([at, int64(b, 0)])?, 1, 1)?;
-    let given = if options.zeros { mask } else { b.greater_or_equal(at, 0)? };
-    Ok((b.where_(b.unsqueeze(given, [2])?, outputs, 0)?, states))
+    let masked_output = if options.zeros { mask } else { b.greater_or_equal(at, 0)? };
+    Ok((b.where_(b.unsqueeze(masked_output, [2])?, outputs, 0)?, states))
 }
 
 fn int64(b: &GraphBuilder, x: i64) -> Var {
@@ -138,16 +138,16 @@ fn int64(b: &GraphBuilder, x: i64) -> Var {
 /// Step by step.
 fn by_steps(
     b: &GraphBuilder,
-    cells: &[Cell],
+    cells: &[RecurrentCell],
     x: Var,
     initial: &[Var],
-    options: Options,
+    options: SequenceOptions,
 ) -> Lowered<(Var, Vec<Var>)> {
-    let (batch, dtype) = (size(b, x, 0)?, of(b, x)?);
+    let (batch, dtype) = (size(b, x, 0)?, dtype_of(b, x)?);
     let mut states = initial.to_vec();
     if states.is_empty() {
         for cell in cells {
-            let zeros = zeros(b, &[batch, Size::Known(cell.units)], dtype)?;
+            let zeros = zeros(b, &[batch, DimSize::Known(cell.units)], dtype)?;
             states.extend(vec![zeros; cell.kind.states()]);
         }
     }
@@ -168,7 +168,7 @@ fn by_steps(
 /// Zeros of these sizes.
 pub(crate) fn zeros(
     b: &GraphBuilder,
-    sizes: &[Size],
+    sizes: &[DimSize],
     dtype: onnxd_plugin_sdk::ir::DataType,
 ) -> Lowered<Var> {
     let shape = match shape_of(b, sizes)? {

@@ -1,16 +1,16 @@
 //! Cells step by step, for what the operators of ONNX do not have.
 
 use super::super::create::filled;
-use super::super::of;
+use super::super::dtype_of;
 use super::super::shape::unsqueezed;
-use super::{Cell, Kind, Run};
+use super::{CellKind, RecurrentCell, SequenceOutputs};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::formulas::recurrent;
 use onnxd_plugin_sdk::ir::ValueType;
 use onnxd_plugin_sdk::lower::Lowered;
 
 /// What a step gives: its output and the new states.
-pub(crate) type Step = (Var, Vec<Var>);
+pub(crate) type StepOutput = (Var, Vec<Var>);
 
 /// Which steps count.
 #[derive(Clone, Copy)]
@@ -28,9 +28,9 @@ pub(crate) fn over_time(
     x: Var,
     initial: &[Var],
     mask: Option<Mask>,
-    step: impl FnOnce(&GraphBuilder, Var, &[Var]) -> Lowered<Step>,
-) -> Lowered<Run> {
-    let dtype = of(b, initial[0])?;
+    step: impl FnOnce(&GraphBuilder, Var, &[Var]) -> Lowered<StepOutput>,
+) -> Lowered<SequenceOutputs> {
+    let dtype = dtype_of(b, initial[0])?;
     let zeros = filled(b, b.shape(initial[0]).one()?, 0, dtype)?;
     let types: Vec<Option<ValueType>> = initial.iter().map(|v| b.type_of(*v)).collect();
     // The output before is a state too where it is given again.
@@ -38,7 +38,7 @@ pub(crate) fn over_time(
     let states: Vec<Var> = initial.iter().copied().chain(again).collect();
     let scanned: Vec<Var> = [x].into_iter().chain(mask.map(|mask| mask.counts)).collect();
     let n = initial.len();
-    let given = b.scan(&states, &scanned, |b, states, slices| {
+    let scan_results = b.scan(&states, &scanned, |b, states, slices| {
         let likes = types.iter().chain(&types[..1]);
         for (state, ty) in states.iter().zip(likes) {
             if let Some(ty) = ty {
@@ -60,18 +60,18 @@ pub(crate) fn over_time(
         }
         Ok(next.into_iter().chain([output]).collect())
     })?;
-    let outputs = given[states.len()];
-    Ok(Run { outputs, states: given[..n].to_vec() })
+    let outputs = scan_results[states.len()];
+    Ok(SequenceOutputs { outputs, states: scan_results[..n].to_vec() })
 }
 
 /// Runs a cell over `x` (`[time, batch, inputs]`) step by step.
 pub(crate) fn scanned(
     b: &GraphBuilder,
-    cell: &Cell,
+    cell: &RecurrentCell,
     x: Var,
     initial: &[Var],
     mask: Option<Mask>,
-) -> Lowered<Run> {
+) -> Lowered<SequenceOutputs> {
     // What does not depend on the states is computed for all steps at once.
     let product = b.mat_mul(x, cell.kernel)?;
     let (outer, inner) = match cell.bias {
@@ -83,10 +83,10 @@ pub(crate) fn scanned(
     };
     let product = outer.map_or(Ok(product), |bias| b.add(product, bias))?;
     over_time(b, product, initial, mask, |b, x, states| match cell.kind {
-        Kind::Lstm => lstm(b, cell, x, states),
-        Kind::Gru { reset_after: true } => gru_after(b, cell, x, states[0], inner),
-        Kind::Gru { reset_after: false } => gru_before(b, cell, x, states[0]),
-        Kind::Simple => {
+        CellKind::Lstm => lstm(b, cell, x, states),
+        CellKind::Gru { reset_after: true } => gru_after(b, cell, x, states[0], inner),
+        CellKind::Gru { reset_after: false } => gru_before(b, cell, x, states[0]),
+        CellKind::Simple => {
             let sum = b.add(x, b.mat_mul(states[0], cell.recurrent)?)?;
             let h = (cell.activation.apply)(b, sum)?;
             Ok((h, vec![h]))
@@ -94,20 +94,31 @@ pub(crate) fn scanned(
     })
 }
 
-fn lstm(b: &GraphBuilder, cell: &Cell, x: Var, states: &[Var]) -> Lowered<Step> {
+fn lstm(b: &GraphBuilder, cell: &RecurrentCell, x: Var, states: &[Var]) -> Lowered<StepOutput> {
     let z = b.add(x, b.mat_mul(states[0], cell.recurrent)?)?;
     let z = b.split(z).split(vec![cell.units; 4]).axis(-1).list(4)?;
     lstm_states(b, cell, [z[0], z[1], z[2], z[3]], states[1])
 }
 
 /// The states of an LSTM from the sums of its gates.
-fn lstm_states(b: &GraphBuilder, cell: &Cell, [i, f, g, o]: [Var; 4], c: Var) -> Lowered<Step> {
+fn lstm_states(
+    b: &GraphBuilder,
+    cell: &RecurrentCell,
+    [i, f, g, o]: [Var; 4],
+    c: Var,
+) -> Lowered<StepOutput> {
     let (gate, own) = (|x| (cell.gates.apply)(b, x), |x| (cell.activation.apply)(b, x));
     let [h, c] = recurrent::lstm(b, [i, f, g, o], c, gate, own)?;
     Ok((h, vec![h, c]))
 }
 
-fn gru_after(b: &GraphBuilder, cell: &Cell, x: Var, h: Var, bias: Option<Var>) -> Lowered<Step> {
+fn gru_after(
+    b: &GraphBuilder,
+    cell: &RecurrentCell,
+    x: Var,
+    h: Var,
+    bias: Option<Var>,
+) -> Lowered<StepOutput> {
     let inner = b.mat_mul(h, cell.recurrent)?;
     let inner = bias.map_or(Ok(inner), |bias| b.add(inner, bias))?;
     let parts = |v: Var| b.split(v).split(vec![cell.units; 3]).axis(-1).list(3);
@@ -118,7 +129,7 @@ fn gru_after(b: &GraphBuilder, cell: &Cell, x: Var, h: Var, bias: Option<Var>) -
     Ok((h, vec![h]))
 }
 
-fn gru_before(b: &GraphBuilder, cell: &Cell, x: Var, h: Var) -> Lowered<Step> {
+fn gru_before(b: &GraphBuilder, cell: &RecurrentCell, x: Var, h: Var) -> Lowered<StepOutput> {
     let both = vec![2 * cell.units, cell.units];
     let weights = b.split(cell.recurrent).split(both).axis(-1).list(2)?;
     let x = b.split(x).split(vec![cell.units; 3]).axis(-1).list(3)?;

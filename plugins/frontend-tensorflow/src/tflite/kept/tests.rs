@@ -14,7 +14,7 @@ const TRANSPOSE: i32 = 39;
 const ONE_HOT: i32 = 85;
 const QUANTIZE: i32 = 114;
 
-fn of(name: &str, dtype: i8, dims: &[i32], scale: f32) -> Fields {
+fn tensor_of(name: &str, dtype: i8, dims: &[i32], scale: f32) -> Fields {
     quantized(tensor(name, dtype, dims, 0), &[scale], &[3], 0)
 }
 
@@ -28,9 +28,9 @@ fn what_moves_integers_keeps_them() {
     for (code, list, dims) in [(RESHAPE, [2, 1], [2, 1]), (TRANSPOSE, [1, 0], [2, 1])] {
         for scale in [0.5, 0.25] {
             let tensors = vec![
-                of("x", INT8, &[1, 2], 0.5),
+                tensor_of("x", INT8, &[1, 2], 0.5),
                 tensor("list", INT32, &[2], 1),
-                of("y", INT8, &dims, scale),
+                tensor_of("y", INT8, &dims, scale),
             ];
             let kept = text(&single(code, tensors, vec![int32s(&list)], vec![]));
             assert!(!kept.contains("Linear"), "{kept}");
@@ -41,8 +41,8 @@ fn what_moves_integers_keeps_them() {
 #[test]
 fn what_joins_tensors_rescales_them() {
     let join = |scale| {
-        let tensors = ["a", "b"].map(|name| of(name, UINT8, &[2], 0.5));
-        let tensors = [&tensors[..], &[of("y", UINT8, &[4], scale)]].concat();
+        let tensors = ["a", "b"].map(|name| tensor_of(name, UINT8, &[2], 0.5));
+        let tensors = [&tensors[..], &[tensor_of("y", UINT8, &[4], scale)]].concat();
         let node = operator(0, &[0, 1], &[2], vec![(0, Field::I32(0))]);
         let graphs = vec![graph(tensors, [&[0, 1], &[2]], vec![node])];
         text(&Lite { codes: vec![(CONCATENATION, "")], graphs, ..Lite::default() })
@@ -99,9 +99,9 @@ fn results_that_are_cast_keep_their_names() {
     let tensors = vec![
         tensor("x", INT32, &[2], 0),
         tensor("depth", INT32, &[], 1),
-        of("on", INT8, &[], 0.5),
-        of("off", INT8, &[], 0.25),
-        of("y", INT8, &[2, 3], 0.5),
+        tensor_of("on", INT8, &[], 0.5),
+        tensor_of("off", INT8, &[], 0.25),
+        tensor_of("y", INT8, &[2, 3], 0.5),
     ];
     let mut lite =
         single(ONE_HOT, tensors, vec![int32s(&[3]), vec![7], vec![1]], vec![(0, Field::I32(-1))]);
@@ -117,9 +117,9 @@ fn results_that_are_cast_keep_their_names() {
 #[test]
 fn halves_between_pixels_are_rounded_up() {
     let tensors = vec![
-        of("x", INT8, &[1, 2, 2, 1], 1.0),
+        tensor_of("x", INT8, &[1, 2, 2, 1], 1.0),
         tensor("size", INT32, &[2], 1),
-        of("y", INT8, &[1, 4, 4, 1], 1.0),
+        tensor_of("y", INT8, &[1, 4, 4, 1], 1.0),
     ];
     let shown = text(&single(RESIZE_BILINEAR, tensors, vec![int32s(&[4, 4])], vec![]));
     assert!(shown.contains("= Add(") && shown.contains("0.00024414"), "{shown}");

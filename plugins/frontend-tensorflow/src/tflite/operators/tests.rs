@@ -27,7 +27,7 @@ fn parts_of_a_line() {
     let many: Vec<Many> = gather.inputs.iter().map(|input| input.many).collect();
     assert_eq!(many, [Many::One, Many::Maybe, Many::Rest]);
     assert_eq!(gather.renamed, [("axis", Some("at")), ("batch_dims", None)]);
-    assert_eq!(gather.more, [("dstt", Given::Type), ("n", Given::Word("3"))]);
+    assert_eq!(gather.more, [("dstt", DerivedArgument::Type), ("n", DerivedArgument::Word("3"))]);
     assert_eq!((gather.options, gather.same_as), (Some("GatherOptions"), Some("GatherV2")));
     let refused = parse("51 DELEGATE(inputs*) refused: it is compiled").unwrap();
     assert_eq!(refused.refused, Some("it is compiled"));

@@ -3,7 +3,7 @@
 use super::size_of;
 use crate::ops::activation::{clipped, gelu};
 use crate::ops::linear::product;
-use crate::ops::{Lower, Source, rank, rows};
+use crate::ops::{Lower, RowContext, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{refuse, shown};
@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 /// What the interpreter takes for the norm of a vector of zeros.
 const NORM_MIN: f64 = 1e-6;
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "RELU_N1_TO_1" => |b, input: Var| clipped(b, input, -1.0, 1.0);
         "RELU_0_TO_1" => |b, input: Var| clipped(b, input, 0.0, 1.0);

@@ -5,12 +5,12 @@ use crate::ops::conv::{Borders, Padding, Window, conv, conv_transpose, element, 
 use crate::ops::layout::{Channels, channels_first, channels_last};
 use crate::ops::pool::{average_pool, max_pool};
 use crate::ops::shape::transposed;
-use crate::ops::{Lower, Source, rows};
+use crate::ops::{Lower, RowContext, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "CONV_2D" => conv_2d;
         "DEPTHWISE_CONV_2D" => depthwise;
@@ -64,7 +64,7 @@ fn window(
         kernel: kernel.to_vec(),
         strides: strides.to_vec(),
         dilations: dilations.to_vec(),
-        padding: Padding::of(b, padding, &[], Channels::Last)?,
+        padding: Padding::from_word(b, padding, &[], Channels::Last)?,
     })
 }
 

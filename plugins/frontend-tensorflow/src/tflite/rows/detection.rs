@@ -2,14 +2,14 @@
 
 use super::size_of;
 use crate::ops::sort::top_k;
-use crate::ops::{Lower, Source, rank, rows};
+use crate::ops::{Lower, RowContext, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "TFLite_Detection_PostProcess" => detections;
     }
@@ -85,10 +85,10 @@ fn selected(b: &GraphBuilder, a: &Detect, boxes: Var, scores: Var, most: i64) ->
 }
 
 /// Boxes, classes and scores, and how many there are.
-type Found = ([Var; 3], Var);
+type Detections = ([Var; 3], Var);
 
 /// Boxes by the score of their best class; each counts with its best classes.
-fn of_best_classes(b: &GraphBuilder, a: &Detect, boxes: Var, scores: Var) -> Lowered<Found> {
+fn of_best_classes(b: &GraphBuilder, a: &Detect, boxes: Var, scores: Var) -> Lowered<Detections> {
     let best = b.reduce_max(scores).axes([2]).keepdims(1).one()?;
     let best = b.transpose(best).perm(vec![0i64, 2, 1]).one()?;
     let places = selected(b, a, boxes, best, a.max_detections)?;
@@ -114,7 +114,7 @@ fn of_best_classes(b: &GraphBuilder, a: &Detect, boxes: Var, scores: Var) -> Low
 }
 
 /// The best boxes of all classes, each of which was looked at for itself.
-fn of_each_class(b: &GraphBuilder, a: &Detect, boxes: Var, scores: Var) -> Lowered<Found> {
+fn of_each_class(b: &GraphBuilder, a: &Detect, boxes: Var, scores: Var) -> Lowered<Detections> {
     let by_class = b.transpose(scores).perm(vec![0i64, 2, 1]).one()?;
     let places = selected(b, a, boxes, by_class, a.detections_per_class)?;
     let scores = b.gather_nd(by_class, places).one()?;

@@ -4,14 +4,14 @@ use crate::ops::create::filled;
 use crate::ops::gather::gathered;
 use crate::ops::scatter::scattered;
 use crate::ops::shape::unsqueezed;
-use crate::ops::{Lower, Source, of, rank, rows};
+use crate::ops::{Lower, RowContext, dtype_of, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Int64, Uint8};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "EMBEDDING_LOOKUP" => |b, lookup: Var, value: Var| gathered(b, value, lookup, 0, 0);
         "EMBEDDING_LOOKUP_SPARSE" => sparse;
@@ -33,7 +33,7 @@ fn sparse(b: &Lower, a: Sparse) -> Lowered<Var> {
     let places = b.slice(b.cast(a.indices, Int64)?, [0], [-1]).axes([1]).one()?;
     let shape = b.concat([outer, b.shape(a.value).start(1).one()?]).axis(0).one()?;
     let sums = |shape: Var, rows: Var| {
-        scattered(b, [filled(b, shape, 0, of(b, rows)?)?, places, rows], Some("add"))
+        scattered(b, [filled(b, shape, 0, dtype_of(b, rows)?)?, places, rows], Some("add"))
     };
     let total = sums(shape, weighted)?;
     let norm = match a.combiner.as_str() {
@@ -51,7 +51,7 @@ fn sparse(b: &Lower, a: Sparse) -> Lowered<Var> {
 
 /// The rows of keys, zeros where there is no such key; and whether there is.
 fn keyed(b: &Lower, lookup: Var, key: Var, value: Var) -> Lowered<[Var; 2]> {
-    refuse!(of(b, value)? == DataType::String => b.unsupported("ONNX does not compute with text."));
+    refuse!(dtype_of(b, value)? == DataType::String => b.unsupported("ONNX does not compute with text."));
     let same = b.cast(b.equal(b.unsqueeze(lookup, [1])?, key)?, Uint8)?;
     let at = b.arg_max(same).axis(1).keepdims(0).one()?;
     let found = b.gather_elements(same, b.unsqueeze(at, [1])?).axis(1).one()?;
@@ -59,6 +59,6 @@ fn keyed(b: &Lower, lookup: Var, key: Var, value: Var) -> Lowered<[Var; 2]> {
     let rows = gathered(b, value, at, 0, 0)?;
     let behind: Vec<i64> = (1..rank(b, value)? as i64).collect();
     let is_there = unsqueezed(b, b.cast(hits, DataType::Bool)?, &behind)?;
-    let zero = b.constant(crate::ops::create::scalar(0, of(b, rows)?));
+    let zero = b.constant(crate::ops::create::scalar(0, dtype_of(b, rows)?));
     Ok([b.where_(is_there, rows, zero)?, hits])
 }

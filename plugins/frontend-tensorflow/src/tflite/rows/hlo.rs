@@ -4,8 +4,8 @@ use super::window::Meeting;
 use crate::ops::create::{counted, scalar};
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::{transposed, unsqueezed};
-use crate::ops::xla::{Dimensions, Form, convolved, others};
-use crate::ops::{Lower, Source, of, rank, rows};
+use crate::ops::xla::{Dimensions, XlaWindow, convolved, others};
+use crate::ops::{Lower, RowContext, dtype_of, rank, rows};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "STABLEHLO_CLAMP" => |b, min: Var, operand: Var, max: Var| b.min([b.max([operand, min])?, max]);
         "STABLEHLO_AND" => |b, x: Var, y: Var| Meeting::And.meet(b, x, y);
@@ -82,14 +82,14 @@ fn reduce(b: &Lower, a: Reduce) -> Lowered<Var> {
     let [x, init] = a.inputs[..] else {
         return Err(b.unsupported("Several tensors are reduced together."));
     };
-    let meeting = Meeting::of(b, &a.body)?;
+    let meeting = Meeting::parse(b, &a.body)?;
     let how = match meeting {
         Meeting::Add => Reduction::Sum,
         Meeting::Mul => Reduction::Prod,
         Meeting::Min | Meeting::And => Reduction::Min,
         Meeting::Max | Meeting::Or => Reduction::Max,
     };
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     refuse!(matches!(meeting, Meeting::And | Meeting::Or) && dtype != Bool =>
         b.unsupported("Bits of integers are reduced, which ONNX does not do."));
     let y = reduced(b, x, &Axes::Known(a.dimensions), false, how)?;
@@ -132,7 +132,7 @@ fn convolution(b: &Lower, a: Convolution) -> Lowered<Var> {
         output: [a.output_batch_dimension, a.output_feature_dimension],
         output_spatial: a.output_spatial_dimensions,
     };
-    let form = Form {
+    let form = XlaWindow {
         strides: a.window_strides,
         padding: a.padding,
         lhs_dilation: a.lhs_dilation,

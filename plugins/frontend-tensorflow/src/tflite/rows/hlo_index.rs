@@ -3,16 +3,16 @@
 use super::window::Meeting;
 use crate::ops::create::{counted, scalar};
 use crate::ops::scatter::scattered;
-use crate::ops::shape::{Size, size, transposed, unsqueezed};
+use crate::ops::shape::{DimSize, size, transposed, unsqueezed};
 use crate::ops::xla::{moved, others};
-use crate::ops::{Lower, Source, of, rank, rows};
+use crate::ops::{Lower, RowContext, dtype_of, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "STABLEHLO_GATHER" => gather;
         "STABLEHLO_SCATTER" => scatter;
@@ -73,7 +73,7 @@ fn gather(b: &Lower, a: Gather) -> Lowered<Var> {
                 || !is_whole(*axis)
         })
         .collect();
-    let whole = others(b, n as i64, &sliced)?;
+    let whole_axes = others(b, n as i64, &sliced)?;
     let count = sliced.len() as i64;
     let mut places = vec![];
     for (at, axis) in (0..).zip(&sliced) {
@@ -101,10 +101,10 @@ fn gather(b: &Lower, a: Gather) -> Lowered<Var> {
     let shape = shape.axis(0).one()?;
     let full = |place: Var| b.unsqueeze(b.expand(place, shape)?, [-1]);
     let places = places.into_iter().map(full).collect::<Lowered<Vec<_>>>()?;
-    let x = transposed(b, a.operand, &[&sliced[..], &whole].concat())?;
+    let x = transposed(b, a.operand, &[&sliced[..], &whole_axes].concat())?;
     let y = b.gather_nd(x, b.concat(places).axis(-1).one()?).one()?;
     // The axes of a slice without those that are left out, in the order of the operand.
-    let order: Vec<i64> = [&sliced[..], &whole].concat();
+    let order: Vec<i64> = [&sliced[..], &whole_axes].concat();
     let gone: Vec<i64> = (batch..)
         .zip(&order)
         .filter(|(_, axis)| a.collapsed_slice_dims.contains(axis))
@@ -127,11 +127,11 @@ fn gather(b: &Lower, a: Gather) -> Lowered<Var> {
 }
 
 /// Starts at which `length` elements lie within an axis.
-fn clamped(b: &GraphBuilder, start: Var, size: Size, length: i64) -> Lowered<Var> {
+fn clamped(b: &GraphBuilder, start: Var, size: DimSize, length: i64) -> Lowered<Var> {
     let zero = b.constant(scalar(0, Int64));
     let last = match size {
-        Size::Known(n) => b.constant(scalar(n - length, Int64)),
-        Size::Computed(v) => b.sub(v, length)?,
+        DimSize::Known(n) => b.constant(scalar(n - length, Int64)),
+        DimSize::Computed(v) => b.sub(v, length)?,
     };
     b.min([b.max([start, zero])?, last])
 }
@@ -155,14 +155,14 @@ fn scatter(b: &Lower, a: Scatter) -> Lowered<Var> {
         b.unsupported("Updates of parts of slices have no counterpart in ONNX."));
     let reduction = match a.body.as_str() {
         "" => None,
-        body => Some(match Meeting::of(b, body)? {
+        body => Some(match Meeting::parse(b, body)? {
             Meeting::Add => "add",
             Meeting::Mul => "mul",
             Meeting::Min | Meeting::And => "min",
             Meeting::Max | Meeting::Or => "max",
         }),
     };
-    of(b, a.operand)?;
+    dtype_of(b, a.operand)?;
     let total = batch + window as i64;
     let updates = [others(b, total, &a.update_window_dims)?, a.update_window_dims].concat();
     let order = [a.scatter_dims_to_operand_dims, rest].concat();

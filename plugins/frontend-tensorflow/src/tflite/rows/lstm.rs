@@ -2,13 +2,15 @@
 //! forget gate leaves.
 
 use super::activation::activated;
-use super::recurrent::{Inputs, begin, merged, repeated, time_first, unless_zeros, with_states};
+use super::recurrent::{
+    LayerInputs, begin, merged, repeated, time_first, unless_zeros, with_states,
+};
 use super::size_of;
 use crate::ops::activation::clipped;
 use crate::ops::create::filled;
 use crate::ops::linear::product;
 use crate::ops::shape::{squeezed, unsqueezed};
-use crate::ops::{Lower, Source, Values, of, rows};
+use crate::ops::{Lower, RowContext, Values, dtype_of, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::Tensor;
@@ -24,7 +26,7 @@ const FORGET: usize = 1;
 const CELL: usize = 2;
 const OUTPUT: usize = 3;
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "LSTM" => single;
         "UNIDIRECTIONAL_SEQUENCE_LSTM" => sequence;
@@ -51,7 +53,7 @@ arguments! {
 }
 
 /// Weights by gate, and what else a layer is made of.
-struct Cell {
+struct LstmWeights {
     input: [Option<Var>; 4],
     /// Matrices, or their diagonals.
     recurrent: [Option<Var>; 4],
@@ -63,7 +65,7 @@ struct Cell {
     activation: String,
     cell_clip: f64,
     projection_clip: f64,
-    stored: Option<Stored>,
+    stored: Option<QuantizedStates>,
     /// Whether the states at the end are results.
     keeps: bool,
 }
@@ -71,7 +73,7 @@ struct Cell {
 /// How a layer on integers stores what it computes in each step, what it reads of that in the next one, and what its
 /// result says: scale and zero point of the same integers.
 #[derive(Clone, Copy)]
-struct Stored {
+struct QuantizedStates {
     computed: [f64; 2],
     state: [f64; 2],
     result: [f64; 2],
@@ -79,11 +81,19 @@ struct Stored {
     cell: f64,
 }
 
-impl Stored {
-    fn of(b: &Lower, inputs: &Inputs, list: Option<Vec<f64>>) -> Option<Stored> {
+impl QuantizedStates {
+    fn from_inputs(
+        b: &Lower,
+        inputs: &LayerInputs,
+        list: Option<Vec<f64>>,
+    ) -> Option<QuantizedStates> {
         let [one, two, three, four, five, six, cell] = list?.try_into().ok()?;
-        let found =
-            Stored { computed: [one, two], state: [three, four], result: [five, six], cell };
+        let found = QuantizedStates {
+            computed: [one, two],
+            state: [three, four],
+            result: [five, six],
+            cell,
+        };
         if !found.has_tanh() {
             // Without an input gate nothing tells what is in the kernel's buffer.
             let ours = match inputs.at(1 + INPUT) {
@@ -114,12 +124,17 @@ fn reread(b: &GraphBuilder, x: Var, from: [f64; 2], to: [f64; 2]) -> Lowered<Var
     b.dequantize_linear(stored, scale(to)).x_zero_point(zero(to)).one()
 }
 
-impl Cell {
+impl LstmWeights {
     /// Reads 17 inputs from `first` on; those of a layer norm are elsewhere.
-    fn new(inputs: &Inputs, first: usize, activation: &str, [cell_clip, clip]: [f64; 2]) -> Cell {
+    fn new(
+        inputs: &LayerInputs,
+        first: usize,
+        activation: &str,
+        [cell_clip, clip]: [f64; 2],
+    ) -> LstmWeights {
         let four = |from: usize| [0, 1, 2, 3].map(|gate| inputs.at(first + from + gate));
         let peephole = [Some(8), Some(9), None, Some(10)];
-        Cell {
+        LstmWeights {
             input: four(0),
             recurrent: four(4),
             peephole: peephole.map(|at| inputs.at(first + at?)),
@@ -192,7 +207,7 @@ impl Cell {
         };
         let directed = |v: Var| b.unsqueeze(v, [0]);
         let bias = stacked(&self.bias, &ONNX)?;
-        let nothing = filled(b, b.shape(bias).one()?, 0, of(b, bias)?)?;
+        let nothing = filled(b, b.shape(bias).one()?, 0, dtype_of(b, bias)?)?;
         let bias = directed(b.concat([bias, nothing]).axis(0).one()?)?;
         let peephole = self.peephole[FORGET].map(|_| stacked(&self.peephole, &ONNX[..3]));
         let peephole = peephole.transpose()?.map(directed).transpose()?;
@@ -231,9 +246,10 @@ impl Cell {
             _ => activated(b, c, &self.activation)?,
         };
         let h = b.mul(output, squashed)?;
-        let stored = |h: Var, from: fn(Stored) -> [f64; 2], to: fn(Stored) -> [f64; 2]| {
-            self.stored.map_or(Ok(h), |stored| reread(b, h, from(stored), to(stored)))
-        };
+        let stored =
+            |h: Var, from: fn(QuantizedStates) -> [f64; 2], to: fn(QuantizedStates) -> [f64; 2]| {
+                self.stored.map_or(Ok(h), |stored| reread(b, h, from(stored), to(stored)))
+            };
         let Some(projection) = self.projection else {
             return Ok([stored(h, |to| to.computed, |to| to.state)?, c]);
         };
@@ -276,13 +292,13 @@ fn within(b: &GraphBuilder, x: Var, clip: f64) -> Lowered<Var> {
 }
 
 fn single(b: &Lower, a: Single) -> Lowered<Values> {
-    let inputs = Inputs(a.inputs);
+    let inputs = LayerInputs(a.inputs);
     if a.kernel_type == "BASIC" {
         return basic(b, &inputs, a.keeps);
     }
-    let mut cell = Cell::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
+    let mut cell = LstmWeights::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
     cell.norm = [20, 21, 22, 23].map(|at| inputs.at(at));
-    cell.stored = Stored::of(b, &inputs, a.stored);
+    cell.stored = QuantizedStates::from_inputs(b, &inputs, a.stored);
     cell.keeps = a.keeps;
     let x = unsqueezed(b, inputs.need(b, 0)?, &[0])?;
     let (y, states) = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
@@ -291,7 +307,7 @@ fn single(b: &Lower, a: Single) -> Lowered<Values> {
 
 /// `LSTM(input, previous, weights, bias, state)` of the kernel `BASIC`: one matrix for input and previous result, with
 /// the gates in the order input, cell, forget, output.
-fn basic(b: &GraphBuilder, inputs: &Inputs, keeps: bool) -> Lowered<Values> {
+fn basic(b: &GraphBuilder, inputs: &LayerInputs, keeps: bool) -> Lowered<Values> {
     let both = b.concat([inputs.need(b, 0)?, inputs.need(b, 1)?]).axis(-1).one()?;
     let gates = product(b, [both, inputs.need(b, 2)?], [false, true])?;
     let gates = b.add(gates, inputs.need(b, 3)?)?;
@@ -306,10 +322,10 @@ fn basic(b: &GraphBuilder, inputs: &Inputs, keeps: bool) -> Lowered<Values> {
 }
 
 fn sequence(b: &Lower, a: Sequence) -> Lowered<Values> {
-    let inputs = Inputs(a.inputs);
-    let mut cell = Cell::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
+    let inputs = LayerInputs(a.inputs);
+    let mut cell = LstmWeights::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
     cell.norm = [20, 21, 22, 23].map(|at| inputs.at(at));
-    cell.stored = Stored::of(b, &inputs, a.stored);
+    cell.stored = QuantizedStates::from_inputs(b, &inputs, a.stored);
     cell.keeps = a.keeps;
     let x = time_first(b, inputs.need(b, 0)?, a.time_major)?;
     let (y, states) = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
@@ -317,11 +333,11 @@ fn sequence(b: &Lower, a: Sequence) -> Lowered<Values> {
 }
 
 fn both_ways(b: &Lower, a: BothWays) -> Lowered<Values> {
-    let inputs = Inputs(a.inputs);
+    let inputs = LayerInputs(a.inputs);
     let side = |backwards: bool| {
         let (first, states, aux) = if backwards { (18, 37, 44) } else { (1, 35, 40) };
         let x = inputs.joined(b, [0, 39], backwards, inputs.at(41).is_some())?;
-        let mut cell = Cell::new(&inputs, first, &a.activation, [a.cell_clip, a.proj_clip]);
+        let mut cell = LstmWeights::new(&inputs, first, &a.activation, [a.cell_clip, a.proj_clip]);
         for gate in 0..4 {
             cell.input[gate] = inputs.weights(b, first + gate, aux + gate)?;
         }

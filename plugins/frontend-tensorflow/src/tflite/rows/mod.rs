@@ -13,11 +13,11 @@ mod recurrent;
 mod shape;
 mod window;
 
-use crate::ops::{Source, size_of};
+use crate::ops::{RowContext, size_of};
 use onnxd_plugin_sdk::lower::Table;
 
 /// The operators of TFLite that are none of TensorFlow's.
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let families = [
         activation::rows,
         conv::rows,

@@ -6,12 +6,12 @@ use super::size_of;
 use crate::ops::create::filled;
 use crate::ops::shape::transposed;
 use crate::ops::slicing::reversed;
-use crate::ops::{Lower, Source, Values, of, rows};
+use crate::ops::{Lower, RowContext, Values, dtype_of, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "RNN" => |b, a: Rnn| {
             let y = step(b, a.input, a.state, [a.weights, a.recurrent_weights], a.bias)?;
@@ -21,7 +21,7 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
         "UNIDIRECTIONAL_SEQUENCE_RNN" => |b, a: Sequence| {
             let keeps = a.keeps;
             let layer =
-                Layer { weights: a.weights, recurrent: a.recurrent_weights, bias: a.bias, state: a.state, keeps };
+                RnnLayer { weights: a.weights, recurrent: a.recurrent_weights, bias: a.bias, state: a.state, keeps };
             let x = time_first(b, a.input, a.time_major)?;
             let (y, states) = layer.over(b, x, &a.activation, false)?;
             Ok(with_states(vec![time_first(b, y, a.time_major)?], a.keeps, &states))
@@ -55,7 +55,7 @@ arguments! {
 }
 
 /// A layer of `activation(x W + h R + bias)`.
-struct Layer {
+struct RnnLayer {
     weights: Var,
     recurrent: Var,
     bias: Var,
@@ -70,7 +70,7 @@ pub(super) fn with_states(results: Vec<Var>, keeps: bool, states: &[Var]) -> Val
     Values(results.into_iter().chain(states).map(Value::from).collect())
 }
 
-impl Layer {
+impl RnnLayer {
     /// Its results over `x`, which has the time first, and its state at the end if that is a result.
     fn over(
         &self,
@@ -93,7 +93,7 @@ impl Layer {
             }
         };
         let directed = |v: Var| b.unsqueeze(v, [0]);
-        let nothing = filled(b, b.shape(self.bias).one()?, 0, of(b, self.bias)?)?;
+        let nothing = filled(b, b.shape(self.bias).one()?, 0, dtype_of(b, self.bias)?)?;
         let bias = directed(b.concat([self.bias, nothing]).axis(0).one()?)?;
         let call = b.rnn(x, directed(self.weights)?, directed(self.recurrent)?).b(bias);
         let call =
@@ -153,7 +153,7 @@ pub(super) fn begin(
     let Some(state) = state else {
         let batch = b.shape(x).start(1).end(2).one()?;
         let columns = b.shape(weights).start(axis).end(axis + 1).one()?;
-        return filled(b, b.concat([batch, columns]).axis(0).one()?, 0, of(b, x)?);
+        return filled(b, b.concat([batch, columns]).axis(0).one()?, 0, dtype_of(b, x)?);
     };
     Ok(state)
 }
@@ -164,9 +164,9 @@ pub(super) fn time_first(b: &GraphBuilder, x: Var, is_first: bool) -> Lowered<Va
 }
 
 /// Inputs by their places, of which each may be missing.
-pub(super) struct Inputs(pub(super) Vec<Value>);
+pub(super) struct LayerInputs(pub(super) Vec<Value>);
 
-impl Inputs {
+impl LayerInputs {
     pub(super) fn at(&self, place: usize) -> Option<Var> {
         match self.0.get(place) {
             Some(Value::Var(v)) => Some(*v),
@@ -221,13 +221,13 @@ pub(super) fn merged(
 }
 
 fn both_ways(b: &Lower, a: BothWays) -> Lowered<Values> {
-    let inputs = Inputs(a.inputs);
+    let inputs = LayerInputs(a.inputs);
     let side = |backwards: bool| {
         let (first, aux) = if backwards { (5, 11) } else { (1, 10) };
         // TFLite's kernel reads another input backwards only where the time comes first.
         let x = inputs.joined(b, [0, 9], backwards && a.time_major, inputs.at(10).is_some())?;
         let weights = inputs.weights(b, first, aux)?;
-        let layer = Layer {
+        let layer = RnnLayer {
             weights: weights.map_or_else(|| inputs.need(b, first), Ok)?,
             recurrent: inputs.need(b, first + 1)?,
             bias: inputs.need(b, first + 2)?,

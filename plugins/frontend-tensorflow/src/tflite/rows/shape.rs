@@ -3,14 +3,14 @@
 use crate::ops::shape::{int64s, reshaped};
 use crate::ops::slicing::{Strided, strided_slice};
 use crate::ops::update::{cut, each, places, updated, vector};
-use crate::ops::{Lower, Source, rows};
+use crate::ops::{Lower, RowContext, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "RESHAPE" => reshape;
         "STRIDED_SLICE" => |b, a: Slice| {

@@ -1,7 +1,7 @@
 //! Cells between others, and reductions under windows.
 
 use crate::ops::pad::{for_each_axis, interior_padded};
-use crate::ops::{Lower, Source, of, rank, rows};
+use crate::ops::{Lower, RowContext, dtype_of, rank, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{refuse, shown};
@@ -14,18 +14,18 @@ const WINDOW_MAX: i64 = 1024;
 /// Words of the functions of `REDUCE_WINDOW`, by their numbers.
 const FUNCTIONS: [&str; 7] = ["", "ADD", "MUL", "MINIMUM", "MAXIMUM", "LOGICAL_AND", "LOGICAL_OR"];
 
-pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+pub(super) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     rows! { table;
         "DILATE" => |b, input: Var, dilations: Vec<i64>, value: Var| interior_padded(b, input, &dilations, value);
         "REDUCE_WINDOW" => |b, a: Windows| {
             let word = usize::try_from(a.reduce_function).ok().and_then(|at| FUNCTIONS.get(at));
-            let how = Meeting::of(b, word.unwrap_or(&""))?;
+            let how = Meeting::parse(b, word.unwrap_or(&""))?;
             let y = under_windows(b, a.input, how, [a.window_shape, a.window_strides, a.window_dilations])?;
             how.meet(b, y, a.init)
         };
         "STABLEHLO_PAD" => hlo_pad(operand, value, edge_padding_low, edge_padding_high, interior_padding);
         "STABLEHLO_REDUCE_WINDOW" => |b, a: HloWindows| {
-            let how = Meeting::of(b, &a.body)?;
+            let how = Meeting::parse(b, &a.body)?;
             let x = interior_padded(b, a.operand, &a.base_dilations, a.init)?;
             let side = |at: usize| a.padding.iter().skip(at).step_by(2).copied().collect::<Vec<i64>>();
             let x = padded(b, x, [&side(0), &side(1)], a.init)?;
@@ -77,7 +77,7 @@ impl Meeting {
     ///
     /// # Errors
     /// `N0203` for other operators.
-    pub(super) fn of(b: &GraphBuilder, operators: &str) -> Lowered<Meeting> {
+    pub(super) fn parse(b: &GraphBuilder, operators: &str) -> Lowered<Meeting> {
         match operators.trim_start_matches("STABLEHLO_") {
             "ADD" => Ok(Meeting::Add),
             "MUL" | "MULTIPLY" => Ok(Meeting::Mul),
@@ -95,7 +95,7 @@ impl Meeting {
 
     /// Runtimes compare no integers of less than 32 bits.
     pub(super) fn meet(self, b: &GraphBuilder, x: Var, y: Var) -> Lowered<Var> {
-        let dtype = of(b, x)?;
+        let dtype = dtype_of(b, x)?;
         let wide =
             |v: Var| if dtype.is_integer() && dtype.bits() < 32 { b.cast(v, Int32) } else { Ok(v) };
         let (x, y) = (wide(x)?, wide(y)?);

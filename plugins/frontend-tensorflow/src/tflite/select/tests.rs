@@ -19,9 +19,9 @@ fn options(op: &str, node: &[u8]) -> Bytes {
     bytes.into()
 }
 
-fn operator(custom: &str, custom_options: Bytes) -> Operator {
+fn operator(custom: &str, custom_options: Bytes) -> LiteOperator {
     let (inputs, outputs, intermediates, options) = Default::default();
-    Operator {
+    LiteOperator {
         code: 32,
         custom: custom.into(),
         inputs,

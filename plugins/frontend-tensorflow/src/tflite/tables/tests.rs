@@ -42,12 +42,15 @@ fn tanh_of_integers_lies_between_the_elements_of_a_table() {
 
 #[test]
 fn powers_of_two_have_other_code() {
-    assert_eq!(Kernel::of(true, [1.0 / 4096.0, SCALE]), None);
-    assert_eq!(Kernel::of(true, [1.0 / 2048.0, SCALE]), None);
-    assert_eq!(Kernel::of(false, [1.0 / 4096.0, SCALE]), None);
-    assert_eq!(Kernel::of(false, [0.000_3, SCALE]), None);
+    assert_eq!(ActivationKernel::find(true, [1.0 / 4096.0, SCALE]), None);
+    assert_eq!(ActivationKernel::find(true, [1.0 / 2048.0, SCALE]), None);
+    assert_eq!(ActivationKernel::find(false, [1.0 / 4096.0, SCALE]), None);
+    assert_eq!(ActivationKernel::find(false, [0.000_3, SCALE]), None);
     let multiplier = Multiplier { by: 30198, shift: 13 };
-    assert_eq!(Kernel::of(true, [0.000_3, SCALE]), Some(Kernel::Table(multiplier)));
+    assert_eq!(
+        ActivationKernel::find(true, [0.000_3, SCALE]),
+        Some(ActivationKernel::Table(multiplier))
+    );
     let real = super::super::fixture::converted(
         &single(
             TANH,
@@ -69,13 +72,19 @@ fn scales_close_to_powers_of_two_are_taken_for_them() {
     // 2^0.0009 and 2^-0.0009, and just beyond.
     let [more, less, beyond] = [1.000_624f32, 0.999_376, 1.000_8];
     let given = [more / 4096.0, less / 2048.0, beyond / 4096.0];
-    assert_eq!(Kernel::of(true, [given[0], SCALE]), Some(Kernel::Real(-12)));
-    assert_eq!(Kernel::of(true, [given[1], SCALE]), Some(Kernel::Real(-11)));
-    assert!(matches!(Kernel::of(true, [given[2], SCALE]), Some(Kernel::Table(_))));
-    assert_eq!(Kernel::of(true, [1.0 / 4096.0, SCALE * less]), Some(Kernel::Real(-12)));
-    assert_eq!(Kernel::of(true, [1.0 / 4096.0, SCALE * beyond]), None);
-    assert_eq!(Kernel::of(false, [given[0], SCALE]), Some(Kernel::Real(-12)));
-    assert_eq!(Kernel::of(false, [given[1], SCALE]), None);
+    assert_eq!(ActivationKernel::find(true, [given[0], SCALE]), Some(ActivationKernel::Real(-12)));
+    assert_eq!(ActivationKernel::find(true, [given[1], SCALE]), Some(ActivationKernel::Real(-11)));
+    assert!(matches!(
+        ActivationKernel::find(true, [given[2], SCALE]),
+        Some(ActivationKernel::Table(_))
+    ));
+    assert_eq!(
+        ActivationKernel::find(true, [1.0 / 4096.0, SCALE * less]),
+        Some(ActivationKernel::Real(-12))
+    );
+    assert_eq!(ActivationKernel::find(true, [1.0 / 4096.0, SCALE * beyond]), None);
+    assert_eq!(ActivationKernel::find(false, [given[0], SCALE]), Some(ActivationKernel::Real(-12)));
+    assert_eq!(ActivationKernel::find(false, [given[1], SCALE]), None);
     let stored = [-32768, -6000, -1, 0, 1, 3500, 6000, 32767];
     let real = |f: fn(f64) -> f64| stored.map(|x| (f(f64::from(x) / 4096.0) * 32768.0).round());
     let same = |found: Vec<i64>, real: [f64; 8]| {

@@ -1,7 +1,7 @@
 //! Archives of torch 1.0 to 1.2: the tree of modules is JSON, and the same objects are made of it.
 
 use super::super::pickle::{self, Context, Pickled};
-use super::super::storage::{Quantizer, Source, Storages, Stored};
+use super::super::storage::{Quantizer, StorageSource, Storages, StoredTensor};
 use super::super::zip::Archive;
 use super::super::{damaged, over_limit, unsupported};
 use crate::diag::{Diagnostic, refuse};
@@ -13,12 +13,12 @@ use std::rc::Rc;
 const JSON_MAX: usize = 32 << 20;
 
 /// The tensors of `model.json`, which is what `CONSTANTS.c0` counts.
-pub(super) fn tensors(archive: &Archive) -> Result<Vec<Rc<Stored>>, Diagnostic> {
-    let storages = Storages::new(Source::Archive(archive, ""), "");
+pub(super) fn tensors(archive: &Archive) -> Result<Vec<Rc<StoredTensor>>, Diagnostic> {
+    let storages = Storages::new(StorageSource::Archive(archive, ""), "");
     table(&model(archive)?, &storages)
 }
 
-fn table(model: &Value, storages: &Storages) -> Result<Vec<Rc<Stored>>, Diagnostic> {
+fn table(model: &Value, storages: &Storages) -> Result<Vec<Rc<StoredTensor>>, Diagnostic> {
     list(model, "tensors").iter().map(|tensor| stored(tensor, storages)).collect()
 }
 
@@ -29,9 +29,9 @@ fn model(archive: &Archive) -> Result<Value, Diagnostic> {
 }
 
 /// The module and the table of all tensors.
-pub(super) fn read(archive: &Archive) -> Result<(Pickled, Vec<Rc<Stored>>), Diagnostic> {
+pub(super) fn read(archive: &Archive) -> Result<(Pickled, Vec<Rc<StoredTensor>>), Diagnostic> {
     let model = model(archive)?;
-    let storages = Storages::new(Source::Archive(archive, ""), "");
+    let storages = Storages::new(StorageSource::Archive(archive, ""), "");
     let table = table(&model, &storages)?;
     let attributes = match archive.has("attributes.pkl") {
         true => {
@@ -69,7 +69,7 @@ fn size(value: &Value) -> Result<usize, Diagnostic> {
     usize::try_from(number).map_err(|_| damaged(format!("`model.json` has a size of {number}")))
 }
 
-fn stored(tensor: &Value, storages: &Storages) -> Result<Rc<Stored>, Diagnostic> {
+fn stored(tensor: &Value, storages: &Storages) -> Result<Rc<StoredTensor>, Diagnostic> {
     let word = tensor["dataType"].as_str().unwrap_or("FLOAT");
     let dtype = match word {
         "FLOAT" => DataType::Float,
@@ -100,7 +100,11 @@ fn stored(tensor: &Value, storages: &Storages) -> Result<Rc<Stored>, Diagnostic>
 }
 
 /// A module with its parameters, attributes and sub-modules as attributes. JSON is never deep enough to overflow.
-fn module(of: &Value, table: &[Rc<Stored>], attributes: &[Pickled]) -> Result<Pickled, Diagnostic> {
+fn module(
+    of: &Value,
+    table: &[Rc<StoredTensor>],
+    attributes: &[Pickled],
+) -> Result<Pickled, Diagnostic> {
     let name = |item: &Value| {
         let name = item["name"].as_str().map(|name| Pickled::Text(name.into()));
         name.ok_or_else(|| damaged("`model.json` has an attribute without name"))

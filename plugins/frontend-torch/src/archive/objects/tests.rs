@@ -1,6 +1,6 @@
 use super::*;
 use crate::archive::fixture::{archive, floats, pickle, script};
-use crate::archive::kind::{self, Kind};
+use crate::archive::kind::{FileKind, file_kind};
 use crate::diag::Class;
 use std::rc::Rc;
 
@@ -57,7 +57,7 @@ fn with_attributes(model: &str, attributes: &[u8]) -> Bytes {
 
 #[test]
 fn old_scripts_give_the_same_objects() {
-    assert_eq!(kind::of(&old(OLD)).unwrap(), Kind::ScriptOld);
+    assert_eq!(file_kind(&old(OLD)).unwrap(), FileKind::ScriptOld);
     let script = open(old(OLD)).unwrap();
     assert!(script.old && script.code.contains_key("__torch__.net"));
     let Pickled::Object(root) = &script.root else { panic!() };
@@ -132,29 +132,34 @@ fn kinds_are_told_by_members() {
         let names: Vec<String> = names.iter().map(|name| format!("a/{name}")).collect();
         let members: Vec<(&str, &[u8])> =
             names.iter().map(|name| (name.as_str(), &b""[..])).collect();
-        kind::of(&archive(&members)).unwrap()
+        file_kind(&archive(&members)).unwrap()
     };
-    assert_eq!(of(&["code/__torch__.py", "data.pkl", "bytecode.pkl"]), Kind::Script);
-    assert_eq!(of(&["bytecode.pkl", "data.pkl"]), Kind::Mobile);
-    assert_eq!(of(&["data/aotinductor/model/x.so", "archive_format"]), Kind::Inductor);
-    assert_eq!(of(&["python_version", "m.py"]), Kind::Package);
-    assert_eq!(of(&["x.npy"]), Kind::Unknown);
+    assert_eq!(of(&["code/__torch__.py", "data.pkl", "bytecode.pkl"]), FileKind::Script);
+    assert_eq!(of(&["bytecode.pkl", "data.pkl"]), FileKind::Mobile);
+    assert_eq!(of(&["data/aotinductor/model/x.so", "archive_format"]), FileKind::Inductor);
+    assert_eq!(of(&["python_version", "m.py"]), FileKind::Package);
+    assert_eq!(of(&["x.npy"]), FileKind::Unknown);
     let graphs = of(&["archive_format", "models/a.json", "models/b.json"]);
-    assert_eq!(graphs, Kind::Program(vec!["models/a.json".into(), "models/b.json".into()]));
-    assert!(matches!(of(&["serialized_exported_program.json", "version"]), Kind::Program(_)));
-    let plain = |bytes: &[u8]| kind::of(&Bytes::copy_from_slice(bytes)).unwrap();
-    assert_eq!(plain(b"\x10\0\0\0PTMF"), Kind::MobileFlatbuffer);
-    assert_eq!(plain(b"\x02\0\0\0\0\0\0\0{}"), Kind::Safetensors);
-    assert_eq!(plain(crate::archive::weights::LEGACY), Kind::LegacySave);
-    assert_eq!(plain(b""), Kind::Unknown);
-    for kind in [Kind::Script, Kind::ScriptOld, graphs] {
+    assert_eq!(graphs, FileKind::Program(vec!["models/a.json".into(), "models/b.json".into()]));
+    assert!(matches!(of(&["serialized_exported_program.json", "version"]), FileKind::Program(_)));
+    let plain = |bytes: &[u8]| file_kind(&Bytes::copy_from_slice(bytes)).unwrap();
+    assert_eq!(plain(b"\x10\0\0\0PTMF"), FileKind::MobileFlatbuffer);
+    assert_eq!(plain(b"\x02\0\0\0\0\0\0\0{}"), FileKind::Safetensors);
+    assert_eq!(plain(crate::archive::weights::LEGACY), FileKind::LegacySave);
+    assert_eq!(plain(b""), FileKind::Unknown);
+    for kind in [FileKind::Script, FileKind::ScriptOld, graphs] {
         assert!(kind.refusal().is_none());
     }
-    let refused =
-        [Kind::StateDict, Kind::Safetensors, Kind::PickledModule, Kind::Package, Kind::Inductor];
+    let refused = [
+        FileKind::StateDict,
+        FileKind::Safetensors,
+        FileKind::PickledModule,
+        FileKind::Package,
+        FileKind::Inductor,
+    ];
     for kind in refused {
         let refusal = kind.refusal().unwrap();
-        let weights = matches!(kind, Kind::StateDict | Kind::Safetensors);
+        let weights = matches!(kind, FileKind::StateDict | FileKind::Safetensors);
         let class = if weights { Class::Input } else { Class::Unsupported };
         assert_eq!(refusal.class, class);
         assert!(refusal.help.contains("torch.export.save"));

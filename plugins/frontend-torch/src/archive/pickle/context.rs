@@ -1,7 +1,7 @@
 //! What a pickle refers to outside of itself, and how much its calls may copy.
 
 use crate::archive::over_limit;
-use crate::archive::storage::{Storages, Stored};
+use crate::archive::storage::{Storages, StoredTensor};
 use crate::diag::Diagnostic;
 use onnxd_plugin_sdk::ir::DataType;
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ pub(crate) struct Context<'a> {
     /// Where tensors have their elements. Without it no tensor is made, and storages are noted only.
     pub(crate) storages: Option<&'a Storages<'a>>,
     /// The tensors that `build_tensor_from_id` counts.
-    pub(crate) table: &'a [Rc<Stored>],
+    pub(crate) table: &'a [Rc<StoredTensor>],
     /// Whether integers of one byte have a sign, as in files of torch 1.1.
     pub(crate) signed: bool,
     /// Storages by key, with the type and number of their elements.

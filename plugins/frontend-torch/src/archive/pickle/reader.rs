@@ -1,8 +1,8 @@
 //! The stack machine of pickles, protocols 2 to 5, on data alone.
 
 use super::context::Context;
-use super::tree::Made;
-use super::{Pickled, Tree, reduce};
+use super::tree::Containers;
+use super::{Pickled, PickledTree, reduce};
 use crate::archive::{damaged, over_limit, truncated, unsupported};
 use crate::diag::{Diagnostic, refuse};
 use std::collections::HashMap;
@@ -16,17 +16,17 @@ const CONTAINERS_MAX: usize = 1 << 19;
 const TUPLES_MAX: usize = 500;
 
 /// A value with the number of tuples inside each other that it has.
-pub(super) type Entry = (Pickled, usize);
+pub(super) type StackEntry = (Pickled, usize);
 
-pub(super) struct Reader<'a> {
+pub(super) struct PickleReader<'a> {
     /// First, so that it is dropped before what it holds.
-    pub(super) made: Made,
+    pub(super) made: Containers,
     bytes: &'a [u8],
     at: usize,
-    pub(super) stack: Vec<Entry>,
+    pub(super) stack: Vec<StackEntry>,
     /// Heights of the stack.
     marks: Vec<usize>,
-    memo: HashMap<u32, Entry>,
+    memo: HashMap<u32, StackEntry>,
     pushed: usize,
     memorized: usize,
     containers: usize,
@@ -34,14 +34,17 @@ pub(super) struct Reader<'a> {
 }
 
 /// Reads a pickle.
-pub(crate) fn read(bytes: &[u8], context: &Context) -> Result<Tree, Diagnostic> {
+pub(crate) fn read(bytes: &[u8], context: &Context) -> Result<PickledTree, Diagnostic> {
     read_one(bytes, context).map(|(tree, _)| tree)
 }
 
 /// Reads the pickle that bytes begin with. Also tells where it ends.
-pub(crate) fn read_one(bytes: &[u8], context: &Context) -> Result<(Tree, usize), Diagnostic> {
-    let mut reader = Reader {
-        made: Made::default(),
+pub(crate) fn read_one(
+    bytes: &[u8],
+    context: &Context,
+) -> Result<(PickledTree, usize), Diagnostic> {
+    let mut reader = PickleReader {
+        made: Containers::default(),
         bytes,
         at: 0,
         stack: Vec::new(),
@@ -61,10 +64,10 @@ pub(crate) fn read_one(bytes: &[u8], context: &Context) -> Result<(Tree, usize),
     }
     let (root, _) = reader.pop()?;
     reduce::settle(&reader.made);
-    Ok((Tree::new(root, std::mem::take(&mut reader.made)), reader.at))
+    Ok((PickledTree::new(root, std::mem::take(&mut reader.made)), reader.at))
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PickleReader<'a> {
     fn take(&mut self, count: u64) -> Result<&'a [u8], Diagnostic> {
         let rest = &self.bytes[self.at..];
         let taken = usize::try_from(count).ok().and_then(|count| rest.get(..count));
@@ -100,7 +103,7 @@ impl<'a> Reader<'a> {
         self.push_entry((value, 0))
     }
 
-    fn push_entry(&mut self, entry: Entry) -> Result<(), Diagnostic> {
+    fn push_entry(&mut self, entry: StackEntry) -> Result<(), Diagnostic> {
         self.pushed += 1;
         refuse!(self.pushed > VALUES_MAX => over_limit(format!("the pickle has more than {VALUES_MAX} values")));
         self.stack.push(entry);
@@ -125,14 +128,14 @@ impl<'a> Reader<'a> {
         self.push_entry((value, depth))
     }
 
-    fn push_tuple(&mut self, items: Vec<Entry>) -> Result<(), Diagnostic> {
+    fn push_tuple(&mut self, items: Vec<StackEntry>) -> Result<(), Diagnostic> {
         let depth = deepest(&items) + 1;
         let items: Rc<[Pickled]> = items.into_iter().map(|(value, _)| value).collect();
         self.push_container(Pickled::Tuple(items), depth)
     }
 
     /// Takes a value off the stack, above the last mark.
-    pub(super) fn pop(&mut self) -> Result<Entry, Diagnostic> {
+    pub(super) fn pop(&mut self) -> Result<StackEntry, Diagnostic> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match self.stack.len() > floor {
             true => Ok(self.stack.pop().expect("the stack is higher than the mark")),
@@ -140,17 +143,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn top(&self) -> Result<&Entry, Diagnostic> {
+    fn top(&self) -> Result<&StackEntry, Diagnostic> {
         self.stack.last().ok_or_else(|| damaged("the pickle takes a value that is not there"))
     }
 
-    fn pop_mark(&mut self) -> Result<Vec<Entry>, Diagnostic> {
+    fn pop_mark(&mut self) -> Result<Vec<StackEntry>, Diagnostic> {
         let mark =
             self.marks.pop().ok_or_else(|| damaged("the pickle has no mark to go back to"))?;
         Ok(self.stack.split_off(mark))
     }
 
-    fn last(&mut self, count: usize) -> Result<Vec<Entry>, Diagnostic> {
+    fn last(&mut self, count: usize) -> Result<Vec<StackEntry>, Diagnostic> {
         let mut items = Vec::with_capacity(count);
         for _ in 0..count {
             items.push(self.pop()?);
@@ -346,11 +349,11 @@ fn utf8(bytes: &[u8]) -> Result<Rc<str>, Diagnostic> {
     Ok(text.map_err(|_| damaged("the pickle has text that is not UTF-8"))?.into())
 }
 
-fn values(entries: Vec<Entry>) -> Vec<Pickled> {
+fn values(entries: Vec<StackEntry>) -> Vec<Pickled> {
     entries.into_iter().map(|(value, _)| value).collect()
 }
 
-fn deepest(entries: &[Entry]) -> usize {
+fn deepest(entries: &[StackEntry]) -> usize {
     entries.iter().map(|(_, depth)| *depth).max().unwrap_or(0)
 }
 

@@ -2,8 +2,10 @@
 
 use super::Pickled;
 use super::context::Context;
-use super::tree::Made;
-use crate::archive::storage::{Quantizer, Storage, Storages, Stored, python_type, storage_type};
+use super::tree::Containers;
+use crate::archive::storage::{
+    Quantizer, Storage, Storages, StoredTensor, python_type, storage_type,
+};
 use crate::archive::{damaged, unsupported};
 use crate::diag::{Diagnostic, refuse};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -104,24 +106,24 @@ fn from_table(number: &Pickled, context: &Context) -> Result<Pickled, Diagnostic
 }
 
 /// Keeps the last value of each key, as Python does.
-pub(super) fn settle(made: &Made) {
+pub(super) fn settle(made: &Containers) {
     #[derive(PartialEq, Eq, Hash)]
-    enum Key {
+    enum PickledKey {
         Text(Rc<str>),
         Int(i64),
     }
     for dict in &made.0 {
         let Pickled::Dict(items) = dict else { continue };
-        let mut places: HashMap<Key, usize> = HashMap::new();
+        let mut places: HashMap<PickledKey, usize> = HashMap::new();
         let mut kept: Vec<(Pickled, Pickled)> = Vec::new();
         let mut items = items.borrow_mut();
         for (key, value) in items.drain(..) {
-            let known = match &key {
-                Pickled::Text(text) => Some(Key::Text(text.clone())),
-                Pickled::Int(number) => Some(Key::Int(*number)),
+            let pickled_key = match &key {
+                Pickled::Text(text) => Some(PickledKey::Text(text.clone())),
+                Pickled::Int(number) => Some(PickledKey::Int(*number)),
                 _ => None,
             };
-            match known.map(|known| *places.entry(known).or_insert(kept.len())) {
+            match pickled_key.map(|pickled_key| *places.entry(pickled_key).or_insert(kept.len())) {
                 Some(at) if at < kept.len() => kept[at].1 = value,
                 _ => kept.push((key, value)),
             }
@@ -166,16 +168,17 @@ pub(super) fn call(
     context: &Context,
     makes: bool,
 ) -> Result<Pickled, Diagnostic> {
-    let (Pickled::Global(module, name), Pickled::Tuple(given)) = (callee, arguments) else {
+    let (Pickled::Global(module, name), Pickled::Tuple(arguments_given)) = (callee, arguments)
+    else {
         return opaque(callee, arguments, None, context);
     };
     match (&**module, &**name) {
-        ("collections", "OrderedDict") => ordered(given, context),
+        ("collections", "OrderedDict") => ordered(arguments_given, context),
         ("collections", "defaultdict") => Ok(Pickled::dict(Vec::new())),
         _ if makes => opaque(callee, arguments, None, context),
-        ("torch._utils", _) => rebuild(name, given, context, callee),
+        ("torch._utils", _) => rebuild(name, arguments_given, context, callee),
         ("torch._tensor" | "torch.tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => {
-            match &given[..] {
+            match &arguments_given[..] {
                 // A tensor that stands for others, such as quantized ones: they are its attributes.
                 [Pickled::Global(_, function), class, arguments, state]
                     if &**function == "_rebuild_wrapper_subclass" =>
@@ -191,9 +194,9 @@ pub(super) fn call(
             }
         }
         ("torch.jit._pickle", "build_tensor_from_id") => {
-            from_table(given.first().unwrap_or(&Pickled::None), context)
+            from_table(arguments_given.first().unwrap_or(&Pickled::None), context)
         }
-        ("torch.jit._pickle", _) | ("torch", "Size") => match (given.first(), &**name) {
+        ("torch.jit._pickle", _) | ("torch", "Size") => match (arguments_given.first(), &**name) {
             (Some(Pickled::List(items)), "Size") => {
                 context.copies(items.borrow().len())?;
                 Ok(Pickled::Tuple(items.borrow().as_slice().into()))
@@ -201,7 +204,7 @@ pub(super) fn call(
             (Some(container), _) => Ok(container.clone()),
             (None, _) => Err(damaged(format!("the pickle calls `{name}` with nothing"))),
         },
-        ("torch", "device") => match &given[..] {
+        ("torch", "device") => match &arguments_given[..] {
             [Pickled::Text(kind)] => Ok(Pickled::Device(kind.clone())),
             [Pickled::Text(kind), Pickled::Int(n)] => {
                 context.copies_text(kind)?;
@@ -210,8 +213,8 @@ pub(super) fn call(
             _ => Err(damaged("the pickle has a device without name")),
         },
         ("builtins", "complex") => {
-            match (given.first().and_then(real), given.get(1).and_then(real)) {
-                (Some(re), Some(im)) if given.len() == 2 => Ok(Pickled::Complex(re, im)),
+            match (arguments_given.first().and_then(real), arguments_given.get(1).and_then(real)) {
+                (Some(re), Some(im)) if arguments_given.len() == 2 => Ok(Pickled::Complex(re, im)),
                 _ => Err(damaged("the pickle has a complex number without two parts")),
             }
         }
@@ -260,7 +263,7 @@ fn tensor(
     given: &[Pickled],
     storages: &Storages,
     context: &Context,
-) -> Result<Rc<Stored>, Diagnostic> {
+) -> Result<Rc<StoredTensor>, Diagnostic> {
     let wrong = || damaged(format!("the pickle calls `{name}` with what makes no tensor"));
     let [Pickled::Storage(storage), offset, sizes, strides, rest @ ..] = given else {
         return Err(wrong());

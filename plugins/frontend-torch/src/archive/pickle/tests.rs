@@ -7,7 +7,7 @@ fn value(bytes: &[u8]) -> Pickled {
 }
 
 fn error(bytes: &[u8]) -> (String, String) {
-    let tree = read(&pickle(bytes), &Context::default()).and_then(Tree::checked);
+    let tree = read(&pickle(bytes), &Context::default()).and_then(PickledTree::checked);
     let error = tree.unwrap_err().into_finding();
     (error.code.into_owned(), error.message)
 }

@@ -13,17 +13,17 @@ const UNFOLDED_MAX: u64 = 1 << 24;
 
 /// A value and all containers that were made with it. Dropped without recursion, even if it is deep or has cycles.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct PickledTree {
     root: Pickled,
-    _made: Made,
+    _made: Containers,
 }
 
 /// Lists, dicts and objects, which can be filled after they were put somewhere.
 #[derive(Debug, Default)]
-pub(super) struct Made(pub(super) Vec<Pickled>);
+pub(super) struct Containers(pub(super) Vec<Pickled>);
 
 /// Empties all containers while each of them is still held, so none frees another.
-impl Drop for Made {
+impl Drop for Containers {
     fn drop(&mut self) {
         for container in &self.0 {
             match container {
@@ -36,9 +36,9 @@ impl Drop for Made {
     }
 }
 
-impl Tree {
-    pub(super) fn new(root: Pickled, made: Made) -> Tree {
-        Tree { root, _made: made }
+impl PickledTree {
+    pub(super) fn new(root: Pickled, made: Containers) -> PickledTree {
+        PickledTree { root, _made: made }
     }
 
     /// The value. Its containers are empty once the tree is dropped.
@@ -49,7 +49,7 @@ impl Tree {
     /// The value for functions that recurse: no container is in itself, nor very deep, nor shared without measure.
     pub(crate) fn checked(self) -> Result<Pickled, Diagnostic> {
         let known = check(&self.root)?;
-        let Tree { root, _made: mut made } = self;
+        let PickledTree { root, _made: mut made } = self;
         // What the value does not reach may be deep, and is emptied.
         made.0.retain(|container| address(container).is_none_or(|at| !known.contains_key(&at)));
         Ok(root)
@@ -90,16 +90,16 @@ struct Extent {
 }
 
 /// A container on the way to the one that is looked at.
-struct Level {
+struct ContainerLevel {
     address: usize,
     rest: std::vec::IntoIter<Pickled>,
     extent: Extent,
 }
 
-impl Level {
-    fn new(address: usize, value: &Pickled) -> Level {
+impl ContainerLevel {
+    fn new(address: usize, value: &Pickled) -> ContainerLevel {
         let rest = children(value).into_iter();
-        Level { address, rest, extent: Extent { depth: 1, size: 1 } }
+        ContainerLevel { address, rest, extent: Extent { depth: 1, size: 1 } }
     }
 
     fn add(&mut self, inner: Extent) {
@@ -115,17 +115,17 @@ fn too_much() -> Diagnostic {
 }
 
 /// All containers that a value reaches; the extent is `None` while a container is open.
-type Known = HashMap<usize, Option<Extent>>;
+type KnownExtents = HashMap<usize, Option<Extent>>;
 
-fn check(root: &Pickled) -> Result<Known, Diagnostic> {
-    let Some(first) = address(root) else { return Ok(Known::new()) };
-    let mut known = Known::from([(first, None)]);
-    let mut path = vec![Level::new(first, root)];
+fn check(root: &Pickled) -> Result<KnownExtents, Diagnostic> {
+    let Some(first) = address(root) else { return Ok(KnownExtents::new()) };
+    let mut known_extents = KnownExtents::from([(first, None)]);
+    let mut path = vec![ContainerLevel::new(first, root)];
     while let Some(level) = path.last_mut() {
         let Some(child) = level.rest.next() else {
             let (done, extent) = (level.address, level.extent);
             refuse!(extent.depth > NESTING_MAX || extent.size > UNFOLDED_MAX => too_much());
-            known.insert(done, Some(extent));
+            known_extents.insert(done, Some(extent));
             path.pop();
             if let Some(outer) = path.last_mut() {
                 outer.add(extent);
@@ -134,16 +134,16 @@ fn check(root: &Pickled) -> Result<Known, Diagnostic> {
         };
         match address(&child) {
             None => level.add(Extent { depth: 0, size: 1 }),
-            Some(at) => match known.get(&at) {
+            Some(at) => match known_extents.get(&at) {
                 Some(Some(extent)) => level.add(*extent),
                 Some(None) => return Err(damaged("an object of the file contains itself")),
                 None if path.len() == NESTING_MAX => return Err(too_much()),
                 None => {
-                    known.insert(at, None);
-                    path.push(Level::new(at, &child));
+                    known_extents.insert(at, None);
+                    path.push(ContainerLevel::new(at, &child));
                 }
             },
         }
     }
-    Ok(known)
+    Ok(known_extents)
 }

@@ -5,7 +5,7 @@ use crate::archive::pickle::{self, Context, Pickled};
 fn storages<T>(look: impl FnOnce(&Storages, &Storage) -> T) -> T {
     let bytes = archive(&[("a/data/0", &floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])), ("a/v", b"")]);
     let archive = Archive::open(bytes).unwrap();
-    let storages = Storages::new(Source::Archive(&archive, "data/"), "");
+    let storages = Storages::new(StorageSource::Archive(&archive, "data/"), "");
     look(&storages, &storages.storage("0", DataType::Float, Some(6)).unwrap())
 }
 
@@ -66,11 +66,11 @@ fn storages_beyond_their_member_are_refused() {
 }
 
 /// The first tensor of a pickle over six bytes.
-fn pickled(value: &[u8]) -> Result<Rc<Stored>, Diagnostic> {
+fn pickled(value: &[u8]) -> Result<Rc<StoredTensor>, Diagnostic> {
     let scales: Vec<u8> = [0.5f64, 0.25].iter().flat_map(|s| s.to_le_bytes()).collect();
     let bytes = archive(&[("a/data/0", &[1, 2, 3, 4, 5, 6]), ("a/data/1", &scales)]);
     let archive = Archive::open(bytes).unwrap();
-    let storages = Storages::new(Source::Archive(&archive, "data/"), "");
+    let storages = Storages::new(StorageSource::Archive(&archive, "data/"), "");
     let context = Context { storages: Some(&storages), ..Context::default() };
     let value = pickle::read(&pickle(&dict(&[("t", value.to_vec())])), &context)?.checked()?;
     match value.get("t") {

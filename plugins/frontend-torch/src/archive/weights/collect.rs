@@ -2,7 +2,7 @@
 
 use super::super::over_limit;
 use super::super::pickle::Pickled;
-use super::Weights;
+use super::NamedTensors;
 use crate::diag::{Diagnostic, refuse};
 
 /// Values that are looked at. Shared ones count wherever they are.
@@ -13,7 +13,7 @@ const NAMES_MAX: usize = 256 << 20;
 const STATES: &[&str] =
     &["state_dict", "model_state_dict", "model", "module", "network", "net", "params"];
 
-pub(super) fn weights(root: &Pickled) -> Result<Weights, Diagnostic> {
+pub(super) fn weights(root: &Pickled) -> Result<NamedTensors, Diagnostic> {
     let mut found = walk(root)?;
     // Beside the state of the module, checkpoints have the state of the optimizer.
     let is_flat = |(_, tensor): &(Pickled, Pickled)| matches!(tensor, Pickled::Tensor(_));
@@ -33,15 +33,15 @@ pub(super) fn weights(root: &Pickled) -> Result<Weights, Diagnostic> {
 }
 
 /// As [`walk`]; some checkpoints have their `state_dict` one level lower.
-fn weights_below(state: &Pickled) -> Result<Weights, Diagnostic> {
+fn weights_below(state: &Pickled) -> Result<NamedTensors, Diagnostic> {
     match state.get("state_dict") {
         Some(inner @ Pickled::Dict(_)) => walk(&inner),
         _ => walk(state),
     }
 }
 
-fn walk(root: &Pickled) -> Result<Weights, Diagnostic> {
-    let (mut found, mut steps, mut bytes) = (Vec::new(), 0usize, 0usize);
+fn walk(root: &Pickled) -> Result<NamedTensors, Diagnostic> {
+    let (mut tensors, mut steps, mut bytes) = (Vec::new(), 0usize, 0usize);
     let mut open = vec![(String::new(), root.clone())];
     while let Some((name, value)) = open.pop() {
         steps += 1;
@@ -53,7 +53,7 @@ fn walk(root: &Pickled) -> Result<Weights, Diagnostic> {
             }
         };
         match &value {
-            Pickled::Tensor(tensor) => found.push((name, tensor.clone())),
+            Pickled::Tensor(tensor) => tensors.push((name, tensor.clone())),
             Pickled::Dict(items) => {
                 items.borrow().iter().for_each(|(key, value)| add(&word(key), value));
             }
@@ -72,7 +72,7 @@ fn walk(root: &Pickled) -> Result<Weights, Diagnostic> {
         refuse!(steps.saturating_add(open.len()) > STEPS_MAX || bytes > NAMES_MAX =>
             over_limit("the file has too many values, or one that contains itself"));
     }
-    Ok(found)
+    Ok(tensors)
 }
 
 fn is_leaf(value: &Pickled) -> bool {

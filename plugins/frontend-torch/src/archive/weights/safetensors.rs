@@ -1,8 +1,8 @@
 //! Safetensors: the length of a header, JSON that describes tensors, and their bytes.
 
-use super::super::storage::{Source, Storages};
+use super::super::storage::{StorageSource, Storages};
 use super::super::{damaged, over_limit, truncated, unsupported};
-use super::Weights;
+use super::NamedTensors;
 use crate::diag::{Diagnostic, refuse};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{DataType, row_major};
@@ -18,7 +18,7 @@ pub(crate) fn is_safetensors(bytes: &[u8]) -> bool {
     length.is_some_and(|length| (2..1 << 32).contains(&length)) && bytes.get(8) == Some(&b'{')
 }
 
-pub(super) fn read(bytes: &Bytes, within: &str) -> Result<Weights, Diagnostic> {
+pub(super) fn read(bytes: &Bytes, within: &str) -> Result<NamedTensors, Diagnostic> {
     let length = bytes.first_chunk().map(|length| u64::from_le_bytes(*length)).unwrap_or(0);
     let end = usize::try_from(length).ok().and_then(|length| length.checked_add(8));
     let end = end.filter(|end| *end <= bytes.len());
@@ -30,17 +30,17 @@ pub(super) fn read(bytes: &Bytes, within: &str) -> Result<Weights, Diagnostic> {
     let data = bytes.slice(end..);
     let mut entries = Vec::new();
     for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
-        entries.push(Entry::new(name, entry, data.len())?);
+        entries.push(TensorEntry::new(name, entry, data.len())?);
     }
     // In the order in which they were saved.
     entries.sort_by_key(|entry| (entry.begin, entry.end));
     if let Some(two) = entries.windows(2).find(|two| two[1].begin < two[0].end) {
         return Err(damaged(format!("`{}` and `{}` share bytes", two[0].name, two[1].name)));
     }
-    let part = |entry: &Entry| (entry.name.to_owned(), data.slice(entry.begin..entry.end));
+    let part = |entry: &TensorEntry| (entry.name.to_owned(), data.slice(entry.begin..entry.end));
     let parts: BTreeMap<String, Bytes> = entries.iter().map(part).collect();
-    let storages = Storages::new(Source::Parts(parts), within);
-    let tensor = |entry: &Entry| {
+    let storages = Storages::new(StorageSource::Parts(parts), within);
+    let tensor = |entry: &TensorEntry| {
         let strides: Vec<usize> = row_major(&entry.sizes).iter().map(|s| *s as usize).collect();
         let storage = storages.storage(entry.name, entry.dtype, None)?;
         let tensor = storages.view(&storage, 0, &entry.sizes, &strides)?;
@@ -52,7 +52,7 @@ pub(super) fn read(bytes: &Bytes, within: &str) -> Result<Weights, Diagnostic> {
     entries.iter().map(tensor).collect()
 }
 
-struct Entry<'a> {
+struct TensorEntry<'a> {
     name: &'a str,
     dtype: DataType,
     sizes: Vec<usize>,
@@ -60,8 +60,8 @@ struct Entry<'a> {
     end: usize,
 }
 
-impl<'a> Entry<'a> {
-    fn new(name: &'a str, entry: &Value, data: usize) -> Result<Entry<'a>, Diagnostic> {
+impl<'a> TensorEntry<'a> {
+    fn new(name: &'a str, entry: &Value, data: usize) -> Result<TensorEntry<'a>, Diagnostic> {
         let wrong = || damaged(format!("the header describes no tensor by `{name}`"));
         let word = entry["dtype"].as_str().ok_or_else(wrong)?;
         let dtype = dtype(word)
@@ -78,7 +78,7 @@ impl<'a> Entry<'a> {
             return Err(wrong());
         };
         match begin <= end && end <= data {
-            true => Ok(Entry { name, dtype, sizes, begin, end }),
+            true => Ok(TensorEntry { name, dtype, sizes, begin, end }),
             false => Err(truncated(format!("tensor `{name}` lies beyond the end of the file"))),
         }
     }

@@ -1,9 +1,9 @@
 use super::*;
 use crate::archive::fixture::{archive, dict, floats, object, pickle, tensor, text};
 use crate::archive::fuzzing;
-use crate::archive::kind::{self, Kind};
+use crate::archive::kind::{FileKind, file_kind};
 
-fn names(weights: &Weights) -> Vec<&str> {
+fn names(weights: &NamedTensors) -> Vec<&str> {
     weights.iter().map(|(name, _)| name.as_str()).collect()
 }
 
@@ -161,11 +161,11 @@ fn names_have_a_limit_before_they_are_made() {
 
 #[test]
 fn what_was_saved_tells_weights_from_modules() {
-    let kind = |value: &[u8]| kind::of(&saved_archive(value)).unwrap();
-    assert_eq!(kind(&row(6)), Kind::StateDict);
-    assert_eq!(kind(&dict(&[("w", row(6))])), Kind::StateDict);
+    let kind = |value: &[u8]| file_kind(&saved_archive(value)).unwrap();
+    assert_eq!(kind(&row(6)), FileKind::StateDict);
+    assert_eq!(kind(&dict(&[("w", row(6))])), FileKind::StateDict);
     // A module of `torch.fx` has its parts in the arguments of a function.
     let traced = [b"ctorch.fx.graph_module\nreduce_graph_module\n", &row(2)[..], b"\x85R"].concat();
-    assert_eq!(kind(&traced), Kind::PickledModule);
-    assert_eq!(kind(&dict(&[("rate", b"K\x01".to_vec())])), Kind::Unknown);
+    assert_eq!(kind(&traced), FileKind::PickledModule);
+    assert_eq!(kind(&dict(&[("rate", b"K\x01".to_vec())])), FileKind::Unknown);
 }

@@ -1,14 +1,14 @@
 //! Tests of tensors that are made of numbers. Expected numbers are torch's.
 
-use super::{Given, assert_near, floats, ints, only, parts, run_at};
+use super::{Arg, assert_near, floats, ints, only, parts, run_at};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 
-fn none() -> Given {
+fn none() -> Arg {
     Value::None.into()
 }
 
-fn arange(start: Given, end: Given, step: Given, dtype: Given) -> Tensor {
+fn arange(start: Arg, end: Arg, step: Arg, dtype: Arg) -> Tensor {
     only("aten::arange", [("start", start), ("end", end), ("step", step), ("dtype", dtype)])
 }
 
@@ -20,14 +20,14 @@ fn ranges_have_the_type_of_their_numbers() {
     let short = arange(none(), 2i64.into(), none(), 3i64.into());
     assert_eq!(short, Tensor::vector(vec![0i32, 1]));
     // An end that is known only at run time.
-    let end = Given::from(Tensor::scalar(2i64));
+    let end = Arg::from(Tensor::scalar(2i64));
     assert_eq!(arange(none(), end, none(), 6i64.into()), floats([0.0, 1.0]));
 }
 
 #[test]
 fn the_ends_of_a_line_are_exact() {
-    let line = |steps: i64, dtype: Given| {
-        let ends = [("start", Given::from(-3i64)), ("end", 10i64.into())];
+    let line = |steps: i64, dtype: Arg| {
+        let ends = [("start", Arg::from(-3i64)), ("end", 10i64.into())];
         let [start, end] = ends;
         only("aten::linspace", [start, end, ("steps", steps.into()), ("dtype", dtype)])
     };
@@ -38,8 +38,8 @@ fn the_ends_of_a_line_are_exact() {
 
 #[test]
 fn equal_elements_have_the_type_of_the_number() {
-    let full = |value: Given, dtype: Given| {
-        let size = ("size", Given::from(vec![2]));
+    let full = |value: Arg, dtype: Arg| {
+        let size = ("size", Arg::from(vec![2]));
         only("aten::full", [size, ("fill_value", value), ("dtype", dtype)])
     };
     assert_eq!(full(7i64.into(), none()), ints([7, 7]));
@@ -64,14 +64,14 @@ fn nested_lists_make_tensors() {
         deep = list(vec![deep]);
     }
     assert!(tensor(deep).unwrap_err().contains("N0203"));
-    let computed = Given::List(vec![Given::from(Tensor::scalar(4i64)), 5i64.into()]);
+    let computed = Arg::List(vec![Arg::from(Tensor::scalar(4i64)), 5i64.into()]);
     let found = only("aten::tensor", [("data", computed), ("dtype", none())]);
     assert_eq!(parts(&found), (vec![2], vec![4, 5]));
 }
 
 #[test]
 fn random_numbers_have_shape_and_type() {
-    let size = || ("size", Given::from(vec![2, 3]));
+    let size = || ("size", Arg::from(vec![2, 3]));
     let drawn = only_shape(
         "aten::randint",
         [("low", none()), ("high", 3i64.into()), size(), ("dtype", none())],
@@ -81,14 +81,14 @@ fn random_numbers_have_shape_and_type() {
     assert_eq!(drawn, (vec![2, 3], DataType::Double));
 }
 
-fn only_shape<const N: usize>(op: &str, given: [(&str, Given); N]) -> (Vec<usize>, DataType) {
+fn only_shape<const N: usize>(op: &str, given: [(&str, Arg); N]) -> (Vec<usize>, DataType) {
     let found = run_at(18, op, given).unwrap().remove(0);
     (found.dims().to_vec(), found.dtype())
 }
 
 #[test]
 fn windows_are_periodic_by_default() {
-    let given = [("window_length", Given::from(4i64)), ("periodic", none()), ("dtype", none())];
+    let given = [("window_length", Arg::from(4i64)), ("periodic", none()), ("dtype", none())];
     assert_near(&only("aten::hann_window", given), &floats([0.0, 0.5, 1.0, 0.5]));
 }
 
@@ -96,7 +96,7 @@ fn windows_are_periodic_by_default() {
 #[test]
 fn chances_are_compared_with_uniform_numbers() {
     let p = Tensor::from_vec([1000, 3], [0.0f32, 0.75, 1.0].repeat(1000));
-    let drawn = only("aten::bernoulli", [("input", Given::from(p)), ("p", none())]);
+    let drawn = only("aten::bernoulli", [("input", Arg::from(p)), ("p", none())]);
     let drawn = drawn.to_reals().unwrap().values;
     let sums = [0, 1, 2].map(|of| drawn.iter().skip(of).step_by(3).sum::<f64>());
     assert!(sums[0] == 0.0 && (650.0..850.0).contains(&sums[1]) && sums[2] == 1000.0, "{sums:?}");

@@ -1,25 +1,25 @@
 //! Tests of elements that tensors name. Expected numbers are torch's.
 
-use super::{Given, all, bools, counted, floats, ints, only, parts, run, run_at};
+use super::{Arg, all, bools, counted, floats, ints, only, parts, run, run_at};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 
-fn index(items: Vec<Given>) -> (&'static str, Given) {
-    ("indices", Given::List(items))
+fn index(items: Vec<Arg>) -> (&'static str, Arg) {
+    ("indices", Arg::List(items))
 }
 
-fn none() -> Given {
+fn none() -> Arg {
     Value::None.into()
 }
 
-fn x<const N: usize>(dims: [usize; N]) -> (&'static str, Given) {
+fn x<const N: usize>(dims: [usize; N]) -> (&'static str, Arg) {
     ("input", counted(dims).into())
 }
 
 #[test]
 fn indexed_axes_go_where_torch_puts_them() {
     let at = |items| only("aten::index", [x([2, 3, 4]), index(items)]);
-    let (one, two) = (|| Given::from(ints([1, -2])), || Given::from(ints([0, 1])));
+    let (one, two) = (|| Arg::from(ints([1, -2])), || Arg::from(ints([0, 1])));
     assert_eq!(parts(&at(vec![none(), one()])).0, [2, 2, 4]);
     // Neighbours stay in place.
     let inner = at(vec![none(), one(), two()]);
@@ -31,10 +31,10 @@ fn indexed_axes_go_where_torch_puts_them() {
 
 #[test]
 fn masks_pick_elements() {
-    let mask = |items: [bool; 3]| Given::from(bools(items));
+    let mask = |items: [bool; 3]| Arg::from(bools(items));
     let rows = only("aten::index", [x([3, 2]), index(vec![mask([true, false, true])])]);
     assert_eq!(parts(&rows), (vec![2, 2], vec![0, 1, 4, 5]));
-    let both = vec![mask([true, false, true]), Given::from(ints([1, 0]))];
+    let both = vec![mask([true, false, true]), Arg::from(ints([1, 0]))];
     assert_eq!(parts(&only("aten::index", [x([3, 2]), index(both)])).1, [1, 4]);
     let wide = [x([2, 3]), ("mask", bools([false, true, true]).into())];
     assert_eq!(parts(&only("aten::masked_select", wide)).1, [1, 2, 4, 5]);
@@ -47,19 +47,19 @@ fn values_are_put_in_place() {
         let [values, accumulate] = rest;
         parts(&only("aten::index_put", [x([2, 3]), index(items), values, accumulate])).1
     };
-    let columns = || vec![none(), Given::from(ints([0, 2]))];
+    let columns = || vec![none(), Arg::from(ints([0, 2]))];
     assert_eq!(put(columns(), ints([-1, -2]), false), [-1, 1, -2, -1, 4, -2]);
-    let twice = || vec![Given::from(ints([0, 0])), Given::from(ints([1, 1]))];
+    let twice = || vec![Arg::from(ints([0, 0])), Arg::from(ints([1, 1]))];
     assert_eq!(put(twice(), ints([10]), true), [0, 21, 2, 3, 4, 5]);
-    let mask = || vec![Given::from(bools([false, true]))];
+    let mask = || vec![Arg::from(bools([false, true]))];
     assert_eq!(put(mask(), ints([7, 8, 9]), false), [0, 1, 2, 7, 8, 9]);
     assert_eq!(put(mask(), ints([1]), true), [0, 1, 2, 4, 5, 6]);
 }
 
 #[test]
 fn sources_may_be_larger_than_the_index() {
-    let index = ("index", Given::from(Tensor::from_vec([1, 2], vec![2i64, 0])));
-    let src = ("src", Given::from(Tensor::from_vec([2, 3], vec![10i64, 20, 30, 40, 50, 60])));
+    let index = ("index", Arg::from(Tensor::from_vec([1, 2], vec![2i64, 0])));
+    let src = ("src", Arg::from(Tensor::from_vec([2, 3], vec![10i64, 20, 30, 40, 50, 60])));
     let arguments = [x([2, 3]), ("dim", 1i64.into()), index.clone(), src.clone()];
     assert_eq!(parts(&only("aten::scatter", arguments)).1, [20, 1, 10, 3, 4, 5]);
     let arguments = [x([2, 3]), ("dim", 1i64.into()), index, src];
@@ -70,10 +70,10 @@ fn sources_may_be_larger_than_the_index() {
 #[test]
 fn reductions_may_leave_out_what_was_there() {
     let reduced = |reduce: &str, include: bool| {
-        let input = ("input", Given::from(floats([5.0, 6.0])));
-        let index = ("index", Given::from(ints([0, 0])));
-        let src = ("src", Given::from(floats([1.0, 2.0])));
-        let rest = [("reduce", Given::from(reduce)), ("include_self", include.into())];
+        let input = ("input", Arg::from(floats([5.0, 6.0])));
+        let index = ("index", Arg::from(ints([0, 0])));
+        let src = ("src", Arg::from(floats([1.0, 2.0])));
+        let rest = [("reduce", Arg::from(reduce)), ("include_self", include.into())];
         let [reduce, include] = rest;
         let arguments = [input, ("dim", 0i64.into()), index, src, reduce, include];
         only("aten::scatter_reduce", arguments)
@@ -87,10 +87,10 @@ fn reductions_may_leave_out_what_was_there() {
 
 #[test]
 fn slices_are_added_along_an_axis() {
-    let index = || ("index", Given::from(ints([1, 1])));
-    let source = || ("source", Given::from(Tensor::from_vec([2, 2], vec![10i64, 20, 30, 40])));
+    let index = || ("index", Arg::from(ints([1, 1])));
+    let source = || ("source", Arg::from(Tensor::from_vec([2, 2], vec![10i64, 20, 30, 40])));
     let add = |dim: i64| {
-        let rest = [("dim", Given::from(dim)), ("alpha", 1i64.into())];
+        let rest = [("dim", Arg::from(dim)), ("alpha", 1i64.into())];
         let [dim, alpha] = rest;
         parts(&only("aten::index_add", [x([2, 2]), dim, index(), source(), alpha])).1
     };
@@ -104,18 +104,18 @@ fn slices_are_added_along_an_axis() {
 fn masked_places_take_elements_in_order() {
     let mask =
         Tensor::new(onnxd_plugin_sdk::ir::DataType::Bool, vec![2, 2], vec![0, 1, 1, 0].into());
-    let mask = ("mask", Given::from(mask.unwrap()));
-    let source = ("source", Given::from(ints([-1, -2, -3])));
+    let mask = ("mask", Arg::from(mask.unwrap()));
+    let source = ("source", Arg::from(ints([-1, -2, -3])));
     let found = only("aten::masked_scatter", [x([2, 2]), mask, source]);
     assert_eq!(parts(&found).1, [0, -1, -2, 3]);
 }
 
 #[test]
 fn bags_of_any_length_are_summed() {
-    let weight = || ("weight", Given::from(Tensor::from_vec([3, 1], vec![1.0f32, 2.0, 4.0])));
-    let bags = |mode: i64, offsets: Tensor, padding: Given| {
+    let weight = || ("weight", Arg::from(Tensor::from_vec([3, 1], vec![1.0f32, 2.0, 4.0])));
+    let bags = |mode: i64, offsets: Tensor, padding: Arg| {
         let rest = [
-            ("mode", Given::from(mode)),
+            ("mode", Arg::from(mode)),
             ("per_sample_weights", none()),
             ("include_last_offset", false.into()),
             ("padding_idx", padding),
@@ -135,9 +135,9 @@ fn bags_of_any_length_are_summed() {
 #[test]
 fn places_in_sorted_numbers_are_found() {
     let find = |right: bool| {
-        let rest = [("out_int32", Given::from(false)), ("right", right.into())];
+        let rest = [("out_int32", Arg::from(false)), ("right", right.into())];
         let [short, right] = rest;
-        let input = ("input", Given::from(floats([0.0, 1.0, 3.5])));
+        let input = ("input", Arg::from(floats([0.0, 1.0, 3.5])));
         only("aten::bucketize", [input, ("boundaries", ints([1, 3]).into()), short, right])
     };
     assert_eq!(find(false), ints([0, 0, 2]));

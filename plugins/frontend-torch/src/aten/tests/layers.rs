@@ -1,6 +1,6 @@
 //! Tests of the operators that layers of networks are made of. Expected numbers are torch's.
 
-use super::{Given, only, run, run_at};
+use super::{Arg, only, run, run_at};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 
@@ -25,7 +25,7 @@ fn assert_close(found: &Tensor, dims: &[usize], expected: &[f64]) {
 }
 
 fn pooled(op: &str, x: Tensor, kernel: i64, stride: i64, padding: i64) -> Tensor {
-    let ints = |x: i64| Given::from(vec![x]);
+    let ints = |x: i64| Arg::from(vec![x]);
     let all = [("input", x.into()), ("kernel_size", ints(kernel)), ("stride", ints(stride))];
     let [x, k, s] = all;
     let (p, ceil) = (("padding", ints(padding)), ("ceil_mode", true.into()));
@@ -61,11 +61,11 @@ fn a_last_window_counts_if_it_starts_in_the_input() {
 
 #[test]
 fn windows_of_adaptive_pooling_overlap() {
-    let size = || ("output_size", Given::from(vec![3i64]));
+    let size = || ("output_size", Arg::from(vec![3i64]));
     let y = run("aten::adaptive_avg_pool1d", [("input", counted([1, 1, 5], 0).into()), size()]);
     assert_close(&y, &[1, 1, 3], &[0.5, 2.0, 3.5]);
     let x = floats([1, 1, 2, 3], &[3.0, 1.0, 2.0, 0.0, 5.0, 4.0]);
-    let size = ("output_size", Given::from(vec![2i64, 2]));
+    let size = ("output_size", Arg::from(vec![2i64, 2]));
     let both = run_at(18, "aten::adaptive_max_pool2d", [("input", x.into()), size]).unwrap();
     assert_close(&both[0], &[1, 1, 2, 2], &[3.0, 2.0, 5.0, 5.0]);
     assert_eq!(both[1].to_i64s().unwrap(), [0, 2, 4, 4]);
@@ -74,7 +74,7 @@ fn windows_of_adaptive_pooling_overlap() {
 #[test]
 fn convolutions_of_the_same_size_pad_the_end() {
     let weight = floats([1, 1, 2], &[1.0, 10.0]);
-    let one = || Given::from(vec![1i64]);
+    let one = || Arg::from(vec![1i64]);
     let arguments = [
         ("input", counted([1, 1, 4], 1).into()),
         ("weight", weight.into()),
@@ -89,7 +89,7 @@ fn convolutions_of_the_same_size_pad_the_end() {
 
 #[test]
 fn transposed_convolutions_pad_their_output() {
-    let ints = |x: i64| Given::from(vec![x]);
+    let ints = |x: i64| Arg::from(vec![x]);
     let arguments = [
         ("input", counted([1, 1, 2], 1).into()),
         ("weight", floats([1, 1, 3], &[1.0, 10.0, 100.0]).into()),
@@ -106,7 +106,7 @@ fn transposed_convolutions_pad_their_output() {
 
 #[test]
 fn batches_are_normalized_by_themselves_without_statistics() {
-    let mut arguments = vec![("input", Given::from(floats([2, 2], &[1.0, 2.0, 3.0, 6.0])))];
+    let mut arguments = vec![("input", Arg::from(floats([2, 2], &[1.0, 2.0, 3.0, 6.0])))];
     for name in ["weight", "bias", "running_mean", "running_var"] {
         arguments.push((name, NONE.into()));
     }
@@ -118,13 +118,13 @@ fn batches_are_normalized_by_themselves_without_statistics() {
     assert_close(&run("aten::batch_norm", arguments), &[2, 2], &expected);
 }
 
-fn recurrent(op: &str, gates: usize, hx: Given) -> Vec<Tensor> {
+fn recurrent(op: &str, gates: usize, hx: Arg) -> Vec<Tensor> {
     let column = |from: f32| {
         let items: Vec<f32> = (0..gates).map(|i| from + 0.1 * i as f32).collect();
-        Given::from(floats([gates, 1], &items))
+        Arg::from(floats([gates, 1], &items))
     };
-    let bias = || Given::from(floats([gates], &[0.1, -0.1, 0.2, -0.2][..gates]));
-    let params = Given::List(vec![column(0.1), column(0.5), bias(), bias()]);
+    let bias = || Arg::from(floats([gates], &[0.1, -0.1, 0.2, -0.2][..gates]));
+    let params = Arg::List(vec![column(0.1), column(0.5), bias(), bias()]);
     let arguments = [
         ("input", counted([2, 1, 1], 1).into()),
         ("hx", hx),
@@ -141,8 +141,8 @@ fn recurrent(op: &str, gates: usize, hx: Given) -> Vec<Tensor> {
 
 #[test]
 fn gates_of_cells_are_in_their_order() {
-    let state = |x: f32| Given::from(floats([1, 1, 1], &[x]));
-    let given = recurrent("aten::lstm.input", 4, Given::List(vec![state(0.5), state(-0.5)]));
+    let state = |x: f32| Arg::from(floats([1, 1, 1], &[x]));
+    let given = recurrent("aten::lstm.input", 4, Arg::List(vec![state(0.5), state(-0.5)]));
     assert_close(&given[0], &[2, 1, 1], &[0.123_08, 0.336_92]);
     assert_close(&given[2], &[1, 1, 1], &[0.606_39]);
     let given = recurrent("aten::gru.input", 3, state(0.5));
@@ -152,7 +152,7 @@ fn gates_of_cells_are_in_their_order() {
 
 #[test]
 fn a_query_without_keys_gives_zeros() {
-    let q = || Given::from(floats([1, 2, 2], &[1.0, 0.0, 0.0, 1.0]));
+    let q = || Arg::from(floats([1, 2, 2], &[1.0, 0.0, 0.0, 1.0]));
     let bytes = vec![0u8, 0, 1, 1];
     let mask = Tensor::new(onnxd_plugin_sdk::ir::DataType::Bool, vec![2, 2], bytes.into()).unwrap();
     let arguments = [
@@ -190,7 +190,7 @@ fn pads_that_are_negative_crop() {
 
 #[test]
 fn windows_become_columns() {
-    let ints = |x: i64| Given::from(vec![x]);
+    let ints = |x: i64| Arg::from(vec![x]);
     let arguments = [
         ("input", counted([1, 1, 2, 3], 0).into()),
         ("kernel_size", ints(2)),

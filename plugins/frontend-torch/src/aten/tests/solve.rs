@@ -1,6 +1,6 @@
 //! Tests of systems of equations and of products of groups. Expected numbers are torch's.
 
-use super::{Given, assert_near, floats, only, run_at, run_in};
+use super::{Arg, assert_near, floats, only, run_at, run_in};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Value;
 
@@ -29,13 +29,13 @@ fn what_lapack_says_of_matrices_is_the_place_of_the_first_wrong_one() {
     let stack = |values: &[f32]| Tensor::from_vec([3, 2, 2], values.to_vec());
     // The second one has no second pivot, the third one no first one.
     let a = || stack(&[1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 2.0, 4.0, 0.0, 1.0, 0.0, 1.0]);
-    let info = |op: &str, given: [(&str, Given); 2]| {
+    let info = |op: &str, given: [(&str, Arg); 2]| {
         let info = run_at(18, op, given).unwrap().pop().unwrap();
         assert_eq!(info.dtype(), DataType::Int32, "{op}");
         (info.dims().to_vec(), info.to_i64s().unwrap())
     };
     let words = (vec![3], vec![0, 2, 1]);
-    let check = ("check_errors", Given::from(false));
+    let check = ("check_errors", Arg::from(false));
     assert_eq!(info("aten::linalg_inv_ex", [("A", a().into()), check.clone()]), words);
     let b = || Tensor::from_vec([3, 2, 1], vec![1f32; 6]);
     assert_eq!(info("aten::linalg_solve_ex", [("A", a().into()), ("B", b().into())]), words);
@@ -59,7 +59,7 @@ fn factors_of_matrices_have_the_signs_of_lapack() {
     assert_near(&factor(false), &matrix(2, &[2.0, 0.0, 1.0, 2.0]));
     assert_near(&factor(true), &matrix(2, &[2.0, 1.0, 0.0, 2.0]));
     let a = matrix(3, &[3.0, 1.0, 0.0, 2.0, 4.0, 3.0]);
-    let arguments = [("A", Given::from(a)), ("mode", "reduced".into())];
+    let arguments = [("A", Arg::from(a)), ("mode", "reduced".into())];
     let found = run_at(18, "aten::linalg_qr", arguments).unwrap();
     let q = [-0.6, 0.357_770_9, 0.0, -0.894_427_2, -0.8, -0.268_328_16];
     assert_near(&found[0], &matrix(3, &q));
@@ -70,7 +70,7 @@ fn factors_of_matrices_have_the_signs_of_lapack() {
 fn each_row_is_multiplied_in_its_group() {
     let until = |end: i32, x: Tensor, y: Tensor| {
         let ends = Tensor::vector(vec![1i32, end]);
-        let ends = ("offs", Given::from(ends));
+        let ends = ("offs", Arg::from(ends));
         only("aten::_grouped_mm", [("input", x.into()), ("mat2", y.into()), ends])
     };
     let grouped = |x: Tensor, y: Tensor| until(3, x, y);
@@ -87,13 +87,11 @@ fn each_row_is_multiplied_in_its_group() {
 
 #[test]
 fn a_line_may_have_a_computed_number_of_steps() {
-    let steps = Given::from(Tensor::scalar(4i64));
-    let ends = [("start", Given::from(0.0)), ("end", Tensor::scalar(3f32).into())];
+    let steps = Arg::from(Tensor::scalar(4i64));
+    let ends = [("start", Arg::from(0.0)), ("end", Tensor::scalar(3f32).into())];
     let [start, end] = ends;
-    let line = only(
-        "aten::linspace",
-        [start, end, ("steps", steps), ("dtype", Given::Value(Value::None))],
-    );
+    let line =
+        only("aten::linspace", [start, end, ("steps", steps), ("dtype", Arg::Value(Value::None))]);
     assert_near(&line, &floats([0.0, 1.0, 2.0, 3.0]));
 }
 
@@ -101,9 +99,9 @@ fn a_line_may_have_a_computed_number_of_steps() {
 #[test]
 fn blocks_of_unknown_sizes_are_no_whole_axes() {
     let x = matrix(2, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).cast(DataType::Int8).unwrap();
-    let block = Given::List(vec![Value::from(1i64).into(), Tensor::scalar(2i64).into()]);
+    let block = Arg::List(vec![Value::from(1i64).into(), Tensor::scalar(2i64).into()]);
     let arguments = [
-        ("input", Given::from(x.held())),
+        ("input", Arg::from(x.held())),
         ("block_size", block),
         ("scale", matrix(2, &[1.0, 10.0, 100.0, 1000.0]).into()),
         ("zero_point", Value::None.into()),
@@ -118,7 +116,7 @@ fn blocks_of_unknown_sizes_are_no_whole_axes() {
 fn columns_are_reflected_whose_squares_are_too_small_or_large() {
     for scale in [1e-20f32, 1e-22, 1e30] {
         let a = matrix(2, &[3.0 * scale, 1.0, 4.0 * scale, 2.0]);
-        let found = run_at(18, "aten::linalg_qr", [("A", Given::from(a))]).unwrap();
+        let found = run_at(18, "aten::linalg_qr", [("A", Arg::from(a))]).unwrap();
         assert_near(&found[0], &matrix(2, &[-0.6, -0.8, -0.8, 0.6]));
         let r = found[1].as_slice::<f32>().unwrap();
         assert!((r[0] / scale + 5.0).abs() <= 1e-5, "{r:?}");
@@ -130,7 +128,7 @@ fn columns_are_reflected_whose_squares_are_too_small_or_large() {
 fn matrices_may_be_empty() {
     let empty = |dims: &[usize]| Tensor::from_vec(dims, Vec::<f32>::new());
     let run = |op: &str, dims: &[usize]| {
-        let x = || Given::from(empty(dims));
+        let x = || Arg::from(empty(dims));
         let given = match op {
             "aten::linalg_solve_ex" => vec![("A", x()), ("B", x())],
             "aten::linalg_pinv" => vec![("input", x()), ("rcond", 0.1.into())],
@@ -188,8 +186,8 @@ fn triangles_are_solved_row_by_row() {
     let solved = |b: Tensor, upper: bool, left: bool, unit: bool| {
         let a = if upper { matrix(2, &[2.0, 6.0, 0.0, 3.0]) } else { a() };
         let words = [("upper", upper), ("left", left), ("unitriangular", unit)];
-        let [upper, left, unit] = words.map(|(name, x)| (name, Given::from(x)));
-        let tensors = [("input", Given::from(a)), ("B", b.into())];
+        let [upper, left, unit] = words.map(|(name, x)| (name, Arg::from(x)));
+        let tensors = [("input", Arg::from(a)), ("B", b.into())];
         let [input, b] = tensors;
         only("aten::linalg_solve_triangular", [input, b, upper, left, unit])
     };

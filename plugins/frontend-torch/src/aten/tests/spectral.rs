@@ -1,6 +1,6 @@
 //! Tests of singular values and eigenvalues: what they are made of comes back, and vectors are orthogonal.
 
-use super::{Given, assert_near, floats, lowered, only, run_at, run_in};
+use super::{Arg, assert_near, floats, lowered, only, run_at, run_in};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 
@@ -12,7 +12,7 @@ struct Matrix {
 }
 
 impl Matrix {
-    fn of(tensor: &Tensor) -> Matrix {
+    fn from_tensor(tensor: &Tensor) -> Matrix {
         Matrix { width: tensor.dims()[1], values: tensor.as_slice::<f32>().unwrap().to_vec() }
     }
 
@@ -53,7 +53,7 @@ fn odd(height: usize, width: usize) -> Matrix {
 }
 
 /// All results of an operator, with sizes known or not.
-fn both(op: &str, arguments: &[(&str, Given)]) -> [Vec<Tensor>; 2] {
+fn both(op: &str, arguments: &[(&str, Arg)]) -> [Vec<Tensor>; 2] {
     [false, true].map(|open| run_in(18, op, arguments, open, None).unwrap())
 }
 
@@ -89,7 +89,7 @@ fn singular_values_make_the_matrix_again() {
         for whole in [false, true] {
             let given = [("A", x.tensor().into()), ("full_matrices", whole.into())];
             for found in both("aten::linalg_svd", &given) {
-                let [u, vh] = [0, 2].map(|at| Matrix::of(&found[at]));
+                let [u, vh] = [0, 2].map(|at| Matrix::from_tensor(&found[at]));
                 let s = found[1].as_slice::<f32>().unwrap();
                 assert_eq!(s.len(), m.min(n));
                 assert!(s.is_sorted_by(|a, b| a >= b) && s.iter().all(|s| *s >= 0.0), "{s:?}");
@@ -109,7 +109,7 @@ fn singular_values_make_the_matrix_again() {
 }
 
 /// The one result of an operator, which hardly depends on whether sizes are known.
-fn only_near(op: &str, arguments: &[(&str, Given)]) -> Tensor {
+fn only_near(op: &str, arguments: &[(&str, Arg)]) -> Tensor {
     let [mut known, open] = both(op, arguments);
     let scale = known[0].as_slice::<f32>().unwrap().iter().fold(1f32, |most, x| most.max(x.abs()));
     let flat = |x: &Tensor| Matrix { width: 1, values: x.as_slice::<f32>().unwrap().to_vec() };
@@ -131,7 +131,7 @@ fn eigenvalues_make_the_symmetric_matrix_again() {
             for found in both("aten::linalg_eigh", &given) {
                 let values = found[0].as_slice::<f32>().unwrap();
                 assert!(values.is_sorted(), "{values:?}");
-                let vectors = Matrix::of(&found[1]);
+                let vectors = Matrix::from_tensor(&found[1]);
                 is_orthogonal(&vectors);
                 let by = Matrix::diagonal(x.width, x.width, &values);
                 is_near(&vectors.times(&by).times(&vectors.turned()), &x, 2.0 * x.width as f32);
@@ -167,9 +167,9 @@ fn norms_of_singular_values() {
     // Stacks of `diag(3, 4)` and `diag(0, 5)` along the second axis.
     let x = || {
         let x = vec![3f32, 0.0, 0.0, 0.0, 0.0, 4.0, 0.0, 5.0];
-        Given::from(Tensor::from_vec([2, 2, 2], x))
+        Arg::from(Tensor::from_vec([2, 2, 2], x))
     };
-    let norm = |ord: Given, keepdim: bool| {
+    let norm = |ord: Arg, keepdim: bool| {
         let arguments = [
             ("input", x()),
             ("ord", ord),
@@ -181,7 +181,7 @@ fn norms_of_singular_values() {
     };
     assert_near(&norm("nuc".into(), false), &floats([7.0, 5.0]));
     assert_near(&norm(2.0.into(), false), &floats([4.0, 5.0]));
-    let nuclear = |dim: Given, keepdim: bool| {
+    let nuclear = |dim: Arg, keepdim: bool| {
         let given = [("input", x()), ("dim", dim), ("keepdim", keepdim.into())];
         only_near("aten::nuclear_norm", &given)
     };
@@ -190,7 +190,7 @@ fn norms_of_singular_values() {
     assert_near(&nuclear(vec![-1i64, 0].into(), true), &kept);
     assert_near(&nuclear(Value::None.into(), false), &floats([3.0, 41f32.sqrt()]));
     // There is nothing to sum or to compare.
-    for ord in [Given::from("nuc"), 2.0.into()] {
+    for ord in [Arg::from("nuc"), 2.0.into()] {
         let none = Tensor::from_vec([0, 3], Vec::<f32>::new());
         let dim = ("dim", vec![0i64, 1].into());
         let given = [("input", none.into()), ("ord", ord), dim, ("keepdim", false.into())];
@@ -219,13 +219,15 @@ fn vectors_of_the_old_form_are_as_many_as_torch_gives() {
         for found in svd(true, true) {
             assert_eq!(dims(&found), [vec![5, 3], vec![3], vec![3, 3]]);
             let s = Matrix::diagonal(3, 3, &found[1].as_slice::<f32>().unwrap());
-            let again = Matrix::of(&found[0]).times(&s).times(&Matrix::of(&found[2]).turned());
+            let again = Matrix::from_tensor(&found[0])
+                .times(&s)
+                .times(&Matrix::from_tensor(&found[2]).turned());
             is_near(&again, &x, 5.0);
         }
         for found in svd(false, true) {
             assert_eq!(dims(&found), [vec![5, 5], vec![3], vec![3, 3]]);
-            is_orthogonal(&Matrix::of(&found[0]));
-            is_orthogonal(&Matrix::of(&found[2]));
+            is_orthogonal(&Matrix::from_tensor(&found[0]));
+            is_orthogonal(&Matrix::from_tensor(&found[2]));
         }
         let values = svd(true, true)[0][1].clone();
         for found in [svd(true, false), svd(false, false)].into_iter().flatten() {
@@ -254,7 +256,7 @@ fn inner_forms_give_nothing_in_place_of_vectors() {
         for (found, alone) in svd(true).into_iter().zip(svd(false)) {
             let width = if whole { 4 } else { 3 };
             assert_eq!((found[0].dims(), found[2].dims()), (&[4, width][..], &[3, 3][..]));
-            is_orthogonal(&Matrix::of(&found[0]));
+            is_orthogonal(&Matrix::from_tensor(&found[0]));
             assert_near(&alone[1], &found[1]);
             assert_eq!((alone[0].dims(), alone[2].dims()), (&[0][..], &[0][..]));
         }
@@ -267,7 +269,7 @@ fn inner_forms_give_nothing_in_place_of_vectors() {
     };
     for (found, alone) in eigen(true).into_iter().zip(eigen(false)) {
         assert_near(&found[0], &floats([1.0, 3.0]));
-        is_orthogonal(&Matrix::of(&found[1]));
+        is_orthogonal(&Matrix::from_tensor(&found[1]));
         assert_near(&alone[0], &found[0]);
         assert_eq!(alone[1].dims(), [0]);
     }
@@ -283,7 +285,7 @@ fn limits_of_inverses_may_be_tensors() {
     };
     for hermitian in [false, true] {
         let of = |name: &'static str, limit: Tensor| {
-            [("input", Given::from(x())), (name, limit.into()), ("hermitian", hermitian.into())]
+            [("input", Arg::from(x())), (name, limit.into()), ("hermitian", hermitian.into())]
         };
         let by = |rcond: Tensor| only_near("aten::linalg_pinv.rcond_tensor", &of("rcond", rcond));
         assert_near(&by(floats([0.3, 0.2])), &wanted([0.25, 0.0, 0.5, 2.0]));
@@ -305,8 +307,8 @@ fn limits_of_inverses_may_be_tensors() {
 
 #[test]
 fn norms_that_torch_has_not_are_named_by_their_order() {
-    let refused = |ord: Given| {
-        let x = Given::from(odd(2, 2).tensor());
+    let refused = |ord: Arg| {
+        let x = Arg::from(odd(2, 2).tensor());
         let given =
             [("input", x), ("ord", ord), ("dim", vec![0i64, 1].into()), ("keepdim", false.into())];
         run_at(18, "aten::linalg_matrix_norm", given).unwrap_err()

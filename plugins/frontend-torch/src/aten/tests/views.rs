@@ -1,10 +1,10 @@
 //! Tests of shapes, views, joins and diagonals. Expected numbers are torch's.
 
-use super::{Given, all, counted, only, parts, run_at};
+use super::{Arg, all, counted, only, parts, run_at};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 
-fn x<const N: usize>(dims: [usize; N]) -> (&'static str, Given) {
+fn x<const N: usize>(dims: [usize; N]) -> (&'static str, Arg) {
     ("input", counted(dims).into())
 }
 
@@ -12,7 +12,7 @@ fn dims(x: &Tensor) -> Vec<usize> {
     x.dims().to_vec()
 }
 
-fn none() -> Given {
+fn none() -> Arg {
     Value::None.into()
 }
 
@@ -34,7 +34,7 @@ fn shapes_are_computed_with_what_is_left() {
 
 #[test]
 fn a_scalar_has_one_element_when_it_is_flat() {
-    let scalar = ("input", Given::from(Tensor::scalar(3i64)));
+    let scalar = ("input", Arg::from(Tensor::scalar(3i64)));
     let flat = [scalar.clone(), ("start_dim", 0i64.into()), ("end_dim", (-1i64).into())];
     assert_eq!(parts(&only("aten::flatten", flat)), (vec![1], vec![3]));
     assert_eq!(dims(&only("aten::atleast_3d", [scalar])), [1, 1, 1]);
@@ -43,7 +43,7 @@ fn a_scalar_has_one_element_when_it_is_flat() {
 
 #[test]
 fn shapes_without_elements_are_kept_apart_from_copied_sizes() {
-    let empty = ("input", Given::from(counted([2, 0])));
+    let empty = ("input", Arg::from(counted([2, 0])));
     let found = run_at(18, "aten::view", [empty.clone(), ("size", vec![0, 4].into())]).unwrap();
     assert_eq!(dims(&found[0]), [0, 4]);
     let old = run_at(13, "aten::view", [empty, ("size", vec![0, 4].into())]).unwrap_err();
@@ -65,8 +65,8 @@ fn repeats_are_in_blocks_or_next_to_each_other() {
     let blocks = [x([1, 2]), ("repeats", vec![2, 1, 2].into())];
     let found = parts(&only("aten::repeat", blocks));
     assert_eq!(found, (vec![2, 1, 4], vec![0, 1, 0, 1, 0, 1, 0, 1]));
-    let by = |repeats: Given, op: &str| {
-        let rest = [("dim", Given::from(1i64)), ("output_size", none())];
+    let by = |repeats: Arg, op: &str| {
+        let rest = [("dim", Arg::from(1i64)), ("output_size", none())];
         let [dim, size] = rest;
         parts(&only(op, [x([1, 3]), ("repeats", repeats), dim, size])).1
     };
@@ -101,7 +101,7 @@ fn pixels_are_shuffled_as_torch_orders_channels() {
 
 #[test]
 fn parts_are_as_pythons_slices() {
-    let slice = |start: Given, end: Given, step: i64| {
+    let slice = |start: Arg, end: Arg, step: i64| {
         let range = [("start", start), ("end", end), ("step", step.into())];
         let [start, end, step] = range;
         parts(&only("aten::slice", [x([5]), ("dim", 0i64.into()), start, end, step])).1
@@ -110,7 +110,7 @@ fn parts_are_as_pythons_slices() {
     assert_eq!(slice(none(), 100i64.into(), 2), [0, 2, 4]);
     assert_eq!(slice(3i64.into(), 1i64.into(), 1), [0i64; 0]);
     let narrow = |start: i64| {
-        let range = [("start", Given::from(start)), ("length", 2i64.into())];
+        let range = [("start", Arg::from(start)), ("length", 2i64.into())];
         let [start, length] = range;
         parts(&only("aten::narrow", [x([5]), ("dim", 0i64.into()), start, length])).1
     };
@@ -120,27 +120,27 @@ fn parts_are_as_pythons_slices() {
 
 #[test]
 fn parts_are_written() {
-    let src = ("src", Given::from(Tensor::from_vec([2, 2], vec![-1i64, -2, -3, -4])));
+    let src = ("src", Arg::from(Tensor::from_vec([2, 2], vec![-1i64, -2, -3, -4])));
     let range = |dim: i64, start: i64, step: i64| {
-        let [dim, start, step] = [("dim", dim), ("start", start), ("step", step)]
-            .map(|(name, x)| (name, Given::from(x)));
+        let [dim, start, step] =
+            [("dim", dim), ("start", start), ("step", step)].map(|(name, x)| (name, Arg::from(x)));
         let arguments = [x([2, 4]), src.clone(), dim, start, ("end", none()), step];
         parts(&only("aten::slice_scatter", arguments)).1
     };
     assert_eq!(range(1, 2, 1), [0, 1, -1, -2, 4, 5, -3, -4]);
     assert_eq!(range(1, -2, 1), [0, 1, -1, -2, 4, 5, -3, -4]);
     assert_eq!(range(1, 1, 2), [0, -1, 2, -2, 4, -3, 6, -4]);
-    let column = ("src", Given::from(Tensor::vector(vec![-1i64, -2])));
+    let column = ("src", Arg::from(Tensor::vector(vec![-1i64, -2])));
     let arguments = [x([2, 2]), column, ("dim", 1i64.into()), ("index", (-1i64).into())];
     assert_eq!(parts(&only("aten::select_scatter", arguments)).1, [0, -1, 2, -2]);
 }
 
 #[test]
 fn joined_tensors_have_a_common_type() {
-    let both = Given::List(vec![counted([1, 2]).into(), super::floats([]).into()]);
+    let both = Arg::List(vec![counted([1, 2]).into(), super::floats([]).into()]);
     let empty = run_at(18, "aten::cat", [("tensors", both), ("dim", 1i64.into())]).unwrap();
     assert_eq!(empty[0], Tensor::from_vec([1, 2], vec![0.0f32, 1.0]));
-    let two = || Given::List(vec![counted([2]).into(), counted([2]).into()]);
+    let two = || Arg::List(vec![counted([2]).into(), counted([2]).into()]);
     let stacked = only("aten::stack", [("tensors", two()), ("dim", (-1i64).into())]);
     assert_eq!(parts(&stacked), (vec![2, 2], vec![0, 0, 1, 1]));
     assert_eq!(dims(&only("aten::column_stack", [("tensors", two())])), [2, 2]);
@@ -149,7 +149,7 @@ fn joined_tensors_have_a_common_type() {
 
 #[test]
 fn the_last_part_may_be_shorter() {
-    let sizes = |op: &str, name: &str, by: Given| -> Vec<Vec<usize>> {
+    let sizes = |op: &str, name: &str, by: Arg| -> Vec<Vec<usize>> {
         let [input, dim] = [x([5]), ("dim", 0i64.into())];
         run_at(18, op, [input, (name, by), dim]).unwrap().iter().map(dims).collect()
     };
@@ -166,7 +166,7 @@ fn the_last_part_may_be_shorter() {
 #[test]
 fn diagonals_are_read_and_written() {
     let at = |offset: i64, dim1: i64, dim2: i64| {
-        [("offset", offset), ("dim1", dim1), ("dim2", dim2)].map(|(n, x)| (n, Given::from(x)))
+        [("offset", offset), ("dim1", dim1), ("dim2", dim2)].map(|(n, x)| (n, Arg::from(x)))
     };
     let read = |offset| {
         let [offset, one, two] = at(offset, 0, 1);
@@ -179,7 +179,7 @@ fn diagonals_are_read_and_written() {
     let matrix = only("aten::diag_embed", [("input", counted([2]).into()), offset, one, two]);
     assert_eq!(parts(&matrix), (vec![3, 3], vec![0, 0, 0, 0, 0, 1, 0, 0, 0]));
     let [offset, one, two] = at(0, 0, 1);
-    let src = ("src", Given::from(Tensor::vector(vec![-1i64, -2])));
+    let src = ("src", Arg::from(Tensor::vector(vec![-1i64, -2])));
     let written = run_at(18, "aten::diagonal_scatter", [x([2, 2]), src, offset, one, two]);
     assert_eq!(parts(&written.unwrap()[0]).1, [-1, 1, 2, -2]);
 }
@@ -194,7 +194,7 @@ fn triangles_are_the_same_in_old_versions() {
 
 #[test]
 fn windows_slide() {
-    let by = [("dimension", 0i64), ("size", 3), ("step", 2)].map(|(n, x)| (n, Given::from(x)));
+    let by = [("dimension", 0i64), ("size", 3), ("step", 2)].map(|(n, x)| (n, Arg::from(x)));
     let [dimension, size, step] = by;
     let found = only("aten::unfold", [x([5]), dimension, size, step]);
     assert_eq!(parts(&found), (vec![2, 3], vec![0, 1, 2, 2, 3, 4]));

@@ -2,7 +2,7 @@
 
 use super::super::{Item, Machine};
 use crate::aten::tests::{counted, parts};
-use crate::aten::{Source, table};
+use crate::aten::{RowContext, table};
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Opsets, ValueType};
 use onnxd_plugin_sdk::lower::{Driver, Fallback};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Writes 0 into what `view` gives of a copy of the numbers 0 to 5 in two rows; gives the copy.
 fn written(open: bool, view: impl Fn(&Machine<'_>, Item) -> Item) -> Vec<i64> {
-    let (table, source) = (table(), Source::default());
+    let (table, source) = (table(), RowContext::default());
     let opsets = Opsets::from([(String::new(), 18)]);
     let driver = Driver::new(&table, &source, Graph::new("g"), opsets, Fallback::default());
     let machine = Machine::new(driver);

@@ -1,6 +1,6 @@
 //! Values of expressions, computed with exact fractions.
 
-use super::{Expr, Function};
+use super::{Expr, SizeFunction};
 
 /// A fraction in lowest terms; what is below is positive.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,41 +30,41 @@ impl Expr {
     }
 }
 
-fn apply(function: &Function, values: &[Fraction]) -> Option<Fraction> {
+fn apply(function: &SizeFunction, values: &[Fraction]) -> Option<Fraction> {
     let fold = |join: fn(Fraction, Fraction) -> Option<Fraction>| {
         let (first, rest) = values.split_first()?;
         rest.iter().try_fold(*first, |result, value| join(result, *value))
     };
     let truth = |truth: bool| Some(Fraction::whole(truth.into()));
     match (function, values) {
-        (Function::Add, _) => fold(Fraction::plus),
-        (Function::Mul, _) => fold(Fraction::times),
-        (Function::Max, _) => fold(|a, b| Some(if b.less(a)? { a } else { b })),
-        (Function::Min, _) => fold(|a, b| Some(if b.less(a)? { b } else { a })),
-        (Function::And, _) => truth(values.iter().all(|value| value.above != 0)),
-        (Function::Or, _) => truth(values.iter().any(|value| value.above != 0)),
-        (Function::Pow, [base, exponent]) => base.power(*exponent),
-        (Function::Divide, [a, b]) => a.over(*b),
-        (Function::FloorDiv, [a, b]) => a.over(*b).map(Fraction::floor),
-        (Function::Mod, [a, b]) => a.plus(a.over(*b)?.floor().times(*b)?.opposite()?),
-        (Function::Floor, [value]) => Some(value.floor()),
-        (Function::Ceiling, [value]) => value.opposite()?.floor().opposite(),
-        (Function::Truncate, [value]) => Some(Fraction::whole(value.above / value.below)),
-        (Function::Absolute, [value]) => {
+        (SizeFunction::Add, _) => fold(Fraction::plus),
+        (SizeFunction::Mul, _) => fold(Fraction::times),
+        (SizeFunction::Max, _) => fold(|a, b| Some(if b.less(a)? { a } else { b })),
+        (SizeFunction::Min, _) => fold(|a, b| Some(if b.less(a)? { b } else { a })),
+        (SizeFunction::And, _) => truth(values.iter().all(|value| value.above != 0)),
+        (SizeFunction::Or, _) => truth(values.iter().any(|value| value.above != 0)),
+        (SizeFunction::Pow, [base, exponent]) => base.power(*exponent),
+        (SizeFunction::Divide, [a, b]) => a.over(*b),
+        (SizeFunction::FloorDiv, [a, b]) => a.over(*b).map(Fraction::floor),
+        (SizeFunction::Mod, [a, b]) => a.plus(a.over(*b)?.floor().times(*b)?.opposite()?),
+        (SizeFunction::Floor, [value]) => Some(value.floor()),
+        (SizeFunction::Ceiling, [value]) => value.opposite()?.floor().opposite(),
+        (SizeFunction::Truncate, [value]) => Some(Fraction::whole(value.above / value.below)),
+        (SizeFunction::Absolute, [value]) => {
             if value.above < 0 {
                 value.opposite()
             } else {
                 Some(*value)
             }
         }
-        (Function::Equal, [a, b]) => truth(a == b),
-        (Function::Unequal, [a, b]) => truth(a != b),
-        (Function::Less, [a, b]) => truth(a.less(*b)?),
-        (Function::LessEqual, [a, b]) => truth(!b.less(*a)?),
-        (Function::Greater, [a, b]) => truth(b.less(*a)?),
-        (Function::GreaterEqual, [a, b]) => truth(!a.less(*b)?),
-        (Function::Not, [value]) => truth(value.above == 0),
-        (Function::Where, [condition, then, otherwise]) => {
+        (SizeFunction::Equal, [a, b]) => truth(a == b),
+        (SizeFunction::Unequal, [a, b]) => truth(a != b),
+        (SizeFunction::Less, [a, b]) => truth(a.less(*b)?),
+        (SizeFunction::LessEqual, [a, b]) => truth(!b.less(*a)?),
+        (SizeFunction::Greater, [a, b]) => truth(b.less(*a)?),
+        (SizeFunction::GreaterEqual, [a, b]) => truth(!a.less(*b)?),
+        (SizeFunction::Not, [value]) => truth(value.above == 0),
+        (SizeFunction::Where, [condition, then, otherwise]) => {
             Some(if condition.above == 0 { *otherwise } else { *then })
         }
         _ => None,

@@ -9,7 +9,7 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use super::Size;
+use super::SymbolicSize;
 use crate::diag::Diagnostic;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -20,12 +20,12 @@ pub(crate) enum Expr {
     Int(i64),
     /// `s77` of an input, `u0` of data.
     Symbol(Rc<str>),
-    Apply(Function, Vec<Expr>),
+    Apply(SizeFunction, Vec<Expr>),
 }
 
 /// What is applied to operands. Truth is 1 and 0.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Function {
+pub(crate) enum SizeFunction {
     Add,
     Mul,
     Pow,
@@ -63,10 +63,10 @@ pub(crate) struct Expressions {
 
 impl Expressions {
     /// The expression of a size.
-    pub(crate) fn of(&mut self, size: &Size) -> Result<Rc<Expr>, Diagnostic> {
+    pub(crate) fn expression_of(&mut self, size: &SymbolicSize) -> Result<Rc<Expr>, Diagnostic> {
         let text = match size {
-            Size::Known(number) => return Ok(Rc::new(Expr::Int(*number))),
-            Size::Symbolic(text) => text,
+            SymbolicSize::Known(number) => return Ok(Rc::new(Expr::Int(*number))),
+            SymbolicSize::Symbolic(text) => text,
         };
         if let Some(known) = self.known.get(text) {
             return Ok(known.clone());

@@ -1,6 +1,6 @@
 //! Reads expressions of sizes in both spellings.
 
-use super::{Expr, Function};
+use super::{Expr, SizeFunction};
 use crate::diag::{Code, Diagnostic};
 
 /// Characters of an expression.
@@ -18,7 +18,7 @@ impl Expr {
             );
             return Err(Diagnostic::new(Code::SourceLimit, what));
         }
-        let mut reader = Reader { text, at: 0, depth: 0, too_deep: false };
+        let mut reader = ExpressionReader { text, at: 0, depth: 0, too_deep: false };
         match reader.condition() {
             Some(expr) if reader.rest().is_empty() => Ok(expr),
             _ if reader.too_deep => {
@@ -43,7 +43,7 @@ fn shown(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-struct Reader<'a> {
+struct ExpressionReader<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
@@ -51,22 +51,22 @@ struct Reader<'a> {
 }
 
 /// The operators of Python between two operands, loosest first; longer ones stand before their beginnings.
-const RELATIONS: &[(&str, Function)] = &[
-    ("==", Function::Equal),
-    ("!=", Function::Unequal),
-    ("<=", Function::LessEqual),
-    (">=", Function::GreaterEqual),
-    ("<", Function::Less),
-    (">", Function::Greater),
+const RELATIONS: &[(&str, SizeFunction)] = &[
+    ("==", SizeFunction::Equal),
+    ("!=", SizeFunction::Unequal),
+    ("<=", SizeFunction::LessEqual),
+    (">=", SizeFunction::GreaterEqual),
+    ("<", SizeFunction::Less),
+    (">", SizeFunction::Greater),
 ];
-const PRODUCTS: &[(&str, Function)] = &[
-    ("//", Function::FloorDiv),
-    ("/", Function::Divide),
-    ("%", Function::Mod),
-    ("*", Function::Mul),
+const PRODUCTS: &[(&str, SizeFunction)] = &[
+    ("//", SizeFunction::FloorDiv),
+    ("/", SizeFunction::Divide),
+    ("%", SizeFunction::Mod),
+    ("*", SizeFunction::Mul),
 ];
 
-impl<'a> Reader<'a> {
+impl<'a> ExpressionReader<'a> {
     /// What is not read yet, from the next character that is no space.
     fn rest(&mut self) -> &'a str {
         let rest = self.text[self.at..].trim_start();
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
     /// `a < b`, also `a & b`, `a | b`, `~a`.
     fn condition(&mut self) -> Option<Expr> {
         let mut expr = self.relation()?;
-        for (token, function) in [("&", Function::And), ("|", Function::Or)] {
+        for (token, function) in [("&", SizeFunction::And), ("|", SizeFunction::Or)] {
             let mut operands = vec![];
             while self.token(token) {
                 operands.push(self.relation()?);
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
                 let term = self.product()?;
                 terms.push(negated(term));
             } else {
-                return Some(flat(Function::Add, terms));
+                return Some(flat(SizeFunction::Add, terms));
             }
         }
     }
@@ -131,20 +131,22 @@ impl<'a> Reader<'a> {
         let mut divisions = 0;
         while let Some((_, function)) = PRODUCTS.iter().find(|(token, _)| self.token(token)) {
             let factor = self.signed()?;
-            if *function != Function::Mul {
+            if *function != SizeFunction::Mul {
                 // Each one encloses all before it.
                 divisions += 1;
                 self.too_deep |= self.depth + divisions > DEPTH_MAX;
                 if self.too_deep {
                     return None;
                 }
-                factors =
-                    vec![Expr::Apply(function.clone(), vec![flat(Function::Mul, factors), factor])];
+                factors = vec![Expr::Apply(
+                    function.clone(),
+                    vec![flat(SizeFunction::Mul, factors), factor],
+                )];
             } else {
                 factors.push(factor);
             }
         }
-        Some(flat(Function::Mul, factors))
+        Some(flat(SizeFunction::Mul, factors))
     }
 
     fn signed(&mut self) -> Option<Expr> {
@@ -152,12 +154,14 @@ impl<'a> Reader<'a> {
             return self.within(Self::signed).map(negated);
         }
         if self.token("~") {
-            return self.within(Self::signed).map(|expr| Expr::Apply(Function::Not, vec![expr]));
+            return self
+                .within(Self::signed)
+                .map(|expr| Expr::Apply(SizeFunction::Not, vec![expr]));
         }
         let base = self.atom()?;
         if self.token("**") {
             let exponent = self.within(Self::signed)?;
-            return Some(Expr::Apply(Function::Pow, vec![base, exponent]));
+            return Some(Expr::Apply(SizeFunction::Pow, vec![base, exponent]));
         }
         Some(base)
     }
@@ -246,54 +250,54 @@ impl<'a> Reader<'a> {
 
 /// A number that is no integer.
 fn constant(text: &str) -> Expr {
-    Expr::Apply(Function::Other(text.into()), vec![])
+    Expr::Apply(SizeFunction::Other(text.into()), vec![])
 }
 
 fn negated(expr: Expr) -> Expr {
     match expr {
         // Only the smallest number has no opposite.
         Expr::Int(number) if number != i64::MIN => Expr::Int(-number),
-        other => Expr::Apply(Function::Mul, vec![Expr::Int(-1), other]),
+        other => Expr::Apply(SizeFunction::Mul, vec![Expr::Int(-1), other]),
     }
 }
 
 /// A sum or product of one term is the term.
-fn flat(function: Function, mut operands: Vec<Expr>) -> Expr {
+fn flat(function: SizeFunction, mut operands: Vec<Expr>) -> Expr {
     if operands.len() == 1 { operands.remove(0) } else { Expr::Apply(function, operands) }
 }
 
 /// A function by the name that SymPy or torch has for it; nothing if it takes another number of operands.
 fn apply(name: &str, operands: Vec<Expr>) -> Option<Expr> {
     let (function, counts) = match name {
-        "Add" => (Function::Add, 1..=usize::MAX),
-        "Mul" => (Function::Mul, 1..=usize::MAX),
-        "Max" => (Function::Max, 1..=usize::MAX),
-        "Min" => (Function::Min, 1..=usize::MAX),
-        "And" => (Function::And, 1..=usize::MAX),
-        "Or" => (Function::Or, 1..=usize::MAX),
-        "Pow" | "PowByNatural" => (Function::Pow, 2..=2),
-        "Rational" | "IntTrueDiv" | "CleanDiv" => (Function::Divide, 2..=2),
-        "FloorDiv" => (Function::FloorDiv, 2..=2),
-        "Mod" | "PythonMod" => (Function::Mod, 2..=2),
-        "Eq" | "Equality" => (Function::Equal, 2..=2),
-        "Ne" | "Unequality" => (Function::Unequal, 2..=2),
-        "Lt" | "StrictLessThan" => (Function::Less, 2..=2),
-        "Le" | "LessThan" => (Function::LessEqual, 2..=2),
-        "Gt" | "StrictGreaterThan" => (Function::Greater, 2..=2),
-        "Ge" | "GreaterThan" => (Function::GreaterEqual, 2..=2),
-        "floor" | "FloorToInt" => (Function::Floor, 1..=1),
-        "ceiling" | "CeilToInt" => (Function::Ceiling, 1..=1),
-        "trunc" | "TruncToInt" => (Function::Truncate, 1..=1),
-        "Abs" => (Function::Absolute, 1..=1),
-        "Not" => (Function::Not, 1..=1),
-        "Where" => (Function::Where, 3..=3),
+        "Add" => (SizeFunction::Add, 1..=usize::MAX),
+        "Mul" => (SizeFunction::Mul, 1..=usize::MAX),
+        "Max" => (SizeFunction::Max, 1..=usize::MAX),
+        "Min" => (SizeFunction::Min, 1..=usize::MAX),
+        "And" => (SizeFunction::And, 1..=usize::MAX),
+        "Or" => (SizeFunction::Or, 1..=usize::MAX),
+        "Pow" | "PowByNatural" => (SizeFunction::Pow, 2..=2),
+        "Rational" | "IntTrueDiv" | "CleanDiv" => (SizeFunction::Divide, 2..=2),
+        "FloorDiv" => (SizeFunction::FloorDiv, 2..=2),
+        "Mod" | "PythonMod" => (SizeFunction::Mod, 2..=2),
+        "Eq" | "Equality" => (SizeFunction::Equal, 2..=2),
+        "Ne" | "Unequality" => (SizeFunction::Unequal, 2..=2),
+        "Lt" | "StrictLessThan" => (SizeFunction::Less, 2..=2),
+        "Le" | "LessThan" => (SizeFunction::LessEqual, 2..=2),
+        "Gt" | "StrictGreaterThan" => (SizeFunction::Greater, 2..=2),
+        "Ge" | "GreaterThan" => (SizeFunction::GreaterEqual, 2..=2),
+        "floor" | "FloorToInt" => (SizeFunction::Floor, 1..=1),
+        "ceiling" | "CeilToInt" => (SizeFunction::Ceiling, 1..=1),
+        "trunc" | "TruncToInt" => (SizeFunction::Truncate, 1..=1),
+        "Abs" => (SizeFunction::Absolute, 1..=1),
+        "Not" => (SizeFunction::Not, 1..=1),
+        "Where" => (SizeFunction::Where, 3..=3),
         "Identity" | "ToFloat" => return operands.into_iter().next(),
         // As torch defines it: -((-a) // b).
         "CeilDiv" => {
             let [above, below]: [Expr; 2] = operands.try_into().ok()?;
-            return Some(negated(Expr::Apply(Function::FloorDiv, vec![negated(above), below])));
+            return Some(negated(Expr::Apply(SizeFunction::FloorDiv, vec![negated(above), below])));
         }
-        other => (Function::Other(other.into()), 0..=usize::MAX),
+        other => (SizeFunction::Other(other.into()), 0..=usize::MAX),
     };
     counts.contains(&operands.len()).then_some(Expr::Apply(function, operands))
 }

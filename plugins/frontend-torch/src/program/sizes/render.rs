@@ -1,6 +1,6 @@
 //! Writes expressions as names of dimensions: `2*batch - 1`.
 
-use super::{Expr, Function};
+use super::{Expr, SizeFunction};
 use std::fmt::Write;
 
 /// How tightly operators bind, as in Python.
@@ -23,21 +23,21 @@ impl Expr {
             Expr::Symbol(symbol) => {
                 return (name(symbol).unwrap_or_else(|| symbol.to_string()), ATOM);
             }
-            Expr::Apply(Function::Add, terms) => return (sum(terms, name), SUM),
+            Expr::Apply(SizeFunction::Add, terms) => return (sum(terms, name), SUM),
             Expr::Apply(function, operands) => (function, operands),
         };
         let (between, binds) = match function {
-            Function::Mul => ("*", PRODUCT),
-            Function::Divide => ("/", PRODUCT),
-            Function::FloorDiv => ("//", PRODUCT),
-            Function::Mod => ("%", PRODUCT),
-            Function::Pow => ("**", POWER),
-            Function::Equal => (" == ", RELATION),
-            Function::Unequal => (" != ", RELATION),
-            Function::Less => (" < ", RELATION),
-            Function::LessEqual => (" <= ", RELATION),
-            Function::Greater => (" > ", RELATION),
-            Function::GreaterEqual => (" >= ", RELATION),
+            SizeFunction::Mul => ("*", PRODUCT),
+            SizeFunction::Divide => ("/", PRODUCT),
+            SizeFunction::FloorDiv => ("//", PRODUCT),
+            SizeFunction::Mod => ("%", PRODUCT),
+            SizeFunction::Pow => ("**", POWER),
+            SizeFunction::Equal => (" == ", RELATION),
+            SizeFunction::Unequal => (" != ", RELATION),
+            SizeFunction::Less => (" < ", RELATION),
+            SizeFunction::LessEqual => (" <= ", RELATION),
+            SizeFunction::Greater => (" > ", RELATION),
+            SizeFunction::GreaterEqual => (" >= ", RELATION),
             other => return (call(other, operands, name), ATOM),
         };
         // The first operand of a product may be a product: Python reads from the left.
@@ -70,12 +70,12 @@ fn sum(terms: &[Expr], name: &dyn Fn(&str) -> Option<String>) -> String {
 fn opposite(term: &Expr) -> Option<Expr> {
     match term {
         Expr::Int(number) if *number < 0 => number.checked_neg().map(Expr::Int),
-        Expr::Apply(Function::Mul, factors) => match factors.as_slice() {
+        Expr::Apply(SizeFunction::Mul, factors) => match factors.as_slice() {
             [Expr::Int(-1), factor] => Some(factor.clone()),
-            [Expr::Int(-1), rest @ ..] => Some(Expr::Apply(Function::Mul, rest.to_vec())),
+            [Expr::Int(-1), rest @ ..] => Some(Expr::Apply(SizeFunction::Mul, rest.to_vec())),
             [Expr::Int(number), rest @ ..] if *number < 0 => {
                 let factors = [&[Expr::Int(number.checked_neg()?)], rest].concat();
-                Some(Expr::Apply(Function::Mul, factors))
+                Some(Expr::Apply(SizeFunction::Mul, factors))
             }
             _ => None,
         },
@@ -83,20 +83,24 @@ fn opposite(term: &Expr) -> Option<Expr> {
     }
 }
 
-fn call(function: &Function, operands: &[Expr], name: &dyn Fn(&str) -> Option<String>) -> String {
+fn call(
+    function: &SizeFunction,
+    operands: &[Expr],
+    name: &dyn Fn(&str) -> Option<String>,
+) -> String {
     let word = match function {
-        Function::Max => "Max",
-        Function::Min => "Min",
-        Function::Floor => "floor",
-        Function::Ceiling => "ceiling",
-        Function::Truncate => "trunc",
-        Function::Absolute => "Abs",
-        Function::And => "And",
-        Function::Or => "Or",
-        Function::Not => "Not",
-        Function::Where => "Where",
-        Function::Other(number) if operands.is_empty() => return number.to_string(),
-        Function::Other(word) => word,
+        SizeFunction::Max => "Max",
+        SizeFunction::Min => "Min",
+        SizeFunction::Floor => "floor",
+        SizeFunction::Ceiling => "ceiling",
+        SizeFunction::Truncate => "trunc",
+        SizeFunction::Absolute => "Abs",
+        SizeFunction::And => "And",
+        SizeFunction::Or => "Or",
+        SizeFunction::Not => "Not",
+        SizeFunction::Where => "Where",
+        SizeFunction::Other(number) if operands.is_empty() => return number.to_string(),
+        SizeFunction::Other(word) => word,
         _ => unreachable!("operators between operands are written by `binding`"),
     };
     let operands: Vec<_> = operands.iter().map(|operand| operand.render(name)).collect();

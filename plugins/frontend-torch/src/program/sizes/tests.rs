@@ -116,8 +116,8 @@ fn hostile_expressions_are_refused() {
 #[test]
 fn expressions_are_read_once() {
     let mut known = Expressions::default();
-    let size = Size::Symbolic("s0 + 1".into());
-    let first = known.of(&size).unwrap();
-    assert!(Rc::ptr_eq(&first, &known.of(&size).unwrap()));
-    assert_eq!(*known.of(&Size::Known(3)).unwrap(), Expr::Int(3));
+    let size = SymbolicSize::Symbolic("s0 + 1".into());
+    let first = known.expression_of(&size).unwrap();
+    assert!(Rc::ptr_eq(&first, &known.expression_of(&size).unwrap()));
+    assert_eq!(*known.expression_of(&SymbolicSize::Known(3)).unwrap(), Expr::Int(3));
 }

@@ -14,8 +14,8 @@ fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-fn open(members: &[(&str, &[u8])], graph: &str) -> Result<Weights, Diagnostic> {
-    Weights::open(&Archive::open(archive(members).into()).unwrap(), graph)
+fn open(members: &[(&str, &[u8])], graph: &str) -> Result<ProgramWeights, Diagnostic> {
+    ProgramWeights::open(&Archive::open(archive(members).into()).unwrap(), graph)
 }
 
 fn bytes(floats: &[f32]) -> Vec<u8> {
@@ -39,7 +39,7 @@ fn entry(path: &str, sizes: &[i64], strides: &[i64], offset: i64) -> Value {
         "dtype": 7, "sizes": ints(sizes), "strides": ints(strides), "storage_offset": {"as_int": offset}}})
 }
 
-fn listed_as(config: &Value) -> Result<Weights, Diagnostic> {
+fn listed_as(config: &Value) -> Result<ProgramWeights, Diagnostic> {
     let list = json!({ "config": config }).to_string();
     let floats = bytes(&[0., 1., 2., 3., 4., 5.]);
     let list_name = "m/data/weights/model_weights_config.json";
@@ -51,7 +51,7 @@ fn listed_as(config: &Value) -> Result<Weights, Diagnostic> {
     open(&members, "models/model.json")
 }
 
-fn floats(weights: &Weights, kind: &InputKind) -> Vec<f32> {
+fn floats(weights: &ProgramWeights, kind: &InputKind) -> Vec<f32> {
     let stored = weights.tensor(kind).unwrap().unwrap();
     let bytes = stored.tensor.bytes();
     bytes.chunks(4).map(|four| f32::from_le_bytes(four.try_into().unwrap())).collect()

@@ -1,5 +1,5 @@
 use super::{file, refused};
-use crate::script::library::Library;
+use crate::script::library::CodeLibrary;
 use crate::syntax::ast::{ClassKind, Expr};
 use bytes::Bytes;
 use std::cell::Cell;
@@ -98,7 +98,7 @@ fn errors_name_member_line_and_column() {
 #[test]
 fn a_library_parses_each_module_once() {
     let reads = Cell::new(0);
-    let library = Library::new(|module| {
+    let library = CodeLibrary::new(|module| {
         reads.set(reads.get() + 1);
         let code = match module {
             "__torch__" => "class C:\n  a : int\n",
@@ -124,7 +124,7 @@ fn a_library_parses_each_module_once() {
 #[test]
 fn methods_at_top_level_are_a_class() {
     let code = "op_version_set = 1\ndef forward(self,\n    x: Tensor) -> Tensor:\n  return x\n";
-    let library = Library::new(|module| (module == "__torch__.net").then(|| Bytes::from(code)));
+    let library = CodeLibrary::new(|module| (module == "__torch__.net").then(|| Bytes::from(code)));
     let class = library.find_class("__torch__.net.Module").unwrap().unwrap();
     assert_eq!((class.kind, class.methods.len()), (ClassKind::Module, 1));
     assert!(class.method("forward").is_some());

@@ -6,14 +6,14 @@ mod statements;
 
 use super::parse;
 use crate::diag::Diagnostic;
-use crate::syntax::ast::{Expr, File, Function, StatementKind};
+use crate::syntax::ast::{CodeFile, CodeFunction, Expr, StatementKind};
 use std::rc::Rc;
 
-fn parsed(source: impl AsRef<[u8]>) -> Result<File, Diagnostic> {
+fn parsed(source: impl AsRef<[u8]>) -> Result<CodeFile, Diagnostic> {
     parse::parse("a", source.as_ref(), 1_000_000)
 }
 
-fn file(source: &str) -> File {
+fn file(source: &str) -> CodeFile {
     parsed(source).unwrap()
 }
 
@@ -22,7 +22,7 @@ fn refused(source: &str) -> String {
 }
 
 /// The function that has these lines as its body.
-fn function(lines: &str) -> Rc<Function> {
+fn function(lines: &str) -> Rc<CodeFunction> {
     let indented: String = lines.lines().map(|line| format!("  {line}\n")).collect();
     file(&format!("def f(x):\n{indented}")).functions[0].clone()
 }

@@ -1,5 +1,5 @@
 use super::{call, function, name, path, refused};
-use crate::syntax::ast::{Expr, StatementKind, Target};
+use crate::syntax::ast::{AssignTarget, Expr, StatementKind};
 
 /// Names assigned, `unpack`, and how many values.
 fn assigned(source: &str) -> (Vec<String>, bool, usize) {
@@ -8,7 +8,7 @@ fn assigned(source: &str) -> (Vec<String>, bool, usize) {
         panic!("{function:?}")
     };
     let names = targets.iter().map(|target| match target {
-        Target::Name(name) => name.to_string(),
+        AssignTarget::Name(name) => name.to_string(),
         other => format!("{other:?}"),
     });
     (names.collect(), *unpack, values.len())
@@ -33,9 +33,11 @@ fn declared_attribute_and_item_assignments() {
         StatementKind::Assign { targets, .. } => &targets[0],
         other => panic!("{other:?}"),
     };
-    assert!(matches!(target(0), Target::Name(x) if &**x == "x"));
-    assert!(matches!(target(1), Target::Attribute(of, k) if *of == path("self.a") && &**k == "k"));
-    assert!(matches!(target(2), Target::Item(t, Expr::Int(0)) if *t == name("t")));
+    assert!(matches!(target(0), AssignTarget::Name(x) if &**x == "x"));
+    assert!(
+        matches!(target(1), AssignTarget::Attribute(of, k) if *of == path("self.a") && &**k == "k")
+    );
+    assert!(matches!(target(2), AssignTarget::Item(t, Expr::Int(0)) if *t == name("t")));
     let effect = call(path("torch.f"), vec![name("x")]);
     assert!(matches!(&body[3].kind, StatementKind::Expression(call) if *call == effect));
     assert!(matches!(body[4].kind, StatementKind::Pass));

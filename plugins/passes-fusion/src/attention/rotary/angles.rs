@@ -23,7 +23,7 @@ pub(crate) enum Angles {
 
 impl Angles {
     /// Those that `v` has for each element.
-    pub(crate) fn of(cx: &Rewriter, v: ValueId, rotation: &Rotation) -> Result<Angles, Skip> {
+    pub(crate) fn find(cx: &Rewriter, v: ValueId, rotation: &Rotation) -> Result<Angles, Skip> {
         match cx.graph.constant(v) {
             Some(_) => constant(cx, v, rotation).map(Angles::Constant),
             None => computed(cx, v, rotation),
@@ -154,7 +154,7 @@ pub(crate) enum Repeat {
 }
 
 impl Repeat {
-    pub(crate) fn of(cx: &Rewriter, angles: &Angles, heads: &Heads) -> Result<Repeat, Skip> {
+    pub(crate) fn find(cx: &Rewriter, angles: &Angles, heads: &Heads) -> Result<Repeat, Skip> {
         let batch = angles.batch();
         if batch.same(&heads.batch) {
             return Ok(Repeat::Not);

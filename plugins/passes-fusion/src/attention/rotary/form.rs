@@ -1,7 +1,7 @@
 //! Rotary position embedding as networks say it: `x * cos + turned(x) * sin`.
 
 use crate::attention::form::are_heads;
-use crate::parts::{Parts, dims, unlike};
+use crate::parts::{PatternNodes, dims, unlike};
 use onnxd_plugin_sdk::ir::ops::{Add, Reshape, Transpose};
 use onnxd_plugin_sdk::ir::{At, Dim, Graph, Node, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -50,7 +50,7 @@ impl Heads {
 
 /// The rotation that `add` computes.
 pub(crate) fn rotation(cx: &Rewriter, add: &At<Add>) -> Result<Rotation, Skip> {
-    let parts = Parts::of(cx, add.out);
+    let parts = PatternNodes::from_root(cx, add.out);
     let (x, cos, sin, interleaved) =
         parts.either(parts.pair("Add", add.out)?, |straight, turned| {
             let (straight, turned) = (parts.pair("Mul", straight)?, parts.pair("Mul", turned)?);
@@ -68,12 +68,17 @@ pub(crate) fn rotation(cx: &Rewriter, add: &At<Add>) -> Result<Rotation, Skip> {
 }
 
 /// Whether the pairs of elements that `v` has turned by a right angle, `(a, b)` to `(-b, a)`, lie beside each other.
-fn is_interleaved(cx: &Rewriter, parts: &Parts, v: ValueId, x: ValueId) -> Result<bool, Skip> {
+fn is_interleaved(
+    cx: &Rewriter,
+    parts: &PatternNodes,
+    v: ValueId,
+    x: ValueId,
+) -> Result<bool, Skip> {
     let halves = parts.attempt(|| turned_halves(cx, parts, v, x)).map(|()| false);
     halves.or_else(|_| parts.attempt(|| turned_neighbours(cx, parts, v, x)).map(|()| true))
 }
 
-fn turned_halves(cx: &Rewriter, parts: &Parts, v: ValueId, x: ValueId) -> Rewrite {
+fn turned_halves(cx: &Rewriter, parts: &PatternNodes, v: ValueId, x: ValueId) -> Rewrite {
     let [b, a] = joined(cx, parts, v)?;
     let b = parts.unary("Neg", b)?;
     match shared_out(cx, [a, b])? == x && last(cx, a)? == last(cx, b)? {
@@ -82,7 +87,7 @@ fn turned_halves(cx: &Rewriter, parts: &Parts, v: ValueId, x: ValueId) -> Rewrit
     }
 }
 
-fn turned_neighbours(cx: &Rewriter, parts: &Parts, v: ValueId, x: ValueId) -> Rewrite {
+fn turned_neighbours(cx: &Rewriter, parts: &PatternNodes, v: ValueId, x: ValueId) -> Rewrite {
     let stacked = parts.node("Reshape", v)?.input(0).ok_or_else(unlike)?;
     let single = |c: ValueId| -> Result<ValueId, Skip> {
         let inner = parts.node("Unsqueeze", c)?.input(0).ok_or_else(unlike)?;
@@ -108,7 +113,7 @@ fn turned_neighbours(cx: &Rewriter, parts: &Parts, v: ValueId, x: ValueId) -> Re
 }
 
 /// The two values that `v` joins along the last axis.
-fn joined(cx: &Rewriter, parts: &Parts, v: ValueId) -> Result<[ValueId; 2], Skip> {
+fn joined(cx: &Rewriter, parts: &PatternNodes, v: ValueId) -> Result<[ValueId; 2], Skip> {
     let concat = parts.node("Concat", v)?;
     is_last(cx, v, concat.int("axis", 0))?;
     match concat.inputs[..] {

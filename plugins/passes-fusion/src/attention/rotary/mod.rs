@@ -84,11 +84,11 @@ impl Pass for FuseRotary {
 }
 
 /// Cosines, sines and the number of batches: what rotations share.
-type Shared = (ValueId, ValueId, String);
+type RotationTables = (ValueId, ValueId, String);
 
 impl FuseRotary {
     fn fuse(&self, graph: &mut Graph, opset: i64, cx: &mut PassContext) {
-        let mut groups: BTreeMap<Shared, Vec<Rotation>> = BTreeMap::new();
+        let mut groups: BTreeMap<RotationTables, Vec<Rotation>> = BTreeMap::new();
         let rewriter = Rewriter::new(graph, opset);
         for id in rewriter.graph.node_ids() {
             let Some(add) = At::<Add>::find(rewriter.graph, id) else { continue };
@@ -154,13 +154,13 @@ impl FuseRotary {
     /// The angles of a group, if the result is not larger.
     fn angles(&self, cx: &Rewriter, group: &[Rotation]) -> Result<Rotated, Skip> {
         let first = &group[0];
-        let [cos, sin] = [first.cos, first.sin].map(|v| Angles::of(cx, v, first));
+        let [cos, sin] = [first.cos, first.sin].map(|v| Angles::find(cx, v, first));
         let (cos, sin) = (cos?, sin?);
         if !cos.batch().same(&sin.batch()) {
             return Skip::because("sines and cosines differ in shape");
         }
         let repeat = match self.domain {
-            None => Repeat::of(cx, &cos, &first.heads)?,
+            None => Repeat::find(cx, &cos, &first.heads)?,
             Some(_) if cos.batch() == Dim::Known(1) => Repeat::Not,
             Some(_) => return Skip::because("the angles differ between batches"),
         };
@@ -188,18 +188,26 @@ impl FuseRotary {
     }
 
     /// Adds the angles as the operator reads them.
-    fn shared(&self, b: &GraphBuilder, angles: &Rotated, heads: &Heads) -> Built<Inputs> {
+    fn shared(&self, b: &GraphBuilder, angles: &Rotated, heads: &Heads) -> Built<AngleInputs> {
         let Rotated { cos, sin, repeat } = angles;
         let rows = |angles: &Angles| b.id(angles.build(b, true)?);
         let words = heads.words.known().unwrap_or(0);
         if self.domain.is_some() {
             let first = b.constant(Tensor::from_vec([1], vec![0i64]));
-            return Ok(Inputs { cos: rows(cos)?, sin: rows(sin)?, positions: Some(b.id(first)?) });
+            return Ok(AngleInputs {
+                cos: rows(cos)?,
+                sin: rows(sin)?,
+                positions: Some(b.id(first)?),
+            });
         }
         if let Repeat::Rows(n) = repeat {
             let all = (0..*n).flat_map(|_| 0..words).collect::<Vec<i64>>();
             let all = b.constant(Tensor::from_vec([*n as usize, words as usize], all));
-            return Ok(Inputs { cos: rows(cos)?, sin: rows(sin)?, positions: Some(b.id(all)?) });
+            return Ok(AngleInputs {
+                cos: rows(cos)?,
+                sin: rows(sin)?,
+                positions: Some(b.id(all)?),
+            });
         }
         let (cos, sin) = (cos.build(b, false)?, sin.build(b, false)?);
         let sizes = match repeat {
@@ -210,14 +218,14 @@ impl FuseRotary {
                 let ones = b.constant(Tensor::from_vec([2], vec![1i64, 1]));
                 b.concat([batch, ones]).axis(0).one()?
             }
-            _ => return Ok(Inputs { cos: b.id(cos)?, sin: b.id(sin)?, positions: None }),
+            _ => return Ok(AngleInputs { cos: b.id(cos)?, sin: b.id(sin)?, positions: None }),
         };
         let (cos, sin) = (b.expand(cos, sizes)?, b.expand(sin, sizes)?);
-        Ok(Inputs { cos: b.id(cos)?, sin: b.id(sin)?, positions: None })
+        Ok(AngleInputs { cos: b.id(cos)?, sin: b.id(sin)?, positions: None })
     }
 
     /// The rotation by angles that are in the graph.
-    fn rotated(&self, b: &GraphBuilder, r: &Rotation, by: Inputs) -> Built<Var> {
+    fn rotated(&self, b: &GraphBuilder, r: &Rotation, by: AngleInputs) -> Built<Var> {
         let heads = &r.heads;
         let x = heads.together.unwrap_or(heads.x);
         let count = heads.count.filter(|_| r.partial || heads.together.is_some());
@@ -258,7 +266,7 @@ struct Rotated {
 
 /// Angles in the graph.
 #[derive(Clone, Copy)]
-struct Inputs {
+struct AngleInputs {
     cos: ValueId,
     sin: ValueId,
     positions: Option<ValueId>,

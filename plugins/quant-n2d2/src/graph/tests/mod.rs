@@ -2,10 +2,10 @@
 
 mod reference;
 
-use super::{Casting, Written, write};
+use super::{Casting, IntegerModel, write};
 use crate::plan::{
-    Activation, Cell, CellPlan, How, Integers, Kind, Network, Output, Parameters, Plan, Rescale,
-    Source, Threshold,
+    Activation, Cell, CellInput, CellKind, CellNetwork, CellPlan, How, IntegerPlan, Integers,
+    Output, Parameters, Rescale, Threshold,
 };
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{DataType, Model, Tensor, infer, text, verify};
@@ -76,15 +76,15 @@ fn float_model() -> Model {
     model
 }
 
-fn network() -> Network {
-    use Source::{Cell as C, Input};
+fn network() -> CellNetwork {
+    use CellInput::{Cell as C, Input};
     let model = float_model();
     let relu = Activation::Rectifier { clipping: None };
     let weights = |dims: &[usize]| {
         let dims = dims.to_vec();
         Some(Parameters { dims, weights: vec![].into(), bias: None })
     };
-    let cell = |kind, names: &[&str], inputs: &[Source], activation, channels, parameters| {
+    let cell = |kind, names: &[&str], inputs: &[CellInput], activation, channels, parameters| {
         let graph = &model.graph;
         let value = |name: &str| graph.value_named(name).expect("the text has it");
         let nodes: Vec<_> =
@@ -97,17 +97,17 @@ fn network() -> Network {
     };
     let none = Activation::Linear;
     let cells = vec![
-        cell(Kind::Conv, &["c1_conv", "c1"], &[Input(0)], relu, 3, weights(&[3, 2, 3, 3])),
-        cell(Kind::Conv, &["c2"], &[C(0)], none, 3, weights(&[3, 1, 1, 1])),
-        cell(Kind::Sum, &["s"], &[C(1), C(0)], none, 3, None),
-        cell(Kind::MaxPool, &["m"], &[C(2)], none, 3, None),
-        cell(Kind::AveragePool, &["a"], &[C(2)], none, 3, None),
-        cell(Kind::Max, &["x"], &[C(3), C(4)], none, 3, None),
-        cell(Kind::Concat, &["k"], &[C(3), C(4), C(5)], none, 9, None),
-        cell(Kind::Layout, &["f"], &[C(6)], none, 36, None),
-        cell(Kind::Fc, &["y"], &[C(7)], none, 5, weights(&[5, 36])),
+        cell(CellKind::Conv, &["c1_conv", "c1"], &[Input(0)], relu, 3, weights(&[3, 2, 3, 3])),
+        cell(CellKind::Conv, &["c2"], &[C(0)], none, 3, weights(&[3, 1, 1, 1])),
+        cell(CellKind::Sum, &["s"], &[C(1), C(0)], none, 3, None),
+        cell(CellKind::MaxPool, &["m"], &[C(2)], none, 3, None),
+        cell(CellKind::AveragePool, &["a"], &[C(2)], none, 3, None),
+        cell(CellKind::Max, &["x"], &[C(3), C(4)], none, 3, None),
+        cell(CellKind::Concat, &["k"], &[C(3), C(4), C(5)], none, 9, None),
+        cell(CellKind::Layout, &["f"], &[C(6)], none, 36, None),
+        cell(CellKind::Fc, &["y"], &[C(7)], none, 5, weights(&[5, 36])),
     ];
-    Network { model, cells }
+    CellNetwork { model, cells }
 }
 
 /// A rescaling that brings accumulators of `magnitude` bits to about `bits` bits.
@@ -141,7 +141,7 @@ fn rescaling(dice: &mut Dice, choice: Choice, magnitude: u32, outputs: usize) ->
     Rescale { factors, how }
 }
 
-fn plan(choice: Choice) -> Plan {
+fn plan(choice: Choice) -> IntegerPlan {
     let dice = &mut Dice(choice.seed);
     let bits = choice.bits;
     let limit = (1i64 << (bits - 1)) - 1;
@@ -173,15 +173,15 @@ fn plan(choice: Choice) -> Plan {
     }
     cells[8].integers = integers(dice, 180, 5, true);
     cells[8].rescale = Some(rescaling(dice, choice, 2 * bits + 3, 5));
-    Plan { bits, range: 1.0, inputs: vec![output(input)], cells, remarks: vec![] }
+    IntegerPlan { bits, range: 1.0, inputs: vec![output(input)], cells, remarks: vec![] }
 }
 
-fn written(plan: &Plan, casting: Casting) -> Written {
+fn written(plan: &IntegerPlan, casting: Casting) -> IntegerModel {
     let mut written = write(&network(), plan, casting).unwrap_or_else(|d| panic!("{d}"));
     if casting != Casting::Implicit {
         let found = infer(&mut written.model);
         assert!(found.0.is_empty(), "{found}\n{}", text::print_model(&written.model));
-        let found = verify::verify(&written.model, verify::Level::Full);
+        let found = verify::verify(&written.model, verify::VerifyLevel::Full);
         assert!(found.0.is_empty(), "{found}\n{}", text::print_model(&written.model));
     }
     written
@@ -344,8 +344,13 @@ fn wide_averages_are_exact() {
             output: Some(output),
             threshold: Threshold::default(),
         };
-        let plan =
-            Plan { bits: 16, range: 1.0, inputs: vec![output], cells: vec![cell], remarks: vec![] };
+        let plan = IntegerPlan {
+            bits: 16,
+            range: 1.0,
+            inputs: vec![output],
+            cells: vec![cell],
+            remarks: vec![],
+        };
         let dice = &mut Dice(7);
         let input: Vec<i64> = (0..180).map(|_| dice.within(lo, hi)).collect();
         let want: Vec<i64> = input.chunks(45).map(|x| x.iter().sum::<i64>() / 45).collect();

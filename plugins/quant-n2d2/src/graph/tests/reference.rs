@@ -1,6 +1,8 @@
 //! The arithmetic of a plan, cell by cell, with loops over indices.
 
-use crate::plan::{Activation, Cell, CellPlan, Kind, Network, Plan, Rescale, Source};
+use crate::plan::{
+    Activation, Cell, CellInput, CellKind, CellNetwork, CellPlan, IntegerPlan, Rescale,
+};
 use std::collections::BTreeMap;
 
 /// `[n, c, h, w]`, or `[n, c, 1, 1]`.
@@ -84,15 +86,19 @@ fn pool(x: &Array, join: impl Fn([i64; 4]) -> i64) -> Array {
 }
 
 /// The integers of every cell, by name.
-pub(crate) fn run(network: &Network, plan: &Plan, input: &[i64]) -> BTreeMap<String, Vec<i64>> {
+pub(crate) fn run(
+    network: &CellNetwork,
+    plan: &IntegerPlan,
+    input: &[i64],
+) -> BTreeMap<String, Vec<i64>> {
     let input = Array { dims: [2, 2, 4, 4], values: input.to_vec() };
     let mut done: Vec<Array> = Vec::new();
     for (cell, decided) in network.cells.iter().zip(&plan.cells) {
         let operands: Vec<Array> = (cell.inputs.iter().enumerate())
             .map(|(slot, source)| {
                 let (array, output) = match source {
-                    Source::Input(i) => (&input, plan.inputs[*i]),
-                    Source::Cell(i) => (&done[*i], plan.cells[*i].output.unwrap()),
+                    CellInput::Input(i) => (&input, plan.inputs[*i]),
+                    CellInput::Cell(i) => (&done[*i], plan.cells[*i].output.unwrap()),
                 };
                 let branch = decided.branches.get(slot).and_then(Option::as_ref);
                 rescaled(array, branch, output.bounds())
@@ -100,13 +106,15 @@ pub(crate) fn run(network: &Network, plan: &Plan, input: &[i64]) -> BTreeMap<Str
             .collect();
         let x = &operands[0];
         let acc = match cell.kind {
-            Kind::Conv => conv(x, cell, decided),
-            Kind::Fc => fc(x, cell, decided),
-            Kind::Sum => Array::make(x.dims, |i| operands.iter().map(|x| x.at(i)).sum()),
-            Kind::Max => Array::make(x.dims, |i| operands.iter().map(|x| x.at(i)).max().unwrap()),
-            Kind::MaxPool => pool(x, |q| q.into_iter().max().unwrap()),
-            Kind::AveragePool => pool(x, |q| q.iter().sum::<i64>() / 4),
-            Kind::Concat => {
+            CellKind::Conv => conv(x, cell, decided),
+            CellKind::Fc => fc(x, cell, decided),
+            CellKind::Sum => Array::make(x.dims, |i| operands.iter().map(|x| x.at(i)).sum()),
+            CellKind::Max => {
+                Array::make(x.dims, |i| operands.iter().map(|x| x.at(i)).max().unwrap())
+            }
+            CellKind::MaxPool => pool(x, |q| q.into_iter().max().unwrap()),
+            CellKind::AveragePool => pool(x, |q| q.iter().sum::<i64>() / 4),
+            CellKind::Concat => {
                 let channels = x.dims[1];
                 let dims = [x.dims[0], channels * operands.len(), x.dims[2], x.dims[3]];
                 Array::make(dims, |[n, c, h, w]| operands[c / channels].at([n, c % channels, h, w]))

@@ -10,23 +10,23 @@ use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_jobs::{Destination, MemoryStore, Policy, Retention, Store, StoreError, What};
 use onnxd_proto::onnxd::{self as message, InputFile, Job, JobState};
 
-use super::{Queue, Stored};
+use super::{Queue, StoreResult};
 use crate::run::event::Event;
 use crate::run::layout::{Folders, make_private_dir};
-use crate::run::order::Order;
+use crate::run::order::DiskOrder;
 use print::{assert_text, print};
 
 /// A queue, and its texts so far.
-struct Site {
+struct QueueUnderTest {
     queue: Queue,
     root: tempfile::TempDir,
     text: String,
 }
 
-impl Site {
-    fn new(store: Box<dyn Store>) -> Site {
+impl QueueUnderTest {
+    fn new(store: Box<dyn Store>) -> QueueUnderTest {
         let queue = Queue::new(store, Vec::new(), Instant::now()).unwrap();
-        Site { queue, root: tempfile::tempdir().unwrap(), text: String::new() }
+        QueueUnderTest { queue, root: tempfile::tempdir().unwrap(), text: String::new() }
     }
 
     fn show(&mut self, what: &str) {
@@ -38,7 +38,7 @@ impl Site {
         Folders::below(self.root.path())
     }
 
-    fn step(&mut self, n: u32, what: What) -> Stored<Option<Job>> {
+    fn step(&mut self, n: u32, what: What) -> StoreResult<Option<Job>> {
         self.step_with(n, what, |_| {})
     }
 
@@ -48,7 +48,7 @@ impl Site {
         n: u32,
         what: What,
         change: impl FnOnce(&mut Job),
-    ) -> Stored<Option<Job>> {
+    ) -> StoreResult<Option<Job>> {
         let policy = Policy { attempts_max: 2, retry_first_ms: 0, ..Policy::default() };
         let old = self.queue.job(&id(n))?.unwrap();
         let mut with = old.clone();
@@ -84,7 +84,7 @@ impl Site {
         std::fs::write(dir.report(), "report").unwrap();
     }
 
-    fn pack(&mut self) -> Option<Order> {
+    fn pack(&mut self) -> Option<DiskOrder> {
         let (now, folders) = (Instant::now(), self.folders());
         self.queue.pack_soon(now);
         self.queue.pack_due(now, &folders, |job| job == id(9)).unwrap()
@@ -114,7 +114,7 @@ fn new_job(n: u32, folder: &str) -> Job {
 
 #[test]
 fn a_job_is_converted_and_packed() {
-    let mut site = Site::new(Box::new(MemoryStore::default()));
+    let mut site = QueueUnderTest::new(Box::new(MemoryStore::default()));
     site.queue.admit(&new_job(1, "alice")).unwrap();
     site.show("admitted");
     site.step(1, What::Claimed).unwrap().unwrap();
@@ -129,7 +129,7 @@ fn a_job_is_converted_and_packed() {
     assert!(stale.is_none() && site.queue.publishing(&id(1)).unwrap().is_some());
     site.step(1, What::Published { lease: 1 }).unwrap().unwrap();
     site.show("published");
-    let Some(Order::Packed(folders)) = site.pack() else { panic!("it is at rest") };
+    let Some(DiskOrder::Packed(folders)) = site.pack() else { panic!("it is at rest") };
     assert_eq!(folders, [(site.folders().job(&id(1)), false)], "there was no report");
     assert!(site.pack().is_none(), "packed already");
     site.show("packed");
@@ -138,7 +138,7 @@ fn a_job_is_converted_and_packed() {
 
 #[test]
 fn jobs_of_one_identity_are_started_one_after_the_other() {
-    let mut site = Site::new(Box::new(MemoryStore::default()));
+    let mut site = QueueUnderTest::new(Box::new(MemoryStore::default()));
     site.queued(1, "alice", "x");
     site.queued(2, "alice", "x");
     site.queued(3, "bob", "y");
@@ -159,7 +159,7 @@ fn jobs_of_one_identity_are_started_one_after_the_other() {
 
 #[test]
 fn failures_are_counted_apart_from_crashes() {
-    let mut site = Site::new(Box::new(MemoryStore::default()));
+    let mut site = QueueUnderTest::new(Box::new(MemoryStore::default()));
     site.queued(1, "", "x");
     site.queued(2, "", "y");
     for lease in 1..=2 {
@@ -181,11 +181,11 @@ fn failures_are_counted_apart_from_crashes() {
 
 #[test]
 fn old_jobs_are_forgotten() {
-    let mut site = Site::new(Box::new(MemoryStore::default()));
+    let mut site = QueueUnderTest::new(Box::new(MemoryStore::default()));
     site.finished(1, "x");
     site.finished(2, "y");
     site.finished(9, "z");
-    let Some(Order::Packed(folders)) = site.pack() else { panic!("they are at rest") };
+    let Some(DiskOrder::Packed(folders)) = site.pack() else { panic!("they are at rest") };
     assert_eq!(folders.len(), 2, "the housekeeping has one in hand");
     site.queued(3, "", "q");
     for lease in 1..=2 {
@@ -220,7 +220,10 @@ enum Fault {
 struct Failing(MemoryStore, Rc<Cell<Fault>>);
 
 impl Failing {
-    fn write<T>(&mut self, change: impl FnOnce(&mut MemoryStore) -> Stored<T>) -> Stored<T> {
+    fn write<T>(
+        &mut self,
+        change: impl FnOnce(&mut MemoryStore) -> StoreResult<T>,
+    ) -> StoreResult<T> {
         let fault = self.1.get();
         if fault != Fault::Full {
             let done = change(&mut self.0)?;
@@ -234,28 +237,28 @@ impl Failing {
 }
 
 impl Store for Failing {
-    fn get(&self, id: &str) -> Stored<Option<Job>> {
+    fn get(&self, id: &str) -> StoreResult<Option<Job>> {
         self.0.get(id)
     }
-    fn put_new(&mut self, job: &Job) -> Stored<bool> {
+    fn put_new(&mut self, job: &Job) -> StoreResult<bool> {
         self.write(|jobs| jobs.put_new(job))
     }
-    fn swap(&mut self, old: &Job, new: &Job) -> Stored<bool> {
+    fn swap(&mut self, old: &Job, new: &Job) -> StoreResult<bool> {
         self.write(|jobs| jobs.swap(old, new))
     }
-    fn scan(&self, state: Option<JobState>) -> Stored<Vec<Job>> {
+    fn scan(&self, state: Option<JobState>) -> StoreResult<Vec<Job>> {
         self.0.scan(state)
     }
-    fn find_identity(&self, identity: &str) -> Stored<Option<Job>> {
+    fn find_identity(&self, identity: &str) -> StoreResult<Option<Job>> {
         self.0.find_identity(identity)
     }
-    fn find_result(&self, to: &Destination<'_>) -> Stored<Option<Job>> {
+    fn find_result(&self, to: &Destination<'_>) -> StoreResult<Option<Job>> {
         self.0.find_result(to)
     }
-    fn remove(&mut self, ids: &[&str]) -> Stored<usize> {
+    fn remove(&mut self, ids: &[&str]) -> StoreResult<usize> {
         self.write(|jobs| jobs.remove(ids))
     }
-    fn mend(&mut self) -> Stored<Vec<String>> {
+    fn mend(&mut self) -> StoreResult<Vec<String>> {
         self.write(|_| Ok(vec!["the journal ended early".to_owned()]))
     }
 }
@@ -263,7 +266,8 @@ impl Store for Failing {
 #[test]
 fn what_the_store_refuses_waits() {
     let fault = Rc::new(Cell::new(Fault::None));
-    let mut site = Site::new(Box::new(Failing(MemoryStore::default(), Rc::clone(&fault))));
+    let mut site =
+        QueueUnderTest::new(Box::new(Failing(MemoryStore::default(), Rc::clone(&fault))));
     site.queue.admit(&new_job(1, "")).unwrap();
     fault.set(Fault::Full);
     let refused = site.step(1, What::Claimed).unwrap_err();

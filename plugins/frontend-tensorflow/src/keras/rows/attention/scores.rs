@@ -2,7 +2,7 @@
 
 use crate::ops::create::{number, steps};
 use crate::ops::shape::transposed;
-use crate::ops::{of, size_of};
+use crate::ops::{dtype_of, size_of};
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse};
 use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Bool, Float, Float16};
@@ -38,7 +38,7 @@ impl Masked {
 
 /// What attention looks at beside the products.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct ScoreOptions {
     /// Steps look at those before them alone.
     pub(crate) causal: bool,
     /// One over the root of the size of keys unless it is said.
@@ -58,7 +58,7 @@ pub(crate) fn causal(b: &GraphBuilder, scores: Var) -> Lowered<Var> {
 }
 
 /// Attention over `[batch, steps, heads, size]`; keys of fewer heads are shared.
-pub(crate) fn over_heads(b: &GraphBuilder, all: [Var; 3], options: Options) -> Lowered<Var> {
+pub(crate) fn over_heads(b: &GraphBuilder, all: [Var; 3], options: ScoreOptions) -> Lowered<Var> {
     Ok(with_scores(b, all, options)?.0)
 }
 
@@ -66,9 +66,9 @@ pub(crate) fn over_heads(b: &GraphBuilder, all: [Var; 3], options: Options) -> L
 pub(super) fn with_scores(
     b: &GraphBuilder,
     [query, key, value]: [Var; 3],
-    options: Options,
+    options: ScoreOptions,
 ) -> Lowered<(Var, Var)> {
-    let dtype = of(b, query)?;
+    let dtype = dtype_of(b, query)?;
     let shared = match (size_of(b, query, 2), size_of(b, key, 2)) {
         (Some(q), Some(k)) if k > 0 && q > k && q % k == 0 => q / k,
         _ => 1,
@@ -86,7 +86,7 @@ pub(super) fn with_scores(
         scores = b.mul(b.tanh(b.div(scores, cap)?)?, cap)?;
     }
     if let Some(bias) = options.bias {
-        scores = b.add(scores, b.cast(bias, of(b, scores)?)?)?;
+        scores = b.add(scores, b.cast(bias, dtype_of(b, scores)?)?)?;
     }
     let mut mask = options.mask.map(|mask| b.cast(mask, Bool)).transpose()?;
     if options.causal {
@@ -94,7 +94,7 @@ pub(super) fn with_scores(
         mask = Some(mask.map_or(Ok(own), |mask| b.and(mask, own))?);
     }
     if let Some(mask) = mask {
-        let dtype = of(b, scores)?;
+        let dtype = dtype_of(b, scores)?;
         let low = b.constant(number(options.masked.lowest(dtype), dtype));
         scores = match options.masked {
             Masked::Even | Masked::Zero => b.where_(mask, scores, low)?,

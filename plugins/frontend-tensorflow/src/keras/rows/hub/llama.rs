@@ -1,14 +1,14 @@
 //! The decoder of Llama and its kin.
 
 use super::{Looks, mask};
-use crate::keras::layer::Layer;
-use crate::keras::rows::attention::{Heads, Masked, Options, over_heads, together};
+use crate::keras::layer::KerasLayer;
+use crate::keras::rows::attention::{Heads, Masked, ScoreOptions, over_heads, together};
 use crate::keras::rows::{exactly, weights_and_bias};
-use crate::keras::runner::{Called, Given};
-use crate::keras::values::Item;
+use crate::keras::runner::{CallArgs, Called};
+use crate::keras::values::KerasItem;
 use crate::ops::create::counted;
-use crate::ops::shape::{Size, sized, sizes, transposed};
-use crate::ops::{Lower, of};
+use crate::ops::shape::{DimSize, sized, sizes, transposed};
+use crate::ops::{Lower, dtype_of};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::Lowered;
@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 use std::f64::consts::TAU;
 
 /// What models of this kind call what they hold, and how they compute beside that.
-pub(super) struct Names {
+pub(super) struct DecoderNames {
     /// The arguments of a call that are converted.
     pub(super) arguments: [&'static str; 3],
     norms: [&'static str; 2],
@@ -31,7 +31,7 @@ pub(super) struct Names {
     is_explicit: bool,
 }
 
-pub(super) const LLAMA: Names = Names {
+pub(super) const LLAMA: DecoderNames = DecoderNames {
     arguments: ["decoder_sequence", "decoder_padding_mask", "decoder_attention_mask"],
     norms: ["_self_attention_layernorm", "_feedforward_layernorm"],
     attention: "_self_attention_layer/_",
@@ -42,7 +42,7 @@ pub(super) const LLAMA: Names = Names {
     is_explicit: false,
 };
 
-pub(super) const GEMMA: Names = Names {
+pub(super) const GEMMA: DecoderNames = DecoderNames {
     arguments: ["x", "padding_mask", "attention_mask"],
     norms: ["pre_attention_norm", "pre_ffw_norm"],
     attention: "attention/",
@@ -53,7 +53,7 @@ pub(super) const GEMMA: Names = Names {
     is_explicit: true,
 };
 
-pub(super) const PHI3: Names = Names {
+pub(super) const PHI3: DecoderNames = DecoderNames {
     norms: ["pre_attention_layernorm", "post_attention_layernorm"],
     attention: "attention/",
     gate: "feedforward_gate_dense",
@@ -66,9 +66,9 @@ pub(super) const PHI3: Names = Names {
 const SIZE_MAX: i64 = 1 << 16;
 
 /// Attention to the steps before, and dense layers of which one is the gate of another, each behind a norm.
-pub(super) fn decoder(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Item> {
-    let Some(input) = given.first().filter(|item| item.tensor().is_some()).cloned() else {
-        return Ok(Item::Hole);
+pub(super) fn decoder(called: &Called<'_, '_, '_>, arguments: &CallArgs) -> Lowered<KerasItem> {
+    let Some(input) = arguments.first().filter(|item| item.tensor().is_some()).cloned() else {
+        return Ok(KerasItem::Hole);
     };
     let names = match called.layer.class.as_str() {
         "GemmaDecoderBlock" => &GEMMA,
@@ -76,27 +76,27 @@ pub(super) fn decoder(called: &Called<'_, '_, '_>, given: &Given) -> Lowered<Ite
         _ => &LLAMA,
     };
     let x = called.run(names.norms[0], input.clone())?;
-    let Some(x) = x.tensor() else { return Ok(Item::Hole) };
-    let y = attended(called, given, (names, x))?;
+    let Some(x) = x.tensor() else { return Ok(KerasItem::Hole) };
+    let y = attended(called, arguments, (names, x))?;
     let x = called.sum(if_held(called, "post_attention_norm", y)?, input)?;
     let y = called.run(names.norms[1], x.clone())?;
     let (gate, y) = (called.run(names.gate, y.clone())?, called.run(names.inner, y)?);
-    let (Some(gate), Some(y)) = (gate.tensor(), y.tensor()) else { return Ok(Item::Hole) };
+    let (Some(gate), Some(y)) = (gate.tensor(), y.tensor()) else { return Ok(KerasItem::Hole) };
     let y = called.run(names.outer, called.builder().mul(y, gate)?.into())?;
     called.sum(if_held(called, "post_ffw_norm", y)?, x)
 }
 
 /// What a part makes of a value, where the layer holds it.
-fn if_held(called: &Called<'_, '_, '_>, key: &str, x: Item) -> Lowered<Item> {
+fn if_held(called: &Called<'_, '_, '_>, key: &str, x: KerasItem) -> Lowered<KerasItem> {
     if called.layer.part(key).is_some() { called.run(key, x) } else { Ok(x) }
 }
 
 /// What heads see of the steps before, together.
 fn attended(
     called: &Called<'_, '_, '_>,
-    given: &Given,
-    (names, x): (&Names, Var),
-) -> Lowered<Item> {
+    arguments: &CallArgs,
+    (names, x): (&DecoderNames, Var),
+) -> Lowered<KerasItem> {
     let b = called.builder();
     let key = |role: &str, rest: &str| format!("{}{role}_dense{rest}", names.attention);
     let weights = |role: &str| {
@@ -107,20 +107,22 @@ fn attended(
         let weights = weights(role)?;
         let ([kernel], bias) = weights_and_bias(b, &weights, weights.len() == 2)?;
         let inputs_first = if names.has_heads_first { [1, 0, 2] } else { [0, 1, 2] };
-        Heads::of(b, x, transposed(b, kernel, &inputs_first)?, bias)
+        Heads::split(b, x, transposed(b, kernel, &inputs_first)?, bias)
     };
     let normed = |role: &str, x: &Heads| {
         let x = x.apart(b)?;
         if_held(called, &key(role, "_layer_norm"), x.into())
     };
     let [query, key, value] = [heads("query")?, heads("key")?, heads("value")?];
-    let whole = Size::Known(query.count.saturating_mul(value.size));
+    let whole = DimSize::Known(query.count.saturating_mul(value.size));
     let (query, key) = (normed("query", &query)?, normed("key", &key)?);
-    let (Some(query), Some(key)) = (query.tensor(), key.tensor()) else { return Ok(Item::Hole) };
-    let tensor = |name: &str| given.name(name).and_then(Item::tensor);
+    let (Some(query), Some(key)) = (query.tensor(), key.tensor()) else {
+        return Ok(KerasItem::Hole);
+    };
+    let tensor = |name: &str| arguments.name(name).and_then(KerasItem::tensor);
     let window = called.layer.int("sliding_window");
     let looks = Looks {
-        padding: tensor(names.arguments[1]).or(given.first().and_then(Item::mask)),
+        padding: tensor(names.arguments[1]).or(arguments.first().and_then(KerasItem::mask)),
         more: tensor(names.arguments[2]),
         causal: true,
         window,
@@ -130,12 +132,16 @@ fn attended(
     let mask = mask.map(|mask| b.unsqueeze(mask, [1])).transpose()?;
     let masked = if names.is_explicit { Masked::Zero } else { Masked::Even };
     let soft_cap = called.layer.real("soft_cap");
-    let turns = Turns::of(b, called.layer, query)?;
+    let turns = Turns::for_heads(b, called.layer, query)?;
     let all = [turns.turned(b, query)?, turns.turned(b, key)?, value.apart(b)?];
-    let y = over_heads(b, all, Options { causal, mask, masked, soft_cap, ..Options::default() })?;
+    let y = over_heads(
+        b,
+        all,
+        ScoreOptions { causal, mask, masked, soft_cap, ..ScoreOptions::default() },
+    )?;
     let y = sized(b, y, &[sizes(b, y, 0..2)?, vec![whole]].concat())?;
     let [kernel] = exactly(b, &weights("output")?)?;
-    together(b, y, kernel).map(Item::from)
+    together(b, y, kernel).map(KerasItem::from)
 }
 
 /// By how much the elements of a head are turned, in pairs: `[1, steps, 1, elements]`.
@@ -147,7 +153,7 @@ struct Turns {
 
 impl Turns {
     /// For queries or keys `[batch, steps, heads, elements]`.
-    fn of(b: &Lower, layer: &Layer, x: Var) -> Lowered<Turns> {
+    fn for_heads(b: &Lower, layer: &KerasLayer, x: Var) -> Lowered<Turns> {
         let size = b.shape_of(x).and_then(|shape| shape.last()?.known());
         let Some(size) = size.filter(|n| n % 2 == 0 && (2..=SIZE_MAX).contains(n)) else {
             let message =
@@ -175,7 +181,7 @@ impl Turns {
         };
         let angles = b.mul(line, speeds)?;
         let angles = b.unsqueeze(b.concat([angles, angles]).axis(-1).one()?, [0, 2])?;
-        let dtype = of(b, x)?;
+        let dtype = dtype_of(b, x)?;
         let (mut cos, mut sin) = (b.cos(angles)?, b.sin(angles)?);
         if let Some(gain) = layer.real("rope_gain").filter(|x| *x != 1.0) {
             (cos, sin) = (b.mul(cos, gain)?, b.mul(sin, gain)?);
@@ -193,7 +199,7 @@ impl Turns {
 }
 
 /// By how much each pair turns from one step to the next.
-fn speeds(layer: &Layer, size: i64) -> Vec<f64> {
+fn speeds(layer: &KerasLayer, size: i64) -> Vec<f64> {
     let longest = layer.real("rope_max_wavelength").unwrap_or(10000.0);
     let scale = layer.real("rope_scaling_factor").unwrap_or(1.0);
     let plain = (0..size / 2).map(|i| longest.powf(-2.0 * i as f64 / size as f64) / scale);

@@ -10,17 +10,17 @@ use crate::ops::create::scalar;
 use crate::ops::linear::aligned;
 use crate::ops::reduce::{Reduction, along};
 use crate::ops::select::choice;
-use crate::ops::shape::{Size, axis_of, sized, sizes};
-use crate::ops::{Lower, Source, of, rank, widened};
+use crate::ops::shape::{DimSize, axis_of, sized, sizes};
+use crate::ops::{Lower, RowContext, dtype_of, rank, widened};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::formulas::matrix::{correlation, kron};
 use onnxd_plugin_sdk::ir::DataType::{self, Int8, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
-use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
+use onnxd_plugin_sdk::lower::{ArgumentReader, Lowered, Parameter, Table, Value, WrongArgument};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Matmul" => matmul;
         "ops.Dot" => |b, a: Two| multiplied(b, a, |m| (m - 2).max(0));
@@ -74,7 +74,7 @@ struct Vander {
 }
 
 impl Parameter for Vander {
-    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Vander, WrongArgument> {
+    fn take(reader: &mut ArgumentReader<'_>, _: &str) -> Result<Vander, WrongArgument> {
         let (x, n) = (reader.take("x", None)?, reader.take("N", None)?);
         Ok(Vander { x, n, increasing: reader.take("increasing", Some(false))? })
     }
@@ -87,7 +87,7 @@ struct Einsum {
 }
 
 impl Parameter for Einsum {
-    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Einsum, WrongArgument> {
+    fn take(reader: &mut ArgumentReader<'_>, _: &str) -> Result<Einsum, WrongArgument> {
         Ok(Einsum { operands: reader.rest(), subscripts: reader.take("subscripts", None)? })
     }
 }
@@ -95,14 +95,14 @@ impl Parameter for Einsum {
 /// Both as tensors to be multiplied, and the type of the result.
 fn factors(b: &GraphBuilder, all: [&Value; 2]) -> Lowered<([Var; 2], DataType)> {
     let [x, y] = as_tensors(b, all)?;
-    let to = of(b, x)?;
+    let to = dtype_of(b, x)?;
     let computed = if to.is_float() { to } else { widened(to) };
     Ok(([b.cast(x, computed)?, b.cast(y, computed)?], to))
 }
 
 fn matmul(b: &Lower, a: Two) -> Lowered<Var> {
     let all = [&a.x1, &a.x2];
-    let bytes = |x: &Value| Ok(of(b, any(b, x)?)? == Int8);
+    let bytes = |x: &Value| Ok(dtype_of(b, any(b, x)?)? == Int8);
     let both = bytes(all[0])? && bytes(all[1])?;
     let ([x, y], to) = factors(b, all)?;
     b.cast(b.mat_mul(x, y)?, if both { Int32 } else { to })
@@ -195,7 +195,7 @@ fn cross(b: &Lower, a: Cross) -> Lowered<Var> {
 
 /// The places below or above a diagonal; others are zero.
 fn band(b: &GraphBuilder, x: Var, k: i64, lower: bool) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     if dtype == DataType::Bool {
         let y = band(b, b.cast(x, Int32)?, k, lower)?;
         return b.cast(y, dtype);
@@ -218,7 +218,7 @@ pub(crate) fn diagonal(b: &GraphBuilder, x: Var, offset: i64, [i, j]: [i64; 2]) 
         .map(|row| row * columns + column(row))
         .collect();
     let leading = sizes(b, x, 0..shape.len() - 2)?;
-    let flat = sized(b, x, &[leading, vec![Size::Known(rows * columns)]].concat())?;
+    let flat = sized(b, x, &[leading, vec![DimSize::Known(rows * columns)]].concat())?;
     b.gather(flat, places).axis(-1).one()
 }
 
@@ -227,7 +227,7 @@ fn matrix(b: &GraphBuilder, x: Var, k: i64) -> Lowered<Var> {
     let n = b.shape(x).one()?;
     let square = b.concat([n, n]).axis(0).one()?;
     let hot = b.eye_like(crate::ops::create::filled(b, square, 0, Int32)?).one()?;
-    let zero = b.constant(scalar(0, of(b, x)?));
+    let zero = b.constant(scalar(0, dtype_of(b, x)?));
     let wide = choice(b, b.cast(hot, DataType::Bool)?, b.unsqueeze(x, [0])?, zero)?;
     let k = k.signum() * count(b, "diagonals", k.saturating_abs())?;
     let (before, behind) = (k.max(0), (-k).max(0));
@@ -235,7 +235,7 @@ fn matrix(b: &GraphBuilder, x: Var, k: i64) -> Lowered<Var> {
 }
 
 fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
-    let dtype = of(b, a.x)?;
+    let dtype = dtype_of(b, a.x)?;
     let size = b.shape_of(a.x).and_then(|shape| shape.first()?.known());
     let n = a.n.or(size).ok_or_else(|| b.unsupported("The number of columns is not known."))?;
     let mut powers: Vec<f32> = (0..count(b, "columns", n)?).map(|i| i as f32).collect();
@@ -243,6 +243,6 @@ fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
         powers.reverse();
     }
     let [x] = in_floats(b, [&Value::Var(a.x)])?;
-    let powers = b.cast(b.constant(Tensor::vector(powers)), of(b, x)?)?;
+    let powers = b.cast(b.constant(Tensor::vector(powers)), dtype_of(b, x)?)?;
     b.cast(b.pow(b.unsqueeze(x, [-1])?, powers)?, dtype)
 }

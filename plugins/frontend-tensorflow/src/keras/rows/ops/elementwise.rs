@@ -7,7 +7,7 @@ use crate::ops::compare::where_zero;
 use crate::ops::create::number;
 use crate::ops::select::choice;
 use crate::ops::special::{computed, erfc};
-use crate::ops::{Lower, Source, bits, of};
+use crate::ops::{Lower, RowContext, bits, dtype_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Call, GraphBuilder, Var, op};
 use onnxd_plugin_sdk::formulas::arithmetic::{self, floor_quotient, floor_remainder};
@@ -17,7 +17,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 use std::f64::consts::{LN_2, LN_10, PI};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = binary(table);
     let table = comparisons(table);
     let table = functions(table);
@@ -55,7 +55,7 @@ pub(crate) fn truth(b: &GraphBuilder, x: &Value) -> Lowered<Var> {
     b.cast(any(b, x)?, Bool)
 }
 
-fn binary(table: Table<Source>) -> Table<Source> {
+fn binary(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Add" => |b, a: Two| two(b, a, GraphBuilder::add);
         "ops.Subtract" => |b, a: Two| two(b, a, GraphBuilder::sub);
@@ -77,14 +77,14 @@ fn binary(table: Table<Source>) -> Table<Source> {
         "ops.Heaviside" => |b, a: Two| {
             let [x, at_zero] = as_tensors(b, [&a.x1, &a.x2])?;
             let [x, at_zero] = [wide_floats(b, x)?, wide_floats(b, at_zero)?];
-            let step = b.cast(b.greater(x, 0)?, of(b, x)?)?;
+            let step = b.cast(b.greater(x, 0)?, dtype_of(b, x)?)?;
             b.where_(b.equal(x, 0)?, at_zero, step)
         };
         "ops.Logaddexp" => |b, a: Two| floating(b, a, |b, x, y| arithmetic::log_add_exp(b, x, y, 1.0));
         "ops.Logaddexp2" => |b, a: Two| floating(b, a, |b, x, y| arithmetic::log_add_exp(b, x, y, LN_2));
         "ops.Ldexp" => |b, a: Two| {
             let [x, power] = in_floats(b, [&a.x1, &a.x2])?;
-            let two = b.constant(number(2.0, of(b, x)?));
+            let two = b.constant(number(2.0, dtype_of(b, x)?));
             let y = b.mul(x, b.pow(two, power)?)?;
             b.where_(b.or(infinite(b, x)?.one()?, b.equal(x, 0)?)?, x, y)
         };
@@ -95,7 +95,7 @@ fn binary(table: Table<Source>) -> Table<Source> {
     }
 }
 
-fn comparisons(table: Table<Source>) -> Table<Source> {
+fn comparisons(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Equal" => |b, a: Two| compared(b, a, GraphBuilder::equal);
         "ops.NotEqual" => |b, a: Two| compared(b, a, |b, x, y| b.not(b.equal(x, y)?));
@@ -125,7 +125,7 @@ fn comparisons(table: Table<Source>) -> Table<Source> {
     }
 }
 
-fn functions(table: Table<Source>) -> Table<Source> {
+fn functions(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Exp" => |b, a: One| b.exp(float(b, &a.x)?);
         "ops.Exp2" => |b, a: One| b.exp(b.mul(float(b, &a.x)?, LN_2)?);
@@ -138,7 +138,7 @@ fn functions(table: Table<Source>) -> Table<Source> {
         "ops.Rsqrt" => |b, a: One| b.reciprocal(b.sqrt(float(b, &a.x)?)?);
         "ops.Cbrt" => |b, a: One| {
             let x = wide_floats(b, any(b, &a.x)?)?;
-            let third = b.constant(number(1.0 / 3.0, of(b, x)?));
+            let third = b.constant(number(1.0 / 3.0, dtype_of(b, x)?));
             b.mul(b.sign(x)?, b.pow(b.abs(x)?, third)?)
         };
         "ops.Sin" => |b, a: One| b.sin(float(b, &a.x)?);
@@ -163,7 +163,7 @@ fn functions(table: Table<Source>) -> Table<Source> {
     }
 }
 
-fn numbers_alone(table: Table<Source>) -> Table<Source> {
+fn numbers_alone(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Absolute" | "ops.Abs" => |b, a: One| absolute(b, any(b, &a.x)?);
         "ops.Fabs" => |b, a: One| b.abs(float(b, &a.x)?);
@@ -176,7 +176,7 @@ fn numbers_alone(table: Table<Source>) -> Table<Source> {
         };
         "ops.Reciprocal" => |b, a: One| {
             let x = any(b, &a.x)?;
-            if of(b, x)?.is_float() { b.reciprocal(x) } else { b.div(1, x) }
+            if dtype_of(b, x)?.is_float() { b.reciprocal(x) } else { b.div(1, x) }
         };
         "ops.Ceil" => |b, a: One| b.ceil(float(b, &a.x)?);
         "ops.Floor" => |b, a: One| b.floor(float(b, &a.x)?);
@@ -208,7 +208,7 @@ fn array(
     dtype.map_or(Ok(x), |word| cast(b, x, &word))
 }
 
-fn integers(table: Table<Source>) -> Table<Source> {
+fn integers(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.BitwiseAnd" => |b, a: Bits| bitwise(b, a, GraphBuilder::bitwise_and);
         "ops.BitwiseOr" => |b, a: Bits| bitwise(b, a, GraphBuilder::bitwise_or);
@@ -255,7 +255,7 @@ fn bitwise(b: &Lower, a: Bits, f: Combine) -> Lowered<Var> {
 
 /// The larger or the smaller of two numbers.
 pub(crate) fn extreme(b: &GraphBuilder, x: Var, y: Var, largest: bool) -> Lowered<Var> {
-    unless_short(b, x, y, |x, y| match (of(b, x)?, largest) {
+    unless_short(b, x, y, |x, y| match (dtype_of(b, x)?, largest) {
         (Bool, true) => b.or(x, y),
         (Bool, false) => b.and(x, y),
         (_, true) => b.max([x, y]),
@@ -270,7 +270,7 @@ fn unless_short(
     y: Var,
     f: impl Fn(Var, Var) -> Lowered<Var>,
 ) -> Lowered<Var> {
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         short @ (DataType::Int16 | DataType::Uint16) => {
             b.cast(f(b.cast(x, Int32)?, b.cast(y, Int32)?)?, short)
         }
@@ -281,7 +281,7 @@ fn unless_short(
 /// As [`extreme`]; what is no number gives way.
 fn numeric(b: &GraphBuilder, x: Var, y: Var, largest: bool) -> Lowered<Var> {
     let both = extreme(b, x, y, largest)?;
-    if !of(b, x)?.is_float() {
+    if !dtype_of(b, x)?.is_float() {
         return Ok(both);
     }
     b.where_(b.is_nan(x)?, y, b.where_(b.is_nan(y)?, x, both)?)
@@ -289,7 +289,7 @@ fn numeric(b: &GraphBuilder, x: Var, y: Var, largest: bool) -> Lowered<Var> {
 
 /// Whether elements are infinite; before opset 20 half floats cannot be asked.
 fn infinite(b: &GraphBuilder, x: Var) -> Lowered<Call<'_, op::IsInf>> {
-    let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
+    let half = matches!(dtype_of(b, x)?, DataType::Float16 | DataType::Bfloat16);
     Ok(b.is_inf(if half && b.opset() < 20 { b.cast(x, Float)? } else { x }))
 }
 
@@ -301,7 +301,7 @@ fn if_float(
     f: fn(&GraphBuilder, Var) -> Lowered<Var>,
 ) -> Lowered<Var> {
     let x = any(b, x)?;
-    if of(b, x)?.is_float() {
+    if dtype_of(b, x)?.is_float() {
         return f(b, x);
     }
     let shape = b.shape(x).one()?;
@@ -311,12 +311,12 @@ fn if_float(
 /// What changes floats alone.
 fn if_floats(b: &Lower, x: &Value, f: fn(&GraphBuilder, Var) -> Lowered<Var>) -> Lowered<Var> {
     let x = any(b, x)?;
-    if of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
+    if dtype_of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
 }
 
 fn close(b: &Lower, all: [&Value; 2], [rtol, atol]: [f64; 2], equal_nan: bool) -> Lowered<Var> {
     let [x, y] = as_tensors(b, all)?;
-    if !of(b, x)?.is_float() {
+    if !dtype_of(b, x)?.is_float() {
         return b.equal(x, y);
     }
     let most = b.add(b.mul(b.abs(y)?, rtol)?, atol)?;
@@ -333,19 +333,19 @@ fn is_unsigned(dtype: DataType) -> bool {
 }
 
 fn absolute(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    if is_unsigned(of(b, x)?) { Ok(x) } else { b.abs(x) }
+    if is_unsigned(dtype_of(b, x)?) { Ok(x) } else { b.abs(x) }
 }
 
 fn sign_bit(b: &Lower, a: One) -> Lowered<Var> {
     let x = any(b, &a.x)?;
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         Bool => crate::ops::create::filled(b, b.shape(x).one()?, 0, Bool),
         _ => arithmetic::is_negative(b, x),
     }
 }
 
 fn round(b: &Lower, a: Round) -> Lowered<Var> {
-    let dtype = of(b, a.x)?;
+    let dtype = dtype_of(b, a.x)?;
     if a.decimals == 0 || (!dtype.is_float() && a.decimals > 0) {
         return if dtype.is_float() { b.round(a.x) } else { Ok(a.x) };
     }
@@ -357,7 +357,7 @@ fn round(b: &Lower, a: Round) -> Lowered<Var> {
 /// Bounds are of the type of `x`.
 fn clip(b: &Lower, x: Var, x_min: Value, x_max: Value) -> Lowered<Var> {
     let x = numbers(b, x)?;
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let (low, high) = (tensor(b, &x_min, dtype)?, tensor(b, &x_max, dtype)?);
     let scalar = |v: Var| b.rank_of(v) == Some(0);
     if scalar(low) && scalar(high) && dtype.is_float() {
@@ -370,7 +370,7 @@ fn clip(b: &Lower, x: Var, x_min: Value, x_max: Value) -> Lowered<Var> {
 fn cast(b: &Lower, x: Var, to: &str) -> Lowered<Var> {
     let to = named(b, to)?;
     let narrow = to.is_integer() && to.bits() < 32;
-    match of(b, x)?.is_float() && narrow {
+    match dtype_of(b, x)?.is_float() && narrow {
         true => b.cast(b.cast(x, Int32)?, to),
         false => b.cast(x, to),
     }

@@ -6,14 +6,14 @@ use crate::keras::layer::SLICE;
 use crate::ops::create::{filled, scalar, steps};
 use crate::ops::scatter::scattered;
 use crate::ops::shape::{squeezed, unsqueezed};
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.GetItem" => get_item(x, key);
         "ops.Slice" => |b, a: Slice| {
@@ -26,7 +26,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.Scatter" => |b, indices: Value, values: Var, shape: Vec<i64>| {
             let shape = Operand::from(shape).to_tensor(Some(Int64)).map(|t| b.constant(t));
             let shape = shape.ok_or_else(|| b.wrong("The shape is not known."))?;
-            let zeros = filled(b, shape, 0, of(b, values)?)?;
+            let zeros = filled(b, shape, 0, dtype_of(b, values)?)?;
             scattered(b, [zeros, any(b, &indices)?, values], Some("add"))
         };
         "ops.ScatterUpdate" => |b, inputs: Var, indices: Value, updates: Value, reduction: Option<String>| {
@@ -35,7 +35,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
                 how.ok_or_else(|| b.unsupported(format!("The reduction `{}` is not known.", shown(word))))
             };
             let how = reduction.as_ref().map(known).transpose()?;
-            let updates = super::promote::tensor(b, &updates, of(b, inputs)?)?;
+            let updates = super::promote::tensor(b, &updates, dtype_of(b, inputs)?)?;
             scattered(b, [inputs, any(b, &indices)?, updates], how)
         };
         "ops.Take" => |b, x: Var, indices: Value, axis: Option<i64>| {
@@ -130,7 +130,7 @@ enum Bound {
 }
 
 impl Bound {
-    fn of(b: &GraphBuilder, x: &Value) -> Lowered<Bound> {
+    fn from_value(b: &GraphBuilder, x: &Value) -> Lowered<Bound> {
         Ok(match x {
             Value::None => Bound::Open,
             Value::Int(x) => Bound::At(*x),
@@ -153,7 +153,7 @@ impl Bound {
 }
 
 /// What one part of a key says.
-enum Part {
+enum IndexPart {
     Slice([Bound; 2], i64),
     Rest,
     New,
@@ -166,27 +166,30 @@ fn is_slice(items: &[Value]) -> bool {
     matches!(items, [Value::Text(word), _, _, _] if word == SLICE)
 }
 
-fn part(b: &GraphBuilder, key: &Value) -> Lowered<Part> {
+fn part(b: &GraphBuilder, key: &Value) -> Lowered<IndexPart> {
     Ok(match key {
-        Value::None => Part::New,
-        Value::Int(at) => Part::At(*at),
+        Value::None => IndexPart::New,
+        Value::Int(at) => IndexPart::At(*at),
         Value::Var(v) => match b.ints_of(*v) {
-            Some(at) if at.len() == 1 && b.rank_of(*v) == Some(0) => Part::At(at[0]),
-            _ => Part::Computed(*v),
+            Some(at) if at.len() == 1 && b.rank_of(*v) == Some(0) => IndexPart::At(at[0]),
+            _ => IndexPart::Computed(*v),
         },
         Value::List(items) if is_slice(items) => {
-            let step = match Bound::of(b, &items[3])? {
+            let step = match Bound::from_value(b, &items[3])? {
                 Bound::Open => 1,
                 Bound::At(step) if step != 0 => step,
                 _ => return Err(unknown(b)),
             };
-            Part::Slice([Bound::of(b, &items[1])?, Bound::of(b, &items[2])?], step)
+            IndexPart::Slice(
+                [Bound::from_value(b, &items[1])?, Bound::from_value(b, &items[2])?],
+                step,
+            )
         }
-        Value::Text(text) if text == "..." => Part::Rest,
+        Value::Text(text) if text == "..." => IndexPart::Rest,
         Value::Text(text) => {
             let json: serde_json::Value = serde_json::from_str(text).map_err(|_| unknown(b))?;
             match json.get("class_name").and_then(|name| name.as_str()) {
-                Some("__ellipsis__") => Part::Rest,
+                Some("__ellipsis__") => IndexPart::Rest,
                 _ => return Err(unknown(b)),
             }
         }
@@ -204,7 +207,7 @@ fn get_item(b: &Lower, x: Var, key: Value) -> Lowered<Var> {
         other => vec![other],
     };
     let parts = keys.iter().map(|key| part(b, key)).collect::<Lowered<Vec<_>>>()?;
-    let taken = |part: &&Part| !matches!(part, Part::New | Part::Rest);
+    let taken = |part: &&IndexPart| !matches!(part, IndexPart::New | IndexPart::Rest);
     let n = rank(b, x)?;
     let rest = n.saturating_sub(parts.iter().filter(taken).count());
     let (mut axis, mut out) = (0i64, 0i64);
@@ -212,12 +215,12 @@ fn get_item(b: &Lower, x: Var, key: Value) -> Lowered<Var> {
     let mut x = x;
     for part in &parts {
         match part {
-            Part::Rest => (axis, out) = (axis + rest as i64, out + rest as i64),
-            Part::New => {
+            IndexPart::Rest => (axis, out) = (axis + rest as i64, out + rest as i64),
+            IndexPart::New => {
                 new.push(out);
                 out += 1;
             }
-            Part::Slice([begin, end], step) => {
+            IndexPart::Slice([begin, end], step) => {
                 let (first, last) =
                     if *step < 0 { (i64::MAX, i64::MIN + 1) } else { (0, i64::MAX) };
                 match (begin.vector(b, first)?, end.vector(b, last)?) {
@@ -231,18 +234,18 @@ fn get_item(b: &Lower, x: Var, key: Value) -> Lowered<Var> {
                 }
                 (axis, out) = (axis + 1, out + 1);
             }
-            Part::At(at) => {
+            IndexPart::At(at) => {
                 cuts.push([axis, *at, if *at == -1 { i64::MAX } else { at.saturating_add(1) }, 1]);
                 gone.push(axis);
                 axis += 1;
             }
-            Part::Computed(at) if b.rank_of(*at) == Some(0) => {
+            IndexPart::Computed(at) if b.rank_of(*at) == Some(0) => {
                 // The axis stays until all others are cut.
                 x = b.gather(x, b.unsqueeze(b.cast(*at, Int64)?, [0])?).axis(axis).one()?;
                 gone.push(axis);
                 axis += 1;
             }
-            Part::Computed(_) => return Err(unknown(b)),
+            IndexPart::Computed(_) => return Err(unknown(b)),
         }
     }
     if !cuts.is_empty() {

@@ -7,7 +7,7 @@ use crate::keras::rows::count;
 use crate::ops::create::number;
 use crate::ops::reduce::{Reduction, along};
 use crate::ops::shape::{axis_of, squeezed};
-use crate::ops::{Lower, Source, Values, of, rank, spectral};
+use crate::ops::{Lower, RowContext, Values, dtype_of, rank, spectral};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::formulas::matrix::{cholesky, qr, transposed};
@@ -15,7 +15,7 @@ use onnxd_plugin_sdk::formulas::singular::{self, Singular};
 use onnxd_plugin_sdk::ir::DataType::{Double, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Norm" => norm;
         "ops.Cholesky" => |b, a: Matrix| {
@@ -40,7 +40,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let x = floats(b, x)?;
             let s = spectral::values(b, x)?;
             let limit = match tol {
-                Some(tol) => b.constant(number(tol, of(b, s)?)),
+                Some(tol) => b.constant(number(tol, dtype_of(b, s)?)),
                 None => rounding(b, x, s, 1.0)?,
             };
             b.reduce_sum(b.cast(b.greater(s, limit)?, Int32)?).axes([-1]).keepdims(0).one()
@@ -92,7 +92,7 @@ fn largest(b: &Lower, s: Var) -> Lowered<Var> {
 
 /// Up to where singular values may be errors of rounding, as TensorFlow has it.
 fn rounding(b: &Lower, x: Var, s: Var, factor: f64) -> Lowered<Var> {
-    let dtype = of(b, s)?;
+    let dtype = dtype_of(b, s)?;
     let epsilon = if dtype == Double { f64::EPSILON } else { f64::from(f32::EPSILON) };
     let sides = b.shape(x).start(rank(b, x)? as i64 - 2).one()?;
     let longer = b.cast(b.reduce_max(sides).keepdims(0).one()?, dtype)?;
@@ -101,19 +101,19 @@ fn rounding(b: &Lower, x: Var, s: Var, factor: f64) -> Lowered<Var> {
 
 /// The order of a norm.
 #[derive(Clone, Copy, PartialEq)]
-enum Order {
+enum NormOrder {
     Euclidean,
     Number(f64),
 }
 
-impl Order {
-    fn of(b: &GraphBuilder, ord: Option<&Value>, of_matrix: bool) -> Lowered<Order> {
+impl NormOrder {
+    fn from_value(b: &GraphBuilder, ord: Option<&Value>, of_matrix: bool) -> Lowered<NormOrder> {
         Ok(match ord {
-            None => Order::Euclidean,
-            Some(Value::Text(word)) if word == "fro" && of_matrix => Order::Euclidean,
-            Some(Value::Int(2)) if !of_matrix => Order::Euclidean,
-            Some(Value::Int(n)) => Order::Number(*n as f64),
-            Some(Value::Float(n)) => Order::Number(*n),
+            None => NormOrder::Euclidean,
+            Some(Value::Text(word)) if word == "fro" && of_matrix => NormOrder::Euclidean,
+            Some(Value::Int(2)) if !of_matrix => NormOrder::Euclidean,
+            Some(Value::Int(n)) => NormOrder::Number(*n as f64),
+            Some(Value::Float(n)) => NormOrder::Number(*n),
             Some(_) => return Err(unknown(b)),
         })
     }
@@ -127,17 +127,17 @@ fn norm(b: &Lower, a: Norm) -> Lowered<Var> {
     let x = floats(b, a.x)?;
     let list = axes(b, x, &a.axis)?;
     let along = |x: Var, axes: &[i64], keep: bool, how: Reduction| along(b, x, axes, keep, how);
-    let order = Order::of(b, a.ord.as_ref(), list.len() == 2)?;
-    let Order::Number(order) = order else { return along(x, &list, a.keepdims, Reduction::L2) };
+    let order = NormOrder::from_value(b, a.ord.as_ref(), list.len() == 2)?;
+    let NormOrder::Number(order) = order else { return along(x, &list, a.keepdims, Reduction::L2) };
     let extreme = if order > 0.0 { Reduction::Max } else { Reduction::Min };
     match list[..] {
         [_] if order.is_infinite() => along(b.abs(x)?, &list, a.keepdims, extreme),
         [_] if order == 0.0 => {
-            let hits = b.cast(b.not(b.equal(x, 0)?)?, of(b, x)?)?;
+            let hits = b.cast(b.not(b.equal(x, 0)?)?, dtype_of(b, x)?)?;
             along(hits, &list, a.keepdims, Reduction::Sum)
         }
         [_] => {
-            let power = |x: Var, to: f64| b.pow(x, b.constant(number(to, of(b, x)?)));
+            let power = |x: Var, to: f64| b.pow(x, b.constant(number(to, dtype_of(b, x)?)));
             let sum = along(power(b.abs(x)?, order)?, &list, a.keepdims, Reduction::Sum)?;
             power(sum, 1.0 / order)
         }
@@ -172,7 +172,7 @@ fn unique(b: &Lower, a: Unique) -> Lowered<Values> {
         None => Ok(x),
         Some(size) => {
             let size = count(b, "elements", size)?;
-            of_size(b, x, axis, size, tensor(b, fill, of(b, x)?)?)
+            of_size(b, x, axis, size, tensor(b, fill, dtype_of(b, x)?)?)
         }
     };
     let fill = a.fill_value.unwrap_or(Value::Int(0));

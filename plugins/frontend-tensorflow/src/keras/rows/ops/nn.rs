@@ -14,15 +14,15 @@ use crate::ops::create::{number, scalar};
 use crate::ops::layout::Channels;
 use crate::ops::pool::{average_pool, max_pool};
 use crate::ops::reduce::deviations;
-use crate::ops::shape::{Size, axis_of, size, sized};
-use crate::ops::{Lower, Source, of, rank, size_of};
+use crate::ops::shape::{DimSize, axis_of, size, sized};
+use crate::ops::{Lower, RowContext, dtype_of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = activations(table);
     let table = windows(table);
     let table = losses(table);
@@ -31,7 +31,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.MultiHot" => |b, a: OneHot| {
             let hot = one_hot(b, &a)?;
             let axis = if rank(b, a.x)? > 1 { 1 } else { 0 };
-            let dtype = of(b, hot)?;
+            let dtype = dtype_of(b, hot)?;
             let most = b.reduce_max(b.cast(hot, Float)?).axes([axis]).keepdims(0).one()?;
             b.cast(most, dtype)
         };
@@ -41,16 +41,16 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let square = b.reduce_mean(b.mul(x, x)?).axes(list(b, &a.axis)?).keepdims(1).one()?;
             let root = b.sqrt(b.add(square, a.epsilon.unwrap_or(1e-7))?)?;
             let y = b.div(x, root)?;
-            let y = a.scale.map_or(Ok(y), |scale| b.mul(y, b.cast(scale, of(b, y)?)?))?;
-            b.cast(y, of(b, a.x)?)
+            let y = a.scale.map_or(Ok(y), |scale| b.mul(y, b.cast(scale, dtype_of(b, y)?)?))?;
+            b.cast(y, dtype_of(b, a.x)?)
         };
         "ops.LayerNorm" => layer_norm;
         "ops.BatchNorm" => batch_norm;
         "ops.DotProductAttention" => |b, a: Attend| {
             refuse!(a.attn_logits_soft_cap.is_some() => b.unsupported("`attn_logits_soft_cap` is not converted."));
-            let options = attention::Options {
+            let options = attention::ScoreOptions {
                 causal: a.is_causal, scale: a.scale,  bias: a.bias, mask: a.mask,
-                ..attention::Options::default()
+                ..attention::ScoreOptions::default()
             };
             attention::over_heads(b, [a.query, a.key, a.value], options)
         };
@@ -115,12 +115,12 @@ arguments! {
     struct Loss { target: Value, output: Var, from_logits: bool = false, axis: i64 = -1 }
 }
 
-fn activations(table: Table<Source>) -> Table<Source> {
+fn activations(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Relu" => |b, a: One| {
             let x = any(b, &a.x)?;
             // Runtimes know no Relu of numbers that have no sign.
-            if of(b, x)?.is_float() { b.relu(x) } else { b.max([x, b.constant(scalar(0, of(b, x)?))]) }
+            if dtype_of(b, x)?.is_float() { b.relu(x) } else { b.max([x, b.constant(scalar(0, dtype_of(b, x)?))]) }
         };
         "ops.Relu6" => |b, a: One| named(b, "relu6", any(b, &a.x)?);
         "ops.Sigmoid" => |b, a: One| named(b, "sigmoid", any(b, &a.x)?);
@@ -142,7 +142,7 @@ fn activations(table: Table<Source>) -> Table<Source> {
         "ops.HardShrink" => |b, a: Shrink| b.shrink(a.x).lambd(a.threshold).one();
         "ops.SoftShrink" => |b, a: Shrink| b.shrink(a.x).lambd(a.threshold).bias(a.threshold).one();
         "ops.Threshold" => |b, x: Var, threshold: f64, default_value: f64| {
-            let other = b.constant(number(default_value, of(b, x)?));
+            let other = b.constant(number(default_value, dtype_of(b, x)?));
             b.where_(b.greater(x, threshold)?, x, other)
         };
         "ops.Squareplus" => |b, a: Squareplus| {
@@ -208,21 +208,21 @@ fn normalize(b: &Lower, a: Normalize) -> Lowered<Var> {
     let least = a.epsilon.unwrap_or(1e-7);
     if a.order == 2 {
         let square = b.reduce_sum_square(a.x).axes(axes).keepdims(1).one()?;
-        let floor = b.constant(number(least * least, of(b, square)?));
+        let floor = b.constant(number(least * least, dtype_of(b, square)?));
         return b.div(a.x, b.sqrt(b.max([square, floor])?)?);
     }
-    let power = b.constant(number(a.order as f64, of(b, a.x)?));
+    let power = b.constant(number(a.order as f64, dtype_of(b, a.x)?));
     let sum = b.reduce_sum(b.pow(b.abs(a.x)?, power)?).axes(axes).keepdims(1).one()?;
-    let root = b.constant(number(1.0 / a.order as f64, of(b, sum)?));
-    let floor = b.constant(number(least, of(b, sum)?));
+    let root = b.constant(number(1.0 / a.order as f64, dtype_of(b, sum)?));
+    let floor = b.constant(number(least, dtype_of(b, sum)?));
     b.div(a.x, b.max([b.pow(sum, root)?, floor])?)
 }
 
 fn layer_norm(b: &Lower, a: LayerNorm) -> Lowered<Var> {
-    let dtype = of(b, a.x)?;
+    let dtype = dtype_of(b, a.x)?;
     let axes = list(b, &a.axis)?;
     let x = not_half(b, a.x)?;
-    let along = |v: Var| along(b, b.cast(v, of(b, x)?)?, x, &axes);
+    let along = |v: Var| along(b, b.cast(v, dtype_of(b, x)?)?, x, &axes);
     let [_, apart, variance] = deviations(b, x, &axes, true)?;
     let root = b.sqrt(b.add(variance, a.epsilon.unwrap_or(1e-7))?)?;
     // Keras scales by the variance then, but does not move the mean.
@@ -243,7 +243,8 @@ fn along(b: &GraphBuilder, v: Var, x: Var, axes: &[i64]) -> Lowered<Var> {
         return Ok(v);
     }
     let axes = axes.iter().map(|axis| axis_of(b, x, *axis)).collect::<Lowered<Vec<_>>>()?;
-    let sizes = (0..n).map(|i| if axes.contains(&i) { size(b, x, i) } else { Ok(Size::Known(1)) });
+    let sizes =
+        (0..n).map(|i| if axes.contains(&i) { size(b, x, i) } else { Ok(DimSize::Known(1)) });
     sized(b, v, &sizes.collect::<Lowered<Vec<_>>>()?)
 }
 
@@ -260,12 +261,12 @@ fn batch_norm(b: &Lower, a: BatchNorm) -> Lowered<Var> {
     a.offset.map_or(Ok(y), |offset| b.add(y, wide(offset)?))
 }
 
-fn windows(table: Table<Source>) -> Table<Source> {
+fn windows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.MaxPool" => |b, a: Pool| pool(b, a, max_pool);
         "ops.AveragePool" => |b, a: Pool| pool(b, a, average_pool);
         "ops.Conv" => |b, a: Conv| {
-            let channels = Channels::of(b, &a.data_format)?;
+            let channels = Channels::from_format(b, &a.data_format)?;
             let sizes = filter_sizes(b, a.inputs, a.kernel)?;
             let n = sizes.len() - 2;
             let window = window(b, &sizes[..n], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
@@ -276,13 +277,13 @@ fn windows(table: Table<Source>) -> Table<Source> {
             })
         };
         "ops.DepthwiseConv" => |b, a: Conv| {
-            let channels = Channels::of(b, &a.data_format)?;
+            let channels = Channels::from_format(b, &a.data_format)?;
             let sizes = filter_sizes(b, a.inputs, a.kernel)?;
             let window = window(b, &sizes[..sizes.len() - 2], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
             channels.within(b, a.inputs, |x| by_channels(b, x, a.kernel, None, &window))
         };
         "ops.SeparableConv" => |b, a: Separable| {
-            let channels = Channels::of(b, &a.data_format)?;
+            let channels = Channels::from_format(b, &a.data_format)?;
             let sizes = filter_sizes(b, a.inputs, a.depthwise_kernel)?;
             filter_sizes(b, a.inputs, a.pointwise_kernel)?;
             let window = window(b, &sizes[..sizes.len() - 2], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
@@ -291,11 +292,11 @@ fn windows(table: Table<Source>) -> Table<Source> {
             })
         };
         "ops.DepthToSpace" => |b, a: Blocks| {
-            let channels = Channels::of(b, &a.data_format)?;
+            let channels = Channels::from_format(b, &a.data_format)?;
             channels.within(b, a.x, |x| b.depth_to_space(x).blocksize(a.block_size).one())
         };
         "ops.SpaceToDepth" => |b, a: Blocks| {
-            let channels = Channels::of(b, &a.data_format)?;
+            let channels = Channels::from_format(b, &a.data_format)?;
             channels.within(b, a.x, |x| b.space_to_depth(x).blocksize(a.block_size).one())
         };
     }
@@ -338,7 +339,7 @@ pub(crate) fn window(
 type Pooled = fn(&GraphBuilder, Var, &Window) -> Lowered<Var>;
 
 fn pool(b: &Lower, a: Pool, f: Pooled) -> Lowered<Var> {
-    let channels = Channels::of(b, &a.data_format)?;
+    let channels = Channels::from_format(b, &a.data_format)?;
     let n = rank(b, a.inputs)?.saturating_sub(2);
     let sizes = for_each(b, &a.pool_size, n)?;
     let strides = if matches!(a.strides, Operand::Absent) { &a.pool_size } else { &a.strides };
@@ -346,10 +347,10 @@ fn pool(b: &Lower, a: Pool, f: Pooled) -> Lowered<Var> {
     channels.within(b, a.inputs, |x| f(b, x, &window))
 }
 
-fn losses(table: Table<Source>) -> Table<Source> {
+fn losses(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.BinaryCrossentropy" => |b, a: Loss| {
-            let target = tensor(b, &a.target, of(b, a.output)?)?;
+            let target = tensor(b, &a.target, dtype_of(b, a.output)?)?;
             let x = a.output;
             if a.from_logits {
                 let rest = b.softplus(b.neg(b.abs(x)?)?)?;
@@ -361,7 +362,7 @@ fn losses(table: Table<Source>) -> Table<Source> {
             b.neg(b.add(hit, miss)?)
         };
         "ops.CategoricalCrossentropy" => |b, a: Loss| {
-            let target = tensor(b, &a.target, of(b, a.output)?)?;
+            let target = tensor(b, &a.target, dtype_of(b, a.output)?)?;
             let logs = logarithms(b, &a, true)?;
             b.neg(b.reduce_sum(b.mul(target, logs)?).axes([a.axis]).keepdims(0).one()?)
         };

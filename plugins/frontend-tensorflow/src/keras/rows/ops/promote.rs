@@ -1,6 +1,6 @@
 //! Element types of results as Keras finds them: those of JAX, with 32 bits for Python's own numbers.
 
-use crate::ops::of;
+use crate::ops::dtype_of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Bool, Double, Float, Float16, Int32, Int64};
@@ -70,7 +70,7 @@ pub(crate) fn common(x: Type, y: Type) -> Type {
 /// The type of a value, before others are looked at.
 pub(crate) fn type_of(b: &GraphBuilder, x: &Value) -> Lowered<Type> {
     Ok(match x {
-        Value::Var(v) => Type::Fixed(of(b, *v)?),
+        Value::Var(v) => Type::Fixed(dtype_of(b, *v)?),
         Value::Int(_) => Type::AnyInt,
         Value::Float(_) => Type::AnyFloat,
         Value::Bool(_) => Type::Fixed(Bool),
@@ -144,7 +144,7 @@ pub(crate) fn in_floats<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> L
 /// # Errors
 /// `N0203` if ONNX has no such.
 pub(crate) fn named(b: &GraphBuilder, word: &str) -> Lowered<DataType> {
-    crate::keras::dtype::of(word).ok_or_else(|| {
+    crate::keras::dtype::dtype_of_word(word).ok_or_else(|| {
         let message = format!("The element type `{}` is not known.", shown(word));
         b.unsupported(message)
     })
@@ -157,17 +157,17 @@ pub(crate) fn named_if(b: &GraphBuilder, word: Option<&String>) -> Lowered<Optio
 
 /// Integers and truth values as float32; floats as they are.
 pub(crate) fn floats(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    if of(b, x)?.is_float() { Ok(x) } else { b.cast(x, Float) }
+    if dtype_of(b, x)?.is_float() { Ok(x) } else { b.cast(x, Float) }
 }
 
 /// Integers as floats, those of 64 bits as float64.
 pub(crate) fn wide_floats(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    if of(b, x)? == Int64 { b.cast(x, Double) } else { floats(b, x) }
+    if dtype_of(b, x)? == Int64 { b.cast(x, Double) } else { floats(b, x) }
 }
 
 /// Truth values as int32; others as they are.
 pub(crate) fn numbers(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    if of(b, x)? == Bool { b.cast(x, Int32) } else { Ok(x) }
+    if dtype_of(b, x)? == Bool { b.cast(x, Int32) } else { Ok(x) }
 }
 
 /// The type in which sums and products of a type are.
@@ -182,7 +182,7 @@ pub(crate) fn summed(dtype: DataType) -> DataType {
 
 /// Half floats in float32, where their range is too small.
 pub(crate) fn not_half(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    match of(b, x)? {
+    match dtype_of(b, x)? {
         Float16 | Bfloat16 => b.cast(x, Float),
         _ => floats(b, x),
     }
@@ -196,7 +196,7 @@ pub(crate) fn bounded(b: &GraphBuilder, x: Var, to: DataType) -> Lowered<Var> {
     let is_signed = matches!(to, DataType::Int8 | DataType::Int16 | DataType::Int32);
     let steps = 1i64 << to.bits();
     let (low, high) = if is_signed { (-steps / 2, steps / 2 - 1) } else { (0, steps - 1) };
-    let wide = if of(b, x)?.is_float() { DataType::Double } else { DataType::Int64 };
+    let wide = if dtype_of(b, x)?.is_float() { DataType::Double } else { DataType::Int64 };
     b.cast(b.clip(b.cast(x, wide)?).min(low).max(high).one()?, to)
 }
 

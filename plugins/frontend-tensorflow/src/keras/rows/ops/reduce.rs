@@ -8,23 +8,23 @@ use crate::ops::reduce::{Reduction, along, deviations, holds};
 use crate::ops::scan::{running_product, running_sum};
 use crate::ops::select::choice;
 use crate::ops::shape::squeezed;
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, RowContext, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::formulas::arithmetic::nan_to_num;
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = crate::ops::rows! { table;
         "ops.Sum" => |b, a: Reduce| over(b, in_sum(b, a.x)?, &a, Reduction::Sum);
         "ops.Prod" => |b, a: Product| {
-            let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| Ok(summed(of(b, a.x)?)), Ok)?;
+            let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| Ok(summed(dtype_of(b, a.x)?)), Ok)?;
             let x = b.cast(a.x, to)?;
             along(b, x, &axes(b, x, &a.axis)?, a.keepdims, Reduction::Prod)
         };
         "ops.Mean" => |b, a: Reduce| {
-            let dtype = of(b, floats(b, a.x)?)?;
+            let dtype = dtype_of(b, floats(b, a.x)?)?;
             b.cast(over(b, not_half(b, a.x)?, &a, Reduction::Mean)?, dtype)
         };
         "ops.Max" | "ops.Amax" => |b, a: Extreme| extreme(b, &a, true);
@@ -88,12 +88,12 @@ fn over(b: &Lower, x: Var, a: &Reduce, how: Reduction) -> Lowered<Var> {
 /// The largest or smallest element; of truth values, whether any or all hold.
 fn extreme(b: &Lower, a: &Extreme, largest: bool) -> Lowered<Var> {
     let how = if largest { Reduction::Max } else { Reduction::Min };
-    let dtype = of(b, a.x)?;
+    let dtype = dtype_of(b, a.x)?;
     let x = numbers(b, a.x)?;
     let y = along(b, x, &axes(b, x, &a.axis)?, a.keepdims, how)?;
     let y = match &a.initial {
         Some(initial) => {
-            let initial = super::promote::tensor(b, initial, of(b, y)?)?;
+            let initial = super::promote::tensor(b, initial, dtype_of(b, y)?)?;
             super::elementwise::extreme(b, y, initial, largest)?
         }
         None => y,
@@ -107,14 +107,14 @@ fn holding(b: &Lower, a: &Truth, how: Reduction) -> Lowered<Var> {
 }
 
 fn variance(b: &Lower, a: &Reduce) -> Lowered<Var> {
-    let dtype = of(b, floats(b, a.x)?)?;
+    let dtype = dtype_of(b, floats(b, a.x)?)?;
     let x = not_half(b, a.x)?;
     let [.., variance] = deviations(b, x, &axes(b, x, &a.axis)?, a.keepdims)?;
     b.cast(variance, dtype)
 }
 
 fn moments(b: &Lower, a: Moments) -> Lowered<[Var; 2]> {
-    let dtype = of(b, a.x)?;
+    let dtype = dtype_of(b, a.x)?;
     let x = not_half(b, a.x)?;
     let list = axes(b, x, &a.axes)?;
     let [mean, _, variance] = deviations(b, x, &list, a.keepdims)?;
@@ -145,7 +145,7 @@ fn average(b: &Lower, a: Average) -> Lowered<Var> {
 /// Where the largest or smallest element is.
 fn place(b: &Lower, x: Var, axis: Option<i64>, keepdims: bool, largest: bool) -> Lowered<Var> {
     let n = rank(b, x)?;
-    let x = if of(b, x)? == Bool { b.cast(x, Int32)? } else { x };
+    let x = if dtype_of(b, x)? == Bool { b.cast(x, Int32)? } else { x };
     let flat = if axis.is_none() { b.reshape(x, [-1]).one()? } else { x };
     let keep = i64::from(keepdims && axis.is_some());
     let at = match largest {
@@ -159,10 +159,10 @@ fn place(b: &Lower, x: Var, axis: Option<i64>, keepdims: bool, largest: bool) ->
     }
 }
 
-type Run = fn(&GraphBuilder, Var, i64, [bool; 2]) -> Lowered<Var>;
+type ReduceFn = fn(&GraphBuilder, Var, i64, [bool; 2]) -> Lowered<Var>;
 
 /// Along an axis, or over all elements in order.
-fn running(b: &Lower, a: Running, f: Run) -> Lowered<Var> {
+fn running(b: &Lower, a: Running, f: ReduceFn) -> Lowered<Var> {
     let x = match named_if(b, a.dtype.as_ref())? {
         Some(to) => b.cast(a.x, to)?,
         None => a.x,
@@ -176,10 +176,10 @@ fn running(b: &Lower, a: Running, f: Run) -> Lowered<Var> {
 
 /// Elements of the type in which their sums and products are.
 pub(super) fn in_sum(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    b.cast(x, summed(of(b, x)?))
+    b.cast(x, summed(dtype_of(b, x)?))
 }
 
-fn without_nan(table: Table<Source>) -> Table<Source> {
+fn without_nan(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Nansum" => |b, a: Reduce| over(b, in_sum(b, replaced(b, a.x, 0.0)?)?, &a, Reduction::Sum);
         "ops.Nanprod" => |b, a: Reduce| over(b, in_sum(b, replaced(b, a.x, 1.0)?)?, &a, Reduction::Prod);
@@ -203,7 +203,7 @@ fn without_nan(table: Table<Source>) -> Table<Source> {
 
 /// `x` with a number in place of what is none.
 fn replaced(b: &GraphBuilder, x: Var, with: f64) -> Lowered<Var> {
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     if !dtype.is_float() {
         return Ok(x);
     }
@@ -216,7 +216,7 @@ fn all_nan(b: &GraphBuilder, x: Var, list: &[i64], keepdims: bool) -> Lowered<Va
 }
 
 fn nan_extreme(b: &Lower, a: &Reduce, largest: bool) -> Lowered<Var> {
-    let dtype = of(b, a.x)?;
+    let dtype = dtype_of(b, a.x)?;
     let list = axes(b, a.x, &a.axis)?;
     let (how, worst) = match largest {
         true => (Reduction::Max, f64::NEG_INFINITY),
@@ -238,7 +238,7 @@ fn nan_mean(b: &Lower, a: &Reduce, x: Var) -> Lowered<Var> {
 /// The sum of terms, divided by how many elements of `x` are numbers.
 fn by_numbers(b: &Lower, a: &Reduce, x: Var, terms: impl FnOnce() -> Lowered<Var>) -> Lowered<Var> {
     let list = axes(b, x, &a.axis)?;
-    let count = b.cast(b.not(b.is_nan(x)?)?, of(b, x)?)?;
+    let count = b.cast(b.not(b.is_nan(x)?)?, dtype_of(b, x)?)?;
     let sum = along(b, terms()?, &list, a.keepdims, Reduction::Sum)?;
     b.div(sum, along(b, count, &list, a.keepdims, Reduction::Sum)?)
 }
@@ -251,7 +251,7 @@ fn nan_variance(b: &Lower, a: &Reduce) -> Lowered<Var> {
 }
 
 fn nan_place(b: &Lower, a: &Place, largest: bool) -> Lowered<Var> {
-    if !of(b, a.x)?.is_float() {
+    if !dtype_of(b, a.x)?.is_float() {
         return place(b, a.x, a.axis, a.keepdims, largest);
     }
     let worst = if largest { f64::NEG_INFINITY } else { f64::INFINITY };

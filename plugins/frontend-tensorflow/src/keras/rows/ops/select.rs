@@ -7,9 +7,9 @@ use super::shapes::in_line;
 use crate::keras::rows::count;
 use crate::ops::create::{counted, number, scalar};
 use crate::ops::reduce::{Reduction, holds};
-use crate::ops::shape::{Size, axis_of, size, sized, sizes, transposed, unsqueezed};
+use crate::ops::shape::{DimSize, axis_of, size, sized, sizes, transposed, unsqueezed};
 use crate::ops::sort::top_k;
-use crate::ops::{Lower, Source, Values, of, rank};
+use crate::ops::{Lower, RowContext, Values, dtype_of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, refuse, shown};
@@ -17,10 +17,10 @@ use onnxd_plugin_sdk::formulas::arithmetic::{floor_quotient, floor_remainder};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int8, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Sort" => |b, a: Sort| {
-            let dtype = of(b, a.x)?;
+            let dtype = dtype_of(b, a.x)?;
             b.cast(sorted(b, &a)?[0], dtype)
         };
         "ops.Argsort" => |b, a: Sort| b.cast(sorted(b, &a)?[1], Int32);
@@ -40,8 +40,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "ops.Digitize" => |b, x: Value, bins: Value| {
             let x = any(b, &x)?;
-            let line = tensor(b, &bins, if of(b, x)? == Double { Double } else { Float })?;
-            places(b, line, b.cast(x, of(b, line)?)?, true)
+            let line = tensor(b, &bins, if dtype_of(b, x)? == Double { Double } else { Float })?;
+            places(b, line, b.cast(x, dtype_of(b, line)?)?, true)
         };
         "ops.Median" => |b, a: Median| quantile(b, a.x, &Value::Float(0.5), 1.0, &a.axis, "linear", a.keepdims);
         "ops.Quantile" => |b, a: Quantile| quantile(b, a.x, &a.q, 1.0, &a.axis, &a.method, a.keepdims);
@@ -49,8 +49,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.IsIn" => |b, a: IsIn| {
             let [x, all] = as_tensors(b, [&a.x1, &a.x2])?;
             let all = b.reshape(all, [-1]).one()?;
-            let found = holds(b, b.equal(b.unsqueeze(x, [-1])?, all)?, &[-1], false, Reduction::Max)?;
-            if a.invert { b.not(found) } else { Ok(found) }
+            let any_hit = holds(b, b.equal(b.unsqueeze(x, [-1])?, all)?, &[-1], false, Reduction::Max)?;
+            if a.invert { b.not(any_hit) } else { Ok(any_hit) }
         };
         "ops.Select" => select;
         "ops.Nonzero" => |b, x: Var| {
@@ -63,7 +63,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let mut rest = indices;
             let mut all = vec![];
             for n in shape.iter().rev() {
-                let n = b.constant(scalar(*n, of(b, rest)?));
+                let n = b.constant(scalar(*n, dtype_of(b, rest)?));
                 all.push(Value::Var(floor_remainder(b, rest, n)?));
                 rest = floor_quotient(b, rest, n)?;
             }
@@ -102,11 +102,11 @@ arguments! {
 
 /// Elements in order, and their places.
 fn sorted(b: &Lower, a: &Sort) -> Lowered<[Var; 2]> {
-    let x = if of(b, a.x)? == Bool { b.cast(a.x, Int8)? } else { a.x };
+    let x = if dtype_of(b, a.x)? == Bool { b.cast(a.x, Int8)? } else { a.x };
     let (x, axis) = in_line(b, x, a.axis)?;
     let k = match size(b, x, axis as usize)? {
-        Size::Known(n) => Operand::Int(n),
-        Size::Computed(v) => v.into(),
+        DimSize::Known(n) => Operand::Int(n),
+        DimSize::Computed(v) => v.into(),
     };
     let largest = match a.direction.as_deref() {
         None | Some("ASCENDING") => false,
@@ -134,7 +134,7 @@ fn flattened(b: &GraphBuilder, x: Var, list: &[i64]) -> Lowered<Var> {
     let list = list.iter().map(|a| axis_of(b, x, *a)).collect::<Lowered<Vec<_>>>()?;
     let kept: Vec<usize> = (0..n).filter(|a| !list.contains(a)).collect();
     let perm: Vec<i64> = kept.iter().chain(&list).map(|a| *a as i64).collect();
-    let sizes = [sizes(b, x, kept)?, vec![Size::Known(-1)]].concat();
+    let sizes = [sizes(b, x, kept)?, vec![DimSize::Known(-1)]].concat();
     sized(b, transposed(b, x, &perm)?, &sizes)
 }
 
@@ -149,7 +149,7 @@ fn quantile(
     keepdims: bool,
 ) -> Lowered<Var> {
     let x = floats(b, x)?;
-    let dtype = of(b, x)?;
+    let dtype = dtype_of(b, x)?;
     let list = axes(b, x, axis)?;
     let flat = flattened(b, x, &list)?;
     let line = sorted(b, &Sort { x: flat, axis: Some(-1), direction: None })?[0];
@@ -218,7 +218,7 @@ fn bincount(b: &Lower, a: Bincount) -> Lowered<Var> {
         Some(weights) => {
             let weights = any(b, weights)?;
             let [_, both] = as_tensors(b, [&a.x.into(), &weights.into()])?;
-            (Some(both), of(b, both)?)
+            (Some(both), dtype_of(b, both)?)
         }
         None => (None, Int32),
     };
@@ -244,7 +244,7 @@ fn diff(b: &Lower, a: Diff) -> Lowered<Var> {
     for _ in 0..times(b, a.n)? {
         let behind = b.slice(x, [1], [i64::MAX]).axes([axis]).one()?;
         let before = b.slice(x, [0], [-1]).axes([axis]).one()?;
-        x = match of(b, x)? {
+        x = match dtype_of(b, x)? {
             Bool => b.xor(behind, before)?,
             _ => b.sub(behind, before)?,
         };
@@ -260,7 +260,7 @@ fn trapezoid(b: &Lower, a: Trapezoid) -> Lowered<Var> {
     let height = b.mul(b.add(behind, b.slice(y, [0], [-1]).axes([-1]).one()?)?, 0.5)?;
     let area = match &a.x {
         Some(x) => {
-            let x = tensor(b, x, of(b, y)?)?;
+            let x = tensor(b, x, dtype_of(b, y)?)?;
             let steps =
                 diff(b, Diff { a: x, n: 1, axis: if rank(b, x)? == 1 { -1 } else { a.axis } })?;
             let steps = if rank(b, steps)? == 1 {

@@ -7,14 +7,14 @@ use crate::ops::create::{counted, filled, number, scalar};
 use crate::ops::join::{concatenated, packed, parts};
 use crate::ops::shape::{axis_of, reshaped, size, size_by, sized, sizes, transposed, unsqueezed};
 use crate::ops::slicing::reversed;
-use crate::ops::{Lower, Source, Values, of, rank, size_of};
+use crate::ops::{Lower, RowContext, Values, dtype_of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{refuse, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Float, Int32, Int64};
-use onnxd_plugin_sdk::lower::{Lowered, Parameter, Reader, Table, Value, WrongArgument};
+use onnxd_plugin_sdk::lower::{ArgumentReader, Lowered, Parameter, Table, Value, WrongArgument};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     let table = crate::ops::rows! { table;
         "ops.Reshape" => |b, x: Var, newshape: Operand| reshaped(b, x, &newshape);
         "ops.Ravel" => |b, x: Var| b.reshape(x, [-1]).one();
@@ -100,7 +100,7 @@ struct Grid {
 }
 
 impl Parameter for Grid {
-    fn take(reader: &mut Reader<'_>, _: &str) -> Result<Grid, WrongArgument> {
+    fn take(reader: &mut ArgumentReader<'_>, _: &str) -> Result<Grid, WrongArgument> {
         Ok(Grid { x: reader.rest(), indexing: reader.take("indexing", Some("xy".to_owned()))? })
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn in_line(b: &GraphBuilder, x: Var, axis: Option<i64>) -> Lowered<(V
     Ok((x, axis_of(b, x, axis.unwrap_or(0))? as i64))
 }
 
-fn joined(table: Table<Source>) -> Table<Source> {
+fn joined(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.Concatenate" => |b, a: Join| concatenated(b, alike(b, &a.xs)?, a.axis);
         "ops.Stack" => |b, a: Stack| packed(b, alike(b, &a.x)?, a.axis);
@@ -172,12 +172,12 @@ fn joined(table: Table<Source>) -> Table<Source> {
     }
 }
 
-fn made(table: Table<Source>) -> Table<Source> {
+fn made(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.ZerosLike" | "ops.EmptyLike" => |b, a: Like| like(b, &a, 0);
         "ops.OnesLike" => |b, a: Like| like(b, &a, 1);
         "ops.FullLike" => |b, x: Var, fill_value: Value, dtype: Option<String>| {
-            let to = named_if(b, dtype.as_ref())?.map_or_else(|| of(b, x), Ok)?;
+            let to = named_if(b, dtype.as_ref())?.map_or_else(|| dtype_of(b, x), Ok)?;
             b.expand(tensor(b, &fill_value, to)?, b.shape(x).one()?)
         };
         "ops.Full" => |b, fill_value: Value, shape: Vec<i64>, dtype: Option<String>| {
@@ -193,7 +193,7 @@ fn made(table: Table<Source>) -> Table<Source> {
                 Some(Value::Var(v)) => *v,
                 _ => return Ok(powers),
             };
-            let y = b.pow(b.constant(number(base, of(b, powers)?)), powers)?;
+            let y = b.pow(b.constant(number(base, dtype_of(b, powers)?)), powers)?;
             Ok(Values(vec![y.into()]))
         };
         "ops.Pad" => pad;
@@ -348,7 +348,7 @@ fn split(b: &Lower, x: Var, cuts: &Operand, axis: i64, uneven: bool) -> Lowered<
 }
 
 fn like(b: &Lower, a: &Like, value: i64) -> Lowered<Var> {
-    let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| of(b, a.x), Ok)?;
+    let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| dtype_of(b, a.x), Ok)?;
     filled(b, b.shape(a.x).one()?, value, to)
 }
 
@@ -420,7 +420,7 @@ fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
     match mode.as_str() {
         "reflect" | "edge" => call.mode(mode.as_str()).one(),
         "constant" => {
-            let value = a.constant_values.map(|x| tensor(b, &x, of(b, a.x)?)).transpose()?;
+            let value = a.constant_values.map(|x| tensor(b, &x, dtype_of(b, a.x)?)).transpose()?;
             call.constant_value(value).one()
         }
         other => {

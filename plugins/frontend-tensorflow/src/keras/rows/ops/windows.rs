@@ -4,18 +4,18 @@ use super::nn::{filter_sizes, for_each, window};
 use super::shapes::list;
 use crate::keras::rows::{conv, count};
 use crate::ops::layout::Channels;
-use crate::ops::shape::{Size, size, sized};
-use crate::ops::{Lower, Source};
+use crate::ops::shape::{DimSize, size, sized};
+use crate::ops::{Lower, RowContext};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::refuse;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
-pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+pub(crate) fn rows(table: Table<RowContext>) -> Table<RowContext> {
     crate::ops::rows! { table;
         "ops.ConvTranspose" => |b, a: Transpose| {
-            let channels = Channels::of(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
+            let channels = Channels::from_format(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
             let sizes = filter_sizes(b, a.inputs, a.kernel)?;
             let n = sizes.len() - 2;
             let window = window(b, &sizes[..n], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
@@ -68,8 +68,8 @@ fn grid(b: &GraphBuilder, all: [&Operand; 4]) -> Lowered<[Vec<i64>; 4]> {
 fn unfold(b: &Lower, a: Unfold) -> Lowered<Var> {
     let [kernel, dilation, padding, stride] =
         grid(b, [&a.kernel_size, &a.dilation, &a.padding, &a.stride])?;
-    let known = |axis: usize| b.shape_of(a.x).filter(|s| s.len() == 4)?.get(axis)?.known();
-    let (Some(depth), Some(height), Some(width)) = (known(1), known(2), known(3)) else {
+    let size_of = |axis: usize| b.shape_of(a.x).filter(|s| s.len() == 4)?.get(axis)?.known();
+    let (Some(depth), Some(height), Some(width)) = (size_of(1), size_of(2), size_of(3)) else {
         return Err(b.unsupported("Windows are taken of pictures with known sizes."));
     };
     let wide: [i64; 2] = std::array::from_fn(|i| [height, width][i].saturating_add(2 * padding[i]));
@@ -98,10 +98,10 @@ fn unfold(b: &Lower, a: Unfold) -> Lowered<Var> {
     }
     let dims = [cells as usize, windows as usize];
     let rest = size(b, x, 0)?;
-    let flat = [rest, Size::Known(depth), Size::Known(wide[0].saturating_mul(wide[1]))];
+    let flat = [rest, DimSize::Known(depth), DimSize::Known(wide[0].saturating_mul(wide[1]))];
     let flat = sized(b, x, &flat)?;
     let seen = b.gather(flat, b.constant(Tensor::from_vec(dims, at))).axis(2).one()?;
-    let shape = [rest, Size::Known(depth.saturating_mul(cells)), Size::Known(windows)];
+    let shape = [rest, DimSize::Known(depth.saturating_mul(cells)), DimSize::Known(windows)];
     sized(b, seen, &shape)
 }
 

@@ -10,7 +10,7 @@ const INFO_MAX: usize = 100;
 
 /// Lines so far; may be added to from any thread.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spoken(Arc<Mutex<Lines>>);
+pub(crate) struct PluginLog(Arc<Mutex<Lines>>);
 
 #[derive(Debug, Default)]
 struct Lines {
@@ -21,7 +21,7 @@ struct Lines {
     dropped: u64,
 }
 
-impl Spoken {
+impl PluginLog {
     /// Whoever logs from now on is this plugin.
     pub(crate) fn by(&self, plugin: &str) {
         self.lines().plugin = plugin.to_owned();
@@ -72,15 +72,15 @@ mod tests {
 
     #[test]
     fn a_flood_leaves_room_for_warnings() {
-        let spoken = Spoken::default();
-        spoken.by("org.example");
+        let plugin_log = PluginLog::default();
+        plugin_log.by("org.example");
         for _ in 0..1000 {
-            spoken.log(LOG_INFO, "t", "chatter");
+            plugin_log.log(LOG_INFO, "t", "chatter");
         }
-        spoken.log(LOG_WARN, "t", "look here");
-        spoken.log(LOG_INFO + 1, "t", "for the author");
+        plugin_log.log(LOG_WARN, "t", "look here");
+        plugin_log.log(LOG_INFO + 1, "t", "for the author");
         let mut report = Report::default();
-        spoken.into_report(&mut report);
+        plugin_log.into_report(&mut report);
         assert_eq!(report.plugin_log.len(), INFO_MAX + 1);
         assert_eq!(report.plugin_log_dropped, 900);
         assert_eq!(report.plugin_log.last().unwrap().text, "look here");
@@ -88,15 +88,15 @@ mod tests {
 
     #[test]
     fn what_is_said_in_every_round_is_kept_once() {
-        let spoken = Spoken::default();
-        spoken.by("org.example");
+        let plugin_log = PluginLog::default();
+        plugin_log.by("org.example");
         for again in [false, true] {
-            spoken.again(again);
-            spoken.log(LOG_WARN, "t", "a hazard");
+            plugin_log.again(again);
+            plugin_log.log(LOG_WARN, "t", "a hazard");
         }
-        spoken.log(LOG_WARN, "t", "another");
+        plugin_log.log(LOG_WARN, "t", "another");
         let mut report = Report::default();
-        spoken.into_report(&mut report);
+        plugin_log.into_report(&mut report);
         let texts: Vec<_> = report.plugin_log.iter().map(|l| l.text.as_str()).collect();
         assert_eq!((texts, report.plugin_log_dropped), (vec!["a hazard", "another"], 0));
     }
