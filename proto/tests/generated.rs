@@ -6,12 +6,8 @@ mod shapes;
 
 /// Fields that may be infinite or not a number.
 const REALS: [&str; 6] = [
-    "Numerics.tolerance_abs",
-    "Numerics.tolerance_rel",
-    "OutputNumerics.max_abs",
-    "OutputNumerics.mean_abs",
-    "OutputNumerics.cosine",
-    "OutputNumerics.sqnr_db",
+    "Numerics.tolerance_abs", "Numerics.tolerance_rel", "OutputNumerics.max_abs",
+    "OutputNumerics.mean_abs", "OutputNumerics.cosine", "OutputNumerics.sqnr_db",
 ];
 
 /// Such fields that may be unset.

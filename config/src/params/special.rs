@@ -39,22 +39,8 @@ pub(crate) const KINDS: [(&str, &str, Check); 11] = [
 
 /// Element types of tensors.
 pub(crate) const DTYPES: [&str; 16] = [
-    "float32",
-    "float64",
-    "float16",
-    "bfloat16",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bool",
-    "string",
-    "complex64",
-    "complex128",
+    "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8",
+    "uint16", "uint32", "uint64", "bool", "string", "complex64", "complex128",
 ];
 
 /// Keys of `[quantization.overrides."node"]`, with the types of `[quantization]`.

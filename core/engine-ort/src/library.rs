@@ -20,13 +20,8 @@ const NAME: &str = "libonnxruntime.so";
 
 /// Where libraries usually lie.
 const FOLDERS: [&str; 7] = [
-    "/usr/local/lib",
-    "/usr/local/lib64",
-    "/usr/lib",
-    "/usr/lib64",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/opt/onnxruntime/lib",
+    "/usr/local/lib", "/usr/local/lib64", "/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu", "/opt/onnxruntime/lib",
 ];
 
 /// The loaded library. A process loads one, once.

@@ -9,11 +9,7 @@ use onnxd_ir::{Graph, Node, Tensor};
 
 /// Operators whose values are meant to differ each time, although ours repeat.
 const RANDOM: &[&str] = &[
-    "Bernoulli",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
 ];
 

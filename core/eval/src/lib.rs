@@ -7,9 +7,7 @@
 // Kernel bodies are instantiated for many element types, for some of which a conversion or clone is
 // trivial.
 #![allow(
-    clippy::clone_on_copy,
-    clippy::unnecessary_cast,
-    clippy::unnecessary_fallible_conversions,
+    clippy::clone_on_copy, clippy::unnecessary_cast, clippy::unnecessary_fallible_conversions,
     clippy::useless_conversion
 )]
 

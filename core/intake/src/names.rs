@@ -27,34 +27,14 @@ pub const PRESET: &str = "onnxd.params.toml";
 /// Names that copy programs use until a file or folder is complete; `*` stands for any characters.
 /// Of downloads, uploads and copies; `_UNPACK_` of programs that unpack archives.
 pub const UNFINISHED: &[&str] = &[
-    "*.part",
-    "*.partial",
-    "*.tmp",
-    "*.crdownload",
-    "*.download",
-    "*.filepart",
-    "*.opdownload",
-    "*.uploading",
-    "*.incomplete",
-    "_UNPACK_*",
+    "*.part", "*.partial", "*.tmp", "*.crdownload", "*.download", "*.filepart", "*.opdownload",
+    "*.uploading", "*.incomplete", "_UNPACK_*",
 ];
 /// Names of what editors, file managers and storage appliances leave behind, and of the copies that
 /// Syncthing and Dropbox keep of a file that two machines changed.
 pub const IGNORED: &[&str] = &[
-    "*~",
-    "~$*",
-    "*.swp",
-    "*.swo",
-    "*.swx",
-    "*.sync-conflict-*",
-    "* conflicted copy *",
-    "Thumbs.db",
-    "ehthumbs.db",
-    "desktop.ini",
-    "@eaDir",
-    "#recycle",
-    "__MACOSX",
-    "lost+found",
+    "*~", "~$*", "*.swp", "*.swo", "*.swx", "*.sync-conflict-*", "* conflicted copy *",
+    "Thumbs.db", "ehthumbs.db", "desktop.ini", "@eaDir", "#recycle", "__MACOSX", "lost+found",
 ];
 
 /// Length of the random suffix in the temporary names of rsync (`.name.AbC123`).
@@ -174,13 +154,7 @@ mod tests {
             assert_eq!(class_of(name), NameClass::Transient, "{name}");
         }
         for name in [
-            ".hidden",
-            "a~",
-            "a.swp",
-            "Thumbs.db",
-            ".DS_Store",
-            "@eaDir",
-            "~$net.onnx",
+            ".hidden", "a~", "a.swp", "Thumbs.db", ".DS_Store", "@eaDir", "~$net.onnx",
             "net.sync-conflict-20261128-101112-ABCDEFG.onnx",
             "net (Ann's conflicted copy 2026-11-28).onnx",
         ] {

@@ -57,10 +57,7 @@ fn side_by_side() -> (Bench, MovePlan) {
 }
 
 const MOVED: [&str; 5] = [
-    "net.ini=[sp]\nweights/a\nweights/b",
-    "net.params.toml=p",
-    "weights/",
-    "weights/a=1",
+    "net.ini=[sp]\nweights/a\nweights/b", "net.params.toml=p", "weights/", "weights/a=1",
     "weights/b=2",
 ];
 

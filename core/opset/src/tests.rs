@@ -314,20 +314,10 @@ fn contradicting_branches_are_converted() {
 /// Chains of operators that every opset from 7 on has in some form.
 fn chain() -> impl Strategy<Value = (i64, i64, String)> {
     let steps = prop::sample::select(vec![
-        "Softmax<axis = 1>",
-        "Softmax<axis = 0>",
-        "LogSoftmax<axis = 2>",
-        "Relu",
-        "Clip<min = -0.5>",
-        "ReduceMean<axes = [1]>",
-        "ReduceSum<axes = [2]>",
-        "Pad<pads = [0, 1, 0, 0, 0, 2]>",
-        "Slice<starts = [0], ends = [9], axes = [2]>",
-        "Dropout",
-        "Elu",
-        "Unsqueeze<axes = [1]>",
-        "Flatten",
-        "Transpose",
+        "Softmax<axis = 1>", "Softmax<axis = 0>", "LogSoftmax<axis = 2>", "Relu",
+        "Clip<min = -0.5>", "ReduceMean<axes = [1]>", "ReduceSum<axes = [2]>",
+        "Pad<pads = [0, 1, 0, 0, 0, 2]>", "Slice<starts = [0], ends = [9], axes = [2]>", "Dropout",
+        "Elu", "Unsqueeze<axes = [1]>", "Flatten", "Transpose",
     ]);
     let chain = prop::collection::vec(steps, 1..6);
     (7i64..10, 13i64..25, chain).prop_map(|(from, to, steps)| {

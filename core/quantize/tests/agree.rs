@@ -225,17 +225,8 @@ const DIMS: [usize; 4] = [1, 2, 4, 3];
 
 /// Operators that round, and those that only move or compare integers.
 const ROUNDING: [&str; 11] = [
-    "Conv",
-    "MatMul",
-    "Add",
-    "Mul",
-    "LeakyRelu",
-    "Sigmoid",
-    "Softmax",
-    "AveragePool",
-    "GlobalAveragePool",
-    "ReduceMean",
-    "Concat",
+    "Conv", "MatMul", "Add", "Mul", "LeakyRelu", "Sigmoid", "Softmax", "AveragePool",
+    "GlobalAveragePool", "ReduceMean", "Concat",
 ];
 const EXACT: [&str; 4] = ["MaxPool", "Pad", "Transpose", "Relu"];
 

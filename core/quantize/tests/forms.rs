@@ -93,9 +93,7 @@ fn a_product_is_in_float_where_nothing_quantizes_it() {
     assert_forms(
         &product("y = QuantizeLinear(p, ys, yz)", "uint8[1,4,2] y"),
         &around(
-            "uint8[1,4,3] x",
-            &constants,
-            "y = QLinearMatMul(x, xs, xz, w, ws, wz, ys, yz)",
+            "uint8[1,4,3] x", &constants, "y = QLinearMatMul(x, xs, xz, w, ws, wz, ys, yz)",
             "uint8[1,4,2] y",
         ),
     );
@@ -178,9 +176,7 @@ fn what_changes_nothing_goes_also_where_it_follows_itself() {
     assert_forms(
         &around("uint8[2,3] x", zero, &relu("x", "y"), "uint8[2,3] y"),
         &around(
-            "uint8[2,3] x",
-            "uint8 low = {0}, uint8 high = {255}",
-            "y = Clip(x, low, high)",
+            "uint8[2,3] x", "uint8 low = {0}, uint8 high = {255}", "y = Clip(x, low, high)",
             "uint8[2,3] y",
         ),
     );
@@ -216,9 +212,7 @@ fn bounds_become_integers_where_the_scale_stays() {
             "uint8[4] y",
         ),
         &around(
-            "uint8[4] x",
-            "uint8 low = {3}, uint8 high = {255}",
-            "y = Clip(x, low, high)",
+            "uint8[4] x", "uint8 low = {3}, uint8 high = {255}", "y = Clip(x, low, high)",
             "uint8[4] y",
         ),
     );
@@ -301,16 +295,14 @@ fn reasons_to_stay() {
         (
             "`w` has scales along axis 0",
             net(
-                weight,
-                "wf = DequantizeLinear<axis = 0>(w, ws) y = MatMul(xf, wf)",
+                weight, "wf = DequantizeLinear<axis = 0>(w, ws) y = MatMul(xf, wf)",
                 "float[1,4,4] y",
             ),
         ),
         (
             "`s` is read in float too",
             net(
-                "float one = {1}",
-                "s = Sigmoid(xf) y = QuantizeLinear(s, ys, yz)",
+                "float one = {1}", "s = Sigmoid(xf) y = QuantizeLinear(s, ys, yz)",
                 "float[1,4,4] s, uint8[1,4,4] y",
             ),
         ),
@@ -318,8 +310,7 @@ fn reasons_to_stay() {
         (
             "`x` and `y` differ in scale, zero point or type",
             net(
-                "float one = {1}",
-                "t = Transpose(xf) y = QuantizeLinear(t, ys, yz)",
+                "float one = {1}", "t = Transpose(xf) y = QuantizeLinear(t, ys, yz)",
                 "uint8[4,4,1] y",
             ),
         ),

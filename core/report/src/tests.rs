@@ -208,10 +208,8 @@ fn the_head_has_verdict_quality_size_and_time() {
     let page = html(&good());
     let head = &page[page.find("<header").unwrap()..page.find("</header>").unwrap()];
     for words in [
-        "<p class=\"verdict\">succeeded</p>",
-        "<dt>quality</dt><dd>equal against the reference",
-        "<dt>size</dt><dd>50.0 kB \u{2192} 50.0 kB (100 %)</dd>",
-        "<dt>time</dt><dd>20.0 ms</dd>",
+        "<p class=\"verdict\">succeeded</p>", "<dt>quality</dt><dd>equal against the reference",
+        "<dt>size</dt><dd>50.0 kB \u{2192} 50.0 kB (100 %)</dd>", "<dt>time</dt><dd>20.0 ms</dd>",
     ] {
         assert!(head.contains(words), "{words}: {head}");
     }
@@ -301,27 +299,9 @@ fn json_has_the_keys_of_the_contract_and_reads_back() {
     let value: serde_json::Value = serde_json::from_str(&written).unwrap();
     let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
     let expected = [
-        "schema",
-        "job",
-        "name",
-        "verdict",
-        "summary",
-        "attempt",
-        "recognition",
-        "params",
-        "versions",
-        "source",
-        "outputs",
-        "model",
-        "stages",
-        "passes",
-        "comparisons",
-        "quantization",
-        "numerics",
-        "diagnostics",
-        "metadata",
-        "plugin_log",
-        "plugin_log_dropped",
+        "schema", "job", "name", "verdict", "summary", "attempt", "recognition", "params",
+        "versions", "source", "outputs", "model", "stages", "passes", "comparisons",
+        "quantization", "numerics", "diagnostics", "metadata", "plugin_log", "plugin_log_dropped",
     ];
     assert_eq!(keys, expected);
     assert_eq!(value["model"]["op_counts"][1]["final"], 3);
@@ -398,13 +378,8 @@ fn quantization_is_shown_and_reads_back() {
     assert_eq!(from_json(&written).unwrap(), report);
     let shown = text(&report);
     for words in [
-        "Single-shift by 9",
-        "conv1_w",
-        "Softmax has no",
-        "12.50 %",
-        "17 of 32",
-        "of 8 samples, reloaded",
-        "MSE <&>  33.2500  chosen",
+        "Single-shift by 9", "conv1_w", "Softmax has no", "12.50 %", "17 of 32",
+        "of 8 samples, reloaded", "MSE <&>  33.2500  chosen",
     ] {
         assert!(shown.contains(words), "{words}: {shown}");
     }

@@ -180,14 +180,8 @@ fn follow(graph: &Graph, mut v: ValueId) -> Result<WeightedLayer, Skip> {
         }
         let node = &graph[*reader];
         const HOMOGENEOUS: [&str; 8] = [
-            "Relu",
-            "LeakyRelu",
-            "MaxPool",
-            "AveragePool",
-            "GlobalAveragePool",
-            "GlobalMaxPool",
-            "Flatten",
-            "Identity",
+            "Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+            "Flatten", "Identity",
         ];
         let passes = node.is_standard() && HOMOGENEOUS.contains(&node.op.as_str());
         if !passes || node.input(0) != Some(v) || node.outputs.len() != 1 {

@@ -142,13 +142,7 @@ fn only(outcome: &Outcome) -> Diagnostic {
 
 fn what_a_worker_may_not_do() {
     for case in [
-        "files",
-        "process_files",
-        "network",
-        "processes",
-        "signals",
-        "rights",
-        "own_limits",
+        "files", "process_files", "network", "processes", "signals", "rights", "own_limits",
         "threads",
     ] {
         let (mut report, place) = (String::new(), ConfinedFolder::new());
@@ -225,10 +219,7 @@ fn threads_have_a_limit() {
 
 fn the_disk_has_a_limit() {
     for case in [
-        "many_files",
-        "files_behind_half_a_message",
-        "nameless_files",
-        "mapped_files",
+        "many_files", "files_behind_half_a_message", "nameless_files", "mapped_files",
         "many_folders",
     ] {
         let (place, begin) = (ConfinedFolder::new(), Instant::now());

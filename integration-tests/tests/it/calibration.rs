@@ -30,9 +30,7 @@ fn values(count: usize, seed: usize) -> Vec<f32> {
 /// the others (the weights that read the channel are as much smaller), and the plugins that it takes.
 fn network(channel: f32, gain: f32) -> TempDir {
     let folder = folder_with(&[
-        "libonnxd_frontend_onnx.so",
-        "libonnxd_quant_onnx.so",
-        "libonnxd_quant_inc.so",
+        "libonnxd_frontend_onnx.so", "libonnxd_quant_onnx.so", "libonnxd_quant_inc.so",
     ]);
     let mut graph = text::parse_graph(NETWORK).unwrap();
     for (name, dims, large, factor) in [

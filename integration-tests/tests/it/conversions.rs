@@ -162,8 +162,7 @@ fn names_and_axes_as_asked_for() {
     let case = Case::new();
     write(&small_model(), &case.path("net.onnx"));
     let settings = [
-        "export.input_names=[\"pixels\"]",
-        "export.output_names=[\"score\"]",
+        "export.input_names=[\"pixels\"]", "export.output_names=[\"score\"]",
         "export.dynamic_axes={pixels = {\"1\" = \"width\"}}",
     ];
     let (status, stderr) = case.convert(&[&case.path("net.onnx")], &settings);

@@ -40,9 +40,7 @@ fn forward(lines: &str) -> Vec<u8> {
 
 fn assert_harmless(files: Vec<(&str, Vec<u8>, &[&'static str])>) {
     let sets = [
-        "export.input_shapes=[[2, 3]]",
-        "export.input_dtypes=[\"float32\"]",
-        "passes.profile=none",
+        "export.input_shapes=[[2, 3]]", "export.input_dtypes=[\"float32\"]", "passes.profile=none",
     ];
     let named = files.into_iter().map(|(name, file, codes)| {
         let extension = if name.starts_with("json") { "pt2" } else { "pt" };

@@ -114,13 +114,8 @@ fn copyrights(files: &[(String, String)]) -> BTreeSet<String> {
 
 /// Lines at the head of texts that say which licence it is and where it stands; some texts lack them.
 const TITLES: [&str; 8] = [
-    "mit license",
-    "mit license (mit)",
-    "isc license",
-    "isc license (isc)",
-    "zlib license",
-    "http://www.apache.org/licenses/",
-    "https://www.apache.org/licenses/",
+    "mit license", "mit license (mit)", "isc license", "isc license (isc)", "zlib license",
+    "http://www.apache.org/licenses/", "https://www.apache.org/licenses/",
     "https://www.apache.org/licenses/license-2.0",
 ];
 

@@ -110,8 +110,7 @@ fn an_operator_that_nothing_knows_is_one_finding() {
         .collect();
     let wanted = [
         "`bend` is not known to this front-end.",
-        "`my::turn` is not known to this front-end (2 places).",
-        "the argument `max` is missing.",
+        "`my::turn` is not known to this front-end (2 places).", "the argument `max` is missing.",
     ];
     assert_eq!(found, wanted);
     assert_eq!(report["diagnostics"][1]["place"], "net.line:2");

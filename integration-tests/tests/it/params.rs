@@ -124,14 +124,8 @@ const WAYS: [Way; 10] = [
 
 /// Params that make another conversion of it, or keep others from counting; each is set alone.
 const ALONE: [&str; 9] = [
-    "quantization.inc.dynamic_axes",
-    "export.dynamic_axes",
-    "passes.profile",
-    "passes.compare",
-    "quantization.format",
-    "quantization.mode",
-    "quantization.rounding",
-    "calibration.random",
+    "quantization.inc.dynamic_axes", "export.dynamic_axes", "passes.profile", "passes.compare",
+    "quantization.format", "quantization.mode", "quantization.rounding", "calibration.random",
     "calibration.data",
 ];
 
@@ -276,10 +270,8 @@ fn wrong(folder: &Path, at: usize, rows: &[ParamEffects]) -> Vec<String> {
 fn names_that_match_nothing_are_told_with_the_nearest() {
     let folder = prepared();
     let sets = [
-        "quantization.format=QDQ",
-        "quantization.exclude=[\"c1\", \"c2\"]",
-        "quantization.op_types=Conv,MatMull",
-        "passes.disable=fuse-pads",
+        "quantization.format=QDQ", "quantization.exclude=[\"c1\", \"c2\"]",
+        "quantization.op_types=Conv,MatMull", "passes.disable=fuse-pads",
     ];
     let files = ["net.onnx", "calib.npz"];
     let (status, stderr, _) = converted(folder.path(), "out", &files, &sets);

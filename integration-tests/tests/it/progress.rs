@@ -142,8 +142,7 @@ fn every_quantizer_says_what_it_works_on_and_never_runs_back() {
             "qdq",
             &["quantization.accuracy=auto"],
             &[
-                "candidate 1 of ",
-                "fold 2 of 4, comparison, sample",
+                "candidate 1 of ", "fold 2 of 4, comparison, sample",
                 "rounding, layer 3 of 3, sample",
             ],
         ),

@@ -49,9 +49,7 @@ fn initializers_among_the_inputs_are_weights() {
 /// A folder with a network of three products, the first of which has weights times `gains`.
 fn network(gains: [f32; 4]) -> TempDir {
     let folder = folder_with(&[
-        "libonnxd_frontend_onnx.so",
-        "libonnxd_quant_onnx.so",
-        "libonnxd_quant_inc.so",
+        "libonnxd_frontend_onnx.so", "libonnxd_quant_onnx.so", "libonnxd_quant_inc.so",
         "libonnxd_quant_n2d2.so",
     ]);
     let mut graph = text::parse_graph(NETWORK).unwrap();
@@ -347,9 +345,7 @@ fn renamed_inputs_and_outputs_keep_their_scales() {
     samples(&folder, 64, |x| x);
     let at = folder.path();
     let sets = [
-        "quantization.format=N2D2",
-        "passes.profile=none",
-        "export.input_names=pixels",
+        "quantization.format=N2D2", "passes.profile=none", "export.input_names=pixels",
         "export.output_names=scores",
     ];
     let (status, stderr, _) = converted(at, "out", &["net.onnx", "calib.npz"], &sets);

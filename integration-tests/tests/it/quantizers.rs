@@ -187,9 +187,7 @@ fn weights(count: usize, seed: usize) -> Vec<f32> {
 /// A folder with the network, samples, and the plugins of this project's own quantizers.
 fn network() -> (TempDir, Model) {
     let folder = folder_with(&[
-        "libonnxd_frontend_onnx.so",
-        "libonnxd_quant_onnx.so",
-        "libonnxd_quant_inc.so",
+        "libonnxd_frontend_onnx.so", "libonnxd_quant_onnx.so", "libonnxd_quant_inc.so",
     ]);
     let mut graph = text::parse_graph(NETWORK).unwrap();
     for (name, dims) in
@@ -416,10 +414,8 @@ fn the_fewest_products_stay_in_float_for_a_loss() {
     let wanted = classes(&float);
     let left = |sets: &[&str]| {
         let few = [
-            "quantization.format=QDQ",
-            "quantization.weight_type=int4",
-            "quantization.per_channel=false",
-            "quantization.reduce_range=true",
+            "quantization.format=QDQ", "quantization.weight_type=int4",
+            "quantization.per_channel=false", "quantization.reduce_range=true",
         ];
         let (status, stderr, report) = convert(folder.path(), &files, &[&few[..], sets].concat());
         assert!(status <= 1, "{stderr}");
@@ -489,9 +485,7 @@ fn bounds_hold_where_ranges_are_found_at_run_time() {
     assert!(left("quantization.top1_loss_max=0").2);
     // Without samples, nothing can be kept, which is said.
     let sets = [
-        "quantization.format=QDQ",
-        "quantization.mode=dynamic",
-        "quantization.sqnr_db_min=40",
+        "quantization.format=QDQ", "quantization.mode=dynamic", "quantization.sqnr_db_min=40",
         "quantization.top1_loss_max=1",
     ];
     let (_, _, report) = convert(folder.path(), &files[..1], &sets);

@@ -48,10 +48,7 @@ fn defaults_are_complete() {
     assert_eq!(
         json["passes"]["order"],
         json!(passes_without(&[
-            "inline-functions",
-            "fuse-rms-norm",
-            "fuse-rotary-embedding",
-            "fuse-attention"
+            "inline-functions", "fuse-rms-norm", "fuse-rotary-embedding", "fuse-attention"
         ]))
     );
 }
@@ -128,18 +125,9 @@ fn n2d2_spelling_of_the_command_line() {
         assert_eq!((params.get(key), params.origin(key)), (Some(&value), origin), "{key}");
     }
     let other = [
-        "fuse-recurrent",
-        "merge-splits",
-        "fuse-clip",
-        "fuse-rms-norm",
-        "fuse-rotary-embedding",
-        "fuse-attention",
-        "fuse-scale",
-        "fuse-affine",
-        "fuse-rms-division",
-        "fuse-transpose",
-        "unsigned-weights",
-        "fuse-gemm",
+        "fuse-recurrent", "merge-splits", "fuse-clip", "fuse-rms-norm", "fuse-rotary-embedding",
+        "fuse-attention", "fuse-scale", "fuse-affine", "fuse-rms-division", "fuse-transpose",
+        "unsigned-weights", "fuse-gemm",
     ];
     assert_eq!(params.resolved().peek("passes.order"), &json!(passes_without(&other)));
 }
@@ -338,15 +326,11 @@ fn dynamic_axes_in_three_notations() {
 #[test]
 fn overrides_reach_into_tables_and_lists() {
     let params = set(&[
-        "export.dynamic_axes.x=[0]",
-        "export.dynamic_axes.y={ 1 = \"n\" }",
+        "export.dynamic_axes.x=[0]", "export.dynamic_axes.y={ 1 = \"n\" }",
         "quantization.overrides.\"conv1.1\".weight_type=uint8",
         "quantization.overrides.\"conv1.1\".per_channel=true",
-        "quantization.overrides.\"conv1.1\".per_channel=false",
-        "export.input_names=a,b",
-        "export.input_shapes=[[1, \"h\"], []]",
-        "job.name=2024",
-        "quantization.format=QDQ",
+        "quantization.overrides.\"conv1.1\".per_channel=false", "export.input_names=a,b",
+        "export.input_shapes=[[1, \"h\"], []]", "job.name=2024", "quantization.format=QDQ",
     ])
     .unwrap();
     let axes = json!({ "x": { "0": "x_dynamic_axes_1" }, "y": { "1": "n" } });
@@ -384,12 +368,8 @@ fn passes_follow_profile_enable_and_disable() {
     let params = toml(text).unwrap();
     let order = order_of(&params);
     let left_out = [
-        "inline-functions",
-        "fuse-rms-norm",
-        "fuse-rotary-embedding",
-        "fuse-attention",
-        "remove-dropout",
-        "fuse-batch-norm",
+        "inline-functions", "fuse-rms-norm", "fuse-rotary-embedding", "fuse-attention",
+        "remove-dropout", "fuse-batch-norm",
     ];
     let mut expected = passes_without(&left_out);
     expected.push("equalize-weights".to_owned());

@@ -27,12 +27,8 @@ net (T[n,2,6,6] x) => (T[n,8] y) <T[4,2,3,3] w1, T[4,4,3,3] w2, T[36,8] w3> {
 /// A folder with the network in a type, and samples.
 fn network(dtype: DataType) -> TempDir {
     let folder = folder_with(&[
-        "libonnxd_frontend_onnx.so",
-        "libonnxd_passes_cleanup.so",
-        "libonnxd_passes_fusion.so",
-        "libonnxd_passes_layout.so",
-        "libonnxd_quant_onnx.so",
-        "libonnxd_quant_inc.so",
+        "libonnxd_frontend_onnx.so", "libonnxd_passes_cleanup.so", "libonnxd_passes_fusion.so",
+        "libonnxd_passes_layout.so", "libonnxd_quant_onnx.so", "libonnxd_quant_inc.so",
     ]);
     let numbers = |dims: Vec<usize>, seed: u64| {
         let one = |i: u64| ((i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed << 40) >> 44;

@@ -223,9 +223,7 @@ fn files_that_end_early_are_named() {
         ("saved_model.pb", 0, "N0101", "the file is empty"),
         ("variables/variables.index", 60, "N0201", "The checkpoint's index is damaged"),
         (
-            "variables/variables.data-00000-of-00001",
-            10,
-            "N0202",
+            "variables/variables.data-00000-of-00001", 10, "N0202",
             "`variables/variables.data-00000-of-00001` ends before",
         ),
     ];

@@ -25,21 +25,11 @@ const IMPURE: &[&str] = &["std::fs", "std::net", "std::thread", "std::time::Inst
 
 /// Where `unsafe` may stand.
 const UNSAFE: &[&str] = &[
-    "core/plugin-abi",
-    "core/plugin-sdk",
-    "core/plugin-host",
-    "core/worker",
-    "core/onnx/src/mapped.rs",
-    "core/onnx/src/stream.rs",
-    "core/eval/src/gemm.rs",
-    "core/engine-ort",
-    "core/files/src/lease.rs",
-    "core/daemon/src/run/own_crash.rs",
-    "core/eval/src/parallel.rs",
-    "core/quantize/tests/memory.rs",
-    "core/rewrite/tests/linear.rs",
-    "proto/tests/counting",
-    "integration-tests",
+    "core/plugin-abi", "core/plugin-sdk", "core/plugin-host", "core/worker",
+    "core/onnx/src/mapped.rs", "core/onnx/src/stream.rs", "core/eval/src/gemm.rs",
+    "core/engine-ort", "core/files/src/lease.rs", "core/daemon/src/run/own_crash.rs",
+    "core/eval/src/parallel.rs", "core/quantize/tests/memory.rs", "core/rewrite/tests/linear.rs",
+    "proto/tests/counting", "integration-tests",
 ];
 
 fn root() -> PathBuf {

@@ -9,13 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The models that torch.onnx's document names, in small versions.
 const MODELS: [&str; 8] = [
-    "alexnet",
-    "dcgan",
-    "densenet",
-    "inception",
-    "resnet",
-    "super-resolution",
-    "vgg",
+    "alexnet", "dcgan", "densenet", "inception", "resnet", "super-resolution", "vgg",
     "word-language-model",
 ];
 

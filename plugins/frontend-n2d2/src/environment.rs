@@ -12,28 +12,15 @@ use crate::transformations::{Transformation, transformations};
 
 /// Settings of the section that do not concern the network.
 const SILENT: &[&str] = &[
-    "BatchSize",
-    "CachePath",
-    "CompositeStimuli",
-    "ConfigSection",
-    "StreamPath",
-    "TargetSize",
-    "TargetSizeX",
-    "TargetSizeY",
-    "TargetSizeD",
+    "BatchSize", "CachePath", "CompositeStimuli", "ConfigSection", "StreamPath", "TargetSize",
+    "TargetSizeX", "TargetSizeY", "TargetSizeD",
 ];
 
 /// Transformations after which images still hold integers.
 const INTEGER: &[&str] = &[
-    "ChannelExtractionTransformation",
-    "ColorSpaceTransformation",
-    "EqualizeTransformation",
-    "FlipTransformation",
-    "PadCropTransformation",
-    "RandomResizeCropTransformation",
-    "RescaleTransformation",
-    "ReshapeTransformation",
-    "SliceExtractionTransformation",
+    "ChannelExtractionTransformation", "ColorSpaceTransformation", "EqualizeTransformation",
+    "FlipTransformation", "PadCropTransformation", "RandomResizeCropTransformation",
+    "RescaleTransformation", "ReshapeTransformation", "SliceExtractionTransformation",
     "TrimTransformation",
 ];
 

@@ -255,15 +255,7 @@ struct Keys<'a> {
 }
 
 const WALK_KEYS: [&str; 10] = [
-    "Size",
-    "SizeX",
-    "SizeY",
-    "Stride",
-    "StrideX",
-    "StrideY",
-    "Offset",
-    "OffsetX",
-    "OffsetY",
+    "Size", "SizeX", "SizeY", "Stride", "StrideX", "StrideY", "Offset", "OffsetX", "OffsetY",
     "NbIterations",
 ];
 

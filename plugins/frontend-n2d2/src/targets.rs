@@ -12,24 +12,10 @@ use crate::source::NetworkSource;
 
 /// Settings for scores during learning and tests.
 const SILENT: &[&str] = &[
-    "BinaryThreshold",
-    "ConfigSection",
-    "DataAsTarget",
-    "DefaultValue",
-    "ImageLogFormat",
-    "LabelsHueOffset",
-    "LabelsMapping",
-    "LabelsName",
-    "CreateMissingLabels",
-    "MaskLabelTarget",
-    "MaskedLabel",
-    "NoDisplayLabel",
-    "NoEstimatedLabel",
-    "TargetValue",
-    "TopN",
-    "Type",
-    "ValueThreshold",
-    "WeakTarget",
+    "BinaryThreshold", "ConfigSection", "DataAsTarget", "DefaultValue", "ImageLogFormat",
+    "LabelsHueOffset", "LabelsMapping", "LabelsName", "CreateMissingLabels", "MaskLabelTarget",
+    "MaskedLabel", "NoDisplayLabel", "NoEstimatedLabel", "TargetValue", "TopN", "Type",
+    "ValueThreshold", "WeakTarget",
 ];
 
 /// A target and what it is of.

@@ -12,19 +12,8 @@ const ELEMENTS_MAX: usize = 1 << 12;
 
 /// Operators all of whose elements are elements of their first input.
 const MOVES: [&str; 13] = [
-    "Expand",
-    "Flatten",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Identity",
-    "Reshape",
-    "Slice",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
+    "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape", "Slice",
+    "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
 ];
 
 /// A search through what computes a value.

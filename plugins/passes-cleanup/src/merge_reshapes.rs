@@ -197,23 +197,17 @@ mod tests {
             check_pass_skip(pass().as_ref(), reason, &graph);
         };
         skips(
-            "`a` is read 2 times",
-            "float[N,3,4] x",
-            "float[A,3,2,2] y, float[A,B] z",
+            "`a` is read 2 times", "float[N,3,4] x", "float[A,3,2,2] y, float[A,B] z",
             "a = Flatten(x) y = Reshape(a, four) z = Relu(a)",
         );
         // With -1 for one size, a batch of 0 would be refused.
         skips(
-            "more than one size of `y` is open",
-            "float[N,1,M] x",
-            "float[1,N,M] y",
+            "more than one size of `y` is open", "float[N,1,M] x", "float[1,N,M] y",
             "a = Squeeze(x, one) y = Unsqueeze(a, zero)",
         );
         // What is 0 in the shape copies another size of `a` than of `x`.
         skips(
-            "more than one size of `y` is open",
-            "float[N,M,4] x, int64[2] s",
-            "float[A,B] y",
+            "more than one size of `y` is open", "float[N,M,4] x, int64[2] s", "float[A,B] y",
             "a = Reshape(x, flat) y = Reshape(a, s)",
         );
     }

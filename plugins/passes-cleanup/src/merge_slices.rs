@@ -103,8 +103,7 @@ mod tests {
             check_pass_skip(pass().as_ref(), reason, &graph);
         };
         skips(
-            "both cut the same axis",
-            "float[2,8] y",
+            "both cut the same axis", "float[2,8] y",
             "a = Slice(x, one, last, zero) y = Slice(a, one, three)",
         );
         skips(

@@ -121,10 +121,8 @@ mod tests {
     #[test]
     fn what_normalizes() {
         for nodes in [
-            "a = Sub(x, m) c = Div(a, s) y = Add(b, c)",
-            "a = Add(x, m) y = Div(a, s)",
-            "a = Mul(x, two) y = Sub(a, m)",
-            "a = Sub(x, two) c = Mul(s, a) y = Add(c, two)",
+            "a = Sub(x, m) c = Div(a, s) y = Add(b, c)", "a = Add(x, m) y = Div(a, s)",
+            "a = Mul(x, two) y = Sub(a, m)", "a = Sub(x, two) c = Mul(s, a) y = Add(c, two)",
         ] {
             let model = check_same(fuse_affine, &graph(nodes));
             assert_eq!(model.graph.node_count(), 1, "{nodes}");

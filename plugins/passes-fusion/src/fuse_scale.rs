@@ -45,15 +45,7 @@ use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 /// Operators whose results jump: a rounding error may become a whole step. So do casts to integers and truth values.
 const JUMPS: [&str; 10] = [
-    "Ceil",
-    "Equal",
-    "Floor",
-    "Greater",
-    "GreaterOrEqual",
-    "Less",
-    "LessOrEqual",
-    "Mod",
-    "Round",
+    "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "Round",
     "Sign",
 ];
 /// Operators by which a factor and its rounding error go on, with those that move elements.
@@ -154,13 +146,11 @@ mod tests {
         for (kind, weights, op) in [
             ("1,2,4,4", "float[3,2,1,1] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}", "Conv(x, w, b)"),
             (
-                "1,2,4,4",
-                "float[2,3,1,1] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}",
+                "1,2,4,4", "float[2,3,1,1] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}",
                 "ConvTranspose(x, w, b)",
             ),
             (
-                "4,2",
-                "float[2,3] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}",
+                "4,2", "float[2,3] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}",
                 "Gemm<alpha = 2.0, beta = 3.0>(x, w, b)",
             ),
             ("4,2", "float[3,2] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}", "Gemm<transB = 1>(x, w, b)"),

@@ -13,14 +13,7 @@ const SMALL_MAX: usize = 1 << 12;
 
 /// Operators that only move the elements of their first input.
 pub(crate) const MOVES: [&str; 9] = [
-    "Expand",
-    "Flatten",
-    "Gather",
-    "Identity",
-    "Reshape",
-    "Slice",
-    "Squeeze",
-    "Transpose",
+    "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose",
     "Unsqueeze",
 ];
 

@@ -63,8 +63,7 @@ pub(crate) fn quantize(
         if db > held.db((&float, model), &set)? && cx.quantization().rounding().is_none() {
             (*model, done) = (nearest, rounded);
             done.fact(
-                "quantization.rounding",
-                "to the nearest, which loses least on held-out samples",
+                "quantization.rounding", "to the nearest, which loses least on held-out samples",
             );
             return Ok((done, Some(held)));
         }

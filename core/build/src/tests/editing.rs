@@ -100,8 +100,7 @@ fn attributes_and_inputs_change_places_with_the_version() {
     restated(&mut graph, 10, 13).unwrap();
     let new = print_graph(&graph);
     for part in [
-        "Squeeze(x, Squeeze_axes)",
-        "Pad(x, Pad_pads, Pad_constant_value)",
+        "Squeeze(x, Squeeze_axes)", "Pad(x, Pad_pads, Pad_constant_value)",
         "Clip(x, \"\", Clip_max)",
     ] {
         assert!(new.contains(part), "{part} in {new}");
@@ -183,10 +182,8 @@ fn what_stands_in_has_names_and_layers_of_the_node() {
     .unwrap();
     let text = print_graph(&graph);
     for line in [
-        "[fc_scaled] y_scaled = Mul(x, y_scale)",
-        "[fc] y = Neg(y_scaled)",
-        "  z_scaled = Mul(x, z_scale)",
-        "  z = Neg(z_scaled)",
+        "[fc_scaled] y_scaled = Mul(x, y_scale)", "[fc] y = Neg(y_scaled)",
+        "  z_scaled = Mul(x, z_scale)", "  z = Neg(z_scaled)",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }

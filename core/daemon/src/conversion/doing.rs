@@ -143,10 +143,8 @@ mod tests {
             ("try", 4, 0),
         ];
         let lines = [
-            "quantize: calibration, sample 1 of 64",
-            "quantize: calibration, sample 12 of 64",
-            "quantize: calibration, sample 64 of 64",
-            "quantize: candidate 3 of 7",
+            "quantize: calibration, sample 1 of 64", "quantize: calibration, sample 12 of 64",
+            "quantize: calibration, sample 64 of 64", "quantize: candidate 3 of 7",
             "quantize: try 5",
         ];
         assert_eq!(said(&counts), lines);

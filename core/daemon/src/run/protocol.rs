@@ -128,13 +128,8 @@ mod tests {
     #[test]
     fn other_lines_are_refused() {
         let lines = [
-            "",
-            "pause",
-            "[]",
-            r#"{"do":"explode"}"#,
-            r#"{"do":"jobs.show"}"#,
-            r#"{"do":"jobs.show","job":7}"#,
-            r#"{"do":"pause","why":"lunch"}"#,
+            "", "pause", "[]", r#"{"do":"explode"}"#, r#"{"do":"jobs.show"}"#,
+            r#"{"do":"jobs.show","job":7}"#, r#"{"do":"pause","why":"lunch"}"#,
             r#"{"do":"pause"} trailing"#,
         ];
         for line in lines {

@@ -122,18 +122,9 @@ const WITHOUT: &[(&str, &[&str])] = &[
     (
         "on sequences and optionals, which cases do not have; tested in `sequence`",
         &[
-            "ConcatFromSequence",
-            "Optional",
-            "OptionalGetElement",
-            "OptionalHasElement",
-            "SequenceAt",
-            "SequenceConstruct",
-            "SequenceEmpty",
-            "SequenceErase",
-            "SequenceInsert",
-            "SequenceLength",
-            "SequenceMap",
-            "SplitToSequence",
+            "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement",
+            "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
+            "SequenceLength", "SequenceMap", "SplitToSequence",
         ],
     ),
     (
@@ -149,11 +140,7 @@ const WITHOUT: &[(&str, &[&str])] = &[
     (
         "draw random numbers; moments tested in `random`",
         &[
-            "Bernoulli",
-            "Multinomial",
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
+            "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
             "RandomUniformLike",
         ],
     ),

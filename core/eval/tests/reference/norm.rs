@@ -118,11 +118,9 @@ fn per_channel(op: &str, d: &mut Dice) -> Option<Case> {
     if least < 0.01 && dims.iter().product::<usize>() > dims[0] * groups {
         return None;
     }
-    let case = case(op, opset).attr_if(epsilon != 1e-5 || d.coin(), "epsilon", epsilon).attr_if(
-        !instance,
-        "num_groups",
-        groups as i64,
-    );
+    let case = case(op, opset)
+        .attr_if(epsilon != 1e-5 || d.coin(), "epsilon", epsilon)
+        .attr_if(!instance, "num_groups", groups as i64);
     let sums = bounds(&y);
     Some(case.input(&x).input(&scale).input(&b).near(dtype, y, &sums))
 }

@@ -86,11 +86,9 @@ impl Pool {
 
     fn case(&self, d: &mut Dice, op: &str, opset: i64) -> Case {
         let case = case(op, opset).attr("kernel_shape", &self.window.kernel);
-        self.window.attrs(d, case, opset >= if op == "MaxPool" { 10 } else { 18 }).attr_if(
-            self.ceil,
-            "ceil_mode",
-            true,
-        )
+        self.window
+            .attrs(d, case, opset >= if op == "MaxPool" { 10 } else { 18 })
+            .attr_if(self.ceil, "ceil_mode", true)
     }
 }
 

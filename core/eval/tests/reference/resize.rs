@@ -217,11 +217,7 @@ fn is_odd(a: &ResizeAxis, transformation: &str) -> bool {
 
 fn random_mode(d: &mut Dice, opset: i64) -> ResizeMode {
     let mut transformations = vec![
-        "half_pixel",
-        "asymmetric",
-        "align_corners",
-        "pytorch_half_pixel",
-        "tf_crop_and_resize",
+        "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_crop_and_resize",
     ];
     if opset >= 19 {
         transformations.push("half_pixel_symmetric");

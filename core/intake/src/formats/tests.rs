@@ -135,18 +135,9 @@ fn files_of_frameworks_are_named() {
 #[test]
 fn other_files_are_not_guessed_at() {
     let others: [&[u8]; 12] = [
-        b"",
-        b"\0",
-        b"PK",
-        b"dear reader",
-        b"\x89PNG\r\n\x1a\n",
-        b"[net]\nname=x",
-        b"{\"a\": 1}",
-        b"\x08\x01",
-        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-        b"\xff\xd8\xff\xe0",
-        b"<html>",
-        b"\x0a\x03abc",
+        b"", b"\0", b"PK", b"dear reader", b"\x89PNG\r\n\x1a\n", b"[net]\nname=x", b"{\"a\": 1}",
+        b"\x08\x01", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\xff\xd8\xff\xe0",
+        b"<html>", b"\x0a\x03abc",
     ];
     for bytes in others {
         assert_eq!(of_content(bytes, bytes.len() as u64), None, "{bytes:?}");

@@ -73,15 +73,13 @@ fn signals() {
             ("float[B,10,1] x | int64 n = {16}", "y = DFT<onesided = 1>(x, n)", "float[B,9,2]"),
             ("float[B,6,2] x", "y = DFT<onesided = 1, inverse = 1>(x)", "float[B,10,1]"),
             (
-                "float[1,128,1] x | int64 s = {8}, int64 l = {16}",
-                "y = STFT(x, s, \"\", l)",
+                "float[1,128,1] x | int64 s = {8}, int64 l = {16}", "y = STFT(x, s, \"\", l)",
                 "float[1,15,9,2]",
             ),
             ("float x | int64 s = {8}", "y = HannWindow(s)", "float[8]"),
             (
                 "float f | int64 m = {8}, int64 n = {16}, int64 r = {8192}",
-                "y = MelWeightMatrix(m, n, r, f, f)",
-                "float[9,8]",
+                "y = MelWeightMatrix(m, n, r, f, f)", "float[9,8]",
             ),
         ],
     );
@@ -97,18 +95,15 @@ fn images() {
             ("float[N,2,3] t, int64[4] s", "y = AffineGrid(t, s)", "float[N,?,?,2]"),
             ("float[1,6,4] b, float[1,1,6] s", "y = NonMaxSuppression(b, s)", "int64[?,3]"),
             (
-                "float[N,20,10] x | int64[2] s = {4,5}",
-                "y = CenterCropPad<axes = [1,2]>(x, s)",
+                "float[N,20,10] x | int64[2] s = {4,5}", "y = CenterCropPad<axes = [1,2]>(x, s)",
                 "float[N,4,5]",
             ),
             (
-                "float[N,15,L] x | int64[2] i = {5,5}, int64[2] b = {1,5}",
-                "y = Col2Im(x, i, b)",
+                "float[N,15,L] x | int64[2] i = {5,5}, int64[2] b = {1,5}", "y = Col2Im(x, i, b)",
                 "float[N,3,5,5]",
             ),
             (
-                "float[N,15,L] x, int64[K] i, int64[K] b",
-                "y = Col2Im<strides = [1,2]>(x, i, b)",
+                "float[N,15,L] x, int64[K] i, int64[K] b", "y = Col2Im<strides = [1,2]>(x, i, b)",
                 "float[N,?,?,?]",
             ),
             (
@@ -120,12 +115,10 @@ fn images() {
             ("uint8[L] x", "y = ImageDecoder(x)", "uint8[?,?,3]"),
             (
                 "float[1,1,2,2] x, int64[1,1,2,2] i",
-                "y = MaxUnpool<kernel_shape=[2,2], strides=[2,2]>(x, i)",
-                "float[1,1,4,4]",
+                "y = MaxUnpool<kernel_shape=[2,2], strides=[2,2]>(x, i)", "float[1,1,4,4]",
             ),
             (
-                "float[1,2,5,5] x, float[3,2,2,2] w, float[1,8,4,4] o",
-                "y = DeformConv(x, w, o)",
+                "float[1,2,5,5] x, float[3,2,2,2] w, float[1,8,4,4] o", "y = DeformConv(x, w, o)",
                 "float[1,3,4,4]",
             ),
         ],
@@ -303,12 +296,8 @@ fn shapes_computed_from_symbols() {
     assert_eq!(
         found,
         [
-            "float[N,C,\"H*W\"]",
-            "float[N,C,H,W]",
-            "float[\"2*H*W\",C]",
-            "float[\"H*W\"]",
-            "int64[H]",
-            "int64[1,?]"
+            "float[N,C,\"H*W\"]", "float[N,C,H,W]", "float[\"2*H*W\",C]", "float[\"H*W\"]",
+            "int64[H]", "int64[1,?]"
         ]
     );
     assert_eq!(types["e"], "float[N,C,7,W]");

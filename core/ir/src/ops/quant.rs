@@ -7,19 +7,9 @@ use super::onnx_ops;
 #[must_use]
 pub fn is_quantization(op: &str) -> bool {
     const OTHERS: [&str; 13] = [
-        "ConvInteger",
-        "DequantizeLinear",
-        "DynamicQuantizeLSTM",
-        "DynamicQuantizeLinear",
-        "DynamicQuantizeMatMul",
-        "GatherBlockQuantized",
-        "MatMulInteger",
-        "MatMulIntegerToFloat",
-        "MatMulNBits",
-        "QAttention",
-        "QEmbedLayerNormalization",
-        "QGemm",
-        "QuantizeLinear",
+        "ConvInteger", "DequantizeLinear", "DynamicQuantizeLSTM", "DynamicQuantizeLinear",
+        "DynamicQuantizeMatMul", "GatherBlockQuantized", "MatMulInteger", "MatMulIntegerToFloat",
+        "MatMulNBits", "QAttention", "QEmbedLayerNormalization", "QGemm", "QuantizeLinear",
     ];
     op.starts_with("QLinear") || OTHERS.contains(&op)
 }

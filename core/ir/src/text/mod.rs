@@ -35,19 +35,6 @@ pub(crate) const NESTING_MAX: usize = 32;
 
 /// Attribute types, by their number in `AttributeProto.AttributeType`.
 pub(crate) const KINDS: [&str; 15] = [
-    "undefined",
-    "float",
-    "int",
-    "string",
-    "tensor",
-    "graph",
-    "floats",
-    "ints",
-    "strings",
-    "tensors",
-    "graphs",
-    "sparse_tensor",
-    "sparse_tensors",
-    "type_proto",
-    "type_protos",
+    "undefined", "float", "int", "string", "tensor", "graph", "floats", "ints", "strings",
+    "tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto", "type_protos",
 ];

@@ -37,8 +37,7 @@ fn a_domain_that_is_known_in_part() {
     for sound in [
         "y = com.microsoft.QLinearAdd(x, s, z, x, s, z, s)",
         "y = com.microsoft.QLinearAdd(x, s, \"\", x, s, \"\", s, z)",
-        "y = com.microsoft.Gelu<later = 1>(f, f)",
-        "y = com.microsoft.Unheard(f)",
+        "y = com.microsoft.Gelu<later = 1>(f, f)", "y = com.microsoft.Unheard(f)",
         "y = SimplifiedLayerNormalization(f, f)",
     ] {
         assert_eq!(messages(&model(sound)), Vec::<String>::new(), "{sound}");

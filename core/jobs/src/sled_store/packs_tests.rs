@@ -310,17 +310,9 @@ fn every_crash_point_of_packing_loses_nothing() {
     let mut all = vec![before.clone()];
     let names = crash::points(|| work(&whole, &mut all));
     for name in [
-        "pack written",
-        "pack synced",
-        "pack renamed",
-        "pack in place",
-        "change written",
-        "change synced",
-        "pack to be removed",
-        "journal written",
-        "journal synced",
-        "journal renamed",
-        "journal in place",
+        "pack written", "pack synced", "pack renamed", "pack in place", "change written",
+        "change synced", "pack to be removed", "journal written", "journal synced",
+        "journal renamed", "journal in place",
     ] {
         assert!(names.contains(&name), "{name} is not passed");
     }

@@ -49,18 +49,8 @@ fn to(state: JobState, what: What) -> Option<JobState> {
 }
 
 const STATES: [JobState; 12] = [
-    Unknown,
-    Claiming,
-    Claimed,
-    Queued,
-    Running,
-    Publishing,
-    Succeeded,
-    Failed,
-    Cancelled,
-    Quarantined,
-    Duplicate,
-    RetryWait,
+    Unknown, Claiming, Claimed, Queued, Running, Publishing, Succeeded, Failed, Cancelled,
+    Quarantined, Duplicate, RetryWait,
 ];
 
 /// Every event with all transitions it makes; every other pair is stale.

@@ -134,8 +134,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                "exclude conv9 conv1,conv2",
-                "exclude zzz* Relu -> unnamed,conv1,conv2",
+                "exclude conv9 conv1,conv2", "exclude zzz* Relu -> unnamed,conv1,conv2",
                 "op_types Relo Relu"
             ]
         );

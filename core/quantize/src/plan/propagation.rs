@@ -20,32 +20,13 @@ pub enum Propagation {
 }
 
 pub(crate) const LAYOUT: &[&str] = &[
-    "DepthToSpace",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Identity",
-    "Reshape",
-    "Slice",
-    "SpaceToDepth",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "TopK",
-    "Transpose",
+    "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
+    "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "TopK", "Transpose",
     "Unsqueeze",
 ];
 
 const COMPUTE: &[&str] = &[
-    "Add",
-    "AveragePool",
-    "Concat",
-    "GlobalAveragePool",
-    "LeakyRelu",
-    "Mul",
-    "ReduceMean",
+    "Add", "AveragePool", "Concat", "GlobalAveragePool", "LeakyRelu", "Mul", "ReduceMean",
     "Sigmoid",
 ];
 

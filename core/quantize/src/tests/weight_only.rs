@@ -267,8 +267,7 @@ fn what_stays_in_float_is_named() {
     assert_eq!(
         reasons,
         [
-            "both factors are computed",
-            "its weights have more axes than its input",
+            "both factors are computed", "its weights have more axes than its input",
             "its weights are no matrix"
         ]
     );

@@ -14,32 +14,16 @@ const WANTED: ABI = ABI::V3;
 
 /// What every process needs to load libraries and to ask about the machine.
 const SYSTEM: [&str; 11] = [
-    "/lib",
-    "/lib64",
-    "/usr/lib",
-    "/usr/lib64",
-    "/usr/local/lib",
-    "/etc/ld.so.cache",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/sys/devices/system/cpu",
-    "/dev/urandom",
-    "/dev/null",
+    "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache",
+    "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/dev/urandom", "/dev/null",
 ];
 
 /// What a process may read about itself. The folder as a whole would grant `net` with the machine's interfaces and
 /// sockets, also below `task`, and the mounts.
 const SELF: [&str; 10] = [
-    "/proc/self/auxv",
-    "/proc/self/cmdline",
-    "/proc/self/comm",
-    "/proc/self/limits",
-    "/proc/self/maps",
-    "/proc/self/smaps",
-    "/proc/self/smaps_rollup",
-    "/proc/self/stat",
-    "/proc/self/statm",
-    "/proc/self/status",
+    "/proc/self/auxv", "/proc/self/cmdline", "/proc/self/comm", "/proc/self/limits",
+    "/proc/self/maps", "/proc/self/smaps", "/proc/self/smaps_rollup", "/proc/self/stat",
+    "/proc/self/statm", "/proc/self/status",
 ];
 
 /// Files and folders by what a worker may do with them.

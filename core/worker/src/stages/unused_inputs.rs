@@ -158,41 +158,17 @@ mod tests {
     fn near_misses_of_names_that_are_read() {
         let of = |name: &str| near_miss(name, "net.onnx", &[name]).map(|(what, _)| what);
         for name in [
-            "params.txt",
-            "param.toml",
-            "params.yaml",
-            "parms.ini",
-            "PARAMS",
-            "net.params.yml",
-            "other.params.toml",
-            "parameters.json",
-            "calib.npy",
-            "calibration.npz",
-            "input.npz",
-            "output.npz",
-            "inputs.npy",
-            "outputs.npy",
+            "params.txt", "param.toml", "params.yaml", "parms.ini", "PARAMS", "net.params.yml",
+            "other.params.toml", "parameters.json", "calib.npy", "calibration.npz", "input.npz",
+            "output.npz", "inputs.npy", "outputs.npy",
         ] {
             assert_eq!(of(name).as_deref(), Some(name), "{name}");
         }
         assert_eq!(of("calibration/1.png").as_deref(), Some("calibration/"));
         for name in [
-            "params.toml",
-            "Params.toml",
-            "net.params.ini",
-            "calib.npz",
-            "calib/1.png",
-            "calibration.json",
-            "inputs.npz",
-            "outputs.npz",
-            "README.md",
-            "weights/params.txt",
-            "block.ini",
-            "net.data",
-            "labels.txt",
-            "report.txt",
-            "input.png",
-            "test.npz",
+            "params.toml", "Params.toml", "net.params.ini", "calib.npz", "calib/1.png",
+            "calibration.json", "inputs.npz", "outputs.npz", "README.md", "weights/params.txt",
+            "block.ini", "net.data", "labels.txt", "report.txt", "input.png", "test.npz",
             "format.txt",
         ] {
             assert_eq!(of(name), None, "{name}");

@@ -97,17 +97,8 @@ pub(crate) const SILENT_PARAMETERS: &[&str] =
 
 /// Settings that every layer may have.
 pub(crate) const COMMON_KEYS: &[&str] = &[
-    "Input",
-    "Type",
-    "Model",
-    "DataType",
-    "Dropout",
-    "ConfigSection",
-    "NbOutputs",
-    "InputOffsetX",
-    "InputOffsetY",
-    "InputWidth",
-    "InputHeight",
+    "Input", "Type", "Model", "DataType", "Dropout", "ConfigSection", "NbOutputs", "InputOffsetX",
+    "InputOffsetY", "InputWidth", "InputHeight",
 ];
 
 /// The type of a layer, if it can be converted.

@@ -7,17 +7,8 @@ use crate::ini::SectionRef;
 
 /// What a section can say about its kernel.
 pub(super) const KEYS: [&str; 12] = [
-    "Kernel",
-    "Kernel.Gamma",
-    "Kernel.Lambda",
-    "Kernel.Mat",
-    "Kernel.Positive",
-    "Kernel.Psi",
-    "Kernel.Sigma",
-    "Kernel.Sigma1",
-    "Kernel.Sigma2",
-    "Kernel.SizeX",
-    "Kernel.SizeY",
+    "Kernel", "Kernel.Gamma", "Kernel.Lambda", "Kernel.Mat", "Kernel.Positive", "Kernel.Psi",
+    "Kernel.Sigma", "Kernel.Sigma1", "Kernel.Sigma2", "Kernel.SizeX", "Kernel.SizeY",
     "Kernel.Theta",
 ];
 

@@ -15,14 +15,8 @@ use std::collections::HashMap;
 
 /// Operators that give what they get.
 const PASSES: [&str; 8] = [
-    "Identity",
-    "IdentityN",
-    "StopGradient",
-    "PreventGradient",
-    "CheckNumerics",
-    "CheckNumericsV2",
-    "Snapshot",
-    "PlaceholderWithDefault",
+    "Identity", "IdentityN", "StopGradient", "PreventGradient", "CheckNumerics", "CheckNumericsV2",
+    "Snapshot", "PlaceholderWithDefault",
 ];
 
 impl<'a> GraphRunner<'a, '_> {

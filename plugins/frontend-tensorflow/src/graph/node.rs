@@ -12,48 +12,17 @@ use std::collections::HashMap;
 
 /// Attributes that say how and where TensorFlow computes, but not what, and how long lists of inputs are.
 const WITHOUT_EFFECT: [&str; 27] = [
-    "N",
-    "num_args",
-    "num_host_args",
-    "num_side_inputs",
-    "use_cudnn_on_gpu",
-    "use_locking",
-    "validate_shape",
-    "validate_indices",
-    "incompatible_shape_error",
-    "parallel_iterations",
-    "swap_memory",
-    "container",
-    "shared_name",
-    "allowed_devices",
-    "debug_name",
-    "message",
-    "grad_a",
-    "grad_b",
-    "shape",
-    "output_shapes",
-    "config",
-    "config_proto",
-    "executor_type",
-    "grad_x",
-    "grad_y",
-    "init",
-    "precision_config",
+    "N", "num_args", "num_host_args", "num_side_inputs", "use_cudnn_on_gpu", "use_locking",
+    "validate_shape", "validate_indices", "incompatible_shape_error", "parallel_iterations",
+    "swap_memory", "container", "shared_name", "allowed_devices", "debug_name", "message",
+    "grad_a", "grad_b", "shape", "output_shapes", "config", "config_proto", "executor_type",
+    "grad_x", "grad_y", "init", "precision_config",
 ];
 
 /// Element types that results have and inputs do not tell.
 const TYPES: [&str; 11] = [
-    "type",
-    "dtype",
-    "DstT",
-    "out_type",
-    "output_type",
-    "Tout",
-    "out_idx",
-    "element_dtype",
-    "output_dtype",
-    "Toutput",
-    "Targmax",
+    "type", "dtype", "DstT", "out_type", "output_type", "Tout", "out_idx", "element_dtype",
+    "output_dtype", "Toutput", "Targmax",
 ];
 
 /// Further ones, each of one operator. Elsewhere inputs tell types of these names.
@@ -202,13 +171,8 @@ pub(crate) fn is_placeholder(node: &NodeDef) -> bool {
 
 /// Operators that look at a variable and leave it as it is.
 const LOOKS: [&str; 7] = [
-    "ReadVariableOp",
-    "ResourceGather",
-    "ResourceGatherNd",
-    "VarIsInitializedOp",
-    "IsVariableInitialized",
-    "DisableCopyOnRead",
-    "DestroyResourceOp",
+    "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp",
+    "IsVariableInitialized", "DisableCopyOnRead", "DestroyResourceOp",
 ];
 
 /// Whether an operator changes the variable that is its first input.

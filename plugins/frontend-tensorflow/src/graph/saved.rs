@@ -184,15 +184,7 @@ fn refuse_training(graph: &GraphDef) -> Result<()> {
 /// Nodes that a graph that trains may have for its results: the last ones of operators that most often give them.
 fn results(graph: &GraphDef) -> Vec<&str> {
     const RESULTS: [&str; 9] = [
-        "Softmax",
-        "LogSoftmax",
-        "Sigmoid",
-        "Tanh",
-        "ArgMax",
-        "TopKV2",
-        "BiasAdd",
-        "MatMul",
-        "Add",
+        "Softmax", "LogSoftmax", "Sigmoid", "Tanh", "ArgMax", "TopKV2", "BiasAdd", "MatMul", "Add",
     ];
     const NAMED_MAX: usize = 8;
     let is_result = |node: &&NodeDef| {

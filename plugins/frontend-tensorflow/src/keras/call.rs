@@ -11,18 +11,8 @@ use onnxd_plugin_sdk::lower::{Lowering, Value};
 
 /// Keys of configurations that matter only to training, or are read elsewhere.
 const WITHOUT_EFFECT: [&str; 12] = [
-    "name",
-    "trainable",
-    "dtype",
-    "seed",
-    "batch_input_shape",
-    "batch_shape",
-    "build_input_shape",
-    "quantization_config",
-    "lora_rank",
-    "lora_alpha",
-    "activity_regularizer",
-    "autocast",
+    "name", "trainable", "dtype", "seed", "batch_input_shape", "batch_shape", "build_input_shape",
+    "quantization_config", "lora_rank", "lora_alpha", "activity_regularizer", "autocast",
 ];
 
 /// Endings of such keys.
@@ -38,39 +28,20 @@ const OWN_TYPES: [&str; 4] =
 
 /// Layers whose activation comes last.
 const ACTIVATED: [&str; 15] = [
-    "Dense",
-    "EinsumDense",
-    "Conv1D",
-    "Conv2D",
-    "Conv3D",
-    "Conv1DTranspose",
-    "Conv2DTranspose",
-    "Conv3DTranspose",
-    "DepthwiseConv1D",
-    "DepthwiseConv2D",
-    "SeparableConv1D",
-    "SeparableConv2D",
-    "LocallyConnected1D",
-    "LocallyConnected2D",
-    "Activation",
+    "Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose",
+    "Conv3DTranspose", "DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D",
+    "LocallyConnected1D", "LocallyConnected2D", "Activation",
 ];
 
 /// Further layers that cannot do without weights.
 const WEIGHTED: [&str; 6] = [
-    "BatchNormalization",
-    "Embedding",
-    "PositionEmbedding",
-    "PReLU",
-    "ReversibleEmbedding",
+    "BatchNormalization", "Embedding", "PositionEmbedding", "PReLU", "ReversibleEmbedding",
     "RMSNormalization",
 ];
 
 /// Layers that version 2 computes in another way.
 const CHANGED: [&str; 5] = [
-    "Softmax",
-    "GlobalAveragePooling1D",
-    "GlobalAveragePooling2D",
-    "GlobalAveragePooling3D",
+    "Softmax", "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D",
     "LayerNormalization",
 ];
 

@@ -42,12 +42,7 @@ fn text<'j>(json: &'j Json, key: &str) -> Option<&'j str> {
 fn is_layer(json: &Json) -> bool {
     let is_helper = text(json, "module").is_some_and(|module| {
         [
-            "initializers",
-            "regularizers",
-            "constraints",
-            "activations",
-            "optimizers",
-            "losses",
+            "initializers", "regularizers", "constraints", "activations", "optimizers", "losses",
             "dtype",
         ]
         .iter()

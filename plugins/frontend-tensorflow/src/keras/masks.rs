@@ -10,36 +10,12 @@ use serde_json::Value as Json;
 
 /// Layers that hand on the mask of what they are called on.
 const HANDED_ON: [&str; 30] = [
-    "Activation",
-    "ELU",
-    "LeakyReLU",
-    "PReLU",
-    "ReLU",
-    "ThresholdedReLU",
-    "Softmax",
-    "MultiHeadAttention",
-    "GroupQueryAttention",
-    "GroupedQueryAttention",
-    "Dense",
-    "Identity",
-    "BatchNormalization",
-    "GroupNormalization",
-    "LayerNormalization",
-    "UnitNormalization",
-    "Normalization",
-    "Rescaling",
-    "ActivityRegularization",
-    "AlphaDropout",
-    "Dropout",
-    "GaussianDropout",
-    "GaussianNoise",
-    "SpatialDropout1D",
-    "SpatialDropout2D",
-    "SpatialDropout3D",
-    "TimeDistributed",
-    "Bidirectional",
-    "Attention",
-    "AdditiveAttention",
+    "Activation", "ELU", "LeakyReLU", "PReLU", "ReLU", "ThresholdedReLU", "Softmax",
+    "MultiHeadAttention", "GroupQueryAttention", "GroupedQueryAttention", "Dense", "Identity",
+    "BatchNormalization", "GroupNormalization", "LayerNormalization", "UnitNormalization",
+    "Normalization", "Rescaling", "ActivityRegularization", "AlphaDropout", "Dropout",
+    "GaussianDropout", "GaussianNoise", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D",
+    "TimeDistributed", "Bidirectional", "Attention", "AdditiveAttention",
 ];
 
 /// Those of them that version 2 did not let through.
@@ -47,19 +23,8 @@ const HELD_BACK: [&str; 3] = ["Identity", "Normalization", "Rescaling"];
 
 /// Layers with a call argument `mask`.
 const READ: [&str; 14] = [
-    "Softmax",
-    "LSTM",
-    "GRU",
-    "SimpleRNN",
-    "RNN",
-    "CuDNNLSTM",
-    "CuDNNGRU",
-    "Bidirectional",
-    "TimeDistributed",
-    "ConvLSTM1D",
-    "ConvLSTM2D",
-    "ConvLSTM3D",
-    "GlobalAveragePooling1D",
+    "Softmax", "LSTM", "GRU", "SimpleRNN", "RNN", "CuDNNLSTM", "CuDNNGRU", "Bidirectional",
+    "TimeDistributed", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "GlobalAveragePooling1D",
     "Attention",
 ];
 

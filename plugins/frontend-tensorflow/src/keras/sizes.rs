@@ -14,31 +14,10 @@ const WINDOWS: [&str; 4] = ["kernel_size", "pool_size", "strides", "dilation_rat
 
 /// Further keys of layers for what there is at least one of.
 const SIZES: [&str; 25] = [
-    "units",
-    "filters",
-    "depth_multiplier",
-    "groups",
-    "input_dim",
-    "output_dim",
-    "num_heads",
-    "num_query_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "key_dim",
-    "value_dim",
-    "projection_dim",
-    "size",
-    "n",
-    "height",
-    "width",
-    "num_tokens",
-    "num_bins",
-    "max_tokens",
-    "sequence_length",
-    "sequence_stride",
-    "fft_length",
-    "num_mel_bins",
-    "output_size",
+    "units", "filters", "depth_multiplier", "groups", "input_dim", "output_dim", "num_heads",
+    "num_query_heads", "num_key_value_heads", "head_dim", "key_dim", "value_dim", "projection_dim",
+    "size", "n", "height", "width", "num_tokens", "num_bins", "max_tokens", "sequence_length",
+    "sequence_stride", "fft_length", "num_mel_bins", "output_size",
 ];
 
 /// Keys of layers for what there may be none of.

@@ -10,19 +10,8 @@ use onnxd_plugin_sdk::lower::Value;
 
 /// Operators whose kernels copy stored elements, however the result is quantized.
 const MOVES: [&str; 13] = [
-    "RESHAPE",
-    "TRANSPOSE",
-    "SQUEEZE",
-    "SLICE",
-    "STRIDED_SLICE",
-    "GATHER",
-    "GATHER_ND",
-    "SPLIT",
-    "SPLIT_V",
-    "TILE",
-    "BROADCAST_TO",
-    "REVERSE_V2",
-    "REVERSE_SEQUENCE",
+    "RESHAPE", "TRANSPOSE", "SQUEEZE", "SLICE", "STRIDED_SLICE", "GATHER", "GATHER_ND", "SPLIT",
+    "SPLIT_V", "TILE", "BROADCAST_TO", "REVERSE_V2", "REVERSE_SEQUENCE",
 ];
 
 /// Operators that move elements between tensors that are quantized alike. Others are rescaled.

@@ -150,25 +150,9 @@ pub(crate) fn real(b: &Lower, v: Var) -> Lowered<Var> {
 /// Operators that do the same to both parts.
 pub(crate) fn by_parts(name: &str) -> bool {
     const LINEAR: [&str; 19] = [
-        "sum",
-        "mean",
-        "cumsum",
-        "where",
-        "index",
-        "gather",
-        "repeat_interleave",
-        "tril",
-        "triu",
-        "copy",
-        "zeros_like",
-        "empty_like",
-        "new_zeros",
-        "slice_scatter",
-        "select_scatter",
-        "diagonal_scatter",
-        "as_strided_scatter",
-        "index_put",
-        "scatter",
+        "sum", "mean", "cumsum", "where", "index", "gather", "repeat_interleave", "tril", "triu",
+        "copy", "zeros_like", "empty_like", "new_zeros", "slice_scatter", "select_scatter",
+        "diagonal_scatter", "as_strided_scatter", "index_put", "scatter",
     ];
     LINEAR.contains(&name)
         || super::quantizer::MOVED.contains(&name) && !matches!(name, "relu" | "max" | "min")

@@ -31,10 +31,8 @@ const NESTED: &str = "ONNX has no tensors of several lengths";
 
 /// Operators that take tensors of several lengths.
 const TAKES: [&str; 4] = [
-    "aten::_transformer_encoder_layer_fwd",
-    "aten::to_padded_tensor",
-    "aten::nested_to_padded_tensor",
-    "aten::size",
+    "aten::_transformer_encoder_layer_fwd", "aten::to_padded_tensor",
+    "aten::nested_to_padded_tensor", "aten::size",
 ];
 
 arguments! {

@@ -6,22 +6,8 @@ use std::path::Path;
 
 /// Words that are put in between, beside parts of other seeds.
 const WORDS: [&[u8]; 16] = [
-    b"(",
-    b"[",
-    b"None",
-    b"-1",
-    b"9223372036854775807",
-    b"torch.",
-    b"x",
-    b"\n",
-    b"  ",
-    b"while True:\n",
-    b"0.",
-    b"True",
-    b"annotate(List[int], [])",
-    b"_",
-    b"}",
-    b"\x80\x02]",
+    b"(", b"[", b"None", b"-1", b"9223372036854775807", b"torch.", b"x", b"\n", b"  ",
+    b"while True:\n", b"0.", b"True", b"annotate(List[int], [])", b"_", b"}", b"\x80\x02]",
 ];
 
 /// Runs `f` on the seeds of a target and on mutations of them.

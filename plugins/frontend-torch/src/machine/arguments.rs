@@ -9,25 +9,9 @@ use std::rc::Rc;
 
 /// Arguments that say where and how torch computes, but not what.
 const WITHOUT_EFFECT: [&str; 20] = [
-    "device",
-    "layout",
-    "pin_memory",
-    "memory_format",
-    "generator",
-    "non_blocking",
-    "requires_grad",
-    "cudnn_enabled",
-    "cudnn_enable",
-    "benchmark",
-    "deterministic",
-    "allow_tf32",
-    "sparse",
-    "scale_grad_by_freq",
-    "is_coalesced",
-    "copy",
-    "out",
-    "dict",
-    "antialias_mode",
+    "device", "layout", "pin_memory", "memory_format", "generator", "non_blocking",
+    "requires_grad", "cudnn_enabled", "cudnn_enable", "benchmark", "deterministic", "allow_tf32",
+    "sparse", "scale_grad_by_freq", "is_coalesced", "copy", "out", "dict", "antialias_mode",
     "use_fast_path",
 ];
 

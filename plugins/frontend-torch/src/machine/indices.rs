@@ -12,14 +12,7 @@ const STEPS_MAX: usize = 32;
 
 /// Operators whose result holds elements of their first input.
 const MOVES: [&str; 9] = [
-    "Identity",
-    "Reshape",
-    "Squeeze",
-    "Unsqueeze",
-    "Transpose",
-    "Slice",
-    "Gather",
-    "Expand",
+    "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Gather", "Expand",
     "Split",
 ];
 

@@ -45,31 +45,10 @@ impl Region {
 /// Operators that take operands in 16 bits on all devices, by their names without `aten::`. Cells of recurrent networks
 /// and `einsum` do so by the products inside of them.
 const NARROW: [&str; 25] = [
-    "_convolution",
-    "addbmm",
-    "addmm",
-    "baddbmm",
-    "bmm",
-    "chain_matmul",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_tbc",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "einsum",
-    "gru_cell",
-    "linalg_multi_dot",
-    "linalg_vecdot",
-    "linear",
-    "lstm_cell",
-    "matmul",
-    "mm",
-    "prelu",
-    "rnn_relu_cell",
-    "rnn_tanh_cell",
-    "scaled_dot_product_attention",
+    "_convolution", "addbmm", "addmm", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d",
+    "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum",
+    "gru_cell", "linalg_multi_dot", "linalg_vecdot", "linear", "lstm_cell", "matmul", "mm",
+    "prelu", "rnn_relu_cell", "rnn_tanh_cell", "scaled_dot_product_attention",
 ];
 
 /// Further ones on processors.

@@ -11,33 +11,10 @@ use onnxd_plugin_sdk::ir::DataType;
 
 /// Operators that move elements or change their type, and compute nothing.
 const MOVES: [&str; 27] = [
-    "_assert_tensor_metadata",
-    "_to_copy",
-    "alias",
-    "cat",
-    "chunk",
-    "clone",
-    "contiguous",
-    "copy_",
-    "detach",
-    "expand",
-    "flatten",
-    "permute",
-    "reshape",
-    "select",
-    "slice",
-    "split",
-    "split_with_sizes",
-    "squeeze",
-    "stack",
-    "sym_size",
-    "t",
-    "to",
-    "transpose",
-    "unbind",
-    "unsqueeze",
-    "view",
-    "view_as",
+    "_assert_tensor_metadata", "_to_copy", "alias", "cat", "chunk", "clone", "contiguous", "copy_",
+    "detach", "expand", "flatten", "permute", "reshape", "select", "slice", "split",
+    "split_with_sizes", "squeeze", "stack", "sym_size", "t", "to", "transpose", "unbind",
+    "unsqueeze", "view", "view_as",
 ];
 
 fn is_half(dtype: DataType) -> bool {

@@ -19,14 +19,8 @@ const NODE_WORK: [usize; 2] = [20, 2000];
 /// Operators of which torch may declare wrong element types or sizes: those of counts and places are not the input's,
 /// and quotients of integers with dynamic sizes are floats.
 const MISDECLARED: [&str; 8] = [
-    "aten::bincount",
-    "aten::div",
-    "aten::true_divide",
-    "aten::_unique",
-    "aten::_unique2",
-    "aten::unique_consecutive",
-    "aten::unique_dim",
-    "aten::unique_dim_consecutive",
+    "aten::bincount", "aten::div", "aten::true_divide", "aten::_unique", "aten::_unique2",
+    "aten::unique_consecutive", "aten::unique_dim", "aten::unique_dim_consecutive",
 ];
 
 /// A graph that runs.

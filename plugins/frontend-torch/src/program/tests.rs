@@ -160,16 +160,9 @@ fn arguments_of_all_kinds() {
         assert_eq!(format!("{:?}", argument(text).unwrap()), expected, "{text}");
     }
     for wrong in [
-        "{}",
-        r#"{"as_int": null}"#,
-        r#"{"as_int": 1, "as_bool": true}"#,
-        r#"{"as_future": 1}"#,
-        r#"{"as_scalar_type": 99}"#,
-        r#"{"as_memory_format": 0}"#,
-        r#"{"as_layout": -1}"#,
-        r#"{"as_float": "much"}"#,
-        r#"{"as_sym_int": {}}"#,
-        "3",
+        "{}", r#"{"as_int": null}"#, r#"{"as_int": 1, "as_bool": true}"#, r#"{"as_future": 1}"#,
+        r#"{"as_scalar_type": 99}"#, r#"{"as_memory_format": 0}"#, r#"{"as_layout": -1}"#,
+        r#"{"as_float": "much"}"#, r#"{"as_sym_int": {}}"#, "3",
     ] {
         assert!(argument(wrong).is_err(), "{wrong}");
     }

@@ -160,8 +160,7 @@ mod tests {
     #[test]
     fn all_forms() {
         for body in [
-            "a = Min(one, x) y = Max(a, minus)",
-            "a = Relu(x) y = Min(a, one)",
+            "a = Min(one, x) y = Max(a, minus)", "a = Relu(x) y = Min(a, one)",
             "a = Clip(x, minus) b = Clip(a, , one) y = Max(half, b)",
             "a = Clip(x, minus, half) y = Relu(a)",
         ] {

@@ -97,9 +97,7 @@ mod tests {
     #[test]
     fn all_orders_of_the_approximation() {
         for cube in [
-            "q = Pow(x, three)",
-            "s2 = Mul(x, x) q = Mul(s2, x)",
-            "s2 = Pow(x, two) q = Mul(x, s2)",
+            "q = Pow(x, three)", "s2 = Mul(x, x) q = Mul(s2, x)", "s2 = Pow(x, two) q = Mul(x, s2)",
         ] {
             for end in [
                 "h = Mul(half, x) t = Tanh(z) s = Add(t, one) y = Mul(h, s)",

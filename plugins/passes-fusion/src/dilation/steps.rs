@@ -10,19 +10,8 @@ const NODES_MAX: usize = 16;
 
 /// Operators of one element at a time, whose further operands are numbers.
 const UNARY: [&str; 13] = [
-    "Cast",
-    "Clip",
-    "DequantizeLinear",
-    "Elu",
-    "Gelu",
-    "HardSigmoid",
-    "HardSwish",
-    "LeakyRelu",
-    "QuantizeLinear",
-    "Relu",
-    "Selu",
-    "Sigmoid",
-    "Tanh",
+    "Cast", "Clip", "DequantizeLinear", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu",
+    "QuantizeLinear", "Relu", "Selu", "Sigmoid", "Tanh",
 ];
 
 /// Operators whose operands broadcast.

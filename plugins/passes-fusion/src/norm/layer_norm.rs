@@ -198,10 +198,8 @@ mod tests {
             "s = Mul(d, d) v = ReduceMean<axes = [2]>(s) e = Add(v, eps) r = Sqrt(e) i = Div(one, r) n = Mul(i, d)",
         ] {
             for tail in [
-                "y = Identity(n)",
-                "m = Mul(n, gain) y = Add(shift, m)",
-                "m = Mul(three, n) y = Add(m, gain)",
-                "a = Add(n, gain) y = Add(a, shift)",
+                "y = Identity(n)", "m = Mul(n, gain) y = Add(shift, m)",
+                "m = Mul(three, n) y = Add(m, gain)", "a = Add(n, gain) y = Add(a, shift)",
             ] {
                 let model =
                     check_pass_same(pass().as_ref(), &parts("(float[2,3,4] y)", normal, tail));

@@ -14,15 +14,8 @@ use crate::run::tools::Tools;
 
 /// Settings that hold threads, folders or sockets already in use.
 const NEED_RESTART: [&str; 9] = [
-    "paths.",
-    "intake.",
-    "output.outbox",
-    "output.failed",
-    "output.done",
-    "output.unmatched",
-    "state.",
-    "control.",
-    "log.format",
+    "paths.", "intake.", "output.outbox", "output.failed", "output.done", "output.unmatched",
+    "state.", "control.", "log.format",
 ];
 
 impl Daemon {

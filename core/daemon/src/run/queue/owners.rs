@@ -69,17 +69,8 @@ mod tests {
     #[test]
     fn every_state_has_an_owner_or_is_found_by_the_round() {
         let states = [
-            Claiming,
-            Claimed,
-            Queued,
-            Running,
-            Publishing,
-            Succeeded,
-            Failed,
-            Cancelled,
-            Quarantined,
-            Duplicate,
-            RetryWait,
+            Claiming, Claimed, Queued, Running, Publishing, Succeeded, Failed, Cancelled,
+            Quarantined, Duplicate, RetryWait,
         ];
         for state in states {
             let nobody = owner(state, InHand::default());

@@ -32,11 +32,8 @@ fn progress_names_the_parts_that_it_belongs_to() {
     give_file(b"");
     assert_eq!(drive("quantizer/parts", "{}", run), (abi::OK, String::new()));
     let told = [
-        "candidate 1 of 2, calibration, sample: 0/2",
-        "candidate 1 of 2, calibration, sample: 2/2",
-        "candidate 1 of 2, sample: 0/2",
-        "candidate 2 of 2, sample: 2/2",
-        "sample: 0/3",
+        "candidate 1 of 2, calibration, sample: 0/2", "candidate 1 of 2, calibration, sample: 2/2",
+        "candidate 1 of 2, sample: 0/2", "candidate 2 of 2, sample: 2/2", "sample: 0/3",
     ];
     assert_eq!(host(|h| std::mem::take(&mut h.told)), told);
     give_graph(2);

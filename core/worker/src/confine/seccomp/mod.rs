@@ -282,8 +282,7 @@ mod tests {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
         let Ok(text) = std::fs::read_to_string(&path) else { return };
         let (begin, end) = (
-            "<!-- system calls: begin, written by core/worker -->\n",
-            "<!-- system calls: end -->",
+            "<!-- system calls: begin, written by core/worker -->\n", "<!-- system calls: end -->",
         );
         let (head, rest) = text.split_once(begin).expect("the mark of the begin");
         let (found, tail) = rest.split_once(end).expect("the mark of the end");

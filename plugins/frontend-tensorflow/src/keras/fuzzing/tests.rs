@@ -7,18 +7,8 @@ use onnxd_plugin_sdk::testing::mutations::{Mutations, valid};
 
 /// Numbers and words that are put in between.
 const WORDS: [&[u8]; 12] = [
-    b"null",
-    b"-1",
-    b"9223372036854775807",
-    b"[]",
-    b"0.5",
-    b"\"Dense\"",
-    b"{}",
-    b"true",
-    b"\xff\xff\xff\xff\xff\xff\xff\xff",
-    b"\x00\x00\x00\x00\x00\x00\x00\x00",
-    b"SNOD",
-    b"TREE",
+    b"null", b"-1", b"9223372036854775807", b"[]", b"0.5", b"\"Dense\"", b"{}", b"true",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff", b"\x00\x00\x00\x00\x00\x00\x00\x00", b"SNOD", b"TREE",
 ];
 
 /// The bytes of a test's weights.

@@ -7,12 +7,7 @@ use serde_json::{Value as Json, json};
 
 /// What all of them are made with.
 pub(super) const SETTINGS: [&str; 7] = [
-    "vocabulary_size",
-    "num_layers",
-    "num_heads",
-    "hidden_dim",
-    "intermediate_dim",
-    "dropout",
+    "vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim", "dropout",
     "max_sequence_length",
 ];
 

@@ -6,28 +6,13 @@ use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
 const SETTINGS: [&str; 22] = [
-    "stackwise_width_coefficients",
-    "stackwise_depth_coefficients",
-    "stackwise_kernel_sizes",
-    "stackwise_num_repeats",
-    "stackwise_input_filters",
-    "stackwise_output_filters",
-    "stackwise_expansion_ratios",
-    "stackwise_squeeze_and_excite_ratios",
-    "stackwise_strides",
-    "stackwise_block_types",
-    "stackwise_force_input_filters",
-    "dropout",
-    "depth_divisor",
-    "min_depth",
-    "activation",
-    "input_shape",
-    "include_stem_padding",
-    "use_depth_divisor_as_min_depth",
-    "cap_round_filter_decrease",
-    "stem_conv_padding",
-    "batch_norm_momentum",
-    "batch_norm_epsilon",
+    "stackwise_width_coefficients", "stackwise_depth_coefficients", "stackwise_kernel_sizes",
+    "stackwise_num_repeats", "stackwise_input_filters", "stackwise_output_filters",
+    "stackwise_expansion_ratios", "stackwise_squeeze_and_excite_ratios", "stackwise_strides",
+    "stackwise_block_types", "stackwise_force_input_filters", "dropout", "depth_divisor",
+    "min_depth", "activation", "input_shape", "include_stem_padding",
+    "use_depth_divisor_as_min_depth", "cap_round_filter_decrease", "stem_conv_padding",
+    "batch_norm_momentum", "batch_norm_epsilon",
 ];
 
 /// Filters of the last convolution. Files do not have others.

@@ -16,17 +16,9 @@ const INNER: [&str; 5] =
 pub(super) fn gemma(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     // Attention reads no `query_head_dim_normalize`, and a backbone gives nothing that `final_logit_soft_cap` caps.
     const MORE: [&str; 11] = [
-        "vocabulary_size",
-        "num_layers",
-        "query_head_dim_normalize",
-        "use_post_ffw_norm",
-        "use_post_attention_norm",
-        "attention_logit_soft_cap",
-        "final_logit_soft_cap",
-        "use_sliding_window_attention",
-        "sliding_window_size",
-        "layer_norm_epsilon",
-        "dropout",
+        "vocabulary_size", "num_layers", "query_head_dim_normalize", "use_post_ffw_norm",
+        "use_post_attention_norm", "attention_logit_soft_cap", "final_logit_soft_cap",
+        "use_sliding_window_attention", "sliding_window_size", "layer_norm_epsilon", "dropout",
     ];
     s.only(&[&INNER[..], &MORE].concat())?;
     let mut graph = Graph::new(s);

@@ -10,13 +10,8 @@ pub(crate) const GELU: &str = "keras_hub>gelu_approximate";
 
 /// Layers that files may have outside of backbones.
 pub(super) const LAYERS: [&str; 7] = [
-    "PositionEmbedding",
-    "TokenAndPositionEmbedding",
-    "TransformerEncoder",
-    "TransformerDecoder",
-    "ViTPatchingAndEmbedding",
-    "ViTEncoder",
-    "ViTEncoderBlock",
+    "PositionEmbedding", "TokenAndPositionEmbedding", "TransformerEncoder", "TransformerDecoder",
+    "ViTPatchingAndEmbedding", "ViTEncoder", "ViTEncoderBlock",
 ];
 
 /// Whether a class is a layer of the package that is known.
@@ -59,11 +54,7 @@ fn transformer(
     more: &[&str],
 ) -> Result<NamedLayers, Diagnostic> {
     const KNOWN: [&str; 6] = [
-        "intermediate_dim",
-        "num_heads",
-        "dropout",
-        "activation",
-        "layer_norm_epsilon",
+        "intermediate_dim", "num_heads", "dropout", "activation", "layer_norm_epsilon",
         "normalize_first",
     ];
     settings.only(&[&KNOWN, more].concat())?;

@@ -8,15 +8,8 @@ use serde_json::{Value as Json, json};
 
 /// What all of them are made with.
 const SETTINGS: [&str; 9] = [
-    "vocabulary_size",
-    "num_layers",
-    "num_query_heads",
-    "num_key_value_heads",
-    "hidden_dim",
-    "intermediate_dim",
-    "rope_max_wavelength",
-    "layer_norm_epsilon",
-    "dropout",
+    "vocabulary_size", "num_layers", "num_query_heads", "num_key_value_heads", "hidden_dim",
+    "intermediate_dim", "rope_max_wavelength", "layer_norm_epsilon", "dropout",
 ];
 
 /// Windows that are this wide are none: no model has more steps. What smaller ones do depends on the backend of Keras.
@@ -68,9 +61,7 @@ fn head(s: &Settings<'_>) -> Result<Json, Diagnostic> {
 /// Llama, and Llama 3, which stretches slow turns.
 pub(super) fn llama(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const STRETCHED: [&str; 4] = [
-        "rope_frequency_adjustment_factor",
-        "rope_low_freq_factor",
-        "rope_high_freq_factor",
+        "rope_frequency_adjustment_factor", "rope_low_freq_factor", "rope_high_freq_factor",
         "rope_pretraining_sequence_length",
     ];
     const MORE: [&str; 2] = ["tie_word_embeddings", "rope_position_scaling_factor"];
@@ -106,9 +97,7 @@ pub(super) fn mistral(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
 /// Qwen 2, whose heads have biases.
 pub(super) fn qwen(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
     const MORE: [&str; 4] = [
-        "rope_scaling_factor",
-        "tie_word_embeddings",
-        "use_sliding_window_attention",
+        "rope_scaling_factor", "tie_word_embeddings", "use_sliding_window_attention",
         "sliding_window_size",
     ];
     s.only(&[&SETTINGS[..], &MORE].concat())?;

@@ -6,13 +6,8 @@ use onnxd_plugin_sdk::diagnostics::{Diagnostic, refuse};
 use serde_json::{Value as Json, json};
 
 const SETTINGS: [&str; 8] = [
-    "input_conv_filters",
-    "input_conv_kernel_sizes",
-    "stackwise_num_filters",
-    "stackwise_num_blocks",
-    "stackwise_num_strides",
-    "block_type",
-    "use_pre_activation",
+    "input_conv_filters", "input_conv_kernel_sizes", "stackwise_num_filters",
+    "stackwise_num_blocks", "stackwise_num_strides", "block_type", "use_pre_activation",
     "image_shape",
 ];
 

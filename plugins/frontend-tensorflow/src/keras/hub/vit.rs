@@ -7,14 +7,8 @@ use serde_json::{Value as Json, json};
 
 /// What both of its layers and the blocks inside have.
 const INNER: [&str; 8] = [
-    "num_heads",
-    "hidden_dim",
-    "mlp_dim",
-    "dropout_rate",
-    "attention_dropout",
-    "layer_norm_epsilon",
-    "use_mha_bias",
-    "use_mlp_bias",
+    "num_heads", "hidden_dim", "mlp_dim", "dropout_rate", "attention_dropout",
+    "layer_norm_epsilon", "use_mha_bias", "use_mlp_bias",
 ];
 
 pub(super) fn vit(s: &Settings<'_>) -> Result<KerasNetwork, Diagnostic> {
@@ -55,15 +49,8 @@ fn inner(s: &Settings<'_>) -> Result<Json, Diagnostic> {
 /// What the layer of patches holds, beside a weight for the class.
 pub(super) fn patches(s: &Settings<'_>) -> Result<NamedLayers, Diagnostic> {
     const KNOWN: [&str; 9] = [
-        "image_size",
-        "patch_size",
-        "hidden_dim",
-        "num_channels",
-        "num_patches",
-        "num_positions",
-        "use_class_token",
-        "use_patch_bias",
-        "data_format",
+        "image_size", "patch_size", "hidden_dim", "num_channels", "num_patches", "num_positions",
+        "use_class_token", "use_patch_bias", "data_format",
     ];
     s.only(&KNOWN)?;
     refuse!(s.config.get("data_format").is_some_and(|format| *format != json!("channels_last")) =>

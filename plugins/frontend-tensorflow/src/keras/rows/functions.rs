@@ -13,13 +13,7 @@ const FUNCTIONS: &str = include_str!("functions.txt");
 
 /// Rows that give integers another type or another number than TensorFlow does.
 const FLOATS: [&str; 8] = [
-    "ops.Mean",
-    "ops.Sum",
-    "ops.Prod",
-    "ops.Var",
-    "ops.Std",
-    "ops.Divide",
-    "ops.TrueDivide",
+    "ops.Mean", "ops.Sum", "ops.Prod", "ops.Var", "ops.Std", "ops.Divide", "ops.TrueDivide",
     "ops.RGBToGrayscale",
 ];
 
@@ -212,17 +206,8 @@ mod tests {
 
     /// Classes of Keras 3 that are called by wrappers.
     const WRAPPED: [&str; 11] = [
-        "LSTM",
-        "GRU",
-        "SimpleRNN",
-        "RNN",
-        "ConvLSTM1D",
-        "ConvLSTM2D",
-        "ConvLSTM3D",
-        "Bidirectional",
-        "TimeDistributed",
-        "SpectralNormalization",
-        "Pipeline",
+        "LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D",
+        "Bidirectional", "TimeDistributed", "SpectralNormalization", "Pipeline",
     ];
     /// Parts of recurrent layers.
     const CELLS: [&str; 4] = ["LSTMCell", "GRUCell", "SimpleRNNCell", "StackedRNNCells"];

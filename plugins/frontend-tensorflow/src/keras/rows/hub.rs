@@ -134,26 +134,15 @@ const ENCODER: [&str; 5] =
     ["inputs", "padding_mask", "attention_mask", "training", "return_attention_scores"];
 /// The arguments of a call of `TransformerDecoder`.
 const DECODER: [&str; 12] = [
-    "decoder_sequence",
-    "encoder_sequence",
-    "decoder_padding_mask",
-    "decoder_attention_mask",
-    "encoder_padding_mask",
-    "encoder_attention_mask",
-    "self_attention_cache",
-    "self_attention_cache_update_index",
-    "cross_attention_cache",
-    "cross_attention_cache_update_index",
-    "use_causal_mask",
-    "training",
+    "decoder_sequence", "encoder_sequence", "decoder_padding_mask", "decoder_attention_mask",
+    "encoder_padding_mask", "encoder_attention_mask", "self_attention_cache",
+    "self_attention_cache_update_index", "cross_attention_cache",
+    "cross_attention_cache_update_index", "use_causal_mask", "training",
 ];
 /// Those of them that are not converted.
 const REFUSED: [&str; 5] = [
-    "return_attention_scores",
-    "self_attention_cache",
-    "self_attention_cache_update_index",
-    "cross_attention_cache",
-    "cross_attention_cache_update_index",
+    "return_attention_scores", "self_attention_cache", "self_attention_cache_update_index",
+    "cross_attention_cache", "cross_attention_cache_update_index",
 ];
 
 /// The call with a name for each argument, in their order, where none is left that is not converted.

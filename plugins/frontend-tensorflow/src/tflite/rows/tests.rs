@@ -6,18 +6,8 @@ use crate::tflite::operators;
 
 /// The runner lowers these itself.
 const RUNNER: [&str; 12] = [
-    "CALL",
-    "QUANTIZE",
-    "DEQUANTIZE",
-    "CALL_ONCE",
-    "VAR_HANDLE",
-    "READ_VARIABLE",
-    "ASSIGN_VARIABLE",
-    "IF",
-    "WHILE",
-    "STABLEHLO_WHILE",
-    "STABLEHLO_CASE",
-    "STABLEHLO_COMPOSITE",
+    "CALL", "QUANTIZE", "DEQUANTIZE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE",
+    "ASSIGN_VARIABLE", "IF", "WHILE", "STABLEHLO_WHILE", "STABLEHLO_CASE", "STABLEHLO_COMPOSITE",
 ];
 
 #[test]

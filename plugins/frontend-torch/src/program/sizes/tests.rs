@@ -89,16 +89,7 @@ fn names_of_dimensions() {
 #[test]
 fn hostile_expressions_are_refused() {
     for wrong in [
-        "",
-        "(",
-        "1 +",
-        "s0 s1",
-        "Symbol(",
-        "Symbol('s",
-        "Integer(s0)",
-        "Pow(1)",
-        "a,b",
-        "\u{e9}(",
+        "", "(", "1 +", "s0 s1", "Symbol(", "Symbol('s", "Integer(s0)", "Pow(1)", "a,b", "\u{e9}(",
         "'",
     ] {
         assert_eq!(Expr::parse(wrong).unwrap_err().code, "N0201", "{wrong}");

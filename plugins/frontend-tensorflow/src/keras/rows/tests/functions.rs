@@ -20,8 +20,7 @@ fn arguments_without_a_row_are_refused_unless_they_change_nothing() {
         ("nn.bias_add", r#""bias": [1.0, 2.0, 3.0], "data_format": "NCHW""#, "data_format"),
         ("nn.space_to_depth", r#""block_size": 1, "data_format": "NCHW""#, "data_format"),
         (
-            "image.resize",
-            r#""size": [4, 4], "preserve_aspect_ratio": true"#,
+            "image.resize", r#""size": [4, 4], "preserve_aspect_ratio": true"#,
             "preserve_aspect_ratio",
         ),
         ("math.exp", r#""whatever": 1"#, "whatever"),

@@ -11,18 +11,12 @@ fn found(inputs: &str, lines: &str, outputs: &str, graphs: &[(&str, Value)]) -> 
 fn names_that_nothing_gives_are_refused() {
     let graphs = [("body", graph("x", "y = aten.mul.Tensor(x, hidden)", "y", &[]))];
     for lines in [
-        "y = aten.mul.Tensor(x, z)",
-        "y = aten.mul.Tensor(x, @body)",
-        "y = higher_order.wrap(@body, x)",
-        "y = higher_order.wrap(@body, x, x)",
-        "y = higher_order.map_impl(@body, [], [])",
-        "y = higher_order.cond(true, x, x, [])",
-        "y = os.system.default(x)\nz = torch.load(x)",
-        "y, z = aten.mul.Tensor(x, 2)",
-        "y = aten.mul.Tensor()",
-        "y = aten.mul.Tensor(x, 2, 3, 4)",
-        "y = aten.mul.Tensor(x, colour=3)",
-        "y = _operator.getitem(x, 5)",
+        "y = aten.mul.Tensor(x, z)", "y = aten.mul.Tensor(x, @body)",
+        "y = higher_order.wrap(@body, x)", "y = higher_order.wrap(@body, x, x)",
+        "y = higher_order.map_impl(@body, [], [])", "y = higher_order.cond(true, x, x, [])",
+        "y = os.system.default(x)\nz = torch.load(x)", "y, z = aten.mul.Tensor(x, 2)",
+        "y = aten.mul.Tensor()", "y = aten.mul.Tensor(x, 2, 3, 4)",
+        "y = aten.mul.Tensor(x, colour=3)", "y = _operator.getitem(x, 5)",
     ] {
         let found = found("x: 2", lines, "y", &graphs);
         assert!(found.iter().all(|text| text.starts_with("N02")), "{lines}: {found:?}");
