@@ -11,6 +11,9 @@ mod weights;
 
 use crate::config::rope::Rope;
 
+/// The opset from which on norms, rotations and attention are operators.
+const OPERATORS: i64 = 23;
+
 /// A decoder.
 #[derive(Clone, Debug)]
 pub(crate) struct Decoder {
@@ -134,14 +137,11 @@ pub(crate) enum HeadNorm {
     Whole,
 }
 
-/// What is added to scores that tells how far keys are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Alibi {
-    None,
-    /// Added to scores that are scaled.
-    Scaled,
-    /// Scaled with the scores.
-    Raw,
+impl HeadNorm {
+    /// Whether heads have none of their own.
+    fn is_none(self) -> bool {
+        matches!(self, HeadNorm::None | HeadNorm::Whole)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +155,8 @@ pub(crate) struct Attention {
     pub(crate) cap: Option<f64>,
     /// Queries, keys and values are cut at this bound.
     pub(crate) clip: Option<f64>,
-    pub(crate) alibi: Alibi,
+    /// What the slopes of scores by how far keys are is multiplied by; 0 where there are none.
+    pub(crate) alibi: f64,
     /// Whether each head has a further score that leads nowhere.
     pub(crate) has_sinks: bool,
 }

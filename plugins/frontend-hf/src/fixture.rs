@@ -9,8 +9,6 @@ use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
 use serde_json::{Map, Value, json};
 
-const OPSET: i64 = 21;
-
 /// A file of float32 tensors with numbers that follow from their names.
 pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
     let (mut header, mut data) = (Map::new(), Vec::new());
@@ -31,15 +29,15 @@ pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
 }
 
 /// The model of a `config.json` with these tensors.
-pub(crate) fn model(config: &str, tensors: &Bytes) -> Result<Model, Diagnostic> {
+pub(crate) fn model(config: &str, tensors: &Bytes, opset: i64) -> Result<Model, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
     let family = families::named(config.word("model_type")?.unwrap_or_default()).expect("a family");
     let decoder = family(&config)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(decoder.names.prefixes);
-    let graph = decoder::graph::build(&decoder, &checkpoint, OPSET)?;
-    Ok(lower::model(graph, OPSET))
+    let graph = decoder::graph::build(&decoder, &checkpoint, opset)?;
+    Ok(lower::model(graph, opset))
 }
 
 /// The tensors that `config.json` asks for, beside `more`, and its model: what is missing says its name and its shape.
@@ -48,7 +46,7 @@ pub(crate) fn complete(config: &str, more: &[(&str, &[usize])]) -> (Bytes, Model
         more.iter().map(|(name, dims)| ((*name).to_owned(), dims.to_vec())).collect();
     loop {
         let bytes = file(&tensors);
-        let found = match model(config, &bytes) {
+        let found = match model(config, &bytes, 21) {
             Ok(model) => return (bytes, model),
             Err(found) => found,
         };

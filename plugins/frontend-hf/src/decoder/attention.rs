@@ -3,16 +3,22 @@
 use super::mask::Tokens;
 use super::rotary::Turn;
 use super::weights::Net;
-use super::{Alibi, Attention, Decoder, Layer};
-use onnxd_plugin_sdk::build::{Result, Var};
+use super::{Attention, Decoder, Layer, OPERATORS};
+use onnxd_plugin_sdk::build::{Call, Result, Var, op};
 
 /// What layers share.
 pub(super) struct Shared {
     pub(super) tokens: Tokens,
     pub(super) turns: Vec<Turn>,
-    /// What is added to scores, by the window: [B, 1, S, T].
+    /// What is added to scores, by the windows of layers: [B, 1, S, T], or as many as heads.
     pub(super) biases: Vec<(Option<usize>, Var)>,
-    pub(super) alibi: Option<Var>,
+}
+
+impl Shared {
+    fn bias(&self, window: Option<usize>) -> Var {
+        let found = self.biases.iter().find(|(known, _)| *known == window);
+        found.expect("there is a bias for the window of each layer").1
+    }
 }
 
 /// A layer, and what the cache has of it.
@@ -34,30 +40,87 @@ pub(super) fn attention(
     let Decoder { names, hidden, heads, kv_heads, head, .. } = *net.parts();
     let name = |part: &str| format!("{}{part}", at.prefix);
     let [q, k, v] = net.heads(at.prefix)?.map(|linear| net.apply(x, &linear));
-    let q = net.whole_norm(q?, &name(names.q_norm), heads * head)?;
-    let k = net.whole_norm(k?, &name(names.k_norm), kv_heads * head)?;
-    let q = net.head_norm(apart(net, q, heads)?, &name(names.q_norm), heads)?;
-    let k = net.head_norm(apart(net, k, kv_heads)?, &name(names.k_norm), kv_heads)?;
-    let v = apart(net, v?, kv_heads)?;
-    let turn = at.layer.rope.map(|rope| &shared.turns[rope]);
-    let turned = |x| turn.map_or(Ok(x), |turn| turn.apply(net.b, x, head));
-    let (q, k) = (turned(q)?, turned(k)?);
-    let join = |past, new| net.b.concat([past, new]).axis(2).one();
-    let cache = [join(at.past[0], k)?, join(at.past[1], v)?];
-    let mixed = mixed(net, shared, (q, cache), at)?;
-    let together = net.b.transpose(mixed).perm(vec![0, 2, 1, 3]).one()?;
-    let together = net.b.reshape(together, vec![0, 0, (heads * head) as i64]).one()?;
-    Ok((net.project(together, &name(names.o), [heads * head, hidden])?, cache))
+    let q = cut(net, net.whole_norm(q?, &name(names.q_norm), heads * head)?)?;
+    let k = cut(net, net.whole_norm(k?, &name(names.k_norm), kv_heads * head)?)?;
+    let v = cut(net, v?)?;
+    let is_operator = net.b.opset() >= OPERATORS && !net.d.attention.has_sinks;
+    let (mixed, cache) = match is_operator && net.d.attention.head_norm.is_none() {
+        true => in_one(net, shared, [q, k, v], at)?,
+        false => by_heads(net, shared, [q, k, v], at)?,
+    };
+    Ok((net.project(mixed, &name(names.o), [heads * head, hidden])?, cache))
 }
 
-/// [B, S, heads D] as [B, heads, S, D], cut where the family says so.
-fn apart(net: &Net<'_>, x: Var, heads: usize) -> Result<Var> {
-    let x = match net.d.attention.clip {
-        Some(bound) => net.b.clip(x).min(-bound).max(bound).one()?,
-        None => x,
+/// Keeps elements within the bound of the family.
+fn cut(net: &Net<'_>, x: Var) -> Result<Var> {
+    match net.d.attention.clip {
+        Some(bound) => net.b.clip(x).min(-bound).max(bound).one(),
+        None => Ok(x),
+    }
+}
+
+/// Attention by the operator, on heads that lie together: [B, S, heads D].
+fn in_one(
+    net: &Net<'_>,
+    shared: &Shared,
+    [q, k, v]: [Var; 3],
+    at: &Place<'_>,
+) -> Result<(Var, [Var; 2])> {
+    let Decoder { heads, kv_heads, head, .. } = *net.parts();
+    let turn = at.layer.rope.map(|rope| &shared.turns[rope]);
+    let turned = |x, heads| turn.map_or(Ok(x), |turn| turn.together(net.b, x, [heads, head]));
+    let call = net.b.attention(turned(q, heads)?, turned(k, kv_heads)?, v);
+    let call = call.q_num_heads(heads as i64).kv_num_heads(kv_heads as i64);
+    operator(net, call, shared, at)
+}
+
+/// The operator with the cache, the bias, and what the family does to scores.
+fn operator(
+    net: &Net<'_>,
+    call: Call<'_, op::Attention>,
+    shared: &Shared,
+    at: &Place<'_>,
+) -> Result<(Var, [Var; 2])> {
+    let call =
+        call.attn_mask(shared.bias(at.layer.window)).past_key(at.past[0]).past_value(at.past[1]);
+    let call = call.scale(scale(net, at.number));
+    let call = match net.d.attention.cap {
+        Some(cap) => call.softcap(cap),
+        None => call,
     };
-    let x = net.b.reshape(x, vec![0, 0, heads as i64, net.d.head as i64]).one()?;
-    net.b.transpose(x).perm(vec![0, 2, 1, 3]).one()
+    let [mixed, key, value] = call.outputs()?;
+    Ok((mixed, [key, value]))
+}
+
+/// Attention on heads that lie apart, with norms of heads and what else the operator lacks.
+fn by_heads(
+    net: &Net<'_>,
+    shared: &Shared,
+    [q, k, v]: [Var; 3],
+    at: &Place<'_>,
+) -> Result<(Var, [Var; 2])> {
+    let Decoder { names, heads, kv_heads, head, .. } = *net.parts();
+    let b = net.b;
+    let apart = |x, heads: usize| {
+        let x = b.reshape(x, vec![0, 0, heads as i64, head as i64]).one()?;
+        b.transpose(x).perm(vec![0, 2, 1, 3]).one()
+    };
+    let name = |part: &str| format!("{}{part}", at.prefix);
+    let q = net.head_norm(apart(q, heads)?, &name(names.q_norm), heads)?;
+    let k = net.head_norm(apart(k, kv_heads)?, &name(names.k_norm), kv_heads)?;
+    let v = apart(v, kv_heads)?;
+    let turn = at.layer.rope.map(|rope| &shared.turns[rope]);
+    let turned = |x| turn.map_or(Ok(x), |turn| turn.apply(b, x, head));
+    let (q, k) = (turned(q)?, turned(k)?);
+    let (mixed, cache) = if b.opset() >= OPERATORS && !net.d.attention.has_sinks {
+        operator(net, b.attention(q, k, v), shared, at)?
+    } else {
+        let join = |past, new| b.concat([past, new]).axis(2).one();
+        let cache = [join(at.past[0], k)?, join(at.past[1], v)?];
+        (mixed(net, shared, (q, cache), at)?, cache)
+    };
+    let together = b.transpose(mixed).perm(vec![0, 2, 1, 3]).one()?;
+    Ok((b.reshape(together, vec![0, 0, (heads * head) as i64]).one()?, cache))
 }
 
 /// Values by the softmax of scores. Queries that share a key have an axis of their own.
@@ -77,11 +140,8 @@ fn mixed(
         true => b.reshape(q, vec![0, kv_heads as i64, group as i64, -1, head as i64]).one()?,
         false => q,
     };
-    let bias = shared.biases.iter().find(|(window, _)| *window == at.layer.window);
-    let bias =
-        bias.map_or_else(|| shared.tokens.bias(b, at.layer.window), |(_, bias)| Ok(*bias))?;
-    let scores = scores(net, b.mat_mul(q, grouped(k)?)?, shared.alibi, at.number)?;
-    let scores = b.add(scores, grouped(bias)?)?;
+    let scores = scores(net, b.mat_mul(q, grouped(k)?)?, at.number)?;
+    let scores = b.add(scores, grouped(shared.bias(at.layer.window))?)?;
     let shares = match net.d.attention.has_sinks {
         true => with_sinks(net, scores, at.prefix)?,
         false => b.softmax(scores).axis(-1).one()?,
@@ -93,18 +153,17 @@ fn mixed(
     }
 }
 
+/// What scores of a layer are multiplied by.
+fn scale(net: &Net<'_>, layer: usize) -> f64 {
+    let Attention { scale, by_layer, .. } = net.d.attention;
+    if by_layer { scale / (layer + 1) as f64 } else { scale }
+}
+
 /// Scores as the family scales and bounds them.
-fn scores(net: &Net<'_>, scores: Var, alibi: Option<Var>, layer: usize) -> Result<Var> {
-    let b = net.b;
-    let Attention { scale, by_layer, cap, alibi: kind, .. } = net.d.attention;
-    let scale = if by_layer { scale / (layer + 1) as f64 } else { scale };
-    let add = |scores, when| match alibi.filter(|_| kind == when) {
-        Some(alibi) => b.add(scores, alibi),
-        None => Ok(scores),
-    };
-    let scores = add(scores, Alibi::Raw)?;
+fn scores(net: &Net<'_>, scores: Var, layer: usize) -> Result<Var> {
+    let (b, scale) = (net.b, scale(net, layer));
     let scores = if scale == 1.0 { scores } else { b.mul(scores, scale)? };
-    let scores = add(scores, Alibi::Scaled)?;
+    let cap = net.d.attention.cap;
     cap.map_or(Ok(scores), |cap| b.mul(b.tanh(b.div(scores, cap)?)?, cap))
 }
 

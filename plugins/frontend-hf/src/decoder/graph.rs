@@ -6,11 +6,11 @@ use super::mlp::mlp;
 use super::moe::experts;
 use super::rotary::Turn;
 use super::weights::Net;
-use super::{Alibi, Decoder, Layer, Logits, Order};
+use super::{Decoder, Layer, Logits, Order};
 use crate::checkpoint::Checkpoint;
 use crate::diag;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
 
 const BATCH: &str = "batch_size";
 const NEW: &str = "sequence_length";
@@ -65,7 +65,7 @@ fn write(net: &Net<'_>) -> Result<()> {
 /// Positions, masks and rotations, once for all layers.
 fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
     let Net { b, d, .. } = *net;
-    let tokens = Tokens::new(b, ids, mask)?;
+    let tokens = Tokens::new(b, ids, mask, d.embedding.positions.is_some())?;
     let turns = d.ropes.iter().map(|rope| Turn::new(b, rope, &tokens)).collect::<Result<_>>()?;
     let mut biases: Vec<(Option<usize>, Var)> = vec![];
     for Layer { window, .. } in &d.layers {
@@ -73,9 +73,13 @@ fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
             biases.push((*window, tokens.bias(b, *window)?));
         }
     }
-    let has_alibi = d.attention.alibi != Alibi::None;
-    let alibi = has_alibi.then(|| tokens.alibi(b, d.heads)).transpose()?;
-    Ok(Shared { tokens, turns, biases, alibi })
+    if d.attention.alibi != 0.0 {
+        let far = tokens.alibi(b, d.heads, d.attention.alibi)?;
+        for (_, bias) in &mut biases {
+            *bias = b.add(*bias, far)?;
+        }
+    }
+    Ok(Shared { tokens, turns, biases })
 }
 
 /// What the first layer reads, and the table of words.
@@ -141,30 +145,30 @@ fn layer_of(net: &Net<'_>, shared: &Shared, x: Var, at: &Place<'_>) -> Result<(V
 
 /// Scores of all words. A table of words that gives them, too, is one constant.
 fn logits(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
-    let Net { b, d, w } = *net;
+    let Net { b, d, .. } = *net;
     let Logits { is_tied, scale, cap, without_norm } = d.head_of_words;
     let x = if without_norm { x } else { net.norm(x, d.names.final_norm, d.hidden)? };
-    let name = |part: &str| format!("{}.{part}", d.names.lm_head);
-    let flat = b.reshape(x, vec![-1, d.hidden as i64]).one()?;
-    let words = match is_tied {
-        true => table,
-        false => {
-            net.constant(&name("weight"), w.tensor(&name("weight"), &[d.vocabulary, d.hidden])?)
-        }
+    let mut words = match is_tied {
+        true => tied(net, x, ids, table)?,
+        false => net.apply(x, &net.plain(d.names.lm_head, [d.hidden, d.vocabulary])?)?,
     };
-    let product = b.gemm(flat, words).trans_b(1);
-    let flat = match w.optional(&name("bias"), &[d.vocabulary])? {
-        Some(bias) => product.c(net.constant(&name("bias"), bias)).one()?,
-        None => product.one()?,
-    };
-    let sizes = b.concat([b.shape(ids).one()?, b.constant(vocabulary(d))]).axis(0).one()?;
-    let mut words = b.reshape(flat, sizes).one()?;
     if scale != 1.0 {
         words = b.mul(words, scale)?;
     }
     cap.map_or(Ok(words), |cap| b.mul(b.tanh(b.div(words, cap)?)?, cap))
 }
 
-fn vocabulary(d: &Decoder) -> onnxd_plugin_sdk::ir::Tensor {
-    onnxd_plugin_sdk::ir::Tensor::vector(vec![d.vocabulary as i64])
+/// Logits by the table of words as it lies: to turn it would make a second constant of it.
+fn tied(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
+    let Net { b, d, w } = *net;
+    let flat = b.reshape(x, vec![-1, d.hidden as i64]).one()?;
+    let product = b.gemm(flat, table).trans_b(1);
+    let name = format!("{}.bias", d.names.lm_head);
+    let words = match w.optional(&name, &[d.vocabulary])? {
+        Some(bias) => product.c(net.constant(&name, bias)).one()?,
+        None => product.one()?,
+    };
+    let vocabulary = b.constant(Tensor::vector(vec![d.vocabulary as i64]));
+    let sizes = b.concat([b.shape(ids).one()?, vocabulary]).axis(0).one()?;
+    b.reshape(words, sizes).one()
 }

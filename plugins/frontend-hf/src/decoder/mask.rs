@@ -11,25 +11,25 @@ pub(super) struct Tokens {
     pub(super) positions: Var,
     /// Positions of all: [B, T].
     all: Var,
-    /// Numbers of keys: [1, T], and of queries: [S, 1].
+    /// Numbers of keys: [T], and of queries: [S, 1].
     keys: Var,
     queries: Var,
 }
 
 impl Tokens {
-    /// A token's position is the number of tokens before it, without padding.
-    pub(super) fn new(b: &GraphBuilder, ids: Var, mask: Var) -> Result<Tokens> {
+    /// A token's position is the number of tokens before it, without padding. That of padding on the left is -1, or 0
+    /// where `are_rows` says that positions are rows of a table.
+    pub(super) fn new(b: &GraphBuilder, ids: Var, mask: Var, are_rows: bool) -> Result<Tokens> {
         let size = |x| b.shape(x).start(1).end(2).one();
-        let (new, total) = (size(ids)?, size(mask)?);
-        let count = b.sub(b.cum_sum(mask, 1).one()?, 1)?;
-        let all = b.max([count, b.constant(Tensor::scalar(0i64))])?;
-        let begin = b.neg(new)?;
-        let positions = b.slice(all, begin, vec![i64::MAX]).axes(vec![1]).one()?;
-        let past = b.squeeze(b.sub(total, new)?).axes(vec![0]).one()?;
-        let total = b.squeeze(total).axes(vec![0]).one()?;
-        let keys = b.unsqueeze(b.range(0, total, 1).one()?, vec![0])?;
-        let queries = b.unsqueeze(b.range(past, total, 1).one()?, vec![1])?;
-        Ok(Tokens { mask, positions, all, keys, queries })
+        let all = b.sub(b.cum_sum(mask, 1).one()?, 1)?;
+        let first = b.constant(Tensor::scalar(0i64));
+        let all = if are_rows { b.max([all, first])? } else { all };
+        let begin = b.neg(size(ids)?)?;
+        let new = |x, axis: i64| b.slice(x, begin, vec![i64::MAX]).axes(vec![axis]).one();
+        let total = b.squeeze(size(mask)?).axes(vec![0]).one()?;
+        let keys = b.range(0, total, 1).one()?;
+        let queries = b.unsqueeze(new(keys, 0)?, vec![1])?;
+        Ok(Tokens { mask, positions: new(all, 1)?, all, keys, queries })
     }
 
     /// What is added to scores: 0, or the least number for keys that a query does not see: [B, 1, S, T].
@@ -45,10 +45,11 @@ impl Tokens {
         b.where_(b.and(seen, is_token)?, b.constant(Tensor::scalar(0f32)), b.constant(least))
     }
 
-    /// How far keys are, times the slope of each head: [B, heads, 1, T].
-    pub(super) fn alibi(&self, b: &GraphBuilder, heads: usize) -> Result<Var> {
+    /// How far keys are, times `scale` and the slope of each head: [B, heads, 1, T].
+    pub(super) fn alibi(&self, b: &GraphBuilder, heads: usize, scale: f64) -> Result<Var> {
         let far = b.unsqueeze(b.cast(self.all, DataType::Float)?, vec![1, 2])?;
-        let slopes = Tensor::from_vec([heads, 1, 1], slopes(heads));
+        let slopes = slopes(heads).map(|slope| (slope * scale) as f32).collect::<Vec<f32>>();
+        let slopes = Tensor::from_vec([heads, 1, 1], slopes);
         b.mul(far, b.constant(slopes))
     }
 
@@ -59,10 +60,10 @@ impl Tokens {
 }
 
 /// A geometric row for the greatest power of two, then every other one of the row of twice as many.
-fn slopes(heads: usize) -> Vec<f32> {
-    let row = |n: usize| (1..=n).map(move |i| 2f64.powf(-8.0 * i as f64 / n as f64) as f32);
+fn slopes(heads: usize) -> impl Iterator<Item = f64> {
+    let row = |n: usize| (1..=n).map(move |i| 2f64.powf(-8.0 * i as f64 / n as f64));
     let n = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
-    row(n).chain(row(2 * n).step_by(2)).take(heads).collect()
+    row(n).chain(row(2 * n).step_by(2)).take(heads)
 }
 
 #[cfg(test)]
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn slopes_fill_up_with_every_other_one() {
-        assert_eq!(slopes(4), [0.25, 0.0625, 0.015625, 0.00390625]);
-        assert_eq!(slopes(6)[4..], [0.5, 0.125]);
+        assert!(slopes(4).eq([0.25, 0.0625, 0.015625, 0.00390625]));
+        assert!(slopes(6).skip(4).eq([0.5, 0.125]));
     }
 }

@@ -1,7 +1,7 @@
 //! Norms over the last axis.
 
 use super::weights::Net;
-use super::{Decoder, HeadNorm, Norm, NormKind};
+use super::{Decoder, HeadNorm, Norm, NormKind, OPERATORS};
 use crate::problem::damaged;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -25,6 +25,9 @@ impl Net<'_> {
     /// `x / sqrt(mean(x^2) + epsilon) * weight`
     pub(super) fn rms(&self, x: Var, weight: Var, epsilon: f64) -> Result<Var> {
         let b = self.b;
+        if b.opset() >= OPERATORS {
+            return b.rms_normalization(x, weight).axis(-1).epsilon(epsilon).one();
+        }
         let square = b.reduce_mean(b.mul(x, x)?).axes(vec![-1]).keepdims(1).one()?;
         let root = b.sqrt(b.add(square, epsilon)?)?;
         b.mul(b.div(x, root)?, weight)

@@ -1,11 +1,12 @@
 //! Rotary embedding: pairs of elements turn by angles that grow with the position.
 
+use super::OPERATORS;
 use super::mask::Tokens;
 use crate::config::rope::{Frequencies, Rope};
-use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
+use onnxd_plugin_sdk::build::{Call, GraphBuilder, Result, Var, op};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
-/// Cosines and sines of a call: [B, 1, S, R], or [B, 1, S, R / 2, 1] for neighbours.
+/// Cosines and sines of a call: [B, 1, S, R], or [B, 1, S, R / 2, 1] for neighbours; [B, S, R / 2] for the operator.
 pub(super) struct Turn {
     dims: usize,
     interleaved: bool,
@@ -18,23 +19,48 @@ impl Turn {
         let Rope { dims, interleaved, gain, ref frequencies } = *rope;
         let at = b.unsqueeze(b.cast(tokens.positions, DataType::Float)?, vec![2])?;
         let half = b.mul(at, inverse(b, frequencies, tokens)?)?;
-        let angles = if interleaved { half } else { b.concat([half, half]).axis(-1).one()? };
+        let is_operator = b.opset() >= OPERATORS;
+        let is_whole = is_operator || interleaved;
+        let angles = if is_whole { half } else { b.concat([half, half]).axis(-1).one()? };
         let axes = if interleaved { vec![1, 4] } else { vec![1] };
         let table = |x| {
             let x = if gain == 1.0 { x } else { b.mul(x, gain)? };
-            b.unsqueeze(x, axes.clone())
+            if is_operator { Ok(x) } else { b.unsqueeze(x, axes.clone()) }
         };
         Ok(Turn { dims, interleaved, cos: table(b.cos(angles)?)?, sin: table(b.sin(angles)?)? })
     }
 
     /// Turns the first elements of heads [B, heads, S, D]; the others pass.
     pub(super) fn apply(&self, b: &GraphBuilder, x: Var, head: usize) -> Result<Var> {
+        if b.opset() >= OPERATORS {
+            return self.operator(b, x, head).one();
+        }
         if self.dims == head {
             return self.turned(b, x);
         }
         let parts = vec![self.dims as i64, (head - self.dims) as i64];
         let [x, rest] = b.split(x).split(parts).axis(-1).outputs()?;
         b.concat([self.turned(b, x)?, rest]).axis(-1).one()
+    }
+
+    /// The same of heads that lie together: [B, S, heads D].
+    pub(super) fn together(
+        &self,
+        b: &GraphBuilder,
+        x: Var,
+        [heads, head]: [usize; 2],
+    ) -> Result<Var> {
+        self.operator(b, x, head).num_heads(heads as i64).one()
+    }
+
+    fn operator<'b>(
+        &self,
+        b: &'b GraphBuilder,
+        x: Var,
+        head: usize,
+    ) -> Call<'b, op::RotaryEmbedding> {
+        let turn = b.rotary_embedding(x, self.cos, self.sin).interleaved(self.interleaved);
+        if self.dims == head { turn } else { turn.rotary_embedding_dim(self.dims as i64) }
     }
 
     fn turned(&self, b: &GraphBuilder, x: Var) -> Result<Var> {

@@ -30,11 +30,17 @@ impl Net<'_> {
 
     /// The layer `name`.
     pub(super) fn linear(&self, name: &str, [inputs, outputs]: [usize; 2]) -> Result<Linear> {
-        let weight = format!("{name}.weight");
-        let weight = match self.d.inputs_first {
-            true => turned(name, &self.w.tensor(&weight, &[inputs, outputs])?)?,
-            false => self.w.tensor(&weight, &[outputs, inputs])?,
-        };
+        if !self.d.inputs_first {
+            return self.plain(name, [inputs, outputs]);
+        }
+        let weight = turned(name, &self.w.tensor(&format!("{name}.weight"), &[inputs, outputs])?)?;
+        let bias = self.w.optional(&format!("{name}.bias"), &[outputs])?;
+        Ok(Linear { name: name.to_owned(), weight, bias })
+    }
+
+    /// The layer `name`, whose weights have their outputs first in all families.
+    pub(super) fn plain(&self, name: &str, [inputs, outputs]: [usize; 2]) -> Result<Linear> {
+        let weight = self.w.tensor(&format!("{name}.weight"), &[outputs, inputs])?;
         let bias = self.w.optional(&format!("{name}.bias"), &[outputs])?;
         Ok(Linear { name: name.to_owned(), weight, bias })
     }

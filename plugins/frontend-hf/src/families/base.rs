@@ -3,8 +3,8 @@
 use crate::config::Config;
 use crate::config::rope::{self, rope};
 use crate::decoder::{
-    Activation, Alibi, Attention, Decoder, Embedding, Fused, HeadNorm, Layer, Logits, Mlp, MlpKind,
-    Names, Norm, NormKind, Order,
+    Activation, Attention, Decoder, Embedding, Fused, HeadNorm, Layer, Logits, Mlp, MlpKind, Names,
+    Norm, NormKind, Order,
 };
 use crate::diag::Diagnostic;
 
@@ -144,7 +144,7 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
             head_norm: HeadNorm::None,
             cap: None,
             clip: None,
-            alibi: Alibi::None,
+            alibi: 0.0,
             has_sinks: false,
         },
         ropes: ropes.into_iter().collect(),

@@ -2,7 +2,7 @@
 
 use super::base::{self, Base, Keys, LLAMA, NAMES};
 use crate::config::Config;
-use crate::decoder::{Alibi, Decoder, Fused, MlpKind, Names, NormKind};
+use crate::decoder::{Decoder, Fused, MlpKind, Names, NormKind};
 use crate::diag::Diagnostic;
 
 pub(super) fn bloom(c: &Config) -> Result<Decoder, Diagnostic> {
@@ -55,7 +55,7 @@ pub(super) fn bloom(c: &Config) -> Result<Decoder, Diagnostic> {
         "n_inner",
     ]);
     d.attention.fused = Fused::Grouped;
-    d.attention.alibi = Alibi::Scaled;
+    d.attention.alibi = 1.0;
     d.embedding.has_norm = true;
     Ok(d)
 }

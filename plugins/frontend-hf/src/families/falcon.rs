@@ -2,7 +2,7 @@
 
 use super::base::{self, Base, Keys, LLAMA, NAMES, ROPE};
 use crate::config::Config;
-use crate::decoder::{Alibi, Decoder, Fused, MlpKind, Names, NormKind, Order};
+use crate::decoder::{Decoder, Fused, MlpKind, Names, NormKind, Order};
 use crate::diag::Diagnostic;
 
 const FALCON: Base = Base {
@@ -44,7 +44,8 @@ pub(super) fn falcon(c: &Config) -> Result<Decoder, Diagnostic> {
             return Err(c.unknown("alibi", "which is not supported where heads share keys"));
         }
         c.pass_over(&["rope_theta", "rope_scaling"]);
-        d.attention.alibi = Alibi::Raw;
+        // It is scaled with the scores.
+        d.attention.alibi = d.attention.scale;
     }
     let norms = c.optional_size("num_ln_in_parallel_attn")?.unwrap_or(if is_new { 2 } else { 1 });
     if is_new || c.flag("parallel_attn", true)? {
