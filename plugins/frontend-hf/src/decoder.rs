@@ -2,6 +2,7 @@
 
 mod attention;
 pub(crate) mod graph;
+mod latent;
 mod mask;
 mod mlp;
 mod moe;
@@ -24,6 +25,8 @@ pub(crate) struct Decoder {
     pub(crate) kv_heads: usize,
     /// Elements of a head.
     pub(crate) head: usize,
+    /// Elements of the value of a head.
+    pub(crate) value: usize,
     pub(crate) norm: Norm,
     pub(crate) order: Order,
     pub(crate) embedding: Embedding,
@@ -159,6 +162,17 @@ pub(crate) struct Attention {
     pub(crate) alibi: f64,
     /// Whether each head has a further score that leads nowhere.
     pub(crate) has_sinks: bool,
+    /// Where keys and values come from small vectors.
+    pub(crate) latent: Option<Latent>,
+}
+
+/// Sizes of the small vectors that queries, and keys with values, come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latent {
+    pub(crate) query: Option<usize>,
+    pub(crate) keys: usize,
+    /// Elements of a head that turn; they are its last ones.
+    pub(crate) turning: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -196,6 +210,8 @@ pub(crate) enum Router {
     SoftmaxFirst { divided: bool },
     /// The greatest, then softmax over these.
     SoftmaxLast,
+    /// The greatest of the best groups, by softmax or, where there is a correction of the choice, by sigmoid.
+    Grouped { groups: usize, chosen: usize, is_corrected: bool, divided: bool, scale: f64 },
 }
 
 /// How the weights of experts lie.

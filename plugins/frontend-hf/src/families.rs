@@ -4,6 +4,7 @@
 mod base;
 mod bloom;
 mod cohere;
+mod deepseek;
 mod falcon;
 mod gemma;
 mod glm;
@@ -36,6 +37,8 @@ const FAMILIES: &[(&str, Family)] = &[
     ("bloom", bloom::bloom),
     ("cohere", cohere::cohere),
     ("cohere2", cohere::cohere2),
+    ("deepseek_v2", deepseek::deepseek_v2),
+    ("deepseek_v3", deepseek::deepseek_v3),
     ("ernie4_5", llama::ernie4_5),
     ("falcon", falcon::falcon),
     ("gemma", gemma::gemma),

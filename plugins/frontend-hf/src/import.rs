@@ -104,7 +104,8 @@ fn not_read(submission: &Submission) -> Option<Diagnostic> {
 /// Facts for the report.
 fn card(config: &Config, decoder: &Decoder) -> Vec<(String, String)> {
     let word = |key: &str| config.word(key).ok().flatten().unwrap_or_default().to_owned();
-    let cache = decoder.layers.len() * 2 * decoder.kv_heads * decoder.head * size_of::<f32>();
+    let elements = decoder.kv_heads * (decoder.head + decoder.value);
+    let cache = decoder.layers.len() * elements * size_of::<f32>();
     let facts = [
         ("model_type", word("model_type")),
         ("transformers_version", word("transformers_version")),

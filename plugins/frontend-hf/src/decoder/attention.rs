@@ -48,7 +48,7 @@ pub(super) fn attention(
         true => in_one(net, shared, [q, k, v], at)?,
         false => by_heads(net, shared, [q, k, v], at)?,
     };
-    Ok((net.project(mixed, &name(names.o), [heads * head, hidden])?, cache))
+    Ok((net.project(mixed, &name(names.o), [heads * net.d.value, hidden])?, cache))
 }
 
 /// Keeps elements within the bound of the family.
@@ -111,7 +111,30 @@ fn by_heads(
     let v = apart(v, kv_heads)?;
     let turn = at.layer.rope.map(|rope| &shared.turns[rope]);
     let turned = |x| turn.map_or(Ok(x), |turn| turn.apply(b, x, head));
-    let (q, k) = (turned(q)?, turned(k)?);
+    joined(net, shared, [turned(q)?, turned(k)?, v], at)
+}
+
+/// The same for heads that have turned, behind the projection of what they give.
+pub(super) fn finished(
+    net: &Net<'_>,
+    shared: &Shared,
+    heads: [Var; 3],
+    at: &Place<'_>,
+) -> Result<(Var, [Var; 2])> {
+    let (mixed, cache) = joined(net, shared, heads, at)?;
+    let Decoder { names, hidden, heads, value, .. } = *net.parts();
+    let name = format!("{}{}", at.prefix, names.o);
+    Ok((net.project(mixed, &name, [heads * value, hidden])?, cache))
+}
+
+/// Attention on heads [B, heads, S, D] with the cache; they are together again in what it gives.
+fn joined(
+    net: &Net<'_>,
+    shared: &Shared,
+    [q, k, v]: [Var; 3],
+    at: &Place<'_>,
+) -> Result<(Var, [Var; 2])> {
+    let b = net.b;
     let (mixed, cache) = if b.opset() >= OPERATORS && !net.d.attention.has_sinks {
         operator(net, b.attention(q, k, v), shared, at)?
     } else {
@@ -120,7 +143,8 @@ fn by_heads(
         (mixed(net, shared, (q, cache), at)?, cache)
     };
     let together = b.transpose(mixed).perm(vec![0, 2, 1, 3]).one()?;
-    Ok((b.reshape(together, vec![0, 0, (heads * head) as i64]).one()?, cache))
+    let size = net.d.heads * net.d.value;
+    Ok((b.reshape(together, vec![0, 0, size as i64]).one()?, cache))
 }
 
 /// Values by the softmax of scores. Queries that share a key have an axis of their own.
@@ -148,7 +172,7 @@ fn mixed(
     };
     let mixed = b.mat_mul(shares, grouped(v)?)?;
     match is_grouped {
-        true => b.reshape(mixed, vec![0, heads as i64, -1, head as i64]).one(),
+        true => b.reshape(mixed, vec![0, heads as i64, -1, net.d.value as i64]).one(),
         false => Ok(mixed),
     }
 }

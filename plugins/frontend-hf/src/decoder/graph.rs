@@ -1,6 +1,7 @@
 //! The graph of a decoder: one for prompts, parts of prompts, and single steps.
 
 use super::attention::{Place, Shared, attention};
+use super::latent;
 use super::mask::Tokens;
 use super::mlp::mlp;
 use super::moe::experts;
@@ -35,13 +36,14 @@ fn write(net: &Net<'_>) -> Result<()> {
         b.input(name, ValueType::tensor(DataType::Int64, [symbol(BATCH), symbol(length)]))
     };
     let (ids, mask) = (ids_of("input_ids", NEW), ids_of("attention_mask", TOTAL));
-    let cached = |i: usize, part: &str| {
-        let [heads, head] = [d.kv_heads, d.head].map(|n| Dim::Known(n as i64));
+    let cached = |i: usize, part: &str, head: usize| {
+        let [heads, head] = [d.kv_heads, head].map(|n| Dim::Known(n as i64));
         let sizes = [symbol(BATCH), heads, symbol(PAST), head];
         b.input(&format!("past_key_values.{i}.{part}"), ValueType::tensor(DataType::Float, sizes))
     };
-    let pasts: Vec<[Var; 2]> =
-        (0..d.layers.len()).map(|i| [cached(i, "key"), cached(i, "value")]).collect();
+    let pasts: Vec<[Var; 2]> = (0..d.layers.len())
+        .map(|i| [cached(i, "key", d.head), cached(i, "value", d.value)])
+        .collect();
     let shared = shared(net, ids, mask)?;
     let (mut x, table) = embedding(net, ids, &shared.tokens)?;
     let mut present = vec![];
@@ -108,7 +110,10 @@ fn layer_of(net: &Net<'_>, shared: &Shared, x: Var, at: &Place<'_>) -> Result<(V
     let Net { b, d, .. } = *net;
     let names = &d.names;
     let norm = |x, name: &str| net.norm(x, &format!("{}{name}", at.prefix), d.hidden);
-    let mix = |x| attention(net, shared, x, at);
+    let mix = |x| match &d.attention.latent {
+        Some(sizes) => latent::attention(net, shared, x, (at, sizes)),
+        None => attention(net, shared, x, at),
+    };
     let think = |x| match (d.mlp.experts, at.layer.has_experts) {
         (Some(all), true) => experts(net, x, at.prefix, &all),
         _ => mlp(net, x, at.prefix),

@@ -35,9 +35,12 @@ pub(super) fn experts(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Resul
 fn shares(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
     let b = net.b;
     let scores = net.project(x, &format!("{prefix}{}", e.router_name), [net.d.hidden, e.count])?;
+    if let Router::Grouped { .. } = e.router {
+        return grouped(net, scores, prefix, e);
+    }
     let before = match e.router {
         Router::SoftmaxFirst { .. } => b.softmax(scores).axis(-1).one()?,
-        Router::SoftmaxLast => scores,
+        _ => scores,
     };
     let [best, which] = b.top_k(before, vec![e.chosen as i64]).axis(-1).outputs()?;
     let best = match e.router {
@@ -45,11 +48,51 @@ fn shares(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
         Router::SoftmaxFirst { divided: true } => {
             b.div(best, b.reduce_sum(best).axes(vec![-1]).keepdims(1).one()?)?
         }
-        Router::SoftmaxLast => b.softmax(best).axis(-1).one()?,
+        _ => b.softmax(best).axis(-1).one()?,
     };
-    let none = b.mul(scores, 0.0)?;
+    spread(net, scores, [which, best])
+}
+
+/// Shares of chosen experts among those of all, which are 0: [X, tokens, 1]. `like` has the sizes [tokens, X].
+fn spread(net: &Net<'_>, like: Var, [which, best]: [Var; 2]) -> Result<Var> {
+    let b = net.b;
+    let none = b.constant_of_shape(b.shape(like).one()?).one()?;
     let all = b.scatter_elements(none, which, best).axis(-1).one()?;
     b.unsqueeze(b.transpose(all).perm(vec![1, 0]).one()?, vec![2])
+}
+
+/// Experts of the best groups. A group is as good as its best expert, or as its two best where the choice is corrected.
+fn grouped(net: &Net<'_>, scores: Var, prefix: &str, e: &Experts) -> Result<Var> {
+    let b = net.b;
+    let Router::Grouped { groups, chosen, is_corrected, divided, scale } = e.router else {
+        unreachable!("the caller looked")
+    };
+    let scores =
+        if is_corrected { b.sigmoid(scores)? } else { b.softmax(scores).axis(-1).one()? };
+    let mut choice = scores;
+    if is_corrected {
+        let name = format!("{prefix}{}.e_score_correction_bias", e.router_name);
+        choice = b.add(scores, net.constant(&name, net.w.tensor(&name, &[e.count])?))?;
+    }
+    if chosen < groups {
+        let apart = b.reshape(choice, vec![0, groups as i64, -1]).one()?;
+        let best = if is_corrected { 2 } else { 1 };
+        let [best, _] = b.top_k(apart, vec![best]).axis(-1).outputs()?;
+        let good = b.reduce_sum(best).axes(vec![-1]).keepdims(0).one()?;
+        let [values, which] = b.top_k(good, vec![chosen as i64]).axis(-1).outputs()?;
+        let one = b.add(b.mul(values, 0.0)?, 1.0)?;
+        let none = b.constant_of_shape(b.shape(good).one()?).one()?;
+        let is_good = b.unsqueeze(b.scatter_elements(none, which, one).axis(-1).one()?, vec![2])?;
+        choice = b.reshape(b.mul(apart, is_good)?, vec![0, e.count as i64]).one()?;
+    }
+    let [_, which] = b.top_k(choice, vec![e.chosen as i64]).axis(-1).outputs()?;
+    let mut best = b.gather_elements(scores, which).axis(-1).one()?;
+    if divided {
+        let sum = b.reduce_sum(best).axes(vec![-1]).keepdims(1).one()?;
+        best = b.div(best, b.add(sum, 1e-20)?)?;
+    }
+    let best = if scale == 1.0 { best } else { b.mul(best, scale)? };
+    spread(net, scores, [which, best])
 }
 
 /// What each expert gives for each token.

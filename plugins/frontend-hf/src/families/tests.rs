@@ -36,7 +36,16 @@ fn cases() -> Vec<Value> {
         "shared_expert_intermediate_size": 6, "mlp_only_layers": [1],
     });
     let window = json!({ "sliding_window": 3 });
+    let mut deepseek = json!({
+        "qk_rope_head_dim": 2, "qk_nope_head_dim": 3, "v_head_dim": 5, "kv_lora_rank": 6, "q_lora_rank": 7,
+        "n_routed_experts": 4, "n_shared_experts": 1, "moe_intermediate_size": 6, "num_experts_per_tok": 2,
+        "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
+    });
+    let newest = config("deepseek_v3", &deepseek);
+    deepseek["q_lora_rank"] = Value::Null;
+    deepseek["topk_method"] = json!("group_limited_greedy");
     vec![
+        newest,
         config("llama", &json!({})),
         config("llama", &json!({ "num_key_value_heads": 4, "tie_word_embeddings": true })),
         rope(&json!({ "type": "linear", "factor": 2 })),
@@ -97,6 +106,7 @@ fn cases() -> Vec<Value> {
         config("falcon", &json!({ "multi_query": false, "alibi": true, "parallel_attn": false })),
         config("opt", &json!({ "ffn_dim": 12 })),
         config("bloom", &json!({})),
+        config("deepseek_v2", &deepseek),
     ]
 }
 
