@@ -124,9 +124,11 @@ pub(crate) enum Fused {
     InTurn,
     /// For each key head: its queries, the key, the value.
     Grouped,
+    /// For each quarter of the heads: queries, values, keys.
+    Quarters,
 }
 
-/// Norms of queries and keys before they turn.
+/// Norms of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum HeadNorm {
     None,
@@ -154,6 +156,8 @@ pub(crate) struct Attention {
     /// Whether scores of layer `i` are divided by `i + 1`, too.
     pub(crate) by_layer: bool,
     pub(crate) head_norm: HeadNorm,
+    /// Whether these come after heads have turned.
+    pub(crate) norm_after_turn: bool,
     /// Scores are kept within this bound by a tangent.
     pub(crate) cap: Option<f64>,
     /// Queries, keys and values are cut at this bound.

@@ -5,6 +5,7 @@ mod base;
 mod bloom;
 mod cohere;
 mod deepseek;
+mod exaone;
 mod falcon;
 mod gemma;
 mod glm;
@@ -12,9 +13,11 @@ mod gpt2;
 mod gpt_neox;
 mod gptj;
 mod granite;
+mod hunyuan;
 mod llama;
 mod mistral;
 mod moe;
+mod mpt;
 mod nemotron;
 mod olmo;
 mod opt;
@@ -35,11 +38,13 @@ pub(crate) type Family = fn(&Config) -> Result<Decoder, Diagnostic>;
 const FAMILIES: &[(&str, Family)] = &[
     ("arcee", llama::arcee),
     ("bloom", bloom::bloom),
+    ("codegen", gptj::codegen),
     ("cohere", cohere::cohere),
     ("cohere2", cohere::cohere2),
     ("deepseek_v2", deepseek::deepseek_v2),
     ("deepseek_v3", deepseek::deepseek_v3),
     ("ernie4_5", llama::ernie4_5),
+    ("exaone4", exaone::exaone4),
     ("falcon", falcon::falcon),
     ("gemma", gemma::gemma),
     ("gemma2", gemma::gemma2),
@@ -54,12 +59,15 @@ const FAMILIES: &[(&str, Family)] = &[
     ("gptj", gptj::gptj),
     ("granite", granite::granite),
     ("granitemoe", granite::granitemoe),
+    ("hunyuan_v1_dense", hunyuan::hunyuan),
     ("llama", llama::llama),
     ("mistral", mistral::mistral),
     ("mixtral", mistral::mixtral),
+    ("mpt", mpt::mpt),
     ("nemotron", nemotron::nemotron),
     ("olmo", olmo::olmo),
     ("olmo2", olmo::olmo2),
+    ("olmoe", olmo::olmoe),
     ("opt", opt::opt),
     ("phi", phi::phi),
     ("phi3", phi::phi3),

@@ -106,12 +106,21 @@ fn by_heads(
         b.transpose(x).perm(vec![0, 2, 1, 3]).one()
     };
     let name = |part: &str| format!("{}{part}", at.prefix);
-    let q = net.head_norm(apart(q, heads)?, &name(names.q_norm), heads)?;
-    let k = net.head_norm(apart(k, kv_heads)?, &name(names.k_norm), kv_heads)?;
-    let v = apart(v, kv_heads)?;
+    let (q, k, v) = (apart(q, heads)?, apart(k, kv_heads)?, apart(v, kv_heads)?);
+    let normed = |q, k| {
+        let q = net.head_norm(q, &name(names.q_norm), heads)?;
+        Ok((q, net.head_norm(k, &name(names.k_norm), kv_heads)?))
+    };
     let turn = at.layer.rope.map(|rope| &shared.turns[rope]);
     let turned = |x| turn.map_or(Ok(x), |turn| turn.apply(b, x, head));
-    joined(net, shared, [turned(q)?, turned(k)?, v], at)
+    let (q, k) = match net.d.attention.norm_after_turn {
+        true => normed(turned(q)?, turned(k)?)?,
+        false => {
+            let (q, k) = normed(q, k)?;
+            (turned(q)?, turned(k)?)
+        }
+    };
+    joined(net, shared, [q, k, v], at)
 }
 
 /// The same for heads that have turned, behind the projection of what they give.

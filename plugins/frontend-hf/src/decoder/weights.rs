@@ -75,6 +75,10 @@ impl Net<'_> {
             Fused::Grouped => all.grouped(role, kv_heads, [first / kv_heads, count / kv_heads]),
             _ => all.rows(role, first, count),
         };
+        if self.d.attention.fused == Fused::Quarters {
+            let part = |role: &str, at: usize| all.grouped(role, 4, [at * q / 4, q / 4]);
+            return Ok([part("q", 0)?, part("k", 2)?, part("v", 1)?]);
+        }
         Ok([rows("q", 0, q)?, rows("k", q, kv)?, rows("v", q + kv, kv)?])
     }
 

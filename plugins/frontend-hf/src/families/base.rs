@@ -143,6 +143,7 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
             scale: (head as f64).powf(-0.5),
             by_layer: false,
             head_norm: HeadNorm::None,
+            norm_after_turn: false,
             cap: None,
             clip: None,
             alibi: 0.0,

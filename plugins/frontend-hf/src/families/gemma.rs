@@ -3,7 +3,7 @@
 use super::base::{self, Base, LLAMA, NAMES, ROPE, set_windows, window};
 use crate::config::Config;
 use crate::config::rope::{Defaults, two_ropes};
-use crate::decoder::{Decoder, HeadNorm, Names, Order};
+use crate::decoder::{Activation, Decoder, HeadNorm, Names, Order};
 use crate::diag::Diagnostic;
 
 const GEMMA: Base = Base {
@@ -22,7 +22,13 @@ fn common(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
 
 pub(super) fn gemma(c: &Config) -> Result<Decoder, Diagnostic> {
     c.only("use_bidirectional_attention", false)?;
-    common(c, &Base { kv_heads: Some(16), ..GEMMA })
+    let mut d = common(c, &Base { kv_heads: Some(16), ..GEMMA })?;
+    if c.word("hidden_activation")?.is_none() && c.word("hidden_act")? == Some("gelu") {
+        // What the models were trained with, and what early versions of Transformers made of this word.
+        d.mlp.activation = Activation::GeluTanh;
+        c.note("`hidden_act` is `gelu` in `config.json`, and was read as `gelu_pytorch_tanh`.");
+    }
+    Ok(d)
 }
 
 const FOUR_NORMS: Names = Names {

@@ -1,9 +1,9 @@
-//! GPT-J: neighbours in the first elements of heads turn, and branches are parallel.
+//! GPT-J and CodeGen: neighbours in the first elements of heads turn, and branches are parallel.
 
 use super::base::{self, Base, Keys, LLAMA, NAMES, ROPE};
 use crate::config::Config;
 use crate::config::rope::{Defaults, plain};
-use crate::decoder::{Decoder, MlpKind, Names, NormKind, Order};
+use crate::decoder::{Decoder, Fused, MlpKind, Names, NormKind, Order};
 use crate::diag::Diagnostic;
 
 const GPTJ: Base = Base {
@@ -19,6 +19,7 @@ const GPTJ: Base = Base {
         embedding: "wte",
         layers: "h",
         norm: "ln_1",
+        qkv: "attn.qkv_proj",
         q: "attn.q_proj",
         k: "attn.k_proj",
         v: "attn.v_proj",
@@ -49,5 +50,15 @@ pub(super) fn gptj(c: &Config) -> Result<Decoder, Diagnostic> {
     }
     d.ropes = vec![plain(dims, ROPE.theta, Defaults { interleaved: true, ..ROPE })];
     d.layers.iter_mut().for_each(|layer| layer.rope = Some(0));
+    Ok(d)
+}
+
+/// Heads in four parts, as they were trained on four processors.
+pub(super) fn codegen(c: &Config) -> Result<Decoder, Diagnostic> {
+    let mut d = gptj(c)?;
+    if d.heads % 4 != 0 {
+        return Err(c.wrong("n_head", "a multiple of 4"));
+    }
+    d.attention.fused = Fused::Quarters;
     Ok(d)
 }

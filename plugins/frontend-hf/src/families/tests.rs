@@ -5,109 +5,45 @@ use serde_json::{Value, json};
 
 const WORDS: usize = 11;
 
-/// A small `config.json` of a family.
-fn config(kind: &str, more: &Value) -> Value {
-    let mut config = json!({
-        "model_type": kind, "vocab_size": WORDS, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "num_hidden_layers": 2, "intermediate_size": 12, "max_position_embeddings": 16, "head_dim": 4,
-    });
-    for (key, value) in more.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    config
-}
-
-/// The same where sizes have the names of GPT-2.
-fn old(kind: &str, more: &Value) -> Value {
-    let mut config = json!({
-        "model_type": kind, "vocab_size": WORDS, "n_embd": 16, "n_head": 4, "n_layer": 2, "n_positions": 16,
-    });
-    for (key, value) in more.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    config
-}
-
 /// Each family, and each switch that changes the graph.
-fn cases() -> Vec<Value> {
-    let rope = |scaling: &Value| config("llama", &json!({ "rope_scaling": scaling }));
-    let moe = json!({
-        "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6,
-        "shared_expert_intermediate_size": 6, "mlp_only_layers": [1],
+const CASES: &str = include_str!("cases.txt");
+
+/// The `config.json` of a line of `CASES`.
+fn config(line: &str) -> Value {
+    let mut config = json!({
+        "vocab_size": WORDS, "num_key_value_heads": 2, "intermediate_size": 12, "ffn_dim": 12, "head_dim": 4,
+        "max_position_embeddings": 16, "n_positions": 16, "num_experts": 4, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 6, "shared_expert_intermediate_size": 6,
+        "mlp_only_layers": [1], "qk_rope_head_dim": 2, "qk_nope_head_dim": 3, "v_head_dim": 5, "kv_lora_rank": 6,
+        "q_lora_rank": 7, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 2, "topk_group": 1,
+        "first_k_dense_replace": 1,
     });
-    let window = json!({ "sliding_window": 3 });
-    let mut deepseek = json!({
-        "qk_rope_head_dim": 2, "qk_nope_head_dim": 3, "v_head_dim": 5, "kv_lora_rank": 6, "q_lora_rank": 7,
-        "n_routed_experts": 4, "n_shared_experts": 1, "moe_intermediate_size": 6, "num_experts_per_tok": 2,
-        "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1,
-    });
-    let newest = config("deepseek_v3", &deepseek);
-    deepseek["q_lora_rank"] = Value::Null;
-    deepseek["topk_method"] = json!("group_limited_greedy");
-    vec![
-        newest,
-        config("llama", &json!({})),
-        config("llama", &json!({ "num_key_value_heads": 4, "tie_word_embeddings": true })),
-        rope(&json!({ "type": "linear", "factor": 2 })),
-        rope(&json!({ "type": "dynamic", "factor": 2 })),
-        rope(&json!({ "rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 8 })),
-        rope(&json!({ "rope_type": "llama3", "factor": 2, "original_max_position_embeddings": 8 })),
-        rope(
-            &json!({ "rope_type": "longrope", "short_factor": [1, 2], "long_factor": [2, 3], "factor": 2 }),
-        ),
-        config("arcee", &json!({})),
-        config("ernie4_5", &json!({})),
-        config("seed_oss", &json!({})),
-        config("mistral", &window),
-        config("mixtral", &moe),
-        config(
-            "qwen2",
-            &json!({ "use_sliding_window": true, "sliding_window": 3, "max_window_layers": 1 }),
-        ),
-        config("qwen3", &json!({})),
-        config("qwen2_moe", &moe),
-        config("qwen3_moe", &moe),
-        config("phi", &json!({ "qk_layernorm": true })),
-        config("phi3", &json!({})),
-        config("gemma", &json!({})),
-        config("gemma2", &window),
-        config("gemma3_text", &json!({ "sliding_window": 3, "sliding_window_pattern": 2 })),
-        config(
-            "granite",
-            &json!({ "embedding_multiplier": 3, "logits_scaling": 2, "residual_multiplier": 0.5 }),
-        ),
-        config("granitemoe", &moe),
-        config("olmo", &json!({ "clip_qkv": 0.5 })),
-        config("olmo2", &json!({})),
-        config("smollm3", &json!({ "no_rope_layer_interval": 2 })),
-        config("starcoder2", &window),
-        config("stablelm", &json!({ "partial_rotary_factor": 0.5 })),
-        config(
-            "stablelm",
-            &json!({ "partial_rotary_factor": 0.5, "use_parallel_residual": true, "qk_layernorm": true }),
-        ),
-        config("cohere", &json!({ "use_qk_norm": true })),
-        config("cohere2", &json!({ "sliding_window": 3, "sliding_window_pattern": 2 })),
-        config("glm", &json!({})),
-        config("glm4", &json!({})),
-        config("nemotron", &json!({})),
-        config("gpt_oss", &moe),
-        old("gpt2", &json!({ "scale_attn_by_inverse_layer_idx": true })),
-        old("gpt_bigcode", &json!({})),
-        old("gptj", &json!({ "rotary_dim": 2 })),
-        config(
-            "gpt_neo",
-            &json!({ "num_heads": 4, "num_layers": 2, "attention_layers": ["global", "local"], "window_size": 3 }),
-        ),
-        config("gpt_neox", &json!({ "rotary_pct": 0.5 })),
-        config("gpt_neox", &json!({ "rotary_pct": 0.5, "use_parallel_residual": false })),
-        config("falcon", &json!({})),
-        config("falcon", &json!({ "new_decoder_architecture": true, "num_kv_heads": 2 })),
-        config("falcon", &json!({ "multi_query": false, "alibi": true, "parallel_attn": false })),
-        config("opt", &json!({ "ffn_dim": 12 })),
-        config("bloom", &json!({})),
-        config("deepseek_v2", &deepseek),
-    ]
+    for (size, names) in [
+        (16, ["hidden_size", "n_embd", "d_model"].as_slice()),
+        (4, &["num_attention_heads", "n_head", "n_heads", "num_heads"]),
+        (2, &["num_hidden_layers", "n_layer", "n_layers", "num_layers"]),
+    ] {
+        names.iter().for_each(|name| config[*name] = json!(size));
+    }
+    let (kind, more) = line.split_once(' ').unwrap();
+    config["model_type"] = json!(kind);
+    let more: Value = serde_json::from_str(more).unwrap();
+    for (key, value) in more.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    config
+}
+
+fn cases() -> impl Iterator<Item = &'static str> {
+    CASES.lines().filter(|line| !line.starts_with('#'))
+}
+
+#[test]
+fn each_family_has_a_case() {
+    let known: Vec<&str> = cases().filter_map(|line| line.split(' ').next()).collect();
+    for (kind, _) in super::FAMILIES {
+        assert!(known.contains(kind), "{kind}");
+    }
 }
 
 /// Logits, and the cache, of `rows` of words where those before `pad` are none.
@@ -157,7 +93,7 @@ fn same(a: &[f32], b: &[f32], what: &str) {
 fn the_cache_and_padding_change_nothing() {
     let words = [3, 1, 4, 1, 5, 9];
     for case in cases() {
-        let text = case.to_string();
+        let text = config(case).to_string();
         let (tensors, model) = complete(&text, &[]);
         let newer = fixture::model(&text, &tensors, 24).unwrap();
         for model in [&model, &newer] {
@@ -168,16 +104,16 @@ fn the_cache_and_padding_change_nothing() {
         same(
             &last(&whole, 6),
             &last(&call(&newer, &words, 0, &[]), 6),
-            &format!("opset 24 {text}"),
+            &format!("opset 24 {case}"),
         );
         let begun = call(&model, &words[..2], 0, &[]);
         let chunk = call(&model, &words[2..5], 0, &begun[1..]);
         let step = call(&model, &words[5..], 0, &chunk[1..]);
         let parts = [last(&begun, 2), last(&chunk, 3), last(&step, 1)].concat();
-        same(&last(&whole, 6), &parts, &format!("cache {text}"));
+        same(&last(&whole, 6), &parts, &format!("cache {case}"));
         let padded = call(&model, &[&[0, 0], &words[..]].concat(), 2, &[]);
-        same(&last(&whole, 6), &last(&padded, 6), &format!("padding {text}"));
+        same(&last(&whole, 6), &last(&padded, 6), &format!("padding {case}"));
         let other = call(&model, &[&[7], &words[1..]].concat(), 0, &[]);
-        assert!(last(&other, 5) != last(&whole, 5), "the first word counts: {text}");
+        assert!(last(&other, 5) != last(&whole, 5), "the first word counts: {case}");
     }
 }
