@@ -37,7 +37,7 @@ pub(super) fn attention(
     x: Var,
     at: &Place<'_>,
 ) -> Result<(Var, [Var; 2])> {
-    let Decoder { names, hidden, heads, kv_heads, head, .. } = *net.parts();
+    let Decoder { names, hidden, heads, kv_heads, head, .. } = *net.d;
     let name = |part: &str| format!("{}{part}", at.prefix);
     let [q, k, v] = net.heads(at.prefix)?.map(|linear| net.apply(x, &linear));
     let q = cut(net, net.whole_norm(q?, &name(names.q_norm), heads * head)?)?;
@@ -66,7 +66,7 @@ fn in_one(
     [q, k, v]: [Var; 3],
     at: &Place<'_>,
 ) -> Result<(Var, [Var; 2])> {
-    let Decoder { heads, kv_heads, head, .. } = *net.parts();
+    let Decoder { heads, kv_heads, head, .. } = *net.d;
     let turn = at.layer.rope.map(|rope| &shared.turns[rope]);
     let turned = |x, heads| turn.map_or(Ok(x), |turn| turn.together(net.b, x, [heads, head]));
     let call = net.b.attention(turned(q, heads)?, turned(k, kv_heads)?, v);
@@ -99,7 +99,7 @@ fn by_heads(
     [q, k, v]: [Var; 3],
     at: &Place<'_>,
 ) -> Result<(Var, [Var; 2])> {
-    let Decoder { names, heads, kv_heads, head, .. } = *net.parts();
+    let Decoder { names, heads, kv_heads, head, .. } = *net.d;
     let b = net.b;
     let apart = |x, heads: usize| {
         let x = b.reshape(x, vec![0, 0, heads as i64, head as i64]).one()?;
@@ -131,7 +131,7 @@ pub(super) fn finished(
     at: &Place<'_>,
 ) -> Result<(Var, [Var; 2])> {
     let (mixed, cache) = joined(net, shared, heads, at)?;
-    let Decoder { names, hidden, heads, value, .. } = *net.parts();
+    let Decoder { names, hidden, heads, value, .. } = *net.d;
     let name = format!("{}{}", at.prefix, names.o);
     Ok((net.project(mixed, &name, [heads * value, hidden])?, cache))
 }
@@ -164,7 +164,7 @@ fn mixed(
     at: &Place<'_>,
 ) -> Result<Var> {
     let b = net.b;
-    let Decoder { heads, kv_heads, head, .. } = *net.parts();
+    let Decoder { heads, kv_heads, head, .. } = *net.d;
     let group = heads / kv_heads;
     let is_grouped = group > 1;
     let k = b.transpose(k).perm(vec![0, 1, 3, 2]).one()?;
@@ -203,7 +203,7 @@ fn scores(net: &Net<'_>, scores: Var, layer: usize) -> Result<Var> {
 /// Softmax with a further score for each head, whose share is dropped.
 fn with_sinks(net: &Net<'_>, scores: Var, prefix: &str) -> Result<Var> {
     let b = net.b;
-    let Decoder { names, heads, kv_heads, .. } = *net.parts();
+    let Decoder { names, heads, kv_heads, .. } = *net.d;
     let name = format!("{prefix}{}", names.sinks);
     let sinks = net.w.tensor(&name, &[heads])?;
     let dims = match heads == kv_heads {

@@ -15,7 +15,7 @@ pub(super) fn attention(
     x: Var,
     (at, l): (&Place<'_>, &Latent),
 ) -> Result<(Var, [Var; 2])> {
-    let Decoder { hidden, heads, head, value, .. } = *net.parts();
+    let Decoder { hidden, heads, head, value, .. } = *net.d;
     let b = net.b;
     let name = |part: &str| format!("{}self_attn.{part}", at.prefix);
     let parts = |x, first: usize, second: usize| {

@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::ir::Tensor;
 /// The experts of the layer under `prefix`: `x` is [B, S, E].
 pub(super) fn experts(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
     let b = net.b;
-    let Decoder { hidden, .. } = *net.parts();
+    let Decoder { hidden, .. } = *net.d;
     let flat = b.reshape(x, vec![-1, hidden as i64]).one()?;
     let shares = shares(net, flat, prefix, e)?;
     // Experts, tokens, elements.

@@ -66,7 +66,7 @@ impl Net<'_> {
 
     /// Queries or keys [B, heads, S, D], by heads.
     pub(super) fn head_norm(&self, x: Var, name: &str, heads: usize) -> Result<Var> {
-        let Decoder { head, .. } = *self.parts();
+        let Decoder { head, .. } = *self.d;
         let weights = match self.d.attention.head_norm {
             HeadNorm::None | HeadNorm::Whole => return Ok(x),
             HeadNorm::Shared => return self.norm(x, name, head),

@@ -63,7 +63,7 @@ impl Net<'_> {
 
     /// Queries, keys and values of the layer under `prefix`.
     pub(super) fn heads(&self, prefix: &str) -> Result<[Linear; 3]> {
-        let Decoder { names, hidden, heads, kv_heads, head, .. } = *self.parts();
+        let Decoder { names, hidden, heads, kv_heads, head, .. } = *self.d;
         let (q, kv) = (heads * head, kv_heads * head);
         let apart =
             |name: &str, outputs| self.linear(&format!("{prefix}{name}"), [hidden, outputs]);
@@ -80,10 +80,6 @@ impl Net<'_> {
             return Ok([part("q", 0)?, part("k", 2)?, part("v", 1)?]);
         }
         Ok([rows("q", 0, q)?, rows("k", q, kv)?, rows("v", q + kv, kv)?])
-    }
-
-    pub(super) fn parts(&self) -> &Decoder {
-        self.d
     }
 }
 
