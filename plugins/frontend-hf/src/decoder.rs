@@ -1,6 +1,7 @@
 //! A decoder as data: Llama, and what families do otherwise. Functions of the modules here write what it says.
 
 mod attention;
+mod conv;
 pub(crate) mod graph;
 mod latent;
 mod mask;
@@ -248,6 +249,8 @@ pub(crate) struct Layer {
     /// Which of the rotations queries and keys turn by.
     pub(crate) rope: Option<usize>,
     pub(crate) has_experts: bool,
+    /// Taps of a convolution that stands for attention.
+    pub(crate) taps: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -14,6 +14,7 @@ mod gpt_neox;
 mod gptj;
 mod granite;
 mod hunyuan;
+mod lfm2;
 mod llama;
 mod mistral;
 mod moe;
@@ -60,6 +61,7 @@ const FAMILIES: &[(&str, Family)] = &[
     ("granite", granite::granite),
     ("granitemoe", granite::granitemoe),
     ("hunyuan_v1_dense", hunyuan::hunyuan),
+    ("lfm2", lfm2::lfm2),
     ("llama", llama::llama),
     ("mistral", mistral::mistral),
     ("mixtral", mistral::mixtral),

@@ -52,7 +52,7 @@ pub(crate) fn complete(config: &str, more: &[(&str, &[usize])]) -> (Bytes, Model
         };
         let words: Vec<&str> = found.message.split(['`', '[', ']']).collect();
         assert!(found.code == "N0209" && words.len() == 5, "{config}: {found}");
-        let dims = words[3].split(", ").map(|size| size.parse().unwrap()).collect();
+        let dims = words[3].split(", ").map(|size| size.parse().expect("a size")).collect();
         tensors.push((words[1].to_owned(), dims));
     }
 }

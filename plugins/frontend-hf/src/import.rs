@@ -105,7 +105,8 @@ fn not_read(submission: &Submission) -> Option<Diagnostic> {
 fn card(config: &Config, decoder: &Decoder) -> Vec<(String, String)> {
     let word = |key: &str| config.word(key).ok().flatten().unwrap_or_default().to_owned();
     let elements = decoder.kv_heads * (decoder.head + decoder.value);
-    let cache = decoder.layers.len() * elements * size_of::<f32>();
+    let attentive = decoder.layers.iter().filter(|layer| layer.taps.is_none()).count();
+    let cache = attentive * elements * size_of::<f32>();
     let facts = [
         ("model_type", word("model_type")),
         ("transformers_version", word("transformers_version")),

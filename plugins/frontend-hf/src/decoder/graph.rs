@@ -1,6 +1,7 @@
 //! The graph of a decoder: one for prompts, parts of prompts, and single steps.
 
 use super::attention::{Place, Shared, attention};
+use super::conv::convolution;
 use super::latent;
 use super::mask::Tokens;
 use super::mlp::mlp;
@@ -38,28 +39,37 @@ fn write(net: &Net<'_>) -> Result<()> {
     let (ids, mask) = (ids_of("input_ids", NEW), ids_of("attention_mask", TOTAL));
     let cached = |i: usize, part: &str, head: usize| {
         let [heads, head] = [d.kv_heads, head].map(|n| Dim::Known(n as i64));
-        let sizes = [symbol(BATCH), heads, symbol(PAST), head];
-        b.input(&format!("past_key_values.{i}.{part}"), ValueType::tensor(DataType::Float, sizes))
+        let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), heads, symbol(PAST), head]);
+        b.input(&format!("past_key_values.{i}.{part}"), ty)
     };
-    let pasts: Vec<[Var; 2]> = (0..d.layers.len())
-        .map(|i| [cached(i, "key", d.head), cached(i, "value", d.value)])
-        .collect();
+    let kept = |i: usize, taps: usize| {
+        let [size, taps] = [d.hidden, taps - 1].map(|n| Dim::Known(n as i64));
+        let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), size, taps]);
+        b.input(&format!("past_key_values.{i}.conv_state"), ty)
+    };
+    let of_layer = |(i, layer): (usize, &Layer)| match layer.taps {
+        Some(taps) => vec![kept(i, taps)],
+        None => vec![cached(i, "key", d.head), cached(i, "value", d.value)],
+    };
+    let pasts: Vec<Vec<Var>> = d.layers.iter().enumerate().map(of_layer).collect();
     let shared = shared(net, ids, mask)?;
     let (mut x, table) = embedding(net, ids, &shared.tokens)?;
     let mut present = vec![];
     for (number, (layer, past)) in d.layers.iter().zip(pasts).enumerate() {
         let prefix = format!("{}.{number}.", d.names.layers);
-        let place = Place { number, layer: *layer, prefix: &prefix, past };
         let name = diag::Layer::new(format!("{}.{number}", d.names.layers), "decoder layer");
-        let (next, cache) = b.in_layer(name, |_| layer_of(net, &shared, x, &place))?;
+        let (next, cache) =
+            b.in_layer(name, |_| layer_of(net, &shared, x, (number, layer, &prefix, &past)))?;
         x = next;
         present.push(cache);
     }
     let words = logits(net, x, ids, table)?;
     b.output(words, "logits")?;
-    for (i, [key, value]) in present.into_iter().enumerate() {
-        b.output(key, &format!("present.{i}.key"))?;
-        b.output(value, &format!("present.{i}.value"))?;
+    for (i, cache) in present.into_iter().enumerate() {
+        let parts: &[&str] = if cache.len() == 1 { &["conv_state"] } else { &["key", "value"] };
+        for (part, value) in parts.iter().zip(cache) {
+            b.output(value, &format!("present.{i}.{part}"))?;
+        }
     }
     Ok(())
 }
@@ -105,18 +115,31 @@ fn embedding(net: &Net<'_>, ids: Var, tokens: &Tokens) -> Result<(Var, Var)> {
     Ok((x, table))
 }
 
-/// A layer, and its cache.
-fn layer_of(net: &Net<'_>, shared: &Shared, x: Var, at: &Place<'_>) -> Result<(Var, [Var; 2])> {
+/// A layer by its number, with what names of its weights begin with and its cache before; and its cache after.
+fn layer_of(
+    net: &Net<'_>,
+    shared: &Shared,
+    x: Var,
+    (number, layer, prefix, past): (usize, &Layer, &str, &[Var]),
+) -> Result<(Var, Vec<Var>)> {
     let Net { b, d, .. } = *net;
     let names = &d.names;
-    let norm = |x, name: &str| net.norm(x, &format!("{}{name}", at.prefix), d.hidden);
-    let mix = |x| match &d.attention.latent {
-        Some(sizes) => latent::attention(net, shared, x, (at, sizes)),
-        None => attention(net, shared, x, at),
+    let norm = |x, name: &str| net.norm(x, &format!("{prefix}{name}"), d.hidden);
+    let mix = |x| {
+        if let Some(taps) = layer.taps {
+            let (mixed, last) = convolution(net, shared, x, (prefix, taps, past[0]))?;
+            return Ok((mixed, vec![last]));
+        }
+        let at = Place { number, layer: *layer, prefix, past: [past[0], past[1]] };
+        let (mixed, cache) = match &d.attention.latent {
+            Some(sizes) => latent::attention(net, shared, x, (&at, sizes))?,
+            None => attention(net, shared, x, &at)?,
+        };
+        Ok((mixed, cache.to_vec()))
     };
-    let think = |x| match (d.mlp.experts, at.layer.has_experts) {
-        (Some(all), true) => experts(net, x, at.prefix, &all),
-        _ => mlp(net, x, at.prefix),
+    let think = |x| match (d.mlp.experts, layer.has_experts) {
+        (Some(all), true) => experts(net, x, prefix, &all),
+        _ => mlp(net, x, prefix),
     };
     let add = |x, branch| match d.residual {
         1.0 => b.add(x, branch),

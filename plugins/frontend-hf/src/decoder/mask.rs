@@ -7,6 +7,8 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 pub(super) struct Tokens {
     /// 1 for tokens and 0 for padding: [B, T].
     mask: Var,
+    /// Where the new ones begin, counted from the end.
+    begin: Var,
     /// Positions of the new tokens: [B, S].
     pub(super) positions: Var,
     /// Positions of all: [B, T].
@@ -29,7 +31,7 @@ impl Tokens {
         let total = b.squeeze(size(mask)?).axes(vec![0]).one()?;
         let keys = b.range(0, total, 1).one()?;
         let queries = b.unsqueeze(new(keys, 0)?, vec![1])?;
-        Ok(Tokens { mask, positions: new(all, 1)?, all, keys, queries })
+        Ok(Tokens { mask, begin, positions: new(all, 1)?, all, keys, queries })
     }
 
     /// What is added to scores: 0, or the least number for keys that a query does not see: [B, 1, S, T].
@@ -51,6 +53,12 @@ impl Tokens {
         let slopes = slopes(heads).map(|slope| (slope * scale) as f32).collect::<Vec<f32>>();
         let slopes = Tensor::from_vec([heads, 1, 1], slopes);
         b.mul(far, b.constant(slopes))
+    }
+
+    /// 1 for new tokens and 0 for padding: [B, S, 1].
+    pub(super) fn new_ones(&self, b: &GraphBuilder) -> Result<Var> {
+        let new = b.slice(self.mask, self.begin, vec![i64::MAX]).axes(vec![1]).one()?;
+        b.unsqueeze(b.cast(new, DataType::Float)?, vec![2])
     }
 
     /// The length of the longest sequence: a number.

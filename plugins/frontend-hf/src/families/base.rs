@@ -121,7 +121,8 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
         None => c.size(keys.inner)?,
     };
     let ropes = base.rope.map(|defaults| rope(c, head, defaults)).transpose()?;
-    let layer = Layer { window: None, rope: ropes.as_ref().map(|_| 0), has_experts: false };
+    let layer =
+        Layer { window: None, rope: ropes.as_ref().map(|_| 0), has_experts: false, taps: None };
     let epsilon = if base.epsilon.0.is_empty() {
         base.epsilon.1
     } else {

@@ -1,5 +1,5 @@
 use crate::fixture::{self, complete};
-use onnxd_plugin_sdk::ir::{Level, Model, Tensor, verify};
+use onnxd_plugin_sdk::ir::{Dim, Level, Model, Tensor, verify};
 use onnxd_plugin_sdk::testing::run;
 use serde_json::{Value, json};
 
@@ -53,7 +53,8 @@ fn call(
     pad: usize,
     past: &[(String, Tensor)],
 ) -> Vec<(String, Tensor)> {
-    let before = past.first().map_or(0, |(_, cache)| cache.dims()[2]);
+    let heads = past.iter().find(|(_, cache)| cache.rank() == 4);
+    let before = heads.map_or(0, |(_, cache)| cache.dims()[2]);
     let mut mask = vec![1i64; before + words.len()];
     mask[..pad].fill(0);
     let row = |values: &[i64]| Tensor::from_vec([1, values.len()], values.to_vec());
@@ -64,11 +65,10 @@ fn call(
         let present = name.replace("past_key_values", "present");
         let cache = past.iter().find(|(name, _)| *name == present).map(|(_, cache)| cache.clone());
         let dims = graph[*input].ty.as_ref().unwrap().shape().unwrap();
-        let [heads, head] = [1, 3].map(|axis: usize| dims[axis].known().unwrap() as usize);
-        feeds.push((
-            name,
-            cache.unwrap_or_else(|| Tensor::from_vec([1, heads, 0, head], Vec::<f32>::new())),
-        ));
+        let size = |dim: &Dim| dim.known().unwrap_or(0) as usize;
+        let empty: Vec<usize> = [1].into_iter().chain(dims[1..].iter().map(size)).collect();
+        let zeros = vec![0f32; empty.iter().product()];
+        feeds.push((name, cache.unwrap_or_else(|| Tensor::from_vec(empty, zeros))));
     }
     run(model, feeds).unwrap()
 }
