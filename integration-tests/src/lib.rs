@@ -16,11 +16,11 @@ use tempfile::TempDir;
 pub mod numbers;
 
 /// The plugins that onnxd comes with.
-pub const PLUGINS: [&str; 11] = [
+pub const PLUGINS: [&str; 12] = [
     "libonnxd_frontend_onnx.so", "libonnxd_frontend_n2d2.so", "libonnxd_frontend_torch.so",
-    "libonnxd_frontend_tensorflow.so", "libonnxd_passes_cleanup.so", "libonnxd_passes_fusion.so",
-    "libonnxd_passes_layout.so", "libonnxd_passes_mediapipe.so", "libonnxd_quant_onnx.so",
-    "libonnxd_quant_inc.so", "libonnxd_quant_n2d2.so",
+    "libonnxd_frontend_tensorflow.so", "libonnxd_frontend_hf.so", "libonnxd_passes_cleanup.so",
+    "libonnxd_passes_fusion.so", "libonnxd_passes_layout.so", "libonnxd_passes_mediapipe.so",
+    "libonnxd_quant_onnx.so", "libonnxd_quant_inc.so", "libonnxd_quant_n2d2.so",
 ];
 
 /// The repository's root.

@@ -197,7 +197,8 @@ fn pool(call: &KernelCall, tokens: &[i64]) -> Outcome<Pool> {
     let width = columns.iter().max().map_or(0, |c| c.saturating_add(1));
     // Weights stand in the order of the pool, like the columns.
     let ngram_weights = call.floats("weights")?;
-    refuse!(ngram_weights.is_some_and(|w| w.len() != columns.len()) => "there are not as many weights as ngram_indexes");
+    refuse!(ngram_weights.is_some_and(|w| w.len() != columns.len()) =>
+        "there are not as many weights as ngram_indexes");
     let mut weights = vec![1f32; call.room(DataType::Float, &[width])?];
     for (column, weight) in columns.iter().zip(ngram_weights.unwrap_or_default()) {
         weights[*column] = *weight;

@@ -34,6 +34,9 @@ pub fn sentence(path: &Path) -> Option<String> {
     if what == VARIABLES {
         return Some(format!("it is {what}: `saved_model.pb` is missing"));
     }
+    if what == TENSORS {
+        return Some(format!("it is {what}: `config.json` beside it is missing"));
+    }
     if what == CHECKPOINT {
         let graph = file.with_extension("meta");
         let graph = graph.file_name().unwrap_or_default().to_string_lossy();
@@ -68,6 +71,7 @@ const SAVED_TEXT: &str = "a TensorFlow SavedModel as text";
 const SAVED_ZIP: &str = "a TensorFlow SavedModel in a zip archive";
 const SAVED_TAR: &str = "a TensorFlow SavedModel in a tar archive";
 const VARIABLES: &str = "the checkpoint of a TensorFlow SavedModel";
+const TENSORS: &str = "a safetensors file (weights without a network)";
 const CHECKPOINT: &str = "a TensorFlow checkpoint, weights without a network";
 const GRAPH: &str = "a TensorFlow graph (GraphDef, frozen or not)";
 const GRAPH_TEXT: &str = "a TensorFlow graph (GraphDef as text)";
@@ -205,7 +209,7 @@ fn of_magic(begin: &[u8], bytes: u64) -> Option<&'static str> {
         [b'G', b'G', b'U', b'F', ..] => "a GGUF file (llama.cpp)",
         [b'p' | b'f', b't', b'r', b't', ..] => "a TensorRT engine",
         [0x80, 2..=5, ..] => of_pickle(begin),
-        _ if is_safetensors(begin, bytes) => "a safetensors file (weights without a network)",
+        _ if is_safetensors(begin, bytes) => TENSORS,
         _ => return None,
     })
 }

@@ -133,6 +133,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("frontend-n2d2", &[SDK]),
     ("frontend-torch", &[SDK]),
     ("frontend-tensorflow", &[SDK]),
+    ("frontend-hf", &[SDK]),
     ("passes-cleanup", &[SDK]),
     ("passes-fusion", &[SDK]),
     ("passes-layout", &[SDK]),

@@ -22,6 +22,7 @@ mod hostile;
 mod hostile_models;
 mod hostile_tensorflow;
 mod hostile_torch;
+mod hugging_face;
 mod installation;
 mod kill;
 mod latency;

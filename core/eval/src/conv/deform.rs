@@ -32,7 +32,8 @@ fn deformed<T: Product>(call: &KernelCall, x: &Tensor, w: &Tensor) -> Outcome<Te
     let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
     let offset_groups = usize::try_from(call.int("offset_group", 1)?).unwrap_or(0);
     let divides = |n: usize, by: usize| by > 0 && n.is_multiple_of(by);
-    refuse!(!divides(*channels, groups) || !divides(*filters, groups) || !divides(*channels, offset_groups) => misfit());
+    let parts = [(channels, groups), (filters, groups), (channels, offset_groups)];
+    refuse!(parts.iter().any(|(whole, groups)| !divides(**whole, *groups)) => misfit());
     refuse!(channels / groups != *depth => misfit());
     let s = DeformSizes {
         groups,

@@ -201,6 +201,7 @@ fn networks_that_are_read_are_told_their_ending() {
         ("Saved_Model.PB", &saved, Some("under another name: call it `saved_model.pb`")),
         ("saved", &tar(&["saved_model.pb"]), Some("give it the ending `.tar`")),
         ("saved.tar", &tar(&["m/saved_model.pb"]), None),
+        ("model.safetensors", &safetensors(), Some("`config.json` beside it is missing")),
         ("nets.tar", &tar(&["a/net.tflite"]), Some("with a network in it: unpack it")),
         ("texts.tar", &tar(&["a.txt"]), None),
         ("net.onnx.gz", &b"\x1f\x8b\x08\0".to_vec(), Some("gzip compressed: unpack it")),

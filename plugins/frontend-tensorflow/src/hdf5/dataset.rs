@@ -104,7 +104,8 @@ impl<'a> Dataset<'a> {
         let size = self.size()?;
         match self.layout()? {
             DataLayout::Contiguous(Some(begin), declared_size) => {
-                refuse!(declared_size.is_some_and(|declared_size| declared_size < size) => damaged("a tensor is smaller than its sizes say"));
+                refuse!(declared_size.is_some_and(|declared| declared < size) =>
+                    damaged("a tensor is smaller than its sizes say"));
                 let end = begin.checked_add(size).filter(|end| *end <= self.source.size());
                 Ok(match end {
                     Some(end) => {

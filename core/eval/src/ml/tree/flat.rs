@@ -184,7 +184,8 @@ fn weights(
     let list = |name: &str| ints(call, &format!("{kind}_{name}"));
     let (ids, trees, nodes) = (list("ids")?, list("treeids")?, list("nodeids")?);
     let numbers_given = numbers(call, &format!("{kind}_weights"))?;
-    refuse!([trees.len(), nodes.len(), numbers_given.len()] != [ids.len(); 3] => "the lists of leaves differ in length");
+    refuse!([trees.len(), nodes.len(), numbers_given.len()] != [ids.len(); 3] =>
+        "the lists of leaves differ in length");
     let mut sorted = Vec::with_capacity(ids.len());
     for i in 0..ids.len() {
         let start = starts.get(&trees[i]).copied();

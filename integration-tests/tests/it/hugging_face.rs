@@ -1,0 +1,152 @@
+//! Checkpoints of Hugging Face on the command line and through the watched folder.
+
+use crate::site::{SETTLE, Site, report};
+use onnxd_arrays::Arrays;
+use onnxd_integration_tests::{PLUGINS, converted, copied, folder_with, numbers, root};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+fn case() -> PathBuf {
+    root().join("integration-tests/corpus/hf/llama")
+}
+
+fn recorded(name: &str) -> Arrays {
+    onnxd_arrays::read(&case().join(format!("expected.{name}.npz"))).unwrap()
+}
+
+/// What is wrong with the logits of a model, beside those of NumPy.
+fn wrong(model: &Path) -> Option<String> {
+    let model = onnxd_onnx::load(model).unwrap().model;
+    let wanted: Vec<_> = recorded("outputs").into_iter().map(|(_, t)| t).collect();
+    numbers::wrong(&numbers::outputs(&model, &recorded("inputs"))[..1], &wanted, 1e-5)
+}
+
+/// A folder with the checkpoint as `model`.
+fn checkpoint() -> TempDir {
+    let folder = folder_with(&PLUGINS);
+    copied(&case().join("model"), &folder.path().join("model"));
+    folder
+}
+
+/// Replaces a part of a file of the checkpoint.
+fn edit(folder: &TempDir, file: &str, from: &str, to: &str) {
+    let path = folder.path().join("model").join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{file}");
+    fs::write(path, text.replace(from, to)).unwrap();
+}
+
+fn convert(folder: &TempDir, sets: &[&str]) -> (i32, String, Value) {
+    converted(folder.path(), "out", &["model"], sets)
+}
+
+#[test]
+fn a_folder_becomes_a_decoder_with_its_files_beside_it() {
+    for sets in [&[][..], &["export.opset=23"]] {
+        let folder = checkpoint();
+        let (status, stderr, _) = convert(&folder, sets);
+        assert_eq!(status, 0, "{stderr}");
+        let out = folder.path().join("out");
+        assert_eq!(wrong(&out.join("model.onnx")), None, "{sets:?}");
+        for file in ["tokenizer.json", "config.json"] {
+            let [from, to] =
+                ["model", "out"].map(|at| fs::read(folder.path().join(at).join(file)).unwrap());
+            assert_eq!(from, to, "{file}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_read_is_told() {
+    let folder = checkpoint();
+    edit(&folder, "config.json", "{", "{\"magic\": 3,");
+    fs::create_dir(folder.path().join("model/onnx")).unwrap();
+    fs::write(folder.path().join("model/onnx/model.onnx"), "another copy").unwrap();
+    fs::write(folder.path().join("model/model.gguf"), "GGUF").unwrap();
+    let (status, stderr, _) = convert(&folder, &[]);
+    assert_eq!(status, 0, "{stderr}");
+    for words in ["`magic` is 3", "which nothing reads", "`onnx/model.onnx`", "`model.gguf`"] {
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
+    assert_eq!(wrong(&folder.path().join("out/model.onnx")), None);
+}
+
+#[test]
+fn what_is_not_known_is_refused_by_its_name() {
+    let cases = [
+        ("config.json", "\"llama\"", "\"strange\"", 3, "`model_type` is `strange`"),
+        ("config.json", "{", "{\"hidden_act\": \"odd\",", 3, "`hidden_act` is `odd`"),
+        (
+            "config.json", "{", "{\"quantization_config\": {\"quant_method\": \"x\"},", 3,
+            "`quantization_config.quant_method` is `x`",
+        ),
+        (
+            "config.json",
+            "\"head_dim\": 4",
+            "\"head_dim\": 6",
+            2,
+            "`model.layers.0.self_attn.q_proj.weight` has the shape [8, 8]",
+        ),
+        (
+            "model.safetensors.index.json", "model-00001-of", "../model-00001-of", 2,
+            "no name of a file beside it",
+        ),
+        (
+            "model.safetensors.index.json", "model-00001-of", "model-00003-of", 2,
+            "`model-00003-of-00002.safetensors` is missing",
+        ),
+    ];
+    for (file, from, to, wanted, words) in cases {
+        let folder = checkpoint();
+        edit(&folder, file, from, to);
+        let (status, stderr, _) = convert(&folder, &[]);
+        assert_eq!(status, wanted, "{to}: {stderr}");
+        assert!(stderr.contains(words), "{to}: {stderr}");
+    }
+}
+
+/// The files in each order: nothing is converted before the last is there.
+#[test]
+fn files_of_a_checkpoint_arrive_in_every_order() {
+    const PARTS: [&[&str]; 3] = [
+        &["config.json", "tokenizer.json"],
+        &["model.safetensors.index.json", "model-00001-of-00002.safetensors"],
+        &["model-00002-of-00002.safetensors"],
+    ];
+    const ORDERS: [[usize; 3]; 4] = [[0, 1, 2], [1, 0, 2], [0, 2, 1], [2, 1, 0]];
+    let site = Site::new();
+    let daemon = site.start();
+    let put = |name: &str, part: usize| {
+        let folder = site.inbox().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for file in PARTS[part] {
+            fs::copy(case().join("model").join(file), folder.join(file)).unwrap();
+        }
+    };
+    let named = |order: &[usize; 3]| format!("order-{}{}{}", order[0], order[1], order[2]);
+    for (rounds, order) in (10..).zip(&ORDERS) {
+        // Params that differ, because equal drops would be one job.
+        put(&named(order), order[0]);
+        let params = format!("[passes]\nrounds = {rounds}\n");
+        fs::write(site.inbox().join(named(order)).join("params.toml"), params).unwrap();
+    }
+    std::thread::sleep(SETTLE * 3);
+    ORDERS.iter().for_each(|order| put(&named(order), order[1]));
+    std::thread::sleep(SETTLE * 3);
+    for order in &ORDERS {
+        let none: Vec<Value> = site.jobs_named(&named(order));
+        assert!(none.is_empty(), "{order:?}: {none:?}");
+        put(&named(order), order[2]);
+    }
+    for order in &ORDERS {
+        let name = named(order);
+        site.wait_for(&name, "succeeded");
+        let result = site.outbox().join(&name);
+        let said = report(&result);
+        assert_eq!(said["verdict"], "succeeded", "{name}: {said}");
+        assert_eq!(wrong(&result.join("model.onnx")), None, "{name}");
+    }
+    assert_eq!(daemon.stop().code(), Some(0));
+}

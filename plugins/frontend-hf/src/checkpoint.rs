@@ -1,0 +1,175 @@
+//! The tensors of a checkpoint by name, in one file or in several that an index lists.
+
+use crate::diag::{Code, Diagnostic, shown};
+use crate::problem::{damaged, over_limit};
+use crate::safetensors::{self, Stored};
+use onnxd_plugin_sdk::Submission;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The file of a checkpoint that is in one piece.
+pub(crate) const SINGLE: &str = "model.safetensors";
+/// The list of the files of one that is not.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+
+/// Bytes of an index.
+const INDEX_MAX: usize = 256 << 20;
+
+/// Names of unused tensors that are told.
+const TOLD_MAX: usize = 5;
+
+/// All tensors; those that were asked for are noted.
+pub(crate) struct Checkpoint {
+    tensors: HashMap<String, Stored>,
+    used: RefCell<BTreeSet<String>>,
+    /// What names may have in front, the longest first; a checkpoint of the model without its head has none.
+    prefixes: &'static [&'static str],
+}
+
+impl Checkpoint {
+    /// Reads the headers of the files in `folder`, which ends with `/` or is empty.
+    pub(crate) fn open(submission: &Submission, folder: &str) -> Result<Checkpoint, Diagnostic> {
+        let mut tensors: HashMap<String, Stored> = HashMap::new();
+        let path = |file: &str| format!("{folder}{file}");
+        if submission.has(&path(SINGLE)) {
+            for stored in safetensors::read(SINGLE, &submission.read(&path(SINGLE))?)? {
+                tensors.insert(stored.name.clone(), stored);
+            }
+            return Ok(Checkpoint::of(tensors));
+        }
+        let listed = index(&submission.read(&path(INDEX))?)?;
+        let mut home: HashMap<String, &str> = HashMap::new();
+        for (file, names) in &listed {
+            let bytes = submission.read(&path(file)).map_err(|mut found| {
+                found.message = format!("`{INDEX}` lists `{}`: {}", shown(file), found.message);
+                found
+            })?;
+            for stored in safetensors::read(file, &bytes)? {
+                let name = stored.name.clone();
+                if let Some(other) = home.insert(name.clone(), file) {
+                    let (name, files) = (shown(&name), [other, file].map(shown).join("` and `"));
+                    return Err(damaged(format!("tensor `{name}` is in two files, `{files}`")));
+                }
+                tensors.insert(name, stored);
+            }
+            let lacks = names.iter().find(|name| home.get(*name).is_none_or(|home| home != file));
+            if let Some(name) = lacks {
+                let (name, file) = (shown(name), shown(file));
+                return Err(damaged(format!(
+                    "`{INDEX}` says that `{name}` is in `{file}`, which lacks it"
+                )));
+            }
+        }
+        Ok(Checkpoint::of(tensors))
+    }
+
+    pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
+        Checkpoint { tensors, used: RefCell::default(), prefixes: &[] }
+    }
+
+    /// Lets names be found with one of these in front.
+    pub(crate) fn under(&mut self, prefixes: &'static [&'static str]) {
+        self.prefixes = prefixes;
+    }
+
+    fn find(&self, name: &str) -> Option<&Stored> {
+        let with = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
+        let stored = with.chain([name.to_owned()]).find_map(|name| self.tensors.get(&name))?;
+        self.used.borrow_mut().insert(stored.name.clone());
+        Some(stored)
+    }
+
+    /// A tensor as float32, if it is there. Its sizes must be `dims`.
+    pub(crate) fn optional(
+        &self,
+        name: &str,
+        dims: &[usize],
+    ) -> Result<Option<Tensor>, Diagnostic> {
+        let Some(stored) = self.find(name) else { return Ok(None) };
+        let shown = shown(&stored.name);
+        if stored.shape != dims {
+            let message = format!(
+                "tensor `{shown}` has the shape {:?}, and `config.json` asks for {dims:?}",
+                stored.shape
+            );
+            let help = "Check that `config.json` and the weights belong together.";
+            return Err(Diagnostic::new(Code::WeightsSize, message).help(help));
+        }
+        let tensor = stored.tensor()?;
+        match tensor.dtype() {
+            DataType::Float | DataType::Float16 | DataType::Bfloat16 | DataType::Double => {
+                let cast = tensor.cast(DataType::Float);
+                cast.map(Some).map_err(|e| damaged(format!("tensor `{shown}`: {e}")))
+            }
+            other => {
+                let message = format!(
+                    "tensor `{shown}` has elements of type {other}, which are no plain weights"
+                );
+                Err(Diagnostic::new(Code::FeatureUnsupported, message))
+            }
+        }
+    }
+
+    /// As [`Checkpoint::optional`], of a tensor that must be there.
+    pub(crate) fn tensor(&self, name: &str, dims: &[usize]) -> Result<Tensor, Diagnostic> {
+        self.optional(name, dims)?.ok_or_else(|| {
+            let name = shown(&format!("{}{name}", self.prefixes.first().unwrap_or(&"")));
+            let help = "Copy all files of the checkpoint again, completely.";
+            let message = format!("tensor `{name}` of the shape {dims:?} is missing");
+            Diagnostic::new(Code::WeightsMissing, message).help(help)
+        })
+    }
+
+    /// A note of the tensors that nothing used.
+    pub(crate) fn unused(&self) -> Option<Diagnostic> {
+        let used = self.used.borrow();
+        let mut names: Vec<&String> = self.tensors.keys().filter(|n| !used.contains(*n)).collect();
+        names.sort_unstable();
+        let told: Vec<String> =
+            names.iter().take(TOLD_MAX).map(|name| format!("`{}`", shown(name))).collect();
+        let more = match names.len().saturating_sub(TOLD_MAX) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let message =
+            format!("The decoder uses no tensor {}{more} of the checkpoint.", told.join(", "));
+        (!names.is_empty()).then(|| {
+            let help =
+                "Transformers leaves such tensors out, too, if they are buffers or spare heads.";
+            Diagnostic::new(Code::LayerParameterIgnored, message).help(help)
+        })
+    }
+}
+
+/// The files that an index lists, and the tensors that it says are in each.
+pub(crate) fn index(bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagnostic> {
+    if bytes.len() > INDEX_MAX {
+        let found = bytes.len();
+        return Err(over_limit(format!("`{INDEX}` has {found} bytes, of {INDEX_MAX} at most")));
+    }
+    let index: Value =
+        serde_json::from_slice(bytes).map_err(|e| damaged(format!("`{INDEX}` is no JSON: {e}")))?;
+    let map = index.get("weight_map").and_then(Value::as_object);
+    let map = map.ok_or_else(|| damaged(format!("`{INDEX}` has no object `weight_map`")))?;
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, file) in map {
+        let file = file.as_str().filter(|file| is_plain(file)).ok_or_else(|| {
+            let (name, file) = (shown(name), shown(&file.to_string()));
+            damaged(format!(
+                "`{INDEX}` says that `{name}` is in {file}, which is no name of a file beside it"
+            ))
+        })?;
+        files.entry(file.to_owned()).or_default().push(name.clone());
+    }
+    Ok(files)
+}
+
+/// Whether a name is that of a file in the same folder.
+fn is_plain(file: &str) -> bool {
+    !file.is_empty() && file != "." && file != ".." && !file.contains(['/', '\\', '\0', ':'])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! `config.json`: fields by name, each noted when it is read, so that a field which nothing reads is told.
+
+pub(crate) mod rope;
+
+use crate::diag::{Code, Diagnostic, shown};
+use crate::problem::{damaged, over_limit, unsupported};
+use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+/// Bytes of the file.
+const BYTES_MAX: usize = 16 << 20;
+
+/// The greatest size that a field may say. Sizes of tensors are compared with the file besides.
+const SIZE_MAX: u64 = 1 << 31;
+
+/// Layers of a decoder. Each takes some thirty nodes.
+const LAYERS_MAX: usize = 4096;
+
+/// Fields that change nothing in what a decoder computes: training, generation, and what Transformers itself writes.
+const INERT: &[&str] = &[
+    "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "activation_dropout",
+    "attention_dropout", "attention_probs_dropout_prob", "attention_softmax_in_fp32", "attn_pdrop",
+    "auto_map", "aux_loss_alpha", "bos_token_id", "classifier_dropout", "decoder_start_token_id",
+    "dropout", "dtype", "embd_pdrop", "embed_dropout", "embedding_dropout", "eos_token_id",
+    "finetuning_task", "gradient_checkpointing", "hidden_dropout", "id2label", "init_std",
+    "initializer_range", "label2id", "layerdrop", "max_position_embeddings", "n_ctx",
+    "n_positions", "output_attentions", "output_hidden_states", "output_router_logits",
+    "pad_token_id", "pretraining_tp", "reorder_and_upcast_attn", "resid_dropout", "resid_pdrop",
+    "residual_dropout", "return_dict", "router_aux_loss_coef", "router_jitter_noise",
+    "scale_attention_softmax_in_fp32", "sep_token_id", "seq_aux", "slow_but_exact",
+    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
+    "summary_use_proj", "task_specific_params", "tokenizer_class", "torch_dtype",
+    "transformers_version", "use_cache",
+];
+
+/// The fields of an object of the file. A field that is null counts as absent.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// What the name of a field is told with: `rope_scaling.`.
+    path: String,
+    fields: Map<String, Value>,
+    read: RefCell<BTreeSet<String>>,
+    notes: RefCell<Vec<Diagnostic>>,
+}
+
+impl Config {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Config, Diagnostic> {
+        if bytes.len() > BYTES_MAX {
+            let found = bytes.len();
+            return Err(over_limit(format!(
+                "`config.json` has {found} bytes, of {BYTES_MAX} at most"
+            )));
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(Value::Object(fields)) => Ok(Config::of(String::new(), fields)),
+            Ok(_) => Err(damaged("`config.json` is no JSON object")),
+            Err(e) => Err(damaged(format!("`config.json` is no JSON: {e}"))),
+        }
+    }
+
+    fn of(path: String, fields: Map<String, Value>) -> Config {
+        Config { path, fields, read: RefCell::default(), notes: RefCell::default() }
+    }
+
+    /// The value of a field, unless it is absent or null.
+    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+        let value = self.fields.get(key)?;
+        self.read.borrow_mut().insert(key.to_owned());
+        Some(value).filter(|value| !value.is_null())
+    }
+
+    /// Whether the field is there, also as null.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.fields.contains_key(key)
+    }
+
+    /// A field and its value are not known here.
+    pub(crate) fn unknown(&self, key: &str, why: &str) -> Diagnostic {
+        unsupported(format!("{} in `config.json`, {why}", self.said(key)))
+    }
+
+    /// A field has a value that it cannot have.
+    pub(crate) fn wrong(&self, key: &str, must: &str) -> Diagnostic {
+        let message = format!("{} in `config.json`; it must be {must}", self.said(key));
+        Diagnostic::new(Code::LayerParameter, message)
+    }
+
+    fn said(&self, key: &str) -> String {
+        let name = shown(&format!("{}{key}", self.path));
+        match self.fields.get(key) {
+            Some(Value::String(word)) => format!("`{name}` is `{}`", shown(word)),
+            Some(value) => format!("`{name}` is {}", shown(&value.to_string())),
+            None => format!("`{name}` is absent"),
+        }
+    }
+
+    pub(crate) fn optional_size(&self, key: &str) -> Result<Option<usize>, Diagnostic> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let size = value.as_u64().filter(|size| (1..=SIZE_MAX).contains(size));
+        let size = size.ok_or_else(|| self.wrong(key, "a whole number from 1 on"))?;
+        Ok(Some(size as usize))
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Result<usize, Diagnostic> {
+        self.optional_size(key)?.ok_or_else(|| self.wrong(key, "a whole number from 1 on"))
+    }
+
+    /// How many layers there are.
+    pub(crate) fn layers(&self, key: &str) -> Result<usize, Diagnostic> {
+        let layers = self.size(key)?;
+        match layers <= LAYERS_MAX {
+            true => Ok(layers),
+            false => Err(over_limit(format!("{}, of {LAYERS_MAX} layers at most", self.said(key)))),
+        }
+    }
+
+    pub(crate) fn optional_number(&self, key: &str) -> Result<Option<f64>, Diagnostic> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = value.as_f64().filter(|number| number.is_finite());
+        number.map(Some).ok_or_else(|| self.wrong(key, "a number"))
+    }
+
+    pub(crate) fn number(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
+        Ok(self.optional_number(key)?.unwrap_or(default))
+    }
+
+    /// A number above zero.
+    pub(crate) fn above_zero(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
+        let number = self.number(key, default)?;
+        if number > 0.0 { Ok(number) } else { Err(self.wrong(key, "a number above zero")) }
+    }
+
+    /// A list of numbers.
+    pub(crate) fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, Diagnostic> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let list = value.as_array();
+        let numbers = list.and_then(|list| list.iter().map(Value::as_f64).collect());
+        numbers.map(Some).ok_or_else(|| self.wrong(key, "a list of numbers"))
+    }
+
+    /// A list of one number for each of so many layers.
+    pub(crate) fn flags(&self, key: &str, layers: usize) -> Result<Option<Vec<bool>>, Diagnostic> {
+        let Some(list) = self.numbers(key)? else { return Ok(None) };
+        match list.len() == layers {
+            true => Ok(Some(list.iter().map(|flag| *flag != 0.0).collect())),
+            false => {
+                Err(self.wrong(key, &format!("a list of {layers} numbers, one for each layer")))
+            }
+        }
+    }
+
+    pub(crate) fn flag(&self, key: &str, default: bool) -> Result<bool, Diagnostic> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.wrong(key, "true or false"))
+    }
+
+    pub(crate) fn word(&self, key: &str) -> Result<Option<&str>, Diagnostic> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value.as_str().map(Some).ok_or_else(|| self.wrong(key, "a word"))
+    }
+
+    /// A list of words.
+    pub(crate) fn words(&self, key: &str) -> Result<Option<Vec<&str>>, Diagnostic> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let list = value.as_array();
+        let words = list.and_then(|list| list.iter().map(Value::as_str).collect());
+        words.map(Some).ok_or_else(|| self.wrong(key, "a list of words"))
+    }
+
+    /// A switch that must have this value, because what another one asks for is not written.
+    pub(crate) fn only(&self, key: &str, flag: bool) -> Result<(), Diagnostic> {
+        match self.flag(key, flag)? == flag {
+            true => Ok(()),
+            false => Err(self.unknown(key, "which is not supported")),
+        }
+    }
+
+    /// Fields that are read where they count, and change nothing here.
+    pub(crate) fn pass_over(&self, keys: &[&str]) {
+        self.read.borrow_mut().extend(keys.iter().map(|key| (*key).to_owned()));
+    }
+
+    /// The fields of an object inside. What of them is not read is told with [`Config::close`].
+    pub(crate) fn section(&self, key: &str) -> Result<Option<Config>, Diagnostic> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let fields = value.as_object().ok_or_else(|| self.wrong(key, "an object"))?;
+        Ok(Some(Config::of(format!("{}{key}.", self.path), fields.clone())))
+    }
+
+    /// Takes over what was noted of an object inside.
+    pub(crate) fn close(&self, section: &Config) {
+        self.notes.borrow_mut().extend(section.unread());
+    }
+
+    /// Tells what a user should know.
+    pub(crate) fn note(&self, message: impl Into<String>) {
+        let note = Diagnostic::new(Code::LayerParameterIgnored, message);
+        self.notes.borrow_mut().push(note.help("Read it before you use the model."));
+    }
+
+    /// What was noted, and the fields that nothing read.
+    pub(crate) fn unread(&self) -> Vec<Diagnostic> {
+        let read = self.read.borrow();
+        let of_root = self.path.is_empty();
+        let inert = |key: &str| of_root && INERT.contains(&key);
+        let unread = self
+            .fields
+            .iter()
+            .filter(|(key, value)| !value.is_null() && !read.contains(key.as_str()) && !inert(key));
+        let told = unread.map(|(key, _)| {
+            let message = format!("{} in `config.json`, which nothing reads", self.said(key));
+            let help = "Compare the results with those of Transformers, in case the field matters.";
+            Diagnostic::new(Code::LayerParameterIgnored, message).help(help)
+        });
+        self.notes.borrow().iter().cloned().chain(told).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Mixtures of experts. All experts see all tokens, and each token takes what its experts give by their weights.
+
+use super::mlp::{activate, gated};
+use super::weights::{Net, checked, turned};
+use super::{Decoder, ExpertWeights, Experts, Router};
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::ir::Tensor;
+
+/// The experts of the layer under `prefix`: `x` is [B, S, E].
+pub(super) fn experts(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
+    let b = net.b;
+    let Decoder { hidden, .. } = *net.d;
+    let flat = b.reshape(x, vec![-1, hidden as i64]).one()?;
+    let shares = shares(net, flat, prefix, e)?;
+    // Experts, tokens, elements.
+    let given = match e.weights {
+        ExpertWeights::Alternating { bound, alpha } => {
+            alternating(net, flat, prefix, e, [bound, alpha])?
+        }
+        _ => given(net, flat, prefix, e)?,
+    };
+    let taken = b.reduce_sum(b.mul(given, shares)?).axes(vec![0]).keepdims(0).one()?;
+    let taken = b.reshape(taken, b.shape(x).one()?).one()?;
+    let Some((name, inner, gate)) = e.shared else { return Ok(taken) };
+    let part = |part: &str| format!("{prefix}{name}.{part}");
+    let common = gated(net, x, [part("gate_proj"), part("up_proj"), part("down_proj")], inner)?;
+    if gate.is_empty() {
+        return b.add(taken, common);
+    }
+    let gate = b.sigmoid(net.project(x, &format!("{prefix}{gate}"), [hidden, 1])?)?;
+    b.add(taken, b.mul(common, gate)?)
+}
+
+/// What share each expert has in each token, 0 for those that were not chosen: [X, tokens, 1].
+fn shares(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
+    let b = net.b;
+    let scores = net.project(x, &format!("{prefix}{}", e.router_name), [net.d.hidden, e.count])?;
+    if let Router::Grouped { .. } = e.router {
+        return grouped(net, scores, prefix, e);
+    }
+    let before = match e.router {
+        Router::SoftmaxFirst { .. } => b.softmax(scores).axis(-1).one()?,
+        _ => scores,
+    };
+    let [best, which] = b.top_k(before, vec![e.chosen as i64]).axis(-1).outputs()?;
+    let best = match e.router {
+        Router::SoftmaxFirst { divided: false } => best,
+        Router::SoftmaxFirst { divided: true } => {
+            b.div(best, b.reduce_sum(best).axes(vec![-1]).keepdims(1).one()?)?
+        }
+        _ => b.softmax(best).axis(-1).one()?,
+    };
+    spread(net, scores, [which, best])
+}
+
+/// Shares of chosen experts among those of all, which are 0: [X, tokens, 1]. `like` has the sizes [tokens, X].
+fn spread(net: &Net<'_>, like: Var, [which, best]: [Var; 2]) -> Result<Var> {
+    let b = net.b;
+    let none = b.constant_of_shape(b.shape(like).one()?).one()?;
+    let all = b.scatter_elements(none, which, best).axis(-1).one()?;
+    b.unsqueeze(b.transpose(all).perm(vec![1, 0]).one()?, vec![2])
+}
+
+/// Experts of the best groups. A group is as good as its best expert, or as its two best where the choice is corrected.
+fn grouped(net: &Net<'_>, scores: Var, prefix: &str, e: &Experts) -> Result<Var> {
+    let b = net.b;
+    let Router::Grouped { groups, chosen, is_corrected, divided, scale } = e.router else {
+        unreachable!("the caller looked")
+    };
+    let scores =
+        if is_corrected { b.sigmoid(scores)? } else { b.softmax(scores).axis(-1).one()? };
+    let mut choice = scores;
+    if is_corrected {
+        let name = format!("{prefix}{}.e_score_correction_bias", e.router_name);
+        choice = b.add(scores, net.constant(&name, net.w.tensor(&name, &[e.count])?))?;
+    }
+    if chosen < groups {
+        let apart = b.reshape(choice, vec![0, groups as i64, -1]).one()?;
+        let best = if is_corrected { 2 } else { 1 };
+        let [best, _] = b.top_k(apart, vec![best]).axis(-1).outputs()?;
+        let good = b.reduce_sum(best).axes(vec![-1]).keepdims(0).one()?;
+        let [values, which] = b.top_k(good, vec![chosen as i64]).axis(-1).outputs()?;
+        let one = b.add(b.mul(values, 0.0)?, 1.0)?;
+        let none = b.constant_of_shape(b.shape(good).one()?).one()?;
+        let is_good = b.unsqueeze(b.scatter_elements(none, which, one).axis(-1).one()?, vec![2])?;
+        choice = b.reshape(b.mul(apart, is_good)?, vec![0, e.count as i64]).one()?;
+    }
+    let [_, which] = b.top_k(choice, vec![e.chosen as i64]).axis(-1).outputs()?;
+    let mut best = b.gather_elements(scores, which).axis(-1).one()?;
+    if divided {
+        let sum = b.reduce_sum(best).axes(vec![-1]).keepdims(1).one()?;
+        best = b.div(best, b.add(sum, 1e-20)?)?;
+    }
+    let best = if scale == 1.0 { best } else { b.mul(best, scale)? };
+    spread(net, scores, [which, best])
+}
+
+/// What each expert gives for each token.
+fn given(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
+    let (b, hidden) = (net.b, net.d.hidden);
+    let name = |part: &str| format!("{prefix}{part}");
+    let [gate, up, down] = match e.weights {
+        ExpertWeights::Each { gate, up, down } => {
+            let all = |part, inputs, outputs| each(net, &name(part), [inputs, outputs], e.count);
+            [all(gate, hidden, e.inner)?, all(up, hidden, e.inner)?, all(down, e.inner, hidden)?]
+        }
+        ExpertWeights::Stacked { gate_up, down } => {
+            let (both, last) = (name(gate_up), name(down));
+            let tensor =
+                net.w.tensor(&format!("{both}.weight"), &[e.count, 2 * e.inner, hidden])?;
+            let cut = |role: &str, first| {
+                let axes = [(0, e.count, 1), (first, e.inner, 1), (0, hidden, 1)];
+                stacked(net, &format!("{both}.{role}"), &checked(&both, tensor.sliced(&axes))?)
+            };
+            let tensor = net.w.tensor(&format!("{last}.weight"), &[e.count, hidden, e.inner])?;
+            [cut("gate", 0)?, cut("up", e.inner)?, stacked(net, &last, &tensor)?]
+        }
+        ExpertWeights::Alternating { .. } => unreachable!("they have a function of their own"),
+    };
+    let gate = activate(b, b.mat_mul(x, gate)?, net.d.mlp.activation)?;
+    b.mat_mul(b.mul(gate, b.mat_mul(x, up)?)?, down)
+}
+
+/// One constant of the weights of all experts, [X, inputs, outputs]; `*` in the name is the number of one.
+fn each(net: &Net<'_>, name: &str, [inputs, outputs]: [usize; 2], count: usize) -> Result<Var> {
+    let one = |i: usize| {
+        let name = name.replace('*', &i.to_string());
+        let weight = net.w.tensor(&format!("{name}.weight"), &[outputs, inputs])?;
+        checked(&name, turned(&name, &weight)?.reshaped([1, inputs, outputs]))
+    };
+    let all = (0..count).map(one).collect::<Result<Vec<_>>>()?;
+    let all = checked(name, Tensor::concat(&all, 0))?;
+    Ok(net.constant(&format!("{}.weight", name.replace('*', "all")), all))
+}
+
+/// [X, outputs, inputs] as [X, inputs, outputs].
+fn stacked(net: &Net<'_>, name: &str, tensor: &Tensor) -> Result<Var> {
+    let turned = checked(name, tensor.permuted(&[0, 2, 1]))?;
+    Ok(net.constant(&format!("{name}.weight"), turned))
+}
+
+/// `(u + 1) g sigmoid(alpha g)` with bounds, where gate and up alternate.
+fn alternating(
+    net: &Net<'_>,
+    x: Var,
+    prefix: &str,
+    e: &Experts,
+    [bound, alpha]: [f64; 2],
+) -> Result<Var> {
+    let (b, hidden, count) = (net.b, net.d.hidden, e.count);
+    let name = |part: &str| format!("{prefix}mlp.experts.{part}");
+    let both = name("gate_up_proj");
+    let weight = net.w.tensor(&both, &[count, hidden, 2 * e.inner])?;
+    let bias = net.w.tensor(&format!("{both}_bias"), &[count, 2 * e.inner])?;
+    let part = |role: &str, first: usize| {
+        let axes = [(0, count, 1), (0, hidden, 1), (first, e.inner, 2)];
+        let weight = checked(&both, weight.sliced(&axes))?;
+        let bias = checked(&both, bias.sliced(&[(0, count, 1), (first, e.inner, 2)]))?;
+        let bias = checked(&both, bias.reshaped([count, 1, e.inner]))?;
+        let y = b.mat_mul(x, net.constant(&format!("{both}.{role}"), weight))?;
+        b.add(y, net.constant(&format!("{both}_bias.{role}"), bias))
+    };
+    let gate = b.clip(part("gate", 0)?).max(bound).one()?;
+    let up = b.clip(part("up", 1)?).min(-bound).max(bound).one()?;
+    let bent = b.mul(gate, b.sigmoid(b.mul(gate, alpha)?)?)?;
+    let inner = b.mul(b.add(up, 1.0)?, bent)?;
+    let last = name("down_proj");
+    let weight = net.constant(&last, net.w.tensor(&last, &[count, e.inner, hidden])?);
+    let bias = net.w.tensor(&format!("{last}_bias"), &[count, hidden])?;
+    let bias = checked(&last, bias.reshaped([count, 1, hidden]))?;
+    b.add(b.mat_mul(inner, weight)?, net.constant(&format!("{last}_bias"), bias))
+}

@@ -1,0 +1,214 @@
+//! Llama, from which the others differ.
+
+use crate::config::Config;
+use crate::config::rope::{self, rope};
+use crate::decoder::{
+    Activation, Attention, Decoder, Embedding, Fused, HeadNorm, Layer, Logits, Mlp, MlpKind, Names,
+    Norm, NormKind, Order,
+};
+use crate::diag::Diagnostic;
+
+/// How a family calls its sizes.
+#[derive(Clone, Copy)]
+pub(super) struct Keys {
+    pub(super) hidden: &'static str,
+    pub(super) heads: &'static str,
+    pub(super) kv_heads: &'static str,
+    pub(super) layers: &'static str,
+    pub(super) inner: &'static str,
+}
+
+/// What a family's `config.json` is read with.
+#[derive(Clone, Copy)]
+pub(super) struct Base {
+    pub(super) keys: Keys,
+    pub(super) names: Names,
+    pub(super) norm: NormKind,
+    /// Field and default of the epsilon of norms.
+    pub(super) epsilon: (&'static str, f64),
+    /// Fields of the activation, of which the first that is there counts, and the default.
+    pub(super) activation: (&'static [&'static str], &'static str),
+    pub(super) mlp: MlpKind,
+    /// How heads turn; `None` where they do not.
+    pub(super) rope: Option<rope::Defaults>,
+    /// Key heads where the file does not say; as many as heads if that does not say either.
+    pub(super) kv_heads: Option<usize>,
+    /// Elements of a head where the file does not say.
+    pub(super) head: Option<usize>,
+    pub(super) is_tied: bool,
+    /// Whether the MLP is four times as wide as the rest, where the file does not say.
+    pub(super) is_inner_fourfold: bool,
+}
+
+pub(super) const ROPE: rope::Defaults =
+    rope::Defaults { theta: 10000.0, share: 1.0, interleaved: false };
+
+pub(super) const NAMES: Names = Names {
+    prefixes: &["model."],
+    embedding: "embed_tokens",
+    positions: "",
+    embedding_norm: "",
+    layers: "layers",
+    norm: "input_layernorm",
+    mlp_norm: "post_attention_layernorm",
+    after_attention: "post_attention_layernorm",
+    after_mlp: "post_feedforward_layernorm",
+    q: "self_attn.q_proj",
+    k: "self_attn.k_proj",
+    v: "self_attn.v_proj",
+    qkv: "self_attn.qkv_proj",
+    o: "self_attn.o_proj",
+    q_norm: "self_attn.q_norm",
+    k_norm: "self_attn.k_norm",
+    sinks: "self_attn.sinks",
+    gate: "mlp.gate_proj",
+    up: "mlp.up_proj",
+    gate_up: "mlp.gate_up_proj",
+    down: "mlp.down_proj",
+    final_norm: "norm",
+    lm_head: "lm_head",
+};
+
+pub(super) const LLAMA: Base = Base {
+    keys: Keys {
+        hidden: "hidden_size",
+        heads: "num_attention_heads",
+        kv_heads: "num_key_value_heads",
+        layers: "num_hidden_layers",
+        inner: "intermediate_size",
+    },
+    names: NAMES,
+    norm: NormKind::Rms,
+    epsilon: ("rms_norm_eps", 1e-6),
+    activation: (&["hidden_act"], "silu"),
+    mlp: MlpKind::Gated,
+    rope: Some(ROPE),
+    kv_heads: None,
+    head: None,
+    is_tied: false,
+    is_inner_fourfold: false,
+};
+
+/// Switches of biases: these are used wherever the checkpoint has them.
+const BIASES: [&str; 8] = [
+    "attention_bias", "attention_out_bias", "bias", "enable_bias", "mlp_bias", "qkv_bias",
+    "use_bias", "use_qkv_bias",
+];
+
+/// The decoder that `config.json` describes, as one of Llama's kind with these defaults.
+pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
+    let keys = &base.keys;
+    c.pass_over(&BIASES);
+    let (hidden, heads) = (c.size(keys.hidden)?, c.size(keys.heads)?);
+    let default =
+        base.kv_heads.filter(|n| !c.has(keys.kv_heads) && heads % n == 0).unwrap_or(heads);
+    let kv_heads = c.optional_size(keys.kv_heads)?.unwrap_or(default);
+    if heads % kv_heads != 0 {
+        return Err(c.wrong(keys.kv_heads, &format!("a divisor of the {heads} heads")));
+    }
+    let default = base.head.filter(|_| !c.has("head_dim"));
+    let head = c.optional_size("head_dim")?.or(default).unwrap_or(hidden / heads);
+    let count = c.layers(keys.layers)?;
+    let inner = match c.optional_size(keys.inner)? {
+        None if base.is_inner_fourfold => 4 * hidden,
+        Some(inner) => inner,
+        None => c.size(keys.inner)?,
+    };
+    let ropes = base.rope.map(|defaults| rope(c, head, defaults)).transpose()?;
+    let layer =
+        Layer { window: None, rope: ropes.as_ref().map(|_| 0), has_experts: false, taps: None };
+    let epsilon = if base.epsilon.0.is_empty() {
+        base.epsilon.1
+    } else {
+        c.number(base.epsilon.0, base.epsilon.1)?
+    };
+    Ok(Decoder {
+        names: base.names,
+        vocabulary: c.size("vocab_size")?,
+        hidden,
+        heads,
+        kv_heads,
+        head,
+        value: head,
+        norm: Norm { kind: base.norm, epsilon, plus_one: false },
+        order: Order::Before,
+        embedding: Embedding { scale: 1.0, positions: None, has_norm: false },
+        attention: Attention {
+            fused: Fused::Apart,
+            scale: (head as f64).powf(-0.5),
+            by_layer: false,
+            head_norm: HeadNorm::None,
+            norm_after_turn: false,
+            cap: None,
+            clip: None,
+            alibi: 0.0,
+            has_sinks: false,
+            latent: None,
+        },
+        ropes: ropes.into_iter().collect(),
+        mlp: Mlp { kind: base.mlp, activation: activation(c, base)?, inner, experts: None },
+        layers: vec![layer; count],
+        residual: 1.0,
+        head_of_words: Logits {
+            is_tied: c.flag("tie_word_embeddings", base.is_tied)?,
+            scale: 1.0,
+            cap: None,
+            without_norm: false,
+        },
+        inputs_first: false,
+    })
+}
+
+fn activation(c: &Config, base: &Base) -> Result<Activation, Diagnostic> {
+    let (keys, default) = base.activation;
+    let mut found = None;
+    for key in keys {
+        let word = c.word(key)?;
+        found = found.or(word.map(|word| (*key, word)));
+    }
+    let (key, word) = found.unwrap_or(("", default));
+    Ok(match word {
+        "silu" | "swish" => Activation::Silu,
+        "gelu" => Activation::Gelu,
+        "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Activation::GeluTanh,
+        "quick_gelu" => Activation::QuickGelu,
+        "relu" => Activation::Relu,
+        "relu2" => Activation::SquaredRelu,
+        _ => return Err(c.unknown(key, "which is no activation that is known")),
+    })
+}
+
+/// A window that the family sets where the file does not speak of it; a null there is none.
+pub(super) fn window(c: &Config, default: Option<usize>) -> Result<Option<usize>, Diagnostic> {
+    match c.has("sliding_window") {
+        true => c.optional_size("sliding_window"),
+        false => Ok(default),
+    }
+}
+
+/// Gives layers a window: those that `layer_types` says, else those that `is_near` says. Which ones these are.
+pub(super) fn set_windows(
+    c: &Config,
+    d: &mut Decoder,
+    window: Option<usize>,
+    is_near: impl Fn(usize) -> bool,
+) -> Result<Vec<bool>, Diagnostic> {
+    let kinds = c.words("layer_types")?;
+    if let Some(kinds) = &kinds {
+        if kinds.len() != d.layers.len() {
+            let must = format!("a list of {} words, one for each layer", d.layers.len());
+            return Err(c.wrong("layer_types", &must));
+        }
+        if !kinds.iter().all(|kind| matches!(*kind, "sliding_attention" | "full_attention")) {
+            return Err(c.unknown("layer_types", "and not all of these kinds are known"));
+        }
+    }
+    let near: Vec<bool> = match kinds {
+        Some(kinds) => kinds.iter().map(|kind| *kind == "sliding_attention").collect(),
+        None => (0..d.layers.len()).map(is_near).collect(),
+    };
+    for (layer, near) in d.layers.iter_mut().zip(&near) {
+        layer.window = window.filter(|_| *near);
+    }
+    Ok(near)
+}

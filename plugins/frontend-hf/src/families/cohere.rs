@@ -1,0 +1,43 @@
+//! Command R: LayerNorm without bias, parallel branches, neighbours turn, scaled logits.
+
+use super::base::{self, Base, LLAMA, ROPE, set_windows, window};
+use crate::config::Config;
+use crate::config::rope::Defaults;
+use crate::decoder::{Decoder, HeadNorm, NormKind, Order};
+use crate::diag::Diagnostic;
+
+const COHERE: Base = Base {
+    norm: NormKind::Layer,
+    epsilon: ("layer_norm_eps", 1e-5),
+    rope: Some(Defaults { interleaved: true, ..ROPE }),
+    is_tied: true,
+    ..LLAMA
+};
+
+fn common(c: &Config) -> Result<Decoder, Diagnostic> {
+    let mut d = base::decoder(c, &COHERE)?;
+    d.order = Order::Parallel { norms: 1 };
+    d.head_of_words.scale = c.number("logit_scale", 0.0625)?;
+    Ok(d)
+}
+
+pub(super) fn cohere(c: &Config) -> Result<Decoder, Diagnostic> {
+    let mut d = common(c)?;
+    if c.flag("use_qk_norm", false)? {
+        d.attention.head_norm = HeadNorm::Own;
+    }
+    Ok(d)
+}
+
+/// Only layers with a window turn.
+pub(super) fn cohere2(c: &Config) -> Result<Decoder, Diagnostic> {
+    let mut d = common(c)?;
+    c.pass_over(&["cache_implementation", "order_of_interleaved_layers", "rotary_pct"]);
+    let old = c.optional_size("_sliding_window_pattern")?;
+    let pattern = c.optional_size("sliding_window_pattern")?.or(old).unwrap_or(4);
+    let near = set_windows(c, &mut d, window(c, Some(4096))?, |i| (i + 1) % pattern != 0)?;
+    for (layer, near) in d.layers.iter_mut().zip(near) {
+        layer.rope = Some(0).filter(|_| near);
+    }
+    Ok(d)
+}

@@ -1,0 +1,90 @@
+//! DeepSeek 2 and 3: keys and values from small vectors, and groups of experts behind dense layers.
+
+use super::base::{self, Base, LLAMA, ROPE};
+use super::moe::{each, size_of_choice};
+use crate::config::Config;
+use crate::config::rope::{Defaults, rope};
+use crate::decoder::{Decoder, Experts, Latent, Router};
+use crate::diag::Diagnostic;
+
+/// What both have in common; the router is that of `router`.
+fn common(c: &Config, is_corrected: bool, divided: bool) -> Result<Decoder, Diagnostic> {
+    let mut d = base::decoder(c, &Base { rope: None, ..LLAMA })?;
+    let turning = c.size("qk_rope_head_dim")?;
+    d.kv_heads = d.heads;
+    d.head = c.size("qk_nope_head_dim")? + turning;
+    d.value = c.size("v_head_dim")?;
+    c.pass_over(&["qk_head_dim", "ep_size"]);
+    let (query, keys) = (c.optional_size("q_lora_rank")?, c.size("kv_lora_rank")?);
+    d.attention.latent = Some(Latent { query, keys, turning });
+    d.attention.scale = (d.head as f64).powf(-0.5);
+    d.ropes = vec![rope(c, turning, Defaults { interleaved: true, ..ROPE })?];
+    d.layers.iter_mut().for_each(|layer| layer.rope = Some(0));
+    if c.optional_size("moe_layer_freq")?.is_some_and(|every| every != 1) {
+        return Err(c.unknown("moe_layer_freq", "and only 1 is known"));
+    }
+    let Some(count) = c.optional_size("n_routed_experts")? else { return Ok(d) };
+    let [groups, best] = ["n_group", "topk_group"].map(|key| c.optional_size(key));
+    let (groups, best) = (groups?.unwrap_or(1), best?.unwrap_or(1));
+    if count % groups != 0 || best > groups || (is_corrected && count / groups < 2 && best < groups)
+    {
+        return Err(c.wrong("n_group", &format!("groups of equal size of the {count} experts")));
+    }
+    let scale = c.number("routed_scaling_factor", if is_corrected { 2.5 } else { 1.0 })?;
+    let inner = c.size("moe_intermediate_size")?;
+    let shared =
+        c.optional_size("n_shared_experts")?.map(|n| ("mlp.shared_experts", n * inner, ""));
+    d.mlp.experts = Some(Experts {
+        count,
+        chosen: size_of_choice(c, 8, count)?,
+        inner,
+        router: Router::Grouped { groups, chosen: best, is_corrected, divided, scale },
+        router_name: "mlp.gate",
+        weights: each([
+            "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj", "mlp.experts.*.down_proj",
+        ]),
+        shared,
+    });
+    let dense = c.number("first_k_dense_replace", if is_corrected { 3.0 } else { 0.0 })?;
+    for (i, layer) in d.layers.iter_mut().enumerate() {
+        layer.has_experts = i as f64 >= dense;
+    }
+    Ok(d)
+}
+
+pub(super) fn deepseek_v2(c: &Config) -> Result<Decoder, Diagnostic> {
+    c.only("norm_topk_prob", false)?;
+    let mut d = common(c, false, false)?;
+    let by_groups = match c.word("topk_method")? {
+        None | Some("greedy") => false,
+        Some("group_limited_greedy") => true,
+        Some(_) => {
+            return Err(c.unknown("topk_method", "which is no choice of experts that is known"));
+        }
+    };
+    if let Some(Experts { router: Router::Grouped { groups, chosen, .. }, .. }) = &mut d.mlp.experts
+        && !by_groups
+    {
+        (*groups, *chosen) = (1, 1);
+    }
+    Ok(d)
+}
+
+pub(super) fn deepseek_v3(c: &Config) -> Result<Decoder, Diagnostic> {
+    c.pass_over(&["topk_method", "scoring_func", "rope_interleave", "num_nextn_predict_layers"]);
+    if c.word("scoring_func")?.is_some_and(|word| word != "sigmoid") {
+        return Err(c.unknown("scoring_func", "and only `sigmoid` is known"));
+    }
+    c.only("rope_interleave", true)?;
+    let mut d = common(c, true, c.flag("norm_topk_prob", true)?)?;
+    let scaling = c.section("rope_parameters")?.or(c.section("rope_scaling")?);
+    if let Some(scaling) = scaling
+        && let (factor, all) =
+            (scaling.number("factor", 1.0)?, scaling.number("mscale_all_dim", 0.0)?)
+        && all != 0.0
+        && factor > 1.0
+    {
+        d.attention.scale *= (0.1 * all * factor.ln() + 1.0).powi(2);
+    }
+    Ok(d)
+}

@@ -1,0 +1,44 @@
+//! Phi, whose branches are parallel, and Phi 3, whose weights are fused.
+
+use super::base::{self, Base, LLAMA, NAMES, ROPE, set_windows, window};
+use crate::config::Config;
+use crate::config::rope::Defaults;
+use crate::decoder::{Decoder, Fused, HeadNorm, MlpKind, Names, NormKind, Order};
+use crate::diag::Diagnostic;
+
+const PHI: Base = Base {
+    names: Names {
+        o: "self_attn.dense",
+        q_norm: "self_attn.q_layernorm",
+        k_norm: "self_attn.k_layernorm",
+        up: "mlp.fc1",
+        down: "mlp.fc2",
+        final_norm: "final_layernorm",
+        ..NAMES
+    },
+    norm: NormKind::Layer,
+    epsilon: ("layer_norm_eps", 1e-5),
+    activation: (&["hidden_act"], "gelu_new"),
+    mlp: MlpKind::Plain,
+    rope: Some(Defaults { share: 0.5, ..ROPE }),
+    ..LLAMA
+};
+
+pub(super) fn phi(c: &Config) -> Result<Decoder, Diagnostic> {
+    let mut d = base::decoder(c, &PHI)?;
+    d.order = Order::Parallel { norms: 1 };
+    if c.flag("qk_layernorm", false)? {
+        d.attention.head_norm = HeadNorm::Shared;
+    }
+    Ok(d)
+}
+
+pub(super) fn phi3(c: &Config) -> Result<Decoder, Diagnostic> {
+    let base = Base { mlp: MlpKind::GatedInOne, epsilon: ("rms_norm_eps", 1e-5), ..LLAMA };
+    let mut d = base::decoder(c, &base)?;
+    // It counts only where angles are scaled.
+    c.pass_over(&["original_max_position_embeddings"]);
+    d.attention.fused = Fused::InTurn;
+    set_windows(c, &mut d, window(c, None)?, |_| true)?;
+    Ok(d)
+}

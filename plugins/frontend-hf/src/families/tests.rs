@@ -1,0 +1,119 @@
+use crate::fixture::{self, complete};
+use onnxd_plugin_sdk::ir::{Dim, Model, Tensor, VerifyLevel, verify};
+use onnxd_plugin_sdk::testing::run;
+use serde_json::{Value, json};
+
+const WORDS: usize = 11;
+
+/// Each family, and each switch that changes the graph.
+const CASES: &str = include_str!("cases.txt");
+
+/// The `config.json` of a line of `CASES`.
+fn config(line: &str) -> Value {
+    let mut config = json!({
+        "vocab_size": WORDS, "num_key_value_heads": 2, "intermediate_size": 12, "ffn_dim": 12, "head_dim": 4,
+        "max_position_embeddings": 16, "n_positions": 16, "num_experts": 4, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 6, "shared_expert_intermediate_size": 6,
+        "mlp_only_layers": [1], "qk_rope_head_dim": 2, "qk_nope_head_dim": 3, "v_head_dim": 5, "kv_lora_rank": 6,
+        "q_lora_rank": 7, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 2, "topk_group": 1,
+        "first_k_dense_replace": 1,
+    });
+    for (size, names) in [
+        (16, ["hidden_size", "n_embd", "d_model"].as_slice()),
+        (4, &["num_attention_heads", "n_head", "n_heads", "num_heads"]),
+        (2, &["num_hidden_layers", "n_layer", "n_layers", "num_layers"]),
+    ] {
+        names.iter().for_each(|name| config[*name] = json!(size));
+    }
+    let (kind, more) = line.split_once(' ').unwrap();
+    config["model_type"] = json!(kind);
+    let more: Value = serde_json::from_str(more).unwrap();
+    for (key, value) in more.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    config
+}
+
+fn cases() -> impl Iterator<Item = &'static str> {
+    CASES.lines().filter(|line| !line.starts_with('#'))
+}
+
+#[test]
+fn each_family_has_a_case() {
+    let known: Vec<&str> = cases().filter_map(|line| line.split(' ').next()).collect();
+    for (kind, _) in super::FAMILIES {
+        assert!(known.contains(kind), "{kind}");
+    }
+}
+
+/// Logits, and the cache, of `rows` of words where those before `pad` are none.
+fn call(
+    model: &Model,
+    words: &[i64],
+    pad: usize,
+    past: &[(String, Tensor)],
+) -> Vec<(String, Tensor)> {
+    let heads = past.iter().find(|(_, cache)| cache.rank() == 4);
+    let before = heads.map_or(0, |(_, cache)| cache.dims()[2]);
+    let mut mask = vec![1i64; before + words.len()];
+    mask[..pad].fill(0);
+    let row = |values: &[i64]| Tensor::from_vec([1, values.len()], values.to_vec());
+    let mut feeds = vec![("input_ids", row(words)), ("attention_mask", row(&mask))];
+    let graph = &model.graph;
+    let names: Vec<String> = graph.inputs()[2..].iter().map(|v| graph[*v].name.clone()).collect();
+    for (name, input) in names.iter().zip(&graph.inputs()[2..]) {
+        let present = name.replace("past_key_values", "present");
+        let cache = past.iter().find(|(name, _)| *name == present).map(|(_, cache)| cache.clone());
+        let dims = graph[*input].ty.as_ref().unwrap().shape().unwrap();
+        let size = |dim: &Dim| dim.known().unwrap_or(0) as usize;
+        let empty: Vec<usize> = [1].into_iter().chain(dims[1..].iter().map(size)).collect();
+        let zeros = vec![0f32; empty.iter().product()];
+        feeds.push((name, cache.unwrap_or_else(|| Tensor::from_vec(empty, zeros))));
+    }
+    run(model, feeds).unwrap()
+}
+
+/// The logits of the last words.
+fn last(outputs: &[(String, Tensor)], count: usize) -> Vec<f32> {
+    let (name, logits) = &outputs[0];
+    assert_eq!(name, "logits");
+    let all = logits.as_slice::<f32>().unwrap();
+    all[all.len() - count * WORDS..].to_vec()
+}
+
+fn same(a: &[f32], b: &[f32], what: &str) {
+    let scale = a.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
+    assert!(a.iter().all(|x| x.is_finite()), "{what}: {a:?}");
+    let worst = a.iter().zip(b).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+    assert!(a.len() == b.len() && worst <= 1e-4 * scale, "{what}: {a:?} {b:?}");
+}
+
+/// A prompt in one call, in two, and behind padding gives the same; the words before count.
+#[test]
+fn the_cache_and_padding_change_nothing() {
+    let words = [3, 1, 4, 1, 5, 9];
+    for case in cases() {
+        let text = config(case).to_string();
+        let (tensors, model) = complete(&text, &[]);
+        let newer = fixture::model(&text, &tensors, 24).unwrap();
+        for model in [&model, &newer] {
+            let found = verify(model, VerifyLevel::Full);
+            assert!(found.0.is_empty(), "{text}: {found}");
+        }
+        let whole = call(&model, &words, 0, &[]);
+        same(
+            &last(&whole, 6),
+            &last(&call(&newer, &words, 0, &[]), 6),
+            &format!("opset 24 {case}"),
+        );
+        let begun = call(&model, &words[..2], 0, &[]);
+        let chunk = call(&model, &words[2..5], 0, &begun[1..]);
+        let step = call(&model, &words[5..], 0, &chunk[1..]);
+        let parts = [last(&begun, 2), last(&chunk, 3), last(&step, 1)].concat();
+        same(&last(&whole, 6), &parts, &format!("cache {case}"));
+        let padded = call(&model, &[&[0, 0], &words[..]].concat(), 2, &[]);
+        same(&last(&whole, 6), &last(&padded, 6), &format!("padding {case}"));
+        let other = call(&model, &[&[7], &words[1..]].concat(), 0, &[]);
+        assert!(last(&other, 5) != last(&whole, 5), "the first word counts: {case}");
+    }
+}

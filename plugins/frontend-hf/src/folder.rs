@@ -1,0 +1,120 @@
+//! What lies in the folder of a checkpoint: what is read, what is copied to the result, and what is left alone.
+
+use crate::checkpoint::{INDEX, SINGLE, index};
+use crate::diag::{Diagnostic, shown};
+use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
+use serde_json::Value;
+
+pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const ADAPTER: &str = "adapter_config.json";
+
+/// Weights as a pickle.
+const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
+
+/// What runtimes and people read beside a model. None of it changes the graph.
+const COPIED: [&str; 19] = [
+    CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
+    "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja",
+    "chat_template.json", "preprocessor_config.json", "processor_config.json", "README.md",
+    "NOTICE", "USE_POLICY.md",
+];
+
+/// Folders and endings of files that hold the same model in other forms.
+const OTHER_FOLDERS: [&str; 4] = ["original/", "onnx/", "openvino/", "coreml/"];
+const OTHER_ENDINGS: [&str; 8] =
+    [".bin", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pth", ".tflite"];
+
+/// The folder of the network: empty, or ends with `/`.
+pub(crate) fn of(network: &str) -> &str {
+    &network[..network.rfind('/').map_or(0, |at| at + 1)]
+}
+
+/// Files beside the network, relative to its folder.
+fn beside(submission: &Submission) -> impl Iterator<Item = &str> {
+    let folder = of(submission.network());
+    submission.files().filter_map(move |(path, _)| path.strip_prefix(folder))
+}
+
+/// The files that belong to the result as they are.
+pub(crate) fn copied(submission: &Submission) -> Vec<&str> {
+    let is_copied =
+        |file: &&str| COPIED.contains(file) || file.starts_with("LICENSE") && !file.contains('/');
+    beside(submission).filter(is_copied).collect()
+}
+
+/// Other copies of the model, which are not read.
+pub(crate) fn other_copies(submission: &Submission) -> Vec<&str> {
+    let is_copy = |file: &&str| {
+        let is_consolidated = file.starts_with("consolidated") || *file == "params.json";
+        let inside = OTHER_FOLDERS.iter().any(|folder| file.starts_with(folder));
+        is_consolidated || inside || OTHER_ENDINGS.iter().any(|ending| file.ends_with(ending))
+    };
+    beside(submission).filter(is_copy).collect()
+}
+
+/// Whether the weights are there only as pickles.
+pub(crate) fn is_pickled(submission: &Submission) -> bool {
+    let has = |file: &str| has(submission, file);
+    !has(SINGLE) && !has(INDEX) && PICKLED.iter().any(|file| has(file))
+}
+
+fn has(submission: &Submission, file: &str) -> bool {
+    submission.has(&format!("{}{file}", of(submission.network())))
+}
+
+fn need(submission: &Submission, what: &str, file: &str, optional: bool) -> Need {
+    let path = format!("{}{file}", of(submission.network()));
+    let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
+    Need { what: what.to_owned(), path, found_as, optional }
+}
+
+/// Whether the network is a checkpoint of Hugging Face, and which files it needs. Asked again whenever files arrive.
+pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
+    let network = submission.network();
+    let parsed = submission.look(network, |bytes| serde_json::from_slice::<Value>(bytes).ok())?;
+    let says = |key: &str| parsed.as_ref().is_some_and(|config| config.get(key).is_some());
+    if network.ends_with(ADAPTER) {
+        return Ok(match says("peft_type") && !has(submission, CONFIG) {
+            true => Probe::new(Claim::ByContent, "the file describes an adapter"),
+            false => Probe::new(Claim::No, "the file describes no adapter without its model"),
+        });
+    }
+    let has_weights = has(submission, SINGLE) || has(submission, INDEX) || is_pickled(submission);
+    if parsed.is_none() && has_weights {
+        // The import says what is wrong with it.
+        return Ok(Probe::new(
+            Claim::ByExtension,
+            "the file lies beside the weights of a checkpoint",
+        ));
+    }
+    if !says("model_type") && !says("architectures") {
+        return Ok(Probe::new(Claim::No, "the file describes no model of Transformers"));
+    }
+    let others = other_copies(submission);
+    if !has_weights && let Some(other) = others.first() {
+        let why = format!("beside it is the model as `{}`, and no safetensors", shown(other));
+        return Ok(Probe::new(Claim::No, why));
+    }
+    let mut needs = weights(submission)?;
+    let parts = copied(submission).into_iter().filter(|file| *file != CONFIG).chain(others);
+    needs.extend(parts.map(|file| need(submission, "part", file, true)));
+    let reason = "the file describes a model of Transformers";
+    Ok(Probe { needs, ..Probe::new(Claim::ByContent, reason) })
+}
+
+/// The files of the weights.
+fn weights(submission: &Submission) -> Result<Vec<Need>, Diagnostic> {
+    let need = |what, file: &str| need(submission, what, file, false);
+    if is_pickled(submission) {
+        return Ok(vec![]);
+    }
+    if has(submission, SINGLE) || !has(submission, INDEX) {
+        return Ok(vec![need("file of weights", SINGLE)]);
+    }
+    let path = format!("{}{INDEX}", of(submission.network()));
+    // A damaged index is reported when the network is read.
+    let files = submission.look(&path, |bytes| index(bytes).unwrap_or_default())?;
+    let list = [need("list of the files of weights", INDEX)];
+    Ok(list.into_iter().chain(files.keys().map(|file| need("file of weights", file))).collect())
+}

@@ -1,0 +1,38 @@
+//! The readers without a host, for the fuzz targets in `fuzz/`: files are byte slices.
+//!
+//! No promise is made about this module; plugins are used through their header.
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::config::Config;
+use crate::{decoder, families, safetensors};
+use bytes::Bytes;
+use onnxd_plugin_sdk::ir::Model;
+use onnxd_plugin_sdk::lower;
+
+const OPSET: i64 = 21;
+
+/// Reads bytes as a file of tensors, and as a list of such files.
+pub fn tensors(bytes: &[u8]) {
+    let read = safetensors::read("m.safetensors", &Bytes::copy_from_slice(bytes));
+    read.iter().flatten().for_each(|stored| drop(stored.tensor()));
+    drop(checkpoint::index(bytes));
+}
+
+/// Reads the first bytes as `config.json`, and what follows a line break and a NUL as the tensors of its decoder.
+pub fn folder(bytes: &[u8]) -> Option<Model> {
+    let at = bytes.windows(2).position(|two| two == b"\n\0");
+    let (config, tensors) = at.map_or((bytes, &[][..]), |at| (&bytes[..at], &bytes[at + 2..]));
+    let config = Config::parse(config).ok()?;
+    let decoder = families::named(config.word("model_type").ok()??)?(&config).ok()?;
+    let stored = safetensors::read("m.safetensors", &Bytes::copy_from_slice(tensors));
+    let stored = stored.unwrap_or_default().into_iter().map(|t| (t.name.clone(), t));
+    let mut checkpoint = Checkpoint::of(stored.collect());
+    checkpoint.under(decoder.names.prefixes);
+    let graph = decoder::graph::build(&decoder, &checkpoint, OPSET).ok()?;
+    drop(config.unread());
+    drop(checkpoint.unused());
+    Some(lower::model(graph, OPSET))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! A checkpoint becomes a model.
+
+use crate::checkpoint::Checkpoint;
+use crate::config::Config;
+use crate::decoder::{self, Decoder};
+use crate::diag::{Code, Diagnostic, Diagnostics, shown};
+use crate::problem::{damaged, unsupported};
+use crate::{families, folder};
+use onnxd_plugin_sdk::{Imported, Submission, lower};
+use serde_json::Value;
+
+/// Version of the standard's operators that graphs are written in. The host converts to the one that is asked for,
+/// and passes make newer operators of formulas.
+const OPSET: i64 = 21;
+
+/// Names of other copies that are told.
+const TOLD_MAX: usize = 3;
+
+/// What the class of a model ends with that continues a text.
+const CAUSAL: [&str; 2] = ["ForCausalLM", "LMHeadModel"];
+
+pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
+    let network = submission.network();
+    let bytes = submission.read(network)?;
+    if network.ends_with(folder::ADAPTER) {
+        return Err(adapter(&bytes).into());
+    }
+    let config = Config::parse(&bytes)?;
+    let family = family(&config)?;
+    if folder::is_pickled(submission) {
+        let why = "The weights are pickled (`pytorch_model.bin`), which this version does not read";
+        let help = "Save the model with `safe_serialization=True`.";
+        return Err(unsupported(why).help(help).into());
+    }
+    let decoder = family(&config)?;
+    let mut checkpoint = Checkpoint::open(submission, folder::of(network))?;
+    checkpoint.under(decoder.names.prefixes);
+    let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET);
+    let graph = decoder::graph::build(&decoder, &checkpoint, opset)?;
+    copy(submission)?;
+    let mut notes = config.unread();
+    notes.extend(checkpoint.unused());
+    notes.extend(not_read(submission));
+    let metadata = card(&config, &decoder);
+    Ok(Imported { model: lower::model(graph, opset), notes, metadata, ..Imported::default() })
+}
+
+/// The family of a checkpoint, where the head and the form of the weights are known.
+fn family(config: &Config) -> Result<families::Family, Diagnostic> {
+    if let Some(quantization) = config.section("quantization_config")? {
+        return Err(quantization
+            .unknown("quant_method", "and weights that come quantized are not read yet"));
+    }
+    let kind = config.word("model_type")?;
+    let kind = kind.ok_or_else(|| config.wrong("model_type", "the name of a family"))?;
+    let family = families::named(kind).ok_or_else(|| {
+        config
+            .unknown("model_type", "which is no family that is known; no code of the folder is run")
+    })?;
+    let classes = config.words("architectures")?.unwrap_or_default();
+    match classes.first() {
+        Some(class) if !CAUSAL.iter().any(|end| class.ends_with(end)) => {
+            Err(config.unknown("architectures", "which is no class that continues a text"))
+        }
+        _ => Ok(family),
+    }
+}
+
+fn adapter(bytes: &[u8]) -> Diagnostic {
+    let parsed: Option<Value> = serde_json::from_slice(bytes).ok();
+    let base = parsed.as_ref().and_then(|parsed| parsed.get("base_model_name_or_path")?.as_str());
+    let Some(base) = base else {
+        return damaged(format!("`{}` names no base model", folder::ADAPTER));
+    };
+    let message = format!("The folder holds an adapter of `{}`, and not that model", shown(base));
+    unsupported(message).help("Merge the adapter into its base model, and convert the result.")
+}
+
+/// Copies what runtimes read beside the model.
+fn copy(submission: &Submission) -> Result<(), Diagnostic> {
+    let folder = folder::of(submission.network());
+    folder::copied(submission)
+        .into_iter()
+        .try_for_each(|file| submission.file(file, &submission.read(&format!("{folder}{file}"))?))
+}
+
+/// A note of files that hold the model once more.
+fn not_read(submission: &Submission) -> Option<Diagnostic> {
+    let others = folder::other_copies(submission);
+    let told: Vec<String> =
+        others.iter().take(TOLD_MAX).map(|file| format!("`{}`", shown(file))).collect();
+    let more = match others.len().saturating_sub(TOLD_MAX) {
+        0 => String::new(),
+        n => format!(" and {n} more files"),
+    };
+    let message = format!(
+        "The model was read from its safetensors; {}{more} were not read.",
+        told.join(", ")
+    );
+    let note = Diagnostic::new(Code::LayerParameterIgnored, message);
+    (!others.is_empty()).then(|| note.help("Nothing is to be done if they hold the same model."))
+}
+
+/// Facts for the report.
+fn card(config: &Config, decoder: &Decoder) -> Vec<(String, String)> {
+    let word = |key: &str| config.word(key).ok().flatten().unwrap_or_default().to_owned();
+    let elements = decoder.kv_heads * (decoder.head + decoder.value);
+    let attentive = decoder.layers.iter().filter(|layer| layer.taps.is_none()).count();
+    let cache = attentive * elements * size_of::<f32>();
+    let facts = [
+        ("model_type", word("model_type")),
+        ("transformers_version", word("transformers_version")),
+        ("layers", decoder.layers.len().to_string()),
+        ("hidden_size", decoder.hidden.to_string()),
+        ("heads", decoder.heads.to_string()),
+        ("key_value_heads", decoder.kv_heads.to_string()),
+        ("head_size", decoder.head.to_string()),
+        ("vocabulary", decoder.vocabulary.to_string()),
+        ("cache_bytes_per_token", cache.to_string()),
+    ];
+    facts.into_iter().map(|(key, value)| (format!("hf.{key}"), value)).collect()
+}

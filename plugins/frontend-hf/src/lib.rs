@@ -1,0 +1,49 @@
+//! The front-end for checkpoints of Hugging Face: `config.json` and `*.safetensors` become a decoder with its cache,
+//! without Python, and without running any code of the folder.
+//!
+//! `safetensors` and `checkpoint` find tensors in mapped files. `config` reads `config.json` and notes what was read.
+//! A family (`families`) turns it into a description of a decoder, as its differences from Llama. `decoder` writes
+//! the graph of a description.
+// A diagnostic is one large value by design, and errors are rare.
+#![allow(clippy::result_large_err)]
+
+mod checkpoint;
+mod config;
+mod decoder;
+mod families;
+#[cfg(test)]
+mod fixture;
+mod folder;
+#[doc(hidden)]
+pub mod fuzzing;
+mod import;
+mod problem;
+mod safetensors;
+
+mod diag {
+    pub(crate) use onnxd_plugin_sdk::diagnostics::*;
+}
+
+use diag::Diagnostics;
+use onnxd_plugin_sdk::{Frontend, Imported, Probe, Submission};
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.frontend-hf",
+    summary: "Reads checkpoints of Hugging Face: config.json with safetensors",
+    components: [
+        frontend("hf", "Hugging Face checkpoints"; "config.json", "adapter_config.json"; declares ["is_source = true"]
+            => || Box::new(HuggingFace)),
+    ],
+}
+
+struct HuggingFace;
+
+impl Frontend for HuggingFace {
+    fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
+        Ok(folder::probe(submission)?)
+    }
+
+    fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
+        import::import(submission)
+    }
+}
