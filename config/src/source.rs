@@ -193,7 +193,7 @@ impl<'t> KeyReader<'t> {
             if let Some(row) = self.row(&key) {
                 match json(value).and_then(|v| row.kind.check(v)) {
                     Ok(value) => {
-                        into.push(GivenValue { row, value, origin: place, implied: false })
+                        into.push(GivenValue { row, value, origin: place, implied: false });
                     }
                     Err(why) => self.bad_value(&place, &format!("`{key}` {why}")),
                 }

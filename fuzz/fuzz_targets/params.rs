@@ -8,7 +8,7 @@ fuzz_target!(|text: &str| {
     let declared = Declared::default();
     for name in ["params.toml", "params.ini"] {
         if let Ok(params) = Params::resolve(&declared, &[(name, text)], &[]) {
-            drop(params.json().to_string());
+            drop(params.resolved().text().to_owned());
             params.entries().iter().for_each(|entry| drop(entry.toml()));
         }
     }

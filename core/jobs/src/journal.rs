@@ -149,7 +149,7 @@ impl Reading {
                 FrameKind::ImageEntry => image_bytes += frame.payload.len() as u64,
                 FrameKind::Packs if in_image => {}
                 FrameKind::Put | FrameKind::Remove | FrameKind::Packs => {
-                    self.follow(path, frame.seq)
+                    self.follow(path, frame.seq);
                 }
                 FrameKind::ImageGone | FrameKind::ImageEnd => {}
                 FrameKind::Records | FrameKind::Kept | FrameKind::Contents => {
@@ -356,7 +356,7 @@ impl Journal {
             match change {
                 JournalChange::Put { record } => push(&mut bytes, seq, FrameKind::Put, record),
                 JournalChange::Remove { id } => {
-                    push(&mut bytes, seq, FrameKind::Remove, id.as_bytes())
+                    push(&mut bytes, seq, FrameKind::Remove, id.as_bytes());
                 }
                 JournalChange::Packs { numbers } => {
                     push(&mut bytes, seq, FrameKind::Packs, &numbers_as_bytes(numbers));

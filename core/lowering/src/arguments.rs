@@ -139,7 +139,7 @@ fn is_computed(value: &Value, builder: Option<&GraphBuilder>) -> bool {
     matches!((value, builder), (Value::Var(v), Some(b)) if b.constant_of(*v).is_none())
 }
 
-/// What a function of a table takes: an argument, or a struct of arguments that [`arguments!`](crate::arguments) made.
+/// What a function of a table takes: an argument, or a struct of arguments that [`arguments!`](crate::arguments!) made.
 pub trait Parameter: Sized {
     /// Takes the argument that is called `name`, or all arguments of a struct.
     ///

@@ -162,7 +162,7 @@ lower_with! {
 ///
 /// The names in brackets are those of the arguments, in the order of the source; so are the names of a closure's
 /// parameters. A closure that reads `b.source` says the type of `b`. A function without brackets takes one struct,
-/// which [`arguments!`](crate::arguments) declares.
+/// which [`arguments!`](crate::arguments!) declares.
 #[macro_export]
 macro_rules! rows {
     ($table:expr; $($rows:tt)*) => { $crate::rows!(@next ($table) $($rows)*) };

@@ -26,7 +26,7 @@ pub(crate) fn equalize(
             let tables = Lab::new();
             let pixels_of = picture.samples.chunks_exact(3);
             let mut lab: Vec<[f32; 3]> =
-                pixels_of.map(|p| tables.from_rgb([p[0], p[1], p[2]])).collect();
+                pixels_of.map(|p| tables.lab_of([p[0], p[1], p[2]])).collect();
             let lightness: Vec<f32> = lab.iter().map(|p| p[0]).collect();
             let lightness = equalized(&lightness, picture.width, method)?;
             lab.iter_mut().zip(lightness).for_each(|(p, l)| p[0] = l);
@@ -186,7 +186,7 @@ impl Lab {
         Lab { linear, root: root.collect(), weights }
     }
 
-    fn from_rgb(&self, rgb: [f32; 3]) -> [f32; 3] {
+    fn lab_of(&self, rgb: [f32; 3]) -> [f32; 3] {
         let linear = rgb.map(|v| self.linear[v as usize & 255]);
         let [x, y, z] = self.weights.map(|row| {
             let sum: i64 = row.iter().zip(linear).map(|(a, b)| a * b).sum();
@@ -256,10 +256,10 @@ mod tests {
     fn colours_come_back() {
         let lab = Lab::new();
         for colour in [[0.0, 0.0, 0.0], [255.0; 3], [200.0, 30.0, 90.0], [120.0, 130.0, 99.0]] {
-            for (made, wanted) in rgb(lab.from_rgb(colour)).iter().zip(colour) {
+            for (made, wanted) in rgb(lab.lab_of(colour)).iter().zip(colour) {
                 assert!((made - wanted).abs() <= 4.0, "{colour:?}: {made}");
             }
         }
-        assert_eq!(lab.from_rgb([255.0, 0.0, 0.0]), [136.0, 208.0, 195.0]);
+        assert_eq!(lab.lab_of([255.0, 0.0, 0.0]), [136.0, 208.0, 195.0]);
     }
 }

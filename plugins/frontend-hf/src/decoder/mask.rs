@@ -13,7 +13,7 @@ pub(super) struct Tokens {
     pub(super) positions: Var,
     /// Positions of all: [B, T].
     all: Var,
-    /// Numbers of keys: [T], and of queries: [S, 1].
+    /// Numbers of keys: `[T]`, and of queries: `[S, 1]`.
     keys: Var,
     queries: Var,
 }

@@ -48,7 +48,7 @@ pub(crate) fn file_kind(bytes: &Bytes) -> Result<FileKind, Diagnostic> {
     })
 }
 
-/// As [`of`], of an open archive.
+/// As [`file_kind`], of an open archive.
 pub(crate) fn of_archive(archive: &Archive) -> Result<FileKind, Diagnostic> {
     let code = archive.within("code/").any(|name| name.ends_with(".py"));
     let graphs = || archive.within("models/").filter(|name| name.ends_with(".json"));

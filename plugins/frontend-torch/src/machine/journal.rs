@@ -339,7 +339,7 @@ impl Machine<'_> {
                 self.edit_dict(dict, |to| *to = items);
             }
             (MutableObject::Attribute(object, name), item) => {
-                self.set_attribute(object, name, item)
+                self.set_attribute(object, name, item);
             }
             _ => {}
         }
