@@ -77,13 +77,13 @@ pub(crate) fn read(file: &str, bytes: &Bytes) -> Result<Vec<Stored>, Diagnostic>
     })?;
     let mut places = Vec::with_capacity(described.len());
     for entry in described {
-        places.push(Place::checked(&file, entry)?);
+        places.push(TensorHeader::checked(&file, entry)?);
     }
     places.sort_by_key(|place| place.range);
     let data = bytes.slice(begin..);
     check_order(&file, &places, data.len() as u64)?;
     // All ranges end within the data, so that they are sizes of this machine.
-    let stored = |place: Place| Stored {
+    let stored = |place: TensorHeader| Stored {
         elements: data.slice(place.range.0 as usize..place.range.1 as usize),
         name: place.name,
         word: place.word,
@@ -118,7 +118,7 @@ fn data_begin(file: &str, bytes: &[u8]) -> Result<usize, Diagnostic> {
 }
 
 /// A tensor as the header describes it, by itself right.
-struct Place {
+struct TensorHeader {
     name: String,
     word: &'static str,
     dtype: Option<DataType>,
@@ -126,8 +126,8 @@ struct Place {
     range: (u64, u64),
 }
 
-impl Place {
-    fn checked(file: &str, entry: Described) -> Result<Place, Diagnostic> {
+impl TensorHeader {
+    fn checked(file: &str, entry: Described) -> Result<TensorHeader, Diagnostic> {
         let name = shown(&entry.name);
         let wrong = |why: String| damaged(format!("`{file}`: tensor `{name}` {why}"));
         let known = TYPES.iter().find(|(word, ..)| *word == entry.dtype);
@@ -151,12 +151,12 @@ impl Place {
             )));
         }
         let shape = entry.shape.iter().map(|size| *size as usize).collect();
-        Ok(Place { name: entry.name, word, dtype: *dtype, shape, range: (begin, end) })
+        Ok(TensorHeader { name: entry.name, word, dtype: *dtype, shape, range: (begin, end) })
     }
 }
 
 /// Whether the tensors lie one behind the other and fill the data.
-fn check_order(file: &str, places: &[Place], data: u64) -> Result<(), Diagnostic> {
+fn check_order(file: &str, places: &[TensorHeader], data: u64) -> Result<(), Diagnostic> {
     let mut at = 0;
     for place in places {
         let (name, (begin, end)) = (shown(&place.name), place.range);

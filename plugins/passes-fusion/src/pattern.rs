@@ -25,13 +25,13 @@ pub(crate) struct Pattern {
 
 /// What the names of a pattern stand for.
 #[derive(Clone, Default)]
-pub(crate) struct Found {
+pub(crate) struct PatternMatch {
     values: Vec<(&'static str, ValueId)>,
     numbers: Vec<(&'static str, f64)>,
     reduction: Option<Reduction>,
 }
 
-impl Found {
+impl PatternMatch {
     /// The value called `name`.
     pub(crate) fn value(&self, name: &str) -> ValueId {
         self.optional(name).expect("the pattern has this name")
@@ -60,16 +60,17 @@ impl Pattern {
     }
 
     /// What the names stand for where `out` is computed like this, and nothing else reads what its nodes compute.
-    pub(crate) fn at(&self, cx: &Rewriter, out: ValueId) -> Result<Found, Skip> {
+    pub(crate) fn at(&self, cx: &Rewriter, out: ValueId) -> Result<PatternMatch, Skip> {
         let parts = PatternNodes::from_root(cx, out);
         let found = self.find(&parts, out)?;
         parts.closed().map(|()| found)
     }
 
     /// What the names stand for where `out` is computed like this.
-    pub(crate) fn find(&self, parts: &PatternNodes, out: ValueId) -> Result<Found, Skip> {
+    pub(crate) fn find(&self, parts: &PatternNodes, out: ValueId) -> Result<PatternMatch, Skip> {
         let formula = self.parsed.get_or_init(|| Formula::parse(self.text));
-        let mut matcher = Matcher { parts, formula, root: out, found: Found::default(), why: None };
+        let mut matcher =
+            Matcher { parts, formula, root: out, found: PatternMatch::default(), why: None };
         match matcher.attempt(|m| m.is(&formula.root, out, false)) {
             Some(()) => Ok(matcher.found),
             None => Err(matcher.why.unwrap_or_else(unlike)),
@@ -82,7 +83,7 @@ pub(crate) fn first(
     cx: &Rewriter,
     out: ValueId,
     patterns: &[(&'static str, Pattern)],
-) -> Result<(&'static str, Found), Skip> {
+) -> Result<(&'static str, PatternMatch), Skip> {
     let mut why = unlike();
     for (name, pattern) in patterns {
         match pattern.at(cx, out) {
@@ -122,7 +123,7 @@ struct Matcher<'a, 'g> {
     parts: &'a PatternNodes<'a, 'g>,
     formula: &'a Formula,
     root: ValueId,
-    found: Found,
+    found: PatternMatch,
     /// Why a reduction is not known to be one of the pattern.
     why: Option<Skip>,
 }

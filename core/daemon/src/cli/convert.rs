@@ -1,8 +1,8 @@
 //! `onnxd convert`: one conversion without the daemon, by the same worker, with the same report.
 
 use super::context::Context;
+use super::drop_options::{DropOptions, ResolvedDrop};
 use super::failure::line;
-use super::given::{Given, Meant};
 use super::progress::Progress;
 use super::scratch::Scratch;
 use super::{Ended, logged, out};
@@ -49,7 +49,7 @@ pub(crate) struct Convert {
     #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
-    given: Given,
+    given: DropOptions,
     /// Stops rewriting after N rewrites, to find the one that breaks a network.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     stop_after_rewrite: u64,
@@ -117,7 +117,7 @@ impl Convert {
         plugins.has_frontend()?;
         let ours = |file: &Path| target.wrote(file);
         let meant = self.given.resolve(&self.paths, (context, &plugins), &ours)?;
-        let Meant { submission, params, unread } = meant;
+        let ResolvedDrop { submission, params, unread } = meant;
         Ok((Work { context, plugins, params, unread: warnings(&unread), job, stop }, submission))
     }
 

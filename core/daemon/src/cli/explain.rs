@@ -1,8 +1,8 @@
 //! `onnxd explain`: what onnxd would do with a drop, without doing it.
 
 use super::context::Context;
+use super::drop_options::{DropOptions, ResolvedDrop};
 use super::failure::Failure;
-use super::given::{Given, Meant};
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
 use crate::conversion::companions::{completed, folder_of_network};
@@ -22,7 +22,7 @@ pub(crate) struct Explain {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
-    given: Given,
+    given: DropOptions,
     /// Shows the params that have their defaults, too, and what each is for.
     #[arg(long)]
     all: bool,
@@ -56,7 +56,8 @@ impl Explain {
         let context = Context::load(self.config.as_deref())?;
         let plugins = context.plugins_and(&self.given.plugins)?;
         let meant = self.given.resolve(&self.paths, (&context, &plugins), &|_| false);
-        let Meant { mut submission, params, unread } = meant.map_err(|e| tell(&self.paths, e))?;
+        let ResolvedDrop { mut submission, params, unread } =
+            meant.map_err(|e| tell(&self.paths, e))?;
         if let Some(folder) = folder_of_network(&self.paths, &submission.network) {
             let with = (&context.launcher, &plugins, &params);
             // Why front-ends do not take it is told below.

@@ -22,7 +22,7 @@ impl Shared {
 }
 
 /// A layer, and what the cache has of it.
-pub(super) struct Place<'p> {
+pub(super) struct CachedLayer<'p> {
     pub(super) number: usize,
     pub(super) layer: Layer,
     /// What names of its weights begin with.
@@ -35,7 +35,7 @@ pub(super) fn attention(
     net: &Net<'_>,
     shared: &Shared,
     x: Var,
-    at: &Place<'_>,
+    at: &CachedLayer<'_>,
 ) -> Result<(Var, [Var; 2])> {
     let Decoder { names, hidden, heads, kv_heads, head, .. } = *net.d;
     let name = |part: &str| format!("{}{part}", at.prefix);
@@ -64,7 +64,7 @@ fn in_one(
     net: &Net<'_>,
     shared: &Shared,
     [q, k, v]: [Var; 3],
-    at: &Place<'_>,
+    at: &CachedLayer<'_>,
 ) -> Result<(Var, [Var; 2])> {
     let Decoder { heads, kv_heads, head, .. } = *net.d;
     let turn = at.layer.rope.map(|rope| &shared.turns[rope]);
@@ -79,7 +79,7 @@ fn operator(
     net: &Net<'_>,
     call: Call<'_, op::Attention>,
     shared: &Shared,
-    at: &Place<'_>,
+    at: &CachedLayer<'_>,
 ) -> Result<(Var, [Var; 2])> {
     let call =
         call.attn_mask(shared.bias(at.layer.window)).past_key(at.past[0]).past_value(at.past[1]);
@@ -97,7 +97,7 @@ fn by_heads(
     net: &Net<'_>,
     shared: &Shared,
     [q, k, v]: [Var; 3],
-    at: &Place<'_>,
+    at: &CachedLayer<'_>,
 ) -> Result<(Var, [Var; 2])> {
     let Decoder { names, heads, kv_heads, head, .. } = *net.d;
     let b = net.b;
@@ -128,7 +128,7 @@ pub(super) fn finished(
     net: &Net<'_>,
     shared: &Shared,
     heads: [Var; 3],
-    at: &Place<'_>,
+    at: &CachedLayer<'_>,
 ) -> Result<(Var, [Var; 2])> {
     let (mixed, cache) = joined(net, shared, heads, at)?;
     let Decoder { names, hidden, heads, value, .. } = *net.d;
@@ -141,7 +141,7 @@ fn joined(
     net: &Net<'_>,
     shared: &Shared,
     [q, k, v]: [Var; 3],
-    at: &Place<'_>,
+    at: &CachedLayer<'_>,
 ) -> Result<(Var, [Var; 2])> {
     let b = net.b;
     let (mixed, cache) = if b.opset() >= OPERATORS && !net.d.attention.has_sinks {
@@ -161,7 +161,7 @@ fn mixed(
     net: &Net<'_>,
     shared: &Shared,
     (q, [k, v]): (Var, [Var; 2]),
-    at: &Place<'_>,
+    at: &CachedLayer<'_>,
 ) -> Result<Var> {
     let b = net.b;
     let Decoder { heads, kv_heads, head, .. } = *net.d;

@@ -1,6 +1,6 @@
 //! The graph of a decoder: one for prompts, parts of prompts, and single steps.
 
-use super::attention::{Place, Shared, attention};
+use super::attention::{CachedLayer, Shared, attention};
 use super::conv::convolution;
 use super::latent;
 use super::mask::Tokens;
@@ -130,7 +130,7 @@ fn layer_of(
             let (mixed, last) = convolution(net, shared, x, (prefix, taps, past[0]))?;
             return Ok((mixed, vec![last]));
         }
-        let at = Place { number, layer: *layer, prefix, past: [past[0], past[1]] };
+        let at = CachedLayer { number, layer: *layer, prefix, past: [past[0], past[1]] };
         let (mixed, cache) = match &d.attention.latent {
             Some(sizes) => latent::attention(net, shared, x, (&at, sizes))?,
             None => attention(net, shared, x, &at)?,

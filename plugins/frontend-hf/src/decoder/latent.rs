@@ -1,6 +1,6 @@
 //! Attention whose keys and values come from one small vector for each token (MLA).
 
-use super::attention::{Place, Shared, finished};
+use super::attention::{CachedLayer, Shared, finished};
 use super::weights::Net;
 use super::{Decoder, Latent};
 use onnxd_plugin_sdk::build::{Result, Var};
@@ -13,7 +13,7 @@ pub(super) fn attention(
     net: &Net<'_>,
     shared: &Shared,
     x: Var,
-    (at, l): (&Place<'_>, &Latent),
+    (at, l): (&CachedLayer<'_>, &Latent),
 ) -> Result<(Var, [Var; 2])> {
     let Decoder { hidden, heads, head, value, .. } = *net.d;
     let b = net.b;

@@ -57,7 +57,7 @@ impl<'de> Visitor<'de> for Header {
             if found.len() == self.most {
                 return Err(M::Error::custom(format!("more than {} tensors", self.most)));
             }
-            let Entry { dtype, shape: Sizes(shape), offsets } = map.next_value()?;
+            let HeaderEntry { dtype, shape: Sizes(shape), offsets } = map.next_value()?;
             found.push(Described { name, dtype, shape, offsets });
         }
         Ok(found)
@@ -67,7 +67,7 @@ impl<'de> Visitor<'de> for Header {
 /// `serde` refuses fields that are there twice.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct HeaderEntry {
     dtype: String,
     shape: Sizes,
     #[serde(rename = "data_offsets")]

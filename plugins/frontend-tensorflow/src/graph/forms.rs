@@ -30,12 +30,12 @@ pub(crate) struct Forms<'d, 's> {
     driver: &'d Driver<'s, RowContext>,
     /// The shapes that the source declares for the values of a loop.
     declared: &'d [Option<Vec<Dim>>],
-    found: RefCell<Found>,
+    found: RefCell<LoopFacts>,
 }
 
 /// What the body of a loop says beside what it carries.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct LoopFacts {
     /// The limits of its counters alone, if nothing else ends the loop.
     pub(super) limits: Option<Vec<Limit>>,
     pub(super) scans: Vec<(usize, Scan)>,
@@ -54,7 +54,7 @@ impl<'d, 's> Forms<'d, 's> {
     }
 
     /// What the body of the loop says.
-    pub(super) fn found(&self) -> Found {
+    pub(super) fn found(&self) -> LoopFacts {
         self.found.take()
     }
 
@@ -271,7 +271,7 @@ impl Paths for Forms<'_, '_> {
         };
         let limits = turns::limits(b, condition, &counters);
         let condition = if limits.is_some() { go_on } else { condition };
-        let mut found = Found { limits, ..Found::default() };
+        let mut found = LoopFacts { limits, ..LoopFacts::default() };
         for (at, carried) in carried.iter_mut().enumerate() {
             if !has_form(carried) {
                 self.driver.report(formless(b));

@@ -33,7 +33,7 @@
 
 use super::{CENTRED, beside, changed, has_shape, last_axes, ones};
 use crate::parts::{needs, of_type, unlike};
-use crate::pattern::{Found, Pattern};
+use crate::pattern::{Pattern, PatternMatch};
 use onnxd_plugin_sdk::ir::ops::{Add, Cast, Div, LayerNormalization, Mul};
 use onnxd_plugin_sdk::ir::{At, DataType, Op, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -83,7 +83,7 @@ fn affine(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
 }
 
 /// A scale of ones, and the attribute `axis`.
-fn along(cx: &mut Rewriter, found: &Found) -> Result<(ValueId, i64), Skip> {
+fn along(cx: &mut Rewriter, found: &PatternMatch) -> Result<(ValueId, i64), Skip> {
     let count = last_axes(found)?;
     needs(cx, LayerNormalization::NAME, 17)?;
     // The operator computes in 32 bits: less than 64, and more than 16.

@@ -8,7 +8,7 @@ pub(crate) mod rms_division;
 pub(crate) mod rms_norm;
 
 use crate::parts::{dims, unlike};
-use crate::pattern::{Found, Pattern};
+use crate::pattern::{Pattern, PatternMatch};
 use onnxd_plugin_sdk::ir::{At, Op, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
 
@@ -19,7 +19,7 @@ pub(crate) static CENTRED: Pattern =
     Pattern::new("d / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - ReduceMean(x)");
 
 /// How many of the last axes a normalization runs along.
-pub(crate) fn last_axes(found: &Found) -> Result<usize, Skip> {
+pub(crate) fn last_axes(found: &PatternMatch) -> Result<usize, Skip> {
     let mean = found.reduction();
     match mean.trailing() {
         _ if !mean.keepdims => Skip::unlike(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The switches for them.
 #[derive(clap::Args)]
-pub(crate) struct Given {
+pub(crate) struct DropOptions {
     /// Params (TOML or INI), instead of those among the paths.
     #[arg(long, value_name = "FILE")]
     pub(crate) params: Option<PathBuf>,
@@ -27,14 +27,14 @@ pub(crate) struct Given {
 }
 
 /// What a command is about.
-pub(crate) struct Meant {
+pub(crate) struct ResolvedDrop {
     pub(crate) submission: Submission,
     pub(crate) params: Params,
     /// Params that may have been meant, and were not named.
     pub(crate) unread: Vec<Diagnostic>,
 }
 
-impl Given {
+impl DropOptions {
     /// Finds the network among `paths`, and resolves its params. Files that are `ours` are no part of it.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Given {
         paths: &[PathBuf],
         (context, plugins): (&Context, &Plugins),
         ours: &dyn Fn(&Path) -> bool,
-    ) -> Result<Meant, Diagnostics> {
+    ) -> Result<ResolvedDrop, Diagnostics> {
         let inbox = &context.settings.intake.inbox;
         let found = presets_of(paths, self.presets.as_deref(), inbox)?;
         let presets = found.as_deref().unwrap_or_default();
@@ -61,6 +61,6 @@ impl Given {
             params = resolve(&submission, &[presets, &[samples]].concat())?;
         }
         let unread = submission.unread_params(paths, file, &found);
-        Ok(Meant { submission, params, unread })
+        Ok(ResolvedDrop { submission, params, unread })
     }
 }
