@@ -121,7 +121,7 @@ impl KernelRow {
         self.is_of(node) && (self.since..=self.until).contains(&opset)
     }
 
-    /// Computes the node; `given` are all inputs, of which `call` sees the tensors.
+    /// Computes the node; `inputs` are all of them, of which `call` sees the tensors.
     pub(crate) fn run(
         &self,
         call: &KernelCall,

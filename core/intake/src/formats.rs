@@ -35,7 +35,11 @@ pub fn sentence(path: &Path) -> Option<String> {
         return Some(format!("it is {what}: `saved_model.pb` is missing"));
     }
     if what == TENSORS {
-        return Some(format!("it is {what}: `config.json` beside it is missing"));
+        let why = match file.with_file_name("config.json").is_file() {
+            true => "`config.json` beside it describes no model of Transformers",
+            false => "`config.json` beside it is missing",
+        };
+        return Some(format!("it is {what}: {why}"));
     }
     if what == CHECKPOINT {
         let graph = file.with_extension("meta");

@@ -1,4 +1,4 @@
-//! Arguments taken out into the struct of the function that reads them.
+//! Arguments taken out for the parameters of the function that reads them.
 
 use super::Value;
 use onnxd_build::{GraphBuilder, Operand, Var};

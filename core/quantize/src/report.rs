@@ -88,7 +88,7 @@ pub(crate) fn add_seen(row: &mut QuantizedTensor, stats: &Stats) {
 /// What a quantization did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Values that was quantized.
+    /// Values that were quantized.
     pub tensors: Vec<QuantizedTensor>,
     /// Nodes that were quantized.
     pub layers: Vec<QuantizedLayer>,

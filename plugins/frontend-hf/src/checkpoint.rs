@@ -5,7 +5,8 @@ use crate::problem::{damaged, over_limit};
 use crate::safetensors::{self, Stored};
 use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +16,7 @@ pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
 /// Bytes of an index.
-const INDEX_MAX: usize = 256 << 20;
+const INDEX_MAX: usize = 64 << 20;
 
 /// Names of unused tensors that are told.
 const TOLD_MAX: usize = 5;
@@ -24,6 +25,8 @@ const TOLD_MAX: usize = 5;
 pub(crate) struct Checkpoint {
     tensors: HashMap<String, Stored>,
     used: RefCell<BTreeSet<String>>,
+    /// Biases that were asked for, with a `*` for the layer: whether one was there, and one that was not.
+    biases: RefCell<BTreeMap<String, (bool, Option<String>)>>,
     /// What names may have in front, the longest first; a checkpoint of the model without its head has none.
     prefixes: &'static [&'static str],
 }
@@ -66,7 +69,7 @@ impl Checkpoint {
     }
 
     pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
-        Checkpoint { tensors, used: RefCell::default(), prefixes: &[] }
+        Checkpoint { tensors, used: RefCell::default(), biases: RefCell::default(), prefixes: &[] }
     }
 
     /// Lets names be found with one of these in front.
@@ -87,7 +90,9 @@ impl Checkpoint {
         name: &str,
         dims: &[usize],
     ) -> Result<Option<Tensor>, Diagnostic> {
-        let Some(stored) = self.find(name) else { return Ok(None) };
+        let found = self.find(name);
+        self.note_bias(name, found.is_some());
+        let Some(stored) = found else { return Ok(None) };
         let shown = shown(&stored.name);
         if stored.shape != dims {
             let message = format!(
@@ -110,6 +115,31 @@ impl Checkpoint {
                 Err(Diagnostic::new(Code::FeatureUnsupported, message))
             }
         }
+    }
+
+    fn note_bias(&self, name: &str, is_there: bool) {
+        if !name.ends_with(".bias") {
+            return;
+        }
+        let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let parts = name.split('.').map(|part| if is_number(part) { "*" } else { part });
+        let mut biases = self.biases.borrow_mut();
+        let (there, lacking) = biases.entry(parts.collect::<Vec<_>>().join(".")).or_default();
+        *there |= is_there;
+        if !is_there && lacking.is_none() {
+            *lacking = Some(name.to_owned());
+        }
+    }
+
+    /// That some layers have a bias and others lack it, which a checkpoint in one piece does not do.
+    pub(crate) fn complete(&self) -> Result<(), Diagnostic> {
+        let biases = self.biases.borrow();
+        let mut lacking =
+            biases.values().filter(|(there, _)| *there).filter_map(|(_, name)| name.as_ref());
+        let Some(name) = lacking.next() else { return Ok(()) };
+        let message = format!("tensor `{}` is missing, and other layers have theirs", shown(name));
+        let help = "Copy all files of the checkpoint again, completely.";
+        Err(Diagnostic::new(Code::WeightsMissing, message).help(help))
     }
 
     /// As [`Checkpoint::optional`], of a tensor that must be there.
@@ -149,12 +179,18 @@ pub(crate) fn index(bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagn
         let found = bytes.len();
         return Err(over_limit(format!("`{INDEX}` has {found} bytes, of {INDEX_MAX} at most")));
     }
-    let index: Value =
-        serde_json::from_slice(bytes).map_err(|e| damaged(format!("`{INDEX}` is no JSON: {e}")))?;
-    let map = index.get("weight_map").and_then(Value::as_object);
-    let map = map.ok_or_else(|| damaged(format!("`{INDEX}` has no object `weight_map`")))?;
+    /// What else is in the file is passed over.
+    #[derive(Deserialize)]
+    struct Listed {
+        weight_map: Option<Map<String, Value>>,
+    }
+    let listed: Listed = serde_json::from_slice(bytes)
+        .map_err(|e| damaged(format!("`{INDEX}` is no JSON list of tensors: {e}")))?;
+    let map = listed
+        .weight_map
+        .ok_or_else(|| damaged(format!("`{INDEX}` has no object `weight_map`")))?;
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (name, file) in map {
+    for (name, file) in &map {
         let file = file.as_str().filter(|file| is_plain(file)).ok_or_else(|| {
             let (name, file) = (shown(name), shown(&file.to_string()));
             damaged(format!(

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// Bytes of the file.
-const BYTES_MAX: usize = 16 << 20;
+pub(crate) const BYTES_MAX: usize = 16 << 20;
 
 /// The greatest size that a field may say. Sizes of tensors are compared with the file besides.
 const SIZE_MAX: u64 = 1 << 31;

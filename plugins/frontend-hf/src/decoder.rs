@@ -36,7 +36,7 @@ pub(crate) struct Decoder {
     pub(crate) ropes: Vec<Rope>,
     pub(crate) mlp: Mlp,
     /// What layers differ in.
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) layers: Vec<DecoderLayer>,
     /// What each branch is multiplied by before it is added.
     pub(crate) residual: f64,
     pub(crate) head_of_words: Logits,
@@ -243,7 +243,7 @@ pub(crate) struct Experts {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layer {
+pub(crate) struct DecoderLayer {
     /// How many keys a query sees, itself included; all where there is none.
     pub(crate) window: Option<usize>,
     /// Which of the rotations queries and keys turn by.

@@ -1,12 +1,15 @@
 //! What lies in the folder of a checkpoint: what is read, what is copied to the result, and what is left alone.
 
 use crate::checkpoint::{INDEX, SINGLE, index};
+use crate::config::BYTES_MAX;
 use crate::diag::{Diagnostic, shown};
 use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
 use serde_json::Value;
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const ADAPTER: &str = "adapter_config.json";
+/// Steps behind the model, of sentence-transformers.
+pub(crate) const MODULES: &str = "modules.json";
 
 /// Weights as a pickle.
 const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
@@ -26,13 +29,13 @@ const OTHER_ENDINGS: [&str; 8] =
     [".bin", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pth", ".tflite"];
 
 /// The folder of the network: empty, or ends with `/`.
-pub(crate) fn of(network: &str) -> &str {
+pub(crate) fn folder_of(network: &str) -> &str {
     &network[..network.rfind('/').map_or(0, |at| at + 1)]
 }
 
 /// Files beside the network, relative to its folder.
 fn beside(submission: &Submission) -> impl Iterator<Item = &str> {
-    let folder = of(submission.network());
+    let folder = folder_of(submission.network());
     submission.files().filter_map(move |(path, _)| path.strip_prefix(folder))
 }
 
@@ -45,10 +48,16 @@ pub(crate) fn copied(submission: &Submission) -> Vec<&str> {
 
 /// Other copies of the model, which are not read.
 pub(crate) fn other_copies(submission: &Submission) -> Vec<&str> {
+    let is_single = has(submission, SINGLE);
     let is_copy = |file: &&str| {
+        let is_shard = is_single && *file != SINGLE && !file.contains('/');
+        let is_shard = is_shard && (*file == INDEX || file.ends_with(".safetensors"));
         let is_consolidated = file.starts_with("consolidated") || *file == "params.json";
         let inside = OTHER_FOLDERS.iter().any(|folder| file.starts_with(folder));
-        is_consolidated || inside || OTHER_ENDINGS.iter().any(|ending| file.ends_with(ending))
+        is_shard
+            || is_consolidated
+            || inside
+            || OTHER_ENDINGS.iter().any(|ending| file.ends_with(ending))
     };
     beside(submission).filter(is_copy).collect()
 }
@@ -59,12 +68,12 @@ pub(crate) fn is_pickled(submission: &Submission) -> bool {
     !has(SINGLE) && !has(INDEX) && PICKLED.iter().any(|file| has(file))
 }
 
-fn has(submission: &Submission, file: &str) -> bool {
-    submission.has(&format!("{}{file}", of(submission.network())))
+pub(crate) fn has(submission: &Submission, file: &str) -> bool {
+    submission.has(&format!("{}{file}", folder_of(submission.network())))
 }
 
 fn need(submission: &Submission, what: &str, file: &str, optional: bool) -> Need {
-    let path = format!("{}{file}", of(submission.network()));
+    let path = format!("{}{file}", folder_of(submission.network()));
     let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
     Need { what: what.to_owned(), path, found_as, optional }
 }
@@ -72,7 +81,12 @@ fn need(submission: &Submission, what: &str, file: &str, optional: bool) -> Need
 /// Whether the network is a checkpoint of Hugging Face, and which files it needs. Asked again whenever files arrive.
 pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     let network = submission.network();
-    let parsed = submission.look(network, |bytes| serde_json::from_slice::<Value>(bytes).ok())?;
+    // The import says that a longer file is refused.
+    let parse = |bytes: &[u8]| match bytes.len() <= BYTES_MAX {
+        true => serde_json::from_slice::<Value>(bytes).ok(),
+        false => None,
+    };
+    let parsed = submission.look(network, parse)?;
     let says = |key: &str| parsed.as_ref().is_some_and(|config| config.get(key).is_some());
     if network.ends_with(ADAPTER) {
         return Ok(match says("peft_type") && !has(submission, CONFIG) {
@@ -112,7 +126,7 @@ fn weights(submission: &Submission) -> Result<Vec<Need>, Diagnostic> {
     if has(submission, SINGLE) || !has(submission, INDEX) {
         return Ok(vec![need("file of weights", SINGLE)]);
     }
-    let path = format!("{}{INDEX}", of(submission.network()));
+    let path = format!("{}{INDEX}", folder_of(submission.network()));
     // A damaged index is reported when the network is read.
     let files = submission.look(&path, |bytes| index(bytes).unwrap_or_default())?;
     let list = [need("list of the files of weights", INDEX)];

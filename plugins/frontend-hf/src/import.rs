@@ -1,7 +1,7 @@
 //! A checkpoint becomes a model.
 
 use crate::checkpoint::Checkpoint;
-use crate::config::Config;
+use crate::config::{BYTES_MAX, Config};
 use crate::decoder::{self, Decoder};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::problem::{damaged, unsupported};
@@ -32,15 +32,22 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         let help = "Save the model with `safe_serialization=True`.";
         return Err(unsupported(why).help(help).into());
     }
+    if folder::has(submission, folder::MODULES) {
+        let why = "`modules.json` says what comes behind the model (pooling), which this version does not read";
+        let help = "Leave `modules.json` out to convert the language model alone.";
+        return Err(unsupported(why).help(help).into());
+    }
     let decoder = family(&config)?;
-    let mut checkpoint = Checkpoint::open(submission, folder::of(network))?;
+    let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
     checkpoint.under(decoder.names.prefixes);
     let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET);
     let graph = decoder::graph::build(&decoder, &checkpoint, opset)?;
+    checkpoint.complete()?;
     copy(submission)?;
     let mut notes = config.unread();
     notes.extend(checkpoint.unused());
     notes.extend(not_read(submission));
+    notes.extend(adapter_beside(submission));
     let metadata = card(&config, &decoder);
     Ok(Imported { model: lower::model(graph, opset), notes, metadata, ..Imported::default() })
 }
@@ -67,7 +74,8 @@ fn family(config: &Config) -> Result<families::Family, Diagnostic> {
 }
 
 fn adapter(bytes: &[u8]) -> Diagnostic {
-    let parsed: Option<Value> = serde_json::from_slice(bytes).ok();
+    let is_short = bytes.len() <= BYTES_MAX;
+    let parsed: Option<Value> = is_short.then(|| serde_json::from_slice(bytes).ok()).flatten();
     let base = parsed.as_ref().and_then(|parsed| parsed.get("base_model_name_or_path")?.as_str());
     let Some(base) = base else {
         return damaged(format!("`{}` names no base model", folder::ADAPTER));
@@ -76,9 +84,17 @@ fn adapter(bytes: &[u8]) -> Diagnostic {
     unsupported(message).help("Merge the adapter into its base model, and convert the result.")
 }
 
+/// A note of an adapter that lies beside the model, which Transformers would apply.
+fn adapter_beside(submission: &Submission) -> Option<Diagnostic> {
+    let message = "The adapter beside the model (`adapter_config.json`) was not applied.";
+    let note = Diagnostic::new(Code::LayerParameterIgnored, message);
+    let help = "Merge the adapter into the model first, if it belongs to it.";
+    folder::has(submission, folder::ADAPTER).then(|| note.help(help))
+}
+
 /// Copies what runtimes read beside the model.
 fn copy(submission: &Submission) -> Result<(), Diagnostic> {
-    let folder = folder::of(submission.network());
+    let folder = folder::folder_of(submission.network());
     folder::copied(submission)
         .into_iter()
         .try_for_each(|file| submission.file(file, &submission.read(&format!("{folder}{file}"))?))

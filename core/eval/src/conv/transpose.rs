@@ -25,7 +25,7 @@ fn window(call: &KernelCall, input: &[usize], kernel: &[usize]) -> Outcome<Windo
         let list = call.ints(name)?.filter(|l| !l.is_empty());
         match list {
             Some(l) if l.len() != axes.len() || l.iter().any(|n| *n < 0) => Err(Fault::invalid(
-                format!("attribute `{name}` does not fit {} spatial axes", axes.len()),
+                format!("attribute `{name}` = {l:?} does not fit {} spatial axes", axes.len()),
             )),
             list => Ok(list),
         }

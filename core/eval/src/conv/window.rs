@@ -2,6 +2,7 @@
 
 use crate::call::KernelCall;
 use crate::fault::{Fault, Outcome};
+use onnxd_diagnostics::refuse;
 use onnxd_ir::window::{self, Padding, WindowAxis};
 
 /// The number of spatial axes everything is computed with.
@@ -42,10 +43,10 @@ pub(crate) fn axes(call: &KernelCall, kernel: &[usize]) -> Outcome<Vec<WindowAxi
             return Err(Fault::invalid(format!("pads of {before} and {after} are not computed")));
         }
     }
-    match axes.iter().all(|axis| axis.reach().is_some_and(|reach| reach <= REACH_MAX)) {
-        true => Ok(axes),
-        false => Err(Fault::invalid("the window is too large, or has no element")),
-    }
+    refuse!(kernel.contains(&0) => "the kernel of {kernel:?} has no element");
+    let is_small = |axis: &WindowAxis| axis.reach().is_some_and(|reach| reach <= REACH_MAX);
+    refuse!(!axes.iter().all(is_small) => "the window of {kernel:?} elements is too large");
+    Ok(axes)
 }
 
 /// Up to three sizes as exactly three, leading axes filled with `with`.

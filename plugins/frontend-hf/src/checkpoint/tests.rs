@@ -14,3 +14,13 @@ fn an_index_lists_files_beside_it() {
         assert_eq!(index(bad.as_bytes()).unwrap_err().code, "N0201", "{bad}");
     }
 }
+
+#[test]
+fn a_bias_that_some_layers_lack_is_missing() {
+    let checkpoint = Checkpoint::of(HashMap::new());
+    checkpoint.note_bias("layers.0.q_proj.bias", false);
+    assert!(checkpoint.complete().is_ok(), "no layer has one");
+    checkpoint.note_bias("layers.1.q_proj.bias", true);
+    let found = checkpoint.complete().unwrap_err();
+    assert!(found.message.contains("`layers.0.q_proj.bias` is missing"), "{found}");
+}

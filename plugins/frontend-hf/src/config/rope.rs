@@ -246,9 +246,13 @@ fn longrope(c: &Config, scaling: &Config, inv: &[f64]) -> Result<(Frequencies, f
     let longest = longest(c)?;
     let (usual, ratio) = match original(c, scaling)? {
         Some(original) => (original, longest / original),
-        None => (longest, scaling.number("factor", 1.0)?),
+        None => (longest, factor(scaling)?),
     };
-    scaling.pass_over(&["factor"]);
+    if let Some(factor) = scaling.optional_number("factor")?
+        && (factor - ratio).abs() > 1e-3 * ratio
+    {
+        c.note(format!("`factor` is {factor}, and the lengths say {ratio}, which counts."));
+    }
     let gain = match scaling.optional_number("attention_factor")? {
         Some(gain) => gain,
         None if ratio <= 1.0 => 1.0,

@@ -3,7 +3,7 @@
 use super::mask::Tokens;
 use super::rotary::Turn;
 use super::weights::Net;
-use super::{Attention, Decoder, Layer, OPERATORS};
+use super::{Attention, Decoder, DecoderLayer, OPERATORS};
 use onnxd_plugin_sdk::build::{Call, Result, Var, op};
 
 /// What layers share.
@@ -24,7 +24,7 @@ impl Shared {
 /// A layer, and what the cache has of it.
 pub(super) struct CachedLayer<'p> {
     pub(super) number: usize,
-    pub(super) layer: Layer,
+    pub(super) layer: DecoderLayer,
     /// What names of its weights begin with.
     pub(super) prefix: &'p str,
     pub(super) past: [Var; 2],

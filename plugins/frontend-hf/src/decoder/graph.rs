@@ -8,7 +8,7 @@ use super::mlp::mlp;
 use super::moe::experts;
 use super::rotary::Turn;
 use super::weights::Net;
-use super::{Decoder, Layer, Logits, Order};
+use super::{Decoder, DecoderLayer, Logits, Order};
 use crate::checkpoint::Checkpoint;
 use crate::diag;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
@@ -47,7 +47,7 @@ fn write(net: &Net<'_>) -> Result<()> {
         let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), size, taps]);
         b.input(&format!("past_key_values.{i}.conv_state"), ty)
     };
-    let of_layer = |(i, layer): (usize, &Layer)| match layer.taps {
+    let of_layer = |(i, layer): (usize, &DecoderLayer)| match layer.taps {
         Some(taps) => vec![kept(i, taps)],
         None => vec![cached(i, "key", d.head), cached(i, "value", d.value)],
     };
@@ -80,7 +80,7 @@ fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
     let tokens = Tokens::new(b, ids, mask, d.embedding.positions.is_some())?;
     let turns = d.ropes.iter().map(|rope| Turn::new(b, rope, &tokens)).collect::<Result<_>>()?;
     let mut biases: Vec<(Option<usize>, Var)> = vec![];
-    for Layer { window, .. } in &d.layers {
+    for DecoderLayer { window, .. } in &d.layers {
         if !biases.iter().any(|(known, _)| known == window) {
             biases.push((*window, tokens.bias(b, *window)?));
         }
@@ -120,7 +120,7 @@ fn layer_of(
     net: &Net<'_>,
     shared: &Shared,
     x: Var,
-    (number, layer, prefix, past): (usize, &Layer, &str, &[Var]),
+    (number, layer, prefix, past): (usize, &DecoderLayer, &str, &[Var]),
 ) -> Result<(Var, Vec<Var>)> {
     let Net { b, d, .. } = *net;
     let names = &d.names;

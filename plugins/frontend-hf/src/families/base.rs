@@ -3,10 +3,13 @@
 use crate::config::Config;
 use crate::config::rope::{self, rope};
 use crate::decoder::{
-    Activation, Attention, Decoder, Embedding, Fused, HeadNorm, Layer, Logits, Mlp, MlpKind, Names,
-    Norm, NormKind, Order,
+    Activation, Attention, Decoder, DecoderLayer, Embedding, Fused, HeadNorm, Logits, Mlp, MlpKind,
+    Names, Norm, NormKind, Order,
 };
 use crate::diag::Diagnostic;
+
+/// Heads, and elements of a head. Tables of angles and slopes have so many elements.
+pub(super) const HEADS_MAX: usize = 1 << 16;
 
 /// How a family calls its sizes.
 #[derive(Clone, Copy)]
@@ -108,6 +111,14 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
     }
     let default = base.head.filter(|_| !c.has("head_dim"));
     let head = c.optional_size("head_dim")?.or(default).unwrap_or(hidden / heads);
+    for (key, size) in [(keys.heads, heads), ("head_dim", head)] {
+        if !(1..=HEADS_MAX).contains(&size) {
+            return Err(c.wrong(
+                key,
+                &format!("such that heads, and elements of one, are 1 to {HEADS_MAX}"),
+            ));
+        }
+    }
     let count = c.layers(keys.layers)?;
     let inner = match c.optional_size(keys.inner)? {
         None if base.is_inner_fourfold => 4 * hidden,
@@ -115,8 +126,12 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
         None => c.size(keys.inner)?,
     };
     let ropes = base.rope.map(|defaults| rope(c, head, defaults)).transpose()?;
-    let layer =
-        Layer { window: None, rope: ropes.as_ref().map(|_| 0), has_experts: false, taps: None };
+    let layer = DecoderLayer {
+        window: None,
+        rope: ropes.as_ref().map(|_| 0),
+        has_experts: false,
+        taps: None,
+    };
     let epsilon = if base.epsilon.0.is_empty() {
         base.epsilon.1
     } else {

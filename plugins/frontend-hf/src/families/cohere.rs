@@ -35,9 +35,10 @@ pub(super) fn cohere2(c: &Config) -> Result<Decoder, Diagnostic> {
     c.pass_over(&["cache_implementation", "order_of_interleaved_layers", "rotary_pct"]);
     let old = c.optional_size("_sliding_window_pattern")?;
     let pattern = c.optional_size("sliding_window_pattern")?.or(old).unwrap_or(4);
-    let near = set_windows(c, &mut d, window(c, Some(4096))?, |i| (i + 1) % pattern != 0)?;
+    let window = window(c, Some(4096))?;
+    let near = set_windows(c, &mut d, window, |i| (i + 1) % pattern != 0)?;
     for (layer, near) in d.layers.iter_mut().zip(near) {
-        layer.rope = Some(0).filter(|_| near);
+        layer.rope = Some(0).filter(|_| near && window.is_some());
     }
     Ok(d)
 }

@@ -1,7 +1,7 @@
 //! DeepSeek 2 and 3: keys and values from small vectors, and groups of experts behind dense layers.
 
-use super::base::{self, Base, LLAMA, ROPE};
-use super::moe::{each, size_of_choice};
+use super::base::{self, Base, HEADS_MAX, LLAMA, ROPE};
+use super::moe::each;
 use crate::config::Config;
 use crate::config::rope::{Defaults, rope};
 use crate::decoder::{Decoder, Experts, Latent, Router};
@@ -11,6 +11,9 @@ use crate::diag::Diagnostic;
 fn common(c: &Config, is_corrected: bool, divided: bool) -> Result<Decoder, Diagnostic> {
     let mut d = base::decoder(c, &Base { rope: None, ..LLAMA })?;
     let turning = c.size("qk_rope_head_dim")?;
+    if turning > HEADS_MAX {
+        return Err(c.wrong("qk_rope_head_dim", &format!("{HEADS_MAX} at most")));
+    }
     d.kv_heads = d.heads;
     d.head = c.size("qk_nope_head_dim")? + turning;
     d.value = c.size("v_head_dim")?;
@@ -24,19 +27,30 @@ fn common(c: &Config, is_corrected: bool, divided: bool) -> Result<Decoder, Diag
         return Err(c.unknown("moe_layer_freq", "and only 1 is known"));
     }
     let Some(count) = c.optional_size("n_routed_experts")? else { return Ok(d) };
-    let [groups, best] = ["n_group", "topk_group"].map(|key| c.optional_size(key));
-    let (groups, best) = (groups?.unwrap_or(1), best?.unwrap_or(1));
+    // A field that is absent is what Transformers says of the third version; a null is none.
+    let or = |key: &str, default| match is_corrected && !c.has(key) {
+        true => Ok(Some(default)),
+        false => c.optional_size(key),
+    };
+    let (groups, best) = (or("n_group", 8)?.unwrap_or(1), or("topk_group", 4)?.unwrap_or(1));
     if count % groups != 0 || best > groups || (is_corrected && count / groups < 2 && best < groups)
     {
         return Err(c.wrong("n_group", &format!("groups of equal size of the {count} experts")));
     }
+    let chosen =
+        or("num_experts_per_tok", 8)?.ok_or_else(|| c.wrong("num_experts_per_tok", "a size"))?;
+    if chosen > count {
+        return Err(c.wrong(
+            "num_experts_per_tok",
+            &format!("{count} at most, which is how many there are"),
+        ));
+    }
     let scale = c.number("routed_scaling_factor", if is_corrected { 2.5 } else { 1.0 })?;
     let inner = c.size("moe_intermediate_size")?;
-    let shared =
-        c.optional_size("n_shared_experts")?.map(|n| ("mlp.shared_experts", n * inner, ""));
+    let shared = or("n_shared_experts", 1)?.map(|n| ("mlp.shared_experts", n * inner, ""));
     d.mlp.experts = Some(Experts {
         count,
-        chosen: size_of_choice(c, 8, count)?,
+        chosen,
         inner,
         router: Router::Grouped { groups, chosen: best, is_corrected, divided, scale },
         router_name: "mlp.gate",

@@ -11,7 +11,7 @@ pub(super) fn exaone4(c: &Config) -> Result<Decoder, Diagnostic> {
     d.attention.head_norm = HeadNorm::Shared;
     let window = window(c, Some(4096))?;
     // Made into `layer_types`, without which a word such as `LLLG` would have to be read.
-    let pattern = match c.has("layer_types") {
+    let pattern = match c.get("layer_types").is_some() {
         true => 4,
         false => c.optional_size("sliding_window_pattern")?.unwrap_or(4),
     };

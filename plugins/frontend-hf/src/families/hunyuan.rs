@@ -19,7 +19,13 @@ const HUNYUAN: Base = Base {
 pub(super) fn hunyuan(c: &Config) -> Result<Decoder, Diagnostic> {
     // A base that is stretched once and for all, under a name that says otherwise.
     let scaling = c.section("rope_parameters")?.or(c.section("rope_scaling")?);
-    let alpha = scaling.as_ref().map_or(Ok(None), |scaling| scaling.optional_number("alpha"))?;
+    let mut alpha = None;
+    if let Some(scaling) = &scaling
+        && let (new, old) = (scaling.word("rope_type")?, scaling.word("type")?)
+        && matches!(new.or(old), Some("dynamic" | "xdrope"))
+    {
+        alpha = scaling.optional_number("alpha")?.filter(|alpha| *alpha != 0.0);
+    }
     let rope = HUNYUAN.rope.filter(|_| alpha.is_none());
     let mut d = base::decoder(c, &Base { rope, ..HUNYUAN })?;
     if let (Some(alpha), Some(scaling)) = (alpha, &scaling) {
@@ -31,6 +37,9 @@ pub(super) fn hunyuan(c: &Config) -> Result<Decoder, Diagnostic> {
         let size = d.head as f64;
         d.ropes = vec![plain(d.head, theta * alpha.powf(size / (size - 2.0)), ROPE)];
         d.layers.iter_mut().for_each(|layer| layer.rope = Some(0));
+        // Fields of other rotations, which the files of this family carry.
+        scaling.pass_over(&["beta_fast", "beta_slow", "factor", "mscale", "mscale_all_dim"]);
+        c.close(scaling);
     }
     d.attention.head_norm = HeadNorm::Shared;
     d.attention.norm_after_turn = true;

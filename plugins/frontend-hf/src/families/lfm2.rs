@@ -38,6 +38,9 @@ pub(super) fn lfm2(c: &Config) -> Result<Decoder, Diagnostic> {
     let multiple = c.optional_size("block_multiple_of")?.unwrap_or(256);
     if c.flag("block_auto_adjust_ff_dim", true)? {
         let narrow = (multiplier * (2 * d.mlp.inner / 3) as f64) as usize;
+        if narrow > 1 << 31 {
+            return Err(c.wrong("block_ffn_dim_multiplier", "a share of a usual size"));
+        }
         d.mlp.inner = narrow.div_ceil(multiple) * multiple;
     }
     d.attention.head_norm = HeadNorm::Shared;

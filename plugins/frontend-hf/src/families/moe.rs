@@ -28,6 +28,10 @@ pub(super) fn size_of_choice(
 
 /// Sinks, windows in every other layer, and experts whose gate and up alternate.
 pub(super) fn gpt_oss(c: &Config) -> Result<Decoder, Diagnostic> {
+    // Transformers fills in a rotation of its own where the file has none.
+    if c.get("rope_parameters").or(c.get("rope_scaling")).is_none() {
+        return Err(c.wrong("rope_scaling", "an object, as the files of this family have it"));
+    }
     let rope = Some(Defaults { theta: 150000.0, ..ROPE });
     let (epsilon, head, kv_heads) = (("rms_norm_eps", 1e-5), Some(64), Some(8));
     let mut d = base::decoder(c, &Base { rope, epsilon, head, kv_heads, ..LLAMA })?;

@@ -36,6 +36,16 @@ pub(super) fn phi(c: &Config) -> Result<Decoder, Diagnostic> {
 pub(super) fn phi3(c: &Config) -> Result<Decoder, Diagnostic> {
     let base = Base { mlp: MlpKind::GatedInOne, epsilon: ("rms_norm_eps", 1e-5), ..LLAMA };
     let mut d = base::decoder(c, &base)?;
+    let is_scaled = c.get("rope_scaling").or(c.get("rope_parameters")).is_some();
+    if is_scaled && c.get("original_max_position_embeddings").is_none() {
+        // Transformers has a default, which files of this family do not rely on.
+        let sections = [c.section("rope_scaling")?, c.section("rope_parameters")?];
+        let long = |section: &Config| section.get("long_factor").is_some();
+        let has = |section: &Config| section.has("original_max_position_embeddings");
+        if sections.iter().flatten().any(|section| long(section) && !has(section)) {
+            return Err(c.wrong("original_max_position_embeddings", "a size"));
+        }
+    }
     // It counts only where angles are scaled.
     c.pass_over(&["original_max_position_embeddings"]);
     d.attention.fused = Fused::InTurn;

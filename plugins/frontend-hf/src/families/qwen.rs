@@ -1,15 +1,16 @@
 //! Qwen 2 and 3: windows in late layers, norms of heads, experts.
 
-use super::base::{self, Base, LLAMA, set_windows};
+use super::base::{self, Base, LLAMA, set_windows, window};
 use super::moe::{each, size_of_choice};
 use crate::config::Config;
 use crate::decoder::{Decoder, Experts, HeadNorm, Router};
 use crate::diag::Diagnostic;
+use std::collections::BTreeSet;
 
 /// Windows count only if the file says that they are used.
 fn windows(c: &Config, d: &mut Decoder) -> Result<(), Diagnostic> {
     let is_used = c.flag("use_sliding_window", false)?;
-    let window = c.optional_size("sliding_window")?.filter(|_| is_used);
+    let window = window(c, Some(4096))?.filter(|_| is_used);
     let first = c.optional_number("max_window_layers")?.unwrap_or(28.0);
     set_windows(c, d, window, |i| i as f64 >= first)?;
     Ok(())
@@ -36,9 +37,10 @@ fn experts(
     chosen: usize,
 ) -> Result<Experts, Diagnostic> {
     let dense = c.numbers("mlp_only_layers")?.unwrap_or_default();
+    let dense: BTreeSet<usize> = dense.into_iter().map(|i| i as usize).collect();
     let step = c.optional_size("decoder_sparse_step")?.unwrap_or(1);
     for (i, layer) in d.layers.iter_mut().enumerate() {
-        layer.has_experts = !dense.contains(&(i as f64)) && (i + 1) % step == 0;
+        layer.has_experts = !dense.contains(&i) && (i + 1) % step == 0;
     }
     Ok(Experts {
         count,
@@ -68,7 +70,7 @@ pub(super) fn qwen3_moe(c: &Config) -> Result<Decoder, Diagnostic> {
     // All layers have the window, if it is used.
     c.pass_over(&["max_window_layers"]);
     let is_used = c.flag("use_sliding_window", false)?;
-    let window = c.optional_size("sliding_window")?.filter(|_| is_used);
+    let window = window(c, Some(4096))?.filter(|_| is_used);
     set_windows(c, &mut d, window, |_| true)?;
     let count = c.optional_size("num_experts")?.or(c.optional_size("num_local_experts")?);
     d.mlp.experts = Some(experts(c, &mut d, count.unwrap_or(128), 8)?);

@@ -117,3 +117,34 @@ fn the_cache_and_padding_change_nothing() {
         assert!(last(&other, 5) != last(&whole, 5), "the first word counts: {case}");
     }
 }
+
+/// The decoder of a family whose `config.json` says so much beside the sizes.
+fn described(line: &str) -> Result<crate::decoder::Decoder, crate::diag::Diagnostic> {
+    let config = config(line);
+    let kind = config["model_type"].as_str().unwrap().to_owned();
+    let c = crate::config::Config::parse(config.to_string().as_bytes()).unwrap();
+    super::named(&kind).unwrap()(&c)
+}
+
+#[test]
+fn what_transformers_fills_in_is_filled_in_or_asked_for() {
+    for (line, told) in [
+        (r#"gpt_oss {}"#, "`rope_scaling` is absent"),
+        (r#"llama {"head_dim": 2147483648}"#, "`head_dim` is 2147483648"),
+        (r#"llama {"num_attention_heads": 131072}"#, "`num_attention_heads` is 131072"),
+        (r#"gpt2 {"n_embd": 4, "n_head": 8, "head_dim": null}"#, "`head_dim` is null"),
+        (r#"lfm2 {"block_ffn_dim_multiplier": 1e300}"#, "`block_ffn_dim_multiplier`"),
+        (r#"deepseek_v2 {"num_experts_per_tok": null}"#, "`num_experts_per_tok` is null"),
+    ] {
+        let found = described(line).unwrap_err();
+        assert!(found.message.contains(told), "{line}: {}", found.message);
+    }
+    let windows =
+        |line: &str| described(line).unwrap().layers.iter().filter_map(|l| l.window).count();
+    let qwen = r#"qwen2 {"use_sliding_window": true, "max_window_layers": 1}"#;
+    assert_eq!(windows(qwen), 1, "Transformers' window is 4096");
+    assert_eq!(windows(r#"exaone4 {"layer_types": null, "sliding_window_pattern": 2}"#), 1);
+    let turning =
+        |line: &str| described(line).unwrap().layers.iter().filter_map(|l| l.rope).count();
+    assert_eq!(turning(r#"cohere2 {"sliding_window": null}"#), 0);
+}

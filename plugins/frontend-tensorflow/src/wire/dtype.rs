@@ -61,7 +61,7 @@ pub(crate) fn number_of(word: &str) -> i32 {
     }
 }
 
-/// An attribute that names an element type, as a field of [`arguments!`](onnxd_plugin_sdk::arguments).
+/// An attribute that names an element type, as an argument of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ElementType(pub(crate) DataType);
 

@@ -2,7 +2,7 @@ use super::*;
 
 const DEFAULTS: Defaults = Defaults { theta: 10000.0, share: 1.0, interleaved: false };
 
-fn of(text: &str) -> Result<Rope, Diagnostic> {
+fn rope_of(text: &str) -> Result<Rope, Diagnostic> {
     let c = Config::parse(text.as_bytes()).unwrap();
     rope(&c, 8, DEFAULTS)
 }
@@ -33,28 +33,28 @@ fn generations_agree() {
         ),
     ];
     for (old, new) in pairs {
-        assert_eq!(of(old).unwrap(), of(new).unwrap(), "{old}");
+        assert_eq!(rope_of(old).unwrap(), rope_of(new).unwrap(), "{old}");
     }
 }
 
 #[test]
 fn angles() {
-    let plain = of("{}").unwrap();
+    let plain = rope_of("{}").unwrap();
     let expected = [1.0, 0.1, 0.01, 0.001];
     assert!(fixed(&plain).iter().zip(expected).all(|(a, b): (&f64, f64)| (a - b).abs() < 1e-12));
-    let linear = of(r#"{"rope_scaling": {"type": "linear", "factor": 2}}"#).unwrap();
+    let linear = rope_of(r#"{"rope_scaling": {"type": "linear", "factor": 2}}"#).unwrap();
     assert!((fixed(&linear)[1] - 0.05).abs() < 1e-12);
     // Wavelengths of 6.3, 63, 628 and 6283 positions; 16 / 4 and 16 / 1 are the bounds.
     let llama3 = r#"{"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
         "original_max_position_embeddings": 16}}"#;
-    let slow = fixed(&of(llama3).unwrap());
+    let slow = fixed(&rope_of(llama3).unwrap());
     let s = (16.0 / (2.0 * PI) - 1.0) / 3.0;
     assert!(
         (slow[0] - ((1.0 - s) / 8.0 + s)).abs() < 1e-12 && (slow[3] - 0.001 / 8.0).abs() < 1e-12
     );
     let long = r#"{"max_position_embeddings": 128, "original_max_position_embeddings": 32,
         "rope_scaling": {"type": "su", "short_factor": [1, 1, 1, 1], "long_factor": [2, 2, 2, 2]}}"#;
-    let long = of(long).unwrap();
+    let long = rope_of(long).unwrap();
     assert!((long.gain - (1.0 + 4f64.ln() / 32f64.ln()).sqrt()).abs() < 1e-12);
     assert!(matches!(long.frequencies, Frequencies::ByLength { usual: 32, .. }));
 }
@@ -79,7 +79,7 @@ fn refusals() {
         (r#"{"rope_theta": 0}"#, "N0204", "`rope_theta` is 0"),
     ];
     for (text, code, words) in cases {
-        let found = of(text).unwrap_err();
+        let found = rope_of(text).unwrap_err();
         assert!(found.code == code && found.message.contains(words), "{text}: {found}");
     }
 }

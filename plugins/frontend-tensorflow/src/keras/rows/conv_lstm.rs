@@ -19,7 +19,7 @@ use serde_json::Value as Json;
 /// Runs a `ConvLSTM` over a sequence of pictures.
 ///
 /// # Errors
-/// As `Runner::call`.
+/// As `KerasRunner::call`.
 pub(crate) fn run(called: &Called<'_, '_, '_>, given: &CallArgs) -> Lowered<Vec<KerasItem>> {
     let (b, layer) = (called.builder(), called.layer);
     refuse_stateful(b, layer)?;

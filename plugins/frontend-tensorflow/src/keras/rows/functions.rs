@@ -150,7 +150,7 @@ impl Said<'_> {
 /// Runs functions of the table.
 ///
 /// # Errors
-/// As `Runner::call`.
+/// As `KerasRunner::call`.
 pub(crate) fn said(
     called: &Called<'_, '_, '_>,
     given: &CallArgs,

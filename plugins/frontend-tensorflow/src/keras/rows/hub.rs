@@ -101,7 +101,7 @@ fn positions(b: &Lower, a: Positions) -> Lowered<Var> {
 /// Runs a layer of the package that holds others.
 ///
 /// # Errors
-/// As `Runner::call`.
+/// As `KerasRunner::call`.
 pub(crate) fn holders(
     called: &Called<'_, '_, '_>,
     arguments: &CallArgs,

@@ -6,7 +6,7 @@
 //! An `activation` that comes last is applied to what the row gives.
 //!
 //! A layer that calls the layers it holds is no row but one of [`WRAPPERS`]: it has them in `layer.parts`, each with
-//! its own weights, and calls them with `Runner::call`. Masks of arguments and results are said in `masks`.
+//! its own weights, and calls them with `KerasRunner::call`. Masks of arguments and results are said in `masks`.
 // A function takes its arguments by value, used up or not: all rows have one form.
 #![allow(clippy::needless_pass_by_value)]
 

@@ -20,7 +20,7 @@ use serde_json::Value as Json;
 /// Runs recurrent layers, and `Bidirectional`.
 ///
 /// # Errors
-/// As `Runner::call`.
+/// As `KerasRunner::call`.
 pub(crate) fn recurrent(
     called: &Called<'_, '_, '_>,
     arguments: &CallArgs,

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::lower::Lowered;
 /// Runs the layer inside on all steps at once: they are samples for it.
 ///
 /// # Errors
-/// As `Runner::call`.
+/// As `KerasRunner::call`.
 pub(crate) fn distributed(
     called: &Called<'_, '_, '_>,
     given: &CallArgs,
@@ -45,7 +45,7 @@ pub(super) fn merged(b: &GraphBuilder, x: Var) -> Lowered<Var> {
 /// Runs the layers of a `Pipeline`.
 ///
 /// # Errors
-/// As `Runner::call`.
+/// As `KerasRunner::call`.
 pub(crate) fn pipeline(
     called: &Called<'_, '_, '_>,
     given: &CallArgs,
