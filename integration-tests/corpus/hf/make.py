@@ -52,7 +52,9 @@ def turned(x):
     return np.concatenate([first * cos - second * sin, second * cos + first * sin], -1)
 
 
-def logits(w, ids):
+def outputs(w, ids):
+    """Logits, and keys and values of each layer for the cache."""
+    caches = {}
     x = w["model.embed_tokens.weight"].astype("f8")[ids]
     for n in range(LAYERS):
         of = lambda name: w[f"model.layers.{n}.{name}.weight"].astype("f8")
@@ -60,6 +62,8 @@ def logits(w, ids):
         q = turned((h @ of("self_attn.q_proj").T).reshape(len(ids), HEADS, HEAD))
         k = turned((h @ of("self_attn.k_proj").T).reshape(len(ids), KEYS, HEAD))
         v = (h @ of("self_attn.v_proj").T).reshape(len(ids), KEYS, HEAD)
+        for part, cache in [("key", k), ("value", v)]:
+            caches[f"present.{n}.{part}"] = cache.transpose(1, 0, 2)
         mixed = []
         for head in range(HEADS):
             key = head // (HEADS // KEYS)
@@ -71,7 +75,8 @@ def logits(w, ids):
         h = rms(x, of("post_attention_layernorm"))
         gate = h @ of("mlp.gate_proj").T
         x = x + (gate / (1 + np.exp(-gate)) * (h @ of("mlp.up_proj").T)) @ of("mlp.down_proj").T
-    return rms(x, w["model.norm.weight"].astype("f8")) @ w["lm_head.weight"].astype("f8").T
+    x = rms(x, w["model.norm.weight"].astype("f8"))
+    return {"logits": x @ w["lm_head.weight"].astype("f8").T} | caches
 
 
 def write(file, held):
@@ -108,7 +113,8 @@ def main():
         for part in ["key", "value"]:
             inputs[f"past_key_values.{n}.{part}"] = np.zeros((1, KEYS, 0, HEAD), "<f4")
     np.savez(HERE / "expected.inputs.npz", **inputs)
-    np.savez(HERE / "expected.outputs.npz", logits=logits(held, ids)[None].astype("<f4"))
+    given = outputs(held, ids)
+    np.savez(HERE / "expected.outputs.npz", **{name: x[None].astype("<f4") for name, x in given.items()})
 
 
 main()
