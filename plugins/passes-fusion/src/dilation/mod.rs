@@ -66,19 +66,17 @@ pub(crate) fn fuse_dilation(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Rew
     let (cut, mut steps) = phases(cx, facts, samples.data, &samples.sizes).ok_or_else(unlike)?;
     let (x, padded) = padded(cx.graph, cut.data).unwrap_or((cut.data, None));
     let rank = facts.shape(x).ok_or_else(unlike)?.len();
-    let mut pads = offsets::left(cx, facts, padded, crops)
+    let axes = (rank, samples.sizes.len());
+    let pads = offsets::left(cx, facts, (padded, crops), axes)
         .ok_or_else(|| Skip("what is padded and cropped is not known".into()))?;
-    pads.resize(pads.len().max(2 * rank), 0);
     let sizes = facts.shape(out).ok_or_else(unlike)?;
-    if sizes.iter().any(|size| size.known().is_some_and(|n| n <= 0)) || pads.len() > 2 * rank {
+    if sizes.iter().any(|size| size.known().is_some_and(|n| n <= 0)) {
         return Skip::because("nothing is left of what is cropped");
     }
     drop_pair(cx.graph, x, &mut steps);
-    // Only zeros around a convolution are its own, and only along the axes of blocks.
+    // Only zeros around a convolution are its own.
     let first = steps.iter().find(|step| !step.moves());
-    let spatial = |at: usize| (1..=samples.sizes.len()).contains(&(at % rank));
-    let own = |(at, n): (usize, &i64)| *n == 0 || *n > 0 && spatial(at);
-    let inside = matches!(first, Some(DilatedStep::Conv(_))) && pads.iter().enumerate().all(own);
+    let inside = matches!(first, Some(DilatedStep::Conv(_))) && pads.iter().all(|n| *n >= 0);
     let around = if inside { pads.clone() } else { vec![0; 2 * rank] };
     cx.rebuild(out, |b| {
         let mut y = b.var(x);

@@ -3,6 +3,7 @@
 //! TensorFlow computes pads and crops of dilated convolutions from the sizes of pictures. Their differences are those
 //! of the convolution's own pads.
 
+use super::blocks::ints;
 use onnxd_plugin_sdk::ir::{DataType, Facts, Node, ValueId, axis_at};
 use onnxd_plugin_sdk::rewrite::Rewriter;
 use std::cell::Cell;
@@ -28,13 +29,14 @@ struct Lists<'a, 'g> {
     nodes: &'a Cell<usize>,
 }
 
-/// What pads and, behind them, negative ones that crop add together for each axis, if that is known. What is not there
-/// adds nothing.
+/// What pads and, behind them, negative ones that crop add together for each of `rank` axes, if that is known. What is
+/// not there adds nothing. Only the axes of `blocks`, which are behind the first, may be padded or cropped: the
+/// convolution between does not keep the others as they are.
 pub(crate) fn left(
     cx: &Rewriter,
     facts: &Facts,
-    pads: Option<ValueId>,
-    crops: Option<ValueId>,
+    (pads, crops): (Option<ValueId>, Option<ValueId>),
+    (rank, blocks): (usize, usize),
 ) -> Option<Vec<i64>> {
     let numbers = |v| Lists { cx, facts, nodes: &Cell::new(NODES_MAX) }.numbers(v, DEPTH_MAX);
     let cropped = |v: ValueId| {
@@ -45,17 +47,18 @@ pub(crate) fn left(
         let minus = |n: &i64| Some(OffsetNumber { computed: None, known: n.checked_neg()? });
         cx.graph.constant(v)?.to_i64s()?.iter().map(minus).collect()
     };
-    let none = |like: &[OffsetNumber]| vec![OffsetNumber { computed: None, known: 0 }; like.len()];
-    let (pads, crops) = match (pads, crops) {
-        (Some(pads), Some(crops)) => (numbers(pads)?, cropped(crops)?),
-        (Some(pads), None) => (numbers(pads)?, none(&numbers(pads)?)),
-        (None, Some(crops)) => (none(&cropped(crops)?), cropped(crops)?),
-        (None, None) => (vec![], vec![]),
+    let zero = OffsetNumber { computed: None, known: 0 };
+    let none = || Some(vec![zero; 2 * rank]);
+    let pads = pads.map_or_else(none, numbers)?;
+    let crops = crops.map_or_else(none, cropped)?;
+    let is_kept = |all: &[OffsetNumber]| {
+        let kept = |at: usize| !(1..=blocks).contains(&(at % rank));
+        all.len() == 2 * rank && (0..all.len()).all(|at| !kept(at) || all[at] == zero)
     };
     let difference = |(x, y): (&OffsetNumber, &OffsetNumber)| {
         (x.computed == y.computed).then(|| x.known.checked_sub(y.known)).flatten()
     };
-    match pads.len() == crops.len() {
+    match is_kept(&pads) && is_kept(&crops) {
         true => pads.iter().zip(&crops).map(difference).collect(),
         false => None,
     }
@@ -109,7 +112,8 @@ impl Lists<'_, '_> {
                 let (all, from) = (read(0)?, self.sizes(node.input(0)?)?);
                 let [rows, columns] = from[..] else { return None };
                 let turned = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));
-                (sizes == [columns, rows]).then(|| turned.map(|at| all[at]).collect())
+                let swaps = ints(node, "perm").is_none_or(|perm| perm == [1, 0]);
+                (swaps && sizes == [columns, rows]).then(|| turned.map(|at| all[at]).collect())
             }
             "Concat" => {
                 let axis = axis(sizes.len())?;

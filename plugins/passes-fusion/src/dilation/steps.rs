@@ -114,7 +114,8 @@ pub(crate) fn phases(
         v = node.input(at).filter(|_| alone)?;
         nodes.push((node.clone(), at));
     };
-    let home: Vec<usize> = (1..=blocks.len()).collect();
+    // Cells are samples, so the first axis is followed, too.
+    let home: Vec<usize> = (0..=blocks.len()).collect();
     let (mut axes, mut steps) = (home.clone(), Vec::new());
     for (node, at) in nodes.into_iter().rev() {
         let step = step(cx, facts, node, at, &axes, blocks)?;
@@ -138,7 +139,7 @@ fn computed(cx: &Rewriter, node: &Node) -> Option<usize> {
     (0..node.inputs.len()).find(|at| !is_constant(*at))
 }
 
-/// What a node becomes without blocks, which lie on `axes` of its computed input.
+/// What a node becomes without blocks. Of its computed input, `axes` are that of samples and those of blocks.
 fn step(
     cx: &Rewriter,
     facts: &Facts,
@@ -161,6 +162,7 @@ fn step(
             let is_plain = all("pads", 0) && all("strides", 1) && all("dilations", 1);
             let w = node.input(1).filter(|_| is_plain && node.attr("auto_pad").is_none())?;
             let mut dilations = vec![1; facts.shape(w)?.len().checked_sub(2)?];
+            let [0, axes @ ..] = axes else { return None };
             for (axis, block) in axes.iter().zip(blocks) {
                 *dilations.get_mut(axis.checked_sub(2)?)? = *block;
             }
@@ -172,8 +174,8 @@ fn step(
     }
 }
 
-/// Whether an operator of one element at a time does the same to all cells of a block, which lie on `axes`: what else
-/// it reads are constants without those axes.
+/// Whether an operator of one element at a time does the same to all cells of a block, and in all blocks and samples,
+/// which lie on `axes`: what else it reads are constants without those axes.
 fn is_free(cx: &Rewriter, facts: &Facts, node: &Node, computed: usize, axes: &[usize]) -> bool {
     let rank = node.input(computed).and_then(|v| Some(facts.shape(v)?.len()));
     let Some(rank) = rank else { return false };

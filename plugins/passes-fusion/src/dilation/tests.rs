@@ -90,6 +90,26 @@ fn other_convolutions_of_blocks_stay() {
         "Conv<pads = [0, 0, 0, 0], strides = [1, 1], auto_pad = \"SAME_UPPER\">(t, w)",
     );
     stays("", &padded);
+    // A channel of the result is cropped, which is none of what is padded.
+    let w = "[2,1,2,3] w = {1.0, -2.0, 3.0, 0.5, 2.0, -1.0, 2.0, 1.0, 0.5, -3.0, 1.0, 2.0}";
+    let cropped = plain
+        .replace("[1,1,2,3] w = {1.0, -2.0, 3.0, 0.5, 2.0, -1.0}", w)
+        .replace("-1, 5, 3, 1}", "-1, 5, 3, 2}")
+        .replace("{-1, 10, 9, 1}", "{-1, 10, 9, 2}")
+        .replace("0, -0, -0, 0}", "0, -0, -0, -1}");
+    assert!(cropped.contains("-1}") && cropped.contains("9, 2}"));
+    stays("what is padded and cropped is not known", &cropped);
+}
+
+/// A constant may differ for each sample, which cells are, too.
+#[test]
+fn constants_for_each_cell_stay() {
+    let between = |dims: &str| {
+        let graph = network("2, 3", "a = Mul(u, each)", [0; 4]).replace("float[N,7", "float[1,7");
+        let each = format!("<float{dims} each = {{1.0, 2.0, 3.0, 4.0, 5.0, 6.0}}, ");
+        graph.replacen('<', &each, 1)
+    };
+    stays("", &between("[6,1,1,1]"));
 }
 
 /// Pads and crops that are computed differ by the convolution's own pads. `more` is added to what is cropped.
@@ -129,6 +149,9 @@ fn pads_may_depend_on_sizes() {
     assert_eq!(fused(&computed(2)), (vec![2, 3], 3));
     let other = computed(0).replace("far = Add(e, more)", "far = Mul(e, more)");
     stays("what is padded and cropped is not known", &other);
+    let kept =
+        computed(0).replace("pads2 = Transpose<perm = [1, 0]>", "pads2 = Transpose<perm = [0, 1]>");
+    stays("what is padded and cropped is not known", &kept);
 }
 
 /// Each node reads the one before twice: to follow all ways would take for ever.

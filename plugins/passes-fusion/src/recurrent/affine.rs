@@ -130,6 +130,7 @@ pub(crate) struct Sums<'a, 'g> {
 impl<'a> Sums<'a, '_> {
     /// `v` with `width` columns as a gate. The activation may come before what shares out the gates.
     pub(crate) fn gate(&self, v: ValueId, width: usize) -> Result<Gate, Skip> {
+        self.spans(v, width)?;
         let (mut v, mut outputs) = (v, Range { start: 0, len: width });
         loop {
             if let Ok((activation, x)) = self.activation(v) {
@@ -149,9 +150,18 @@ impl<'a> Sums<'a, '_> {
 
     /// The matrix `v` with `width` columns as a sum.
     pub(crate) fn affine(&self, v: ValueId, width: usize) -> Result<AffineSum, Skip> {
+        self.spans(v, width)?;
         let mut found = AffineSum::default();
         self.follow(v, Range { start: 0, len: width }, None, &mut found)?;
         Ok(found)
+    }
+
+    /// Demands `width` columns of `v`: fewer would be repeated.
+    fn spans(&self, v: ValueId, width: usize) -> Rewrite {
+        match self.facts.shape(v).and_then(<[Dim]>::last) {
+            Some(Dim::Known(columns)) if *columns == width as i64 => Ok(()),
+            _ => Skip::unlike(),
+        }
     }
 
     /// Adds to `into` what is added to something as `sum`, with `width` columns.

@@ -171,20 +171,22 @@ fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<CellStep, Skip> {
         .attempt(|| reset_after(sums, new, width))
         .or_else(|_| p.attempt(|| reset_before(sums, new, before, width)))?;
     let (mut terms, mut gates) = gates([&update, &candidate.reset])?;
-    let is_state = |term: &Term| match term.source {
+    let is_before = |source: TermSource| match source {
         TermSource::Value(v) => same(sums.cx, v, before),
         TermSource::Step(_) => false,
     };
+    let is_state = |term: &Term| is_before(term.source);
     terms.sort_by_key(is_state);
     let is_found = terms.last().is_some_and(is_state);
     let [x, h] = &mut terms[..] else { return Skip::unlike() };
     let (source, weight) = candidate.x;
-    if !is_found || x.source != source || update.activation != candidate.reset.activation {
+    let reads_both = x.source == source && is_before(candidate.hidden.0);
+    if !is_found || !reads_both || update.activation != candidate.reset.activation {
         return Skip::unlike();
     }
     let TermSource::Value(before) = h.source else { return Skip::unlike() };
     x.weights.push(weight);
-    h.weights.push(candidate.hidden);
+    h.weights.push(candidate.hidden.1);
     gates.push(candidate.biases);
     let biases = Biases { gates, hidden: candidate.hidden_biases };
     let kind = CellKind::Gru { after_product: candidate.after_product };
@@ -203,7 +205,8 @@ fn same(cx: &Rewriter, a: ValueId, b: ValueId) -> bool {
 struct Candidate {
     reset: Gate,
     x: (TermSource, Weight),
-    hidden: Weight,
+    /// What the reset gate applies to, or what it reset.
+    hidden: (TermSource, Weight),
     biases: Vec<Bias>,
     hidden_biases: Vec<Bias>,
     after_product: bool,
@@ -232,13 +235,13 @@ fn reset_after(sums: &Sums, new: ValueId, width: usize) -> Result<Candidate, Ski
         sums.add(v, new, width, &mut x)?;
     }
     let (reset, hidden) = found.ok_or_else(unlike)?;
-    let (Ok([x_term]), Ok([(_, weight)])) =
+    let (Ok([x_term]), Ok([hidden_term])) =
         (<[_; 1]>::try_from(x.terms), <[_; 1]>::try_from(hidden.terms))
     else {
         return Skip::unlike();
     };
     let (biases, hidden_biases, after_product) = (x.biases, hidden.biases, true);
-    Ok(Candidate { reset, x: x_term, hidden: weight, biases, hidden_biases, after_product })
+    Ok(Candidate { reset, x: x_term, hidden: hidden_term, biases, hidden_biases, after_product })
 }
 
 /// `x * w + (reset * before) * r + b`
@@ -262,10 +265,11 @@ fn reset_before(
             })
         })
     };
-    let (reset, x, hidden) = match reset_of(b.0) {
+    let (reset, x, weight) = match reset_of(b.0) {
         Ok(reset) => (reset, a, b.1),
         Err(_) => (reset_of(a.0)?, b, a.1),
     };
+    let hidden = (TermSource::Value(before), weight);
     Ok(Candidate { reset, x, hidden, biases, hidden_biases: vec![], after_product: false })
 }
 

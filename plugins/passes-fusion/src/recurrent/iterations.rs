@@ -128,7 +128,7 @@ impl Iterations {
         let mut varying: HashSet<ValueId> = own.collect();
         for id in body.topological().unwrap_or_default() {
             let node = &body[id];
-            if node.op.starts_with("Random") || node.reads().any(|v| varying.contains(&v)) {
+            if !is_repeatable(node) || node.reads().any(|v| varying.contains(&v)) {
                 let outputs = node.outputs.iter().flatten().copied();
                 varying.extend(outputs.filter(|v| !shared.contains(v)));
             }
@@ -176,6 +176,13 @@ impl Iterations {
             Count::Trips { .. } => Skip::because("it may end before its trip count"),
         }
     }
+}
+
+/// Whether a node gives the same in each iteration that gives it the same.
+fn is_repeatable(node: &Node) -> bool {
+    let may_train = node.is("Dropout") && node.input(2).is_some();
+    let is_random = node.op.starts_with("Random") || node.is("Bernoulli") || node.is("Multinomial");
+    node.is_standard() && !is_random && !may_train
 }
 
 /// What Scan gives slices of to `own`, in forward direction.

@@ -1,6 +1,7 @@
 //! Makes LSTM, GRU and RNN of a `Loop` or `Scan` whose iterations are their steps.
 //!
-//! ONNX Runtime takes far longer for a loop, so this holds for batches of any size, and for RNN.
+//! ONNX Runtime takes far longer for a loop, so this holds for batches of any size, and for RNN. Where there may be
+//! no iteration, the first states are the last ones.
 //!
 //! ```onnx
 //! before (float[T,5,3] x, float[5,2] h, float[5,2] c) => (float[5,2] y, float[T,5,2] all)
@@ -39,16 +40,20 @@
 //!
 //! ```onnx
 //! after (float[T,5,3] x, float[5,2] h, float[5,2] c) => (float[5,2] y, float[T,5,2] all)
-//! <float[1,8,3] w_input = {1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 7.0, 7.0, 7.0, 8.0, 8.0, 8.0, 3.0, 3.0, 3.0, 4.0, 4.0, 4.0,
-//!  5.0, 5.0, 5.0, 6.0, 6.0, 6.0}, float[1,8,2] r_hidden = {0.1, 1.1, 0.2, 1.2, 0.7, 1.7, 0.8, 1.8, 0.3, 1.3, 0.4, 1.4,
-//!  0.5, 1.5, 0.6, 1.6}, float[1,16] w_input_bias = {1.0, 2.0, 7.0, 8.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0, 0.0, 0.0, 0.0,
-//!  0.0, 0.0, 0.0}, int64[1] y_axes = {0}, int64[1] y_axes_1 = {1}>
+//! <int64 zero = {0}, float[1,8,3] w_input = {1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 7.0, 7.0, 7.0, 8.0, 8.0, 8.0, 3.0, 3.0,
+//!  3.0, 4.0, 4.0, 4.0, 5.0, 5.0, 5.0, 6.0, 6.0, 6.0}, float[1,8,2] r_hidden = {0.1, 1.1, 0.2, 1.2, 0.7, 1.7, 0.8, 1.8,
+//!  0.3, 1.3, 0.4, 1.4, 0.5, 1.5, 0.6, 1.6}, float[1,16] w_input_bias = {1.0, 2.0, 7.0, 8.0, 3.0, 4.0, 5.0, 6.0, 0.0,
+//!  0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0}, int64[1] y_axes = {0}, int64[1] y_axes_1 = {1}, int64 y_constant = {0}>
 //! {
+//!   sizes = Shape(x)
+//!   trips = Gather(sizes, zero)
 //!   y_unsqueeze = Unsqueeze(h, y_axes)
 //!   y_unsqueeze_1 = Unsqueeze(c, y_axes)
 //!   y_lstm, y_lstm_1 = LSTM<hidden_size = 2>(x, w_input, r_hidden, w_input_bias, "", y_unsqueeze, y_unsqueeze_1)
 //!   all = Squeeze(y_lstm, y_axes_1)
-//!   y = Squeeze(y_lstm_1, y_axes)
+//!   y_squeeze_1 = Squeeze(y_lstm_1, y_axes)
+//!   y_greater = Greater(trips, y_constant)
+//!   y = Where(y_greater, y_squeeze_1, h)
 //! }
 //! ```
 
@@ -64,8 +69,11 @@ use onnxd_plugin_sdk::ir::{
     DataType, Dim, Facts, Graph, Layers, Model, Node, NodeId, Opsets, ValueId,
 };
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Rewrite, Rewriter, Skip, for_each_graph_known};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::convert::Infallible;
+
+/// The first version of operators that choose a state by a whole number.
+const CHOICE_OPSET_MIN: i64 = 9;
 
 pub(crate) struct FuseLoops;
 
@@ -107,6 +115,8 @@ struct Recurrent {
     states: Vec<(ValueId, ValueId)>,
     /// Around the loop, if their number is not that of the slices.
     trips: Option<ValueId>,
+    /// Whether there is an iteration in every run.
+    is_run: bool,
     /// What the loop gives, around it.
     ends: Vec<(ValueId, End)>,
 }
@@ -157,6 +167,9 @@ fn recognized(
     let carried = &iterations.carried;
     let found = carried.iter().enumerate().find_map(|(hidden, state)| {
         let cell = cell(&cx, inner, Some(&varying), state.next).ok()?;
+        if cell.hidden_before.is_some_and(|before| before != state.before) {
+            return None;
+        }
         let role =
             cell.terms.iter().position(|term| term.source == TermSource::Value(state.before))?;
         let places = match cell.memory {
@@ -179,24 +192,34 @@ fn recognized(
     }
     let states =
         places.iter().map(|at| (carried[*at].begin, carried[*at].next)).collect::<Vec<_>>();
-    let begins = states.iter().map(|(begin, _)| facts.shape(*begin));
-    let all = begins.chain([Some(slice), inner.shape(cell.hidden)]);
-    if all.clone().flatten().any(|shape| shape.len() != 2) {
-        return Skip::unlike();
-    }
-    if !agree(all.map(|shape| shape?.first()?.known())) {
-        return Skip::because("inputs and states are not of the same batch");
+    // TensorFlow's loops seldom tell the size of a batch: rows that are all unknown pass.
+    let width = Dim::from(cell.width as i64);
+    for (begin, _) in &states {
+        let shape = facts.shape(*begin).filter(|shape| shape.len() == 2).ok_or_else(unlike)?;
+        if shape[0] != slice[0] || shape[1] != width {
+            return Skip::because("inputs and states are not of the same batch");
+        }
     }
     let trips = iterations.trips(graph)?;
     let ends = ends(graph, &cx, iterations, &cell, &places)?;
-    Ok(Recurrent { weights, sequence, states, trips, ends })
+    let count = match trips {
+        Some(trips) => count(graph, facts, trips),
+        None => facts.shape(sequence.data).and_then(|shape| shape.get(sequence.axis)).cloned(),
+    };
+    let is_run = count.is_some_and(|count| count.is_positive());
+    let is_computed = ends.iter().any(|(_, end)| matches!(end, End::Computed(_)));
+    if !is_run && (is_computed || opset < CHOICE_OPSET_MIN) {
+        return Skip::because("it may have no iteration");
+    }
+    Ok(Recurrent { weights, sequence, states, trips, is_run, ends })
 }
 
-/// Whether numbers of rows, as far as they are known, are the same and none is repeated.
-fn agree(rows: impl Iterator<Item = Option<i64>>) -> bool {
-    let rows: HashSet<Option<i64>> = rows.collect();
-    let known = rows.iter().flatten().count();
-    known == 0 || known == 1 && (rows.len() == 1 || !rows.contains(&Some(1)))
+/// What is known of the number of iterations.
+fn count(graph: &Graph, facts: &Facts, trips: ValueId) -> Option<Dim> {
+    match single(graph, trips) {
+        Some(count) => Some(Dim::Known(count)),
+        None => facts.elements(trips).and_then(|(_, all)| all.first().cloned()),
+    }
 }
 
 /// What becomes of all that the loop gives.
@@ -283,10 +306,15 @@ impl Recurrent {
         for ((_, next), v) in self.states.iter().zip(&last) {
             outside.known.insert(*next, b.id(*v)?);
         }
+        let chooses = self.ends.iter().any(|(_, end)| matches!(end, End::State(_)));
+        let some = if chooses { self.some(b, x)? } else { None };
         let mut given = vec![];
         for (out, end) in &self.ends {
             let v = match end {
-                End::State(state) => last[*state],
+                End::State(state) => match some {
+                    Some(some) => b.where_(some, last[*state], b.var(self.states[*state].0))?,
+                    None => last[*state],
+                },
                 End::All => all,
                 End::Sequence => {
                     given.extend(stacks(b, *out, all)?.into_iter().map(|stack| (all, stack)));
@@ -317,22 +345,38 @@ impl Recurrent {
         }
         let Some(trips) = self.trips else { return Ok(x) };
         let steps = facts.shape(data).and_then(|shape| shape.get(axis));
-        let count = match single(&b.graph(), trips) {
-            Some(count) => Some(Dim::Known(count)),
-            None => facts.elements(trips).and_then(|(_, all)| all.first().cloned()),
-        };
+        let count = count(&b.graph(), facts, trips);
         if first == 0 && steps.zip(count).is_some_and(|(steps, count)| steps.same(&count)) {
             return Ok(x);
         }
-        let count = b.reshape(b.var(trips), [1]).one()?;
+        let count = b.reshape(self.counted_trips(b, trips)?, [1]).one()?;
         let end = if first == 0 { count } else { b.add(count, first)? };
         b.slice(x, [first], end).axes([0]).one()
+    }
+
+    /// How many iterations there are: a trip count may be less than 0.
+    fn counted_trips(&self, b: &GraphBuilder, trips: ValueId) -> Built<Var> {
+        let trips = b.var(trips);
+        if self.is_run { Ok(trips) } else { b.where_(b.greater(trips, 0)?, trips, 0) }
+    }
+
+    /// Whether there is an iteration over `x`, if that is not known. Without one, the operator gives no last states.
+    fn some(&self, b: &GraphBuilder, x: Var) -> Built<Option<Var>> {
+        if self.is_run {
+            return Ok(None);
+        }
+        let count = match self.trips {
+            Some(trips) => b.var(trips),
+            None => b.gather(b.shape(x).one()?, 0).one()?,
+        };
+        b.greater(count, 0).map(Some)
     }
 
     /// A number that begins with `begin` and grows by `step` in each iteration.
     fn counted(&self, b: &GraphBuilder, begin: Var, step: i64) -> Built<Var> {
         let Some(trips) = self.trips else { return Ok(begin) };
-        let grown = b.mul(b.reshape(b.var(trips), Vec::<i64>::new()).one()?, step)?;
+        let trips = self.counted_trips(b, trips)?;
+        let grown = b.mul(b.reshape(trips, Vec::<i64>::new()).one()?, step)?;
         let dtype = b.dtype_of(begin).unwrap_or(DataType::Int64);
         b.add(begin, b.cast(grown, dtype)?)
     }

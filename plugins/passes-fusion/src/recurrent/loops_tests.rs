@@ -93,13 +93,40 @@ fn sequences() {
         left(&graph(x, "float[N,2] y, float[?,N,2] all", &looped(trips, &lstm(slice))))
     };
     let plain = "LSTM Squeeze Squeeze Unsqueeze Unsqueeze";
-    assert_eq!(ops("float[T,N,3] x", "size", SLICE), plain);
-    assert_eq!(ops("float[T,N,3] x", "size", "j = Cast<to = 6>(i) x_ = Gather(x, j)"), plain);
+    assert_eq!(ops(X, "size", SLICE), plain);
+    assert_eq!(ops(X, "size", "j = Cast<to = 6>(i) x_ = Gather(x, j)"), plain);
     let turned = ops("float[N,4,3] x", "four", "x_ = Gather<axis = 1>(x, i)");
     assert_eq!(turned, format!("{} Transpose {}", &plain[..20], &plain[21..]));
     // Some of the steps.
     let some = "LSTM Reshape Slice Squeeze Squeeze Unsqueeze Unsqueeze";
     assert_eq!(ops(X, "three", SLICE), some);
+}
+
+/// Without an iteration, the first states are the last ones.
+#[test]
+fn loops_that_may_have_no_iteration() {
+    let x = "float[T,N,3] x";
+    let ops = |outputs: &str, trips: &str| {
+        left(&graph(x, outputs, &format!("less = Sub(size, one) {}", looped(trips, &lstm(SLICE)))))
+    };
+    let chosen = "Greater LSTM Squeeze Squeeze Sub Unsqueeze Unsqueeze Where Where";
+    assert_eq!(ops("float[N,2] y, float[N,2] d", "size"), chosen);
+    assert_eq!(ops("float[?,N,2] all", "size"), "LSTM Squeeze Sub Unsqueeze Unsqueeze");
+    // The number of iterations is not less than 0.
+    let sliced = "Greater LSTM Reshape Slice Squeeze Sub Unsqueeze Unsqueeze Where";
+    assert_eq!(ops("float[?,N,2] all", "less"), sliced);
+    let counted = "y, n = Loop (less, , h, one) <body = body
+         (int64 i, bool k_, float[N,2] p, int64 j) => (bool on, float[N,2] p1, int64 j1) {
+         on = Identity(k_) j1 = Add(j, one) x_ = Gather(x, i)
+         a = MatMul(x_, wn) e = MatMul(p, rn) s = Add(a, e) p1 = Tanh(s) }>";
+    let ops = left(&graph(x, "int64 n", &format!("less = Sub(size, one) {counted}")));
+    assert!(ops.contains("Where") && !ops.contains("Loop"), "{ops}");
+    let computed = "y, n = Loop (size, , h, h) <body = body
+         (int64 i, bool k_, float[N,2] p, float[N,2] j) => (bool on, float[N,2] p1, float[N,2] j1) {
+         on = Identity(k_) j1 = Neg(p1) x_ = Gather(x, i)
+         a = MatMul(x_, wn) e = MatMul(p, rn) s = Add(a, e) p1 = Tanh(s) }>";
+    skipped("it may have no iteration", &graph(x, "float[N,2] n", computed));
+    assert!(left(&graph(X, "float[N,2] n", computed)).contains("RNN"));
 }
 
 #[test]
@@ -140,17 +167,43 @@ fn lists_of_states() {
     assert_eq!(ops, "ConcatFromSequence LSTM SplitToSequence Squeeze Unsqueeze Unsqueeze");
 }
 
+const GATES: &str = "xw = MatMul(x_, w6) xb = Add(xw, b6) xz, xr, xn = Split<axis = 1>(xb)";
+const STATE: &str = "hw = MatMul(p, r6) hb = Add(hw, d6) hz, hr, hn = Split<axis = 1>(hb)
+    az = Add(xz, hz) ar = Add(xr, hr) z = Sigmoid(az) rr = Sigmoid(ar)";
+const RESET: &str = "rn_ = Mul(rr, hn) s = Add(xn, rn_) n = Tanh(s)";
+const MIXED: &str = "k0 = Mul(z, p) rest = Sub(unit, z) k1 = Mul(rest, n) p1 = Add(k0, k1)";
+
+#[test]
+fn cells_that_are_no_steps_of_operators() {
+    let stays = |x: &str, step: &str| skipped("", &graph(x, "float[N,2] y", &simple(step)));
+    // The reset gate applies to the input.
+    let gates = GATES.replace("w6", "r6");
+    let input = RESET.replace("Mul(rr, hn)", "Mul(rr, xx)");
+    let step = format!("{gates} {STATE} xx = MatMul(x_, rn) {input} {MIXED}");
+    stays("float[4,N,2] x", &step);
+    // What is kept is the input.
+    let (gates, state) = (GATES.replace("(x_, w6)", "(p, r6)"), STATE.replace("(p,", "(x_,"));
+    let mixed = MIXED.replace("(z, p)", "(z, x_)");
+    stays("float[4,N,2] x", &format!("{gates} {state} {RESET} {mixed}"));
+    // Weights of their own for each iteration.
+    for weight in ["Bernoulli(wn)", "Dropout(wn, unit, go)"] {
+        let rnn = "a = MatMul(x_, wm) e = MatMul(p, rn) s = Add(a, e) p1 = Tanh(s)";
+        stays(X, &format!("wm = {weight} {rnn}"));
+    }
+    // A gate with a single column, which is repeated.
+    let narrow =
+        lstm(SLICE).replace("zo = Split<axis = -1>(z)", "zo, zz = Split<axis = -1>(z, parts)");
+    let graph = graph(X, "float[N,2] y", &looped("four", &narrow));
+    skipped("", &graph.replacen('<', "<int64[5] parts = {2, 2, 2, 1, 1}, ", 1));
+}
+
 #[test]
 fn cells() {
     let ops = |step: &str| left(&graph(X, "float[N,2] y", &simple(step)));
-    let gates = "xw = MatMul(x_, w6) xb = Add(xw, b6) xz, xr, xn = Split<axis = 1>(xb)";
-    let state = "hw = MatMul(p, r6) hb = Add(hw, d6) hz, hr, hn = Split<axis = 1>(hb)
-        az = Add(xz, hz) ar = Add(xr, hr) z = Sigmoid(az) rr = Sigmoid(ar)";
-    let mixed = "k0 = Mul(z, p) rest = Sub(unit, z) k1 = Mul(rest, n) p1 = Add(k0, k1)";
-    let after = format!("{gates} {state} rn_ = Mul(rr, hn) s = Add(xn, rn_) n = Tanh(s) {mixed}");
+    let after = format!("{GATES} {STATE} {RESET} {MIXED}");
     assert_eq!(ops(&after), "GRU Squeeze Unsqueeze");
     let before = format!(
-        "{gates} {state} rh = Mul(rr, p) rm = MatMul(rh, rn) s = Add(xn, rm) n = Tanh(s) {mixed}"
+        "{GATES} {STATE} rh = Mul(rr, p) rm = MatMul(rh, rn) s = Add(xn, rm) n = Tanh(s) {MIXED}"
     );
     assert_eq!(ops(&before), "GRU Squeeze Unsqueeze");
     for activation in ["Tanh", "Relu", "Sigmoid"] {
@@ -189,9 +242,11 @@ fn scan(attrs: &str) -> String {
 #[test]
 fn scans() {
     let outputs = "float[N,2] d, float[?,N,2] all";
-    let ops = left(&graph("float[T,N,3] x", outputs, &scan("")));
+    let ops = left(&graph(X, outputs, &scan("")));
     assert_eq!(ops, "LSTM Squeeze Squeeze Unsqueeze Unsqueeze");
-    let turned = left(&graph("float[N,T,3] x", outputs, &scan(", scan_input_axes = [1]")));
+    let ops = left(&graph("float[T,N,3] x", outputs, &scan("")));
+    assert_eq!(ops, "Greater LSTM Squeeze Squeeze Unsqueeze Unsqueeze Where");
+    let turned = left(&graph("float[N,4,3] x", outputs, &scan(", scan_input_axes = [1]")));
     assert_eq!(turned, "LSTM Squeeze Squeeze Transpose Unsqueeze Unsqueeze");
     let backwards = scan(", scan_input_directions = [1]");
     skipped("", &graph("float[T,N,3] x", outputs, &backwards));
@@ -218,4 +273,15 @@ fn loops_that_stay() {
         "inputs and states are not of the same batch",
         &repeated.replace("[4,N,3] x", "[4,5,3] x").replace("N", "?"),
     );
+    let others = [
+        ("float[N,2] h", "float[M,2] h", "float[?,2] p,"),
+        ("float[N,2] h", "float[?,2] h", "float[?,2] p,"),
+        ("float[N,2] h", "float[5,2] h", "float[?,2] p,"),
+        ("float[N,2] c", "float[N,1] c", "float[N,?] q)"),
+    ];
+    for (from, begin, inner) in others {
+        let graph = graph(X, all, &looped("four", &step)).replace(from, begin);
+        let graph = graph.replace(&format!("float[N,2] {}", &inner[inner.len() - 2..]), inner);
+        skipped("inputs and states are not of the same batch", &graph);
+    }
 }
