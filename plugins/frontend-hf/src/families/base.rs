@@ -111,14 +111,7 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
     }
     let default = base.head.filter(|_| !c.has("head_dim"));
     let head = c.optional_size("head_dim")?.or(default).unwrap_or(hidden / heads);
-    for (key, size) in [(keys.heads, heads), ("head_dim", head)] {
-        if !(1..=HEADS_MAX).contains(&size) {
-            return Err(c.wrong(
-                key,
-                &format!("such that heads, and elements of one, are 1 to {HEADS_MAX}"),
-            ));
-        }
-    }
+    check_heads(c, [(keys.heads, heads), ("head_dim", head)])?;
     let count = c.layers(keys.layers)?;
     let inner = match c.optional_size(keys.inner)? {
         None if base.is_inner_fourfold => 4 * hidden,
@@ -172,6 +165,17 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
         },
         inputs_first: false,
     })
+}
+
+/// Refuses numbers of heads, and of elements of one, that no decoder has.
+fn check_heads(c: &Config, sizes: [(&str, usize); 2]) -> Result<(), Diagnostic> {
+    match sizes.iter().find(|(_, size)| !(1..=HEADS_MAX).contains(size)) {
+        Some((key, _)) => {
+            let must = format!("such that heads, and elements of one, are 1 to {HEADS_MAX}");
+            Err(c.wrong(key, &must))
+        }
+        None => Ok(()),
+    }
 }
 
 fn activation(c: &Config, base: &Base) -> Result<Activation, Diagnostic> {
