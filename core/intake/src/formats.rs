@@ -35,11 +35,10 @@ pub fn sentence(path: &Path) -> Option<String> {
         return Some(format!("it is {what}: `saved_model.pb` is missing"));
     }
     if what == TENSORS {
-        let why = match file.with_file_name("config.json").is_file() {
-            true => "`config.json` beside it describes no model of Transformers",
-            false => "`config.json` beside it is missing",
-        };
-        return Some(format!("it is {what}: {why}"));
+        return Some(match file.with_file_name("config.json").is_file() {
+            true => format!("it is {what}: name the folder that it lies in"),
+            false => format!("it is {what}: `config.json` beside it is missing"),
+        });
     }
     if what == CHECKPOINT {
         let graph = file.with_extension("meta");

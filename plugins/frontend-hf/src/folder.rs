@@ -107,7 +107,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     }
     let others = other_copies(submission);
     if !has_weights && let Some(other) = others.first() {
-        let why = format!("beside it is the model as `{}`, and no safetensors", shown(other));
+        let why = format!("beside it is the model as `{}`, and no `{SINGLE}`", shown(other));
         return Ok(Probe::new(Claim::No, why));
     }
     let mut needs = weights(submission)?;

@@ -218,6 +218,10 @@ fn networks_that_are_read_are_told_their_ending() {
         assert!(found.is_none_or(|found| found.ends_with(said.unwrap())), "{name}");
     }
     assert_eq!(sentence(&dir.path().join("drop")), None);
+    // Nobody looked into this file.
+    fs::write(dir.path().join("config.json"), "{}").unwrap();
+    let found = sentence(&dir.path().join("model.safetensors")).unwrap();
+    assert!(found.ends_with("name the folder that it lies in"), "{found}");
 }
 
 #[test]
