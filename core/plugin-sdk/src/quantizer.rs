@@ -224,7 +224,7 @@ impl QuantizeContext {
 
     /// Says why the outputs were not compared with those of the float network.
     pub fn unmeasured(&mut self, why: impl Into<String>) {
-        self.said.quality.unmeasured = why.into();
+        onnxd_quantize::report::unmeasured(&mut self.said.quality, why.into());
     }
 
     /// Says how many operators with constant weights the float network has, how many of these have integers as weights,

@@ -54,6 +54,7 @@ impl Nearness {
             |(name, db): &(String, f64)| (name.clone(), db.clamp(-Self::DB_MAX, Self::DB_MAX));
         let outputs: Vec<(String, f64)> = self.outputs.iter().map(limited).collect();
         let sum: f64 = outputs.iter().map(|(_, db)| db).sum();
+        report.unmeasured.clear();
         (report.outputs, report.samples) = (outputs.len() as u64, self.samples);
         (report.origin, report.error_db) = (self.origin.word().to_owned(), self.error_db);
         if let Some((worst, db)) = outputs.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)) {
@@ -111,6 +112,33 @@ pub struct Report {
     pub quality: Quality,
 }
 
+/// What `later` says of outputs, of how much was quantized and of the rest, each as far as it says it; else `own`.
+fn joined(own: Quality, later: Quality) -> Quality {
+    let says = later.sqnr_db.is_some() || !later.unmeasured.is_empty();
+    let (top1_loss, nearest_db) =
+        (later.top1_loss.or(own.top1_loss), later.nearest_db.or(own.nearest_db));
+    let remedies = [&own.remedies[..], &later.remedies].concat();
+    let covered = if later.products.is_some() { &later } else { &own };
+    let (products, quantized, weights) = (covered.products, covered.quantized, covered.weights);
+    let outputs = if says { later } else { own };
+    Quality { products, quantized, weights, top1_loss, nearest_db, remedies, ..outputs }
+}
+
+/// Says why the outputs were not compared, in place of what was said of them.
+pub fn unmeasured(report: &mut Quality, why: String) {
+    *report = Quality {
+        sqnr_db: None,
+        worst: String::new(),
+        worst_db: 0.0,
+        outputs: 0,
+        samples: 0,
+        origin: String::new(),
+        error_db: 0.0,
+        unmeasured: why,
+        ..std::mem::take(report)
+    };
+}
+
 impl Report {
     /// Adds what another one says.
     pub fn append(&mut self, other: Report) {
@@ -125,9 +153,7 @@ impl Report {
         if !other.statistics.is_empty() {
             self.statistics = other.statistics;
         }
-        if other.quality != Quality::default() {
-            self.quality = other.quality;
-        }
+        self.quality = joined(std::mem::take(&mut self.quality), other.quality);
     }
 
     /// What the report of a conversion shows of it.
@@ -180,4 +206,39 @@ impl Report {
 #[must_use]
 pub fn name_of(graph: &Graph, node: &Node) -> String {
     verify::layer(graph, node).name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(db: f64) -> Nearness {
+        Nearness { outputs: vec![("y".into(), db)], samples: 4, ..Nearness::default() }
+    }
+
+    #[test]
+    fn reports_are_joined_as_far_as_each_says_something() {
+        let mut first = Report::default();
+        (first.quality.products, first.quality.quantized) = (Some(3), 2);
+        first.quality.top1_loss = Some(1.5);
+        let mut second = Report::default();
+        near(20.0).tell(&mut second.quality);
+        first.append(second);
+        let Quality { products, quantized, top1_loss, sqnr_db, .. } = first.quality;
+        assert_eq!((products, quantized, top1_loss), (Some(3), 2, Some(1.5)));
+        assert_eq!(sqnr_db, Some(20.0));
+        first.append(Report::default());
+        assert_eq!((first.quality.sqnr_db, first.quality.products), (Some(20.0), Some(3)));
+    }
+
+    #[test]
+    fn outputs_are_measured_or_not() {
+        let mut quality = Quality { top1_loss: Some(1.0), ..Quality::default() };
+        unmeasured(&mut quality, "no samples".into());
+        near(20.0).tell(&mut quality);
+        assert!(quality.unmeasured.is_empty() && quality.sqnr_db == Some(20.0));
+        unmeasured(&mut quality, "no samples".into());
+        let wanted = Quality { unmeasured: "no samples".into(), ..Quality::default() };
+        assert_eq!(quality, Quality { top1_loss: Some(1.0), ..wanted });
+    }
 }
