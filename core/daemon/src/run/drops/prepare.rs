@@ -62,9 +62,18 @@ pub(crate) fn params(job: &Job) -> Arc<Resolved> {
     Arc::new(Resolved::parse(&job.params_json).unwrap_or_default())
 }
 
-/// Those that concern the job itself. A value that an older onnxd recorded in another type has its default.
+/// Those that concern the job itself. A value that an older onnxd recorded in another type has its default, and the
+/// other limits stay.
 pub(crate) fn own(params: &Arc<Resolved>) -> host::Job {
-    host::Job::of(params).unwrap_or_else(|_| Arc::<Resolved>::default().section())
+    let own = |key: &str| params.typed::<Option<u64>>(&format!("job.{key}"), "null").ok().flatten();
+    host::Job::of(params).unwrap_or_else(|_| {
+        let limits = json!({
+            "attempts_max": own("attempts_max"),
+            "memory_mib_max": own("memory_mib_max"),
+            "timeout_s": own("timeout_s"),
+        });
+        Arc::new(Resolved::from_json(json!({ "job": limits }))).section()
+    })
 }
 
 /// Digest of everything that decides about the result. What only says when and with which limits
@@ -128,5 +137,13 @@ mod tests {
         assert_ne!(base, of(&[a.clone(), file("c", "2")], params.clone(), "p"), "names");
         assert_ne!(base, of(&[a, file("b", "3")], params, "p"), "contents");
         assert_eq!(base.len(), 64);
+    }
+
+    #[test]
+    fn one_value_of_another_type_leaves_the_other_limits() {
+        let params = json!({"job": {"attempts_max": "3", "timeout_s": 60, "memory_mib_max": 64}});
+        let own = own(&Arc::new(Resolved::from_json(params)));
+        assert_eq!((own.attempts_max(), own.timeout_s()), (None, Some(60)));
+        assert_eq!(own.memory_mib_max(), Some(64));
     }
 }
