@@ -160,7 +160,10 @@ pub(crate) fn read(bytes: &Bytes) -> FlatResult<Model> {
     let file = FlatFile::new(bytes);
     let root = file.root()?;
     let codes = root.each(1, code)?;
-    let buffers = root.each(4, |buffer| held(buffer, bytes, 0, [1, 2]))?;
+    let buffers = root.each(4, |buffer| match inside(buffer, bytes, 0)? {
+        Some(data) => Ok(Some(data)),
+        None => behind(buffer, bytes, [1, 2]),
+    })?;
     let facts = facts(&root, &buffers)?;
     let reader = ModelReader { bytes, codes, buffers };
     let mut numbers = 0..;
@@ -191,22 +194,19 @@ fn code(table: &FlatTable<'_>) -> FlatResult<(i64, Rc<str>)> {
     Ok((code, if code == CUSTOM { table.text(1)?.into() } else { "".into() }))
 }
 
-/// What a table holds: inside of the tables, or behind them, at an offset with a size.
-fn held(
-    table: &FlatTable<'_>,
-    bytes: &Bytes,
-    slot: usize,
-    behind: [usize; 2],
-) -> FlatResult<Option<Bytes>> {
+/// What a table holds in itself, if that is anything.
+fn inside(table: &FlatTable<'_>, bytes: &Bytes, slot: usize) -> FlatResult<Option<Bytes>> {
     let (start, inside) = table.bytes(slot)?;
-    let [offset, size] = [table.scalar::<u64>(behind[0])?, table.scalar::<u64>(behind[1])?];
-    // 1 stands for no place.
-    let range = match offset > 1 && size > 0 {
-        true if inside.is_empty() => offset..offset.saturating_add(size),
-        _ if inside.is_empty() => return Ok(None),
-        _ => start as u64..(start + inside.len()) as u64,
-    };
-    let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+    Ok((!inside.is_empty()).then(|| bytes.slice(start..start + inside.len())))
+}
+
+/// What a table has behind all tables, at an offset with a size; the offset 1 stands for no place.
+fn behind(table: &FlatTable<'_>, bytes: &Bytes, slots: [usize; 2]) -> FlatResult<Option<Bytes>> {
+    let [offset, size] = [table.scalar::<u64>(slots[0])?, table.scalar::<u64>(slots[1])?];
+    if offset <= 1 || size == 0 {
+        return Ok(None);
+    }
+    let range = usize::try_from(offset).ok().zip(usize::try_from(offset.saturating_add(size)).ok());
     let range = range.filter(|(_, end)| *end <= bytes.len());
     range.map(|(start, end)| Some(bytes.slice(start..end))).ok_or_else(|| {
         wrong(format!("A constant is to be at {offset}, {size} bytes long, outside of the file."))
@@ -279,7 +279,10 @@ impl ModelReader<'_> {
             all.collect()
         };
         let second = table.scalar::<u8>(11)? != 0;
-        let custom_options = held(table, self.bytes, 5, [9, 10])?.unwrap_or_default();
+        let custom_options = match behind(table, self.bytes, [9, 10])? {
+            Some(options) => options,
+            None => inside(table, self.bytes, 5)?.unwrap_or_default(),
+        };
         let options = match operators::find(code, &custom).and_then(|operator| operator.options) {
             Some(name) if code == CUSTOM => options::read_custom(name, &custom_options)?,
             Some(name) => options::read(name, table.table(if second { 12 } else { 4 })?)?,
