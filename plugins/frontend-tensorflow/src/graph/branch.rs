@@ -23,6 +23,16 @@ pub(crate) fn branch(
     condition: Var,
     arms: [Arm<'_>; 2],
 ) -> Result<Vec<GraphItem>> {
+    branch_named(driver, condition, ["then", "else"], arms)
+}
+
+/// As [`branch`], with names for the sub-graphs.
+pub(crate) fn branch_named(
+    driver: &Driver<'_, RowContext>,
+    condition: Var,
+    names: [&str; 2],
+    arms: [Arm<'_>; 2],
+) -> Result<Vec<GraphItem>> {
     let b = driver.builder();
     match known(b, condition) {
         Some(true) => return arms[0](),
@@ -39,12 +49,7 @@ pub(crate) fn branch(
         }
         Ok(given.into_iter().enumerate().collect())
     };
-    let branches = Branches {
-        condition,
-        names: ["then", "else"],
-        arms: [&|| run(0), &|| run(1)],
-        before: &|_| None,
-    };
+    let branches = Branches { condition, names, arms: [&|| run(0), &|| run(1)], before: &|_| None };
     match branches.run(&Forms::new(driver))? {
         Taken::Either { values, .. } => Ok(values.into_iter().map(|(_, item)| item).collect()),
         Taken::Only(at) => arms[at](),

@@ -145,6 +145,7 @@ fn looped<'a>(
     let constant = constant.chain(written.iter().map(|_| false)).collect();
     let paths = runner.remembered();
     let repetition = Repetition {
+        name: "body",
         turn: &|items| {
             runner.remember(paths);
             call(body, items)

@@ -224,6 +224,7 @@ fn looped<'a>(
     };
     let paths = runner.remembered();
     let repetition = Repetition {
+        name: "body",
         turn: &|items| {
             runner.remember(paths);
             let inner = inner(items, true);

@@ -14,6 +14,8 @@ use std::rc::Rc;
 
 /// A loop of the source.
 pub(crate) struct Repetition<'f> {
+    /// What the sub-graph is called.
+    pub(crate) name: &'f str,
     /// One turn: gives what goes into the next one.
     pub(crate) turn: &'f dyn Fn(&[GraphItem]) -> Result<Vec<GraphItem>>,
     /// Whether there is a turn with these values; asked before each.
@@ -57,7 +59,7 @@ pub(crate) fn repeat(
         Carried::new(at, item.clone(), forms.begin(item, r.constant.get(at) == Some(&true)))
     };
     let carried = begins.iter().enumerate().map(begin).collect();
-    let repeated = Repeat { name: "body", begins: carried, turn: &turn, before: &|_| None };
+    let repeated = Repeat { name: r.name, begins: carried, turn: &turn, before: &|_| None };
     match (repeated.body(&forms)?, condition) {
         (Some(body), Some(condition)) => finished(&forms, b, condition, body),
         (Some(_), None) => Ok(vec![GraphItem::Hole; begins.len()]),

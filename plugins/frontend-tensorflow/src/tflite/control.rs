@@ -5,13 +5,14 @@ use super::model::{LiteOperator, SubGraph, Tensor};
 use super::scope::{LiteRunner, Scope};
 use super::types::dim;
 use super::variables::BRANCHES;
-use crate::graph::branch::branch;
+use crate::graph::branch::branch_named;
 use crate::graph::item::GraphItem as Value;
 use crate::graph::repeat::{Repetition, repeat};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{DataType, Dim};
 use onnxd_plugin_sdk::lower::Value as Argument;
+use std::cell::Cell;
 
 /// Graphs that an operator chooses between.
 const CHOICES_MAX: usize = 32;
@@ -183,7 +184,8 @@ impl<'a> ControlOperator<'_, 'a, '_> {
         let arm = |graph| self.values(graph, &rest, &dtypes);
         self.given(|| {
             let condition = self.scalar(condition)?;
-            branch(self.runner.driver, condition, [&|| arm(then), &|| arm(otherwise)])
+            let names = [then, otherwise].map(|graph| named(graph, "branch"));
+            branch_named(self.runner.driver, condition, names, [&|| arm(then), &|| arm(otherwise)])
         })
     }
 
@@ -241,7 +243,8 @@ impl<'a> ControlOperator<'_, 'a, '_> {
                 let is_first = self.runner.builder().equal(index, at as i64)?;
                 let first = || self.values(first, inputs, &dtypes);
                 let others = || self.chosen(index, at + 1, others, inputs);
-                branch(self.runner.driver, is_first, [&first, &others])
+                let names = [named(graphs[0], "branch"), "branch"];
+                branch_named(self.runner.driver, is_first, names, [&first, &others])
             }
         }
     }
@@ -271,8 +274,17 @@ impl<'a> ControlOperator<'_, 'a, '_> {
                 carried.map(|(kept, item)| if *kept { LiteItem::Hole } else { item.clone() });
             self.typed(&carried.collect::<Vec<_>>(), &dtypes)
         };
+        // A turn that is built again in a wider form takes the place of the one before.
+        let before = Cell::new(None);
         let repetition = Repetition {
-            turn: &|values| carried(&self.call(body, &items(values))?),
+            name: named(body, "body"),
+            turn: &|values| {
+                match before.get() {
+                    Some(counts) => self.runner.count_again(counts),
+                    None => before.set(Some(self.runner.counts())),
+                }
+                carried(&self.call(body, &items(values))?)
+            },
             condition: &|values| {
                 let go_on = self.values(condition, &items(values), &[None])?;
                 match go_on[..] {
@@ -291,6 +303,11 @@ impl<'a> ControlOperator<'_, 'a, '_> {
             .map(|((end, kept), input)| if *kept { input } else { end }.clone())
             .collect())
     }
+}
+
+/// The name of a graph, or a word for what it is.
+fn named<'g>(graph: &'g SubGraph, other: &'g str) -> &'g str {
+    if graph.name.is_empty() { other } else { &graph.name }
 }
 
 /// The element types that a graph declares for tensors.

@@ -118,6 +118,18 @@ impl<'a, 's> LiteRunner<'a, 's> {
         self.driver.builder()
     }
 
+    /// What was counted so far: weights that are quantized alone, bytes that are left, variables that are zeros.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [self.alone.get(), self.room.get(), self.variables.zeros.borrow().len()]
+    }
+
+    /// Goes back to these counts, because what was counted since is thrown away.
+    pub(super) fn count_again(&self, [alone, room, zeros]: [usize; 3]) {
+        self.alone.set(alone);
+        self.room.set(room);
+        self.variables.zeros.borrow_mut().truncate(zeros);
+    }
+
     pub(super) fn in_layer<R>(
         &self,
         scope: &Scope<'a>,
