@@ -301,7 +301,7 @@ impl<T: Argument> Argument for Option<T> {
 }
 
 /// Declares the arguments of a source's operator as a struct: name, kind and default of each, in the
-/// order of the source. The source's own signature belongs into the comment.
+/// order of the source. The comment names the operator; its signature stands in `schema/`, if the source has one.
 #[macro_export]
 macro_rules! arguments {
     ($(
