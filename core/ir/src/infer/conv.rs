@@ -66,8 +66,8 @@ impl Window {
         let axis = &self.axes[i];
         let stride = Dim::Known(axis.stride);
         match (size, axis.padding) {
-            (Dim::Known(n), _) => sized(axis.transposed(*n, extra, None).map(|made| made.0)),
             (_, Padding::SameUpper | Padding::SameLower) => times(size, &stride),
+            (Dim::Known(n), _) => sized(axis.transposed(*n, extra, None).map(|made| made.0)),
             _ => {
                 // The room is the padding without the kernel; here the kernel comes without the padding.
                 let Some(room) = axis.room(0) else { return Dim::Unknown };
