@@ -146,21 +146,56 @@ impl<'a, 'g> PatternNodes<'a, 'g> {
 
     /// What `v` combines. It is taken apart if nothing else reads it or it is `shared`.
     pub(crate) fn combined(&self, by: By, v: ValueId, shared: bool) -> Combined {
+        self.taken_apart(by, v, shared, |_| true)
+    }
+
+    /// `alpha`, `x` and `beta` of `v = alpha * x + beta`. What else computes `x` stays whole.
+    pub(crate) fn linear(&self, v: ValueId) -> Result<(f64, ValueId, f64), Skip> {
+        let has_number = |all: &[Operand]| all.iter().any(|one| matches!(one, Operand::Number(..)));
+        let apart = |by, v| self.taken_apart(by, v, false, has_number);
+        let sum = apart(By::Sum, v);
+        let [(k, term)] = sum.items[..] else { return Skip::unlike() };
+        let product = apart(By::Product, term);
+        match product.items[..] {
+            [(1.0, x)] => Ok((k * product.number, x, sum.number)),
+            _ => Skip::unlike(),
+        }
+    }
+
+    /// What `v` combines, as far as the operands of a node `are_taken`.
+    fn taken_apart(
+        &self,
+        by: By,
+        v: ValueId,
+        shared: bool,
+        are_taken: impl Fn(&[Operand]) -> bool,
+    ) -> Combined {
         let number = if by.is_sum() { 0.0 } else { 1.0 };
         let mut combined = Combined { number, items: vec![] };
-        self.combine(by, (1.0, v), shared, &mut combined);
+        self.combine(by, (1.0, v), shared, &are_taken, &mut combined);
         combined
     }
 
-    fn combine(&self, by: By, (k, v): (f64, ValueId), shared: bool, into: &mut Combined) {
+    fn combine(
+        &self,
+        by: By,
+        (k, v): (f64, ValueId),
+        shared: bool,
+        are_taken: &dyn Fn(&[Operand]) -> bool,
+        into: &mut Combined,
+    ) {
         let inner = (shared || self.is_inner(v)) && into.items.len() < FACTORS_MAX;
-        let operands = if inner { self.attempt(|| self.operands(by, v)) } else { Skip::unlike() };
+        let taken = || {
+            let operands = self.operands(by, v)?;
+            if are_taken(&operands) { Ok(operands) } else { Skip::unlike() }
+        };
+        let operands = if inner { self.attempt(taken) } else { Skip::unlike() };
         for operand in operands.unwrap_or_else(|_| vec![Operand::Whole(1.0, v)]) {
             match operand {
                 Operand::Number(own, c) if by.is_sum() => into.number += k * own * c,
                 Operand::Number(own, c) if k * own < 0.0 => into.number /= c,
                 Operand::Number(_, c) => into.number *= c,
-                Operand::Value(own, x) => self.combine(by, (k * own, x), false, into),
+                Operand::Value(own, x) => self.combine(by, (k * own, x), false, are_taken, into),
                 Operand::Whole(own, x) => match into.items.iter_mut().find(|item| item.1 == x) {
                     Some(item) => item.0 += k * own,
                     None => into.items.push((k * own, x)),

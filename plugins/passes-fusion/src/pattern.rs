@@ -155,7 +155,10 @@ impl<'a> Matcher<'a, '_> {
             return self.attempt(|m| m.exactly(expr, v).map(|()| 1.0)).or_else(|| {
                 let found = self.parts.combined(By::Quotient, v, shared);
                 match found.items[..] {
-                    [(1.0, factor)] => self.exactly(expr, factor).map(|()| found.number),
+                    // The value itself was compared already.
+                    [(1.0, factor)] if factor != v => {
+                        self.exactly(expr, factor).map(|()| found.number)
+                    }
                     _ => None,
                 }
             });

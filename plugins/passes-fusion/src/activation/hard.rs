@@ -25,7 +25,6 @@
 
 use super::clip::interval;
 use crate::parts::{PatternNodes, of_type};
-use crate::pattern::Pattern;
 use onnxd_plugin_sdk::ir::ops::{Clip, Div, Mul};
 use onnxd_plugin_sdk::ir::{At, Attr, DataType, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -43,8 +42,6 @@ pub(crate) fn pass() -> Box<dyn Pass> {
         ],
     )
 }
-
-static LINEAR: Pattern = Pattern::new("{alpha} * x + {beta}");
 
 /// `HardSigmoid<alpha, beta>(x)`
 struct Gate {
@@ -123,9 +120,8 @@ fn gate_of(parts: &PatternNodes, v: ValueId, scale: f64) -> Result<Gate, Skip> {
         if low != 0.0 || !parts.is(scale * high, 1.0, v) {
             return Skip::unlike();
         }
-        let found = LINEAR.find(parts, clip.x)?;
-        let [alpha, beta] = ["alpha", "beta"].map(|name| scale * found.number(name));
-        Ok(Gate { x: found.value("x"), alpha, beta })
+        let (alpha, x, beta) = parts.linear(clip.x)?;
+        Ok(Gate { x, alpha: scale * alpha, beta: scale * beta })
     })
 }
 
@@ -175,6 +171,14 @@ mod tests {
             ["HardSigmoid", "Mul"]
         );
         assert_eq!(fused(14, &format!("{gate} y = Div(c, six)")), ["HardSigmoid"]);
+        // What computes the value stays whole.
+        for inner in ["Sub(x, z)", "Div(x, z)"] {
+            let body =
+                format!("s = {inner} a = Add(s, three) c = Clip(a, zero, six) y = Div(c, six)");
+            assert_eq!(fused(14, &body)[1..], ["HardSigmoid"], "{body}");
+        }
+        let turned = "a = Sub(three, x) c = Clip(a, zero, six) y = Div(c, six)";
+        assert_eq!(fused(14, turned), ["HardSigmoid"]);
         assert_eq!(
             fused(14, "m = Mul(x, fifth) a = Add(m, half) y = Clip(a, zero, one)"),
             ["HardSigmoid"]

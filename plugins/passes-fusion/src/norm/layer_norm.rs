@@ -33,7 +33,7 @@
 
 use super::{CENTRED, beside, changed, has_shape, last_axes, ones};
 use crate::parts::{needs, of_type, unlike};
-use crate::pattern::{Pattern, PatternMatch};
+use crate::pattern::{Pattern, PatternMatch, first};
 use onnxd_plugin_sdk::ir::ops::{Add, Cast, Div, LayerNormalization, Mul};
 use onnxd_plugin_sdk::ir::{At, DataType, Op, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
@@ -52,10 +52,21 @@ pub(crate) fn pass() -> Box<dyn Pass> {
     )
 }
 
-/// As TensorFlow normalizes.
-static AFFINE: Pattern = Pattern::new(
-    "x * m - mean * m + shift?; m = gain? / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - mean; mean = ReduceMean(x)",
-);
+/// As TensorFlow normalizes, with a gain for each element or with one number.
+static AFFINE: [(&str, Pattern); 2] = [
+    (
+        "values",
+        Pattern::new(
+            "x * m - mean * m + shift?; m = gain? / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - mean; mean = ReduceMean(x)",
+        ),
+    ),
+    (
+        "number",
+        Pattern::new(
+            "x * m - mean * m + shift?; m = {gain} / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - mean; mean = ReduceMean(x)",
+        ),
+    ),
+];
 
 fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
     let found = CENTRED.at(cx, out)?;
@@ -66,13 +77,14 @@ fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
 
 /// Scale and bias follow as nodes of their own, which the other rules take in.
 fn affine(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
-    let found = AFFINE.at(cx, add.out)?;
+    let (gains, found) = first(cx, add.out, &AFFINE)?;
     let (scale, axis) = along(cx, &found)?;
     let (x, epsilon) = (found.value("x"), found.number("epsilon"));
     cx.rebuild(add.out, |b| {
         let normal = b.layer_normalization(x, scale).axis(axis).epsilon(epsilon).one()?;
         let scaled = match found.optional("gain") {
             Some(gain) => b.mul(normal, gain)?,
+            None if gains == "number" => b.mul(normal, found.number("gain"))?,
             None => normal,
         };
         match found.optional("shift") {
@@ -220,6 +232,7 @@ mod tests {
             "m = Mul(gain, i) a = Mul(m, x) p = Mul(m, mean) q = Sub(gain, p) y = Add(q, a)",
             "a = Mul(x, i) o = Neg(mean) p = Mul(o, i) y = Add(a, p)",
             "m = Mul(i, gain) a = Mul(x, m) p = Mul(mean, m) q = Neg(p) y = Add(a, q)",
+            "m = Mul(i, three) a = Mul(x, m) p = Mul(mean, m) q = Sub(shift, p) y = Add(a, q)",
         ] {
             let model = check_pass_same(pass().as_ref(), &parts("(float[2,3,4] y)", inverse, tail));
             assert_eq!(model.graph.node_count(), 1, "{tail}");
