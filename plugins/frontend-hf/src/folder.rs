@@ -28,6 +28,9 @@ const OTHER_FOLDERS: [&str; 4] = ["original/", "onnx/", "openvino/", "coreml/"];
 const OTHER_ENDINGS: [&str; 8] =
     [".bin", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pth", ".tflite"];
 
+/// Endings of networks that other front-ends read.
+const NETWORKS: [&str; 3] = [".h5", ".onnx", ".tflite"];
+
 /// The folder of the network: empty, or ends with `/`.
 pub(crate) fn folder_of(network: &str) -> &str {
     &network[..network.rfind('/').map_or(0, |at| at + 1)]
@@ -106,12 +109,17 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
         return Ok(Probe::new(Claim::No, "the file describes no model of Transformers"));
     }
     let others = other_copies(submission);
-    if !has_weights && let Some(other) = others.first() {
+    // A network that another front-end reads. What else lies there says nothing: the weights may come last.
+    let is_network = |file: &&&str| NETWORKS.iter().any(|ending| file.ends_with(ending));
+    if !has_weights && let Some(other) = others.iter().find(is_network) {
         let why = format!("beside it is the model as `{}`, and no `{SINGLE}`", shown(other));
         return Ok(Probe::new(Claim::No, why));
     }
     let mut needs = weights(submission)?;
-    let parts = copied(submission).into_iter().filter(|file| *file != CONFIG).chain(others);
+    // Those that change what the model is go along, too.
+    let changing = [ADAPTER, MODULES].into_iter().filter(|file| has(submission, file));
+    let parts = copied(submission).into_iter().filter(|file| *file != CONFIG);
+    let parts = parts.chain(others).chain(changing);
     needs.extend(parts.map(|file| need(submission, "part", file, true)));
     let reason = "the file describes a model of Transformers";
     Ok(Probe { needs, ..Probe::new(Claim::ByContent, reason) })
@@ -123,8 +131,15 @@ fn weights(submission: &Submission) -> Result<Vec<Need>, Diagnostic> {
     if is_pickled(submission) {
         return Ok(vec![]);
     }
-    if has(submission, SINGLE) || !has(submission, INDEX) {
+    if has(submission, SINGLE) {
         return Ok(vec![need("file of weights", SINGLE)]);
+    }
+    if !has(submission, INDEX) {
+        let is_shard = |file: &str| file.starts_with("model-") && file.ends_with(".safetensors");
+        return Ok(vec![match beside(submission).any(is_shard) {
+            true => need("list of the files of weights", INDEX),
+            false => need("file of weights", SINGLE),
+        }]);
     }
     let path = format!("{}{INDEX}", folder_of(submission.network()));
     // A damaged index is reported when the network is read.
