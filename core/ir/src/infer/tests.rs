@@ -43,6 +43,11 @@ fn convolution_and_pooling() {
                 "y = ConvTranspose<strides=[2,2], output_padding=[1,1], pads=[1,1,1,1]>(x, w)",
                 "float[1,2,10,10]",
             ),
+            (
+                "float[1,3,5,5] x, float[3,2,K,K] w",
+                "y = ConvTranspose<strides=[2,2], auto_pad = \"SAME_UPPER\">(x, w)",
+                "float[1,2,10,10]",
+            ),
             (x, "y = MaxPool<kernel_shape = [3,3], strides = [2,2]>(x)", "float[N,3,111,111]"),
             (
                 x,
