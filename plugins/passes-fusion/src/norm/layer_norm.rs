@@ -57,13 +57,15 @@ static AFFINE: [(&str, Pattern); 2] = [
     (
         "values",
         Pattern::new(
-            "x * m - mean * m + shift?; m = gain? / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - mean; mean = ReduceMean(x)",
+            "x * m - mean * m + shift?; m = gain? / Sqrt(ReduceMean(d^2) + {epsilon}); \
+             d = x - mean; mean = ReduceMean(x)",
         ),
     ),
     (
         "number",
         Pattern::new(
-            "x * m - mean * m + shift?; m = {gain} / Sqrt(ReduceMean(d^2) + {epsilon}); d = x - mean; mean = ReduceMean(x)",
+            "x * m - mean * m + shift?; m = {gain} / Sqrt(ReduceMean(d^2) + {epsilon}); \
+             d = x - mean; mean = ReduceMean(x)",
         ),
     ),
 ];
