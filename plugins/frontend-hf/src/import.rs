@@ -46,6 +46,9 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     copy(submission)?;
     let mut notes = config.unread();
     notes.extend(checkpoint.unused());
+    if submission.param("source", "strict") == true && !notes.is_empty() {
+        return Err(Diagnostics(notes));
+    }
     notes.extend(not_read(submission));
     notes.extend(adapter_beside(submission));
     let metadata = card(&config, &decoder);
