@@ -189,7 +189,7 @@ fn what_is_written_after_the_digest_changes_no_result() {
 
 /// A file that was taken half, and that its writer completes later: no model is made of half a file.
 #[test]
-fn a_file_that_goes_on_after_it_was_taken_is_no_success() {
+fn a_file_that_goes_on_while_it_is_taken_is_taken_whole_or_refused() {
     let site = site();
     let daemon = site.start();
     let kept = HeldDrop::drop_and(site, |kept| {
