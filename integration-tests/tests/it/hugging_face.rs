@@ -71,6 +71,61 @@ fn what_is_not_read_is_told() {
         assert!(stderr.contains(words), "{words}: {stderr}");
     }
     assert_eq!(wrong(&folder.path().join("out/model.onnx")), None);
+    let (status, stderr, _) =
+        converted(folder.path(), "strict", &["model"], &["source.strict=true"]);
+    assert_eq!(status, 2, "{stderr}");
+    let adapter = r#"{"peft_type": "LORA", "base_model_name_or_path": "org/base"}"#;
+    fs::write(folder.path().join("model/adapter_config.json"), adapter).unwrap();
+    let (_, stderr, _) = converted(folder.path(), "beside", &["model"], &[]);
+    assert!(stderr.contains("`adapter_config.json`) was not applied"), "{stderr}");
+}
+
+/// Folders that hold something else than a whole model that continues texts.
+#[test]
+fn other_folders_are_refused_by_what_they_hold() {
+    let refused = |change: &dyn Fn(&Path), words: &str| {
+        let folder = checkpoint();
+        change(&folder.path().join("model"));
+        let (status, stderr, _) = convert(&folder, &[]);
+        assert!(status != 0 && stderr.contains(words), "{words}: {status} {stderr}");
+    };
+    refused(&|model| fs::write(model.join("modules.json"), "[]").unwrap(), "`modules.json`");
+    let without_weights = |model: &Path| {
+        for file in [
+            "model.safetensors.index.json", "model-00001-of-00002.safetensors",
+            "model-00002-of-00002.safetensors",
+        ] {
+            fs::remove_file(model.join(file)).unwrap();
+        }
+    };
+    let pickled = |model: &Path| {
+        without_weights(model);
+        fs::write(model.join("pytorch_model.bin"), "PK").unwrap();
+    };
+    refused(&pickled, "The weights are pickled");
+    let adapter = |model: &Path| {
+        without_weights(model);
+        fs::remove_file(model.join("config.json")).unwrap();
+        let text = r#"{"peft_type": "LORA", "base_model_name_or_path": "org/base"}"#;
+        fs::write(model.join("adapter_config.json"), text).unwrap();
+    };
+    refused(&adapter, "an adapter of `org/base`");
+    let waiting = |model: &Path| {
+        without_weights(model);
+        fs::write(model.join("training_args.bin"), "PK").unwrap();
+    };
+    refused(&waiting, "`model.safetensors` is missing");
+    let no_index =
+        |model: &Path| fs::remove_file(model.join("model.safetensors.index.json")).unwrap();
+    refused(&no_index, "`model.safetensors.index.json` is missing");
+    let onnx = |model: &Path| {
+        without_weights(model);
+        fs::write(model.join("model.onnx"), "").unwrap();
+    };
+    let folder = checkpoint();
+    onnx(&folder.path().join("model"));
+    let (_, stderr, _) = convert(&folder, &[]);
+    assert!(!stderr.contains("model.safetensors` is missing"), "{stderr}");
 }
 
 #[test]
@@ -82,6 +137,7 @@ fn what_is_not_known_is_refused_by_its_name() {
             "config.json", "{", "{\"quantization_config\": {\"quant_method\": \"x\"},", 3,
             "`quantization_config.quant_method` is `x`",
         ),
+        ("config.json", "LlamaForCausalLM", "LlamaForTokenClassification", 3, "`architectures` is"),
         (
             "config.json",
             "\"head_dim\": 4",

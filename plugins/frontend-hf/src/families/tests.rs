@@ -46,6 +46,14 @@ fn each_family_has_a_case() {
     }
 }
 
+#[test]
+fn each_family_is_in_the_manual() {
+    let manual = include_str!("../../../../docs/manual.md");
+    for (kind, _) in super::FAMILIES {
+        assert!(manual.contains(&format!("`{kind}`")), "{kind}");
+    }
+}
+
 /// Logits, and the cache, of `rows` of words where those before `pad` are none.
 fn call(
     model: &Model,
