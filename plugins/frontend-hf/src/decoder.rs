@@ -12,9 +12,7 @@ mod rotary;
 mod weights;
 
 use crate::config::rope::Rope;
-
-/// The opset from which on norms, rotations and attention are operators.
-const OPERATORS: i64 = 23;
+use crate::layers::{Activation, OPERATORS};
 
 /// A decoder.
 #[derive(Clone, Debug)]
@@ -178,16 +176,6 @@ pub(crate) struct Latent {
     pub(crate) keys: usize,
     /// Elements of a head that turn; they are its last ones.
     pub(crate) turning: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Activation {
-    Silu,
-    Gelu,
-    GeluTanh,
-    QuickGelu,
-    Relu,
-    SquaredRelu,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

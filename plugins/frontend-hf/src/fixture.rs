@@ -3,7 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::Diagnostic;
-use crate::{decoder, families, safetensors};
+use crate::{architecture, safetensors};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
@@ -31,12 +31,11 @@ pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
 /// The model of a `config.json` with these tensors.
 pub(crate) fn model(config: &str, tensors: &Bytes, opset: i64) -> Result<Model, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
-    let family = families::named(config.word("model_type")?.unwrap_or_default()).expect("a family");
-    let decoder = family(&config)?;
+    let described = architecture::family(&config)?.describe(&config)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
-    checkpoint.under(decoder.names.prefixes);
-    let graph = decoder::graph::build(&decoder, &checkpoint, opset)?;
+    checkpoint.under(described.prefixes());
+    let graph = described.graph(&checkpoint, opset)?;
     Ok(lower::model(graph, opset))
 }
 

@@ -1,11 +1,11 @@
 //! A checkpoint becomes a model.
 
+use crate::architecture::{self, Architecture};
 use crate::checkpoint::Checkpoint;
 use crate::config::{BYTES_MAX, Config};
-use crate::decoder::{self, Decoder};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
+use crate::folder;
 use crate::problem::{damaged, unsupported};
-use crate::{families, folder};
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 use serde_json::Value;
 
@@ -16,9 +16,6 @@ const OPSET: i64 = 21;
 /// Names of other copies that are told.
 const TOLD_MAX: usize = 3;
 
-/// What the class of a model ends with that continues a text.
-const CAUSAL: [&str; 2] = ["ForCausalLM", "LMHeadModel"];
-
 pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let network = submission.network();
     let bytes = submission.read(network)?;
@@ -26,7 +23,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         return Err(adapter(&bytes).into());
     }
     let config = Config::parse(&bytes)?;
-    let family = family(&config)?;
+    let family = architecture::family(&config)?;
     if folder::is_pickled(submission) {
         let why = "The weights are pickled (`pytorch_model.bin`), which this version does not read";
         let help = "Save the model with `safe_serialization=True`.";
@@ -37,11 +34,11 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         let help = "Leave `modules.json` out to convert the language model alone.";
         return Err(unsupported(why).help(help).into());
     }
-    let decoder = family(&config)?;
+    let described = family.describe(&config)?;
     let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
-    checkpoint.under(decoder.names.prefixes);
+    checkpoint.under(described.prefixes());
     let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET);
-    let graph = decoder::graph::build(&decoder, &checkpoint, opset)?;
+    let graph = described.graph(&checkpoint, opset)?;
     checkpoint.complete()?;
     copy(submission)?;
     let mut notes = config.unread();
@@ -51,29 +48,8 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     notes.extend(not_read(submission));
     notes.extend(adapter_beside(submission));
-    let metadata = card(&config, &decoder);
+    let metadata = card(&config, &*described);
     Ok(Imported { model: lower::model(graph, opset), notes, metadata, ..Imported::default() })
-}
-
-/// The family of a checkpoint, where the head and the form of the weights are known.
-fn family(config: &Config) -> Result<families::Family, Diagnostic> {
-    if let Some(quantization) = config.section("quantization_config")? {
-        return Err(quantization
-            .unknown("quant_method", "and weights that come quantized are not read yet"));
-    }
-    let kind = config.word("model_type")?;
-    let kind = kind.ok_or_else(|| config.wrong("model_type", "the name of a family"))?;
-    let family = families::named(kind).ok_or_else(|| {
-        config
-            .unknown("model_type", "which is no family that is known; no code of the folder is run")
-    })?;
-    let classes = config.words("architectures")?.unwrap_or_default();
-    match classes.first() {
-        Some(class) if !CAUSAL.iter().any(|end| class.ends_with(end)) => {
-            Err(config.unknown("architectures", "which is no class that continues a text"))
-        }
-        _ => Ok(family),
-    }
 }
 
 fn adapter(bytes: &[u8]) -> Diagnostic {
@@ -121,21 +97,9 @@ fn not_read(submission: &Submission) -> Option<Diagnostic> {
 }
 
 /// Facts for the report.
-fn card(config: &Config, decoder: &Decoder) -> Vec<(String, String)> {
-    let word = |key: &str| config.word(key).ok().flatten().unwrap_or_default().to_owned();
-    let elements = decoder.kv_heads * (decoder.head + decoder.value);
-    let attentive = decoder.layers.iter().filter(|layer| layer.taps.is_none()).count();
-    let cache = attentive * elements * size_of::<f32>();
-    let facts = [
-        ("model_type", word("model_type")),
-        ("transformers_version", word("transformers_version")),
-        ("layers", decoder.layers.len().to_string()),
-        ("hidden_size", decoder.hidden.to_string()),
-        ("heads", decoder.heads.to_string()),
-        ("key_value_heads", decoder.kv_heads.to_string()),
-        ("head_size", decoder.head.to_string()),
-        ("vocabulary", decoder.vocabulary.to_string()),
-        ("cache_bytes_per_token", cache.to_string()),
-    ];
-    facts.into_iter().map(|(key, value)| (format!("hf.{key}"), value)).collect()
+fn card(config: &Config, described: &dyn Architecture) -> Vec<(String, String)> {
+    let said = ["model_type", "transformers_version"]
+        .map(|key| (key, config.word(key).ok().flatten().unwrap_or_default().to_owned()));
+    let facts = said.into_iter().chain(described.card());
+    facts.map(|(key, value)| (format!("hf.{key}"), value)).collect()
 }

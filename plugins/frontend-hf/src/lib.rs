@@ -7,6 +7,7 @@
 // A diagnostic is one large value by design, and errors are rare.
 #![allow(clippy::result_large_err)]
 
+mod architecture;
 mod checkpoint;
 mod config;
 mod decoder;
@@ -17,6 +18,7 @@ mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
 mod import;
+mod layers;
 mod problem;
 mod safetensors;
 

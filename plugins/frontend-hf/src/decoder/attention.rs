@@ -4,6 +4,7 @@ use super::mask::Tokens;
 use super::rotary::Turn;
 use super::weights::Net;
 use super::{Attention, Decoder, DecoderLayer, OPERATORS};
+use crate::layers::checked;
 use onnxd_plugin_sdk::build::{Call, Result, Var, op};
 
 /// What layers share.
@@ -210,7 +211,7 @@ fn with_sinks(net: &Net<'_>, scores: Var, prefix: &str) -> Result<Var> {
         true => vec![heads, 1, 1],
         false => vec![kv_heads, heads / kv_heads, 1, 1],
     };
-    let sinks = net.constant(&name, super::weights::checked(&name, sinks.reshaped(dims))?);
+    let sinks = net.constant(&name, checked(&name, sinks.reshaped(dims))?);
     let greatest = b.reduce_max(scores).axes(vec![-1]).keepdims(1).one()?;
     let greatest = b.max([greatest, sinks])?;
     let shares = b.exp(b.sub(scores, greatest)?)?;

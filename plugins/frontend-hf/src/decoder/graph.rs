@@ -9,8 +9,10 @@ use super::moe::experts;
 use super::rotary::Turn;
 use super::weights::Net;
 use super::{Decoder, DecoderLayer, Logits, Order};
+use crate::architecture::Architecture;
 use crate::checkpoint::Checkpoint;
 use crate::diag;
+use crate::layers::Layers;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
 
@@ -19,12 +21,32 @@ const NEW: &str = "sequence_length";
 const PAST: &str = "past_sequence_length";
 const TOTAL: &str = "total_sequence_length";
 
-/// Writes the graph.
-pub(crate) fn build(d: &Decoder, w: &Checkpoint, opset: i64) -> Result<Graph> {
-    let opsets = Opsets::from([(String::new(), opset)]);
-    let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
-    write(&Net { b: &b, d, w })?;
-    Ok(b.finish())
+impl Architecture for Decoder {
+    fn prefixes(&self) -> &'static [&'static str] {
+        self.names.prefixes
+    }
+
+    fn graph(&self, weights: &Checkpoint, opset: i64) -> Result<Graph> {
+        let opsets = Opsets::from([(String::new(), opset)]);
+        let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
+        write(&Net { layers: Layers { b: &b, w: weights }, d: self })?;
+        Ok(b.finish())
+    }
+
+    fn card(&self) -> Vec<(&'static str, String)> {
+        let elements = self.kv_heads * (self.head + self.value);
+        let attentive = self.layers.iter().filter(|layer| layer.taps.is_none()).count();
+        let cache = attentive * elements * size_of::<f32>();
+        vec![
+            ("layers", self.layers.len().to_string()),
+            ("hidden_size", self.hidden.to_string()),
+            ("heads", self.heads.to_string()),
+            ("key_value_heads", self.kv_heads.to_string()),
+            ("head_size", self.head.to_string()),
+            ("vocabulary", self.vocabulary.to_string()),
+            ("cache_bytes_per_token", cache.to_string()),
+        ]
+    }
 }
 
 fn symbol(name: &str) -> Dim {
@@ -32,7 +54,7 @@ fn symbol(name: &str) -> Dim {
 }
 
 fn write(net: &Net<'_>) -> Result<()> {
-    let Net { b, d, .. } = *net;
+    let (b, d) = (net.b, net.d);
     let ids_of = |name, length| {
         b.input(name, ValueType::tensor(DataType::Int64, [symbol(BATCH), symbol(length)]))
     };
@@ -76,7 +98,7 @@ fn write(net: &Net<'_>) -> Result<()> {
 
 /// Positions, masks and rotations, once for all layers.
 fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
-    let Net { b, d, .. } = *net;
+    let (b, d) = (net.b, net.d);
     let tokens = Tokens::new(b, ids, mask, d.embedding.positions.is_some())?;
     let turns = d.ropes.iter().map(|rope| Turn::new(b, rope, &tokens)).collect::<Result<_>>()?;
     let mut biases: Vec<(Option<usize>, Var)> = vec![];
@@ -96,7 +118,7 @@ fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
 
 /// What the first layer reads, and the table of words.
 fn embedding(net: &Net<'_>, ids: Var, tokens: &Tokens) -> Result<(Var, Var)> {
-    let Net { b, d, w } = *net;
+    let (b, d, w) = (net.b, net.d, net.w);
     let name = format!("{}.weight", d.names.embedding);
     let table = net.constant(&name, w.tensor(&name, &[d.vocabulary, d.hidden])?);
     let mut x = b.gather(table, ids).one()?;
@@ -122,7 +144,7 @@ fn layer_of(
     x: Var,
     (number, layer, prefix, past): (usize, &DecoderLayer, &str, &[Var]),
 ) -> Result<(Var, Vec<Var>)> {
-    let Net { b, d, .. } = *net;
+    let (b, d) = (net.b, net.d);
     let names = &d.names;
     let norm = |x, name: &str| net.norm(x, &format!("{prefix}{name}"), d.hidden);
     let mix = |x| {
@@ -173,7 +195,7 @@ fn layer_of(
 
 /// Scores of all words. A table of words that gives them, too, is one constant.
 fn logits(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
-    let Net { b, d, .. } = *net;
+    let (b, d) = (net.b, net.d);
     let Logits { is_tied, scale, cap, without_norm } = d.head_of_words;
     let x = if without_norm { x } else { net.norm(x, d.names.final_norm, d.hidden)? };
     let mut words = match is_tied {
@@ -188,7 +210,7 @@ fn logits(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
 
 /// Logits by the table of words as it lies: to turn it would make a second constant of it.
 fn tied(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
-    let Net { b, d, w } = *net;
+    let (b, d, w) = (net.b, net.d, net.w);
     let flat = b.reshape(x, vec![-1, d.hidden as i64]).one()?;
     let product = b.gemm(flat, table).trans_b(1);
     let name = format!("{}.bias", d.names.lm_head);

@@ -1,9 +1,9 @@
 //! The part of a layer that looks at each token alone.
 
 use super::weights::Net;
-use super::{Activation, Mlp, MlpKind};
-use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::formulas::activation::silu;
+use super::{Mlp, MlpKind};
+use crate::layers::activate;
+use onnxd_plugin_sdk::build::{Result, Var};
 
 /// The MLP of the layer under `prefix`.
 pub(super) fn mlp(net: &Net<'_>, x: Var, prefix: &str) -> Result<Var> {
@@ -46,18 +46,4 @@ pub(super) fn gated(
 
 fn down(net: &Net<'_>, x: Var, name: &str, inner: usize) -> Result<Var> {
     net.project(x, name, [inner, net.d.hidden])
-}
-
-pub(super) fn activate(b: &GraphBuilder, x: Var, activation: Activation) -> Result<Var> {
-    match activation {
-        Activation::Silu => silu(b, x),
-        Activation::Gelu => b.gelu(x).one(),
-        Activation::GeluTanh => b.gelu(x).approximate("tanh").one(),
-        Activation::QuickGelu => b.mul(x, b.sigmoid(b.mul(x, 1.702)?)?),
-        Activation::Relu => b.relu(x),
-        Activation::SquaredRelu => {
-            let x = b.relu(x)?;
-            b.mul(x, x)
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! Mixtures of experts. All experts see all tokens, and each token takes what its experts give by their weights.
 
-use super::mlp::{activate, gated};
-use super::weights::{Net, checked, turned};
+use super::mlp::gated;
+use super::weights::Net;
 use super::{Decoder, ExpertWeights, Experts, Router};
+use crate::layers::{activate, checked, turned};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::Tensor;
 

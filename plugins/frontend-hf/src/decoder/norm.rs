@@ -1,7 +1,8 @@
 //! Norms over the last axis.
 
 use super::weights::Net;
-use super::{Decoder, HeadNorm, Norm, NormKind, OPERATORS};
+use super::{Decoder, HeadNorm, Norm, NormKind};
+use crate::layers::checked;
 use crate::problem::damaged;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -11,29 +12,21 @@ impl Net<'_> {
     pub(super) fn norm(&self, x: Var, name: &str, size: usize) -> Result<Var> {
         let Norm { kind, epsilon, .. } = self.d.norm;
         if kind == NormKind::Bare {
-            return self.layer_norm(x, Tensor::vector(vec![1f32; size]), None, "ones");
+            return self.scaled_norm(x, Tensor::vector(vec![1f32; size]), None, "ones");
+        }
+        if kind == NormKind::Layer && !self.d.norm.plus_one {
+            return self.layer_norm(x, name, size, epsilon);
         }
         let weight = self.norm_weight(&format!("{name}.weight"), &[size])?;
         if kind == NormKind::Layer {
             let bias = self.w.optional(&format!("{name}.bias"), &[size])?;
-            return self.layer_norm(x, weight, bias, name);
+            return self.scaled_norm(x, weight, bias, name);
         }
         let weight = self.constant(&format!("{name}.weight"), weight);
         self.rms(x, weight, epsilon)
     }
 
-    /// `x / sqrt(mean(x^2) + epsilon) * weight`
-    pub(super) fn rms(&self, x: Var, weight: Var, epsilon: f64) -> Result<Var> {
-        let b = self.b;
-        if b.opset() >= OPERATORS {
-            return b.rms_normalization(x, weight).axis(-1).epsilon(epsilon).one();
-        }
-        let square = b.reduce_mean(b.mul(x, x)?).axes(vec![-1]).keepdims(1).one()?;
-        let root = b.sqrt(b.add(square, epsilon)?)?;
-        b.mul(b.div(x, root)?, weight)
-    }
-
-    fn layer_norm(&self, x: Var, weight: Tensor, bias: Option<Tensor>, name: &str) -> Result<Var> {
+    fn scaled_norm(&self, x: Var, weight: Tensor, bias: Option<Tensor>, name: &str) -> Result<Var> {
         let weight = match name {
             "ones" => self.b.constant(weight),
             _ => self.constant(&format!("{name}.weight"), weight),
@@ -74,11 +67,11 @@ impl Net<'_> {
             HeadNorm::Listed => {
                 let one = |i| self.w.tensor(&format!("{name}.norms.{i}.weight"), &[head]);
                 let all = (0..heads).map(one).collect::<Result<Vec<_>>>()?;
-                super::weights::checked(name, Tensor::concat(&all, 0))?
+                checked(name, Tensor::concat(&all, 0))?
             }
         };
-        let weights = super::weights::checked(name, weights.reshaped([heads, 1, head]))?;
-        let plain = self.layer_norm(x, Tensor::vector(vec![1f32; head]), None, "ones")?;
+        let weights = checked(name, weights.reshaped([heads, 1, head]))?;
+        let plain = self.scaled_norm(x, Tensor::vector(vec![1f32; head]), None, "ones")?;
         self.b.mul(plain, self.constant(&format!("{name}.weight"), weights))
     }
 }

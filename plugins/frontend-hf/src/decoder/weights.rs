@@ -1,58 +1,30 @@
-//! Weights as constants of the graph, and what is linear in them. None is copied: transposed and sliced weights are
-//! derived from those of the file.
+//! Linear layers of a decoder, with their inputs or outputs first, and heads that lie in one weight.
 
 use super::{Decoder, Fused};
-use crate::checkpoint::Checkpoint;
-use crate::diag::{Diagnostic, shown};
-use crate::problem::damaged;
-use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{Tensor, TensorError};
+use crate::layers::{Layers, Linear};
+use onnxd_plugin_sdk::build::{Result, Var};
+use std::ops::Deref;
 
 /// What writes a decoder: its description, its weights, and the graph.
 pub(super) struct Net<'a> {
-    pub(super) b: &'a GraphBuilder,
+    pub(super) layers: Layers<'a>,
     pub(super) d: &'a Decoder,
-    pub(super) w: &'a Checkpoint,
 }
 
-/// A linear layer: weights with their outputs first.
-pub(super) struct Linear {
-    name: String,
-    weight: Tensor,
-    bias: Option<Tensor>,
+impl<'a> Deref for Net<'a> {
+    type Target = Layers<'a>;
+
+    fn deref(&self) -> &Layers<'a> {
+        &self.layers
+    }
 }
 
 impl Net<'_> {
-    /// A constant under the name that it has in the checkpoint.
-    pub(super) fn constant(&self, name: &str, tensor: Tensor) -> Var {
-        self.b.under("", |b| b.parameter(name, tensor))
-    }
-
     /// The layer `name`.
-    pub(super) fn linear(&self, name: &str, [inputs, outputs]: [usize; 2]) -> Result<Linear> {
-        if !self.d.inputs_first {
-            return self.plain(name, [inputs, outputs]);
-        }
-        let weight = turned(name, &self.w.tensor(&format!("{name}.weight"), &[inputs, outputs])?)?;
-        let bias = self.w.optional(&format!("{name}.bias"), &[outputs])?;
-        Ok(Linear { name: name.to_owned(), weight, bias })
-    }
-
-    /// The layer `name`, whose weights have their outputs first in all families.
-    pub(super) fn plain(&self, name: &str, [inputs, outputs]: [usize; 2]) -> Result<Linear> {
-        let weight = self.w.tensor(&format!("{name}.weight"), &[outputs, inputs])?;
-        let bias = self.w.optional(&format!("{name}.bias"), &[outputs])?;
-        Ok(Linear { name: name.to_owned(), weight, bias })
-    }
-
-    /// `x W^T + b`
-    pub(super) fn apply(&self, x: Var, linear: &Linear) -> Result<Var> {
-        let Linear { name, weight, bias } = linear;
-        let weight = self.constant(&format!("{name}.weight"), turned(name, weight)?);
-        let y = self.b.mat_mul(x, weight)?;
-        match bias {
-            Some(bias) => self.b.add(y, self.constant(&format!("{name}.bias"), bias.clone())),
-            None => Ok(y),
+    pub(super) fn linear(&self, name: &str, sizes: [usize; 2]) -> Result<Linear> {
+        match self.d.inputs_first {
+            true => self.inputs_first(name, sizes),
+            false => self.plain(name, sizes),
         }
     }
 
@@ -81,54 +53,4 @@ impl Net<'_> {
         }
         Ok([rows("q", 0, q)?, rows("k", q, kv)?, rows("v", q + kv, kv)?])
     }
-}
-
-impl Linear {
-    /// Some of the outputs, as a layer of their own.
-    pub(super) fn rows(&self, role: &str, first: usize, count: usize) -> Result<Linear> {
-        let cut = |tensor: &Tensor| {
-            let mut axes: Vec<_> = tensor.dims().iter().map(|size| (0, *size, 1)).collect();
-            axes[0] = (first, count, 1);
-            tensor.sliced(&axes)
-        };
-        self.with(role, cut)
-    }
-
-    /// Of outputs in so many groups, `count` of each from `first` on.
-    fn grouped(&self, role: &str, groups: usize, [first, count]: [usize; 2]) -> Result<Linear> {
-        let cut = |tensor: &Tensor| {
-            let each = tensor.dims()[0] / groups;
-            let inputs = tensor.dims()[1..].iter().product();
-            let apart = tensor.reshaped([groups, each, inputs])?;
-            let cut = apart.sliced(&[(0, groups, 1), (first, count, 1), (0, inputs, 1)])?;
-            let mut dims = tensor.dims().to_vec();
-            dims[0] = groups * count;
-            cut.reshaped(dims)
-        };
-        self.with(role, cut)
-    }
-
-    fn with(
-        &self,
-        role: &str,
-        cut: impl Fn(&Tensor) -> std::result::Result<Tensor, TensorError>,
-    ) -> Result<Linear> {
-        let name = format!("{}.{role}", self.name);
-        let weight = checked(&name, cut(&self.weight))?;
-        let bias = self.bias.as_ref().map(|bias| checked(&name, cut(bias))).transpose()?;
-        Ok(Linear { name, weight, bias })
-    }
-}
-
-/// A derivation that sizes were checked for.
-pub(super) fn checked(
-    name: &str,
-    tensor: std::result::Result<Tensor, TensorError>,
-) -> std::result::Result<Tensor, Diagnostic> {
-    tensor.map_err(|e| damaged(format!("tensor `{}`: {e}", shown(name))))
-}
-
-/// A matrix with its axes exchanged.
-pub(super) fn turned(name: &str, matrix: &Tensor) -> Result<Tensor> {
-    checked(name, matrix.permuted(&[1, 0]))
 }

@@ -3,10 +3,11 @@
 use crate::config::Config;
 use crate::config::rope::{self, rope};
 use crate::decoder::{
-    Activation, Attention, Decoder, DecoderLayer, Embedding, Fused, HeadNorm, Logits, Mlp, MlpKind,
-    Names, Norm, NormKind, Order,
+    Attention, Decoder, DecoderLayer, Embedding, Fused, HeadNorm, Logits, Mlp, MlpKind, Names,
+    Norm, NormKind, Order,
 };
 use crate::diag::Diagnostic;
+use crate::layers::Activation;
 
 /// Heads, and elements of a head. Tables of angles and slopes have so many elements.
 pub(super) const HEADS_MAX: usize = 1 << 16;

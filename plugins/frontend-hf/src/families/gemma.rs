@@ -3,8 +3,9 @@
 use super::base::{self, Base, LLAMA, NAMES, ROPE, set_windows, window};
 use crate::config::Config;
 use crate::config::rope::{Defaults, two_ropes};
-use crate::decoder::{Activation, Decoder, HeadNorm, Names, Order};
+use crate::decoder::{Decoder, HeadNorm, Names, Order};
 use crate::diag::Diagnostic;
+use crate::layers::Activation;
 
 const GEMMA: Base = Base {
     activation: (&["hidden_activation", "hidden_act"], "gelu_pytorch_tanh"),

@@ -1,0 +1,159 @@
+//! Layers that architectures have in common: weights as constants of the graph, and what is linear in them. No weight
+//! is copied: transposed and sliced ones are derived from those of the file.
+
+use crate::checkpoint::Checkpoint;
+use crate::diag::{Diagnostic, shown};
+use crate::problem::damaged;
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
+use onnxd_plugin_sdk::formulas::activation::silu;
+use onnxd_plugin_sdk::ir::{Tensor, TensorError};
+
+/// The opset from which on norms, rotations and attention are operators.
+pub(crate) const OPERATORS: i64 = 23;
+
+/// The graph that layers are written into, and the weights that they take.
+pub(crate) struct Layers<'a> {
+    pub(crate) b: &'a GraphBuilder,
+    pub(crate) w: &'a Checkpoint,
+}
+
+/// A linear layer: weights with their outputs first.
+pub(crate) struct Linear {
+    name: String,
+    weight: Tensor,
+    bias: Option<Tensor>,
+}
+
+impl Layers<'_> {
+    /// A constant under the name that it has in the checkpoint.
+    pub(crate) fn constant(&self, name: &str, tensor: Tensor) -> Var {
+        self.b.under("", |b| b.parameter(name, tensor))
+    }
+
+    /// The linear layer `name`, whose weights have their outputs first.
+    pub(crate) fn plain(&self, name: &str, [inputs, outputs]: [usize; 2]) -> Result<Linear> {
+        let weight = self.w.tensor(&format!("{name}.weight"), &[outputs, inputs])?;
+        let bias = self.w.optional(&format!("{name}.bias"), &[outputs])?;
+        Ok(Linear { name: name.to_owned(), weight, bias })
+    }
+
+    /// The linear layer `name`, whose weights have their inputs first (Conv1D).
+    pub(crate) fn inputs_first(&self, name: &str, [inputs, outputs]: [usize; 2]) -> Result<Linear> {
+        let weight = turned(name, &self.w.tensor(&format!("{name}.weight"), &[inputs, outputs])?)?;
+        let bias = self.w.optional(&format!("{name}.bias"), &[outputs])?;
+        Ok(Linear { name: name.to_owned(), weight, bias })
+    }
+
+    /// `x W^T + b`
+    pub(crate) fn apply(&self, x: Var, linear: &Linear) -> Result<Var> {
+        let Linear { name, weight, bias } = linear;
+        let weight = self.constant(&format!("{name}.weight"), turned(name, weight)?);
+        let y = self.b.mat_mul(x, weight)?;
+        match bias {
+            Some(bias) => self.b.add(y, self.constant(&format!("{name}.bias"), bias.clone())),
+            None => Ok(y),
+        }
+    }
+
+    /// `x / sqrt(mean(x^2) + epsilon) * weight`
+    pub(crate) fn rms(&self, x: Var, weight: Var, epsilon: f64) -> Result<Var> {
+        let b = self.b;
+        if b.opset() >= OPERATORS {
+            return b.rms_normalization(x, weight).axis(-1).epsilon(epsilon).one();
+        }
+        let square = b.reduce_mean(b.mul(x, x)?).axes(vec![-1]).keepdims(1).one()?;
+        let root = b.sqrt(b.add(square, epsilon)?)?;
+        b.mul(b.div(x, root)?, weight)
+    }
+
+    /// The layer norm `name` of the last axis, which has `size` elements; a bias may be absent.
+    pub(crate) fn layer_norm(&self, x: Var, name: &str, size: usize, epsilon: f64) -> Result<Var> {
+        let weight = self.w.tensor(&format!("{name}.weight"), &[size])?;
+        let weight = self.constant(&format!("{name}.weight"), weight);
+        let call = self.b.layer_normalization(x, weight).axis(-1).epsilon(epsilon);
+        match self.w.optional(&format!("{name}.bias"), &[size])? {
+            Some(bias) => call.b(self.constant(&format!("{name}.bias"), bias)).one(),
+            None => call.one(),
+        }
+    }
+}
+
+impl Linear {
+    /// Some of the outputs, as a layer of their own.
+    pub(crate) fn rows(&self, role: &str, first: usize, count: usize) -> Result<Linear> {
+        let cut = |tensor: &Tensor| {
+            let mut axes: Vec<_> = tensor.dims().iter().map(|size| (0, *size, 1)).collect();
+            axes[0] = (first, count, 1);
+            tensor.sliced(&axes)
+        };
+        self.with(role, cut)
+    }
+
+    /// Of outputs in so many groups, `count` of each from `first` on.
+    pub(crate) fn grouped(
+        &self,
+        role: &str,
+        groups: usize,
+        [first, count]: [usize; 2],
+    ) -> Result<Linear> {
+        let cut = |tensor: &Tensor| {
+            let each = tensor.dims()[0] / groups;
+            let inputs = tensor.dims()[1..].iter().product();
+            let apart = tensor.reshaped([groups, each, inputs])?;
+            let cut = apart.sliced(&[(0, groups, 1), (first, count, 1), (0, inputs, 1)])?;
+            let mut dims = tensor.dims().to_vec();
+            dims[0] = groups * count;
+            cut.reshaped(dims)
+        };
+        self.with(role, cut)
+    }
+
+    fn with(
+        &self,
+        role: &str,
+        cut: impl Fn(&Tensor) -> std::result::Result<Tensor, TensorError>,
+    ) -> Result<Linear> {
+        let name = format!("{}.{role}", self.name);
+        let weight = checked(&name, cut(&self.weight))?;
+        let bias = self.bias.as_ref().map(|bias| checked(&name, cut(bias))).transpose()?;
+        Ok(Linear { name, weight, bias })
+    }
+}
+
+/// A derivation that sizes were checked for.
+pub(crate) fn checked(
+    name: &str,
+    tensor: std::result::Result<Tensor, TensorError>,
+) -> std::result::Result<Tensor, Diagnostic> {
+    tensor.map_err(|e| damaged(format!("tensor `{}`: {e}", shown(name))))
+}
+
+/// A matrix with its axes exchanged.
+pub(crate) fn turned(name: &str, matrix: &Tensor) -> Result<Tensor> {
+    checked(name, matrix.permuted(&[1, 0]))
+}
+
+/// What a layer does to each element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Activation {
+    Silu,
+    Gelu,
+    GeluTanh,
+    QuickGelu,
+    Relu,
+    SquaredRelu,
+}
+
+pub(crate) fn activate(b: &GraphBuilder, x: Var, activation: Activation) -> Result<Var> {
+    match activation {
+        Activation::Silu => silu(b, x),
+        Activation::Gelu => b.gelu(x).one(),
+        Activation::GeluTanh => b.gelu(x).approximate("tanh").one(),
+        Activation::QuickGelu => b.mul(x, b.sigmoid(b.mul(x, 1.702)?)?),
+        Activation::Relu => b.relu(x),
+        Activation::SquaredRelu => {
+            let x = b.relu(x)?;
+            b.mul(x, x)
+        }
+    }
+}
