@@ -31,10 +31,17 @@ const RUNTIMES: &[(u32, i64, i64)] = &[
     (25, 26, 13),
 ];
 
-/// What the runtime reads that is named as `onnxruntime-1.23`; `None` for another name or an older version. Newer ones
-/// read at least what the newest known one does.
+/// ONNX Runtime GenAI, and the minor version of ONNX Runtime 1.x that its models are written for.
+const GENAI: &str = "onnxruntime-genai";
+const GENAI_MINOR: u32 = 23;
+
+/// What the runtime reads that is named as `onnxruntime-1.23`, or [`GENAI`]; `None` for another name or an older
+/// version. Newer ones read at least what the newest known one does.
 #[must_use]
 pub fn read_by(runtime: &str) -> Option<Runtime> {
+    if runtime == GENAI {
+        return read_by(&format!("onnxruntime-1.{GENAI_MINOR}"));
+    }
     let minor: u32 = runtime.strip_prefix("onnxruntime-1.")?.parse().ok()?;
     let (_, opset, ir_version) = *RUNTIMES.iter().rev().find(|(from, ..)| *from <= minor)?;
     Some(Runtime { opset, ir_version })
@@ -178,6 +185,7 @@ mod tests {
         };
         let found = ["1.17", "1.20", "1.23", "1.40"].map(read);
         assert_eq!(found, [Some((20, 9)), Some((21, 10)), Some((23, 11)), Some((26, 13))]);
+        assert_eq!(read_by(GENAI), read_by("onnxruntime-1.23"));
         for other in ["onnxruntime-1.2", "onnxruntime-1.x", "onnxruntime", "tensorrt-10"] {
             assert_eq!(read_by(other), None, "{other}");
         }

@@ -69,7 +69,10 @@ params! {
         opset: Option<i64> = "7..30", unset;
         /// Runtime that is to read the model, such as `onnxruntime-1.23`: a newer opset or IR version than it reads is
         /// lowered where `opset` and `ir_version` are unset, and what it reads stays. Unset is ONNX Runtime 1.20.
+        /// `onnxruntime-genai` is ONNX Runtime GenAI: decoders get its operators, and its `genai_config.json`.
         runtime: Option<String> = "text", unset;
+        /// Whether a decoder takes and gives the keys and values of earlier calls.
+        cache: bool = "bool", true;
         /// IR version of the model; unset keeps a dropped ONNX model's own, from 4 to 10, else 8.
         ir_version: Option<i64> = "3..20", unset;
         /// Names of the model's inputs, in their order; empty keeps the source's.

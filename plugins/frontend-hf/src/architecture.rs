@@ -5,20 +5,46 @@ use crate::config::Config;
 use crate::families;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
+use serde_json::{Map, Value};
 
 /// What the class of a model ends with that continues a text.
 const CAUSAL: [&str; 2] = ["ForCausalLM", "LMHeadModel"];
+
+/// What a graph is written for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    /// Version of the standard's operators.
+    pub(crate) opset: i64,
+    /// Whether the model is for ONNX Runtime GenAI, with the operators that it expects.
+    pub(crate) is_genai: bool,
+    /// Whether a decoder takes and gives keys and values of earlier calls.
+    pub(crate) has_cache: bool,
+    /// Tokens that a sequence may have, where the file says it.
+    pub(crate) context: Option<usize>,
+}
+
+impl Target {
+    /// The standard's operators of this version, with the cache.
+    pub(crate) fn plain(opset: i64) -> Target {
+        Target { opset, is_genai: false, has_cache: true, context: None }
+    }
+}
 
 /// A model with its sizes, read from `config.json`.
 pub(crate) trait Architecture {
     /// What names of weights may have in front, the longest first.
     fn prefixes(&self) -> &'static [&'static str];
 
-    /// Writes the graph for version `opset` of the standard's operators.
+    /// Writes the graph.
     ///
     /// # Errors
     /// A tensor that is missing or has another shape.
-    fn graph(&self, weights: &Checkpoint, opset: i64) -> Result<Graph>;
+    fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph>;
+
+    /// What `genai_config.json` says of the model, if ONNX Runtime GenAI runs its kind.
+    fn genai(&self, _config: &Config, _generation: &Map<String, Value>) -> Option<String> {
+        None
+    }
 
     /// Facts for the report, by names that `hf.` is put before.
     fn card(&self) -> Vec<(&'static str, String)>;

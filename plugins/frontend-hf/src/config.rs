@@ -14,6 +14,9 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// The greatest size that a field may say. Sizes of tensors are compared with the file besides.
 const SIZE_MAX: u64 = 1 << 31;
 
+/// Fields that say how many tokens a sequence may have.
+const CONTEXT: [&str; 4] = ["max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"];
+
 /// Layers of a decoder. Each takes some thirty nodes.
 const LAYERS_MAX: usize = 4096;
 
@@ -113,6 +116,13 @@ impl Config {
             true => Ok(layers),
             false => Err(over_limit(format!("{}, of {LAYERS_MAX} layers at most", self.said(key)))),
         }
+    }
+
+    /// Tokens that a sequence may have, by the names that families have for it.
+    pub(crate) fn context(&self) -> Option<usize> {
+        let said = |key: &&str| self.fields.get(*key).and_then(Value::as_u64);
+        let context = CONTEXT.iter().find_map(said)?;
+        usize::try_from(context).ok().filter(|context| *context > 0)
     }
 
     pub(crate) fn optional_number(&self, key: &str) -> Result<Option<f64>, Diagnostic> {

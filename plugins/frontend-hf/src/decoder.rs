@@ -3,6 +3,7 @@
 mod attention;
 mod conv;
 pub(crate) mod graph;
+mod grouped;
 mod latent;
 mod mask;
 mod mlp;

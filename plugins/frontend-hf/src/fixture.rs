@@ -1,5 +1,6 @@
 //! Checkpoints for tests, whose tensors are those that a decoder asks for.
 
+use crate::architecture::Target;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::Diagnostic;
@@ -30,13 +31,22 @@ pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
 
 /// The model of a `config.json` with these tensors.
 pub(crate) fn model(config: &str, tensors: &Bytes, opset: i64) -> Result<Model, Diagnostic> {
+    model_for(config, tensors, &Target::plain(opset))
+}
+
+/// The model for a target.
+pub(crate) fn model_for(
+    config: &str,
+    tensors: &Bytes,
+    target: &Target,
+) -> Result<Model, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
     let described = architecture::family(&config)?.describe(&config)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());
-    let graph = described.graph(&checkpoint, opset)?;
-    Ok(lower::model(graph, opset))
+    let graph = described.graph(&checkpoint, target)?;
+    Ok(lower::model(graph, target.opset))
 }
 
 /// The tensors that `config.json` asks for, beside `more`, and its model: what is missing says its name and its shape.

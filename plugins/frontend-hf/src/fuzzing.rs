@@ -2,6 +2,7 @@
 //!
 //! No promise is made about this module; plugins are used through their header.
 
+use crate::architecture::Target;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::Config;
 use crate::{architecture, safetensors};
@@ -28,7 +29,7 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     let stored = stored.unwrap_or_default().into_iter().map(|t| (t.name.clone(), t));
     let mut checkpoint = Checkpoint::of(stored.collect());
     checkpoint.under(described.prefixes());
-    let graph = described.graph(&checkpoint, OPSET).ok()?;
+    let graph = described.graph(&checkpoint, &Target::plain(OPSET)).ok()?;
     drop(config.unread());
     drop(checkpoint.unused());
     Some(lower::model(graph, OPSET))

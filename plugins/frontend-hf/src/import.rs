@@ -1,17 +1,24 @@
 //! A checkpoint becomes a model.
 
-use crate::architecture::{self, Architecture};
+use crate::architecture::{self, Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
-use crate::folder;
 use crate::problem::{damaged, unsupported};
+use crate::{folder, genai};
 use onnxd_plugin_sdk::{Imported, Submission, lower};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Version of the standard's operators that graphs are written in. The host converts to the one that is asked for,
 /// and passes make newer operators of formulas.
 const OPSET: i64 = 21;
+
+/// The runtime that decoders have an own form for, and the version whose norms that form has.
+const GENAI: &str = "onnxruntime-genai";
+const GENAI_OPSET: i64 = 23;
+
+/// Settings of a search that belong to the model.
+const GENERATION: &str = "generation_config.json";
 
 /// Names of other copies that are told.
 const TOLD_MAX: usize = 3;
@@ -37,10 +44,14 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let described = family.describe(&config)?;
     let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
     checkpoint.under(described.prefixes());
-    let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET);
-    let graph = described.graph(&checkpoint, opset)?;
+    let target = target(submission, &config);
+    let graph = described.graph(&checkpoint, &target)?;
     checkpoint.complete()?;
     copy(submission)?;
+    let genai = match target.is_genai {
+        true => Some(for_genai(submission, &config, &*described)?),
+        false => None,
+    };
     let mut notes = config.unread();
     notes.extend(checkpoint.unused());
     if submission.param("source", "strict") == true && !notes.is_empty() {
@@ -48,8 +59,52 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     notes.extend(not_read(submission));
     notes.extend(adapter_beside(submission));
-    let metadata = card(&config, &*described);
-    Ok(Imported { model: lower::model(graph, opset), notes, metadata, ..Imported::default() })
+    let metadata = card(&config, &*described).into_iter().chain(genai).collect();
+    Ok(Imported {
+        model: lower::model(graph, target.opset),
+        notes,
+        metadata,
+        ..Imported::default()
+    })
+}
+
+/// What the params ask the graph to be written for.
+fn target(submission: &Submission, config: &Config) -> Target {
+    let is_genai = submission.param("export", "runtime") == GENAI;
+    let opset = submission.param("export", "opset").as_i64();
+    let least = if is_genai { GENAI_OPSET } else { OPSET };
+    Target {
+        opset: opset.unwrap_or(least).max(least),
+        is_genai,
+        has_cache: submission.param("export", "cache") != false,
+        context: config.context(),
+    }
+}
+
+/// Writes what ONNX Runtime GenAI reads beside the model; a fact that users of it must know.
+fn for_genai(
+    submission: &Submission,
+    config: &Config,
+    described: &dyn Architecture,
+) -> Result<(String, String), Diagnostics> {
+    let generation = format!("{}{GENERATION}", folder::folder_of(submission.network()));
+    let generation: Map<String, Value> = match submission.has(&generation) {
+        true => serde_json::from_slice(&submission.read(&generation)?)
+            .map_err(|e| damaged(format!("`{GENERATION}` is no JSON object: {e}")))?,
+        false => Map::new(),
+    };
+    if submission.param("export", "cache") == false {
+        let why = "`export.cache` is false, and ONNX Runtime GenAI needs the cache";
+        let help = "Leave `export.cache` or `export.runtime` out.";
+        return Err(Diagnostic::new(Code::ParamsBadValue, why).help(help).into());
+    }
+    let Some(text) = described.genai(config, &generation) else {
+        let why = config.unknown("model_type", "of which ONNX Runtime GenAI runs no model");
+        return Err(why.help("Leave `export.runtime` out.").into());
+    };
+    submission.file(genai::FILE, text.as_bytes())?;
+    let fact = "rows are padded on the right: the attention does not know of padding on the left";
+    Ok(("hf.padding".to_owned(), fact.to_owned()))
 }
 
 fn adapter(bytes: &[u8]) -> Diagnostic {

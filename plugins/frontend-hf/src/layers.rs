@@ -79,6 +79,21 @@ impl Layers<'_> {
 }
 
 impl Linear {
+    /// All outputs of several layers with the same inputs in one; nothing where some have a bias and others lack it.
+    pub(crate) fn joined(name: &str, parts: &[Linear]) -> Result<Option<Linear>> {
+        let biases: Vec<Tensor> = parts.iter().filter_map(|part| part.bias.clone()).collect();
+        if !biases.is_empty() && biases.len() != parts.len() {
+            return Ok(None);
+        }
+        let weights: Vec<Tensor> = parts.iter().map(|part| part.weight.clone()).collect();
+        let weight = checked(name, Tensor::concat(&weights, 0))?;
+        let bias = match biases.is_empty() {
+            true => None,
+            false => Some(checked(name, Tensor::concat(&biases, 0))?),
+        };
+        Ok(Some(Linear { name: name.to_owned(), weight, bias }))
+    }
+
     /// Some of the outputs, as a layer of their own.
     pub(crate) fn rows(&self, role: &str, first: usize, count: usize) -> Result<Linear> {
         let cut = |tensor: &Tensor| {

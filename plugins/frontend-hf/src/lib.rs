@@ -17,6 +17,7 @@ mod fixture;
 mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
+mod genai;
 mod import;
 mod layers;
 mod problem;

@@ -85,7 +85,7 @@ onnxd_plugin_sdk::export_plugin! {
             // Quantizers and the fusions of ONNX Runtime know MatMul with more axes.
             declares [
                 "when = { \"quantization.format\" = \"none\" }",
-                "unless = { \"passes.profile\" = \"onnxruntime\" }",
+                "unless = { \"passes.profile\" = \"onnxruntime\", \"export.runtime\" = \"onnxruntime-genai\" }",
             ] =>
             |_| Box::new(fuse_gemm::FuseGemm),
         ),
@@ -208,6 +208,12 @@ onnxd_plugin_sdk::export_plugin! {
             "fuse-microsoft-skip-norm",
             "Makes ONNX Runtime's SkipLayerNormalization, SkipSimplifiedLayerNormalization (slower on processors)" =>
             microsoft::skip_norm::pass,
+        ),
+        pass(
+            "fuse-genai-skip-norm",
+            "Makes the same for ONNX Runtime GenAI, whose other processors gain by it";
+            declares ["when = { \"export.runtime\" = \"onnxruntime-genai\" }"] =>
+            |_| microsoft::skip_norm::genai(),
         ),
         pass(
             "fuse-microsoft-gelu",

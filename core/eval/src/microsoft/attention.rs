@@ -20,7 +20,7 @@ struct AttentionOperands {
 }
 
 /// Elements `from..to` of the last axis.
-fn columns(x: &Tensor, from: usize, to: usize) -> Outcome<Tensor> {
+pub(super) fn columns(x: &Tensor, from: usize, to: usize) -> Outcome<Tensor> {
     let rank = x.rank();
     let mut tables: Vec<Vec<usize>> = x.dims().iter().map(|d| (0..*d).collect()).collect();
     tables[rank - 1] = (from..to).collect();

@@ -11,6 +11,7 @@ mod blocks;
 mod elementwise;
 mod embed;
 mod fused;
+mod grouped;
 mod lstm;
 mod norm;
 mod pool;
@@ -56,6 +57,7 @@ pub(crate) const ROWS: &[KernelRow] = &[
     wide("FusedMatMul", fused::fused_matmul),
     wide("GatherBlockQuantized", blocks::gather_block_quantized),
     wide("Gelu", activation::gelu),
+    wide("GroupQueryAttention", grouped::group_query_attention),
     own("MatMulInteger16", product::matmul_integer_16),
     wide("MatMulIntegerToFloat", product::matmul_integer_to_float),
     wide("MatMulNBits", blocks::matmul_nbits),

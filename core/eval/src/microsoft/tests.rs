@@ -269,3 +269,52 @@ fn every_listed_operator_has_a_kernel() {
         assert!(known, "{op} is listed but has no kernel");
     }
 }
+
+#[test]
+fn grouped_queries_see_the_cache_and_their_window() {
+    // One head of one element; keys are zero, so that seen values are averaged.
+    let row = |values: Vec<f32>| Some(Tensor::from_vec([1, values.len(), 1], values));
+    let cache = |values: Vec<f32>| Some(Tensor::from_vec([1, 1, values.len(), 1], values));
+    let number = |n: i32| Some(Tensor::vector(vec![n]));
+    let inputs = [
+        row(vec![1.0, 1.0]),
+        row(vec![0.0, 0.0]),
+        row(vec![6.0, 8.0]),
+        cache(vec![0.0, 0.0]),
+        cache(vec![2.0, 4.0]),
+        number(3),
+        number(4),
+    ];
+    let heads = [("num_heads", Attr::Int(1)), ("kv_num_heads", Attr::Int(1))];
+    let run = |window: i64, inputs: &[Option<Tensor>]| {
+        let attrs = [&heads[..], &[("local_window_size", Attr::Int(window))]].concat();
+        try_all("com.microsoft.GroupQueryAttention", 1, &attrs, inputs, 3)
+    };
+    let y = run(-1, &inputs).unwrap();
+    assert_near(&y[0], &[4.0, 5.0], 1e-6);
+    assert_eq!((y[1].dims(), reals(&y[2])), (&[1, 1, 4, 1][..], vec![2.0, 4.0, 6.0, 8.0]));
+    assert_near(&run(2, &inputs).unwrap()[0], &[5.0, 7.0], 1e-6);
+    let mut shorter = inputs.clone();
+    shorter[5] = number(2);
+    assert!(run(-1, &shorter).is_err(), "a new token that lies before the end of the cache");
+}
+
+#[test]
+fn grouped_queries_in_one_tensor_turn_by_their_positions() {
+    // Heads of two elements: a query, a key and a value in each row; at position 1 a pair turns by a right angle.
+    let packed = Tensor::from_vec(
+        [1, 2, 6],
+        vec![1f32, 0.0, 4.0, 0.0, 1.0, 2.0, 1.0, 0.0, 4.0, 0.0, 3.0, 4.0],
+    );
+    let table = |values: [f32; 2]| Some(Tensor::from_vec([2, 1], values.to_vec()));
+    let number = |n: i32| Some(Tensor::vector(vec![n]));
+    let (cos, sin) = (table([1.0, 0.0]), table([0.0, 1.0]));
+    let inputs = [Some(packed), None, None, None, None, number(1), number(2), cos, sin];
+    let attrs = ["num_heads", "kv_num_heads", "do_rotary"].map(|name| (name, Attr::Int(1)));
+    let attrs = [&attrs[..], &[("scale", Attr::Float(1.0))]].concat();
+    let y = try_all("com.microsoft.GroupQueryAttention", 1, &attrs, &inputs, 3).unwrap();
+    assert_eq!(reals(&y[1]), [4.0, 0.0, 0.0, 4.0]);
+    // Scores of the second query are 0 and 4.
+    let share = 1.0 / (1.0 + 4f64.exp());
+    assert_near(&y[0], &[1.0, 2.0, 3.0 - 2.0 * share, 4.0 - 2.0 * share], 1e-5);
+}

@@ -27,6 +27,7 @@ pub(super) const RULES: Rules = &[
     ("FusedMatMul", fused_matmul),
     ("GatherBlockQuantized", gather_blocks),
     ("Gelu", same),
+    ("GroupQueryAttention", grouped_query_attention),
     ("MatMulInteger16", |site| matmul(site, 1)),
     ("MatMulIntegerToFloat", |site| matmul(site, 1)),
     ("MatMulNBits", matmul_nbits),
@@ -208,6 +209,26 @@ fn attention(site: &InferContext<'_>, weights: usize, past: usize) -> Shapes {
 }
 
 /// As long as the queries, as wide as the values.
+/// What attention gives, and keys and values of the cache with the new ones.
+fn grouped_query_attention(site: &InferContext<'_>) -> Shapes {
+    let Some([batch, words, width]) = site.shape(0) else { return unknown() };
+    let heads = site.int("num_heads", 0);
+    let kv_heads = site.int("kv_num_heads", 0);
+    let past = site.shape(3).filter(|past| past.len() == 4);
+    let (before, size) = match (past, width, site.has(1)) {
+        (Some([_, _, before, size]), ..) => (before.clone(), size.clone()),
+        (_, Dim::Known(n), true) if heads > 0 => (Dim::Known(0), Dim::Known(n / heads)),
+        (_, Dim::Known(n), false) if heads + 2 * kv_heads > 0 => {
+            (Dim::Known(0), Dim::Known(n / (heads + 2 * kv_heads)))
+        }
+        _ => (Dim::Unknown, Dim::Unknown),
+    };
+    let given = if site.has(1) { width.clone() } else { times(&Dim::Known(heads), &size) };
+    let cache = vec![batch.clone(), Dim::Known(kv_heads), plus(&before, words), size];
+    let mixed = vec![batch.clone(), words.clone(), given];
+    Ok(vec![Some(mixed), Some(cache.clone()), Some(cache)])
+}
+
 fn multi_head_attention(site: &InferContext<'_>) -> Shapes {
     let Some([batch, words, rest @ ..]) = site.shape(0) else { return unknown() };
     let width = match (rest, site.shape(2)) {

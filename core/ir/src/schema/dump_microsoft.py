@@ -19,7 +19,8 @@ STANDARD = {"SimplifiedLayerNormalization"}
 MICROSOFT = set("""
     Attention BiasGelu DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul
     EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul GatherBlockQuantized Gelu
-    MatMulInteger16 MatMulIntegerToFloat MatMulNBits MultiHeadAttention NhwcMaxPool
+    GroupQueryAttention MatMulInteger16 MatMulIntegerToFloat MatMulNBits MultiHeadAttention
+    NhwcMaxPool
     QAttention QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool QLinearConcat
     QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean
     QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear QuickGelu RotaryEmbedding

@@ -1,5 +1,6 @@
 //! Attention over the tokens of a call and of the cache.
 
+use super::grouped::{self, Lengths, Table};
 use super::mask::Tokens;
 use super::rotary::Turn;
 use super::weights::Net;
@@ -13,6 +14,10 @@ pub(super) struct Shared {
     pub(super) turns: Vec<Turn>,
     /// What is added to scores, by the windows of layers: [B, 1, S, T], or as many as heads.
     pub(super) biases: Vec<(Option<usize>, Var)>,
+    /// How many tokens rows have, for ONNX Runtime GenAI.
+    pub(super) lengths: Option<Lengths>,
+    /// Tables of the rotations for it, where it turns heads itself.
+    pub(super) tables: Vec<Option<Table>>,
 }
 
 impl Shared {
@@ -28,7 +33,8 @@ pub(super) struct CachedLayer<'p> {
     pub(super) layer: DecoderLayer,
     /// What names of its weights begin with.
     pub(super) prefix: &'p str,
-    pub(super) past: [Var; 2],
+    /// Keys and values of earlier calls: [B, heads, P, D].
+    pub(super) past: Option<[Var; 2]>,
 }
 
 /// What attention gives, and the cache with the new keys and values.
@@ -40,6 +46,12 @@ pub(super) fn attention(
 ) -> Result<(Var, [Var; 2])> {
     let Decoder { names, hidden, heads, kv_heads, head, .. } = *net.d;
     let name = |part: &str| format!("{}{part}", at.prefix);
+    if let Some(lengths) = shared.lengths
+        && net.d.is_grouped()
+    {
+        let (mixed, cache) = grouped::attention(net, shared, x, (at, lengths))?;
+        return Ok((net.project(mixed, &name(names.o), [heads * net.d.value, hidden])?, cache));
+    }
     let [q, k, v] = net.heads(at.prefix)?.map(|linear| net.apply(x, &linear));
     let q = cut(net, net.whole_norm(q?, &name(names.q_norm), heads * head)?)?;
     let k = cut(net, net.whole_norm(k?, &name(names.k_norm), kv_heads * head)?)?;
@@ -53,7 +65,7 @@ pub(super) fn attention(
 }
 
 /// Keeps elements within the bound of the family.
-fn cut(net: &Net<'_>, x: Var) -> Result<Var> {
+pub(super) fn cut(net: &Net<'_>, x: Var) -> Result<Var> {
     match net.d.attention.clip {
         Some(bound) => net.b.clip(x).min(-bound).max(bound).one(),
         None => Ok(x),
@@ -72,23 +84,28 @@ fn in_one(
     let turned = |x, heads| turn.map_or(Ok(x), |turn| turn.together(net.b, x, [heads, head]));
     let call = net.b.attention(turned(q, heads)?, turned(k, kv_heads)?, v);
     let call = call.q_num_heads(heads as i64).kv_num_heads(kv_heads as i64);
-    operator(net, call, shared, at)
+    operator(net, (call, [k, v]), shared, at)
 }
 
-/// The operator with the cache, the bias, and what the family does to scores.
+/// The operator on `new` keys and values with the cache, the bias, and what the family does to scores.
 fn operator(
     net: &Net<'_>,
-    call: Call<'_, op::Attention>,
+    (call, new): (Call<'_, op::Attention>, [Var; 2]),
     shared: &Shared,
     at: &CachedLayer<'_>,
 ) -> Result<(Var, [Var; 2])> {
-    let call =
-        call.attn_mask(shared.bias(at.layer.window)).past_key(at.past[0]).past_value(at.past[1]);
-    let call = call.scale(scale(net, at.number));
+    let call = call.attn_mask(shared.bias(at.layer.window)).scale(scale(net, at.number));
+    let call = match at.past {
+        Some([key, value]) => call.past_key(key).past_value(value),
+        None => call,
+    };
     let call = match net.d.attention.cap {
         Some(cap) => call.softcap(cap),
         None => call,
     };
+    if at.past.is_none() {
+        return Ok((call.one()?, new));
+    }
     let [mixed, key, value] = call.outputs()?;
     Ok((mixed, [key, value]))
 }
@@ -146,10 +163,13 @@ fn joined(
 ) -> Result<(Var, [Var; 2])> {
     let b = net.b;
     let (mixed, cache) = if b.opset() >= OPERATORS && !net.d.attention.has_sinks {
-        operator(net, b.attention(q, k, v), shared, at)?
+        operator(net, (b.attention(q, k, v), [k, v]), shared, at)?
     } else {
         let join = |past, new| b.concat([past, new]).axis(2).one();
-        let cache = [join(at.past[0], k)?, join(at.past[1], v)?];
+        let cache = match at.past {
+            Some([key, value]) => [join(key, k)?, join(value, v)?],
+            None => [k, v],
+        };
         (mixed(net, shared, (q, cache), at)?, cache)
     };
     let together = b.transpose(mixed).perm(vec![0, 2, 1, 3]).one()?;
@@ -188,7 +208,7 @@ fn mixed(
 }
 
 /// What scores of a layer are multiplied by.
-fn scale(net: &Net<'_>, layer: usize) -> f64 {
+pub(super) fn scale(net: &Net<'_>, layer: usize) -> f64 {
     let Attention { scale, by_layer, .. } = net.d.attention;
     if by_layer { scale / (layer + 1) as f64 } else { scale }
 }

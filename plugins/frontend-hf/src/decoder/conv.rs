@@ -9,7 +9,7 @@ pub(super) fn convolution(
     net: &Net<'_>,
     shared: &Shared,
     x: Var,
-    (prefix, taps, past): (&str, usize, Var),
+    (prefix, taps, past): (&str, usize, Option<Var>),
 ) -> Result<(Var, Var)> {
     let (b, size) = (net.b, net.d.hidden);
     let name = |part: &str| format!("{prefix}conv.{part}");
@@ -17,7 +17,11 @@ pub(super) fn convolution(
     let x = net.project(x, &name("in_proj"), [size, 3 * size])?;
     let x = b.transpose(x).perm(vec![0, 2, 1]).one()?;
     let [before, after, x] = b.split(x).split(vec![size as i64; 3]).axis(1).outputs()?;
-    let inputs = b.concat([past, b.mul(before, x)?]).axis(2).one()?;
+    let new = b.mul(before, x)?;
+    let inputs = match past {
+        Some(past) => b.concat([past, new]).axis(2).one()?,
+        None => b.pad(new, vec![0, 0, taps as i64 - 1, 0, 0, 0]).one()?,
+    };
     let last = b.slice(inputs, vec![1 - taps as i64], vec![i64::MAX]).axes(vec![2]).one()?;
     let weight = name("conv.weight");
     let weight = net.constant(&weight, net.w.tensor(&weight, &[size, 1, taps])?);

@@ -2,6 +2,7 @@
 
 use super::attention::{CachedLayer, Shared, attention};
 use super::conv::convolution;
+use super::grouped::{Lengths, MICROSOFT, Table};
 use super::latent;
 use super::mask::Tokens;
 use super::mlp::mlp;
@@ -9,28 +10,40 @@ use super::moe::experts;
 use super::rotary::Turn;
 use super::weights::Net;
 use super::{Decoder, DecoderLayer, Logits, Order};
-use crate::architecture::Architecture;
+use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
+use crate::config::Config;
 use crate::diag;
+use crate::genai;
 use crate::layers::Layers;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
+use serde_json::{Map, Value};
 
-const BATCH: &str = "batch_size";
-const NEW: &str = "sequence_length";
+pub(super) const BATCH: &str = "batch_size";
+pub(super) const NEW: &str = "sequence_length";
 const PAST: &str = "past_sequence_length";
-const TOTAL: &str = "total_sequence_length";
+pub(super) const TOTAL: &str = "total_sequence_length";
 
 impl Architecture for Decoder {
     fn prefixes(&self) -> &'static [&'static str] {
         self.names.prefixes
     }
 
-    fn graph(&self, weights: &Checkpoint, opset: i64) -> Result<Graph> {
-        let opsets = Opsets::from([(String::new(), opset)]);
+    fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
+        let opsets = Opsets::from([(String::new(), target.opset)]);
         let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
-        write(&Net { layers: Layers { b: &b, w: weights }, d: self })?;
+        if target.is_genai {
+            b.import_domain(MICROSOFT);
+        }
+        write(&Net { layers: Layers { b: &b, w: weights }, d: self, target })?;
         Ok(b.finish())
+    }
+
+    fn genai(&self, config: &Config, generation: &Map<String, Value>) -> Option<String> {
+        // It has no names for the states of convolutions.
+        let is_attentive = self.layers.iter().all(|layer| layer.taps.is_none());
+        is_attentive.then(|| genai::text(config, generation, self))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {
@@ -58,7 +71,8 @@ fn write(net: &Net<'_>) -> Result<()> {
     let ids_of = |name, length| {
         b.input(name, ValueType::tensor(DataType::Int64, [symbol(BATCH), symbol(length)]))
     };
-    let (ids, mask) = (ids_of("input_ids", NEW), ids_of("attention_mask", TOTAL));
+    let all = if net.target.has_cache { TOTAL } else { NEW };
+    let (ids, mask) = (ids_of("input_ids", NEW), ids_of("attention_mask", all));
     let cached = |i: usize, part: &str, head: usize| {
         let [heads, head] = [d.kv_heads, head].map(|n| Dim::Known(n as i64));
         let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), heads, symbol(PAST), head]);
@@ -70,6 +84,7 @@ fn write(net: &Net<'_>) -> Result<()> {
         b.input(&format!("past_key_values.{i}.conv_state"), ty)
     };
     let of_layer = |(i, layer): (usize, &DecoderLayer)| match layer.taps {
+        _ if !net.target.has_cache => vec![],
         Some(taps) => vec![kept(i, taps)],
         None => vec![cached(i, "key", d.head), cached(i, "value", d.value)],
     };
@@ -87,6 +102,9 @@ fn write(net: &Net<'_>) -> Result<()> {
     }
     let words = logits(net, x, ids, table)?;
     b.output(words, "logits")?;
+    if !net.target.has_cache {
+        return Ok(());
+    }
     for (i, cache) in present.into_iter().enumerate() {
         let parts: &[&str] = if cache.len() == 1 { &["conv_state"] } else { &["key", "value"] };
         for (part, value) in parts.iter().zip(cache) {
@@ -113,7 +131,15 @@ fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
             *bias = b.add(*bias, far)?;
         }
     }
-    Ok(Shared { tokens, turns, biases })
+    let lengths = match net.target.is_genai {
+        true => Some(Lengths::new(b, mask)?),
+        false => None,
+    };
+    let tables = match net.target.is_genai {
+        true => d.ropes.iter().map(|rope| Table::new(net, rope)).collect(),
+        false => vec![],
+    };
+    Ok(Shared { tokens, turns, biases, lengths, tables })
 }
 
 /// What the first layer reads, and the table of words.
@@ -149,10 +175,11 @@ fn layer_of(
     let norm = |x, name: &str| net.norm(x, &format!("{prefix}{name}"), d.hidden);
     let mix = |x| {
         if let Some(taps) = layer.taps {
-            let (mixed, last) = convolution(net, shared, x, (prefix, taps, past[0]))?;
+            let (mixed, last) = convolution(net, shared, x, (prefix, taps, past.first().copied()))?;
             return Ok((mixed, vec![last]));
         }
-        let at = CachedLayer { number, layer: *layer, prefix, past: [past[0], past[1]] };
+        let at =
+            CachedLayer { number, layer: *layer, prefix, past: past.first_chunk::<2>().copied() };
         let (mixed, cache) = match &d.attention.latent {
             Some(sizes) => latent::attention(net, shared, x, (&at, sizes))?,
             None => attention(net, shared, x, &at)?,

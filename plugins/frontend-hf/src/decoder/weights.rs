@@ -1,6 +1,7 @@
 //! Linear layers of a decoder, with their inputs or outputs first, and heads that lie in one weight.
 
 use super::{Decoder, Fused};
+use crate::architecture::Target;
 use crate::layers::{Layers, Linear};
 use onnxd_plugin_sdk::build::{Result, Var};
 use std::ops::Deref;
@@ -9,6 +10,7 @@ use std::ops::Deref;
 pub(super) struct Net<'a> {
     pub(super) layers: Layers<'a>,
     pub(super) d: &'a Decoder,
+    pub(super) target: &'a Target,
 }
 
 impl<'a> Deref for Net<'a> {

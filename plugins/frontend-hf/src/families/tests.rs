@@ -1,3 +1,4 @@
+use crate::architecture::Target;
 use crate::fixture::{self, complete};
 use onnxd_plugin_sdk::ir::{Dim, Model, Tensor, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::run;
@@ -124,6 +125,43 @@ fn the_cache_and_padding_change_nothing() {
         let other = call(&model, &[&[7], &words[1..]].concat(), 0, &[]);
         assert!(last(&other, 5) != last(&whole, 5), "the first word counts: {case}");
     }
+}
+
+/// Models for ONNX Runtime GenAI, and those without a cache, give what others do.
+#[test]
+fn targets_change_no_numbers() {
+    let words = [3, 1, 4, 1, 5, 9];
+    let mut grouped = 0;
+    for case in cases() {
+        let mut config = config(case);
+        // Lists of factors are as long as a head of four has pairs.
+        if !case.contains("short_factor") {
+            config["head_dim"] = json!(16);
+        }
+        let text = config.to_string();
+        let (tensors, plain) = complete(&text, &[]);
+        let genai = Target { is_genai: true, context: Some(16), ..Target::plain(23) };
+        let genai = fixture::model_for(&text, &tensors, &genai).unwrap();
+        let without = Target { has_cache: false, ..Target::plain(21) };
+        let without = fixture::model_for(&text, &tensors, &without).unwrap();
+        for model in [&genai, &without] {
+            let found = verify(model, VerifyLevel::Full);
+            assert!(found.0.is_empty(), "{text}: {found}");
+        }
+        let expected = last(&call(&plain, &words, 0, &[]), 6);
+        same(&expected, &last(&call(&without, &words, 0, &[]), 6), &format!("no cache {case}"));
+        let has = |op: &str| genai.graph.nodes().any(|(_, node)| node.op == op);
+        grouped += usize::from(has("GroupQueryAttention"));
+        if case.starts_with("gpt_oss") {
+            // The built-in executor has no sinks of that operator.
+            continue;
+        }
+        let begun = call(&genai, &words[..4], 0, &[]);
+        let step = call(&genai, &words[4..], 0, &begun[1..]);
+        let parts = [last(&begun, 4), last(&step, 2)].concat();
+        same(&expected, &parts, &format!("genai {case}"));
+    }
+    assert!(grouped > 20, "{grouped}");
 }
 
 /// The decoder of a family whose `config.json` says so much beside the sizes.

@@ -25,36 +25,91 @@
 use super::{TYPES, node};
 use crate::norm::rms_norm;
 use crate::parts::{PatternNodes, dims, of_type, unlike};
-use onnxd_plugin_sdk::ir::ops::{Add, LayerNormalization, Mul};
-use onnxd_plugin_sdk::ir::{At, Attr, ValueId};
+use onnxd_plugin_sdk::ir::ops::{Add, LayerNormalization, Mul, RMSNormalization};
+use onnxd_plugin_sdk::ir::{At, Attr, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule};
 
 pub(crate) fn pass() -> Box<dyn Pass> {
-    super::pass(
-        "fuse-microsoft-skip-norm",
-        vec![rule("centred", layer_norm), rule("simplified", simplified)],
-    )
+    named("fuse-microsoft-skip-norm")
+}
+
+/// The same, which a profile chooses for ONNX Runtime GenAI.
+pub(crate) fn genai() -> Box<dyn Pass> {
+    named("fuse-genai-skip-norm")
+}
+
+fn named(id: &'static str) -> Box<dyn Pass> {
+    let rules = vec![
+        rule("centred", layer_norm),
+        rule("rms", rms_normalization),
+        rule("simplified", simplified),
+    ];
+    super::pass(id, rules)
 }
 
 fn layer_norm(cx: &mut Rewriter, norm: At<LayerNormalization>) -> Rewrite {
+    if cx.graph[norm.node].outputs.iter().flatten().count() > 1 {
+        return Skip::because("LayerNormalization also gives mean and spread");
+    }
+    let gains = [Some(norm.scale), norm.b];
+    let gains = if norm.b.is_none() { &gains[..1] } else { &gains[..] };
+    by_operator(
+        cx,
+        ("SkipLayerNormalization", gains),
+        &Normalization {
+            node: norm.node,
+            x: norm.x,
+            out: norm.out,
+            axis: norm.axis,
+            stash_type: norm.stash_type,
+            epsilon: norm.epsilon,
+        },
+    )
+}
+
+fn rms_normalization(cx: &mut Rewriter, norm: At<RMSNormalization>) -> Rewrite {
+    let gains = [Some(norm.scale)];
+    by_operator(
+        cx,
+        ("SkipSimplifiedLayerNormalization", &gains),
+        &Normalization {
+            node: norm.node,
+            x: norm.x,
+            out: norm.out,
+            axis: norm.axis,
+            stash_type: norm.stash_type,
+            epsilon: norm.epsilon,
+        },
+    )
+}
+
+/// What both operators say.
+struct Normalization {
+    node: NodeId,
+    x: ValueId,
+    out: ValueId,
+    axis: i64,
+    stash_type: i64,
+    epsilon: f32,
+}
+
+/// A normalization of a sum becomes the operator of this name with these gains and biases.
+fn by_operator(
+    cx: &mut Rewriter,
+    (op, gains): (&str, &[Option<ValueId>]),
+    norm: &Normalization,
+) -> Rewrite {
     let sum = cx.producer::<Add>(norm.x).map_err(|_| unlike())?;
     let rank = cx.rank(norm.x)? as i64;
     if (norm.axis != -1 && norm.axis != rank - 1) || norm.stash_type != 1 {
         return Skip::because("it does not normalize along the last axis");
     }
-    if cx.graph[norm.node].outputs.iter().flatten().count() > 1 {
-        return Skip::because("LayerNormalization also gives mean and spread");
-    }
-    fits(cx, &sum, norm.scale)?;
+    let scale = gains.iter().flatten().next().copied().ok_or_else(unlike)?;
+    fits(cx, &sum, scale)?;
     let kept = cx.graph.uses(sum.out) > 1;
-    let inputs = vec![Some(sum.a), Some(sum.b), Some(norm.scale), norm.b];
-    let outputs = outputs(norm.out, kept.then_some(sum.out));
-    let mut made = node("SkipLayerNormalization", inputs, outputs);
-    if norm.b.is_none() {
-        made.inputs.pop();
-    }
-    let made = made.with("epsilon", Attr::Float(norm.epsilon));
-    cx.exchange(&[norm.node, sum.node], made);
+    let inputs = [&[Some(sum.a), Some(sum.b)], gains].concat();
+    let made = node(op, inputs, outputs(norm.out, kept.then_some(sum.out)));
+    cx.exchange(&[norm.node, sum.node], made.with("epsilon", Attr::Float(norm.epsilon)));
     Ok(())
 }
 
@@ -123,6 +178,18 @@ mod tests {
         let kept =
             RMS.replace("] y)", "] y, float[N,2,3] w)").replace("y = Mul", "w = Neg(s) y = Mul");
         let model = check_pass_same(pass().as_ref(), &kept);
+        assert_eq!(model.graph.node_count(), 2);
+    }
+
+    #[test]
+    fn the_operator_of_root_mean_squares() {
+        let model = check_pass_same(
+            genai().as_ref(),
+            "<opset_import: [\"\" : 23]>
+            g (float[N,2,3] x, float[N,2,3] z) => (float[N,2,3] y, float[N,2,3] w)
+            <float[3] gain = {1.0, 2.0, 3.0}>
+            { s = Add(x, z) y = RMSNormalization<axis = -1, epsilon = 0.5>(s, gain) w = Neg(s) }",
+        );
         assert_eq!(model.graph.node_count(), 2);
     }
 
