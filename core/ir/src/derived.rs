@@ -2,11 +2,12 @@
 //! by block where they are written, or on use. So a network whose every weight is transposed, cast, sliced and
 //! concatenated takes no more memory than its largest block.
 //!
-//! Four forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
-//! have been cast or concatenated. To reshape changes sizes alone. Fusions scale weights along an axis. What is
-//! computed otherwise is held.
+//! Five forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
+//! have been cast or concatenated. To reshape changes sizes alone. Fusions scale weights along an axis. A table says
+//! what codes of 8 bits or less stand for, and packs elements of 4 bits. What is computed otherwise is held.
 
 mod fill;
+mod table;
 
 use crate::convert::is_convertible;
 use crate::tensor::Data;
@@ -49,6 +50,12 @@ pub enum Derivation {
         /// Which axis.
         axis: usize,
     },
+    /// What a table has for the bits of each element: it unpacks, packs, and tells what codes stand for.
+    Lookup {
+        /// Elements of 8 bits or less, and a vector with an element for each that they can be. Both may have elements
+        /// of less than a byte, if they are held.
+        sources: [Tensor; 2],
+    },
 }
 
 /// A derivation that was checked, and sizes in which it was.
@@ -70,8 +77,8 @@ impl Tensor {
     /// The tensor of type `dtype` and sizes `dims` that `from` describes. Nothing is computed yet.
     ///
     /// # Errors
-    /// If the derivation reads beyond its sources, its types or sizes do not fit, its elements are no whole bytes, a
-    /// size overflows, or it is the seventeenth inside each other.
+    /// If the derivation reads beyond its sources, its types or sizes do not fit, elements are no whole bytes where
+    /// they must be, a size overflows, or it is the seventeenth inside each other.
     pub fn derived(
         dtype: DataType,
         dims: impl Into<Vec<usize>>,
@@ -88,6 +95,7 @@ impl Tensor {
         let bytes = dtype.byte_len(count).filter(|bytes| *bytes <= isize::MAX as usize);
         bytes.ok_or(TensorError::TooLarge)?;
         let fits = |source: &Tensor| match source.dtype().bits() {
+            1..8 if from.reads_bits() && source.derivation().is_none() => Ok(()),
             0..8 => refused(format!("elements of {} are no whole bytes", source.dtype())),
             _ => Ok(()),
         };
@@ -182,6 +190,16 @@ impl Tensor {
         Tensor::derived(self.dtype(), self.dims(), Derivation::Scaled { sources, axis })
     }
 
+    /// What `table` has for the bits of each element. A table of a table is one table, and one that changes nothing is
+    /// left out.
+    ///
+    /// # Errors
+    /// As [`Tensor::derived`]; if the elements have more than 8 bits, or the table has not one for each of them.
+    pub fn looked_up(&self, table: &Tensor) -> Result<Tensor, TensorError> {
+        let sources = [self.clone(), table.clone()];
+        Tensor::derived(table.dtype(), self.dims(), Derivation::Lookup { sources })
+    }
+
     /// How the elements come about; `None` if they are held.
     pub fn derivation(&self) -> Option<&Derivation> {
         self.derived_data().map(|derived| &derived.from)
@@ -228,8 +246,13 @@ impl Derivation {
                 std::slice::from_ref(source)
             }
             Derivation::Concat { parts, .. } => parts,
-            Derivation::Scaled { sources, .. } => sources,
+            Derivation::Scaled { sources, .. } | Derivation::Lookup { sources } => sources,
         }
+    }
+
+    /// Whether its sources may have elements of less than a byte.
+    fn reads_bits(&self) -> bool {
+        matches!(self, Derivation::Lookup { .. })
     }
 
     /// Checks it against the result's type and sizes. Of a concatenation: where each part ends.
@@ -262,6 +285,14 @@ impl Derivation {
                 match source.dims() == dims && dims.get(*axis) == Some(&gain.len()) {
                     true => Ok(Vec::new()),
                     false => refused(format!("{source:?} times {gain:?} along axis {axis}")),
+                }
+            }
+            Derivation::Lookup { sources: [codes, table] } => {
+                let bits = codes.dtype().bits();
+                let fits = matches!(bits, 1..=8) && table.dims() == [1 << bits];
+                match fits && table.dtype() == dtype && codes.len() == count {
+                    true => Ok(Vec::new()),
+                    false => refused(format!("{codes:?} in {table:?} as {count} of {dtype}")),
                 }
             }
         }
@@ -297,6 +328,7 @@ impl Derivation {
                     Some(inner) => through(inner, dtype, dims, (*offset, own)),
                 }
             }
+            Derivation::Lookup { sources: [codes, table] } => table::simpler(codes, table, dims),
             _ => None,
         }
     }
@@ -323,7 +355,7 @@ fn through(
             let from = Derivation::Strided { source: source.clone(), offset, strides };
             Some(Tensor::derived(dtype, dims, from))
         }
-        Derivation::Concat { .. } | Derivation::Scaled { .. } => None,
+        Derivation::Concat { .. } | Derivation::Scaled { .. } | Derivation::Lookup { .. } => None,
     }
 }
 

@@ -18,9 +18,10 @@ pub(crate) struct DerivedReply {
 }
 
 impl JobHandle {
-    /// Whether the host can derive tensors.
-    pub(crate) fn derives(&self) -> bool {
-        self.host.tensor_derive.is_some()
+    /// Whether the host can derive tensors so.
+    pub(crate) fn derives(&self, from: &Derivation) -> bool {
+        let is_newer = matches!(from, Derivation::Lookup { .. });
+        self.host.tensor_derive.is_some() && (!is_newer || self.host.abi_minor >= 3)
     }
 
     /// Has the host derive a tensor from others.
@@ -40,6 +41,7 @@ impl JobHandle {
             Derivation::Cast { .. } => (abi::DERIVE_CAST, 0, &[][..], 0),
             Derivation::Concat { axis, .. } => (abi::DERIVE_CONCAT, 0, &[][..], *axis),
             Derivation::Scaled { axis, .. } => (abi::DERIVE_SCALED, 0, &[][..], *axis),
+            Derivation::Lookup { .. } => (abi::DERIVE_LOOKUP, 0, &[][..], 0),
         };
         let strides: Vec<i64> = strides.iter().map(|s| *s as i64).collect();
         let from = abi::Derivation {
@@ -125,6 +127,10 @@ impl DerivedReply {
             (abi::DERIVE_SCALED, 2) => {
                 let gain = sources.remove(1);
                 Derivation::Scaled { sources: [sources.remove(0), gain], axis: self.axis }
+            }
+            (abi::DERIVE_LOOKUP, 2) => {
+                let table = sources.remove(1);
+                Derivation::Lookup { sources: [sources.remove(0), table] }
             }
             (abi::DERIVE_CAST, 1) => Derivation::Cast { source: sources.remove(0) },
             (abi::DERIVE_STRIDED, 1) => {
