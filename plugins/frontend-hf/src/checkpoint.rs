@@ -3,6 +3,7 @@
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::{damaged, over_limit};
 use crate::safetensors::{self, Stored};
+use crate::weight::{Blocks, Scheme};
 use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use serde::Deserialize;
@@ -29,6 +30,8 @@ pub(crate) struct Checkpoint {
     biases: RefCell<BTreeMap<String, (bool, Option<String>)>>,
     /// What names may have in front, the longest first; a checkpoint of the model without its head has none.
     prefixes: &'static [&'static str],
+    /// How weights are stored that come quantized.
+    scheme: Option<Box<dyn Scheme>>,
 }
 
 impl Checkpoint {
@@ -69,7 +72,32 @@ impl Checkpoint {
     }
 
     pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
-        Checkpoint { tensors, used: RefCell::default(), biases: RefCell::default(), prefixes: &[] }
+        let (used, biases) = Default::default();
+        Checkpoint { tensors, used, biases, prefixes: &[], scheme: None }
+    }
+
+    /// Lets weights be read as they are stored by this scheme.
+    #[allow(dead_code)]
+    pub(crate) fn by(&mut self, scheme: Option<Box<dyn Scheme>>) {
+        self.scheme = scheme;
+    }
+
+    /// The weights of the linear layer `name`, [outputs, inputs], if they come quantized.
+    pub(crate) fn quantized(
+        &self,
+        name: &str,
+        sizes: [usize; 2],
+    ) -> Result<Option<Blocks>, Diagnostic> {
+        self.scheme.as_ref().map_or(Ok(None), |scheme| scheme.linear(self, name, sizes))
+    }
+
+    /// The same for one tensor of all experts: [experts, outputs, inputs].
+    pub(crate) fn quantized_experts(
+        &self,
+        name: &str,
+        sizes: [usize; 3],
+    ) -> Result<Option<Blocks>, Diagnostic> {
+        self.scheme.as_ref().map_or(Ok(None), |scheme| scheme.experts(self, name, sizes))
     }
 
     /// Lets names be found with one of these in front.
@@ -82,6 +110,12 @@ impl Checkpoint {
         let stored = with.chain([name.to_owned()]).find_map(|name| self.tensors.get(&name))?;
         self.used.borrow_mut().insert(stored.name.clone());
         Some(stored)
+    }
+
+    /// A tensor with the type and the sizes that it has in the file, if it is there.
+    #[allow(dead_code)]
+    pub(crate) fn stored(&self, name: &str) -> Result<Option<Tensor>, Diagnostic> {
+        self.find(name).map(Stored::tensor).transpose()
     }
 
     /// A tensor as float32, if it is there. Its sizes must be `dims`.

@@ -335,7 +335,7 @@ fn a_tensor_is_derived_told_and_computed() {
     let twice = derive(&derivation(abi::DERIVE_CONCAT, &[bytes, bytes], 0, &[], 1), 2, &[4, 6]);
     // A table that packs nibbles.
     let table_of_nibbles =
-        (0..128).map(|i| 2 * i % 16 | (2 * i + 1) % 16 << 4).collect::<Vec<u8>>();
+        (0..128).map(|i| (2 * i % 16) | (((2 * i + 1) % 16) << 4)).collect::<Vec<u8>>();
     let nibbles = table.insert(21, &[256], table_of_nibbles.into()).unwrap();
     let packed = derive(&derivation(abi::DERIVE_LOOKUP, &[bytes, nibbles], 0, &[], 0), 21, &[4, 3]);
     // SAFETY: both structs are variables of this test. What the host tells through them stays valid while
