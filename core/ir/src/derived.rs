@@ -2,12 +2,14 @@
 //! by block where they are written, or on use. So a network whose every weight is transposed, cast, sliced and
 //! concatenated takes no more memory than its largest block.
 //!
-//! Five forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
+//! Six forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
 //! have been cast or concatenated. To reshape changes sizes alone. Fusions scale weights along an axis. A table says
-//! what codes of 8 bits or less stand for, and packs elements of 4 bits. What is computed otherwise is held.
+//! what codes of 8 bits or less stand for, and packs elements of 4 bits. Slices come in any order. What is computed
+//! otherwise is held.
 
 mod fill;
 mod table;
+mod taken;
 
 use crate::convert::is_convertible;
 use crate::tensor::Data;
@@ -50,11 +52,19 @@ pub enum Derivation {
         /// Which axis.
         axis: usize,
     },
-    /// What a table has for the bits of each element: it unpacks, packs, and tells what codes stand for.
+    /// What a table has for every 2, 4 or 8 bits of the bytes of a tensor, the low bits first: it unpacks, packs, and
+    /// tells what codes stand for.
     Lookup {
-        /// Elements of 8 bits or less, and a vector with an element for each that they can be. Both may have elements
-        /// of less than a byte, if they are held.
+        /// The tensor, and a vector with an element for each code: 4, 16 or 256. Both may have elements of less than a
+        /// byte.
         sources: [Tensor; 2],
+    },
+    /// Slices along an axis, in an order.
+    Taken {
+        /// The tensor, and a vector of int64 that is held: slice `i` of the result is slice `indices[i]`.
+        sources: [Tensor; 2],
+        /// Which axis.
+        axis: usize,
     },
 }
 
@@ -95,7 +105,7 @@ impl Tensor {
         let bytes = dtype.byte_len(count).filter(|bytes| *bytes <= isize::MAX as usize);
         bytes.ok_or(TensorError::TooLarge)?;
         let fits = |source: &Tensor| match source.dtype().bits() {
-            1..8 if from.reads_bits() && source.derivation().is_none() => Ok(()),
+            1..8 if from.reads_bits() => Ok(()),
             0..8 => refused(format!("elements of {} are no whole bytes", source.dtype())),
             _ => Ok(()),
         };
@@ -190,16 +200,6 @@ impl Tensor {
         Tensor::derived(self.dtype(), self.dims(), Derivation::Scaled { sources, axis })
     }
 
-    /// What `table` has for the bits of each element. A table of a table is one table, and one that changes nothing is
-    /// left out.
-    ///
-    /// # Errors
-    /// As [`Tensor::derived`]; if the elements have more than 8 bits, or the table has not one for each of them.
-    pub fn looked_up(&self, table: &Tensor) -> Result<Tensor, TensorError> {
-        let sources = [self.clone(), table.clone()];
-        Tensor::derived(table.dtype(), self.dims(), Derivation::Lookup { sources })
-    }
-
     /// How the elements come about; `None` if they are held.
     pub fn derivation(&self) -> Option<&Derivation> {
         self.derived_data().map(|derived| &derived.from)
@@ -246,7 +246,9 @@ impl Derivation {
                 std::slice::from_ref(source)
             }
             Derivation::Concat { parts, .. } => parts,
-            Derivation::Scaled { sources, .. } | Derivation::Lookup { sources } => sources,
+            Derivation::Scaled { sources, .. }
+            | Derivation::Lookup { sources }
+            | Derivation::Taken { sources, .. } => sources,
         }
     }
 
@@ -288,12 +290,15 @@ impl Derivation {
                 }
             }
             Derivation::Lookup { sources: [codes, table] } => {
-                let bits = codes.dtype().bits();
-                let fits = matches!(bits, 1..=8) && table.dims() == [1 << bits];
-                match fits && table.dtype() == dtype && codes.len() == count {
+                let len = table::width_of(table).and_then(|bits| count.checked_mul(bits));
+                let fits = len.is_some_and(|bits| bits.div_ceil(8) == codes.byte_len());
+                match fits && table.dtype() == dtype {
                     true => Ok(Vec::new()),
                     false => refused(format!("{codes:?} in {table:?} as {count} of {dtype}")),
                 }
+            }
+            Derivation::Taken { sources: [source, indices], axis } => {
+                taken::check(source, indices, *axis, (dtype, dims)).map(|()| Vec::new())
             }
         }
     }
@@ -328,7 +333,9 @@ impl Derivation {
                     Some(inner) => through(inner, dtype, dims, (*offset, own)),
                 }
             }
-            Derivation::Lookup { sources: [codes, table] } => table::simpler(codes, table, dims),
+            Derivation::Lookup { sources: [codes, table] } => {
+                table::simpler(codes, table, dims, count)
+            }
             _ => None,
         }
     }
@@ -355,7 +362,19 @@ fn through(
             let from = Derivation::Strided { source: source.clone(), offset, strides };
             Some(Tensor::derived(dtype, dims, from))
         }
-        Derivation::Concat { .. } | Derivation::Scaled { .. } | Derivation::Lookup { .. } => None,
+        // So do those of a table.
+        Derivation::Lookup { sources: [codes, table] }
+            if codes.len() == inner.dims.iter().product() =>
+        {
+            let from =
+                Derivation::Strided { source: codes.clone(), offset, strides: strides.to_vec() };
+            let view = Tensor::derived(codes.dtype(), dims, from).ok()?;
+            Some(view.looked_up(table))
+        }
+        Derivation::Concat { .. }
+        | Derivation::Scaled { .. }
+        | Derivation::Lookup { .. }
+        | Derivation::Taken { .. } => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Computes the elements of derived tensors, a block at a time.
 
-use super::{Derivation, Derived, table};
+use super::{Derivation, Derived, table, taken};
 use crate::convert::convert;
 use crate::gather::{ElementSource, gather};
 use crate::{DataType, Tensor};
@@ -69,7 +69,7 @@ impl Tensor {
         self.bytes_at(elements.start * size..elements.end * size)
     }
 
-    /// Some of the bytes of [`Tensor::bytes`], from the first of an element on.
+    /// Some of the bytes of [`Tensor::bytes`].
     ///
     /// # Panics
     /// If there are not so many.
@@ -77,8 +77,13 @@ impl Tensor {
         match self.derived_data() {
             None => Cow::Borrowed(&self.held_bytes()[bytes]),
             Some(derived) => {
-                let mut room = vec![0; bytes.len()];
-                derived.fill(bytes.start * 8 / self.dtype().bits(), &mut room);
+                // Whole elements are computed.
+                let size = (self.dtype().bits() / 8).max(1);
+                let (before, first) = (bytes.start % size, bytes.start / size * size);
+                let mut room = vec![0; (bytes.end - first).next_multiple_of(size)];
+                derived.fill(first * 8 / self.dtype().bits(), &mut room);
+                room.truncate(before + bytes.len());
+                room.drain(..before);
                 Cow::Owned(room)
             }
         }
@@ -99,7 +104,11 @@ impl Derived {
     /// Whether the elements are computed one after the other from held ones.
     fn keeps_order(&self) -> bool {
         let held = self.from.sources().iter().all(|source| source.derived_data().is_none());
-        held && !matches!(self.from, Derivation::Strided { .. } | Derivation::Concat { .. })
+        let is_in_order = matches!(
+            self.from,
+            Derivation::Cast { .. } | Derivation::Scaled { .. } | Derivation::Lookup { .. }
+        );
+        held && is_in_order
     }
 
     /// Computes the elements from `first` on, as many as `out` has room for.
@@ -123,9 +132,13 @@ impl Derived {
                 self.scale(source, (&gain.as_pods(), inner), first, out);
             }
             Derivation::Lookup { sources: [codes, table] } => {
-                let count = out.len() * 8 / self.dtype.bits();
-                let count = count.min(codes.len() - first);
-                table::look_up(&table::codes_at(codes, first..first + count), table, out);
+                let all: usize = self.dims.iter().product();
+                let count = (out.len() * 8 / self.dtype.bits()).min(all - first);
+                table::fill(codes, table, first..first + count, out);
+            }
+            Derivation::Taken { sources: [source, indices], axis } => {
+                let dims = (source.dims()[*axis], self.dims[axis + 1..].iter().product());
+                taken::fill(source, &indices.as_pods(), dims, first, out);
             }
         }
     }

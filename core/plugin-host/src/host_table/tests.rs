@@ -370,6 +370,7 @@ fn derivations_that_make_no_sense_are_refused() {
     let table = context.tensors().clone();
     let w = table.insert(1, &[2, 2], vec![0; 16].into()).unwrap();
     let packed = table.insert(22, &[2], vec![0].into()).unwrap();
+    let places = table.insert(7, &[1], vec![7, 0, 0, 0, 0, 0, 0, 0].into()).unwrap();
     let (open, _) = table.create(1, &[4]).unwrap();
     let mapped = table.insert_mapped(vec![0; 16].into()).unwrap();
     let running = context.start();
@@ -407,6 +408,8 @@ fn derivations_that_make_no_sense_are_refused() {
             &[2],
             "int4[2] in float[2, 2]",
         ),
+        (derivation(abi::DERIVE_TAKEN, &[w, w], 0, &[], 1), 1, &[2, 2], "slices float[2, 2]"),
+        (derivation(abi::DERIVE_TAKEN, &[w, places], 0, &[], 1), 1, &[2, 1], "slice 7 of 2"),
         (derivation(99, &[w], 0, &[], 0), 1, &[4], "99 is no kind"),
         (derivation(cast, &[open], 0, &[], 0), 2, &[4], "no sealed tensor"),
         (derivation(cast, &[mapped], 0, &[], 0), 2, &[4], "no sealed tensor"),
