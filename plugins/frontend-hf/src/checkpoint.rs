@@ -32,6 +32,8 @@ pub(crate) struct Checkpoint {
     prefixes: &'static [&'static str],
     /// How weights are stored that come quantized.
     scheme: Option<Box<dyn Scheme>>,
+    /// How many weights are kept by element type and inputs that share a scale.
+    kept: RefCell<BTreeMap<(DataType, usize), usize>>,
 }
 
 impl Checkpoint {
@@ -72,12 +74,11 @@ impl Checkpoint {
     }
 
     pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
-        let (used, biases) = Default::default();
-        Checkpoint { tensors, used, biases, prefixes: &[], scheme: None }
+        let (used, biases, kept) = Default::default();
+        Checkpoint { tensors, used, biases, prefixes: &[], scheme: None, kept }
     }
 
     /// Lets weights be read as they are stored by this scheme.
-    #[allow(dead_code)]
     pub(crate) fn by(&mut self, scheme: Option<Box<dyn Scheme>>) {
         self.scheme = scheme;
     }
@@ -88,7 +89,8 @@ impl Checkpoint {
         name: &str,
         sizes: [usize; 2],
     ) -> Result<Option<Blocks>, Diagnostic> {
-        self.scheme.as_ref().map_or(Ok(None), |scheme| scheme.linear(self, name, sizes))
+        let read = |scheme: &dyn Scheme| scheme.linear(self, name, sizes);
+        self.kept(self.scheme.as_deref().map(read))
     }
 
     /// The same for one tensor of all experts: [experts, outputs, inputs].
@@ -97,7 +99,37 @@ impl Checkpoint {
         name: &str,
         sizes: [usize; 3],
     ) -> Result<Option<Blocks>, Diagnostic> {
-        self.scheme.as_ref().map_or(Ok(None), |scheme| scheme.experts(self, name, sizes))
+        let read = |scheme: &dyn Scheme| scheme.experts(self, name, sizes);
+        self.kept(self.scheme.as_deref().map(read))
+    }
+
+    /// Counts weights that come quantized by their form.
+    fn kept(
+        &self,
+        read: Option<Result<Option<Blocks>, Diagnostic>>,
+    ) -> Result<Option<Blocks>, Diagnostic> {
+        let blocks = read.transpose()?.flatten();
+        if let Some(blocks) = &blocks {
+            *self.kept.borrow_mut().entry((blocks.dtype, blocks.block)).or_default() += 1;
+        }
+        Ok(blocks)
+    }
+
+    /// A fact for the report: which weights stay as the checkpoint has them.
+    pub(crate) fn card(&self) -> Option<(&'static str, String)> {
+        let scheme = self.scheme.as_deref()?;
+        let kept = self.kept.borrow();
+        let told = kept.iter().map(|((dtype, block), count)| {
+            format!("{count} weights stay {dtype} with a scale for each {block} inputs")
+        });
+        let told = told.collect::<Vec<_>>().join(", ");
+        Some(("quantization", format!("{}: {told}", scheme.told())))
+    }
+
+    /// A name with each of what may stand in front.
+    pub(crate) fn names(&self, name: &str) -> Vec<String> {
+        let with = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
+        with.chain([name.to_owned()]).collect()
     }
 
     /// Lets names be found with one of these in front.
@@ -106,14 +138,12 @@ impl Checkpoint {
     }
 
     fn find(&self, name: &str) -> Option<&Stored> {
-        let with = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
-        let stored = with.chain([name.to_owned()]).find_map(|name| self.tensors.get(&name))?;
+        let stored = self.names(name).iter().find_map(|name| self.tensors.get(name))?;
         self.used.borrow_mut().insert(stored.name.clone());
         Some(stored)
     }
 
     /// A tensor with the type and the sizes that it has in the file, if it is there.
-    #[allow(dead_code)]
     pub(crate) fn stored(&self, name: &str) -> Result<Option<Tensor>, Diagnostic> {
         self.find(name).map(Stored::tensor).transpose()
     }

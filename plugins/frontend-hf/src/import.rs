@@ -6,6 +6,7 @@ use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::folder;
 use crate::problem::{damaged, unsupported};
+use crate::quantization;
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         return Err(adapter(&bytes).into());
     }
     let config = Config::parse(&bytes)?;
+    let scheme = quantization::scheme(&config)?;
     let family = architecture::family(&config)?;
     if folder::is_pickled(submission) {
         let why = "The weights are pickled (`pytorch_model.bin`), which this version does not read";
@@ -37,6 +39,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let described = family.describe(&config)?;
     let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
     checkpoint.under(described.prefixes());
+    checkpoint.by(scheme);
     let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET);
     let graph = described.graph(&checkpoint, opset)?;
     checkpoint.complete()?;
@@ -48,7 +51,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     notes.extend(not_read(submission));
     notes.extend(adapter_beside(submission));
-    let metadata = card(&config, &*described);
+    let metadata = card(&config, &*described, &checkpoint);
     Ok(Imported { model: lower::model(graph, opset), notes, metadata, ..Imported::default() })
 }
 
@@ -97,9 +100,13 @@ fn not_read(submission: &Submission) -> Option<Diagnostic> {
 }
 
 /// Facts for the report.
-fn card(config: &Config, described: &dyn Architecture) -> Vec<(String, String)> {
+fn card(
+    config: &Config,
+    described: &dyn Architecture,
+    weights: &Checkpoint,
+) -> Vec<(String, String)> {
     let said = ["model_type", "transformers_version"]
         .map(|key| (key, config.word(key).ok().flatten().unwrap_or_default().to_owned()));
-    let facts = said.into_iter().chain(described.card());
+    let facts = said.into_iter().chain(described.card()).chain(weights.card());
     facts.map(|(key, value)| (format!("hf.{key}"), value)).collect()
 }

@@ -20,6 +20,7 @@ pub mod fuzzing;
 mod import;
 mod layers;
 mod problem;
+mod quantization;
 mod safetensors;
 mod weight;
 

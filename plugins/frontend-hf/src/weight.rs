@@ -47,6 +47,9 @@ pub(crate) trait Scheme {
     fn experts(&self, _w: &Checkpoint, _name: &str, _sizes: [usize; 3]) -> Result<Option<Blocks>> {
         Ok(None)
     }
+
+    /// Its name in reports.
+    fn told(&self) -> &'static str;
 }
 
 impl From<Blocks> for Weight {

@@ -43,6 +43,9 @@ pub(super) fn check(
     }
 }
 
+/// Elements of a slice from which on it is read by itself.
+const RUN: usize = 64;
+
 /// Computes elements from `first` on. Along the axis the source has `size` slices, with `inner` elements of each.
 pub(super) fn fill(
     source: &Tensor,
@@ -52,6 +55,21 @@ pub(super) fn fill(
     mut out: &mut [u8],
 ) {
     let bytes = source.dtype().bits() / 8;
+    // Of short slices, and if most are taken, all are read at once.
+    if inner < RUN && size <= 2 * indices.len() {
+        let row = indices.len() * inner;
+        let last = first + out.len() / bytes;
+        let rows = first / row..last.div_ceil(row);
+        let held = source.part(rows.start * size * inner..rows.end * size * inner);
+        let places = (first..last).map(|i| {
+            let slice = i / row * size + indices[i % row / inner] as usize;
+            (slice * inner + i % inner - rows.start * size * inner) * bytes
+        });
+        for (from, to) in places.zip(out.chunks_exact_mut(bytes)) {
+            to.copy_from_slice(&held[from..][..bytes]);
+        }
+        return;
+    }
     while !out.is_empty() {
         let (outer, at) = (first / inner / indices.len(), first / inner % indices.len());
         let within = first % inner;
@@ -93,6 +111,13 @@ mod tests {
             assert_eq!(turned, taken.held().permuted(&[2, 0, 1]).unwrap());
         }
         assert!(x.taken(&Tensor::vector(Vec::<i64>::new()), 1).unwrap().is_empty());
+        // Long slices, and few of many.
+        let x = Tensor::from_vec([3, 100], (0..300i32).collect());
+        let rows = x.taken(&Tensor::vector(vec![2i64, 0]), 0).unwrap();
+        assert_eq!(rows.part(98..102)[..4], 298i32.to_le_bytes());
+        assert_eq!(rows.to_i64s().unwrap(), (200..300).chain(0..100).collect::<Vec<_>>());
+        let few = x.taken(&Tensor::vector(vec![99i64, 7]), 1).unwrap();
+        assert_eq!(few.to_i64s().unwrap(), [99, 7, 199, 107, 299, 207]);
     }
 
     #[test]
