@@ -193,4 +193,4 @@ impl Layers<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

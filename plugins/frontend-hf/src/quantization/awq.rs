@@ -68,8 +68,8 @@ impl Scheme for Awq {
     }
 }
 
-/// [rows, words] as [outputs, rows]. A word has the outputs 0, 2, 4, 6, 1, 3, 5, 7 from its low bits on: output `2 a + b`
-/// is nibble `a + 4 b`.
+/// [rows, words] as [outputs, rows]. A word has the outputs 0, 2, 4, 6, 1, 3, 5, 7 from its low bits on: output
+/// `2 a + b` is nibble `a + 4 b`.
 fn plain(name: &str, words: &Tensor, outputs: usize) -> Result<Tensor> {
     let (rows, count) = (words.dims()[0], words.dims()[1]);
     let source = checked(name, words.unpacked(4))?;

@@ -6,7 +6,7 @@ use onnxd_plugin_sdk::testing::run;
 use std::collections::HashMap;
 
 /// Numbers without a pattern.
-fn numbers(count: usize, seed: u32) -> Vec<f32> {
+pub(crate) fn numbers(count: usize, seed: u32) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -15,7 +15,7 @@ fn numbers(count: usize, seed: u32) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-fn bytes(count: usize, seed: u32) -> Vec<u8> {
+pub(crate) fn bytes(count: usize, seed: u32) -> Vec<u8> {
     numbers(count, seed).iter().map(|x| ((x + 0.5) * 256.0) as u8).collect()
 }
 
@@ -30,12 +30,23 @@ fn value(dtype: DataType, code: u8) -> f64 {
         DataType::Uint8 => f64::from(code),
         DataType::Uint4 => f64::from(code & 15),
         DataType::Int4 => f64::from(((code & 15) ^ 8) as i8 - 8),
+        DataType::Float8E4M3FN => e4m3(code),
         other => panic!("{other}"),
     }
 }
 
+/// A sign, 4 bits of exponent, 3 of a fraction.
+pub(crate) fn e4m3(code: u8) -> f64 {
+    let (exponent, fraction) = (i32::from(code >> 3 & 15), f64::from(code & 7) / 8.0);
+    let value = match exponent {
+        0 => fraction * 2f64.powi(-6),
+        _ => (1.0 + fraction) * 2f64.powi(exponent - 7),
+    };
+    if code > 127 { -value } else { value }
+}
+
 /// The real numbers of blocks, one by one: [outputs, inputs] of each expert.
-fn plainly(w: &Blocks) -> Vec<f64> {
+pub(crate) fn plainly(w: &Blocks) -> Vec<f64> {
     let dims = w.codes.dims();
     let inputs = *dims.last().unwrap();
     let blocks = inputs.div_ceil(w.block);
@@ -92,7 +103,7 @@ fn model(weight: &Weight, x: &Tensor) -> Model {
 }
 
 /// Compares `x W^T` with a plain sum.
-fn check(weight: &Weight, plain: &[f64], [outputs, inputs]: [usize; 2]) {
+pub(crate) fn check(weight: &Weight, plain: &[f64], [outputs, inputs]: [usize; 2]) {
     let x = floats(&[2, inputs], 11);
     let model = model(weight, &x);
     let found = verify(&model, VerifyLevel::Full);
