@@ -70,7 +70,7 @@ extern "C" {
 #endif
 
 #define ONNXD_ABI_MAJOR 1
-#define ONNXD_ABI_MINOR 2
+#define ONNXD_ABI_MINOR 3
 #define ONNXD_MAGIC "ONNXDPLG"
 #define ONNXD_ABI_TAG "onnxd"
 #define ONNXD_PLUGIN_SYMBOL "onnxd_plugin_header"
@@ -147,12 +147,12 @@ typedef struct onnxd_tensor {
 typedef struct onnxd_derivation {
   uint32_t struct_size;    /* set by the caller: sizeof(onnxd_derivation) */
   uint32_t kind;           /* ONNXD_DERIVE_* */
-  const uint64_t *sources; /* ids of tensors whose elements are whole bytes */
-  size_t source_count;     /* one unless the kind is CONCAT or SCALED */
+  const uint64_t *sources; /* ids of tensors whose elements are whole bytes, except of LOOKUP */
+  size_t source_count;     /* CONCAT: any; STRIDED, CAST: one; else two */
   uint64_t offset;         /* STRIDED: the element at the coordinates 0 */
   const int64_t *strides;  /* STRIDED: as many as the result has dimensions, in elements; 0 repeats,
                               negative ones run backwards. NULL otherwise */
-  uint32_t axis;           /* CONCAT, SCALED */
+  uint32_t axis;           /* CONCAT, SCALED, TAKEN */
   uint32_t reserved;       /* 0 */
 } onnxd_derivation;
 
@@ -164,6 +164,13 @@ typedef struct onnxd_derivation {
 /* The elements of the first source, a float tensor, multiplied by the element of the second one, a
  * vector of double, at their coordinate along `axis`; in double precision, and rounded. */
 #define ONNXD_DERIVE_SCALED 4u
+/* What the second source, a vector of 4, 16 or 256 elements, has for every 2, 4 or 8 bits of the
+ * bytes of the first one, the low bits first. Both may have elements of less than a byte. Since
+ * 1.3. */
+#define ONNXD_DERIVE_LOOKUP 5u
+/* Slices of the first source along `axis`: those that the second one, a vector of int64 in memory,
+ * names, in its order. Since 1.3. */
+#define ONNXD_DERIVE_TAKEN 6u
 #define ONNXD_DERIVATIONS_MAX 16 /* derivations inside each other */
 
 /* One conversion in progress. Opaque except for these first fields; only the host makes one. */

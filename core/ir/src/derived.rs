@@ -2,11 +2,14 @@
 //! by block where they are written, or on use. So a network whose every weight is transposed, cast, sliced and
 //! concatenated takes no more memory than its largest block.
 //!
-//! Four forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
-//! have been cast or concatenated. To reshape changes sizes alone. Fusions scale weights along an axis. What is
-//! computed otherwise is held.
+//! Six forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
+//! have been cast or concatenated. To reshape changes sizes alone. Fusions scale weights along an axis. A table says
+//! what codes of 8 bits or less stand for, and packs elements of 4 bits. Slices come in any order. What is computed
+//! otherwise is held.
 
 mod fill;
+mod table;
+mod taken;
 
 use crate::convert::is_convertible;
 use crate::tensor::Data;
@@ -49,6 +52,20 @@ pub enum Derivation {
         /// Which axis.
         axis: usize,
     },
+    /// What a table has for every 2, 4 or 8 bits of the bytes of a tensor, the low bits first: it unpacks, packs, and
+    /// tells what codes stand for.
+    Lookup {
+        /// The tensor, and a vector with an element for each code: 4, 16 or 256. Both may have elements of less than a
+        /// byte.
+        sources: [Tensor; 2],
+    },
+    /// Slices along an axis, in an order.
+    Taken {
+        /// The tensor, and a vector of int64 that is held: slice `i` of the result is slice `indices[i]`.
+        sources: [Tensor; 2],
+        /// Which axis.
+        axis: usize,
+    },
 }
 
 /// A derivation that was checked, and sizes in which it was.
@@ -70,8 +87,8 @@ impl Tensor {
     /// The tensor of type `dtype` and sizes `dims` that `from` describes. Nothing is computed yet.
     ///
     /// # Errors
-    /// If the derivation reads beyond its sources, its types or sizes do not fit, its elements are no whole bytes, a
-    /// size overflows, or it is the seventeenth inside each other.
+    /// If the derivation reads beyond its sources, its types or sizes do not fit, elements are no whole bytes where
+    /// they must be, a size overflows, or it is the seventeenth inside each other.
     pub fn derived(
         dtype: DataType,
         dims: impl Into<Vec<usize>>,
@@ -88,6 +105,7 @@ impl Tensor {
         let bytes = dtype.byte_len(count).filter(|bytes| *bytes <= isize::MAX as usize);
         bytes.ok_or(TensorError::TooLarge)?;
         let fits = |source: &Tensor| match source.dtype().bits() {
+            1..8 if from.reads_bits() => Ok(()),
             0..8 => refused(format!("elements of {} are no whole bytes", source.dtype())),
             _ => Ok(()),
         };
@@ -228,8 +246,15 @@ impl Derivation {
                 std::slice::from_ref(source)
             }
             Derivation::Concat { parts, .. } => parts,
-            Derivation::Scaled { sources, .. } => sources,
+            Derivation::Scaled { sources, .. }
+            | Derivation::Lookup { sources }
+            | Derivation::Taken { sources, .. } => sources,
         }
+    }
+
+    /// Whether its sources may have elements of less than a byte.
+    fn reads_bits(&self) -> bool {
+        matches!(self, Derivation::Lookup { .. })
     }
 
     /// Checks it against the result's type and sizes. Of a concatenation: where each part ends.
@@ -264,6 +289,17 @@ impl Derivation {
                     false => refused(format!("{source:?} times {gain:?} along axis {axis}")),
                 }
             }
+            Derivation::Lookup { sources: [codes, table] } => {
+                let len = table::width_of(table).and_then(|bits| count.checked_mul(bits));
+                let fits = len.is_some_and(|bits| bits.div_ceil(8) == codes.byte_len());
+                match fits && table.dtype() == dtype {
+                    true => Ok(Vec::new()),
+                    false => refused(format!("{codes:?} in {table:?} as {count} of {dtype}")),
+                }
+            }
+            Derivation::Taken { sources: [source, indices], axis } => {
+                taken::check(source, indices, *axis, (dtype, dims)).map(|()| Vec::new())
+            }
         }
     }
 
@@ -297,6 +333,9 @@ impl Derivation {
                     Some(inner) => through(inner, dtype, dims, (*offset, own)),
                 }
             }
+            Derivation::Lookup { sources: [codes, table] } => {
+                table::simpler(codes, table, dims, count)
+            }
             _ => None,
         }
     }
@@ -323,7 +362,19 @@ fn through(
             let from = Derivation::Strided { source: source.clone(), offset, strides };
             Some(Tensor::derived(dtype, dims, from))
         }
-        Derivation::Concat { .. } | Derivation::Scaled { .. } => None,
+        // So do those of a table.
+        Derivation::Lookup { sources: [codes, table] }
+            if codes.len() == inner.dims.iter().product() =>
+        {
+            let from =
+                Derivation::Strided { source: codes.clone(), offset, strides: strides.to_vec() };
+            let view = Tensor::derived(codes.dtype(), dims, from).ok()?;
+            Some(view.looked_up(table))
+        }
+        Derivation::Concat { .. }
+        | Derivation::Scaled { .. }
+        | Derivation::Lookup { .. }
+        | Derivation::Taken { .. } => None,
     }
 }
 

@@ -57,7 +57,9 @@ impl Tensor {
                 // Rounding keeps the order of numbers.
                 (f64::from(source.magnitude()?) * gain) as f32
             }
-            Some(Derivation::Strided { .. } | Derivation::Cast { .. }) => return None,
+            // It may leave out elements, too, or repeat some.
+            Some(Derivation::Taken { .. } | Derivation::Strided { .. }) => return None,
+            Some(Derivation::Cast { .. } | Derivation::Lookup { .. }) => return None,
         };
         most.is_finite().then_some(most)
     }

@@ -223,7 +223,8 @@ impl Tensor {
                         self.as_slice::<$rust>()?.iter().map(|x| i64::try_from(*x).ok()).collect()
                     })*
                     DataType::Int4 | DataType::Uint4 | DataType::Int2 | DataType::Uint2 => {
-                        Some((0..self.len()).map(|i| self.packed(i)).collect())
+                        let bytes = self.bytes();
+                        Some((0..self.len()).map(|i| self.packed(&bytes, i)).collect())
                     }
                     _ => None,
                 }
@@ -233,11 +234,11 @@ impl Tensor {
             Uint16 => u16, Uint32 => u32, Uint64 => u64)
     }
 
-    /// Element `i` of a tensor whose elements take less than a byte (low bits first).
-    fn packed(&self, i: usize) -> i64 {
+    /// Element `i` of a tensor whose elements take less than a byte (low bits first), in its bytes.
+    fn packed(&self, bytes: &[u8], i: usize) -> i64 {
         let bits = self.dtype.bits();
         let per_byte = 8 / bits;
-        let byte = self.held_bytes()[i / per_byte];
+        let byte = bytes[i / per_byte];
         let raw = (byte >> (bits * (i % per_byte))) & ((1 << bits) - 1);
         let signed = matches!(self.dtype, DataType::Int4 | DataType::Int2);
         if signed && raw >> (bits - 1) == 1 { i64::from(raw) - (1 << bits) } else { i64::from(raw) }
@@ -273,7 +274,7 @@ impl Tensor {
         match &self.data {
             Data::Raw(bytes) => bytes.len(),
             Data::Strings(strings) => strings.iter().map(Bytes::len).sum(),
-            Data::Derived(_) => self.len() * (self.dtype.bits() / 8),
+            Data::Derived(_) => (self.len() * self.dtype.bits()).div_ceil(8),
         }
     }
 }
@@ -289,7 +290,6 @@ impl PartialEq for Tensor {
                     (Data::Raw(a), Data::Raw(b)) => a == b,
                     (Data::Strings(a), Data::Strings(b)) => a == b,
                     (Data::Strings(_), _) | (_, Data::Strings(_)) => false,
-                    // What is derived has whole bytes.
                     _ => self.equals(other),
                 })
     }

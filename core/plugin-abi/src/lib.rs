@@ -36,7 +36,7 @@ use core::ffi::{c_char, c_void};
 /// Version of this interface; independent of onnxd's own. Majors must be equal.
 pub const ABI_MAJOR: u16 = 1;
 /// Grows when structs grow.
-pub const ABI_MINOR: u16 = 2;
+pub const ABI_MINOR: u16 = 3;
 /// First bytes of every header.
 pub const MAGIC: [u8; 8] = *b"ONNXDPLG";
 /// Which family of hosts the plugin is for; a fork of the interface changes it.
@@ -198,6 +198,12 @@ pub const DERIVE_CONCAT: u32 = 3;
 /// [`Derivation::kind`]: the elements of the first source, a float tensor, multiplied by the element of the
 /// second one, a vector of `double`, at their coordinate along `axis`; in double precision, and rounded.
 pub const DERIVE_SCALED: u32 = 4;
+/// [`Derivation::kind`]: what the second source, a vector of 4, 16 or 256 elements, has for every 2, 4 or 8 bits of the
+/// bytes of the first one, the low bits first. Both may have elements of less than a byte. Since 1.3.
+pub const DERIVE_LOOKUP: u32 = 5;
+/// [`Derivation::kind`]: slices of the first source along `axis`: those that the second one, a vector of int64 in memory,
+/// names, in its order. Since 1.3.
+pub const DERIVE_TAKEN: u32 = 6;
 /// Derivations inside each other.
 pub const DERIVATIONS_MAX: u32 = 16;
 
@@ -208,18 +214,18 @@ pub const DERIVATIONS_MAX: u32 = 16;
 pub struct Derivation {
     /// Size of this struct as the caller knows it; set before the call.
     pub struct_size: u32,
-    /// [`DERIVE_STRIDED`], [`DERIVE_CAST`], [`DERIVE_CONCAT`] or [`DERIVE_SCALED`].
+    /// [`DERIVE_STRIDED`] or another of these.
     pub kind: u32,
-    /// Ids of tensors whose elements are whole bytes.
+    /// Ids of tensors whose elements are whole bytes, except those of [`DERIVE_LOOKUP`].
     pub sources: *const u64,
-    /// Entries at `sources`; one unless the kind is [`DERIVE_CONCAT`] or [`DERIVE_SCALED`].
+    /// Entries at `sources`: any number of [`DERIVE_CONCAT`]; one of [`DERIVE_STRIDED`] and [`DERIVE_CAST`]; else two.
     pub source_count: usize,
     /// Of [`DERIVE_STRIDED`]: the element at the coordinates 0.
     pub offset: u64,
     /// Of [`DERIVE_STRIDED`]: as many strides, in elements, as the result has dimensions; 0 repeats, negative ones run
     /// backwards. Null otherwise.
     pub strides: *const i64,
-    /// Of [`DERIVE_CONCAT`] and [`DERIVE_SCALED`].
+    /// Of [`DERIVE_CONCAT`], [`DERIVE_SCALED`] and [`DERIVE_TAKEN`].
     pub axis: u32,
     /// Zero.
     pub reserved: u32,

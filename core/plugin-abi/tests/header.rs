@@ -105,6 +105,8 @@ fn numbers() -> Vec<(&'static str, i64)> {
         ("ONNXD_DERIVE_CAST", abi::DERIVE_CAST.into()),
         ("ONNXD_DERIVE_CONCAT", abi::DERIVE_CONCAT.into()),
         ("ONNXD_DERIVE_SCALED", abi::DERIVE_SCALED.into()),
+        ("ONNXD_DERIVE_LOOKUP", abi::DERIVE_LOOKUP.into()),
+        ("ONNXD_DERIVE_TAKEN", abi::DERIVE_TAKEN.into()),
         ("ONNXD_DERIVATIONS_MAX", abi::DERIVATIONS_MAX.into()),
         ("ONNXD_OK", abi::OK.into()),
         ("ONNXD_DECLINED", abi::DECLINED.into()),

@@ -34,11 +34,15 @@ impl DerivationRecipe {
         if self.kind == abi::DERIVE_CONCAT {
             return Ok(Derivation::Concat { parts: sources, axis: self.axis as usize });
         }
-        if self.kind == abi::DERIVE_SCALED {
+        if matches!(self.kind, abi::DERIVE_SCALED | abi::DERIVE_LOOKUP | abi::DERIVE_TAKEN) {
             let sources = sources.try_into().map_err(|sources: Vec<Tensor>| {
                 Refusal::invalid(format!("{} sources, not two", sources.len()))
             })?;
-            return Ok(Derivation::Scaled { sources, axis: self.axis as usize });
+            return Ok(match self.kind {
+                abi::DERIVE_SCALED => Derivation::Scaled { sources, axis: self.axis as usize },
+                abi::DERIVE_LOOKUP => Derivation::Lookup { sources },
+                _ => Derivation::Taken { sources, axis: self.axis as usize },
+            });
         }
         let [source]: [Tensor; 1] = sources.try_into().map_err(|sources: Vec<Tensor>| {
             Refusal::invalid(format!("{} sources, not one", sources.len()))

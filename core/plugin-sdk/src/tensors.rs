@@ -59,7 +59,7 @@ impl HostTensors<'_> {
                 None => self.0.new_tensor(dtype.number(), &dims, &bytes),
             };
         };
-        if !self.0.derives() {
+        if !self.0.derives(from) {
             return self.put(&tensor.held());
         }
         let id = if dims == tensor.dims() {

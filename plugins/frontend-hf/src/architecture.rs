@@ -57,12 +57,8 @@ pub(crate) enum Family {
     Decoder(families::Family),
 }
 
-/// The family of a checkpoint, where the form of the weights is known.
+/// The family of a checkpoint.
 pub(crate) fn family(config: &Config) -> Result<Family> {
-    if let Some(quantization) = config.section("quantization_config")? {
-        return Err(quantization
-            .unknown("quant_method", "and weights that come quantized are not read yet"));
-    }
     let kind = config.word("model_type")?;
     let kind = kind.ok_or_else(|| config.wrong("model_type", "the name of a family"))?;
     named(kind).ok_or_else(|| {

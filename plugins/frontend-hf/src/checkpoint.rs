@@ -3,6 +3,7 @@
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::{damaged, over_limit};
 use crate::safetensors::{self, Stored};
+use crate::weight::{Blocks, Scheme};
 use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use serde::Deserialize;
@@ -29,6 +30,10 @@ pub(crate) struct Checkpoint {
     biases: RefCell<BTreeMap<String, (bool, Option<String>)>>,
     /// What names may have in front, the longest first; a checkpoint of the model without its head has none.
     prefixes: &'static [&'static str],
+    /// How weights are stored that come quantized.
+    scheme: Option<Box<dyn Scheme>>,
+    /// How many weights are kept by element type and inputs that share a scale.
+    kept: RefCell<BTreeMap<(DataType, usize), usize>>,
 }
 
 impl Checkpoint {
@@ -69,7 +74,62 @@ impl Checkpoint {
     }
 
     pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
-        Checkpoint { tensors, used: RefCell::default(), biases: RefCell::default(), prefixes: &[] }
+        let (used, biases, kept) = Default::default();
+        Checkpoint { tensors, used, biases, prefixes: &[], scheme: None, kept }
+    }
+
+    /// Lets weights be read as they are stored by this scheme.
+    pub(crate) fn by(&mut self, scheme: Option<Box<dyn Scheme>>) {
+        self.scheme = scheme;
+    }
+
+    /// The weights of the linear layer `name`, [outputs, inputs], if they come quantized.
+    pub(crate) fn quantized(
+        &self,
+        name: &str,
+        sizes: [usize; 2],
+    ) -> Result<Option<Blocks>, Diagnostic> {
+        let read = |scheme: &dyn Scheme| scheme.linear(self, name, sizes);
+        self.kept(self.scheme.as_deref().map(read))
+    }
+
+    /// The same for one tensor of all experts: [experts, outputs, inputs].
+    pub(crate) fn quantized_experts(
+        &self,
+        name: &str,
+        sizes: [usize; 3],
+    ) -> Result<Option<Blocks>, Diagnostic> {
+        let read = |scheme: &dyn Scheme| scheme.experts(self, name, sizes);
+        self.kept(self.scheme.as_deref().map(read))
+    }
+
+    /// Counts weights that come quantized by their form.
+    fn kept(
+        &self,
+        read: Option<Result<Option<Blocks>, Diagnostic>>,
+    ) -> Result<Option<Blocks>, Diagnostic> {
+        let blocks = read.transpose()?.flatten();
+        if let Some(blocks) = &blocks {
+            *self.kept.borrow_mut().entry((blocks.dtype, blocks.block)).or_default() += 1;
+        }
+        Ok(blocks)
+    }
+
+    /// A fact for the report: which weights stay as the checkpoint has them.
+    pub(crate) fn card(&self) -> Option<(&'static str, String)> {
+        let scheme = self.scheme.as_deref()?;
+        let kept = self.kept.borrow();
+        let told = kept.iter().map(|((dtype, block), count)| {
+            format!("{count} weights stay {dtype} with a scale for each {block} inputs")
+        });
+        let told = told.collect::<Vec<_>>().join(", ");
+        Some(("quantization", format!("{}: {told}", scheme.told())))
+    }
+
+    /// A name with each of what may stand in front.
+    pub(crate) fn names(&self, name: &str) -> Vec<String> {
+        let with = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
+        with.chain([name.to_owned()]).collect()
     }
 
     /// Lets names be found with one of these in front.
@@ -78,10 +138,14 @@ impl Checkpoint {
     }
 
     fn find(&self, name: &str) -> Option<&Stored> {
-        let with = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
-        let stored = with.chain([name.to_owned()]).find_map(|name| self.tensors.get(&name))?;
+        let stored = self.names(name).iter().find_map(|name| self.tensors.get(name))?;
         self.used.borrow_mut().insert(stored.name.clone());
         Some(stored)
+    }
+
+    /// A tensor with the type and the sizes that it has in the file, if it is there.
+    pub(crate) fn stored(&self, name: &str) -> Result<Option<Tensor>, Diagnostic> {
+        self.find(name).map(Stored::tensor).transpose()
     }
 
     /// A tensor as float32, if it is there. Its sizes must be `dims`.

@@ -198,6 +198,17 @@ impl Config {
         Ok(Some(Config::of(format!("{}{key}.", self.path), fields.clone())))
     }
 
+    /// The fields of all objects inside, where each field is one.
+    pub(crate) fn sections(&self) -> Result<Vec<Config>, Diagnostic> {
+        let all = self.fields.keys().map(|key| self.section(key));
+        Ok(all.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    /// Whether there are no fields.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
     /// Takes over what was noted of an object inside.
     pub(crate) fn close(&self, section: &Config) {
         self.notes.borrow_mut().extend(section.unread());

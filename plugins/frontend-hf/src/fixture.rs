@@ -4,7 +4,7 @@ use crate::architecture::Target;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::Diagnostic;
-use crate::{architecture, safetensors};
+use crate::{architecture, quantization, safetensors};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
@@ -41,10 +41,12 @@ pub(crate) fn model_for(
     target: &Target,
 ) -> Result<Model, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
+    let scheme = quantization::scheme(&config)?;
     let described = architecture::family(&config)?.describe(&config)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());
+    checkpoint.by(scheme);
     let graph = described.graph(&checkpoint, target)?;
     Ok(lower::model(graph, target.opset))
 }

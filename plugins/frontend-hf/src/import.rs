@@ -5,6 +5,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::problem::{damaged, unsupported};
+use crate::quantization;
 use crate::{folder, genai};
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 use serde_json::{Map, Value};
@@ -30,6 +31,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         return Err(adapter(&bytes).into());
     }
     let config = Config::parse(&bytes)?;
+    let scheme = quantization::scheme(&config)?;
     let family = architecture::family(&config)?;
     if folder::is_pickled(submission) {
         let why = "The weights are pickled (`pytorch_model.bin`), which this version does not read";
@@ -44,6 +46,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let described = family.describe(&config)?;
     let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
     checkpoint.under(described.prefixes());
+    checkpoint.by(scheme);
     let target = target(submission, &config);
     let graph = described.graph(&checkpoint, &target)?;
     checkpoint.complete()?;
@@ -59,7 +62,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     notes.extend(not_read(submission));
     notes.extend(adapter_beside(submission));
-    let metadata = card(&config, &*described).into_iter().chain(genai).collect();
+    let metadata = card(&config, &*described, &checkpoint).into_iter().chain(genai).collect();
     Ok(Imported {
         model: lower::model(graph, target.opset),
         notes,
@@ -152,9 +155,13 @@ fn not_read(submission: &Submission) -> Option<Diagnostic> {
 }
 
 /// Facts for the report.
-fn card(config: &Config, described: &dyn Architecture) -> Vec<(String, String)> {
+fn card(
+    config: &Config,
+    described: &dyn Architecture,
+    weights: &Checkpoint,
+) -> Vec<(String, String)> {
     let said = ["model_type", "transformers_version"]
         .map(|key| (key, config.word(key).ok().flatten().unwrap_or_default().to_owned()));
-    let facts = said.into_iter().chain(described.card());
+    let facts = said.into_iter().chain(described.card()).chain(weights.card());
     facts.map(|(key, value)| (format!("hf.{key}"), value)).collect()
 }

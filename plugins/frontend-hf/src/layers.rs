@@ -1,9 +1,10 @@
 //! Layers that architectures have in common: weights as constants of the graph, and what is linear in them. No weight
-//! is copied: transposed and sliced ones are derived from those of the file.
+//! is copied: sliced ones are derived from those of the file.
 
 use crate::checkpoint::Checkpoint;
 use crate::diag::{Diagnostic, shown};
 use crate::problem::damaged;
+use crate::weight::Weight;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::formulas::activation::silu;
 use onnxd_plugin_sdk::ir::{Tensor, TensorError};
@@ -20,7 +21,7 @@ pub(crate) struct Layers<'a> {
 /// A linear layer: weights with their outputs first.
 pub(crate) struct Linear {
     name: String,
-    weight: Tensor,
+    weight: Weight,
     bias: Option<Tensor>,
 }
 
@@ -32,14 +33,20 @@ impl Layers<'_> {
 
     /// The linear layer `name`, whose weights have their outputs first.
     pub(crate) fn plain(&self, name: &str, [inputs, outputs]: [usize; 2]) -> Result<Linear> {
-        let weight = self.w.tensor(&format!("{name}.weight"), &[outputs, inputs])?;
+        let weight = self.weight(name, [inputs, outputs])?;
         let bias = self.w.optional(&format!("{name}.bias"), &[outputs])?;
         Ok(Linear { name: name.to_owned(), weight, bias })
     }
 
-    /// The linear layer `name`, whose weights have their inputs first (Conv1D).
+    /// The linear layer `name`, whose weights have their inputs first (Conv1D), unless they come quantized.
     pub(crate) fn inputs_first(&self, name: &str, [inputs, outputs]: [usize; 2]) -> Result<Linear> {
-        let weight = turned(name, &self.w.tensor(&format!("{name}.weight"), &[inputs, outputs])?)?;
+        let weight = match self.w.quantized(name, [outputs, inputs])? {
+            Some(blocks) => blocks.into(),
+            None => {
+                let weight = self.w.tensor(&format!("{name}.weight"), &[inputs, outputs])?;
+                Weight::Float(checked(name, weight.permuted(&[1, 0]))?)
+            }
+        };
         let bias = self.w.optional(&format!("{name}.bias"), &[outputs])?;
         Ok(Linear { name: name.to_owned(), weight, bias })
     }
@@ -47,8 +54,7 @@ impl Layers<'_> {
     /// `x W^T + b`
     pub(crate) fn apply(&self, x: Var, linear: &Linear) -> Result<Var> {
         let Linear { name, weight, bias } = linear;
-        let weight = self.constant(&format!("{name}.weight"), turned(name, weight)?);
-        let y = self.b.mat_mul(x, weight)?;
+        let y = self.product(x, &format!("{name}.weight"), weight)?;
         match bias {
             Some(bias) => self.b.add(y, self.constant(&format!("{name}.bias"), bias.clone())),
             None => Ok(y),
@@ -79,14 +85,19 @@ impl Layers<'_> {
 }
 
 impl Linear {
-    /// All outputs of several layers with the same inputs in one; nothing where some have a bias and others lack it.
+    /// All outputs of several layers with the same inputs in one; nothing where some have a bias and others lack
+    /// it, or weights are integers.
     pub(crate) fn joined(name: &str, parts: &[Linear]) -> Result<Option<Linear>> {
         let biases: Vec<Tensor> = parts.iter().filter_map(|part| part.bias.clone()).collect();
         if !biases.is_empty() && biases.len() != parts.len() {
             return Ok(None);
         }
-        let weights: Vec<Tensor> = parts.iter().map(|part| part.weight.clone()).collect();
-        let weight = checked(name, Tensor::concat(&weights, 0))?;
+        let reals = parts.iter().map(|part| match &part.weight {
+            Weight::Float(weight) => Some(weight.clone()),
+            Weight::Blocks(_) => None,
+        });
+        let Some(reals) = reals.collect::<Option<Vec<Tensor>>>() else { return Ok(None) };
+        let weight = Weight::Float(checked(name, Tensor::concat(&reals, 0))?);
         let bias = match biases.is_empty() {
             true => None,
             false => Some(checked(name, Tensor::concat(&biases, 0))?),
@@ -129,23 +140,18 @@ impl Linear {
         cut: impl Fn(&Tensor) -> std::result::Result<Tensor, TensorError>,
     ) -> Result<Linear> {
         let name = format!("{}.{role}", self.name);
-        let weight = checked(&name, cut(&self.weight))?;
+        let weight = checked(&name, self.weight.cut(&cut))?;
         let bias = self.bias.as_ref().map(|bias| checked(&name, cut(bias))).transpose()?;
         Ok(Linear { name, weight, bias })
     }
 }
 
 /// A derivation that sizes were checked for.
-pub(crate) fn checked(
+pub(crate) fn checked<T>(
     name: &str,
-    tensor: std::result::Result<Tensor, TensorError>,
-) -> std::result::Result<Tensor, Diagnostic> {
-    tensor.map_err(|e| damaged(format!("tensor `{}`: {e}", shown(name))))
-}
-
-/// A matrix with its axes exchanged.
-pub(crate) fn turned(name: &str, matrix: &Tensor) -> Result<Tensor> {
-    checked(name, matrix.permuted(&[1, 0]))
+    derived: std::result::Result<T, TensorError>,
+) -> std::result::Result<T, Diagnostic> {
+    derived.map_err(|e| damaged(format!("tensor `{}`: {e}", shown(name))))
 }
 
 /// What a layer does to each element.

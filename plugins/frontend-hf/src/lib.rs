@@ -21,7 +21,9 @@ mod genai;
 mod import;
 mod layers;
 mod problem;
+mod quantization;
 mod safetensors;
+mod weight;
 
 mod diag {
     pub(crate) use onnxd_plugin_sdk::diagnostics::*;

@@ -289,13 +289,13 @@ fn subgraph(graph: &Graph, read: &dyn Fn(ValueId) -> Option<NodeInput>) -> Optio
 fn hash_sample(tensor: &Tensor) -> u64 {
     const PIECE_BYTES: usize = 1024;
     let mut hasher = DefaultHasher::new();
-    if tensor.dtype().bits() < 8 {
-        tensor.bytes().hash(&mut hasher);
+    if tensor.dtype() == DataType::String {
         return hasher.finish();
     }
-    let (len, piece) = (tensor.len(), PIECE_BYTES / (tensor.dtype().bits() / 8));
-    for start in [0, len / 2, len.saturating_sub(piece)] {
-        tensor.part(start..len.min(start + piece)).hash(&mut hasher);
+    let (size, len) = ((tensor.dtype().bits() / 8).max(1), tensor.byte_len());
+    for start in [0, len / 2, len.saturating_sub(PIECE_BYTES)] {
+        let start = start - start % size;
+        tensor.bytes_at(start..len.min(start + PIECE_BYTES)).hash(&mut hasher);
     }
     hasher.finish()
 }

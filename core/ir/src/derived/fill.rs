@@ -1,6 +1,6 @@
 //! Computes the elements of derived tensors, a block at a time.
 
-use super::{Derivation, Derived};
+use super::{Derivation, Derived, table, taken};
 use crate::convert::convert;
 use crate::gather::{ElementSource, gather};
 use crate::{DataType, Tensor};
@@ -23,12 +23,11 @@ impl Tensor {
     /// What `f` says.
     pub fn in_blocks<E>(&self, mut f: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let Some(derived) = self.derived_data() else { return f(&self.bytes()) };
-        let size = self.dtype().bits() / 8;
         let block = if derived.keeps_order() { IN_ORDER_BYTES } else { BLOCK_BYTES };
         let mut room = vec![0; self.byte_len().min(block)];
         for first in (0..self.byte_len()).step_by(block) {
             let count = room.len().min(self.byte_len() - first);
-            derived.fill(first / size, &mut room[..count]);
+            derived.fill(first * 8 / self.dtype().bits(), &mut room[..count]);
             f(&room[..count])?;
         }
         Ok(())
@@ -52,10 +51,12 @@ impl Tensor {
     /// Whether the bytes of two tensors of one length are equal, block by block.
     pub(crate) fn equals(&self, other: &Tensor) -> bool {
         let size = (self.dtype().bits() / 8).max(1);
-        let (block, few) = (BLOCK_BYTES / size, self.len().min(FEW));
-        let parts = (few..self.len()).step_by(block).map(|at| at..self.len().min(at + block));
+        let (len, block, few) = (self.byte_len(), BLOCK_BYTES / size * size, FEW * size);
+        let few = few.min(len);
+        let parts = (few..len).step_by(block).map(|at| at..len.min(at + block));
         // The first few mostly tell other weights.
-        std::iter::once(0..few).chain(parts).all(|part| self.part(part.clone()) == other.part(part))
+        let mut parts = std::iter::once(0..few).chain(parts);
+        parts.all(|part| self.bytes_at(part.clone()) == other.bytes_at(part))
     }
 
     /// The bytes of the elements at these places in row-major order.
@@ -64,12 +65,26 @@ impl Tensor {
     /// If the elements are no whole bytes, or there are not so many.
     pub fn part(&self, elements: Range<usize>) -> Cow<'_, [u8]> {
         let size = self.dtype().bits() / 8;
+        assert!(size > 0, "elements of whole bytes");
+        self.bytes_at(elements.start * size..elements.end * size)
+    }
+
+    /// Some of the bytes of [`Tensor::bytes`].
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn bytes_at(&self, bytes: Range<usize>) -> Cow<'_, [u8]> {
         match self.derived_data() {
-            None => Cow::Borrowed(&self.held_bytes()[elements.start * size..elements.end * size]),
+            None => Cow::Borrowed(&self.held_bytes()[bytes]),
             Some(derived) => {
-                let mut bytes = vec![0; elements.len() * size];
-                derived.fill(elements.start, &mut bytes);
-                Cow::Owned(bytes)
+                // Whole elements are computed.
+                let size = (self.dtype().bits() / 8).max(1);
+                let (before, first) = (bytes.start % size, bytes.start / size * size);
+                let mut room = vec![0; (bytes.end - first).next_multiple_of(size)];
+                derived.fill(first * 8 / self.dtype().bits(), &mut room);
+                room.truncate(before + bytes.len());
+                room.drain(..before);
+                Cow::Owned(room)
             }
         }
     }
@@ -89,7 +104,11 @@ impl Derived {
     /// Whether the elements are computed one after the other from held ones.
     fn keeps_order(&self) -> bool {
         let held = self.from.sources().iter().all(|source| source.derived_data().is_none());
-        held && matches!(self.from, Derivation::Cast { .. } | Derivation::Scaled { .. })
+        let is_in_order = matches!(
+            self.from,
+            Derivation::Cast { .. } | Derivation::Scaled { .. } | Derivation::Lookup { .. }
+        );
+        held && is_in_order
     }
 
     /// Computes the elements from `first` on, as many as `out` has room for.
@@ -111,6 +130,15 @@ impl Derived {
             Derivation::Scaled { sources: [source, gain], axis } => {
                 let inner = self.dims[axis + 1..].iter().product();
                 self.scale(source, (&gain.as_pods(), inner), first, out);
+            }
+            Derivation::Lookup { sources: [codes, table] } => {
+                let all: usize = self.dims.iter().product();
+                let count = (out.len() * 8 / self.dtype.bits()).min(all - first);
+                table::fill(codes, table, first..first + count, out);
+            }
+            Derivation::Taken { sources: [source, indices], axis } => {
+                let dims = (source.dims()[*axis], self.dims[axis + 1..].iter().product());
+                taken::fill(source, &indices.as_pods(), dims, first, out);
             }
         }
     }

@@ -333,6 +333,11 @@ fn a_tensor_is_derived_told_and_computed() {
     let turned = derive(&derivation(abi::DERIVE_STRIDED, &[w], 0, &[1, 4], 0), 1, &[4, 3]);
     let bytes = derive(&derivation(abi::DERIVE_CAST, &[turned], 0, &[], 0), 2, &[4, 3]);
     let twice = derive(&derivation(abi::DERIVE_CONCAT, &[bytes, bytes], 0, &[], 1), 2, &[4, 6]);
+    // A table that packs nibbles.
+    let table_of_nibbles =
+        (0..128).map(|i| (2 * i % 16) | (((2 * i + 1) % 16) << 4)).collect::<Vec<u8>>();
+    let nibbles = table.insert(21, &[256], table_of_nibbles.into()).unwrap();
+    let packed = derive(&derivation(abi::DERIVE_LOOKUP, &[bytes, nibbles], 0, &[], 0), 21, &[4, 3]);
     // SAFETY: both structs are variables of this test. What the host tells through them stays valid while
     // `running` lives.
     unsafe {
@@ -351,6 +356,8 @@ fn a_tensor_is_derived_told_and_computed() {
         }
     }
     assert_eq!(table.computed.lock().unwrap().len(), 1);
+    // The rows are 0 4 8, 1 5 9, 2 6 10, 3 7 11.
+    assert_eq!(table.tensor(packed).unwrap().bytes()[..], [0x40, 0x18, 0x95, 0x62, 0x3a, 0xb7]);
     drop(running);
     assert!(table.computed.lock().unwrap().is_empty(), "no view outlives the call");
     assert_eq!(table.tensor(twice).unwrap().dims(), [4, 6]);
@@ -363,6 +370,7 @@ fn derivations_that_make_no_sense_are_refused() {
     let table = context.tensors().clone();
     let w = table.insert(1, &[2, 2], vec![0; 16].into()).unwrap();
     let packed = table.insert(22, &[2], vec![0].into()).unwrap();
+    let places = table.insert(7, &[1], vec![7, 0, 0, 0, 0, 0, 0, 0].into()).unwrap();
     let (open, _) = table.create(1, &[4]).unwrap();
     let mapped = table.insert_mapped(vec![0; 16].into()).unwrap();
     let running = context.start();
@@ -393,6 +401,15 @@ fn derivations_that_make_no_sense_are_refused() {
         (derivation(concat, &[], 0, &[], 0), 1, &[4, 2], "0 tensors"),
         (derivation(abi::DERIVE_SCALED, &[w], 0, &[], 0), 1, &[2, 2], "1 sources, not two"),
         (derivation(abi::DERIVE_SCALED, &[w, w], 0, &[], 0), 1, &[2, 2], "float[2, 2] times float"),
+        (derivation(abi::DERIVE_LOOKUP, &[w], 0, &[], 0), 1, &[2, 2], "1 sources, not two"),
+        (
+            derivation(abi::DERIVE_LOOKUP, &[packed, w], 0, &[], 0),
+            1,
+            &[2],
+            "int4[2] in float[2, 2]",
+        ),
+        (derivation(abi::DERIVE_TAKEN, &[w, w], 0, &[], 1), 1, &[2, 2], "slices float[2, 2]"),
+        (derivation(abi::DERIVE_TAKEN, &[w, places], 0, &[], 1), 1, &[2, 1], "slice 7 of 2"),
         (derivation(99, &[w], 0, &[], 0), 1, &[4], "99 is no kind"),
         (derivation(cast, &[open], 0, &[], 0), 2, &[4], "no sealed tensor"),
         (derivation(cast, &[mapped], 0, &[], 0), 2, &[4], "no sealed tensor"),

@@ -18,9 +18,10 @@ pub(crate) struct DerivedReply {
 }
 
 impl JobHandle {
-    /// Whether the host can derive tensors.
-    pub(crate) fn derives(&self) -> bool {
-        self.host.tensor_derive.is_some()
+    /// Whether the host can derive tensors so.
+    pub(crate) fn derives(&self, from: &Derivation) -> bool {
+        let is_newer = matches!(from, Derivation::Lookup { .. } | Derivation::Taken { .. });
+        self.host.tensor_derive.is_some() && (!is_newer || self.host.abi_minor >= 3)
     }
 
     /// Has the host derive a tensor from others.
@@ -40,6 +41,8 @@ impl JobHandle {
             Derivation::Cast { .. } => (abi::DERIVE_CAST, 0, &[][..], 0),
             Derivation::Concat { axis, .. } => (abi::DERIVE_CONCAT, 0, &[][..], *axis),
             Derivation::Scaled { axis, .. } => (abi::DERIVE_SCALED, 0, &[][..], *axis),
+            Derivation::Lookup { .. } => (abi::DERIVE_LOOKUP, 0, &[][..], 0),
+            Derivation::Taken { axis, .. } => (abi::DERIVE_TAKEN, 0, &[][..], *axis),
         };
         let strides: Vec<i64> = strides.iter().map(|s| *s as i64).collect();
         let from = abi::Derivation {
@@ -122,9 +125,14 @@ impl DerivedReply {
     pub(crate) fn tensor(self, mut sources: Vec<Tensor>) -> Result<Tensor, Diagnostic> {
         let from = match (self.kind, sources.len()) {
             (abi::DERIVE_CONCAT, _) => Derivation::Concat { parts: sources, axis: self.axis },
-            (abi::DERIVE_SCALED, 2) => {
-                let gain = sources.remove(1);
-                Derivation::Scaled { sources: [sources.remove(0), gain], axis: self.axis }
+            (abi::DERIVE_SCALED | abi::DERIVE_LOOKUP | abi::DERIVE_TAKEN, 2) => {
+                let second = sources.remove(1);
+                let (sources, axis) = ([sources.remove(0), second], self.axis);
+                match self.kind {
+                    abi::DERIVE_SCALED => Derivation::Scaled { sources, axis },
+                    abi::DERIVE_LOOKUP => Derivation::Lookup { sources },
+                    _ => Derivation::Taken { sources, axis },
+                }
             }
             (abi::DERIVE_CAST, 1) => Derivation::Cast { source: sources.remove(0) },
             (abi::DERIVE_STRIDED, 1) => {

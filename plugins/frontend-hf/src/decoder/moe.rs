@@ -3,9 +3,12 @@
 use super::mlp::gated;
 use super::weights::Net;
 use super::{Decoder, ExpertWeights, Experts, Router};
-use crate::layers::{activate, checked, turned};
+use crate::diag::shown;
+use crate::layers::{activate, checked};
+use crate::problem::damaged;
+use crate::weight::Weight;
 use onnxd_plugin_sdk::build::{Result, Var};
-use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::{Tensor, TensorError};
 
 /// The experts of the layer under `prefix`: `x` is [B, S, E].
 pub(super) fn experts(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
@@ -100,6 +103,7 @@ fn grouped(net: &Net<'_>, scores: Var, prefix: &str, e: &Experts) -> Result<Var>
 fn given(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
     let (b, hidden) = (net.b, net.d.hidden);
     let name = |part: &str| format!("{prefix}{part}");
+    let named = |(name, weight): &(String, Weight), x| net.product(x, name, weight);
     let [gate, up, down] = match e.weights {
         ExpertWeights::Each { gate, up, down } => {
             let all = |part, inputs, outputs| each(net, &name(part), [inputs, outputs], e.count);
@@ -107,37 +111,42 @@ fn given(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
         }
         ExpertWeights::Stacked { gate_up, down } => {
             let (both, last) = (name(gate_up), name(down));
-            let tensor =
+            let weight =
                 net.w.tensor(&format!("{both}.weight"), &[e.count, 2 * e.inner, hidden])?;
+            let weight = Weight::Float(weight);
             let cut = |role: &str, first| {
-                let axes = [(0, e.count, 1), (first, e.inner, 1), (0, hidden, 1)];
-                stacked(net, &format!("{both}.{role}"), &checked(&both, tensor.sliced(&axes))?)
+                let part = checked(&both, weight.cut(|t| outputs(t, first, e.inner, 1)))?;
+                Ok((format!("{both}.{role}.weight"), part))
             };
-            let tensor = net.w.tensor(&format!("{last}.weight"), &[e.count, hidden, e.inner])?;
-            [cut("gate", 0)?, cut("up", e.inner)?, stacked(net, &last, &tensor)?]
+            let weight = net.w.tensor(&format!("{last}.weight"), &[e.count, hidden, e.inner])?;
+            let last = (format!("{last}.weight"), Weight::Float(weight));
+            [cut("gate", 0)?, cut("up", e.inner)?, last]
         }
         ExpertWeights::Alternating { .. } => unreachable!("they have a function of their own"),
     };
-    let gate = activate(b, b.mat_mul(x, gate)?, net.d.mlp.activation)?;
-    b.mat_mul(b.mul(gate, b.mat_mul(x, up)?)?, down)
+    let inner = activate(b, named(&gate, x)?, net.d.mlp.activation)?;
+    named(&down, b.mul(inner, named(&up, x)?)?)
 }
 
-/// One constant of the weights of all experts, [X, inputs, outputs]; `*` in the name is the number of one.
-fn each(net: &Net<'_>, name: &str, [inputs, outputs]: [usize; 2], count: usize) -> Result<Var> {
-    let one = |i: usize| {
-        let name = name.replace('*', &i.to_string());
-        let weight = net.w.tensor(&format!("{name}.weight"), &[outputs, inputs])?;
-        checked(&name, turned(&name, &weight)?.reshaped([1, inputs, outputs]))
-    };
+/// Of matrices [X, outputs, inputs] so many outputs.
+fn outputs(
+    matrices: &Tensor,
+    first: usize,
+    count: usize,
+    step: isize,
+) -> std::result::Result<Tensor, TensorError> {
+    let dims = matrices.dims();
+    matrices.sliced(&[(0, dims[0], 1), (first, count, step), (0, dims[2], 1)])
+}
+
+/// The weights of all experts as one, and their name; `*` in `name` is the number of one.
+fn each(net: &Net<'_>, name: &str, sizes: [usize; 2], count: usize) -> Result<(String, Weight)> {
+    let one = |i: usize| net.weight(&name.replace('*', &i.to_string()), sizes);
     let all = (0..count).map(one).collect::<Result<Vec<_>>>()?;
-    let all = checked(name, Tensor::concat(&all, 0))?;
-    Ok(net.constant(&format!("{}.weight", name.replace('*', "all")), all))
-}
-
-/// [X, outputs, inputs] as [X, inputs, outputs].
-fn stacked(net: &Net<'_>, name: &str, tensor: &Tensor) -> Result<Var> {
-    let turned = checked(name, tensor.permuted(&[0, 2, 1]))?;
-    Ok(net.constant(&format!("{name}.weight"), turned))
+    let all = checked(name, Weight::stacked(&all))?.ok_or_else(|| {
+        damaged(format!("the weights of the experts `{}` are not stored in one way", shown(name)))
+    })?;
+    Ok((format!("{}.weight", name.replace('*', "all")), all))
 }
 
 /// `(u + 1) g sigmoid(alpha g)` with bounds, where gate and up alternate.
@@ -151,14 +160,13 @@ fn alternating(
     let (b, hidden, count) = (net.b, net.d.hidden, e.count);
     let name = |part: &str| format!("{prefix}mlp.experts.{part}");
     let both = name("gate_up_proj");
-    let weight = net.w.tensor(&both, &[count, hidden, 2 * e.inner])?;
+    let weight = alternating_weight(net, &both, [count, 2 * e.inner, hidden])?;
     let bias = net.w.tensor(&format!("{both}_bias"), &[count, 2 * e.inner])?;
     let part = |role: &str, first: usize| {
-        let axes = [(0, count, 1), (0, hidden, 1), (first, e.inner, 2)];
-        let weight = checked(&both, weight.sliced(&axes))?;
+        let weight = checked(&both, weight.cut(|t| outputs(t, first, e.inner, 2)))?;
         let bias = checked(&both, bias.sliced(&[(0, count, 1), (first, e.inner, 2)]))?;
         let bias = checked(&both, bias.reshaped([count, 1, e.inner]))?;
-        let y = b.mat_mul(x, net.constant(&format!("{both}.{role}"), weight))?;
+        let y = net.product(x, &format!("{both}.{role}"), &weight)?;
         b.add(y, net.constant(&format!("{both}_bias.{role}"), bias))
     };
     let gate = b.clip(part("gate", 0)?).max(bound).one()?;
@@ -166,8 +174,18 @@ fn alternating(
     let bent = b.mul(gate, b.sigmoid(b.mul(gate, alpha)?)?)?;
     let inner = b.mul(b.add(up, 1.0)?, bent)?;
     let last = name("down_proj");
-    let weight = net.constant(&last, net.w.tensor(&last, &[count, e.inner, hidden])?);
+    let weight = alternating_weight(net, &last, [count, hidden, e.inner])?;
     let bias = net.w.tensor(&format!("{last}_bias"), &[count, hidden])?;
     let bias = checked(&last, bias.reshaped([count, 1, hidden]))?;
-    b.add(b.mat_mul(inner, weight)?, net.constant(&format!("{last}_bias"), bias))
+    b.add(net.product(inner, &last, &weight)?, net.constant(&format!("{last}_bias"), bias))
+}
+
+/// Matrices of all experts: as real numbers they have their inputs first.
+fn alternating_weight(net: &Net<'_>, name: &str, sizes: [usize; 3]) -> Result<Weight> {
+    if let Some(blocks) = net.w.quantized_experts(name, sizes)? {
+        return Ok(blocks.into());
+    }
+    let [count, outputs, inputs] = sizes;
+    let weight = net.w.tensor(name, &[count, inputs, outputs])?;
+    checked(name, weight.permuted(&[0, 2, 1])).map(Weight::Float)
 }

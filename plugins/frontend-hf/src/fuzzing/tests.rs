@@ -2,21 +2,33 @@
 
 use super::{folder, tensors};
 use onnxd_plugin_sdk::testing::mutations::{Mutations, valid};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Words that are put in between, beside parts of other seeds.
-const WORDS: [&[u8]; 12] = [
+const WORDS: [&[u8]; 15] = [
     b"null", b"-1", b"0", b"1e308", b"[]",
     b"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2},",
     b"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2},", b"\"sliding_window\":2,",
     b"\"model_type\":\"gpt_neox\",", b"\"dtype\":\"BF16\"", b"\"data_offsets\":[0,0]",
-    b"18446744073709551615",
+    b"18446744073709551615", b"\"group_size\":-1", b"\"bits\":8", b"\"symmetric\":true",
 ];
+
+fn seeds() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seeds/hf_checkpoint")
+}
+
+#[test]
+fn seeds_are_checkpoints() {
+    for seed in std::fs::read_dir(seeds()).unwrap() {
+        let path = seed.unwrap().path();
+        let is_model = folder(&std::fs::read(&path).unwrap()).is_some();
+        assert!(is_model || path.ends_with("index"), "{}", path.display());
+    }
+}
 
 #[test]
 fn checkpoints() {
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seeds/hf_checkpoint");
-    Mutations::of_folder(&seeds, &WORDS).run(|bytes| {
+    Mutations::of_folder(&seeds(), &WORDS).run(|bytes| {
         tensors(bytes);
         valid(folder(bytes).as_ref())
     });
