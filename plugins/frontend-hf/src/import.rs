@@ -4,8 +4,8 @@ use crate::architecture::{self, Architecture};
 use crate::checkpoint::Checkpoint;
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
-use crate::folder;
 use crate::problem::{damaged, unsupported};
+use crate::{folder, gguf};
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 use serde_json::Value;
 
@@ -16,8 +16,16 @@ const OPSET: i64 = 21;
 /// Names of other copies that are told.
 const TOLD_MAX: usize = 3;
 
+/// The version of the standard's operators that a graph is written in.
+pub(crate) fn opset(submission: &Submission) -> i64 {
+    submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET)
+}
+
 pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let network = submission.network();
+    if network.ends_with(gguf::ENDING) {
+        return gguf::import(submission);
+    }
     let bytes = submission.read(network)?;
     if network.ends_with(folder::ADAPTER) {
         return Err(adapter(&bytes).into());
@@ -37,7 +45,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let described = family.describe(&config)?;
     let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
     checkpoint.under(described.prefixes());
-    let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET);
+    let opset = opset(submission);
     let graph = described.graph(&checkpoint, opset)?;
     checkpoint.complete()?;
     copy(submission)?;

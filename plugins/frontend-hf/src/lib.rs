@@ -17,6 +17,7 @@ mod fixture;
 mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gguf;
 mod import;
 mod layers;
 mod problem;
@@ -32,9 +33,9 @@ use onnxd_plugin_sdk::{Frontend, Imported, Probe, Submission};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-hf",
-    summary: "Reads checkpoints of Hugging Face: config.json with safetensors",
+    summary: "Reads checkpoints of Hugging Face: config.json with safetensors, and files of GGUF",
     components: [
-        frontend("hf", "Hugging Face checkpoints"; "config.json", "adapter_config.json"; declares ["is_source = true"]
+        frontend("hf", "Hugging Face checkpoints"; "config.json", "adapter_config.json", "*.gguf"; declares ["is_source = true"]
             => || Box::new(HuggingFace)),
     ],
 }
@@ -43,7 +44,10 @@ struct HuggingFace;
 
 impl Frontend for HuggingFace {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
-        Ok(folder::probe(submission)?)
+        Ok(match submission.network().ends_with(gguf::ENDING) {
+            true => gguf::probe(submission)?,
+            false => folder::probe(submission)?,
+        })
     }
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
