@@ -7,6 +7,7 @@ mod architectures;
 mod cursor;
 mod facts;
 mod import;
+mod integers;
 mod metadata;
 mod names;
 mod parts;

@@ -1,6 +1,7 @@
 //! Names of tensors: those of the file as those of the family, and what is done to rows on the way.
 
 use super::architectures::{Architecture, FALCON};
+use super::integers::Integers;
 use super::rows::{self, Rows, entry, grouped, halves_apart};
 use super::tensors::Stored;
 use crate::checkpoint::Checkpoint;
@@ -127,7 +128,7 @@ pub(super) fn checkpoint(
     let by_name = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
     let weights =
         Weights { d, spelling: &spelling, is_permuted: architecture.is_permuted, by_name };
-    let mut all = HashMap::new();
+    let (mut all, mut integers) = (HashMap::new(), HashMap::new());
     for stored in tensors.iter().filter(|stored| !FACTS.contains(&stored.name.as_str())) {
         let told = shown(&stored.name);
         let found = weights.of(stored).map_err(|e| damaged(format!("tensor `{told}`: {e}")))?;
@@ -137,7 +138,10 @@ pub(super) fn checkpoint(
                 "tensor `{told}` is no part of a model of the architecture `{kind}` that is known"
             )));
         };
-        for (name, tensor) in found {
+        for Found { name, tensor, rows } in found {
+            if let Some(rows) = rows.filter(|rows| rows.format().is_some()) {
+                integers.insert(name.clone(), rows);
+            }
             let held = safetensors::Stored::held(stored.name.clone(), tensor);
             if all.insert(name, held).is_some() {
                 let why = "says the same as another tensor of the file";
@@ -146,12 +150,30 @@ pub(super) fn checkpoint(
         }
     }
     let mut found = Checkpoint::of(all);
+    found.by(Some(Box::new(Integers(integers))));
     found.spelled(Box::new(move |name| spelling.file(name)));
     Ok(found)
 }
 
-/// Tensors by the names of the family.
-type Named = Vec<(String, Tensor)>;
+/// A tensor by the name of the family, and its rows where these are outputs.
+struct Found {
+    name: String,
+    tensor: Tensor,
+    rows: Option<Rows>,
+}
+
+impl Found {
+    fn plain(name: String, rows: &Rows) -> rows::Result<Found> {
+        Ok(Found { name, tensor: rows.tensor()?, rows: None })
+    }
+
+    /// The weights of a layer.
+    fn matrix(name: String, rows: Rows) -> rows::Result<Found> {
+        Ok(Found { name, tensor: rows.tensor()?, rows: Some(rows) })
+    }
+}
+
+type Named = Vec<Found>;
 
 struct Weights<'a> {
     d: &'a Decoder,
@@ -167,7 +189,12 @@ impl Weights<'_> {
         let (stem, ending) = ending(&stored.name);
         let Some(layer) = stem.strip_prefix("blk.") else {
             let name = Spelling::family(&self.spelling.model, stem);
-            let named = name.map(|name| Ok(vec![(format!("{name}{ending}"), rows.tensor()?)]));
+            let named = name.map(|name| {
+                // The table of words is looked up by rows.
+                let rows = (stem == "output").then(|| rows.clone());
+                let tensor = Rows::of(stored)?.tensor()?;
+                Ok(vec![Found { name: format!("{name}{ending}"), tensor, rows }])
+            });
             return named.transpose();
         };
         let Some((number, part)) = layer.split_once('.') else { return Ok(None) };
@@ -183,14 +210,14 @@ impl Weights<'_> {
         let Some(name) = Spelling::family(&self.spelling.layer, part) else { return Ok(None) };
         let name = format!("{prefix}{name}");
         Ok(Some(match (part, ending) {
-            ("attn_sinks", _) => vec![(name, rows.tensor()?)],
+            ("attn_sinks", _) => vec![Found::plain(name, &rows)?],
             ("attn_q_norm" | "attn_k_norm", _) => self.norms(&rows, &name, ending)?,
-            _ => vec![(format!("{name}{ending}"), self.part(&rows, part, ending)?)],
+            _ => vec![self.part(&rows, (part, ending), format!("{name}{ending}"))?],
         }))
     }
 
     /// A part of a layer, with its rows and axes as the family has them.
-    fn part(&self, rows: &Rows, part: &str, ending: &str) -> rows::Result<Tensor> {
+    fn part(&self, rows: &Rows, (part, ending): (&str, &str), name: String) -> rows::Result<Found> {
         let Decoder { heads, kv_heads, head, .. } = *self.d;
         let rows = match part {
             "attn_q" if self.is_permuted => halves_apart(rows, heads)?,
@@ -200,25 +227,27 @@ impl Weights<'_> {
             }
             _ => rows.clone(),
         };
-        let tensor = rows.tensor()?;
         let is_weight = ending == ".weight";
         let is_matrix = matches!(part, "attn_qkv" | "attn_output" | "ffn_up" | "ffn_down");
-        match part {
-            _ if is_matrix && is_weight && self.d.inputs_first => tensor.permuted(&[1, 0]),
-            "ffn_gate_inp_shexp" => tensor.reshaped([1, tensor.len()]),
+        let found = Found::matrix(name, rows)?;
+        let tensor = &found.tensor;
+        let other = match part {
+            _ if is_matrix && is_weight && self.d.inputs_first => tensor.permuted(&[1, 0])?,
+            "ffn_gate_inp_shexp" => tensor.reshaped([1, tensor.len()])?,
             "shortconv.conv" if is_weight && tensor.rank() == 2 => {
-                tensor.reshaped([tensor.dims()[0], 1, tensor.dims()[1]])
+                tensor.reshaped([tensor.dims()[0], 1, tensor.dims()[1]])?
             }
-            _ => Ok(tensor),
-        }
+            _ => return Ok(found),
+        };
+        Ok(Found { tensor: other, ..found })
     }
 
     /// Norms of heads, which some families have in a list.
     fn norms(&self, rows: &Rows, name: &str, ending: &str) -> rows::Result<Named> {
         if self.d.attention.head_norm != HeadNorm::Listed {
-            return Ok(vec![(format!("{name}{ending}"), rows.tensor()?)]);
+            return Ok(vec![Found::plain(format!("{name}{ending}"), rows)?]);
         }
-        let one = |i| Ok((format!("{name}.norms.{i}{ending}"), entry(rows, i)?.tensor()?));
+        let one = |i| Found::plain(format!("{name}.norms.{i}{ending}"), &entry(rows, i)?);
         (0..rows.count()).map(one).collect()
     }
 
@@ -239,22 +268,24 @@ impl Weights<'_> {
                     format!("{prefix}{}{ending}", names[role].replace('*', i))
                 };
                 if let Some(role) = part.strip_suffix("_exps").and_then(role) {
-                    let one =
-                        |i: usize| Ok((name(role, &i.to_string()), entry(rows, i)?.tensor()?));
+                    let one = |i: usize| Found::matrix(name(role, &i.to_string()), entry(rows, i)?);
                     return (0..experts.count).map(one).collect::<rows::Result<_>>().map(Some);
                 }
                 let single = part.rsplit_once('.').and_then(|(part, i)| Some((role(part)?, i)));
-                single.map(|(role, i)| Ok(vec![(name(role, i), rows.tensor()?)])).transpose()
+                single
+                    .map(|(role, i)| Ok(vec![Found::matrix(name(role, i), rows.clone())?]))
+                    .transpose()
             }
             ExpertWeights::Stacked { gate_up, down } => match part {
                 "ffn_gate_exps" => {
                     let up = self.partner(file, "ffn_up_exps", ending)?;
-                    let both = Tensor::concat(&[rows.tensor()?, up], 1)?;
-                    Ok(Some(vec![(format!("{prefix}{gate_up}{ending}"), both)]))
+                    let tensor = Tensor::concat(&[rows.tensor()?, up.tensor()?], 1)?;
+                    let name = format!("{prefix}{gate_up}{ending}");
+                    Ok(Some(vec![Found { name, tensor, rows: None }]))
                 }
                 "ffn_up_exps" => Ok(Some(vec![])),
                 "ffn_down_exps" => {
-                    Ok(Some(vec![(format!("{prefix}{down}{ending}"), rows.tensor()?)]))
+                    Ok(Some(vec![Found::plain(format!("{prefix}{down}{ending}"), rows)?]))
                 }
                 _ => Ok(None),
             },
@@ -271,39 +302,43 @@ impl Weights<'_> {
         (prefix, file): (&str, &str),
     ) -> rows::Result<Option<Named>> {
         let is_weight = ending == ".weight";
-        let inputs_first = |x: Tensor| if is_weight { x.permuted(&[0, 2, 1]) } else { Ok(x) };
-        let name = |part: &str| {
-            format!("{prefix}mlp.experts.{part}{}", if is_weight { "" } else { "_bias" })
+        let found = |part: &str, rows: Rows| {
+            let name =
+                format!("{prefix}mlp.experts.{part}{}", if is_weight { "" } else { "_bias" });
+            let tensor = rows.tensor()?;
+            let tensor = if is_weight { tensor.permuted(&[0, 2, 1])? } else { tensor };
+            Ok(Some(vec![Found { name, tensor, rows: Some(rows).filter(|_| is_weight) }]))
         };
         match part {
             "ffn_gate_exps" => {
-                let gate = rows.tensor()?;
                 let up = self.partner(file, "ffn_up_exps", ending)?;
-                // An axis of its own for what alternates.
-                let dims = gate.dims().to_vec();
-                let apart = |x: &Tensor| {
-                    let mut dims = dims.clone();
-                    dims.insert(2.min(dims.len()), 1);
-                    x.reshaped(dims)
-                };
-                let both = Tensor::concat(&[apart(&gate)?, apart(&up)?], 2)?;
-                let mut dims = dims;
-                if let Some(rows) = dims.get_mut(1) {
-                    *rows = rows.saturating_mul(2);
+                if !is_weight {
+                    let apart = |rows: &Rows| {
+                        let tensor = rows.tensor()?;
+                        tensor.reshaped([tensor.dims(), &[1]].concat())
+                    };
+                    let both = Tensor::concat(&[apart(rows)?, apart(&up)?], 2)?;
+                    let dims = [both.dims()[0], both.dims()[1].saturating_mul(2)];
+                    let name = format!("{prefix}mlp.experts.gate_up_proj_bias");
+                    let tensor = both.reshaped(dims)?;
+                    return Ok(Some(vec![Found { name, tensor, rows: None }]));
                 }
-                let both = inputs_first(both.reshaped(dims)?)?;
-                Ok(Some(vec![(name("gate_up_proj"), both)]))
+                let both = rows.in_turn(&up)?.ok_or_else(|| {
+                    let why = format!("`{file}ffn_up_exps{ending}` is stored otherwise");
+                    TensorError::Derivation(why)
+                })?;
+                found("gate_up_proj", both)
             }
             "ffn_up_exps" => Ok(Some(vec![])),
-            "ffn_down_exps" => Ok(Some(vec![(name("down_proj"), inputs_first(rows.tensor()?)?)])),
+            "ffn_down_exps" => found("down_proj", rows.clone()),
             _ => Ok(None),
         }
     }
 
     /// Another part of the same layer.
-    fn partner(&self, file: &str, part: &str, ending: &str) -> rows::Result<Tensor> {
+    fn partner(&self, file: &str, part: &str, ending: &str) -> rows::Result<Rows> {
         let name = format!("{file}{part}{ending}");
         let missing = || TensorError::Derivation(format!("tensor `{name}` is missing"));
-        Rows::of(self.by_name.get(name.as_str()).ok_or_else(missing)?)?.tensor()
+        Rows::of(self.by_name.get(name.as_str()).ok_or_else(missing)?)
     }
 }

@@ -1,7 +1,7 @@
 //! Tensors by rows: an order of rows is the same in floats and in blocks, which lie within a row.
 
 use super::tensors::{Kind, Stored};
-use onnxd_plugin_sdk::ir::{BlockPart, DataType, Tensor, TensorError};
+use onnxd_plugin_sdk::ir::{BlockFormat, BlockPart, DataType, Tensor, TensorError};
 
 pub(super) type Result<T> = std::result::Result<T, TensorError>;
 
@@ -48,6 +48,47 @@ impl Rows {
     pub(super) fn moved(&self, f: impl Fn(&Tensor, usize) -> Result<Tensor>) -> Result<Rows> {
         let width = self.stored.dims().last().copied().unwrap_or(0);
         Ok(Rows { stored: f(&self.stored, width)?, ..self.clone() })
+    }
+
+    /// Its format, if it lies in blocks.
+    pub(super) fn format(&self) -> Option<BlockFormat> {
+        match self.kind {
+            Kind::Elements(_) => None,
+            Kind::Blocks(format) => Some(format),
+        }
+    }
+
+    /// Sizes of axes, with the elements of rows.
+    pub(super) fn dims(&self) -> Vec<usize> {
+        let outer = &self.stored.dims()[..self.stored.rank() - 1];
+        [outer, &[self.columns]].concat()
+    }
+
+    /// What blocks say of each element, or of each run with one scale; elements by themselves have no parts.
+    pub(super) fn part(&self, part: BlockPart) -> Result<Tensor> {
+        let Some(format) = self.format() else { return self.tensor() };
+        let mut dims = self.dims();
+        if let (BlockPart::Scales | BlockPart::Minima, Some(last)) = (part, dims.last_mut()) {
+            *last /= format.run();
+        }
+        self.stored.from_blocks(format, part, dims)
+    }
+
+    /// Rows of two tensors in turn, if both are stored alike.
+    pub(super) fn in_turn(&self, other: &Rows) -> Result<Option<Rows>> {
+        if self.kind != other.kind || self.stored.dims() != other.stored.dims() {
+            return Ok(None);
+        }
+        let axis = self.stored.rank() - 1;
+        let apart = |rows: &Rows| {
+            let mut dims = rows.stored.dims().to_vec();
+            dims.insert(axis, 1);
+            rows.stored.reshaped(dims)
+        };
+        let mut dims = self.stored.dims().to_vec();
+        dims[axis - 1] = dims[axis - 1].saturating_mul(2);
+        let both = Tensor::concat(&[apart(self)?, apart(other)?], axis)?.reshaped(dims)?;
+        Ok(Some(Rows { stored: both, ..self.clone() }))
     }
 
     /// The tensor, whose elements stay where they are.
