@@ -148,11 +148,11 @@ typedef struct onnxd_derivation {
   uint32_t struct_size;    /* set by the caller: sizeof(onnxd_derivation) */
   uint32_t kind;           /* ONNXD_DERIVE_* */
   const uint64_t *sources; /* ids of tensors whose elements are whole bytes, except of LOOKUP */
-  size_t source_count;     /* CONCAT: any; STRIDED, CAST: one; else two */
-  uint64_t offset;         /* STRIDED: the element at the coordinates 0 */
+  size_t source_count;     /* CONCAT: any; STRIDED, CAST, BLOCKS: one; else two */
+  uint64_t offset;         /* STRIDED: the element at the coordinates 0; BLOCKS: what is taken */
   const int64_t *strides;  /* STRIDED: as many as the result has dimensions, in elements; 0 repeats,
                               negative ones run backwards. NULL otherwise */
-  uint32_t axis;           /* CONCAT, SCALED, TAKEN */
+  uint32_t axis;           /* CONCAT, SCALED, TAKEN; BLOCKS: the format */
   uint32_t reserved;       /* 0 */
 } onnxd_derivation;
 
@@ -171,6 +171,10 @@ typedef struct onnxd_derivation {
 /* Slices of the first source along `axis`: those that the second one, a vector of int64 in memory,
  * names, in its order. Since 1.3. */
 #define ONNXD_DERIVE_TAKEN 6u
+/* What blocks of small integers say. The source has their bytes (uint8), `axis` is the number of their
+ * format in GGML, and `offset` says what is taken: 0 the elements (float), 1 their integers (int8),
+ * 2 what these are multiplied by (float), 3 what is subtracted then (float). Since 1.3. */
+#define ONNXD_DERIVE_BLOCKS 7u
 #define ONNXD_DERIVATIONS_MAX 16 /* derivations inside each other */
 
 /* One conversion in progress. Opaque except for these first fields; only the host makes one. */

@@ -2,15 +2,16 @@
 //! by block where they are written, or on use. So a network whose every weight is transposed, cast, sliced and
 //! concatenated takes no more memory than its largest block.
 //!
-//! Six forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
+//! Seven forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
 //! have been cast or concatenated. To reshape changes sizes alone. Fusions scale weights along an axis. A table says
-//! what codes of 8 bits or less stand for, and packs elements of 4 bits. Slices come in any order. What is computed
-//! otherwise is held.
+//! what codes of 8 bits or less stand for, and packs elements of 4 bits. Slices come in any order. Checkpoints hold
+//! numbers in blocks of small integers. What is computed otherwise is held.
 
 mod fill;
 mod table;
 mod taken;
 
+use crate::blocks::{self, BlockFormat, BlockPart};
 use crate::convert::is_convertible;
 use crate::tensor::Data;
 use crate::{DataType, Tensor, TensorError, element_count};
@@ -65,6 +66,15 @@ pub enum Derivation {
         sources: [Tensor; 2],
         /// Which axis.
         axis: usize,
+    },
+    /// What blocks of small integers say, block after block in row-major order.
+    Blocks {
+        /// The bytes of whole blocks, as `uint8`.
+        source: Tensor,
+        /// How numbers lie in them.
+        format: BlockFormat,
+        /// What is taken of them.
+        part: BlockPart,
     },
 }
 
@@ -242,9 +252,9 @@ impl Derivation {
     /// What it reads.
     pub fn sources(&self) -> &[Tensor] {
         match self {
-            Derivation::Strided { source, .. } | Derivation::Cast { source } => {
-                std::slice::from_ref(source)
-            }
+            Derivation::Strided { source, .. }
+            | Derivation::Cast { source }
+            | Derivation::Blocks { source, .. } => std::slice::from_ref(source),
             Derivation::Concat { parts, .. } => parts,
             Derivation::Scaled { sources, .. }
             | Derivation::Lookup { sources }
@@ -279,6 +289,9 @@ impl Derivation {
                 }
             }
             Derivation::Concat { parts, axis } => check_concat(parts, dtype, dims, *axis),
+            Derivation::Blocks { source, format, part } => {
+                blocks::check(source, dtype, count, (*format, *part)).map(|()| Vec::new())
+            }
             Derivation::Scaled { sources: [source, gain], axis } => {
                 if !dtype.is_float() || source.dtype() != dtype || gain.dtype() != DataType::Double
                 {
@@ -374,7 +387,8 @@ fn through(
         Derivation::Concat { .. }
         | Derivation::Scaled { .. }
         | Derivation::Lookup { .. }
-        | Derivation::Taken { .. } => None,
+        | Derivation::Taken { .. }
+        | Derivation::Blocks { .. } => None,
     }
 }
 

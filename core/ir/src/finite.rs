@@ -1,7 +1,7 @@
 //! Whether elements are finite numbers. Of derived tensors this is mostly told by what they are derived from, which is
 //! read in its own order, once.
 
-use crate::{DataType, Derivation, Tensor};
+use crate::{BlockPart, DataType, Derivation, Tensor};
 
 impl Tensor {
     /// Whether no element is infinite or not a number; `false` for types that are not real.
@@ -36,12 +36,7 @@ impl Tensor {
     fn magnitude(&self) -> Option<f32> {
         let most = match self.derivation() {
             _ if self.dtype() != DataType::Float => return None,
-            None => {
-                // Of floats without their sign, larger ones have larger bits; infinities and NaN have the largest.
-                let bits = |x: &[u8; 4]| u32::from_le_bytes(*x) & 0x7fff_ffff;
-                let elements = self.held_bytes().as_chunks().0.iter();
-                f32::from_bits(elements.fold(0, |most, x| most.max(bits(x))))
-            }
+            None => self.greatest()?,
             // Elements that the view leaves out may be larger.
             Some(Derivation::Strided { source, .. }) if source.len() <= self.len() => {
                 source.magnitude()?
@@ -57,11 +52,32 @@ impl Tensor {
                 // Rounding keeps the order of numbers.
                 (f64::from(source.magnitude()?) * gain) as f32
             }
+            Some(Derivation::Blocks { source, format, part: BlockPart::Values }) => {
+                let part = |part| source.from_blocks(*format, part, [self.len() / format.run()]);
+                let [scales, minima] = [BlockPart::Scales, BlockPart::Minima].map(part);
+                let (least, most) = format.codes();
+                let most = f32::from(least).abs().max(f32::from(most));
+                scales.ok()?.greatest()? * most + minima.ok()?.greatest()?
+            }
             // It may leave out elements, too, or repeat some.
             Some(Derivation::Taken { .. } | Derivation::Strided { .. }) => return None,
             Some(Derivation::Cast { .. } | Derivation::Lookup { .. }) => return None,
+            Some(Derivation::Blocks { .. }) => return None,
         };
         most.is_finite().then_some(most)
+    }
+
+    /// The greatest absolute value of elements of type `float`, if all are finite.
+    fn greatest(&self) -> Option<f32> {
+        // Of floats without their sign, larger ones have larger bits; infinities and NaN have the largest.
+        let bits = |x: &[u8; 4]| u32::from_le_bytes(*x) & 0x7fff_ffff;
+        let mut most = 0;
+        let read: Result<(), std::convert::Infallible> = self.in_blocks(|block| {
+            most = block.as_chunks().0.iter().fold(most, |most, x| most.max(bits(x)));
+            Ok(())
+        });
+        let Ok(()) = read;
+        Some(f32::from_bits(most)).filter(|most| most.is_finite())
     }
 }
 

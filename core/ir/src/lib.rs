@@ -7,6 +7,7 @@
 #![allow(clippy::result_large_err)]
 
 pub(crate) mod attr;
+mod blocks;
 mod convert;
 mod derived;
 mod dtype;
@@ -39,6 +40,7 @@ pub mod verify;
 pub mod window;
 
 pub use attr::Attr;
+pub use blocks::{BlockFormat, BlockPart};
 pub use convert::{convert, is_convertible};
 pub use derived::{DERIVATIONS_MAX, Derivation, row_major};
 pub use dtype::DataType;

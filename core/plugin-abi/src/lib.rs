@@ -204,6 +204,10 @@ pub const DERIVE_LOOKUP: u32 = 5;
 /// [`Derivation::kind`]: slices of the first source along `axis`: those that the second one, a vector of int64 in memory,
 /// names, in its order. Since 1.3.
 pub const DERIVE_TAKEN: u32 = 6;
+/// [`Derivation::kind`]: what blocks of small integers say. The one source has their bytes (`uint8`), `axis` is the
+/// number of their format in GGML, and `offset` says what is taken of them: 0 the elements (`float`), 1 their integers
+/// (`int8`), 2 what these are multiplied by (`float`), 3 what is subtracted then (`float`). Since 1.3.
+pub const DERIVE_BLOCKS: u32 = 7;
 /// Derivations inside each other.
 pub const DERIVATIONS_MAX: u32 = 16;
 
@@ -218,14 +222,15 @@ pub struct Derivation {
     pub kind: u32,
     /// Ids of tensors whose elements are whole bytes, except those of [`DERIVE_LOOKUP`].
     pub sources: *const u64,
-    /// Entries at `sources`: any number of [`DERIVE_CONCAT`]; one of [`DERIVE_STRIDED`] and [`DERIVE_CAST`]; else two.
+    /// Entries at `sources`: any number of [`DERIVE_CONCAT`]; one of [`DERIVE_STRIDED`],
+    /// [`DERIVE_CAST`] and [`DERIVE_BLOCKS`]; else two.
     pub source_count: usize,
-    /// Of [`DERIVE_STRIDED`]: the element at the coordinates 0.
+    /// Of [`DERIVE_STRIDED`]: the element at the coordinates 0. Of [`DERIVE_BLOCKS`]: what is taken.
     pub offset: u64,
     /// Of [`DERIVE_STRIDED`]: as many strides, in elements, as the result has dimensions; 0 repeats, negative ones run
     /// backwards. Null otherwise.
     pub strides: *const i64,
-    /// Of [`DERIVE_CONCAT`], [`DERIVE_SCALED`] and [`DERIVE_TAKEN`].
+    /// Of [`DERIVE_CONCAT`], [`DERIVE_SCALED`] and [`DERIVE_TAKEN`]. Of [`DERIVE_BLOCKS`]: the format.
     pub axis: u32,
     /// Zero.
     pub reserved: u32,

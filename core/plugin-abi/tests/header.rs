@@ -107,6 +107,7 @@ fn numbers() -> Vec<(&'static str, i64)> {
         ("ONNXD_DERIVE_SCALED", abi::DERIVE_SCALED.into()),
         ("ONNXD_DERIVE_LOOKUP", abi::DERIVE_LOOKUP.into()),
         ("ONNXD_DERIVE_TAKEN", abi::DERIVE_TAKEN.into()),
+        ("ONNXD_DERIVE_BLOCKS", abi::DERIVE_BLOCKS.into()),
         ("ONNXD_DERIVATIONS_MAX", abi::DERIVATIONS_MAX.into()),
         ("ONNXD_OK", abi::OK.into()),
         ("ONNXD_DECLINED", abi::DECLINED.into()),

@@ -1,7 +1,7 @@
 //! What is kept of a tensor that a plugin derived from others.
 
 use crate::Refusal;
-use onnxd_ir::{Derivation, Tensor};
+use onnxd_ir::{BlockFormat, BlockPart, Derivation, Tensor};
 use onnxd_plugin_abi as abi;
 use std::sync::Arc;
 
@@ -55,6 +55,17 @@ impl DerivationRecipe {
                 Ok(Derivation::Strided { source, offset, strides })
             }
             abi::DERIVE_CAST => Ok(Derivation::Cast { source }),
+            abi::DERIVE_BLOCKS => {
+                let format = BlockFormat::from_number(self.axis);
+                let format = format.ok_or_else(|| {
+                    Refusal::invalid(format!("{} is no format of blocks", self.axis))
+                })?;
+                let part = BlockPart::from_number(self.offset);
+                let part = part.ok_or_else(|| {
+                    Refusal::invalid(format!("{} is no part of blocks", self.offset))
+                })?;
+                Ok(Derivation::Blocks { source, format, part })
+            }
             other => Err(Refusal::invalid(format!("{other} is no kind of derivation"))),
         }
     }

@@ -34,7 +34,12 @@ pub(crate) struct Checkpoint {
     scheme: Option<Box<dyn Scheme>>,
     /// How many weights are kept by element type and inputs that share a scale.
     kept: RefCell<BTreeMap<(DataType, usize), usize>>,
+    /// What names are in a file that has names of its own.
+    spelling: Option<Spelling>,
 }
+
+/// The name in the file of what a family calls so.
+type Spelling = Box<dyn Fn(&str) -> Option<String>>;
 
 impl Checkpoint {
     /// Reads the headers of the files in `folder`, which ends with `/` or is empty.
@@ -74,8 +79,8 @@ impl Checkpoint {
     }
 
     pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
-        let (used, biases, kept) = Default::default();
-        Checkpoint { tensors, used, biases, prefixes: &[], scheme: None, kept }
+        let (used, biases, kept, scheme, spelling) = Default::default();
+        Checkpoint { tensors, used, biases, prefixes: &[], scheme, kept, spelling }
     }
 
     /// Lets weights be read as they are stored by this scheme.
@@ -132,6 +137,18 @@ impl Checkpoint {
         with.chain([name.to_owned()]).collect()
     }
 
+    /// Lets messages name tensors as the file does.
+    pub(crate) fn spelled(&mut self, spelling: Spelling) {
+        self.spelling = Some(spelling);
+    }
+
+    /// What a tensor is called in messages.
+    fn told(&self, name: &str) -> String {
+        let own = self.spelling.as_ref().and_then(|spelling| spelling(name));
+        let with_prefix = || format!("{}{name}", self.prefixes.first().unwrap_or(&""));
+        shown(&own.unwrap_or_else(with_prefix))
+    }
+
     /// Lets names be found with one of these in front.
     pub(crate) fn under(&mut self, prefixes: &'static [&'static str]) {
         self.prefixes = prefixes;
@@ -159,11 +176,17 @@ impl Checkpoint {
         let Some(stored) = found else { return Ok(None) };
         let shown = shown(&stored.name);
         if stored.shape != dims {
+            let (from, help) = match self.spelling {
+                None => (
+                    "`config.json` asks",
+                    "Check that `config.json` and the weights belong together.",
+                ),
+                Some(_) => ("the metadata ask", "Take another copy of the file."),
+            };
             let message = format!(
-                "tensor `{shown}` has the shape {:?}, and `config.json` asks for {dims:?}",
+                "tensor `{shown}` has the shape {:?}, and {from} for {dims:?}",
                 stored.shape
             );
-            let help = "Check that `config.json` and the weights belong together.";
             return Err(Diagnostic::new(Code::WeightsSize, message).help(help));
         }
         let tensor = stored.tensor()?;
@@ -201,7 +224,11 @@ impl Checkpoint {
         let mut lacking =
             biases.values().filter(|(there, _)| *there).filter_map(|(_, name)| name.as_ref());
         let Some(name) = lacking.next() else { return Ok(()) };
-        let message = format!("tensor `{}` is missing, and other layers have theirs", shown(name));
+        let name = match self.spelling {
+            Some(_) => self.told(name),
+            None => shown(name),
+        };
+        let message = format!("tensor `{name}` is missing, and other layers have theirs");
         let help = "Copy all files of the checkpoint again, completely.";
         Err(Diagnostic::new(Code::WeightsMissing, message).help(help))
     }
@@ -209,7 +236,7 @@ impl Checkpoint {
     /// As [`Checkpoint::optional`], of a tensor that must be there.
     pub(crate) fn tensor(&self, name: &str, dims: &[usize]) -> Result<Tensor, Diagnostic> {
         self.optional(name, dims)?.ok_or_else(|| {
-            let name = shown(&format!("{}{name}", self.prefixes.first().unwrap_or(&"")));
+            let name = self.told(name);
             let help = "Copy all files of the checkpoint again, completely.";
             let message = format!("tensor `{name}` of the shape {dims:?} is missing");
             Diagnostic::new(Code::WeightsMissing, message).help(help)
@@ -219,8 +246,10 @@ impl Checkpoint {
     /// A note of the tensors that nothing used.
     pub(crate) fn unused(&self) -> Option<Diagnostic> {
         let used = self.used.borrow();
-        let mut names: Vec<&String> = self.tensors.keys().filter(|n| !used.contains(*n)).collect();
+        let all = self.tensors.values().map(|stored| &stored.name);
+        let mut names: Vec<&String> = all.filter(|name| !used.contains(*name)).collect();
         names.sort_unstable();
+        names.dedup();
         let told: Vec<String> =
             names.iter().take(TOLD_MAX).map(|name| format!("`{}`", shown(name))).collect();
         let more = match names.len().saturating_sub(TOLD_MAX) {

@@ -6,7 +6,8 @@ use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::{damaged, over_limit, unsupported};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Bytes of the file.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
@@ -43,11 +44,30 @@ pub(crate) struct Config {
     /// What the name of a field is told with: `rope_scaling.`.
     path: String,
     fields: Map<String, Value>,
+    origin: Option<Rc<Origin>>,
     read: RefCell<BTreeSet<String>>,
     notes: RefCell<Vec<Diagnostic>>,
 }
 
+/// Where fields are from that are in no `config.json`.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// What is told of the place.
+    pub(crate) place: String,
+    /// What fields are called there.
+    pub(crate) keys: BTreeMap<String, String>,
+}
+
 impl Config {
+    /// Fields that were made of others.
+    pub(crate) fn made(fields: Map<String, Value>, origin: Origin) -> Config {
+        Config { origin: Some(Rc::new(origin)), ..Config::of(String::new(), fields) }
+    }
+
+    fn place(&self) -> &str {
+        self.origin.as_ref().map_or("`config.json`", |origin| &origin.place)
+    }
+
     pub(crate) fn parse(bytes: &[u8]) -> Result<Config, Diagnostic> {
         if bytes.len() > BYTES_MAX {
             let found = bytes.len();
@@ -63,7 +83,8 @@ impl Config {
     }
 
     fn of(path: String, fields: Map<String, Value>) -> Config {
-        Config { path, fields, read: RefCell::default(), notes: RefCell::default() }
+        let (read, notes) = Default::default();
+        Config { path, fields, origin: None, read, notes }
     }
 
     /// The value of a field, unless it is absent or null.
@@ -80,17 +101,19 @@ impl Config {
 
     /// A field and its value are not known here.
     pub(crate) fn unknown(&self, key: &str, why: &str) -> Diagnostic {
-        unsupported(format!("{} in `config.json`, {why}", self.said(key)))
+        unsupported(format!("{} in {}, {why}", self.said(key), self.place()))
     }
 
     /// A field has a value that it cannot have.
     pub(crate) fn wrong(&self, key: &str, must: &str) -> Diagnostic {
-        let message = format!("{} in `config.json`; it must be {must}", self.said(key));
+        let message = format!("{} in {}; it must be {must}", self.said(key), self.place());
         Diagnostic::new(Code::LayerParameter, message)
     }
 
     fn said(&self, key: &str) -> String {
-        let name = shown(&format!("{}{key}", self.path));
+        let path = format!("{}{key}", self.path);
+        let own = self.origin.as_ref().and_then(|origin| origin.keys.get(&path));
+        let name = shown(own.unwrap_or(&path));
         match self.fields.get(key) {
             Some(Value::String(word)) => format!("`{name}` is `{}`", shown(word)),
             Some(value) => format!("`{name}` is {}", shown(&value.to_string())),
@@ -195,7 +218,8 @@ impl Config {
     pub(crate) fn section(&self, key: &str) -> Result<Option<Config>, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let fields = value.as_object().ok_or_else(|| self.wrong(key, "an object"))?;
-        Ok(Some(Config::of(format!("{}{key}.", self.path), fields.clone())))
+        let inside = Config::of(format!("{}{key}.", self.path), fields.clone());
+        Ok(Some(Config { origin: self.origin.clone(), ..inside }))
     }
 
     /// The fields of all objects inside, where each field is one.
@@ -230,7 +254,7 @@ impl Config {
             .iter()
             .filter(|(key, value)| !value.is_null() && !read.contains(key.as_str()) && !inert(key));
         let told = unread.map(|(key, _)| {
-            let message = format!("{} in `config.json`, which nothing reads", self.said(key));
+            let message = format!("{} in {}, which nothing reads", self.said(key), self.place());
             let help = "Compare the results with those of Transformers, in case the field matters.";
             Diagnostic::new(Code::LayerParameterIgnored, message).help(help)
         });

@@ -29,7 +29,7 @@ const OTHER_ENDINGS: [&str; 8] =
     [".bin", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pth", ".tflite"];
 
 /// Endings of networks that other front-ends read.
-const NETWORKS: [&str; 3] = [".h5", ".onnx", ".tflite"];
+const NETWORKS: [&str; 4] = [".gguf", ".h5", ".onnx", ".tflite"];
 
 /// The folder of the network: empty, or ends with `/`.
 pub(crate) fn folder_of(network: &str) -> &str {
@@ -47,6 +47,15 @@ pub(crate) fn copied(submission: &Submission) -> Vec<&str> {
     let is_copied =
         |file: &&str| COPIED.contains(file) || file.starts_with("LICENSE") && !file.contains('/');
     beside(submission).filter(is_copied).collect()
+}
+
+/// What people read beside a model in one file, as paths.
+pub(crate) fn texts(submission: &Submission) -> Vec<String> {
+    const TEXTS: [&str; 3] = ["README.md", "NOTICE", "USE_POLICY.md"];
+    let folder = folder_of(submission.network());
+    let is_text =
+        |file: &&str| TEXTS.contains(file) || file.starts_with("LICENSE") && !file.contains('/');
+    beside(submission).filter(is_text).map(|file| format!("{folder}{file}")).collect()
 }
 
 /// Other copies of the model, which are not read.

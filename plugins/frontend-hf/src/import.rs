@@ -6,7 +6,7 @@ use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::problem::{damaged, unsupported};
 use crate::quantization;
-use crate::{folder, genai};
+use crate::{folder, genai, gguf};
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 use serde_json::{Map, Value};
 
@@ -26,6 +26,9 @@ const TOLD_MAX: usize = 3;
 
 pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let network = submission.network();
+    if network.ends_with(gguf::ENDING) {
+        return gguf::import(submission);
+    }
     let bytes = submission.read(network)?;
     if network.ends_with(folder::ADAPTER) {
         return Err(adapter(&bytes).into());
@@ -72,7 +75,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
 }
 
 /// What the params ask the graph to be written for.
-fn target(submission: &Submission, config: &Config) -> Target {
+pub(crate) fn target(submission: &Submission, config: &Config) -> Target {
     let is_genai = submission.param("export", "runtime") == GENAI;
     let opset = submission.param("export", "opset").as_i64();
     let least = if is_genai { GENAI_OPSET } else { OPSET };
@@ -85,7 +88,7 @@ fn target(submission: &Submission, config: &Config) -> Target {
 }
 
 /// Writes what ONNX Runtime GenAI reads beside the model; a fact that users of it must know.
-fn for_genai(
+pub(crate) fn for_genai(
     submission: &Submission,
     config: &Config,
     described: &dyn Architecture,

@@ -18,6 +18,7 @@ mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
 mod genai;
+mod gguf;
 mod import;
 mod layers;
 mod problem;
@@ -34,9 +35,9 @@ use onnxd_plugin_sdk::{Frontend, Imported, Probe, Submission};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-hf",
-    summary: "Reads checkpoints of Hugging Face: config.json with safetensors",
+    summary: "Reads checkpoints of Hugging Face: config.json with safetensors, and files of GGUF",
     components: [
-        frontend("hf", "Hugging Face checkpoints"; "config.json", "adapter_config.json"; declares ["is_source = true"]
+        frontend("hf", "Hugging Face checkpoints"; "config.json", "adapter_config.json", "*.gguf"; declares ["is_source = true"]
             => || Box::new(HuggingFace)),
     ],
 }
@@ -45,7 +46,10 @@ struct HuggingFace;
 
 impl Frontend for HuggingFace {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
-        Ok(folder::probe(submission)?)
+        Ok(match submission.network().ends_with(gguf::ENDING) {
+            true => gguf::probe(submission)?,
+            false => folder::probe(submission)?,
+        })
     }
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {

@@ -44,20 +44,34 @@ const TYPES: [(&str, usize, Option<DataType>); 20] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) name: String,
-    word: &'static str,
-    dtype: Option<DataType>,
     pub(crate) shape: Vec<usize>,
-    elements: Bytes,
+    elements: Elements,
+}
+
+#[derive(Clone, Debug)]
+enum Elements {
+    /// A part of the file, with the word for its type, and the type in ONNX if it has one.
+    Stored(Bytes, &'static str, Option<DataType>),
+    /// A tensor that another reader made.
+    Made(Tensor),
 }
 
 impl Stored {
+    /// A tensor that is called so where it comes from.
+    pub(crate) fn held(name: String, tensor: Tensor) -> Stored {
+        Stored { name, shape: tensor.dims().to_vec(), elements: Elements::Made(tensor) }
+    }
+
     /// The tensor, whose elements stay where they are.
     pub(crate) fn tensor(&self) -> Result<Tensor, Diagnostic> {
         let name = shown(&self.name);
-        let dtype = self.dtype.ok_or_else(|| {
-            unsupported(format!("tensor `{name}` has elements of type `{}`", self.word))
-        })?;
-        let tensor = Tensor::new(dtype, self.shape.clone(), self.elements.clone());
+        let (bytes, word, dtype) = match &self.elements {
+            Elements::Stored(bytes, word, dtype) => (bytes, word, *dtype),
+            Elements::Made(tensor) => return Ok(tensor.clone()),
+        };
+        let dtype = dtype
+            .ok_or_else(|| unsupported(format!("tensor `{name}` has elements of type `{word}`")))?;
+        let tensor = Tensor::new(dtype, self.shape.clone(), bytes.clone());
         tensor.map_err(|e| damaged(format!("tensor `{name}`: {e}")))
     }
 }
@@ -83,12 +97,10 @@ pub(crate) fn read(file: &str, bytes: &Bytes) -> Result<Vec<Stored>, Diagnostic>
     let data = bytes.slice(begin..);
     check_order(&file, &places, data.len() as u64)?;
     // All ranges end within the data, so that they are sizes of this machine.
-    let stored = |place: TensorHeader| Stored {
-        elements: data.slice(place.range.0 as usize..place.range.1 as usize),
-        name: place.name,
-        word: place.word,
-        dtype: place.dtype,
-        shape: place.shape,
+    let stored = |place: TensorHeader| {
+        let bytes = data.slice(place.range.0 as usize..place.range.1 as usize);
+        let elements = Elements::Stored(bytes, place.word, place.dtype);
+        Stored { name: place.name, shape: place.shape, elements }
     };
     Ok(places.into_iter().map(stored).collect())
 }

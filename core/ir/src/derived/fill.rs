@@ -1,6 +1,7 @@
 //! Computes the elements of derived tensors, a block at a time.
 
 use super::{Derivation, Derived, table, taken};
+use crate::blocks;
 use crate::convert::convert;
 use crate::gather::{ElementSource, gather};
 use crate::{DataType, Tensor};
@@ -106,7 +107,10 @@ impl Derived {
         let held = self.from.sources().iter().all(|source| source.derived_data().is_none());
         let is_in_order = matches!(
             self.from,
-            Derivation::Cast { .. } | Derivation::Scaled { .. } | Derivation::Lookup { .. }
+            Derivation::Cast { .. }
+                | Derivation::Scaled { .. }
+                | Derivation::Lookup { .. }
+                | Derivation::Blocks { .. }
         );
         held && is_in_order
     }
@@ -139,6 +143,9 @@ impl Derived {
             Derivation::Taken { sources: [source, indices], axis } => {
                 let dims = (source.dims()[*axis], self.dims[axis + 1..].iter().product());
                 taken::fill(source, &indices.as_pods(), dims, first, out);
+            }
+            Derivation::Blocks { source, format, part } => {
+                blocks::fill(source, (*format, *part), first, out);
             }
         }
     }

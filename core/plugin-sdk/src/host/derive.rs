@@ -2,7 +2,7 @@
 
 use super::{JobHandle, descriptor, refused, sizes};
 use crate::diagnostics::{Code, Diagnostic};
-use crate::ir::{DataType, Derivation, Tensor};
+use crate::ir::{BlockFormat, BlockPart, DataType, Derivation, Tensor};
 use onnxd_plugin_abi as abi;
 use std::mem::size_of;
 
@@ -43,6 +43,9 @@ impl JobHandle {
             Derivation::Scaled { axis, .. } => (abi::DERIVE_SCALED, 0, &[][..], *axis),
             Derivation::Lookup { .. } => (abi::DERIVE_LOOKUP, 0, &[][..], 0),
             Derivation::Taken { axis, .. } => (abi::DERIVE_TAKEN, 0, &[][..], *axis),
+            Derivation::Blocks { format, part, .. } => {
+                (abi::DERIVE_BLOCKS, part.number(), &[][..], format.number() as usize)
+            }
         };
         let strides: Vec<i64> = strides.iter().map(|s| *s as i64).collect();
         let from = abi::Derivation {
@@ -133,6 +136,14 @@ impl DerivedReply {
                     abi::DERIVE_LOOKUP => Derivation::Lookup { sources },
                     _ => Derivation::Taken { sources, axis },
                 }
+            }
+            (abi::DERIVE_BLOCKS, 1) => {
+                let format = BlockFormat::from_number(self.axis as u32);
+                let part = BlockPart::from_number(self.offset as u64);
+                let (Some(format), Some(part)) = (format, part) else {
+                    return Err(refused("tensor_derivation", abi::UNSUPPORTED));
+                };
+                Derivation::Blocks { source: sources.remove(0), format, part }
             }
             (abi::DERIVE_CAST, 1) => Derivation::Cast { source: sources.remove(0) },
             (abi::DERIVE_STRIDED, 1) => {
