@@ -8,7 +8,7 @@ mod mask;
 mod mlp;
 mod moe;
 mod norm;
-mod rotary;
+pub(crate) mod rotary;
 mod weights;
 
 use crate::config::rope::Rope;

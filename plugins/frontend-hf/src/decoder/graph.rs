@@ -14,7 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::diag;
 use crate::layers::Layers;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
 
 const BATCH: &str = "batch_size";
 const NEW: &str = "sequence_length";
@@ -100,7 +100,8 @@ fn write(net: &Net<'_>) -> Result<()> {
 fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
     let (b, d) = (net.b, net.d);
     let tokens = Tokens::new(b, ids, mask, d.embedding.positions.is_some())?;
-    let turns = d.ropes.iter().map(|rope| Turn::new(b, rope, &tokens)).collect::<Result<_>>()?;
+    let turns =
+        d.ropes.iter().map(|rope| Turn::new(b, rope, tokens.positions)).collect::<Result<_>>()?;
     let mut biases: Vec<(Option<usize>, Var)> = vec![];
     for DecoderLayer { window, .. } in &d.layers {
         if !biases.iter().any(|(known, _)| known == window) {
@@ -208,17 +209,10 @@ fn logits(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
     cap.map_or(Ok(words), |cap| b.mul(b.tanh(b.div(words, cap)?)?, cap))
 }
 
-/// Logits by the table of words as it lies: to turn it would make a second constant of it.
+/// Logits by the table of words.
 fn tied(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
-    let (b, d, w) = (net.b, net.d, net.w);
-    let flat = b.reshape(x, vec![-1, d.hidden as i64]).one()?;
-    let product = b.gemm(flat, table).trans_b(1);
+    let (d, w) = (net.d, net.w);
     let name = format!("{}.bias", d.names.lm_head);
-    let words = match w.optional(&name, &[d.vocabulary])? {
-        Some(bias) => product.c(net.constant(&name, bias)).one()?,
-        None => product.one()?,
-    };
-    let vocabulary = b.constant(Tensor::vector(vec![d.vocabulary as i64]));
-    let sizes = b.concat([b.shape(ids).one()?, vocabulary]).axis(0).one()?;
-    b.reshape(words, sizes).one()
+    let bias = w.optional(&name, &[d.vocabulary])?.map(|bias| net.constant(&name, bias));
+    net.by_table(x, table, (bias, ids), [d.hidden, d.vocabulary])
 }

@@ -60,11 +60,6 @@ impl Tokens {
         let new = b.slice(self.mask, self.begin, vec![i64::MAX]).axes(vec![1]).one()?;
         b.unsqueeze(b.cast(new, DataType::Float)?, vec![2])
     }
-
-    /// The length of the longest sequence: a number.
-    pub(super) fn length(&self, b: &GraphBuilder) -> Result<Var> {
-        b.add(b.reduce_max(self.positions).keepdims(0).one()?, 1)
-    }
 }
 
 /// A geometric row for the greatest power of two, then every other one of the row of twice as many.
