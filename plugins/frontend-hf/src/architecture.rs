@@ -2,12 +2,18 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
-use crate::families;
+use crate::diag::{Code, Diagnostic, shown};
+use crate::problem::unsupported;
+use crate::sentence::Sentence;
+use crate::{encoders, families};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
 
 /// What the class of a model ends with that continues a text.
 const CAUSAL: [&str; 2] = ["ForCausalLM", "LMHeadModel"];
+
+/// The task of decoders.
+const GENERATION: &str = "text-generation";
 
 /// A model with its sizes, read from `config.json`.
 pub(crate) trait Architecture {
@@ -20,6 +26,16 @@ pub(crate) trait Architecture {
     /// A tensor that is missing or has another shape.
     fn graph(&self, weights: &Checkpoint, opset: i64) -> Result<Graph>;
 
+    /// The same with the steps of sentence-transformers behind it.
+    ///
+    /// # Errors
+    /// As before, and that the architecture has no such graph.
+    fn sentences(&self, _: &Checkpoint, _opset: i64, _: &Sentence) -> Result<Graph> {
+        let why =
+            "`modules.json` says what comes behind the model, which is known for encoders alone";
+        Err(unsupported(why).help("Leave `modules.json` out to convert the language model alone."))
+    }
+
     /// Facts for the report, by names that `hf.` is put before.
     fn card(&self) -> Vec<(&'static str, String)>;
 }
@@ -29,6 +45,8 @@ pub(crate) trait Architecture {
 pub(crate) enum Family {
     /// Continues a text.
     Decoder(families::Family),
+    /// Understands a text.
+    Encoder(encoders::Family),
 }
 
 /// The family of a checkpoint, where the form of the weights is known.
@@ -46,22 +64,37 @@ pub(crate) fn family(config: &Config) -> Result<Family> {
 }
 
 fn named(kind: &str) -> Option<Family> {
-    families::named(kind).map(Family::Decoder)
+    families::named(kind)
+        .map(Family::Decoder)
+        .or_else(|| encoders::named(kind).map(Family::Encoder))
 }
 
 impl Family {
-    /// The architecture that the fields of `config` describe.
+    /// The architecture that the fields of `config` describe, for a task that is asked for or for that of the class.
     ///
     /// # Errors
-    /// A field or a class of the model that is not known.
-    pub(crate) fn describe(self, config: &Config) -> Result<Box<dyn Architecture>> {
+    /// A field, a class or a task of the model that is not known.
+    pub(crate) fn describe(
+        self,
+        config: &Config,
+        task: Option<&str>,
+    ) -> Result<Box<dyn Architecture>> {
         match self {
+            Family::Encoder(family) => Ok(Box::new(family.describe(config, task)?)),
             Family::Decoder(describe) => {
+                if let Some(task) = task.filter(|task| *task != GENERATION) {
+                    return Err(other_task(task));
+                }
                 class(config, &CAUSAL, "which is no class that continues a text")?;
                 Ok(Box::new(describe(config)?))
             }
         }
     }
+}
+
+fn other_task(task: &str) -> Diagnostic {
+    let message = format!("`source.task` is `{}`, which decoders do not have", shown(task));
+    Diagnostic::new(Code::ParamsBadValue, message).help(format!("They have `{GENERATION}`."))
 }
 
 /// The class of the model must have one of these endings, where the file names one.

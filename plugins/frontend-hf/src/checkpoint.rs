@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The file of a checkpoint that is in one piece.
@@ -28,7 +28,7 @@ pub(crate) struct Checkpoint {
     /// Biases that were asked for, with a `*` for the layer: whether one was there, and one that was not.
     biases: RefCell<BTreeMap<String, (bool, Option<String>)>>,
     /// What names may have in front, the longest first; a checkpoint of the model without its head has none.
-    prefixes: &'static [&'static str],
+    prefixes: Cell<&'static [&'static str]>,
 }
 
 impl Checkpoint {
@@ -69,17 +69,33 @@ impl Checkpoint {
     }
 
     pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
-        Checkpoint { tensors, used: RefCell::default(), biases: RefCell::default(), prefixes: &[] }
+        Checkpoint {
+            tensors,
+            used: RefCell::default(),
+            biases: RefCell::default(),
+            prefixes: Cell::new(&[]),
+        }
     }
 
     /// Lets names be found with one of these in front.
     pub(crate) fn under(&mut self, prefixes: &'static [&'static str]) {
-        self.prefixes = prefixes;
+        self.prefixes.set(prefixes);
+    }
+
+    /// Names in `f` are those of a head, which has nothing in front.
+    pub(crate) fn at_root<T>(&self, f: impl FnOnce() -> T) -> T {
+        let prefixes = self.prefixes.replace(&[]);
+        let result = f();
+        self.prefixes.set(prefixes);
+        result
     }
 
     fn find(&self, name: &str) -> Option<&Stored> {
-        let with = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
-        let stored = with.chain([name.to_owned()]).find_map(|name| self.tensors.get(&name))?;
+        let with = self.prefixes.get().iter().map(|prefix| format!("{prefix}{name}"));
+        let mut names = with.chain([name.to_owned()]);
+        let stored = names.find_map(|name| {
+            self.tensors.get(&name).or_else(|| self.tensors.get(&old_name(&name)?))
+        })?;
         self.used.borrow_mut().insert(stored.name.clone());
         Some(stored)
     }
@@ -145,7 +161,7 @@ impl Checkpoint {
     /// As [`Checkpoint::optional`], of a tensor that must be there.
     pub(crate) fn tensor(&self, name: &str, dims: &[usize]) -> Result<Tensor, Diagnostic> {
         self.optional(name, dims)?.ok_or_else(|| {
-            let name = shown(&format!("{}{name}", self.prefixes.first().unwrap_or(&"")));
+            let name = shown(&format!("{}{name}", self.prefixes.get().first().unwrap_or(&"")));
             let help = "Copy all files of the checkpoint again, completely.";
             let message = format!("tensor `{name}` of the shape {dims:?} is missing");
             Diagnostic::new(Code::WeightsMissing, message).help(help)
@@ -164,7 +180,7 @@ impl Checkpoint {
             n => format!(" and {n} more"),
         };
         let message =
-            format!("The decoder uses no tensor {}{more} of the checkpoint.", told.join(", "));
+            format!("The model uses no tensor {}{more} of the checkpoint.", told.join(", "));
         (!names.is_empty()).then(|| {
             let help =
                 "Transformers leaves such tensors out, too, if they are buffers or spare heads.";
@@ -200,6 +216,12 @@ pub(crate) fn index(bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagn
         files.entry(file.to_owned()).or_default().push(name.clone());
     }
     Ok(files)
+}
+
+/// How weights of norms were called in 2019.
+fn old_name(name: &str) -> Option<String> {
+    let old = |new: &str, old: &str| Some(format!("{}{old}", name.strip_suffix(new)?));
+    old("LayerNorm.weight", "LayerNorm.gamma").or_else(|| old("LayerNorm.bias", "LayerNorm.beta"))
 }
 
 /// Whether a name is that of a file in the same folder.

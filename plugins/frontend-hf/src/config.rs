@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+const FILE: &str = "config.json";
+
 /// Bytes of the file.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
 
@@ -39,6 +41,8 @@ const INERT: &[&str] = &[
 pub(crate) struct Config {
     /// What the name of a field is told with: `rope_scaling.`.
     path: String,
+    /// What the file is told by.
+    file: String,
     fields: Map<String, Value>,
     read: RefCell<BTreeSet<String>>,
     notes: RefCell<Vec<Diagnostic>>,
@@ -46,21 +50,28 @@ pub(crate) struct Config {
 
 impl Config {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Config, Diagnostic> {
+        Config::parse_file(bytes, FILE)
+    }
+
+    /// As [`Config::parse`], of a file with another name.
+    pub(crate) fn parse_file(bytes: &[u8], file: &str) -> Result<Config, Diagnostic> {
+        let name = shown(file);
         if bytes.len() > BYTES_MAX {
             let found = bytes.len();
-            return Err(over_limit(format!(
-                "`config.json` has {found} bytes, of {BYTES_MAX} at most"
-            )));
+            return Err(over_limit(format!("`{name}` has {found} bytes, of {BYTES_MAX} at most")));
         }
         match serde_json::from_slice(bytes) {
-            Ok(Value::Object(fields)) => Ok(Config::of(String::new(), fields)),
-            Ok(_) => Err(damaged("`config.json` is no JSON object")),
-            Err(e) => Err(damaged(format!("`config.json` is no JSON: {e}"))),
+            Ok(Value::Object(fields)) => {
+                Ok(Config { file: file.to_owned(), ..Config::of(String::new(), fields) })
+            }
+            Ok(_) => Err(damaged(format!("`{name}` is no JSON object"))),
+            Err(e) => Err(damaged(format!("`{name}` is no JSON: {e}"))),
         }
     }
 
     fn of(path: String, fields: Map<String, Value>) -> Config {
-        Config { path, fields, read: RefCell::default(), notes: RefCell::default() }
+        let file = FILE.to_owned();
+        Config { path, file, fields, read: RefCell::default(), notes: RefCell::default() }
     }
 
     /// The value of a field, unless it is absent or null.
@@ -77,12 +88,12 @@ impl Config {
 
     /// A field and its value are not known here.
     pub(crate) fn unknown(&self, key: &str, why: &str) -> Diagnostic {
-        unsupported(format!("{} in `config.json`, {why}", self.said(key)))
+        unsupported(format!("{} in `{}`, {why}", self.said(key), shown(&self.file)))
     }
 
     /// A field has a value that it cannot have.
     pub(crate) fn wrong(&self, key: &str, must: &str) -> Diagnostic {
-        let message = format!("{} in `config.json`; it must be {must}", self.said(key));
+        let message = format!("{} in `{}`; it must be {must}", self.said(key), shown(&self.file));
         Diagnostic::new(Code::LayerParameter, message)
     }
 
@@ -185,7 +196,13 @@ impl Config {
     pub(crate) fn section(&self, key: &str) -> Result<Option<Config>, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let fields = value.as_object().ok_or_else(|| self.wrong(key, "an object"))?;
-        Ok(Some(Config::of(format!("{}{key}.", self.path), fields.clone())))
+        let inside = Config::of(format!("{}{key}.", self.path), fields.clone());
+        Ok(Some(Config { file: self.file.clone(), ..inside }))
+    }
+
+    /// How many fields there are.
+    pub(crate) fn count(&self) -> usize {
+        self.fields.len()
     }
 
     /// Takes over what was noted of an object inside.
@@ -209,7 +226,8 @@ impl Config {
             .iter()
             .filter(|(key, value)| !value.is_null() && !read.contains(key.as_str()) && !inert(key));
         let told = unread.map(|(key, _)| {
-            let message = format!("{} in `config.json`, which nothing reads", self.said(key));
+            let file = shown(&self.file);
+            let message = format!("{} in `{file}`, which nothing reads", self.said(key));
             let help = "Compare the results with those of Transformers, in case the field matters.";
             Diagnostic::new(Code::LayerParameterIgnored, message).help(help)
         });

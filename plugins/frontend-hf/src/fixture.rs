@@ -31,7 +31,7 @@ pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
 /// The model of a `config.json` with these tensors.
 pub(crate) fn model(config: &str, tensors: &Bytes, opset: i64) -> Result<Model, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
-    let described = architecture::family(&config)?.describe(&config)?;
+    let described = architecture::family(&config)?.describe(&config, None)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());

@@ -4,8 +4,8 @@ use crate::architecture::{self, Architecture};
 use crate::checkpoint::Checkpoint;
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
-use crate::folder;
 use crate::problem::{damaged, unsupported};
+use crate::{folder, sentence};
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 use serde_json::Value;
 
@@ -29,16 +29,16 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         let help = "Save the model with `safe_serialization=True`.";
         return Err(unsupported(why).help(help).into());
     }
-    if folder::has(submission, folder::MODULES) {
-        let why = "`modules.json` says what comes behind the model (pooling), which this version does not read";
-        let help = "Leave `modules.json` out to convert the language model alone.";
-        return Err(unsupported(why).help(help).into());
-    }
-    let described = family.describe(&config)?;
+    let task = submission.param("source", "task").as_str();
+    let sentence = if task.is_none() { sentence::read(submission)? } else { None };
+    let described = family.describe(&config, task)?;
     let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
     checkpoint.under(described.prefixes());
     let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET);
-    let graph = described.graph(&checkpoint, opset)?;
+    let graph = match &sentence {
+        Some(sentence) => described.sentences(&checkpoint, opset, sentence)?,
+        None => described.graph(&checkpoint, opset)?,
+    };
     checkpoint.complete()?;
     copy(submission)?;
     let mut notes = config.unread();
