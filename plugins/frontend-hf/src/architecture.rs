@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
+use crate::decoder::states::States;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::unsupported;
 use crate::sentence::Sentence;
@@ -12,8 +13,10 @@ use onnxd_plugin_sdk::ir::Graph;
 /// What the class of a model ends with that continues a text.
 const CAUSAL: [&str; 2] = ["ForCausalLM", "LMHeadModel"];
 
-/// The task of decoders.
+/// The tasks of decoders.
 const GENERATION: &str = "text-generation";
+/// The task that steps of sentence-transformers stand behind.
+pub(crate) const FEATURES: &str = "feature-extraction";
 
 /// A model with its sizes, read from `config.json`.
 pub(crate) trait Architecture {
@@ -81,20 +84,51 @@ impl Family {
     ) -> Result<Box<dyn Architecture>> {
         match self {
             Family::Encoder(family) => Ok(Box::new(family.describe(config, task)?)),
-            Family::Decoder(describe) => {
-                if let Some(task) = task.filter(|task| *task != GENERATION) {
-                    return Err(other_task(task));
-                }
-                class(config, &CAUSAL, "which is no class that continues a text")?;
-                Ok(Box::new(describe(config)?))
-            }
+            Family::Decoder(describe) => decoder(describe, config, task),
+        }
+    }
+}
+
+/// A decoder, or its hidden states where these are asked for or all that the class has.
+fn decoder(
+    describe: families::Family,
+    config: &Config,
+    task: Option<&str>,
+) -> Result<Box<dyn Architecture>> {
+    let classes = config.words("architectures")?.unwrap_or_default();
+    let is_bare = |class: &&str| class.ends_with("Model") && !class.contains("Head");
+    let gives_states = match task {
+        Some(FEATURES) => true,
+        Some(GENERATION) => false,
+        Some(task) => return Err(other_task(task)),
+        None => classes.first().is_some_and(is_bare),
+    };
+    let ends: &[&str] = if gives_states { &[CAUSAL[0], CAUSAL[1], "Model"] } else { &CAUSAL };
+    class(config, ends, "which is no class that continues a text")?;
+    let described = describe(config)?;
+    if gives_states {
+        config.only("is_causal", true)?;
+        let own = config.section("auto_map")?.filter(|map| map.has("AutoModel"));
+        return match own {
+            // Such code often lets tokens see those behind them.
+            Some(map) => Err(map.unknown("AutoModel", "and no code of the folder is run")),
+            None => Ok(Box::new(States(described))),
+        };
+    }
+    match described.attention.is_causal {
+        true => Ok(Box::new(described)),
+        false => {
+            let why =
+                "and such a model continues no texts: set `source.task = \"feature-extraction\"`";
+            Err(config.unknown("use_bidirectional_attention", why))
         }
     }
 }
 
 fn other_task(task: &str) -> Diagnostic {
     let message = format!("`source.task` is `{}`, which decoders do not have", shown(task));
-    Diagnostic::new(Code::ParamsBadValue, message).help(format!("They have `{GENERATION}`."))
+    let help = format!("They have `{GENERATION}` and `{FEATURES}`.");
+    Diagnostic::new(Code::ParamsBadValue, message).help(help)
 }
 
 /// The class of the model must have one of these endings, where the file names one.

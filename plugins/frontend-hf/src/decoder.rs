@@ -9,6 +9,7 @@ mod mlp;
 mod moe;
 mod norm;
 pub(crate) mod rotary;
+pub(crate) mod states;
 mod weights;
 
 use crate::config::rope::Rope;
@@ -152,6 +153,8 @@ impl HeadNorm {
 pub(crate) struct Attention {
     pub(crate) fused: Fused,
     pub(crate) scale: f64,
+    /// Whether tokens see only those before them.
+    pub(crate) is_causal: bool,
     /// Whether scores of layer `i` are divided by `i + 1`, too.
     pub(crate) by_layer: bool,
     pub(crate) head_norm: HeadNorm,

@@ -31,6 +31,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     let task = submission.param("source", "task").as_str();
     let sentence = if task.is_none() { sentence::read(submission)? } else { None };
+    let task = task.or(sentence.as_ref().map(|_| architecture::FEATURES));
     let described = family.describe(&config, task)?;
     let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
     checkpoint.under(described.prefixes());

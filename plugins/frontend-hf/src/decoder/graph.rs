@@ -97,7 +97,7 @@ fn write(net: &Net<'_>) -> Result<()> {
 }
 
 /// Positions, masks and rotations, once for all layers.
-fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
+pub(super) fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
     let (b, d) = (net.b, net.d);
     let tokens = Tokens::new(b, ids, mask, d.embedding.positions.is_some())?;
     let turns =
@@ -118,7 +118,7 @@ fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
 }
 
 /// What the first layer reads, and the table of words.
-fn embedding(net: &Net<'_>, ids: Var, tokens: &Tokens) -> Result<(Var, Var)> {
+pub(super) fn embedding(net: &Net<'_>, ids: Var, tokens: &Tokens) -> Result<(Var, Var)> {
     let (b, d, w) = (net.b, net.d, net.w);
     let name = format!("{}.weight", d.names.embedding);
     let table = net.constant(&name, w.tensor(&name, &[d.vocabulary, d.hidden])?);
@@ -139,7 +139,7 @@ fn embedding(net: &Net<'_>, ids: Var, tokens: &Tokens) -> Result<(Var, Var)> {
 }
 
 /// A layer by its number, with what names of its weights begin with and its cache before; and its cache after.
-fn layer_of(
+pub(super) fn layer_of(
     net: &Net<'_>,
     shared: &Shared,
     x: Var,

@@ -145,6 +145,7 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
         attention: Attention {
             fused: Fused::Apart,
             scale: (head as f64).powf(-0.5),
+            is_causal: true,
             by_layer: false,
             head_norm: HeadNorm::None,
             norm_after_turn: false,
