@@ -9,15 +9,23 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 fn case() -> PathBuf {
-    root().join("integration-tests/corpus/hf/llama")
+    case_of("llama")
 }
 
-fn recorded(name: &str) -> Arrays {
-    onnxd_arrays::read(&case().join(format!("expected.{name}.npz"))).unwrap()
+fn case_of(name: &str) -> PathBuf {
+    root().join("integration-tests/corpus/hf").join(name)
 }
 
 /// What is wrong with the logits and the cache of a model, beside those of NumPy.
 fn wrong(model: &Path) -> Option<String> {
+    wrong_of("llama", model)
+}
+
+/// The same of another case.
+fn wrong_of(name: &str, model: &Path) -> Option<String> {
+    let recorded = |what: &str| -> Arrays {
+        onnxd_arrays::read(&case_of(name).join(format!("expected.{what}.npz"))).unwrap()
+    };
     let model = onnxd_onnx::load(model).unwrap().model;
     let wanted: Vec<_> = recorded("outputs").into_iter().map(|(_, t)| t).collect();
     numbers::wrong(&numbers::outputs(&model, &recorded("inputs")), &wanted, 1e-5)
@@ -25,8 +33,12 @@ fn wrong(model: &Path) -> Option<String> {
 
 /// A folder with the checkpoint as `model`.
 fn checkpoint() -> TempDir {
+    checkpoint_of("llama")
+}
+
+fn checkpoint_of(name: &str) -> TempDir {
     let folder = folder_with(&PLUGINS);
-    copied(&case().join("model"), &folder.path().join("model"));
+    copied(&case_of(name).join("model"), &folder.path().join("model"));
     folder
 }
 
@@ -90,6 +102,10 @@ fn other_folders_are_refused_by_what_they_hold() {
         assert!(status != 0 && stderr.contains(words), "{words}: {status} {stderr}");
     };
     refused(&|model| fs::write(model.join("modules.json"), "[]").unwrap(), "`modules.json`");
+    refused(
+        &|model| fs::write(model.join("sentence_bert_config.json"), "{}").unwrap(),
+        "`modules.json` is missing",
+    );
     let without_weights = |model: &Path| {
         for file in [
             "model.safetensors.index.json", "model-00001-of-00002.safetensors",
@@ -205,4 +221,63 @@ fn files_of_a_checkpoint_arrive_in_every_order() {
         assert_eq!(wrong(&result.join("model.onnx")), None, "{name}");
     }
     assert_eq!(daemon.stop().code(), Some(0));
+}
+
+/// The folder, and the parts of one that arrive in turn through the watched folder.
+#[test]
+fn a_folder_of_sentence_transformers_gives_vectors_of_texts() {
+    for sets in [&[][..], &["export.opset=23"]] {
+        let folder = checkpoint_of("sentence");
+        let (status, stderr, _) = convert(&folder, sets);
+        assert_eq!(status, 0, "{stderr}");
+        assert_eq!(wrong_of("sentence", &folder.path().join("out/model.onnx")), None, "{sets:?}");
+    }
+    const PARTS: [&[&str]; 4] = [
+        &["config.json", "sentence_bert_config.json", "model.safetensors"],
+        &["modules.json"],
+        &["1_Pooling/config.json", "2_Dense/config.json"],
+        &["2_Dense/model.safetensors", "tokenizer.json"],
+    ];
+    let site = Site::new();
+    let daemon = site.start();
+    let model = case_of("sentence").join("model");
+    for part in PARTS {
+        std::thread::sleep(SETTLE * 3);
+        let none: Vec<Value> = site.jobs_named("texts");
+        assert!(none.is_empty(), "{part:?}: {none:?}");
+        for file in part {
+            let to = site.inbox().join("texts").join(file);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(model.join(file), to).unwrap();
+        }
+    }
+    site.wait_for("texts", "succeeded");
+    let result = site.outbox().join("texts");
+    assert_eq!(report(&result)["verdict"], "succeeded");
+    assert_eq!(wrong_of("sentence", &result.join("model.onnx")), None);
+    assert!(result.join("sentence_bert_config.json").exists(), "beside the model");
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+/// Another head than the class says, and steps that are not known.
+#[test]
+fn the_task_of_a_model_can_be_said() {
+    let folder = checkpoint_of("sentence");
+    let task = |out: &str, task: &str| {
+        converted(folder.path(), out, &["model"], &[&format!("source.task={task}")])
+    };
+    let (status, stderr, _) = task("alone", "feature-extraction");
+    assert_eq!(status, 0, "{stderr}");
+    let model = onnxd_onnx::load(&folder.path().join("alone/model.onnx")).unwrap().model;
+    assert_eq!(model.graph.outputs().len(), 1, "the hidden states alone");
+    let (status, stderr, _) = task("masked", "fill-mask");
+    assert!(
+        status == 2 && stderr.contains("`cls.predictions.transform.dense.weight`"),
+        "{status} {stderr}"
+    );
+    let (status, stderr, _) = task("none", "dance");
+    assert!(status == 2 && stderr.contains("`source.task` is `dance`"), "{status} {stderr}");
+    edit(&folder, "modules.json", "sentence_transformers.models.Normalize", "custom.Rotate");
+    let (status, stderr, _) = convert(&folder, &[]);
+    assert!(status == 3 && stderr.contains("`type` is `custom.Rotate`"), "{status} {stderr}");
 }

@@ -2,7 +2,11 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
-use crate::families;
+use crate::decoder::states::States;
+use crate::diag::{Code, Diagnostic, shown};
+use crate::problem::unsupported;
+use crate::sentence::Sentence;
+use crate::{encoders, families};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
 use serde_json::{Map, Value};
@@ -30,6 +34,11 @@ impl Target {
     }
 }
 
+/// The tasks of decoders.
+const GENERATION: &str = "text-generation";
+/// The task that steps of sentence-transformers stand behind.
+pub(crate) const FEATURES: &str = "feature-extraction";
+
 /// A model with its sizes, read from `config.json`.
 pub(crate) trait Architecture {
     /// What names of weights may have in front, the longest first.
@@ -46,6 +55,16 @@ pub(crate) trait Architecture {
         None
     }
 
+    /// The same with the steps of sentence-transformers behind it.
+    ///
+    /// # Errors
+    /// As before, and that the architecture has no such graph.
+    fn sentences(&self, _: &Checkpoint, _: &Target, _: &Sentence) -> Result<Graph> {
+        let why =
+            "`modules.json` says what comes behind the model, which is known for encoders alone";
+        Err(unsupported(why).help("Leave `modules.json` out to convert the language model alone."))
+    }
+
     /// Facts for the report, by names that `hf.` is put before.
     fn card(&self) -> Vec<(&'static str, String)>;
 }
@@ -55,6 +74,8 @@ pub(crate) trait Architecture {
 pub(crate) enum Family {
     /// Continues a text.
     Decoder(families::Family),
+    /// Understands a text.
+    Encoder(encoders::Family),
 }
 
 /// The family of a checkpoint.
@@ -68,22 +89,68 @@ pub(crate) fn family(config: &Config) -> Result<Family> {
 }
 
 fn named(kind: &str) -> Option<Family> {
-    families::named(kind).map(Family::Decoder)
+    families::named(kind)
+        .map(Family::Decoder)
+        .or_else(|| encoders::named(kind).map(Family::Encoder))
 }
 
 impl Family {
-    /// The architecture that the fields of `config` describe.
+    /// The architecture that the fields of `config` describe, for a task that is asked for or for that of the class.
     ///
     /// # Errors
-    /// A field or a class of the model that is not known.
-    pub(crate) fn describe(self, config: &Config) -> Result<Box<dyn Architecture>> {
+    /// A field, a class or a task of the model that is not known.
+    pub(crate) fn describe(
+        self,
+        config: &Config,
+        task: Option<&str>,
+    ) -> Result<Box<dyn Architecture>> {
         match self {
-            Family::Decoder(describe) => {
-                class(config, &CAUSAL, "which is no class that continues a text")?;
-                Ok(Box::new(describe(config)?))
-            }
+            Family::Encoder(family) => Ok(Box::new(family.describe(config, task)?)),
+            Family::Decoder(describe) => decoder(describe, config, task),
         }
     }
+}
+
+/// A decoder, or its hidden states where these are asked for or all that the class has.
+fn decoder(
+    describe: families::Family,
+    config: &Config,
+    task: Option<&str>,
+) -> Result<Box<dyn Architecture>> {
+    let classes = config.words("architectures")?.unwrap_or_default();
+    let is_bare = |class: &&str| class.ends_with("Model") && !class.contains("Head");
+    let gives_states = match task {
+        Some(FEATURES) => true,
+        Some(GENERATION) => false,
+        Some(task) => return Err(other_task(task)),
+        None => classes.first().is_some_and(is_bare),
+    };
+    let ends: &[&str] = if gives_states { &[CAUSAL[0], CAUSAL[1], "Model"] } else { &CAUSAL };
+    class(config, ends, "which is no class that continues a text")?;
+    let described = describe(config)?;
+    if gives_states {
+        config.only("is_causal", true)?;
+        let own = config.section("auto_map")?.filter(|map| map.has("AutoModel"));
+        return match own {
+            // Such code often lets tokens see those behind them.
+            Some(map) => Err(map.unknown("AutoModel", "and no code of the folder is run")),
+            None => Ok(Box::new(States(described))),
+        };
+    }
+    match described.attention.is_causal {
+        true => Ok(Box::new(described)),
+        false => {
+            let why =
+                "and such a model continues no texts: set `source.task = \"feature-extraction\"`";
+            Err(config.unknown("use_bidirectional_attention", why))
+        }
+    }
+}
+
+fn other_task(task: &str) -> Diagnostic {
+    let message = format!("`source.task` is `{}`, which decoders do not have", shown(task));
+    let help = format!("They have `{GENERATION}` and `{FEATURES}`.");
+    Diagnostic::new(Code::ParamsBadValue, message).help(help)
 }
 
 /// The class of the model must have one of these endings, where the file names one.

@@ -8,7 +8,7 @@ use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The file of a checkpoint that is in one piece.
@@ -29,7 +29,7 @@ pub(crate) struct Checkpoint {
     /// Biases that were asked for, with a `*` for the layer: whether one was there, and one that was not.
     biases: RefCell<BTreeMap<String, (bool, Option<String>)>>,
     /// What names may have in front, the longest first; a checkpoint of the model without its head has none.
-    prefixes: &'static [&'static str],
+    prefixes: Cell<&'static [&'static str]>,
     /// How weights are stored that come quantized.
     scheme: Option<Box<dyn Scheme>>,
     /// How many weights are kept by element type and inputs that share a scale.
@@ -80,7 +80,7 @@ impl Checkpoint {
 
     pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
         let (used, biases, kept, scheme, spelling) = Default::default();
-        Checkpoint { tensors, used, biases, prefixes: &[], scheme, kept, spelling }
+        Checkpoint { tensors, used, biases, prefixes: Cell::new(&[]), scheme, kept, spelling }
     }
 
     /// Lets weights be read as they are stored by this scheme.
@@ -133,7 +133,7 @@ impl Checkpoint {
 
     /// A name with each of what may stand in front.
     pub(crate) fn names(&self, name: &str) -> Vec<String> {
-        let with = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
+        let with = self.prefixes.get().iter().map(|prefix| format!("{prefix}{name}"));
         with.chain([name.to_owned()]).collect()
     }
 
@@ -145,17 +145,27 @@ impl Checkpoint {
     /// What a tensor is called in messages.
     fn told(&self, name: &str) -> String {
         let own = self.spelling.as_ref().and_then(|spelling| spelling(name));
-        let with_prefix = || format!("{}{name}", self.prefixes.first().unwrap_or(&""));
+        let with_prefix = || format!("{}{name}", self.prefixes.get().first().unwrap_or(&""));
         shown(&own.unwrap_or_else(with_prefix))
     }
 
     /// Lets names be found with one of these in front.
     pub(crate) fn under(&mut self, prefixes: &'static [&'static str]) {
-        self.prefixes = prefixes;
+        self.prefixes.set(prefixes);
+    }
+
+    /// Names in `f` are those of a head, which has nothing in front.
+    pub(crate) fn at_root<T>(&self, f: impl FnOnce() -> T) -> T {
+        let prefixes = self.prefixes.replace(&[]);
+        let result = f();
+        self.prefixes.set(prefixes);
+        result
     }
 
     fn find(&self, name: &str) -> Option<&Stored> {
-        let stored = self.names(name).iter().find_map(|name| self.tensors.get(name))?;
+        let stored = self.names(name).iter().find_map(|name| {
+            self.tensors.get(name).or_else(|| self.tensors.get(&old_name(name)?))
+        })?;
         self.used.borrow_mut().insert(stored.name.clone());
         Some(stored)
     }
@@ -257,7 +267,7 @@ impl Checkpoint {
             n => format!(" and {n} more"),
         };
         let message =
-            format!("The decoder uses no tensor {}{more} of the checkpoint.", told.join(", "));
+            format!("The model uses no tensor {}{more} of the checkpoint.", told.join(", "));
         (!names.is_empty()).then(|| {
             let help =
                 "Transformers leaves such tensors out, too, if they are buffers or spare heads.";
@@ -293,6 +303,12 @@ pub(crate) fn index(bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagn
         files.entry(file.to_owned()).or_default().push(name.clone());
     }
     Ok(files)
+}
+
+/// How weights of norms were called in 2019.
+fn old_name(name: &str) -> Option<String> {
+    let old = |new: &str, old: &str| Some(format!("{}{old}", name.strip_suffix(new)?));
+    old("LayerNorm.weight", "LayerNorm.gamma").or_else(|| old("LayerNorm.bias", "LayerNorm.beta"))
 }
 
 /// Whether a name is that of a file in the same folder.

@@ -9,6 +9,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+const FILE: &str = "config.json";
+
 /// Bytes of the file.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
 
@@ -43,6 +45,8 @@ const INERT: &[&str] = &[
 pub(crate) struct Config {
     /// What the name of a field is told with: `rope_scaling.`.
     path: String,
+    /// What the file is told by.
+    file: String,
     fields: Map<String, Value>,
     origin: Option<Rc<Origin>>,
     read: RefCell<BTreeSet<String>>,
@@ -64,27 +68,34 @@ impl Config {
         Config { origin: Some(Rc::new(origin)), ..Config::of(String::new(), fields) }
     }
 
-    fn place(&self) -> &str {
-        self.origin.as_ref().map_or("`config.json`", |origin| &origin.place)
+    fn place(&self) -> String {
+        let file = || format!("`{}`", shown(&self.file));
+        self.origin.as_ref().map_or_else(file, |origin| origin.place.clone())
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Result<Config, Diagnostic> {
+        Config::parse_file(bytes, FILE)
+    }
+
+    /// As [`Config::parse`], of a file with another name.
+    pub(crate) fn parse_file(bytes: &[u8], file: &str) -> Result<Config, Diagnostic> {
+        let name = shown(file);
         if bytes.len() > BYTES_MAX {
             let found = bytes.len();
-            return Err(over_limit(format!(
-                "`config.json` has {found} bytes, of {BYTES_MAX} at most"
-            )));
+            return Err(over_limit(format!("`{name}` has {found} bytes, of {BYTES_MAX} at most")));
         }
         match serde_json::from_slice(bytes) {
-            Ok(Value::Object(fields)) => Ok(Config::of(String::new(), fields)),
-            Ok(_) => Err(damaged("`config.json` is no JSON object")),
-            Err(e) => Err(damaged(format!("`config.json` is no JSON: {e}"))),
+            Ok(Value::Object(fields)) => {
+                Ok(Config { file: file.to_owned(), ..Config::of(String::new(), fields) })
+            }
+            Ok(_) => Err(damaged(format!("`{name}` is no JSON object"))),
+            Err(e) => Err(damaged(format!("`{name}` is no JSON: {e}"))),
         }
     }
 
     fn of(path: String, fields: Map<String, Value>) -> Config {
         let (read, notes) = Default::default();
-        Config { path, fields, origin: None, read, notes }
+        Config { path, file: FILE.to_owned(), fields, origin: None, read, notes }
     }
 
     /// The value of a field, unless it is absent or null.
@@ -219,7 +230,7 @@ impl Config {
         let Some(value) = self.get(key) else { return Ok(None) };
         let fields = value.as_object().ok_or_else(|| self.wrong(key, "an object"))?;
         let inside = Config::of(format!("{}{key}.", self.path), fields.clone());
-        Ok(Some(Config { origin: self.origin.clone(), ..inside }))
+        Ok(Some(Config { origin: self.origin.clone(), file: self.file.clone(), ..inside }))
     }
 
     /// The fields of all objects inside, where each field is one.
@@ -231,6 +242,11 @@ impl Config {
     /// Whether there are no fields.
     pub(crate) fn is_empty(&self) -> bool {
         self.fields.is_empty()
+    }
+
+    /// How many fields there are.
+    pub(crate) fn count(&self) -> usize {
+        self.fields.len()
     }
 
     /// Takes over what was noted of an object inside.

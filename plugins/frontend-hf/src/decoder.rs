@@ -9,7 +9,8 @@ mod mask;
 mod mlp;
 mod moe;
 mod norm;
-mod rotary;
+pub(crate) mod rotary;
+pub(crate) mod states;
 mod weights;
 
 use crate::config::rope::Rope;
@@ -153,6 +154,8 @@ impl HeadNorm {
 pub(crate) struct Attention {
     pub(crate) fused: Fused,
     pub(crate) scale: f64,
+    /// Whether tokens see only those before them.
+    pub(crate) is_causal: bool,
     /// Whether scores of layer `i` are divided by `i + 1`, too.
     pub(crate) by_layer: bool,
     pub(crate) head_norm: HeadNorm,

@@ -42,7 +42,7 @@ pub(crate) fn model_for(
 ) -> Result<Model, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
     let scheme = quantization::scheme(&config)?;
-    let described = architecture::family(&config)?.describe(&config)?;
+    let described = architecture::family(&config)?.describe(&config, None)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());

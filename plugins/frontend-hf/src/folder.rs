@@ -3,24 +3,23 @@
 use crate::checkpoint::{INDEX, SINGLE, index};
 use crate::config::BYTES_MAX;
 use crate::diag::{Diagnostic, shown};
+use crate::sentence;
 use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
 use serde_json::Value;
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const ADAPTER: &str = "adapter_config.json";
-/// Steps behind the model, of sentence-transformers.
-pub(crate) const MODULES: &str = "modules.json";
 
 /// Weights as a pickle.
 const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// What runtimes and people read beside a model. None of it changes the graph.
-const COPIED: [&str; 19] = [
+const COPIED: [&str; 21] = [
     CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
     "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja",
     "chat_template.json", "preprocessor_config.json", "processor_config.json", "README.md",
-    "NOTICE", "USE_POLICY.md",
+    "NOTICE", "USE_POLICY.md", "sentence_bert_config.json", "config_sentence_transformers.json",
 ];
 
 /// Folders and endings of files that hold the same model in other forms.
@@ -125,8 +124,14 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
         return Ok(Probe::new(Claim::No, why));
     }
     let mut needs = weights(submission)?;
-    // Those that change what the model is go along, too.
-    let changing = [ADAPTER, MODULES].into_iter().filter(|file| has(submission, file));
+    if submission.param("source", "task").is_null() {
+        needs.extend(sentence::needs(submission)?.into_iter().map(|(what, path)| {
+            let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
+            Need { what: what.to_owned(), path, found_as, optional: false }
+        }));
+    }
+    // It changes what the model is, and goes along.
+    let changing = [ADAPTER].into_iter().filter(|file| has(submission, file));
     let parts = copied(submission).into_iter().filter(|file| *file != CONFIG);
     let parts = parts.chain(others).chain(changing);
     needs.extend(parts.map(|file| need(submission, "part", file, true)));

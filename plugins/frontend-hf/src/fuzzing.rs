@@ -5,18 +5,19 @@
 use crate::architecture::Target;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::Config;
-use crate::{architecture, quantization, safetensors};
+use crate::{architecture, quantization, safetensors, sentence};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
 
 const OPSET: i64 = 21;
 
-/// Reads bytes as a file of tensors, and as a list of such files.
+/// Reads bytes as a file of tensors, as a list of such files, and as the files of steps behind a model.
 pub fn tensors(bytes: &[u8]) {
     let read = safetensors::read("m.safetensors", &Bytes::copy_from_slice(bytes));
     read.iter().flatten().for_each(|stored| drop(stored.tensor()));
     drop(checkpoint::index(bytes));
+    sentence::read_bytes(bytes);
 }
 
 /// Reads the first bytes as `config.json`, and what follows a line break and a NUL as the tensors of its decoder.
@@ -25,7 +26,7 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     let (config, tensors) = at.map_or((bytes, &[][..]), |at| (&bytes[..at], &bytes[at + 2..]));
     let config = Config::parse(config).ok()?;
     let scheme = quantization::scheme(&config).ok()?;
-    let described = architecture::family(&config).ok()?.describe(&config).ok()?;
+    let described = architecture::family(&config).ok()?.describe(&config, None).ok()?;
     let stored = safetensors::read("m.safetensors", &Bytes::copy_from_slice(tensors));
     let stored = stored.unwrap_or_default().into_iter().map(|t| (t.name.clone(), t));
     let mut checkpoint = Checkpoint::of(stored.collect());

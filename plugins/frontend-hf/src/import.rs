@@ -5,8 +5,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::problem::{damaged, unsupported};
-use crate::quantization;
-use crate::{folder, genai, gguf};
+use crate::{folder, genai, gguf, quantization, sentence};
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 use serde_json::{Map, Value};
 
@@ -41,17 +40,18 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         let help = "Save the model with `safe_serialization=True`.";
         return Err(unsupported(why).help(help).into());
     }
-    if folder::has(submission, folder::MODULES) {
-        let why = "`modules.json` says what comes behind the model (pooling), which this version does not read";
-        let help = "Leave `modules.json` out to convert the language model alone.";
-        return Err(unsupported(why).help(help).into());
-    }
-    let described = family.describe(&config)?;
+    let task = submission.param("source", "task").as_str();
+    let sentence = if task.is_none() { sentence::read(submission)? } else { None };
+    let task = task.or(sentence.as_ref().map(|_| architecture::FEATURES));
+    let described = family.describe(&config, task)?;
     let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
     checkpoint.under(described.prefixes());
     checkpoint.by(scheme);
     let target = target(submission, &config);
-    let graph = described.graph(&checkpoint, &target)?;
+    let graph = match &sentence {
+        Some(sentence) => described.sentences(&checkpoint, &target, sentence)?,
+        None => described.graph(&checkpoint, &target)?,
+    };
     checkpoint.complete()?;
     copy(submission)?;
     let genai = match target.is_genai {

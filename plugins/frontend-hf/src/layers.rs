@@ -61,6 +61,27 @@ impl Layers<'_> {
         }
     }
 
+    /// `x W^T + b` by a table `[outputs, inputs]` as it lies, for each of `ids`: to turn it would make a second
+    /// constant of a table that gives embeddings, too.
+    pub(crate) fn by_table(
+        &self,
+        x: Var,
+        table: Var,
+        (bias, ids): (Option<Var>, Var),
+        [inputs, outputs]: [usize; 2],
+    ) -> Result<Var> {
+        let b = self.b;
+        let flat = b.reshape(x, vec![-1, inputs as i64]).one()?;
+        let product = b.gemm(flat, table).trans_b(1);
+        let words = match bias {
+            Some(bias) => product.c(bias).one()?,
+            None => product.one()?,
+        };
+        let outputs = b.constant(Tensor::vector(vec![outputs as i64]));
+        let sizes = b.concat([b.shape(ids).one()?, outputs]).axis(0).one()?;
+        b.reshape(words, sizes).one()
+    }
+
     /// `x / sqrt(mean(x^2) + epsilon) * weight`
     pub(crate) fn rms(&self, x: Var, weight: Var, epsilon: f64) -> Result<Var> {
         let b = self.b;
@@ -163,6 +184,29 @@ pub(crate) enum Activation {
     QuickGelu,
     Relu,
     SquaredRelu,
+    Tanh,
+    Sigmoid,
+    Identity,
+}
+
+impl Activation {
+    /// That of this name in `config.json`.
+    pub(crate) fn named(word: &str) -> Option<Activation> {
+        Some(match word {
+            "silu" | "swish" => Activation::Silu,
+            "gelu" | "gelu_python" => Activation::Gelu,
+            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_accurate" => {
+                Activation::GeluTanh
+            }
+            "quick_gelu" => Activation::QuickGelu,
+            "relu" => Activation::Relu,
+            "relu2" => Activation::SquaredRelu,
+            "tanh" => Activation::Tanh,
+            "sigmoid" => Activation::Sigmoid,
+            "linear" => Activation::Identity,
+            _ => return None,
+        })
+    }
 }
 
 pub(crate) fn activate(b: &GraphBuilder, x: Var, activation: Activation) -> Result<Var> {
@@ -176,5 +220,8 @@ pub(crate) fn activate(b: &GraphBuilder, x: Var, activation: Activation) -> Resu
             let x = b.relu(x)?;
             b.mul(x, x)
         }
+        Activation::Tanh => b.tanh(x),
+        Activation::Sigmoid => b.sigmoid(x),
+        Activation::Identity => Ok(x),
     }
 }

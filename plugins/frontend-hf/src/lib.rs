@@ -1,9 +1,9 @@
-//! The front-end for checkpoints of Hugging Face: `config.json` and `*.safetensors` become a decoder with its cache,
-//! without Python, and without running any code of the folder.
+//! The front-end for checkpoints of Hugging Face: `config.json` and `*.safetensors` become a decoder with its cache, or
+//! an encoder with a head, without Python, and without running any code of the folder.
 //!
 //! `safetensors` and `checkpoint` find tensors in mapped files. `config` reads `config.json` and notes what was read.
 //! A family (`families`) turns it into a description of a decoder, as its differences from Llama. `decoder` writes
-//! the graph of a description.
+//! the graph of a description. `encoders` and `encoder` do so for encoders, and `sentence` reads what comes behind.
 // A diagnostic is one large value by design, and errors are rare.
 #![allow(clippy::result_large_err)]
 
@@ -11,6 +11,8 @@ mod architecture;
 mod checkpoint;
 mod config;
 mod decoder;
+mod encoder;
+mod encoders;
 mod families;
 #[cfg(test)]
 mod fixture;
@@ -21,9 +23,11 @@ mod genai;
 mod gguf;
 mod import;
 mod layers;
+mod params;
 mod problem;
 mod quantization;
 mod safetensors;
+mod sentence;
 mod weight;
 
 mod diag {
@@ -37,7 +41,9 @@ onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-hf",
     summary: "Reads checkpoints of Hugging Face: config.json with safetensors, and files of GGUF",
     components: [
-        frontend("hf", "Hugging Face checkpoints"; "config.json", "adapter_config.json", "*.gguf"; declares ["is_source = true"]
+        frontend("hf", "Hugging Face checkpoints"; "config.json", "adapter_config.json", "*.gguf"; declares [
+            "is_source = true\n", params::Source::ROWS
+        ]
             => || Box::new(HuggingFace)),
     ],
 }

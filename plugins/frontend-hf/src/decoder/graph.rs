@@ -17,7 +17,7 @@ use crate::diag;
 use crate::genai;
 use crate::layers::Layers;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
 use serde_json::{Map, Value};
 
 pub(super) const BATCH: &str = "batch_size";
@@ -115,10 +115,11 @@ fn write(net: &Net<'_>) -> Result<()> {
 }
 
 /// Positions, masks and rotations, once for all layers.
-fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
+pub(super) fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
     let (b, d) = (net.b, net.d);
     let tokens = Tokens::new(b, ids, mask, d.embedding.positions.is_some())?;
-    let turns = d.ropes.iter().map(|rope| Turn::new(b, rope, &tokens)).collect::<Result<_>>()?;
+    let turns =
+        d.ropes.iter().map(|rope| Turn::new(b, rope, tokens.positions)).collect::<Result<_>>()?;
     let mut biases: Vec<(Option<usize>, Var)> = vec![];
     for DecoderLayer { window, .. } in &d.layers {
         if !biases.iter().any(|(known, _)| known == window) {
@@ -143,7 +144,7 @@ fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
 }
 
 /// What the first layer reads, and the table of words.
-fn embedding(net: &Net<'_>, ids: Var, tokens: &Tokens) -> Result<(Var, Var)> {
+pub(super) fn embedding(net: &Net<'_>, ids: Var, tokens: &Tokens) -> Result<(Var, Var)> {
     let (b, d, w) = (net.b, net.d, net.w);
     let name = format!("{}.weight", d.names.embedding);
     let table = net.constant(&name, w.tensor(&name, &[d.vocabulary, d.hidden])?);
@@ -164,7 +165,7 @@ fn embedding(net: &Net<'_>, ids: Var, tokens: &Tokens) -> Result<(Var, Var)> {
 }
 
 /// A layer by its number, with what names of its weights begin with and its cache before; and its cache after.
-fn layer_of(
+pub(super) fn layer_of(
     net: &Net<'_>,
     shared: &Shared,
     x: Var,
@@ -235,17 +236,10 @@ fn logits(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
     cap.map_or(Ok(words), |cap| b.mul(b.tanh(b.div(words, cap)?)?, cap))
 }
 
-/// Logits by the table of words as it lies: to turn it would make a second constant of it.
+/// Logits by the table of words.
 fn tied(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var> {
-    let (b, d, w) = (net.b, net.d, net.w);
-    let flat = b.reshape(x, vec![-1, d.hidden as i64]).one()?;
-    let product = b.gemm(flat, table).trans_b(1);
+    let (d, w) = (net.d, net.w);
     let name = format!("{}.bias", d.names.lm_head);
-    let words = match w.optional(&name, &[d.vocabulary])? {
-        Some(bias) => product.c(net.constant(&name, bias)).one()?,
-        None => product.one()?,
-    };
-    let vocabulary = b.constant(Tensor::vector(vec![d.vocabulary as i64]));
-    let sizes = b.concat([b.shape(ids).one()?, vocabulary]).axis(0).one()?;
-    b.reshape(words, sizes).one()
+    let bias = w.optional(&name, &[d.vocabulary])?.map(|bias| net.constant(&name, bias));
+    net.by_table(x, table, (bias, ids), [d.hidden, d.vocabulary])
 }

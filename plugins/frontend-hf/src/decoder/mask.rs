@@ -41,6 +41,17 @@ impl Tokens {
             let near = b.less(b.sub(self.queries, self.keys)?, window as i64)?;
             seen = b.and(seen, near)?;
         }
+        self.least(b, seen)
+    }
+
+    /// The same of tokens that see those behind them, too.
+    pub(super) fn both(&self, b: &GraphBuilder, window: Option<usize>) -> Result<Var> {
+        let far = b.abs(b.sub(self.queries, self.keys)?)?;
+        let most = window.map_or(i64::MAX, |window| window as i64);
+        self.least(b, b.less(far, most)?)
+    }
+
+    fn least(&self, b: &GraphBuilder, seen: Var) -> Result<Var> {
         let is_token = b.unsqueeze(b.cast(self.mask, DataType::Bool)?, vec![1, 2])?;
         // Not infinity: a query of padding sees nothing, and its softmax must have a value.
         let least = Tensor::scalar(f32::MIN);
@@ -59,11 +70,6 @@ impl Tokens {
     pub(super) fn new_ones(&self, b: &GraphBuilder) -> Result<Var> {
         let new = b.slice(self.mask, self.begin, vec![i64::MAX]).axes(vec![1]).one()?;
         b.unsqueeze(b.cast(new, DataType::Float)?, vec![2])
-    }
-
-    /// The length of the longest sequence: a number.
-    pub(super) fn length(&self, b: &GraphBuilder) -> Result<Var> {
-        b.add(b.reduce_max(self.positions).keepdims(0).one()?, 1)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Rotary embedding: pairs of elements turn by angles that grow with the position.
 
 use super::OPERATORS;
-use super::mask::Tokens;
 use crate::config::rope::{Frequencies, Rope};
 use onnxd_plugin_sdk::build::{Call, GraphBuilder, Result, Var, op};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
 /// Cosines and sines of a call: [B, 1, S, R], or [B, 1, S, R / 2, 1] for neighbours; [B, S, R / 2] for the operator.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     dims: usize,
     interleaved: bool,
     cos: Var,
@@ -15,10 +14,11 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub(super) fn new(b: &GraphBuilder, rope: &Rope, tokens: &Tokens) -> Result<Turn> {
+    /// Of tokens at `positions`: [B, S].
+    pub(crate) fn new(b: &GraphBuilder, rope: &Rope, positions: Var) -> Result<Turn> {
         let Rope { dims, interleaved, gain, ref frequencies } = *rope;
-        let at = b.unsqueeze(b.cast(tokens.positions, DataType::Float)?, vec![2])?;
-        let half = b.mul(at, inverse(b, frequencies, tokens)?)?;
+        let at = b.unsqueeze(b.cast(positions, DataType::Float)?, vec![2])?;
+        let half = b.mul(at, inverse(b, frequencies, positions)?)?;
         let is_operator = b.opset() >= OPERATORS;
         let is_whole = is_operator || interleaved;
         let angles = if is_whole { half } else { b.concat([half, half]).axis(-1).one()? };
@@ -31,7 +31,7 @@ impl Turn {
     }
 
     /// Turns the first elements of heads [B, heads, S, D]; the others pass.
-    pub(super) fn apply(&self, b: &GraphBuilder, x: Var, head: usize) -> Result<Var> {
+    pub(crate) fn apply(&self, b: &GraphBuilder, x: Var, head: usize) -> Result<Var> {
         if b.opset() >= OPERATORS {
             return self.operator(b, x, head).one();
         }
@@ -44,7 +44,7 @@ impl Turn {
     }
 
     /// The same of heads that lie together: [B, S, heads D].
-    pub(super) fn together(
+    pub(crate) fn together(
         &self,
         b: &GraphBuilder,
         x: Var,
@@ -80,22 +80,27 @@ impl Turn {
 }
 
 /// Angles for each position.
-fn inverse(b: &GraphBuilder, frequencies: &Frequencies, tokens: &Tokens) -> Result<Var> {
+fn inverse(b: &GraphBuilder, frequencies: &Frequencies, positions: Var) -> Result<Var> {
     let constant = |values: &[f64]| {
         b.constant(Tensor::vector(values.iter().map(|x| *x as f32).collect::<Vec<f32>>()))
     };
     match frequencies {
         Frequencies::Fixed(all) => Ok(constant(all)),
         Frequencies::Dynamic { base, exponents, factor, usual } => {
-            let length = b.cast(tokens.length(b)?, DataType::Float)?;
+            let length = b.cast(length(b, positions)?, DataType::Float)?;
             let over =
                 b.div(b.max([length, b.constant(Tensor::scalar(*usual as f32))])?, *usual)?;
             let stretch = b.sub(b.mul(over, *factor)?, factor - 1.0)?;
             b.mul(constant(base), b.pow(stretch, constant(exponents))?)
         }
         Frequencies::ByLength { short, long, usual } => {
-            let is_long = b.greater(tokens.length(b)?, *usual as i64)?;
+            let is_long = b.greater(length(b, positions)?, *usual as i64)?;
             b.where_(is_long, constant(long), constant(short))
         }
     }
+}
+
+/// The length of the longest sequence: a number.
+fn length(b: &GraphBuilder, positions: Var) -> Result<Var> {
+    b.add(b.reduce_max(positions).keepdims(0).one()?, 1)
 }

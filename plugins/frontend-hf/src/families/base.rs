@@ -145,6 +145,7 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
         attention: Attention {
             fused: Fused::Apart,
             scale: (head as f64).powf(-0.5),
+            is_causal: true,
             by_layer: false,
             head_norm: HeadNorm::None,
             norm_after_turn: false,
@@ -187,15 +188,7 @@ fn activation(c: &Config, base: &Base) -> Result<Activation, Diagnostic> {
         found = found.or(word.map(|word| (*key, word)));
     }
     let (key, word) = found.unwrap_or(("", default));
-    Ok(match word {
-        "silu" | "swish" => Activation::Silu,
-        "gelu" => Activation::Gelu,
-        "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Activation::GeluTanh,
-        "quick_gelu" => Activation::QuickGelu,
-        "relu" => Activation::Relu,
-        "relu2" => Activation::SquaredRelu,
-        _ => return Err(c.unknown(key, "which is no activation that is known")),
-    })
+    Activation::named(word).ok_or_else(|| c.unknown(key, "which is no activation that is known"))
 }
 
 /// A window that the family sets where the file does not speak of it; a null there is none.

@@ -44,7 +44,6 @@ fn later(
     rope: Option<Defaults>,
     [scores, words]: [Option<f64>; 2],
 ) -> Result<Decoder, Diagnostic> {
-    c.only("use_bidirectional_attention", false)?;
     c.pass_over(&["cache_implementation"]);
     let mut d = common(c, &Base { kv_heads: Some(4), names: FOUR_NORMS, rope, ..GEMMA })?;
     d.order = Order::Both;
@@ -56,6 +55,7 @@ fn later(
 }
 
 pub(super) fn gemma2(c: &Config) -> Result<Decoder, Diagnostic> {
+    c.only("use_bidirectional_attention", false)?;
     let mut d = later(c, Some(ROPE), [Some(50.0), Some(30.0)])?;
     set_windows(c, &mut d, window(c, Some(4096))?, |i| i % 2 == 0)?;
     Ok(d)
@@ -69,7 +69,11 @@ pub(super) fn gemma3(c: &Config) -> Result<Decoder, Diagnostic> {
     d.attention.head_norm = HeadNorm::Shared;
     let old = c.optional_size("_sliding_window_pattern")?;
     let pattern = c.optional_size("sliding_window_pattern")?.or(old).unwrap_or(6);
-    let near = set_windows(c, &mut d, window(c, Some(4096))?, |i| (i + 1) % pattern != 0)?;
+    d.attention.is_causal = !c.flag("use_bidirectional_attention", false)?;
+    // Half of it on each side, where tokens see both.
+    let half = |window| if d.attention.is_causal { window } else { window / 2 + 1 };
+    let window = window(c, Some(4096))?.map(half);
+    let near = set_windows(c, &mut d, window, |i| (i + 1) % pattern != 0)?;
     for (layer, near) in d.layers.iter_mut().zip(near) {
         layer.rope = Some(usize::from(near));
     }

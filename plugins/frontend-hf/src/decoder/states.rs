@@ -1,0 +1,87 @@
+//! The hidden states of a decoder without its cache and its scores of words, for vectors of texts.
+
+use super::Decoder;
+use super::graph::{embedding, layer_of, shared};
+use super::weights::Net;
+use crate::architecture::{Architecture, Target};
+use crate::checkpoint::Checkpoint;
+use crate::diag;
+use crate::layers::Layers;
+use crate::problem::unsupported;
+use crate::sentence::Sentence;
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
+
+/// A decoder that is asked for its hidden states.
+pub(crate) struct States(pub(crate) Decoder);
+
+impl Architecture for States {
+    fn prefixes(&self) -> &'static [&'static str] {
+        self.0.prefixes()
+    }
+
+    fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
+        self.written(weights, target, None)
+    }
+
+    fn sentences(
+        &self,
+        weights: &Checkpoint,
+        target: &Target,
+        sentence: &Sentence,
+    ) -> Result<Graph> {
+        self.written(weights, target, Some(sentence))
+    }
+
+    fn card(&self) -> Vec<(&'static str, String)> {
+        let facts = self.0.card().into_iter().filter(|(key, _)| *key != "cache_bytes_per_token");
+        [("task", "feature-extraction".to_owned())].into_iter().chain(facts).collect()
+    }
+}
+
+impl States {
+    fn written(
+        &self,
+        w: &Checkpoint,
+        target: &Target,
+        sentence: Option<&Sentence>,
+    ) -> Result<Graph> {
+        let opsets = Opsets::from([(String::new(), target.opset)]);
+        let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
+        write(&Net { layers: Layers { b: &b, w }, d: &self.0, target }, sentence)?;
+        Ok(b.finish())
+    }
+}
+
+fn write(net: &Net<'_>, sentence: Option<&Sentence>) -> Result<()> {
+    let (b, d) = (net.b, net.d);
+    if d.layers.iter().any(|layer| layer.taps.is_some()) {
+        let message = "Layers that are no attention are not known without their cache";
+        return Err(unsupported(message).help("Leave `source.task` and `modules.json` out."));
+    }
+    let dims = ["batch_size", "sequence_length"].map(|name| Dim::Symbol(name.into()));
+    let input = |name| b.input(name, ValueType::tensor(DataType::Int64, dims.clone()));
+    let (ids, mask) = (input("input_ids"), input("attention_mask"));
+    let mut all = shared(net, ids, mask)?;
+    if !d.attention.is_causal {
+        for (window, bias) in &mut all.biases {
+            *bias = all.tokens.both(b, *window)?;
+        }
+    }
+    let (mut x, _) = embedding(net, ids, &all.tokens)?;
+    for (number, layer) in d.layers.iter().enumerate() {
+        let name = format!("{}.{number}", d.names.layers);
+        let prefix = format!("{name}.");
+        let name = diag::Layer::new(name, "decoder layer");
+        (x, _) = b.in_layer(name, |_| layer_of(net, &all, x, (number, layer, &prefix, &[])))?;
+    }
+    if !d.head_of_words.without_norm {
+        x = net.norm(x, d.names.final_norm, d.hidden)?;
+    }
+    let Some(sentence) = sentence else { return b.output(x, "last_hidden_state") };
+    b.output(x, "token_embeddings")?;
+    b.output(sentence.write(b, [x, mask], d.hidden)?, "sentence_embedding")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! RoBERTa and its kind: positions are counted from the number of the word for padding.
+
+use super::base::{self, BERT, Base, NAMES, dense, kind_of_positions};
+use crate::config::Config;
+use crate::diag::Diagnostic;
+use crate::encoder::{Encoder, Head, Names, Positions, Pretraining, Tasks};
+use crate::layers::Activation;
+
+pub(super) fn roberta(c: &Config) -> Result<Encoder, Diagnostic> {
+    described(c, &Base { vocabulary: 50265, ..BERT }, "roberta.")
+}
+
+pub(super) fn xlm_roberta(c: &Config) -> Result<Encoder, Diagnostic> {
+    described(c, &BERT, "roberta.")
+}
+
+pub(super) fn data2vec(c: &Config) -> Result<Encoder, Diagnostic> {
+    described(c, &BERT, "data2vec_text.")
+}
+
+fn described(c: &Config, base: &Base, prefix: &'static str) -> Result<Encoder, Diagnostic> {
+    let prefixes: &[&str] = if prefix == "roberta." { &["roberta."] } else { &["data2vec_text."] };
+    let names = Names { prefixes, ..NAMES };
+    let mut e = base::encoder(c, &Base { names, ..*base })?;
+    let rows = base::size(c, ("max_position_embeddings", 512))?;
+    e.embedding.positions = Positions::Words { rows, padding: padding(c)? };
+    kind_of_positions(c, &mut e, "attention.self.distance_embedding")?;
+    e.tasks = tasks(&e);
+    Ok(e)
+}
+
+fn padding(c: &Config) -> Result<i64, Diagnostic> {
+    let Some(value) = c.get("pad_token_id") else { return Ok(1) };
+    let number = value.as_i64().filter(|number| (0..1 << 31).contains(number));
+    number.ok_or_else(|| c.wrong("pad_token_id", "the number of a word"))
+}
+
+/// Heads, which MPNet has, too.
+pub(super) fn tasks(e: &Encoder) -> Tasks {
+    Tasks {
+        words: (
+            Head {
+                dense: Some(("lm_head.dense", Activation::Gelu)),
+                norm: Some("lm_head.layer_norm"),
+                out: "lm_head.decoder",
+            },
+            "lm_head.bias",
+        ),
+        sequence: dense("classifier.dense", Activation::Tanh, "classifier.out_proj"),
+        pretraining: Pretraining::None,
+        ..e.tasks
+    }
+}
