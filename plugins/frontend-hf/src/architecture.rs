@@ -3,6 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::families;
+use crate::{towers, vision};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
 
@@ -29,6 +30,10 @@ pub(crate) trait Architecture {
 pub(crate) enum Family {
     /// Continues a text.
     Decoder(families::Family),
+    /// Reads pictures.
+    Vision(vision::Family),
+    /// Reads pictures and texts, or one of them for the other.
+    Towers(towers::Family),
 }
 
 /// The family of a checkpoint, where the form of the weights is known.
@@ -46,7 +51,9 @@ pub(crate) fn family(config: &Config) -> Result<Family> {
 }
 
 fn named(kind: &str) -> Option<Family> {
-    families::named(kind).map(Family::Decoder)
+    let decoder = families::named(kind).map(Family::Decoder);
+    let vision = || vision::named(kind).map(Family::Vision);
+    decoder.or_else(vision).or_else(|| towers::named(kind).map(Family::Towers))
 }
 
 impl Family {
@@ -60,6 +67,7 @@ impl Family {
                 class(config, &CAUSAL, "which is no class that continues a text")?;
                 Ok(Box::new(describe(config)?))
             }
+            Family::Vision(describe) | Family::Towers(describe) => describe(config),
         }
     }
 }

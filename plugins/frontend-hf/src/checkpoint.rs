@@ -79,7 +79,10 @@ impl Checkpoint {
 
     fn find(&self, name: &str) -> Option<&Stored> {
         let with = self.prefixes.iter().map(|prefix| format!("{prefix}{name}"));
-        let stored = with.chain([name.to_owned()]).find_map(|name| self.tensors.get(&name))?;
+        // A name that has the prefix itself may be there without it.
+        let without = self.prefixes.iter().filter_map(|prefix| name.strip_prefix(prefix));
+        let names = with.chain([name.to_owned()]).chain(without.map(str::to_owned));
+        let stored = names.into_iter().find_map(|name| self.tensors.get(&name))?;
         self.used.borrow_mut().insert(stored.name.clone());
         Some(stored)
     }
@@ -145,11 +148,18 @@ impl Checkpoint {
     /// As [`Checkpoint::optional`], of a tensor that must be there.
     pub(crate) fn tensor(&self, name: &str, dims: &[usize]) -> Result<Tensor, Diagnostic> {
         self.optional(name, dims)?.ok_or_else(|| {
-            let name = shown(&format!("{}{name}", self.prefixes.first().unwrap_or(&"")));
+            let prefix = self.prefixes.first().filter(|prefix| !name.starts_with(**prefix));
+            let name = shown(&format!("{}{name}", prefix.unwrap_or(&"")));
             let help = "Copy all files of the checkpoint again, completely.";
             let message = format!("tensor `{name}` of the shape {dims:?} is missing");
             Diagnostic::new(Code::WeightsMissing, message).help(help)
         })
+    }
+
+    /// Leaves out tensors with these endings: buffers, and what counts in training alone.
+    pub(crate) fn pass_over(&self, endings: &[&str]) {
+        let is_left_out = |name: &&String| endings.iter().any(|ending| name.ends_with(ending));
+        self.used.borrow_mut().extend(self.tensors.keys().filter(is_left_out).cloned());
     }
 
     /// A note of the tensors that nothing used.
@@ -164,7 +174,7 @@ impl Checkpoint {
             n => format!(" and {n} more"),
         };
         let message =
-            format!("The decoder uses no tensor {}{more} of the checkpoint.", told.join(", "));
+            format!("The model uses no tensor {}{more} of the checkpoint.", told.join(", "));
         (!names.is_empty()).then(|| {
             let help =
                 "Transformers leaves such tensors out, too, if they are buffers or spare heads.";

@@ -59,6 +59,11 @@ impl Config {
         }
     }
 
+    /// An object without fields, whose name is told with `path`.
+    pub(crate) fn empty(path: &str) -> Config {
+        Config::of(path.to_owned(), Map::new())
+    }
+
     fn of(path: String, fields: Map<String, Value>) -> Config {
         Config { path, fields, read: RefCell::default(), notes: RefCell::default() }
     }

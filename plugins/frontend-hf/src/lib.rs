@@ -10,17 +10,24 @@
 mod architecture;
 mod checkpoint;
 mod config;
+mod conv;
 mod decoder;
 mod families;
+mod fields;
 #[cfg(test)]
 mod fixture;
 mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(test)]
+mod golden;
 mod import;
 mod layers;
 mod problem;
 mod safetensors;
+mod towers;
+mod transformer;
+mod vision;
 
 mod diag {
     pub(crate) use onnxd_plugin_sdk::diagnostics::*;
