@@ -3,7 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::families;
-use crate::{towers, vision};
+use crate::{audio, towers, vision};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
 
@@ -34,6 +34,8 @@ pub(crate) enum Family {
     Vision(vision::Family),
     /// Reads pictures and texts, or one of them for the other.
     Towers(towers::Family),
+    /// Reads sound.
+    Audio(audio::Family),
 }
 
 /// The family of a checkpoint, where the form of the weights is known.
@@ -53,7 +55,9 @@ pub(crate) fn family(config: &Config) -> Result<Family> {
 fn named(kind: &str) -> Option<Family> {
     let decoder = families::named(kind).map(Family::Decoder);
     let vision = || vision::named(kind).map(Family::Vision);
-    decoder.or_else(vision).or_else(|| towers::named(kind).map(Family::Towers))
+    let towers = || towers::named(kind).map(Family::Towers);
+    let audio = || audio::named(kind).map(Family::Audio);
+    decoder.or_else(vision).or_else(towers).or_else(audio)
 }
 
 impl Family {
@@ -67,7 +71,9 @@ impl Family {
                 class(config, &CAUSAL, "which is no class that continues a text")?;
                 Ok(Box::new(describe(config)?))
             }
-            Family::Vision(describe) | Family::Towers(describe) => describe(config),
+            Family::Vision(describe) | Family::Towers(describe) | Family::Audio(describe) => {
+                describe(config)
+            }
         }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Names {
 pub(crate) enum Order {
     /// `x += attention(norm(x)); x += mlp(norm(x))`
     Before,
+    /// `x = norm(x + attention(x)); x = norm(x + mlp(x))`
+    After,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,6 +101,10 @@ impl Stack {
             Order::Before => {
                 let x = b.add(x, mix(norm(x, names.norm)?)?)?;
                 b.add(x, think(norm(x, names.mlp_norm)?)?)
+            }
+            Order::After => {
+                let x = norm(b.add(x, mix(x)?)?, names.norm)?;
+                norm(b.add(x, think(x)?)?, names.mlp_norm)
             }
         }
     }
