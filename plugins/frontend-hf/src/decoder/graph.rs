@@ -7,8 +7,9 @@ use super::mask::Tokens;
 use super::mlp::mlp;
 use super::moe::experts;
 use super::rotary::Turn;
+use super::state::state_space;
 use super::weights::Net;
-use super::{Decoder, DecoderLayer, Logits, Order};
+use super::{Decoder, DecoderLayer, Logits, Mixer, Order};
 use crate::architecture::Architecture;
 use crate::checkpoint::Checkpoint;
 use crate::diag;
@@ -20,6 +21,10 @@ const BATCH: &str = "batch_size";
 const NEW: &str = "sequence_length";
 const PAST: &str = "past_sequence_length";
 const TOTAL: &str = "total_sequence_length";
+
+/// The parts of the cache of layers without keys.
+const CONV: &str = "conv_state";
+const RECURRENT: &str = "recurrent_state";
 
 impl Architecture for Decoder {
     fn prefixes(&self) -> &'static [&'static str] {
@@ -35,7 +40,7 @@ impl Architecture for Decoder {
 
     fn card(&self) -> Vec<(&'static str, String)> {
         let elements = self.kv_heads * (self.head + self.value);
-        let attentive = self.layers.iter().filter(|layer| layer.taps.is_none()).count();
+        let attentive = self.layers.iter().filter(|layer| layer.mixer == Mixer::Attention).count();
         let cache = attentive * elements * size_of::<f32>();
         vec![
             ("layers", self.layers.len().to_string()),
@@ -64,14 +69,18 @@ fn write(net: &Net<'_>) -> Result<()> {
         let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), heads, symbol(PAST), head]);
         b.input(&format!("past_key_values.{i}.{part}"), ty)
     };
-    let kept = |i: usize, taps: usize| {
-        let [size, taps] = [d.hidden, taps - 1].map(|n| Dim::Known(n as i64));
-        let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), size, taps]);
-        b.input(&format!("past_key_values.{i}.conv_state"), ty)
+    let kept = |i: usize, part: &str, sizes: [usize; 2]| {
+        let [size, each] = sizes.map(|n| Dim::Known(n as i64));
+        let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), size, each]);
+        b.input(&format!("past_key_values.{i}.{part}"), ty)
     };
-    let of_layer = |(i, layer): (usize, &DecoderLayer)| match layer.taps {
-        Some(taps) => vec![kept(i, taps)],
-        None => vec![cached(i, "key", d.head), cached(i, "value", d.value)],
+    let of_layer = |(i, layer): (usize, &DecoderLayer)| match (layer.mixer, &d.state) {
+        (Mixer::Conv(taps), _) => vec![kept(i, CONV, [d.hidden, taps - 1])],
+        (Mixer::State, Some(state)) => {
+            let conv = kept(i, CONV, [state.channels(), state.taps - 1]);
+            vec![conv, kept(i, RECURRENT, [state.inner, state.size])]
+        }
+        _ => vec![cached(i, "key", d.head), cached(i, "value", d.value)],
     };
     let pasts: Vec<Vec<Var>> = d.layers.iter().enumerate().map(of_layer).collect();
     let shared = shared(net, ids, mask)?;
@@ -87,8 +96,11 @@ fn write(net: &Net<'_>) -> Result<()> {
     }
     let words = logits(net, x, ids, table)?;
     b.output(words, "logits")?;
-    for (i, cache) in present.into_iter().enumerate() {
-        let parts: &[&str] = if cache.len() == 1 { &["conv_state"] } else { &["key", "value"] };
+    for (i, (cache, layer)) in present.into_iter().zip(&d.layers).enumerate() {
+        let parts = match layer.mixer {
+            Mixer::Attention => ["key", "value"],
+            Mixer::Conv(_) | Mixer::State => [CONV, RECURRENT],
+        };
         for (part, value) in parts.iter().zip(cache) {
             b.output(value, &format!("present.{i}.{part}"))?;
         }
@@ -102,7 +114,8 @@ fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
     let tokens = Tokens::new(b, ids, mask, d.embedding.positions.is_some())?;
     let turns = d.ropes.iter().map(|rope| Turn::new(b, rope, &tokens)).collect::<Result<_>>()?;
     let mut biases: Vec<(Option<usize>, Var)> = vec![];
-    for DecoderLayer { window, .. } in &d.layers {
+    let attentive = d.layers.iter().filter(|layer| layer.mixer == Mixer::Attention);
+    for DecoderLayer { window, .. } in attentive {
         if !biases.iter().any(|(known, _)| known == window) {
             biases.push((*window, tokens.bias(b, *window)?));
         }
@@ -148,9 +161,16 @@ fn layer_of(
     let names = &d.names;
     let norm = |x, name: &str| net.norm(x, &format!("{prefix}{name}"), d.hidden);
     let mix = |x| {
-        if let Some(taps) = layer.taps {
-            let (mixed, last) = convolution(net, shared, x, (prefix, taps, past[0]))?;
-            return Ok((mixed, vec![last]));
+        match (layer.mixer, &d.state) {
+            (Mixer::Conv(taps), _) => {
+                let (mixed, last) = convolution(net, shared, x, (prefix, taps, past[0]))?;
+                return Ok((mixed, vec![last]));
+            }
+            (Mixer::State, Some(state)) => {
+                let past = [past[0], past[1]];
+                return state_space(net, shared, x, (prefix, state, past));
+            }
+            _ => {}
         }
         let at = CachedLayer { number, layer: *layer, prefix, past: [past[0], past[1]] };
         let (mixed, cache) = match &d.attention.latent {
@@ -172,6 +192,10 @@ fn layer_of(
             let (mixed, cache) = mix(norm(x, names.norm)?)?;
             let x = add(x, mixed)?;
             Ok((add(x, think(norm(x, names.mlp_norm)?)?)?, cache))
+        }
+        Order::Alone => {
+            let (mixed, cache) = mix(norm(x, names.norm)?)?;
+            Ok((add(x, mixed)?, cache))
         }
         Order::After => {
             let (mixed, cache) = mix(x)?;
