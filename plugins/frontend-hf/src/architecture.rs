@@ -6,7 +6,7 @@ use crate::decoder::states::States;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::unsupported;
 use crate::sentence::Sentence;
-use crate::{encoders, families};
+use crate::{audio, encoders, families, towers, vision};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
 use serde_json::{Map, Value};
@@ -76,6 +76,12 @@ pub(crate) enum Family {
     Decoder(families::Family),
     /// Understands a text.
     Encoder(encoders::Family),
+    /// Reads pictures.
+    Vision(vision::Family),
+    /// Reads pictures and texts, or one of them for the other.
+    Towers(towers::Family),
+    /// Reads sound.
+    Audio(audio::Family),
 }
 
 /// The family of a checkpoint.
@@ -89,9 +95,12 @@ pub(crate) fn family(config: &Config) -> Result<Family> {
 }
 
 fn named(kind: &str) -> Option<Family> {
-    families::named(kind)
-        .map(Family::Decoder)
-        .or_else(|| encoders::named(kind).map(Family::Encoder))
+    let decoder = families::named(kind).map(Family::Decoder);
+    let vision = || vision::named(kind).map(Family::Vision);
+    let towers = || towers::named(kind).map(Family::Towers);
+    let audio = || audio::named(kind).map(Family::Audio);
+    let encoder = || encoders::named(kind).map(Family::Encoder);
+    decoder.or_else(encoder).or_else(vision).or_else(towers).or_else(audio)
 }
 
 impl Family {
@@ -107,6 +116,9 @@ impl Family {
         match self {
             Family::Encoder(family) => Ok(Box::new(family.describe(config, task)?)),
             Family::Decoder(describe) => decoder(describe, config, task),
+            Family::Vision(describe) | Family::Towers(describe) | Family::Audio(describe) => {
+                describe(config)
+            }
         }
     }
 }

@@ -133,8 +133,11 @@ impl Checkpoint {
 
     /// A name with each of what may stand in front.
     pub(crate) fn names(&self, name: &str) -> Vec<String> {
-        let with = self.prefixes.get().iter().map(|prefix| format!("{prefix}{name}"));
-        with.chain([name.to_owned()]).collect()
+        let prefixes = self.prefixes.get();
+        let with = prefixes.iter().map(|prefix| format!("{prefix}{name}"));
+        // A name that has the prefix itself may be there without it.
+        let without = prefixes.iter().filter_map(|prefix| name.strip_prefix(prefix));
+        with.chain([name.to_owned()]).chain(without.map(str::to_owned)).collect()
     }
 
     /// Lets messages name tensors as the file does.
@@ -145,7 +148,8 @@ impl Checkpoint {
     /// What a tensor is called in messages.
     fn told(&self, name: &str) -> String {
         let own = self.spelling.as_ref().and_then(|spelling| spelling(name));
-        let with_prefix = || format!("{}{name}", self.prefixes.get().first().unwrap_or(&""));
+        let prefix = self.prefixes.get().first().filter(|prefix| !name.starts_with(**prefix));
+        let with_prefix = || format!("{}{name}", prefix.unwrap_or(&""));
         shown(&own.unwrap_or_else(with_prefix))
     }
 
@@ -251,6 +255,12 @@ impl Checkpoint {
             let message = format!("tensor `{name}` of the shape {dims:?} is missing");
             Diagnostic::new(Code::WeightsMissing, message).help(help)
         })
+    }
+
+    /// Leaves out tensors with these endings: buffers, and what counts in training alone.
+    pub(crate) fn pass_over(&self, endings: &[&str]) {
+        let is_left_out = |name: &&String| endings.iter().any(|ending| name.ends_with(ending));
+        self.used.borrow_mut().extend(self.tensors.keys().filter(is_left_out).cloned());
     }
 
     /// A note of the tensors that nothing used.

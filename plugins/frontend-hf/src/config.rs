@@ -93,6 +93,11 @@ impl Config {
         }
     }
 
+    /// An object without fields, whose name is told with `path`.
+    pub(crate) fn empty(path: &str) -> Config {
+        Config::of(path.to_owned(), Map::new())
+    }
+
     fn of(path: String, fields: Map<String, Value>) -> Config {
         let (read, notes) = Default::default();
         Config { path, file: FILE.to_owned(), fields, origin: None, read, notes }

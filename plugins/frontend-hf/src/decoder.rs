@@ -10,6 +10,7 @@ mod mlp;
 mod moe;
 mod norm;
 pub(crate) mod rotary;
+mod state;
 pub(crate) mod states;
 mod weights;
 
@@ -35,6 +36,8 @@ pub(crate) struct Decoder {
     /// The rotations that layers choose from.
     pub(crate) ropes: Vec<Rope>,
     pub(crate) mlp: Mlp,
+    /// Of layers with a state.
+    pub(crate) state: Option<StateSpace>,
     /// What layers differ in.
     pub(crate) layers: Vec<DecoderLayer>,
     /// What each branch is multiplied by before it is added.
@@ -104,6 +107,8 @@ pub(crate) enum Order {
     After,
     /// `x += norm(attention(norm(x))); x += norm(mlp(norm(x)))`
     Both,
+    /// `x += attention(norm(x))`, without MLP.
+    Alone,
     /// `x += attention(norm(x)) + mlp(norm(x))`, by one norm, or by one for each branch.
     Parallel { norms: usize },
 }
@@ -241,8 +246,39 @@ pub(crate) struct DecoderLayer {
     /// Which of the rotations queries and keys turn by.
     pub(crate) rope: Option<usize>,
     pub(crate) has_experts: bool,
-    /// Taps of a convolution that stands for attention.
-    pub(crate) taps: Option<usize>,
+    pub(crate) mixer: Mixer,
+}
+
+/// How a layer mixes tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mixer {
+    Attention,
+    /// A convolution over so many taps.
+    Conv(usize),
+    /// A state that each token changes.
+    State,
+}
+
+/// A state that each token lets decay and adds to, and the convolution before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateSpace {
+    pub(crate) kind: StateKind,
+    /// Channels of what the state reads and gives.
+    pub(crate) inner: usize,
+    /// Elements of the state of a channel.
+    pub(crate) size: usize,
+    pub(crate) taps: usize,
+    pub(crate) activation: Activation,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StateKind {
+    /// Each element of the state of each channel decays by its own rate; time steps come from so few elements.
+    Channels {
+        rank: usize,
+        /// Epsilon of norms without weights of what comes from the input, where there are any.
+        norm: Option<f64>,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -16,6 +16,7 @@ mod granite;
 mod hunyuan;
 mod lfm2;
 mod llama;
+mod mamba;
 mod mistral;
 mod moe;
 mod mpt;
@@ -47,6 +48,7 @@ const FAMILIES: &[(&str, Family)] = &[
     ("ernie4_5", llama::ernie4_5),
     ("exaone4", exaone::exaone4),
     ("falcon", falcon::falcon),
+    ("falcon_mamba", mamba::falcon_mamba),
     ("gemma", gemma::gemma),
     ("gemma2", gemma::gemma2),
     ("gemma3_text", gemma::gemma3),
@@ -63,6 +65,7 @@ const FAMILIES: &[(&str, Family)] = &[
     ("hunyuan_v1_dense", hunyuan::hunyuan),
     ("lfm2", lfm2::lfm2),
     ("llama", llama::llama),
+    ("mamba", mamba::mamba),
     ("mistral", mistral::mistral),
     ("mixtral", mistral::mixtral),
     ("mpt", mpt::mpt),

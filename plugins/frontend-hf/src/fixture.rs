@@ -1,4 +1,4 @@
-//! Checkpoints for tests, whose tensors are those that a decoder asks for.
+//! Checkpoints for tests, whose tensors are those that a model asks for.
 
 use crate::architecture::Target;
 use crate::checkpoint::Checkpoint;
@@ -10,16 +10,24 @@ use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
 use serde_json::{Map, Value, json};
 
+/// So many numbers from -0.5 to 0.5 that follow from a name.
+pub(crate) fn numbers(name: &str, count: usize) -> Vec<f32> {
+    let mut seed = name.bytes().fold(17u32, |all, b| all.wrapping_mul(31).wrapping_add(b.into()));
+    let mut next = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) as f32 / (1 << 24) as f32 - 0.5
+    };
+    (0..count).map(|_| next()).collect()
+}
+
 /// A file of float32 tensors with numbers that follow from their names.
 pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
     let (mut header, mut data) = (Map::new(), Vec::new());
     for (name, dims) in tensors {
         let begin = data.len();
-        let mut seed =
-            name.bytes().fold(17u32, |all, b| all.wrapping_mul(31).wrapping_add(b.into()));
-        for _ in 0..dims.iter().product() {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let number = (seed >> 8) as f32 / (1 << 24) as f32 - 0.5;
+        for number in numbers(name, dims.iter().product()) {
+            // Variances are above zero.
+            let number = if name.ends_with("running_var") { number + 1.0 } else { number };
             data.extend(number.to_le_bytes());
         }
         let entry = json!({ "dtype": "F32", "shape": dims, "data_offsets": [begin, data.len()] });
@@ -63,7 +71,8 @@ pub(crate) fn complete(config: &str, more: &[(&str, &[usize])]) -> (Bytes, Model
         };
         let words: Vec<&str> = found.message.split(['`', '[', ']']).collect();
         assert!(found.code == "N0209" && words.len() == 5, "{config}: {found}");
-        let dims = words[3].split(", ").map(|size| size.parse().expect("a size")).collect();
+        let sizes = words[3].split(", ").filter(|size| !size.is_empty());
+        let dims = sizes.map(|size| size.parse().expect("a size")).collect();
         tensors.push((words[1].to_owned(), dims));
     }
 }

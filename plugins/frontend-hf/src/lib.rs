@@ -8,12 +8,15 @@
 #![allow(clippy::result_large_err)]
 
 mod architecture;
+mod audio;
 mod checkpoint;
 mod config;
+mod conv;
 mod decoder;
 mod encoder;
 mod encoders;
 mod families;
+mod fields;
 #[cfg(test)]
 mod fixture;
 mod folder;
@@ -21,6 +24,8 @@ mod folder;
 pub mod fuzzing;
 mod genai;
 mod gguf;
+#[cfg(test)]
+mod golden;
 mod import;
 mod layers;
 mod params;
@@ -28,6 +33,9 @@ mod problem;
 mod quantization;
 mod safetensors;
 mod sentence;
+mod towers;
+mod transformer;
+mod vision;
 mod weight;
 
 mod diag {

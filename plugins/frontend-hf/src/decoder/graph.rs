@@ -8,8 +8,9 @@ use super::mask::Tokens;
 use super::mlp::mlp;
 use super::moe::experts;
 use super::rotary::Turn;
+use super::state::state_space;
 use super::weights::Net;
-use super::{Decoder, DecoderLayer, Logits, Order};
+use super::{Decoder, DecoderLayer, Logits, Mixer, Order};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
@@ -17,13 +18,17 @@ use crate::diag;
 use crate::genai;
 use crate::layers::Layers;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
 use serde_json::{Map, Value};
 
 pub(super) const BATCH: &str = "batch_size";
 pub(super) const NEW: &str = "sequence_length";
 const PAST: &str = "past_sequence_length";
 pub(super) const TOTAL: &str = "total_sequence_length";
+
+/// The parts of the cache of layers without keys.
+const CONV: &str = "conv_state";
+const RECURRENT: &str = "recurrent_state";
 
 impl Architecture for Decoder {
     fn prefixes(&self) -> &'static [&'static str] {
@@ -42,13 +47,13 @@ impl Architecture for Decoder {
 
     fn genai(&self, config: &Config, generation: &Map<String, Value>) -> Option<String> {
         // It has no names for the states of convolutions.
-        let is_attentive = self.layers.iter().all(|layer| layer.taps.is_none());
+        let is_attentive = self.layers.iter().all(|layer| layer.mixer == Mixer::Attention);
         is_attentive.then(|| genai::text(config, generation, self))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {
         let elements = self.kv_heads * (self.head + self.value);
-        let attentive = self.layers.iter().filter(|layer| layer.taps.is_none()).count();
+        let attentive = self.layers.iter().filter(|layer| layer.mixer == Mixer::Attention).count();
         let cache = attentive * elements * size_of::<f32>();
         vec![
             ("layers", self.layers.len().to_string()),
@@ -78,17 +83,24 @@ fn write(net: &Net<'_>) -> Result<()> {
         let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), heads, symbol(PAST), head]);
         b.input(&format!("past_key_values.{i}.{part}"), ty)
     };
-    let kept = |i: usize, taps: usize| {
-        let [size, taps] = [d.hidden, taps - 1].map(|n| Dim::Known(n as i64));
-        let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), size, taps]);
-        b.input(&format!("past_key_values.{i}.conv_state"), ty)
+    let kept = |i: usize, part: &str, sizes: [usize; 2]| {
+        let [size, each] = sizes.map(|n| Dim::Known(n as i64));
+        let ty = ValueType::tensor(DataType::Float, [symbol(BATCH), size, each]);
+        b.input(&format!("past_key_values.{i}.{part}"), ty)
     };
-    let of_layer = |(i, layer): (usize, &DecoderLayer)| match layer.taps {
-        _ if !net.target.has_cache => vec![],
-        Some(taps) => vec![kept(i, taps)],
-        None => vec![cached(i, "key", d.head), cached(i, "value", d.value)],
+    let of_layer = |(i, layer): (usize, &DecoderLayer)| match (layer.mixer, &d.state) {
+        (Mixer::State, Some(state)) => {
+            let sizes = [[state.channels(), state.taps - 1], [state.inner, state.size]];
+            match net.target.has_cache {
+                true => Ok(vec![kept(i, CONV, sizes[0]), kept(i, RECURRENT, sizes[1])]),
+                false => sizes.map(|sizes| zeros(net, ids, sizes)).into_iter().collect(),
+            }
+        }
+        _ if !net.target.has_cache => Ok(vec![]),
+        (Mixer::Conv(taps), _) => Ok(vec![kept(i, CONV, [d.hidden, taps - 1])]),
+        _ => Ok(vec![cached(i, "key", d.head), cached(i, "value", d.value)]),
     };
-    let pasts: Vec<Vec<Var>> = d.layers.iter().enumerate().map(of_layer).collect();
+    let pasts: Vec<Vec<Var>> = d.layers.iter().enumerate().map(of_layer).collect::<Result<_>>()?;
     let shared = shared(net, ids, mask)?;
     let (mut x, table) = embedding(net, ids, &shared.tokens)?;
     let mut present = vec![];
@@ -105,13 +117,25 @@ fn write(net: &Net<'_>) -> Result<()> {
     if !net.target.has_cache {
         return Ok(());
     }
-    for (i, cache) in present.into_iter().enumerate() {
-        let parts: &[&str] = if cache.len() == 1 { &["conv_state"] } else { &["key", "value"] };
+    for (i, (cache, layer)) in present.into_iter().zip(&d.layers).enumerate() {
+        let parts = match layer.mixer {
+            Mixer::Attention => ["key", "value"],
+            Mixer::Conv(_) | Mixer::State => [CONV, RECURRENT],
+        };
         for (part, value) in parts.iter().zip(cache) {
             b.output(value, &format!("present.{i}.{part}"))?;
         }
     }
     Ok(())
+}
+
+/// A state before all tokens, for graphs without a cache: [B, ..sizes].
+fn zeros(net: &Net<'_>, ids: Var, sizes: [usize; 2]) -> Result<Var> {
+    let b = net.b;
+    let batch = b.shape(ids).start(0).end(1).one()?;
+    let sizes = b.constant(Tensor::vector(sizes.map(|size| size as i64).to_vec()));
+    let sizes = b.concat([batch, sizes]).axis(0).one()?;
+    b.constant_of_shape(sizes).value(Tensor::vector(vec![0f32])).one()
 }
 
 /// Positions, masks and rotations, once for all layers.
@@ -121,7 +145,8 @@ pub(super) fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
     let turns =
         d.ropes.iter().map(|rope| Turn::new(b, rope, tokens.positions)).collect::<Result<_>>()?;
     let mut biases: Vec<(Option<usize>, Var)> = vec![];
-    for DecoderLayer { window, .. } in &d.layers {
+    let attentive = d.layers.iter().filter(|layer| layer.mixer == Mixer::Attention);
+    for DecoderLayer { window, .. } in attentive {
         if !biases.iter().any(|(known, _)| known == window) {
             biases.push((*window, tokens.bias(b, *window)?));
         }
@@ -175,9 +200,17 @@ pub(super) fn layer_of(
     let names = &d.names;
     let norm = |x, name: &str| net.norm(x, &format!("{prefix}{name}"), d.hidden);
     let mix = |x| {
-        if let Some(taps) = layer.taps {
-            let (mixed, last) = convolution(net, shared, x, (prefix, taps, past.first().copied()))?;
-            return Ok((mixed, vec![last]));
+        match (layer.mixer, &d.state) {
+            (Mixer::Conv(taps), _) => {
+                let (mixed, last) =
+                    convolution(net, shared, x, (prefix, taps, past.first().copied()))?;
+                return Ok((mixed, vec![last]));
+            }
+            (Mixer::State, Some(state)) => {
+                let past = [past[0], past[1]];
+                return state_space(net, shared, x, (prefix, state, past));
+            }
+            _ => {}
         }
         let at =
             CachedLayer { number, layer: *layer, prefix, past: past.first_chunk::<2>().copied() };
@@ -200,6 +233,10 @@ pub(super) fn layer_of(
             let (mixed, cache) = mix(norm(x, names.norm)?)?;
             let x = add(x, mixed)?;
             Ok((add(x, think(norm(x, names.mlp_norm)?)?)?, cache))
+        }
+        Order::Alone => {
+            let (mixed, cache) = mix(norm(x, names.norm)?)?;
+            Ok((add(x, mixed)?, cache))
         }
         Order::After => {
             let (mixed, cache) = mix(x)?;

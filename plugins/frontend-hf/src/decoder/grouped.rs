@@ -5,7 +5,7 @@ use super::attention::{CachedLayer, Shared, cut, scale};
 use super::graph::{BATCH, NEW, TOTAL};
 use super::rotary::Turn;
 use super::weights::Net;
-use super::{Decoder, HeadNorm};
+use super::{Decoder, HeadNorm, Mixer};
 use crate::config::rope::{Frequencies, Rope};
 use crate::layers::Linear;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
@@ -69,7 +69,10 @@ impl Decoder {
         let is_plain = is_plain && norms.contains(&attention.head_norm);
         // Kernels of ONNX Runtime demand heads of such sizes (seen in 1.31 and 1.32).
         let is_even = head == value && head.is_multiple_of(8);
-        is_plain && is_even && !attention.norm_after_turn && layers.iter().all(|l| l.taps.is_none())
+        is_plain
+            && is_even
+            && !attention.norm_after_turn
+            && layers.iter().all(|l| l.mixer == Mixer::Attention)
     }
 }
 

@@ -1,15 +1,15 @@
 //! The hidden states of a decoder without its cache and its scores of words, for vectors of texts.
 
-use super::Decoder;
 use super::graph::{embedding, layer_of, shared};
 use super::weights::Net;
+use super::{Decoder, Mixer};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::diag;
 use crate::layers::Layers;
 use crate::problem::unsupported;
 use crate::sentence::Sentence;
-use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
+use onnxd_plugin_sdk::build::{GraphBuilder, Result};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
 
 /// A decoder that is asked for its hidden states.
@@ -55,7 +55,7 @@ impl States {
 
 fn write(net: &Net<'_>, sentence: Option<&Sentence>) -> Result<()> {
     let (b, d) = (net.b, net.d);
-    if d.layers.iter().any(|layer| layer.taps.is_some()) {
+    if d.layers.iter().any(|layer| layer.mixer != Mixer::Attention) {
         let message = "Layers that are no attention are not known without their cache";
         return Err(unsupported(message).help("Leave `source.task` and `modules.json` out."));
     }

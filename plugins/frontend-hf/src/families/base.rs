@@ -3,8 +3,8 @@
 use crate::config::Config;
 use crate::config::rope::{self, rope};
 use crate::decoder::{
-    Attention, Decoder, DecoderLayer, Embedding, Fused, HeadNorm, Logits, Mlp, MlpKind, Names,
-    Norm, NormKind, Order,
+    Attention, Decoder, DecoderLayer, Embedding, Fused, HeadNorm, Logits, Mixer, Mlp, MlpKind,
+    Names, Norm, NormKind, Order,
 };
 use crate::diag::Diagnostic;
 use crate::layers::Activation;
@@ -124,7 +124,7 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
         window: None,
         rope: ropes.as_ref().map(|_| 0),
         has_experts: false,
-        taps: None,
+        mixer: Mixer::Attention,
     };
     let epsilon = if base.epsilon.0.is_empty() {
         base.epsilon.1
@@ -157,6 +157,7 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
         },
         ropes: ropes.into_iter().collect(),
         mlp: Mlp { kind: base.mlp, activation: activation(c, base)?, inner, experts: None },
+        state: None,
         layers: vec![layer; count],
         residual: 1.0,
         head_of_words: Logits {

@@ -3,7 +3,7 @@
 use super::base::{self, Base, LLAMA, NAMES, ROPE};
 use crate::config::Config;
 use crate::config::rope::Defaults;
-use crate::decoder::{Decoder, HeadNorm, Names};
+use crate::decoder::{Decoder, HeadNorm, Mixer, Names};
 use crate::diag::Diagnostic;
 
 const LFM2: Base = Base {
@@ -57,7 +57,9 @@ pub(super) fn lfm2(c: &Config) -> Result<Decoder, Diagnostic> {
         return Err(c.unknown("layer_types", "and each layer must be `conv` or `full_attention`"));
     }
     for (layer, kind) in d.layers.iter_mut().zip(kinds) {
-        layer.taps = Some(taps).filter(|_| kind == "conv");
+        if kind == "conv" {
+            layer.mixer = Mixer::Conv(taps);
+        }
     }
     Ok(d)
 }

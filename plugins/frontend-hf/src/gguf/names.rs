@@ -47,7 +47,7 @@ impl Spelling {
             Order::Before | TWO => before.to_vec(),
             Order::After => after.to_vec(),
             Order::Both => [before, after].concat(),
-            Order::Parallel { .. } => before[..1].to_vec(),
+            Order::Parallel { .. } | Order::Alone => before[..1].to_vec(),
         };
         let layer = [
             ("attn_q", n.q),
