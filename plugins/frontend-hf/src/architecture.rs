@@ -2,23 +2,39 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
-use crate::families;
+use crate::{families, seq2seq};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
 
 /// What the class of a model ends with that continues a text.
 const CAUSAL: [&str; 2] = ["ForCausalLM", "LMHeadModel"];
 
+/// What the class of a model ends with that writes a sequence by one that it reads.
+const GENERATING: [&str; 3] = ["ForConditionalGeneration", "WithLMHeadModel", "MarianMTModel"];
+
 /// A model with its sizes, read from `config.json`.
 pub(crate) trait Architecture {
     /// What names of weights may have in front, the longest first.
     fn prefixes(&self) -> &'static [&'static str];
+
+    /// Name of the model's file without its ending, where there are several.
+    fn file(&self) -> &'static str {
+        ""
+    }
 
     /// Writes the graph for version `opset` of the standard's operators.
     ///
     /// # Errors
     /// A tensor that is missing or has another shape.
     fn graph(&self, weights: &Checkpoint, opset: i64) -> Result<Graph>;
+
+    /// Writes the graphs of further models, by the names of their files.
+    ///
+    /// # Errors
+    /// As [`Architecture::graph`].
+    fn further(&self, _weights: &Checkpoint, _opset: i64) -> Result<Vec<(&'static str, Graph)>> {
+        Ok(vec![])
+    }
 
     /// Facts for the report, by names that `hf.` is put before.
     fn card(&self) -> Vec<(&'static str, String)>;
@@ -29,6 +45,8 @@ pub(crate) trait Architecture {
 pub(crate) enum Family {
     /// Continues a text.
     Decoder(families::Family),
+    /// Writes a text by what it reads or hears.
+    EncoderDecoder(seq2seq::Family),
 }
 
 /// The family of a checkpoint, where the form of the weights is known.
@@ -46,7 +64,8 @@ pub(crate) fn family(config: &Config) -> Result<Family> {
 }
 
 fn named(kind: &str) -> Option<Family> {
-    families::named(kind).map(Family::Decoder)
+    let decoder = families::named(kind).map(Family::Decoder);
+    decoder.or_else(|| seq2seq::named(kind).map(Family::EncoderDecoder))
 }
 
 impl Family {
@@ -58,6 +77,10 @@ impl Family {
         match self {
             Family::Decoder(describe) => {
                 class(config, &CAUSAL, "which is no class that continues a text")?;
+                Ok(Box::new(describe(config)?))
+            }
+            Family::EncoderDecoder(describe) => {
+                class(config, &GENERATING, "which is no class that writes a text by another")?;
                 Ok(Box::new(describe(config)?))
             }
         }

@@ -28,25 +28,45 @@ pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat().into()
 }
 
+/// The models of a network.
+pub(crate) struct Models {
+    pub(crate) first: Model,
+    /// Others by the names of their files.
+    pub(crate) further: Vec<(&'static str, Model)>,
+}
+
 /// The model of a `config.json` with these tensors.
 pub(crate) fn model(config: &str, tensors: &Bytes, opset: i64) -> Result<Model, Diagnostic> {
+    models(config, tensors, opset).map(|models| models.first)
+}
+
+/// The same of a network that may make several.
+pub(crate) fn models(config: &str, tensors: &Bytes, opset: i64) -> Result<Models, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
     let described = architecture::family(&config)?.describe(&config)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());
-    let graph = described.graph(&checkpoint, opset)?;
-    Ok(lower::model(graph, opset))
+    let first = lower::model(described.graph(&checkpoint, opset)?, opset);
+    let further = described.further(&checkpoint, opset)?.into_iter();
+    let further = further.map(|(name, graph)| (name, lower::model(graph, opset))).collect();
+    Ok(Models { first, further })
 }
 
 /// The tensors that `config.json` asks for, beside `more`, and its model: what is missing says its name and its shape.
 pub(crate) fn complete(config: &str, more: &[(&str, &[usize])]) -> (Bytes, Model) {
+    let (tensors, models) = complete_models(config, more);
+    (tensors, models.first)
+}
+
+/// The same of a network that may make several.
+pub(crate) fn complete_models(config: &str, more: &[(&str, &[usize])]) -> (Bytes, Models) {
     let mut tensors: Vec<_> =
         more.iter().map(|(name, dims)| ((*name).to_owned(), dims.to_vec())).collect();
     loop {
         let bytes = file(&tensors);
-        let found = match model(config, &bytes, 21) {
-            Ok(model) => return (bytes, model),
+        let found = match models(config, &bytes, 21) {
+            Ok(models) => return (bytes, models),
             Err(found) => found,
         };
         let words: Vec<&str> = found.message.split(['`', '[', ']']).collect();

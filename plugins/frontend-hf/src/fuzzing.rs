@@ -29,6 +29,7 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     let mut checkpoint = Checkpoint::of(stored.collect());
     checkpoint.under(described.prefixes());
     let graph = described.graph(&checkpoint, OPSET).ok()?;
+    drop(described.further(&checkpoint, OPSET));
     drop(config.unread());
     drop(checkpoint.unused());
     Some(lower::model(graph, OPSET))

@@ -6,7 +6,7 @@ use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::folder;
 use crate::problem::{damaged, unsupported};
-use onnxd_plugin_sdk::{Imported, Submission, lower};
+use onnxd_plugin_sdk::{Imported, NamedModel, Submission, lower};
 use serde_json::Value;
 
 /// Version of the standard's operators that graphs are written in. The host converts to the one that is asked for,
@@ -39,6 +39,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     checkpoint.under(described.prefixes());
     let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET).max(OPSET);
     let graph = described.graph(&checkpoint, opset)?;
+    let further = described.further(&checkpoint, opset)?;
     checkpoint.complete()?;
     copy(submission)?;
     let mut notes = config.unread();
@@ -49,7 +50,12 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     notes.extend(not_read(submission));
     notes.extend(adapter_beside(submission));
     let metadata = card(&config, &*described);
-    Ok(Imported { model: lower::model(graph, opset), notes, metadata, ..Imported::default() })
+    let model = |graph| lower::model(graph, opset);
+    let named =
+        |(name, graph): (&str, _)| NamedModel { name: name.to_owned(), model: model(graph) };
+    let further = further.into_iter().map(named).collect();
+    let name = described.file().to_owned();
+    Ok(Imported { model: model(graph), notes, metadata, name, further, ..Imported::default() })
 }
 
 fn adapter(bytes: &[u8]) -> Diagnostic {

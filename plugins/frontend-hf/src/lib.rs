@@ -21,6 +21,7 @@ mod import;
 mod layers;
 mod problem;
 mod safetensors;
+mod seq2seq;
 
 mod diag {
     pub(crate) use onnxd_plugin_sdk::diagnostics::*;
