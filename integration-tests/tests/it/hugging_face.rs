@@ -204,6 +204,23 @@ fn what_is_not_known_is_refused_by_its_name() {
     }
 }
 
+/// Both files come out of the watched folder, and the receipt names them.
+#[test]
+fn two_models_go_through_the_watched_folder() {
+    let site = Site::new();
+    let daemon = site.start();
+    copied(&root().join("integration-tests/corpus/hf/t5/model"), &site.inbox().join("small-t5"));
+    site.wait_for("small-t5", "succeeded");
+    let result = site.outbox().join("small-t5");
+    for file in ["encoder_model.onnx", "decoder_model_merged.onnx", "config.json"] {
+        assert!(result.join(file).exists(), "{file}");
+    }
+    let receipt = fs::read_to_string(result.join("receipt.txt")).unwrap();
+    assert!(receipt.contains("model: encoder_model.onnx, "), "{receipt}");
+    assert!(receipt.contains(", and decoder_model_merged.onnx"), "{receipt}");
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
 /// The files in each order: nothing is converted before the last is there.
 #[test]
 fn files_of_a_checkpoint_arrive_in_every_order() {

@@ -15,12 +15,12 @@ pub(crate) const MODULES: &str = "modules.json";
 const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// What runtimes and people read beside a model. None of it changes the graph.
-const COPIED: [&str; 19] = [
+const COPIED: [&str; 23] = [
     CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
     "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja",
     "chat_template.json", "preprocessor_config.json", "processor_config.json", "README.md",
-    "NOTICE", "USE_POLICY.md",
+    "NOTICE", "USE_POLICY.md", "normalizer.json", "source.spm", "target.spm", "target_vocab.json",
 ];
 
 /// Folders and endings of files that hold the same model in other forms.

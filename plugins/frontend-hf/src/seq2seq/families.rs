@@ -32,7 +32,7 @@ pub(crate) fn named(kind: &str) -> Option<Family> {
 /// Heads, and elements of one.
 const HEADS_MAX: usize = 1 << 16;
 /// Elements of a table of positions that is computed.
-const TABLE_MAX: usize = 1 << 26;
+const TABLE_MAX: usize = 1 << 24;
 
 /// Fields that change nothing here: training, generation, and other heads.
 const INERT: &[&str] = &[

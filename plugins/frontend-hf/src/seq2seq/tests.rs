@@ -214,5 +214,10 @@ fn a_head_of_its_own_counts_where_transformers_takes_it() {
     let own = of_shared(r#"t5 {"tie_word_embeddings": false}"#);
     let newer = of_shared(r#"t5 {"tie_word_embeddings": true, "scale_decoder_outputs": false}"#);
     assert!(tied != own);
+    // Of mT5, with the MLP of T5.
+    let mt5 = of_shared(
+        r#"mt5 {"feed_forward_proj": "relu", "tie_word_embeddings": true, "transformers_version": "5.2.0"}"#,
+    );
+    assert_eq!(own, mt5, "version 5 calls all tied and scales nothing");
     assert_eq!(own, newer, "version 5 takes the layer that the file has");
 }

@@ -43,15 +43,23 @@ const THIRD: MlpNames = MlpNames {
     down: "layer.2.DenseReluDense.wo",
 };
 
+/// What families do where the file does not say.
+struct Kind {
+    forward: &'static str,
+    is_tied: bool,
+    /// Whether version 5 of Transformers scales logits.
+    may_scale: bool,
+}
+
 pub(super) fn t5(c: &Config) -> Result<EncoderDecoder, Diagnostic> {
-    described(c, "relu", true)
+    described(c, &Kind { forward: "relu", is_tied: true, may_scale: true })
 }
 
 pub(super) fn mt5(c: &Config) -> Result<EncoderDecoder, Diagnostic> {
-    described(c, "gated-gelu", false)
+    described(c, &Kind { forward: "gated-gelu", is_tied: false, may_scale: false })
 }
 
-fn described(c: &Config, forward: &str, is_tied: bool) -> Result<EncoderDecoder, Diagnostic> {
+fn described(c: &Config, kind: &Kind) -> Result<EncoderDecoder, Diagnostic> {
     begin(c)?;
     let hidden = c.optional_size("d_model")?.unwrap_or(512);
     let layers = c.layers("num_layers")?;
@@ -67,7 +75,7 @@ fn described(c: &Config, forward: &str, is_tied: bool) -> Result<EncoderDecoder,
     let wrong = |must: &str| c.wrong("relative_attention_num_buckets", must);
     let positions = checked(buckets, furthest, wrong)?;
     let words = c.size("vocab_size")?;
-    let (is_gated, word, key) = forward_of(c, forward)?;
+    let (is_gated, word, key) = forward_of(c, kind.forward)?;
     let inner = c.size("d_ff")?;
     let stack = |name, layers, mlp: MlpNames| Stack {
         name,
@@ -84,7 +92,7 @@ fn described(c: &Config, forward: &str, is_tied: bool) -> Result<EncoderDecoder,
         positions,
         final_norm: Some("final_layer_norm"),
     };
-    let (is_scaled, whose_head) = logits_of(c, is_tied)?;
+    let (is_scaled, whose_head) = logits_of(c, kind)?;
     Ok(EncoderDecoder {
         prefixes: &[],
         hidden,
@@ -123,12 +131,17 @@ fn forward_of(c: &Config, default: &str) -> Result<(bool, String, &'static str),
     Ok((is_gated, own.unwrap_or(word).to_owned(), key))
 }
 
-/// Whether logits are scaled, and what gives them. Transformers 4 scales those of a table of words. Version 5 says
-/// so apart, calls all tables tied, and takes a layer of its own where the file has one.
-fn logits_of(c: &Config, is_tied: bool) -> Result<(bool, Head), Diagnostic> {
-    let is_tied = c.flag("tie_word_embeddings", is_tied)?;
+/// Whether logits are scaled, and what gives them. Transformers 4 scales those of a table of words. Version 5 calls all
+/// tables tied, and takes a layer of its own where the file has one. Of T5 it says apart whether logits are scaled, and
+/// those of mT5 never are.
+fn logits_of(c: &Config, kind: &Kind) -> Result<(bool, Head), Diagnostic> {
+    let is_tied = c.flag("tie_word_embeddings", kind.is_tied)?;
+    let is_fifth = c.word("transformers_version")?.is_some_and(|version| version.starts_with("5."));
     if c.has("scale_decoder_outputs") {
         return Ok((c.flag("scale_decoder_outputs", is_tied)?, Head::OwnIfThere));
+    }
+    if is_fifth {
+        return Ok((is_tied && kind.may_scale, Head::OwnIfThere));
     }
     Ok((is_tied, if is_tied { Head::OfWords } else { Head::Own }))
 }
