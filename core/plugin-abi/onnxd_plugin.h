@@ -80,7 +80,7 @@ extern "C" {
 #define ONNXD_ARTIFACT_PROBE "onnxd.probe"             /* onnxd.Probe: the answer to a probe */
 #define ONNXD_ARTIFACT_PASS_LOG "onnxd.pass-log"       /* onnxd.PassLog: what passes did */
 #define ONNXD_ARTIFACT_QUANTIZE_LOG "onnxd.quantize-log" /* onnxd.QuantizeLog and onnxd.Quantization */
-#define ONNXD_ARTIFACT_IMPORT_LOG "onnxd.import-log"   /* onnxd.ImportLog: notes, metadata */
+#define ONNXD_ARTIFACT_IMPORT_LOG "onnxd.import-log"   /* onnxd.ImportLog: notes, metadata, further models */
 #define ONNXD_ARTIFACT_DIAGNOSTICS "onnxd.diagnostics" /* onnxd.Diagnostics: why a call failed */
 
 #define ONNXD_HANDLE_KEY "handle" /* key of the external_data entry that holds a tensor's id */

@@ -38,9 +38,9 @@ macro_rules! types {
 fn types() -> Vec<Type> {
     let types = types!(
         Diagnostic Diagnostics FileDigest Declined Recognition Param Component ValueSummary OpCount
-        ModelSummary State Stage Skip Pass PassComparison QuantizedTensor Counts Attempt QuantizedLayer
+        ModelSummary State Stage Skip Pass PassComparison ModelReport QuantizedTensor Counts Attempt QuantizedLayer
         Accumulator Quality Remedy Quantization OutputNumerics Numerics PluginLine Versions Report
-        SubmissionFile Submission Need Probe ParamsRead IdleParam PassLog QuantizeLog ImportLog
+        SubmissionFile Submission Need Probe ParamsRead IdleParam PassLog QuantizeLog ImportLog NamedGraph
         PluginComponent PluginInfo Limits InputFile FrontendName ProbeCandidate ProbeRequest
         ProbeStarted ProbeAnswer ProbeAnswers ProbeResult
         InspectRequest InspectResult ConvertRequest Request StageStarted Progress LogLine

@@ -52,7 +52,8 @@ pub const ARTIFACT_PROBE: &str = "onnxd.probe";
 pub const ARTIFACT_PASS_LOG: &str = "onnxd.pass-log";
 /// Artifact holding one message with the fields of `onnxd.QuantizeLog` and `onnxd.Quantization`: what a quantizer did.
 pub const ARTIFACT_QUANTIZE_LOG: &str = "onnxd.quantize-log";
-/// Artifact holding the message `onnxd.ImportLog`: notes and metadata of a front-end.
+/// Artifact holding the message `onnxd.ImportLog`: notes and metadata of a front-end, and further models of the
+/// network.
 pub const ARTIFACT_IMPORT_LOG: &str = "onnxd.import-log";
 /// Artifact holding the message `onnxd.Diagnostics`: why a call failed, better than a line of text.
 pub const ARTIFACT_DIAGNOSTICS: &str = "onnxd.diagnostics";

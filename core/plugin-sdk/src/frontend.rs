@@ -1,6 +1,7 @@
 //! Front-ends: is this network mine, what does it need, and what does it say.
 
 use crate::component::{Begun, Component, Instance, Make, made};
+use crate::contract::contract;
 use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::host::JobHandle;
 use crate::ir::Model;
@@ -93,6 +94,20 @@ pub struct Imported {
     pub metadata: Vec<(String, String)>,
     /// What the network keeps between calls, if the params ask for it as inputs and outputs.
     pub states: Vec<State>,
+    /// Name of the model's file without its ending; empty where there is one model, which is `model.onnx`.
+    pub name: String,
+    /// Models that the network makes besides, such as the decoder beside its encoder. The host does with each what it
+    /// does with the first one. Names, states aside, are all that tells them apart.
+    pub further: Vec<NamedModel>,
+}
+
+/// A further model of a network.
+#[derive(Debug)]
+pub struct NamedModel {
+    /// Name of its file without its ending: `decoder_model_merged`. Letters, digits, `-` and `_`.
+    pub name: String,
+    /// The model, as the first one.
+    pub model: Model,
 }
 
 /// Reads networks of one format.
@@ -144,14 +159,27 @@ impl Instance for Reads {
 
 pub(crate) fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
     let submission = Submission::of(job)?;
-    let mut imported = frontend.import(&submission)?;
-    // Passes and quantizers find these facts in the model.
-    for (key, value) in &imported.metadata {
-        imported.model.set_metadata(&format!("onnxd.{key}"), value.clone());
-    }
+    let imported = frontend.import(&submission)?;
     let job = submission.job();
-    hand_over(&mut imported.model, job)?;
-    job.put_graph(&onnxd_onnx::encode_to_bytes(&imported.model, &mut HostTensors(job))?)?;
+    if !imported.further.is_empty() && !job.takes_further() {
+        return Err(
+            contract("this onnxd takes one model of a network; a newer one is needed").into()
+        );
+    }
+    let encoded = |mut model: Model| {
+        // Passes and quantizers find these facts in the model.
+        for (key, value) in &imported.metadata {
+            model.set_metadata(&format!("onnxd.{key}"), value.clone());
+        }
+        hand_over(&mut model, job)?;
+        onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))
+    };
+    job.put_graph(&encoded(imported.model)?)?;
+    let further = imported
+        .further
+        .into_iter()
+        .map(|NamedModel { name, model }| Ok(message::NamedGraph { name, graph: encoded(model)? }));
+    let further = further.collect::<Result<_, Diagnostic>>()?;
     let log = message::ImportLog {
         notes: imported
             .notes
@@ -161,6 +189,8 @@ pub(crate) fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diag
         metadata: imported.metadata.into_iter().collect(),
         params_read: Some(submission.params().read(&BTreeSet::new())),
         states: imported.states.into_iter().map(State::message).collect(),
+        name: imported.name,
+        further,
     };
     Ok(job.artifact(abi::ARTIFACT_IMPORT_LOG, &log.encode_to_vec())?)
 }

@@ -74,7 +74,7 @@ pub use export_options::ExportOptions;
 pub use external::External;
 #[cfg(feature = "quantizer")]
 pub use fingerprint::fingerprint;
-pub use frontend::{Claim, Frontend, Imported, LEARNED_RANGES, Need, Probe, QUANTIZED};
+pub use frontend::{Claim, Frontend, Imported, LEARNED_RANGES, NamedModel, Need, Probe, QUANTIZED};
 #[cfg(feature = "quantizer")]
 pub use onnxd_proto::onnxd::{
     Accumulator, Attempt, Counts, Quality, QuantizedLayer, QuantizedTensor,

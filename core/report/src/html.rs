@@ -99,7 +99,7 @@ fn push_findings(out: &mut String, found: &[Finding]) {
 }
 
 fn push_section(out: &mut String, section: &Section) {
-    let (key, title) = (section.key, section.title);
+    let (key, title) = (&section.id, escape(&section.title));
     out.push_str(&format!(
         "<section>\n<h2 id=\"{key}\">{title}</h2>\n\
          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{key}\">\n\
@@ -146,7 +146,7 @@ fn push_section(out: &mut String, section: &Section) {
 
 /// What drawings mean; else only for programs that read aloud, as the heading says it already.
 fn caption(section: &Section) -> String {
-    let (title, rows) = (section.title, section.rows.len());
+    let (title, rows) = (escape(&section.title), section.rows.len());
     match section.charts.is_empty() {
         true => format!("<caption class=\"heard\">{title}, {rows} rows</caption>"),
         false => format!("<caption>Histogram: {LEGEND}</caption>"),

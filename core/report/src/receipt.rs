@@ -44,7 +44,9 @@ pub fn receipt(report: &Report) -> String {
             let from = report.model.as_ref().map_or(0, |model| model.lowered_from);
             let opset = if from > 0 { format!("{opset} (lowered from {from})") } else { opset };
             let (path, size) = (line(&f.path), bytes(f.bytes));
-            format!("model: {path}, {size}{opset}, sha256 {digest}{meant}{states}")
+            let more = report.outputs.iter().filter(|f| f.role() == FileRole::Model).skip(1);
+            let more: String = more.map(|f| format!(", and {}", line(&f.path))).collect();
+            format!("model: {path}, {size}{opset}, sha256 {digest}{meant}{states}{more}")
         }));
         lines.extend(worst_output(report));
         lines.extend(quantized(report));

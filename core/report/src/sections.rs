@@ -1,7 +1,7 @@
 //! What a report shows, as tables: the text and the HTML view draw the same ones.
 
 use crate::format::{bytes, count, decibels, line, percent, real, seconds};
-use onnxd_proto::onnxd::{FileRole, Quality, Report};
+use onnxd_proto::onnxd::{FileRole, ModelReport, Quality, Report};
 use std::collections::BTreeMap;
 
 /// Places that are named for one reason of a pass; the rest is counted.
@@ -14,8 +14,9 @@ const SQNR_DB_FULL: f64 = 60.0;
 pub(crate) struct Section {
     /// First word of each of its lines in the text view.
     pub(crate) key: &'static str,
-    /// Heading.
-    pub(crate) title: &'static str,
+    /// Heading, and what links name it by.
+    pub(crate) title: String,
+    pub(crate) id: String,
     /// Names of the columns; a leading `#` marks numbers, a `~` what may be broken anywhere.
     pub(crate) columns: &'static [&'static str],
     /// Cells, one line of text each.
@@ -74,8 +75,34 @@ pub(crate) fn sections(report: &Report) -> Vec<Section> {
         files(report),
         versions(report),
     ];
+    all.extend(report.further.iter().enumerate().flat_map(|(i, part)| further(i + 2, part)));
     all.retain(|s| !s.rows.is_empty());
     all
+}
+
+/// The tables of a further model of the network, by its number.
+fn further(number: usize, part: &ModelReport) -> Vec<Section> {
+    let ModelReport { model: summary, passes: ran, .. } = part;
+    let view = Report {
+        model: summary.clone(),
+        passes: ran.clone(),
+        comparisons: part.comparisons.clone(),
+        quantization: part.quantization.clone(),
+        numerics: part.numerics.clone(),
+        metadata: part.metadata.clone(),
+        ..Report::default()
+    };
+    let tables: [fn(&Report) -> Section; 12] = [
+        model, values, numerics, quantization, quantized_layers, left_in_float, tried, operators,
+        passes, comparisons, skips, quantized_tensors,
+    ];
+    let file = summary.as_ref().map_or("", |model| model.file.as_str());
+    let named = |table: fn(&Report) -> Section| {
+        let table = table(&view);
+        let (title, id) = (&table.title, &table.id);
+        Section { title: format!("{title}: {}", line(file)), id: format!("{id}-{number}"), ..table }
+    };
+    tables.map(named).into()
 }
 
 fn table(
@@ -87,7 +114,8 @@ fn table(
     let bar_after = columns.len().saturating_sub(1);
     Section {
         key,
-        title,
+        title: title.to_owned(),
+        id: key.to_owned(),
         columns,
         rows,
         bar_after,
@@ -133,6 +161,9 @@ fn model(report: &Report) -> Section {
         return table("model", "Model", &["property", "~value"], Vec::new());
     };
     let mut rows = vec![vec!["ir version".to_owned(), model.ir_version.to_string()]];
+    if !model.file.is_empty() {
+        rows.insert(0, vec!["file".to_owned(), line(&model.file)]);
+    }
     rows.extend(model.opset.iter().map(|(domain, version)| {
         let domain = if domain.is_empty() { "ai.onnx" } else { domain };
         vec![format!("opset {}", line(domain)), version.to_string()]

@@ -301,7 +301,8 @@ fn json_has_the_keys_of_the_contract_and_reads_back() {
     let expected = [
         "schema", "job", "name", "verdict", "summary", "attempt", "recognition", "params",
         "versions", "source", "outputs", "model", "stages", "passes", "comparisons",
-        "quantization", "numerics", "diagnostics", "metadata", "plugin_log", "plugin_log_dropped",
+        "quantization", "numerics", "further", "diagnostics", "metadata", "plugin_log",
+        "plugin_log_dropped",
     ];
     assert_eq!(keys, expected);
     assert_eq!(value["model"]["op_counts"][1]["final"], 3);

@@ -58,6 +58,7 @@ pub(crate) fn describe(
         bytes,
         states,
         lowered_from: 0,
+        file: String::new(),
     }
 }
 

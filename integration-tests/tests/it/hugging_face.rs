@@ -70,6 +70,47 @@ fn a_folder_becomes_a_decoder_with_its_files_beside_it() {
     }
 }
 
+/// An encoder, and its decoder in a first call and a step, beside NumPy.
+#[test]
+fn an_encoder_and_its_decoder_become_two_models() {
+    let case = root().join("integration-tests/corpus/hf/t5");
+    let calls = [("encoder_model", "encoder"), ("decoder_model_merged", "first")];
+    let calls = calls.into_iter().chain([("decoder_model_merged", "step")]);
+    for sets in [&[][..], &["export.opset=23", "export.external_data=always"]] {
+        let folder = folder_with(&PLUGINS);
+        copied(&case.join("model"), &folder.path().join("model"));
+        let (status, stderr, said) = convert(&folder, sets);
+        assert_eq!(status, 0, "{stderr}");
+        for (file, call) in calls.clone() {
+            let model = folder.path().join(format!("out/{file}.onnx"));
+            let model = onnxd_onnx::load(&model).unwrap().model;
+            let of = |kind: &str| {
+                onnxd_arrays::read(&case.join(format!("expected.{call}.{kind}.npz"))).unwrap()
+            };
+            let wanted: Vec<_> = of("outputs").into_iter().map(|(_, t)| t).collect();
+            let found = numbers::outputs(&model, &of("inputs"));
+            assert_eq!(numbers::wrong(&found, &wanted, 1e-5), None, "{call} {sets:?}");
+        }
+        assert_eq!(said["model"]["file"], "encoder_model.onnx");
+        let further = said["further"].as_array().unwrap();
+        assert_eq!(further.len(), 1);
+        assert_eq!(further[0]["model"]["file"], "decoder_model_merged.onnx");
+        assert!(
+            further[0]["model"]["op_counts"].as_array().unwrap().iter().any(|c| c["op"] == "If")
+        );
+        let text = fs::read_to_string(folder.path().join("out/report.txt")).unwrap();
+        assert!(text.contains("model  file           decoder_model_merged.onnx"), "{text}");
+        let sizes = said["outputs"].as_array().unwrap().iter().map(|o| &o["role"]);
+        assert_eq!(sizes.filter(|role| *role == "model").count(), 2);
+    }
+    let folder = folder_with(&PLUGINS);
+    copied(&case.join("model"), &folder.path().join("model"));
+    let (status, stderr, _) = convert(&folder, &["export.input_names=[\"a\"]"]);
+    assert_eq!(status, 3, "{stderr}");
+    let told = "export.input_names is about one model, and the network makes several (`encoder_model.onnx`)";
+    assert!(stderr.contains(told), "{stderr}");
+}
+
 #[test]
 fn what_is_not_read_is_told() {
     let folder = checkpoint();
@@ -177,6 +218,23 @@ fn what_is_not_known_is_refused_by_its_name() {
         assert_eq!(status, wanted, "{to}: {stderr}");
         assert!(stderr.contains(words), "{to}: {stderr}");
     }
+}
+
+/// Both files come out of the watched folder, and the receipt names them.
+#[test]
+fn two_models_go_through_the_watched_folder() {
+    let site = Site::new();
+    let daemon = site.start();
+    copied(&root().join("integration-tests/corpus/hf/t5/model"), &site.inbox().join("small-t5"));
+    site.wait_for("small-t5", "succeeded");
+    let result = site.outbox().join("small-t5");
+    for file in ["encoder_model.onnx", "decoder_model_merged.onnx", "config.json"] {
+        assert!(result.join(file).exists(), "{file}");
+    }
+    let receipt = fs::read_to_string(result.join("receipt.txt")).unwrap();
+    assert!(receipt.contains("model: encoder_model.onnx, "), "{receipt}");
+    assert!(receipt.contains(", and decoder_model_merged.onnx"), "{receipt}");
+    assert_eq!(daemon.stop().code(), Some(0));
 }
 
 /// The files in each order: nothing is converted before the last is there.

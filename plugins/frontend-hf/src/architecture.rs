@@ -6,13 +6,16 @@ use crate::decoder::states::States;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::unsupported;
 use crate::sentence::Sentence;
-use crate::{audio, encoders, families, towers, vision};
+use crate::{audio, encoders, families, seq2seq, towers, vision};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
 use serde_json::{Map, Value};
 
 /// What the class of a model ends with that continues a text.
 const CAUSAL: [&str; 2] = ["ForCausalLM", "LMHeadModel"];
+
+/// What the class of a model ends with that writes a sequence by one that it reads.
+const GENERATING: [&str; 3] = ["ForConditionalGeneration", "WithLMHeadModel", "MarianMTModel"];
 
 /// What a graph is written for.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +47,11 @@ pub(crate) trait Architecture {
     /// What names of weights may have in front, the longest first.
     fn prefixes(&self) -> &'static [&'static str];
 
+    /// Name of the model's file without its ending, where there are several.
+    fn file(&self) -> &'static str {
+        ""
+    }
+
     /// Writes the graph.
     ///
     /// # Errors
@@ -65,6 +73,18 @@ pub(crate) trait Architecture {
         Err(unsupported(why).help("Leave `modules.json` out to convert the language model alone."))
     }
 
+    /// Writes the graphs of further models, by the names of their files.
+    ///
+    /// # Errors
+    /// As [`Architecture::graph`].
+    fn further(
+        &self,
+        _weights: &Checkpoint,
+        _target: &Target,
+    ) -> Result<Vec<(&'static str, Graph)>> {
+        Ok(vec![])
+    }
+
     /// Facts for the report, by names that `hf.` is put before.
     fn card(&self) -> Vec<(&'static str, String)>;
 }
@@ -82,6 +102,8 @@ pub(crate) enum Family {
     Towers(towers::Family),
     /// Reads sound.
     Audio(audio::Family),
+    /// Writes a text by what it reads or hears.
+    EncoderDecoder(seq2seq::Family),
 }
 
 /// The family of a checkpoint.
@@ -100,7 +122,8 @@ fn named(kind: &str) -> Option<Family> {
     let towers = || towers::named(kind).map(Family::Towers);
     let audio = || audio::named(kind).map(Family::Audio);
     let encoder = || encoders::named(kind).map(Family::Encoder);
-    decoder.or_else(encoder).or_else(vision).or_else(towers).or_else(audio)
+    let seq2seq = || seq2seq::named(kind).map(Family::EncoderDecoder);
+    decoder.or_else(encoder).or_else(vision).or_else(towers).or_else(audio).or_else(seq2seq)
 }
 
 impl Family {
@@ -113,11 +136,24 @@ impl Family {
         config: &Config,
         task: Option<&str>,
     ) -> Result<Box<dyn Architecture>> {
+        if let Some(task) = task
+            && !matches!(self, Family::Encoder(_) | Family::Decoder(_))
+        {
+            let why = format!(
+                "`source.task` is `{}`, and models of this kind have the head of their class alone",
+                shown(task)
+            );
+            return Err(Diagnostic::new(Code::ParamsBadValue, why).help("Leave it out."));
+        }
         match self {
             Family::Encoder(family) => Ok(Box::new(family.describe(config, task)?)),
             Family::Decoder(describe) => decoder(describe, config, task),
             Family::Vision(describe) | Family::Towers(describe) | Family::Audio(describe) => {
                 describe(config)
+            }
+            Family::EncoderDecoder(describe) => {
+                class(config, &GENERATING, "which is no class that writes a text by another")?;
+                Ok(Box::new(describe(config)?))
             }
         }
     }

@@ -37,6 +37,13 @@ pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat().into()
 }
 
+/// The models of a network.
+pub(crate) struct Models {
+    pub(crate) first: Model,
+    /// Others by the names of their files.
+    pub(crate) further: Vec<(&'static str, Model)>,
+}
+
 /// The model of a `config.json` with these tensors.
 pub(crate) fn model(config: &str, tensors: &Bytes, opset: i64) -> Result<Model, Diagnostic> {
     model_for(config, tensors, &Target::plain(opset))
@@ -48,6 +55,11 @@ pub(crate) fn model_for(
     tensors: &Bytes,
     target: &Target,
 ) -> Result<Model, Diagnostic> {
+    models(config, tensors, target).map(|models| models.first)
+}
+
+/// The same of a network that may make several.
+pub(crate) fn models(config: &str, tensors: &Bytes, target: &Target) -> Result<Models, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
     let scheme = quantization::scheme(&config)?;
     let described = architecture::family(&config)?.describe(&config, None)?;
@@ -55,18 +67,26 @@ pub(crate) fn model_for(
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());
     checkpoint.by(scheme);
-    let graph = described.graph(&checkpoint, target)?;
-    Ok(lower::model(graph, target.opset))
+    let first = lower::model(described.graph(&checkpoint, target)?, target.opset);
+    let further = described.further(&checkpoint, target)?.into_iter();
+    let further = further.map(|(name, graph)| (name, lower::model(graph, target.opset))).collect();
+    Ok(Models { first, further })
 }
 
 /// The tensors that `config.json` asks for, beside `more`, and its model: what is missing says its name and its shape.
 pub(crate) fn complete(config: &str, more: &[(&str, &[usize])]) -> (Bytes, Model) {
+    let (tensors, models) = complete_models(config, more);
+    (tensors, models.first)
+}
+
+/// The same of a network that may make several.
+pub(crate) fn complete_models(config: &str, more: &[(&str, &[usize])]) -> (Bytes, Models) {
     let mut tensors: Vec<_> =
         more.iter().map(|(name, dims)| ((*name).to_owned(), dims.to_vec())).collect();
     loop {
         let bytes = file(&tensors);
-        let found = match model(config, &bytes, 21) {
-            Ok(model) => return (bytes, model),
+        let found = match models(config, &bytes, &Target::plain(21)) {
+            Ok(models) => return (bytes, models),
             Err(found) => found,
         };
         let words: Vec<&str> = found.message.split(['`', '[', ']']).collect();

@@ -14,12 +14,13 @@ pub(crate) const ADAPTER: &str = "adapter_config.json";
 const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// What runtimes and people read beside a model. None of it changes the graph.
-const COPIED: [&str; 21] = [
+const COPIED: [&str; 25] = [
     CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
     "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja",
     "chat_template.json", "preprocessor_config.json", "processor_config.json", "README.md",
     "NOTICE", "USE_POLICY.md", "sentence_bert_config.json", "config_sentence_transformers.json",
+    "normalizer.json", "source.spm", "target.spm", "target_vocab.json",
 ];
 
 /// Folders and endings of files that hold the same model in other forms.

@@ -33,6 +33,7 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     checkpoint.under(described.prefixes());
     checkpoint.by(scheme);
     let graph = described.graph(&checkpoint, &Target::plain(OPSET)).ok()?;
+    drop(described.further(&checkpoint, &Target::plain(OPSET)));
     drop(config.unread());
     drop(checkpoint.unused());
     Some(lower::model(graph, OPSET))

@@ -6,7 +6,7 @@ use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::problem::{damaged, unsupported};
 use crate::{folder, genai, gguf, quantization, sentence};
-use onnxd_plugin_sdk::{Imported, Submission, lower};
+use onnxd_plugin_sdk::{Imported, NamedModel, Submission, lower};
 use serde_json::{Map, Value};
 
 /// Version of the standard's operators that graphs are written in. The host converts to the one that is asked for,
@@ -52,6 +52,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         Some(sentence) => described.sentences(&checkpoint, &target, sentence)?,
         None => described.graph(&checkpoint, &target)?,
     };
+    let further = described.further(&checkpoint, &target)?;
     checkpoint.complete()?;
     copy(submission)?;
     let genai = match target.is_genai {
@@ -66,12 +67,12 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     notes.extend(not_read(submission));
     notes.extend(adapter_beside(submission));
     let metadata = card(&config, &*described, &checkpoint).into_iter().chain(genai).collect();
-    Ok(Imported {
-        model: lower::model(graph, target.opset),
-        notes,
-        metadata,
-        ..Imported::default()
-    })
+    let model = |graph| lower::model(graph, target.opset);
+    let named =
+        |(name, graph): (&str, _)| NamedModel { name: name.to_owned(), model: model(graph) };
+    let further = further.into_iter().map(named).collect();
+    let name = described.file().to_owned();
+    Ok(Imported { model: model(graph), notes, metadata, name, further, ..Imported::default() })
 }
 
 /// What the params ask the graph to be written for.

@@ -33,6 +33,7 @@ mod problem;
 mod quantization;
 mod safetensors;
 mod sentence;
+mod seq2seq;
 mod towers;
 mod transformer;
 mod vision;

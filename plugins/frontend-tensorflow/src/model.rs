@@ -101,7 +101,8 @@ fn made(
     }
     let model = lower::model(graph, options.opset);
     let states = ran.kept.states();
-    Ok((Imported { model, notes, metadata: ran.metadata, states }, ran.kept))
+    let metadata = ran.metadata;
+    Ok((Imported { model, notes, metadata, states, ..Imported::default() }, ran.kept))
 }
 
 /// Removes nodes whose results nothing reads.

@@ -172,6 +172,9 @@ pub struct ModelSummary {
     /// opset before it was lowered to what runtimes read; 0: it was not
     #[prost(int64, tag = "9")]
     pub lowered_from: i64,
+    /// the model's file in the folder of the result
+    #[prost(string, tag = "10")]
+    pub file: ::prost::alloc::string::String,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -534,6 +537,24 @@ pub struct Versions {
     #[prost(message, repeated, tag = "2")]
     pub plugins: ::prost::alloc::vec::Vec<Component>,
 }
+/// What became of a further model of the network, in the fields that a report has for the first one.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ModelReport {
+    #[prost(message, optional, tag = "1")]
+    pub model: ::core::option::Option<ModelSummary>,
+    #[prost(message, repeated, tag = "2")]
+    pub passes: ::prost::alloc::vec::Vec<Pass>,
+    #[prost(message, repeated, tag = "3")]
+    pub comparisons: ::prost::alloc::vec::Vec<PassComparison>,
+    #[prost(message, optional, tag = "4")]
+    pub quantization: ::core::option::Option<Quantization>,
+    #[prost(message, optional, tag = "5")]
+    pub numerics: ::core::option::Option<Numerics>,
+    #[prost(string, repeated, tag = "6")]
+    pub metadata: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
 /// Declared in the order of the keys of report.json.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -576,6 +597,9 @@ pub struct Report {
     pub quantization: ::core::option::Option<Quantization>,
     #[prost(message, optional, tag = "15")]
     pub numerics: ::core::option::Option<Numerics>,
+    /// models beside the first one
+    #[prost(message, repeated, tag = "35")]
+    pub further: ::prost::alloc::vec::Vec<ModelReport>,
     #[prost(message, repeated, tag = "16")]
     pub diagnostics: ::prost::alloc::vec::Vec<Diagnostic>,
     #[prost(string, repeated, tag = "18")]
@@ -800,6 +824,24 @@ pub struct ImportLog {
     /// the initializer of each input is its value for the first call
     #[prost(message, repeated, tag = "4")]
     pub states: ::prost::alloc::vec::Vec<State>,
+    /// of the graph's file, without its ending; empty: "model"
+    #[prost(string, tag = "5")]
+    pub name: ::prost::alloc::string::String,
+    /// models that the network makes besides. Since 1.3
+    #[prost(message, repeated, tag = "6")]
+    pub further: ::prost::alloc::vec::Vec<NamedGraph>,
+}
+/// A further model of a network: the decoder beside its encoder.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NamedGraph {
+    /// of its file, without its ending: "decoder_model_merged"
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// a ModelProto with tensors by handle, as the first one
+    #[prost(bytes = "bytes", tag = "2")]
+    pub graph: ::prost::bytes::Bytes,
 }
 /// How sure a front-end is that a network is its own.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

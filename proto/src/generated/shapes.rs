@@ -150,6 +150,7 @@ impl Measured for crate::onnxd::ModelSummary {
             (7, FieldKind::Number), // bytes
             (8, FieldKind::Messages(&<crate::onnxd::State as Measured>::SHAPE)), // states
             (9, FieldKind::Number), // lowered_from
+            (10, FieldKind::Text), // file
         ],
     };
 }
@@ -399,6 +400,21 @@ impl Measured for crate::onnxd::Versions {
     };
 }
 
+impl Measured for crate::onnxd::ModelReport {
+    const SHAPE: Shape = Shape {
+        name: "ModelReport",
+        bytes: size_of::<Self>(),
+        fields: &[
+            (1, FieldKind::Message(&<crate::onnxd::ModelSummary as Measured>::SHAPE)), // model
+            (2, FieldKind::Messages(&<crate::onnxd::Pass as Measured>::SHAPE)), // passes
+            (3, FieldKind::Messages(&<crate::onnxd::PassComparison as Measured>::SHAPE)), // comparisons
+            (4, FieldKind::Message(&<crate::onnxd::Quantization as Measured>::SHAPE)), // quantization
+            (5, FieldKind::Message(&<crate::onnxd::Numerics as Measured>::SHAPE)), // numerics
+            (6, FieldKind::Texts), // metadata
+        ],
+    };
+}
+
 impl Measured for crate::onnxd::Report {
     const SHAPE: Shape = Shape {
         name: "Report",
@@ -425,6 +441,7 @@ impl Measured for crate::onnxd::Report {
             (32, FieldKind::Message(&<crate::onnxd::Versions as Measured>::SHAPE)), // versions
             (33, FieldKind::Messages(&<crate::onnxd::PassComparison as Measured>::SHAPE)), // comparisons
             (34, FieldKind::Number), // verdict
+            (35, FieldKind::Messages(&<crate::onnxd::ModelReport as Measured>::SHAPE)), // further
         ],
     };
 }
@@ -534,6 +551,19 @@ impl Measured for crate::onnxd::ImportLog {
             (2, FieldKind::Map(&Shape { name: "metadata", bytes: size_of::<(String, String)>(), fields: &[(1, FieldKind::Text), (2, FieldKind::Text)] })), // metadata
             (3, FieldKind::Message(&<crate::onnxd::ParamsRead as Measured>::SHAPE)), // params_read
             (4, FieldKind::Messages(&<crate::onnxd::State as Measured>::SHAPE)), // states
+            (5, FieldKind::Text), // name
+            (6, FieldKind::Messages(&<crate::onnxd::NamedGraph as Measured>::SHAPE)), // further
+        ],
+    };
+}
+
+impl Measured for crate::onnxd::NamedGraph {
+    const SHAPE: Shape = Shape {
+        name: "NamedGraph",
+        bytes: size_of::<Self>(),
+        fields: &[
+            (1, FieldKind::Text), // name
+            (2, FieldKind::Text), // graph
         ],
     };
 }
@@ -856,7 +886,7 @@ impl Measured for crate::onnxd::Job {
 }
 
 /// All messages.
-pub const ALL: [&Shape; 61] = [
+pub const ALL: [&Shape; 63] = [
     &<crate::onnxd::Diagnostic as Measured>::SHAPE,
     &<crate::onnxd::Diagnostics as Measured>::SHAPE,
     &<crate::onnxd::InputFile as Measured>::SHAPE,
@@ -885,6 +915,7 @@ pub const ALL: [&Shape; 61] = [
     &<crate::onnxd::Numerics as Measured>::SHAPE,
     &<crate::onnxd::PluginLine as Measured>::SHAPE,
     &<crate::onnxd::Versions as Measured>::SHAPE,
+    &<crate::onnxd::ModelReport as Measured>::SHAPE,
     &<crate::onnxd::Report as Measured>::SHAPE,
     &<crate::onnxd::SubmissionFile as Measured>::SHAPE,
     &<crate::onnxd::Submission as Measured>::SHAPE,
@@ -895,6 +926,7 @@ pub const ALL: [&Shape; 61] = [
     &<crate::onnxd::PassLog as Measured>::SHAPE,
     &<crate::onnxd::QuantizeLog as Measured>::SHAPE,
     &<crate::onnxd::ImportLog as Measured>::SHAPE,
+    &<crate::onnxd::NamedGraph as Measured>::SHAPE,
     &<crate::onnxd::PluginComponent as Measured>::SHAPE,
     &<crate::onnxd::PluginInfo as Measured>::SHAPE,
     &<crate::onnxd::Limits as Measured>::SHAPE,

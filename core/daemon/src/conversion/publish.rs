@@ -16,7 +16,7 @@ use std::path::Path;
 pub(crate) const REPORT: &str = "report.json";
 pub(crate) const RECEIPT: &str = "receipt.txt";
 pub(crate) const VIEWS: [&str; 4] = [REPORT, "report.txt", "report.html", RECEIPT];
-/// What a model is called; in a folder below if the params name one.
+/// What a model is called, if it is the only one; in a folder below if the params name one.
 pub(crate) const MODEL_FILES: [&str; 2] = ["model.onnx", "model.onnx.data"];
 
 /// Writes the reports beside the outputs and brings all of it to the disk.

@@ -221,7 +221,7 @@ impl ResultFolder {
         let (views, outputs): (Vec<&str>, Vec<&str>) =
             new.names().partition(|name| VIEWS.contains(name));
         let (models, others): (Vec<&str>, Vec<&str>) =
-            outputs.into_iter().partition(|name| name.ends_with(MODEL_FILES[0]));
+            outputs.into_iter().partition(|name| name.ends_with(".onnx"));
         for name in views.into_iter().chain(others).chain(models) {
             let to = self.folder.join(name);
             if let Some(folder) = to.parent() {

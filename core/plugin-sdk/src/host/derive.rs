@@ -24,6 +24,11 @@ impl JobHandle {
         self.host.tensor_derive.is_some() && (!is_newer || self.host.abi_minor >= 3)
     }
 
+    /// Whether the host takes several models of a network.
+    pub(crate) fn takes_further(&self) -> bool {
+        self.host.abi_minor >= 3
+    }
+
     /// Has the host derive a tensor from others.
     pub(crate) fn derive(
         &self,

@@ -123,6 +123,8 @@ impl Dropped {
 pub struct Done<Log> {
     /// The model. It is valid.
     pub model: Model,
+    /// Further models of the network, by the names of their files. They are valid.
+    pub further: BTreeMap<String, Model>,
     /// What goes into the report.
     pub log: Log,
     /// Lines of the log, with their levels: `warning: reader: eight bytes`.
@@ -147,8 +149,18 @@ pub fn import(
     frontend: &dyn Frontend,
     dropped: &Dropped,
 ) -> Result<Done<messages::ImportLog>, Diagnostics> {
-    let log = (abi::ARTIFACT_IMPORT_LOG, |log: &[u8]| Message::decode(log));
-    called(dropped, None, log, |job| crate::frontend::import(frontend, job))
+    let log = (abi::ARTIFACT_IMPORT_LOG, |log: &[u8]| messages::ImportLog::decode(log));
+    let (mut done, job) = called(dropped, None, log, |job| crate::frontend::import(frontend, job))?;
+    for messages::NamedGraph { name, graph } in &done.log.further {
+        done.further.insert(name.clone(), examined(graph.clone(), &job)?);
+    }
+    Ok(done)
+}
+
+/// A model that a component handed over.
+fn examined(graph: Bytes, job: &JobHandle) -> Result<Model, Diagnostics> {
+    let mut model = onnxd_onnx::decode(graph, &mut HostTensors(job))?.model;
+    examine(&mut model, VerifyLevel::Full).or_ok(model)
 }
 
 /// Runs a pass on a model.
@@ -161,9 +173,10 @@ pub fn run_pass(
     model: &Model,
 ) -> Result<Done<messages::PassLog>, Diagnostics> {
     let log = (abi::ARTIFACT_PASS_LOG, |log: &[u8]| Message::decode(log));
-    called(&Dropped::default(), Some(model), log, |job| {
+    let done = called(&Dropped::default(), Some(model), log, |job| {
         crate::passes::rewrite(&[pass], 0, &crate::Params::default(), &job)
-    })
+    });
+    done.map(|(done, _)| done)
 }
 
 /// Quantizes a model, with the dropped files as calibration data.
@@ -177,9 +190,10 @@ pub fn quantize(
     dropped: &Dropped,
 ) -> Result<Done<(messages::QuantizeLog, messages::Quantization)>, Diagnostics> {
     let both = |log: &[u8]| Ok((Message::decode(log)?, Message::decode(log)?));
-    called(dropped, Some(model), (abi::ARTIFACT_QUANTIZE_LOG, both), |job| {
+    let done = called(dropped, Some(model), (abi::ARTIFACT_QUANTIZE_LOG, both), |job| {
         crate::quantize::quantize(quantizer, job)
-    })
+    });
+    done.map(|(done, _)| done)
 }
 
 /// Runs a model with the built-in executor: its outputs, by name.
@@ -200,7 +214,7 @@ fn called<Log>(
     model: Option<&Model>,
     (log, decode): (&str, impl FnOnce(&[u8]) -> Result<Log, DecodeError>),
     f: impl FnOnce(JobHandle) -> Result<(), Diagnostics>,
-) -> Result<Done<Log>, Diagnostics> {
+) -> Result<(Done<Log>, JobHandle), Diagnostics> {
     let (host, job) = dropped.host();
     if let Some(model) = model {
         let graph = onnxd_onnx::encode_to_bytes(model, &mut HostTensors(&job))?;
@@ -214,10 +228,9 @@ fn called<Log>(
         let artifacts = std::mem::take(&mut state.artifacts);
         (state.graph.clone(), artifacts, std::mem::take(&mut state.logged))
     };
-    let mut model = onnxd_onnx::decode(graph, &mut HostTensors(&job))?.model;
-    examine(&mut model, VerifyLevel::Full).or_ok(())?;
+    let model = examined(graph, &job)?;
     let log = files.remove(log).unwrap_or_default();
     let log = decode(log.as_slice())
         .map_err(|e| Diagnostic::new(Code::PluginContract, format!("its log: {e}")))?;
-    Ok(Done { model, log, logged, files })
+    Ok((Done { model, further: BTreeMap::new(), log, logged, files }, job))
 }

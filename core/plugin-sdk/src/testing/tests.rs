@@ -1,7 +1,7 @@
 use super::*;
 use crate::ir::ops::Add;
 use crate::ir::{DataType, Graph, ValueType};
-use crate::{Claim, Imported};
+use crate::{Claim, Imported, NamedModel};
 
 /// `y = x + w`; the file is the weight, of two floats.
 struct Weights;
@@ -69,4 +69,33 @@ fn folders_are_dropped_whole() {
 #[test]
 fn lines_of_no_call_reach_nothing() {
     crate::log!(Error, "nobody hears");
+}
+
+/// An encoder with its decoder, whose weights are those of the file.
+struct Two;
+
+impl Frontend for Two {
+    fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
+        Weights.probe(submission)
+    }
+
+    fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
+        let imported = Weights.import(submission)?;
+        let (name, model) = ("decoder".to_owned(), imported.model.clone());
+        Ok(Imported {
+            name: "encoder".into(),
+            further: vec![NamedModel { name, model }],
+            ..imported
+        })
+    }
+}
+
+#[test]
+fn further_models_come_with_their_names_and_facts() {
+    let done = import(&Two, &weights()).unwrap();
+    assert_eq!(done.log.name, "encoder");
+    let decoder = &done.further["decoder"];
+    assert_eq!(decoder.metadata, done.model.metadata);
+    let outputs = run(decoder, [("x", Tensor::vector(vec![1f32, 1.0]))]).unwrap();
+    assert_eq!(outputs[0].1, Tensor::vector(vec![2f32, 3.0]));
 }

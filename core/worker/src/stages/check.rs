@@ -1,9 +1,8 @@
 //! Reads the written model again, verifies it, and compares it with reference outputs where they were dropped.
 
-use super::components;
-use super::export::{MODEL, own_fault};
+use super::export::own_fault;
 use super::session::Session;
-use super::states;
+use super::{components, states};
 use crate::integers;
 use onnxd_arrays::{self as arrays, Arrays};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
@@ -18,7 +17,7 @@ use std::path::PathBuf;
 const SHOWN_MAX: usize = 8;
 
 pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
-    let path = session.out_dir().join(MODEL);
+    let path = session.out_dir().join(session.models.file());
     let own_faults = |found: Diagnostics| Diagnostics(found.0.into_iter().map(own_fault).collect());
     let mut model = onnxd_onnx::load(&path).map_err(own_faults)?.model;
     own_faults(examine(&mut model.clone(), components::level(session))).or_ok(())?;
@@ -29,8 +28,13 @@ pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
 /// Runs the model on the reference inputs. What cannot be run is a note, what differs is a finding.
 fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
     let params: Check = session.section();
-    let inputs = reference(session, ("inputs", params.inputs()), "inputs.npz")?;
-    let outputs = reference(session, ("outputs", params.outputs()), "outputs.npz")?;
+    let (inputs, outputs) = (params.inputs(), params.outputs());
+    for (key, named) in [("check.inputs", &inputs), ("check.outputs", &outputs)] {
+        session.models.only_one(key, named.is_some())?;
+    }
+    let usual = ["inputs.npz", "outputs.npz"].map(|usual| session.models.beside(usual));
+    let inputs = reference(session, ("inputs", inputs), &usual[0])?;
+    let outputs = reference(session, ("outputs", outputs), &usual[1])?;
     let (Some(inputs), Some(outputs)) = (inputs, outputs) else { return Ok(()) };
     let (mut inputs, wanted) = (arrays::read(&inputs)?, arrays::read(&outputs)?);
     let made = integers::inputs(model, &mut inputs);

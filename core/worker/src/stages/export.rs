@@ -14,9 +14,6 @@ use onnxd_params::words::ExternalData;
 use onnxd_proto::onnxd::{FileDigest, FileRole, ModelSummary};
 use serde_json::Value;
 
-/// Name of the written model.
-pub(crate) const MODEL: &str = "model.onnx";
-
 pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     let mut model = session.take_model()?;
     complete_outputs(&mut model);
@@ -25,6 +22,16 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     }
     let lowered_from = opset::choose(session, &mut model)?;
     let params: Export = session.section();
+    for (key, is_set) in [
+        ("export.input_names", !params.input_names().is_empty()),
+        ("export.output_names", !params.output_names().is_empty()),
+        (
+            "export.dynamic_axes",
+            params.dynamic_axes().as_object().is_some_and(|axes| !axes.is_empty()),
+        ),
+    ] {
+        session.models.only_one(key, is_set)?;
+    }
     for (side, names) in
         [(Side::Inputs, params.input_names()), (Side::Outputs, params.output_names())]
     {
@@ -49,11 +56,13 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     provenance(session, &mut model);
     let folder = session.out_dir();
     std::fs::create_dir_all(&folder).map_err(|e| disk(&folder, &e))?;
-    let written = onnxd_onnx::write_model(&model, &folder.join(MODEL), &options(&params))?;
+    let file = session.models.file();
+    let written = onnxd_onnx::write_model(&model, &folder.join(&file), &options(&params))?;
     if params.verbose() {
-        let (path, text) = (folder.join(LISTING), listing(&model));
+        let name = session.models.beside(LISTING);
+        let (path, text) = (folder.join(&name), listing(&model));
         std::fs::write(&path, &text).map_err(|e| disk(&path, &e))?;
-        let (path, bytes) = (LISTING.to_owned(), text.len() as u64);
+        let (path, bytes) = (name, text.len() as u64);
         let role = FileRole::Artifact.into();
         session.outputs.push(FileDigest { path, bytes, role, ..FileDigest::default() });
     }
@@ -62,7 +71,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     for (path, bytes) in written.files {
         bytes_total += bytes;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let role = if name == MODEL { FileRole::Model } else { FileRole::ExternalData }.into();
+        let role = if name == file { FileRole::Model } else { FileRole::ExternalData }.into();
         // Whoever reads the files when this process has ended takes their digests.
         session.outputs.push(FileDigest { path: name, bytes, role, ..FileDigest::default() });
     }
@@ -70,7 +79,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     let states = session.states.clone();
     let summary = summary::describe(&model, bytes_total, states);
     let lowered_from = lowered_from.unwrap_or_default();
-    session.report.model = Some(ModelSummary { lowered_from, ..summary });
+    session.report.model = Some(ModelSummary { lowered_from, file, ..summary });
     Ok(())
 }
 

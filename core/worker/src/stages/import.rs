@@ -1,8 +1,9 @@
 //! From the dropped files to a graph, by the front-end with the strongest claim.
 
+use super::lowered::LoweringPasses;
 use super::outputs::complete_outputs;
 use super::session::{Session, findings};
-use super::{lowered, sources, states};
+use super::{lowered, models, sources, states};
 use crate::confine::parent::PROBE;
 use crate::recognition::{ChosenFrontend, Question};
 use crate::summary;
@@ -26,16 +27,29 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     let mut context = session.context(Submission { lowered: &lowered, ..session.submission() });
     let imported =
         call::import(session.loaded(&plugin), &frontend, &mut context).map_err(findings)?;
-    session.replace_graph(imported.model);
     session.keep(&mut context, imported.log.params_read.as_ref());
     for note in &imported.log.notes {
         session.note(&from_message(note), Severity::Warning);
     }
     let metadata = imported.log.metadata.iter().map(|(k, v)| format!("{k} = {v}"));
     session.report.metadata.extend(metadata);
+    models::check(&session.outputs, &imported.log)?;
+    for further in imported.log.further {
+        session.models.about(&further.name);
+        session.replace_graph(further.graph);
+        settle(session, &rows)?;
+        session.let_wait();
+    }
+    session.models.about(&imported.log.name);
+    session.replace_graph(imported.model);
     states::take(session, &imported.log.states)?;
+    settle(session, &rows)
+}
+
+/// What is done with a graph before anything else looks at it.
+fn settle(session: &mut Session, rows: &LoweringPasses) -> Result<(), Diagnostics> {
     session.op_counts[0] = summary::count_ops(session.model()?);
-    lowered::lower(session, &rows)?;
+    lowered::lower(session, rows)?;
     let mut model = session.model()?.clone();
     if complete_outputs(&mut model) {
         let text = "types or shapes of outputs are not declared; they are inferred where possible";

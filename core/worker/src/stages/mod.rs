@@ -1,5 +1,6 @@
 //! One conversion inside the worker: import, optimize, quantize, export, check. Data flows one way; each stage takes
-//! the graph as ONNX bytes whose weights are handles into one table, and leaves its part in the report.
+//! the graph as ONNX bytes whose weights are handles into one table, and leaves its part in the report. Of a network
+//! that makes several models, each goes through all stages behind the import.
 
 mod available;
 mod check;
@@ -10,6 +11,7 @@ mod import;
 mod listing;
 mod looked;
 mod lowered;
+mod models;
 mod opset;
 mod optimize;
 mod outputs;
@@ -46,10 +48,16 @@ pub(crate) fn convert(request: ConvertRequest, threads: u32, events: Events) -> 
 fn run(session: &mut Session) -> Result<(), Diagnostics> {
     available::check(session)?;
     session.stage("import", import::import)?;
-    session.stage("optimize", optimize::optimize)?;
-    session.stage("quantize", quantize::quantize)?;
-    session.stage("export", export::export)?;
-    session.stage("check", check::check)?;
+    loop {
+        session.stage("optimize", optimize::optimize)?;
+        session.stage("quantize", quantize::quantize)?;
+        session.stage("export", export::export)?;
+        session.stage("check", check::check)?;
+        if !session.goes_on() {
+            break;
+        }
+    }
+    session.models.about("");
     unused_inputs::tell(session);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::Events;
 use super::looked::Looked;
+use super::models::Models;
 use super::plugin_log::PluginLog;
 use crate::described::Described;
 use crate::summary;
@@ -52,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) outputs: Vec<message::FileDigest>,
     /// Digests of the sources that are still computed.
     pub(super) digests: Option<PendingDigests>,
+    /// The models that the network makes.
+    pub(super) models: Models,
     /// What the model keeps between calls.
     pub(crate) states: Vec<message::State>,
     /// The values of states for the first call, once they are no part of the model any more.
@@ -106,6 +109,7 @@ impl Session {
             tensors: TensorTable::new(),
             outputs: Vec::new(),
             digests: None,
+            models: Models::default(),
             states: Vec::new(),
             initial: Vec::new(),
             op_counts: Default::default(),
@@ -123,12 +127,16 @@ impl Session {
         self.entered(name, "", "");
         let started = Instant::now();
         let outcome = run(self);
-        self.report.stages.push(message::Stage {
-            name: name.into(),
-            seconds: started.elapsed().as_secs_f64(),
-            peak_rss_bytes: summary::peak_rss_bytes(),
+        // A stage has one entry for all models.
+        let stages = &mut self.report.stages;
+        let at = stages.iter().position(|stage| stage.name == name).unwrap_or_else(|| {
+            stages.push(message::Stage { name: name.into(), ..message::Stage::default() });
+            stages.len() - 1
         });
-        outcome
+        stages[at].seconds += started.elapsed().as_secs_f64();
+        stages[at].peak_rss_bytes = summary::peak_rss_bytes();
+        let told = |found| self.models.told(found);
+        outcome.map_err(|found| Diagnostics(found.0.into_iter().map(told).collect()))
     }
 
     /// Says who is in charge from now on, so that a crash can be laid at the right door.
@@ -227,6 +235,25 @@ impl Session {
         std::mem::replace(&mut self.graph, graph)
     }
 
+    /// Lets the graph wait until the models before it are done.
+    pub(super) fn let_wait(&mut self) {
+        self.typed = None;
+        let (graph, ops) =
+            (self.replace_graph(Bytes::new()), std::mem::take(&mut self.op_counts[0]));
+        self.models.wait(graph, ops, &mut self.report);
+    }
+
+    /// Goes on to the next model of the network; whether there is one.
+    pub(super) fn goes_on(&mut self) -> bool {
+        let Some(graph) = self.models.next(&mut self.op_counts, &mut self.report) else {
+            return false;
+        };
+        self.replace_graph(graph);
+        self.states.clear();
+        self.initial.clear();
+        true
+    }
+
     /// The graph, decoded; its weights stay where they are.
     pub(crate) fn model(&self) -> Result<&Model, Diagnostics> {
         if let Some(model) = self.model.get() {
@@ -261,11 +288,13 @@ impl Session {
 
     /// Adds a finding that does not end the conversion.
     pub(crate) fn note(&mut self, diagnostic: &Diagnostic, severity: Severity) {
-        self.report.diagnostics.push(message::Diagnostic::of(diagnostic, severity));
+        let told = self.models.told(diagnostic.clone());
+        self.report.diagnostics.push(message::Diagnostic::of(&told, severity));
     }
 
     /// The report with its verdict.
     pub(crate) fn conclude(mut self, outcome: Result<(), Diagnostics>) -> ConvertResult {
+        self.models.conclude(&mut self.op_counts, &mut self.report);
         let errors = self.report.diagnostics.iter().filter(|d| d.severity() == Severity::Error);
         let findings = errors.count();
         let report = &mut self.report;
@@ -288,8 +317,6 @@ impl Session {
         self.outputs.sort_by_key(|f| !matches!(f.role(), FileRole::Model | FileRole::ExternalData));
         report.outputs = self.outputs.clone();
         self.plugin_log.into_report(report);
-        let model = report.model.get_or_insert_default();
-        model.op_counts = summary::op_counts(&self.op_counts);
         ConvertResult { report: Some(self.report), outputs: self.outputs }
     }
 }

@@ -60,7 +60,7 @@ fn converted(case: &Path, common: &Path) -> CaseOutput {
     let (status, stderr) = outcome(&run.output().unwrap());
     let report = fs::read(out.join("report.json")).unwrap_or_default();
     let report: Value = serde_json::from_slice(&report).unwrap_or(Value::Null);
-    let model = shown::model(&out, &report);
+    let model = shown::models(&out, &report);
     let numbers = wrong_numbers(case, &out, &report);
     CaseOutput {
         model,

@@ -15,10 +15,21 @@ const ELEMENTS_MAX: usize = 64;
 /// Metadata that differ with the version, and digests of sources.
 const VOLATILE: [&str; 2] = ["onnxd.version", "onnxd.source.sha256"];
 
-/// The written model, if there is one: metadata, ONNX text, and the source layers of nodes.
-pub(crate) fn model(out: &Path, report: &Value) -> Option<String> {
+/// The written models, if there are any: metadata, ONNX text, and the source layers of nodes.
+pub(crate) fn models(out: &Path, report: &Value) -> Option<String> {
     let outputs = report["outputs"].as_array()?;
-    let path = outputs.iter().find(|o| o["role"] == "model")?["path"].as_str()?;
+    let paths = outputs.iter().filter(|o| o["role"] == "model").filter_map(|o| o["path"].as_str());
+    let paths: Vec<&str> = paths.collect();
+    match paths.as_slice() {
+        [] => None,
+        [path] => Some(model(out, path, report)),
+        several => Some(
+            several.iter().map(|path| format!("{path}\n{}", model(out, path, report))).collect(),
+        ),
+    }
+}
+
+fn model(out: &Path, path: &str, report: &Value) -> String {
     let loaded = onnxd_onnx::load(&out.join(path)).unwrap_or_else(|d| panic!("{path}: {d}"));
     let mut model = loaded.model;
     model.producer_version.clear();
@@ -34,7 +45,7 @@ pub(crate) fn model(out: &Path, report: &Value) -> Option<String> {
     let options = PrintOptions { elements_max: Some(ELEMENTS_MAX), digest: Some(digest) };
     text += &print_model_with(&model, &options);
     model.for_each_graph(|graph| provenance(graph, &mut text));
-    Some(text)
+    text
 }
 
 fn digest(tensor: &Tensor) -> String {
@@ -156,7 +167,9 @@ pub(crate) fn diagnostics(status: i32, stderr: &str, report: &Value, folder: &Pa
             writeln!(text, "  help: {}", word("help")).unwrap();
         }
     }
-    for pass in rows(&report["passes"]) {
+    let further = rows(&report["further"]);
+    let further = further.iter().flat_map(|model| rows(&model["passes"]));
+    for pass in rows(&report["passes"]).into_iter().chain(further) {
         let (skipped, notes) = (rows(&pass["skipped"]), rows(&pass["notes"]));
         if pass["rewrites"] == 0 && skipped.is_empty() && notes.is_empty() {
             continue;

@@ -63,6 +63,7 @@ pub(crate) fn import(
         notes: made.notes,
         metadata: made.ranges,
         states: made.states,
+        ..Imported::default()
     })
 }
 
