@@ -117,4 +117,5 @@ def main():
     np.savez(HERE / "expected.outputs.npz", **{name: x[None].astype("<f4") for name, x in given.items()})
 
 
-main()
+if __name__ == "__main__":
+    main()

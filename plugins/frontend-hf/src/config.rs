@@ -61,6 +61,11 @@ impl Config {
         Config { origin: Some(Rc::new(origin)), ..Config::of(String::new(), fields) }
     }
 
+    /// All fields as a file.
+    pub(crate) fn written(&self) -> Vec<u8> {
+        format!("{:#}\n", Value::Object(self.fields.clone())).into_bytes()
+    }
+
     fn place(&self) -> &str {
         self.origin.as_ref().map_or("`config.json`", |origin| &origin.place)
     }

@@ -4,7 +4,7 @@
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::Config;
-use crate::{architecture, safetensors};
+use crate::{architecture, gguf, safetensors};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
@@ -31,6 +31,12 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     let graph = described.graph(&checkpoint, OPSET).ok()?;
     drop(config.unread());
     drop(checkpoint.unused());
+    Some(lower::model(graph, OPSET))
+}
+
+/// Reads bytes as a file of GGUF.
+pub fn gguf(bytes: &[u8]) -> Option<Model> {
+    let graph = gguf::graph("m.gguf", &Bytes::copy_from_slice(bytes), OPSET).ok()?;
     Some(lower::model(graph, OPSET))
 }
 
