@@ -68,6 +68,11 @@ impl Config {
         Config { origin: Some(Rc::new(origin)), ..Config::of(String::new(), fields) }
     }
 
+    /// All fields as a file.
+    pub(crate) fn written(&self) -> Vec<u8> {
+        format!("{:#}\n", Value::Object(self.fields.clone())).into_bytes()
+    }
+
     fn place(&self) -> String {
         let file = || format!("`{}`", shown(&self.file));
         self.origin.as_ref().map_or_else(file, |origin| origin.place.clone())

@@ -5,7 +5,7 @@
 use crate::architecture::Target;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::Config;
-use crate::{architecture, quantization, safetensors, sentence};
+use crate::{architecture, gguf, quantization, safetensors, sentence};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
@@ -36,6 +36,12 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     drop(described.further(&checkpoint, &Target::plain(OPSET)));
     drop(config.unread());
     drop(checkpoint.unused());
+    Some(lower::model(graph, OPSET))
+}
+
+/// Reads bytes as a file of GGUF.
+pub fn gguf(bytes: &[u8]) -> Option<Model> {
+    let graph = gguf::graph("m.gguf", &Bytes::copy_from_slice(bytes), OPSET).ok()?;
     Some(lower::model(graph, OPSET))
 }
 

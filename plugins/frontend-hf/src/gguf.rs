@@ -13,12 +13,15 @@ mod names;
 mod parts;
 mod rows;
 mod tensors;
+mod tokenizer;
 
+use crate::architecture::Target;
 use crate::diag::{Diagnostic, shown};
 use crate::problem::{damaged, over_limit, truncated, unsupported};
 use bytes::Bytes;
 use cursor::Cursor;
 use metadata::Metadata;
+use onnxd_plugin_sdk::ir::Graph;
 use tensors::Stored;
 
 pub(crate) use import::import;
@@ -66,6 +69,14 @@ pub(crate) fn read(file: &str, bytes: &Bytes) -> Result<Read, Diagnostic> {
     let alignment = alignment(&metadata)?;
     let tensors = tensors::read(&mut at, tensors, alignment)?;
     Ok(Read { version, metadata, tensors })
+}
+
+/// The graph of the model in a file, in one piece.
+pub(crate) fn graph(file: &str, bytes: &Bytes, opset: i64) -> Result<Graph, Diagnostic> {
+    let read = read(file, bytes)?;
+    let described = import::describe(file, &read)?;
+    let checkpoint = import::checkpoint(&read.tensors, &described)?;
+    import::graph(&described.decoder, &checkpoint, &Target::plain(opset))
 }
 
 /// Magic and version.
@@ -126,3 +137,8 @@ fn alignment(metadata: &Metadata) -> Result<u64, Diagnostic> {
         false => Err(metadata.wrong(KEY, &format!("a power of two, {ALIGNMENT_MAX} at most"))),
     }
 }
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;

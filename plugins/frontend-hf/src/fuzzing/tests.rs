@@ -1,6 +1,6 @@
 //! Mutations of the seeds of the fuzz target, without its tool.
 
-use super::{folder, tensors};
+use super::{folder, gguf, tensors};
 use onnxd_plugin_sdk::testing::mutations::{Mutations, valid};
 use std::path::{Path, PathBuf};
 
@@ -32,4 +32,16 @@ fn checkpoints() {
         tensors(bytes);
         valid(folder(bytes).as_ref())
     });
+}
+
+/// Names of architectures, keys and tensors, and counts, that are put in between.
+const PARTS: [&[u8]; 10] = [
+    b"mpt", b"gpt2", b"gemma", b"qwen3", b"attn_norm", b"\0\0\0\0\0\0\0\x10",
+    b"\x09\0\0\0\x09\0\0\0", b"\x0c\0\0\0", b"\xff\xff\xff\xff\xff\xff\xff\x7f", b"blk.1.",
+];
+
+#[test]
+fn files_of_gguf() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seeds/hf_gguf");
+    Mutations::of_folder(&seeds, &PARTS).run(|bytes| valid(gguf(bytes).as_ref()));
 }

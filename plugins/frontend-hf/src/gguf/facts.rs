@@ -10,6 +10,9 @@ use crate::problem::{damaged, unsupported};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
+/// Layers that are told apart here; the family refuses more.
+const LAYERS_MAX: usize = 1 << 13;
+
 const ARCHITECTURE: &str = "general.architecture";
 
 /// Keys below the name of an architecture that say what it computes. One that nothing reads is refused, unless it says
@@ -263,10 +266,8 @@ impl Facts<'_> {
         }
         let Some(every) = self.size(KEY)? else { return Ok(None) };
         let count = self.needed("block_count")?;
-        let is_near = |i: usize| every == 0 || (i + 1) % every != 0;
-        // No more flags than tensors tell layers apart by.
-        let count = count.min(self.tensors.len());
-        Ok(Some((0..count).map(is_near).collect()))
+        let is_near = |i: usize| every == 0 || !(i + 1).is_multiple_of(every);
+        Ok(Some((0..count.min(LAYERS_MAX)).map(is_near).collect()))
     }
 
     /// That nothing is left which says what is computed.

@@ -3,7 +3,7 @@
 use super::architectures::Architecture;
 use super::metadata::Metadata;
 use super::tensors::Stored;
-use super::{Read, facts, names, parts};
+use super::{Read, facts, names, parts, tokenizer};
 use crate::architecture::{Architecture as _, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
@@ -31,15 +31,20 @@ const CARD: [(&str, &str); 5] = [
 pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let network = submission.network();
     let read = parts::open(submission)?;
-    let Described { decoder, config, architecture } = describe(network, &read)?;
+    let described = describe(network, &read)?;
+    let checkpoint = checkpoint(&read.tensors, &described)?;
+    let Described { decoder, config, .. } = described;
     let target = target(submission, &config);
-    let checkpoint = checkpoint(&read.tensors, &decoder, architecture)?;
     let graph = graph(&decoder, &checkpoint, &target)?;
     let folder = folder::folder_of(network);
     for path in folder::texts(submission) {
         submission.file(&path[folder.len()..], &submission.read(&path)?)?;
     }
+    let (files, missing) = tokenizer::files(&read.metadata)?;
+    files.iter().try_for_each(|(name, bytes)| submission.file(name, bytes))?;
+    submission.file(folder::CONFIG, &config.written())?;
     let mut notes = config.unread();
+    notes.extend(missing);
     notes.extend(unread(&read.metadata));
     if submission.param("source", "strict") == true && !notes.is_empty() {
         return Err(Diagnostics(notes));
@@ -101,9 +106,9 @@ fn divide(ropes: &mut [Rope], factors: &[f64]) -> Result<(), Diagnostic> {
 
 pub(super) fn checkpoint(
     tensors: &[Stored],
-    decoder: &Decoder,
-    architecture: &Architecture,
+    described: &Described,
 ) -> Result<Checkpoint, Diagnostic> {
+    let Described { decoder, architecture, .. } = described;
     let mut checkpoint = names::checkpoint(tensors, decoder, architecture)?;
     checkpoint.under(decoder.prefixes());
     Ok(checkpoint)

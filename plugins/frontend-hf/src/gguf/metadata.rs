@@ -167,11 +167,6 @@ impl Metadata {
         Some(value)
     }
 
-    /// Whether the key is there, which is not to read it.
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.values.contains_key(key)
-    }
-
     fn said(&self, key: &str) -> String {
         let (file, name) = (&self.file, shown(key));
         match self.values.get(key) {

@@ -23,6 +23,8 @@ const TWO: Order = Order::Parallel { norms: 2 };
 struct Spelling {
     model: Vec<(&'static str, String)>,
     layer: Vec<(&'static str, String)>,
+    /// Names of weights of experts, in which `*` is the number of one.
+    experts: Vec<(&'static str, String)>,
     /// What names of layers begin with.
     layers: &'static str,
 }
@@ -82,6 +84,7 @@ impl Spelling {
         };
         let owned = |(file, family): (&'static str, &str)| (file, family.to_owned());
         Spelling {
+            experts: of_experts(d),
             model: own(architecture.model).chain(model.map(owned)).collect(),
             layer: own(architecture.layer)
                 .chain(experts)
@@ -106,10 +109,36 @@ impl Spelling {
         let layer = stem.strip_prefix(self.layers).and_then(|rest| rest.strip_prefix('.'));
         let of_layer = layer.and_then(|rest| rest.split_once('.'));
         if let Some((number, part)) = of_layer {
-            return Some(format!("blk.{number}.{}{ending}", find(&self.layer, part)?));
+            let any = |(_, name): &&(&str, String)| match name.split_once('*') {
+                Some((before, behind)) => {
+                    let rest = part.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+                    rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+                }
+                None => name == part,
+            };
+            let of_expert = || self.experts.iter().find(any).map(|(file, _)| *file);
+            let found = find(&self.layer, part).or_else(of_expert)?;
+            return Some(format!("blk.{number}.{found}{ending}"));
         }
         Some(format!("{}{ending}", find(&self.model, stem)?))
     }
+}
+
+/// Names of weights of experts.
+fn of_experts(d: &Decoder) -> Vec<(&'static str, String)> {
+    let names = d.mlp.experts.iter().flat_map(|e| match e.weights {
+        ExpertWeights::Each { gate, up, down } => {
+            vec![("ffn_gate_exps", gate), ("ffn_up_exps", up), ("ffn_down_exps", down)]
+        }
+        ExpertWeights::Stacked { gate_up, down } => {
+            vec![("ffn_gate_exps", gate_up), ("ffn_down_exps", down)]
+        }
+        ExpertWeights::Alternating { .. } => vec![
+            ("ffn_gate_exps", "mlp.experts.gate_up_proj"),
+            ("ffn_down_exps", "mlp.experts.down_proj"),
+        ],
+    });
+    names.map(|(file, family)| (file, family.to_owned())).collect()
 }
 
 /// A name without its ending, and that.

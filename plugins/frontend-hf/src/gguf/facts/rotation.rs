@@ -44,7 +44,7 @@ impl Facts<'_> {
         let kind = self.metadata.text(&self.key(TYPE))?;
         let scaling = match (kind, factor) {
             (Some("none"), _) | (None | Some("linear"), None) => Json::Null,
-            (None | Some("linear"), Some(factor)) if factor == 1.0 => Json::Null,
+            (None | Some("linear"), Some(1.0)) => Json::Null,
             (None | Some("linear"), Some(factor)) => {
                 json!({ "rope_type": "linear", "factor": factor })
             }

@@ -1,0 +1,384 @@
+use super::architectures::all;
+use super::fixture::{File, text};
+use super::rows::{Rows, entry, grouped, halves_apart};
+use super::{import, read};
+use crate::HuggingFace;
+use crate::architecture::Target;
+use crate::diag::Diagnostic;
+use onnxd_plugin_sdk::ir::{Model, Tensor, VerifyLevel, verify};
+use onnxd_plugin_sdk::testing::{self, Dropped, run};
+use onnxd_plugin_sdk::{Claim, lower};
+
+const WORDS: usize = 11;
+
+/// The metadata of a small model: 16 elements, 4 heads, 2 layers.
+fn small(name: &str) -> File {
+    let key = |key: &str| format!("{name}.{key}");
+    let shared = matches!(name, "gpt2" | "gptneox" | "bloom" | "mpt");
+    let file = File::default()
+        .text("general.architecture", name)
+        .size(&key("context_length"), 64)
+        .size(&key("embedding_length"), 16)
+        .size(&key("block_count"), 2)
+        .size(&key("feed_forward_length"), if name == "mpt" { 64 } else { 12 })
+        .size(&key("attention.head_count"), 4)
+        .size(&key("attention.head_count_kv"), if shared { 4 } else { 2 })
+        .floats("token_embd.weight", &[WORDS, 16]);
+    let epsilon = |kind: &str| key(&format!("attention.layer_norm_{kind}"));
+    match name {
+        "llama" | "gemma" | "gemma2" | "gemma3" => file.number(&epsilon("rms_epsilon"), 1e-5),
+        "cohere2" | "gpt-oss" => file.number(&epsilon("rms_epsilon"), 1e-5),
+        _ => file.number(&epsilon("epsilon"), 1e-5),
+    }
+}
+
+/// What some architectures need beside.
+fn whole(name: &str) -> File {
+    let key = |key: &str| format!("{name}.{key}");
+    let file = small(name);
+    let experts = |file: File| {
+        let file = file.size(&key("expert_count"), 4).size(&key("expert_used_count"), 2);
+        (0..2).fold(file, |file, i| {
+            let part = |part: &str| format!("blk.{i}.ffn_{part}_exps.weight");
+            file.floats(&part("gate"), &[4, 12, 16])
+                .floats(&part("up"), &[4, 12, 16])
+                .floats(&part("down"), &[4, 16, 12])
+        })
+    };
+    match name {
+        "granitemoe" | "qwen3moe" | "olmoe" => experts(file),
+        "qwen2moe" => experts(file).size(&key("expert_shared_feed_forward_length"), 12),
+        "gpt-oss" => {
+            let file = experts(file).size(&key("attention.sliding_window"), 3);
+            (0..2).fold(file, |file, i| {
+                let part = |part: &str| format!("blk.{i}.ffn_{part}_exps.bias");
+                file.floats(&part("gate"), &[4, 12])
+                    .floats(&part("up"), &[4, 12])
+                    .floats(&part("down"), &[4, 16])
+            })
+        }
+        "mpt" => file.number(&key("attention.max_alibi_bias"), 8.0),
+        "falcon" => {
+            (0..2).fold(file, |file, i| file.floats(&format!("blk.{i}.attn_norm_2.weight"), &[16]))
+        }
+        "gemma2" | "gemma3" | "cohere2" => {
+            let file = file.size(&key("attention.sliding_window"), 3);
+            file.size(&key("attention.sliding_window_pattern"), 2)
+        }
+        "stablelm" => (0..2).fold(file, |file, i| {
+            file.floats(&format!("blk.{i}.attn_q_norm.weight"), &[4, 4])
+                .floats(&format!("blk.{i}.attn_k_norm.weight"), &[2, 4])
+        }),
+        "lfm2" => {
+            let heads = [0u32, 2].map(|count| count.to_le_bytes().to_vec());
+            let file = file.without(&key("attention.head_count_kv"));
+            let file = file.list(&key("attention.head_count_kv"), 4, &heads);
+            file.size(&key("shortconv.l_cache"), 3).floats("blk.0.shortconv.conv.weight", &[16, 3])
+        }
+        _ => file,
+    }
+}
+
+fn model(file: &File) -> Result<Model, Diagnostic> {
+    let read = read("m.gguf", &file.bytes())?;
+    let described = import::describe("m.gguf", &read)?;
+    let checkpoint = import::checkpoint(&read.tensors, &described)?;
+    let graph = import::graph(&described.decoder, &checkpoint, &Target::plain(21))?;
+    let unread = described.config.unread();
+    assert!(unread.is_empty(), "{unread:?}");
+    Ok(lower::model(graph, 21))
+}
+
+/// The file with all tensors that it lacks: what is missing says its name and its shape.
+fn complete(mut file: File) -> (File, Model) {
+    loop {
+        let found = match model(&file) {
+            Ok(model) => return (file, model),
+            Err(found) => found,
+        };
+        let words: Vec<&str> = found.message.split(['`', '[', ']']).collect();
+        assert!(found.code == "N0209" && words.len() == 5, "{found}");
+        let mut dims: Vec<usize> = words[3].split(", ").map(|size| size.parse().unwrap()).collect();
+        if file.is("gpt2") && words[1].starts_with("blk.") {
+            // The family has its inputs first.
+            dims.reverse();
+        }
+        file = file.floats(words[1], &dims);
+    }
+}
+
+fn logits(model: &Model) -> Vec<f32> {
+    let words = Tensor::from_vec([1usize, 5], vec![3i64, 1, 4, 1, 5]);
+    let mask = Tensor::from_vec([1usize, 5], vec![1i64; 5]);
+    let mut feeds = vec![("input_ids", words), ("attention_mask", mask)];
+    let graph = &model.graph;
+    for input in &graph.inputs()[2..] {
+        let dims = graph[*input].ty.as_ref().unwrap().shape().unwrap();
+        let size = |dim: &onnxd_plugin_sdk::ir::Dim| dim.known().unwrap_or(0) as usize;
+        let empty: Vec<usize> = [1].into_iter().chain(dims[1..].iter().map(size)).collect();
+        let zeros = vec![0f32; empty.iter().product()];
+        feeds.push((&graph[*input].name, Tensor::from_vec(empty, zeros)));
+    }
+    run(model, feeds).unwrap().remove(0).1.as_slice::<f32>().unwrap().into_owned()
+}
+
+/// Each architecture has names for all that its family asks for, and says nothing that the family does not read.
+#[test]
+fn each_architecture_is_a_model() {
+    let manual = include_str!("../../../../docs/manual.md");
+    for architecture in all() {
+        let (_, model) = complete(whole(architecture.name));
+        let found = verify(&model, VerifyLevel::Full);
+        assert!(found.0.is_empty(), "{}: {found}", architecture.name);
+        let logits = logits(&model);
+        assert!(logits.iter().all(|x| x.is_finite()), "{}", architecture.name);
+        assert!(manual.contains(&format!("`{}`", architecture.name)), "{}", architecture.name);
+    }
+}
+
+#[test]
+fn integers_are_kept_and_mean_the_same() {
+    let wide = |name: &str, dims: &[usize]| {
+        let rows = dims[0] * dims[1] / 32;
+        let block = |i: usize| {
+            let scale = [0x00, 0x20 + 4 * (i % 4) as u8];
+            let codes = (0..32).map(|j| ((i * 37 + j * 11 + name.len()) % 255) as u8);
+            scale.into_iter().chain(codes).collect::<Vec<u8>>()
+        };
+        (0..rows).flat_map(block).collect::<Vec<u8>>()
+    };
+    let file = File::default()
+        .text("general.architecture", "llama")
+        .size("llama.embedding_length", 32)
+        .size("llama.block_count", 1)
+        .size("llama.feed_forward_length", 64)
+        .size("llama.attention.head_count", 4)
+        .size("llama.attention.head_count_kv", 2)
+        .floats("token_embd.weight", &[WORDS, 32]);
+    let names = [
+        ("attn_q", [32, 32]),
+        ("attn_k", [16, 32]),
+        ("attn_v", [16, 32]),
+        ("attn_output", [32, 32]),
+        ("ffn_gate", [64, 32]),
+        ("ffn_up", [64, 32]),
+        ("ffn_down", [32, 64]),
+    ];
+    let filled = |real: bool| {
+        names.iter().fold(file.clone(), |file, (part, dims)| {
+            let name = format!("blk.0.{part}.weight");
+            let bytes = wide(part, dims);
+            if !real {
+                return file.tensor(&name, dims, 8, bytes);
+            }
+            let number = |block: &[u8]| {
+                let scale = f32::from(u16::from_le_bytes([block[0], block[1]]) >> 10);
+                let scale = 2f32.powi(scale as i32 - 15);
+                block[2..].iter().map(|q| f32::from(*q as i8) * scale).collect::<Vec<f32>>()
+            };
+            let numbers = bytes.chunks(34).flat_map(number);
+            file.tensor(&name, dims, 0, numbers.flat_map(f32::to_le_bytes).collect())
+        })
+    };
+    let (_, kept) = complete(filled(false));
+    let (_, real) = complete(filled(true));
+    let count = |model: &Model| {
+        let graph = &model.graph;
+        graph.node_ids().into_iter().filter(|id| graph[*id].is("DequantizeLinear")).count()
+    };
+    assert_eq!((count(&kept), count(&real)), (7, 0));
+    let (kept, real) = (logits(&kept), logits(&real));
+    let scale = real.iter().fold(0f32, |most, x| most.max(x.abs()));
+    assert!(kept.iter().zip(&real).all(|(a, b)| (a - b).abs() < 1e-5 * scale), "{kept:?} {real:?}");
+}
+
+#[test]
+fn rows_in_other_orders() {
+    let file = File::default().text("general.architecture", "llama").tensor(
+        "x",
+        &[8, 1],
+        0,
+        (0..8).flat_map(|i| (i as f32).to_le_bytes()).collect(),
+    );
+    let read = read("m.gguf", &file.bytes()).unwrap();
+    let rows = Rows::of(&read.tensors[0]).unwrap();
+    let numbers = |rows: Rows| {
+        rows.tensor()
+            .unwrap()
+            .as_slice::<f32>()
+            .unwrap()
+            .iter()
+            .map(|x| *x as usize)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(halves_apart(&rows, 2).unwrap()), [0, 2, 1, 3, 4, 6, 5, 7]);
+    // Two heads of two elements, one key and one value of two.
+    assert_eq!(numbers(grouped(&rows, [2, 1, 2]).unwrap()), [0, 1, 2, 3, 4, 5, 6, 7]);
+    // Four heads of one, and two keys and values.
+    assert_eq!(numbers(grouped(&rows, [4, 2, 1]).unwrap()), [0, 1, 4, 6, 2, 3, 5, 7]);
+    assert_eq!(numbers(entry(&rows, 5).unwrap()), [5]);
+}
+
+/// Factors divide angles, norms hold their 1, and a table of words gives logits where no other does.
+#[test]
+fn what_only_tensors_say() {
+    let (file, model) = complete(small("llama"));
+    let plain = logits(&model);
+    let ones = |of: f32| [of, 1.0].into_iter().flat_map(f32::to_le_bytes).collect::<Vec<u8>>();
+    let with = |of| file.clone().tensor("rope_freqs.weight", &[2], 0, ones(of));
+    assert_eq!(logits(&complete(with(1.0)).1), plain);
+    assert_ne!(logits(&complete(with(4.0)).1), plain);
+    let name = complete(file.clone().floats("output.weight", &[WORDS, 16])).1;
+    assert_ne!(logits(&name), plain);
+    for (tensor, words) in [
+        ("rope_freqs.weight", "has not 2 numbers"),
+        ("blk.0.attn_x.weight", "`blk.0.attn_x.weight`"),
+        ("blk.2.attn_q.weight", "`blk.2.attn_q.weight`"),
+        ("blk.0.attn_qkv.weight", "no tensor"),
+    ] {
+        let found = super::tests::model(&file.clone().floats(tensor, &[3])).unwrap_err();
+        assert!(found.message.contains(words), "{found}");
+    }
+}
+
+fn refusal(file: &File) -> String {
+    let found = model(file).unwrap_err();
+    format!("{} {}", found.code, found.message)
+}
+
+/// What the metadata ask for, and no architecture knows, is refused by the key and its value.
+#[test]
+fn metadata_that_are_refused() {
+    let file = small("llama");
+    for (file, words) in [
+        (file.clone().without("general.architecture"), "no key `general.architecture`"),
+        (small("wonder"), "`general.architecture` is `wonder`"),
+        (file.clone().without("llama.block_count"), "no key `llama.block_count`"),
+        (file.clone().number("llama.attn_logit_softcapping", 50.0), "softcapping` is 50"),
+        (file.clone().size("llama.rope.dimension_count", 2), "dimension_count` is 2"),
+        (file.clone().text("llama.rope.scaling.type", "wild"), "scaling.type` is `wild`"),
+        (file.clone().flag("llama.attention.causal", false), "causal` is false"),
+        (file.clone().text("general.type", "adapter"), "`general.type` is `adapter`"),
+        (file.clone().size("llama.attention.value_length", 3), "value_length` is 3"),
+        (file.clone().size("general.alignment", 33), "`general.alignment` is 33"),
+        (file.clone().size("llama.vocab_size", 12), "`token_embd.weight` has the shape [11, 16]"),
+        (small("qwen2").size("qwen2.attention.sliding_window", 4), "sliding_window` is 4"),
+        (small("cohere2"), "no key `cohere2.attention.sliding_window`"),
+    ] {
+        let found = refusal(&file);
+        assert!(found.contains(words), "{found}: {words}");
+    }
+    assert!(model(&complete(file.clone().size("llama.expert_count", 0)).0).is_ok());
+}
+
+/// What is wrong with a file is told with the tensor, the key or the offset.
+#[test]
+fn files_that_are_refused() {
+    let good = File::default().text("general.name", "x").floats("t", &[2, 3]);
+    let whole = good.bytes();
+    let damage = |f: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = whole.to_vec();
+        f(&mut bytes);
+        let found = read("m.gguf", &bytes.into()).err().expect("refused");
+        format!("{} {}", found.code, found.message)
+    };
+    let put = |at: usize, with: &'static [u8]| {
+        move |bytes: &mut Vec<u8>| bytes[at..at + with.len()].copy_from_slice(with)
+    };
+    let tensor = whole.windows(9).position(|w| w == [1, 0, 0, 0, 0, 0, 0, 0, b't']).unwrap();
+    for (found, words) in [
+        (damage(&put(0, b"GGUX")), "N0201 `m.gguf` begins with `GGUX`"),
+        (damage(&put(4, &[1])), "N0214 `m.gguf` has version 1"),
+        (damage(&put(4, &[9])), "N0201 `m.gguf` has version 9 at offset 4"),
+        (damage(&put(4, &[0, 0, 0, 3])), "N0214 `m.gguf` is big-endian"),
+        (damage(&put(15, &[16])), "N0213 `m.gguf` has 1152921504606846977 tensors (offset 8)"),
+        (damage(&put(8, &[100])), "N0202 `m.gguf` has 100 tensors"),
+        (damage(&put(31, &[16])), "N0202 `m.gguf`: a key at offset 24 has 1152"),
+        (
+            damage(&put(44, &[77])),
+            "N0201 `m.gguf`: key `general.name` has a value of the unknown type 77",
+        ),
+        (damage(&put(tensor + 9, &[9])), "N0213 `m.gguf`: tensor `t` has 9 axes"),
+        (damage(&put(tensor + 13, &[255; 16])), "N0201 `m.gguf`: tensor `t` has more elements"),
+        (
+            damage(&put(tensor + 29, &[0xe7, 3])),
+            "N0214 `m.gguf`: tensor `t` has elements of the unknown type 999",
+        ),
+        (
+            damage(&put(tensor + 29, &[16])),
+            "N0214 `m.gguf`: tensor `t` has elements of type IQ2_XXS",
+        ),
+        (damage(&put(tensor + 29, &[2])), "N0201 `m.gguf`: tensor `t` has rows of 3 elements"),
+        (damage(&put(tensor + 33, &[8])), "N0201 `m.gguf`: tensor `t` begins at offset 8"),
+        (damage(&put(tensor + 33, &[64])), "N0202 `m.gguf`: tensor `t` ends at offset 88"),
+        (damage(&|bytes| bytes.truncate(30)), "N0202 `m.gguf` has 1 tensors"),
+        (damage(&|bytes| bytes.truncate(2)), "N0202 `m.gguf` ends at byte 2"),
+        (
+            damage(&|bytes| *bytes = b"version https://git-lfs.github.com/spec/v1".to_vec()),
+            "Git LFS",
+        ),
+    ] {
+        assert!(found.contains(words), "{found}: {words}");
+    }
+    let twice = good.clone().floats("t", &[1]);
+    let again = good.clone().text("general.name", "y");
+    let nested = (0..6).fold(text("x"), |inner, i| {
+        let kind: u32 = if i == 0 { 8 } else { 9 };
+        [&kind.to_le_bytes()[..], &1u64.to_le_bytes(), &inner].concat()
+    });
+    let nested = good.clone().raw("deep", 9, &nested);
+    for (file, words) in [
+        (twice, "tensor `t` is there twice"),
+        (again, "key `general.name` is there twice"),
+        (nested, "key `deep` has more than 4 lists"),
+    ] {
+        let found = read("m.gguf", &file.bytes()).err().expect("refused");
+        assert!(found.message.contains(words), "{found}");
+    }
+}
+
+/// A model in several files is one model, which waits for all of them.
+#[test]
+fn parts_belong_together() {
+    let (file, _) = complete(small("llama"));
+    let count = file.tensors.len() as u32;
+    let part = |file: File, number: u16| {
+        file.raw("split.no", 2, &number.to_le_bytes())
+            .raw("split.count", 2, &2u16.to_le_bytes())
+            .size("split.tensors.count", count)
+    };
+    let mut first = part(file.clone(), 0);
+    let mut second = part(File::default(), 1);
+    second.tensors = first.tensors.split_off(5);
+    let name = |number: u32| format!("d/m-{number:05}-of-00002.gguf");
+    let alone = Dropped::file(name(1), first.bytes());
+    let probe = testing::probe(&HuggingFace, &alone).unwrap();
+    let missing = probe.needs.iter().find(|need| need.found_as.is_empty()).unwrap();
+    assert_eq!((probe.claim, missing.path.as_str()), (Claim::ByContent, name(2).as_str()));
+    let both = alone.and(name(2), second.bytes());
+    assert!(
+        testing::probe(&HuggingFace, &both).unwrap().needs.iter().all(|n| !n.found_as.is_empty())
+    );
+    let found = testing::import(&HuggingFace, &both).unwrap();
+    assert_eq!(logits(&found.model), logits(&model(&file).unwrap()));
+    let other = Dropped::file(name(2), second.bytes()).and(name(1), first.bytes());
+    assert_eq!(testing::probe(&HuggingFace, &other).unwrap().claim, Claim::No);
+    let wrong = Dropped::file(name(1), first.bytes()).and(name(2), first.bytes());
+    let found = testing::import(&HuggingFace, &wrong).unwrap_err().to_string();
+    assert!(found.contains("`split.no` is 0"), "{found}");
+}
+
+/// Beside a checkpoint in files of safetensors, a file of GGUF is another copy.
+#[test]
+fn other_copies_are_left_alone() {
+    let (file, _) = complete(small("llama"));
+    let alone = Dropped::file("m.gguf", file.bytes());
+    assert_eq!(testing::probe(&HuggingFace, &alone).unwrap().claim, Claim::ByContent);
+    let beside = alone.clone().and("config.json", "{}").and("model.safetensors", "");
+    assert_eq!(testing::probe(&HuggingFace, &beside).unwrap().claim, Claim::No);
+    let config =
+        Dropped::file("config.json", r#"{"model_type": "llama"}"#).and("m.gguf", file.bytes());
+    assert_eq!(testing::probe(&HuggingFace, &config).unwrap().claim, Claim::No);
+    let with = testing::import(&HuggingFace, &alone.and("README.md", "x")).unwrap();
+    assert_eq!(with.files["README.md"], b"x");
+}
