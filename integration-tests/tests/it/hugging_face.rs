@@ -339,3 +339,25 @@ fn the_task_of_a_model_can_be_said() {
     let (status, stderr, _) = convert(&folder, &[]);
     assert!(status == 3 && stderr.contains("`type` is `custom.Rotate`"), "{status} {stderr}");
 }
+
+/// Vectors of texts point where they did, with integers too.
+#[test]
+fn an_encoder_is_quantized_as_other_models_are() {
+    let folder = checkpoint_of("sentence");
+    for mode in ["dynamic", "weight_only"] {
+        let mode = format!("quantization.mode={mode}");
+        let (status, stderr, _) = convert(&folder, &["quantization.format=QDQ", &mode]);
+        assert!(status <= 1, "{stderr}");
+        let read = |what: &str| {
+            onnxd_arrays::read(&case_of("sentence").join(format!("expected.{what}.npz"))).unwrap()
+        };
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let found = numbers::outputs(&model, &read("inputs"));
+        let (_, wanted) = read("outputs").into_iter().next_back().unwrap();
+        let both = [&found[1], &wanted].map(|t| t.as_slice::<f32>().unwrap().to_vec());
+        for (a, b) in both[0].chunks(4).zip(both[1].chunks(4)) {
+            let cosine: f32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+            assert!(cosine > 0.98, "{mode}: {a:?} {b:?}");
+        }
+    }
+}

@@ -198,16 +198,19 @@ pub(crate) enum Task {
     QuestionAnswering,
     /// What the class `...ForPreTraining` gives.
     Pretraining,
+    /// Whether the second sentence comes next.
+    NextSentence,
 }
 
 /// Tasks by their names, and by what names of classes end with.
-pub(crate) const TASKS: [(Task, &str, &str); 6] = [
+pub(crate) const TASKS: [(Task, &str, &str); 7] = [
     (Task::Features, "feature-extraction", "Model"),
     (Task::FillMask, "fill-mask", "ForMaskedLM"),
     (Task::TextClassification, "text-classification", "ForSequenceClassification"),
     (Task::TokenClassification, "token-classification", "ForTokenClassification"),
     (Task::QuestionAnswering, "question-answering", "ForQuestionAnswering"),
     (Task::Pretraining, "pretraining", "ForPreTraining"),
+    (Task::NextSentence, "next-sentence-prediction", "ForNextSentencePrediction"),
 ];
 
 /// A dense layer with what follows it, then a linear layer: `out(norm(f(dense(x))))`.
@@ -241,9 +244,11 @@ pub(crate) enum Pretraining {
     None,
     /// A number for each token.
     Discriminator(Head),
-    /// Scores of words, and two numbers behind the pooler: the linear layer, and the name of what it gives.
+    /// Scores of words, and two numbers behind the pooler: the linear layer, and the name of what it gives. They may
+    /// say whether the second sentence comes next, and have a class of their own then.
     Words {
         linear: &'static str,
         output: &'static str,
+        are_next: bool,
     },
 }

@@ -6,6 +6,7 @@ mod base;
 mod bert;
 mod deberta;
 mod distilbert;
+mod early_norm;
 mod electra;
 mod modernbert;
 mod mpnet;
@@ -47,10 +48,13 @@ const FAMILIES: &[Family] = &[
     family("distilbert", &["DistilBert"], distilbert::distilbert),
     family("electra", &["Electra"], electra::electra),
     family("ernie", &["Ernie"], bert::ernie),
+    family("megatron-bert", &["MegatronBert"], early_norm::megatron),
     family("modernbert", &["ModernBert"], modernbert::modernbert),
     family("mpnet", &["MPNet"], mpnet::mpnet),
     family("roberta", ROBERTA, roberta::roberta),
+    family("roberta-prelayernorm", &["RobertaPreLayerNorm"], early_norm::prelayernorm),
     family("xlm-roberta", ROBERTA, roberta::xlm_roberta),
+    family("xlm-roberta-xl", &["XLMRobertaXL"], early_norm::xlm_roberta_xl),
 ];
 
 /// The family of this name.
@@ -81,7 +85,12 @@ impl Family {
     }
 
     fn has(&self, task: Task, e: &Encoder) -> bool {
-        task != Task::Pretraining || !matches!(e.tasks.pretraining, Pretraining::None)
+        match (task, &e.tasks.pretraining) {
+            (Task::Pretraining, pretraining) => !matches!(pretraining, Pretraining::None),
+            (Task::NextSentence, Pretraining::Words { are_next, .. }) => *are_next,
+            (Task::NextSentence, _) => false,
+            _ => true,
+        }
     }
 
     fn of_class(&self, class: &str, e: &Encoder) -> Option<Task> {

@@ -151,6 +151,11 @@ pub(crate) fn read(submission: &Submission) -> Result<Option<Sentence>, Diagnost
             "`{MODULES}` says that the model is in `{path}`, not beside it"
         )));
     }
+    if rest.is_empty() {
+        // A model with its own head, as cross-encoders have.
+        return Ok(None);
+    }
+    reads_tokens(submission, &inside)?;
     let mut steps = vec![];
     for module in rest {
         if let Some(step) = step(submission, root, module)? {
@@ -162,6 +167,27 @@ pub(crate) fn read(submission: &Submission) -> Result<Option<Sentence>, Diagnost
         _ => Err(unsupported(format!("`{MODULES}` does not have the pooling behind the model"))
             .help(help())),
     }
+}
+
+/// That steps get the hidden states of all tokens, which newer files say.
+fn reads_tokens(submission: &Submission, folder: &str) -> Result<(), Diagnostic> {
+    let path = format!("{folder}{}", SIGNS[0]);
+    if !submission.has(&path) {
+        return Ok(());
+    }
+    let c = Config::parse_file(&submission.read(&path)?, SIGNS[0])?;
+    let only = |c: &Config, key: &str, known: &str| match c.word(key)? {
+        Some(word) if word != known => Err(c.unknown(key, "which is not known").help(help())),
+        _ => Ok(()),
+    };
+    only(&c, "transformer_task", "feature-extraction")?;
+    only(&c, "module_output_name", "token_embeddings")?;
+    let kinds = c.section("modality_config")?;
+    let text = kinds.map(|kinds| kinds.section("text")).transpose()?.flatten();
+    text.map_or(Ok(()), |text| {
+        only(&text, "method", "forward")?;
+        only(&text, "method_output_name", "last_hidden_state")
+    })
 }
 
 fn help() -> &'static str {

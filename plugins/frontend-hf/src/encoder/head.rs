@@ -40,17 +40,26 @@ pub(super) fn outputs(net: &Net<'_>, tokens: &Tokens, x: Var) -> Result<Vec<(&'s
             let [start, end] = both.map(|x| b.squeeze(x).axes(vec![-1]).one());
             Ok(vec![("start_logits", start?), ("end_logits", end?)])
         }
-        Task::Pretraining => match &tasks.pretraining {
-            Pretraining::Discriminator(head) => {
-                Ok(vec![("logits", b.squeeze(labelled(x, head, 1)?).axes(vec![-1]).one()?)])
+        Task::Pretraining | Task::NextSentence => pretraining(net, tokens, x),
+    }
+}
+
+fn pretraining(net: &Net<'_>, tokens: &Tokens, x: Var) -> Result<Vec<(&'static str, Var)>> {
+    let Encoder { tasks, hidden, task, .. } = net.e;
+    match &tasks.pretraining {
+        Pretraining::Discriminator(head) => {
+            let scores = with_head(net, x, head, [*hidden, 1])?;
+            Ok(vec![("logits", net.b.squeeze(scores).axes(vec![-1]).one()?)])
+        }
+        Pretraining::Words { linear, output, .. } => {
+            let head = Head { dense: None, norm: None, out: linear };
+            let pair = with_head(net, pooled(net, x)?, &head, [*hidden, 2])?;
+            match task {
+                Task::NextSentence => Ok(vec![("logits", pair)]),
+                _ => Ok(vec![("prediction_logits", words(net, tokens, x)?), (output, pair)]),
             }
-            Pretraining::Words { linear, output } => {
-                let head = Head { dense: None, norm: None, out: linear };
-                let pair = labelled(pooled(net, x)?, &head, 2)?;
-                Ok(vec![("prediction_logits", words(net, tokens, x)?), (output, pair)])
-            }
-            Pretraining::None => unreachable!("families without this head refuse the task"),
-        },
+        }
+        Pretraining::None => unreachable!("families without this head refuse the task"),
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn albert(c: &Config) -> Result<Encoder, Diagnostic> {
     e.tasks = Tasks {
         pooler: Some(("pooler", Activation::Tanh)),
         words: (words, "predictions.bias"),
-        pretraining: Pretraining::Words { linear, output },
+        pretraining: Pretraining::Words { linear, output, are_next: false },
         ..e.tasks
     };
     Ok(e)

@@ -15,10 +15,10 @@ pub(super) fn ernie(c: &Config) -> Result<Encoder, Diagnostic> {
     described(c, &Base { names: Names { prefixes: &["ernie."], ..NAMES }, ..BERT })
 }
 
-fn described(c: &Config, base: &Base) -> Result<Encoder, Diagnostic> {
+pub(super) fn described(c: &Config, base: &Base) -> Result<Encoder, Diagnostic> {
     let mut e = base::encoder(c, base)?;
     kind_of_positions(c, &mut e, "attention.self.distance_embedding")?;
     let (linear, output) = ("cls.seq_relationship", "seq_relationship_logits");
-    e.tasks.pretraining = Pretraining::Words { linear, output };
+    e.tasks.pretraining = Pretraining::Words { linear, output, are_next: true };
     Ok(e)
 }

@@ -6,22 +6,28 @@ use crate::diag::Diagnostic;
 use crate::encoder::{Encoder, Head, Names, Positions, Pretraining, Tasks};
 use crate::layers::Activation;
 
+const ROBERTA: Base =
+    Base { names: Names { prefixes: &["roberta."], ..NAMES }, vocabulary: 50265, ..BERT };
+
+const XLM_ROBERTA: Base = Base { vocabulary: 30522, ..ROBERTA };
+
+const DATA2VEC: Base =
+    Base { names: Names { prefixes: &["data2vec_text."], ..NAMES }, ..XLM_ROBERTA };
+
 pub(super) fn roberta(c: &Config) -> Result<Encoder, Diagnostic> {
-    described(c, &Base { vocabulary: 50265, ..BERT }, "roberta.")
+    described(c, &ROBERTA)
 }
 
 pub(super) fn xlm_roberta(c: &Config) -> Result<Encoder, Diagnostic> {
-    described(c, &BERT, "roberta.")
+    described(c, &XLM_ROBERTA)
 }
 
 pub(super) fn data2vec(c: &Config) -> Result<Encoder, Diagnostic> {
-    described(c, &BERT, "data2vec_text.")
+    described(c, &DATA2VEC)
 }
 
-fn described(c: &Config, base: &Base, prefix: &'static str) -> Result<Encoder, Diagnostic> {
-    let prefixes: &[&str] = if prefix == "roberta." { &["roberta."] } else { &["data2vec_text."] };
-    let names = Names { prefixes, ..NAMES };
-    let mut e = base::encoder(c, &Base { names, ..*base })?;
+pub(super) fn described(c: &Config, base: &Base) -> Result<Encoder, Diagnostic> {
+    let mut e = base::encoder(c, base)?;
     let rows = base::size(c, ("max_position_embeddings", 512))?;
     e.embedding.positions = Positions::Words { rows, padding: padding(c)? };
     kind_of_positions(c, &mut e, "attention.self.distance_embedding")?;

@@ -240,6 +240,7 @@ fn tasks_have_the_outputs_of_their_classes() {
         class("albert", "AlbertForPreTraining"),
         "prediction_logits [2, 5, 11], sop_logits [2, 2]"
     );
+    assert_eq!(class("bert", "BertForNextSentencePrediction"), "logits [2, 2]");
     assert_eq!(class("electra", "ElectraForPreTraining"), "logits [2, 5]");
     assert_eq!(class("modernbert", "ModernBertForSequenceClassification"), "logits [2, 2]");
 }

@@ -182,4 +182,22 @@ fn what_is_not_known_is_told() {
         let found = testing::import(&crate::HuggingFace, &dropped).unwrap_err().to_string();
         assert!(found.contains(words), "{words}: {found}");
     }
+    for (settings, words) in [
+        (
+            json!({ "transformer_task": "fill-mask" }),
+            "`transformer_task` is `fill-mask` in `sentence_bert_config.json`",
+        ),
+        (json!({ "module_output_name": "scores" }), "`module_output_name` is `scores`"),
+        (
+            json!({ "modality_config": { "text": { "method_output_name": "pooler_output" } } }),
+            "`modality_config.text.method_output_name` is `pooler_output`",
+        ),
+    ] {
+        let dropped = folder("", "", &[pooling(&json!("mean"))]);
+        let dropped = dropped.and("sentence_bert_config.json", settings.to_string());
+        let found = testing::import(&crate::HuggingFace, &dropped).unwrap_err().to_string();
+        assert!(found.contains(words), "{words}: {found}");
+    }
+    let alone = testing::import(&crate::HuggingFace, &folder("", "", &[])).unwrap().model;
+    assert_eq!(alone.graph.outputs().len(), 1, "a model without steps is as without the list");
 }
