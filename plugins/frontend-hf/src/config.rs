@@ -1,5 +1,6 @@
 //! `config.json`: fields by name, each noted when it is read, so that a field which nothing reads is told.
 
+pub(crate) mod json;
 pub(crate) mod rope;
 
 use crate::diag::{Code, Diagnostic, shown};
@@ -52,7 +53,7 @@ impl Config {
                 "`config.json` has {found} bytes, of {BYTES_MAX} at most"
             )));
         }
-        match serde_json::from_slice(bytes) {
+        match json::read(bytes) {
             Ok(Value::Object(fields)) => Ok(Config::of(String::new(), fields)),
             Ok(_) => Err(damaged("`config.json` is no JSON object")),
             Err(e) => Err(damaged(format!("`config.json` is no JSON: {e}"))),

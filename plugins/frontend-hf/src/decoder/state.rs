@@ -3,7 +3,7 @@
 use super::attention::Shared;
 use super::weights::Net;
 use super::{StateKind, StateSpace};
-use crate::layers::{activate, checked};
+use crate::layers::{Activation, activate, checked};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, ValueType};
 
@@ -22,6 +22,7 @@ impl StateSpace {
     pub(super) fn channels(&self) -> usize {
         match self.kind {
             StateKind::Channels { .. } => self.inner,
+            StateKind::Heads { groups, .. } => self.inner + 2 * groups * self.size,
         }
     }
 
@@ -30,6 +31,9 @@ impl StateSpace {
     fn shape(&self) -> [i64; 3] {
         match self.kind {
             StateKind::Channels { .. } => [1, self.inner as i64, 1],
+            StateKind::Heads { heads, groups, .. } => {
+                [groups, heads / groups, self.inner / heads].map(|n| n as i64)
+            }
         }
     }
 }
@@ -41,11 +45,15 @@ pub(super) fn state_space(
     x: Var,
     (prefix, state, past): (&str, &StateSpace, [Var; 2]),
 ) -> Result<(Var, Vec<Var>)> {
-    let name = |part: &str| format!("{prefix}mixer.{part}");
+    let name = |part: &str| format!("{prefix}{}.{part}", state.name);
     let is_token = shared.tokens.new_ones(net.b)?;
     let (mixed, conv, last) = match state.kind {
         StateKind::Channels { rank, norm } => {
             channels(net, x, &name, (state, is_token, past, rank, norm))?
+        }
+        StateKind::Heads { heads, groups, bounds, epsilon } => {
+            let sizes = [heads, groups * state.size];
+            by_heads(net, x, &name, (state, is_token, past, sizes, bounds, epsilon))?
         }
     };
     let given = net.project(mixed, &name("out_proj"), [state.inner, net.d.hidden])?;
@@ -79,6 +87,59 @@ fn channels(
     let skip = net.constant(&name("D"), net.w.tensor(&name("D"), &[inner])?);
     let y = b.add(y, b.mul(u, skip)?)?;
     Ok((b.mul(y, activate(b, z, activation)?)?, conv, last))
+}
+
+/// `rms((scan(u) + D u) silu(z))` where time steps, and what goes into the state and comes out of it, follow from
+/// `x` itself. Each group has its root of the mean square. Bounds of time steps may be infinite.
+fn by_heads(
+    net: &Net<'_>,
+    x: Var,
+    name: &dyn Fn(&str) -> String,
+    (state, is_token, past, [heads, shared], [least, most], epsilon): (
+        &StateSpace,
+        Var,
+        [Var; 2],
+        [usize; 2],
+        [f64; 2],
+        f64,
+    ),
+) -> Result<(Var, Var, Var)> {
+    let b = net.b;
+    let inner = state.inner;
+    let constant = |part: &str, dims: &[usize], shape: Vec<usize>| {
+        let tensor = checked(&name(part), net.w.tensor(&name(part), dims)?.reshaped(shape))?;
+        Ok(net.constant(&name(part), tensor))
+    };
+    let parts = [inner, state.channels(), heads];
+    let all = net.project(x, &name("in_proj"), [net.d.hidden, parts.iter().sum()])?;
+    let all = b.split(all).split(parts.map(|n| n as i64)).axis(-1);
+    let [z, u, step] = all.outputs()?;
+    let (u, conv) = state.convolved(net, b.mul(u, is_token)?, name, past[0])?;
+    let parts = b.split(u).split([inner, shared, shared].map(|n| n as i64)).axis(-1);
+    let [u, into, out_of] = parts.outputs()?;
+    let step = b.softplus(b.add(step, constant("dt_bias", &[heads], vec![heads])?)?)?;
+    let step = match [least, most] {
+        [0.0, f64::INFINITY] => step,
+        [least, f64::INFINITY] => b.clip(step).min(least).one()?,
+        [least, most] => b.clip(step).min(least).max(most).one()?,
+    };
+    // A time step of 0 leaves the state alone.
+    let step = b.mul(step, is_token)?;
+    let [groups, of_group, _] = state.shape().map(|n| n as usize);
+    let rates = constant("A_log", &[heads], vec![groups, of_group, 1, 1])?;
+    let rates = b.neg(b.exp(rates)?)?;
+    let (y, last) = state.scan(net, &Read { step, input: u, into, out_of, rates }, past[1])?;
+    let by_head = b.reshape(u, [0, 0, heads as i64, -1].to_vec()).one()?;
+    let skip = b.mul(by_head, constant("D", &[heads], vec![heads, 1])?)?;
+    let y = b.add(y, b.reshape(skip, vec![0, 0, inner as i64]).one()?)?;
+    let y = b.mul(y, activate(b, z, Activation::Silu)?)?;
+    let weight = constant("norm.weight", &[inner], vec![inner])?;
+    if groups == 1 {
+        return Ok((net.rms(y, weight, epsilon)?, conv, last));
+    }
+    let y = b.reshape(y, vec![0, 0, groups as i64, -1]).one()?;
+    let y = b.reshape(bare_rms(net, y, epsilon)?, vec![0, 0, inner as i64]).one()?;
+    Ok((b.mul(y, weight)?, conv, last))
 }
 
 /// The root of the mean square becomes 1.
