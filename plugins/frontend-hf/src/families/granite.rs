@@ -49,7 +49,10 @@ pub(super) fn granitemoehybrid(c: &Config) -> Result<Decoder, Diagnostic> {
     let mut d = granite(c)?;
     d.names.gate_up = "shared_mlp.input_linear";
     d.names.down = "shared_mlp.output_linear";
-    c.pass_over(&["mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias"]);
+    if c.word("normalization_function")?.is_some_and(|kind| kind != "rmsnorm") {
+        return Err(c.unknown("normalization_function", "and only `rmsnorm` is known"));
+    }
+    c.pass_over(&["init_method", "mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias"]);
     let experts = c.number("num_local_experts", 8.0)?;
     if experts != 0.0 {
         let count = c.optional_size("num_local_experts")?.unwrap_or(8);

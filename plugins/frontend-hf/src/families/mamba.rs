@@ -20,10 +20,11 @@ const MAMBA: Names = Names {
 };
 
 /// Fields of how weights begin, and of how Transformers computes.
-const PASSED: [&str; 14] = [
-    "n_layer", "d_model", "d_inner", "fused_add_norm", "rms_norm", "rescale_prenorm_residual",
-    "residual_in_fp32", "use_associative_scan", "time_step_floor", "time_step_init_scheme",
-    "time_step_max", "time_step_min", "time_step_scale", "use_mambapy",
+const PASSED: [&str; 16] = [
+    "n_layer", "d_model", "d_inner", "fused_add_norm", "pad_vocab_size_multiple", "ssm_cfg",
+    "rms_norm", "rescale_prenorm_residual", "residual_in_fp32", "use_associative_scan",
+    "time_step_floor", "time_step_init_scheme", "time_step_max", "time_step_min",
+    "time_step_scale", "use_mambapy",
 ];
 
 pub(super) fn mamba(c: &Config) -> Result<Decoder, Diagnostic> {
