@@ -111,6 +111,29 @@ fn an_encoder_and_its_decoder_become_two_models() {
     assert!(stderr.contains(told), "{stderr}");
 }
 
+/// A classifier of pictures, in both forms of the graph; other classes are refused by their name.
+#[test]
+fn pictures_are_classified_as_by_the_formulas() {
+    let case = root().join("integration-tests/corpus/hf/vit");
+    let recorded =
+        |name: &str| onnxd_arrays::read(&case.join(format!("expected.{name}.npz"))).unwrap();
+    for (out, sets) in [("21", &[][..]), ("23", &["export.opset=23"])] {
+        let folder = folder_with(&PLUGINS);
+        copied(&case.join("model"), &folder.path().join("model"));
+        let (status, stderr, _) = converted(folder.path(), out, &["model"], sets);
+        assert_eq!(status, 0, "{stderr}");
+        let model = onnxd_onnx::load(&folder.path().join(out).join("model.onnx")).unwrap().model;
+        let wanted: Vec<_> = recorded("outputs").into_iter().map(|(_, t)| t).collect();
+        let outputs = numbers::outputs(&model, &recorded("inputs"));
+        assert_eq!(numbers::wrong(&outputs, &wanted, 1e-5), None, "{sets:?}");
+        assert!(folder.path().join(out).join("preprocessor_config.json").exists());
+        edit(&folder, "config.json", "ViTForImageClassification", "ViTForMaskedImageModeling");
+        let (status, stderr, _) = converted(folder.path(), "refused", &["model"], sets);
+        assert_eq!(status, 3, "{stderr}");
+        assert!(stderr.contains("`architectures` is [\"ViTForMaskedImageModeling\"]"), "{stderr}");
+    }
+}
+
 #[test]
 fn what_is_not_read_is_told() {
     let folder = checkpoint();

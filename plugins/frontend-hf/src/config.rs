@@ -1,5 +1,6 @@
 //! `config.json`: fields by name, each noted when it is read, so that a field which nothing reads is told.
 
+pub(crate) mod json;
 pub(crate) mod rope;
 
 use crate::diag::{Code, Diagnostic, shown};
@@ -89,7 +90,7 @@ impl Config {
             let found = bytes.len();
             return Err(over_limit(format!("`{name}` has {found} bytes, of {BYTES_MAX} at most")));
         }
-        match serde_json::from_slice(bytes) {
+        match json::read(bytes) {
             Ok(Value::Object(fields)) => {
                 Ok(Config { file: file.to_owned(), ..Config::of(String::new(), fields) })
             }

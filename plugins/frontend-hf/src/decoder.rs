@@ -203,6 +203,8 @@ pub(crate) struct Mlp {
     pub(crate) activation: Activation,
     pub(crate) inner: usize,
     pub(crate) experts: Option<Experts>,
+    /// Whether it is added to what experts give.
+    pub(crate) beside_experts: bool,
 }
 
 /// How experts get their weights from scores.
@@ -262,6 +264,8 @@ pub(crate) enum Mixer {
 /// A state that each token lets decay and adds to, and the convolution before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateSpace {
+    /// What names of its weights begin with in a layer.
+    pub(crate) name: &'static str,
     pub(crate) kind: StateKind,
     /// Channels of what the state reads and gives.
     pub(crate) inner: usize,
@@ -278,6 +282,15 @@ pub(crate) enum StateKind {
         rank: usize,
         /// Epsilon of norms without weights of what comes from the input, where there are any.
         norm: Option<f64>,
+    },
+    /// The state of a head decays by one rate; heads share what goes into it and comes out of it in groups.
+    Heads {
+        heads: usize,
+        groups: usize,
+        /// Bounds of time steps.
+        bounds: [f64; 2],
+        /// Epsilon of the norm of what comes out.
+        epsilon: f64,
     },
 }
 

@@ -1,11 +1,10 @@
 //! What lies in the folder of a checkpoint: what is read, what is copied to the result, and what is left alone.
 
 use crate::checkpoint::{INDEX, SINGLE, index};
-use crate::config::BYTES_MAX;
+use crate::config::{BYTES_MAX, json};
 use crate::diag::{Diagnostic, shown};
 use crate::sentence;
 use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
-use serde_json::Value;
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const ADAPTER: &str = "adapter_config.json";
@@ -95,7 +94,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     let network = submission.network();
     // The import says that a longer file is refused.
     let parse = |bytes: &[u8]| match bytes.len() <= BYTES_MAX {
-        true => serde_json::from_slice::<Value>(bytes).ok(),
+        true => json::read(bytes).ok(),
         false => None,
     };
     let parsed = submission.look(network, parse)?;

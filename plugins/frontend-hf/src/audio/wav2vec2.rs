@@ -19,15 +19,16 @@ const NAMES: Names = Names {
 };
 
 /// Fields of training, and of heads that are not read.
-const PASSED: [&str; 41] = [
+const PASSED: [&str; 44] = [
     "activation_dropout", "apply_spec_augment", "codevector_dim", "contrastive_logits_temperature",
     "conv_bias", "ctc_loss_reduction", "ctc_zero_infinity", "diversity_loss_weight",
-    "feat_extract_dropout", "feat_proj_dropout", "feat_quantizer_dropout", "final_dropout",
-    "gradient_checkpointing", "hidden_dropout", "layerdrop", "mask_channel_length",
-    "mask_channel_min_space", "mask_channel_other", "mask_channel_prob", "mask_channel_selection",
-    "mask_feature_length", "mask_feature_min_masks", "mask_feature_prob", "mask_time_length",
-    "mask_time_min_masks", "mask_time_min_space", "mask_time_other", "mask_time_prob",
-    "mask_time_selection", "num_clusters", "num_codevector_groups", "num_codevectors_per_group",
+    "feat_extract_dropout", "freeze_feat_extract_train", "feat_proj_dropout",
+    "feat_quantizer_dropout", "final_dropout", "gradient_checkpointing", "hidden_dropout",
+    "layerdrop", "mask_channel_length", "mask_channel_min_space", "mask_channel_other",
+    "mask_channel_prob", "mask_channel_selection", "mask_feature_length", "mask_feature_min_masks",
+    "mask_feature_prob", "mask_time_length", "mask_time_min_masks", "mask_time_min_space",
+    "mask_time_other", "mask_time_prob", "mask_time_selection", "no_mask_channel_overlap",
+    "no_mask_time_overlap", "num_clusters", "num_codevector_groups", "num_codevectors_per_group",
     "num_ctc_classes", "num_feat_extract_layers", "num_negatives", "proj_codevector_dim",
     "replace_prob", "tdnn_dilation", "tdnn_dim", "tdnn_kernel", "xvector_output_dim",
 ];

@@ -221,6 +221,9 @@ pub(super) fn layer_of(
         Ok((mixed, cache.to_vec()))
     };
     let think = |x| match (d.mlp.experts, layer.has_experts) {
+        (Some(all), true) if d.mlp.beside_experts => {
+            b.add(experts(net, x, prefix, &all)?, mlp(net, x, prefix)?)
+        }
         (Some(all), true) => experts(net, x, prefix, &all),
         _ => mlp(net, x, prefix),
     };

@@ -93,6 +93,21 @@ pub(super) const LLAMA: Base = Base {
     is_inner_fourfold: false,
 };
 
+/// Attention without anything that families add to it.
+pub(super) const ATTENTION: Attention = Attention {
+    fused: Fused::Apart,
+    scale: 1.0,
+    by_layer: false,
+    head_norm: HeadNorm::None,
+    norm_after_turn: false,
+    is_causal: true,
+    cap: None,
+    clip: None,
+    alibi: 0.0,
+    has_sinks: false,
+    latent: None,
+};
+
 /// Switches of biases: these are used wherever the checkpoint has them.
 const BIASES: [&str; 8] = [
     "attention_bias", "attention_out_bias", "bias", "enable_bias", "mlp_bias", "qkv_bias",
@@ -142,21 +157,15 @@ pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
         norm: Norm { kind: base.norm, epsilon, plus_one: false },
         order: Order::Before,
         embedding: Embedding { scale: 1.0, positions: None, has_norm: false },
-        attention: Attention {
-            fused: Fused::Apart,
-            scale: (head as f64).powf(-0.5),
-            is_causal: true,
-            by_layer: false,
-            head_norm: HeadNorm::None,
-            norm_after_turn: false,
-            cap: None,
-            clip: None,
-            alibi: 0.0,
-            has_sinks: false,
-            latent: None,
-        },
+        attention: Attention { scale: (head as f64).powf(-0.5), ..ATTENTION },
         ropes: ropes.into_iter().collect(),
-        mlp: Mlp { kind: base.mlp, activation: activation(c, base)?, inner, experts: None },
+        mlp: Mlp {
+            kind: base.mlp,
+            activation: activation(c, base)?,
+            inner,
+            experts: None,
+            beside_experts: false,
+        },
         state: None,
         layers: vec![layer; count],
         residual: 1.0,

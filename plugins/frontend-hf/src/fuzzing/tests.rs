@@ -5,12 +5,14 @@ use onnxd_plugin_sdk::testing::mutations::{Mutations, valid};
 use std::path::{Path, PathBuf};
 
 /// Words that are put in between, beside parts of other seeds.
-const WORDS: [&[u8]; 15] = [
+const WORDS: [&[u8]; 19] = [
     b"null", b"-1", b"0", b"1e308", b"[]",
     b"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2},",
     b"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2},", b"\"sliding_window\":2,",
     b"\"model_type\":\"gpt_neox\",", b"\"dtype\":\"BF16\"", b"\"data_offsets\":[0,0]",
-    b"18446744073709551615", b"\"group_size\":-1", b"\"bits\":8", b"\"symmetric\":true",
+    b"18446744073709551615", b"\"image_size\":65536,", b"\"patch_size\":1,",
+    b"\"window_size\":32,", b"[2147483648]", b"\"group_size\":-1", b"\"bits\":8",
+    b"\"symmetric\":true",
 ];
 
 fn seeds() -> PathBuf {
