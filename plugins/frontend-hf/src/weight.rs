@@ -28,7 +28,7 @@ pub(crate) struct Blocks {
     pub(crate) zero_points: Option<Tensor>,
     /// Float; then blocks divide the inputs.
     pub(crate) offsets: Option<Tensor>,
-    /// int64: code `i` of a row is for the input `order[i]`.
+    /// int64: code `i` of a row is for the input `order[i]`, or `order[expert, i]`.
     pub(crate) order: Option<Tensor>,
 }
 
@@ -95,7 +95,7 @@ impl Weight {
             Weight::Blocks(w) => {
                 let form =
                     |w: &Blocks| (w.dtype, w.block, w.zero_points.is_some(), w.offsets.is_some());
-                form(w) == form(first) && w.order.is_none()
+                form(w) == form(first)
             }
             Weight::Float(_) => false,
         };
@@ -110,8 +110,25 @@ impl Weight {
         let (Some(codes), Some(scales)) = (codes, scales) else { return Ok(None) };
         let zero_points = tensors(|w| of(w)?.zero_points.as_ref())?;
         let offsets = tensors(|w| of(w)?.offsets.as_ref())?;
-        Ok(Some(Weight::from(Blocks { codes, scales, zero_points, offsets, ..(**first).clone() })))
+        let order = orders(all.iter().filter_map(of))?;
+        let (dtype, block) = (first.dtype, first.block);
+        Ok(Some(Blocks { codes, dtype, block, scales, zero_points, offsets, order }.into()))
     }
+}
+
+/// The orders of inputs of several matrices, [experts, inputs], if one has any.
+fn orders<'a>(
+    all: impl Iterator<Item = &'a Blocks> + Clone,
+) -> std::result::Result<Option<Tensor>, TensorError> {
+    if all.clone().all(|w| w.order.is_none()) {
+        return Ok(None);
+    }
+    let orders = all.map(|w| {
+        let inputs = w.codes.dims()[1];
+        let own = || Tensor::vector((0..inputs as i64).collect::<Vec<_>>());
+        w.order.clone().unwrap_or_else(own).reshaped([1, inputs])
+    });
+    Tensor::concat(&orders.collect::<std::result::Result<Vec<_>, _>>()?, 0).map(Some)
 }
 
 /// A matrix with its last two axes exchanged.
@@ -157,7 +174,7 @@ impl Layers<'_> {
         let part =
             |role: &str, tensor: &Tensor| self.constant(&format!("{name}_{role}"), tensor.clone());
         let x = match &w.order {
-            Some(order) => b.gather(x, part("order", order)).axis(-1).one()?,
+            Some(order) => self.ordered(x, &format!("{name}_order"), order)?,
             None => x,
         };
         let real = self.real(name, w)?;
@@ -170,6 +187,22 @@ impl Layers<'_> {
         sizes.extend([-1, w.block as i64]);
         let sums = b.reduce_sum(b.reshape(x, sizes).one()?).axes(vec![-1]).keepdims(0).one()?;
         b.add(y, b.mat_mul(sums, part("offset", &checked(name, turned(offsets))?))?)
+    }
+
+    /// Inputs in the order of codes; if experts have orders of their own, for each of them.
+    fn ordered(&self, x: Var, name: &str, order: &Tensor) -> Result<Var> {
+        let b = self.b;
+        if order.rank() == 1 {
+            return b.gather(x, self.constant(name, order.clone())).axis(-1).one();
+        }
+        if b.rank_of(x) == Some(2) {
+            let all = b.gather(x, self.constant(name, order.clone())).axis(-1).one()?;
+            return b.transpose(all).perm(vec![1, 0, 2]).one();
+        }
+        let [experts, inputs] = [0, 1].map(|axis| order.dims()[axis]);
+        let order = checked(name, order.reshaped([experts, 1, inputs]))?;
+        let places = b.expand(self.constant(name, order), b.shape(x).one()?)?;
+        b.gather_elements(x, places).axis(-1).one()
     }
 
     /// The real numbers that blocks stand for, without their offsets.

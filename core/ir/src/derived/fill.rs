@@ -167,9 +167,17 @@ impl Derived {
             }
             let mut dims = self.dims[axis..].to_vec();
             dims[0] = count;
-            let len = dims.iter().product::<usize>() * size;
-            let out = &mut out[(at - first) * size..][..len];
-            gather(source, &dims, &strides[axis..], base, out);
+            let count = dims.iter().product::<usize>();
+            let out = &mut out[(at - first) * size..][..count * size];
+            // Of a derived source, elements that lie together are computed together.
+            let (low, high) = reach(&dims, &strides[axis..], base);
+            match source.derived_data() {
+                Some(_) if high - low < 2 * count => {
+                    let together = ComputedRun { bytes: &source.part(low..high + 1), size };
+                    gather(&together, &dims, &strides[axis..], base - low, out);
+                }
+                _ => gather(source, &dims, &strides[axis..], base, out),
+            }
         }
     }
 
@@ -213,6 +221,31 @@ impl Derived {
             first += count;
         }
     }
+}
+
+/// Elements that follow each other, in memory.
+struct ComputedRun<'b> {
+    bytes: &'b [u8],
+    size: usize,
+}
+
+impl ElementSource for ComputedRun<'_> {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn run(&self, first: usize, len: usize) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes[first * self.size..][..len * self.size])
+    }
+}
+
+/// The first and the last element that a view comes to. All of them lie in its source, as was checked.
+fn reach(dims: &[usize], strides: &[isize], base: usize) -> (usize, usize) {
+    let far = dims.iter().zip(strides).map(|(dim, stride)| stride.wrapping_mul(*dim as isize - 1));
+    far.fold((base, base), |(low, high), far| match far < 0 {
+        true => (low.wrapping_add_signed(far), high),
+        false => (low, high.wrapping_add_signed(far)),
+    })
 }
 
 /// Multiplies elements of a float type in `f64`, and rounds them.

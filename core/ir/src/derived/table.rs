@@ -66,6 +66,16 @@ fn codes_at(source: &Tensor, bits: usize, places: Range<usize>) -> Cow<'_, [u8]>
 /// Writes what the table has for the codes at these places.
 pub(super) fn fill(codes: &Tensor, table: &Tensor, places: Range<usize>, out: &mut [u8]) {
     let width = width_of(table).expect("the sizes of the table were checked");
+    // Nibbles that stay nibbles are looked up by two.
+    let is_even = places.start.is_multiple_of(2) && places.end.is_multiple_of(2);
+    if (width, table.dtype().bits()) == (4, 4) && is_even {
+        let elements = codes_at(table, 4, 0..table.len());
+        let element = |code: u8| elements[usize::from(code)];
+        let pairs: Vec<u8> = (0..=255).map(|b| element(b & 15) | (element(b >> 4) << 4)).collect();
+        let bytes = codes.bytes_at(places.start / 2..places.end / 2);
+        bytes.iter().zip(out).for_each(|(b, out)| *out = pairs[usize::from(*b)]);
+        return;
+    }
     look_up(&codes_at(codes, width, places), table, out);
 }
 
@@ -74,6 +84,10 @@ fn look_up(codes: &[u8], table: &Tensor, out: &mut [u8]) {
     let bits = table.dtype().bits();
     if bits < 8 {
         let elements = codes_at(table, bits, 0..table.len());
+        let (codes, out) = match bits {
+            4 => pack(codes, &elements, out),
+            _ => (codes, out),
+        };
         for (codes, out) in codes.chunks(8 / bits).zip(out) {
             let packed = |(i, code): (usize, &u8)| elements[usize::from(*code)] << (i * bits);
             *out = codes.iter().enumerate().map(packed).fold(0, |all, one| all | one);
@@ -91,6 +105,16 @@ fn look_up(codes: &[u8], table: &Tensor, out: &mut [u8]) {
     for (code, out) in codes.iter().zip(out.chunks_exact_mut(size)) {
         out.copy_from_slice(&elements[usize::from(*code) * size..][..size]);
     }
+}
+
+/// Packs pairs of nibbles; what is left of codes, and of the room for them.
+fn pack<'c, 'o>(codes: &'c [u8], elements: &[u8], out: &'o mut [u8]) -> (&'c [u8], &'o mut [u8]) {
+    let (pairs, rest) = codes.as_chunks::<2>();
+    let (packed, left) = out.split_at_mut(pairs.len());
+    for ([low, high], out) in pairs.iter().zip(packed) {
+        *out = elements[usize::from(*low)] | (elements[usize::from(*high)] << 4);
+    }
+    (rest, left)
 }
 
 /// The same elements without a table of a table, and without one that changes nothing.

@@ -61,12 +61,17 @@ pub(super) fn fill(
         let last = first + out.len() / bytes;
         let rows = first / row..last.div_ceil(row);
         let held = source.part(rows.start * size * inner..rows.end * size * inner);
-        let places = (first..last).map(|i| {
-            let slice = i / row * size + indices[i % row / inner] as usize;
-            (slice * inner + i % inner - rows.start * size * inner) * bytes
-        });
-        for (from, to) in places.zip(out.chunks_exact_mut(bytes)) {
-            to.copy_from_slice(&held[from..][..bytes]);
+        let skipped = first - rows.start * row;
+        match (inner, bytes) {
+            (1, 1) => take(held.chunks_exact(size), indices, skipped, out.iter_mut()),
+            _ => {
+                let slices = held.chunks_exact(inner * bytes);
+                let slices: Vec<&[u8]> = slices.collect();
+                for (i, to) in (skipped..).zip(out.chunks_exact_mut(bytes)) {
+                    let slice = i / row * size + indices[i % row / inner] as usize;
+                    to.copy_from_slice(&slices[slice][i % inner * bytes..][..bytes]);
+                }
+            }
         }
         return;
     }
@@ -81,6 +86,17 @@ pub(super) fn fill(
         out = later;
         first += count;
     }
+}
+
+/// Single bytes of rows, but for the first ones.
+fn take<'a>(
+    rows: impl Iterator<Item = &'a [u8]>,
+    indices: &[i64],
+    skipped: usize,
+    out: impl Iterator<Item = &'a mut u8>,
+) {
+    let all = rows.flat_map(|row| indices.iter().map(|i| row[*i as usize]));
+    out.zip(all.skip(skipped)).for_each(|(to, from)| *to = from);
 }
 
 #[cfg(test)]

@@ -72,8 +72,8 @@ impl Scheme for Awq {
 /// `2 a + b` is nibble `a + 4 b`.
 fn plain(name: &str, words: &Tensor, outputs: usize) -> Result<Tensor> {
     let (rows, count) = (words.dims()[0], words.dims()[1]);
-    let source = checked(name, words.unpacked(4))?;
-    let strides = vec![NIBBLES as isize, 1, 4, (count * NIBBLES) as isize];
+    let source = checked(name, turned(name, words)?.unpacked(4))?;
+    let strides = vec![(rows * NIBBLES) as isize, 1, 4, NIBBLES as isize];
     let from = Derivation::Strided { source, offset: 0, strides };
     let all = checked(name, Tensor::derived(DataType::Uint8, [count, 4, 2, rows], from))?;
     let all = checked(name, all.reshaped([count * NIBBLES, rows]))?;

@@ -64,7 +64,9 @@ pub(crate) fn plainly(w: &Blocks) -> Vec<f64> {
     let order = order.to_i64s().unwrap();
     let mut put_back = all.clone();
     for (i, x) in all.iter().enumerate() {
-        put_back[i / inputs * inputs + order[i % inputs] as usize] = *x;
+        let expert = i / inputs / dims[dims.len() - 2];
+        let place = order[(expert * inputs + i % inputs) % order.len()] as usize;
+        put_back[i / inputs * inputs + place] = *x;
     }
     put_back
 }
@@ -175,4 +177,28 @@ fn experts_of_one_form_are_one_weight() {
         assert!(Weight::stacked(&[all[0].clone(), other]).unwrap().is_none());
     }
     assert!(Weight::stacked(&[float, all[0].clone()]).unwrap().is_none());
+}
+
+#[test]
+fn experts_have_inputs_in_orders_of_their_own() {
+    let one = |order: Option<Vec<i64>>| {
+        let order = order.map(Tensor::vector);
+        Weight::from(Blocks { order, ..with_zeros(blocks(DataType::Uint4, &[3, 6], 2)) })
+    };
+    let all = [one(Some(vec![5, 2, 0, 1, 3, 4])), one(None), one(Some(vec![1, 0, 3, 2, 5, 4]))];
+    let stacked = Weight::stacked(&all).unwrap().unwrap();
+    let Weight::Blocks(w) = &stacked else { panic!() };
+    let plain = plainly(w);
+    check(&stacked, &plain, [3, 6]);
+    // Inputs that are those of each expert.
+    let x = floats(&[3, 2, 6], 17);
+    let y = run(&model(&stacked, &x), vec![("x", x.clone())]).unwrap().remove(0).1;
+    let (x, y) = (x.as_slice::<f32>().unwrap(), y.as_slice::<f32>().unwrap().into_owned());
+    for (i, y) in y.iter().enumerate() {
+        let (expert, row, output) = (i / 6, i / 3 % 2, i % 3);
+        let weights = &plain[(expert * 3 + output) * 6..][..6];
+        let terms = weights.iter().zip(&x[(expert * 2 + row) * 6..]);
+        let sum: f64 = terms.map(|(w, x)| w * f64::from(*x)).sum();
+        assert!((f64::from(*y) - sum).abs() < 1e-5, "{i}: {y} {sum}");
+    }
 }
