@@ -1,6 +1,7 @@
 //! Families of decoders, a file each: what of `config.json` they read, how they call their weights, and what they do
 //! otherwise than Llama.
 
+mod bamba;
 mod base;
 mod bloom;
 mod cohere;
@@ -39,6 +40,7 @@ pub(crate) type Family = fn(&Config) -> Result<Decoder, Diagnostic>;
 /// Families by `model_type`.
 const FAMILIES: &[(&str, Family)] = &[
     ("arcee", llama::arcee),
+    ("bamba", bamba::bamba),
     ("bloom", bloom::bloom),
     ("codegen", gptj::codegen),
     ("cohere", cohere::cohere),

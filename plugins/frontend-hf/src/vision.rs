@@ -30,6 +30,7 @@ pub(crate) const FAMILIES: &[(&str, Family)] = &[
     ("data2vec-vision", beit::data2vec),
     ("deit", vit::deit),
     ("dinov2", dinov2::dinov2),
+    ("dinov2_with_registers", dinov2::with_registers),
     ("resnet", resnet::resnet),
     ("swin", swin::swin),
     ("vit", vit::vit),

@@ -5,6 +5,7 @@ use super::patches::Positions;
 use super::{Head, head, vit};
 use crate::architecture::Architecture;
 use crate::config::Config;
+use crate::fields;
 use crate::layers::Activation;
 use crate::transformer::{Mlp, Names, Stack};
 use onnxd_plugin_sdk::build::Result;
@@ -21,15 +22,30 @@ const NAMES: Names = Names {
 pub(super) fn dinov2(c: &Config) -> Result<Box<dyn Architecture>> {
     let known = [("Dinov2Model", false), ("Dinov2ForImageClassification", true)];
     let head = head(c, &known)?;
-    let mut d = described(c, &["dinov2."])?;
+    Ok(Box::new(with_head(described(c, &["dinov2."], (14, false))?, head)))
+}
+
+/// More tokens behind the first one, which no place has.
+pub(super) fn with_registers(c: &Config) -> Result<Box<dyn Architecture>> {
+    let known =
+        [("Dinov2WithRegistersModel", false), ("Dinov2WithRegistersForImageClassification", true)];
+    let head = head(c, &known)?;
+    let count = fields::size(c, "num_register_tokens", 4)?;
+    let registers = Some(("embeddings.register_tokens", count));
+    let d = described(c, &["dinov2_with_registers."], (16, true))?;
+    Ok(Box::new(with_head(VisionTransformer { registers, ..d }, head)))
+}
+
+/// Positions for any picture, of a table whose curve is smooth or not.
+fn stretched(c: &Config, mut d: VisionTransformer, is_smooth: bool) -> Result<VisionTransformer> {
     // Transformers stretches the positions for any picture. Those of the file are of a square one.
     let [rows, columns] = d.patches.grid(d.patches.pictures.size.unwrap_or_default());
     if rows != columns {
         return Err(c.wrong("image_size", "that of a square picture"));
     }
     d.patches.pictures.size = None;
-    d.patches.positions.1 = Positions::Stretched(rows);
-    Ok(Box::new(with_head(d, head)))
+    d.patches.positions.1 = Positions::Stretched { side: rows, is_smooth };
+    Ok(d)
 }
 
 /// The first token, and for labels the mean of the patches, too.
@@ -42,9 +58,13 @@ fn with_head(d: VisionTransformer, head: Head) -> VisionTransformer {
     }
 }
 
-fn described(c: &Config, prefixes: &'static [&'static str]) -> Result<VisionTransformer> {
+fn described(
+    c: &Config,
+    prefixes: &'static [&'static str],
+    (patch, is_smooth): (usize, bool),
+) -> Result<VisionTransformer> {
     c.pass_over(&["apply_layernorm", "layerscale_value", "use_mask_token"]);
-    let d = vit::described(c, prefixes, 14)?;
+    let d = vit::described(c, prefixes, patch)?;
     let hidden = d.stack.hidden;
     let inner: usize = (hidden as f64 * c.above_zero("mlp_ratio", 4.0)?) as usize;
     if !(1..=1usize << 31).contains(&inner) {
@@ -67,5 +87,5 @@ fn described(c: &Config, prefixes: &'static [&'static str]) -> Result<VisionTran
             ..stack
         },
     };
-    Ok(VisionTransformer { stack, ..d })
+    stretched(c, VisionTransformer { stack, ..d }, is_smooth)
 }

@@ -29,8 +29,12 @@ pub(crate) enum Positions {
     Listed,
     /// The same as an embedding: [tokens, E]. The token before the patches is a vector there.
     Embedded,
-    /// Of a picture with a square of patches of so many on a side, stretched to the size of the picture.
-    Stretched(usize),
+    /// Of a picture with a square of patches of so many on a side, stretched to the size of the picture: by a curve
+    /// through neighbours, or by one that is as wide as a patch of the table.
+    Stretched {
+        side: usize,
+        is_smooth: bool,
+    },
 }
 
 impl Patches {
@@ -58,10 +62,10 @@ impl Patches {
         let conv = Conv { channels, kernel: &self.patch, stride: &self.patch, pad: 0, groups: 1 };
         let grid = conv.apply(net, pictures, self.name)?;
         let mut x = row_by_row(net, grid, hidden)?;
-        if let Positions::Stretched(side) = self.positions.1 {
+        if let Positions::Stretched { side, is_smooth } = self.positions.1 {
             let first = self.tokens.len();
             let table = net.w.tensor(self.positions.0, &[1, first + side * side, hidden])?;
-            x = b.add(x, self.stretched(net, grid, &table, side)?)?;
+            x = b.add(x, self.stretched(net, grid, &table, (side, is_smooth))?)?;
             let before = checked(
                 self.positions.0,
                 table.sliced(&[(0, 1, 1), (0, first, 1), (0, hidden, 1)]),
@@ -104,7 +108,13 @@ impl Patches {
     }
 
     /// The positions of patches, by a cubic curve between those of the table: [1, patches, E].
-    fn stretched(&self, net: &Layers<'_>, grid: Var, table: &Tensor, side: usize) -> Result<Var> {
+    fn stretched(
+        &self,
+        net: &Layers<'_>,
+        grid: Var,
+        table: &Tensor,
+        (side, is_smooth): (usize, bool),
+    ) -> Result<Var> {
         let (b, hidden) = (net.b, self.hidden);
         let name = self.positions.0;
         let first = self.tokens.len();
@@ -115,8 +125,12 @@ impl Patches {
         let sizes = b.shape(grid).start(2).one()?;
         let fixed = b.constant(Tensor::vector(vec![1, hidden as i64]));
         let sizes = b.concat([fixed, sizes]).axis(0).one()?;
-        // As PyTorch stretches where corners are not aligned.
-        let call = b.resize(square).sizes(sizes).mode("cubic").cubic_coeff_a(-0.75);
+        // As PyTorch stretches where corners are not aligned, without antialiasing and with it.
+        let call = b.resize(square).sizes(sizes).mode("cubic");
+        let call = match is_smooth {
+            false => call.cubic_coeff_a(-0.75),
+            true => call.cubic_coeff_a(-0.5).antialias(1).exclude_outside(1),
+        };
         let stretched = call.coordinate_transformation_mode("half_pixel").one()?;
         row_by_row(net, stretched, hidden)
     }
