@@ -30,7 +30,9 @@ pub use opset::{
 pub use outline::{Outline, external_files, outline};
 pub use packed::without_initializers;
 pub use sink::{Inline, Placement, TensorSink};
-pub use write::{External, WriteOptions, WrittenFiles, write_model};
+pub use write::{
+    External, SharedData, WriteOptions, WrittenFiles, write_model, write_model_sharing,
+};
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use std::path::Path;

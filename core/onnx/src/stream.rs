@@ -88,12 +88,17 @@ impl StreamWriter {
         StreamWriter { file, buffer, written: 0, stand_ins: StandIns::default(), error: None }
     }
 
+    /// As [`StreamWriter::new`], behind the bytes that the file has.
+    pub(crate) fn behind(file: File, written: u64) -> StreamWriter {
+        StreamWriter { written, ..StreamWriter::new(file) }
+    }
+
     /// Has tensors written where the bytes are put that stand for them.
     pub(crate) fn with(self, stand_ins: StandIns) -> StreamWriter {
         StreamWriter { stand_ins, ..self }
     }
 
-    /// Bytes put so far.
+    /// Bytes put so far, and those before.
     pub(crate) fn position(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }

@@ -64,6 +64,23 @@ pub struct WrittenFiles {
     pub files: Vec<(PathBuf, u64)>,
 }
 
+/// A data file beside several models. What more than one of them has is in it once.
+pub struct SharedData {
+    /// Its name, as models refer to it.
+    location: String,
+    bytes: u64,
+    /// Offsets of tensors by what tells which share their elements. They are held, so that no other tensor takes their
+    /// place in memory.
+    known: HashMap<(usize, usize), (Tensor, u64)>,
+}
+
+impl SharedData {
+    /// One that is not written yet, called so.
+    pub fn named(name: impl Into<String>) -> SharedData {
+        SharedData { location: name.into(), bytes: 0, known: HashMap::new() }
+    }
+}
+
 /// Writes `model` to `path`, and its weights to `path` + `.data` where `options` say so. Files
 /// appear complete: they are written beside and renamed; a model may so replace the very file its
 /// tensors are mapped from. Whoever keeps them brings them to the disk.
@@ -75,8 +92,23 @@ pub fn write_model(
     path: &Path,
     options: &WriteOptions,
 ) -> Result<WrittenFiles, Diagnostic> {
-    let target = ModelPaths::new(path)?;
-    let written = target.write(model, options);
+    let mut data = SharedData::named(format!("{}.data", name_of(path)?));
+    write_model_sharing(model, path, options, &mut data)
+}
+
+/// As [`write_model`], with weights in a file that further models may put theirs into.
+///
+/// # Errors
+/// As there. Models that refer to the file are of no use then.
+pub fn write_model_sharing(
+    model: &Model,
+    path: &Path,
+    options: &WriteOptions,
+    data: &mut SharedData,
+) -> Result<WrittenFiles, Diagnostic> {
+    name_of(path)?;
+    let target = ModelPaths { model: path.to_owned(), data: path.with_file_name(&data.location) };
+    let written = target.write(model, options, data);
     if written.is_err() {
         // What is left of a failed attempt is of no use; the error says more than a failed removal.
         for partial in [&target.model, &target.data] {
@@ -86,24 +118,26 @@ pub fn write_model(
     written
 }
 
+/// The file's name, as text.
+fn name_of(path: &Path) -> Result<&str, Diagnostic> {
+    path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+        let text = format!("{} has no file name in UTF-8", path.display());
+        Diagnostic::new(Code::Disk, text)
+    })
+}
+
 struct ModelPaths {
     model: PathBuf,
     data: PathBuf,
-    /// The data file's name, as the model refers to it.
-    location: String,
 }
 
 impl ModelPaths {
-    fn new(path: &Path) -> Result<ModelPaths, Diagnostic> {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            let text = format!("{} has no file name in UTF-8", path.display());
-            return Err(Diagnostic::new(Code::Disk, text));
-        };
-        let location = format!("{name}.data");
-        Ok(ModelPaths { model: path.to_owned(), data: path.with_file_name(&location), location })
-    }
-
-    fn write(&self, model: &Model, options: &WriteOptions) -> Result<WrittenFiles, Diagnostic> {
+    fn write(
+        &self,
+        model: &Model,
+        options: &WriteOptions,
+        data: &mut SharedData,
+    ) -> Result<WrittenFiles, Diagnostic> {
         let whole = match options.external {
             External::Always => false,
             External::Never => true,
@@ -119,9 +153,10 @@ impl ModelPaths {
                 return Ok(WrittenFiles { files: vec![(self.model.clone(), written)] });
             }
         }
-        let mut sink = DataFile::new(self, options)?;
+        let mut sink = DataFile::new(self, options, data)?;
         let proto = to_packed(model, &mut sink)?;
         let (data_bytes, small) = sink.finish()?;
+        data.bytes = data_bytes;
         let model_bytes = self.write_proto(&proto, small)?;
         let mut files = vec![(self.model.clone(), model_bytes)];
         if data_bytes == 0 {
@@ -168,17 +203,29 @@ struct DataFile<'a> {
     alignment: u64,
     tensor_bytes_min: u64,
     small: StandIns,
-    /// Offsets of what was written already: tensors that share their elements are written once.
-    known: HashMap<(usize, usize), u64>,
+    data: &'a mut SharedData,
 }
 
 impl<'a> DataFile<'a> {
-    fn new(target: &'a ModelPaths, options: &WriteOptions) -> Result<DataFile<'a>, Diagnostic> {
-        let writer = create(&target.data)?;
+    fn new(
+        target: &'a ModelPaths,
+        options: &WriteOptions,
+        data: &'a mut SharedData,
+    ) -> Result<DataFile<'a>, Diagnostic> {
+        let writer = match data.bytes {
+            0 => create(&target.data)?,
+            bytes => go_on(&target.data, bytes)?,
+        };
         let alignment = options.alignment_bytes.max(SMALL_ALIGNMENT);
         let tensor_bytes_min = options.tensor_bytes_min;
-        let (small, known) = Default::default();
-        Ok(DataFile { target, writer, alignment, tensor_bytes_min, small, known })
+        Ok(DataFile {
+            target,
+            writer,
+            alignment,
+            tensor_bytes_min,
+            small: StandIns::default(),
+            data,
+        })
     }
 
     /// The number of bytes, and what stands in the message for small tensors.
@@ -206,18 +253,18 @@ impl TensorSink for DataFile<'_> {
             return self.small.place(tensor);
         }
         let key = tensor.identity();
-        let offset = match self.known.get(&key) {
-            Some(offset) => *offset,
+        let offset = match self.data.known.get(&key) {
+            Some((_, offset)) => *offset,
             None => {
                 let large = length >= PAGE_ALIGNED_BYTES_MIN;
                 self.pad(if large { self.alignment } else { SMALL_ALIGNMENT });
                 let offset = self.writer.position();
                 self.writer.put_tensor(tensor);
-                self.known.insert(key, offset);
+                self.data.known.insert(key, (tensor.clone(), offset));
                 offset
             }
         };
-        let location = self.target.location.clone();
+        let location = self.data.location.clone();
         Ok(Placement::External { location, offset, length })
     }
 }
@@ -232,6 +279,16 @@ fn partial_of(path: &Path) -> PathBuf {
 fn create(path: &Path) -> Result<StreamWriter, Diagnostic> {
     let partial = partial_of(path);
     File::create(&partial).map(StreamWriter::new).map_err(|e| failed(&partial, &e))
+}
+
+/// Opens a file of so many bytes to write behind them.
+fn go_on(path: &Path, bytes: u64) -> Result<StreamWriter, Diagnostic> {
+    let partial = partial_of(path);
+    let open = || {
+        std::fs::rename(path, &partial)?;
+        File::options().append(true).open(&partial)
+    };
+    open().map(|file| StreamWriter::behind(file, bytes)).map_err(|e| failed(&partial, &e))
 }
 
 fn publish(path: &Path) -> Result<(), Diagnostic> {

@@ -70,13 +70,16 @@ fn a_folder_becomes_a_decoder_with_its_files_beside_it() {
     }
 }
 
+/// Smaller tensors than by default lie outside.
+const SMALL: &str = "export.external_data_threshold_bytes=64";
+
 /// An encoder, and its decoder in a first call and a step, beside NumPy.
 #[test]
 fn an_encoder_and_its_decoder_become_two_models() {
     let case = root().join("integration-tests/corpus/hf/t5");
     let calls = [("encoder_model", "encoder"), ("decoder_model_merged", "first")];
     let calls = calls.into_iter().chain([("decoder_model_merged", "step")]);
-    for sets in [&[][..], &["export.opset=23", "export.external_data=always"]] {
+    for sets in [&[][..], &["export.opset=23", "export.external_data=always", SMALL]] {
         let folder = folder_with(&PLUGINS);
         copied(&case.join("model"), &folder.path().join("model"));
         let (status, stderr, said) = convert(&folder, sets);
@@ -91,6 +94,8 @@ fn an_encoder_and_its_decoder_become_two_models() {
             let found = numbers::outputs(&model, &of("inputs"));
             assert_eq!(numbers::wrong(&found, &wanted, 1e-5), None, "{call} {sets:?}");
         }
+        let data = folder.path().join("out/model.onnx.data");
+        assert_eq!(data.exists(), !sets.is_empty(), "both models have one file of weights");
         assert_eq!(said["model"]["file"], "encoder_model.onnx");
         let further = said["further"].as_array().unwrap();
         assert_eq!(further.len(), 1);

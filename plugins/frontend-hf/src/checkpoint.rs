@@ -28,6 +28,8 @@ pub(crate) struct Checkpoint {
     used: RefCell<BTreeSet<String>>,
     /// Biases that were asked for, with a `*` for the layer: whether one was there, and one that was not.
     biases: RefCell<BTreeMap<String, (bool, Option<String>)>>,
+    /// Tensors as float32. One that is asked for again is the same one, so that models that both read it share it.
+    floats: RefCell<HashMap<String, Tensor>>,
     /// What names may have in front, the longest first; a checkpoint of the model without its head has none.
     prefixes: Cell<&'static [&'static str]>,
     /// How weights are stored that come quantized.
@@ -79,8 +81,16 @@ impl Checkpoint {
     }
 
     pub(crate) fn of(tensors: HashMap<String, Stored>) -> Checkpoint {
-        let (used, biases, kept, scheme, spelling) = Default::default();
-        Checkpoint { tensors, used, biases, prefixes: Cell::new(&[]), scheme, kept, spelling }
+        Checkpoint {
+            tensors,
+            used: RefCell::default(),
+            biases: RefCell::default(),
+            floats: RefCell::default(),
+            prefixes: Cell::new(&[]),
+            scheme: None,
+            kept: RefCell::default(),
+            spelling: None,
+        }
     }
 
     /// Lets weights be read as they are stored by this scheme.
@@ -203,11 +213,16 @@ impl Checkpoint {
             );
             return Err(Diagnostic::new(Code::WeightsSize, message).help(help));
         }
+        if let Some(known) = self.floats.borrow().get(&stored.name) {
+            return Ok(Some(known.clone()));
+        }
         let tensor = stored.tensor()?;
         match tensor.dtype() {
             DataType::Float | DataType::Float16 | DataType::Bfloat16 | DataType::Double => {
                 let cast = tensor.cast(DataType::Float);
-                cast.map(Some).map_err(|e| damaged(format!("tensor `{shown}`: {e}")))
+                let cast = cast.map_err(|e| damaged(format!("tensor `{shown}`: {e}")))?;
+                self.floats.borrow_mut().insert(stored.name.clone(), cast.clone());
+                Ok(Some(cast))
             }
             other => {
                 let message = format!(

@@ -4,8 +4,8 @@ use crate::build::*;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::{Attr, Function, Graph, Model, Node, Tensor};
 use onnxd_onnx::{
-    Decoded, External, MappedFile, NoExternalData, Placement, WriteOptions, decode,
-    encode_to_bytes, external_files, load, write_model,
+    Decoded, External, MappedFile, NoExternalData, Placement, SharedData, WriteOptions, decode,
+    encode_to_bytes, external_files, load, write_model, write_model_sharing,
 };
 use onnxd_proto::onnx::ModelProto;
 use prost::Message;
@@ -109,6 +109,26 @@ fn derived_tensors_are_written_as_held_ones() {
             &all_held(&model),
             &load(&folder.path().join("derived/model.onnx")).unwrap().model,
         );
+    }
+}
+
+#[test]
+fn models_share_a_data_file_and_the_tensors_that_both_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut data = SharedData::named("both.data");
+    let options = options(External::Always);
+    let first = weighty();
+    let written = write_model_sharing(&first, &path("a.onnx"), &options, &mut data).unwrap();
+    let bytes = fs::metadata(path("both.data")).unwrap().len();
+    assert_eq!(written.files[1], (path("both.data"), bytes));
+    let again = write_model_sharing(&first, &path("b.onnx"), &options, &mut data).unwrap();
+    assert_eq!(again.files[1].1, bytes, "all of it was there");
+    let other = all_held(&first);
+    let more = write_model_sharing(&other, &path("c.onnx"), &options, &mut data).unwrap();
+    assert!(more.files[1].1 > bytes && fs::read_dir(folder.path()).unwrap().count() == 4);
+    for (name, model) in [("a.onnx", &first), ("b.onnx", &first), ("c.onnx", &other)] {
+        assert_same(model, &load(&path(name)).unwrap().model);
     }
 }
 

@@ -57,7 +57,8 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     let folder = session.out_dir();
     std::fs::create_dir_all(&folder).map_err(|e| disk(&folder, &e))?;
     let file = session.models.file();
-    let written = onnxd_onnx::write_model(&model, &folder.join(&file), &options(&params))?;
+    let (path, data) = (folder.join(&file), session.models.data());
+    let written = onnxd_onnx::write_model_sharing(&model, &path, &options(&params), data)?;
     if params.verbose() {
         let name = session.models.beside(LISTING);
         let (path, text) = (folder.join(&name), listing(&model));
@@ -72,6 +73,8 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
         bytes_total += bytes;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let role = if name == file { FileRole::Model } else { FileRole::ExternalData }.into();
+        // A model before may have put weights into the same file.
+        session.outputs.retain(|known| known.path != name);
         // Whoever reads the files when this process has ended takes their digests.
         session.outputs.push(FileDigest { path: name, bytes, role, ..FileDigest::default() });
     }

@@ -4,11 +4,14 @@
 use crate::summary;
 use bytes::Bytes;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_onnx::SharedData;
 use onnxd_proto::onnxd::{FileDigest, ImportLog, ModelReport, Pass, Report};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Name of the files of a model that is the only one.
 const USUAL: &str = "model";
+/// Name of the file of weights that lie outside.
+const DATA: &str = "model.onnx.data";
 /// Most models of a network.
 const MODELS_MAX: usize = 16;
 /// Longest name of one, in bytes.
@@ -24,6 +27,8 @@ pub(crate) struct Models {
     waiting: VecDeque<WaitingModel>,
     /// What became of those before the current one.
     done: Vec<ModelReport>,
+    /// Where all have their weights, if these lie outside.
+    data: Option<SharedData>,
 }
 
 /// How often each operator occurs.
@@ -53,6 +58,11 @@ impl Models {
     /// A file beside it that is called `usual` where there is one model.
     pub(super) fn beside(&self, usual: &str) -> String {
         if self.name.is_empty() { usual.to_owned() } else { format!("{}.{usual}", self.name) }
+    }
+
+    /// The file of weights that lie outside of the model; several models have one.
+    pub(super) fn data(&mut self) -> &mut SharedData {
+        self.data.get_or_insert_with(|| SharedData::named(DATA))
     }
 
     /// Whether there are several.

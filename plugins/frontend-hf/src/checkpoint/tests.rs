@@ -24,3 +24,13 @@ fn a_bias_that_some_layers_lack_is_missing() {
     let found = checkpoint.complete().unwrap_err();
     assert!(found.message.contains("`layers.0.q_proj.bias` is missing"), "{found}");
 }
+
+#[test]
+fn a_tensor_that_is_asked_for_twice_is_one() {
+    let header = r#"{"w": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}}"#;
+    let file = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat();
+    let stored = safetensors::read("m.safetensors", &file.into()).unwrap();
+    let checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
+    let identity = || checkpoint.tensor("w", &[2]).unwrap().identity();
+    assert_eq!(identity(), identity());
+}

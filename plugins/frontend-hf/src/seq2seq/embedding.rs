@@ -18,7 +18,7 @@ pub(super) fn embedded(
         Some(shared) => format!("{shared}.weight"),
         None => format!("{}.embed_tokens.weight", stack.name),
     };
-    let table = net.constant(&name, table(net, &name, words)?);
+    let table = net.constant(&name, table(net, stack, &name, words)?);
     let mut x = b.gather(table, ids).one()?;
     if d.embedding.scale != 1.0 {
         x = b.mul(x, d.embedding.scale)?;
@@ -34,13 +34,15 @@ pub(super) fn embedded(
 }
 
 /// The table of words `name`. A file may have copies of it under the other names of a tied one, or one of these alone.
-fn table(net: &Net<'_>, name: &str, words: usize) -> Result<Tensor> {
+fn table(net: &Net<'_>, stack: &Stack, name: &str, words: usize) -> Result<Tensor> {
     let (d, w, dims) = (net.d, net.w, [words, net.d.hidden]);
     let mut names = vec![];
-    if d.embedding.shared.is_some() {
+    let is_shared = d.embedding.shared.is_some();
+    if is_shared {
         names.extend(["encoder", "decoder"].map(|stack| format!("{stack}.embed_tokens.weight")));
     }
-    if d.whose_head == Head::OfWords && words == d.words {
+    // An encoder with words of its own has nothing to do with logits.
+    if d.whose_head == Head::OfWords && (is_shared || stack.cross.is_some()) {
         names.push(format!("{}.weight", d.lm_head));
     }
     let copies = names.iter().map(|name| w.optional(name, &dims)).collect::<Result<Vec<_>>>()?;
