@@ -112,6 +112,34 @@ fn tables_become_integers() {
 }
 
 #[test]
+fn a_table_that_gives_scores_has_one_form() {
+    let graph = "g (float[2,3] x) => (float[6,80] y, float[2,3,64] e)
+            <float[80,64] t, float[80] c, int64[2,3] i = {0, 79, -1, 3, 7, 5}, int64[2] s = {-1, 64}>
+         { p = Gather(t, i) q = ReduceMax<keepdims = 0>(x) e = Mul(p, q)
+           h = Reshape(e, s) y = Gemm<transB = 1>(h, t, c) }";
+    let float = model(graph, 7);
+    let samples = samples(&float, 3, 8);
+    for form in [Form::Qdq, Form::QLinear] {
+        for (per_channel, symmetric) in [(true, false), (true, true), (false, false)] {
+            let settings = Settings { per_channel, symmetric, ..Settings::default() };
+            let (quantized, done) = dynamic(&float, settings, form);
+            assert!(done.left_in_float.is_empty() && done.layers.len() == 2, "{done:?}");
+            let g = &quantized.graph;
+            assert!(g.value_named("t").is_none_or(|v| g[v].initializer().is_none()), "no floats");
+            let held = g.value_ids().filter_map(|v| g[v].initializer());
+            assert_eq!(held.filter(|t| t.len() == 80 * 64).count(), 1, "one table");
+            let (worst, largest) = difference(&float, &quantized, &samples);
+            assert!(worst > 0.0 && worst <= 0.03 * largest, "{settings:?}: {worst} of {largest}");
+        }
+    }
+    let request = QuantizeRequest { exclude: vec!["y".to_owned()], ..QuantizeRequest::default() };
+    let mut quantized = float.clone();
+    let done = quantize_dynamic(&mut quantized, &request, Form::Qdq).unwrap();
+    let [left] = done.left_in_float.as_slice() else { panic!("{done:?}") };
+    assert_eq!(left.reason, "its table is read by others than Gather");
+}
+
+#[test]
 fn bodies_read_constants_of_the_graph_around_them() {
     let float = model(
         "g (float[2,8] x, bool c) => (float[2,8] y) <float[8,8] w>

@@ -89,6 +89,8 @@ struct Pass<'r> {
 /// A graph at work.
 struct DynamicGraph<'p, 'r> {
     pass: &'p mut Pass<'r>,
+    /// Nodes that stay as they are.
+    floats: &'p BTreeSet<NodeId>,
     /// Integers, scale and zero point of an activation.
     activations: BTreeMap<ValueId, [ValueId; 3]>,
     /// Weights that are the same for several nodes are quantized once.
@@ -154,6 +156,7 @@ fn graph(
     let floats = std::mem::take(&mut pass.floats);
     let mut site = DynamicGraph {
         pass,
+        floats: &floats,
         activations: BTreeMap::new(),
         weights: BTreeMap::new(),
         wide: BTreeMap::new(),

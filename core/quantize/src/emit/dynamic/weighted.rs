@@ -75,14 +75,7 @@ impl DynamicGraph<'_, '_> {
         op: &Gemm,
         settings: Settings,
     ) -> Result<&'static str, String> {
-        let transposed = op.transB != 0;
-        let outputs = Some(usize::from(!transposed));
-        let want = Want {
-            transposed,
-            outputs,
-            ..Want::from_settings(WeightedOp::Gemm, outputs, settings)
-        };
-        let weights = self.weights(g, op.b, want)?;
+        let weights = self.weights(g, op.b, Want::of_gemm(op, settings))?;
         let [xq, sx, zx] = self.activation(g, op.a)?;
         let columns = g.constant(weights.integers).map_or(0, |w| w.dims()[1]);
         let bias = op.c.filter(|_| op.beta != 0.0);
