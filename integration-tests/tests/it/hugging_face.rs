@@ -389,3 +389,27 @@ fn an_encoder_is_quantized_as_other_models_are() {
         }
     }
 }
+
+/// A model of GGUF in two files is converted by the first, and brings its tokenizer along.
+#[test]
+fn a_file_of_gguf_becomes_a_decoder_with_its_tokenizer() {
+    let folder = folder_with(&PLUGINS);
+    let case = root().join("integration-tests/corpus/hf/gguf");
+    let name = |number: u32| format!("model-0000{number}-of-00002.gguf");
+    fs::copy(case.join(name(1)), folder.path().join(name(1))).unwrap();
+    let convert = || converted(folder.path(), "out", &[&name(1)], &[]);
+    let (status, stderr, _) = convert();
+    assert_ne!(status, 0);
+    assert!(stderr.contains(&name(2)), "{stderr}");
+    fs::create_dir(folder.path().join("model")).unwrap();
+    for number in [1, 2] {
+        fs::copy(case.join(name(number)), folder.path().join("model").join(name(number))).unwrap();
+    }
+    let (status, stderr, _) = converted(folder.path(), "whole", &["model"], &[]);
+    assert_eq!(status, 0, "{stderr}");
+    let text = |file: &str| fs::read_to_string(folder.path().join("whole").join(file)).unwrap();
+    let tokenizer: Value = serde_json::from_str(&text("tokenizer.json")).unwrap();
+    assert_eq!(tokenizer["model"]["merges"][0], "a b");
+    let config: Value = serde_json::from_str(&text("config.json")).unwrap();
+    assert_eq!((&config["model_type"], &config["hidden_size"]), (&"llama".into(), &32.into()));
+}
