@@ -357,7 +357,7 @@ impl Tensor {
     /// What blocks of `format` say, whose bytes this is: `float` or, of codes, `int8`.
     ///
     /// # Errors
-    /// As [`Tensor::derived`]; if these are no bytes of whole blocks, or `dims` are sizes of another number of elements.
+    /// As [`Tensor::derived`]; if these are no bytes of whole blocks, or `dims` come to another number of elements.
     pub fn from_blocks(
         &self,
         format: BlockFormat,
