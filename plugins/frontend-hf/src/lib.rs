@@ -8,6 +8,7 @@
 #![allow(clippy::result_large_err)]
 
 mod architecture;
+mod blocks;
 mod checkpoint;
 mod config;
 mod decoder;
