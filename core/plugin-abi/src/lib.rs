@@ -202,8 +202,8 @@ pub const DERIVE_SCALED: u32 = 4;
 /// [`Derivation::kind`]: what the second source, a vector of 4, 16 or 256 elements, has for every 2, 4 or 8 bits of the
 /// bytes of the first one, the low bits first. Both may have elements of less than a byte. Since 1.3.
 pub const DERIVE_LOOKUP: u32 = 5;
-/// [`Derivation::kind`]: slices of the first source along `axis`: those that the second one, a vector of int64 in memory,
-/// names, in its order. Since 1.3.
+/// [`Derivation::kind`]: slices of the first source along `axis`: those that the second one, a vector of int64 in
+/// memory, names, in its order. Since 1.3.
 pub const DERIVE_TAKEN: u32 = 6;
 /// [`Derivation::kind`]: what blocks of small integers say. The one source has their bytes (`uint8`), `axis` is the
 /// number of their format in GGML, and `offset` says what is taken of them: 0 the elements (`float`), 1 their integers

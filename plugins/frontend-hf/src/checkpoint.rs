@@ -1,9 +1,9 @@
 //! The tensors of a checkpoint by name, in one file or in several that an index lists.
 
+use crate::blocks::Blocks;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::{damaged, over_limit};
 use crate::safetensors::{self, Stored};
-use crate::weight::{Blocks, Scheme};
 use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use serde::Deserialize;
@@ -21,6 +21,36 @@ const INDEX_MAX: usize = 64 << 20;
 
 /// Names of unused tensors that are told.
 const TOLD_MAX: usize = 5;
+
+/// How a checkpoint that comes quantized stores its weights.
+pub(crate) trait Scheme {
+    /// The weights of the linear layer `name`; `None` if these are real numbers.
+    ///
+    /// # Errors
+    /// A tensor that is missing, or has another shape or type.
+    fn linear(
+        &self,
+        w: &Checkpoint,
+        name: &str,
+        sizes: [usize; 2],
+    ) -> Result<Option<Blocks>, Diagnostic>;
+
+    /// The same for a tensor with the weights of all experts: [experts, outputs, inputs].
+    ///
+    /// # Errors
+    /// As [`Scheme::linear`].
+    fn experts(
+        &self,
+        _w: &Checkpoint,
+        _name: &str,
+        _sizes: [usize; 3],
+    ) -> Result<Option<Blocks>, Diagnostic> {
+        Ok(None)
+    }
+
+    /// Its name in reports.
+    fn told(&self) -> &'static str;
+}
 
 /// All tensors; those that were asked for are noted.
 pub(crate) struct Checkpoint {

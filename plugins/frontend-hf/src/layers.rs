@@ -1,10 +1,10 @@
 //! Layers that architectures have in common: weights as constants of the graph, and what is linear in them. No weight
 //! is copied: sliced ones are derived from those of the file.
 
+use crate::blocks::Weight;
 use crate::checkpoint::Checkpoint;
 use crate::diag::{Diagnostic, shown};
 use crate::problem::damaged;
-use crate::weight::Weight;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::formulas::activation::silu;
 use onnxd_plugin_sdk::ir::{Tensor, TensorError};

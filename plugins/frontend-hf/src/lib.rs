@@ -9,6 +9,7 @@
 
 mod architecture;
 mod audio;
+mod blocks;
 mod checkpoint;
 mod config;
 mod conv;

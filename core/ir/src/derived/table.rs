@@ -1,4 +1,5 @@
-//! Tables that say what codes of 8 bits or less stand for. They also unpack elements of less than a byte, and pack them.
+//! Tables that say what codes of 8 bits or less stand for. They also unpack elements of less than a byte, and pack
+//! them.
 
 use super::Derivation;
 use crate::{DataType, Tensor, TensorError};

@@ -1,6 +1,7 @@
 use super::*;
+use crate::checkpoint::Checkpoint;
 use onnxd_plugin_sdk::build::GraphBuilder;
-use onnxd_plugin_sdk::ir::{Dim, Graph, Model, Opsets, ValueType, VerifyLevel, verify};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Opsets, ValueType, VerifyLevel, verify};
 use onnxd_plugin_sdk::lower;
 use onnxd_plugin_sdk::testing::run;
 use std::collections::HashMap;

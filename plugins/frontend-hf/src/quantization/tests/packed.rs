@@ -100,7 +100,10 @@ fn plain_integers_and_floats_of_compressed_tensors() {
     let layer = layer.with("w.weight_scale", "BF16", &[6, 1], scales.bytes().to_vec());
     let scales = scales.cast(DataType::Float).unwrap().as_slice::<f32>().unwrap().into_owned();
     let codes = floats_of_8_bits(120);
-    let weights = |kind: &str, is_symmetric: bool| json!({ "num_bits": 8, "type": kind, "symmetric": is_symmetric, "strategy": "channel" });
+    let weights = |kind: &str, is_symmetric: bool| {
+        let strategy = "channel";
+        json!({ "num_bits": 8, "type": kind, "symmetric": is_symmetric, "strategy": strategy })
+    };
     let scale = |output: usize| f64::from(scales[output]);
     let floats = layer.clone().with("w.weight", "F8_E4M3", &sizes, codes.clone());
     let config = changed(&compressed(&weights("float", true)), "format", json!("float-quantized"));
