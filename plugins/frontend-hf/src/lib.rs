@@ -20,12 +20,12 @@ mod fixture;
 mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(test)]
-mod golden;
 mod import;
 mod layers;
 mod problem;
 mod safetensors;
+#[cfg(test)]
+mod testing;
 mod towers;
 mod transformer;
 mod vision;
