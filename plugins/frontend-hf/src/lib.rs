@@ -25,8 +25,6 @@ mod folder;
 pub mod fuzzing;
 mod genai;
 mod gguf;
-#[cfg(test)]
-mod golden;
 mod import;
 mod layers;
 mod params;
@@ -35,6 +33,8 @@ mod quantization;
 mod safetensors;
 mod sentence;
 mod seq2seq;
+#[cfg(test)]
+mod testing;
 mod towers;
 mod transformer;
 mod vision;

@@ -1,5 +1,5 @@
 use crate::config::Config;
-use crate::{architecture, golden};
+use crate::{architecture, testing};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::testing::run;
 
@@ -7,21 +7,21 @@ const CASES: &str = include_str!("cases.txt");
 
 #[test]
 fn each_family_has_a_case_and_is_in_the_manual() {
-    golden::check_list(super::FAMILIES.iter().map(|(kind, _)| *kind), CASES);
+    testing::check_list(super::FAMILIES.iter().map(|(kind, _)| *kind), CASES);
 }
 
 #[test]
 fn rows_of_sound_are_alone() {
-    for case in golden::cases(CASES) {
-        golden::check(case, &[("batch_size", 3), ("samples", 61)]);
+    for case in testing::cases(CASES) {
+        testing::check(case, &[("batch_size", 3), ("samples", 61)]);
     }
 }
 
 /// A convolution gives `(n - kernel) / stride + 1` vectors of n, rounded down.
 #[test]
 fn samples_become_so_many_vectors() {
-    let line = golden::cases(CASES).find(|line| line.contains("HubertForCTC")).unwrap();
-    let [model, _] = golden::models(line);
+    let line = testing::cases(CASES).find(|line| line.contains("HubertForCTC")).unwrap();
+    let [model, _] = testing::models(line);
     for (samples, vectors) in [(11, 1), (16, 1), (17, 2), (61, 9)] {
         let input = Tensor::from_vec([1, samples], vec![0.5f32; samples]);
         let outputs = run(&model, [("input_values", input)]).unwrap();
@@ -41,7 +41,7 @@ fn what_is_not_known_is_refused_by_name() {
         ),
         (r#"hubert {"hidden_act": "mish"}"#, "`hidden_act` is `mish`"),
     ] {
-        let c = Config::parse(golden::config(line).to_string().as_bytes()).unwrap();
+        let c = Config::parse(testing::config(line).to_string().as_bytes()).unwrap();
         let described = architecture::family(&c).unwrap().describe(&c, None);
         let found = described.err().unwrap_or_else(|| panic!("{line} is not refused"));
         assert!(found.message.contains(told), "{line}: {}", found.message);

@@ -1,5 +1,5 @@
 use crate::fixture::{complete, file, model};
-use crate::golden;
+use crate::testing;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::testing::run;
 
@@ -7,7 +7,7 @@ const CASES: &str = include_str!("cases.txt");
 
 #[test]
 fn each_family_has_a_case_and_is_in_the_manual() {
-    golden::check_list(super::FAMILIES.iter().map(|(kind, _)| *kind), CASES);
+    testing::check_list(super::FAMILIES.iter().map(|(kind, _)| *kind), CASES);
 }
 
 #[test]
@@ -18,14 +18,14 @@ fn texts_and_pictures_are_alone() {
         ("image_batch_size", 3),
         ("sequence_length", 7),
     ];
-    for case in golden::cases(CASES) {
-        golden::check(case, &sizes);
+    for case in testing::cases(CASES) {
+        testing::check(case, &sizes);
     }
 }
 
 /// What stands for the text of these tokens, of which the last `padding` are none.
 fn pooled(line: &str, ids: &[i64], padding: usize) -> Vec<f32> {
-    let [model, _] = golden::models(line);
+    let [model, _] = testing::models(line);
     let mut mask = vec![1i64; ids.len()];
     mask[ids.len() - padding..].fill(0);
     let row = |values: &[i64]| Tensor::from_vec([1, values.len()], values.to_vec());
@@ -37,7 +37,7 @@ fn pooled(line: &str, ids: &[i64], padding: usize) -> Vec<f32> {
 #[test]
 fn a_text_is_what_its_end_token_says() {
     let line = |end: i64| {
-        let case = golden::cases(CASES).find(|line| line.starts_with("clip_text")).unwrap();
+        let case = testing::cases(CASES).find(|line| line.starts_with("clip_text")).unwrap();
         case.replace("\"hidden_act\"", &format!("\"eos_token_id\": {end}, \"hidden_act\""))
     };
     let first = pooled(&line(5), &[1, 7, 5, 5, 5], 0);
@@ -51,8 +51,8 @@ fn a_text_is_what_its_end_token_says() {
 
 #[test]
 fn weights_of_a_tower_have_its_name_or_not() {
-    let line = golden::cases(CASES).find(|line| line.starts_with("siglip_text")).unwrap();
-    let config = golden::config(line).to_string();
+    let line = testing::cases(CASES).find(|line| line.starts_with("siglip_text")).unwrap();
+    let config = testing::config(line).to_string();
     complete(&config, &[]);
     let names = |prefix: &str| {
         let weight = format!("{prefix}embeddings.token_embedding.weight");

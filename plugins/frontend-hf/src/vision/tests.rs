@@ -1,17 +1,17 @@
 use crate::config::Config;
-use crate::{architecture, golden};
+use crate::{architecture, testing};
 
 const CASES: &str = include_str!("cases.txt");
 
 #[test]
 fn each_family_has_a_case_and_is_in_the_manual() {
-    golden::check_list(super::FAMILIES.iter().map(|(kind, _)| *kind), CASES);
+    testing::check_list(super::FAMILIES.iter().map(|(kind, _)| *kind), CASES);
 }
 
 #[test]
 fn rows_of_pictures_are_alone() {
-    for case in golden::cases(CASES) {
-        golden::check(case, &[("batch_size", 3), ("height", 20), ("width", 16)]);
+    for case in testing::cases(CASES) {
+        testing::check(case, &[("batch_size", 3), ("height", 20), ("width", 16)]);
     }
 }
 
@@ -41,7 +41,7 @@ fn what_is_not_known_is_refused_by_name() {
         (r#"convnext {"num_stages": 2}"#, "`num_stages` is 2"),
         (r#"convnext {"id2label": 3}"#, "`id2label` is 3"),
     ] {
-        let mut config = golden::config(line);
+        let mut config = testing::config(line);
         if line.starts_with("convnext {\"id") {
             config["architectures"] = serde_json::json!(["ConvNextForImageClassification"]);
         }
