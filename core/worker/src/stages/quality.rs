@@ -257,6 +257,7 @@ fn outputs(quality: &Quality, help: &str) -> Vec<Diagnostic> {
         "apart" => "held-out samples",
         "folds" => "samples, each held out in turn",
         "random" => "samples of random numbers",
+        "prompts" => "prompts and continuations of random tokens",
         _ => "of the samples that it was made of",
     };
     let on = format!("on {} {on}", quality.samples);
