@@ -240,7 +240,8 @@ fn help(session: &Session, report: &Quantization) -> String {
         (Some(advice), _) => advice,
         (None, "weight_only") => {
             "Leave the worst layers in floating point (`quantization.exclude`), take smaller blocks \
-             (`block_size`), weights of 8 bits, or samples that help to round them"
+             (`block_size`), weights of 8 bits, those of the costly operators alone (`accuracy = \"auto\"`), or \
+             samples that help to round them"
         }
         (None, _) => {
             "Leave the worst layers in floating point (`quantization.exclude`, `sqnr_db_min`), take \

@@ -1,5 +1,5 @@
-//! Weights of 8 bits where those of 4 cost most: each weighted operator is quantized alone, and what the outputs lose by
-//! it is compared with its share of the weights.
+//! Weights of 8 bits where those of 4 cost most: each weighted operator is quantized alone, and what the outputs lose
+//! by it is compared with its share of the weights.
 
 use crate::accuracy::{Held, SampleSet, random_samples};
 use crate::plan::{Overrides, QuantizeRequest, params};
