@@ -137,7 +137,8 @@ pub const SQNR_DB_GOOD: f64 = 20.0;
 params! {
     /// How the model is quantized.
     pub struct Quantization in "quantization" {
-        /// Form of the quantized model; `none` leaves it in floating point. Plugins may bring more.
+        /// Form of the quantized model; `none` leaves it in floating point, but in mode `weight_only` it is `QDQ` for
+        /// weights of 4 bits, else `QLinear`. Plugins may bring more.
         format: String = "quantizer", "none";
         /// Refuse a model that is quantized already instead of passing it on, where `format` is `none`.
         require_float: bool = "bool", false;
@@ -152,7 +153,7 @@ params! {
         weight_type: Option<IntegerType> = "int8 | uint8 | int4 | uint4 | int16 | uint16", unset;
         /// One scale for each output channel of a weight instead of one for all.
         per_channel: bool = "bool", true;
-        /// Ranges of activations are symmetric around zero.
+        /// Ranges of activations are symmetric around zero; in mode `weight_only`, those of weights.
         symmetric: bool = "bool", false;
         /// Weights use one bit less, for processors whose 8-bit accumulators saturate; unset is true with
         /// activations of `int8` where `weight_type` is unset, too.
@@ -166,7 +167,8 @@ params! {
         /// and `awq` are for mode `weight_only`. Unset is both of these there, where they help, and
         /// `nearest` elsewhere.
         rounding: Option<Rounding> = "nearest | adaround | gptq | awq", unset;
-        /// `auto` tries what may help, measures it on held-out samples and takes the best.
+        /// `auto` tries what may help, measures it on held-out samples and takes the best. In mode `weight_only`, it
+        /// gives 8 bits to the operators that cost most of those with 4.
         accuracy: Accuracy = "default | auto", "default";
         /// Time that `accuracy = "auto"`, `sqnr_db_min` and `top1_loss_max` may take; what was left out
         /// for it is said.

@@ -42,6 +42,12 @@ impl Params {
         self.0.get(key)
     }
 
+    /// A param by its dotted key, for a look that does not count.
+    #[cfg(feature = "quantizer")]
+    pub(crate) fn peek(&self, key: &str) -> &Value {
+        self.0.peek(key)
+    }
+
     /// Says that a param, or a part of it, changes nothing although it was looked at. `why` goes on after its key and
     /// value: "has no effect: ...", "names ..., which ...". The user hears of it if the param was set.
     pub fn without_effect(&self, key: &str, why: impl Into<String>) {

@@ -37,10 +37,14 @@ pub(crate) fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<
     let submission = Submission::of(job)?;
     let graph = submission.job().graph()?;
     let mut model = onnxd_onnx::decode(graph, &mut HostTensors(submission.job()))?.model;
-    hold(&mut model, submission.job());
     // Contradictions are the host's to report.
     let _ = onnxd_ir::infer::infer(&mut model);
     let mut cx = QuantizeContext::new(submission, &model)?;
+    // Weights alone are read once and in parts, unless samples tell what they are worth.
+    let is_weight_only = cx.params().peek("quantization.mode") == "weight_only";
+    if !is_weight_only || !cx.calibration().is_empty() {
+        hold(&mut model, cx.submission().job());
+    }
     keep_freed_memory();
     quantizer.quantize(&mut model, &mut cx)?;
     give_back_freed_memory();

@@ -28,6 +28,8 @@ pub enum Origin {
     Calibration,
     /// They are random numbers, because there are no data.
     Random,
+    /// They are prompts of random tokens, without and with a cache, because there are no data.
+    Prompts,
 }
 
 /// How near the outputs of the quantized network are to those of the float network.
@@ -73,6 +75,7 @@ impl Origin {
             Origin::Folds => "folds",
             Origin::Calibration => "calibration",
             Origin::Random => "random",
+            Origin::Prompts => "prompts",
         }
     }
 }

@@ -299,6 +299,7 @@ pub(crate) fn outputs(quality: &Quality) -> String {
         "apart" => "held-out samples",
         "folds" => "samples, each held out in turn",
         "random" => "samples of random numbers",
+        "prompts" => "prompts and continuations of random tokens",
         _ => "of the samples that it was made of",
     };
     // The largest SQNR that is stated stands for no difference at all.

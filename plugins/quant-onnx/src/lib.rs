@@ -13,7 +13,7 @@ onnxd_plugin_sdk::export_plugin! {
         quantizer(
             "qdq",
             "Float operators between QuantizeLinear and DequantizeLinear";
-            declares ["format = 'QDQ'", include_str!("needs.toml")] =>
+            declares ["format = 'QDQ'", include_str!("needs.toml"), include_str!("computed.toml")] =>
             || Box::new(scheme::Scheme(onnxd_quantize::report::Form::Qdq)),
         ),
         quantizer(

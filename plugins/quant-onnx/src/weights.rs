@@ -9,7 +9,7 @@ use onnxd_quantize::accuracy::{Held, SampleSet};
 use onnxd_quantize::observe::{Feeds, Limits};
 use onnxd_quantize::plan::QuantizeRequest;
 use onnxd_quantize::report::{Form, Report};
-use onnxd_quantize::search::{Data, WeightMethods, quantize_weights};
+use onnxd_quantize::search::{Data, WeightMethods, mixed_precision, quantize_weights};
 use std::cell::Cell;
 
 /// The oldest operator set whose `DequantizeLinear` has blocks.
@@ -25,6 +25,19 @@ pub(crate) fn quantize(
     if form == Form::Qdq && model.opset() < BLOCKS_SINCE {
         onnxd_opset::convert(model, BLOCKS_SINCE)?;
     }
+    let (request, tried) = mixed_precision(model, request, form, cx)?;
+    let (mut done, held) = rounded(model, &request, form, cx)?;
+    done.append(tried);
+    Ok((done, held))
+}
+
+/// Rounds to the nearest, or as samples say.
+fn rounded(
+    model: &mut Model,
+    request: &QuantizeRequest,
+    form: Form,
+    cx: &QuantizeContext,
+) -> Result<(Report, Option<Held>), Diagnostics> {
     let Some(methods) = methods(cx)? else {
         return Ok((quantize_weights(model, request, form, None)?, None));
     };

@@ -5,6 +5,7 @@ mod base;
 mod classes;
 mod compare;
 mod first_pass;
+mod prompts;
 mod quality;
 mod samples;
 mod score;

@@ -1,6 +1,7 @@
 //! How near the outputs of a result are to those of the float network, on samples that had no say
 //! in it where there are enough, and how much of the network was quantized.
 
+use crate::accuracy::prompts::{Prompts, is_decoder};
 use crate::accuracy::samples::{SampleSet, default_samples};
 use crate::accuracy::{ReferenceOutputs, Score, float_outputs, output_names, score};
 use crate::observe::Limits;
@@ -126,7 +127,8 @@ pub fn measure(
 /// others have axes that take one entry alone.
 const OPEN_SIZES: [usize; 5] = [32, 64, 224, 1, 512];
 
-/// Random numbers that the model takes: the first of several sizes on which it runs.
+/// Prompts for a decoder with a cache; else random numbers that the model takes: the first of several sizes on which
+/// it runs.
 ///
 /// # Errors
 /// Why none can be drawn, or why the model runs on none.
@@ -134,6 +136,9 @@ pub(crate) fn random_samples(
     model: &Model,
     cx: &dyn Session,
 ) -> Result<Box<dyn Calibration>, Diagnostics> {
+    if let Some(prompts) = Prompts::drawn(model, cx)? {
+        return Ok(Box::new(prompts));
+    }
     let mut first = None;
     for size in OPEN_SIZES {
         let tried = cx.random_samples(model, default_samples(model), size).and_then(|drawn| {
@@ -182,7 +187,11 @@ fn measured(
     let held = match held.filter(|_| drawn.is_none()) {
         Some(held) => held,
         None => {
-            first = Held::first(&data, float, true);
+            let all = data.calibration.samples();
+            first = match drawn.is_some() {
+                true => Held { held_out: true, ..Held::between(0, all) },
+                false => Held::first(&data, float, true),
+            };
             &first
         }
     };
@@ -212,6 +221,7 @@ fn measured(
         ));
     }
     let origin = match held.held_out {
+        _ if drawn.is_some() && is_decoder(float) => Origin::Prompts,
         _ if drawn.is_some() => Origin::Random,
         true => Origin::Apart,
         false if folds.is_some() => Origin::Folds,

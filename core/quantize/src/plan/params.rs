@@ -209,7 +209,15 @@ pub fn quantized_already(cx: &dyn Session) -> Result<(), Diagnostic> {
 /// Says which params have nothing to try, or nothing to measure on, in the mode.
 pub fn unsearched(cx: &dyn Session) {
     match cx.quantization().mode() {
-        Mode::WeightOnly => without_search(cx, "mode weight_only has nothing to try"),
+        Mode::WeightOnly => {
+            let few = cx.quantization().weight_type().map(dtype).is_some_and(|t| t.bits() <= 4);
+            if !few {
+                without_effect(cx, "accuracy", "weights of 8 bits have nothing to try");
+            }
+            for name in ["sqnr_db_min", "top1_loss_max"] {
+                without_effect(cx, name, "mode weight_only leaves nothing in floating point");
+            }
+        }
         Mode::Dynamic if cx.calibration().samples() == 0 => {
             without_search(cx, "there are no samples to measure on");
         }

@@ -44,6 +44,15 @@ impl Rule {
         };
         Some(Rule { levels, symmetric, search: true })
     }
+
+    /// For weights in blocks, all of whose integers count: zero is at their middle only with `symmetric`, and then
+    /// scales may be negative. `None` for other types.
+    #[must_use]
+    pub(crate) fn of_blocks(dtype: DataType, symmetric: bool, reduce_range: bool) -> Option<Rule> {
+        let levels = Levels::of(dtype)?;
+        let levels = if reduce_range { levels.reduced() } else { levels };
+        Some(Rule { levels, symmetric, search: true })
+    }
 }
 
 /// A constant as integers: `x = scale * (integer - zero point)`.

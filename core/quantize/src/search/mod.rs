@@ -28,4 +28,4 @@ pub use dynamic_search::search_dynamic;
 pub use equalize::equalized;
 pub use smooth_quant::{SmoothableActivation, expected, magnitudes, sites, smoothed};
 pub use static_search::search_static;
-pub use weight_only::{Data, WeightMethods, quantize_weights};
+pub use weight_only::{Data, WeightMethods, mixed_precision, quantize_weights};

@@ -139,11 +139,12 @@ proptest! {
                 prop_assert_eq!((q, scale, zero), (p + up, other, origin + up));
                 let x = w[if turned { column * k + row } else { row * n + column }];
                 let end = |q: i64| (q - zero) as f32 * scale;
-                // Symmetric integers leave out the lowest one.
-                let lowest = i64::from(weight != DataType::Uint8 && weight != DataType::Uint4);
-                let nearest = x.clamp(end(lowest), end(most));
+                // Scales of symmetric ranges may be negative.
+                let nearest = x.clamp(end(0).min(end(most)), end(0).max(end(most)));
                 let error = (end(q) - nearest).abs();
-                prop_assert!(error <= 0.5001 * scale + 1e-6, "{x} is {} steps {scale}", end(q));
+                let bound = 0.5001 * scale.abs() + 1e-6;
+                prop_assert!(error <= bound, "{x} is {} steps {scale}", end(q));
+                prop_assert!(scale > 0.0 || symmetric);
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use super::{Dice, difference, model, operators, outputs, samples};
 use crate::observe::{Feeds, Limits};
-use crate::plan::{QuantizeRequest, Settings};
+use crate::plan::{Overrides, QuantizeRequest, Settings};
 use crate::report::{Form, Report};
 use crate::search::{Data, WeightMethods, quantize_weights};
 use onnxd_eval::Builtin;
 use onnxd_ir::{Attr, DataType, Model, Tensor, VerifyLevel, infer, text, verify};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn quantized(float: &Model, settings: Settings, form: Form, feeds: &[Feeds]) -> (Model, Report) {
     by(float, settings, form, (feeds, WeightMethods { gptq: true, awq: true }))
@@ -187,6 +188,12 @@ fn half_precision() {
     assert!(done.left_in_float[0].reason.contains("bfloat16"), "{:?}", done.left_in_float);
 }
 
+/// Bytes of constants of a type.
+fn bytes_of(model: &Model, dtype: DataType) -> usize {
+    let constants = model.graph.value_ids().filter_map(|v| model.graph[v].initializer());
+    constants.filter(|t| t.dtype() == dtype).map(Tensor::byte_len).sum()
+}
+
 /// What several nodes read is quantized once, by what all of them make of it.
 #[test]
 fn shared_weights_are_written_once() {
@@ -202,7 +209,9 @@ fn shared_weights_are_written_once() {
         let (made, done) = quantized(&float, settings(DataType::Uint4, 16), Form::Qdq, known);
         assert_eq!(done.layers.len(), 4);
         assert_eq!(done.tensors.len(), 2);
-        assert_eq!(operators(&made).matches('D').count(), 2, "{}", operators(&made));
+        // One for both products with `w`, one for rows of the table, and one for all of it.
+        assert_eq!(operators(&made).matches('D').count(), 3, "{}", operators(&made));
+        assert_eq!(bytes_of(&made, DataType::Uint8), 300 * 16 + 300);
         let (worst, largest) = difference(&float, &made, &feeds);
         assert!(worst < 0.3 * largest, "{worst} of {largest}");
         let (made, _) = quantized(&float, settings(DataType::Uint4, 16), Form::QLinear, known);
@@ -211,6 +220,9 @@ fn shared_weights_are_written_once() {
         weights.sort();
         weights.dedup();
         assert_eq!(weights.len(), 2, "of the three products two share theirs");
+        // The table and the product that reads it, too.
+        assert_eq!(operators(&made).matches("Reshape GatherBlockQuantized").count(), 1);
+        assert_eq!(bytes_of(&made, DataType::Uint8), 300 * 16 + 300 + 16 * 8 + 16);
         let floats = made.graph.value_ids().filter_map(|v| made.graph[v].initializer());
         assert!(floats.filter(|t| t.dtype() == DataType::Float).all(|t| t.len() <= 300));
     }
@@ -264,13 +276,7 @@ fn what_stays_in_float_is_named() {
     );
     let (_, done) = quantized(&float, settings(DataType::Uint4, 16), Form::QLinear, &[]);
     let reasons: Vec<&str> = done.left_in_float.iter().map(|l| l.reason.as_str()).collect();
-    assert_eq!(
-        reasons,
-        [
-            "both factors are computed", "its weights have more axes than its input",
-            "its weights are no matrix"
-        ]
-    );
+    assert_eq!(reasons, ["both factors are computed", "its weights have more axes than its input"]);
     let refused = |settings, form| {
         let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         quantize_weights(&mut float.clone(), &request, form, None).unwrap_err().to_string()
@@ -280,6 +286,79 @@ fn what_stays_in_float_is_named() {
     let (found, _) = quantized(&float, settings(DataType::Uint4, 3), Form::Qdq, &[]);
     let (_, node) = found.graph.nodes().find(|(_, n)| n.is("DequantizeLinear")).unwrap();
     assert!(matches!(node.attr("block_size"), Some(Attr::Int(3))));
+}
+
+/// Experts: several matrices in one constant.
+#[test]
+fn stacked_matrices_have_blocks_too() {
+    for (n, k) in [(6, 40), (5, 7)] {
+        let float = model(
+            &format!(
+                "g (float[4,{k}] x) => (float[3,4,{n}] y) <float[3,{k},{n}] w>
+                 {{ y = MatMul(x, w) }}"
+            ),
+            3,
+        );
+        let feeds = samples(&float, 3, 6);
+        for form in [Form::Qdq, Form::QLinear] {
+            for known in [&[][..], &feeds] {
+                let (made, done) = quantized(&float, settings(DataType::Int4, 16), form, known);
+                assert!(done.left_in_float.is_empty(), "{:?}", done.left_in_float);
+                assert_eq!(operators(&made), "D MatMul");
+                let (worst, largest) = difference(&float, &made, &feeds);
+                assert!(worst > 0.0 && worst < 0.25 * largest, "{worst} of {largest}");
+            }
+        }
+    }
+}
+
+/// What chooses experts stays in float, and what counts words does not.
+#[test]
+fn choices_stay_in_float() {
+    let of = |outputs: usize| {
+        let float = model(
+            &format!(
+                "g (float[4,16] x) => (float[4,2] y, int64[4,2] i)
+                 <float[16,{outputs}] w, int64[1] k = {{2}}>
+                 {{ z = MatMul(x, w) s = Softmax(z) y, i = TopK(s, k) }}"
+            ),
+            3,
+        );
+        quantized(&float, settings(DataType::Int8, 16), Form::Qdq, &[]).1
+    };
+    assert!(of(8).left_in_float[0].reason.starts_with("TopK chooses"));
+    assert!(of(2000).left_in_float.is_empty());
+}
+
+/// Tables have 8 bits unless a node is given another type.
+#[test]
+fn tables_have_more_bits() {
+    let float = model(
+        "g (float[4,32] x) => (float[4,32] y) <float[200,32] t, int64[4] i = {0, 7, 199, 3}>
+         { r = Gather(t, i) y = Add(r, x) }",
+        3,
+    );
+    let of = |weight: DataType, overrides: Overrides| {
+        let request = QuantizeRequest {
+            settings: settings(weight, 32),
+            overrides: BTreeMap::from([("*".to_owned(), overrides)]),
+            ..QuantizeRequest::default()
+        };
+        let mut made = float.clone();
+        made.opsets.insert(String::new(), 21);
+        let done = quantize_weights(&mut made, &request, Form::Qdq, None).unwrap();
+        let row = &done.tensors[0];
+        (row.element_type.clone(), row.method.clone())
+    };
+    let text = |dtype: &str, block: usize| (dtype.to_owned(), format!("MSE in blocks of {block}"));
+    assert_eq!(of(DataType::Int4, Overrides::default()), text("int8", 32));
+    // Where all have 8, a table that no product reads has 16.
+    let half = ("float16".to_owned(), "16 bits".to_owned());
+    assert_eq!(of(DataType::Uint8, Overrides::default()), half);
+    let bytes = Overrides { weight: Some(DataType::Int8), ..Overrides::default() };
+    assert_eq!(of(DataType::Uint8, bytes), text("int8", 32));
+    let few = Overrides { block_size: Some(16), ..Overrides::default() };
+    assert_eq!(of(DataType::Int4, few), text("int4", 16));
 }
 
 proptest! {

@@ -240,7 +240,8 @@ fn help(session: &Session, report: &Quantization) -> String {
         (Some(advice), _) => advice,
         (None, "weight_only") => {
             "Leave the worst layers in floating point (`quantization.exclude`), take smaller blocks \
-             (`block_size`), weights of 8 bits, or samples that help to round them"
+             (`block_size`), weights of 8 bits, those of the costly operators alone (`accuracy = \"auto\"`), or \
+             samples that help to round them"
         }
         (None, _) => {
             "Leave the worst layers in floating point (`quantization.exclude`, `sqnr_db_min`), take \
@@ -257,6 +258,7 @@ fn outputs(quality: &Quality, help: &str) -> Vec<Diagnostic> {
         "apart" => "held-out samples",
         "folds" => "samples, each held out in turn",
         "random" => "samples of random numbers",
+        "prompts" => "prompts and continuations of random tokens",
         _ => "of the samples that it was made of",
     };
     let on = format!("on {} {on}", quality.samples);

@@ -2,13 +2,15 @@
 
 use super::range::range;
 use crate::observe::hessian::Inverse;
+use crate::range::vectors::ROUND;
 use crate::range::weights::Rule;
+use onnxd_eval::vectorized;
 use onnxd_ir::DataType;
 use rayon::prelude::*;
 use std::ops::Range;
 
 /// Rows that are quantized together, so that what they share is read once.
-const TOGETHER: usize = 16;
+pub(crate) const TOGETHER: usize = 16;
 
 /// Columns whose errors are taken out of those after them at once.
 const BATCH: usize = 32;
@@ -28,6 +30,33 @@ pub(crate) struct BlockSettings<'a> {
     pub(crate) matters: Option<&'a [f32]>,
     /// Who makes up for the error of a weight (GPTQ).
     pub(crate) later: Option<&'a Inverse>,
+}
+
+/// Sums of squares of weights and of their errors.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Power {
+    pub(crate) signal: f64,
+    pub(crate) noise: f64,
+}
+
+impl Power {
+    /// Both together.
+    pub(crate) fn and(self, other: Power) -> Power {
+        Power { signal: self.signal + other.signal, noise: self.noise + other.noise }
+    }
+
+    /// The ratio in dB; `None` without a signal or without noise.
+    pub(crate) fn db(self) -> Option<f64> {
+        let Power { signal, noise } = self;
+        (signal > 0.0 && noise > 0.0).then(|| 10.0 * (signal / noise).log10())
+    }
+}
+
+impl BlockSettings<'_> {
+    /// What weights matter where all count alike.
+    pub(crate) fn alike(&self, k: usize) -> Vec<f32> {
+        vec![1.0; if self.matters.is_some() { 0 } else { k }]
+    }
 }
 
 /// `n` rows of `k` weights as unsigned integers; the last block of a row may be shorter.
@@ -54,7 +83,7 @@ impl Blocks {
         settings: &BlockSettings,
     ) -> Blocks {
         let (block, rule) = (settings.block, settings.rule);
-        let alike = vec![1.0; if settings.matters.is_some() { 0 } else { k }];
+        let alike = settings.alike(k);
         let matters = settings.matters.unwrap_or(&alike);
         let count = k.div_ceil(block);
         let mut made = Blocks {
@@ -71,37 +100,7 @@ impl Blocks {
         let zeros = made.zeros.par_chunks_mut(TOGETHER * count);
         let weights = weights.par_chunks(TOGETHER * k);
         rows.zip(scales).zip(zeros).zip(weights).for_each(|(((q, s), z), w)| {
-            let mut w = w.to_vec();
-            for b in 0..count {
-                let columns = b * block..k.min((b + 1) * block);
-                for (row, w) in w.chunks(k).enumerate() {
-                    let columns = columns.clone();
-                    let scale = range(&w[columns.clone()], &matters[columns], rule, settings.dtype);
-                    s[row * count + b] = scale.scale as f32;
-                    z[row * count + b] = (scale.zero_point + offset(rule)) as u8;
-                }
-                for first in columns.clone().step_by(BATCH) {
-                    let batch = first..columns.end.min(first + BATCH);
-                    let mut factors = [0f32; TOGETHER * BATCH];
-                    for column in batch.clone() {
-                        let later = settings.later.map(|known| known.row(column));
-                        for (row, w) in w.chunks_mut(k).enumerate() {
-                            let (scale, zero) = (s[row * count + b], z[row * count + b]);
-                            let integer = nearest(w[column], scale, zero, rule);
-                            q[row * k + column] = integer;
-                            if let Some(later) = later {
-                                let error = w[column] - real(integer, scale, zero);
-                                let factor = error / later[0];
-                                factors[row * BATCH + column - first] = factor;
-                                spread(&mut w[column + 1..batch.end], &later[1..], factor);
-                            }
-                        }
-                    }
-                    if let Some(later) = settings.later {
-                        propagate_errors(&mut w, k, later, batch, &factors);
-                    }
-                }
-            }
+            group(w.to_vec(), k, (settings, matters), [q, z], s);
         });
         made
     }
@@ -109,6 +108,16 @@ impl Blocks {
     /// Blocks of a row.
     pub(crate) fn count(&self) -> usize {
         self.k.div_ceil(self.block)
+    }
+
+    /// What the errors come to.
+    pub(crate) fn power(&self, weights: &[f32]) -> Power {
+        let rows = weights.chunks(self.k).enumerate();
+        let each = rows.flat_map(|(n, row)| row.iter().zip(self.row(n)));
+        each.fold(Power::default(), |power, (w, q)| {
+            let [w, e] = [*w, w - q].map(|x| f64::from(x) * f64::from(x));
+            power.and(Power { signal: w, noise: e })
+        })
     }
 
     /// Row `n` as the reals that it stands for.
@@ -119,12 +128,86 @@ impl Blocks {
             real(self.integers[n * self.k + k], self.scales[at], self.zeros[at])
         })
     }
+}
 
-    /// Whether zero is the middle of the integers everywhere, which need not be written.
-    pub(crate) fn is_centered(&self) -> bool {
-        let middle = 1u8 << (self.rule.levels.dtype.bits() - 1);
-        self.zeros.iter().all(|z| *z == middle)
+/// Some rows of weights as integers, zero points and scales; and what their errors come to.
+pub(crate) fn group(
+    mut w: Vec<f32>,
+    k: usize,
+    (settings, matters): (&BlockSettings, &[f32]),
+    [q, z]: [&mut [u8]; 2],
+    s: &mut [f32],
+) -> Power {
+    let (block, rule) = (settings.block, settings.rule);
+    let count = k.div_ceil(block);
+    let mut power = Power::default();
+    for b in 0..count {
+        let columns = b * block..k.min((b + 1) * block);
+        for (row, w) in w.chunks(k).enumerate() {
+            let (values, matters) = (&w[columns.clone()], &matters[columns.clone()]);
+            let (scale, of_block) = range(values, matters, rule, settings.dtype);
+            power = power.and(of_block);
+            let at = row * count + b;
+            s[at] = scale.scale as f32;
+            z[at] = (scale.zero_point + offset(rule)) as u8;
+            if settings.later.is_none() {
+                let q = &mut q[row * k..][columns.clone()];
+                rounded(q, values, s[at], (z[at], limits(rule)));
+            }
+        }
+        if let Some(later) = settings.later {
+            compensated(&mut w, (k, b, columns), (later, rule), [&mut *q, &mut *z], s);
+        }
     }
+    power
+}
+
+/// The integers of a block of columns, whose errors later columns make up for.
+fn compensated(
+    w: &mut [f32],
+    (k, block, columns): (usize, usize, Range<usize>),
+    (later, rule): (&Inverse, Rule),
+    [q, z]: [&mut [u8]; 2],
+    s: &[f32],
+) {
+    let count = s.len() / (w.len() / k).max(1);
+    for first in columns.clone().step_by(BATCH) {
+        let batch = first..columns.end.min(first + BATCH);
+        let mut factors = [0f32; TOGETHER * BATCH];
+        for column in batch.clone() {
+            let shares = later.row(column);
+            for (row, w) in w.chunks_mut(k).enumerate() {
+                let (scale, zero) = (s[row * count + block], z[row * count + block]);
+                let integer = nearest(w[column], scale, zero, rule);
+                q[row * k + column] = integer;
+                let factor = (w[column] - real(integer, scale, zero)) / shares[0];
+                factors[row * BATCH + column - first] = factor;
+                spread(&mut w[column + 1..batch.end], &shares[1..], factor);
+            }
+        }
+        propagate_errors(w, k, later, batch, &factors);
+    }
+}
+
+vectorized! {
+    /// The nearest integers between two limits.
+    fn rounded(q: &mut [u8], values: &[f32], scale: f32, to: (u8, [u8; 2])) {
+        let (zero, [low, high]) = to;
+        let (inverse, zero) = (1.0 / scale, f32::from(zero));
+        let (low, high) = (f32::from(low) - zero, f32::from(high) - zero);
+        for (q, x) in q.iter_mut().zip(values) {
+            let steps = x * inverse;
+            let steps = if steps > low { steps } else { low };
+            let steps = if steps < high { steps } else { high };
+            // The integer then stands in the lowest bits.
+            *q = (steps + (ROUND + zero)).to_bits() as u8;
+        }
+    }
+}
+
+/// The least and the greatest integer, moved up to be unsigned.
+fn limits(rule: Rule) -> [u8; 2] {
+    [rule.levels.min, rule.levels.max].map(|limit| (limit + offset(rule)) as u8)
 }
 
 /// How far integers of a type are moved up to be unsigned.
@@ -135,7 +218,7 @@ pub(crate) fn offset(rule: Rule) -> i64 {
 }
 
 fn nearest(x: f32, scale: f32, zero: u8, rule: Rule) -> u8 {
-    let (lo, hi) = (rule.levels.min + offset(rule), rule.levels.max + offset(rule));
+    let [lo, hi] = limits(rule).map(i64::from);
     let q = (x / scale).round_ties_even() as i64;
     q.saturating_add(i64::from(zero)).clamp(lo, hi) as u8
 }

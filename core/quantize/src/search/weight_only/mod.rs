@@ -10,12 +10,18 @@
 //! where that lowers the error of the output.
 
 mod blocks;
+mod choice;
 mod known;
+mod mixed;
+mod packed;
 mod place;
 mod range;
+mod shared;
+mod table;
 mod write;
 
 pub use known::WeightMethods;
+pub use mixed::mixed_precision;
 
 use crate::graph::edit;
 use crate::graph::quantized::MICROSOFT;
@@ -26,21 +32,29 @@ use crate::plan::QuantizeRequest;
 use crate::range::weights::Rule;
 use crate::report::{Form, Report, name_of};
 use crate::search::channel_scales::ScalableActivation;
-use blocks::{BlockSettings, Blocks};
+use blocks::BlockSettings;
 use known::{InputStatistics, WeightsByRow};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, quoted};
-use onnxd_ir::{Graph, Model, NodeId, Opsets, Tensor, ValueId};
+use onnxd_ir::{DataType, Graph, Model, NodeId, Opsets, Tensor, ValueId};
 use onnxd_proto::onnxd::{QuantizedLayer, QuantizedTensor};
+use packed::Packed;
 use place::BlockedWeight;
+use shared::{IntegersKey, SharedWeights, is_table, table_settings};
 use std::collections::{BTreeMap, BTreeSet};
-use write::{Integers, WrittenOperator};
+use write::{Readers, WrittenOperator};
 
 /// Bytes of what is remembered of inputs in one reading of the samples.
 const SUMS_MAX: usize = 1 << 30;
 
 /// Inputs of a weighted operator above which they are not looked at: the work grows with the third power.
 const INPUTS_MAX: usize = 8192;
+
+/// The oldest operator set whose `DequantizeLinear` has blocks.
+const BLOCKS_SINCE: i64 = 21;
+
+/// Elements of a block that ONNX Runtime's operators take at least.
+const BLOCK_MIN: usize = 16;
 
 /// Samples, and what runs the model on them.
 pub struct Data<'a> {
@@ -75,7 +89,7 @@ pub fn quantize_weights(
         opsets,
         done: Report::default(),
         microsoft: false,
-        shared: Vec::new(),
+        shared: SharedWeights::default(),
     };
     let mut problems = Diagnostics::default();
     check(&model.graph, request, form, &mut problems);
@@ -151,7 +165,7 @@ fn groups(g: &Graph, request: &QuantizeRequest) -> Vec<ProductGroup> {
         };
         let Some(x) = place.x.filter(|x| g.constant(*x).is_none()) else { continue };
         let inputs = place.k;
-        if place.turned || inputs > INPUTS_MAX {
+        if place.turned || place.matrices > 1 || inputs > INPUTS_MAX {
             continue;
         }
         let keys = [(x, inputs), (place.w, inputs)];
@@ -225,19 +239,8 @@ struct Pass<'r> {
     done: Report,
     /// Whether operators of ONNX Runtime were written.
     microsoft: bool,
-    /// Weights of this graph that others read, too.
-    shared: Vec<(IntegersKey, Integers, Option<f64>)>,
-}
-
-/// What becomes the same integers for several nodes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct IntegersKey {
-    w: ValueId,
-    by_rows: bool,
-    table: bool,
-    block: usize,
-    rule: Rule,
-    alpha: f32,
+    /// Weights of this graph that others may read, too.
+    shared: SharedWeights,
 }
 
 fn graph(
@@ -253,7 +256,7 @@ fn graph(
             let own = std::mem::take(&mut pass.shared);
             g.edit_subgraphs(id, |inner| {
                 graph(inner, pass, &constants, &BTreeSet::new());
-                pass.shared.clear();
+                pass.shared = SharedWeights::default();
             });
             pass.shared = own;
             stale.extend(constants.into_keys());
@@ -295,20 +298,60 @@ impl Pass<'_> {
         id: NodeId,
         place: &BlockedWeight,
     ) -> Result<WeightsByRow<'static>, String> {
+        let settings = self.block_settings(g, id, place)?;
+        let rows = place.values(g.constant(place.w).ok_or("its weights are computed")?)?;
+        Ok(WeightsByRow { rows: rows.into(), n: place.rows(), k: place.k, settings })
+    }
+
+    /// How the weights of a node become integers.
+    fn block_settings(
+        &self,
+        g: &Graph,
+        id: NodeId,
+        place: &BlockedWeight,
+    ) -> Result<BlockSettings<'static>, String> {
         let settings = self.request.settings_for(g, &g[id]).unwrap_or(self.request.settings);
-        write::possible(g, id, place, self.form)?;
-        let rule = Rule::new(settings.weight, settings.symmetric, settings.reduce_range);
+        let of_table = self.shared.tables.contains(&place.w)
+            || g.readers(place.w).iter().any(|id| is_table(g, *id, place.w));
+        let settings = match of_table && settings == self.request.settings {
+            true => table_settings(settings),
+            false => settings,
+        };
+        let form = self.form_for(place)?;
+        write::possible(g, id, place, form)?;
+        let rule = Rule::of_blocks(settings.weight, settings.symmetric, settings.reduce_range);
         let rule =
             rule.ok_or_else(|| format!("weights of {} are not supported", settings.weight))?;
-        let block = match self.form {
+        let block = match form {
             // A block that reaches beyond the axis is all of it.
             Form::Qdq => settings.block_size.min(place.k),
             Form::QLinear => settings.block_size,
         };
-        let rows = place.rows(g.constant(place.w).ok_or("its weights are computed")?)?;
-        let settings =
-            BlockSettings { block, rule, dtype: place.dtype, matters: None, later: None };
-        Ok(WeightsByRow { rows: rows.into(), n: place.n, k: place.k, settings })
+        Ok(BlockSettings { block, rule, dtype: place.dtype, matters: None, later: None })
+    }
+
+    /// Whether a table that no product reads is kept with 16 bits: where all weights have 8, it would cost the most of
+    /// all. What names its node otherwise is taken at its word.
+    fn in_half(&self, g: &Graph, id: NodeId, place: &BlockedWeight) -> bool {
+        let all = self.request.settings;
+        let is_read_by_tables = g.readers(place.w).iter().all(|id| is_table(g, *id, place.w));
+        self.request.settings_for(g, &g[id]) == Some(all)
+            && all.weight.bits() == 8
+            && place.dtype == DataType::Float
+            && is_read_by_tables
+            && !self.shared.made.iter().any(|(key, ..)| key.w == place.w)
+    }
+
+    /// The form that can say weights: several matrices are for the standard's operators.
+    fn form_for(&self, place: &BlockedWeight) -> Result<Form, String> {
+        let opset = self.opsets.get("").copied().unwrap_or_default();
+        match place.matrices {
+            1 => Ok(self.form),
+            _ if opset >= BLOCKS_SINCE => Ok(Form::Qdq),
+            many => {
+                Err(format!("its weights are {many} matrices, which take opset {BLOCKS_SINCE}"))
+            }
+        }
     }
 
     fn node(&mut self, g: &mut Graph, id: NodeId, known: Option<&InputStatistics>) {
@@ -335,33 +378,52 @@ impl Pass<'_> {
         statistics: Option<&InputStatistics>,
     ) -> Result<Option<(&'static str, Option<f64>)>, String> {
         let Some(place) = BlockedWeight::find(g, id)? else { return Ok(None) };
-        let part = self.part(g, id, &place)?;
+        let form = self.form_for(&place)?;
+        let settings = self.block_settings(g, id, &place)?;
+        if let Some(choice) = choice::made_of(g, id, place.n) {
+            return Err(format!("{choice} chooses by what it computes, which is right or wrong"));
+        }
+        let readers = self.shared.readers(g, &place, settings.block);
+        if self.in_half(g, id, &place) {
+            let shared = &mut self.shared.halves;
+            table::write(g, &self.opsets, id, &place, shared)
+                .map(|row| self.done.tensors.extend(row))?;
+            return Ok(Some(("Cast", None)));
+        }
         let key = IntegersKey {
             w: place.w,
             by_rows: place.by_rows,
-            table: place.x.is_none() && self.form == Form::QLinear,
-            block: part.settings.block,
-            rule: part.settings.rule,
+            table: form == Form::QLinear && readers == Readers::Tables,
+            block: settings.block,
+            rule: settings.rule,
             alpha: write::alpha(&g[id]),
         };
-        let found = self.shared.iter().find(|(other, ..)| *other == key);
-        if let Some((_, integers, sqnr_db)) = found.copied() {
-            let WrittenOperator { operator, .. } =
-                write::write(g, &self.opsets, id, &place, &integers, self.form)?;
-            g.drop_unread([place.w]);
-            return Ok(Some((operator, sqnr_db)));
-        }
-        let (made, method, sqnr_db) = match statistics {
-            None => (Blocks::quantize(&part.rows, (part.n, part.k), &part.settings), "MSE", None),
-            Some(statistics) => statistics.quantize(&part),
+        let at = match self.shared.made.iter().position(|(other, ..)| *other == key) {
+            Some(at) => at,
+            None => {
+                let order = write::order(&place, form, readers, settings.block);
+                let as_asked = (order, form == Form::Qdq);
+                let data = g.constant(place.w).ok_or("its weights are computed")?;
+                let (made, method, sqnr_db) = match statistics {
+                    None => {
+                        let (made, db) = Packed::quantize((&place, data), &settings, as_asked)?;
+                        (made, "MSE", db)
+                    }
+                    Some(statistics) => {
+                        let (made, method, db) = statistics.quantize(&self.part(g, id, &place)?);
+                        (Packed::of_blocks(made, as_asked), method, db)
+                    }
+                };
+                self.done.tensors.push(row(&g[place.w].name, &made, method));
+                let integers = write::integers_of(g, id, &place, made, (form, readers))?;
+                self.shared.made.push((key, integers, sqnr_db));
+                self.shared.made.len() - 1
+            }
         };
-        self.done.tensors.push(row(&g[place.w].name, &made, method));
-        let integers = write::integers_of(g, &self.opsets, id, &place, &made, self.form)?;
-        if g.uses(place.w) > 1 {
-            self.shared.push((key, integers, sqnr_db));
-        }
+        let (_, mut integers, sqnr_db) = self.shared.made[at];
         let WrittenOperator { operator, microsoft } =
-            write::write(g, &self.opsets, id, &place, &integers, self.form)?;
+            write::write(g, &self.opsets, id, &place, (&mut integers, form, readers))?;
+        self.shared.made[at].1 = integers;
         self.microsoft |= microsoft;
         g.drop_unread([place.w]);
         Ok(Some((operator, sqnr_db)))
@@ -369,9 +431,8 @@ impl Pass<'_> {
 }
 
 /// The row of the report.
-fn row(name: &str, made: &Blocks, method: &str) -> QuantizedTensor {
-    let ends = (0..made.n).flat_map(|n| made.row(n)).map(f64::from);
-    let (min, max) = ends.fold((0.0, 0.0), |(lo, hi): (f64, f64), x| (lo.min(x), hi.max(x)));
+fn row(name: &str, made: &Packed, method: &str) -> QuantizedTensor {
+    let (min, max) = made.ends();
     QuantizedTensor {
         name: name.to_owned(),
         element_type: made.rule.levels.dtype.to_string(),

@@ -1,10 +1,12 @@
 //! Where weights stand.
 
 use crate::graph::weighted::FLOATS;
+use crate::range::vectors;
 use crate::range::weights::finite;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::ops::{Gemm, MatMul, Op};
 use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor, ValueId};
+use std::ops::Range;
 
 /// Elements of a table below which integers save nothing that counts.
 const TABLE_MIN: usize = 4096;
@@ -18,6 +20,9 @@ pub(crate) struct BlockedWeight {
     pub(crate) w: ValueId,
     /// Their input of the node.
     pub(crate) slot: usize,
+    /// Matrices that lie one after the other: experts.
+    pub(crate) matrices: usize,
+    /// Rows of a matrix.
     pub(crate) n: usize,
     pub(crate) k: usize,
     /// Whether the weights are stored by rows already.
@@ -63,25 +68,47 @@ impl BlockedWeight {
             };
         }
         let rank = dims.len();
-        refuse!(rank < 2 || dims[..rank - 2].iter().any(|d| *d != 1) || data.is_empty() =>
-            "its weights are no matrix");
+        refuse!(rank < 2 || data.is_empty() => "its weights are no matrix");
+        let matrices = dims[..rank - 2].iter().product();
         let (n, k) = match by_rows {
             true => (dims[rank - 2], dims[rank - 1]),
             false => (dims[rank - 1], dims[rank - 2]),
         };
-        Ok(Some(BlockedWeight { x, w, slot, n, k, by_rows, turned, dtype }))
+        Ok(Some(BlockedWeight { x, w, slot, matrices, n, k, by_rows, turned, dtype }))
     }
 
-    /// The weights by rows.
-    pub(crate) fn rows(&self, data: &Tensor) -> Result<Vec<f32>, String> {
-        let values = finite(data)?;
-        if self.by_rows {
-            return Ok(values.into_owned());
-        }
-        let mut rows = vec![0.0; values.len()];
-        for (k, line) in values.chunks(self.n).enumerate() {
-            line.iter().enumerate().for_each(|(n, x)| rows[n * self.k + k] = *x);
-        }
-        Ok(rows)
+    /// Rows of all matrices.
+    pub(crate) fn rows(&self) -> usize {
+        self.matrices * self.n
     }
+
+    /// The weights by rows, as a look at them: nothing is copied.
+    pub(crate) fn by_row(&self, data: &Tensor) -> Result<Tensor, String> {
+        let view = || {
+            let [first, second] = if self.by_rows { [self.n, self.k] } else { [self.k, self.n] };
+            let stacked = data.reshaped([self.matrices, first, second])?;
+            let turned = if self.by_rows { stacked } else { stacked.permuted(&[0, 2, 1])? };
+            turned.reshaped([self.rows(), self.k])
+        };
+        view().map_err(|e| e.to_string())
+    }
+
+    /// The weights by rows, all of them.
+    pub(crate) fn values(&self, data: &Tensor) -> Result<Vec<f32>, String> {
+        floats(&self.by_row(data)?, 0..self.rows() * self.k)
+    }
+}
+
+/// Elements of a float tensor at these places.
+pub(crate) fn floats(data: &Tensor, places: Range<usize>) -> Result<Vec<f32>, String> {
+    let bytes = data.part(places);
+    if data.dtype() == DataType::Float {
+        return match vectors::finite(&bytes) {
+            true => Ok(bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect()),
+            false => Err("weights are not all finite".to_owned()),
+        };
+    }
+    let count = bytes.len() / (data.dtype().bits() / 8).max(1);
+    let part = Tensor::new(data.dtype(), vec![count], bytes.into_owned().into());
+    Ok(finite(&part.map_err(|e| e.to_string())?)?.into_owned())
 }

@@ -1,7 +1,8 @@
 //! The operators that read weights in blocks.
 
 use super::BlockedWeight;
-use super::blocks::{Blocks, offset};
+use super::blocks::offset;
+use super::packed::{Order, Packed, packed, turned};
 use crate::graph::edit;
 use crate::graph::quantized::MICROSOFT;
 use crate::range::integers;
@@ -36,50 +37,73 @@ pub(crate) fn possible(
     }
 }
 
-/// Weights as integers in a graph: `weights` alone are what `DequantizeLinear` gives.
+/// Weights as integers in a graph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Integers {
-    weights: ValueId,
-    scales: Option<ValueId>,
+    quantized: ValueId,
+    scales: ValueId,
     zeros: Option<ValueId>,
+    /// What `DequantizeLinear` makes of them, once something reads it.
+    dequantized: Option<ValueId>,
     n: usize,
     k: usize,
     block: usize,
     bits: usize,
+    /// Along which the standard's operator finds blocks.
+    axis: usize,
+}
+
+/// Who reads integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readers {
+    Products,
+    Tables,
+    /// Both, from the same bytes.
+    Both,
+}
+
+/// How the operators that read weights take their integers, and whether signed ones are meant.
+pub(crate) fn order(place: &BlockedWeight, form: Form, readers: Readers, block: usize) -> Order {
+    match (form, readers) {
+        (Form::Qdq, _) if place.by_rows => Order::Close,
+        (Form::Qdq, _) => Order::Columns(place.n),
+        (Form::QLinear, Readers::Tables) => Order::Close,
+        (Form::QLinear, _) => Order::Rows(place.k.div_ceil(block) * block),
+    }
 }
 
 /// Puts the weights of a node into the graph as integers.
 pub(crate) fn integers_of(
     g: &mut Graph,
-    opsets: &Opsets,
     id: NodeId,
     place: &BlockedWeight,
-    made: &Blocks,
-    form: Form,
+    made: Packed,
+    (form, readers): (Form, Readers),
 ) -> Result<Integers, String> {
-    let alone = |weights| Integers {
-        weights,
-        scales: None,
-        zeros: None,
-        n: made.n,
-        k: made.k,
-        block: made.block,
-        bits: made.rule.levels.dtype.bits(),
+    let (n, k, block) = (made.n, made.k, made.block);
+    let bits = made.rule.levels.dtype.bits();
+    let rank = g.constant(place.w).map_or(2, Tensor::rank);
+    let axis = if place.by_rows { rank - 1 } else { rank - 2 };
+    let (name, roles, constants) = match form {
+        Form::Qdq => {
+            let roles = ["quantized", "scale", "zero_point"];
+            (g[place.w].name.clone(), roles, for_dequantize(g, place, made, axis)?)
+        }
+        Form::QLinear => {
+            let name = g[id].output(0).map_or_else(String::new, |v| g[v].name.clone());
+            let own = if readers == Readers::Tables { "table" } else { "weights" };
+            let constants = match readers {
+                Readers::Tables => for_gather(place, made)?,
+                _ => for_product(place, made, (alpha(&g[id]), readers))?,
+            };
+            (name, [own, "scales", "zero_points"], constants)
+        }
     };
-    if form == Form::Qdq {
-        return dequantize(g, opsets, id, place, made).map(alone);
-    }
-    let name = g[id].output(0).map_or_else(String::new, |v| g[v].name.clone());
-    let [weights, scales, zeros] = match place.x {
-        Some(_) => for_product(place, made, alpha(&g[id]))?.map(|t| t.map(|t| ("weights", t))),
-        None => for_gather(place, made)?.map(|t| t.map(|t| ("table", t))),
-    };
-    let mut add = |t: Option<(&str, Tensor)>, role: Option<&str>| {
-        t.map(|(own, t)| g.add_initializer(&format!("{name}_{}", role.unwrap_or(own)), t))
-    };
-    let weights = add(weights, None).ok_or("it has no weights")?;
-    let (scales, zeros) = (add(scales, Some("scales")), add(zeros, Some("zero_points")));
-    Ok(Integers { scales, zeros, ..alone(weights) })
+    let (quantized, scales, zeros) = constants;
+    let mut add = |t: Tensor, role: &str| g.add_initializer(&format!("{name}_{role}"), t);
+    let (quantized, scales) = (add(quantized, roles[0]), add(scales, roles[1]));
+    let zeros = zeros.map(|zeros| add(zeros, roles[2]));
+    Ok(Integers { quantized, scales, zeros, dequantized: None, n, k, block, bits, axis })
 }
 
 /// Makes the node read the weights as integers.
@@ -88,25 +112,33 @@ pub(crate) fn write(
     opsets: &Opsets,
     id: NodeId,
     place: &BlockedWeight,
-    made: &Integers,
-    form: Form,
+    (made, form, readers): (&mut Integers, Form, Readers),
 ) -> Result<WrittenOperator, String> {
-    let microsoft = form == Form::QLinear;
-    let operator = match (form, place.x) {
+    let written = |operator, microsoft| Ok(WrittenOperator { operator, microsoft });
+    match (form, place.x) {
+        // Few rows are read, and only these are made reals.
+        (Form::Qdq, None) if made.bits == 8 => {
+            gather_and_dequantize(g, opsets, id, made)?;
+            written("DequantizeLinear", false)
+        }
         (Form::Qdq, _) => {
-            g.set_input(id, place.slot, Some(made.weights));
-            "DequantizeLinear"
+            let reals = match made.dequantized {
+                Some(reals) => reals,
+                None => dequantize(g, opsets, id, place, made)?,
+            };
+            made.dequantized = Some(reals);
+            g.set_input(id, place.slot, Some(reals));
+            written("DequantizeLinear", false)
         }
         (Form::QLinear, Some(x)) => {
             product(g, opsets, id, (x, place), made)?;
-            "MatMulNBits"
+            written("MatMulNBits", true)
         }
         (Form::QLinear, None) => {
-            gather(g, opsets, id, made)?;
-            "GatherBlockQuantized"
+            gather(g, opsets, id, (made, readers))?;
+            written("GatherBlockQuantized", true)
         }
-    };
-    Ok(WrittenOperator { operator, microsoft })
+    }
 }
 
 /// What a weighted operator is multiplied by.
@@ -125,12 +157,31 @@ fn steps(dims: &[usize], scales: Vec<f32>, dtype: DataType) -> Result<Tensor, St
 }
 
 /// A table `[n, columns]` by the axes of the weights.
-fn arranged<T: Copy>(rows: &[T], n: usize, by_rows: bool) -> Vec<T> {
-    let columns = rows.len() / n;
-    match by_rows {
-        true => rows.to_vec(),
-        false => (0..rows.len()).map(|i| rows[i % n * columns + i / n]).collect(),
-    }
+fn arranged<T: Copy>(rows: Vec<T>, place: &BlockedWeight, columns: usize) -> Vec<T> {
+    if place.by_rows { rows } else { turned(&rows, (place.n, columns)) }
+}
+
+/// As `DequantizeLinear` takes them.
+fn for_dequantize(
+    g: &Graph,
+    place: &BlockedWeight,
+    made: Packed,
+    axis: usize,
+) -> Result<Constants, String> {
+    let dtype = made.rule.levels.dtype;
+    let data = g.constant(place.w).ok_or("its weights are computed")?;
+    let (dims, count, moved) = (data.dims().to_vec(), made.count(), offset(made.rule));
+    let mut few = dims.clone();
+    few[axis] = count;
+    let centered = made.is_centered(moved as u8);
+    let quantized = Tensor::new(dtype, dims, made.bytes.into()).map_err(|e| e.to_string())?;
+    let zeros = (!centered).then(|| {
+        let zeros = arranged(made.zeros, place, count);
+        let zeros: Vec<i64> = zeros.into_iter().map(|q| i64::from(q) - moved).collect();
+        integers(dtype, &few, &zeros).ok_or_else(|| format!("{dtype} is no type of weights"))
+    });
+    let scales = steps(&few, arranged(made.scales, place, count), place.dtype)?;
+    Ok((quantized, scales, zeros.transpose()?))
 }
 
 /// `DequantizeLinear(integers, scales, zero points){axis, block_size}` in front of the operator.
@@ -139,37 +190,14 @@ fn dequantize(
     opsets: &Opsets,
     id: NodeId,
     place: &BlockedWeight,
-    made: &Blocks,
+    made: &Integers,
 ) -> Result<ValueId, String> {
-    let dtype = made.rule.levels.dtype;
-    let data = g.constant(place.w).ok_or("its weights are computed")?;
-    let (dims, rank) = (data.dims().to_vec(), data.rank());
-    let axis = if place.by_rows { rank - 1 } else { rank - 2 };
-    let mut few = dims.clone();
-    few[axis] = made.count();
-    let tensor = |dims: &[usize], values: &[u8]| {
-        let values = arranged(values, made.n, place.by_rows);
-        // In parts whose integers fill whole bytes, so that they need not be held twice.
-        let parts = values.chunks(1 << 14).map(|part| {
-            let values: Vec<i64> = part.iter().map(|q| i64::from(*q) - offset(made.rule)).collect();
-            integers(dtype, &[values.len()], &values).map(|t| t.bytes().clone())
-        });
-        let parts: Option<Vec<_>> = parts.collect();
-        let bytes = parts.map(|parts| parts.concat());
-        let made = bytes.and_then(|b| Tensor::new(dtype, dims.to_vec(), b.into()).ok());
-        made.ok_or_else(|| format!("{dtype} is no type of weights"))
-    };
-    let quantized = tensor(&dims, &made.integers)?;
-    let centered = made.zeros.iter().all(|z| i64::from(*z) == offset(made.rule));
-    let zeros = if centered { None } else { Some(tensor(&few, &made.zeros)?) };
-    let scales = steps(&few, arranged(&made.scales, made.n, place.by_rows), place.dtype)?;
     let (name, layers) = (g[place.w].name.clone(), g[id].layers.clone());
     let out = edit::edit(g, opsets, |b| {
         b.in_layers(layers, &name, |b| {
-            let (x, scale) = (b.parameter("quantized", quantized), b.parameter("scale", scales));
-            let reals = b.dequantize_linear(x, scale).axis(axis as i64);
+            let reals = b.dequantize_linear(made.quantized, made.scales).axis(made.axis as i64);
             let reals = reals.block_size(made.block as i64).role("dequantized");
-            let reals = reals.x_zero_point(zeros.map(|zeros| b.parameter("zero_point", zeros)));
+            let reals = reals.x_zero_point(made.zeros);
             b.id(reals.called(format!("{name}_DequantizeLinear")).one()?)
         })
     });
@@ -178,20 +206,21 @@ fn dequantize(
     Ok(out)
 }
 
-/// Rows of integers, each row filled up to `width`, several to a byte, the first lowest.
-pub(crate) fn packed(rows: &[u8], columns: usize, width: usize, bits: usize) -> Vec<u8> {
-    let per_byte = 8 / bits;
-    let bytes = width.div_ceil(per_byte);
-    let mut out = Vec::with_capacity(rows.len() / columns.max(1) * bytes);
-    for row in rows.chunks(columns) {
-        let byte = |i: usize| {
-            let one =
-                |slot: usize| row.get(i * per_byte + slot).copied().unwrap_or(0) << (bits * slot);
-            (0..per_byte).map(one).fold(0, |byte, x| byte | x)
-        };
-        out.extend((0..bytes).map(byte));
-    }
-    out
+/// The rows of a table that indices name, which are made reals then.
+fn gather_and_dequantize(
+    g: &mut Graph,
+    opsets: &Opsets,
+    id: NodeId,
+    made: &Integers,
+) -> Result<(), String> {
+    let indices = g[id].input(1).ok_or("it has no indices")?;
+    edit::stand_in(g, opsets, id, |b, _| {
+        let rows = |table: ValueId, role: &str| b.gather(table, indices).axis(0).role(role).one();
+        let (q, scales) = (rows(made.quantized, "quantized")?, rows(made.scales, "scale")?);
+        let zeros = made.zeros.map(|zeros| rows(zeros, "zero_point")).transpose()?;
+        let reals = b.dequantize_linear(q, scales).axis(-1).block_size(made.block as i64);
+        Ok([reals.x_zero_point(zeros).one()?])
+    })
 }
 
 fn int((name, value): (&str, usize)) -> (String, Attr) {
@@ -199,18 +228,24 @@ fn int((name, value): (&str, usize)) -> (String, Attr) {
 }
 
 /// Integers, scales and zero points, if those are not the middle.
-type Constants = [Option<Tensor>; 3];
+type Constants = (Tensor, Tensor, Option<Tensor>);
 
-/// As `MatMulNBits` takes them.
-fn for_product(place: &BlockedWeight, made: &Blocks, alpha: f32) -> Result<Constants, String> {
+/// As `MatMulNBits` takes them; a table that reads the same bytes wants its rows told apart.
+fn for_product(
+    place: &BlockedWeight,
+    made: Packed,
+    (alpha, readers): (f32, Readers),
+) -> Result<Constants, String> {
     let bits = made.rule.levels.dtype.bits();
     let (n, count) = (made.n, made.count());
-    let bytes = packed(&made.integers, made.k, count * made.block, bits);
-    let scales = steps(&[n * count], made.scales.iter().map(|s| s * alpha).collect(), place.dtype)?;
     let zeros = packed(&made.zeros, count, count, bits);
-    let zeros = (!made.is_centered()).then(|| Tensor::from_vec([zeros.len()], zeros));
-    let weights = Tensor::from_vec([n, count, made.block * bits / 8], bytes);
-    Ok([Some(weights), Some(scales), zeros])
+    let zeros = (!made.is_centered(1 << (bits - 1))).then_some(zeros);
+    let dims = |all: usize| if readers == Readers::Both { vec![n, all / n] } else { vec![all] };
+    let scales: Vec<f32> = made.scales.iter().map(|s| s * alpha).collect();
+    let scales = steps(&dims(n * count), scales, place.dtype)?;
+    let zeros = zeros.map(|zeros| Tensor::from_vec(dims(zeros.len()), zeros));
+    let weights = Tensor::from_vec([n, count, made.block * bits / 8], made.bytes);
+    Ok((weights, scales, zeros))
 }
 
 /// `MatMulNBits(x, integers, scales, zero points?, , bias?)`.
@@ -235,7 +270,7 @@ fn product(
             false => b.var(x),
         };
         let row = row.map(|row| b.parameter("bias", row));
-        let inputs = [Operand::from(x), made.weights.into(), made.scales.into()];
+        let inputs = [Operand::from(x), made.quantized.into(), made.scales.into()];
         let product = b.op(MICROSOFT, "MatMulNBits", inputs).set("zero_points", made.zeros);
         let sizes = [("K", made.k), ("N", made.n), ("bits", made.bits), ("block_size", made.block)];
         let product = product.set("bias", row).attrs(sizes.map(int)).role("product").one()?;
@@ -253,7 +288,7 @@ fn product(
 }
 
 /// As `GatherBlockQuantized` takes them.
-fn for_gather(place: &BlockedWeight, made: &Blocks) -> Result<Constants, String> {
+fn for_gather(place: &BlockedWeight, made: Packed) -> Result<Constants, String> {
     let bits = made.rule.levels.dtype.bits();
     let (n, count) = (made.n, made.count());
     let dtype = match bits {
@@ -261,22 +296,32 @@ fn for_gather(place: &BlockedWeight, made: &Blocks) -> Result<Constants, String>
         8 => DataType::Uint8,
         _ => return Err(format!("tables of {bits} bits are not supported")),
     };
-    let tensor = |columns: usize, values: &[u8]| {
-        let bytes = packed(values, values.len(), values.len(), bits);
+    let tensor = |columns: usize, bytes: Vec<u8>| {
         Tensor::new(dtype, vec![n, columns], bytes.into()).map_err(|e| e.to_string())
     };
-    let (data, zeros) = (tensor(made.k, &made.integers)?, tensor(count, &made.zeros)?);
-    let scales = steps(&[n, count], made.scales.clone(), place.dtype)?;
-    Ok([Some(data), Some(scales), Some(zeros)])
+    let zeros = tensor(count, packed(&made.zeros, made.zeros.len(), made.zeros.len(), bits))?;
+    let scales = steps(&[n, count], made.scales, place.dtype)?;
+    Ok((tensor(made.k, made.bytes)?, scales, Some(zeros)))
 }
 
 /// `GatherBlockQuantized(integers, indices, scales, zero points)`: rows of a table.
-fn gather(g: &mut Graph, opsets: &Opsets, id: NodeId, made: &Integers) -> Result<(), String> {
+fn gather(
+    g: &mut Graph,
+    opsets: &Opsets,
+    id: NodeId,
+    (made, readers): (&Integers, Readers),
+) -> Result<(), String> {
     let indices = g[id].input(1).ok_or("it has no indices")?;
+    let wide = [made.n as i64, (made.k * made.bits / 8) as i64];
     edit::stand_in(g, opsets, id, |b, _| {
-        let inputs = [Some(made.weights), Some(indices), made.scales, made.zeros];
+        let table = match readers {
+            Readers::Both => b.reshape(made.quantized, wide.to_vec()).role("table").one()?,
+            _ => b.var(made.quantized),
+        };
+        let inputs = [Operand::from(table), indices.into(), made.scales.into()];
         let axes = [("gather_axis", 0), ("quantize_axis", 1)];
         let sizes = [("bits", made.bits), ("block_size", made.block)].into_iter().chain(axes);
-        Ok([b.op(MICROSOFT, "GatherBlockQuantized", inputs).attrs(sizes.map(int)).one()?])
+        let rows = b.op(MICROSOFT, "GatherBlockQuantized", inputs).set("zero_points", made.zeros);
+        Ok([rows.attrs(sizes.map(int)).one()?])
     })
 }
