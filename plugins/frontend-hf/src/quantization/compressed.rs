@@ -1,11 +1,11 @@
 //! Weights as compressed-tensors stores them: packed integers, integers of 8 bits, or floats of 8 bits.
 
-use super::{Excepted, fp8, order, part, sized, there, turned, typed};
+use super::{Excepted, fp8, order, part, real, sized, there, turned, typed};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::shown;
 use crate::layers::checked;
-use crate::problem::damaged;
+use crate::problem::{damaged, unsupported};
 use crate::weight::{Blocks, Scheme};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -19,6 +19,8 @@ const FORMATS: [&str; 6] = [
 /// How the weights of some layers are quantized.
 #[derive(Debug)]
 struct Group {
+    /// Names of layers, and of classes of such.
+    targets: Vec<String>,
     bits: usize,
     is_float: bool,
     is_symmetric: bool,
@@ -73,8 +75,9 @@ fn formats(section: &Config) -> Result<()> {
 impl Group {
     fn read(section: &Config, group: &Config) -> Result<Group> {
         formats(group)?;
-        // Which layers these are is seen in their tensors.
-        group.pass_over(&["targets"]);
+        // Which layers a class or a pattern names is seen in their tensors.
+        let targets = group.words("targets")?.unwrap_or_default();
+        let targets = targets.into_iter().map(str::to_owned).collect();
         for key in ["input_activations", "output_activations"] {
             if group.get(key).is_some() {
                 section.note(format!(
@@ -119,7 +122,7 @@ impl Group {
         ]);
         let is_symmetric = weights.flag("symmetric", true)?;
         group.close(&weights);
-        Ok(Group { bits, is_float, is_symmetric, block })
+        Ok(Group { targets, bits, is_float, is_symmetric, block })
     }
 }
 
@@ -157,13 +160,24 @@ impl Layer<'_> {
         format!("{}.{role}", self.name)
     }
 
-    /// The group whose sizes the tensors have.
-    fn group(&self, is_it: impl Fn(&Group) -> bool) -> Result<&Group> {
+    /// The group whose sizes the tensors have; of several that which names the layer.
+    fn group(
+        &self,
+        [codes, scales]: [&Tensor; 2],
+        is_it: impl Fn(&Group) -> bool,
+    ) -> Result<&Group> {
         self.of.excepted.check(self.w, self.name)?;
-        self.of.groups.iter().find(|group| is_it(group)).ok_or_else(|| {
-            damaged(format!(
-                "no group of `quantization_config.config_groups` describes the weights of `{}`",
-                shown(self.name)
+        let names = self.w.names(self.name);
+        let fitting = || self.of.groups.iter().filter(|group| is_it(group));
+        let named = fitting().find(|group| group.targets.iter().any(|name| names.contains(name)));
+        named.or_else(|| fitting().next()).ok_or_else(|| {
+            unsupported(format!(
+                "no group of `quantization_config.config_groups` describes the weights of `{}`: {} of the shape {:?} \
+                 with scales of the shape {:?}",
+                shown(self.name),
+                codes.dtype(),
+                codes.dims(),
+                scales.dims()
             ))
         })
     }
@@ -180,19 +194,21 @@ impl Layer<'_> {
         let name = self.named("weight_packed");
         let shares = there(self.w, &self.named("weight_scale"))?;
         let columns = shares.dims().get(1).copied().unwrap_or(1);
-        let group = self.group(|group| {
+        let group = self.group([words, &shares], |group| {
             let block = group.block.map_or(inputs, |[_, size]| size);
             let fits = words.dims() == [outputs, inputs.div_ceil(32 / group.bits)];
             fits && !group.is_float && inputs.div_ceil(block) == columns
         })?;
         let shape = self.named("weight_shape");
-        if let Some(shape) = self.w.stored(&shape)?.and_then(|shape| shape.to_i64s())
-            && shape != [outputs as i64, inputs as i64]
-        {
-            return Err(damaged(format!(
-                "tensor `{name}` is of the shape {shape:?}, and `config.json` asks for {:?}",
-                self.sizes
-            )));
+        if let Some(stored) = self.w.stored(&shape)? {
+            let said = typed(&stored, &shape, DataType::Int64, &[2])?.to_i64s();
+            if said != Some(vec![outputs as i64, inputs as i64]) {
+                let said = said.unwrap_or_default();
+                return Err(damaged(format!(
+                    "tensor `{name}` is of the shape {said:?}, and `config.json` asks for {:?}",
+                    self.sizes
+                )));
+            }
         }
         let codes = checked(&name, words.unpacked(group.bits))?;
         let mut codes = checked(&name, codes.sliced(&[(0, outputs, 1), (0, inputs, 1)]))?;
@@ -207,18 +223,27 @@ impl Layer<'_> {
         if zeros.is_none() {
             codes = checked(&name, codes.looked_up(&less_half(group.bits)))?;
         }
-        let index = self.named("weight_g_idx");
-        let groups = match self.w.stored(&index)? {
-            None => None,
-            Some(_) => Some(part(self.w, &index, DataType::Int32, &[inputs])?),
-        };
-        // Where nothing was ordered, all are -1.
-        let groups = groups.filter(|g| g.to_i64s().is_some_and(|g| g.iter().any(|g| *g != -1)));
-        let order = groups.map(|groups| order(&index, &groups, block)).transpose()?.flatten();
-        if let Some(order) = &order {
-            codes = checked(&name, codes.taken(order, 1))?;
-        }
+        let (codes, order) = self.ordered(&name, codes, block)?;
         Ok(Blocks { codes, dtype, block, scales, zero_points: zeros, offsets: None, order })
+    }
+
+    /// Codes in the order of the groups of their inputs, and that order.
+    fn ordered(&self, name: &str, codes: Tensor, block: usize) -> Result<(Tensor, Option<Tensor>)> {
+        let index = self.named("weight_g_idx");
+        if self.w.stored(&index)?.is_none() {
+            return Ok((codes, None));
+        }
+        let groups = part(self.w, &index, DataType::Int32, &[self.sizes[1]])?;
+        // Where nothing was ordered, all are -1.
+        if groups.to_i64s().is_some_and(|groups| groups.iter().all(|group| *group == -1)) {
+            return Ok((codes, None));
+        }
+        let order = order(&index, &groups, block)?;
+        let codes = match &order {
+            Some(order) => checked(name, codes.taken(order, 1))?,
+            None => codes,
+        };
+        Ok((codes, order))
     }
 
     /// Zero points as codes, [outputs, blocks]: words along the outputs, or integers of a byte.
@@ -248,18 +273,26 @@ impl Layer<'_> {
     fn plain(&self, codes: &Tensor) -> Result<Blocks> {
         let dtype = codes.dtype();
         let is_float = dtype == DataType::Float8E4M3FN;
-        let group = self.group(|group| group.is_float == is_float && group.bits == 8)?;
+        let scale = self.named("weight_scale");
+        let stored = there(self.w, &scale)?;
+        real(&stored, &scale)?;
+        let group = self.group([codes, &stored], |group| {
+            group.is_float == is_float && group.bits == 8 && self.scales(group).is_ok()
+        })?;
         let (scales, block) = self.scales(group)?;
-        let zero_points = match is_float || group.is_symmetric {
-            true => None,
-            false => {
-                let name = self.named("weight_zero_point");
-                let zeros = there(self.w, &name)?;
-                Some(typed(&zeros, &name, dtype, scales.dims())?)
-            }
+        let zeros = self.named("weight_zero_point");
+        let zero_points = match self.w.stored(&zeros)? {
+            None if is_float || group.is_symmetric => None,
+            _ => Some(part(self.w, &zeros, dtype, scales.dims())?),
         };
-        let (codes, offsets, order) = (codes.clone(), None, None);
-        Ok(Blocks { codes, dtype, block, scales, zero_points, offsets, order })
+        if is_float && zero_points.is_some() {
+            let zeros = shown(&zeros);
+            return Err(unsupported(format!(
+                "tensor `{zeros}` is there, and the codes are floats"
+            )));
+        }
+        let (codes, order) = self.ordered(&self.named("weight"), codes.clone(), block)?;
+        Ok(Blocks { codes, dtype, block, scales, zero_points, offsets: None, order })
     }
 }
 

@@ -106,8 +106,9 @@ fn plain_integers_and_floats_of_compressed_tensors() {
     };
     let scale = |output: usize| f64::from(scales[output]);
     let floats = layer.clone().with("w.weight", "F8_E4M3", &sizes, codes.clone());
-    let config = changed(&compressed(&weights("float", true)), "format", json!("float-quantized"));
-    let blocks = floats.read(&config, sizes).unwrap().unwrap();
+    let config_of_floats =
+        changed(&compressed(&weights("float", true)), "format", json!("float-quantized"));
+    let blocks = floats.read(&config_of_floats, sizes).unwrap().unwrap();
     compare(&blocks, sizes, |o, i| e4m3(codes[o * 20 + i]) * scale(o));
     let integers = layer.clone().with("w.weight", "I8", &sizes, codes.clone());
     let config = changed(&compressed(&weights("int", true)), "format", json!("int-quantized"));
@@ -121,6 +122,21 @@ fn plain_integers_and_floats_of_compressed_tensors() {
     compare(&blocks, sizes, |o, i| {
         f64::from(i32::from(codes[o * 20 + i] as i8) - i32::from(zeros[o] as i8)) * scale(o)
     });
+    // Of two groups the one whose scales fit counts, and inputs may have an order of their own.
+    let blocks = json!({ "num_bits": 8, "type": "int", "strategy": "group", "group_size": 5 });
+    let mut both = compressed(&weights("int", true));
+    both["config_groups"]["group_1"] = json!({ "targets": ["w"], "weights": blocks });
+    let random = random_scales(24, 3);
+    let index: Vec<u32> = (0..20).map(|input| input % 4).collect();
+    let ordered = Tensors::default().halves("w.weight_scale", &[6, 4], &random);
+    let ordered = ordered.with("w.weight", "I8", &sizes, codes.clone());
+    let blocks =
+        ordered.words("w.weight_g_idx", &[20], &index).read(&both, sizes).unwrap().unwrap();
+    compare(&blocks, sizes, |o, i| {
+        f64::from(codes[o * 20 + i] as i8) * f64::from(random[o * 4 + i % 4])
+    });
+    let odd = floats.clone().with("w.weight_zero_point", "F8_E4M3", &[6, 1], vec![0; 6]);
+    assert!(odd.refused(&config_of_floats, sizes).contains("`w.weight_zero_point` is there"));
     assert!(
         floats.refused(&asymmetric, sizes).contains("no group"),
         "floats where integers are described"
@@ -169,7 +185,12 @@ fn compressed_tensors_says_what_it_cannot_read() {
     for (layer, words) in [
         (layer.clone().without("w.weight_scale"), "`w.weight_scale` is missing"),
         (layer.clone().with("w.weight_shape", "I64", &[2], swapped), "is of the shape [48, 10]"),
-        (layer.clone().words("w.weight_packed", &[10, 12], &[0; 120]), "no group"),
+        (layer.clone().with("w.weight_shape", "U8", &[6], vec![0; 6]), "elements of type uint8"),
+        (layer.clone().with("w.weight_shape", "I64", &[1], vec![0; 8]), "has the shape [1]"),
+        (
+            layer.clone().words("w.weight_packed", &[10, 12], &[0; 120]),
+            "[10, 12] with scales of the shape [10, 3]",
+        ),
         (
             layer.clone().with("w.weight_packed", "U8", &[10, 6], vec![0; 60]),
             "elements of type uint8",
