@@ -3,7 +3,7 @@
 use crate::checkpoint::{INDEX, SINGLE, index};
 use crate::config::{BYTES_MAX, json};
 use crate::diag::{Diagnostic, shown};
-use crate::sentence;
+use crate::{gguf, sentence};
 use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
 
 pub(crate) const CONFIG: &str = "config.json";
@@ -29,6 +29,12 @@ const OTHER_ENDINGS: [&str; 8] =
 
 /// Endings of networks that other front-ends read.
 const NETWORKS: [&str; 4] = [".gguf", ".h5", ".onnx", ".tflite"];
+
+/// Whether a name has an ending, in whichever case.
+pub(crate) fn ends(name: &str, ending: &str) -> bool {
+    let at = name.len().checked_sub(ending.len());
+    at.is_some_and(|at| name.as_bytes()[at..].eq_ignore_ascii_case(ending.as_bytes()))
+}
 
 /// The folder of the network: empty, or ends with `/`.
 pub(crate) fn folder_of(network: &str) -> &str {
@@ -68,15 +74,20 @@ pub(crate) fn other_copies(submission: &Submission) -> Vec<&str> {
         is_shard
             || is_consolidated
             || inside
-            || OTHER_ENDINGS.iter().any(|ending| file.ends_with(ending))
+            || OTHER_ENDINGS.iter().any(|ending| ends(file, ending))
     };
     beside(submission).filter(is_copy).collect()
 }
 
 /// Whether the weights are there only as pickles.
 pub(crate) fn is_pickled(submission: &Submission) -> bool {
-    let has = |file: &str| has(submission, file);
-    !has(SINGLE) && !has(INDEX) && PICKLED.iter().any(|file| has(file))
+    !has_weights(submission) && PICKLED.iter().any(|file| has(submission, file))
+}
+
+/// Whether weights are there that are read, or some of them.
+pub(crate) fn has_weights(submission: &Submission) -> bool {
+    let is_shard = |file: &str| file.starts_with("model-") && file.ends_with(".safetensors");
+    [SINGLE, INDEX].iter().any(|file| has(submission, file)) || beside(submission).any(is_shard)
 }
 
 pub(crate) fn has(submission: &Submission, file: &str) -> bool {
@@ -105,8 +116,19 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
             false => Probe::new(Claim::No, "the file describes no adapter without its model"),
         });
     }
-    let has_weights = has(submission, SINGLE) || has(submission, INDEX) || is_pickled(submission);
-    if parsed.is_none() && has_weights {
+    let others = other_copies(submission);
+    // A network that another front-end reads. What else lies there says nothing: the weights may come last.
+    let is_other = |file: &str, endings: &[&str]| endings.iter().any(|ending| ends(file, ending));
+    let is_pickled = is_pickled(submission);
+    // Of a model that is there as a pickle and in one file of GGUF, this file is read.
+    let endings = if is_pickled { &[gguf::ENDING][..] } else { &NETWORKS[..] };
+    let other = others.iter().find(|file| is_other(file, endings));
+    let has_weights = has_weights(submission);
+    if let Some(other) = other.filter(|_| !has_weights) {
+        let why = format!("beside it is the model as `{}`, and no `{SINGLE}`", shown(other));
+        return Ok(Probe::new(Claim::No, why));
+    }
+    if parsed.is_none() && (has_weights || is_pickled) {
         // The import says what is wrong with it.
         return Ok(Probe::new(
             Claim::ByExtension,
@@ -115,13 +137,6 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     }
     if !says("model_type") && !says("architectures") {
         return Ok(Probe::new(Claim::No, "the file describes no model of Transformers"));
-    }
-    let others = other_copies(submission);
-    // A network that another front-end reads. What else lies there says nothing: the weights may come last.
-    let is_network = |file: &&&str| NETWORKS.iter().any(|ending| file.ends_with(ending));
-    if !has_weights && let Some(other) = others.iter().find(is_network) {
-        let why = format!("beside it is the model as `{}`, and no `{SINGLE}`", shown(other));
-        return Ok(Probe::new(Claim::No, why));
     }
     let mut needs = weights(submission)?;
     if submission.param("source", "task").is_null() {
@@ -149,8 +164,7 @@ fn weights(submission: &Submission) -> Result<Vec<Need>, Diagnostic> {
         return Ok(vec![need("file of weights", SINGLE)]);
     }
     if !has(submission, INDEX) {
-        let is_shard = |file: &str| file.starts_with("model-") && file.ends_with(".safetensors");
-        return Ok(vec![match beside(submission).any(is_shard) {
+        return Ok(vec![match has_weights(submission) {
             true => need("list of the files of weights", INDEX),
             false => need("file of weights", SINGLE),
         }]);

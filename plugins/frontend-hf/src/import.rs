@@ -25,7 +25,7 @@ const TOLD_MAX: usize = 3;
 
 pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let network = submission.network();
-    if network.ends_with(gguf::ENDING) {
+    if folder::ends(network, gguf::ENDING) {
         return gguf::import(submission);
     }
     let bytes = submission.read(network)?;
@@ -56,7 +56,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     checkpoint.complete()?;
     copy(submission)?;
     let genai = match target.is_genai {
-        true => Some(for_genai(submission, &config, &*described)?),
+        true => Some(for_genai(submission, &config, &*described, &generation(submission)?)?),
         false => None,
     };
     let mut notes = config.unread();
@@ -88,24 +88,29 @@ pub(crate) fn target(submission: &Submission, config: &Config) -> Target {
     }
 }
 
+/// Settings of a search beside the model.
+fn generation(submission: &Submission) -> Result<Map<String, Value>, Diagnostic> {
+    let path = format!("{}{GENERATION}", folder::folder_of(submission.network()));
+    match submission.has(&path) {
+        true => serde_json::from_slice(&submission.read(&path)?)
+            .map_err(|e| damaged(format!("`{GENERATION}` is no JSON object: {e}"))),
+        false => Ok(Map::new()),
+    }
+}
+
 /// Writes what ONNX Runtime GenAI reads beside the model; a fact that users of it must know.
 pub(crate) fn for_genai(
     submission: &Submission,
     config: &Config,
     described: &dyn Architecture,
+    generation: &Map<String, Value>,
 ) -> Result<(String, String), Diagnostics> {
-    let generation = format!("{}{GENERATION}", folder::folder_of(submission.network()));
-    let generation: Map<String, Value> = match submission.has(&generation) {
-        true => serde_json::from_slice(&submission.read(&generation)?)
-            .map_err(|e| damaged(format!("`{GENERATION}` is no JSON object: {e}")))?,
-        false => Map::new(),
-    };
     if submission.param("export", "cache") == false {
         let why = "`export.cache` is false, and ONNX Runtime GenAI needs the cache";
         let help = "Leave `export.cache` or `export.runtime` out.";
         return Err(Diagnostic::new(Code::ParamsBadValue, why).help(help).into());
     }
-    let Some(text) = described.genai(config, &generation) else {
+    let Some(text) = described.genai(config, generation) else {
         let why = config.unknown("model_type", "of which ONNX Runtime GenAI runs no model");
         return Err(why.help("Leave `export.runtime` out.").into());
     };

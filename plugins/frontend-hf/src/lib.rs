@@ -62,7 +62,7 @@ struct HuggingFace;
 
 impl Frontend for HuggingFace {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
-        Ok(match submission.network().ends_with(gguf::ENDING) {
+        Ok(match folder::ends(submission.network(), gguf::ENDING) {
             true => gguf::probe(submission)?,
             false => folder::probe(submission)?,
         })

@@ -111,15 +111,13 @@ fn given(net: &Net<'_>, x: Var, prefix: &str, e: &Experts) -> Result<Var> {
         }
         ExpertWeights::Stacked { gate_up, down } => {
             let (both, last) = (name(gate_up), name(down));
-            let weight =
-                net.w.tensor(&format!("{both}.weight"), &[e.count, 2 * e.inner, hidden])?;
-            let weight = Weight::Float(weight);
+            let weight = stacked(net, &both, [e.count, 2 * e.inner, hidden])?;
             let cut = |role: &str, first| {
                 let part = checked(&both, weight.cut(|t| outputs(t, first, e.inner, 1)))?;
                 Ok((format!("{both}.{role}.weight"), part))
             };
-            let weight = net.w.tensor(&format!("{last}.weight"), &[e.count, hidden, e.inner])?;
-            let last = (format!("{last}.weight"), Weight::Float(weight));
+            let weight = stacked(net, &last, [e.count, hidden, e.inner])?;
+            let last = (format!("{last}.weight"), weight);
             [cut("gate", 0)?, cut("up", e.inner)?, last]
         }
         ExpertWeights::Alternating { .. } => unreachable!("they have a function of their own"),
@@ -137,6 +135,15 @@ fn outputs(
 ) -> std::result::Result<Tensor, TensorError> {
     let dims = matrices.dims();
     matrices.sliced(&[(0, dims[0], 1), (first, count, step), (0, dims[2], 1)])
+}
+
+/// The weights of all experts, which lie in one tensor: [experts, outputs, inputs].
+fn stacked(net: &Net<'_>, name: &str, sizes: [usize; 3]) -> Result<Weight> {
+    let name = format!("{name}.weight");
+    match net.w.quantized_experts(&name, sizes)? {
+        Some(blocks) => Ok(blocks.into()),
+        None => net.w.tensor(&name, &sizes).map(Weight::Float),
+    }
 }
 
 /// The weights of all experts as one, and their name; `*` in `name` is the number of one.

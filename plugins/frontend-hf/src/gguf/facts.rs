@@ -6,7 +6,7 @@ use super::rows::Rows;
 use super::tensors::Stored;
 use crate::config::{Config, Origin};
 use crate::diag::{Diagnostic, shown};
-use crate::problem::{damaged, unsupported};
+use crate::problem::{damaged, over_limit, unsupported};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -116,6 +116,16 @@ impl Facts<'_> {
         found.ok_or_else(|| self.metadata.wrong(&self.key(key), "a whole number above 0"))
     }
 
+    /// How many layers there are.
+    fn layer_count(&self) -> Result<usize, Diagnostic> {
+        let count = self.needed("block_count")?;
+        if count > LAYERS_MAX {
+            let told = self.metadata.said(&self.key("block_count"));
+            return Err(over_limit(format!("{told}, of {LAYERS_MAX} layers at most")));
+        }
+        Ok(count)
+    }
+
     /// Takes a value over as it is.
     fn copy(&mut self, key: &str, field: &str) -> Result<(), Diagnostic> {
         let key = self.key(key);
@@ -159,7 +169,7 @@ impl Facts<'_> {
             (sizes.hidden, "embedding_length", Some(hidden)),
             (sizes.heads, "attention.head_count", Some(heads)),
             (sizes.kv_heads, "attention.head_count_kv", Some(kv_heads)),
-            (sizes.layers, "block_count", Some(self.needed("block_count")?)),
+            (sizes.layers, "block_count", Some(self.layer_count()?)),
             (sizes.inner, "feed_forward_length", inner),
             (sizes.context, "context_length", self.size("context_length")?),
             ("head_dim", "attention.key_length", Some(head)),
@@ -175,6 +185,10 @@ impl Facts<'_> {
         let keys = ["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"];
         if !field.is_empty() {
             keys.iter().try_for_each(|key| self.copy(key, field))?;
+            if !self.fields.contains_key(field) {
+                let must = format!("a number, or `{}` be there", self.key(keys[1]));
+                return Err(self.metadata.wrong(&self.key(keys[0]), &must));
+            }
         } else {
             // The family has no say in it.
             for key in keys {
@@ -202,12 +216,13 @@ impl Facts<'_> {
     fn layers(&self, key: &str) -> Result<Option<Vec<usize>>, Diagnostic> {
         let key = self.key(key);
         let Some(Value::List(list)) = self.metadata.get(&key) else { return Ok(None) };
-        let count = self.needed("block_count")?;
+        let count = self.layer_count()?;
         let numbers = list.numbers().filter(|_| list.len() == count);
-        let Some(numbers) = numbers else {
-            return Err(self.metadata.wrong(&key, &format!("a list of {count} numbers")));
-        };
-        Ok(Some(numbers.map(|number| number as usize).collect()))
+        let size =
+            |number: f64| (number >= 0.0 && number.fract() == 0.0).then_some(number as usize);
+        let sizes = numbers.and_then(|numbers| numbers.map(size).collect());
+        let must = || format!("a list of {count} whole numbers");
+        sizes.map(Some).ok_or_else(|| self.metadata.wrong(&key, &must()))
     }
 
     /// Rows of the table of words, and whether it gives logits, too.
@@ -265,9 +280,9 @@ impl Facts<'_> {
             return Ok(Some(flags.into_iter().map(|flag| flag != 0).collect()));
         }
         let Some(every) = self.size(KEY)? else { return Ok(None) };
-        let count = self.needed("block_count")?;
+        let count = self.layer_count()?;
         let is_near = |i: usize| every == 0 || !(i + 1).is_multiple_of(every);
-        Ok(Some((0..count.min(LAYERS_MAX)).map(is_near).collect()))
+        Ok(Some((0..count).map(is_near).collect()))
     }
 
     /// That nothing is left which says what is computed.
@@ -312,8 +327,9 @@ pub(super) fn numbers(tensors: &[Stored], name: &str) -> Result<Option<Vec<f64>>
         return Err(refused("is no list of numbers for the pairs of a head"));
     }
     let reals = Rows::of(stored).and_then(|rows| rows.tensor()).ok();
-    let reals = reals.and_then(|tensor| tensor.to_reals());
-    reals.map(|reals| Some(reals.values)).ok_or_else(|| refused("has no numbers"))
+    let reals = reals.and_then(|tensor| tensor.to_reals()).map(|reals| reals.values);
+    let finite = reals.filter(|reals| reals.iter().all(|real| real.is_finite()));
+    finite.map(Some).ok_or_else(|| refused("has elements that are no finite numbers"))
 }
 
 mod families;

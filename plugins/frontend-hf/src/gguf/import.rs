@@ -49,8 +49,9 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     if submission.param("source", "strict") == true && !notes.is_empty() {
         return Err(Diagnostics(notes));
     }
+    let generation = tokenizer::generation(&read.metadata);
     let genai = match target.is_genai {
-        true => Some(for_genai(submission, &config, &decoder)?),
+        true => Some(for_genai(submission, &config, &decoder, &generation)?),
         false => None,
     };
     let metadata = card(&read, &decoder, &checkpoint).into_iter().chain(genai).collect();

@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::{damaged, over_limit, truncated};
 use bytes::Bytes;
-use serde_json::{Value as Json, json};
+use serde_json::{Number, Value as Json, json};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,9 @@ const NESTING_MAX: usize = 4;
 
 /// Numbers of a list that is read as a whole: one for each layer, or for each pair of a head.
 const NUMBERS_MAX: usize = 1 << 16;
+
+/// Keys without a reader that are told by themselves.
+const TOLD_MAX: usize = 5;
 
 /// Bytes of a text that is shown.
 const SHOWN_MAX: usize = 200;
@@ -84,16 +87,17 @@ impl Value {
         }
     }
 
-    /// As a field of `config.json`; long lists and others than of numbers have no such form.
+    /// As a field of `config.json`. Long lists, others than of numbers, and what is infinite or NaN have no such form.
     pub(crate) fn json(&self) -> Option<Json> {
         Some(match self {
             Value::Unsigned(n) => json!(n),
             Value::Signed(n) => json!(n),
-            Value::Float(n) => json!(n),
+            Value::Float(n) => Number::from_f64(*n)?.into(),
             Value::Bool(flag) => json!(flag),
             Value::Text(text) => json!(str::from_utf8(text).ok()?),
             Value::List(list) if list.count <= NUMBERS_MAX => {
-                json!(list.numbers()?.collect::<Vec<f64>>())
+                let numbers = list.numbers()?.map(Number::from_f64);
+                json!(numbers.collect::<Option<Vec<Number>>>()?)
             }
             Value::List(_) => return None,
         })
@@ -167,7 +171,8 @@ impl Metadata {
         Some(value)
     }
 
-    fn said(&self, key: &str) -> String {
+    /// A key and its value, for messages.
+    pub(super) fn said(&self, key: &str) -> String {
         let (file, name) = (&self.file, shown(key));
         match self.values.get(key) {
             Some(value) => format!("`{file}`: key `{name}` is {}", value.shown()),
@@ -246,16 +251,25 @@ impl Metadata {
         }
     }
 
-    /// A note of each key that nothing read, but for those that `is_known` says.
+    /// A note of each key that nothing read, but for those that `is_known` says; of many keys one for the rest.
     pub(crate) fn unread(&self, is_known: impl Fn(&str) -> bool) -> Vec<Diagnostic> {
         let read = self.read.borrow();
-        let keys = self.values.keys().filter(|key| !is_known(key));
-        let told = keys.filter(|key| !read.contains(*key)).map(|key| {
-            let message = format!("{}, which nothing reads", self.said(key));
+        let is_unread = |key: &&String| !is_known(key) && !read.contains(*key);
+        let mut keys = self.values.keys().filter(is_unread);
+        let note = |message| {
             let help = "Compare the results with those of llama.cpp, in case the key matters.";
             Diagnostic::new(Code::LayerParameterIgnored, message).help(help)
-        });
-        told.collect()
+        };
+        let told = keys.by_ref().take(TOLD_MAX);
+        let mut notes: Vec<Diagnostic> =
+            told.map(|key| note(format!("{}, which nothing reads", self.said(key)))).collect();
+        if let Some(next) = keys.next() {
+            let (file, next, count) = (&self.file, shown(next), 1 + keys.count());
+            notes.push(note(format!(
+                "`{file}` has {count} more keys that nothing reads, the first of them `{next}`"
+            )));
+        }
+        notes
     }
 }
 

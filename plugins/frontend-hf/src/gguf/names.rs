@@ -240,7 +240,8 @@ impl Weights<'_> {
         let name = format!("{prefix}{name}");
         Ok(Some(match (part, ending) {
             ("attn_sinks", _) => vec![Found::plain(name, &rows)?],
-            ("attn_q_norm" | "attn_k_norm", _) => self.norms(&rows, &name, ending)?,
+            ("attn_q_norm", _) => self.norms(&rows, (&name, ending), self.d.heads)?,
+            ("attn_k_norm", _) => self.norms(&rows, (&name, ending), self.d.kv_heads)?,
             _ => vec![self.part(&rows, (part, ending), format!("{name}{ending}"))?],
         }))
     }
@@ -272,12 +273,21 @@ impl Weights<'_> {
     }
 
     /// Norms of heads, which some families have in a list.
-    fn norms(&self, rows: &Rows, name: &str, ending: &str) -> rows::Result<Named> {
+    fn norms(
+        &self,
+        rows: &Rows,
+        (name, ending): (&str, &str),
+        heads: usize,
+    ) -> rows::Result<Named> {
         if self.d.attention.head_norm != HeadNorm::Listed {
             return Ok(vec![Found::plain(format!("{name}{ending}"), rows)?]);
         }
+        if rows.count() != heads {
+            let why = format!("it has {} rows, and there are {heads} heads", rows.count());
+            return Err(TensorError::Derivation(why));
+        }
         let one = |i| Found::plain(format!("{name}.norms.{i}{ending}"), &entry(rows, i)?);
-        (0..rows.count()).map(one).collect()
+        (0..heads).map(one).collect()
     }
 
     /// Experts, which lie in one tensor, in older files in a tensor each.
@@ -287,6 +297,11 @@ impl Weights<'_> {
         (prefix, file): (&str, &str),
     ) -> rows::Result<Option<Named>> {
         let Some(experts) = &self.d.mlp.experts else { return Ok(None) };
+        let (dims, count) = (rows.dims(), experts.count);
+        if part.ends_with("_exps") && (dims.len() < 2 || dims[0] != count) {
+            let why = format!("its shape is {dims:?}, and there are {count} experts");
+            return Err(TensorError::Derivation(why));
+        }
         let role = |part: &str| {
             ["gate", "up", "down"].iter().position(|role| part.strip_prefix("ffn_") == Some(role))
         };
@@ -298,7 +313,7 @@ impl Weights<'_> {
                 };
                 if let Some(role) = part.strip_suffix("_exps").and_then(role) {
                     let one = |i: usize| Found::matrix(name(role, &i.to_string()), entry(rows, i)?);
-                    return (0..experts.count).map(one).collect::<rows::Result<_>>().map(Some);
+                    return (0..count).map(one).collect::<rows::Result<_>>().map(Some);
                 }
                 let single = part.rsplit_once('.').and_then(|(part, i)| Some((role(part)?, i)));
                 single
@@ -308,13 +323,17 @@ impl Weights<'_> {
             ExpertWeights::Stacked { gate_up, down } => match part {
                 "ffn_gate_exps" => {
                     let up = self.partner(file, "ffn_up_exps", ending)?;
-                    let tensor = Tensor::concat(&[rows.tensor()?, up.tensor()?], 1)?;
                     let name = format!("{prefix}{gate_up}{ending}");
+                    if let Some(both) = rows.behind(&up)? {
+                        return Ok(Some(vec![Found::matrix(name, both)?]));
+                    }
+                    let tensor = Tensor::concat(&[rows.tensor()?, up.tensor()?], 1)?;
                     Ok(Some(vec![Found { name, tensor, rows: None }]))
                 }
                 "ffn_up_exps" => Ok(Some(vec![])),
                 "ffn_down_exps" => {
-                    Ok(Some(vec![Found::plain(format!("{prefix}{down}{ending}"), rows)?]))
+                    let name = format!("{prefix}{down}{ending}");
+                    Ok(Some(vec![Found::matrix(name, rows.clone())?]))
                 }
                 _ => Ok(None),
             },

@@ -3,7 +3,6 @@
 use super::metadata::Metadata;
 use super::tensors::Stored;
 use super::{ENDING, MAGIC, Read, read};
-use crate::checkpoint::{INDEX, SINGLE};
 use crate::diag::{Diagnostic, shown};
 use crate::folder;
 use crate::problem::{damaged, over_limit};
@@ -19,6 +18,8 @@ const DIGITS: usize = 5;
 /// The name of a part.
 struct Part<'n> {
     stem: &'n str,
+    /// As it is written.
+    ending: &'n str,
     number: usize,
     count: usize,
 }
@@ -29,36 +30,40 @@ impl Part<'_> {
             let is_number = digits.len() == DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
             is_number.then(|| digits.parse::<usize>().ok())?
         };
-        let (rest, count) = file.strip_suffix(ENDING)?.rsplit_once("-of-")?;
+        let at = file.len().checked_sub(ENDING.len()).filter(|_| folder::ends(file, ENDING))?;
+        let (name, ending) = file.split_at(at);
+        let (rest, count) = name.rsplit_once("-of-")?;
         let (stem, digits) = rest.rsplit_once('-')?;
         let (number, count) = (number(digits)?, number(count)?);
-        (1..=count).contains(&number).then_some(Part { stem, number, count })
+        (1..=count).contains(&number).then_some(Part { stem, ending, number, count })
     }
 
     fn name(&self, number: usize) -> String {
-        format!("{}-{number:05}-of-{:05}{ENDING}", self.stem, self.count)
+        format!("{}-{number:05}-of-{:05}{}", self.stem, self.count, self.ending)
     }
 }
 
 /// Whether the network is a file of GGUF, and which others belong to it.
 pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     let network = submission.network();
-    let beside = [SINGLE, INDEX].into_iter().find(|file| folder::has(submission, file));
-    if let (Some(file), true) = (beside, folder::has(submission, folder::CONFIG)) {
-        let why = format!("beside it is the model as `{file}`, which is read");
+    if folder::has_weights(submission) && folder::has(submission, folder::CONFIG) {
+        let why = "beside it is the model in files of safetensors, which are read";
         return Ok(Probe::new(Claim::No, why));
     }
     let begins = submission.look(network, |bytes| bytes.starts_with(MAGIC))?;
     let part = Part::of(network);
+    let mut last = part.as_ref().map_or(0, |part| part.count);
     if let Some(part) = part.as_ref().filter(|part| part.number > 1) {
         let first = part.name(1);
+        // The first part, once it is there, needs all others.
+        last = 1;
         if submission.has(&first) {
             let why =
                 format!("the file is part {} of the model that begins with another", part.number);
             return Ok(Probe::new(Claim::No, why));
         }
     }
-    let numbers = part.iter().flat_map(|part| (1..=part.count).map(|number| part.name(number)));
+    let numbers = part.iter().flat_map(|part| (1..=last).map(|number| part.name(number)));
     let numbers = numbers.filter(|path| path != network).take(PARTS_MAX);
     let needs = numbers.map(|path| need(submission, path, "part of the model", false));
     let texts =
@@ -122,7 +127,7 @@ pub(super) fn open(submission: &Submission) -> Result<Read, Diagnostic> {
 /// That a file is the part that its name says.
 fn check_number(metadata: &Metadata, number: usize) -> Result<(), Diagnostic> {
     match metadata.size("split.no")? {
-        Some(found) if found + 1 != number => {
+        Some(found) if found.checked_add(1) != Some(number) => {
             Err(metadata.wrong("split.no", &format!("{}, as its name says", number - 1)))
         }
         _ => Ok(()),
@@ -138,6 +143,7 @@ mod tests {
         let part = Part::of("a/m-q4-00002-of-00003.gguf").unwrap();
         assert_eq!((part.stem, part.number, part.count), ("a/m-q4", 2, 3));
         assert_eq!(part.name(1), "a/m-q4-00001-of-00003.gguf");
+        assert_eq!(Part::of("M-00002-of-00003.GGUF").unwrap().name(1), "M-00001-of-00003.GGUF");
         for other in [
             "m.gguf", "m-00004-of-00003.gguf", "m-00000-of-00003.gguf", "m-1-of-3.gguf",
             "m-00001-of-00003.bin", "m-+0001-of-00003.gguf", "-of-.gguf",

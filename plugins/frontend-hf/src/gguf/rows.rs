@@ -74,9 +74,25 @@ impl Rows {
         self.stored.from_blocks(format, part, dims)
     }
 
+    /// Whether rows lie alike, and are those of an axis of their own.
+    fn is_like(&self, other: &Rows) -> bool {
+        let is_same = self.kind == other.kind && self.stored.dims() == other.stored.dims();
+        is_same && self.stored.rank() > 1
+    }
+
+    /// The rows of each matrix, and behind them those of another tensor, if both are stored alike.
+    pub(super) fn behind(&self, other: &Rows) -> Result<Option<Rows>> {
+        if !self.is_like(other) {
+            return Ok(None);
+        }
+        let parts = [self.stored.clone(), other.stored.clone()];
+        let both = Tensor::concat(&parts, self.stored.rank() - 2)?;
+        Ok(Some(Rows { stored: both, ..self.clone() }))
+    }
+
     /// Rows of two tensors in turn, if both are stored alike.
     pub(super) fn in_turn(&self, other: &Rows) -> Result<Option<Rows>> {
-        if self.kind != other.kind || self.stored.dims() != other.stored.dims() {
+        if !self.is_like(other) {
             return Ok(None);
         }
         let axis = self.stored.rank() - 1;

@@ -143,14 +143,17 @@ fn described(at: &mut Cursor<'_>, alignment: u64) -> Result<Described, Diagnosti
     let Some(dims) = dims.filter(|dims| element_count(dims).is_some()) else {
         return wrong(format!("has more elements than can be counted: {sizes:?}"));
     };
+    // What follows may take a step for each of the other sizes.
+    if dims.contains(&0) {
+        return wrong(format!("has no elements: its sizes are {sizes:?}"));
+    }
     let inner = dims.last().copied().unwrap_or(1);
     let Some(row) = kind.row(inner) else {
         let kind = kind.name();
         return wrong(format!("has rows of {inner} elements, which are no whole blocks of {kind}"));
     };
     let rows: usize = dims.iter().rev().skip(1).product();
-    let bytes = if dims.contains(&0) { Some(0) } else { rows.checked_mul(row) };
-    match bytes {
+    match rows.checked_mul(row) {
         Some(bytes) => Ok(Described { name, kind, dims, begin, bytes: bytes as u64 }),
         None => wrong(format!("has more bytes than can be counted: {sizes:?}")),
     }
@@ -178,7 +181,7 @@ fn check_order(file: &str, tensors: &[Described], data: u64) -> Result<(), Diagn
     let mut at = 0;
     for Described { name, begin, bytes, .. } in tensors {
         let name = shown(name);
-        if *begin < at && *bytes > 0 {
+        if *begin < at {
             return Err(damaged(format!(
                 "`{file}`: tensor `{name}` begins at offset {begin}, within the tensor before it, which ends at {at}"
             )));

@@ -139,7 +139,7 @@ fn each_architecture_is_a_model() {
 #[test]
 fn integers_are_kept_and_mean_the_same() {
     let wide = |name: &str, dims: &[usize]| {
-        let rows = dims[0] * dims[1] / 32;
+        let rows = dims.iter().product::<usize>() / 32;
         let block = |i: usize| {
             let scale = [0x00, 0x20 + 4 * (i % 4) as u8];
             let codes = (0..32).map(|j| ((i * 37 + j * 11 + name.len()) % 255) as u8);
@@ -147,25 +147,38 @@ fn integers_are_kept_and_mean_the_same() {
         };
         (0..rows).flat_map(block).collect::<Vec<u8>>()
     };
-    let file = File::default()
-        .text("general.architecture", "llama")
-        .size("llama.embedding_length", 32)
-        .size("llama.block_count", 1)
-        .size("llama.feed_forward_length", 64)
-        .size("llama.attention.head_count", 4)
-        .size("llama.attention.head_count_kv", 2)
-        .floats("token_embd.weight", &[WORDS, 32]);
-    let names = [
-        ("attn_q", [32, 32]),
-        ("attn_k", [16, 32]),
-        ("attn_v", [16, 32]),
-        ("attn_output", [32, 32]),
-        ("ffn_gate", [64, 32]),
-        ("ffn_up", [64, 32]),
-        ("ffn_down", [32, 64]),
+    let file = |name: &str| {
+        let key = |key: &str| format!("{name}.{key}");
+        let file = File::default()
+            .text("general.architecture", name)
+            .size(&key("embedding_length"), 32)
+            .size(&key("block_count"), 1)
+            .size(&key("feed_forward_length"), 64)
+            .size(&key("attention.head_count"), 4)
+            .size(&key("attention.head_count_kv"), 2)
+            .number(&key("attention.layer_norm_rms_epsilon"), 1e-5)
+            .floats("token_embd.weight", &[WORDS, 32]);
+        match name {
+            "llama" => file,
+            _ => file.size(&key("expert_count"), 2).size(&key("expert_used_count"), 1),
+        }
+    };
+    let attention: [(&str, &[usize]); 4] = [
+        ("attn_q", &[32, 32]),
+        ("attn_k", &[16, 32]),
+        ("attn_v", &[16, 32]),
+        ("attn_output", &[32, 32]),
     ];
-    let filled = |real: bool| {
-        names.iter().fold(file.clone(), |file, (part, dims)| {
+    let mlp: [(&str, &[usize]); 3] =
+        [("ffn_gate", &[64, 32]), ("ffn_up", &[64, 32]), ("ffn_down", &[32, 64])];
+    let experts: [(&str, &[usize]); 3] = [
+        ("ffn_gate_exps", &[2, 64, 32]),
+        ("ffn_up_exps", &[2, 64, 32]),
+        ("ffn_down_exps", &[2, 32, 64]),
+    ];
+    let filled = |name: &str, real: bool| {
+        let rest = if name == "llama" { &mlp } else { &experts };
+        attention.iter().chain(rest).fold(file(name), |file, (part, dims)| {
             let name = format!("blk.0.{part}.weight");
             let bytes = wide(part, dims);
             if !real {
@@ -180,16 +193,19 @@ fn integers_are_kept_and_mean_the_same() {
             file.tensor(&name, dims, 0, numbers.flat_map(f32::to_le_bytes).collect())
         })
     };
-    let (_, kept) = complete(filled(false));
-    let (_, real) = complete(filled(true));
-    let count = |model: &Model| {
-        let graph = &model.graph;
-        graph.node_ids().into_iter().filter(|id| graph[*id].is("DequantizeLinear")).count()
-    };
-    assert_eq!((count(&kept), count(&real)), (7, 0));
-    let (kept, real) = (logits(&kept), logits(&real));
-    let scale = real.iter().fold(0f32, |most, x| most.max(x.abs()));
-    assert!(kept.iter().zip(&real).all(|(a, b)| (a - b).abs() < 1e-5 * scale), "{kept:?} {real:?}");
+    for name in ["llama", "granitemoe"] {
+        let (_, kept) = complete(filled(name, false));
+        let (_, real) = complete(filled(name, true));
+        let count = |model: &Model| {
+            let graph = &model.graph;
+            graph.node_ids().into_iter().filter(|id| graph[*id].is("DequantizeLinear")).count()
+        };
+        assert_eq!((count(&kept), count(&real)), (7, 0), "{name}");
+        let (kept, real) = (logits(&kept), logits(&real));
+        let scale = real.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let is_same = kept.iter().zip(&real).all(|(a, b)| (a - b).abs() < 1e-5 * scale);
+        assert!(is_same, "{name}: {kept:?} {real:?}");
+    }
 }
 
 #[test]
@@ -241,6 +257,15 @@ fn what_only_tensors_say() {
     }
 }
 
+/// So many layers, with a flag for each.
+fn many(name: &str, layers: u32) -> File {
+    let count = format!("{name}.block_count");
+    let flags = vec![vec![1]; layers as usize];
+    let file = whole(name).without(&count).size(&count, layers);
+    let pattern = format!("{name}.attention.sliding_window_pattern");
+    file.without(&pattern).list(&pattern, 7, &flags)
+}
+
 fn refusal(file: &File) -> String {
     let found = model(file).unwrap_err();
     format!("{} {}", found.code, found.message)
@@ -264,6 +289,24 @@ fn metadata_that_are_refused() {
         (file.clone().size("llama.vocab_size", 12), "`token_embd.weight` has the shape [11, 16]"),
         (small("qwen2").size("qwen2.attention.sliding_window", 4), "sliding_window` is 4"),
         (small("cohere2"), "no key `cohere2.attention.sliding_window`"),
+        (
+            file.clone().without("llama.attention.layer_norm_rms_epsilon"),
+            "rms_epsilon`; it must be",
+        ),
+        (file.clone().number("llama.rope.freq_base", f32::NAN), "freq_base` is NaN"),
+        (many("gemma2", 1 << 14), "`gemma2.block_count` is 16384, of 8192 layers"),
+        (
+            small("stablelm").floats("blk.0.attn_q_norm.weight", &[5, 4]),
+            "it has 5 rows, and there are 4 heads",
+        ),
+        (
+            whole("granitemoe").floats("blk.0.ffn_up_exps.bias", &[3, 12]),
+            "shape is [3, 12], and there are 4 experts",
+        ),
+        (
+            whole("gpt-oss").tensor("blk.0.ffn_x_exps.weight", &[32], 39, vec![0; 17]),
+            "shape is [32], and",
+        ),
     ] {
         let found = refusal(&file);
         assert!(found.contains(words), "{found}: {words}");
@@ -308,6 +351,7 @@ fn files_that_are_refused() {
             damage(&put(tensor + 29, &[16])),
             "N0214 `m.gguf`: tensor `t` has elements of type IQ2_XXS",
         ),
+        (damage(&put(tensor + 13, &[0])), "N0201 `m.gguf`: tensor `t` has no elements"),
         (damage(&put(tensor + 29, &[2])), "N0201 `m.gguf`: tensor `t` has rows of 3 elements"),
         (damage(&put(tensor + 33, &[8])), "N0201 `m.gguf`: tensor `t` begins at offset 8"),
         (damage(&put(tensor + 33, &[64])), "N0202 `m.gguf`: tensor `t` ends at offset 88"),
@@ -363,6 +407,10 @@ fn parts_belong_together() {
     assert_eq!(logits(&found.model), logits(&model(&file).unwrap()));
     let other = Dropped::file(name(2), second.bytes()).and(name(1), first.bytes());
     assert_eq!(testing::probe(&HuggingFace, &other).unwrap().claim, Claim::No);
+    // Parts that wait for the first one name it alone.
+    let last = Dropped::file("m-00009-of-00009.gguf", second.bytes());
+    let needs = testing::probe(&HuggingFace, &last).unwrap().needs;
+    assert!(needs.len() == 1 && needs[0].path == "m-00001-of-00009.gguf", "{needs:?}");
     let wrong = Dropped::file(name(1), first.bytes()).and(name(2), first.bytes());
     let found = testing::import(&HuggingFace, &wrong).unwrap_err().to_string();
     assert!(found.contains("`split.no` is 0"), "{found}");
@@ -379,6 +427,17 @@ fn other_copies_are_left_alone() {
     let config =
         Dropped::file("config.json", r#"{"model_type": "llama"}"#).and("m.gguf", file.bytes());
     assert_eq!(testing::probe(&HuggingFace, &config).unwrap().claim, Claim::No);
+    let shard = alone.clone().and("config.json", "{}").and("model-00001-of-00002.safetensors", "");
+    assert_eq!(testing::probe(&HuggingFace, &shard).unwrap().claim, Claim::No);
+    let pickled = config.clone().and("pytorch_model.bin", "");
+    assert_eq!(testing::probe(&HuggingFace, &pickled).unwrap().claim, Claim::No);
+    let loud = Dropped::file("M.GGUF", file.bytes());
+    assert_eq!(testing::probe(&HuggingFace, &loud).unwrap().claim, Claim::ByContent);
+    assert_eq!(testing::import(&HuggingFace, &loud).unwrap().log.notes.len(), 0);
+    let odd = (0..9).fold(file, |file, i| file.size(&format!("odd.{i}"), i));
+    let notes =
+        testing::import(&HuggingFace, &Dropped::file("m.gguf", odd.bytes())).unwrap().log.notes;
+    assert!(notes.len() == 6 && notes[5].message.contains("4 more keys"), "{notes:?}");
     let with = testing::import(&HuggingFace, &alone.and("README.md", "x")).unwrap();
     assert_eq!(with.files["README.md"], b"x");
 }

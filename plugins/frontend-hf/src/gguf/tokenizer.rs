@@ -15,6 +15,9 @@ const BY_USER: i64 = 4;
 /// Bytes of all tokens and merges; a file with more is left alone.
 const BYTES_MAX: usize = 1 << 26;
 
+/// Tokens, and merges.
+const TOKENS_MAX: usize = 1 << 22;
+
 /// Characters of a token that is split for merges.
 const CHARACTERS_MAX: usize = 256;
 
@@ -42,7 +45,7 @@ pub(super) fn files(metadata: &Metadata) -> Result<(Files, Option<Diagnostic>), 
             let text = |json: Json| format!("{json:#}\n").into_bytes();
             files.push(("tokenizer.json", tokenizer.into_bytes()));
             files.push(("tokenizer_config.json", text(settings(metadata, &vocabulary, template))));
-            files.push(("generation_config.json", text(generation(metadata))));
+            files.push(("generation_config.json", text(generation(metadata).into())));
             Ok((files, None))
         }
         Err(why) => {
@@ -106,6 +109,9 @@ impl<'m> Vocabulary<'m> {
 
 fn texts<'m>(metadata: &'m Metadata, key: &str) -> Result<Vec<&'m str>, String> {
     let list = metadata.list(key).map_err(|e| e.message.clone())?;
+    if list.is_some_and(|list| list.len() > TOKENS_MAX) {
+        return Err(format!("`{key}` has more than {TOKENS_MAX} texts"));
+    }
     let texts = list.and_then(|list| list.texts());
     let texts = texts.ok_or_else(|| format!("`{key}` is no list of texts"))?;
     let mut bytes = 0usize;
@@ -122,10 +128,9 @@ fn texts<'m>(metadata: &'m Metadata, key: &str) -> Result<Vec<&'m str>, String> 
 
 fn numbers(metadata: &Metadata, key: &str, count: usize) -> Result<Option<Vec<f64>>, String> {
     let Some(list) = metadata.list(key).map_err(|e| e.message.clone())? else { return Ok(None) };
-    let all: Vec<f64> = list.numbers().into_iter().flatten().collect();
-    match all.len() == count {
-        true => Ok(Some(all)),
-        false => Err(format!("`{key}` has not a number for each of {count} tokens")),
+    match list.numbers().filter(|_| list.len() == count) {
+        Some(numbers) => Ok(Some(numbers.collect())),
+        None => Err(format!("`{key}` has not a number for each of {count} tokens")),
     }
 }
 
@@ -291,23 +296,24 @@ fn settings(metadata: &Metadata, vocabulary: &Vocabulary<'_>, template: Option<&
 }
 
 /// The numbers of tokens that a text begins with and ends at.
-fn generation(metadata: &Metadata) -> Json {
+pub(super) fn generation(metadata: &Metadata) -> Map<String, Json> {
     let id = |key: &str| metadata.size(&format!("tokenizer.ggml.{key}_token_id")).ok().flatten();
-    let mut all = json!({});
+    let mut all = Map::new();
     for (field, key) in [("bos_token_id", "bos"), ("pad_token_id", "padding")] {
         if let Some(id) = id(key) {
-            all[field] = json!(id);
+            all.insert(field.to_owned(), json!(id));
         }
     }
     // A turn may end with a token of its own.
     let mut seen = HashSet::new();
     let ends: Vec<usize> =
         ["eos", "eot"].iter().filter_map(|key| id(key)).filter(|id| seen.insert(*id)).collect();
-    match ends[..] {
-        [] => {}
-        [end] => all["eos_token_id"] = json!(end),
-        _ => all["eos_token_id"] = json!(ends),
-    }
+    let ends = match ends[..] {
+        [] => return all,
+        [end] => json!(end),
+        _ => json!(ends),
+    };
+    all.insert("eos_token_id".to_owned(), ends);
     all
 }
 

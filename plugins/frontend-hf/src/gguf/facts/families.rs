@@ -144,7 +144,7 @@ impl Facts<'_> {
     /// Layers without keys are convolutions.
     pub(in super::super) fn lfm2(&mut self) -> Result<(), Diagnostic> {
         self.copy("shortconv.l_cache", "conv_L_cache")?;
-        let count = self.needed("block_count")?.min(super::LAYERS_MAX);
+        let count = self.layer_count()?;
         let heads = self.layers("attention.head_count_kv")?;
         let heads = heads.unwrap_or_else(|| vec![1; count]);
         let kind = |heads| if heads == 0 { "conv" } else { "full_attention" };

@@ -8,11 +8,15 @@ use serde_json::{Value as Json, json};
 const BY_LENGTH: [(&str, &str); 2] =
     [("short_factor", "rope_factors_short.weight"), ("long_factor", "rope_factors_long.weight")];
 
+/// The base of frequencies where the metadata have none, as llama.cpp has it; families may have another.
+const BASE: f64 = 10_000.0;
+
 const TYPE: &str = "rope.scaling.type";
 
 impl Facts<'_> {
     pub(super) fn rotation(&mut self) -> Result<(), Diagnostic> {
         self.copy("rope.freq_base", "rope_theta")?;
+        self.fields.entry("rope_theta").or_insert(json!(BASE));
         let head = self.fields["head_dim"].as_u64().unwrap_or(0) as usize;
         let turning = self.size("rope.dimension_count")?.unwrap_or(head);
         if turning > head || (self.architecture.is_permuted && turning != head) {
