@@ -22,6 +22,9 @@ const INDEX_MAX: usize = 64 << 20;
 /// Names of unused tensors that are told.
 const TOLD_MAX: usize = 5;
 
+/// Elements of a tensor that is looked through when it is asked for: norms, biases, scales, and small weights.
+const LOOKED_AT_MAX: usize = 1 << 20;
+
 /// How a checkpoint that comes quantized stores its weights.
 pub(crate) trait Scheme {
     /// The weights of the linear layer `name`; `None` if these are real numbers.
@@ -66,6 +69,8 @@ pub(crate) struct Checkpoint {
     scheme: Option<Box<dyn Scheme>>,
     /// How many weights are kept by element type and inputs that share a scale.
     kept: RefCell<BTreeMap<(DataType, usize), usize>>,
+    /// Tensors with an element that is infinite or NaN, and that with its number.
+    not_finite: RefCell<BTreeMap<String, (f64, usize)>>,
     /// What names are in a file that has names of its own.
     spelling: Option<Spelling>,
 }
@@ -119,6 +124,7 @@ impl Checkpoint {
             prefixes: Cell::new(&[]),
             scheme: None,
             kept: RefCell::default(),
+            not_finite: RefCell::default(),
             spelling: None,
         }
     }
@@ -216,7 +222,41 @@ impl Checkpoint {
 
     /// A tensor with the type and the sizes that it has in the file, if it is there.
     pub(crate) fn stored(&self, name: &str) -> Result<Option<Tensor>, Diagnostic> {
-        self.find(name).map(Stored::tensor).transpose()
+        self.find(name).map(|stored| self.looked_at(stored)).transpose()
+    }
+
+    /// A tensor, which is looked through for elements that are no finite numbers, if it is small.
+    fn looked_at(&self, stored: &Stored) -> Result<Tensor, Diagnostic> {
+        use DataType::{Bfloat16, Double, Float, Float16};
+        let tensor = stored.tensor()?;
+        let is_real = matches!(tensor.dtype(), Float | Float16 | Bfloat16 | Double);
+        if is_real && tensor.len() <= LOOKED_AT_MAX && !tensor.is_finite() {
+            let reals = tensor.to_reals().map(|reals| reals.values).unwrap_or_default();
+            let mut odd = reals.iter().enumerate().filter(|(_, real)| !real.is_finite());
+            if let Some((at, real)) = odd.next() {
+                self.not_finite.borrow_mut().insert(stored.name.clone(), (*real, at));
+            }
+        }
+        Ok(tensor)
+    }
+
+    /// A note of tensors with elements that are no finite numbers.
+    pub(crate) fn not_finite(&self) -> Option<Diagnostic> {
+        let found = self.not_finite.borrow();
+        let told = found.iter().take(TOLD_MAX).map(|(name, (real, at))| {
+            format!("element {at} of tensor `{}` is {real}", shown(name))
+        });
+        let told = told.collect::<Vec<_>>().join(", ");
+        let more = match found.len().saturating_sub(TOLD_MAX) {
+            0 => String::new(),
+            n => format!(", and {n} more tensors have such elements"),
+        };
+        let note = Diagnostic::new(
+            Code::LayerParameterIgnored,
+            format!("Weights are no finite numbers: {told}{more}."),
+        );
+        let help = "Copy the checkpoint again, or ask who made it: most results will be NaN.";
+        (!found.is_empty()).then(|| note.help(help))
     }
 
     /// A tensor as float32, if it is there. Its sizes must be `dims`.
@@ -246,7 +286,7 @@ impl Checkpoint {
         if let Some(known) = self.floats.borrow().get(&stored.name) {
             return Ok(Some(known.clone()));
         }
-        let tensor = stored.tensor()?;
+        let tensor = self.looked_at(stored)?;
         match tensor.dtype() {
             DataType::Float | DataType::Float16 | DataType::Bfloat16 | DataType::Double => {
                 let cast = tensor.cast(DataType::Float);

@@ -61,6 +61,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     };
     let mut notes = config.unread();
     notes.extend(checkpoint.unused());
+    notes.extend(checkpoint.not_finite());
     if submission.param("source", "strict") == true && !notes.is_empty() {
         return Err(Diagnostics(notes));
     }

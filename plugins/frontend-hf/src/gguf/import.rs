@@ -45,6 +45,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     submission.file(folder::CONFIG, &config.written())?;
     let mut notes = config.unread();
     notes.extend(missing);
+    notes.extend(checkpoint.not_finite());
     notes.extend(unread(&read.metadata));
     if submission.param("source", "strict") == true && !notes.is_empty() {
         return Err(Diagnostics(notes));

@@ -8,6 +8,7 @@ use crate::diag::Diagnostic;
 use onnxd_plugin_sdk::ir::{Model, Tensor, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::{self, Dropped, run};
 use onnxd_plugin_sdk::{Claim, lower};
+use serde_json::Value;
 
 const WORDS: usize = 11;
 
@@ -414,6 +415,32 @@ fn parts_belong_together() {
     let wrong = Dropped::file(name(1), first.bytes()).and(name(2), first.bytes());
     let found = testing::import(&HuggingFace, &wrong).unwrap_err().to_string();
     assert!(found.contains("`split.no` is 0"), "{found}");
+}
+
+/// Numbers of tokens go to the file of GenAI, and elements that are no numbers are told.
+#[test]
+fn what_the_import_tells_beside_the_graph() {
+    let (file, _) = complete(small("llama"));
+    let ids = [("bos", 3), ("eos", 4), ("padding", 5)];
+    let file = ids
+        .iter()
+        .fold(file, |file, (key, id)| file.size(&format!("tokenizer.ggml.{key}_token_id"), *id));
+    let dropped = Dropped::file("m.gguf", file.bytes());
+    let genai = dropped.clone().param("export.runtime", "onnxruntime-genai");
+    let done = testing::import(&HuggingFace, &genai).unwrap();
+    let config: Value = serde_json::from_slice(&done.files["genai_config.json"]).unwrap();
+    let said = |key: &str| config["model"][key].as_u64();
+    assert_eq!(
+        ["bos", "eos", "pad"].map(|key| said(&format!("{key}_token_id"))),
+        [3, 4, 5].map(Some)
+    );
+    let mut odd = file;
+    let norm = odd.tensors.iter_mut().find(|(name, ..)| name == "blk.1.attn_norm.weight").unwrap();
+    norm.3[12..16].copy_from_slice(&f32::NEG_INFINITY.to_le_bytes());
+    let notes =
+        testing::import(&HuggingFace, &Dropped::file("m.gguf", odd.bytes())).unwrap().log.notes;
+    let words = "element 3 of tensor `blk.1.attn_norm.weight` is -inf";
+    assert!(notes.len() == 1 && notes[0].message.contains(words), "{notes:?}");
 }
 
 /// Beside a checkpoint in files of safetensors, a file of GGUF is another copy.
