@@ -20,7 +20,10 @@ pub(crate) struct DerivedReply {
 impl JobHandle {
     /// Whether the host can derive tensors so.
     pub(crate) fn derives(&self, from: &Derivation) -> bool {
-        let is_newer = matches!(from, Derivation::Lookup { .. } | Derivation::Taken { .. });
+        let is_newer = matches!(
+            from,
+            Derivation::Lookup { .. } | Derivation::Taken { .. } | Derivation::Blocks { .. }
+        );
         self.host.tensor_derive.is_some() && (!is_newer || self.host.abi_minor >= 3)
     }
 
