@@ -1,7 +1,7 @@
 //! The tensors of a checkpoint by name, in one file or in several that an index lists.
 
 use crate::diag::{Code, Diagnostic, shown};
-use crate::problem::{damaged, over_limit};
+use crate::problem::{damaged, over_limit, pointer};
 use crate::safetensors::{self, Stored};
 use crate::weight::{Blocks, Scheme};
 use onnxd_plugin_sdk::Submission;
@@ -291,6 +291,9 @@ pub(crate) fn index(bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagn
     if bytes.len() > INDEX_MAX {
         let found = bytes.len();
         return Err(over_limit(format!("`{INDEX}` has {found} bytes, of {INDEX_MAX} at most")));
+    }
+    if let Some(found) = pointer(INDEX, bytes) {
+        return Err(found);
     }
     /// What else is in the file is passed over.
     #[derive(Deserialize)]

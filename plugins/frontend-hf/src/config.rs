@@ -4,7 +4,7 @@ pub(crate) mod json;
 pub(crate) mod rope;
 
 use crate::diag::{Code, Diagnostic, shown};
-use crate::problem::{damaged, over_limit, unsupported};
+use crate::problem::{damaged, over_limit, pointer, unsupported};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,6 +74,11 @@ impl Config {
         format!("{:#}\n", Value::Object(self.fields.clone())).into_bytes()
     }
 
+    /// The fields themselves.
+    pub(crate) fn into_fields(self) -> Map<String, Value> {
+        self.fields
+    }
+
     fn place(&self) -> String {
         let file = || format!("`{}`", shown(&self.file));
         self.origin.as_ref().map_or_else(file, |origin| origin.place.clone())
@@ -95,7 +100,8 @@ impl Config {
                 Ok(Config { file: file.to_owned(), ..Config::of(String::new(), fields) })
             }
             Ok(_) => Err(damaged(format!("`{name}` is no JSON object"))),
-            Err(e) => Err(damaged(format!("`{name}` is no JSON: {e}"))),
+            Err(e) => Err(pointer(&name, bytes)
+                .unwrap_or_else(|| damaged(format!("`{name}` is no JSON: {e}")))),
         }
     }
 
