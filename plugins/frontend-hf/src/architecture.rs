@@ -16,6 +16,8 @@ const CAUSAL: [&str; 2] = ["ForCausalLM", "LMHeadModel"];
 
 /// What the class of a model ends with that writes a sequence by one that it reads.
 const GENERATING: [&str; 3] = ["ForConditionalGeneration", "WithLMHeadModel", "MarianMTModel"];
+/// What that of an encoder without its decoder ends with.
+const ENCODING: &str = "EncoderModel";
 
 /// What a graph is written for.
 #[derive(Clone, Copy, Debug)]
@@ -136,9 +138,12 @@ impl Family {
         config: &Config,
         task: Option<&str>,
     ) -> Result<Box<dyn Architecture>> {
-        if let Some(task) = task
-            && !matches!(self, Family::Encoder(_) | Family::Decoder(_))
-        {
+        let has = |task: &str| match self {
+            Family::Encoder(_) | Family::Decoder(_) | Family::EncoderDecoder(_) => true,
+            Family::Vision(_) | Family::Audio(_) => task == FEATURES,
+            Family::Towers(_) => false,
+        };
+        if let Some(task) = task.filter(|task| !has(task)) {
             let why = format!(
                 "`source.task` is `{}`, and models of this kind have the head of their class alone",
                 shown(task)
@@ -149,12 +154,12 @@ impl Family {
             Family::Encoder(family) => Ok(Box::new(family.describe(config, task)?)),
             Family::Decoder(describe) => decoder(describe, config, task),
             Family::Vision(describe) | Family::Towers(describe) | Family::Audio(describe) => {
+                if task == Some(FEATURES) {
+                    config.without_head();
+                }
                 describe(config)
             }
-            Family::EncoderDecoder(describe) => {
-                class(config, &GENERATING, "which is no class that writes a text by another")?;
-                Ok(Box::new(describe(config)?))
-            }
+            Family::EncoderDecoder(describe) => encoder_decoder(describe, config, task),
         }
     }
 }
@@ -199,6 +204,51 @@ fn other_task(task: &str) -> Diagnostic {
     let message = format!("`source.task` is `{}`, which decoders do not have", shown(task));
     let help = format!("They have `{GENERATION}` and `{FEATURES}`.");
     Diagnostic::new(Code::ParamsBadValue, message).help(help)
+}
+
+/// An encoder with its decoder, or the hidden states of the encoder where these are asked for.
+fn encoder_decoder(
+    describe: seq2seq::Family,
+    config: &Config,
+    task: Option<&str>,
+) -> Result<Box<dyn Architecture>> {
+    let classes = config.words("architectures")?.unwrap_or_default();
+    let first = classes.first().copied().unwrap_or_default();
+    let gives_states = match task {
+        Some(FEATURES) => true,
+        Some(task) => {
+            let shown = shown(task);
+            let why =
+                format!("`source.task` is `{shown}`, which encoders with decoders do not have");
+            let help = format!("Leave it out, or set `{FEATURES}` for the encoder alone.");
+            return Err(Diagnostic::new(Code::ParamsBadValue, why).help(help));
+        }
+        None => first.ends_with(ENCODING),
+    };
+    let known = [&GENERATING[..], &["Model"]].concat();
+    let why = format!(
+        "which is no class that writes a text by another: these end with `{}`, and those without head with `Model`",
+        GENERATING.join("`, `")
+    );
+    class(config, &known, &why)?;
+    let described = describe(config)?;
+    if gives_states {
+        return Ok(Box::new(seq2seq::States::new(described)?));
+    }
+    let has_head = first.is_empty() || GENERATING.iter().any(|end| first.ends_with(end));
+    match (has_head, described.whose_head) {
+        (true, _) => {}
+        (false, seq2seq::Head::Own) => {
+            let why = "which has no scores of words, and `tie_word_embeddings` does not let the words give them";
+            return Err(config.unknown("architectures", why));
+        }
+        (false, _) => config.note(format!(
+            "The class `{}` has no scores of words. They are those of its table of words, as in the class for \
+             generation.",
+            shown(first)
+        )),
+    }
+    Ok(Box::new(described))
 }
 
 /// The class of the model must have one of these endings, where the file names one.

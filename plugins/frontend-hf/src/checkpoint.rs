@@ -2,7 +2,7 @@
 
 use crate::blocks::Blocks;
 use crate::diag::{Code, Diagnostic, shown};
-use crate::problem::{damaged, over_limit};
+use crate::problem::{damaged, over_limit, pointer};
 use crate::safetensors::{self, Stored};
 use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -376,6 +376,9 @@ pub(crate) fn index(bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagn
     if bytes.len() > INDEX_MAX {
         let found = bytes.len();
         return Err(over_limit(format!("`{INDEX}` has {found} bytes, of {INDEX_MAX} at most")));
+    }
+    if let Some(found) = pointer(INDEX, bytes) {
+        return Err(found);
     }
     /// What else is in the file is passed over.
     #[derive(Deserialize)]

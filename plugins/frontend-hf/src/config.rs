@@ -4,9 +4,9 @@ pub(crate) mod json;
 pub(crate) mod rope;
 
 use crate::diag::{Code, Diagnostic, shown};
-use crate::problem::{damaged, over_limit, unsupported};
+use crate::problem::{damaged, over_limit, pointer, unsupported};
 use serde_json::{Map, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -50,6 +50,8 @@ pub(crate) struct Config {
     file: String,
     fields: Map<String, Value>,
     origin: Option<Rc<Origin>>,
+    /// Whether the head of the class is left out.
+    is_headless: Cell<bool>,
     read: RefCell<BTreeSet<String>>,
     notes: RefCell<Vec<Diagnostic>>,
 }
@@ -74,6 +76,20 @@ impl Config {
         format!("{:#}\n", Value::Object(self.fields.clone())).into_bytes()
     }
 
+    /// The fields themselves.
+    pub(crate) fn into_fields(self) -> Map<String, Value> {
+        self.fields
+    }
+
+    /// Lets the model below the head be read, whatever class the file names.
+    pub(crate) fn without_head(&self) {
+        self.is_headless.set(true);
+    }
+
+    pub(crate) fn is_headless(&self) -> bool {
+        self.is_headless.get()
+    }
+
     fn place(&self) -> String {
         let file = || format!("`{}`", shown(&self.file));
         self.origin.as_ref().map_or_else(file, |origin| origin.place.clone())
@@ -95,7 +111,8 @@ impl Config {
                 Ok(Config { file: file.to_owned(), ..Config::of(String::new(), fields) })
             }
             Ok(_) => Err(damaged(format!("`{name}` is no JSON object"))),
-            Err(e) => Err(damaged(format!("`{name}` is no JSON: {e}"))),
+            Err(e) => Err(pointer(&name, bytes)
+                .unwrap_or_else(|| damaged(format!("`{name}` is no JSON: {e}")))),
         }
     }
 
@@ -105,8 +122,8 @@ impl Config {
     }
 
     fn of(path: String, fields: Map<String, Value>) -> Config {
-        let (read, notes) = Default::default();
-        Config { path, file: FILE.to_owned(), fields, origin: None, read, notes }
+        let (is_headless, read, notes) = Default::default();
+        Config { path, file: FILE.to_owned(), fields, origin: None, is_headless, read, notes }
     }
 
     /// The value of a field, unless it is absent or null.

@@ -31,8 +31,12 @@ pub(crate) fn pass_over(c: &Config, more: &[&str]) {
     c.pass_over(more);
 }
 
-/// What the class of the model does, by the names of the classes of a family: the first where the file names none.
+/// What the class of the model does, by the names of the classes of a family. The first is the model without a head,
+/// which is taken where that is asked for, and where the file names no class.
 pub(crate) fn class<H: Copy>(c: &Config, known: &[(&str, H)]) -> Result<H> {
+    if c.is_headless() {
+        return Ok(known[0].1);
+    }
     let classes = c.words("architectures")?.unwrap_or_default();
     let class = classes.first().copied().unwrap_or(known[0].0);
     let found = known.iter().find(|(name, _)| *name == class);

@@ -13,13 +13,13 @@ pub(crate) const ADAPTER: &str = "adapter_config.json";
 const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// What runtimes and people read beside a model. None of it changes the graph.
-const COPIED: [&str; 25] = [
+const COPIED: [&str; 27] = [
     CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
     "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja",
     "chat_template.json", "preprocessor_config.json", "processor_config.json", "README.md",
     "NOTICE", "USE_POLICY.md", "sentence_bert_config.json", "config_sentence_transformers.json",
-    "normalizer.json", "source.spm", "target.spm", "target_vocab.json",
+    "normalizer.json", "source.spm", "target.spm", "target_vocab.json", "spm.model", "bpe.codes",
 ];
 
 /// Folders and endings of files that hold the same model in other forms.
@@ -61,6 +61,12 @@ pub(crate) fn texts(submission: &Submission) -> Vec<String> {
     let is_text =
         |file: &&str| TEXTS.contains(file) || file.starts_with("LICENSE") && !file.contains('/');
     beside(submission).filter(is_text).map(|file| format!("{folder}{file}")).collect()
+}
+
+/// Files of further languages beside a model that has layers for one.
+pub(crate) fn is_language(file: &str) -> bool {
+    let rest = file.strip_prefix("adapter.");
+    rest.is_some_and(|rest| rest.ends_with(".safetensors") || rest.ends_with(".bin"))
 }
 
 /// Other copies of the model, which are not read.

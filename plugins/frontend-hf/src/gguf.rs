@@ -17,7 +17,7 @@ mod tokenizer;
 
 use crate::architecture::Target;
 use crate::diag::{Diagnostic, shown};
-use crate::problem::{damaged, over_limit, truncated, unsupported};
+use crate::problem::{damaged, over_limit, pointer, truncated, unsupported};
 use bytes::Bytes;
 use cursor::Cursor;
 use metadata::Metadata;
@@ -84,9 +84,8 @@ fn begin(at: &mut Cursor<'_>) -> Result<u32, Diagnostic> {
     let file = at.file;
     let magic = at.take(4, "the first four bytes")?;
     if magic != MAGIC {
-        if at.bytes.starts_with(b"version https://git-lfs") {
-            let why = format!("`{file}` is a pointer of Git LFS, and not the file that it names");
-            return Err(damaged(why).help("Run `git lfs pull` in the repository."));
+        if let Some(found) = pointer(file, at.bytes) {
+            return Err(found);
         }
         let found = magic.escape_ascii();
         return Err(damaged(format!(

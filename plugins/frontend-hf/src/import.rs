@@ -1,10 +1,11 @@
 //! A checkpoint becomes a model.
 
 use crate::architecture::{self, Architecture, Target};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, SINGLE};
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
-use crate::problem::{damaged, unsupported};
+use crate::problem::{damaged, pointer, unsupported};
+use crate::sentence::Sentence;
 use crate::{folder, genai, gguf, quantization, sentence};
 use onnxd_plugin_sdk::{Imported, NamedModel, Submission, lower};
 use serde_json::{Map, Value};
@@ -54,7 +55,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     };
     let further = described.further(&checkpoint, &target)?;
     checkpoint.complete()?;
-    copy(submission)?;
+    let pointers = copy(submission)?;
     let genai = match target.is_genai {
         true => Some(for_genai(submission, &config, &*described, &generation(submission)?)?),
         false => None,
@@ -65,7 +66,9 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     if submission.param("source", "strict") == true && !notes.is_empty() {
         return Err(Diagnostics(notes));
     }
-    notes.extend(not_read(submission));
+    notes.extend(pointers);
+    notes.extend(sentence.iter().filter_map(Sentence::note));
+    notes.extend(not_read(submission, &config));
     notes.extend(adapter_beside(submission));
     let metadata = card(&config, &*described, &checkpoint).into_iter().chain(genai).collect();
     let model = |graph| lower::model(graph, target.opset);
@@ -93,8 +96,7 @@ pub(crate) fn target(submission: &Submission, config: &Config) -> Target {
 fn generation(submission: &Submission) -> Result<Map<String, Value>, Diagnostic> {
     let path = format!("{}{GENERATION}", folder::folder_of(submission.network()));
     match submission.has(&path) {
-        true => serde_json::from_slice(&submission.read(&path)?)
-            .map_err(|e| damaged(format!("`{GENERATION}` is no JSON object: {e}"))),
+        true => Ok(Config::parse_file(&submission.read(&path)?, GENERATION)?.into_fields()),
         false => Ok(Map::new()),
     }
 }
@@ -139,29 +141,56 @@ fn adapter_beside(submission: &Submission) -> Option<Diagnostic> {
     folder::has(submission, folder::ADAPTER).then(|| note.help(help))
 }
 
-/// Copies what runtimes read beside the model.
-fn copy(submission: &Submission) -> Result<(), Diagnostic> {
+/// Copies what runtimes read beside the model, and notes what of it is a pointer of Git LFS.
+fn copy(submission: &Submission) -> Result<Vec<Diagnostic>, Diagnostic> {
     let folder = folder::folder_of(submission.network());
-    folder::copied(submission)
-        .into_iter()
-        .try_for_each(|file| submission.file(file, &submission.read(&format!("{folder}{file}"))?))
+    let mut notes = vec![];
+    for file in folder::copied(submission) {
+        let bytes = submission.read(&format!("{folder}{file}"))?;
+        submission.file(file, &bytes)?;
+        if let Some(found) = pointer(file, &bytes) {
+            let message = format!("{}; it was copied as it is.", found.message);
+            let help = "Run `git lfs pull` in the repository, and convert again.";
+            notes.push(Diagnostic::new(Code::LayerParameterIgnored, message).help(help));
+        }
+    }
+    Ok(notes)
 }
 
-/// A note of files that hold the model once more.
-fn not_read(submission: &Submission) -> Option<Diagnostic> {
-    let others = folder::other_copies(submission);
+/// Notes of files that hold the model once more, or layers of it for other languages.
+fn not_read(submission: &Submission, config: &Config) -> Vec<Diagnostic> {
+    let has_languages = config.get("adapter_attn_dim").is_some();
+    let (languages, copies): (Vec<&str>, Vec<&str>) = folder::other_copies(submission)
+        .into_iter()
+        .partition(|file| has_languages && folder::is_language(file));
+    let note = |message: String, help: &'static str| {
+        Diagnostic::new(Code::LayerParameterIgnored, message).help(help)
+    };
+    let copies = (!copies.is_empty()).then(|| {
+        let told = listed(&copies);
+        let message = format!("The model was read from its safetensors; {told} were not read.");
+        note(message, "Nothing is to be done if they hold the same model.")
+    });
+    let languages = (!languages.is_empty()).then(|| {
+        let told = listed(&languages);
+        let message = format!(
+            "The model has the layers of the language in `{SINGLE}`; those in {told} were not read."
+        );
+        let help = "For another language, call `load_adapter` in Transformers, save the model, and convert that.";
+        note(message, help)
+    });
+    copies.into_iter().chain(languages).collect()
+}
+
+/// The first of some files, and how many more there are.
+fn listed(files: &[&str]) -> String {
     let told: Vec<String> =
-        others.iter().take(TOLD_MAX).map(|file| format!("`{}`", shown(file))).collect();
-    let more = match others.len().saturating_sub(TOLD_MAX) {
+        files.iter().take(TOLD_MAX).map(|file| format!("`{}`", shown(file))).collect();
+    let more = match files.len().saturating_sub(TOLD_MAX) {
         0 => String::new(),
         n => format!(" and {n} more files"),
     };
-    let message = format!(
-        "The model was read from its safetensors; {}{more} were not read.",
-        told.join(", ")
-    );
-    let note = Diagnostic::new(Code::LayerParameterIgnored, message);
-    (!others.is_empty()).then(|| note.help("Nothing is to be done if they hold the same model."))
+    format!("{}{more}", told.join(", "))
 }
 
 /// Facts for the report.
@@ -175,3 +204,6 @@ fn card(
     let facts = said.into_iter().chain(described.card()).chain(weights.card());
     facts.map(|(key, value)| (format!("hf.{key}"), value)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 mod json;
 
 use crate::diag::{Diagnostic, shown};
-use crate::problem::{damaged, over_limit, truncated, unsupported};
+use crate::problem::{damaged, over_limit, pointer, truncated, unsupported};
 use bytes::Bytes;
 use json::Described;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -107,6 +107,9 @@ pub(crate) fn read(file: &str, bytes: &Bytes) -> Result<Vec<Stored>, Diagnostic>
 
 /// Where the elements begin.
 fn data_begin(file: &str, bytes: &[u8]) -> Result<usize, Diagnostic> {
+    if let Some(found) = pointer(file, bytes) {
+        return Err(found);
+    }
     let length = bytes.first_chunk().map(|length| u64::from_le_bytes(*length));
     let length = length.ok_or_else(|| {
         truncated(format!(

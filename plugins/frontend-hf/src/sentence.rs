@@ -4,7 +4,7 @@ mod graph;
 
 use crate::checkpoint::{Checkpoint, SINGLE};
 use crate::config::{BYTES_MAX, Config};
-use crate::diag::{Diagnostic, shown};
+use crate::diag::{Code, Diagnostic, shown};
 use crate::folder::folder_of;
 use crate::layers::Activation;
 use crate::problem::{damaged, over_limit, unsupported};
@@ -45,7 +45,7 @@ const POOLS: [(&str, &str, Pool); 6] = [
 
 pub(crate) enum Step {
     /// Vectors of all modes, one behind the other. Each token has so many elements.
-    Pooling { modes: Vec<Pool>, size: usize },
+    Pooling { modes: Vec<Pool>, size: usize, has_prompt: bool },
     /// `f(x W + b)`
     Dense { weights: Checkpoint, sizes: [usize; 2], activation: Activation },
     /// The layer norm of this epsilon.
@@ -57,6 +57,21 @@ pub(crate) enum Step {
 /// The steps by their names.
 pub(crate) struct Sentence {
     steps: Vec<(String, Step)>,
+}
+
+impl Sentence {
+    /// That words of prompts count here, and do not in the program that the steps are for.
+    pub(crate) fn note(&self) -> Option<Diagnostic> {
+        let is_without = |step: &Step| matches!(step, Step::Pooling { has_prompt: false, .. });
+        let (name, _) = self.steps.iter().find(|(_, step)| is_without(step))?;
+        let message = format!(
+            "`include_prompt` is false in `{}/config.json`, and the pooling of the model counts all words of a text, \
+             also those of a prompt.",
+            shown(name)
+        );
+        let help = "Pool `token_embeddings` in your program where texts have a prompt.";
+        Some(Diagnostic::new(Code::LayerParameterIgnored, message).help(help))
+    }
 }
 
 /// A line of `modules.json`.
@@ -140,8 +155,11 @@ pub(crate) fn read(submission: &Submission) -> Result<Option<Sentence>, Diagnost
     let Some((model, rest)) = modules.split_first() else {
         return Err(damaged(format!("`{MODULES}` lists no modules")));
     };
-    if class(&model.kind) != Some("Transformer") {
-        return Err(unknown(model));
+    match class(&model.kind) {
+        Some("Transformer") => {}
+        // A model with both towers, which is read as it is.
+        Some("CLIPModel") if rest.is_empty() => {}
+        _ => return Err(unknown(model)),
     }
     let inside =
         if model.path.is_empty() { root.to_owned() } else { format!("{root}{}/", model.path) };
@@ -251,14 +269,17 @@ fn pooling(c: &Config) -> Result<Step, Diagnostic> {
             |word: &&str| POOLS.iter().find(|(_, name, _)| name == word).map(|(.., mode)| *mode);
         let all: Option<Vec<Pool>> = words.iter().map(named).collect();
         modes = all.ok_or_else(|| c.unknown("pooling_mode", "and not all of these are known"))?;
+        if (1..modes.len()).any(|i| modes[..i].contains(&modes[i])) {
+            return Err(c.wrong("pooling_mode", "a mode, or a list of different ones"));
+        }
     }
     if modes.is_empty() {
         modes.push(Pool::Mean);
     }
-    // Without a prompt, it changes nothing; the length of one is no input of the graph.
-    c.pass_over(&["include_prompt"]);
+    // The length of a prompt is no input of the graph.
+    let has_prompt = c.flag("include_prompt", true)?;
     known(c)?;
-    Ok(Step::Pooling { modes, size })
+    Ok(Step::Pooling { modes, size, has_prompt })
 }
 
 fn dense(c: &Config) -> Result<([usize; 2], Activation), Diagnostic> {

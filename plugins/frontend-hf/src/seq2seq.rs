@@ -7,8 +7,10 @@ mod families;
 mod graph;
 mod net;
 mod positions;
+mod states;
 
 pub(crate) use families::{Family, named};
+pub(crate) use states::States;
 
 use crate::layers::Activation;
 

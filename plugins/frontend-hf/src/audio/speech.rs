@@ -86,12 +86,18 @@ impl Architecture for Sound {
     fn card(&self) -> Vec<(&'static str, String)> {
         let strides = self.front.layers.iter().map(|[_, _, stride]| *stride);
         let step = strides.fold(1usize, usize::saturating_mul);
-        vec![
+        let mut facts = vec![
             ("layers", self.stack.count.to_string()),
             ("hidden_size", self.stack.hidden.to_string()),
             ("heads", self.stack.heads.to_string()),
             ("samples_per_vector", step.to_string()),
-        ]
+        ];
+        if self.front.is_each_normed {
+            // Processors of such models give a mask, too.
+            let fact = "rows of a batch must have one length: the model takes no `attention_mask`";
+            facts.push(("padding", fact.to_owned()));
+        }
+        facts
     }
 }
 

@@ -46,9 +46,9 @@ impl Architecture for Decoder {
     }
 
     fn genai(&self, config: &Config, generation: &Map<String, Value>) -> Option<String> {
-        // It has no names for the states of convolutions.
+        // It has no names for the states of convolutions, and one size for heads of keys and of values.
         let is_attentive = self.layers.iter().all(|layer| layer.mixer == Mixer::Attention);
-        is_attentive.then(|| genai::text(config, generation, self))
+        (is_attentive && self.head == self.value).then(|| genai::text(config, generation, self))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {
@@ -162,7 +162,7 @@ pub(super) fn shared(net: &Net<'_>, ids: Var, mask: Var) -> Result<Shared> {
         false => None,
     };
     let tables = match net.target.is_genai {
-        true => d.ropes.iter().map(|rope| Table::new(net, rope)).collect(),
+        true => Table::all(net),
         false => vec![],
     };
     Ok(Shared { tokens, turns, biases, lengths, tables })

@@ -13,8 +13,8 @@ use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 
 pub(super) const MICROSOFT: &str = "com.microsoft";
 
-/// Elements of a table of angles: of longer ones heads turn outside.
-const TABLE_MAX: usize = 1 << 24;
+/// Angles in the tables of a model: heads turn outside by those that are beyond it.
+const ANGLES_MAX: usize = 1 << 23;
 
 /// How many tokens rows have: the number of the last one, and that of the cache with the new ones.
 #[derive(Clone, Copy)]
@@ -40,17 +40,34 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// The tables of all rotations; those of equal ones are the same.
+    pub(super) fn all(net: &Net<'_>) -> Vec<Option<Table>> {
+        let ropes = &net.d.ropes;
+        let mut left = ANGLES_MAX;
+        let mut tables: Vec<Option<Table>> = vec![];
+        for (i, rope) in ropes.iter().enumerate() {
+            let known = ropes[..i].iter().position(|known| known == rope);
+            let table = match known {
+                Some(known) => tables[known],
+                None => Table::new(net, rope, &mut left),
+            };
+            tables.push(table);
+        }
+        tables
+    }
+
     /// The tables of a rotation that the operator computes; `None` where heads must turn before it.
-    pub(super) fn new(net: &Net<'_>, rope: &Rope) -> Option<Table> {
+    fn new(net: &Net<'_>, rope: &Rope, left: &mut usize) -> Option<Table> {
         let Rope { dims, gain, ref frequencies, .. } = *rope;
         let Frequencies::Fixed(inverse) = frequencies else { return None };
         let positions = net.target.context?;
         let elements = positions.checked_mul(inverse.len())?;
         // What kernels of ONNX Runtime demand (seen in 1.31 and 1.32).
         let is_even = net.d.head.is_multiple_of(16) && (dims / 2).is_multiple_of(8);
-        if elements > TABLE_MAX || !is_even {
+        if !is_even {
             return None;
         }
+        *left = left.checked_sub(elements)?;
         let table = |turn: fn(f64) -> f64| {
             let row = |at: usize| inverse.iter().map(move |w| (turn(at as f64 * w) * gain) as f32);
             let all: Vec<f32> = (0..positions).flat_map(row).collect();

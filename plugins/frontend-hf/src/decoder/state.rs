@@ -64,7 +64,7 @@ pub(super) fn state_space(
         StateKind::Channels { rank, norm } => layer.channels(x, rank, norm)?,
         StateKind::Heads { heads, groups, bounds, epsilon } => {
             let (y, z, cache) = layer.by_heads(x, [heads, groups * state.size], bounds)?;
-            (layer.gated(y, z, groups, epsilon)?, cache)
+            (layer.gated(y, z, epsilon)?, cache)
         }
     };
     let given = net.project(mixed, &layer.name("out_proj"), [state.inner, net.d.hidden])?;
@@ -132,17 +132,11 @@ impl Layer<'_> {
         Ok((y, z, [last, state]))
     }
 
-    /// `rms(y silu(z))`, by a root of the mean square for each group.
-    fn gated(&self, y: Var, z: Var, groups: usize, epsilon: f64) -> Result<Var> {
+    /// `rms(y silu(z))`, by one root of the mean square for all groups, as Transformers has it.
+    fn gated(&self, y: Var, z: Var, epsilon: f64) -> Result<Var> {
         let (net, b, inner) = (self.net, self.net.b, self.state.inner);
         let y = b.mul(y, activate(b, z, Activation::Silu)?)?;
-        let weight = self.constant("norm.weight", &[inner], &[inner])?;
-        if groups == 1 {
-            return net.rms(y, weight, epsilon);
-        }
-        let y = b.reshape(y, vec![0, 0, groups as i64, -1]).one()?;
-        let y = b.reshape(bare_rms(net, y, epsilon)?, vec![0, 0, inner as i64]).one()?;
-        b.mul(y, weight)
+        net.rms(y, self.constant("norm.weight", &[inner], &[inner])?, epsilon)
     }
 
     /// The convolution of [B, S, C] over each channel and its activation, and the last inputs, which the next call

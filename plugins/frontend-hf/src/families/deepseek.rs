@@ -81,6 +81,12 @@ pub(super) fn deepseek_v2(c: &Config) -> Result<Decoder, Diagnostic> {
     {
         (*groups, *chosen) = (1, 1);
     }
+    if scale_by_length(c)? != 1.0 {
+        c.note(
+            "`mscale_all_dim` does not change the scale of scores, as in Transformers 4.57 and 5.24. Releases from July \
+             2026 on multiply it, as that of DeepSeek 3.",
+        );
+    }
     Ok(d)
 }
 
@@ -91,14 +97,14 @@ pub(super) fn deepseek_v3(c: &Config) -> Result<Decoder, Diagnostic> {
     }
     c.only("rope_interleave", true)?;
     let mut d = common(c, true, c.flag("norm_topk_prob", true)?)?;
-    let scaling = c.section("rope_parameters")?.or(c.section("rope_scaling")?);
-    if let Some(scaling) = scaling
-        && let (factor, all) =
-            (scaling.number("factor", 1.0)?, scaling.number("mscale_all_dim", 0.0)?)
-        && all != 0.0
-        && factor > 1.0
-    {
-        d.attention.scale *= (0.1 * all * factor.ln() + 1.0).powi(2);
-    }
+    d.attention.scale *= scale_by_length(c)?;
     Ok(d)
+}
+
+/// What scores are multiplied by where sequences are longer than those of training.
+fn scale_by_length(c: &Config) -> Result<f64, Diagnostic> {
+    let scaling = c.section("rope_parameters")?.or(c.section("rope_scaling")?);
+    let Some(scaling) = scaling else { return Ok(1.0) };
+    let (factor, all) = (scaling.number("factor", 1.0)?, scaling.number("mscale_all_dim", 0.0)?);
+    Ok(if factor > 1.0 { (0.1 * all * factor.ln() + 1.0).powi(2) } else { 1.0 })
 }

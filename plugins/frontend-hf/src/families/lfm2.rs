@@ -28,12 +28,15 @@ const LFM2: Base = Base {
 };
 
 pub(super) fn lfm2(c: &Config) -> Result<Decoder, Diagnostic> {
-    let either = if c.has("intermediate_size") { "intermediate_size" } else { "block_ff_dim" };
+    // The first names of fields win where a file has both.
+    let either = if c.get("block_ff_dim").is_some() { "block_ff_dim" } else { "intermediate_size" };
     let keys = base::Keys { inner: either, ..LFM2.keys };
     let mut d = base::decoder(c, &Base { keys, ..LFM2 })?;
     c.pass_over(&[
-        "block_ff_dim", "block_dim", "conv_dim", "conv_dim_out", "conv_bias", "block_use_swiglu",
+        "intermediate_size", "block_dim", "conv_dim", "conv_dim_out", "conv_bias",
+        "block_use_swiglu",
     ]);
+    d.head_of_words.is_tied = c.flag("tie_embedding", d.head_of_words.is_tied)?;
     let multiplier = c.number("block_ffn_dim_multiplier", 1.0)?;
     let multiple = c.optional_size("block_multiple_of")?.unwrap_or(256);
     if c.flag("block_auto_adjust_ff_dim", true)? {
@@ -48,8 +51,9 @@ pub(super) fn lfm2(c: &Config) -> Result<Decoder, Diagnostic> {
     if taps < 2 {
         return Err(c.wrong("conv_L_cache", "2 or more"));
     }
+    c.pass_over(&["full_attn_idxs"]);
     let Some(kinds) = c.words("layer_types")? else {
-        return Err(c.wrong("layer_types", "a list of words, one for each layer"));
+        return with_attention_of(c, d, taps);
     };
     if kinds.len() != d.layers.len()
         || !kinds.iter().all(|kind| matches!(*kind, "conv" | "full_attention"))
@@ -58,6 +62,24 @@ pub(super) fn lfm2(c: &Config) -> Result<Decoder, Diagnostic> {
     }
     for (layer, kind) in d.layers.iter_mut().zip(kinds) {
         if kind == "conv" {
+            layer.mixer = Mixer::Conv(taps);
+        }
+    }
+    Ok(d)
+}
+
+/// All layers but those that `full_attn_idxs` lists have convolutions; none has one where that is absent, too.
+fn with_attention_of(c: &Config, mut d: Decoder, taps: usize) -> Result<Decoder, Diagnostic> {
+    const KEY: &str = "full_attn_idxs";
+    let Some(listed) = c.numbers(KEY)? else { return Ok(d) };
+    let count = d.layers.len();
+    if listed.iter().any(|at| at.fract() != 0.0 || !(0.0..count as f64).contains(at)) {
+        return Err(
+            c.wrong(KEY, &format!("a list of numbers of layers, of which there are {count}"))
+        );
+    }
+    for (number, layer) in d.layers.iter_mut().enumerate() {
+        if !listed.contains(&(number as f64)) {
             layer.mixer = Mixer::Conv(taps);
         }
     }

@@ -64,12 +64,19 @@ pub(super) fn mamba2(c: &Config) -> Result<Decoder, Diagnostic> {
     c.pass_over(&["use_bias", "use_conv_bias", "chunk_size", "time_step_rank", "norm_before_gate"]);
     let hidden = fields::size(c, "hidden_size", 4096)?;
     let epsilon = c.number("layer_norm_epsilon", 1e-5)?;
+    let groups = fields::size(c, "n_groups", 8)?;
+    if groups > 1 {
+        c.note(format!(
+            "What comes out of a state is normed over all {groups} groups (`n_groups`) together, as \
+             Transformers does it. The package `mamba_ssm` norms each group by itself.",
+        ));
+    }
     let heads = Heads {
         name: "mixer",
         inner: inner(c, hidden)?,
         heads: ("num_heads", fields::size(c, "num_heads", 128)?),
         head: ("head_dim", c.optional_size("head_dim")?.or(Some(64))),
-        groups: ("n_groups", fields::size(c, "n_groups", 8)?),
+        groups: ("n_groups", groups),
         size: fields::size(c, "state_size", 128)?,
         taps: taps(c)?,
         bounds: bounds(c)?,
@@ -136,12 +143,6 @@ impl Heads {
         }
         if size.saturating_mul(groups) > 1 << 30 {
             return Err(c.wrong(groups_key, "a usual number of groups"));
-        }
-        if groups > 1 {
-            c.note(
-                "What comes out of a state is normed by groups, as Transformers 5 and the first \
-                 program of Mamba 2 do it. Transformers 4 norms all groups together.",
-            );
         }
         let kind = StateKind::Heads { heads, groups, bounds, epsilon };
         let activation = fields::activation(c, "hidden_act", Activation::Silu)?;

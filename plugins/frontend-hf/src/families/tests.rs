@@ -1,6 +1,7 @@
 use crate::architecture::Target;
+use crate::decoder::Mixer;
 use crate::fixture::{self, complete};
-use onnxd_plugin_sdk::ir::{Dim, Model, Tensor, VerifyLevel, verify};
+use onnxd_plugin_sdk::ir::{Dim, Model, Tensor, ValueId, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::run;
 use serde_json::{Value, json};
 
@@ -180,6 +181,7 @@ fn what_transformers_fills_in_is_filled_in_or_asked_for() {
         (r#"llama {"num_attention_heads": 131072}"#, "`num_attention_heads` is 131072"),
         (r#"gpt2 {"n_embd": 4, "n_head": 8, "head_dim": null}"#, "`head_dim` is null"),
         (r#"lfm2 {"block_ffn_dim_multiplier": 1e300}"#, "`block_ffn_dim_multiplier`"),
+        (r#"lfm2 {"full_attn_idxs": [2]}"#, "`full_attn_idxs` is [2]"),
         (r#"deepseek_v2 {"num_experts_per_tok": null}"#, "`num_experts_per_tok` is null"),
     ] {
         let found = described(line).unwrap_err();
@@ -193,4 +195,84 @@ fn what_transformers_fills_in_is_filled_in_or_asked_for() {
     let turning =
         |line: &str| described(line).unwrap().layers.iter().filter_map(|l| l.rope).count();
     assert_eq!(turning(r#"cohere2 {"sliding_window": null}"#), 0);
+}
+
+/// The first names of fields win over those of Transformers.
+#[test]
+fn fields_of_the_first_lfm2_count() {
+    let d = described(
+        r#"lfm2 {"full_attn_idxs": [1], "block_auto_adjust_ff_dim": false, "block_ff_dim": 10, "tie_embedding": false,
+            "tie_word_embeddings": true}"#,
+    )
+    .unwrap();
+    let kinds: Vec<_> = d.layers.iter().map(|layer| layer.mixer).collect();
+    assert_eq!(kinds, [Mixer::Conv(3), Mixer::Attention]);
+    assert_eq!((d.mlp.inner, d.head_of_words.is_tied), (10, false));
+    let all = described("lfm2 {}").unwrap().layers;
+    assert!(all.iter().all(|layer| layer.mixer == Mixer::Attention));
+}
+
+/// What the description of a line notes.
+fn notes(line: &str) -> String {
+    let config = config(line);
+    let c = crate::config::Config::parse(config.to_string().as_bytes()).unwrap();
+    super::named(config["model_type"].as_str().unwrap()).unwrap()(&c).unwrap();
+    c.unread().iter().map(|note| note.message.clone() + "\n").collect()
+}
+
+#[test]
+fn what_releases_of_transformers_differ_in_is_noted() {
+    let yarn = r#"{"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 4, "mscale": 1"#;
+    for (line, is_noted) in [
+        (format!(r#"deepseek_v2 {yarn}, "mscale_all_dim": 1}}}}"#), true),
+        (format!(r#"deepseek_v2 {yarn}}}}}"#), false),
+        (format!(r#"deepseek_v3 {yarn}, "mscale_all_dim": 1}}}}"#), false),
+    ] {
+        assert_eq!(notes(&line).contains("`mscale_all_dim` does not change"), is_noted, "{line}");
+    }
+    let groups =
+        r#"mamba2 {"intermediate_size": null, "num_heads": 8, "state_size": 3, "n_groups": "#;
+    assert!(notes(&format!("{groups}4}}")).contains("`mamba_ssm` norms each group by itself"));
+    assert!(!notes(&format!("{groups}1}}")).contains("mamba_ssm"));
+}
+
+/// One root of the mean square for what comes out of a state, as of the norm before each layer.
+#[test]
+fn groups_of_a_state_are_normed_together() {
+    for line in cases().filter(|line| line.contains("n_groups")) {
+        let text = config(line).to_string();
+        let tensors = complete(&text, &[]).0;
+        let model = fixture::model(&text, &tensors, 23).unwrap();
+        let norms = model.graph.nodes().filter(|(_, node)| node.op == "RMSNormalization").count();
+        let states = described(line).unwrap().layers;
+        let states = states.iter().filter(|layer| layer.mixer == Mixer::State).count();
+        let others = if line.starts_with("mamba2") { 2 } else { 4 };
+        assert_eq!(norms, others + 1 + states, "{line}");
+    }
+}
+
+/// Inputs of the grouped attentions of a model for ONNX Runtime GenAI, whose sequences may be so long.
+fn grouped(line: &str, context: usize) -> Vec<Vec<Option<ValueId>>> {
+    let text = config(line).to_string();
+    let target = Target { is_genai: true, context: Some(context), ..Target::plain(23) };
+    let model = fixture::model_for(&text, &complete(&text, &[]).0, &target).unwrap();
+    let nodes = model.graph.nodes().filter(|(_, node)| node.op == "GroupQueryAttention");
+    nodes.map(|(_, node)| node.inputs.clone()).collect()
+}
+
+/// Such inputs have the tables of cosines and sines at 7 and 8.
+#[test]
+fn tables_of_angles_are_shared_and_bounded() {
+    let two = r#"gemma3_text {"head_dim": 16, "rope_theta": 100, "rope_local_base_freq": 100,
+        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 3}"#;
+    let layers = grouped(two, 16);
+    assert_eq!(layers.len(), 2);
+    assert!(layers[0][7].is_some() && layers[0][7..9] == layers[1][7..9], "{layers:?}");
+    let other = grouped(&two.replacen("100", "200", 1), 16);
+    assert!(other[0][7] != other[1][7], "{other:?}");
+    // Heads of 16 elements turn by 8 angles for each position.
+    let longest = (1 << 23) / 8;
+    for layer in grouped(r#"llama {"head_dim": 16}"#, longest + 1) {
+        assert!(layer.len() < 8, "heads turn outside: {layer:?}");
+    }
 }

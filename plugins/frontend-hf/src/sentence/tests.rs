@@ -146,6 +146,7 @@ fn what_is_not_known_is_told() {
     told(&[("custom.Pooling", json!({}))], "`type` is `custom.Pooling` in `modules.json`");
     told(&[("LSTM", json!({}))], "`type` is `sentence_transformers.models.LSTM`");
     told(&[("Normalize", json!({}))], "does not have the pooling behind the model");
+    told(&[pooling(&json!(["max", "cls", "max"]))], "a list of different ones");
     told(&[pooling(&json!("odd"))], "`pooling_mode` is `odd` in `0_step/config.json`");
     told(
         &[("Pooling", json!({ "embedding_dimension": 5 }))],

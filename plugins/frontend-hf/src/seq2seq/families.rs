@@ -50,7 +50,12 @@ const INERT: &[&str] = &[
 /// Passes over what changes nothing, and refuses a decoder alone.
 fn begin(c: &Config) -> Result<(), Diagnostic> {
     c.pass_over(INERT);
-    c.only("is_encoder_decoder", true)?;
+    // Transformers calls an encoder that is saved alone none that has a decoder.
+    let classes = c.words("architectures")?.unwrap_or_default();
+    match classes.first().is_some_and(|class| class.ends_with("EncoderModel")) {
+        true => c.pass_over(&["is_encoder_decoder"]),
+        false => c.only("is_encoder_decoder", true)?,
+    }
     c.only("add_cross_attention", false)?;
     c.only("is_decoder", false)
 }

@@ -7,12 +7,12 @@ use super::positions::{self, Places};
 use super::{EncoderDecoder, Source, Stack};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
-use crate::diag::Layer;
+use crate::diag::{Code, Diagnostic, Layer};
 use crate::layers::Layers;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
 
-const READ: &str = "encoder_sequence_length";
+pub(super) const READ: &str = "encoder_sequence_length";
 const NEW: &str = "decoder_sequence_length";
 const PAST: &str = "past_decoder_sequence_length";
 const PAST_READ: &str = "past_encoder_sequence_length";
@@ -31,6 +31,10 @@ impl Architecture for EncoderDecoder {
     }
 
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
+        if !target.has_cache {
+            let why = "`export.cache` is false, and a decoder beside an encoder is written with its cache";
+            return Err(Diagnostic::new(Code::ParamsBadValue, why).help("Leave it out."));
+        }
         written(self, weights, target, encoder)
     }
 
@@ -53,11 +57,11 @@ impl Architecture for EncoderDecoder {
     }
 }
 
-fn written(
+pub(super) fn written(
     d: &EncoderDecoder,
     weights: &Checkpoint,
     target: &Target,
-    write: fn(&Net<'_>) -> Result<()>,
+    write: impl FnOnce(&Net<'_>) -> Result<()>,
 ) -> Result<Graph> {
     let opsets = Opsets::from([(String::new(), target.opset)]);
     let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
@@ -82,25 +86,32 @@ fn each_layer(
 }
 
 fn encoder(net: &Net<'_>) -> Result<()> {
-    let stack = &net.d.encoder;
     let (x, bias) = match net.d.source {
-        Source::Words(words) => read(net, words)?,
+        Source::Words(words) => {
+            let inputs = ["input_ids", "attention_mask"].map(|name| net.tokens(name, READ));
+            let (x, bias) = read(net, words, inputs)?;
+            (x, Some(bias))
+        }
         Source::Sound { bands, positions } => (heard(net, bands, positions)?, None),
     };
-    let x = each_layer(net, stack, x, |_, prefix, x| {
+    net.b.output(encoded(net, x, bias)?, "last_hidden_state")
+}
+
+/// What the layers of the encoder give.
+pub(super) fn encoded(net: &Net<'_>, x: Var, bias: Option<Var>) -> Result<Var> {
+    let stack = &net.d.encoder;
+    each_layer(net, stack, x, |_, prefix, x| {
         let attention = Attention { stack, names: &stack.attention, prefix };
         let norm = |name: &str| format!("{prefix}{name}");
         let x = net.residual(x, &norm(stack.attention.norm), |x| {
             Ok(attention.to_itself(net, x, None, bias)?.0)
         })?;
         net.residual(x, &norm(stack.mlp_norm), |x| net.mlp(x, stack, prefix))
-    })?;
-    net.b.output(x, "last_hidden_state")
+    })
 }
 
 /// Words with their positions, and what is added to scores.
-fn read(net: &Net<'_>, words: usize) -> Result<(Var, Option<Var>)> {
-    let (ids, mask) = (net.tokens("input_ids", READ), net.tokens("attention_mask", READ));
+pub(super) fn read(net: &Net<'_>, words: usize, [ids, mask]: [Var; 2]) -> Result<(Var, Var)> {
     let stack = &net.d.encoder;
     let places = Places::new(net, ids, None)?;
     let (_, x) = embedded(net, stack, (ids, words), &places)?;
@@ -109,7 +120,7 @@ fn read(net: &Net<'_>, words: usize) -> Result<(Var, Option<Var>)> {
         Some(relative) => net.b.add(relative, padding)?,
         None => padding,
     };
-    Ok((x, Some(bias)))
+    Ok((x, bias))
 }
 
 /// Frames of sound through two convolutions, with their positions.

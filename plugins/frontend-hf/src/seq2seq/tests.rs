@@ -185,12 +185,19 @@ fn what_is_not_known_is_refused_by_its_name() {
     for (line, told) in [
         (r#"t5 {"feed_forward_proj": "double-gelu"}"#, "`feed_forward_proj` is `double-gelu`"),
         (r#"t5 {"feed_forward_proj": "gated-odd"}"#, "`feed_forward_proj` is `gated-odd`"),
-        (r#"t5 {"architectures": ["T5EncoderModel"]}"#, "`architectures` is"),
+        (r#"mt5 {"architectures": ["MT5Model"]}"#, "`tie_word_embeddings` does not let"),
         (r#"t5 {"relative_attention_num_buckets": 2}"#, "`relative_attention_num_buckets` is 2"),
         (r#"bart {"activation_function": "odd"}"#, "`activation_function` is `odd`"),
         (r#"bart {"normalize_before": true}"#, "`normalize_before` is true"),
         (r#"bart {"architectures": ["BartForCausalLM"]}"#, "`architectures` is"),
-        (r#"bart {"architectures": ["BartForSequenceClassification"]}"#, "`architectures` is"),
+        (
+            r#"bart {"architectures": ["BartForSequenceClassification"]}"#,
+            "[\"BartForSequenceClassification\"]",
+        ),
+        (
+            r#"bart {"architectures": ["BartForSequenceClassification"]}"#,
+            "`ForConditionalGeneration`",
+        ),
         (r#"bart {"decoder_attention_heads": 4}"#, "`decoder_attention_heads` is 4"),
         (r#"bart {"encoder_attention_heads": 3}"#, "`encoder_attention_heads` is 3"),
         (r#"marian {"max_position_embeddings": 2147483648}"#, "a table of 2147483648 positions"),
