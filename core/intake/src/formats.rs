@@ -80,6 +80,7 @@ const GRAPH: &str = "a TensorFlow graph (GraphDef, frozen or not)";
 const GRAPH_TEXT: &str = "a TensorFlow graph (GraphDef as text)";
 const META: &str = "the graph of a TensorFlow checkpoint (MetaGraphDef)";
 const LITE: &str = "a TensorFlow Lite model";
+const GGUF: &str = "a GGUF file (llama.cpp)";
 const KERAS: &str = "a Keras model (.keras)";
 const KERAS_HDF5: &str = "a Keras model or its weights (HDF5)";
 
@@ -87,7 +88,7 @@ const KERAS_HDF5: &str = "a Keras model or its weights (HDF5)";
 const ARCHIVES: &[&str] = &["zip", "tar", "tar.gz", "tgz"];
 
 /// Networks that front-ends take by the endings of their names, or by a name. A folder needs none.
-const READ: [(&str, &[&str]); 14] = [
+const READ: [(&str, &[&str]); 15] = [
     (PROGRAM, &["pt2", "pt", "pth", "ts"]),
     (SCRIPT, &["pt", "pth", "ts", "pt2"]),
     (ONNX, &["onnx"]),
@@ -100,6 +101,7 @@ const READ: [(&str, &[&str]); 14] = [
     (GRAPH_TEXT, &["pbtxt"]),
     (META, &["meta"]),
     (LITE, &["tflite"]),
+    (GGUF, &["gguf"]),
     (KERAS, &["keras"]),
     (KERAS_HDF5, &["h5", "hdf5"]),
 ];
@@ -209,7 +211,7 @@ fn of_magic(begin: &[u8], bytes: u64) -> Option<&'static str> {
             }
         }
         [0x1f, 0x8b, 8, ..] => COMPRESSED,
-        [b'G', b'G', b'U', b'F', ..] => "a GGUF file (llama.cpp)",
+        [b'G', b'G', b'U', b'F', ..] => GGUF,
         [b'p' | b'f', b't', b'r', b't', ..] => "a TensorRT engine",
         [0x80, 2..=5, ..] => of_pickle(begin),
         _ if is_safetensors(begin, bytes) => TENSORS,

@@ -156,7 +156,7 @@ fn drops_that_stay_have_receipts() {
     fs::create_dir_all(inbox.join("bob/digits")).unwrap();
     fs::copy(root().join("core/daemon/demo/digits.ini"), inbox.join("bob/digits/digits.ini"))
         .unwrap();
-    fs::write(inbox.join("llama.gguf"), b"GGUF\x03\0\0\0 and so on").unwrap();
+    fs::write(inbox.join("squeeze.param"), b"7767517\nand so on").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", inbox.join("link.onnx")).unwrap();
     let receipt = |name: &str| {
         let path = site.outbox().join(format!("{name}.receipt.txt"));
@@ -164,12 +164,12 @@ fn drops_that_stay_have_receipts() {
     };
     let waiting = receipt("bob/digits");
     assert!(waiting.contains("result: waiting") && waiting.contains("weights"), "{waiting}");
-    let unmatched = receipt("llama.gguf");
-    let what = "it is a GGUF file (llama.cpp); not read by this version";
+    let unmatched = receipt("squeeze.param");
+    let what = "it is an ncnn network (param); not read by this version";
     assert!(unmatched.contains("result: unmatched") && unmatched.contains(what), "{unmatched}");
     assert!(receipt("link.onnx").contains("result: refused"));
     // The same words on the command line.
-    let path = inbox.join("llama.gguf").display().to_string();
+    let path = inbox.join("squeeze.param").display().to_string();
     for args in
         [&["explain", &path][..], &["convert", &path, "--out", &site.at("o").display().to_string()]]
     {
@@ -188,7 +188,7 @@ fn drops_that_stay_have_receipts() {
     }
     fs::rename(site.at("weights"), inbox.join("bob/digits/weights")).unwrap();
     assert_converted(&site, "bob", "digits");
-    let left = ["bob", "llama.gguf.receipt.txt", "mine.receipt.txt"];
+    let left = ["bob", "mine.receipt.txt", "squeeze.param.receipt.txt"];
     site::wait("receipts to go", || (site.names("outbox") == left).then_some(()));
     site::wait("the receipt to go", || (site.names("outbox/bob") == ["digits"]).then_some(()));
     assert_eq!(daemon.stop().code(), Some(0));

@@ -48,7 +48,8 @@ fn defaults_are_complete() {
     assert_eq!(
         json["passes"]["order"],
         json!(passes_without(&[
-            "inline-functions", "fuse-rms-norm", "fuse-rotary-embedding", "fuse-attention"
+            "inline-functions", "fuse-rms-norm", "fuse-rotary-embedding", "fuse-attention",
+            "fuse-genai-skip-norm",
         ]))
     );
 }
@@ -127,7 +128,7 @@ fn n2d2_spelling_of_the_command_line() {
     let other = [
         "fuse-recurrent", "merge-splits", "fuse-clip", "fuse-rms-norm", "fuse-rotary-embedding",
         "fuse-attention", "fuse-scale", "fuse-affine", "fuse-rms-division", "fuse-transpose",
-        "unsigned-weights", "fuse-gemm",
+        "unsigned-weights", "fuse-gemm", "fuse-genai-skip-norm",
     ];
     assert_eq!(params.resolved().peek("passes.order"), &json!(passes_without(&other)));
 }
@@ -369,7 +370,7 @@ fn passes_follow_profile_enable_and_disable() {
     let order = order_of(&params);
     let left_out = [
         "inline-functions", "fuse-rms-norm", "fuse-rotary-embedding", "fuse-attention",
-        "remove-dropout", "fuse-batch-norm",
+        "remove-dropout", "fuse-batch-norm", "fuse-genai-skip-norm",
     ];
     let mut expected = passes_without(&left_out);
     expected.push("equalize-weights".to_owned());

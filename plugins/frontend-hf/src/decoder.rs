@@ -2,6 +2,7 @@
 
 mod attention;
 mod conv;
+pub(crate) mod genai;
 pub(crate) mod graph;
 mod grouped;
 mod latent;
@@ -10,8 +11,10 @@ mod mlp;
 mod moe;
 mod norm;
 pub(crate) mod rotary;
+mod shared;
 mod state;
 pub(crate) mod states;
+mod tables;
 mod weights;
 
 use crate::config::rope::Rope;

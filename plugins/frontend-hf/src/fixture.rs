@@ -4,7 +4,7 @@ use crate::architecture::Target;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::Diagnostic;
-use crate::{architecture, quantization, safetensors};
+use crate::{kinds, quantization, safetensors};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
@@ -62,7 +62,7 @@ pub(crate) fn model_for(
 pub(crate) fn models(config: &str, tensors: &Bytes, target: &Target) -> Result<Models, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
     let scheme = quantization::scheme(&config)?;
-    let described = architecture::family(&config)?.describe(&config, None)?;
+    let described = kinds::family(&config)?.describe(&config, None)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());

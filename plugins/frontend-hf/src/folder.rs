@@ -1,9 +1,10 @@
 //! What lies in the folder of a checkpoint: what is read, what is copied to the result, and what is left alone.
 
+use crate::beside::{GGUF, folder_of};
 use crate::checkpoint::{INDEX, SINGLE, index};
 use crate::config::{BYTES_MAX, json};
 use crate::diag::{Diagnostic, shown};
-use crate::{gguf, sentence};
+use crate::sentence;
 use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
 
 pub(crate) const CONFIG: &str = "config.json";
@@ -34,11 +35,6 @@ const NETWORKS: [&str; 4] = [".gguf", ".h5", ".onnx", ".tflite"];
 pub(crate) fn ends(name: &str, ending: &str) -> bool {
     let at = name.len().checked_sub(ending.len());
     at.is_some_and(|at| name.as_bytes()[at..].eq_ignore_ascii_case(ending.as_bytes()))
-}
-
-/// The folder of the network: empty, or ends with `/`.
-pub(crate) fn folder_of(network: &str) -> &str {
-    &network[..network.rfind('/').map_or(0, |at| at + 1)]
 }
 
 /// Files beside the network, relative to its folder.
@@ -127,7 +123,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     let is_other = |file: &str, endings: &[&str]| endings.iter().any(|ending| ends(file, ending));
     let is_pickled = is_pickled(submission);
     // Of a model that is there as a pickle and in one file of GGUF, this file is read.
-    let endings = if is_pickled { &[gguf::ENDING][..] } else { &NETWORKS[..] };
+    let endings = if is_pickled { &[GGUF][..] } else { &NETWORKS[..] };
     let other = others.iter().find(|file| is_other(file, endings));
     let has_weights = has_weights(submission);
     if let Some(other) = other.filter(|_| !has_weights) {

@@ -5,7 +5,7 @@
 use crate::architecture::Target;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::Config;
-use crate::{architecture, gguf, quantization, safetensors, sentence};
+use crate::{gguf, kinds, quantization, safetensors, sentence};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
@@ -26,7 +26,7 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     let (config, tensors) = at.map_or((bytes, &[][..]), |at| (&bytes[..at], &bytes[at + 2..]));
     let config = Config::parse(config).ok()?;
     let scheme = quantization::scheme(&config).ok()?;
-    let described = architecture::family(&config).ok()?.describe(&config, None).ok()?;
+    let described = kinds::family(&config).ok()?.describe(&config, None).ok()?;
     let stored = safetensors::read("m.safetensors", &Bytes::copy_from_slice(tensors));
     let stored = stored.unwrap_or_default().into_iter().map(|t| (t.name.clone(), t));
     let mut checkpoint = Checkpoint::of(stored.collect());

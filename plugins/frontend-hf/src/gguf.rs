@@ -3,7 +3,6 @@
 //! The file says a version, keys with values, and where tensors lie; then the elements of all tensors. `architectures`
 //! says how metadata become the fields of `config.json`, and `names` how tensors become those of the family.
 
-mod architectures;
 mod cursor;
 mod facts;
 mod import;
@@ -26,9 +25,6 @@ use tensors::Stored;
 
 pub(crate) use import::import;
 pub(crate) use parts::probe;
-
-/// The ending of the files.
-pub(crate) const ENDING: &str = ".gguf";
 
 const MAGIC: &[u8] = b"GGUF";
 

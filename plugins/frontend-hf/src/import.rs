@@ -1,32 +1,23 @@
 //! A checkpoint becomes a model.
 
-use crate::architecture::{self, Architecture, Target};
+use crate::architecture::Architecture;
+use crate::beside::{GGUF, folder_of};
 use crate::checkpoint::{Checkpoint, SINGLE};
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
+use crate::export::{for_genai, generation, target};
 use crate::problem::{damaged, pointer, unsupported};
 use crate::sentence::Sentence;
-use crate::{folder, genai, gguf, quantization, sentence};
+use crate::{folder, gguf, kinds, quantization, sentence};
 use onnxd_plugin_sdk::{Imported, NamedModel, Submission, lower};
-use serde_json::{Map, Value};
-
-/// Version of the standard's operators that graphs are written in. The host converts to the one that is asked for,
-/// and passes make newer operators of formulas.
-const OPSET: i64 = 21;
-
-/// The runtime that decoders have an own form for, and the version whose norms that form has.
-const GENAI: &str = "onnxruntime-genai";
-const GENAI_OPSET: i64 = 23;
-
-/// Settings of a search that belong to the model.
-const GENERATION: &str = "generation_config.json";
+use serde_json::Value;
 
 /// Names of other copies that are told.
 const TOLD_MAX: usize = 3;
 
 pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let network = submission.network();
-    if folder::ends(network, gguf::ENDING) {
+    if folder::ends(network, GGUF) {
         return gguf::import(submission);
     }
     let bytes = submission.read(network)?;
@@ -35,7 +26,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     let config = Config::parse(&bytes)?;
     let scheme = quantization::scheme(&config)?;
-    let family = architecture::family(&config)?;
+    let family = kinds::family(&config)?;
     if folder::is_pickled(submission) {
         let why = "The weights are pickled (`pytorch_model.bin`), which this version does not read";
         let help = "Save the model with `safe_serialization=True`.";
@@ -43,9 +34,9 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     let task = submission.param("source", "task").as_str();
     let sentence = if task.is_none() { sentence::read(submission)? } else { None };
-    let task = task.or(sentence.as_ref().map(|_| architecture::FEATURES));
+    let task = task.or(sentence.as_ref().map(|_| kinds::FEATURES));
     let described = family.describe(&config, task)?;
-    let mut checkpoint = Checkpoint::open(submission, folder::folder_of(network))?;
+    let mut checkpoint = Checkpoint::open(submission, folder_of(network))?;
     checkpoint.under(described.prefixes());
     checkpoint.by(scheme);
     let target = target(submission, &config);
@@ -79,49 +70,6 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     Ok(Imported { model: model(graph), notes, metadata, name, further, ..Imported::default() })
 }
 
-/// What the params ask the graph to be written for.
-pub(crate) fn target(submission: &Submission, config: &Config) -> Target {
-    let is_genai = submission.param("export", "runtime") == GENAI;
-    let opset = submission.param("export", "opset").as_i64();
-    let least = if is_genai { GENAI_OPSET } else { OPSET };
-    Target {
-        opset: opset.unwrap_or(least).max(least),
-        is_genai,
-        has_cache: submission.param("export", "cache") != false,
-        context: config.context(),
-    }
-}
-
-/// Settings of a search beside the model.
-fn generation(submission: &Submission) -> Result<Map<String, Value>, Diagnostic> {
-    let path = format!("{}{GENERATION}", folder::folder_of(submission.network()));
-    match submission.has(&path) {
-        true => Ok(Config::parse_file(&submission.read(&path)?, GENERATION)?.into_fields()),
-        false => Ok(Map::new()),
-    }
-}
-
-/// Writes what ONNX Runtime GenAI reads beside the model; a fact that users of it must know.
-pub(crate) fn for_genai(
-    submission: &Submission,
-    config: &Config,
-    described: &dyn Architecture,
-    generation: &Map<String, Value>,
-) -> Result<(String, String), Diagnostics> {
-    if submission.param("export", "cache") == false {
-        let why = "`export.cache` is false, and ONNX Runtime GenAI needs the cache";
-        let help = "Leave `export.cache` or `export.runtime` out.";
-        return Err(Diagnostic::new(Code::ParamsBadValue, why).help(help).into());
-    }
-    let Some(text) = described.genai(config, generation) else {
-        let why = config.unknown("model_type", "of which ONNX Runtime GenAI runs no model");
-        return Err(why.help("Leave `export.runtime` out.").into());
-    };
-    submission.file(genai::FILE, text.as_bytes())?;
-    let fact = "rows are padded on the right: the attention does not know of padding on the left";
-    Ok(("hf.padding".to_owned(), fact.to_owned()))
-}
-
 fn adapter(bytes: &[u8]) -> Diagnostic {
     let is_short = bytes.len() <= BYTES_MAX;
     let parsed: Option<Value> = is_short.then(|| serde_json::from_slice(bytes).ok()).flatten();
@@ -143,7 +91,7 @@ fn adapter_beside(submission: &Submission) -> Option<Diagnostic> {
 
 /// Copies what runtimes read beside the model, and notes what of it is a pointer of Git LFS.
 fn copy(submission: &Submission) -> Result<Vec<Diagnostic>, Diagnostic> {
-    let folder = folder::folder_of(submission.network());
+    let folder = folder_of(submission.network());
     let mut notes = vec![];
     for file in folder::copied(submission) {
         let bytes = submission.read(&format!("{folder}{file}"))?;

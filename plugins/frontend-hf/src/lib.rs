@@ -9,6 +9,7 @@
 
 mod architecture;
 mod audio;
+mod beside;
 mod blocks;
 mod checkpoint;
 mod config;
@@ -16,6 +17,7 @@ mod conv;
 mod decoder;
 mod encoder;
 mod encoders;
+mod export;
 mod families;
 mod fields;
 #[cfg(test)]
@@ -23,9 +25,9 @@ mod fixture;
 mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
-mod genai;
 mod gguf;
 mod import;
+mod kinds;
 mod layers;
 mod params;
 mod problem;
@@ -62,7 +64,7 @@ struct HuggingFace;
 
 impl Frontend for HuggingFace {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
-        Ok(match folder::ends(submission.network(), gguf::ENDING) {
+        Ok(match folder::ends(submission.network(), beside::GGUF) {
             true => gguf::probe(submission)?,
             false => folder::probe(submission)?,
         })

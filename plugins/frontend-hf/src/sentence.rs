@@ -2,10 +2,10 @@
 
 mod graph;
 
+use crate::beside::folder_of;
 use crate::checkpoint::{Checkpoint, SINGLE};
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, shown};
-use crate::folder::folder_of;
 use crate::layers::Activation;
 use crate::problem::{damaged, over_limit, unsupported};
 use onnxd_plugin_sdk::Submission;

@@ -49,12 +49,12 @@ mod tests {
     fn only_findings_about_formats_are_explained() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("net.bin");
-        std::fs::write(&path, b"GGUF\x03\0\0\0").unwrap();
+        std::fs::write(&path, b"7767517\n").unwrap();
         let told = |code| {
             let found = Diagnostics::from(Diagnostic::new(code, "nobody takes it"));
             tell(&[&path], found).0.remove(0).into_finding().message
         };
-        let wanted = "it is a GGUF file (llama.cpp); not read by this version (nobody takes it)";
+        let wanted = "it is an ncnn network (param); not read by this version (nobody takes it)";
         assert_eq!(told(Code::NoFrontend), wanted);
         assert_eq!(told(Code::Disk), "nobody takes it");
     }

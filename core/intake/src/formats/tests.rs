@@ -243,7 +243,12 @@ fn folders_are_named_by_what_they_hold() {
     fs::write(at("drop/inner/x.bin"), b"GGUF\x03\0\0\0").unwrap();
     assert_eq!(
         sentence(&at("drop")).unwrap(),
-        "it is a GGUF file (llama.cpp); not read by this version"
+        "it is a GGUF file (llama.cpp) under another name: give it the ending `.gguf`"
+    );
+    fs::write(at("drop/inner/x.bin"), b"7767517\n").unwrap();
+    assert_eq!(
+        sentence(&at("drop")).unwrap(),
+        "it is an ncnn network (param); not read by this version"
     );
     assert_eq!(recognise(&at("nothing")), None);
 }

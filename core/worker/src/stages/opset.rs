@@ -44,7 +44,8 @@ fn lower(
 fn unknown(runtime: &str) -> Diagnostic {
     let text =
         format!("`export.runtime` = \"{}\" is no runtime whose opsets are known", shown(runtime));
-    let help = "Name ONNX Runtime with its version, as `onnxruntime-1.23`, or `onnxruntime-genai`, or set `export.opset`.";
+    let help = "Name ONNX Runtime with its version, as `onnxruntime-1.23`, or `onnxruntime-genai`; or set \
+                `export.opset`.";
     Diagnostic::new(Code::ParamsBadValue, text).help(help)
 }
 

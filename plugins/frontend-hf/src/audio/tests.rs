@@ -1,5 +1,5 @@
 use crate::config::Config;
-use crate::{architecture, testing};
+use crate::{kinds, testing};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::testing::run;
 
@@ -42,7 +42,7 @@ fn what_is_not_known_is_refused_by_name() {
         (r#"hubert {"hidden_act": "mish"}"#, "`hidden_act` is `mish`"),
     ] {
         let c = Config::parse(testing::config(line).to_string().as_bytes()).unwrap();
-        let described = architecture::family(&c).unwrap().describe(&c, None);
+        let described = kinds::family(&c).unwrap().describe(&c, None);
         let found = described.err().unwrap_or_else(|| panic!("{line} is not refused"));
         assert!(found.message.contains(told), "{line}: {}", found.message);
     }

@@ -1,41 +1,10 @@
 //! Attention over the tokens of a call and of the cache.
 
-use super::grouped::{self, Lengths, Table};
-use super::mask::Tokens;
-use super::rotary::Turn;
+use super::shared::{CachedLayer, Shared, cut, scale};
 use super::weights::Net;
-use super::{Attention, Decoder, DecoderLayer, OPERATORS};
+use super::{Decoder, OPERATORS};
 use crate::layers::checked;
 use onnxd_plugin_sdk::build::{Call, Result, Var, op};
-
-/// What layers share.
-pub(super) struct Shared {
-    pub(super) tokens: Tokens,
-    pub(super) turns: Vec<Turn>,
-    /// What is added to scores, by the windows of layers: [B, 1, S, T], or as many as heads.
-    pub(super) biases: Vec<(Option<usize>, Var)>,
-    /// How many tokens rows have, for ONNX Runtime GenAI.
-    pub(super) lengths: Option<Lengths>,
-    /// Tables of the rotations for it, where it turns heads itself.
-    pub(super) tables: Vec<Option<Table>>,
-}
-
-impl Shared {
-    fn bias(&self, window: Option<usize>) -> Var {
-        let found = self.biases.iter().find(|(known, _)| *known == window);
-        found.expect("there is a bias for the window of each layer").1
-    }
-}
-
-/// A layer, and what the cache has of it.
-pub(super) struct CachedLayer<'p> {
-    pub(super) number: usize,
-    pub(super) layer: DecoderLayer,
-    /// What names of its weights begin with.
-    pub(super) prefix: &'p str,
-    /// Keys and values of earlier calls: [B, heads, P, D].
-    pub(super) past: Option<[Var; 2]>,
-}
 
 /// What attention gives, and the cache with the new keys and values.
 pub(super) fn attention(
@@ -46,12 +15,6 @@ pub(super) fn attention(
 ) -> Result<(Var, [Var; 2])> {
     let Decoder { names, hidden, heads, kv_heads, head, .. } = *net.d;
     let name = |part: &str| format!("{}{part}", at.prefix);
-    if let Some(lengths) = shared.lengths
-        && net.d.is_grouped()
-    {
-        let (mixed, cache) = grouped::attention(net, shared, x, (at, lengths))?;
-        return Ok((net.project(mixed, &name(names.o), [heads * net.d.value, hidden])?, cache));
-    }
     let [q, k, v] = net.heads(at.prefix)?.map(|linear| net.apply(x, &linear));
     let q = cut(net, net.whole_norm(q?, &name(names.q_norm), heads * head)?)?;
     let k = cut(net, net.whole_norm(k?, &name(names.k_norm), kv_heads * head)?)?;
@@ -62,14 +25,6 @@ pub(super) fn attention(
         false => by_heads(net, shared, [q, k, v], at)?,
     };
     Ok((net.project(mixed, &name(names.o), [heads * net.d.value, hidden])?, cache))
-}
-
-/// Keeps elements within the bound of the family.
-pub(super) fn cut(net: &Net<'_>, x: Var) -> Result<Var> {
-    match net.d.attention.clip {
-        Some(bound) => net.b.clip(x).min(-bound).max(bound).one(),
-        None => Ok(x),
-    }
 }
 
 /// Attention by the operator, on heads that lie together: [B, S, heads D].
@@ -205,12 +160,6 @@ fn mixed(
         true => b.reshape(mixed, vec![0, heads as i64, -1, net.d.value as i64]).one(),
         false => Ok(mixed),
     }
-}
-
-/// What scores of a layer are multiplied by.
-pub(super) fn scale(net: &Net<'_>, layer: usize) -> f64 {
-    let Attention { scale, by_layer, .. } = net.d.attention;
-    if by_layer { scale / (layer + 1) as f64 } else { scale }
 }
 
 /// Scores as the family scales and bounds them.

@@ -1,6 +1,6 @@
 //! Layers that mix neighbouring tokens by a short convolution.
 
-use super::attention::Shared;
+use super::shared::Shared;
 use super::weights::Net;
 use onnxd_plugin_sdk::build::{Result, Var};
 

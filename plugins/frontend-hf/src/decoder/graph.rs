@@ -1,30 +1,27 @@
 //! The graph of a decoder: one for prompts, parts of prompts, and single steps.
 
-use super::attention::{CachedLayer, Shared, attention};
+use super::attention::attention;
 use super::conv::convolution;
-use super::grouped::{Lengths, MICROSOFT, Table};
+use super::genai;
+use super::grouped::{self, MICROSOFT};
 use super::latent;
 use super::mask::Tokens;
 use super::mlp::mlp;
 use super::moe::experts;
 use super::rotary::Turn;
+use super::shared::{BATCH, CachedLayer, NEW, PAST, Shared, TOTAL};
 use super::state::state_space;
+use super::tables::{Lengths, Table};
 use super::weights::Net;
 use super::{Decoder, DecoderLayer, Logits, Mixer, Order};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag;
-use crate::genai;
 use crate::layers::Layers;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
 use serde_json::{Map, Value};
-
-pub(super) const BATCH: &str = "batch_size";
-pub(super) const NEW: &str = "sequence_length";
-const PAST: &str = "past_sequence_length";
-pub(super) const TOTAL: &str = "total_sequence_length";
 
 /// The parts of the cache of layers without keys.
 const CONV: &str = "conv_state";
@@ -214,9 +211,12 @@ pub(super) fn layer_of(
         }
         let at =
             CachedLayer { number, layer: *layer, prefix, past: past.first_chunk::<2>().copied() };
-        let (mixed, cache) = match &d.attention.latent {
-            Some(sizes) => latent::attention(net, shared, x, (&at, sizes))?,
-            None => attention(net, shared, x, &at)?,
+        let (mixed, cache) = match (&d.attention.latent, shared.lengths) {
+            (_, Some(lengths)) if d.is_grouped() => {
+                grouped::attention(net, shared, x, (&at, lengths))?
+            }
+            (Some(sizes), _) => latent::attention(net, shared, x, (&at, sizes))?,
+            (None, _) => attention(net, shared, x, &at)?,
         };
         Ok((mixed, cache.to_vec()))
     };

@@ -1,6 +1,7 @@
 //! Attention whose keys and values come from one small vector for each token (MLA).
 
-use super::attention::{CachedLayer, Shared, finished};
+use super::attention::finished;
+use super::shared::{CachedLayer, Shared};
 use super::weights::Net;
 use super::{Decoder, Latent};
 use onnxd_plugin_sdk::build::{Result, Var};

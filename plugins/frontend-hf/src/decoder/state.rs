@@ -1,6 +1,6 @@
 //! Layers whose tokens change a state, one after the other (Mamba).
 
-use super::attention::Shared;
+use super::shared::Shared;
 use super::weights::Net;
 use super::{StateKind, StateSpace};
 use crate::layers::{Activation, activate, checked};

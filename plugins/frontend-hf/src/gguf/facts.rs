@@ -1,12 +1,12 @@
 //! Metadata as the fields of `config.json` that the family reads.
 
-use super::architectures::{Architecture, Windows, named};
 use super::metadata::{Metadata, Value};
 use super::rows::Rows;
 use super::tensors::Stored;
 use crate::config::{Config, Origin};
 use crate::diag::{Diagnostic, shown};
 use crate::problem::{damaged, over_limit, unsupported};
+use architectures::{Architecture, Windows, named};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -332,5 +332,6 @@ pub(super) fn numbers(tensors: &[Stored], name: &str) -> Result<Option<Vec<f64>>
     finite.map(Some).ok_or_else(|| refused("has elements that are no finite numbers"))
 }
 
+pub(super) mod architectures;
 mod families;
 mod rotation;

@@ -1,16 +1,17 @@
 //! A file of GGUF becomes a model.
 
-use super::architectures::Architecture;
+use super::facts::architectures::Architecture;
 use super::metadata::Metadata;
 use super::tensors::Stored;
 use super::{Read, facts, names, parts, tokenizer};
 use crate::architecture::{Architecture as _, Target};
+use crate::beside::folder_of;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::config::rope::{Frequencies, Rope};
 use crate::decoder::Decoder;
 use crate::diag::{Diagnostic, Diagnostics, shown};
-use crate::import::{for_genai, target};
+use crate::export::{for_genai, target};
 use crate::problem::{damaged, unsupported};
 use crate::{families, folder};
 use onnxd_plugin_sdk::ir::Graph;
@@ -36,7 +37,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let Described { decoder, config, .. } = described;
     let target = target(submission, &config);
     let graph = graph(&decoder, &checkpoint, &target)?;
-    let folder = folder::folder_of(network);
+    let folder = folder_of(network);
     for path in folder::texts(submission) {
         submission.file(&path[folder.len()..], &submission.read(&path)?)?;
     }

@@ -1,6 +1,6 @@
 //! Names of tensors: those of the file as those of the family, and what is done to rows on the way.
 
-use super::architectures::{Architecture, FALCON};
+use super::facts::architectures::{Architecture, FALCON};
 use super::integers::Integers;
 use super::rows::{self, Rows, entry, grouped, halves_apart};
 use super::tensors::Stored;

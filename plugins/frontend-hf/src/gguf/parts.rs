@@ -2,7 +2,8 @@
 
 use super::metadata::Metadata;
 use super::tensors::Stored;
-use super::{ENDING, MAGIC, Read, read};
+use super::{MAGIC, Read, read};
+use crate::beside::GGUF;
 use crate::diag::{Diagnostic, shown};
 use crate::folder;
 use crate::problem::{damaged, over_limit};
@@ -30,7 +31,7 @@ impl Part<'_> {
             let is_number = digits.len() == DIGITS && digits.bytes().all(|b| b.is_ascii_digit());
             is_number.then(|| digits.parse::<usize>().ok())?
         };
-        let at = file.len().checked_sub(ENDING.len()).filter(|_| folder::ends(file, ENDING))?;
+        let at = file.len().checked_sub(GGUF.len()).filter(|_| folder::ends(file, GGUF))?;
         let (name, ending) = file.split_at(at);
         let (rest, count) = name.rsplit_once("-of-")?;
         let (stem, digits) = rest.rsplit_once('-')?;

@@ -1,4 +1,4 @@
-use super::architectures::all;
+use super::facts::architectures::all;
 use super::fixture::{File, text};
 use super::rows::{Rows, entry, grouped, halves_apart};
 use super::{import, read};

@@ -1,6 +1,6 @@
 //! Weights in blocks along the axis that a weighted operator sums over, each block with its own scale.
 
-use super::range::range;
+use super::range::{Power, range};
 use crate::observe::hessian::Inverse;
 use crate::range::vectors::ROUND;
 use crate::range::weights::Rule;
@@ -30,26 +30,6 @@ pub(crate) struct BlockSettings<'a> {
     pub(crate) matters: Option<&'a [f32]>,
     /// Who makes up for the error of a weight (GPTQ).
     pub(crate) later: Option<&'a Inverse>,
-}
-
-/// Sums of squares of weights and of their errors.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Power {
-    pub(crate) signal: f64,
-    pub(crate) noise: f64,
-}
-
-impl Power {
-    /// Both together.
-    pub(crate) fn and(self, other: Power) -> Power {
-        Power { signal: self.signal + other.signal, noise: self.noise + other.noise }
-    }
-
-    /// The ratio in dB; `None` without a signal or without noise.
-    pub(crate) fn db(self) -> Option<f64> {
-        let Power { signal, noise } = self;
-        (signal > 0.0 && noise > 0.0).then(|| 10.0 * (signal / noise).log10())
-    }
 }
 
 impl BlockSettings<'_> {

@@ -1,8 +1,9 @@
 //! Weights in blocks as they lie in a model: several integers to a byte, in the order of the operator that reads them.
 //! They are made some rows at a time from what may be derived itself, so that no weight is held as a whole.
 
-use super::blocks::{BlockSettings, Blocks, Power, TOGETHER, group, offset};
+use super::blocks::{BlockSettings, Blocks, TOGETHER, group, offset};
 use super::place::{BlockedWeight, floats};
+use super::range::Power;
 use crate::range::weights::Rule;
 use onnxd_ir::Tensor;
 use rayon::prelude::*;

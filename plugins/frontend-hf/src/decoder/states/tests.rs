@@ -1,8 +1,8 @@
-use crate::architecture;
 use crate::architecture::Target;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::Diagnostic;
+use crate::kinds;
 use crate::{fixture, safetensors};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{Model, Tensor};
@@ -29,7 +29,7 @@ fn model(
     task: Option<&str>,
 ) -> Result<Model, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
-    let described = architecture::family(&config)?.describe(&config, task)?;
+    let described = kinds::family(&config)?.describe(&config, task)?;
     let stored = safetensors::read("m.safetensors", tensors)?.into_iter();
     let mut checkpoint = Checkpoint::of(stored.map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());

@@ -1,7 +1,7 @@
 //! `genai_config.json`, which ONNX Runtime GenAI reads beside the model.
 
+use super::Decoder;
 use crate::config::Config;
-use crate::decoder::Decoder;
 use serde_json::{Map, Value, json};
 
 pub(crate) const FILE: &str = "genai_config.json";

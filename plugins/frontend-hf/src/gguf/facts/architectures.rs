@@ -1,22 +1,22 @@
 //! Architectures by `general.architecture`: the family that each is, and what its metadata are in `config.json`.
 
-use super::facts::Facts;
+use super::Facts;
 use crate::diag::Diagnostic;
 
 /// How a family calls its sizes; empty where it has none.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) hidden: &'static str,
-    pub(super) heads: &'static str,
-    pub(super) kv_heads: &'static str,
-    pub(super) layers: &'static str,
-    pub(super) inner: &'static str,
-    pub(super) context: &'static str,
+pub(in crate::gguf) struct Sizes {
+    pub(in crate::gguf) hidden: &'static str,
+    pub(in crate::gguf) heads: &'static str,
+    pub(in crate::gguf) kv_heads: &'static str,
+    pub(in crate::gguf) layers: &'static str,
+    pub(in crate::gguf) inner: &'static str,
+    pub(in crate::gguf) context: &'static str,
 }
 
 /// What a family does with windows that metadata speak of.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Windows {
+pub(in crate::gguf) enum Windows {
     /// It has none: other than 0 is refused.
     None,
     /// The layers that the family says, or that the metadata say; none where these say no window.
@@ -29,26 +29,26 @@ pub(super) enum Windows {
     Mistral,
 }
 
-pub(super) struct Architecture {
-    pub(super) name: &'static str,
-    pub(super) model_type: &'static str,
-    pub(super) sizes: Sizes,
+pub(in crate::gguf) struct Architecture {
+    pub(in crate::gguf) name: &'static str,
+    pub(in crate::gguf) model_type: &'static str,
+    pub(in crate::gguf) sizes: Sizes,
     /// The field of the epsilon of norms.
-    pub(super) epsilon: &'static str,
+    pub(in crate::gguf) epsilon: &'static str,
     /// Whether heads turn.
-    pub(super) turns: bool,
-    pub(super) windows: Windows,
+    pub(in crate::gguf) turns: bool,
+    pub(in crate::gguf) windows: Windows,
     /// Further keys, below the name, and their fields.
-    pub(super) keys: &'static [(&'static str, &'static str)],
+    pub(in crate::gguf) keys: &'static [(&'static str, &'static str)],
     /// Fields that the architecture fixes.
-    pub(super) fixed: &'static str,
+    pub(in crate::gguf) fixed: &'static str,
     /// What else is to be said.
-    pub(super) more: fn(&mut Facts<'_>) -> Result<(), Diagnostic>,
+    pub(in crate::gguf) more: fn(&mut Facts<'_>) -> Result<(), Diagnostic>,
     /// Whether rows of queries and keys lie such that neighbours turn, and those of the family half a head apart.
-    pub(super) is_permuted: bool,
+    pub(in crate::gguf) is_permuted: bool,
     /// Names of parts of the model and of a layer that others call otherwise.
-    pub(super) model: &'static [(&'static str, &'static str)],
-    pub(super) layer: &'static [(&'static str, &'static str)],
+    pub(in crate::gguf) model: &'static [(&'static str, &'static str)],
+    pub(in crate::gguf) layer: &'static [(&'static str, &'static str)],
 }
 
 const SIZES: Sizes = Sizes {
@@ -113,7 +113,7 @@ const GRANITE: Architecture = Architecture {
 };
 
 /// The norm of attention, where it is one of two.
-pub(super) const FALCON: &[(&str, &str)] = &[("attn_norm_2", "ln_attn")];
+pub(in crate::gguf) const FALCON: &[(&str, &str)] = &[("attn_norm_2", "ln_attn")];
 
 /// Where the norm before the MLP is called after what is before it.
 const POST_ATTENTION: &[(&str, &str)] = &[("post_attention_norm", "post_attention_layernorm")];
@@ -288,11 +288,11 @@ const ARCHITECTURES: &[Architecture] = &[
 ];
 
 /// The architecture of this name.
-pub(super) fn named(name: &str) -> Option<&'static Architecture> {
+pub(in crate::gguf) fn named(name: &str) -> Option<&'static Architecture> {
     ARCHITECTURES.iter().find(|known| known.name == name)
 }
 
 #[cfg(test)]
-pub(super) fn all() -> impl Iterator<Item = &'static Architecture> {
+pub(in crate::gguf) fn all() -> impl Iterator<Item = &'static Architecture> {
     ARCHITECTURES.iter()
 }
