@@ -83,8 +83,8 @@ pub(super) fn deepseek_v2(c: &Config) -> Result<Decoder, Diagnostic> {
     }
     if scale_by_length(c)? != 1.0 {
         c.note(
-            "`mscale_all_dim` does not change the scale of scores, as in Transformers 4.57 and 5.24. Releases from July \
-             2026 on multiply it, as that of DeepSeek 3.",
+            "`mscale_all_dim` does not change the scale of scores, as in Transformers 4.57 and 5.24. \
+             Releases from July 2026 on multiply it, as that of DeepSeek 3.",
         );
     }
     Ok(d)
