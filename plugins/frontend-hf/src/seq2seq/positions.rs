@@ -8,9 +8,9 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
 /// Numbers of the tokens of a call, and how many there are with those of the cache.
 pub(super) struct Places {
-    /// [S], from 0 or from the length of the cache on.
+    /// `[S]`, from 0 or from the length of the cache on.
     pub(super) new: Var,
-    /// [T]
+    /// `[T]`
     pub(super) all: Var,
 }
 
