@@ -436,6 +436,25 @@ def _(r):
     return inputs, {"num_heads": heads, "unidirectional": r.n(0, 1) if keys == length else 0}
 
 
+@cases("GroupQueryAttention", outputs=(None,) * 3, tolerance=2e-5)
+def _(r):
+    batch, new, kv_heads, size = r.n(1, 2), r.n(1, 4), r.n(1, 2), 16 * r.n(1, 2)
+    heads, past = kv_heads * r.n(1, 3), r.n(1, 3) if r.chance(0.6) else 0
+    # The runtime takes a part of a prompt behind a cache for one row alone.
+    batch = 1 if past and new > 1 else batch
+    total, packed, turns = past + new, r.chance(0.5), r.chance(0.6)
+    widths = [(heads + 2 * kv_heads) * size] if packed else [heads * size, kv_heads * size, kv_heads * size]
+    inputs = [r.reals((batch, new, width)) for width in widths] + [None, None] * packed
+    inputs += [r.reals((batch, kv_heads, past, size)) for _ in range(2)]
+    inputs += [np.full((batch,), total - 1, np.int32), np.array([total], np.int32)]
+    inputs += [r.reals((total + 2, 8)) for _ in range(2)] if turns else []
+    attrs = {"num_heads": heads, "kv_num_heads": kv_heads, "do_rotary": int(turns)}
+    attrs |= {"rotary_interleaved": r.n(0, 1)} if turns else {}
+    attrs |= {"local_window_size": r.n(1, total)} if r.chance(0.4) else {}
+    attrs |= {"softcap": 2.0} if r.chance(0.3) else {}
+    return inputs, attrs | ({"scale": 0.7} if r.chance(0.5) else {})
+
+
 @cases("RotaryEmbedding", tolerance=2e-5)
 def _(r):
     batch, length, heads, size = r.n(1, 3), r.n(1, 6), r.n(1, 3), 4 * r.n(1, 3)
