@@ -121,7 +121,7 @@ mod tests {
         let text = |files: &[FileDigest]| {
             verify(folder.path(), files.to_vec()).unwrap_err().into_finding().message
         };
-        assert!(text(&[]).contains("announced 0 models"));
+        assert!(text(&[]).contains("announced no model"));
         let longer = FileDigest { bytes: 6, ..good.clone() };
         assert!(text(&[longer]).contains("with 6 bytes"));
         let outside = FileDigest { path: "../model.onnx".into(), ..good.clone() };
