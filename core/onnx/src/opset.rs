@@ -35,8 +35,8 @@ const RUNTIMES: &[(u32, i64, i64)] = &[
 const GENAI: &str = "onnxruntime-genai";
 const GENAI_MINOR: u32 = 23;
 
-/// What the runtime reads that is named as `onnxruntime-1.23`, or `onnxruntime-genai`; `None` for another name or an older
-/// version. Newer ones read at least what the newest known one does.
+/// What the runtime reads that is named as `onnxruntime-1.23`, or `onnxruntime-genai`; `None` for another name or an
+/// older version. Newer ones read at least what the newest known one does.
 #[must_use]
 pub fn read_by(runtime: &str) -> Option<Runtime> {
     if runtime == GENAI {
