@@ -10,6 +10,9 @@ use onnxd_ir::{Attr, DataType, Tensor};
 /// Inputs from the scale of keys on, and scores that lead nowhere: not computed.
 const OTHERS: std::ops::RangeInclusive<usize> = 10..=15;
 
+/// Heads at most: sums of their numbers and sizes stay far from the end of the numbers.
+const HEADS_MAX: i64 = 1 << 20;
+
 /// Tokens of a call: rows, new tokens, and those of the cache.
 #[derive(Clone, Copy)]
 struct Lengths {
@@ -24,7 +27,8 @@ pub(super) fn group_query_attention(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     refuse!(OTHERS.clone().any(|slot| call.opt(slot).is_some()) || call.int("smooth_softmax", -1)? > 0 =>
         Fault::unsupported("sinks, biases, norms and caches of integers are not computed"));
     let (heads, kv_heads) = (call.int("num_heads", 0)?, call.int("kv_num_heads", 0)?);
-    refuse!(heads < 1 || kv_heads < 1 => "there are no heads");
+    let is_count = |heads: &i64| (1..=HEADS_MAX).contains(heads);
+    refuse!(![heads, kv_heads].iter().all(is_count) => "{heads} and {kv_heads} are no numbers of heads");
     let [q, k, v] = parts(call, heads as usize, kv_heads as usize)?;
     let [batch, new, _] = *q.dims() else {
         return Err(Fault::invalid(format!("{q:?} does not have three axes")));
@@ -66,7 +70,7 @@ fn parts(call: &KernelCall, heads: usize, kv_heads: usize) -> Outcome<[Tensor; 3
 fn tokens(call: &KernelCall, Lengths { batch, new, past }: Lengths) -> Outcome<Vec<usize>> {
     let last = integers(call.x(5)?)?;
     refuse!(last.len() != batch => "`seqlens_k` has {} numbers for {batch} rows", last.len());
-    let whole = past + new;
+    let whole = past.saturating_add(new);
     last.iter()
         .map(|last| match usize::try_from(last.saturating_add(1)) {
             Ok(tokens) if tokens == whole || past == 0 && tokens <= whole => Ok(tokens),
@@ -81,8 +85,9 @@ fn turned(call: &KernelCall, x: &Tensor, heads: i64, lengths: Lengths) -> Outcom
     let positions = match call.opt(9) {
         Some(positions) => positions.clone(),
         None => {
+            let count = call.room(DataType::Int64, &[batch, new])?;
             let row = (past..past + new).map(|at| at as i64);
-            Tensor::from_vec([batch, new], row.cycle().take(batch * new).collect::<Vec<_>>())
+            Tensor::from_vec([batch, new], row.cycle().take(count).collect::<Vec<_>>())
         }
     };
     let dims = 2 * cos.dims().last().copied().unwrap_or(0) as i64;
@@ -99,7 +104,7 @@ fn turned(call: &KernelCall, x: &Tensor, heads: i64, lengths: Lengths) -> Outcom
 fn bias(call: &KernelCall, tokens: &[usize], lengths: Lengths) -> Outcome<Tensor> {
     let Lengths { batch, new, past } = lengths;
     let window = call.int("local_window_size", -1)?;
-    let dims = [batch, 1, new, past + new];
+    let dims = [batch, 1, new, past.saturating_add(new)];
     let mut sums = Vec::with_capacity(call.room(DataType::Float, &dims)?);
     for count in tokens {
         for at in past..past + new {

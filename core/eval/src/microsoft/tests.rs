@@ -297,6 +297,11 @@ fn grouped_queries_see_the_cache_and_their_window() {
     let mut shorter = inputs.clone();
     shorter[5] = number(2);
     assert!(run(-1, &shorter).is_err(), "a new token that lies before the end of the cache");
+    // Numbers of heads whose sum is 0 where it is cut off.
+    let many = [("num_heads", Attr::Int(2)), ("kv_num_heads", Attr::Int(i64::MAX))];
+    let mut packed = inputs.clone();
+    (packed[1], packed[2]) = (None, None);
+    assert!(try_all("com.microsoft.GroupQueryAttention", 1, &many, &packed, 3).is_err());
 }
 
 #[test]

@@ -214,13 +214,15 @@ fn grouped_query_attention(site: &InferContext<'_>) -> Shapes {
     let Some([batch, words, width]) = site.shape(0) else { return unknown() };
     let heads = site.int("num_heads", 0);
     let kv_heads = site.int("kv_num_heads", 0);
+    if heads < 1 || kv_heads < 1 {
+        return unknown();
+    }
+    let all = kv_heads.checked_mul(2).and_then(|both| both.checked_add(heads));
     let past = site.shape(3).filter(|past| past.len() == 4);
-    let (before, size) = match (past, width, site.has(1)) {
+    let (before, size) = match (past, width, all) {
         (Some([_, _, before, size]), ..) => (before.clone(), size.clone()),
-        (_, Dim::Known(n), true) if heads > 0 => (Dim::Known(0), Dim::Known(n / heads)),
-        (_, Dim::Known(n), false) if heads + 2 * kv_heads > 0 => {
-            (Dim::Known(0), Dim::Known(n / (heads + 2 * kv_heads)))
-        }
+        (_, Dim::Known(n), _) if site.has(1) => (Dim::Known(0), Dim::Known(n / heads)),
+        (_, Dim::Known(n), Some(all)) if !site.has(1) => (Dim::Known(0), Dim::Known(n / all)),
         _ => (Dim::Unknown, Dim::Unknown),
     };
     let given = if site.has(1) { width.clone() } else { times(&Dim::Known(heads), &size) };

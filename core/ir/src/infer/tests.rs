@@ -351,6 +351,16 @@ fn operators_of_onnx_runtime() {
             "uint8[9,16] t, int64[B,S] i, float[9,1] s", "GatherBlockQuantized(t, i, s)",
             "float[B,S,32]",
         ),
+        (
+            "float[B,S,64] q, float[B,2,P,8] k, float[B,2,P,8] v, int32[B] n, int32 t",
+            r#"GroupQueryAttention<num_heads = 4, kv_num_heads = 2>(q, "", "", k, v, n, t)"#,
+            "float[B,S,32]",
+        ),
+        (
+            "float[B,S,64] q, int32[B] n, int32 t",
+            r#"GroupQueryAttention<num_heads = 2, kv_num_heads = 9223372036854775807>(q, "", "", "", "", n, t)"#,
+            "float[B,S,?]",
+        ),
         ("float[5,2,3] a, float[2,5,4] b", "FusedMatMul<transBatchA = 1>(a, b)", "float[]"),
         ("float[3,2,5] a, float[2,5,4] b", "FusedMatMul<transBatchA = 1>(a, b)", "float[2,3,4]"),
         ("float[B,S,8] a, float[8,12] w", "Attention<num_heads = 2>(a, w)", "float[B,S,4]"),
