@@ -2,6 +2,7 @@
 
 use super::Decoder;
 use crate::config::Config;
+use crate::diag::shown;
 use serde_json::{Map, Value, json};
 
 pub(crate) const FILE: &str = "genai_config.json";
@@ -27,13 +28,51 @@ fn search() -> [(&'static str, Value); 12] {
     ]
 }
 
+/// Settings and names of words that are said beside the model; what has another type than a runtime reads is noted.
+struct Said<'s> {
+    config: &'s Config,
+    generation: &'s Map<String, Value>,
+}
+
+impl Said<'_> {
+    /// The value of a key of `generation_config.json`, if it is of the kind that is wanted.
+    fn get(&self, key: &str, is_wanted: impl Fn(&Value) -> bool) -> Option<Value> {
+        let value = self.generation.get(key).filter(|value| !value.is_null())?;
+        if is_wanted(value) {
+            return Some(value.clone());
+        }
+        let value = shown(&value.to_string());
+        self.config.note(format!(
+            "`{key}` is {value} in `generation_config.json`, which `{FILE}` cannot say."
+        ));
+        None
+    }
+
+    /// A word, or several, by their numbers.
+    fn words(&self, key: &str) -> Option<Value> {
+        let is_word = |value: &Value| match value {
+            Value::Array(all) => !all.is_empty() && all.iter().all(Value::is_u64),
+            one => one.is_u64(),
+        };
+        let own = || self.config.get(key).filter(|value| is_word(value)).cloned();
+        self.get(key, is_word).or_else(own)
+    }
+
+    /// A setting of a search, which has the type of its default.
+    fn setting(&self, key: &str, default: Value) -> Value {
+        let is_alike = |value: &Value| match default {
+            Value::Bool(_) => value.is_boolean(),
+            _ if default.is_u64() => value.is_u64(),
+            _ => value.is_number(),
+        };
+        self.get(key, is_alike).unwrap_or(default.clone())
+    }
+}
+
 /// The text of the file: facts of `config`, those of `generation_config.json` where there is one, and of the graph.
 pub(crate) fn text(config: &Config, generation: &Map<String, Value>, decoder: &Decoder) -> String {
-    let said = |key: &str| {
-        let value = generation.get(key).filter(|value| !value.is_null());
-        value.cloned().or_else(|| config.get(key).cloned())
-    };
-    let end = said("eos_token_id");
+    let said = Said { config, generation };
+    let end = said.words("eos_token_id");
     let first_end = match &end {
         Some(Value::Array(all)) => all.first().cloned(),
         other => other.clone(),
@@ -65,24 +104,18 @@ pub(crate) fn text(config: &Config, generation: &Map<String, Value>, decoder: &D
         },
     });
     let tokens = [
-        ("bos_token_id", said("bos_token_id")),
+        ("bos_token_id", said.words("bos_token_id")),
         ("eos_token_id", end),
-        ("pad_token_id", said("pad_token_id").or(first_end)),
+        ("pad_token_id", said.words("pad_token_id").or(first_end)),
     ];
     for (key, value) in tokens {
         if let Some(value) = value {
             model[key] = value;
         }
     }
-    let mut searching: Map<String, Value> = search()
-        .into_iter()
-        .map(|(key, default)| {
-            (
-                key.to_owned(),
-                generation.get(key).filter(|v| !v.is_null()).cloned().unwrap_or(default),
-            )
-        })
-        .collect();
+    let settings = search().into_iter();
+    let settings = settings.map(|(key, default)| (key.to_owned(), said.setting(key, default)));
+    let mut searching: Map<String, Value> = settings.collect();
     searching.insert("max_length".into(), json!(context));
     // The operator writes into a cache that is as long as it will be; other graphs make a longer one.
     searching.insert("past_present_share_buffer".into(), json!(decoder.is_grouped()));

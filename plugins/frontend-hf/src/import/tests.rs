@@ -11,6 +11,7 @@ struct Done {
     files: Vec<String>,
     notes: String,
     padding: Option<String>,
+    genai: Value,
 }
 
 /// A folder with a `config.json` and the weights that it asks for.
@@ -22,7 +23,9 @@ fn folder(config: &Value) -> Dropped {
 
 fn imported(dropped: &Dropped) -> Done {
     let done = testing::import(&crate::HuggingFace, dropped).unwrap();
+    let genai = done.files.get("genai_config.json");
     Done {
+        genai: genai.map_or(Value::Null, |text| serde_json::from_slice(text).unwrap()),
         model: done.model,
         further: done.further.len(),
         files: done.files.into_keys().collect(),
@@ -102,7 +105,16 @@ fn what_genai_cannot_run_is_refused() {
         found.contains("`deepseek_v2` in `config.json`, of which ONNX Runtime GenAI runs no model"),
         "{found}"
     );
-    imported(&of(&llama()).and("m/generation_config.json", "{\"top_p\": Infinity}"));
+    let said = "{\"top_p\": Infinity, \"top_k\": 7, \"early_stopping\": \"never\", \"eos_token_id\": [2, 3]}";
+    let done = imported(&of(&llama()).and("m/generation_config.json", said));
+    let search = &done.genai["search"];
+    assert_eq!((&search["top_p"], &search["top_k"]), (&json!(1.0), &json!(7)));
+    assert_eq!(search["early_stopping"], true);
+    let ends = (&done.genai["model"]["eos_token_id"], &done.genai["model"]["pad_token_id"]);
+    assert_eq!(ends, (&json!([2, 3]), &json!(2)));
+    for told in ["`top_p` is \"Infinity\"", "`early_stopping` is \"never\""] {
+        assert!(done.notes.contains(told), "{}", done.notes);
+    }
     let long = " ".repeat(BYTES_MAX + 1);
     let found = refused(&of(&llama()).and("m/generation_config.json", long));
     assert!(found.contains("`generation_config.json` has"), "{found}");
