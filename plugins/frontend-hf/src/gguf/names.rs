@@ -330,7 +330,7 @@ impl Weights<'_> {
                     let tensor = Tensor::concat(&[rows.tensor()?, up.tensor()?], 1)?;
                     Ok(Some(vec![Found { name, tensor, rows: None }]))
                 }
-                "ffn_up_exps" => Ok(Some(vec![])),
+                "ffn_up_exps" => Ok(self.goes_with_gate(file, ending)),
                 "ffn_down_exps" => {
                     let name = format!("{prefix}{down}{ending}");
                     Ok(Some(vec![Found::matrix(name, rows.clone())?]))
@@ -377,10 +377,16 @@ impl Weights<'_> {
                 })?;
                 found("gate_up_proj", both)
             }
-            "ffn_up_exps" => Ok(Some(vec![])),
+            "ffn_up_exps" => Ok(self.goes_with_gate(file, ending)),
             "ffn_down_exps" => found("down_proj", rows.clone()),
             _ => Ok(None),
         }
+    }
+
+    /// Nothing more of what is taken with the gate of this ending; `None`, which is no tensor of the family, without.
+    fn goes_with_gate(&self, file: &str, ending: &str) -> Option<Named> {
+        let gate = format!("{file}ffn_gate_exps{ending}");
+        self.by_name.contains_key(gate.as_str()).then(Vec::new)
     }
 
     /// Another part of the same layer.

@@ -313,6 +313,10 @@ fn metadata_that_are_refused() {
         assert!(found.contains(words), "{found}: {words}");
     }
     assert!(model(&complete(file.clone().size("llama.expert_count", 0)).0).is_ok());
+    // A bias of one half of what the family has in one.
+    let half = complete(whole("granitemoe")).0.floats("blk.0.ffn_up_exps.bias", &[4, 12]);
+    let found = refusal(&half);
+    assert!(found.contains("`blk.0.ffn_up_exps.bias`"), "{found}");
 }
 
 /// What is wrong with a file is told with the tensor, the key or the offset.
