@@ -240,6 +240,11 @@ impl Checkpoint {
         Ok(tensor)
     }
 
+    /// Whether there is a tensor of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names(name).iter().any(|name| self.tensors.contains_key(name))
+    }
+
     /// A note of tensors with elements that are no finite numbers.
     pub(crate) fn not_finite(&self) -> Option<Diagnostic> {
         let found = self.not_finite.borrow();

@@ -41,6 +41,9 @@ const INERT: &[&str] = &[
     "transformers_version", "use_cache",
 ];
 
+/// Fields that nothing read, which are told one by one.
+const TOLD_MAX: usize = 20;
+
 /// The fields of an object of the file. A field that is null counts as absent.
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -54,6 +57,8 @@ pub(crate) struct Config {
     is_headless: Cell<bool>,
     read: RefCell<BTreeSet<String>>,
     notes: RefCell<Vec<Diagnostic>>,
+    /// Fields of objects inside that nothing read.
+    inside: RefCell<Vec<Diagnostic>>,
 }
 
 /// Where fields are from that are in no `config.json`.
@@ -122,8 +127,17 @@ impl Config {
     }
 
     fn of(path: String, fields: Map<String, Value>) -> Config {
-        let (is_headless, read, notes) = Default::default();
-        Config { path, file: FILE.to_owned(), fields, origin: None, is_headless, read, notes }
+        let (is_headless, read, notes, inside) = Default::default();
+        Config {
+            path,
+            file: FILE.to_owned(),
+            fields,
+            origin: None,
+            is_headless,
+            read,
+            notes,
+            inside,
+        }
     }
 
     /// The value of a field, unless it is absent or null.
@@ -279,7 +293,8 @@ impl Config {
 
     /// Takes over what was noted of an object inside.
     pub(crate) fn close(&self, section: &Config) {
-        self.notes.borrow_mut().extend(section.unread());
+        self.notes.borrow_mut().extend(section.notes());
+        self.inside.borrow_mut().extend(section.unread());
     }
 
     /// Tells what a user should know.
@@ -288,21 +303,32 @@ impl Config {
         self.notes.borrow_mut().push(note.help("Read it before you use the model."));
     }
 
-    /// What was noted, and the fields that nothing read.
+    /// What was noted.
+    pub(crate) fn notes(&self) -> Vec<Diagnostic> {
+        self.notes.borrow().clone()
+    }
+
+    /// The fields that nothing read.
     pub(crate) fn unread(&self) -> Vec<Diagnostic> {
         let read = self.read.borrow();
         let of_root = self.path.is_empty();
         let inert = |key: &str| of_root && INERT.contains(&key);
-        let unread = self
-            .fields
-            .iter()
-            .filter(|(key, value)| !value.is_null() && !read.contains(key.as_str()) && !inert(key));
-        let told = unread.map(|(key, _)| {
-            let message = format!("{} in {}, which nothing reads", self.said(key), self.place());
+        let is_unread = |(key, value): &(&String, &Value)| {
+            !value.is_null() && !read.contains(key.as_str()) && !inert(key)
+        };
+        let finding = |message| {
             let help = "Compare the results with those of Transformers, in case the field matters.";
             Diagnostic::new(Code::LayerParameterIgnored, message).help(help)
+        };
+        let unread: Vec<&String> = self.fields.iter().filter(is_unread).map(|(k, _)| k).collect();
+        let told = unread.iter().take(TOLD_MAX).map(|key| {
+            finding(format!("{} in {}, which nothing reads", self.said(key), self.place()))
         });
-        self.notes.borrow().iter().cloned().chain(told).collect()
+        let more = match unread.len().saturating_sub(TOLD_MAX) {
+            0 => None,
+            n => Some(finding(format!("Nothing reads {n} more fields in {}", self.place()))),
+        };
+        self.inside.borrow().iter().cloned().chain(told).chain(more).collect()
     }
 }
 

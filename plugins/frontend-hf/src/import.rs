@@ -54,9 +54,11 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let mut notes = config.unread();
     notes.extend(checkpoint.unused());
     notes.extend(checkpoint.not_finite());
+    notes.extend(sentence.iter().flat_map(Sentence::findings));
     if submission.param("source", "strict") == true && !notes.is_empty() {
         return Err(Diagnostics(notes));
     }
+    notes.extend(config.notes());
     notes.extend(pointers);
     notes.extend(sentence.iter().filter_map(Sentence::note));
     notes.extend(not_read(submission, &config));

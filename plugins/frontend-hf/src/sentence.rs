@@ -60,6 +60,22 @@ pub(crate) struct Sentence {
 }
 
 impl Sentence {
+    /// Tensors of steps that nothing used, and elements that are no finite numbers.
+    pub(crate) fn findings(&self) -> Vec<Diagnostic> {
+        let of_step = |(name, step): &(String, Step)| {
+            let (Step::Dense { weights, .. } | Step::Norm { weights, .. }) = step else {
+                return vec![];
+            };
+            let found = weights.unused().into_iter().chain(weights.not_finite());
+            let named = |mut finding: Diagnostic| {
+                finding.message = format!("`{}`: {}", shown(name), finding.message);
+                finding
+            };
+            found.map(named).collect()
+        };
+        self.steps.iter().flat_map(of_step).collect()
+    }
+
     /// That words of prompts count here, and do not in the program that the steps are for.
     pub(crate) fn note(&self) -> Option<Diagnostic> {
         let is_without = |step: &Step| matches!(step, Step::Pooling { has_prompt: false, .. });
@@ -237,8 +253,18 @@ fn step(submission: &Submission, root: &str, module: &Module) -> Result<Option<S
     let step = match class(&module.kind) {
         Some("Pooling") => pooling(&config()?)?,
         Some("Dense") => {
-            let (sizes, activation) = dense(&config()?)?;
-            Step::Dense { weights: weights()?, sizes, activation }
+            let config = config()?;
+            let (sizes, activation, has_bias) = dense(&config)?;
+            let weights = weights()?;
+            if weights.has("linear.bias") != has_bias {
+                let must = if has_bias {
+                    "false: the weights have none"
+                } else {
+                    "true: the weights have one"
+                };
+                return Err(config.wrong("bias", must));
+            }
+            Step::Dense { weights, sizes, activation }
         }
         Some("LayerNorm") => Step::Norm { size: config()?.size("dimension")?, weights: weights()? },
         Some("Normalize") => Step::Normalize,
@@ -282,7 +308,8 @@ fn pooling(c: &Config) -> Result<Step, Diagnostic> {
     Ok(Step::Pooling { modes, size, has_prompt })
 }
 
-fn dense(c: &Config) -> Result<([usize; 2], Activation), Diagnostic> {
+/// Sizes, activation, and whether there is a bias.
+fn dense(c: &Config) -> Result<([usize; 2], Activation, bool), Diagnostic> {
     let sizes = [c.size("in_features")?, c.size("out_features")?];
     c.only("use_residual", false)?;
     for key in ["module_input_name", "module_output_name"] {
@@ -300,10 +327,9 @@ fn dense(c: &Config) -> Result<([usize; 2], Activation), Diagnostic> {
         Some("activation.Sigmoid") => Activation::Sigmoid,
         _ => return Err(c.unknown("activation_function", "which is no activation that is known")),
     };
-    // The bias is used if the weights have it.
-    c.pass_over(&["bias"]);
+    let has_bias = c.flag("bias", true)?;
     known(c)?;
-    Ok((sizes, activation))
+    Ok((sizes, activation, has_bias))
 }
 
 /// That each field is read: a step is so small that any other could change it.

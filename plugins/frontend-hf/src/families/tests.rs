@@ -217,7 +217,7 @@ fn notes(line: &str) -> String {
     let config = config(line);
     let c = crate::config::Config::parse(config.to_string().as_bytes()).unwrap();
     super::named(config["model_type"].as_str().unwrap()).unwrap()(&c).unwrap();
-    c.unread().iter().map(|note| note.message.clone() + "\n").collect()
+    c.notes().iter().map(|note| note.message.clone() + "\n").collect()
 }
 
 #[test]

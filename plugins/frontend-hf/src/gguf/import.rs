@@ -51,6 +51,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     if submission.param("source", "strict") == true && !notes.is_empty() {
         return Err(Diagnostics(notes));
     }
+    notes.extend(config.notes());
     let generation = tokenizer::generation(&read.metadata);
     let genai = match target.is_genai {
         true => Some(for_genai(submission, &config, &decoder, &generation)?),

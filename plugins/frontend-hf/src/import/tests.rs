@@ -120,6 +120,18 @@ fn what_genai_cannot_run_is_refused() {
     assert!(found.contains("`generation_config.json` has"), "{found}");
 }
 
+/// Strictness is about fields that nothing reads, and not about what a user should know.
+#[test]
+fn notes_are_no_findings_of_strict_conversions() {
+    let strict = |config: &Value| folder(config).param("source.strict", true);
+    let noted =
+        with(llama(), &json!({ "model_type": "gemma", "head_dim": 4, "hidden_act": "gelu" }));
+    let done = imported(&strict(&noted));
+    assert!(!done.notes.is_empty());
+    let found = refused(&strict(&with(noted, &json!({ "magic": 1 }))));
+    assert!(found.contains("`magic` is 1 in `config.json`, which nothing reads"), "{found}");
+}
+
 #[test]
 fn a_decoder_beside_an_encoder_has_its_cache() {
     let found = refused(&folder(&t5()).param("export.cache", false));

@@ -137,6 +137,37 @@ fn steps_follow_each_other() {
 }
 
 #[test]
+fn weights_of_steps_are_looked_at() {
+    let dense = |more: serde_json::Value| {
+        let mut settings = json!({ "in_features": 4, "out_features": 3 });
+        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        folder("m/", "", &[pooling(&json!("mean")), ("Dense", settings)])
+    };
+    let weights = |names: &[(&str, &[usize])]| {
+        let tensors: Vec<_> = names.iter().map(|(n, dims)| ((*n).into(), dims.to_vec())).collect();
+        fixture::file(&tensors)
+    };
+    let (matrix, bias): ((&str, &[usize]), (&str, &[usize])) =
+        (("linear.weight", &[3, 4]), ("linear.bias", &[3]));
+    let mut odd = weights(&[matrix, bias, ("spare", &[2])]).to_vec();
+    let at = odd.len() - 8;
+    odd[at - 12..at - 8].copy_from_slice(&f32::NAN.to_le_bytes());
+    let dropped = dense(json!({})).and("m/1_step/model.safetensors", &odd);
+    let notes = testing::import(&crate::HuggingFace, &dropped).unwrap().log.notes;
+    for told in ["`1_step`: The model uses no tensor `spare`", "of tensor `linear.bias` is NaN"] {
+        assert!(notes.iter().any(|note| note.message.contains(told)), "{told}: {notes:?}");
+    }
+    let strict = dropped.param("source.strict", true);
+    assert!(testing::import(&crate::HuggingFace, &strict).is_err());
+    for (has_bias, names) in [(true, &[matrix][..]), (false, &[matrix, bias])] {
+        let dropped = dense(json!({ "bias": has_bias }));
+        let dropped = dropped.and("m/1_step/model.safetensors", weights(names));
+        let found = testing::import(&crate::HuggingFace, &dropped).unwrap_err().to_string();
+        assert!(found.contains(&format!("`bias` is {has_bias}")), "{found}");
+    }
+}
+
+#[test]
 fn what_is_not_known_is_told() {
     let told = |steps: &[(&str, serde_json::Value)], words: &str| {
         let found =

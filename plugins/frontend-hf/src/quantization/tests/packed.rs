@@ -209,6 +209,6 @@ fn compressed_tensors_says_what_it_cannot_read() {
     both["config_groups"]["group_1"]["input_activations"] = json!({ "num_bits": 8 });
     let config = parsed(&both);
     scheme(&config).unwrap();
-    let told: Vec<String> = config.unread().iter().map(|note| note.message.clone()).collect();
+    let told: Vec<String> = config.notes().iter().map(|note| note.message.clone()).collect();
     assert!(told.len() == 1 && told[0].contains("input_activations"), "{told:?}");
 }
