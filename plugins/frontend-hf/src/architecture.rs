@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
-use crate::problem::unsupported;
+use crate::diag::Diagnostic;
 use crate::sentence::Sentence;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
@@ -44,9 +44,17 @@ pub(crate) trait Architecture {
     /// A tensor that is missing or has another shape.
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph>;
 
-    /// What `genai_config.json` says of the model, if ONNX Runtime GenAI runs its kind.
-    fn genai(&self, _config: &Config, _generation: &Map<String, Value>) -> Option<String> {
-        None
+    /// Whether a decoder is part of it, which may take and give a cache.
+    fn has_decoder(&self) -> bool {
+        false
+    }
+
+    /// What `genai_config.json` says of the model.
+    ///
+    /// # Errors
+    /// That ONNX Runtime GenAI does not run such a model.
+    fn genai(&self, config: &Config, _generation: &Map<String, Value>) -> Result<String> {
+        Err(not_of_genai(config))
     }
 
     /// The same with the steps of sentence-transformers behind it.
@@ -54,9 +62,7 @@ pub(crate) trait Architecture {
     /// # Errors
     /// As before, and that the architecture has no such graph.
     fn sentences(&self, _: &Checkpoint, _: &Target, _: &Sentence) -> Result<Graph> {
-        let why =
-            "`modules.json` says what comes behind the model, which is known for encoders alone";
-        Err(unsupported(why).help("Leave `modules.json` out to convert the language model alone."))
+        Err(crate::sentence::not_of_texts())
     }
 
     /// Writes the graphs of further models, by the names of their files.
@@ -73,4 +79,10 @@ pub(crate) trait Architecture {
 
     /// Facts for the report, by names that `hf.` is put before.
     fn card(&self) -> Vec<(&'static str, String)>;
+}
+
+/// ONNX Runtime GenAI runs no model of this family.
+pub(crate) fn not_of_genai(config: &Config) -> Diagnostic {
+    let why = config.unknown("model_type", "of which ONNX Runtime GenAI runs no model");
+    why.help("Leave `export.runtime` out.")
 }

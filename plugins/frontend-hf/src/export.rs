@@ -20,14 +20,18 @@ const GENAI_OPSET: i64 = 23;
 const GENERATION: &str = "generation_config.json";
 
 /// What the params ask the graph to be written for.
-pub(crate) fn target(submission: &Submission, config: &Config) -> Target {
+pub(crate) fn target(
+    submission: &Submission,
+    config: &Config,
+    described: &dyn Architecture,
+) -> Target {
     let is_genai = submission.param("export", "runtime") == GENAI;
     let opset = submission.param("export", "opset").as_i64();
     let least = if is_genai { GENAI_OPSET } else { OPSET };
     Target {
         opset: opset.unwrap_or(least).max(least),
         is_genai,
-        has_cache: submission.param("export", "cache") != false,
+        has_cache: !described.has_decoder() || submission.param("export", "cache") != false,
         context: config.context(),
     }
 }
@@ -48,15 +52,12 @@ pub(crate) fn for_genai(
     described: &dyn Architecture,
     generation: &Map<String, Value>,
 ) -> Result<(String, String), Diagnostics> {
+    let text = described.genai(config, generation)?;
     if submission.param("export", "cache") == false {
         let why = "`export.cache` is false, and ONNX Runtime GenAI needs the cache";
         let help = "Leave `export.cache` or `export.runtime` out.";
         return Err(Diagnostic::new(Code::ParamsBadValue, why).help(help).into());
     }
-    let Some(text) = described.genai(config, generation) else {
-        let why = config.unknown("model_type", "of which ONNX Runtime GenAI runs no model");
-        return Err(why.help("Leave `export.runtime` out.").into());
-    };
     submission.file(genai::FILE, text.as_bytes())?;
     let fact = "rows are padded on the right: the attention does not know of padding on the left";
     Ok(("hf.padding".to_owned(), fact.to_owned()))

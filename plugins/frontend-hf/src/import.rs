@@ -34,12 +34,19 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     let task = submission.param("source", "task").as_str();
     let sentence = if task.is_none() { sentence::read(submission)? } else { None };
+    if sentence.is_some() && !family.reads_texts() {
+        return Err(sentence::not_of_texts().into());
+    }
     let task = task.or(sentence.as_ref().map(|_| kinds::FEATURES));
     let described = family.describe(&config, task)?;
     let mut checkpoint = Checkpoint::open(submission, folder_of(network))?;
     checkpoint.under(described.prefixes());
     checkpoint.by(scheme);
-    let target = target(submission, &config);
+    let target = target(submission, &config, &*described);
+    let genai = match target.is_genai {
+        true => Some(for_genai(submission, &config, &*described, &generation(submission)?)?),
+        false => None,
+    };
     let graph = match &sentence {
         Some(sentence) => described.sentences(&checkpoint, &target, sentence)?,
         None => described.graph(&checkpoint, &target)?,
@@ -47,10 +54,6 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let further = described.further(&checkpoint, &target)?;
     checkpoint.complete()?;
     let pointers = copy(submission)?;
-    let genai = match target.is_genai {
-        true => Some(for_genai(submission, &config, &*described, &generation(submission)?)?),
-        false => None,
-    };
     let mut notes = config.unread();
     notes.extend(checkpoint.unused());
     notes.extend(checkpoint.not_finite());

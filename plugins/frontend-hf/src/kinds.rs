@@ -58,6 +58,11 @@ fn named(kind: &str) -> Option<Family> {
 }
 
 impl Family {
+    /// Whether texts alone are read, of which there may be vectors.
+    pub(crate) fn reads_texts(self) -> bool {
+        matches!(self, Family::Decoder(_) | Family::Encoder(_) | Family::EncoderDecoder(_))
+    }
+
     /// The architecture that the fields of `config` describe, for a task that is asked for or for that of the class.
     ///
     /// # Errors

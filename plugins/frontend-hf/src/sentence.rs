@@ -224,6 +224,13 @@ fn reads_tokens(submission: &Submission, folder: &str) -> Result<(), Diagnostic>
     })
 }
 
+/// What a model that reads no texts alone has no vectors of texts for.
+pub(crate) fn not_of_texts() -> Diagnostic {
+    let why =
+        "`modules.json` says what comes behind the model, which is known for models of texts alone";
+    unsupported(why).help("Leave `modules.json` out to convert the model alone.")
+}
+
 fn help() -> &'static str {
     "Set `source.task = \"feature-extraction\"` to convert the model alone."
 }

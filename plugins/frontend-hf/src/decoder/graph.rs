@@ -14,7 +14,7 @@ use super::state::state_space;
 use super::tables::{Lengths, Table};
 use super::weights::Net;
 use super::{Decoder, DecoderLayer, Logits, Mixer, Order};
-use crate::architecture::{Architecture, Target};
+use crate::architecture::{Architecture, Target, not_of_genai};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag;
@@ -42,10 +42,17 @@ impl Architecture for Decoder {
         Ok(b.finish())
     }
 
-    fn genai(&self, config: &Config, generation: &Map<String, Value>) -> Option<String> {
-        // It has no names for the states of convolutions, and one size for heads of keys and of values.
+    fn has_decoder(&self) -> bool {
+        true
+    }
+
+    fn genai(&self, config: &Config, generation: &Map<String, Value>) -> Result<String> {
+        // It has no names for states, and one size for keys and values.
         let is_attentive = self.layers.iter().all(|layer| layer.mixer == Mixer::Attention);
-        (is_attentive && self.head == self.value).then(|| genai::text(config, generation, self))
+        match is_attentive && self.head == self.value {
+            true => Ok(genai::text(config, generation, self)),
+            false => Err(not_of_genai(config)),
+        }
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {
@@ -86,14 +93,11 @@ fn write(net: &Net<'_>) -> Result<()> {
         b.input(&format!("past_key_values.{i}.{part}"), ty)
     };
     let of_layer = |(i, layer): (usize, &DecoderLayer)| match (layer.mixer, &d.state) {
+        _ if !net.target.has_cache => without_cache(net, ids, layer),
         (Mixer::State, Some(state)) => {
-            let sizes = [[state.channels(), state.taps - 1], [state.inner, state.size]];
-            match net.target.has_cache {
-                true => Ok(vec![kept(i, CONV, sizes[0]), kept(i, RECURRENT, sizes[1])]),
-                false => sizes.map(|sizes| zeros(net, ids, sizes)).into_iter().collect(),
-            }
+            let [conv, recurrent] = state.sizes();
+            Ok(vec![kept(i, CONV, conv), kept(i, RECURRENT, recurrent)])
         }
-        _ if !net.target.has_cache => Ok(vec![]),
         (Mixer::Conv(taps), _) => Ok(vec![kept(i, CONV, [d.hidden, taps - 1])]),
         _ => Ok(vec![cached(i, "key", d.head), cached(i, "value", d.value)]),
     };
@@ -124,6 +128,16 @@ fn write(net: &Net<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What a layer begins with where there is no cache.
+pub(super) fn without_cache(net: &Net<'_>, ids: Var, layer: &DecoderLayer) -> Result<Vec<Var>> {
+    match (layer.mixer, &net.d.state) {
+        (Mixer::State, Some(state)) => {
+            state.sizes().map(|sizes| zeros(net, ids, sizes)).into_iter().collect()
+        }
+        _ => Ok(vec![]),
+    }
 }
 
 /// A state before all tokens, for graphs without a cache: [B, ..sizes].

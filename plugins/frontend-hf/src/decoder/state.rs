@@ -18,6 +18,11 @@ struct Read {
 }
 
 impl StateSpace {
+    /// What is kept of a row: the last inputs of the convolution, and the state.
+    pub(super) fn sizes(&self) -> [[usize; 2]; 2] {
+        [[self.channels(), self.taps - 1], [self.inner, self.size]]
+    }
+
     /// Channels of the convolution.
     pub(super) fn channels(&self) -> usize {
         match self.kind {

@@ -1,16 +1,18 @@
 //! The hidden states of a decoder without its cache and its scores of words, for vectors of texts.
 
-use super::graph::{embedding, layer_of, shared};
+use super::Decoder;
+use super::graph::{embedding, layer_of, shared, without_cache};
 use super::weights::Net;
-use super::{Decoder, Mixer};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
+use crate::config::Config;
 use crate::diag;
 use crate::layers::Layers;
 use crate::problem::unsupported;
 use crate::sentence::Sentence;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
+use serde_json::{Map, Value};
 
 /// A decoder that is asked for its hidden states.
 pub(crate) struct States(pub(crate) Decoder);
@@ -31,6 +33,12 @@ impl Architecture for States {
         sentence: &Sentence,
     ) -> Result<Graph> {
         self.written(weights, target, Some(sentence))
+    }
+
+    fn genai(&self, _: &Config, _: &Map<String, Value>) -> Result<String> {
+        let why = "ONNX Runtime GenAI runs no model that gives hidden states alone";
+        Err(unsupported(why)
+            .help("Leave `export.runtime` out, or `source.task` and `modules.json`."))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {
@@ -55,10 +63,6 @@ impl States {
 
 fn write(net: &Net<'_>, sentence: Option<&Sentence>) -> Result<()> {
     let (b, d) = (net.b, net.d);
-    if d.layers.iter().any(|layer| layer.mixer != Mixer::Attention) {
-        let message = "Layers that are no attention are not known without their cache";
-        return Err(unsupported(message).help("Leave `source.task` and `modules.json` out."));
-    }
     let dims = ["batch_size", "sequence_length"].map(|name| Dim::Symbol(name.into()));
     let input = |name| b.input(name, ValueType::tensor(DataType::Int64, dims.clone()));
     let (ids, mask) = (input("input_ids"), input("attention_mask"));
@@ -73,7 +77,8 @@ fn write(net: &Net<'_>, sentence: Option<&Sentence>) -> Result<()> {
         let name = format!("{}.{number}", d.names.layers);
         let prefix = format!("{name}.");
         let name = diag::Layer::new(name, "decoder layer");
-        (x, _) = b.in_layer(name, |_| layer_of(net, &all, x, (number, layer, &prefix, &[])))?;
+        let past = without_cache(net, ids, layer)?;
+        (x, _) = b.in_layer(name, |_| layer_of(net, &all, x, (number, layer, &prefix, &past)))?;
     }
     if !d.head_of_words.without_norm {
         x = net.norm(x, d.names.final_norm, d.hidden)?;

@@ -35,7 +35,12 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let described = describe(network, &read)?;
     let checkpoint = checkpoint(&read.tensors, &described)?;
     let Described { decoder, config, .. } = described;
-    let target = target(submission, &config);
+    let target = target(submission, &config, &decoder);
+    let generation = tokenizer::generation(&read.metadata);
+    let genai = match target.is_genai {
+        true => Some(for_genai(submission, &config, &decoder, &generation)?),
+        false => None,
+    };
     let graph = graph(&decoder, &checkpoint, &target)?;
     let folder = folder_of(network);
     for path in folder::texts(submission) {
@@ -52,11 +57,6 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         return Err(Diagnostics(notes));
     }
     notes.extend(config.notes());
-    let generation = tokenizer::generation(&read.metadata);
-    let genai = match target.is_genai {
-        true => Some(for_genai(submission, &config, &decoder, &generation)?),
-        false => None,
-    };
     let metadata = card(&read, &decoder, &checkpoint).into_iter().chain(genai).collect();
     let model = lower::model(graph, target.opset);
     Ok(Imported { model, notes, metadata, ..Imported::default() })

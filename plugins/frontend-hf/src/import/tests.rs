@@ -105,6 +105,8 @@ fn what_genai_cannot_run_is_refused() {
         found.contains("`deepseek_v2` in `config.json`, of which ONNX Runtime GenAI runs no model"),
         "{found}"
     );
+    let found = refused(&of(&llama()).param("source.task", "feature-extraction"));
+    assert!(found.contains("runs no model that gives hidden states alone"), "{found}");
     let said = "{\"top_p\": Infinity, \"top_k\": 7, \"early_stopping\": \"never\", \"eos_token_id\": [2, 3]}";
     let done = imported(&of(&llama()).and("m/generation_config.json", said));
     let search = &done.genai["search"];

@@ -30,6 +30,10 @@ impl Architecture for EncoderDecoder {
         ENCODER
     }
 
+    fn has_decoder(&self) -> bool {
+        true
+    }
+
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
         if !target.has_cache {
             let why = "`export.cache` is false, and a decoder beside an encoder is written with its cache";

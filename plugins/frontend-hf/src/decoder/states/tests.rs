@@ -59,6 +59,16 @@ fn hidden_states_come_without_cache_and_padding_changes_nothing() {
         (json!({ "model_type": "llama", "architectures": ["LlamaModel"] }), false),
         (json!({ "model_type": "gpt2", "architectures": ["GPT2Model"] }), false),
         (
+            json!({ "model_type": "lfm2", "architectures": ["Lfm2Model"], "layer_types": ["conv", "full_attention"],
+            "block_auto_adjust_ff_dim": false }),
+            false,
+        ),
+        (
+            json!({ "model_type": "mamba", "architectures": ["MambaModel"], "intermediate_size": 24, "state_size": 5,
+            "conv_kernel": 3, "time_step_rank": 4 }),
+            false,
+        ),
+        (
             json!({ "model_type": "gemma3_text", "architectures": ["Gemma3TextModel"], "sliding_window": 4,
             "layer_types": ["sliding_attention", "full_attention"], "use_bidirectional_attention": true }),
             true,
@@ -117,6 +127,4 @@ fn what_a_decoder_is_not_asked_for_is_told() {
     );
     let both = json!({ "model_type": "gemma3_text", "use_bidirectional_attention": true });
     refused(both, None, "`use_bidirectional_attention` is true");
-    let conv = json!({ "model_type": "lfm2", "layer_types": ["conv", "full_attention"] });
-    refused(conv, Some("feature-extraction"), "not known without their cache");
 }
