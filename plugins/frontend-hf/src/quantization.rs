@@ -11,10 +11,11 @@ use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::layers::checked;
-use crate::problem::{damaged, unsupported};
+use crate::problem::{damaged, over_limit, unsupported};
 use crate::weight::Scheme;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::{DataType, Derivation, Tensor};
+use std::collections::HashSet;
 
 /// Fields that say how the tools of a method run or made it, and not what is stored.
 const INERT: [&str; 34] = [
@@ -55,26 +56,42 @@ pub(crate) fn scheme(config: &Config) -> Result<Option<Box<dyn Scheme>>> {
     Ok(Some(scheme))
 }
 
+/// Names with a `*` that a list may have: each layer is compared with all of them.
+const PATTERNS_MAX: usize = 1024;
+
 /// Names of layers that stay real numbers.
 #[derive(Debug, Default)]
 struct Excepted {
     field: &'static str,
-    names: Vec<String>,
+    names: HashSet<String>,
+    patterns: Vec<String>,
 }
 
 impl Excepted {
     fn read(section: &Config, field: &'static str) -> Result<Excepted> {
-        let names = section.words(field)?.unwrap_or_default();
-        Ok(Excepted { field, names: names.into_iter().map(str::to_owned).collect() })
+        let all = section.words(field)?.unwrap_or_default().into_iter().map(str::to_owned);
+        let (patterns, names): (Vec<String>, Vec<String>) = all.partition(|n| n.contains('*'));
+        if patterns.len() > PATTERNS_MAX {
+            let found = patterns.len();
+            return Err(over_limit(format!(
+                "`{field}` in `quantization_config` has {found} names with a `*`, of {PATTERNS_MAX} at most"
+            )));
+        }
+        Ok(Excepted { field, names: names.into_iter().collect(), patterns })
+    }
+
+    /// What of the list the layer is, or lies in.
+    fn listed(&self, name: &str) -> Option<&String> {
+        let parts: Vec<&str> = name.split('.').collect();
+        let runs = (0..parts.len()).flat_map(|from| (from..parts.len()).map(move |to| (from, to)));
+        let found =
+            runs.into_iter().find_map(|(from, to)| self.names.get(&parts[from..=to].join(".")));
+        found.or_else(|| self.patterns.iter().find(|listed| lies_in(name, listed)))
     }
 
     /// Refuses weights of the layer `name` that come quantized although it is listed.
     fn check(&self, w: &Checkpoint, name: &str) -> Result<()> {
-        match self
-            .names
-            .iter()
-            .find(|listed| w.names(name).iter().any(|name| lies_in(name, listed)))
-        {
+        match w.names(name).iter().find_map(|name| self.listed(name)) {
             None => Ok(()),
             Some(listed) => Err(damaged(format!(
                 "`{}` lists `{}`, and the weights of `{}` come quantized",

@@ -5,7 +5,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::shown;
 use crate::layers::checked;
-use crate::problem::{damaged, unsupported};
+use crate::problem::{damaged, over_limit, unsupported};
 use crate::weight::{Blocks, Scheme};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -15,6 +15,9 @@ const FORMATS: [&str; 6] = [
     "dense", "float-quantized", "int-quantized", "mixed-precision", "naive-quantized",
     "pack-quantized",
 ];
+
+/// Groups of layers: each layer is compared with all of them.
+const GROUPS_MAX: usize = 256;
 
 /// How the weights of some layers are quantized.
 #[derive(Debug)]
@@ -53,6 +56,12 @@ impl Compressed {
         }
         let all = section.section("config_groups")?;
         let all = all.ok_or_else(|| section.wrong("config_groups", "an object"))?;
+        if all.count() > GROUPS_MAX {
+            let found = all.count();
+            return Err(over_limit(format!(
+                "`quantization_config.config_groups` has {found} groups, of {GROUPS_MAX} at most"
+            )));
+        }
         let groups = all.sections()?.into_iter().map(|group| {
             let read = Group::read(section, &group)?;
             section.close(&group);

@@ -3,7 +3,7 @@
 mod floats;
 mod packed;
 
-use super::{lies_in, scheme};
+use super::{Excepted, PATTERNS_MAX, scheme};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::Diagnostic;
@@ -280,6 +280,11 @@ fn other_methods_are_refused_by_name() {
 #[test]
 fn layers_are_listed_by_parts_of_their_names() {
     let name = "model.layers.3.mlp.gate_proj";
+    let list =
+        |names: Value| Config::parse(json!({ "ignore": names }).to_string().as_bytes()).unwrap();
+    let lies_in = |name: &str, listed: &str| {
+        Excepted::read(&list(json!([listed])), "ignore").unwrap().listed(name).is_some()
+    };
     for listed in ["model.layers.*.mlp", "gate_proj", "mlp.gate_proj", "layers.3", name] {
         assert!(lies_in(name, listed), "{listed}");
     }
@@ -288,4 +293,7 @@ fn layers_are_listed_by_parts_of_their_names() {
     {
         assert!(!lies_in(name, listed), "{listed}");
     }
+    let many: Vec<String> = (0..=PATTERNS_MAX).map(|i| format!("layers.*.{i}")).collect();
+    let found = Excepted::read(&list(json!(many)), "ignore").unwrap_err();
+    assert!(found.message.contains("1025 names with a `*`"), "{found}");
 }
