@@ -98,16 +98,9 @@ pub(crate) fn check_heads(c: &Config, key: &str, sizes: [usize; 2]) -> Result<()
 
 /// The activation that a field names.
 pub(crate) fn activation(c: &Config, key: &str, default: Activation) -> Result<Activation> {
-    Ok(match c.word(key)? {
-        None => default,
-        Some("silu" | "swish") => Activation::Silu,
-        Some("gelu" | "gelu_python") => Activation::Gelu,
-        Some("gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_accurate") => {
-            Activation::GeluTanh
-        }
-        Some("quick_gelu") => Activation::QuickGelu,
-        Some("relu") => Activation::Relu,
-        Some("relu2") => Activation::SquaredRelu,
-        Some(_) => return Err(c.unknown(key, "which is no activation that is known")),
-    })
+    let named = |word| {
+        let unknown = || c.unknown(key, "which is no activation that is known");
+        Activation::named(word).ok_or_else(unknown)
+    };
+    c.word(key)?.map_or(Ok(default), named)
 }

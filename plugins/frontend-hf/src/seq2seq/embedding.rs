@@ -68,13 +68,5 @@ pub(super) fn logits(net: &Net<'_>, x: Var, ids: Var, table: Var) -> Result<Var>
         let words = net.apply(x, &net.plain(d.lm_head, [d.hidden, d.words])?)?;
         return bias.map_or(Ok(words), |bias| b.add(words, bias));
     }
-    let flat = b.reshape(x, vec![-1, d.hidden as i64]).one()?;
-    let product = b.gemm(flat, table).trans_b(1);
-    let words = match bias {
-        Some(bias) => product.c(bias).one()?,
-        None => product.one()?,
-    };
-    let size = b.constant(Tensor::vector(vec![d.words as i64]));
-    let sizes = b.concat([b.shape(ids).one()?, size]).axis(0).one()?;
-    b.reshape(words, sizes).one()
+    net.by_table(x, table, (bias, ids), [d.hidden, d.words])
 }

@@ -69,15 +69,7 @@ fn head(c: &Config, key: &str, hidden: usize, heads: usize) -> Result<usize, Dia
 }
 
 fn activation(c: &Config, key: &str, word: &str) -> Result<Activation, Diagnostic> {
-    Ok(match word {
-        "silu" | "swish" => Activation::Silu,
-        "gelu" => Activation::Gelu,
-        "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Activation::GeluTanh,
-        "quick_gelu" => Activation::QuickGelu,
-        "relu" => Activation::Relu,
-        "relu2" => Activation::SquaredRelu,
-        _ => return Err(c.unknown(key, "which is no activation that is known")),
-    })
+    Activation::named(word).ok_or_else(|| c.unknown(key, "which is no activation that is known"))
 }
 
 /// BART's names of a projection each.
