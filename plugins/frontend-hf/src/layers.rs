@@ -7,7 +7,7 @@ use crate::diag::{Diagnostic, shown};
 use crate::problem::damaged;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::formulas::activation::silu;
-use onnxd_plugin_sdk::ir::{Tensor, TensorError};
+use onnxd_plugin_sdk::ir::{Graph, Opsets, Tensor, TensorError};
 
 /// The opset from which on norms, rotations and attention are operators.
 pub(crate) const OPERATORS: i64 = 23;
@@ -16,6 +16,18 @@ pub(crate) const OPERATORS: i64 = 23;
 pub(crate) struct Layers<'a> {
     pub(crate) b: &'a GraphBuilder,
     pub(crate) w: &'a Checkpoint,
+}
+
+/// The graph of what `write` adds, in this version of the standard's operators.
+pub(crate) fn graph(
+    weights: &Checkpoint,
+    opset: i64,
+    write: impl FnOnce(Layers<'_>) -> Result<()>,
+) -> Result<Graph> {
+    let opsets = Opsets::from([(String::new(), opset)]);
+    let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
+    write(Layers { b: &b, w: weights })?;
+    Ok(b.finish())
 }
 
 /// A linear layer: weights with their outputs first.

@@ -11,6 +11,8 @@ use crate::problem::{damaged, over_limit, unsupported};
 use onnxd_plugin_sdk::Submission;
 use serde::Deserialize;
 
+pub(crate) use graph::output;
+
 /// The list of the steps.
 pub(crate) const MODULES: &str = "modules.json";
 

@@ -10,9 +10,9 @@ use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::fields;
+use crate::layers::graph;
 use crate::layers::{Activation, Layers};
 use crate::transformer::{Mlp, Names, Order, Stack, project};
-use crate::vision::graph;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::Graph;
 use picture::Picture;
@@ -78,7 +78,7 @@ impl Architecture for Task {
     }
 
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
-        graph(weights, target.opset, |net| self.write(net))
+        graph(weights, target.opset, |layers| self.write(&layers))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {

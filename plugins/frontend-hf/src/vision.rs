@@ -12,12 +12,10 @@ mod vit;
 mod windows;
 
 use crate::architecture::Architecture;
-use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::fields;
-use crate::layers::Layers;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
 
 /// Describes the model of a `config.json`.
 pub(crate) type Family = fn(&Config) -> Result<Box<dyn Architecture>>;
@@ -86,18 +84,6 @@ impl Pictures {
             self.size.map_or("any".to_owned(), |[height, width]| format!("{height}x{width}"));
         ("image_size", size)
     }
-}
-
-/// A graph of so many inputs and outputs as `write` adds.
-pub(crate) fn graph(
-    weights: &Checkpoint,
-    opset: i64,
-    write: impl FnOnce(&Layers<'_>) -> Result<()>,
-) -> Result<Graph> {
-    let opsets = Opsets::from([(String::new(), opset)]);
-    let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
-    write(&Layers { b: &b, w: weights })?;
-    Ok(b.finish())
 }
 
 /// What a model of pictures gives.

@@ -4,9 +4,9 @@ use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::conv::Conv;
 use crate::diag;
+use crate::layers::graph;
 use crate::layers::{Activation, Layers, activate, checked};
 use crate::transformer::{Order, Stack, project};
-use crate::vision::graph;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Tensor, ValueType};
 
@@ -80,7 +80,7 @@ impl Architecture for Sound {
     }
 
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
-        graph(weights, target.opset, |net| self.write(net))
+        graph(weights, target.opset, |layers| self.write(&layers))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {

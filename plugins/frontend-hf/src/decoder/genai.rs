@@ -59,13 +59,13 @@ impl Said<'_> {
     }
 
     /// A setting of a search, which has the type of its default.
-    fn setting(&self, key: &str, default: Value) -> Value {
+    fn setting(&self, key: &str, default: &Value) -> Value {
         let is_alike = |value: &Value| match default {
             Value::Bool(_) => value.is_boolean(),
             _ if default.is_u64() => value.is_u64(),
             _ => value.is_number(),
         };
-        self.get(key, is_alike).unwrap_or(default.clone())
+        self.get(key, is_alike).unwrap_or_else(|| default.clone())
     }
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn text(config: &Config, generation: &Map<String, Value>, decoder: &D
         }
     }
     let settings = search().into_iter();
-    let settings = settings.map(|(key, default)| (key.to_owned(), said.setting(key, default)));
+    let settings = settings.map(|(key, default)| (key.to_owned(), said.setting(key, &default)));
     let mut searching: Map<String, Value> = settings.collect();
     searching.insert("max_length".into(), json!(context));
     // The operator writes into a cache that is as long as it will be; other graphs make a longer one.

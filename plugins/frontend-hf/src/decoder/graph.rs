@@ -18,9 +18,9 @@ use crate::architecture::{Architecture, Target, not_of_genai};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag;
-use crate::layers::Layers;
-use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
+use crate::layers;
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Tensor, ValueType};
 use serde_json::{Map, Value};
 
 /// The parts of the cache of layers without keys.
@@ -33,13 +33,12 @@ impl Architecture for Decoder {
     }
 
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
-        let opsets = Opsets::from([(String::new(), target.opset)]);
-        let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
-        if target.is_genai {
-            b.import_domain(MICROSOFT);
-        }
-        write(&Net { layers: Layers { b: &b, w: weights }, d: self, target })?;
-        Ok(b.finish())
+        layers::graph(weights, target.opset, |layers| {
+            if target.is_genai {
+                layers.b.import_domain(MICROSOFT);
+            }
+            write(&Net { layers, d: self, target })
+        })
     }
 
     fn has_decoder(&self) -> bool {

@@ -7,11 +7,11 @@ use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag;
-use crate::layers::Layers;
+use crate::layers;
 use crate::problem::unsupported;
-use crate::sentence::Sentence;
-use onnxd_plugin_sdk::build::{GraphBuilder, Result};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
+use crate::sentence::{self, Sentence};
+use onnxd_plugin_sdk::build::Result;
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
 use serde_json::{Map, Value};
 
 /// A decoder that is asked for its hidden states.
@@ -50,14 +50,13 @@ impl Architecture for States {
 impl States {
     fn written(
         &self,
-        w: &Checkpoint,
+        weights: &Checkpoint,
         target: &Target,
         sentence: Option<&Sentence>,
     ) -> Result<Graph> {
-        let opsets = Opsets::from([(String::new(), target.opset)]);
-        let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
-        write(&Net { layers: Layers { b: &b, w }, d: &self.0, target }, sentence)?;
-        Ok(b.finish())
+        layers::graph(weights, target.opset, |layers| {
+            write(&Net { layers, d: &self.0, target }, sentence)
+        })
     }
 }
 
@@ -83,9 +82,7 @@ fn write(net: &Net<'_>, sentence: Option<&Sentence>) -> Result<()> {
     if !d.head_of_words.without_norm {
         x = net.norm(x, d.names.final_norm, d.hidden)?;
     }
-    let Some(sentence) = sentence else { return b.output(x, "last_hidden_state") };
-    b.output(x, "token_embeddings")?;
-    b.output(sentence.write(b, [x, mask], d.hidden)?, "sentence_embedding")
+    sentence::output(b, [x, mask], (sentence, d.hidden))
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::decoder::rotary::Turn;
 use crate::diag;
-use crate::layers::Layers;
-use crate::sentence::Sentence;
+use crate::layers;
+use crate::sentence::{self, Sentence};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
 
 impl Architecture for Encoder {
     fn prefixes(&self) -> &'static [&'static str] {
@@ -55,10 +55,9 @@ impl Encoder {
         target: &Target,
         sentence: Option<&Sentence>,
     ) -> Result<Graph> {
-        let opsets = Opsets::from([(String::new(), target.opset)]);
-        let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
-        write(&Net { layers: Layers { b: &b, w }, e: self, held: Default::default() }, sentence)?;
-        Ok(b.finish())
+        layers::graph(w, target.opset, |layers| {
+            write(&Net { layers, e: self, held: Default::default() }, sentence)
+        })
     }
 }
 
@@ -86,15 +85,10 @@ fn write(net: &Net<'_>, sentence: Option<&Sentence>) -> Result<()> {
     if !e.names.final_norm.is_empty() {
         x = net.norm(x, e.names.final_norm, e.hidden)?;
     }
-    let outputs = match sentence {
-        Some(sentence) => {
-            vec![
-                ("token_embeddings", x),
-                ("sentence_embedding", sentence.write(b, [x, mask], e.hidden)?),
-            ]
-        }
-        None => outputs(net, &tokens, x)?,
-    };
+    if sentence.is_some() {
+        return sentence::output(b, [x, mask], (sentence, e.hidden));
+    }
+    let outputs = outputs(net, &tokens, x)?;
     outputs.into_iter().try_for_each(|(name, output)| b.output(output, name))
 }
 

@@ -7,14 +7,20 @@ use crate::problem::damaged;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
+/// The vectors of tokens as an output, and behind steps those of texts.
+pub(crate) fn output(
+    b: &GraphBuilder,
+    [x, mask]: [Var; 2],
+    (sentence, hidden): (Option<&Sentence>, usize),
+) -> Result<()> {
+    let Some(sentence) = sentence else { return b.output(x, "last_hidden_state") };
+    b.output(x, "token_embeddings")?;
+    b.output(sentence.write(b, [x, mask], hidden)?, "sentence_embedding")
+}
+
 impl Sentence {
     /// A vector for each text, by the vectors [B, S, hidden] of its tokens and the mask of its padding.
-    pub(crate) fn write(
-        &self,
-        b: &GraphBuilder,
-        [x, mask]: [Var; 2],
-        hidden: usize,
-    ) -> Result<Var> {
+    fn write(&self, b: &GraphBuilder, [x, mask]: [Var; 2], hidden: usize) -> Result<Var> {
         let (mut x, mut elements) = (x, hidden);
         for (name, step) in &self.steps {
             let needed = match step {

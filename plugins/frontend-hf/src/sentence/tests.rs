@@ -147,8 +147,8 @@ fn weights_of_steps_are_looked_at() {
         let tensors: Vec<_> = names.iter().map(|(n, dims)| ((*n).into(), dims.to_vec())).collect();
         fixture::file(&tensors)
     };
-    let (matrix, bias): ((&str, &[usize]), (&str, &[usize])) =
-        (("linear.weight", &[3, 4]), ("linear.bias", &[3]));
+    let matrix: (&str, &[usize]) = ("linear.weight", &[3, 4]);
+    let bias: (&str, &[usize]) = ("linear.bias", &[3]);
     let mut odd = weights(&[matrix, bias, ("spare", &[2])]).to_vec();
     let at = odd.len() - 8;
     odd[at - 12..at - 8].copy_from_slice(&f32::NAN.to_le_bytes());

@@ -8,9 +8,9 @@ use super::{EncoderDecoder, Source, Stack};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::diag::{Code, Diagnostic, Layer};
-use crate::layers::Layers;
-use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType};
+use crate::layers;
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Tensor, ValueType};
 
 pub(super) const READ: &str = "encoder_sequence_length";
 const NEW: &str = "decoder_sequence_length";
@@ -67,10 +67,7 @@ pub(super) fn written(
     target: &Target,
     write: impl FnOnce(&Net<'_>) -> Result<()>,
 ) -> Result<Graph> {
-    let opsets = Opsets::from([(String::new(), target.opset)]);
-    let b = GraphBuilder::new(Graph::new("main"), opsets).with_node_names();
-    write(&Net { layers: Layers { b: &b, w: weights }, d })?;
-    Ok(b.finish())
+    layers::graph(weights, target.opset, |layers| write(&Net { layers, d }))
 }
 
 /// Calls `layer` for each layer of a stack, with its number and what names of its weights begin with.

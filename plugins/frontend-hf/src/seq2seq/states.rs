@@ -6,7 +6,7 @@ use super::{EncoderDecoder, Source};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::diag::{Code, Diagnostic};
-use crate::sentence::Sentence;
+use crate::sentence::{self, Sentence};
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::Graph;
 
@@ -32,9 +32,7 @@ impl States {
         let inputs = ["input_ids", "attention_mask"].map(|name| net.tokens(name, READ));
         let (x, bias) = read(net, self.1, inputs)?;
         let x = encoded(net, x, Some(bias))?;
-        let Some(sentence) = sentence else { return b.output(x, "last_hidden_state") };
-        b.output(x, "token_embeddings")?;
-        b.output(sentence.write(b, [x, inputs[1]], hidden)?, "sentence_embedding")
+        sentence::output(b, [x, inputs[1]], (sentence, hidden))
     }
 }
 

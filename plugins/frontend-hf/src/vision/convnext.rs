@@ -1,12 +1,13 @@
 //! ConvNeXt: convolutions over single channels, and layers that look at each place alone.
 
-use super::{BATCH, Head, Pictures, graph, head};
+use super::{BATCH, Head, Pictures, head};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::conv::Conv;
 use crate::diag;
 use crate::fields;
+use crate::layers::graph;
 use crate::layers::{Activation, Layers, activate};
 use crate::transformer::project;
 use onnxd_plugin_sdk::build::{Result, Var};
@@ -76,7 +77,7 @@ impl Architecture for ConvNext {
     }
 
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
-        graph(weights, target.opset, |net| self.write(net))
+        graph(weights, target.opset, |layers| self.write(&layers))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {

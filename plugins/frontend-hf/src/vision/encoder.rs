@@ -1,10 +1,11 @@
 //! Transformers that read patches of pictures: ViT, and what families do otherwise.
 
 use super::patches::Patches;
-use super::{BATCH, graph, relative};
+use super::{BATCH, relative};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::layers::Layers;
+use crate::layers::graph;
 use crate::transformer::{Stack, project};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::ir::{Graph, Tensor};
@@ -56,7 +57,7 @@ impl Architecture for VisionTransformer {
     }
 
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
-        graph(weights, target.opset, |net| self.write(net))
+        graph(weights, target.opset, |layers| self.write(&layers))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {

@@ -1,12 +1,13 @@
 //! ResNet: blocks of convolutions with batch norm, which add what they read.
 
-use super::{BATCH, Head, Pictures, graph, head};
+use super::{BATCH, Head, Pictures, head};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::conv::Conv;
 use crate::diag;
 use crate::fields;
+use crate::layers::graph;
 use crate::layers::{Activation, Layers, activate};
 use crate::transformer::project;
 use onnxd_plugin_sdk::build::{Result, Var};
@@ -75,7 +76,7 @@ impl Architecture for ResNet {
     }
 
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
-        graph(weights, target.opset, |net| self.write(net))
+        graph(weights, target.opset, |layers| self.write(&layers))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {

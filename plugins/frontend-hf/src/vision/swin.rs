@@ -1,12 +1,13 @@
 //! Swin: attention inside windows, which every other layer shifts.
 
-use super::{BATCH, Head, Pictures, graph, head, relative};
+use super::{BATCH, Head, Pictures, head, relative};
 use crate::architecture::{Architecture, Target};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::conv::Conv;
 use crate::diag;
 use crate::fields;
+use crate::layers::graph;
 use crate::layers::{Activation, Layers, activate};
 use crate::transformer::project;
 use onnxd_plugin_sdk::build::{Result, Var};
@@ -87,7 +88,7 @@ impl Architecture for Swin {
     }
 
     fn graph(&self, weights: &Checkpoint, target: &Target) -> Result<Graph> {
-        graph(weights, target.opset, |net| self.write(net))
+        graph(weights, target.opset, |layers| self.write(&layers))
     }
 
     fn card(&self) -> Vec<(&'static str, String)> {
