@@ -131,12 +131,28 @@ impl<'g> Decoder<'g> {
         let name = |v: &ValueId| graph[*v].name.as_str();
         let (past, others): (Vec<ValueId>, Vec<ValueId>) =
             graph.inputs().iter().partition(|v| name(v).starts_with(PAST));
+        // One prompt, of any number of tokens.
+        let takes_prompts = |v: &ValueId| match graph[*v].shape() {
+            Some([prompts, tokens @ ..]) => {
+                prompts.known().is_none_or(|n| n == 1)
+                    && tokens.iter().all(|dim| dim.known().is_none())
+            }
+            _ => true,
+        };
         let known = |v: &ValueId| {
             ["input_ids", "attention_mask", "position_ids"].contains(&name(v))
                 && graph[*v].dtype() == Some(DataType::Int64)
+                && takes_prompts(v)
         };
         let ids = others.iter().find(|v| name(v) == "input_ids")?;
-        let has_cache = !past.is_empty() && past.iter().all(|v| graph[*v].shape().is_some());
+        // Keys and values grow with the tokens; states of other kinds keep their size.
+        let grows = |v: &ValueId| {
+            graph[*v].shape().is_some_and(|dims| {
+                let is_state = ![".key", ".value"].iter().any(|part| name(v).ends_with(part));
+                is_state || dims.iter().skip(1).any(|dim| dim.known().is_none())
+            })
+        };
+        let has_cache = !past.is_empty() && past.iter().all(grows);
         let tables = graph.readers(*ids).iter().filter(|id| graph[**id].is("Gather"));
         let rows = tables.filter_map(|id| {
             let table = graph.constant(graph[*id].input(0)?)?;
@@ -250,7 +266,7 @@ mod tests {
     fn of_inputs(inputs: &str) -> Model {
         let mut model = model(
             &format!(
-                "g ({inputs}) => (float[B,S,4] logits) <float[50,4] t> {{ logits = Gather(t, input_ids) }}"
+                "g ({inputs}) => (float[?,?,4] logits) <float[50,4] t> {{ logits = Gather(t, input_ids) }}"
             ),
             1,
         );
@@ -276,7 +292,7 @@ mod tests {
             ("B,90000000", false),
         ] {
             let model = of_inputs(&format!(
-                "int64[B,S] input_ids, float[{sizes}] past_0_key, float[{sizes}] past_0_value"
+                "int64[B,S] input_ids, float[{sizes}] past_0_conv, float[{sizes}] past_0_recurrent"
             ));
             let decoder = Decoder::find(&model.graph).unwrap();
             assert_eq!(decoder.empty().is_ok(), fits, "{sizes}");
@@ -284,5 +300,21 @@ mod tests {
         let model = of_inputs("int64[B,S] input_ids, string[B,P] past_0_key");
         let found = Decoder::find(&model.graph).unwrap().empty().unwrap_err().to_string();
         assert!(found.contains("past_key_values.0.key"), "{found}");
+    }
+
+    /// A decoder whose cache or tokens have a fixed number gets no prompts; states have a fixed size always.
+    #[test]
+    fn decoders_of_fixed_lengths_have_no_prompts() {
+        for (inputs, found) in [
+            ("int64[B,S] input_ids, int64[B,T] attention_mask, float[B,4,P,8] past_0_key", true),
+            ("int64[1,S] input_ids, int64[1,T] attention_mask, float[1,4,P,8] past_0_key", true),
+            ("int64[B,S] input_ids, float[B,4,3] past_0_conv, float[B,4,P,8] past_1_key", true),
+            ("int64[1,1] input_ids, int64[1,17] attention_mask, float[1,4,16,8] past_0_key", false),
+            ("int64[B,S] input_ids, int64[B,17] attention_mask, float[B,4,P,8] past_0_key", false),
+            ("int64[B,S] input_ids, int64[B,T] attention_mask, float[B,4,16,8] past_0_key", false),
+            ("int64[4,S] input_ids, float[4,4,P,8] past_0_value", false),
+        ] {
+            assert_eq!(is_decoder(&of_inputs(inputs)), found, "{inputs}");
+        }
     }
 }
