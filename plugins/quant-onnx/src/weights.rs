@@ -15,7 +15,8 @@ use std::cell::Cell;
 /// The oldest operator set whose `DequantizeLinear` has blocks.
 const BLOCKS_SINCE: i64 = 21;
 
-/// Weights alone; samples help to round them, if there are any.
+/// Weights alone; samples help to round them, if there are any. Those that had no say grade the result, which are all
+/// where nothing was made of samples.
 pub(crate) fn quantize(
     model: &mut Model,
     request: &QuantizeRequest,
@@ -25,25 +26,27 @@ pub(crate) fn quantize(
     if form == Form::Qdq && model.opset() < BLOCKS_SINCE {
         onnxd_opset::convert(model, BLOCKS_SINCE)?;
     }
-    let (request, tried) = mixed_precision(model, request, form, cx)?;
-    let (mut done, held) = rounded(model, &request, form, cx)?;
+    let mut held =
+        (cx.calibration().samples() > 0).then(|| Held::last_of_few(&SampleSet::of(cx), model));
+    let (request, tried) = mixed_precision(model, request, form, held.as_ref(), cx)?;
+    let (mut done, had_a_say) = match methods(cx)?.zip(held.as_mut()) {
+        Some((methods, held)) => (rounded(model, &request, form, (methods, held), cx)?, true),
+        None => (quantize_weights(model, &request, form, None)?, !tried.tried.is_empty()),
+    };
     done.append(tried);
-    Ok((done, held))
+    Ok((done, held.filter(|_| had_a_say)))
 }
 
-/// Rounds to the nearest, or as samples say.
+/// Rounds as samples say that are not held out, or to the nearest where that loses less on those that are.
 fn rounded(
     model: &mut Model,
     request: &QuantizeRequest,
     form: Form,
+    (methods, held): (WeightMethods, &mut Held),
     cx: &QuantizeContext,
-) -> Result<(Report, Option<Held>), Diagnostics> {
-    let Some(methods) = methods(cx)? else {
-        return Ok((quantize_weights(model, request, form, None)?, None));
-    };
+) -> Result<Report, Diagnostics> {
     let calibration = cx.calibration();
     let size = calibration.batch_size().max(1);
-    let mut held = Held::last_of_few(&SampleSet::of(cx), model);
     let most = held.calibrating(&SampleSet::of(cx));
     let readings = Cell::new(0);
     let samples = || -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + '_> {
@@ -78,7 +81,7 @@ fn rounded(
             done.fact(
                 "quantization.rounding", "to the nearest, which loses least on held-out samples",
             );
-            return Ok((done, Some(held)));
+            return Ok(done);
         }
         done.quality.nearest_db = Some(db);
     }
@@ -90,7 +93,7 @@ fn rounded(
         );
         done.fact("quantization.scaled_inputs", text);
     }
-    Ok((done, Some(held)))
+    Ok(done)
 }
 
 /// Whether weights have so few bits that no floor holds for the outputs.

@@ -5,7 +5,7 @@ use crate::observe::Feeds;
 use crate::session::{Batches, Calibration, Session};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_eval::{Builtin, Engine, Prepared, RandomSource, RunOptions};
-use onnxd_ir::{DataType, Dim, Graph, Model, Tensor, ValueId};
+use onnxd_ir::{DataType, Dim, Graph, Model, Tensor, ValueId, element_count};
 
 /// Multiplications by weights that all prompts may take.
 const MULTIPLICATIONS_MAX: usize = 1 << 34;
@@ -24,6 +24,9 @@ const WEIGHTS_MAX: usize = 1 << 26;
 
 /// Tokens of a prompt with its continuation at least, where there are several.
 const PROMPT_MIN: usize = 16;
+
+/// Elements of all states of a prompt's empty cache at most.
+const CACHE_MAX: usize = 1 << 27;
 
 /// What names of the cache begin with.
 const PAST: &str = "past_key_values.";
@@ -70,7 +73,7 @@ impl Prompts {
             let mut ids = |count: usize| -> Vec<i64> {
                 (0..count).map(|_| (random.fraction() * decoder.words as f64) as i64).collect()
             };
-            let prompt = decoder.feeds(&ids(length), 0, decoder.empty());
+            let prompt = decoder.feeds(&ids(length), 0, decoder.empty()?);
             let cache = decoder.cache(prepared, &prompt)?;
             samples.push(prompt);
             samples.push(decoder.feeds(&ids(continued), length, cache));
@@ -115,17 +118,41 @@ struct Decoder<'g> {
     past: Vec<ValueId>,
 }
 
+/// The size of an axis of an empty cache, whose first axis is that of prompts.
+fn size((axis, dim): (usize, &Dim)) -> Option<usize> {
+    match dim {
+        Dim::Known(size) => usize::try_from(*size).ok(),
+        _ => Some(usize::from(axis == 0)),
+    }
+}
+
 impl<'g> Decoder<'g> {
     fn find(graph: &'g Graph) -> Option<Decoder<'g>> {
         let name = |v: &ValueId| graph[*v].name.as_str();
         let (past, others): (Vec<ValueId>, Vec<ValueId>) =
             graph.inputs().iter().partition(|v| name(v).starts_with(PAST));
+        // One prompt, of any number of tokens.
+        let takes_prompts = |v: &ValueId| match graph[*v].shape() {
+            Some([prompts, tokens @ ..]) => {
+                prompts.known().is_none_or(|n| n == 1)
+                    && tokens.iter().all(|dim| dim.known().is_none())
+            }
+            _ => true,
+        };
         let known = |v: &ValueId| {
             ["input_ids", "attention_mask", "position_ids"].contains(&name(v))
                 && graph[*v].dtype() == Some(DataType::Int64)
+                && takes_prompts(v)
         };
         let ids = others.iter().find(|v| name(v) == "input_ids")?;
-        let has_cache = !past.is_empty() && past.iter().all(|v| graph[*v].shape().is_some());
+        // Keys and values grow with the tokens; states of other kinds keep their size.
+        let grows = |v: &ValueId| {
+            graph[*v].shape().is_some_and(|dims| {
+                let is_state = ![".key", ".value"].iter().any(|part| name(v).ends_with(part));
+                is_state || dims.iter().skip(1).any(|dim| dim.known().is_none())
+            })
+        };
+        let has_cache = !past.is_empty() && past.iter().all(grows);
         let tables = graph.readers(*ids).iter().filter(|id| graph[**id].is("Gather"));
         let rows = tables.filter_map(|id| {
             let table = graph.constant(graph[*id].input(0)?)?;
@@ -135,21 +162,32 @@ impl<'g> Decoder<'g> {
         (has_cache && others.iter().all(known)).then_some(Decoder { graph, words, past })
     }
 
-    /// A cache of nothing.
-    fn empty(&self) -> Vec<Tensor> {
-        let size = |(axis, dim): (usize, &Dim)| match dim {
-            Dim::Known(size) => usize::try_from(*size).unwrap_or_default(),
-            _ => usize::from(axis == 0),
-        };
-        let of = |v: &ValueId| {
+    /// A cache of nothing; states of a fixed size are zero.
+    ///
+    /// # Errors
+    /// That it is larger than caches are made, or of no numbers.
+    fn empty(&self) -> Result<Vec<Tensor>, Diagnostics> {
+        let mut room = CACHE_MAX;
+        let mut of = |v: &ValueId| {
             let value = &self.graph[*v];
             let dims = value.shape().unwrap_or_default().iter().enumerate().map(size);
-            let dtype = value.dtype().unwrap_or(DataType::Float);
-            let dims: Vec<usize> = dims.collect();
-            let bytes = vec![0; dtype.byte_len(dims.iter().product()).unwrap_or_default()];
-            Tensor::new(dtype, dims, bytes.into()).unwrap_or_else(|_| Tensor::vector(vec![0f32]))
+            let dims: Vec<usize> = dims.collect::<Option<_>>()?;
+            room = room.checked_sub(element_count(&dims)?)?;
+            let dtype = value.dtype()?;
+            let bytes = vec![0; dtype.byte_len(element_count(&dims)?)?];
+            Tensor::new(dtype, dims, bytes.into()).ok()
         };
-        self.past.iter().map(of).collect()
+        let made = |v: &ValueId| {
+            of(v).ok_or_else(|| {
+                let name = shown(&self.graph[*v].name);
+                let text = format!(
+                    "no cache is made for input `{name}`: it is of no numbers, or all caches have more than \
+                     {CACHE_MAX} elements"
+                );
+                Diagnostic::new(Code::EvalInputs, text).into()
+            })
+        };
+        self.past.iter().map(made).collect()
     }
 
     /// New tokens behind `past` ones.
@@ -211,7 +249,7 @@ mod tests {
             model.graph.rename(v, name);
         }
         let decoder = Decoder::find(&model.graph).unwrap();
-        let prompt = decoder.feeds(&[3, 4, 5], 0, decoder.empty());
+        let prompt = decoder.feeds(&[3, 4, 5], 0, decoder.empty().unwrap());
         assert_eq!(prompt["past_key_values.0.key"].dims(), [1, 0, 4]);
         let mut prepared = Builtin.prepare(&model).unwrap();
         let prepared = prepared.as_mut();
@@ -222,5 +260,61 @@ mod tests {
         assert_eq!((dims(1, "input_ids"), dims(1, "attention_mask")), (vec![1, 5], vec![1, 20]));
         assert_eq!(dims(1, "past_key_values.0.key"), [1, 15, 4]);
         assert_eq!((decoder.words, decoder.past.len()), (50, 1));
+    }
+
+    /// A network with these inputs, `past_` standing for the prefix of caches, and `_` in them for points.
+    fn of_inputs(inputs: &str) -> Model {
+        let mut model = model(
+            &format!(
+                "g ({inputs}) => (float[?,?,4] logits) <float[50,4] t> {{ logits = Gather(t, input_ids) }}"
+            ),
+            1,
+        );
+        for v in model.graph.inputs().to_vec() {
+            if let Some(own) = model.graph[v].name.strip_prefix("past_") {
+                let name = format!("{PAST}{}", own.replace('_', "."));
+                model.graph.rename(v, &name);
+            }
+        }
+        model
+    }
+
+    /// Sizes that no memory holds, alone or together, are refused.
+    #[test]
+    fn caches_are_of_bounded_size() {
+        for (sizes, fits) in [
+            ("B,8,P,64", true),
+            ("B,8,1099511627776,P", true),
+            ("1,8,4,64", true),
+            ("1,8,1099511627776,64", false),
+            ("1,4611686018427387904,P,64", false),
+            ("B,3,P,1000000", true),
+            ("B,90000000", false),
+        ] {
+            let model = of_inputs(&format!(
+                "int64[B,S] input_ids, float[{sizes}] past_0_conv, float[{sizes}] past_0_recurrent"
+            ));
+            let decoder = Decoder::find(&model.graph).unwrap();
+            assert_eq!(decoder.empty().is_ok(), fits, "{sizes}");
+        }
+        let model = of_inputs("int64[B,S] input_ids, string[B,P] past_0_key");
+        let found = Decoder::find(&model.graph).unwrap().empty().unwrap_err().to_string();
+        assert!(found.contains("past_key_values.0.key"), "{found}");
+    }
+
+    /// A decoder whose cache or tokens have a fixed number gets no prompts; states have a fixed size always.
+    #[test]
+    fn decoders_of_fixed_lengths_have_no_prompts() {
+        for (inputs, found) in [
+            ("int64[B,S] input_ids, int64[B,T] attention_mask, float[B,4,P,8] past_0_key", true),
+            ("int64[1,S] input_ids, int64[1,T] attention_mask, float[1,4,P,8] past_0_key", true),
+            ("int64[B,S] input_ids, float[B,4,3] past_0_conv, float[B,4,P,8] past_1_key", true),
+            ("int64[1,1] input_ids, int64[1,17] attention_mask, float[1,4,16,8] past_0_key", false),
+            ("int64[B,S] input_ids, int64[B,17] attention_mask, float[B,4,P,8] past_0_key", false),
+            ("int64[B,S] input_ids, int64[B,T] attention_mask, float[B,4,16,8] past_0_key", false),
+            ("int64[4,S] input_ids, float[4,4,P,8] past_0_value", false),
+        ] {
+            assert_eq!(is_decoder(&of_inputs(inputs)), found, "{inputs}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! multiplied weights does to the output is told by the error divided again.
 
 use super::blocks::{BlockSettings, Blocks};
+use super::range::Power;
 use crate::observe::hessian::{DAMPING, Inverse, Pairs};
 use std::borrow::Cow;
 
@@ -131,9 +132,7 @@ impl<'p> InputStatistics<'p> {
             (false, true) => "GPTQ",
             (false, false) => "MSE",
         };
-        let ratio = signal > 0.0 && noise > 0.0;
-        let sqnr_db = ratio.then(|| 10.0 * (signal / noise).log10());
-        (self.made(part, how), method, sqnr_db)
+        (self.made(part, how), method, Power { signal, noise }.db())
     }
 
     /// The factors with the least error of some weighted operators, if that is clearly less than without.

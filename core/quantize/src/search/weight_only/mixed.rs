@@ -1,5 +1,6 @@
 //! Weights of 8 bits where those of 4 cost most: each weighted operator is quantized alone, and what the outputs lose
-//! by it is compared with its share of the weights.
+//! by it is compared with its share of the weights. That is measured on samples that the result may be made of, so that
+//! those that are held out grade it.
 
 use crate::accuracy::{Held, SampleSet, random_samples};
 use crate::plan::{Overrides, QuantizeRequest, params};
@@ -23,7 +24,8 @@ struct Cost {
 }
 
 /// With `accuracy = "auto"` and weights of few bits, the request with exceptions for the operators that cost most, and
-/// what was found of each for the report. Where the network does not run, the request stays as it is.
+/// what was found of each for the report. Where the network does not run, the request stays as it is. Samples that
+/// `held` keeps for the result have no say.
 ///
 /// # Errors
 /// When the conversion was cancelled.
@@ -31,13 +33,14 @@ pub fn mixed_precision(
     model: &Model,
     request: &QuantizeRequest,
     form: Form,
+    held: Option<&Held>,
     cx: &dyn Session,
 ) -> Result<(QuantizeRequest, Report), Diagnostics> {
     let mut report = Report::default();
     if !params::tries_all(cx) || request.settings.weight.bits() > 4 {
         return Ok((request.clone(), report));
     }
-    let found = costs(model, request, form, cx, &mut report);
+    let found = costs(model, request, (form, held), cx, &mut report);
     let costs = match found {
         Ok(costs) => costs,
         Err(found) if cx.is_stopped() => return Err(found),
@@ -83,7 +86,7 @@ fn wide(few: DataType) -> DataType {
 fn costs(
     model: &Model,
     request: &QuantizeRequest,
-    form: Form,
+    (form, held): (Form, Option<&Held>),
     cx: &dyn Session,
     report: &mut Report,
 ) -> Result<Vec<Cost>, Diagnostics> {
@@ -96,7 +99,9 @@ fn costs(
         Some(drawn) => SampleSet { calibration: drawn.as_ref(), ..SampleSet::of(cx) },
         None => SampleSet::of(cx),
     };
-    let mut held = Held::first(&data, model, false);
+    let most = held.map_or(u64::MAX, |held| held.calibrating(&data));
+    let mut judged = Held::first(&data, model, false);
+    judged.to = judged.to.min(most);
     let graph = &model.graph;
     let operators: Vec<(String, f64)> = graph
         .nodes()
@@ -119,7 +124,7 @@ fn costs(
         let alone = QuantizeRequest { include: vec![name.clone()], ..request.clone() };
         let mut made = model.clone();
         quantize_weights(&mut made, &alone, form, None)?;
-        let db = held.db((model, &made), &data)?;
+        let db = judged.db((model, &made), &data)?;
         let what = format!("weights of few bits in `{}` alone", shown(&name));
         report.tried.push(Attempt { what, sqnr_db: db, chosen: false });
         costs.push(Cost { name, weights, noise: 10f64.powf(-db / 10.0) });

@@ -23,10 +23,11 @@ impl Power {
         Power { signal: self.signal + other.signal, noise: self.noise + other.noise }
     }
 
-    /// The ratio in dB; `None` without a signal or without noise.
+    /// The ratio in dB; `None` without a signal, without noise, or where one is beyond all numbers.
     pub(crate) fn db(self) -> Option<f64> {
         let Power { signal, noise } = self;
-        (signal > 0.0 && noise > 0.0).then(|| 10.0 * (signal / noise).log10())
+        let db = 10.0 * (signal / noise).log10();
+        (signal > 0.0 && noise > 0.0 && db.is_finite()).then_some(db)
     }
 }
 
@@ -45,6 +46,9 @@ const STEP: f64 = 0.08;
 /// Further turns of rounding by the best scale, and finding the best one for these integers.
 const TURNS: usize = 1;
 
+/// Between these, squares of the largest element and their sums neither overflow nor vanish in single precision.
+const SQUARED: [f32; 2] = [1e-12, 1e12];
+
 /// The scale with the least squared error that is found, each element counting as much as it matters: that of the
 /// range from the lowest to the highest element, of the range that its largest element alone decides, or of a narrower
 /// one, or the best scale for the integers of one of these.
@@ -54,7 +58,36 @@ pub(crate) fn range(
     rule: Rule,
     dtype: DataType,
 ) -> (Scale, Power) {
-    let (low, high) = reach(values);
+    let ends = reach(values);
+    let largest = ends.1.max(-ends.0);
+    let [least, most] = SQUARED;
+    if largest == 0.0 || (least..=most).contains(&largest) {
+        return range_within((values, ends), matters, rule, dtype);
+    }
+    // A power of two changes no digit.
+    let unit = 2f64.powi(largest.log2().floor() as i32);
+    let scaled = |x: f32| (f64::from(x) / unit) as f32;
+    let values: Vec<f32> = values.iter().map(|x| scaled(*x)).collect();
+    let ends = (scaled(ends.0), scaled(ends.1));
+    let (found, Power { signal, noise }) = range_within((&values, ends), matters, rule, dtype);
+    let (signal, noise) = (signal * unit * unit, noise * unit * unit);
+    match search_scale(found.scale * unit, dtype) {
+        // No scale is so small, and nothing is left of the block.
+        0.0 => {
+            let whole = Scale::of_range((0.0, 0.0), rule.levels, rule.symmetric);
+            (representable(whole, rule, dtype), Power { signal, noise: signal })
+        }
+        scale => (Scale { scale, ..found }, Power { signal, noise }),
+    }
+}
+
+/// The same for elements between such ends that single precision holds their squares.
+fn range_within(
+    (values, (low, high)): (&[f32], (f32, f32)),
+    matters: &[f32],
+    rule: Rule,
+    dtype: DataType,
+) -> (Scale, Power) {
     let (low, high) = (f64::from(low), f64::from(high));
     let whole =
         representable(Scale::of_range((low, high), rule.levels, rule.symmetric), rule, dtype);
@@ -235,7 +268,7 @@ mod tests {
         #[test]
         fn no_block_is_worse_than_rounded_plainly(
             values in prop::collection::vec(prop_oneof![-1f32..1.0, -0.1f32..0.1, Just(0.0)], 1..70),
-            matters in prop::collection::vec(0.01f32..2.0, 70), alike: bool, by in -3i32..4,
+            matters in prop::collection::vec(0.01f32..2.0, 70), alike: bool, by in -30i32..31,
             symmetric: bool,
             dtype in prop::sample::select(vec![
                 DataType::Int4, DataType::Uint4, DataType::Int8, DataType::Uint8,
@@ -247,7 +280,8 @@ mod tests {
             let rule = Rule::of_blocks(dtype, symmetric, false).unwrap();
             let (found, power) = range(&values, matters, rule, DataType::Float);
             let own = error(&values, matters, found, rule);
-            let squares = error(&values, matters, Scale { scale: 1e30, ..found }, rule);
+            let square = |(x, m): (&f32, &f32)| f64::from(*m) * f64::from(*x).powi(2);
+            let squares: f64 = values.iter().zip(matters).map(square).sum();
             // Sums in single precision tell errors of this share apart.
             let unit = 1e-6 * squares;
             for plain in plain(&values, rule).into_iter().filter(|plain| plain.scale != 0.0) {
@@ -260,6 +294,25 @@ mod tests {
             }
             prop_assert!(found.scale > 0.0 || symmetric);
         }
+    }
+
+    /// The largest and the smallest numbers of single precision have ranges, and ratios that are numbers or none.
+    #[test]
+    fn blocks_of_extreme_numbers() {
+        let rule = Rule::of_blocks(DataType::Uint4, false, false).unwrap();
+        for (largest, has_scale) in [(f32::MAX, true), (2e19, true), (1e-36, true), (1e-42, false)]
+        {
+            let values: Vec<f32> = (1..=32).map(|i| largest * (i as f32 / 32.0).powi(3)).collect();
+            let (scale, power) = range(&values, &[1.0; 32], rule, DataType::Float);
+            assert!(scale.scale as f32 >= f32::MIN_POSITIVE && (scale.scale as f32).is_finite());
+            assert_eq!(scale.scale != 1.0, has_scale, "{largest}");
+            let db = power.db();
+            assert_eq!(db.is_some_and(|db| db > 15.0), has_scale, "{largest}: {db:?}");
+        }
+        let of = |signal, noise| Power { signal, noise }.db();
+        assert_eq!(of(f64::INFINITY, f64::INFINITY), None);
+        assert_eq!((of(f64::INFINITY, 1.0), of(1.0, f64::NAN), of(1.0, 0.0)), (None, None, None));
+        assert_eq!(of(100.0, 1.0), Some(20.0));
     }
 
     #[test]
