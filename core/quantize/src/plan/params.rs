@@ -1,6 +1,6 @@
 //! What the params of a conversion ask for, and which of them have no effect.
 
-use crate::plan::request::{Overrides, QuantizeRequest, Remedies, Settings};
+use crate::plan::request::{Overrides, QuantizeRequest, Settings};
 use crate::range::Method;
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
@@ -49,7 +49,7 @@ pub fn request(cx: &dyn Session, weighted_only: bool) -> Result<QuantizeRequest,
         matmul_const_b_only: params.matmul_const_b_only(),
         weighted_only,
         linear_outputs: params.recipe() == Recipe::Fp32BiasQdq,
-        remedies: Remedies::default(),
+        ..QuantizeRequest::default()
     })
 }
 

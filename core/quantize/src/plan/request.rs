@@ -131,6 +131,11 @@ pub struct QuantizeRequest {
     pub exclude: Vec<String>,
     /// By name of node, `*` and `?` allowed.
     pub overrides: BTreeMap<String, Overrides>,
+    /// What a search found, which counts last, by the value that a node computes first. A graph has no two of one
+    /// name, while names of nodes are any text, and several may be alike.
+    pub found: BTreeMap<String, Overrides>,
+    /// The only node to quantize of those that are to be, by the value that it computes first.
+    pub alone: Option<String>,
     /// What a `MatMul` with constant weights and its bias give is quantized, too.
     pub linear_outputs: bool,
     /// Of two computed factors, `MatMul` and `Gemm` make no integers.
@@ -159,6 +164,8 @@ impl Default for QuantizeRequest {
             include: Vec::new(),
             exclude: Vec::new(),
             overrides: BTreeMap::new(),
+            found: BTreeMap::new(),
+            alone: None,
             linear_outputs: false,
             matmul_const_b_only: true,
             weighted_only: false,
@@ -202,17 +209,19 @@ impl QuantizeRequest {
     #[must_use]
     pub fn settings_for(&self, graph: &Graph, node: &Node) -> Option<Settings> {
         let reported = name_of(graph, node);
-        let computed = node.output(0).filter(|_| node.name.is_empty());
-        let computed = computed.map(|v| graph[v].name.as_str());
+        let value = node.output(0).map(|v| graph[v].name.as_str());
+        let computed = value.filter(|_| node.name.is_empty());
         let fits =
             |glob: &str| fits(glob, &reported) || computed.is_some_and(|name| fits(glob, name));
         let named = |list: &[String]| list.iter().any(|glob| fits(glob));
         let wanted = (self.op_types.is_empty() || self.op_types.contains(&node.op))
             && (self.include.is_empty() || named(&self.include))
-            && !named(&self.exclude);
+            && !named(&self.exclude)
+            && self.alone.as_deref().is_none_or(|alone| value == Some(alone));
         let over = |settings: Settings| {
-            let fitting = self.overrides.iter().filter(|(glob, _)| fits(glob));
-            fitting.fold(settings, |settings, (_, overrides)| overrides.over(settings))
+            let asked = self.overrides.iter().filter(|(glob, _)| fits(glob)).map(|of| of.1);
+            let found = value.and_then(|value| self.found.get(value));
+            asked.chain(found).fold(settings, |settings, overrides| overrides.over(settings))
         };
         wanted.then(|| over(self.settings))
     }

@@ -63,3 +63,28 @@ fn a_single_sample_is_no_other() {
     measure(&model, &model, Some(&held), &cx, &mut done).unwrap();
     assert_eq!(done.quality.origin, "calibration");
 }
+
+/// Names of nodes are any text: one that would be a pattern stands for its node alone, and so does one of several that
+/// are alike.
+#[test]
+fn names_are_no_patterns() {
+    for name in ["*", "blk?", "MatMul -> b", ""] {
+        for at in 0..2 {
+            let mut model = unlike();
+            for (id, named) in model.graph.node_ids().into_iter().zip([name, "blk1", name]) {
+                let node = model.graph.node_mut(id);
+                node.name = if at == 0 { named } else { name }.to_owned();
+            }
+            let cx = Given::new(AUTO, samples(&model, 4, 5), usize::MAX);
+            let (mixed, report) =
+                mixed_precision(&model, &request(), Form::Qdq, None, &cx).unwrap();
+            assert_eq!(report.tried.len(), 3);
+            let dbs: Vec<f64> = report.tried.iter().map(|tried| tried.sqnr_db).collect();
+            assert!(dbs[1] > dbs[0] + 20.0 && dbs[2] > dbs[0] + 20.0, "{name}: {dbs:?}");
+            let mut made = model.clone();
+            let done = quantize_weights(&mut made, &mixed, Form::Qdq, None).unwrap();
+            let types: Vec<&str> = done.tensors.iter().map(|t| t.element_type.as_str()).collect();
+            assert_eq!(types, ["int8", "int4", "int4"], "{name}");
+        }
+    }
+}

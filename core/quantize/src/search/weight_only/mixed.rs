@@ -18,7 +18,8 @@ const SHARE: f64 = 2.0;
 
 /// What the outputs lose by one operator.
 struct Cost {
-    name: String,
+    /// What it computes.
+    value: String,
     weights: f64,
     noise: f64,
 }
@@ -58,7 +59,7 @@ pub fn mixed_precision(
     let mut mixed = request.clone();
     for cost in &chosen {
         let weight = Some(wide(request.settings.weight));
-        mixed.overrides.insert(cost.name.clone(), Overrides { weight, ..Overrides::default() });
+        mixed.found.insert(cost.value.clone(), Overrides { weight, ..Overrides::default() });
     }
     let of_chosen = |part: fn(&Cost) -> f64, all: f64| {
         100.0 * chosen.iter().map(|cost| part(cost)).sum::<f64>() / all.max(f64::MIN_POSITIVE)
@@ -103,31 +104,32 @@ fn costs(
     let mut judged = Held::first(&data, model, false);
     judged.to = judged.to.min(most);
     let graph = &model.graph;
-    let operators: Vec<(String, f64)> = graph
+    let operators: Vec<(String, String, f64)> = graph
         .nodes()
         .filter_map(|(id, node)| {
             let place = BlockedWeight::find(graph, id).ok().flatten()?;
             let settings = request.settings_for(graph, node)?;
             let is_product = place.x.is_some() && choice::made_of(graph, id, place.n).is_none();
             let asked = is_product && settings == request.settings;
-            asked.then(|| (name_of(graph, node), (place.rows() * place.k) as f64))
+            let value = graph[node.output(0)?].name.clone();
+            asked.then(|| (name_of(graph, node), value, (place.rows() * place.k) as f64))
         })
         .collect();
     let mut candidates = Candidates::announce(cx, operators.len());
     let mut costs = Vec::new();
-    for (name, weights) in operators {
+    for (name, value, weights) in operators {
         if clock.late() {
             candidates.skip(1);
             continue;
         }
         candidates.next();
-        let alone = QuantizeRequest { include: vec![name.clone()], ..request.clone() };
+        let alone = QuantizeRequest { alone: Some(value.clone()), ..request.clone() };
         let mut made = model.clone();
         quantize_weights(&mut made, &alone, form, None)?;
         let db = judged.db((model, &made), &data)?;
         let what = format!("weights of few bits in `{}` alone", shown(&name));
         report.tried.push(Attempt { what, sqnr_db: db, chosen: false });
-        costs.push(Cost { name, weights, noise: 10f64.powf(-db / 10.0) });
+        costs.push(Cost { value, weights, noise: 10f64.powf(-db / 10.0) });
     }
     report.notes.extend(clock.unfinished());
     Ok(costs)
