@@ -17,6 +17,7 @@ mod library;
 mod messages;
 mod recipe;
 mod refusal;
+mod scratch;
 mod submission;
 mod tensors;
 

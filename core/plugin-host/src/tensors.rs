@@ -6,6 +6,7 @@
 use crate::Refusal;
 use crate::element::tensor_bytes;
 use crate::recipe::Derived;
+use crate::scratch::ScratchFile;
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use onnxd_diagnostics::refuse;
@@ -36,6 +37,8 @@ pub struct Array {
 /// Memory a plugin is still writing. The host makes no reference to its contents before sealing.
 pub(crate) enum TensorRoom {
     Pages(MmapMut),
+    /// The same in a file.
+    Scratch(MmapMut),
     /// A buffer and where its aligned part begins.
     Heap(Vec<u8>, usize),
 }
@@ -66,6 +69,8 @@ pub struct TensorTable {
     /// Derived tensors that a plugin wanted to see, as long as one runs.
     pub(crate) computed: Mutex<HashMap<u64, Bytes>>,
     running: AtomicUsize,
+    /// Where large tensors lie that memory need not hold.
+    scratch: Option<ScratchFile>,
 }
 
 impl TensorTable {
@@ -73,6 +78,12 @@ impl TensorTable {
     #[must_use]
     pub fn new() -> Arc<TensorTable> {
         Arc::default()
+    }
+
+    /// An empty table whose new tensors lie in a file without a name on the disk of `folder`, but for some.
+    #[must_use]
+    pub fn on_disk(folder: PathBuf) -> Arc<TensorTable> {
+        Arc::new(TensorTable { scratch: Some(ScratchFile::new(folder)), ..TensorTable::default() })
     }
 
     /// Adds a finished tensor, sharing `bytes`.
@@ -207,7 +218,7 @@ impl TensorTable {
     pub(crate) fn create(&self, dtype: i32, dims: &[i64]) -> Result<(u64, *mut u8), Refusal> {
         let bytes = tensor_bytes(dtype, dims)?;
         let len = usize::try_from(bytes).map_err(|_| Refusal::out_of_memory(bytes))?;
-        let (room, first) = room(bytes, len)?;
+        let (room, first) = self.room(bytes, len)?;
         let id = self.add(TensorEntry::Open { dtype, dims: dims.into(), len, room })?;
         Ok((id, first))
     }
@@ -229,10 +240,11 @@ impl TensorTable {
             return Err(unknown(id));
         };
         let bytes = match room {
-            TensorRoom::Pages(pages) => {
-                let pages = pages.make_read_only().map_err(|e| {
-                    Refusal::new(abi::OUT_OF_MEMORY, format!("sealing tensor {id}: {e}"))
-                })?;
+            TensorRoom::Pages(pages) => Bytes::from_owner(read_only(pages, id)?),
+            TensorRoom::Scratch(pages) => {
+                let pages = read_only(pages, id)?;
+                // SAFETY: the pages are those of a file that is shared, which keeps what was written to them.
+                let _ = unsafe { pages.unchecked_advise(UncheckedAdvice::DontNeed) };
                 Bytes::from_owner(pages)
             }
             // `from_owner` keeps the buffer where it is; the plugin knows its address.
@@ -267,6 +279,21 @@ impl TensorTable {
         self.add(TensorEntry::Sealed(Array { dtype, dims: dims.into(), bytes: part }))
     }
 
+    fn room(&self, bytes: u64, len: usize) -> Result<(TensorRoom, *mut u8), Refusal> {
+        if bytes < OWN_PAGES_BYTES {
+            return on_heap(bytes, len);
+        }
+        let made = match &self.scratch {
+            Some(scratch) => scratch.pages(len),
+            None => MmapMut::map_anon(len).map(|pages| (pages, false)),
+        };
+        let (mut pages, is_file) = made.map_err(|e| {
+            Refusal::new(abi::OUT_OF_MEMORY, format!("no room for a tensor of {bytes} bytes: {e}"))
+        })?;
+        let first = pages.as_mut_ptr();
+        Ok((if is_file { TensorRoom::Scratch(pages) } else { TensorRoom::Pages(pages) }, first))
+    }
+
     pub(crate) fn add(&self, entry: TensorEntry) -> Result<u64, Refusal> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         refuse!(entries.by_id.len() >= ENTRIES_MAX =>
@@ -297,12 +324,13 @@ pub(crate) fn unknown(id: u64) -> Refusal {
     Refusal::invalid(format!("no sealed tensor or mapped input has the id {id}"))
 }
 
-fn room(bytes: u64, len: usize) -> Result<(TensorRoom, *mut u8), Refusal> {
-    if bytes >= OWN_PAGES_BYTES {
-        let mut pages = MmapMut::map_anon(len).map_err(|_| Refusal::out_of_memory(bytes))?;
-        let first = pages.as_mut_ptr();
-        return Ok((TensorRoom::Pages(pages), first));
-    }
+fn read_only(pages: MmapMut, id: u64) -> Result<Mmap, Refusal> {
+    pages
+        .make_read_only()
+        .map_err(|e| Refusal::new(abi::OUT_OF_MEMORY, format!("sealing tensor {id}: {e}")))
+}
+
+fn on_heap(bytes: u64, len: usize) -> Result<(TensorRoom, *mut u8), Refusal> {
     let mut buffer = Vec::new();
     let size = len + ALIGNMENT - 1;
     buffer.try_reserve_exact(size).map_err(|_| Refusal::out_of_memory(bytes))?;

@@ -1,10 +1,10 @@
 //! What the quantization library asks of the host, answered by the context of a quantizer.
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
-use crate::ir::{Model, Tensor};
+use crate::ir::{DataType, Model, Tensor};
 use crate::{Calibration, QuantizeContext, WorkPart, fingerprint};
 use onnxd_params::host;
-use onnxd_quantize::session::{self, Batches, Session};
+use onnxd_quantize::session::{self, Batches, ConstantMemory, Session, WriteBytes};
 use std::time::Duration;
 
 impl Session for QuantizeContext {
@@ -59,6 +59,16 @@ impl Session for QuantizeContext {
 
     fn elapsed(&self) -> Duration {
         self.began.elapsed()
+    }
+}
+
+/// Memory of the host, which need not hold all constants at once.
+impl ConstantMemory for QuantizeContext {
+    fn bytes(&self, len: usize, write: WriteBytes) -> Result<Tensor, String> {
+        let mut room =
+            self.submission().room(DataType::Uint8, &[len]).map_err(|e| e.to_string())?;
+        write(room.bytes_mut())?;
+        room.seal().map_err(|e| e.to_string())
     }
 }
 

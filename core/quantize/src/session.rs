@@ -3,7 +3,7 @@
 
 use crate::observe::Feeds;
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
-use onnxd_ir::Model;
+use onnxd_ir::{Model, Tensor};
 use onnxd_params::host;
 use std::time::Duration;
 
@@ -36,6 +36,29 @@ pub trait Calibration {
 pub trait ProgressPart {
     /// Says what is worked on from now on instead.
     fn now(&self, text: String);
+}
+
+/// Writes the bytes of a constant over zeros.
+pub type WriteBytes<'w> = &'w mut dyn FnMut(&mut [u8]) -> Result<(), String>;
+
+/// Where the bytes of new constants lie.
+pub trait ConstantMemory {
+    /// `len` elements of `uint8` that `write` has written.
+    ///
+    /// # Errors
+    /// Those of `write`; why there is no room.
+    fn bytes(&self, len: usize, write: WriteBytes) -> Result<Tensor, String>;
+}
+
+/// Memory of the process.
+pub struct OwnMemory;
+
+impl ConstantMemory for OwnMemory {
+    fn bytes(&self, len: usize, write: WriteBytes) -> Result<Tensor, String> {
+        let mut bytes = vec![0; len];
+        write(&mut bytes)?;
+        Ok(Tensor::vector(bytes))
+    }
 }
 
 /// What surrounds a quantization.

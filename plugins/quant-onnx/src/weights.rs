@@ -10,6 +10,7 @@ use onnxd_quantize::observe::{Feeds, Limits};
 use onnxd_quantize::plan::QuantizeRequest;
 use onnxd_quantize::report::{Form, Report};
 use onnxd_quantize::search::{Data, WeightMethods, mixed_precision, quantize_weights};
+use onnxd_quantize::session::OwnMemory;
 use std::cell::Cell;
 
 /// The oldest operator set whose `DequantizeLinear` has blocks.
@@ -31,7 +32,7 @@ pub(crate) fn quantize(
     let (request, tried) = mixed_precision(model, request, form, held.as_ref(), cx)?;
     let (mut done, had_a_say) = match methods(cx)?.zip(held.as_mut()) {
         Some((methods, held)) => (rounded(model, &request, form, (methods, held), cx)?, true),
-        None => (quantize_weights(model, &request, form, None)?, !tried.tried.is_empty()),
+        None => (quantize_weights(model, &request, form, None, cx)?, !tried.tried.is_empty()),
     };
     done.append(tried);
     Ok((done, held.filter(|_| had_a_say)))
@@ -69,10 +70,10 @@ fn rounded(
         progress: &progress,
     };
     let float = model.clone();
-    let mut done = quantize_weights(model, request, form, Some(&data))?;
+    let mut done = quantize_weights(model, request, form, Some(&data), cx)?;
     if has_few_bits(request) {
         let mut nearest = float.clone();
-        let rounded = quantize_weights(&mut nearest, request, form, None)?;
+        let rounded = quantize_weights(&mut nearest, request, form, None, &OwnMemory)?;
         let set = SampleSet::of(cx);
         let db = held.db((&float, &nearest), &set)?;
         // What samples were to help with, and what did not help where none were seen, is left out.

@@ -10,6 +10,7 @@ use crate::search::static_scores::Fallback;
 use crate::search::static_trials::StaticSearch;
 use crate::search::trial::Trial;
 use crate::search::weight_only::quantize_weights;
+use crate::session::OwnMemory;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::{DataType, Model, NodeId};
 use onnxd_params::host::SQNR_DB_GOOD;
@@ -79,7 +80,7 @@ impl<'c> StaticSearch<'c> {
             let mut model = self.bases[0].model.clone();
             model.opsets.insert(String::new(), opset.max(BLOCKS_SINCE));
             // What weights alone cannot be, as those of 16 bits, is no way out.
-            if quantize_weights(&mut model, self.request, Form::Qdq, None).is_ok() {
+            if quantize_weights(&mut model, self.request, Form::Qdq, None, &OwnMemory).is_ok() {
                 let db = self.score_of(&model)?.db();
                 add(3, "quantization.mode = \"weight_only\"".to_owned(), db, &model);
             }

@@ -9,6 +9,7 @@ use crate::plan::{QuantizeRequest, Settings};
 use crate::range::Levels;
 use crate::report::Form;
 use crate::search::quantize_weights;
+use crate::session::OwnMemory;
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{DataType, Graph, Model, Node, Reals, Tensor, ValueId, infer};
 use proptest::prelude::*;
@@ -310,7 +311,7 @@ proptest! {
         let settings = Settings { weight, block_size, symmetric, ..Settings::default() };
         let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
         let mut made = float.clone();
-        quantize_weights(&mut made, &request, Form::Qdq, None).unwrap();
+        quantize_weights(&mut made, &request, Form::Qdq, None, &OwnMemory).unwrap();
         prop_assert!(infer(&mut made).0.is_empty());
         near(&float, &made, &made, &given, 0.0, false);
     }

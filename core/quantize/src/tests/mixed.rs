@@ -6,6 +6,7 @@ use crate::accuracy::{Held, SampleSet, measure};
 use crate::plan::{QuantizeRequest, Settings};
 use crate::report::{Form, Report};
 use crate::search::{mixed_precision, quantize_weights};
+use crate::session::OwnMemory;
 use onnxd_ir::{DataType, Model};
 
 const AUTO: &str = r#"{"quantization": {"accuracy": "auto", "mode": "weight_only"}}"#;
@@ -44,7 +45,7 @@ fn held_out_samples_choose_nothing() {
         mixed_precision(&model, &request(), Form::Qdq, Some(&held), &sealed).unwrap();
     assert!(fact(&report, "quantization.mixed").starts_with("1 of 3 operators"), "{report:?}");
     let mut made = model.clone();
-    quantize_weights(&mut made, &mixed, Form::Qdq, None).unwrap();
+    quantize_weights(&mut made, &mixed, Form::Qdq, None, &OwnMemory).unwrap();
     let all = Given::new(AUTO, feeds, usize::MAX);
     let mut done = Report::default();
     measure(&model, &made, Some(&held), &all, &mut done).unwrap();
@@ -82,7 +83,7 @@ fn names_are_no_patterns() {
             let dbs: Vec<f64> = report.tried.iter().map(|tried| tried.sqnr_db).collect();
             assert!(dbs[1] > dbs[0] + 20.0 && dbs[2] > dbs[0] + 20.0, "{name}: {dbs:?}");
             let mut made = model.clone();
-            let done = quantize_weights(&mut made, &mixed, Form::Qdq, None).unwrap();
+            let done = quantize_weights(&mut made, &mixed, Form::Qdq, None, &OwnMemory).unwrap();
             let types: Vec<&str> = done.tensors.iter().map(|t| t.element_type.as_str()).collect();
             assert_eq!(types, ["int8", "int4", "int4"], "{name}");
         }

@@ -6,13 +6,14 @@ use super::model;
 use crate::plan::{QuantizeRequest, Settings};
 use crate::report::Form;
 use crate::search::quantize_weights;
+use crate::session::OwnMemory;
 use onnxd_ir::{Attr, DataType, Model, Node, Tensor};
 use proptest::prelude::*;
 
 fn made(float: &Model, settings: Settings, form: Form) -> Model {
     let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
     let mut made = float.clone();
-    quantize_weights(&mut made, &request, form, None).unwrap_or_else(|d| panic!("{d}"));
+    quantize_weights(&mut made, &request, form, None, &OwnMemory).unwrap_or_else(|d| panic!("{d}"));
     made
 }
 

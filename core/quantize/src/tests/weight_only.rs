@@ -5,6 +5,7 @@ use crate::observe::{Feeds, Limits};
 use crate::plan::{Overrides, QuantizeRequest, Settings};
 use crate::report::{Form, Report};
 use crate::search::{Data, WeightMethods, quantize_weights};
+use crate::session::OwnMemory;
 use onnxd_eval::Builtin;
 use onnxd_ir::{Attr, DataType, Model, Tensor, VerifyLevel, infer, text, verify};
 use proptest::prelude::*;
@@ -32,7 +33,7 @@ fn by(
         progress: &|_, _| Ok(()),
     };
     let data = (!feeds.is_empty()).then_some(&data);
-    let done = quantize_weights(&mut made, &request, form, data);
+    let done = quantize_weights(&mut made, &request, form, data, &OwnMemory);
     let done = done.unwrap_or_else(|d| panic!("{d}"));
     let found = infer(&mut made);
     assert!(found.0.is_empty(), "{found}");
@@ -279,7 +280,9 @@ fn what_stays_in_float_is_named() {
     assert_eq!(reasons, ["both factors are computed", "its weights have more axes than its input"]);
     let refused = |settings, form| {
         let request = QuantizeRequest { settings, ..QuantizeRequest::default() };
-        quantize_weights(&mut float.clone(), &request, form, None).unwrap_err().to_string()
+        quantize_weights(&mut float.clone(), &request, form, None, &OwnMemory)
+            .unwrap_err()
+            .to_string()
     };
     assert!(refused(settings(DataType::Int16, 16), Form::Qdq).contains("int16"));
     assert!(refused(settings(DataType::Uint4, 24), Form::QLinear).contains("power of two"));
@@ -346,7 +349,7 @@ fn tables_have_more_bits() {
         };
         let mut made = float.clone();
         made.opsets.insert(String::new(), 21);
-        let done = quantize_weights(&mut made, &request, Form::Qdq, None).unwrap();
+        let done = quantize_weights(&mut made, &request, Form::Qdq, None, &OwnMemory).unwrap();
         let row = &done.tensors[0];
         (row.element_type.clone(), row.method.clone())
     };

@@ -82,6 +82,7 @@ impl Session {
         events: Events,
     ) -> Session {
         let described = Rc::new(Described::from_plugins(&request.plugins));
+        let tensors = TensorTable::on_disk(PathBuf::from(&request.work_dir));
         let report = Report {
             schema: REPORT_SCHEMA,
             job: request.job.clone(),
@@ -106,7 +107,7 @@ impl Session {
             graph: Bytes::new(),
             model: OnceCell::new(),
             typed: None,
-            tensors: TensorTable::new(),
+            tensors,
             outputs: Vec::new(),
             digests: None,
             models: Models::default(),

@@ -8,7 +8,7 @@ use crate::report::{Form, Report, name_of};
 use crate::search::progress::{Candidates, Clock};
 use crate::search::weight_only::place::BlockedWeight;
 use crate::search::weight_only::{choice, quantize_weights};
-use crate::session::Session;
+use crate::session::{OwnMemory, Session};
 use onnxd_diagnostics::{Diagnostics, shown};
 use onnxd_ir::{DataType, Model};
 use onnxd_proto::onnxd::Attempt;
@@ -125,7 +125,7 @@ fn costs(
         candidates.next();
         let alone = QuantizeRequest { alone: Some(value.clone()), ..request.clone() };
         let mut made = model.clone();
-        quantize_weights(&mut made, &alone, form, None)?;
+        quantize_weights(&mut made, &alone, form, None, &OwnMemory)?;
         let db = judged.db((model, &made), &data)?;
         let what = format!("weights of few bits in `{}` alone", shown(&name));
         report.tried.push(Attempt { what, sqnr_db: db, chosen: false });

@@ -32,6 +32,7 @@ use crate::plan::QuantizeRequest;
 use crate::range::weights::Rule;
 use crate::report::{Form, Report, name_of};
 use crate::search::channel_scales::ScalableActivation;
+use crate::session::ConstantMemory;
 use blocks::BlockSettings;
 use known::{InputStatistics, WeightsByRow};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
@@ -72,7 +73,7 @@ pub struct Data<'a> {
 }
 
 /// Quantizes constant weights of weighted operators and tables, in sub-graphs too. For [`Form::Qdq`] the model
-/// must have operator set 21 at least.
+/// must have operator set 21 at least. What is made lies in `memory`, one weight after the other.
 ///
 /// # Errors
 /// For what no operator takes; why the model does not run on the samples.
@@ -81,6 +82,7 @@ pub fn quantize_weights(
     request: &QuantizeRequest,
     form: Form,
     data: Option<&Data>,
+    memory: &dyn ConstantMemory,
 ) -> Result<Report, Diagnostics> {
     let opsets = edit::with_microsoft(&model.opsets);
     let mut pass = Pass {
@@ -90,6 +92,7 @@ pub fn quantize_weights(
         done: Report::default(),
         microsoft: false,
         shared: SharedWeights::default(),
+        memory,
     };
     let mut problems = Diagnostics::default();
     check(&model.graph, request, form, &mut problems);
@@ -241,6 +244,7 @@ struct Pass<'r> {
     microsoft: bool,
     /// Weights of this graph that others may read, too.
     shared: SharedWeights,
+    memory: &'r dyn ConstantMemory,
 }
 
 fn graph(
@@ -406,7 +410,9 @@ impl Pass<'_> {
                 let data = g.constant(place.w).ok_or("its weights are computed")?;
                 let (made, method, sqnr_db) = match statistics {
                     None => {
-                        let (made, db) = Packed::quantize((&place, data), &settings, as_asked)?;
+                        let weights = (&place, data);
+                        let (made, db) =
+                            Packed::quantize(weights, &settings, as_asked, self.memory)?;
                         (made, "MSE", db)
                     }
                     Some(statistics) => {
@@ -415,7 +421,8 @@ impl Pass<'_> {
                     }
                 };
                 self.done.tensors.push(row(&g[place.w].name, &made, method));
-                let integers = write::integers_of(g, id, &place, made, (form, readers))?;
+                let integers =
+                    write::integers_of(g, id, &place, made, (form, readers), self.memory)?;
                 self.shared.made.push((key, integers, sqnr_db));
                 self.shared.made.len() - 1
             }

@@ -1,10 +1,12 @@
 //! Weights in blocks as they lie in a model: several integers to a byte, in the order of the operator that reads them.
-//! They are made some rows at a time from what may be derived itself, so that no weight is held as a whole.
+//! They are made some rows at a time from what may be derived itself, so that no weight is held as a whole, but those
+//! of 4 bits in rows of an odd size.
 
 use super::blocks::{BlockSettings, Blocks, TOGETHER, group, offset};
 use super::place::{BlockedWeight, floats};
 use super::range::Power;
 use crate::range::weights::Rule;
+use crate::session::ConstantMemory;
 use onnxd_ir::Tensor;
 use rayon::prelude::*;
 
@@ -30,7 +32,7 @@ pub(crate) struct Packed {
     pub(crate) block: usize,
     pub(crate) rule: Rule,
     /// In the order that was asked for; signed ones in two's complement.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Tensor,
     /// `[n, blocks]`
     pub(crate) scales: Vec<f32>,
     /// `[n, blocks]`, moved up so that the lowest integer of the type is 0.
@@ -44,6 +46,7 @@ impl Packed {
         (place, data): (&BlockedWeight, &Tensor),
         settings: &BlockSettings,
         (order, is_signed): (Order, bool),
+        memory: &dyn ConstantMemory,
     ) -> Result<(Packed, Option<f64>), String> {
         let (n, k, bits) = (place.rows(), place.k, settings.rule.levels.dtype.bits());
         let even = |size: usize| (size * bits).is_multiple_of(8);
@@ -55,24 +58,35 @@ impl Packed {
             k,
             block: settings.block,
             rule: settings.rule,
-            bytes: Vec::new(),
+            bytes: Tensor::vector(Vec::<u8>::new()),
             scales: vec![1.0; n * count],
             zeros: vec![0; n * count],
         };
-        let power = match order {
+        let mut power = Power::default();
+        let mut rows = |made: &mut Packed, width: usize| {
+            let len = n * (width * bits).div_ceil(8);
+            made.bytes = memory.bytes(len, &mut |to| {
+                power = made.rows(to, (&view, width), settings, flip)?;
+                Ok(())
+            })?;
+            Ok::<(), String>(())
+        };
+        match order {
             Order::Columns(columns) if even(columns) => {
-                made.columns((&view, columns), settings, flip)?
+                made.bytes = memory.bytes(n * k * bits / 8, &mut |to| {
+                    power = made.columns(to, (&view, columns), settings, flip)?;
+                    Ok(())
+                })?;
             }
-            Order::Rows(width) => made.rows((&view, width), settings, flip)?,
-            Order::Close if even(k) => made.rows((&view, k), settings, flip)?,
+            Order::Rows(width) => rows(&mut made, width)?,
+            Order::Close if even(k) => rows(&mut made, k)?,
             _ => {
                 let all = floats(&view, 0..n * k)?;
                 let blocks = Blocks::quantize(&all, (n, k), settings);
-                let power = blocks.power(&all);
+                power = blocks.power(&all);
                 made = Packed::of_blocks(blocks, (order, is_signed));
-                power
             }
-        };
+        }
         Ok((made, power.db()))
     }
 
@@ -89,7 +103,7 @@ impl Packed {
                 packed(&turned, turned.len(), turned.len(), bits)
             }
         };
-        Packed { n, k, block, rule, bytes, scales, zeros }
+        Packed { n, k, block, rule, bytes: Tensor::vector(bytes), scales, zeros }
     }
 
     /// Blocks of a row.
@@ -115,6 +129,7 @@ impl Packed {
     /// Integers row by row.
     fn rows(
         &mut self,
+        bytes: &mut [u8],
         (view, width): (&Tensor, usize),
         settings: &BlockSettings,
         flip: u8,
@@ -122,10 +137,9 @@ impl Packed {
         let (n, k, count) = (self.n, self.k, self.count());
         let bits = settings.rule.levels.dtype.bits();
         let wide = (width * bits).div_ceil(8);
-        self.bytes = vec![0; n * wide];
         let alike = settings.alike(k);
         let matters = settings.matters.unwrap_or(&alike);
-        let bytes = self.bytes.par_chunks_mut(TOGETHER * wide);
+        let bytes = bytes.par_chunks_mut(TOGETHER * wide);
         let scales = self.scales.par_chunks_mut(TOGETHER * count);
         let zeros = self.zeros.par_chunks_mut(TOGETHER * count);
         let groups = bytes.zip(scales).zip(zeros).enumerate().map(|(at, ((bytes, s), z))| {
@@ -144,6 +158,7 @@ impl Packed {
     /// Integers of matrices that rows are the columns of.
     fn columns(
         &mut self,
+        bytes: &mut [u8],
         (view, columns): (&Tensor, usize),
         settings: &BlockSettings,
         flip: u8,
@@ -151,12 +166,11 @@ impl Packed {
         let (k, count) = (self.k, self.count());
         let bits = settings.rule.levels.dtype.bits();
         let wide = columns * bits / 8;
-        self.bytes = vec![0; self.n * k * bits / 8];
         let alike = settings.alike(k);
         let matters = settings.matters.unwrap_or(&alike);
         let mut q = vec![0; ROWS.min(columns) * k];
         let mut power = Power::default();
-        for (number, matrix) in self.bytes.chunks_mut(k * wide).enumerate() {
+        for (number, matrix) in bytes.chunks_mut(k * wide).enumerate() {
             for from in (0..columns).step_by(ROWS) {
                 let rows = ROWS.min(columns - from);
                 let first = number * columns + from;
@@ -234,6 +248,7 @@ pub(crate) fn packed(rows: &[u8], columns: usize, width: usize, bits: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::OwnMemory;
     use crate::tests::{Dice, model};
     use onnxd_ir::DataType;
     use proptest::prelude::*;
@@ -271,12 +286,12 @@ mod tests {
                 _ => Order::Columns(n),
             };
             let (made, db) =
-                Packed::quantize((&place, &data), &settings, (order, is_signed)).unwrap();
+                Packed::quantize((&place, &data), &settings, (order, is_signed), &OwnMemory).unwrap();
             let all = place.values(&data).unwrap();
             let blocks = Blocks::quantize(&all, (many * n, k), &settings);
             let own = blocks.power(&all).db();
             let other = Packed::of_blocks(blocks, (order, is_signed));
-            prop_assert_eq!(made.bytes, other.bytes);
+            prop_assert_eq!(made.bytes.bytes(), other.bytes.bytes());
             prop_assert_eq!((made.scales, made.zeros), (other.scales, other.zeros));
             // Rounding by the scale that is found is better once more.
             let near = |(a, b): (f64, f64)| (-0.1..1.0).contains(&(b - a)) || b > 60.0;

@@ -7,6 +7,7 @@ use crate::graph::edit;
 use crate::graph::quantized::MICROSOFT;
 use crate::range::integers;
 use crate::report::Form;
+use crate::session::ConstantMemory;
 use onnxd_build::Operand;
 use onnxd_ir::ops::{Gemm, Op};
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Opsets, Tensor, ValueId};
@@ -79,6 +80,7 @@ pub(crate) fn integers_of(
     place: &BlockedWeight,
     made: Packed,
     (form, readers): (Form, Readers),
+    memory: &dyn ConstantMemory,
 ) -> Result<Integers, String> {
     let (n, k, block) = (made.n, made.k, made.block);
     let bits = made.rule.levels.dtype.bits();
@@ -94,16 +96,27 @@ pub(crate) fn integers_of(
             let own = if readers == Readers::Tables { "table" } else { "weights" };
             let constants = match readers {
                 Readers::Tables => for_gather(place, made)?,
-                _ => for_product(place, made, (alpha(&g[id]), readers))?,
+                _ => for_product(place, &made, (alpha(&g[id]), readers))?,
             };
             (name, [own, "scales", "zero_points"], constants)
         }
     };
     let (quantized, scales, zeros) = constants;
+    let scales = moved(&scales, memory)?;
+    let zeros = zeros.map(|zeros| moved(&zeros, memory)).transpose()?;
     let mut add = |t: Tensor, role: &str| g.add_initializer(&format!("{name}_{role}"), t);
     let (quantized, scales) = (add(quantized, roles[0]), add(scales, roles[1]));
     let zeros = zeros.map(|zeros| add(zeros, roles[2]));
     Ok(Integers { quantized, scales, zeros, dequantized: None, n, k, block, bits, axis })
+}
+
+/// The tensor in new memory.
+fn moved(t: &Tensor, memory: &dyn ConstantMemory) -> Result<Tensor, String> {
+    let bytes = memory.bytes(t.byte_len(), &mut |to| {
+        to.copy_from_slice(&t.bytes());
+        Ok(())
+    })?;
+    bytes.viewed_as(t.dtype(), t.dims()).map_err(|e| e.to_string())
 }
 
 /// Makes the node read the weights as integers.
@@ -174,7 +187,7 @@ fn for_dequantize(
     let mut few = dims.clone();
     few[axis] = count;
     let centered = made.is_centered(moved as u8);
-    let quantized = Tensor::new(dtype, dims, made.bytes.into()).map_err(|e| e.to_string())?;
+    let quantized = made.bytes.viewed_as(dtype, &dims).map_err(|e| e.to_string())?;
     let zeros = (!centered).then(|| {
         let zeros = arranged(made.zeros, place, count);
         let zeros: Vec<i64> = zeros.into_iter().map(|q| i64::from(q) - moved).collect();
@@ -233,7 +246,7 @@ type Constants = (Tensor, Tensor, Option<Tensor>);
 /// As `MatMulNBits` takes them; a table that reads the same bytes wants its rows told apart.
 fn for_product(
     place: &BlockedWeight,
-    made: Packed,
+    made: &Packed,
     (alpha, readers): (f32, Readers),
 ) -> Result<Constants, String> {
     let bits = made.rule.levels.dtype.bits();
@@ -244,7 +257,8 @@ fn for_product(
     let scales: Vec<f32> = made.scales.iter().map(|s| s * alpha).collect();
     let scales = steps(&dims(n * count), scales, place.dtype)?;
     let zeros = zeros.map(|zeros| Tensor::from_vec(dims(zeros.len()), zeros));
-    let weights = Tensor::from_vec([n, count, made.block * bits / 8], made.bytes);
+    let weights = made.bytes.reshaped([n, count, made.block * bits / 8]);
+    let weights = weights.map_err(|e| e.to_string())?;
     Ok((weights, scales, zeros))
 }
 
@@ -296,10 +310,11 @@ fn for_gather(place: &BlockedWeight, made: Packed) -> Result<Constants, String> 
         8 => DataType::Uint8,
         _ => return Err(format!("tables of {bits} bits are not supported")),
     };
-    let tensor = |columns: usize, bytes: Vec<u8>| {
-        Tensor::new(dtype, vec![n, columns], bytes.into()).map_err(|e| e.to_string())
+    let tensor = |columns: usize, bytes: Tensor| {
+        bytes.viewed_as(dtype, &[n, columns]).map_err(|e| e.to_string())
     };
-    let zeros = tensor(count, packed(&made.zeros, made.zeros.len(), made.zeros.len(), bits))?;
+    let zeros = packed(&made.zeros, made.zeros.len(), made.zeros.len(), bits);
+    let zeros = tensor(count, Tensor::vector(zeros))?;
     let scales = steps(&[n, count], made.scales, place.dtype)?;
     Ok((tensor(made.k, made.bytes)?, scales, Some(zeros)))
 }
