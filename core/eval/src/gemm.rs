@@ -281,7 +281,7 @@ pub(crate) fn add_to_block<T: Product>(
 /// Multiplications below which one thread does the work alone.
 pub(crate) const PARALLEL_MIN: usize = 1 << 20;
 /// Rows or columns of a task are a multiple of this, for the sake of the products' inner loops.
-const ALIGNED: usize = 16;
+pub(crate) const ALIGNED: usize = 16;
 
 /// Whether there is anything to compute.
 ///

@@ -5,7 +5,9 @@ use crate::cells::expanded;
 use crate::dims::{broadcast, broadcast_strides, for_each_index};
 use crate::exact;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{GemmSizes, Matrix, Product, multiplied_rows, multiply_add};
+use crate::gemm::{
+    ALIGNED, GemmSizes, Matrix, Product, multiplied_rows, multiply_add, multiply_into,
+};
 use crate::num::{Num, slice, typed};
 use crate::parallel::for_each_chunk;
 use onnxd_diagnostics::refuse;
@@ -36,11 +38,18 @@ fn gemm(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let dims = vec![m, n];
     call.room_like(a, &dims)?;
     product!(a.dtype(), T => {
-        let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
+        let s = GemmSizes { m, k, n };
+        let a = call.slice::<T>(0)?;
         let a = if flip_a { Matrix::transposed(&a, m) } else { Matrix::new(&a, k) };
-        let b = if flip_b { Matrix::transposed(&b, k) } else { Matrix::new(&b, n) };
-        let mut y = vec![T::default(); m * n];
-        multiply_add(GemmSizes { m, k, n }, a, b, &mut y, n);
+        let mut y = if b.derivation().is_some() {
+            columns_at_a_time(s, a, (b, flip_b))?
+        } else {
+            let b = slice::<T>(b)?;
+            let b = if flip_b { Matrix::transposed(&b, k) } else { Matrix::new(&b, n) };
+            let mut y = vec![T::default(); m * n];
+            multiply_add(s, a, b, &mut y, n);
+            y
+        };
         if alpha != 1.0 {
             y.iter_mut().for_each(|v| *v = scaled(*v, alpha));
         }
@@ -100,7 +109,12 @@ pub(crate) fn multiplied<T: Product>(call: &KernelCall, a: &Tensor, b: &Tensor) 
     if batch_b.iter().all(|d| *d == 1) && batch == batch_a {
         // One right side for all: a single tall product.
         let s = GemmSizes { m: m * batch.iter().product::<usize>(), ..s };
-        return Ok(Tensor::from_vec(dims, multiplied_rows(s, &x, &b.bytes())));
+        let y = if b.derivation().is_some() {
+            columns_at_a_time(s, Matrix::new(&x, k), (&b.reshaped([k, n])?, false))?
+        } else {
+            multiplied_rows(s, &x, &b.bytes())
+        };
+        return Ok(Tensor::from_vec(dims, y));
     }
     let (w, mut y) = (slice::<T>(b)?, vec![T::default(); total]);
     let starts = |own: &[usize], area: usize| {
@@ -119,6 +133,32 @@ pub(crate) fn multiplied<T: Product>(call: &KernelCall, a: &Tensor, b: &Tensor) 
         });
     }
     Ok(Tensor::from_vec(dims, y))
+}
+
+/// Bytes of the right factor that are computed at a time.
+const COLUMNS_BYTES: usize = 8 << 20;
+
+/// `a * b`, where `b` is derived and may be transposed. It is never in memory as a whole.
+fn columns_at_a_time<T: Product>(
+    s: GemmSizes,
+    a: Matrix<T>,
+    (b, flip): (&Tensor, bool),
+) -> Outcome<Vec<T>> {
+    let mut y = vec![T::default(); s.m * s.n];
+    let columns = (COLUMNS_BYTES / (s.k.max(1) * size_of::<T>())).next_multiple_of(ALIGNED);
+    for first in (0..s.n).step_by(columns) {
+        let n = columns.min(s.n - first);
+        let (all, some) = ((0, s.k, 1), (first, n, 1));
+        let part = b.sliced(&if flip { [some, all] } else { [all, some] })?;
+        let part = slice::<T>(&part)?.into_owned();
+        let b = if flip { Matrix::transposed(&part, s.k) } else { Matrix::new(&part, n) };
+        let mut block = vec![T::default(); s.m * n];
+        multiply_into(GemmSizes { n, ..s }, a, b, &mut block, n);
+        for (y, block) in y.chunks_mut(s.n).zip(block.chunks(n)) {
+            y[first..first + n].copy_from_slice(block);
+        }
+    }
+    Ok(y)
 }
 
 /// 8-bit integers minus their zero point; the zero point is a scalar or has one element per row or

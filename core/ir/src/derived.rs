@@ -2,11 +2,13 @@
 //! by block where they are written, or on use. So a network whose every weight is transposed, cast, sliced and
 //! concatenated takes no more memory than its largest block.
 //!
-//! Seven forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
+//! Eight forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
 //! have been cast or concatenated. To reshape changes sizes alone. Fusions scale weights along an axis. A table says
 //! what codes of 8 bits or less stand for, and packs elements of 4 bits. Slices come in any order. Checkpoints hold
-//! numbers in blocks of small integers. What is computed otherwise is held.
+//! numbers in blocks of small integers. Quantized weights are made real by a scale for each block, which the executor
+//! does while it reads them. What is computed otherwise is held.
 
+mod dequantized;
 mod fill;
 mod table;
 mod taken;
@@ -75,6 +77,15 @@ pub enum Derivation {
         format: BlockFormat,
         /// What is taken of them.
         part: BlockPart,
+    },
+    /// Integers minus their zero points, times their scales. Plugins are not told of it.
+    Dequantized {
+        /// Integers of 4 or 8 bits, scales (`float`), and zero points if there are any.
+        sources: Vec<Tensor>,
+        /// Along which axis blocks lie.
+        axis: usize,
+        /// Elements that share a scale.
+        block: usize,
     },
 }
 
@@ -255,7 +266,9 @@ impl Derivation {
             Derivation::Strided { source, .. }
             | Derivation::Cast { source }
             | Derivation::Blocks { source, .. } => std::slice::from_ref(source),
-            Derivation::Concat { parts, .. } => parts,
+            Derivation::Concat { parts: sources, .. } | Derivation::Dequantized { sources, .. } => {
+                sources
+            }
             Derivation::Scaled { sources, .. }
             | Derivation::Lookup { sources }
             | Derivation::Taken { sources, .. } => sources,
@@ -264,7 +277,7 @@ impl Derivation {
 
     /// Whether its sources may have elements of less than a byte.
     fn reads_bits(&self) -> bool {
-        matches!(self, Derivation::Lookup { .. })
+        matches!(self, Derivation::Lookup { .. } | Derivation::Dequantized { .. })
     }
 
     /// Checks it against the result's type and sizes. Of a concatenation: where each part ends.
@@ -312,6 +325,9 @@ impl Derivation {
             }
             Derivation::Taken { sources: [source, indices], axis } => {
                 taken::check(source, indices, *axis, (dtype, dims)).map(|()| Vec::new())
+            }
+            Derivation::Dequantized { sources, axis, block } => {
+                dequantized::check(sources, (dtype, dims), (*axis, *block)).map(|()| Vec::new())
             }
         }
     }
@@ -388,7 +404,8 @@ fn through(
         | Derivation::Scaled { .. }
         | Derivation::Lookup { .. }
         | Derivation::Taken { .. }
-        | Derivation::Blocks { .. } => None,
+        | Derivation::Blocks { .. }
+        | Derivation::Dequantized { .. } => None,
     }
 }
 

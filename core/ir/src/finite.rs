@@ -62,7 +62,7 @@ impl Tensor {
             // It may leave out elements, too, or repeat some.
             Some(Derivation::Taken { .. } | Derivation::Strided { .. }) => return None,
             Some(Derivation::Cast { .. } | Derivation::Lookup { .. }) => return None,
-            Some(Derivation::Blocks { .. }) => return None,
+            Some(Derivation::Blocks { .. } | Derivation::Dequantized { .. }) => return None,
         };
         most.is_finite().then_some(most)
     }

@@ -1,6 +1,7 @@
 //! One activation of a graph: its live values, and the order in which they come and go.
 
 mod chain;
+mod streamed;
 
 use crate::call::{FunctionAttributes, KernelCall};
 use crate::domain::opset;
@@ -202,11 +203,18 @@ impl<'e, 'm, 'o> ModelRunner<'e, 'm, 'o> {
             self.call(frame, node, 0, &[]).room_like(x, x.dims()).map_err(at)?;
             return Ok(vec![RunValue::Tensor(steps::applied(x, &work.chain.steps).map_err(at)?)]);
         }
-        let read = |v: &Option<ValueId>| -> Result<_, Diagnostic> {
+        if let Some(later) = self.dequantized_later(frame, node) {
+            self.stop().map_err(at)?;
+            return Ok(vec![later]);
+        }
+        let read = |(slot, v): (usize, &Option<ValueId>)| -> Result<_, Diagnostic> {
             match v {
                 None => Ok(None),
                 Some(v) if frame.left_out.contains(v) => Ok(None),
                 Some(v) => match frame.value(*v).ok_or_else(|| undefined(frame.graph, *v))? {
+                    RunValue::Tensor(x) if self.reads_columns(node, slot, &x) => {
+                        Ok(Some(RunValue::Tensor(x)))
+                    }
                     RunValue::Tensor(x) => Ok(Some(RunValue::Tensor(self.operand(frame, *v, x)))),
                     other => Ok(Some(other)),
                 },
@@ -215,6 +223,7 @@ impl<'e, 'm, 'o> ModelRunner<'e, 'm, 'o> {
         let inputs: Vec<Option<RunValue>> = node
             .inputs
             .iter()
+            .enumerate()
             .map(read)
             .collect::<Result<_, _>>()
             .map_err(|d| d.at(layer_of(node, Some(frame.graph))))?;

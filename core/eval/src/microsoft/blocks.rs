@@ -4,11 +4,12 @@ use super::first;
 use crate::call::{KernelCall, integers, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::multiply_add;
-use crate::gemm::{GemmSizes, Matrix};
+use crate::gemm::{ALIGNED, GemmSizes, Matrix, multiply_add};
 use crate::num::slice;
+use crate::parallel::for_each_chunk;
 use onnxd_diagnostics::refuse;
 use onnxd_ir::{Attr, DataType, Tensor};
+use std::ops::Range;
 
 /// Rows of bytes as rows of `columns` numbers of `bits` bits, the lowest bits first.
 fn unpacked(bytes: &[u8], rows: usize, columns: usize, bits: usize) -> Outcome<Vec<u8>> {
@@ -61,10 +62,9 @@ pub(super) fn matmul_nbits(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (bits, block) = (bits_of(call)?, size_attr(call, "block_size", 0)?);
     refuse!(call.flag("weight_prepacked", false)? =>
         Fault::unsupported("prepacked weights have the layout of one device"));
-    let (blocks, total) = (k.div_ceil(block), call.room(DataType::Float, &[n, k])?);
+    let blocks = k.div_ceil(block);
     let padded = blocks.checked_mul(block).filter(|p| *p <= k.saturating_add(block));
     let padded = padded.ok_or_else(|| Fault::memory("the size overflows"))?;
-    call.room(DataType::Float, &[n, padded])?;
     let scale = slice::<f32>(scales)?;
     refuse!(scale.len() != n * blocks || b.dtype() != DataType::Uint8 =>
         "{b:?} and {scales:?} do not fit N = {n}, K = {k}");
@@ -76,22 +76,34 @@ pub(super) fn matmul_nbits(call: &KernelCall) -> Outcome<Vec<Tensor>> {
         }
     };
     refuse!(groups.len() < k => "g_idx has {} elements for K = {k}", groups.len());
-    let quantized = unpacked(&b.bytes(), n, padded, bits)?;
-    let mut weights = Vec::with_capacity(total);
-    for (row, quantized) in quantized.chunks(padded).enumerate() {
-        weights.extend(quantized.iter().zip(&groups[..k]).map(|(q, group)| {
-            let at = row * blocks + group;
-            (f32::from(*q) - zeros[at]) * scale[at]
-        }));
-    }
+    let bytes = b.bytes();
+    refuse!(Some(bytes.len()) != (padded * bits).div_ceil(8).checked_mul(n) =>
+        "{b:?} does not fit N = {n}, K = {k}");
+    let wide = bytes.len() / n.max(1);
+    let weights = |rows: Range<usize>| -> Outcome<Vec<f32>> {
+        let bytes = &bytes[rows.start * wide..rows.end * wide];
+        let quantized = unpacked(bytes, rows.len(), padded, bits)?;
+        let mut weights = vec![0f32; rows.len() * k];
+        for_each_chunk(&mut weights, k, &|i, weights| {
+            let first = (rows.start + i) * blocks;
+            let columns = quantized[i * padded..].iter().zip(&groups);
+            for (w, (q, group)) in weights.iter_mut().zip(columns) {
+                *w = (f32::from(*q) - zeros[first + group]) * scale[first + group];
+            }
+        });
+        Ok(weights)
+    };
     product(call, a, &weights, (k, n))
 }
 
-/// `A * W' + bias` for weights `[n, k]`.
+/// Bytes of weights that are made reals at a time.
+const ROWS_BYTES: usize = 8 << 20;
+
+/// `A * W' + bias` for weights `[n, k]`, which are given some rows at a time.
 fn product(
     call: &KernelCall,
     a: &Tensor,
-    weights: &[f32],
+    weights: &dyn Fn(Range<usize>) -> Outcome<Vec<f32>>,
     (k, n): (usize, usize),
 ) -> Outcome<Vec<Tensor>> {
     let Some((last, outer)) = a.dims().split_last().filter(|(last, _)| **last == k) else {
@@ -99,9 +111,25 @@ fn product(
     };
     let dims = [outer, &[n]].concat();
     let mut y = vec![0f32; call.room(DataType::Float, &dims)?];
-    let s = GemmSizes { m: y.len() / n, k: *last, n };
+    let m = y.len() / n.max(1);
     let values = slice::<f32>(a)?;
-    multiply_add(s, Matrix::new(&values, k), Matrix::transposed(weights, k), &mut y, n);
+    let rows = (ROWS_BYTES / (4 * k.max(1))).next_multiple_of(ALIGNED);
+    for first in (0..n).step_by(rows) {
+        let some = first..n.min(first + rows);
+        let (weights, n_some) = (weights(some.clone())?, some.len());
+        let mut block = vec![0f32; m * n_some];
+        let s = GemmSizes { m, k: *last, n: n_some };
+        multiply_add(
+            s,
+            Matrix::new(&values, k),
+            Matrix::transposed(&weights, k),
+            &mut block,
+            n_some,
+        );
+        for (y, block) in y.chunks_mut(n).zip(block.chunks(n_some)) {
+            y[some.clone()].copy_from_slice(block);
+        }
+    }
     if let Some(bias) = call.opt(5) {
         refuse!(bias.dims() != [n] => "the bias {bias:?} does not fit N = {n}");
         let bias = slice::<f32>(bias)?;

@@ -1,6 +1,6 @@
 //! Computes the elements of derived tensors, a block at a time.
 
-use super::{Derivation, Derived, table, taken};
+use super::{Derivation, Derived, dequantized, table, taken};
 use crate::blocks;
 use crate::convert::convert;
 use crate::gather::{ElementSource, gather};
@@ -111,6 +111,7 @@ impl Derived {
                 | Derivation::Scaled { .. }
                 | Derivation::Lookup { .. }
                 | Derivation::Blocks { .. }
+                | Derivation::Dequantized { .. }
         );
         held && is_in_order
     }
@@ -146,6 +147,9 @@ impl Derived {
             }
             Derivation::Blocks { source, format, part } => {
                 blocks::fill(source, (*format, *part), first, out);
+            }
+            Derivation::Dequantized { sources, axis, block } => {
+                dequantized::fill(sources, (&self.dims, *axis, *block), first, out);
             }
         }
     }

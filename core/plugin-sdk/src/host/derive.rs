@@ -24,7 +24,8 @@ impl JobHandle {
             from,
             Derivation::Lookup { .. } | Derivation::Taken { .. } | Derivation::Blocks { .. }
         );
-        self.host.tensor_derive.is_some() && (!is_newer || self.host.abi_minor >= 3)
+        let is_known = !matches!(from, Derivation::Dequantized { .. });
+        is_known && self.host.tensor_derive.is_some() && (!is_newer || self.host.abi_minor >= 3)
     }
 
     /// Whether the host takes several models of a network.
@@ -51,6 +52,9 @@ impl JobHandle {
             Derivation::Scaled { axis, .. } => (abi::DERIVE_SCALED, 0, &[][..], *axis),
             Derivation::Lookup { .. } => (abi::DERIVE_LOOKUP, 0, &[][..], 0),
             Derivation::Taken { axis, .. } => (abi::DERIVE_TAKEN, 0, &[][..], *axis),
+            Derivation::Dequantized { .. } => {
+                return Err(refused("tensor_derive", abi::UNSUPPORTED));
+            }
             Derivation::Blocks { format, part, .. } => {
                 (abi::DERIVE_BLOCKS, part.number(), &[][..], format.number() as usize)
             }
