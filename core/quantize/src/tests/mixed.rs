@@ -7,7 +7,9 @@ use crate::plan::{QuantizeRequest, Settings};
 use crate::report::{Form, Report};
 use crate::search::{mixed_precision, quantize_weights};
 use crate::session::OwnMemory;
+use crate::session::Session;
 use onnxd_ir::{DataType, Model};
+use std::time::Duration;
 
 const AUTO: &str = r#"{"quantization": {"accuracy": "auto", "mode": "weight_only"}}"#;
 
@@ -50,6 +52,22 @@ fn held_out_samples_choose_nothing() {
     let mut done = Report::default();
     measure(&model, &made, Some(&held), &all, &mut done).unwrap();
     assert_eq!((done.quality.origin.as_str(), done.quality.samples), ("apart", 4));
+}
+
+/// Where the time was over before all were measured, the report counts both.
+#[test]
+fn operators_that_were_not_measured_are_told() {
+    let model = unlike();
+    let mut cx = Given::new(AUTO, samples(&model, 4, 5), usize::MAX);
+    cx.tick = Duration::from_secs(cx.quantization().time_budget_s() / 2);
+    let (_, report) = mixed_precision(&model, &request(), Form::Qdq, None, &cx).unwrap();
+    let told = fact(&report, "quantization.mixed");
+    let measured = report.tried.len();
+    assert!((1..3).contains(&measured), "{told}");
+    assert!(
+        told.contains(&format!("of 3 operators, of which {measured} were measured,")),
+        "{told}"
+    );
 }
 
 /// A single sample cannot be held out, and then grades what it chose.

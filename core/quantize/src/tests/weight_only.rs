@@ -364,6 +364,32 @@ fn tables_have_more_bits() {
     assert_eq!(of(DataType::Int4, few), text("int4", 16));
 }
 
+/// A table of numbers that float16 has no digits for stays, with the reason.
+#[test]
+fn tables_of_tiny_numbers_stay() {
+    for (unit, stays) in [(1f32, false), (1e-3, false), (1e-8, true)] {
+        let mut float = model(
+            "g (float[4,32] x) => (float[4,32] y) <float[200,32] t, int64[4] i = {0, 7, 199, 3}>
+             { r = Gather(t, i) y = Add(r, x) }",
+            3,
+        );
+        let t = float.graph.value_named("t").unwrap();
+        let values = float.graph.constant(t).unwrap().as_slice::<f32>().unwrap().into_owned();
+        let values = values.into_iter().map(|x| x * unit).collect();
+        float.graph.set_initializer(t, Some(Tensor::from_vec([200, 32], values)));
+        float.opsets.insert(String::new(), 21);
+        let request = QuantizeRequest {
+            settings: settings(DataType::Uint8, 32),
+            ..QuantizeRequest::default()
+        };
+        let done = quantize_weights(&mut float, &request, Form::Qdq, None, &OwnMemory).unwrap();
+        assert_eq!(done.layers.is_empty(), stays, "{unit}");
+        assert!(done.layers.iter().all(|layer| layer.sqnr_db.unwrap() > 60.0), "{:?}", done.layers);
+        let why = done.left_in_float.iter().map(|left| left.reason.as_str());
+        assert_eq!(why.collect::<String>().contains("too small for float16"), stays, "{unit}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

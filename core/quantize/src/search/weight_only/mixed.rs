@@ -42,8 +42,8 @@ pub fn mixed_precision(
         return Ok((request.clone(), report));
     }
     let found = costs(model, request, (form, held), cx, &mut report);
-    let costs = match found {
-        Ok(costs) => costs,
+    let (costs, total) = match found {
+        Ok(found) => found,
         Err(found) if cx.is_stopped() => return Err(found),
         Err(found) => {
             let why = found.0.first().map(|d| d.message.clone()).unwrap_or_default();
@@ -64,13 +64,16 @@ pub fn mixed_precision(
     let of_chosen = |part: fn(&Cost) -> f64, all: f64| {
         100.0 * chosen.iter().map(|cost| part(cost)).sum::<f64>() / all.max(f64::MIN_POSITIVE)
     };
+    let measured = match costs.len() {
+        all if all == total => String::new(),
+        some => format!(", of which {some} were measured,"),
+    };
     report.fact(
         "quantization.mixed",
         format!(
-            "{} of {} operators have weights of 8 bits: {:.1} % of the weights, which made {:.1} % of \
-             the noise",
+            "{} of {total} operators{measured} have weights of 8 bits: {:.1} % of the weights that were measured, \
+             which made {:.1} % of their noise",
             chosen.len(),
-            costs.len(),
             of_chosen(|cost| cost.weights, weights),
             of_chosen(|cost| cost.noise, noise),
         ),
@@ -83,14 +86,14 @@ fn wide(few: DataType) -> DataType {
     if few == DataType::Uint4 { DataType::Uint8 } else { DataType::Int8 }
 }
 
-/// What the outputs lose by each operator of the main graph alone, as far as the time goes.
+/// What the outputs lose by each operator of the main graph alone, as far as the time goes; and how many there are.
 fn costs(
     model: &Model,
     request: &QuantizeRequest,
     (form, held): (Form, Option<&Held>),
     cx: &dyn Session,
     report: &mut Report,
-) -> Result<Vec<Cost>, Diagnostics> {
+) -> Result<(Vec<Cost>, usize), Diagnostics> {
     let mut clock = Clock::start(cx);
     let drawn = match cx.calibration().samples() {
         0 => Some(random_samples(model, cx)?),
@@ -115,7 +118,8 @@ fn costs(
             asked.then(|| (name_of(graph, node), value, (place.rows() * place.k) as f64))
         })
         .collect();
-    let mut candidates = Candidates::announce(cx, operators.len());
+    let total = operators.len();
+    let mut candidates = Candidates::announce(cx, total);
     let mut costs = Vec::new();
     for (name, value, weights) in operators {
         if clock.late() {
@@ -132,5 +136,5 @@ fn costs(
         costs.push(Cost { value, weights, noise: 10f64.powf(-db / 10.0) });
     }
     report.notes.extend(clock.unfinished());
-    Ok(costs)
+    Ok((costs, total))
 }

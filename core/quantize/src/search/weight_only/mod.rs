@@ -390,9 +390,9 @@ impl Pass<'_> {
         let readers = self.shared.readers(g, &place, settings.block);
         if self.in_half(g, id, &place) {
             let shared = &mut self.shared.halves;
-            table::write(g, &self.opsets, id, &place, shared)
-                .map(|row| self.done.tensors.extend(row))?;
-            return Ok(Some(("Cast", None)));
+            let (db, row) = table::write(g, &self.opsets, id, &place, shared)?;
+            self.done.tensors.extend(row);
+            return Ok(Some(("Cast", db)));
         }
         let key = IntegersKey {
             w: place.w,

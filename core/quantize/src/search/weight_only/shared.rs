@@ -2,6 +2,7 @@
 
 use super::BLOCK_MIN;
 use super::place::BlockedWeight;
+use super::table::HalfTable;
 use super::write::{Integers, Readers};
 use crate::plan::Settings;
 use crate::range::weights::Rule;
@@ -15,7 +16,7 @@ pub(crate) struct SharedWeights {
     pub(crate) made: Vec<(IntegersKey, Integers, Option<f64>)>,
     pub(crate) tables: BTreeSet<ValueId>,
     /// Tables, and the same with 16 bits.
-    pub(crate) halves: BTreeMap<ValueId, ValueId>,
+    pub(crate) halves: BTreeMap<ValueId, HalfTable>,
     /// Weights that products and tables read from the same bytes.
     by_both: BTreeSet<ValueId>,
 }
