@@ -10,7 +10,7 @@ use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::Tensor;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 
 /// Keeps derived tensors out of a message: bytes without meaning stand for each until it is written.
 ///
@@ -77,6 +77,8 @@ pub(crate) struct StreamWriter {
     file: File,
     buffer: Vec<u8>,
     written: u64,
+    /// Whether the last bytes are a hole, which only the length of the file tells of.
+    ends_in_hole: bool,
     stand_ins: StandIns,
     /// The first error; encoding cannot stop early, so it is kept until the end.
     error: Option<io::Error>,
@@ -85,7 +87,8 @@ pub(crate) struct StreamWriter {
 impl StreamWriter {
     pub(crate) fn new(file: File) -> StreamWriter {
         let buffer = Vec::with_capacity(BUFFER_BYTES);
-        StreamWriter { file, buffer, written: 0, stand_ins: StandIns::default(), error: None }
+        let stand_ins = StandIns::default();
+        StreamWriter { file, buffer, written: 0, ends_in_hole: false, stand_ins, error: None }
     }
 
     /// As [`StreamWriter::new`], behind the bytes that the file has.
@@ -111,6 +114,7 @@ impl StreamWriter {
         }
         match self.error {
             Some(error) => Err(error),
+            None if self.ends_in_hole => self.file.set_len(self.written).map(|()| self.written),
             None => Ok(self.written),
         }
     }
@@ -118,10 +122,25 @@ impl StreamWriter {
     /// Puts the elements of a tensor; derived ones are computed a block at a time.
     pub(crate) fn put_tensor(&mut self, tensor: &Tensor) {
         // After an error, what would be written is not worth computing.
+        let is_derived = tensor.derivation().is_some();
         let _ = tensor.in_blocks(|block| {
-            self.put_slice(block);
+            // What a map shows is not read here.
+            match is_derived && block.len() >= BUFFER_BYTES && block.iter().all(|byte| *byte == 0) {
+                true => self.put_hole(block.len()),
+                false => self.put_slice(block),
+            }
             if self.error.is_some() { Err(()) } else { Ok(()) }
         });
+    }
+
+    /// Zeros that take no room on the disk.
+    fn put_hole(&mut self, len: usize) {
+        self.flush();
+        if self.error.is_none() {
+            self.error = self.file.seek_relative(len as i64).err();
+        }
+        self.written += len as u64;
+        self.ends_in_hole = true;
     }
 
     fn flush(&mut self) {
@@ -138,6 +157,7 @@ impl StreamWriter {
             }
             bring_in(part);
             self.error = self.file.write_all(part).err();
+            self.ends_in_hole = false;
         }
         self.written += bytes.len() as u64;
     }
@@ -216,6 +236,27 @@ mod tests {
         let mut found = Vec::new();
         io::Read::read_to_end(&mut file, &mut found).unwrap();
         assert!(found == expected);
+    }
+
+    /// Zeros that were computed take no room on the disk, wherever they stand, and are there all the same.
+    #[test]
+    fn zeros_are_holes() {
+        let (zeros, ones) = (vec![0u8; 3 << 20], vec![1u8; 5 << 10]);
+        for parts in [[&zeros, &ones, &zeros], [&ones, &zeros, &ones], [&zeros, &zeros, &zeros]] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            let mut writer = StreamWriter::new(file.reopen().unwrap());
+            for part in parts {
+                let tensor = Tensor::vector(part.clone()).cast(onnxd_ir::DataType::Int8).unwrap();
+                writer.put_tensor(&tensor);
+            }
+            let wanted = parts.map(|part| &part[..]).concat();
+            assert_eq!(writer.finish().unwrap(), wanted.len() as u64);
+            let mut found = Vec::new();
+            io::Read::read_to_end(&mut file, &mut found).unwrap();
+            assert!(found == wanted);
+            let data = file.as_file().metadata().unwrap();
+            assert!(std::os::unix::fs::MetadataExt::blocks(&data) * 512 < 1 << 18);
+        }
     }
 
     #[test]
