@@ -203,7 +203,7 @@ impl<'e, 'm, 'o> ModelRunner<'e, 'm, 'o> {
             self.call(frame, node, 0, &[]).room_like(x, x.dims()).map_err(at)?;
             return Ok(vec![RunValue::Tensor(steps::applied(x, &work.chain.steps).map_err(at)?)]);
         }
-        if let Some(later) = self.dequantized_later(frame, node) {
+        if let Some(later) = self.made_later(frame, node) {
             self.stop().map_err(at)?;
             return Ok(vec![later]);
         }

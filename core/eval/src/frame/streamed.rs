@@ -20,12 +20,17 @@ impl ModelRunner<'_, '_, '_> {
         multiplies && slot == 1 && x.derivation().is_some() && self.is_streamed(x.byte_len())
     }
 
-    /// What `DequantizeLinear` makes of large constants, not computed yet.
-    pub(super) fn dequantized_later(&self, frame: &Frame, node: &Node) -> Option<RunValue> {
+    /// What `DequantizeLinear` or `Cast` makes of large constants, not computed yet.
+    pub(super) fn made_later(&self, frame: &Frame, node: &Node) -> Option<RunValue> {
         let constant = |slot: usize| {
             let v = node.input(slot)?;
             frame.graph[v].initializer().filter(|_| frame.values[v.index()].is_none())
         };
+        if node.is("Cast") {
+            let to = i32::try_from(node.int("to", 0)).ok().and_then(DataType::from_number)?;
+            let made = constant(0)?.cast(to).ok()?;
+            return self.is_streamed(made.byte_len()).then_some(RunValue::Tensor(made));
+        }
         if !node.is("DequantizeLinear") {
             return None;
         }
@@ -49,10 +54,13 @@ mod tests {
 
     const MODEL: &str = r#"<ir_version: 10, opset_import: ["" : 21]>
     g (float[2,600] x) => (float[2,8000] y)
-    <float[600,8000] w, int4[600,8000] q, float[600,250] s, uint8[600,8000] r, float[19,8000] t,
+    <bfloat16[8000,600] v, float[600,8000] w, int4[600,8000] q, float[600,250] s, uint8[600,8000] r, float[19,8000] t,
      uint8[19,8000] z>
     {
-        a = MatMul(x, w)
+        f = Cast<to = 1>(v)
+        e = Gemm<transB = 1>(x, f)
+        m = MatMul(x, w)
+        a = Add(e, m)
         b = DequantizeLinear<axis = 1, block_size = 32>(q, s)
         c = Gemm<transB = 1>(a, b)
         d = DequantizeLinear<axis = 0, block_size = 32>(r, t, z)
@@ -68,13 +76,14 @@ mod tests {
             let values = (0..dims[0] * dims[1]).map(|i| (i % 13) as f32 / 500.0 - 0.01);
             Tensor::from_vec(dims, values.collect::<Vec<f32>>())
         };
-        let wide = reals([8000, 600]).cast(DataType::Bfloat16).unwrap().held();
-        let wide = wide.permuted(&[1, 0]).unwrap().cast(DataType::Float).unwrap();
+        let narrow = reals([8000, 600]).cast(DataType::Bfloat16).unwrap().held();
+        let wide = narrow.permuted(&[1, 0]).unwrap().cast(DataType::Float).unwrap();
         let integers = |dtype, dims: [usize; 2]| {
             let bytes = bytes(DataType::byte_len(dtype, dims[0] * dims[1]).unwrap());
             Tensor::new(dtype, dims.to_vec(), bytes.into()).unwrap()
         };
         for (name, tensor) in [
+            ("v", narrow),
             ("w", wide),
             ("q", integers(DataType::Int4, [600, 8000])),
             ("s", reals([600, 250])),

@@ -9,6 +9,7 @@ use crate::cells::{CellWidth, Packed};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::slice;
+use crate::parallel::for_each_chunk;
 use crate::shape::{cast, dtype_attr, format};
 use half::{bf16, f16};
 use onnxd_diagnostics::refuse;
@@ -165,12 +166,15 @@ pub(crate) fn quantize_linear(call: &KernelCall) -> Outcome<Vec<Tensor>> {
 pub(crate) fn dequantize_linear(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let (x, scale, zero) = (call.x(0)?, call.x(1)?, call.opt(2));
     let layout = ScaleLayout::from_call(call, x, scale)?;
-    let (scales, zeros) = parameters(scale, zero)?;
-    call.room(DataType::Int64, x.dims())?;
     // A scale that holds nothing but powers of two is no type for results.
     let powers = scale.dtype() == DataType::Float8E8M0;
     let default = if powers { DataType::Float } else { scale.dtype() };
     let dtype = named(call, "output_dtype")?.unwrap_or(default);
+    if let Some(y) = dequantized_blocks(call, x, scale, zero)? {
+        return one(cast(&y, dtype)?);
+    }
+    let (scales, zeros) = parameters(scale, zero)?;
+    call.room(DataType::Int64, x.dims())?;
     let parameters = Parameters { layout: &layout, scales: &scales, zeros: &zeros };
     if let Some(y) = parameters.dequantize(x) {
         return one(cast(&y, dtype)?);
@@ -187,6 +191,31 @@ pub(crate) fn dequantize_linear(call: &KernelCall) -> Outcome<Vec<Tensor>> {
         crate::call::integers(x)?.into_iter().enumerate().map(real).collect()
     };
     one(cast(&Tensor::from_vec(x.dims(), values), dtype)?)
+}
+
+/// Elements that one thread makes real at a time.
+const PART: usize = 1 << 16;
+
+/// Integers of 4 or 8 bits with scales of `float` in blocks.
+fn dequantized_blocks(
+    call: &KernelCall,
+    x: &Tensor,
+    scale: &Tensor,
+    zero: Option<&Tensor>,
+) -> Outcome<Option<Tensor>> {
+    let block = dims::size(call.int("block_size", 0)?)?;
+    if block == 0 {
+        return Ok(None);
+    }
+    let axis = dims::axis(call.int("axis", 1)?, x.rank())?;
+    let Ok(all) = x.dequantized(scale, zero, (axis, block)) else { return Ok(None) };
+    let mut y = vec![0f32; call.room(DataType::Float, x.dims())?];
+    for_each_chunk(&mut y, PART, &|i, y| {
+        let part = all.part(i * PART..i * PART + y.len());
+        let part = part.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        y.iter_mut().zip(part).for_each(|(y, real)| *y = real);
+    });
+    Ok(Some(Tensor::from_vec(x.dims(), y)))
 }
 
 /// Scale and zero point from the range of the data, widened to include zero.

@@ -99,7 +99,8 @@ fn range_within(
         return search.found();
     }
     if !rule.symmetric {
-        search.narrow(|share| {
+        let error = search.error;
+        search.narrow(1, error, |share| {
             representable(
                 Scale::of_range((low * share, high * share), rule.levels, false),
                 rule,
@@ -117,7 +118,11 @@ fn range_within(
         true => (largest / levels, middle),
         false => (-largest / levels, mirrored),
     };
-    search.narrow(|share| Scale { scale: search_scale(step * share, dtype), zero_point, ..whole });
+    search.narrow(0, f64::INFINITY, |share| Scale {
+        scale: search_scale(step * share, dtype),
+        zero_point,
+        ..whole
+    });
     for _ in 0..TURNS {
         search.look(search.best);
     }
@@ -164,10 +169,9 @@ impl<'v> Search<'v> {
         (self.best, Power { signal: self.squares, noise: self.error.max(0.0) })
     }
 
-    /// Tries narrower ranges as long as that helps.
-    fn narrow(&mut self, of: impl Fn(f64) -> Scale) {
-        let mut last = f64::INFINITY;
-        for step in 0..SHARES {
+    /// Tries narrower ranges from that one on as long as the error is less than the last one's.
+    fn narrow(&mut self, first: usize, mut last: f64, of: impl Fn(f64) -> Scale) {
+        for step in first..SHARES {
             let error = self.look(of(1.0 - STEP * step as f64));
             if error >= last {
                 return;
@@ -231,7 +235,8 @@ fn added((values, matters): (&[f32], &[f32]), one: impl Fn(f32, f32) -> [f32; 2]
             second[0] += b;
         }
         for (sum, lanes) in sums.iter_mut().zip([first, second]) {
-            *sum += lanes.iter().map(|x| f64::from(*x)).sum::<f64>();
+            let [a, b, c, d, e, f, g, h] = lanes.map(f64::from);
+            *sum += ((a + e) + (c + g)) + ((b + f) + (d + h));
         }
     }
     sums
