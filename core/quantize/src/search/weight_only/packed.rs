@@ -1,5 +1,6 @@
 //! Weights in blocks as they lie in a model: several integers to a byte, in the order of the operator that reads them.
-//! They are made some rows at a time from what may be derived itself, so that no weight is held as a whole.
+//! They are made some rows at a time from what may be derived itself, so that no weight is held as a whole. The exception
+//! are rows without gaps that end within a byte, as odd widths of 4 bits do: the reals of such a weight are held.
 
 use super::blocks::{BlockSettings, Blocks, TOGETHER, group, offset};
 use super::place::{BlockedWeight, floats};
