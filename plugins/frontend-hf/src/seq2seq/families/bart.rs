@@ -47,6 +47,7 @@ pub(super) fn pegasus(c: &Config) -> Result<EncoderDecoder, Diagnostic> {
 
 /// The decoder may have words of its own.
 pub(super) fn marian(c: &Config) -> Result<EncoderDecoder, Diagnostic> {
+    c.pass_over(&["extra_pos_embeddings"]);
     let mut d =
         described(c, &Kind { is_norm_first: false, has_embedding_norm: false, first: None })?;
     let words = c.optional_size("decoder_vocab_size")?;
