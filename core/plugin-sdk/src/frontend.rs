@@ -90,6 +90,8 @@ pub struct Imported {
     pub model: Model,
     /// What a user should know: warnings with the layer they concern.
     pub notes: Vec<Diagnostic>,
+    /// What the model may do otherwise than the network asks for: the verdict becomes `succeeded with findings`.
+    pub findings: Vec<Diagnostic>,
     /// Facts for the report, such as the meaning of an input's range.
     pub metadata: Vec<(String, String)>,
     /// What the network keeps between calls, if the params ask for it as inputs and outputs.
@@ -180,12 +182,12 @@ pub(crate) fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diag
         .into_iter()
         .map(|NamedModel { name, model }| Ok(message::NamedGraph { name, graph: encoded(model)? }));
     let further = further.collect::<Result<_, Diagnostic>>()?;
+    let told = |all: &[Diagnostic], severity| -> Vec<message::Diagnostic> {
+        all.iter().map(|found| message::Diagnostic::of(found, severity)).collect()
+    };
+    let findings = told(&imported.findings, Severity::Error);
     let log = message::ImportLog {
-        notes: imported
-            .notes
-            .iter()
-            .map(|d| message::Diagnostic::of(d, Severity::Warning))
-            .collect(),
+        notes: [findings, told(&imported.notes, Severity::Warning)].concat(),
         metadata: imported.metadata.into_iter().collect(),
         params_read: Some(submission.params().read(&BTreeSet::new())),
         states: imported.states.into_iter().map(State::message).collect(),

@@ -1,8 +1,8 @@
 //! What a report says first: the verdict and the figures that a person asks for.
 
 use crate::format::{bytes, decibels, line, seconds};
-use crate::sections::outputs;
-use onnxd_proto::onnxd::{FileDigest, FileRole, Quantization, Report, Verdict};
+use crate::models::{ModelPart, compared_outputs, models, output_quality, worst_layer};
+use onnxd_proto::onnxd::{FileDigest, FileRole, Report, Verdict};
 
 /// How good the news is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,33 +48,35 @@ pub(crate) fn head(report: &Report) -> Head {
     Head { verdict: verdict(report), tone, summary: line(&report.summary), facts }
 }
 
-/// How near the written model is to what it was made of, as far as anything measured it.
+/// How near the written models are to what they were made of, as far as anything measured it: the worst of them.
 fn quality(report: &Report) -> String {
-    let quantized = report.quantization.as_ref().and_then(layers);
-    match (quantized, reference(report)) {
-        (Some(layers), Some(reference)) => format!("{layers}; {reference}"),
+    let models = models(report);
+    match (quantized(&models), reference(&models)) {
+        (Some(quantized), Some(reference)) => format!("{quantized}; {reference}"),
         (Some(one), None) | (None, Some(one)) => one,
-        (None, None) if report.quantization.is_some() => "quantized; nothing measured it".into(),
+        (None, None) if models.iter().any(|model| model.quantization.is_some()) => {
+            "quantized; nothing measured it".into()
+        }
         (None, None) => "float; no reference outputs to compare with".into(),
     }
 }
 
 /// The worst output.
-fn reference(report: &Report) -> Option<String> {
-    let numerics = report.numerics.as_ref()?;
-    let worst = numerics.outputs.iter().min_by(|a, b| a.sqnr_db.total_cmp(&b.sqnr_db))?;
+fn reference(models: &[ModelPart]) -> Option<String> {
+    let outputs = compared_outputs(models);
+    let (model, _, worst) = outputs.min_by(|a, b| a.2.sqnr_db.total_cmp(&b.2.sqnr_db))?;
     let verdict = if worst.within { "within" } else { "outside" };
-    let (name, db) = (line(&worst.output), ratio(worst.sqnr_db));
+    let (name, db) = (line(&worst.output) + &model.of_file(), ratio(worst.sqnr_db));
     Some(format!("{db} against the reference, {verdict} the tolerance (output {name})"))
 }
 
-/// The outputs of the whole network, and the worst layer; layers are listed worst first.
-fn layers(quantization: &Quantization) -> Option<String> {
-    let worst = quantization.layers.iter().find_map(|l| Some((&l.name, l.sqnr_db?)));
-    let worst =
-        worst.map(|(name, db)| format!("worst layer {} against float ({})", ratio(db), line(name)));
-    let whole = quantization.quality.as_ref().map(outputs);
-    let told: Vec<String> = [whole, worst].into_iter().flatten().collect();
+/// The outputs of a whole model, and the worst layer.
+fn quantized(models: &[ModelPart]) -> Option<String> {
+    let mut told = output_quality(models);
+    told.extend(worst_layer(models).map(|(model, layer, db)| {
+        let name = line(&layer.name) + &model.of_file();
+        format!("worst layer {} against float ({name})", ratio(db))
+    }));
     (!told.is_empty()).then(|| told.join("; "))
 }
 

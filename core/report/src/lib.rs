@@ -9,6 +9,7 @@ mod from_json;
 mod head;
 mod html;
 mod json;
+mod models;
 mod receipt;
 mod sections;
 mod text;

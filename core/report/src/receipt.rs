@@ -4,9 +4,11 @@
 
 use crate::format::{bytes, line, made_by, real};
 use crate::head::verdict;
-use crate::sections::outputs;
+use crate::models::{ModelPart, compared_outputs, models, output_quality, worst_layer};
 use onnxd_diagnostics::Severity;
-use onnxd_proto::onnxd::{Diagnostic, FileRole, Quality, Report, Verdict};
+use onnxd_proto::onnxd::{
+    Diagnostic, FileDigest, FileRole, ModelSummary, Quality, Report, Verdict,
+};
 
 /// Most lines of a receipt.
 pub const LINES_MAX: usize = 10;
@@ -15,6 +17,7 @@ pub const LINES_MAX: usize = 10;
 #[must_use]
 pub fn receipt(report: &Report) -> String {
     let failed = report.verdict() == Verdict::Failed;
+    let models = models(report);
     let mut lines = vec![format!("onnxd {}: {}", made_by(report), line(&report.name))];
     lines.push(format!("recognised: {}", recognised(report)));
     lines.push(format!("result: {}", verdict(report)));
@@ -33,31 +36,17 @@ pub fn receipt(report: &Report) -> String {
         None => {}
     }
     if !failed {
-        lines.extend(report.outputs.iter().find(|f| f.role() == FileRole::Model).map(|f| {
-            let digest = f.sha256.get(..16).unwrap_or(&f.sha256);
-            let meant = quality(report).map_or("", |q| q.meant_for.as_str());
-            let meant =
-                if meant.is_empty() { String::new() } else { format!(", for {}", line(meant)) };
-            let states = states(report);
-            let opset = report.model.as_ref().and_then(|model| model.opset.get(""));
-            let opset = opset.map(|opset| format!(", opset {opset}")).unwrap_or_default();
-            let from = report.model.as_ref().map_or(0, |model| model.lowered_from);
-            let opset = if from > 0 { format!("{opset} (lowered from {from})") } else { opset };
-            let (path, size) = (line(&f.path), bytes(f.bytes));
-            let more = report.outputs.iter().filter(|f| f.role() == FileRole::Model).skip(1);
-            let more: String = more.map(|f| format!(", and {}", line(&f.path))).collect();
-            format!("model: {path}, {size}{opset}, sha256 {digest}{meant}{states}{more}")
-        }));
-        lines.extend(worst_output(report));
-        lines.extend(quantized(report));
+        lines.extend(written(report, &models));
+        lines.extend(worst_output(&models));
+        lines.extend(quantized(&models));
     }
-    lines.push(format!("next: {}", next(report, findings().next())));
+    lines.push(format!("next: {}", next(report, &models, findings().next())));
     lines.push(format!("job: {}", line(&report.job)));
     debug_assert!(lines.len() <= LINES_MAX);
     lines.join("\n") + "\n"
 }
 
-/// Errors and warnings; notes stop nothing.
+/// What the verdict counts.
 fn is_finding(diagnostic: &&Diagnostic) -> bool {
     diagnostic.severity() == Severity::Error
 }
@@ -82,55 +71,90 @@ fn sentence(found: &Diagnostic) -> String {
     format!("{} {}: {}{at}", line(&found.code), line(&found.class), line(&found.message))
 }
 
-fn worst_output(report: &Report) -> Option<String> {
-    let numerics = report.numerics.as_ref()?;
-    let worst = numerics.outputs.iter().max_by(|a, b| a.max_abs.total_cmp(&b.max_abs))?;
-    let (name, max_abs, db) = (line(&worst.output), real(worst.max_abs), real(worst.sqnr_db));
+/// The files of the models, and what is to be known of each.
+fn written(report: &Report, models: &[ModelPart]) -> Option<String> {
+    let files = report.outputs.iter().filter(|f| f.role() == FileRole::Model);
+    let told: Vec<String> = files
+        .map(|file| {
+            // A plugin may have written a file by itself, so the only model need not have its name.
+            let named = models.iter().find(|model| model.file() == file.path);
+            let model = named.or_else(|| models.first().filter(|_| models.len() == 1));
+            written_file(report, file, model)
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("model: {}", told.join(", and ")))
+}
+
+fn written_file(report: &Report, file: &FileDigest, model: Option<&ModelPart>) -> String {
+    let digest = file.sha256.get(..16).unwrap_or(&file.sha256);
+    let meant = model.and_then(ModelPart::quality).map_or("", |q| q.meant_for.as_str());
+    let meant = if meant.is_empty() { String::new() } else { format!(", for {}", line(meant)) };
+    let summary = model.and_then(|model| model.summary);
+    let states = summary.map(|model| states(report, model)).unwrap_or_default();
+    let opset = summary.and_then(|model| model.opset.get(""));
+    let opset = opset.map(|opset| format!(", opset {opset}")).unwrap_or_default();
+    let from = summary.map_or(0, |model| model.lowered_from);
+    let opset = if from > 0 { format!("{opset} (lowered from {from})") } else { opset };
+    let (path, size) = (line(&file.path), bytes(file.bytes));
+    format!("{path}, {size}{opset}, sha256 {digest}{meant}{states}")
+}
+
+fn worst_output(models: &[ModelPart]) -> Option<String> {
+    let outputs = compared_outputs(models);
+    let (model, numerics, worst) = outputs.max_by(|a, b| a.2.max_abs.total_cmp(&b.2.max_abs))?;
+    let name = line(&worst.output) + &model.of_file();
+    let (max_abs, db) = (real(worst.max_abs), real(worst.sqnr_db));
     let on = if numerics.inputs.is_empty() { "" } else { " on " };
     let on = format!("{on}{}", line(&numerics.inputs));
     Some(format!("against the reference{on}: {name} differs by at most {max_abs}, SQNR {db} dB"))
 }
 
-/// What the model keeps between calls, and where the values for the first one are.
-fn states(report: &Report) -> String {
-    let count = report.model.as_ref().map_or(0, |model| model.states.len());
+/// What a model keeps between calls, and where the values for the first one are.
+fn states(report: &Report, model: &ModelSummary) -> String {
     let file = report.outputs.iter().find(|f| f.role() == FileRole::State);
     let file = file.map(|f| format!(" (first values: {})", line(&f.path))).unwrap_or_default();
-    match count {
+    match model.states.len() {
         0 => String::new(),
         1 => format!(", one state from call to call{file}"),
         n => format!(", {n} states from call to call{file}"),
     }
 }
 
-fn quality(report: &Report) -> Option<&Quality> {
-    report.quantization.as_ref()?.quality.as_ref()
-}
-
-/// How good the whole network is, and its worst layer; layers are listed worst first.
-fn quantized(report: &Report) -> Option<String> {
-    let quantization = report.quantization.as_ref()?;
-    let format = line(&quantization.format);
-    let none = |q: &Quality| q.products.is_some() && q.quantized == 0;
-    if quantization.layers.is_empty() && quality(report).is_some_and(none) {
+/// How good whole models are, and the worst layer.
+fn quantized(models: &[ModelPart]) -> Option<String> {
+    let format = models.iter().find_map(|model| Some(line(&model.quantization?.format)))?;
+    let (nothing, some): (Vec<ModelPart>, Vec<ModelPart>) =
+        models.iter().copied().partition(|model| has_nothing_quantized(model));
+    if some.iter().all(|model| model.quantization.is_none()) && !nothing.is_empty() {
         return Some(format!("quantized to {format}: nothing"));
     }
-    let worst = quantization.layers.iter().find(|l| l.sqnr_db.is_some());
-    let worst = worst
-        .and_then(|l| Some(format!("worst layer {}, SQNR {} dB", line(&l.name), real(l.sqnr_db?))));
-    let all = [quality(report).map(outputs), worst].into_iter().flatten();
-    let all: Vec<String> = all.collect();
-    (!all.is_empty()).then(|| format!("quantized to {format}: {}", all.join("; ")))
+    let mut told = output_quality(&some);
+    told.extend(worst_layer(&some).map(|(model, layer, db)| {
+        let name = line(&layer.name) + &model.of_file();
+        format!("worst layer {name}, SQNR {} dB", real(db))
+    }));
+    told.extend(nothing.iter().map(|model| format!("nothing{}", model.of_file())));
+    (!told.is_empty()).then(|| format!("quantized to {format}: {}", told.join("; ")))
 }
 
-fn next(report: &Report, first: Option<&Diagnostic>) -> String {
+fn has_nothing_quantized(model: &ModelPart) -> bool {
+    let none = |q: &Quality| q.products.is_some() && q.quantized == 0;
+    model.quantization.is_some_and(|q| q.layers.is_empty()) && model.quality().is_some_and(none)
+}
+
+fn next(report: &Report, models: &[ModelPart], first: Option<&Diagnostic>) -> String {
     match first {
-        Some(found) if !found.help.is_empty() => line(&found.help),
-        Some(_) => "see report.html".to_owned(),
-        None if report.verdict() == Verdict::SucceededWithFindings => "see report.html".to_owned(),
-        None => match quality(report).map(|q| line(&q.next)) {
-            Some(next) if !next.is_empty() => next,
-            _ => "nothing; details are in report.html".to_owned(),
-        },
+        Some(found) if !found.help.is_empty() => return line(&found.help),
+        Some(_) => return "see report.html".to_owned(),
+        None if report.verdict() == Verdict::SucceededWithFindings => {
+            return "see report.html".to_owned();
+        }
+        None => {}
     }
+    let advised = models.iter().filter_map(|model| Some((model, model.quality()?)));
+    let advised = advised.filter(|(_, quality)| !quality.next.is_empty());
+    let worst = advised.min_by(|a, b| a.1.worst_db.total_cmp(&b.1.worst_db));
+    worst.map_or("nothing; details are in report.html".to_owned(), |(model, quality)| {
+        line(&quality.next) + &model.in_brackets()
+    })
 }

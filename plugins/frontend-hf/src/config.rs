@@ -24,21 +24,31 @@ const CONTEXT: [&str; 4] = ["max_position_embeddings", "n_positions", "max_seq_l
 /// Layers of a decoder. Each takes some thirty nodes.
 const LAYERS_MAX: usize = 4096;
 
-/// Fields that change nothing in what a decoder computes: training, generation, and what Transformers itself writes.
+/// Fields that change nothing in what a model computes: training, generation, the tokenizer, and what Transformers and
+/// other tools write for themselves.
 const INERT: &[&str] = &[
-    "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "activation_dropout",
-    "attention_dropout", "attention_probs_dropout_prob", "attention_softmax_in_fp32", "attn_pdrop",
-    "auto_map", "aux_loss_alpha", "bos_token_id", "classifier_dropout", "decoder_start_token_id",
-    "dropout", "dtype", "embd_pdrop", "embed_dropout", "embedding_dropout", "eos_token_id",
-    "finetuning_task", "gradient_checkpointing", "hidden_dropout", "id2label", "init_std",
-    "initializer_range", "label2id", "layerdrop", "max_position_embeddings", "n_ctx",
-    "n_positions", "output_attentions", "output_hidden_states", "output_router_logits",
-    "pad_token_id", "pretraining_tp", "reorder_and_upcast_attn", "resid_dropout", "resid_pdrop",
-    "residual_dropout", "return_dict", "router_aux_loss_coef", "router_jitter_noise",
-    "scale_attention_softmax_in_fp32", "sep_token_id", "seq_aux", "slow_but_exact",
-    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
-    "summary_use_proj", "task_specific_params", "tokenizer_class", "torch_dtype",
-    "transformers_version", "use_cache",
+    "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "_num_labels",
+    "activation_dropout", "attention_dropout", "attention_probs_dropout_prob",
+    "attention_softmax_in_fp32", "attn_pdrop", "auto_map", "aux_loss_alpha", "bad_words_ids",
+    "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout",
+    "decoder_start_token_id", "diversity_penalty", "do_sample", "dropout", "dtype",
+    "early_stopping", "embd_pdrop", "embed_dropout", "embedding_dropout",
+    "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
+    "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
+    "hidden_dropout", "hidden_dropout_prob", "id2label", "init_std", "initializer_range",
+    "is_llama_config", "label2id", "layerdrop", "length_penalty", "max_length",
+    "max_position_embeddings", "min_length", "model_max_length", "n_ctx", "n_positions",
+    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
+    "output_attentions", "output_hidden_states", "output_router_logits", "output_scores",
+    "pad_token_id", "prefix", "pretraining_tp", "problem_type", "remove_invalid_values",
+    "reorder_and_upcast_attn", "repetition_penalty", "resid_dropout", "resid_pdrop",
+    "residual_dropout", "return_dict", "return_dict_in_generate", "router_aux_loss_coef",
+    "router_jitter_noise", "scale_attention_softmax_in_fp32", "sep_token_id", "seq_aux",
+    "slow_but_exact", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+    "summary_type", "summary_use_proj", "suppress_tokens", "task_specific_params", "temperature",
+    "tf_legacy_loss", "tokenizer_class", "tokenizer_name", "top_k", "top_p", "torch_dtype",
+    "torchscript", "transformers.js_config", "transformers_version", "typical_p", "unk_token_id",
+    "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache",
 ];
 
 /// Fields that nothing read, which are told one by one.
@@ -259,6 +269,14 @@ impl Config {
         match self.flag(key, flag)? == flag {
             true => Ok(()),
             false => Err(self.unknown(key, "which is not supported")),
+        }
+    }
+
+    /// A word that must be this one, because nothing else is written.
+    pub(crate) fn only_word(&self, key: &str, word: &str) -> Result<(), Diagnostic> {
+        match self.word(key)?.is_none_or(|said| said == word) {
+            true => Ok(()),
+            false => Err(self.unknown(key, &format!("and only `{word}` is known"))),
         }
     }
 

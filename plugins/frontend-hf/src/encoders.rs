@@ -15,6 +15,7 @@ mod roberta;
 use crate::config::Config;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::encoder::{Encoder, Pretraining, TASKS, Task};
+use crate::fields;
 
 /// Describes the encoder of a `config.json`.
 type Describe = fn(&Config) -> Result<Encoder, Diagnostic>;
@@ -66,7 +67,7 @@ impl Family {
     /// The encoder that the fields of `config` describe, with the head of the task that is asked for, or of the class.
     pub(crate) fn describe(&self, c: &Config, asked: Option<&str>) -> Result<Encoder, Diagnostic> {
         let mut e = (self.describe)(c)?;
-        e.tasks.labels = labels(c)?;
+        e.tasks.labels = fields::labels(c)?;
         let classes = c.words("architectures")?.unwrap_or_default();
         e.task = match (asked, classes.first()) {
             (Some(word), _) => self.asked(word, &e)?,
@@ -109,18 +110,6 @@ impl Family {
         let message = format!("`source.task` is `{word}`, which models of `{name}` do not have");
         Err(Diagnostic::new(Code::ParamsBadValue, message)
             .help(format!("It has {}.", names.join(", "))))
-    }
-}
-
-/// How many labels a classifier has.
-fn labels(c: &Config) -> Result<usize, Diagnostic> {
-    let count = c.optional_size("num_labels")?;
-    match c.section("id2label")? {
-        Some(labels) => match labels.count() {
-            0 => Err(c.wrong("id2label", "labels by their numbers")),
-            labels => Ok(labels),
-        },
-        None => Ok(count.unwrap_or(2)),
     }
 }
 

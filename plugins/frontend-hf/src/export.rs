@@ -1,4 +1,4 @@
-//! What params ask a model to be written for, and what lies beside a model for ONNX Runtime GenAI.
+//! What params ask of a conversion, and what lies beside a model for ONNX Runtime GenAI.
 
 use crate::architecture::{Architecture, Target};
 use crate::beside::folder_of;
@@ -33,6 +33,18 @@ pub(crate) fn target(
         is_genai,
         has_cache: !described.has_decoder() || submission.param("export", "cache") != false,
         context: config.context(),
+    }
+}
+
+/// Refuses a model of which something was not read, where the params ask for that.
+pub(crate) fn strict(
+    submission: &Submission,
+    found: [&[Diagnostic]; 2],
+) -> Result<(), Diagnostics> {
+    let found = found.concat();
+    match submission.param("source", "strict") == true && !found.is_empty() {
+        true => Err(Diagnostics(found)),
+        false => Ok(()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Fields of `config.json` that models of pictures and of sound have in common.
+//! Fields of `config.json` that models without cache have in common.
 
 use crate::config::Config;
 use crate::layers::Activation;
@@ -47,10 +47,8 @@ pub(crate) fn class<H: Copy>(c: &Config, known: &[(&str, H)]) -> Result<H> {
 
 /// How many labels there are: Transformers counts their names, and takes two where there are none.
 pub(crate) fn labels(c: &Config) -> Result<usize> {
-    let Some(named) = c.get("id2label") else {
-        return Ok(c.optional_size("num_labels")?.unwrap_or(2));
-    };
-    c.pass_over(&["num_labels"]);
+    let count = c.optional_size("num_labels")?;
+    let Some(named) = c.get("id2label") else { return Ok(count.unwrap_or(2)) };
     let named = named.as_object().map(serde_json::Map::len).filter(|labels| *labels > 0);
     named.ok_or_else(|| c.wrong("id2label", "an object with a name for each label"))
 }

@@ -13,15 +13,22 @@ pub(crate) const ADAPTER: &str = "adapter_config.json";
 /// Weights as a pickle.
 const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
-/// What runtimes and people read beside a model. None of it changes the graph.
-const COPIED: [&str; 27] = [
+/// What runtimes read beside a model. None of it changes the graph.
+const COPIED: [&str; 24] = [
     CONFIG, "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
     "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "chat_template.jinja",
-    "chat_template.json", "preprocessor_config.json", "processor_config.json", "README.md",
-    "NOTICE", "USE_POLICY.md", "sentence_bert_config.json", "config_sentence_transformers.json",
-    "normalizer.json", "source.spm", "target.spm", "target_vocab.json", "spm.model", "bpe.codes",
+    "chat_template.json", "preprocessor_config.json", "processor_config.json",
+    "sentence_bert_config.json", "config_sentence_transformers.json", "normalizer.json",
+    "source.spm", "target.spm", "target_vocab.json", "spm.model", "bpe.codes",
 ];
+
+/// What people read beside a model, and licences.
+const TEXTS: [&str; 3] = ["README.md", "NOTICE", "USE_POLICY.md"];
+
+fn is_text(file: &str) -> bool {
+    TEXTS.contains(&file) || file.starts_with("LICENSE") && !file.contains('/')
+}
 
 /// Folders and endings of files that hold the same model in other forms.
 const OTHER_FOLDERS: [&str; 4] = ["original/", "onnx/", "openvino/", "coreml/"];
@@ -45,18 +52,14 @@ fn beside(submission: &Submission) -> impl Iterator<Item = &str> {
 
 /// The files that belong to the result as they are.
 pub(crate) fn copied(submission: &Submission) -> Vec<&str> {
-    let is_copied =
-        |file: &&str| COPIED.contains(file) || file.starts_with("LICENSE") && !file.contains('/');
-    beside(submission).filter(is_copied).collect()
+    beside(submission).filter(|file| COPIED.contains(file) || is_text(file)).collect()
 }
 
 /// What people read beside a model in one file, as paths.
 pub(crate) fn texts(submission: &Submission) -> Vec<String> {
-    const TEXTS: [&str; 3] = ["README.md", "NOTICE", "USE_POLICY.md"];
     let folder = folder_of(submission.network());
-    let is_text =
-        |file: &&str| TEXTS.contains(file) || file.starts_with("LICENSE") && !file.contains('/');
-    beside(submission).filter(is_text).map(|file| format!("{folder}{file}")).collect()
+    let texts = beside(submission).filter(|file| is_text(file));
+    texts.map(|file| format!("{folder}{file}")).collect()
 }
 
 /// Files of further languages beside a model that has layers for one.
@@ -96,8 +99,8 @@ pub(crate) fn has(submission: &Submission, file: &str) -> bool {
     submission.has(&format!("{}{file}", folder_of(submission.network())))
 }
 
-fn need(submission: &Submission, what: &str, file: &str, optional: bool) -> Need {
-    let path = format!("{}{file}", folder_of(submission.network()));
+/// The need of the file at this path.
+pub(crate) fn need(submission: &Submission, what: &str, path: String, optional: bool) -> Need {
     let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
     Need { what: what.to_owned(), path, found_as, optional }
 }
@@ -142,23 +145,23 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     }
     let mut needs = weights(submission)?;
     if submission.param("source", "task").is_null() {
-        needs.extend(sentence::needs(submission)?.into_iter().map(|(what, path)| {
-            let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
-            Need { what: what.to_owned(), path, found_as, optional: false }
-        }));
+        let steps = sentence::needs(submission)?.into_iter();
+        needs.extend(steps.map(|(what, path)| need(submission, what, path, false)));
     }
     // It changes what the model is, and goes along.
     let changing = [ADAPTER].into_iter().filter(|file| has(submission, file));
     let parts = copied(submission).into_iter().filter(|file| *file != CONFIG);
     let parts = parts.chain(others).chain(changing);
-    needs.extend(parts.map(|file| need(submission, "part", file, true)));
+    let folder = folder_of(network);
+    needs.extend(parts.map(|file| need(submission, "part", format!("{folder}{file}"), true)));
     let reason = "the file describes a model of Transformers";
     Ok(Probe { needs, ..Probe::new(Claim::ByContent, reason) })
 }
 
 /// The files of the weights.
 fn weights(submission: &Submission) -> Result<Vec<Need>, Diagnostic> {
-    let need = |what, file: &str| need(submission, what, file, false);
+    let folder = folder_of(submission.network());
+    let need = |what, file: &str| need(submission, what, format!("{folder}{file}"), false);
     if is_pickled(submission) {
         return Ok(vec![]);
     }

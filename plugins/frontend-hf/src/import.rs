@@ -5,7 +5,7 @@ use crate::beside::{GGUF, folder_of};
 use crate::checkpoint::{Checkpoint, SINGLE};
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
-use crate::export::{for_genai, generation, target};
+use crate::export::{for_genai, generation, strict, target};
 use crate::problem::{damaged, pointer, unsupported};
 use crate::sentence::Sentence;
 use crate::{folder, gguf, kinds, quantization, sentence};
@@ -54,13 +54,12 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let further = described.further(&checkpoint, &target)?;
     checkpoint.complete()?;
     let pointers = copy(submission)?;
-    let mut notes = config.unread();
-    notes.extend(checkpoint.unused());
-    notes.extend(checkpoint.not_finite());
-    notes.extend(sentence.iter().flat_map(Sentence::findings));
-    if submission.param("source", "strict") == true && !notes.is_empty() {
-        return Err(Diagnostics(notes));
-    }
+    let mut findings = config.unread();
+    findings.extend(checkpoint.not_finite());
+    findings.extend(sentence.iter().flat_map(|s| s.of_steps(Checkpoint::not_finite)));
+    let mut notes: Vec<Diagnostic> = checkpoint.unused().into_iter().collect();
+    notes.extend(sentence.iter().flat_map(|s| s.of_steps(Checkpoint::unused)));
+    strict(submission, [&findings, &notes])?;
     notes.extend(config.notes());
     notes.extend(pointers);
     notes.extend(sentence.iter().filter_map(Sentence::note));
@@ -72,7 +71,8 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         |(name, graph): (&str, _)| NamedModel { name: name.to_owned(), model: model(graph) };
     let further = further.into_iter().map(named).collect();
     let name = described.file().to_owned();
-    Ok(Imported { model: model(graph), notes, metadata, name, further, ..Imported::default() })
+    let model = model(graph);
+    Ok(Imported { model, notes, findings, metadata, name, further, ..Imported::default() })
 }
 
 fn adapter(bytes: &[u8]) -> Diagnostic {

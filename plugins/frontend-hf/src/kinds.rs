@@ -195,3 +195,6 @@ fn class(config: &Config, ends: &[&str], why: &str) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

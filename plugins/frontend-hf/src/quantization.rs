@@ -6,6 +6,7 @@ mod compressed;
 mod fp8;
 mod gptq;
 mod mxfp4;
+mod targets;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
@@ -15,6 +16,7 @@ use crate::problem::{damaged, over_limit, unsupported};
 use crate::weight::Scheme;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::ir::{DataType, Derivation, Tensor};
+use regex_lite::Regex;
 use std::collections::HashSet;
 
 /// Fields that say how the tools of a method run or made it, and not what is stored.
@@ -65,11 +67,23 @@ struct Excepted {
     field: &'static str,
     names: HashSet<String>,
     patterns: Vec<String>,
+    expressions: Vec<Regex>,
 }
 
 impl Excepted {
+    /// A list as compressed-tensors has it, with patterns that begin with `re:`.
+    fn with_expressions(section: &Config, field: &'static str) -> Result<Excepted> {
+        let (expressions, names) = targets::apart(section.words(field)?.unwrap_or_default());
+        let expressions = targets::compiled(section, field, &expressions)?;
+        Ok(Excepted { expressions, ..Excepted::of(field, &names)? })
+    }
+
     fn read(section: &Config, field: &'static str) -> Result<Excepted> {
-        let all = section.words(field)?.unwrap_or_default().into_iter().map(str::to_owned);
+        Excepted::of(field, &section.words(field)?.unwrap_or_default())
+    }
+
+    fn of(field: &'static str, all: &[&str]) -> Result<Excepted> {
+        let all = all.iter().map(|name| (*name).to_owned());
         let (patterns, names): (Vec<String>, Vec<String>) = all.partition(|n| n.contains('*'));
         if patterns.len() > PATTERNS_MAX {
             let found = patterns.len();
@@ -77,16 +91,19 @@ impl Excepted {
                 "`{field}` in `quantization_config` has {found} names with a `*`, of {PATTERNS_MAX} at most"
             )));
         }
-        Ok(Excepted { field, names: names.into_iter().collect(), patterns })
+        let (names, expressions) = (names.into_iter().collect(), vec![]);
+        Ok(Excepted { field, names, patterns, expressions })
     }
 
     /// What of the list the layer is, or lies in.
-    fn listed(&self, name: &str) -> Option<&String> {
+    fn listed(&self, name: &str) -> Option<&str> {
         let parts: Vec<&str> = name.split('.').collect();
         let runs = (0..parts.len()).flat_map(|from| (from..parts.len()).map(move |to| (from, to)));
         let found =
             runs.into_iter().find_map(|(from, to)| self.names.get(&parts[from..=to].join(".")));
-        found.or_else(|| self.patterns.iter().find(|listed| lies_in(name, listed)))
+        let found = found.or_else(|| self.patterns.iter().find(|listed| lies_in(name, listed)));
+        let fitting = || self.expressions.iter().find(|expression| expression.is_match(name));
+        found.map(String::as_str).or_else(|| fitting().map(Regex::as_str))
     }
 
     /// Refuses weights of the layer `name` that come quantized although it is listed.

@@ -62,20 +62,20 @@ pub(crate) struct Sentence {
 }
 
 impl Sentence {
-    /// Tensors of steps that nothing used, and elements that are no finite numbers.
-    pub(crate) fn findings(&self) -> Vec<Diagnostic> {
+    /// What is to be told of the weights of steps, with the step.
+    pub(crate) fn of_steps(
+        &self,
+        found: impl Fn(&Checkpoint) -> Option<Diagnostic>,
+    ) -> Vec<Diagnostic> {
         let of_step = |(name, step): &(String, Step)| {
             let (Step::Dense { weights, .. } | Step::Norm { weights, .. }) = step else {
-                return vec![];
+                return None;
             };
-            let found = weights.unused().into_iter().chain(weights.not_finite());
-            let named = |mut finding: Diagnostic| {
-                finding.message = format!("`{}`: {}", shown(name), finding.message);
-                finding
-            };
-            found.map(named).collect()
+            let mut found = found(weights)?;
+            found.message = format!("`{}`: {}", shown(name), found.message);
+            Some(found)
         };
-        self.steps.iter().flat_map(of_step).collect()
+        self.steps.iter().filter_map(of_step).collect()
     }
 
     /// That words of prompts count here, and do not in the program that the steps are for.

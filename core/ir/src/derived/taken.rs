@@ -1,7 +1,9 @@
 //! Slices of a tensor in another order, as quantization by importance stores the inputs of a layer.
 
 use super::{Derivation, refused};
+use crate::gather::ElementSource;
 use crate::{DataType, Tensor, TensorError};
+use std::borrow::Cow;
 
 impl Tensor {
     /// The slices along an axis that `indices`, a vector of int64, names.
@@ -43,65 +45,154 @@ pub(super) fn check(
     }
 }
 
-/// Elements of a slice from which on it is read by itself.
+/// To read a slice by itself takes as long as to read so many elements one after the other.
 const RUN: usize = 64;
 
 /// Computes elements from `first` on. Along the axis the source has `size` slices, with `inner` elements of each.
+/// What is read is in proportion to `out`, however few elements of a row are asked for.
 pub(super) fn fill(
-    source: &Tensor,
+    source: &dyn ElementSource,
     indices: &[i64],
     (size, inner): (usize, usize),
     mut first: usize,
     mut out: &mut [u8],
 ) {
-    let bytes = source.dtype().bits() / 8;
-    // Of short slices, and if most are taken, all are read at once.
-    if inner < RUN && size <= 2 * indices.len() {
-        let row = indices.len() * inner;
-        let last = first + out.len() / bytes;
-        let rows = first / row..last.div_ceil(row);
-        let held = source.part(rows.start * size * inner..rows.end * size * inner);
-        let skipped = first - rows.start * row;
-        match (inner, bytes) {
-            (1, 1) => take(held.chunks_exact(size), indices, skipped, out.iter_mut()),
-            _ => {
-                let slices = held.chunks_exact(inner * bytes);
-                let slices: Vec<&[u8]> = slices.collect();
-                for (i, to) in (skipped..).zip(out.chunks_exact_mut(bytes)) {
-                    let slice = i / row * size + indices[i % row / inner] as usize;
-                    to.copy_from_slice(&slices[slice][i % inner * bytes..][..bytes]);
-                }
-            }
-        }
-        return;
-    }
+    let (bytes, row) = (source.size(), indices.len() * inner);
     while !out.is_empty() {
-        let (outer, at) = (first / inner / indices.len(), first / inner % indices.len());
-        let within = first % inner;
-        let count = (inner - within).min(out.len() / bytes);
-        // Indices were checked.
-        let from = (outer * size + indices[at] as usize) * inner + within;
-        let (now, later) = out.split_at_mut(count * bytes);
-        now.copy_from_slice(&source.part(from..from + count));
-        out = later;
+        let (rows, at, left) = (first / row, first % row, out.len() / bytes);
+        let whole = if at == 0 { left / row } else { 0 };
+        let slices = Slices { source, first: rows * size, inner };
+        let count = if whole > 0 && slices.are_together(size, indices.len()) {
+            slices.of_rows((whole, size), indices, &mut out[..whole * row * bytes]);
+            whole * row
+        } else {
+            let count = (row - at).min(left);
+            slices.of_row(indices, at, &mut out[..count * bytes]);
+            count
+        };
+        out = &mut out[count * bytes..];
         first += count;
     }
 }
 
-/// Single bytes of rows, but for the first ones.
-fn take<'a>(
-    rows: impl Iterator<Item = &'a [u8]>,
-    indices: &[i64],
-    skipped: usize,
-    out: impl Iterator<Item = &'a mut u8>,
-) {
-    let all = rows.flat_map(|row| indices.iter().map(|i| row[*i as usize]));
-    out.zip(all.skip(skipped)).for_each(|(to, from)| *to = from);
+/// Slices of a row of the source, which begins with slice `first` of all.
+struct Slices<'a> {
+    source: &'a dyn ElementSource,
+    first: usize,
+    inner: usize,
+}
+
+impl Slices<'_> {
+    /// Whether so many slices that follow each other are read at once, of which `taken` are taken.
+    fn are_together(&self, count: usize, taken: usize) -> bool {
+        self.inner < RUN && count * self.inner <= RUN * taken
+    }
+
+    /// The bytes of `count` slices from `from` on.
+    fn run(&self, from: usize, count: usize) -> Cow<'_, [u8]> {
+        self.source.run((self.first + from) * self.inner, count * self.inner)
+    }
+
+    /// Takes slices of whole rows, with `size` slices each. Indices were checked.
+    fn of_rows(&self, (rows, size): (usize, usize), indices: &[i64], out: &mut [u8]) {
+        let bytes = self.inner * self.source.size();
+        let held = self.run(0, rows * size);
+        let rows = held.chunks_exact(size * bytes);
+        if bytes == 1 {
+            let all = rows.flat_map(|row| indices.iter().map(|i| row[*i as usize]));
+            out.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+            return;
+        }
+        for (row, out) in rows.zip(out.chunks_exact_mut(indices.len() * bytes)) {
+            for (i, to) in indices.iter().zip(out.chunks_exact_mut(bytes)) {
+                to.copy_from_slice(&row[*i as usize * bytes..][..bytes]);
+            }
+        }
+    }
+
+    /// Takes elements of one row, from the element `at` on.
+    fn of_row(&self, indices: &[i64], mut at: usize, mut out: &mut [u8]) {
+        let (bytes, inner) = (self.source.size(), self.inner);
+        let end = at + out.len() / bytes;
+        let asked = &indices[at / inner..end.div_ceil(inner)];
+        let low = asked.iter().min().map_or(0, |low| *low as usize);
+        let high = asked.iter().max().map_or(0, |high| *high as usize);
+        let together = self.are_together(high + 1 - low, asked.len());
+        let held = together.then(|| self.run(low, high + 1 - low));
+        while !out.is_empty() {
+            let (slice, within) = (indices[at / inner] as usize, at % inner);
+            let count = (inner - within).min(out.len() / bytes);
+            let (now, later) = out.split_at_mut(count * bytes);
+            match &held {
+                Some(held) => {
+                    let from = ((slice - low) * inner + within) * bytes;
+                    now.copy_from_slice(&held[from..][..now.len()]);
+                }
+                None => {
+                    let from = (self.first + slice) * inner + within;
+                    now.copy_from_slice(&self.source.run(from, count));
+                }
+            }
+            out = later;
+            at += count;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::fill;
+    use crate::gather::ElementSource;
     use crate::{DataType, Derivation, Tensor};
+    use std::borrow::Cow;
+    use std::cell::Cell;
+
+    /// Counts what is read: elements one after the other, and as many for each time that something is.
+    struct Counted {
+        elements: Vec<u8>,
+        read: Cell<usize>,
+    }
+
+    impl ElementSource for Counted {
+        fn size(&self) -> usize {
+            1
+        }
+
+        fn run(&self, first: usize, len: usize) -> Cow<'_, [u8]> {
+            self.read.set(self.read.get() + len.max(super::RUN));
+            Cow::Borrowed(&self.elements[first..first + len])
+        }
+    }
+
+    /// Elements are asked for in parts of this size, as the writer and views across the source do.
+    #[test]
+    fn what_is_read_grows_with_what_is_asked_for() {
+        for (outer, size, inner) in [(3, 4096, 1), (1, 4096, 8), (2, 1024, 5), (5, 40, 100)] {
+            // An order without runs: its steps share no factor with the size.
+            let indices: Vec<i64> = (0..size).map(|i| (i * 1237 + 11) % size).collect();
+            let size = size as usize;
+            let all = outer * size * inner;
+            let elements: Vec<u8> = (0..all).map(|i| (i % 251) as u8).collect();
+            let source = Counted { elements: elements.clone(), read: Cell::new(0) };
+            for part in [1, 7, 64, 300, 5000, all] {
+                source.read.set(0);
+                let mut taken = vec![0; all];
+                for (at, out) in taken.chunks_mut(part).enumerate() {
+                    fill(&source, &indices, (size, inner), at * part, out);
+                }
+                let from = |i: usize| {
+                    let (row, at) = (i / (size * inner), i / inner % size);
+                    (row * size + indices[at] as usize) * inner + i % inner
+                };
+                assert!((0..all).all(|i| taken[i] == elements[from(i)]), "{size} {inner} {part}");
+                // Whole rows are read once, parts of them at most as slices by themselves.
+                let parts = all.div_ceil(part);
+                let slices = all / inner + 2 * parts;
+                let most = if part == all { all } else { super::RUN * slices + all };
+                assert!(source.read.get() <= most, "{size} {inner} {part}: {}", source.read.get());
+            }
+        }
+    }
 
     #[test]
     fn slices_come_in_any_order() {

@@ -208,7 +208,6 @@ fn attention(site: &InferContext<'_>, weights: usize, past: usize) -> Shapes {
     Ok(vec![Some(out), Some(present)])
 }
 
-/// As long as the queries, as wide as the values.
 /// What attention gives, and keys and values of the cache with the new ones.
 fn grouped_query_attention(site: &InferContext<'_>) -> Shapes {
     let Some([batch, words, width]) = site.shape(0) else { return unknown() };
@@ -231,6 +230,7 @@ fn grouped_query_attention(site: &InferContext<'_>) -> Shapes {
     Ok(vec![Some(mixed), Some(cache.clone()), Some(cache)])
 }
 
+/// As long as the queries, as wide as the values.
 fn multi_head_attention(site: &InferContext<'_>) -> Shapes {
     let Some([batch, words, rest @ ..]) = site.shape(0) else { return unknown() };
     let width = match (rest, site.shape(2)) {

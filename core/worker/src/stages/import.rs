@@ -10,7 +10,7 @@ use crate::summary;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_ir::{Model, VerifyLevel, by_gravity, examine};
 use onnxd_plugin_host::{Submission, call, from_message};
-use onnxd_proto::onnxd::{PluginComponent, PluginInfo, Probe, Recognition};
+use onnxd_proto::onnxd::{self as message, PluginComponent, PluginInfo, Probe, Recognition};
 
 pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     sources::begin(session)?;
@@ -29,7 +29,7 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
         call::import(session.loaded(&plugin), &frontend, &mut context).map_err(findings)?;
     session.keep(&mut context, imported.log.params_read.as_ref());
     for note in &imported.log.notes {
-        session.note(&from_message(note), Severity::Warning);
+        session.note(&from_message(note), weight(note));
     }
     let metadata = imported.log.metadata.iter().map(|(k, v)| format!("{k} = {v}"));
     session.report.metadata.extend(metadata);
@@ -44,6 +44,14 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     session.replace_graph(imported.model);
     states::take(session, &imported.log.states)?;
     settle(session, &rows)
+}
+
+/// What a front-end notes is a warning, unless it says that the verdict is to count it. Older ones say nothing.
+fn weight(note: &message::Diagnostic) -> Severity {
+    match Severity::parse(&note.severity) {
+        Some(Severity::Error) => Severity::Error,
+        _ => Severity::Warning,
+    }
 }
 
 /// What is done with a graph before anything else looks at it.
@@ -104,4 +112,21 @@ fn probe(
     session.library(plugin)?;
     let mut context = session.context(session.submission());
     call::probe(session.loaded(&plugin.id), &component.id, &mut context).map_err(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_of_front_ends_are_what_they_call_so() {
+        let note = |severity: &str| message::Diagnostic {
+            severity: severity.to_owned(),
+            ..message::Diagnostic::default()
+        };
+        assert_eq!(weight(&note("error")), Severity::Error);
+        for other in ["warning", "note", "", "grave"] {
+            assert_eq!(weight(&note(other)), Severity::Warning, "{other}");
+        }
+    }
 }

@@ -33,6 +33,8 @@ pub(super) fn modernbert(c: &Config) -> Result<Encoder, Diagnostic> {
     let mut e = base::encoder(c, &MODERNBERT)?;
     // Biases are used if the weights have them.
     c.pass_over(&["attention_bias", "mlp_bias", "norm_bias", "classifier_bias", "decoder_bias"]);
+    // Transformers reads `norm_eps`, and positions turn heads.
+    c.pass_over(&["layer_norm_eps", "position_embedding_type"]);
     e.order = Order::Before;
     e.embedding.positions = Positions::None;
     e.attention.fused = Fused::InTurn;

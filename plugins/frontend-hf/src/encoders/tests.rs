@@ -1,5 +1,6 @@
 use crate::config::Config;
 use crate::fixture::{self, complete};
+use crate::testing;
 use onnxd_plugin_sdk::ir::{Model, Tensor, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::run;
 use serde_json::{Value, json};
@@ -12,9 +13,8 @@ const PAD: i64 = 1;
 
 /// The `config.json` of a line of `CASES`.
 fn config(line: &str) -> Value {
-    let (kind, more) = line.split_once(' ').unwrap();
     let mut config = json!({
-        "model_type": kind, "vocab_size": 11, "max_position_embeddings": 16, "pad_token_id": PAD,
+        "vocab_size": 11, "max_position_embeddings": 16, "pad_token_id": PAD,
     });
     for (size, names) in [
         (16, ["hidden_size", "dim"]),
@@ -24,34 +24,15 @@ fn config(line: &str) -> Value {
     ] {
         names.iter().for_each(|name| config[*name] = json!(size));
     }
-    if kind == "albert" {
+    if line.starts_with("albert ") {
         config["embedding_size"] = json!(8);
     }
-    let more: Value = serde_json::from_str(more).unwrap();
-    for (key, value) in more.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    config
-}
-
-fn cases() -> impl Iterator<Item = &'static str> {
-    CASES.lines().filter(|line| !line.starts_with('#'))
+    testing::config_over(config, line)
 }
 
 #[test]
-fn each_family_has_a_case() {
-    let known: Vec<&str> = cases().filter_map(|line| line.split(' ').next()).collect();
-    for family in super::FAMILIES {
-        assert!(known.contains(&family.name), "{}", family.name);
-    }
-}
-
-#[test]
-fn each_family_is_in_the_manual() {
-    let manual = include_str!("../../../../docs/manual.md");
-    for family in super::FAMILIES {
-        assert!(manual.contains(&format!("`{}`", family.name)), "{}", family.name);
-    }
+fn each_family_has_a_case_and_is_in_the_manual() {
+    testing::check_list(super::FAMILIES.iter().map(|family| family.name), CASES);
 }
 
 /// The outputs of a model for rows of words; those of `PAD` behind `lengths` are none. Types are those of places.
@@ -99,7 +80,7 @@ fn same(a: &[f32], b: &[f32], what: &str) {
 fn padding_changes_nothing_and_all_words_count() {
     let words = [3, 2, 4, 2, 5, 9, 7];
     let types = |at| i64::from(at > 2);
-    for case in cases() {
+    for case in testing::cases(CASES) {
         let text = config(case).to_string();
         let (tensors, model) = complete(&text, &[]);
         let newer = fixture::model(&text, &tensors, 24).unwrap();

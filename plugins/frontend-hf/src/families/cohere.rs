@@ -32,7 +32,15 @@ pub(super) fn cohere(c: &Config) -> Result<Decoder, Diagnostic> {
 /// Only layers with a window turn.
 pub(super) fn cohere2(c: &Config) -> Result<Decoder, Diagnostic> {
     let mut d = common(c)?;
-    c.pass_over(&["cache_implementation", "order_of_interleaved_layers", "rotary_pct"]);
+    c.pass_over(&[
+        "cache_implementation", "layer_switch", "order_of_interleaved_layers", "rotary_pct",
+    ]);
+    // What the first files say is what the family does.
+    c.only_word("position_embedding_type", "rope_gptj")?;
+    c.only("use_embedding_sharing", true)?;
+    c.only("use_gated_activation", true)?;
+    c.only("use_parallel_block", true)?;
+    c.only("use_parallel_embedding", true)?;
     let old = c.optional_size("_sliding_window_pattern")?;
     let pattern = c.optional_size("sliding_window_pattern")?.or(old).unwrap_or(4);
     let window = window(c, Some(4096))?;

@@ -68,6 +68,7 @@ fn common(c: &Config, is_corrected: bool, divided: bool) -> Result<Decoder, Diag
 
 pub(super) fn deepseek_v2(c: &Config) -> Result<Decoder, Diagnostic> {
     c.only("norm_topk_prob", false)?;
+    c.only_word("scoring_func", "softmax")?;
     let mut d = common(c, false, false)?;
     let by_groups = match c.word("topk_method")? {
         None | Some("greedy") => false,
@@ -91,10 +92,8 @@ pub(super) fn deepseek_v2(c: &Config) -> Result<Decoder, Diagnostic> {
 }
 
 pub(super) fn deepseek_v3(c: &Config) -> Result<Decoder, Diagnostic> {
-    c.pass_over(&["topk_method", "scoring_func", "rope_interleave", "num_nextn_predict_layers"]);
-    if c.word("scoring_func")?.is_some_and(|word| word != "sigmoid") {
-        return Err(c.unknown("scoring_func", "and only `sigmoid` is known"));
-    }
+    c.pass_over(&["topk_method", "num_nextn_predict_layers"]);
+    c.only_word("scoring_func", "sigmoid")?;
     c.only("rope_interleave", true)?;
     let mut d = common(c, true, c.flag("norm_topk_prob", true)?)?;
     d.attention.scale *= scale_by_length(c)?;

@@ -55,5 +55,6 @@ pub(super) fn falcon(c: &Config) -> Result<Decoder, Diagnostic> {
         d.names = Names { norm: "ln_attn", mlp_norm: "ln_mlp", ..d.names };
     }
     c.pass_over(&["parallel_attn"]);
+    c.only("apply_residual_connection_post_layernorm", false)?;
     Ok(d)
 }

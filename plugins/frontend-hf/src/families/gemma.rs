@@ -44,7 +44,8 @@ fn later(
     rope: Option<Defaults>,
     [scores, words]: [Option<f64>; 2],
 ) -> Result<Decoder, Diagnostic> {
-    c.pass_over(&["cache_implementation"]);
+    // The last one is another name of the window, which Transformers does not read.
+    c.pass_over(&["cache_implementation", "sliding_window_size"]);
     let mut d = common(c, &Base { kv_heads: Some(4), names: FOUR_NORMS, rope, ..GEMMA })?;
     d.order = Order::Both;
     d.attention.scale = c.above_zero("query_pre_attn_scalar", 256.0)?.powf(-0.5);

@@ -36,6 +36,12 @@ pub(super) fn lfm2(c: &Config) -> Result<Decoder, Diagnostic> {
         "intermediate_size", "block_dim", "conv_dim", "conv_dim_out", "conv_bias",
         "block_use_swiglu",
     ]);
+    // How weights began, and second names of what was read.
+    c.pass_over(&[
+        "block_mlp_init_scale", "block_out_init_scale", "block_use_xavier_init",
+        "conv_use_xavier_init", "block_norm_eps", "num_heads",
+    ]);
+    c.only("use_pos_enc", true)?;
     d.head_of_words.is_tied = c.flag("tie_embedding", d.head_of_words.is_tied)?;
     let multiplier = c.number("block_ffn_dim_multiplier", 1.0)?;
     let multiple = c.optional_size("block_multiple_of")?.unwrap_or(256);

@@ -7,6 +7,8 @@ use crate::decoder::{Decoder, MlpKind};
 use crate::diag::Diagnostic;
 
 pub(super) fn llama(c: &Config) -> Result<Decoder, Diagnostic> {
+    // A tool says what Transformers does anyway.
+    c.only("rope_interleaved", false)?;
     base::decoder(c, &LLAMA)
 }
 

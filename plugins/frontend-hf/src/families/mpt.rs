@@ -40,7 +40,7 @@ pub(super) fn mpt(c: &Config) -> Result<Decoder, Diagnostic> {
     }
     c.pass_over(&[
         "max_seq_len", "no_bias", "norm_type", "emb_pdrop", "learned_pos_emb", "init_device",
-        "verbose",
+        "verbose", "init_config", "embedding_fraction",
     ]);
     d.attention.fused = Fused::InTurn;
     d.attention.alibi = 1.0;

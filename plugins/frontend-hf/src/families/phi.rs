@@ -46,8 +46,9 @@ pub(super) fn phi3(c: &Config) -> Result<Decoder, Diagnostic> {
             return Err(c.wrong("original_max_position_embeddings", "a size"));
         }
     }
-    // It counts only where angles are scaled.
-    c.pass_over(&["original_max_position_embeddings"]);
+    // The first one counts only where angles are scaled; Transformers does not read the others.
+    c.pass_over(&["original_max_position_embeddings", "full_attn_mod", "interpolate_factor"]);
+    c.only("lm_head_bias", false)?;
     d.attention.fused = Fused::InTurn;
     set_windows(c, &mut d, window(c, None)?, |_| true)?;
     Ok(d)

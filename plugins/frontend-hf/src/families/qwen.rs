@@ -17,6 +17,8 @@ fn windows(c: &Config, d: &mut Decoder) -> Result<(), Diagnostic> {
 }
 
 pub(super) fn qwen2(c: &Config) -> Result<Decoder, Diagnostic> {
+    // Positions along several axes are those of pictures.
+    c.only("use_mrope", false)?;
     let mut d = base::decoder(c, &LLAMA)?;
     windows(c, &mut d)?;
     Ok(d)

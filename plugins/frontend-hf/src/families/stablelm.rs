@@ -16,6 +16,9 @@ const STABLELM: Base = Base {
 
 pub(super) fn stablelm(c: &Config) -> Result<Decoder, Diagnostic> {
     let mut d = base::decoder(c, &STABLELM)?;
+    if c.number("rotary_scaling_factor", 1.0)? != 1.0 {
+        return Err(c.unknown("rotary_scaling_factor", "and only 1 is known"));
+    }
     if c.flag("use_parallel_residual", false)? {
         d.order = Order::Parallel { norms: 1 };
     }

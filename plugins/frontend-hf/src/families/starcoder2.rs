@@ -18,6 +18,11 @@ const STARCODER2: Base = Base {
 
 pub(super) fn starcoder2(c: &Config) -> Result<Decoder, Diagnostic> {
     let mut d = base::decoder(c, &STARCODER2)?;
+    // Transformers reads `hidden_act` and `norm_epsilon`.
+    c.pass_over(&["activation_function", "layer_norm_epsilon"]);
+    c.only_word("mlp_type", "default")?;
+    c.only_word("norm_type", "layer_norm")?;
+    c.only("scale_attn_weights", true)?;
     set_windows(c, &mut d, window(c, None)?, |_| true)?;
     Ok(d)
 }

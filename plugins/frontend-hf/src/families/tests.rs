@@ -1,6 +1,7 @@
 use crate::architecture::Target;
 use crate::decoder::Mixer;
 use crate::fixture::{self, complete};
+use crate::testing;
 use onnxd_plugin_sdk::ir::{Dim, Model, Tensor, ValueId, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::run;
 use serde_json::{Value, json};
@@ -27,33 +28,12 @@ fn config(line: &str) -> Value {
     ] {
         names.iter().for_each(|name| config[*name] = json!(size));
     }
-    let (kind, more) = line.split_once(' ').unwrap();
-    config["model_type"] = json!(kind);
-    let more: Value = serde_json::from_str(more).unwrap();
-    for (key, value) in more.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    config
-}
-
-fn cases() -> impl Iterator<Item = &'static str> {
-    CASES.lines().filter(|line| !line.starts_with('#'))
+    testing::config_over(config, line)
 }
 
 #[test]
-fn each_family_has_a_case() {
-    let known: Vec<&str> = cases().filter_map(|line| line.split(' ').next()).collect();
-    for (kind, _) in super::FAMILIES {
-        assert!(known.contains(kind), "{kind}");
-    }
-}
-
-#[test]
-fn each_family_is_in_the_manual() {
-    let manual = include_str!("../../../../docs/manual.md");
-    for (kind, _) in super::FAMILIES {
-        assert!(manual.contains(&format!("`{kind}`")), "{kind}");
-    }
+fn each_family_has_a_case_and_is_in_the_manual() {
+    testing::check_list(super::FAMILIES.iter().map(|(kind, _)| *kind), CASES);
 }
 
 /// Logits, and the cache, of `rows` of words where those before `pad` are none.
@@ -102,7 +82,7 @@ fn same(a: &[f32], b: &[f32], what: &str) {
 #[test]
 fn the_cache_and_padding_change_nothing() {
     let words = [3, 1, 4, 1, 5, 9];
-    for case in cases() {
+    for case in testing::cases(CASES) {
         let text = config(case).to_string();
         let (tensors, model) = complete(&text, &[]);
         let newer = fixture::model(&text, &tensors, 24).unwrap();
@@ -133,7 +113,7 @@ fn the_cache_and_padding_change_nothing() {
 fn targets_change_no_numbers() {
     let words = [3, 1, 4, 1, 5, 9];
     let mut grouped = 0;
-    for case in cases() {
+    for case in testing::cases(CASES) {
         let mut config = config(case);
         // Lists of factors are as long as a head of four has pairs, and heads of Mamba 2 divide its channels.
         if !case.contains("short_factor") && !case.starts_with("mamba2") {
@@ -239,7 +219,7 @@ fn what_releases_of_transformers_differ_in_is_noted() {
 /// One root of the mean square for what comes out of a state, as of the norm before each layer.
 #[test]
 fn groups_of_a_state_are_normed_together() {
-    for line in cases().filter(|line| line.contains("n_groups")) {
+    for line in testing::cases(CASES).filter(|line| line.contains("n_groups")) {
         let text = config(line).to_string();
         let tensors = complete(&text, &[]).0;
         let model = fixture::model(&text, &tensors, 23).unwrap();

@@ -11,14 +11,14 @@ use crate::config::Config;
 use crate::config::rope::{Frequencies, Rope};
 use crate::decoder::Decoder;
 use crate::diag::{Diagnostic, Diagnostics, shown};
-use crate::export::{for_genai, target};
+use crate::export::{for_genai, strict, target};
 use crate::problem::{damaged, unsupported};
 use crate::{families, folder};
 use onnxd_plugin_sdk::ir::Graph;
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 
 /// What tells other than the architecture nothing of what is computed.
-const TOLD_ELSEWHERE: [&str; 5] = ["general.", "imatrix.", "quantize.", "split.", "tokenizer."];
+const TOLD_ELSEWHERE: [&str; 5] = ["general", "imatrix", "quantize", "split", "tokenizer"];
 
 /// Facts of the card, by their keys.
 const CARD: [(&str, &str); 5] = [
@@ -34,7 +34,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let read = parts::open(submission)?;
     let described = describe(network, &read)?;
     let checkpoint = checkpoint(&read.tensors, &described)?;
-    let Described { decoder, config, .. } = described;
+    let Described { decoder, config, architecture } = described;
     let target = target(submission, &config, &decoder);
     let generation = tokenizer::generation(&read.metadata);
     let genai = match target.is_genai {
@@ -49,17 +49,16 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let (files, missing) = tokenizer::files(&read.metadata)?;
     files.iter().try_for_each(|(name, bytes)| submission.file(name, bytes))?;
     submission.file(folder::CONFIG, &config.written())?;
-    let mut notes = config.unread();
-    notes.extend(missing);
-    notes.extend(checkpoint.not_finite());
-    notes.extend(unread(&read.metadata));
-    if submission.param("source", "strict") == true && !notes.is_empty() {
-        return Err(Diagnostics(notes));
-    }
+    let mut findings = config.unread();
+    findings.extend(checkpoint.not_finite());
+    let (of_architecture, others) = unread(&read.metadata, architecture);
+    findings.extend(of_architecture);
+    let mut notes: Vec<Diagnostic> = missing.into_iter().chain(others).collect();
+    strict(submission, [&findings, &notes])?;
     notes.extend(config.notes());
     let metadata = card(&read, &decoder, &checkpoint).into_iter().chain(genai).collect();
     let model = lower::model(graph, target.opset);
-    Ok(Imported { model, notes, metadata, ..Imported::default() })
+    Ok(Imported { model, notes, findings, metadata, ..Imported::default() })
 }
 
 /// The decoder that a file describes.
@@ -132,9 +131,13 @@ pub(super) fn graph(
     }
 }
 
-/// Keys that nothing read.
-fn unread(metadata: &Metadata) -> Vec<Diagnostic> {
-    metadata.unread(|key| TOLD_ELSEWHERE.iter().any(|start| key.starts_with(start)))
+/// Keys that nothing read: of the architecture, and of whoever wrote the file.
+fn unread(metadata: &Metadata, architecture: &Architecture) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+    let begins =
+        |key: &str, start: &str| key.strip_prefix(start).is_some_and(|rest| rest.starts_with('.'));
+    let is_own = |key: &str| begins(key, architecture.name);
+    let is_known = |key: &str| TOLD_ELSEWHERE.iter().any(|start| begins(key, start));
+    (metadata.unread(|key| !is_own(key)), metadata.unread(|key| is_own(key) || is_known(key)))
 }
 
 /// Facts for the report.

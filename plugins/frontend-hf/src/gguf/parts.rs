@@ -7,7 +7,7 @@ use crate::beside::GGUF;
 use crate::diag::{Diagnostic, shown};
 use crate::folder;
 use crate::problem::{damaged, over_limit};
-use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
+use onnxd_plugin_sdk::{Claim, Probe, Submission};
 use std::collections::HashSet;
 
 /// Files of a model.
@@ -66,9 +66,9 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     }
     let numbers = part.iter().flat_map(|part| (1..=last).map(|number| part.name(number)));
     let numbers = numbers.filter(|path| path != network).take(PARTS_MAX);
-    let needs = numbers.map(|path| need(submission, path, "part of the model", false));
-    let texts =
-        folder::texts(submission).into_iter().map(|path| need(submission, path, "part", true));
+    let needs = numbers.map(|path| folder::need(submission, "part of the model", path, false));
+    let texts = folder::texts(submission).into_iter();
+    let texts = texts.map(|path| folder::need(submission, "part", path, true));
     let needs = needs.chain(texts).collect();
     // The import says what is wrong with a file that begins otherwise.
     let (claim, reason) = match begins {
@@ -76,11 +76,6 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
         false => (Claim::ByExtension, "the file's name is one of GGUF"),
     };
     Ok(Probe { needs, ..Probe::new(claim, reason) })
-}
-
-fn need(submission: &Submission, path: String, what: &str, optional: bool) -> Need {
-    let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
-    Need { what: what.to_owned(), path, found_as, optional }
 }
 
 /// Reads all files of a model: the metadata of the first one, and the tensors of all.

@@ -1,4 +1,5 @@
 use crate::config::BYTES_MAX;
+use crate::diag::Severity;
 use crate::fixture;
 use onnxd_plugin_sdk::ir::{Model, Tensor};
 use onnxd_plugin_sdk::testing::{self, Dropped, run};
@@ -10,6 +11,8 @@ struct Done {
     further: usize,
     files: Vec<String>,
     notes: String,
+    /// Of these, what the verdict counts.
+    findings: String,
     padding: Option<String>,
     genai: Value,
 }
@@ -24,12 +27,16 @@ fn folder(config: &Value) -> Dropped {
 fn imported(dropped: &Dropped) -> Done {
     let done = testing::import(&crate::HuggingFace, dropped).unwrap();
     let genai = done.files.get("genai_config.json");
+    let told = done.log.notes.iter().map(|note| (note.severity(), note.message.clone() + "\n"));
+    let told: Vec<(Severity, String)> = told.collect();
+    let findings = told.iter().filter(|(severity, _)| *severity == Severity::Error);
     Done {
         genai: genai.map_or(Value::Null, |text| serde_json::from_slice(text).unwrap()),
         model: done.model,
         further: done.further.len(),
         files: done.files.into_keys().collect(),
-        notes: done.log.notes.iter().map(|note| note.message.clone() + "\n").collect(),
+        findings: findings.map(|(_, text)| text.as_str()).collect(),
+        notes: told.iter().map(|(_, text)| text.as_str()).collect(),
         padding: done.log.metadata.get("hf.padding").cloned(),
     }
 }
@@ -129,9 +136,29 @@ fn notes_are_no_findings_of_strict_conversions() {
     let noted =
         with(llama(), &json!({ "model_type": "gemma", "head_dim": 4, "hidden_act": "gelu" }));
     let done = imported(&strict(&noted));
-    assert!(!done.notes.is_empty());
+    assert!(!done.notes.is_empty() && done.findings.is_empty(), "{}", done.findings);
     let found = refused(&strict(&with(noted, &json!({ "magic": 1 }))));
     assert!(found.contains("`magic` is 1 in `config.json`, which nothing reads"), "{found}");
+}
+
+/// A field that nothing reads may change what is computed. A tensor that nothing uses is one that Transformers leaves
+/// out, too, and fields of training and of generation change nothing.
+#[test]
+fn the_verdict_counts_fields_that_nothing_reads() {
+    let harmless = json!({
+        "transformers_version": "4.57.0", "torch_dtype": "bfloat16", "dtype": "bfloat16", "use_cache": false,
+        "initializer_range": 0.02, "attention_dropout": 0.1, "pretraining_tp": 1, "bos_token_id": 1,
+        "eos_token_id": [2, 3], "_name_or_path": "x", "tokenizer_class": "LlamaTokenizer",
+    });
+    let config = with(llama(), &harmless);
+    let weights = fixture::complete(&config.to_string(), &[("model.spare", &[3])]).0;
+    let dropped = |config: &Value| {
+        Dropped::file("m/config.json", config.to_string()).and("m/model.safetensors", &weights)
+    };
+    let done = imported(&dropped(&config));
+    assert!(done.findings.is_empty() && done.notes.contains("`model.spare`"), "{}", done.notes);
+    let done = imported(&dropped(&with(config, &json!({ "magic": 1, "rope_scaling": null }))));
+    assert_eq!(done.findings, "`magic` is 1 in `config.json`, which nothing reads\n");
 }
 
 #[test]

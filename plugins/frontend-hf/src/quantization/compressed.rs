@@ -1,5 +1,6 @@
 //! Weights as compressed-tensors stores them: packed integers, integers of 8 bits, or floats of 8 bits.
 
+use super::targets::Targets;
 use super::{Excepted, fp8, order, part, real, sized, there, turned, typed};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
@@ -22,8 +23,7 @@ const GROUPS_MAX: usize = 256;
 /// How the weights of some layers are quantized.
 #[derive(Debug)]
 struct Group {
-    /// Names of layers, and of classes of such.
-    targets: Vec<String>,
+    targets: Targets,
     bits: usize,
     is_float: bool,
     is_symmetric: bool,
@@ -68,7 +68,7 @@ impl Compressed {
             Ok(read)
         });
         let groups = groups.collect::<Result<_>>()?;
-        Ok(Compressed { groups, excepted: Excepted::read(section, "ignore")? })
+        Ok(Compressed { groups, excepted: Excepted::with_expressions(section, "ignore")? })
     }
 }
 
@@ -84,9 +84,7 @@ fn formats(section: &Config) -> Result<()> {
 impl Group {
     fn read(section: &Config, group: &Config) -> Result<Group> {
         formats(group)?;
-        // Which layers a class or a pattern names is seen in their tensors.
-        let targets = group.words("targets")?.unwrap_or_default();
-        let targets = targets.into_iter().map(str::to_owned).collect();
+        let targets = Targets::read(group, "targets")?;
         for key in ["input_activations", "output_activations"] {
             if group.get(key).is_some() {
                 section.note(format!(
@@ -133,6 +131,11 @@ impl Group {
         group.close(&weights);
         Ok(Group { targets, bits, is_float, is_symmetric, block })
     }
+
+    /// What it says of weights.
+    fn form(&self) -> (usize, bool, bool, Option<[usize; 2]>) {
+        (self.bits, self.is_float, self.is_symmetric, self.block)
+    }
 }
 
 impl Scheme for Compressed {
@@ -169,7 +172,8 @@ impl Layer<'_> {
         format!("{}.{role}", self.name)
     }
 
-    /// The group whose sizes the tensors have; of several that which names the layer.
+    /// The group whose sizes the tensors have; of several that which names the layer, most closely. Groups that say the
+    /// same of it are as good as one.
     fn group(
         &self,
         [codes, scales]: [&Tensor; 2],
@@ -177,18 +181,29 @@ impl Layer<'_> {
     ) -> Result<&Group> {
         self.of.excepted.check(self.w, self.name)?;
         let names = self.w.names(self.name);
-        let fitting = || self.of.groups.iter().filter(|group| is_it(group));
-        let named = fitting().find(|group| group.targets.iter().any(|name| names.contains(name)));
-        named.or_else(|| fitting().next()).ok_or_else(|| {
-            unsupported(format!(
+        let fitting = self.of.groups.iter().filter(|group| is_it(group));
+        let fitting: Vec<_> = fitting.map(|group| (group.targets.named(&names), group)).collect();
+        let closest = fitting.iter().filter_map(|(named, _)| *named).min();
+        let mut groups =
+            fitting.iter().filter(|(named, _)| *named == closest).map(|(_, group)| *group);
+        let Some(group) = groups.next() else {
+            return Err(unsupported(format!(
                 "no group of `quantization_config.config_groups` describes the weights of `{}`: {} of the shape {:?} \
                  with scales of the shape {:?}",
                 shown(self.name),
                 codes.dtype(),
                 codes.dims(),
                 scales.dims()
-            ))
-        })
+            )));
+        };
+        match groups.all(|other| other.form() == group.form()) {
+            true => Ok(group),
+            false => Err(unsupported(format!(
+                "several groups of `quantization_config.config_groups` describe the weights of `{}`, and their \
+                 `targets` do not tell which one counts",
+                shown(self.name)
+            ))),
+        }
     }
 
     /// Scales of each output, and how many inputs share one.

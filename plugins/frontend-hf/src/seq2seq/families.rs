@@ -29,8 +29,6 @@ pub(crate) fn named(kind: &str) -> Option<Family> {
     FAMILIES.iter().find(|(name, _)| *name == kind).map(|(_, family)| *family)
 }
 
-/// Heads, and elements of one.
-const HEADS_MAX: usize = 1 << 16;
 /// Elements of a table of positions that is computed.
 const TABLE_MAX: usize = 1 << 24;
 
@@ -58,14 +56,6 @@ fn begin(c: &Config) -> Result<(), Diagnostic> {
     }
     c.only("add_cross_attention", false)?;
     c.only("is_decoder", false)
-}
-
-/// Heads of each of so many elements, where `key` says how many there are.
-fn head(c: &Config, key: &str, hidden: usize, heads: usize) -> Result<usize, Diagnostic> {
-    if heads > HEADS_MAX || !hidden.is_multiple_of(heads) || hidden / heads > HEADS_MAX {
-        return Err(c.wrong(key, &format!("a divisor of `d_model`, which is {hidden}")));
-    }
-    Ok(hidden / heads)
 }
 
 fn activation(c: &Config, key: &str, word: &str) -> Result<Activation, Diagnostic> {

@@ -1,5 +1,6 @@
 use crate::architecture::Target;
 use crate::fixture::{self, Models};
+use crate::testing;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Model, Tensor, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::run;
 use serde_json::{Value, json};
@@ -12,31 +13,18 @@ const CASES: &str = include_str!("cases.txt");
 
 /// The `config.json` of a line of `CASES`.
 fn config(line: &str) -> Value {
-    let (kind, more) = line.split_once(' ').unwrap();
-    let mut config = json!({
-        "model_type": kind, "vocab_size": WORDS, "d_model": HIDDEN, "encoder_layers": 1, "decoder_layers": 2,
+    let config = json!({
+        "vocab_size": WORDS, "d_model": HIDDEN, "encoder_layers": 1, "decoder_layers": 2,
         "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 12,
         "max_position_embeddings": 12, "num_layers": 2, "num_heads": 2, "d_kv": 3, "d_ff": 12, "num_mel_bins": 5,
         "max_source_positions": 6, "max_target_positions": 12,
     });
-    let more: Value = serde_json::from_str(more).unwrap();
-    for (key, value) in more.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    config
-}
-
-fn cases() -> impl Iterator<Item = &'static str> {
-    CASES.lines().filter(|line| !line.starts_with('#'))
+    testing::config_over(config, line)
 }
 
 #[test]
 fn each_family_has_a_case_and_is_in_the_manual() {
-    let known: Vec<&str> = cases().filter_map(|line| line.split(' ').next()).collect();
-    let manual = include_str!("../../../../docs/manual.md");
-    for (kind, _) in super::families::FAMILIES {
-        assert!(known.contains(kind) && manual.contains(&format!("`{kind}`")), "{kind}");
-    }
+    testing::check_list(super::families::FAMILIES.iter().map(|(kind, _)| *kind), CASES);
 }
 
 type Values = Vec<(String, Tensor)>;
@@ -135,7 +123,7 @@ fn first(encoder: &Model, words: &[i64], padding: usize) -> Read {
 /// The decoder in one call, in several, and behind an encoder that read padding gives the same.
 #[test]
 fn the_cache_and_padding_change_nothing() {
-    for case in cases() {
+    for case in testing::cases(CASES) {
         let text = config(case).to_string();
         let (tensors, Models { first: encoder, further }) = fixture::complete_models(&text, &[]);
         let (name, decoder) = &further[0];

@@ -63,7 +63,7 @@ pub(crate) enum Readers {
     Both,
 }
 
-/// How the operators that read weights take their integers, and whether signed ones are meant.
+/// In which order the operators that read weights take their integers.
 pub(crate) fn order(place: &BlockedWeight, form: Form, readers: Readers, block: usize) -> Order {
     match (form, readers) {
         (Form::Qdq, _) if place.by_rows => Order::Close,

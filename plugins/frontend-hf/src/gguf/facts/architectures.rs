@@ -296,3 +296,21 @@ pub(in crate::gguf) fn named(name: &str) -> Option<&'static Architecture> {
 pub(in crate::gguf) fn all() -> impl Iterator<Item = &'static Architecture> {
     ARCHITECTURES.iter()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ARCHITECTURES;
+    use onnxd_plugin_sdk::ir::BlockFormat;
+
+    /// Types of elements that weights have without blocks: `F32`, `F16`, `BF16`.
+    const PLAIN_TYPES: usize = 3;
+
+    #[test]
+    fn the_changelog_counts_architectures_and_types() {
+        let changelog = include_str!("../../../../../CHANGELOG.md");
+        let (architectures, types) =
+            (ARCHITECTURES.len(), PLAIN_TYPES + BlockFormat::all().count());
+        let told = format!("{architectures} architectures and {types} types of weights");
+        assert!(changelog.contains(&told), "{told}");
+    }
+}

@@ -212,3 +212,74 @@ fn compressed_tensors_says_what_it_cannot_read() {
     let told: Vec<String> = config.notes().iter().map(|note| note.message.clone()).collect();
     assert!(told.len() == 1 && told[0].contains("input_activations"), "{told:?}");
 }
+
+/// Two groups whose sizes are the same: one without zero points, and one with them, which the tensors lack.
+fn either(with: &Value, without: &Value) -> Value {
+    let mut both = compressed(&integers(4, true));
+    both["config_groups"]["group_0"]["targets"] = without.clone();
+    both["config_groups"]["group_1"] = json!({ "targets": with, "weights": integers(4, false) });
+    both
+}
+
+#[test]
+fn groups_name_layers_by_name_pattern_and_class() {
+    let sizes = [10, 48];
+    let layer = packed_layer(4, sizes, 3);
+    for (with, without) in [
+        // A name goes before patterns, these before classes, and all before what cannot be told.
+        (json!(["re:w", "Linear"]), json!(["w"])),
+        (json!(["Linear"]), json!(["re:w$"])),
+        (json!(["v", "re:w.+", "re:^model"]), json!(["Linear"])),
+        (json!(["FusedMoE"]), json!(["Linear"])),
+        (json!(["v"]), json!(["FusedMoE"])),
+        (json!(["re:[a-v]|x"]), json!(["re:(?i)W"])),
+    ] {
+        let config = either(&with, &without);
+        let blocks = layer.read(&config, sizes).unwrap().unwrap();
+        assert!(blocks.zero_points.is_none(), "{config}");
+        let found = layer.refused(&either(&without, &with), sizes);
+        assert!(found.contains("`w.weight_zero_point` is missing"), "{found}");
+    }
+    for (one, other) in [
+        (json!(["Linear"]), json!(["Linear"])),
+        (json!(["re:w"]), json!(["v", "re:.*"])),
+        (json!(["FusedMoE"]), json!(["LinearBase"])),
+        (json!(["v"]), json!(null)),
+    ] {
+        let found = layer.refused(&either(&one, &other), sizes);
+        assert!(found.contains("`targets` do not tell which one counts"), "{one} {other}: {found}");
+        assert!(found.contains("the weights of `w`"), "{found}");
+    }
+    // Groups that say the same need not be told apart.
+    let mut same = either(&json!(["Linear"]), &json!(["Linear"]));
+    same["config_groups"]["group_1"]["weights"] = integers(4, true);
+    assert!(layer.read(&same, sizes).unwrap().is_some());
+}
+
+#[test]
+fn patterns_are_bounded_and_understood() {
+    let with = |targets: Value| either(&targets, &json!(["Linear"]));
+    for (targets, words) in [
+        (json!(["re:("]), "the pattern `re:(` is not understood"),
+        (json!(["re:(?!lm_head).*"]), "the pattern `re:(?!lm_head).*` is not understood"),
+        (json!(["re:(a{999}){999}"]), "is not understood"),
+        (json!(vec!["re:a"; 257]), "has 257 patterns, of 256 at most"),
+        (json!([format!("re:{}", "a".repeat(4096))]), "has a pattern of 4099 bytes"),
+    ] {
+        let found = refused(&with(targets));
+        assert!(found.contains(words), "{words}: {found}");
+    }
+    let ignored = |listed: &str| {
+        let config = changed(&compressed(&integers(4, true)), "ignore", json!([listed]));
+        packed_layer(4, [10, 48], 3).read(&config, [10, 48])
+    };
+    for other in ["re:.*lm_head", "re:.w", "lm_head", "Linear_"] {
+        assert!(ignored(other).is_ok(), "{other}");
+    }
+    for listed in ["re:.*w$", "re:w", "w"] {
+        let found = ignored(listed).unwrap_err().to_string();
+        assert!(found.contains("`ignore` lists"), "{listed}: {found}");
+    }
+    let found = refused(&changed(&compressed(&integers(4, true)), "ignore", json!(["re:["])));
+    assert!(found.contains("`quantization_config.ignore`"), "{found}");
+}

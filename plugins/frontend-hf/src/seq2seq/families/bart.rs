@@ -1,6 +1,6 @@
 //! BART, and what mBART, Marian and Pegasus do otherwise.
 
-use super::{TABLE_MAX, activation, begin, head, projections};
+use super::{TABLE_MAX, activation, begin, projections};
 use crate::config::Config;
 use crate::diag::Diagnostic;
 use crate::problem::over_limit;
@@ -16,6 +16,9 @@ const CROSS: AttentionNames = projections(
     "encoder_attn_layer_norm",
     ["encoder_attn.q_proj", "encoder_attn.k_proj", "encoder_attn.v_proj", "encoder_attn.out_proj"],
 );
+
+/// Heads, and elements of one.
+const HEADS_MAX: usize = 1 << 16;
 
 /// How families differ.
 struct Kind {
@@ -44,6 +47,7 @@ pub(super) fn pegasus(c: &Config) -> Result<EncoderDecoder, Diagnostic> {
 
 /// The decoder may have words of its own.
 pub(super) fn marian(c: &Config) -> Result<EncoderDecoder, Diagnostic> {
+    c.pass_over(&["extra_pos_embeddings"]);
     let mut d =
         described(c, &Kind { is_norm_first: false, has_embedding_norm: false, first: None })?;
     let words = c.optional_size("decoder_vocab_size")?;
@@ -75,17 +79,30 @@ fn described(c: &Config, kind: &Kind) -> Result<EncoderDecoder, Diagnostic> {
     let first = kind.first.unwrap_or(0);
     let positions =
         Positions::Table { rows: rows + first, first, is_sinusoidal: kind.first.is_none() };
-    let final_norm = kind.is_norm_first.then_some("layer_norm");
+    let scale = if c.flag("scale_embedding", false)? { (hidden as f64).sqrt() } else { 1.0 };
+    let norm = kind.has_embedding_norm.then_some("layernorm_embedding");
+    Ok(EncoderDecoder {
+        embedding: Embedding { shared: Some("shared"), scale, norm },
+        ..base(c, positions, kind.is_norm_first)?
+    })
+}
+
+/// What the fields say that all families of this kind have: stacks for words, with a table of words each.
+pub(super) fn base(
+    c: &Config,
+    positions: Positions,
+    is_norm_first: bool,
+) -> Result<EncoderDecoder, Diagnostic> {
+    let final_norm = is_norm_first.then_some("layer_norm");
     let side = Side { positions, final_norm };
     let (encoder, decoder) = (stack(c, "encoder", &side)?, stack(c, "decoder", &side)?);
-    let words = c.size("vocab_size")?;
+    let (hidden, words) = (c.size("d_model")?, c.size("vocab_size")?);
     let size = head(c, "encoder_attention_heads", hidden, encoder.heads)?;
     if head(c, "decoder_attention_heads", hidden, decoder.heads)? != size {
         let why = "which is not supported beside another `encoder_attention_heads`";
         return Err(c.unknown("decoder_attention_heads", why));
     }
     let word = c.word("activation_function")?.unwrap_or("gelu");
-    let scale = if c.flag("scale_embedding", false)? { (hidden as f64).sqrt() } else { 1.0 };
     let is_tied = c.flag("tie_word_embeddings", true)?;
     Ok(EncoderDecoder {
         prefixes: &["model."],
@@ -93,15 +110,11 @@ fn described(c: &Config, kind: &Kind) -> Result<EncoderDecoder, Diagnostic> {
         head: size,
         scale: (size as f64).powf(-0.5),
         encoder,
-        decoder: crossed(decoder),
+        decoder: Stack { cross: Some(CROSS), ..decoder },
         source: Source::Words(words),
         words,
-        embedding: Embedding {
-            shared: Some("shared"),
-            scale,
-            norm: kind.has_embedding_norm.then_some("layernorm_embedding"),
-        },
-        norm: Norm { is_rms: false, epsilon: 1e-5, is_first: kind.is_norm_first },
+        embedding: Embedding { shared: None, scale: 1.0, norm: None },
+        norm: Norm { is_rms: false, epsilon: 1e-5, is_first: is_norm_first },
         activation: activation(c, "activation_function", word)?,
         logits_scale: 1.0,
         lm_head: "lm_head",
@@ -109,14 +122,22 @@ fn described(c: &Config, kind: &Kind) -> Result<EncoderDecoder, Diagnostic> {
     })
 }
 
+/// Elements of each head, where `key` says how many there are.
+fn head(c: &Config, key: &str, hidden: usize, heads: usize) -> Result<usize, Diagnostic> {
+    if heads > HEADS_MAX || !hidden.is_multiple_of(heads) || hidden / heads > HEADS_MAX {
+        return Err(c.wrong(key, &format!("a divisor of `d_model`, which is {hidden}")));
+    }
+    Ok(hidden / heads)
+}
+
 /// What a stack has beside its sizes.
-pub(super) struct Side {
-    pub(super) positions: Positions,
-    pub(super) final_norm: Option<&'static str>,
+struct Side {
+    positions: Positions,
+    final_norm: Option<&'static str>,
 }
 
 /// The sizes of a stack by its name.
-pub(super) fn stack(c: &Config, name: &'static str, side: &Side) -> Result<Stack, Diagnostic> {
+fn stack(c: &Config, name: &'static str, side: &Side) -> Result<Stack, Diagnostic> {
     let key = |what: &str| format!("{name}_{what}");
     Ok(Stack {
         name,
@@ -133,9 +154,4 @@ pub(super) fn stack(c: &Config, name: &'static str, side: &Side) -> Result<Stack
         positions: side.positions,
         final_norm: side.final_norm,
     })
-}
-
-/// Attention of a decoder to its encoder.
-pub(super) fn crossed(stack: Stack) -> Stack {
-    Stack { cross: Some(CROSS), ..stack }
 }
