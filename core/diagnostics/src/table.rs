@@ -68,6 +68,9 @@ diagnostics! {
     "N0113" ChangedAfterTaking Input
         "A file changed after onnxd took it."
         "Drop the files again, once nothing writes to them any more.";
+    "N0114" DownloadUnfinished Input
+        "A file of the drop is still being downloaded, or its download broke off."
+        "Let the download end, or start it again; remove the file named if nothing fetches it any more.";
     // 02: the network as its author wrote it
     "N0201" SourceSyntax Input
         "The source file breaks its own syntax."

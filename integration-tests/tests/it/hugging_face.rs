@@ -157,6 +157,37 @@ fn what_is_not_read_is_told() {
     assert!(stderr.contains("`adapter_config.json`) was not applied"), "{stderr}");
 }
 
+/// A download that broke off, and files that Git LFS did not fetch.
+#[test]
+fn what_was_not_fetched_is_told() {
+    const HIDDEN: &str = ".cache/huggingface/download";
+    let folder = checkpoint();
+    let model = folder.path().join("model");
+    fs::create_dir_all(model.join(HIDDEN)).unwrap();
+    fs::write(model.join("model-00001-of-00002.safetensors.lock"), "").unwrap();
+    let (status, stderr, _) = convert(&folder, &[]);
+    assert_eq!(status, 0, "a lock is nothing: {stderr}");
+    for file in [&format!("{HIDDEN}/x.etag.incomplete"), "tokenizer.model.incomplete"] {
+        fs::write(model.join(file), "half").unwrap();
+        let (status, stderr, _) = convert(&folder, &[]);
+        assert_eq!(status, 2, "{stderr}");
+        assert!(stderr.contains("N0114") && stderr.contains(file), "{stderr}");
+        assert!(stderr.contains("a download is not finished"), "{stderr}");
+        fs::remove_file(model.join(file)).unwrap();
+    }
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    let shard = "model-00002-of-00002.safetensors";
+    fs::write(model.join(shard), pointer).unwrap();
+    fs::write(folder.path().join("model.gguf"), pointer).unwrap();
+    for (path, file) in [("model", shard), ("model.gguf", "model.gguf")] {
+        let (status, stderr, _) = converted(folder.path(), "pointer", &[path], &[]);
+        assert_eq!(status, 2, "{stderr}");
+        for words in ["N0201", &format!("`{file}` is a pointer of Git LFS"), "git lfs pull"] {
+            assert!(stderr.contains(words), "{words}: {stderr}");
+        }
+    }
+}
+
 /// Folders that hold something else than a whole model that continues texts.
 #[test]
 fn other_folders_are_refused_by_what_they_hold() {

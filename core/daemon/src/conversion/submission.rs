@@ -6,6 +6,7 @@ use super::Plugins;
 use super::files::inner;
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_intake::downloads::{self, is_download};
 use onnxd_intake::names::{NameClass, NameRules, is_params, is_role_file, is_role_folder};
 use onnxd_intake::scan::DEPTH_MAX;
 use onnxd_params::Resolved;
@@ -124,8 +125,9 @@ impl Submission {
                 let Some(path) = inner(name).map(|path| folder.join(path)) else { continue };
                 match path.symlink_metadata() {
                     Ok(data) if data.is_dir() && name == need.path => walk.folder(&path, name, 0),
+                    Ok(data) if data.is_dir() => continue,
                     // Another need may have brought it already.
-                    Ok(data) if data.is_file() && walk.files.iter().any(|f| f.name == name) => {}
+                    Ok(_) if walk.files.iter().any(|f| f.name == name) => {}
                     Ok(data) if data.is_file() => walk.file(&path, name.to_owned()),
                     _ => continue,
                 }
@@ -177,8 +179,12 @@ impl<'a> FileWalk<'a> {
             Ok(entries) => entries,
             Err(e) => return self.unreadable(folder, &e),
         };
+        downloads::below(folder).iter().for_each(|path| self.unfinished(&folder.join(path)));
         for entry in entries {
             let (path, name) = (entry.path(), entry.file_name());
+            if is_download(&name) {
+                self.unfinished(&path);
+            }
             if self.names.classify(&name) != NameClass::Plain || self.full {
                 continue;
             }
@@ -199,6 +205,12 @@ impl<'a> FileWalk<'a> {
                 Err(e) => self.unreadable(&path, &e),
             }
         }
+    }
+
+    /// What is being fetched there may be a part of the network.
+    fn unfinished(&mut self, path: &Path) {
+        let text = format!("a download is not finished: `{}`", shown(&path.to_string_lossy()));
+        self.found.push(Diagnostic::new(Code::DownloadUnfinished, text));
     }
 
     fn file(&mut self, path: &Path, name: String) {

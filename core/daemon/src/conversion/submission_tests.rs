@@ -147,7 +147,10 @@ fn params_of_the_network_come_before_those_of_the_folder() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let root = folder(&["c.onnx", "b.onnx", "d/e.txt", "x/c.onnx", "y/c.onnx", "z/c.onnx"]);
+    let root = folder(&[
+        "c.onnx", "b.onnx", "d/e.txt", "x/c.onnx", "y/c.onnx", "z/c.onnx", "w/a.onnx",
+        "w/b.incomplete", "w/b.lock", "v/a.onnx", "v/.cache/huggingface/download/x.incomplete",
+    ]);
     symlink("/etc/passwd", root.path().join("z/link")).unwrap();
     let at = |names: &[&str]| -> Diagnostic {
         let paths: Vec<PathBuf> = names.iter().map(|n| root.path().join(n)).collect();
@@ -159,6 +162,8 @@ fn what_is_wrong_is_said() {
     for (paths, code, text) in [
         (&["missing"][..], "N0107", "No such file"),
         (&["z"], "N0108", "`link` is a symbolic link"),
+        (&["w"], "N0114", "a download is not finished: `"),
+        (&["v"], "N0114", "download/x.incomplete`"),
         (&["d"], "N0101", "front-ends read *.ini, *.onnx"),
         (&["x/c.onnx", "y/c.onnx"], "N0704", "would both be `c.onnx`"),
     ] {
@@ -167,6 +172,7 @@ fn what_is_wrong_is_said() {
         assert!(why.message.contains(text), "{why}");
     }
     fs::remove_file(root.path().join("z/link")).unwrap();
+    ["v", "w"].map(|folder| fs::remove_dir_all(root.path().join(folder)).unwrap());
     assert!(at(&["."]).message.contains("2 files for networks: `b.onnx`, `c.onnx`"));
 }
 
