@@ -52,7 +52,7 @@ diagnostics! {
         "Check that the file exists and may be read.";
     "N0108" SymlinkRefused Input
         "A symbolic link in the submission."
-        "Copy the file itself; symbolic links are not followed out of a submission.";
+        "Copy what the link leads to (`cp -rL`). Only commands follow links to files, and only those of who runs them.";
     "N0109" ComponentUnknown Input
         "No installed plugin has this component."
         "`onnxd plugins list` shows the components that are installed.";

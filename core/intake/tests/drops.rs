@@ -248,6 +248,7 @@ fn links_are_refused_and_litter_is_ignored() {
     for id in ["link.onnx", "etc", "net"] {
         let Some(InboxState::Refused { reason }) = bench.state(id) else { panic!("{id}") };
         assert_eq!(reason.code, Code::SymlinkRefused.as_str());
+        assert!(reason.to_string().contains("cp -rL"), "{reason}");
     }
     assert_eq!(bench.inbox.status().items.len(), 3);
     fs::remove_file(bench.at("net/weights")).unwrap();

@@ -188,6 +188,44 @@ fn what_was_not_fetched_is_told() {
     }
 }
 
+/// Hugging Face's cache has links: commands follow those of their user, and the daemon none.
+#[test]
+fn a_snapshot_of_the_cache_is_converted_where_it_lies() {
+    let site = Site::new();
+    let cache = |root: &Path| {
+        let repository = root.join("models--org--name");
+        let snapshot = repository.join("snapshots/0123");
+        fs::create_dir_all(&snapshot).unwrap();
+        fs::create_dir(repository.join("blobs")).unwrap();
+        for (number, file) in fs::read_dir(case_of("llama").join("model")).unwrap().enumerate() {
+            let file = file.unwrap();
+            fs::copy(file.path(), repository.join(format!("blobs/{number}"))).unwrap();
+            let link = snapshot.join(file.file_name());
+            std::os::unix::fs::symlink(format!("../../blobs/{number}"), link).unwrap();
+        }
+        snapshot
+    };
+    let folder = folder_with(&PLUGINS);
+    let snapshot = cache(folder.path());
+    let (status, stderr, _) =
+        converted(folder.path(), "out", &["models--org--name/snapshots/0123"], &[]);
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(wrong(&folder.path().join("out/model.onnx")), None);
+    assert!(folder.path().join("out/tokenizer.json").symlink_metadata().unwrap().is_file());
+    fs::remove_file(snapshot.join("model-00001-of-00002.safetensors")).unwrap();
+    let (status, stderr, _) =
+        converted(folder.path(), "lacks", &["models--org--name/snapshots/0123"], &[]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("`model-00001-of-00002.safetensors` is missing"), "{stderr}");
+
+    let daemon = site.start();
+    cache(&site.inbox());
+    let why = site.wait_for_drop("models--org--name", "refused");
+    assert!(why.contains("N0108") && why.contains("cp -rL"), "{why}");
+    assert!(site.jobs().is_empty());
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
 /// Folders that hold something else than a whole model that continues texts.
 #[test]
 fn other_folders_are_refused_by_what_they_hold() {

@@ -4,6 +4,7 @@
 
 use super::Plugins;
 use super::files::inner;
+use super::links::followed;
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_intake::downloads::{self, is_download};
@@ -129,6 +130,7 @@ impl Submission {
                     // Another need may have brought it already.
                     Ok(_) if walk.files.iter().any(|f| f.name == name) => {}
                     Ok(data) if data.is_file() => walk.file(&path, name.to_owned()),
+                    Ok(data) if data.is_symlink() => walk.link(&path, name.to_owned()),
                     _ => continue,
                 }
                 break;
@@ -196,14 +198,20 @@ impl<'a> FileWalk<'a> {
             let name = format!("{prefix}{slash}{name}");
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => self.folder(&path, &name, depth + 1),
-                Ok(kind) if kind.is_symlink() => {
-                    let text = format!("`{}` is a symbolic link", shown(&name));
-                    self.found.push(Diagnostic::new(Code::SymlinkRefused, text));
-                }
+                Ok(kind) if kind.is_symlink() => self.link(&path, name),
                 Ok(_) if path.canonicalize().is_ok_and(|path| (self.ours)(&path)) => {}
                 Ok(_) => self.file(&path, name),
                 Err(e) => self.unreadable(&path, &e),
             }
+        }
+    }
+
+    /// A link to a file is that file under the link's name.
+    fn link(&mut self, path: &Path, name: String) {
+        match followed(path) {
+            Ok(file) if file.canonicalize().is_ok_and(|file| (self.ours)(&file)) => {}
+            Ok(file) => self.file(&file, name),
+            Err(found) => self.found.push(found),
         }
     }
 
