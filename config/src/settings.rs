@@ -73,7 +73,8 @@ settings! {
         /// A drop counts as complete only when a file of its name with `.ready` added appears.
         ready_markers: bool = Bool, false;
         /// Names of files and folders that are not complete yet; `*` and `?` stand for any
-        /// characters and for one. A drop is not taken while one of them lies in it.
+        /// characters and for one. A drop is not taken while one of them changes in it, nor while a
+        /// download (`*.incomplete`) lies in it.
         unfinished: Vec<String> = List(Box::new(Text)), [
             "*.part", "*.partial", "*.tmp", "*.crdownload", "*.download", "*.filepart",
             "*.opdownload", "*.uploading", "*.incomplete", "_UNPACK_*"
@@ -81,7 +82,7 @@ settings! {
         /// Names of files and folders that are not looked at, hidden ones aside.
         ignored: Vec<String> = List(Box::new(Text)), [
             "*~", "~$*", "*.swp", "*.swo", "*.swx", "*.sync-conflict-*", "* conflicted copy *",
-            "Thumbs.db", "ehthumbs.db", "desktop.ini", "@eaDir", "#recycle", "__MACOSX",
+            "*.lock", "Thumbs.db", "ehthumbs.db", "desktop.ini", "@eaDir", "#recycle", "__MACOSX",
             "lost+found"
         ];
         /// Whether conversions read a copy of a drop, or the drop itself where all of it belongs to

@@ -52,7 +52,7 @@ diagnostics! {
         "Check that the file exists and may be read.";
     "N0108" SymlinkRefused Input
         "A symbolic link in the submission."
-        "Copy the file itself; symbolic links are not followed out of a submission.";
+        "Copy what the link leads to (`cp -rL`). Only commands follow links to files, and only those of who runs them.";
     "N0109" ComponentUnknown Input
         "No installed plugin has this component."
         "`onnxd plugins list` shows the components that are installed.";
@@ -68,6 +68,9 @@ diagnostics! {
     "N0113" ChangedAfterTaking Input
         "A file changed after onnxd took it."
         "Drop the files again, once nothing writes to them any more.";
+    "N0114" DownloadUnfinished Input
+        "A file of the drop is still being downloaded, or its download broke off."
+        "Let the download end, or start it again; remove the file named if nothing fetches it any more.";
     // 02: the network as its author wrote it
     "N0201" SourceSyntax Input
         "The source file breaks its own syntax."

@@ -31,6 +31,10 @@ pub fn sentence(path: &Path) -> Option<String> {
     if [PACKED, COMPRESSED].contains(&what) {
         return Some(format!("it is {what}: unpack it"));
     }
+    if what == POINTER {
+        let why = "and not the file that it names: run `git lfs pull` in the repository";
+        return Some(format!("it is {what}, {why}"));
+    }
     if what == VARIABLES {
         return Some(format!("it is {what}: `saved_model.pb` is missing"));
     }
@@ -73,6 +77,7 @@ const SAVED_ALONE: &str = "a TensorFlow SavedModel (saved_model.pb, without its 
 const SAVED_TEXT: &str = "a TensorFlow SavedModel as text";
 const SAVED_ZIP: &str = "a TensorFlow SavedModel in a zip archive";
 const SAVED_TAR: &str = "a TensorFlow SavedModel in a tar archive";
+const POINTER: &str = "a pointer of Git LFS";
 const VARIABLES: &str = "the checkpoint of a TensorFlow SavedModel";
 const TENSORS: &str = "a safetensors file (weights without a network)";
 const CHECKPOINT: &str = "a TensorFlow checkpoint, weights without a network";
@@ -259,7 +264,9 @@ fn of_text(begin: &[u8]) -> Option<&'static str> {
     let head = text.trim_start_matches('\u{feff}').trim_start();
     let has = |word: &str| text.contains(word);
     let layers = ["layer {", "layer{", "layers {", "layers{"].iter().any(|l| has(l));
-    Some(if head.starts_with('<') && has("<net ") && has("<layers>") {
+    Some(if text.starts_with("version https://git-lfs.github.com/spec/") {
+        POINTER
+    } else if head.starts_with('<') && has("<net ") && has("<layers>") {
         "an OpenVINO network (XML, with weights in a .bin file)"
     } else if layers && has("type:") && (has("bottom:") || has("top:")) {
         "a Caffe network (prototxt)"

@@ -14,6 +14,7 @@
 mod claim;
 mod claim_error;
 mod copy;
+pub mod downloads;
 mod file;
 mod folders;
 pub mod formats;

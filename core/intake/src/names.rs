@@ -30,10 +30,10 @@ pub const UNFINISHED: &[&str] = &[
     "*.part", "*.partial", "*.tmp", "*.crdownload", "*.download", "*.filepart", "*.opdownload",
     "*.uploading", "*.incomplete", "_UNPACK_*",
 ];
-/// Names of what editors, file managers and storage appliances leave behind, and of the copies that
-/// Syncthing and Dropbox keep of a file that two machines changed.
+/// Names of what editors, downloads (`.lock`), file managers and storage appliances leave behind, and of
+/// the copies that Syncthing and Dropbox keep of a file that two machines changed.
 pub const IGNORED: &[&str] = &[
-    "*~", "~$*", "*.swp", "*.swo", "*.swx", "*.sync-conflict-*", "* conflicted copy *",
+    "*~", "~$*", "*.swp", "*.swo", "*.swx", "*.sync-conflict-*", "* conflicted copy *", "*.lock",
     "Thumbs.db", "ehthumbs.db", "desktop.ini", "@eaDir", "#recycle", "__MACOSX", "lost+found",
 ];
 
@@ -156,7 +156,7 @@ mod tests {
         for name in [
             ".hidden", "a~", "a.swp", "Thumbs.db", ".DS_Store", "@eaDir", "~$net.onnx",
             "net.sync-conflict-20261128-101112-ABCDEFG.onnx",
-            "net (Ann's conflicted copy 2026-11-28).onnx",
+            "net (Ann's conflicted copy 2026-11-28).onnx", "model.safetensors.lock",
         ] {
             assert_eq!(class_of(name), NameClass::Litter, "{name}");
         }

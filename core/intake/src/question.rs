@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::downloads::is_download;
 use crate::file::{DropFile, Fingerprint, presets_fingerprint};
 use crate::group::{Extent, Set};
 use crate::judge::Round;
@@ -63,6 +64,11 @@ impl Round<'_> {
         }
         if !sure && let Some(part) = self.unsettled(set) {
             return SetKnowledge::State(InboxState::Arriving { part });
+        }
+        if !sure && let Some(download) = set.coming().into_iter().find(|path| is_unfinished(path)) {
+            let download = set.place.path.join(download);
+            let missing = vec![format!("the end of a download, {}", download.display())];
+            return SetKnowledge::State(InboxState::WaitingFor { missing });
         }
         if self.ledger.is_handed_over(id, set) {
             return SetKnowledge::State(InboxState::HandedOver);
@@ -210,4 +216,8 @@ impl Round<'_> {
             self.ledger.answered(about, probed);
         }
     }
+}
+
+fn is_unfinished(path: &Path) -> bool {
+    path.file_name().is_some_and(is_download)
 }

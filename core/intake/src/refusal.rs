@@ -59,7 +59,9 @@ pub(crate) fn unread(folder: &Folder, unread: &Unread) -> Diagnostic {
 }
 
 pub(crate) fn link_refused(path: &Path) -> Diagnostic {
-    Diagnostic::new(Code::SymlinkRefused, format!("{} is a symbolic link", path.display()))
+    let text = format!("{} is a symbolic link", path.display());
+    Diagnostic::new(Code::SymlinkRefused, text)
+        .help("Drop what links lead to, and not the links: copy with `cp -rL FROM TO`.")
 }
 
 pub(crate) fn special_refused(path: &Path) -> Diagnostic {

@@ -12,6 +12,7 @@ use onnxd_diagnostics::Code;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
+use crate::downloads;
 use crate::names::{NameClass, NameRules};
 use crate::tree::{FileEntry, Folder, SeenTimes, Stamp, Unread};
 
@@ -105,6 +106,9 @@ impl FolderWalk<'_> {
     ) -> Result<(), Errno> {
         let class = self.names.classify(&name);
         if class == NameClass::Litter {
+            if name == downloads::HIDDEN {
+                self.downloads(dir, folder)?;
+            }
             return Ok(());
         }
         if kind == FileType::Directory && class == NameClass::Plain {
@@ -139,6 +143,18 @@ impl FolderWalk<'_> {
             FileType::Directory => {}
             FileType::Symlink => folder.links.push(name),
             _ => folder.specials.push(name),
+        }
+        Ok(())
+    }
+
+    /// What is being fetched into a folder; each is one of its files under a temporary name.
+    fn downloads(&mut self, dir: &Dir, folder: &mut Folder) -> Result<(), Errno> {
+        let seen = SeenTimes::new(self.now);
+        for (path, stamp) in downloads::hidden(dir.fd()?) {
+            if self.entries < self.limits.entries_max {
+                self.entries += 1;
+                folder.transient.push(FileEntry { name: path.into_os_string(), stamp, seen });
+            }
         }
         Ok(())
     }

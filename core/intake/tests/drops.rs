@@ -248,6 +248,7 @@ fn links_are_refused_and_litter_is_ignored() {
     for id in ["link.onnx", "etc", "net"] {
         let Some(InboxState::Refused { reason }) = bench.state(id) else { panic!("{id}") };
         assert_eq!(reason.code, Code::SymlinkRefused.as_str());
+        assert!(reason.to_string().contains("cp -rL"), "{reason}");
     }
     assert_eq!(bench.inbox.status().items.len(), 3);
     fs::remove_file(bench.at("net/weights")).unwrap();
@@ -390,6 +391,25 @@ fn a_part_that_is_still_open_is_waited_for() {
     fs::rename(bench.at("net/weights.part"), bench.at("net/weights")).unwrap();
     let ready = bench.run(Duration::from_secs(2));
     assert_eq!(shown(&ready), ["net: net.onnx weights"]);
+}
+
+/// Downloads that broke off, beside the network and where clients of Hugging Face have them.
+#[test]
+fn a_download_that_is_not_finished_is_waited_for() {
+    for download in ["net/weights.incomplete", "net/.cache/huggingface/download/x.incomplete"] {
+        let mut bench = Bench::new();
+        bench.write("net/net.onnx", "x");
+        bench.write("net/weights.lock", "");
+        bench.write("net/.cache/huggingface/download/weights.lock", "");
+        bench.write(download, "half");
+        assert!(bench.settle().is_empty(), "{download}");
+        let Some(InboxState::WaitingFor { missing }) = bench.state("net") else {
+            panic!("{download}: {:?}", bench.state("net"))
+        };
+        assert_eq!(missing, [format!("the end of a download, {download}")]);
+        fs::rename(bench.at(download), bench.at("net/weights")).unwrap();
+        assert_eq!(shown(&bench.settle()), ["net: net.onnx weights"], "{download}");
+    }
 }
 
 /// Names of copies under way and of conflicts, which are no networks.

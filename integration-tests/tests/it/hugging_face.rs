@@ -1,6 +1,6 @@
 //! Checkpoints of Hugging Face on the command line and through the watched folder.
 
-use crate::site::{SETTLE, Site, report};
+use crate::site::Site;
 use onnxd_arrays::Arrays;
 use onnxd_integration_tests::{PLUGINS, converted, copied, folder_with, numbers, root};
 use serde_json::Value;
@@ -8,11 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-fn case() -> PathBuf {
-    case_of("llama")
-}
-
-fn case_of(name: &str) -> PathBuf {
+pub(crate) fn case_of(name: &str) -> PathBuf {
     root().join("integration-tests/corpus/hf").join(name)
 }
 
@@ -22,7 +18,7 @@ fn wrong(model: &Path) -> Option<String> {
 }
 
 /// The same of another case.
-fn wrong_of(name: &str, model: &Path) -> Option<String> {
+pub(crate) fn wrong_of(name: &str, model: &Path) -> Option<String> {
     let recorded = |what: &str| -> Arrays {
         onnxd_arrays::read(&case_of(name).join(format!("expected.{what}.npz"))).unwrap()
     };
@@ -161,6 +157,75 @@ fn what_is_not_read_is_told() {
     assert!(stderr.contains("`adapter_config.json`) was not applied"), "{stderr}");
 }
 
+/// A download that broke off, and files that Git LFS did not fetch.
+#[test]
+fn what_was_not_fetched_is_told() {
+    const HIDDEN: &str = ".cache/huggingface/download";
+    let folder = checkpoint();
+    let model = folder.path().join("model");
+    fs::create_dir_all(model.join(HIDDEN)).unwrap();
+    fs::write(model.join("model-00001-of-00002.safetensors.lock"), "").unwrap();
+    let (status, stderr, _) = convert(&folder, &[]);
+    assert_eq!(status, 0, "a lock is nothing: {stderr}");
+    for file in [&format!("{HIDDEN}/x.etag.incomplete"), "tokenizer.model.incomplete"] {
+        fs::write(model.join(file), "half").unwrap();
+        let (status, stderr, _) = convert(&folder, &[]);
+        assert_eq!(status, 2, "{stderr}");
+        assert!(stderr.contains("N0114") && stderr.contains(file), "{stderr}");
+        assert!(stderr.contains("a download is not finished"), "{stderr}");
+        fs::remove_file(model.join(file)).unwrap();
+    }
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    let shard = "model-00002-of-00002.safetensors";
+    fs::write(model.join(shard), pointer).unwrap();
+    fs::write(folder.path().join("model.gguf"), pointer).unwrap();
+    for (path, file) in [("model", shard), ("model.gguf", "model.gguf")] {
+        let (status, stderr, _) = converted(folder.path(), "pointer", &[path], &[]);
+        assert_eq!(status, 2, "{stderr}");
+        for words in ["N0201", &format!("`{file}` is a pointer of Git LFS"), "git lfs pull"] {
+            assert!(stderr.contains(words), "{words}: {stderr}");
+        }
+    }
+}
+
+/// Hugging Face's cache has links: commands follow those of their user, and the daemon none.
+#[test]
+fn a_snapshot_of_the_cache_is_converted_where_it_lies() {
+    let site = Site::new();
+    let cache = |root: &Path| {
+        let repository = root.join("models--org--name");
+        let snapshot = repository.join("snapshots/0123");
+        fs::create_dir_all(&snapshot).unwrap();
+        fs::create_dir(repository.join("blobs")).unwrap();
+        for (number, file) in fs::read_dir(case_of("llama").join("model")).unwrap().enumerate() {
+            let file = file.unwrap();
+            fs::copy(file.path(), repository.join(format!("blobs/{number}"))).unwrap();
+            let link = snapshot.join(file.file_name());
+            std::os::unix::fs::symlink(format!("../../blobs/{number}"), link).unwrap();
+        }
+        snapshot
+    };
+    let folder = folder_with(&PLUGINS);
+    let snapshot = cache(folder.path());
+    let (status, stderr, _) =
+        converted(folder.path(), "out", &["models--org--name/snapshots/0123"], &[]);
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(wrong(&folder.path().join("out/model.onnx")), None);
+    assert!(folder.path().join("out/tokenizer.json").symlink_metadata().unwrap().is_file());
+    fs::remove_file(snapshot.join("model-00001-of-00002.safetensors")).unwrap();
+    let (status, stderr, _) =
+        converted(folder.path(), "lacks", &["models--org--name/snapshots/0123"], &[]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("`model-00001-of-00002.safetensors` is missing"), "{stderr}");
+
+    let daemon = site.start();
+    cache(&site.inbox());
+    let why = site.wait_for_drop("models--org--name", "refused");
+    assert!(why.contains("N0108") && why.contains("cp -rL"), "{why}");
+    assert!(site.jobs().is_empty());
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
 /// Folders that hold something else than a whole model that continues texts.
 #[test]
 fn other_folders_are_refused_by_what_they_hold() {
@@ -265,51 +330,6 @@ fn two_models_go_through_the_watched_folder() {
     assert_eq!(daemon.stop().code(), Some(0));
 }
 
-/// The files in each order: nothing is converted before the last is there.
-#[test]
-fn files_of_a_checkpoint_arrive_in_every_order() {
-    const PARTS: [&[&str]; 3] = [
-        &["config.json", "tokenizer.json"],
-        &["model.safetensors.index.json", "model-00001-of-00002.safetensors"],
-        &["model-00002-of-00002.safetensors"],
-    ];
-    const ORDERS: [[usize; 3]; 4] = [[0, 1, 2], [1, 0, 2], [0, 2, 1], [2, 1, 0]];
-    let site = Site::new();
-    let daemon = site.start();
-    let put = |name: &str, part: usize| {
-        let folder = site.inbox().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        for file in PARTS[part] {
-            fs::copy(case().join("model").join(file), folder.join(file)).unwrap();
-        }
-    };
-    let named = |order: &[usize; 3]| format!("order-{}{}{}", order[0], order[1], order[2]);
-    for (rounds, order) in (10..).zip(&ORDERS) {
-        // Params that differ, because equal drops would be one job.
-        put(&named(order), order[0]);
-        let params = format!("[passes]\nrounds = {rounds}\n");
-        fs::write(site.inbox().join(named(order)).join("params.toml"), params).unwrap();
-    }
-    std::thread::sleep(SETTLE * 3);
-    ORDERS.iter().for_each(|order| put(&named(order), order[1]));
-    std::thread::sleep(SETTLE * 3);
-    for order in &ORDERS {
-        let none: Vec<Value> = site.jobs_named(&named(order));
-        assert!(none.is_empty(), "{order:?}: {none:?}");
-        put(&named(order), order[2]);
-    }
-    for order in &ORDERS {
-        let name = named(order);
-        site.wait_for(&name, "succeeded");
-        let result = site.outbox().join(&name);
-        let said = report(&result);
-        assert_eq!(said["verdict"], "succeeded", "{name}: {said}");
-        assert_eq!(wrong(&result.join("model.onnx")), None, "{name}");
-    }
-    assert_eq!(daemon.stop().code(), Some(0));
-}
-
-/// The folder, and the parts of one that arrive in turn through the watched folder.
 #[test]
 fn a_folder_of_sentence_transformers_gives_vectors_of_texts() {
     for sets in [&[][..], &["export.opset=23"]] {
@@ -318,31 +338,6 @@ fn a_folder_of_sentence_transformers_gives_vectors_of_texts() {
         assert_eq!(status, 0, "{stderr}");
         assert_eq!(wrong_of("sentence", &folder.path().join("out/model.onnx")), None, "{sets:?}");
     }
-    const PARTS: [&[&str]; 4] = [
-        &["config.json", "sentence_bert_config.json", "model.safetensors"],
-        &["modules.json"],
-        &["1_Pooling/config.json", "2_Dense/config.json"],
-        &["2_Dense/model.safetensors", "tokenizer.json"],
-    ];
-    let site = Site::new();
-    let daemon = site.start();
-    let model = case_of("sentence").join("model");
-    for part in PARTS {
-        std::thread::sleep(SETTLE * 3);
-        let none: Vec<Value> = site.jobs_named("texts");
-        assert!(none.is_empty(), "{part:?}: {none:?}");
-        for file in part {
-            let to = site.inbox().join("texts").join(file);
-            fs::create_dir_all(to.parent().unwrap()).unwrap();
-            fs::copy(model.join(file), to).unwrap();
-        }
-    }
-    site.wait_for("texts", "succeeded");
-    let result = site.outbox().join("texts");
-    assert_eq!(report(&result)["verdict"], "succeeded");
-    assert_eq!(wrong_of("sentence", &result.join("model.onnx")), None);
-    assert!(result.join("sentence_bert_config.json").exists(), "beside the model");
-    assert_eq!(daemon.stop().code(), Some(0));
 }
 
 /// Another head than the class says, and steps that are not known.

@@ -6,6 +6,7 @@
 mod bad_input;
 mod bombs;
 mod calibration;
+mod checkpoint_arrival;
 mod conversions;
 mod corpus;
 mod daemon;

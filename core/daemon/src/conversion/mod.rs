@@ -11,6 +11,7 @@ pub(crate) mod companions;
 pub(crate) mod doing;
 pub(crate) mod files;
 pub(crate) mod launch;
+mod links;
 mod manifest;
 mod named_params;
 pub(crate) mod plugins;

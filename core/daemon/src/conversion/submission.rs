@@ -4,8 +4,10 @@
 
 use super::Plugins;
 use super::files::inner;
+use super::links::followed;
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_intake::downloads::{self, is_download};
 use onnxd_intake::names::{NameClass, NameRules, is_params, is_role_file, is_role_folder};
 use onnxd_intake::scan::DEPTH_MAX;
 use onnxd_params::Resolved;
@@ -124,9 +126,11 @@ impl Submission {
                 let Some(path) = inner(name).map(|path| folder.join(path)) else { continue };
                 match path.symlink_metadata() {
                     Ok(data) if data.is_dir() && name == need.path => walk.folder(&path, name, 0),
+                    Ok(data) if data.is_dir() => continue,
                     // Another need may have brought it already.
-                    Ok(data) if data.is_file() && walk.files.iter().any(|f| f.name == name) => {}
+                    Ok(_) if walk.files.iter().any(|f| f.name == name) => {}
                     Ok(data) if data.is_file() => walk.file(&path, name.to_owned()),
+                    Ok(data) if data.is_symlink() => walk.link(&path, name.to_owned()),
                     _ => continue,
                 }
                 break;
@@ -177,8 +181,12 @@ impl<'a> FileWalk<'a> {
             Ok(entries) => entries,
             Err(e) => return self.unreadable(folder, &e),
         };
+        downloads::below(folder).iter().for_each(|path| self.unfinished(&folder.join(path)));
         for entry in entries {
             let (path, name) = (entry.path(), entry.file_name());
+            if is_download(&name) {
+                self.unfinished(&path);
+            }
             if self.names.classify(&name) != NameClass::Plain || self.full {
                 continue;
             }
@@ -190,15 +198,27 @@ impl<'a> FileWalk<'a> {
             let name = format!("{prefix}{slash}{name}");
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => self.folder(&path, &name, depth + 1),
-                Ok(kind) if kind.is_symlink() => {
-                    let text = format!("`{}` is a symbolic link", shown(&name));
-                    self.found.push(Diagnostic::new(Code::SymlinkRefused, text));
-                }
+                Ok(kind) if kind.is_symlink() => self.link(&path, name),
                 Ok(_) if path.canonicalize().is_ok_and(|path| (self.ours)(&path)) => {}
                 Ok(_) => self.file(&path, name),
                 Err(e) => self.unreadable(&path, &e),
             }
         }
+    }
+
+    /// A link to a file is that file under the link's name.
+    fn link(&mut self, path: &Path, name: String) {
+        match followed(path) {
+            Ok(file) if file.canonicalize().is_ok_and(|file| (self.ours)(&file)) => {}
+            Ok(file) => self.file(&file, name),
+            Err(found) => self.found.push(found),
+        }
+    }
+
+    /// What is being fetched there may be a part of the network.
+    fn unfinished(&mut self, path: &Path) {
+        let text = format!("a download is not finished: `{}`", shown(&path.to_string_lossy()));
+        self.found.push(Diagnostic::new(Code::DownloadUnfinished, text));
     }
 
     fn file(&mut self, path: &Path, name: String) {

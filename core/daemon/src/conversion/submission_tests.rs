@@ -147,8 +147,11 @@ fn params_of_the_network_come_before_those_of_the_folder() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let root = folder(&["c.onnx", "b.onnx", "d/e.txt", "x/c.onnx", "y/c.onnx", "z/c.onnx"]);
-    symlink("/etc/passwd", root.path().join("z/link")).unwrap();
+    let root = folder(&[
+        "c.onnx", "b.onnx", "d/e.txt", "x/c.onnx", "y/c.onnx", "z/c.onnx", "w/a.onnx",
+        "w/b.incomplete", "w/b.lock", "v/a.onnx", "v/.cache/huggingface/download/x.incomplete",
+    ]);
+    symlink("/etc", root.path().join("z/link")).unwrap();
     let at = |names: &[&str]| -> Diagnostic {
         let paths: Vec<PathBuf> = names.iter().map(|n| root.path().join(n)).collect();
         Submission::from_paths(&paths, &plugins(), &NameRules::default(), &|_| false, &asked)
@@ -158,7 +161,9 @@ fn what_is_wrong_is_said() {
     };
     for (paths, code, text) in [
         (&["missing"][..], "N0107", "No such file"),
-        (&["z"], "N0108", "`link` is a symbolic link"),
+        (&["z"], "N0108", "z/link` is a symbolic link to a folder"),
+        (&["w"], "N0114", "a download is not finished: `"),
+        (&["v"], "N0114", "download/x.incomplete`"),
         (&["d"], "N0101", "front-ends read *.ini, *.onnx"),
         (&["x/c.onnx", "y/c.onnx"], "N0704", "would both be `c.onnx`"),
     ] {
@@ -167,7 +172,29 @@ fn what_is_wrong_is_said() {
         assert!(why.message.contains(text), "{why}");
     }
     fs::remove_file(root.path().join("z/link")).unwrap();
+    for folder in ["v", "w"] {
+        fs::remove_dir_all(root.path().join(folder)).unwrap();
+    }
     assert!(at(&["."]).message.contains("2 files for networks: `b.onnx`, `c.onnx`"));
+}
+
+/// As Hugging Face's cache has them.
+#[test]
+fn links_to_files_have_the_names_of_the_links() {
+    let root = folder(&["blobs/1", "blobs/2", "snapshots/a/w/plain", "snapshots/a/c.onnx.lock"]);
+    let snapshot = root.path().join("snapshots/a");
+    symlink("../../blobs/1", snapshot.join("c.onnx")).unwrap();
+    symlink("../../../blobs/2", snapshot.join("w/data")).unwrap();
+    let of = |path: PathBuf| {
+        Submission::from_paths(&[path], &plugins(), &NameRules::default(), &|_| false, &unasked)
+    };
+    let s = of(snapshot.clone()).unwrap();
+    assert_eq!(names(&s), ["c.onnx", "w/data", "w/plain"]);
+    assert!(s.files[0].path.ends_with("blobs/1") && s.files[1].path.ends_with("blobs/2"));
+    let mut s = of(snapshot.join("c.onnx")).unwrap();
+    let need = Need { path: "w/data".into(), ..Need::default() };
+    assert!(s.complete(&snapshot, &NameRules::default(), &[need]).unwrap());
+    assert_eq!(names(&s), ["c.onnx", "w/data"]);
 }
 
 /// Intake's own tests use its lists.

@@ -278,3 +278,13 @@ fn checkpoints_are_told_what_they_lack() {
     write("old/model.ckpt-7.meta");
     assert_eq!(sentence(&at("old")), None);
 }
+
+#[test]
+fn a_pointer_of_git_lfs_is_no_network() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("net.onnx");
+    std::fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+        .unwrap();
+    let told = sentence(&path).unwrap();
+    assert!(told.contains("a pointer of Git LFS") && told.contains("`git lfs pull`"), "{told}");
+}

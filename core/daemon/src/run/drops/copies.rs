@@ -214,7 +214,8 @@ fn refused(name: &Path, e: &io::Error) -> Diagnostic {
     match errno {
         Some(Errno::LOOP | Errno::NOTDIR) => {
             let text = format!("`{}` was replaced by a symbolic link", name.display());
-            Diagnostic::new(Code::SymlinkRefused, text).help("Drop the files again, as files.")
+            Diagnostic::new(Code::SymlinkRefused, text)
+                .help("Drop the files again, as files: copy with `cp -rL FROM TO`.")
         }
         Some(Errno::NOENT) => changed(name),
         // No regular file any more.
