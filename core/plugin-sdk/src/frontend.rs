@@ -90,6 +90,9 @@ pub struct Imported {
     pub model: Model,
     /// What a user should know: warnings with the layer they concern.
     pub notes: Vec<Diagnostic>,
+    /// The same of another severity. With an error the model is written all the same, and the result counts as one with
+    /// findings.
+    pub findings: Vec<(Severity, Diagnostic)>,
     /// Facts for the report, such as the meaning of an input's range.
     pub metadata: Vec<(String, String)>,
     /// What the network keeps between calls, if the params ask for it as inputs and outputs.
@@ -180,12 +183,11 @@ pub(crate) fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diag
         .into_iter()
         .map(|NamedModel { name, model }| Ok(message::NamedGraph { name, graph: encoded(model)? }));
     let further = further.collect::<Result<_, Diagnostic>>()?;
+    let notes = imported.notes.iter().map(|note| (Severity::Warning, note));
+    let findings = imported.findings.iter().map(|(severity, found)| (*severity, found));
+    let told = notes.chain(findings);
     let log = message::ImportLog {
-        notes: imported
-            .notes
-            .iter()
-            .map(|d| message::Diagnostic::of(d, Severity::Warning))
-            .collect(),
+        notes: told.map(|(severity, found)| message::Diagnostic::of(found, severity)).collect(),
         metadata: imported.metadata.into_iter().collect(),
         params_read: Some(submission.params().read(&BTreeSet::new())),
         states: imported.states.into_iter().map(State::message).collect(),

@@ -29,7 +29,9 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
         call::import(session.loaded(&plugin), &frontend, &mut context).map_err(findings)?;
     session.keep(&mut context, imported.log.params_read.as_ref());
     for note in &imported.log.notes {
-        session.note(&from_message(note), Severity::Warning);
+        // Only what says that it is one is an error: the model is there.
+        let severity = Severity::parse(&note.severity).unwrap_or(Severity::Warning);
+        session.note(&from_message(note), severity);
     }
     let metadata = imported.log.metadata.iter().map(|(k, v)| format!("{k} = {v}"));
     session.report.metadata.extend(metadata);
