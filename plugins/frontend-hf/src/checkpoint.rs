@@ -3,6 +3,7 @@
 use crate::blocks::Blocks;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::{damaged, over_limit, pointer};
+use crate::proof::Raw;
 use crate::safetensors::{self, Stored};
 use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -218,6 +219,11 @@ impl Checkpoint {
         })?;
         self.used.borrow_mut().insert(stored.name.clone());
         Some(stored)
+    }
+
+    /// What the file says of the tensor of exactly this name. It is not noted as used.
+    pub(crate) fn raw(&self, name: &str) -> Option<Raw> {
+        self.tensors.get(name)?.raw()
     }
 
     /// A tensor with the type and the sizes that it has in the file, if it is there.

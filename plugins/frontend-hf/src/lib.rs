@@ -31,6 +31,7 @@ mod kinds;
 mod layers;
 mod params;
 mod problem;
+mod proof;
 mod quantization;
 mod safetensors;
 mod sentence;
