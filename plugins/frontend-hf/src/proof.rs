@@ -11,6 +11,7 @@ mod families;
 mod fields;
 mod forms;
 mod formulas;
+mod gguf;
 mod layer;
 mod mlp;
 mod norm;
@@ -21,6 +22,7 @@ mod source;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::{Code, Diagnostic, Layer as Place, Severity};
+use crate::gguf::{Read, Stored};
 use formulas::Formulas;
 use layer::{Layer, Past};
 use onnxd_plugin_sdk::eval::RandomSource;
@@ -55,7 +57,8 @@ const SEED: u64 = 33;
 /// What is compared.
 pub(crate) struct Case<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) fields: &'a Map<String, Value>,
+    /// The formulas for a sequence of so many tokens.
+    formulas: &'a dyn Fn(usize) -> Plain<Formulas>,
     pub(crate) find: &'a Find<'a>,
     /// Tokens that a sequence may have.
     pub(crate) context: Option<usize>,
@@ -99,20 +102,38 @@ pub(crate) fn of_folder(model: &Model, config: &Config, weights: &Checkpoint) ->
     if fields.get("quantization_config").is_some_and(|value| !value.is_null()) {
         return Proof::none("weights come quantized");
     }
-    let find = |name: &str| weights.raw(name);
-    prove(&Case { model, fields, find: &find, context })
+    of_fields(model, fields, (&|name: &str| weights.raw(name), context))
+}
+
+fn of_fields(
+    model: &Model,
+    fields: &Map<String, Value>,
+    (find, context): (&Find<'_>, Option<usize>),
+) -> Proof {
+    let formulas = |tokens| families::of(&fields::Fields(Some(fields)), tokens);
+    prove(&Case { model, formulas: &formulas, find, context })
+}
+
+/// Compares the decoder of a file of GGUF.
+pub(crate) fn of_gguf(model: &Model, read: &Read) -> Proof {
+    let stored = |name: &str| read.tensors.iter().find(|stored| stored.name == name);
+    let find = |name: &str| stored(name).map(Stored::raw);
+    let formulas = |tokens| gguf::formulas(read, &find, tokens);
+    let context = |name: &str| read.metadata.size(&format!("{name}.context_length")).ok()?;
+    let context = read.metadata.text("general.architecture").ok().flatten().and_then(context);
+    prove(&Case { model, formulas: &formulas, find: &find, context })
 }
 
 /// Compares some layers of a decoder.
-pub(crate) fn prove(case: &Case<'_>) -> Proof {
-    let of = |tokens| families::of(&fields::Fields(Some(case.fields)), tokens);
-    match compared(case, &of) {
+fn prove(case: &Case<'_>) -> Proof {
+    match compared(case) {
         Ok(proof) => proof,
         Err(why) => Proof::none(&why),
     }
 }
 
-fn compared(case: &Case<'_>, of: &dyn Fn(usize) -> Plain<Formulas>) -> Plain<Proof> {
+fn compared(case: &Case<'_>) -> Plain<Proof> {
+    let of = case.formulas;
     let windows = of(NEW)?.each.into_iter().filter_map(|each| each.window);
     let widest = windows.filter(|window| *window <= WINDOW_MAX).max().unwrap_or(0);
     let has_cache = case.model.graph.inputs().len() > 2;
@@ -192,6 +213,7 @@ fn compare(model: &Model, layer: &Layer<'_>, past: usize) -> Plain<(f64, bool)> 
     let past = Past { tokens: past, keys, values: drawn(&mut random, kept, 1.0) };
     let cut = cut::layer(model, layer.number, f.hidden)?;
     let found = cut::run(&cut, &x, &past, [f.kv_heads, f.head])?;
+    let past = if f.cache_has_halves { paired(past, f.head) } else { past };
     let expected = layer.run(&x, &past)?;
     let power = |a: &[Row], b: &[Row]| -> f64 {
         a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).powi(2)).sum()
@@ -214,5 +236,14 @@ fn compare(model: &Model, layer: &Layer<'_>, past: usize) -> Plain<(f64, bool)> 
     Ok((decibels, error <= by_rounding))
 }
 
+/// The cache with the pairs of keys side by side.
+fn paired(past: Past, head: usize) -> Past {
+    let pair = |head: &[f64]| -> Row {
+        let (first, second) = head.split_at(head.len() / 2);
+        first.iter().zip(second).flat_map(|(a, b)| [*a, *b]).collect()
+    };
+    Past { keys: past.keys.chunks_exact(head).flat_map(pair).collect(), ..past }
+}
+
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

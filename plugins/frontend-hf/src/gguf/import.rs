@@ -13,7 +13,7 @@ use crate::decoder::Decoder;
 use crate::diag::{Diagnostic, Diagnostics, shown};
 use crate::export::{for_genai, target};
 use crate::problem::{damaged, unsupported};
-use crate::{families, folder};
+use crate::{families, folder, proof};
 use onnxd_plugin_sdk::ir::Graph;
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 
@@ -57,9 +57,11 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         return Err(Diagnostics(notes));
     }
     notes.extend(config.notes());
-    let metadata = card(&read, &decoder, &checkpoint).into_iter().chain(genai).collect();
     let model = lower::model(graph, target.opset);
-    Ok(Imported { model, notes, metadata, ..Imported::default() })
+    let (fact, findings) = proof::of_gguf(&model, &read).told(submission);
+    let metadata =
+        card(&read, &decoder, &checkpoint).into_iter().chain(genai).chain(fact).collect();
+    Ok(Imported { model, notes, findings, metadata, ..Imported::default() })
 }
 
 /// The decoder that a file describes.

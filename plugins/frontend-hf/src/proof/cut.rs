@@ -14,6 +14,9 @@ const PAST: &str = "past_key_values.";
 /// Elements of a matrix that is in memory as a whole.
 const MATRIX_MAX: usize = if cfg!(test) { 128 } else { 1 << 21 };
 
+/// Elements of one whose blocks are made numbers in the graph.
+const BLOCKS_MAX: usize = 1 << 24;
+
 /// The number of the layer that a node is of.
 fn layer_of(node: &Node) -> Option<usize> {
     let layer = node.layers.first().filter(|layer| layer.kind == "decoder layer")?;
@@ -82,6 +85,9 @@ pub(super) fn layer(model: &Model, number: usize, hidden: usize) -> Plain<Model>
     let unread: Vec<ValueId> =
         graph.inputs().iter().copied().filter(|v| graph.uses(*v) == 0).collect();
     graph.unmark_inputs(&unread);
+    if needed.iter().any(|id| is_large(&graph, *id)) {
+        return Err("weights in blocks are too large to be in memory as numbers".to_owned());
+    }
     needed.into_iter().for_each(|id| by_columns(&mut graph, id));
     Ok(Model { graph, ..head_of(model) })
 }
@@ -90,6 +96,13 @@ pub(super) fn layer(model: &Model, number: usize, hidden: usize) -> Plain<Model>
 fn head_of(model: &Model) -> Model {
     let Model { ir_version, ref opsets, ref functions, .. } = *model;
     Model { ir_version, opsets: opsets.clone(), functions: functions.clone(), ..Model::default() }
+}
+
+/// Whether a node makes more numbers of blocks than are held.
+fn is_large(graph: &Graph, id: NodeId) -> bool {
+    let node = &graph[id];
+    let codes = node.input(0).and_then(|v| graph.constant(v));
+    node.is("DequantizeLinear") && codes.is_some_and(|codes| codes.len() > BLOCKS_MAX)
 }
 
 /// Computes a product with a large matrix of constants by some of its columns at a time, so that it is never in memory

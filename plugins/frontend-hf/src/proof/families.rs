@@ -86,6 +86,7 @@ fn formulas(c: &Fields<'_>, tokens: usize, d: &Defaults) -> Plain<Formulas> {
         clip: None,
         alibi: 0.0,
         turns: turns.into_iter().collect(),
+        cache_has_halves: false,
         each: vec![each; layers],
         mlp: GATED,
         experts: None,

@@ -80,6 +80,8 @@ pub(super) struct Formulas {
     /// What slopes of scores are multiplied by.
     pub(super) alibi: f64,
     pub(super) turns: Vec<Turn>,
+    /// Whether pairs lie half a head apart in the cache of the graph, and side by side in the checkpoint.
+    pub(super) cache_has_halves: bool,
     pub(super) each: Vec<Each>,
     pub(super) mlp: Mlp,
     pub(super) experts: Option<Experts>,

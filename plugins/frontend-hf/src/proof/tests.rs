@@ -1,4 +1,4 @@
-use super::{Case, Find, Proof, Raw, cut, prove};
+use super::{Find, Proof, Raw, Read, cut, of_fields, of_gguf};
 use crate::diag::Severity;
 use crate::families::tests::{cases, config};
 use crate::fixture::{self, complete};
@@ -20,8 +20,22 @@ fn finding(tensors: &Bytes) -> impl Fn(&str) -> Option<Raw> + use<> {
 }
 
 fn proof(config: &Value, model: &Model, find: &Find<'_>) -> Proof {
-    let fields = config.as_object().unwrap();
-    prove(&Case { model, fields, find, context: Some(16) })
+    of_fields(model, config.as_object().unwrap(), (find, Some(16)))
+}
+
+/// Checks that layers of a file agree, or that they are told not to be compared.
+pub(crate) fn check_gguf(model: &Model, read: &Read, is_unknown: bool) {
+    let found = of_gguf(model, read);
+    let name = read.metadata.text("general.architecture");
+    assert_eq!(found.fact.is_none(), is_unknown, "{name:?}: {found:?}");
+    let is_note = |(severity, _): &(Severity, _)| *severity == Severity::Note;
+    assert!(found.findings.iter().all(is_note), "{name:?}: {found:?}");
+}
+
+/// Checks that both layers of a file are told to be wrong.
+pub(crate) fn check_wrong(model: &Model, read: &Read) {
+    let found = of_gguf(model, read);
+    assert!(are_wrong(&found), "{found:?}");
 }
 
 /// All families that have formulas agree with the graph, in both forms of it; others say so.
@@ -79,7 +93,7 @@ fn are_wrong(proof: &Proof) -> bool {
         *severity == Severity::Error
             && found.code == "N0608"
             && found.message.contains("SQNR")
-            && found.layer.as_ref().is_some_and(|layer| layer.name.contains("layers."))
+            && found.layer.as_ref().is_some_and(|layer| layer.kind == "decoder layer")
     });
     told.count() == 2 && proof.fact.is_none()
 }
