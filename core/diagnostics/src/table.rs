@@ -247,6 +247,11 @@ diagnostics! {
         "A pass changed what the model computes, or its inputs or outputs."
         "Leave the pass out (`passes.disable`), and report it to the author of its plugin. The report \
          names the layer.";
+    "N0608" LayersDiffer Internal
+        "Layers of a model do not compute what a second implementation of their family makes of the \
+         checkpoint, or were not compared with one (a note)."
+        "Do not use the model before it was compared with its source, and report it. After a note, compare \
+         some results.";
     // 07: configuration and usage
     "N0701" ConfigSyntax Environment
         "The settings file is not TOML, or cannot be read."

@@ -3,6 +3,7 @@
 use crate::blocks::Blocks;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::{damaged, over_limit, pointer};
+use crate::proof::Raw;
 use crate::safetensors::{self, Stored};
 use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -212,17 +213,23 @@ impl Checkpoint {
         result
     }
 
-    fn find(&self, name: &str) -> Option<&Stored> {
-        let stored = self.names(name).iter().find_map(|name| {
-            self.tensors.get(name).or_else(|| self.tensors.get(&old_name(name)?))
-        })?;
-        self.used.borrow_mut().insert(stored.name.clone());
-        Some(stored)
+    /// A tensor, and what it is called here: in the file several may be parts of one.
+    fn find(&self, name: &str) -> Option<(&String, &Stored)> {
+        let get = |name: &str| self.tensors.get_key_value(name);
+        let found =
+            self.names(name).iter().find_map(|name| get(name).or_else(|| get(&old_name(name)?)))?;
+        self.used.borrow_mut().insert(found.1.name.clone());
+        Some(found)
+    }
+
+    /// What the file says of the tensor of exactly this name. It is not noted as used.
+    pub(crate) fn raw(&self, name: &str) -> Option<Raw> {
+        self.tensors.get(name)?.raw()
     }
 
     /// A tensor with the type and the sizes that it has in the file, if it is there.
     pub(crate) fn stored(&self, name: &str) -> Result<Option<Tensor>, Diagnostic> {
-        self.find(name).map(|stored| self.looked_at(stored)).transpose()
+        self.find(name).map(|(_, stored)| self.looked_at(stored)).transpose()
     }
 
     /// A tensor, which is looked through for elements that are no finite numbers, if it is small.
@@ -272,7 +279,7 @@ impl Checkpoint {
     ) -> Result<Option<Tensor>, Diagnostic> {
         let found = self.find(name);
         self.note_bias(name, found.is_some());
-        let Some(stored) = found else { return Ok(None) };
+        let Some((key, stored)) = found else { return Ok(None) };
         let shown = shown(&stored.name);
         if stored.shape != dims {
             let (from, help) = match self.spelling {
@@ -288,7 +295,7 @@ impl Checkpoint {
             );
             return Err(Diagnostic::new(Code::WeightsSize, message).help(help));
         }
-        if let Some(known) = self.floats.borrow().get(&stored.name) {
+        if let Some(known) = self.floats.borrow().get(key) {
             return Ok(Some(known.clone()));
         }
         let tensor = self.looked_at(stored)?;
@@ -296,7 +303,7 @@ impl Checkpoint {
             DataType::Float | DataType::Float16 | DataType::Bfloat16 | DataType::Double => {
                 let cast = tensor.cast(DataType::Float);
                 let cast = cast.map_err(|e| damaged(format!("tensor `{shown}`: {e}")))?;
-                self.floats.borrow_mut().insert(stored.name.clone(), cast.clone());
+                self.floats.borrow_mut().insert(key.clone(), cast.clone());
                 Ok(Some(cast))
             }
             other => {

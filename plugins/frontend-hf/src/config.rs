@@ -150,6 +150,11 @@ impl Config {
         }
     }
 
+    /// The fields as they stand in the file. None is noted as read.
+    pub(crate) fn raw(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
     /// The value of a field, unless it is absent or null.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         let value = self.fields.get(key)?;

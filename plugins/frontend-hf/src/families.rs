@@ -96,4 +96,4 @@ pub(crate) fn named(kind: &str) -> Option<Family> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -21,10 +21,10 @@ use bytes::Bytes;
 use cursor::Cursor;
 use metadata::Metadata;
 use onnxd_plugin_sdk::ir::Graph;
-use tensors::Stored;
 
 pub(crate) use import::import;
 pub(crate) use parts::probe;
+pub(crate) use tensors::Stored;
 
 const MAGIC: &[u8] = b"GGUF";
 

@@ -6,9 +6,10 @@ use crate::checkpoint::{Checkpoint, SINGLE};
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::export::{for_genai, generation, strict, target};
+use crate::kinds::Family;
 use crate::problem::{damaged, pointer, unsupported};
 use crate::sentence::Sentence;
-use crate::{folder, gguf, kinds, quantization, sentence};
+use crate::{folder, gguf, kinds, proof, quantization, sentence};
 use onnxd_plugin_sdk::{Imported, NamedModel, Submission, lower};
 use serde_json::Value;
 
@@ -65,14 +66,19 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     notes.extend(sentence.iter().filter_map(Sentence::note));
     notes.extend(not_read(submission, &config));
     notes.extend(adapter_beside(submission));
-    let metadata = card(&config, &*described, &checkpoint).into_iter().chain(genai).collect();
     let model = |graph| lower::model(graph, target.opset);
+    let first = model(graph);
+    let is_proven = described.has_decoder() && matches!(family, Family::Decoder(_));
+    let proof = is_proven.then(|| proof::of_folder(&first, &config, &checkpoint));
+    let (fact, differences) = proof.map(|proof| proof.told(submission)).unwrap_or_default();
+    findings.extend(differences);
+    let facts = card(&config, &*described, &checkpoint).into_iter().chain(genai).chain(fact);
+    let metadata = facts.collect();
     let named =
         |(name, graph): (&str, _)| NamedModel { name: name.to_owned(), model: model(graph) };
     let further = further.into_iter().map(named).collect();
     let name = described.file().to_owned();
-    let model = model(graph);
-    Ok(Imported { model, notes, findings, metadata, name, further, ..Imported::default() })
+    Ok(Imported { model: first, notes, findings, metadata, name, further, ..Imported::default() })
 }
 
 fn adapter(bytes: &[u8]) -> Diagnostic {

@@ -35,6 +35,7 @@ mod kinds;
 mod layers;
 mod params;
 mod problem;
+mod proof;
 mod quantization;
 mod safetensors;
 mod sentence;

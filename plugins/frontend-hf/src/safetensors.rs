@@ -6,6 +6,7 @@ mod json;
 
 use crate::diag::{Diagnostic, shown};
 use crate::problem::{damaged, over_limit, pointer, truncated, unsupported};
+use crate::proof::Raw;
 use bytes::Bytes;
 use json::Described;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -60,6 +61,13 @@ impl Stored {
     /// A tensor that is called so where it comes from.
     pub(crate) fn held(name: String, tensor: Tensor) -> Stored {
         Stored { name, shape: tensor.dims().to_vec(), elements: Elements::Made(tensor) }
+    }
+
+    /// What the file says of it: the word for the type of its elements, its sizes, and its bytes.
+    pub(crate) fn raw(&self) -> Option<Raw> {
+        let Elements::Stored(bytes, word, _) = &self.elements else { return None };
+        let (kind, dims, bytes) = ((*word).to_owned(), self.shape.clone(), bytes.clone());
+        Some(Raw { kind, dims, bytes })
     }
 
     /// The tensor, whose elements stay where they are.

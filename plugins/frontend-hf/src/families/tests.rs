@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 const WORDS: usize = 11;
 
 /// Each family, and each switch that changes the graph.
-const CASES: &str = include_str!("cases.txt");
+pub(crate) const CASES: &str = include_str!("cases.txt");
 
 /// The `config.json` of a line of `CASES`.
-fn config(line: &str) -> Value {
+pub(crate) fn config(line: &str) -> Value {
     let mut config = json!({
         "vocab_size": WORDS, "num_key_value_heads": 2, "intermediate_size": 12, "ffn_dim": 12, "head_dim": 4,
         "max_position_embeddings": 16, "n_positions": 16, "num_experts": 4, "num_local_experts": 4,

@@ -13,7 +13,7 @@ use crate::decoder::Decoder;
 use crate::diag::{Diagnostic, Diagnostics, shown};
 use crate::export::{for_genai, strict, target};
 use crate::problem::{damaged, unsupported};
-use crate::{families, folder};
+use crate::{families, folder, proof};
 use onnxd_plugin_sdk::ir::Graph;
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 
@@ -56,8 +56,11 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let mut notes: Vec<Diagnostic> = missing.into_iter().chain(others).collect();
     strict(submission, [&findings, &notes])?;
     notes.extend(config.notes());
-    let metadata = card(&read, &decoder, &checkpoint).into_iter().chain(genai).collect();
     let model = lower::model(graph, target.opset);
+    let (fact, differences) = proof::of_gguf(&model, &read).told(submission);
+    findings.extend(differences);
+    let metadata =
+        card(&read, &decoder, &checkpoint).into_iter().chain(genai).chain(fact).collect();
     Ok(Imported { model, notes, findings, metadata, ..Imported::default() })
 }
 

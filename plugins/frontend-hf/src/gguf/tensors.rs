@@ -3,6 +3,7 @@
 use super::cursor::Cursor;
 use crate::diag::{Diagnostic, shown};
 use crate::problem::{damaged, over_limit, truncated, unsupported};
+use crate::proof::Raw;
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{BlockFormat, DataType, element_count};
 use std::collections::HashSet;
@@ -78,6 +79,20 @@ pub(crate) struct Stored {
     /// Sizes, outermost axis first.
     pub(crate) dims: Vec<usize>,
     pub(crate) bytes: Bytes,
+}
+
+impl Stored {
+    /// What the file says of it, with the type of its elements by its name in GGML.
+    pub(crate) fn raw(&self) -> Raw {
+        let kind = match self.kind {
+            Kind::Elements(DataType::Float) => "F32".to_owned(),
+            Kind::Elements(DataType::Float16) => "F16".to_owned(),
+            Kind::Elements(DataType::Bfloat16) => "BF16".to_owned(),
+            Kind::Elements(DataType::Double) => "F64".to_owned(),
+            Kind::Elements(_) | Kind::Blocks(_) => self.kind.name(),
+        };
+        Raw { kind, dims: self.dims.clone(), bytes: self.bytes.clone() }
+    }
 }
 
 /// A tensor as the file describes it.

@@ -5,12 +5,18 @@ use super::{import, read};
 use crate::HuggingFace;
 use crate::architecture::Target;
 use crate::diag::Diagnostic;
+use crate::proof::tests as proof;
 use onnxd_plugin_sdk::ir::{Model, Tensor, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::{self, Dropped, run};
 use onnxd_plugin_sdk::{Claim, lower};
 use serde_json::Value;
 
 const WORDS: usize = 11;
+
+/// Architectures whose layers have no second implementation.
+const UNPROVEN: [&str; 9] = [
+    "falcon", "gpt-oss", "granitemoe", "lfm2", "mpt", "olmoe", "qwen2moe", "qwen3moe", "starcoder",
+];
 
 /// The metadata of a small model: 16 elements, 4 heads, 2 layers.
 fn small(name: &str) -> File {
@@ -128,7 +134,9 @@ fn logits(model: &Model) -> Vec<f32> {
 fn each_architecture_is_a_model() {
     let manual = include_str!("../../../../docs/manual.md");
     for architecture in all() {
-        let (_, model) = complete(whole(architecture.name));
+        let (file, model) = complete(whole(architecture.name));
+        let read = read("m.gguf", &file.bytes()).unwrap();
+        proof::check_gguf(&model, &read, UNPROVEN.contains(&architecture.name));
         let found = verify(&model, VerifyLevel::Full);
         assert!(found.0.is_empty(), "{}: {found}", architecture.name);
         let logits = logits(&model);
@@ -441,10 +449,12 @@ fn what_the_import_tells_beside_the_graph() {
     let mut odd = file;
     let norm = odd.tensors.iter_mut().find(|(name, ..)| name == "blk.1.attn_norm.weight").unwrap();
     norm.3[12..16].copy_from_slice(&f32::NEG_INFINITY.to_le_bytes());
-    let notes =
-        testing::import(&HuggingFace, &Dropped::file("m.gguf", odd.bytes())).unwrap().log.notes;
+    let log = testing::import(&HuggingFace, &Dropped::file("m.gguf", odd.bytes())).unwrap().log;
+    let notes = &log.notes;
     let words = "element 3 of tensor `blk.1.attn_norm.weight` is -inf";
     assert!(notes.len() == 1 && notes[0].message.contains(words), "{notes:?}");
+    let told = &log.metadata["hf.proof"];
+    assert!(told.contains("their weights are no finite numbers"), "{told}");
 }
 
 /// Beside a checkpoint in files of safetensors, a file of GGUF is another copy.
@@ -471,4 +481,18 @@ fn other_copies_are_left_alone() {
     assert!(notes.len() == 6 && notes[5].message.contains("4 more keys"), "{notes:?}");
     let with = testing::import(&HuggingFace, &alone.and("README.md", "x")).unwrap();
     assert_eq!(with.files["README.md"], b"x");
+}
+
+/// Rows of queries as Hugging Face has them, which the graph takes for those of the file.
+#[test]
+fn queries_in_the_order_of_the_family_are_caught() {
+    let (file, model) = complete(whole("llama"));
+    let mut other = file.clone();
+    let is_query = |name: &str| name.ends_with("attn_q.weight");
+    for (_, dims, _, bytes) in other.tensors.iter_mut().filter(|tensor| is_query(&tensor.0)) {
+        let rows: Vec<&[u8]> = bytes.chunks_exact(4 * dims[1]).collect();
+        let from = |i: usize| rows[i / 4 * 4 + [0, 2, 1, 3][i % 4]];
+        *bytes = (0..rows.len()).flat_map(from).copied().collect();
+    }
+    proof::check_wrong(&model, &read("m.gguf", &other.bytes()).unwrap());
 }

@@ -1,0 +1,130 @@
+//! What the layers of a decoder compute, as plain formulas: Llama's, and what families do otherwise.
+
+use super::mlp::{Experts, Mlp};
+use super::norm::{Norm, Weighted};
+use super::rotary::Turn;
+
+/// Where norms stand between the branches of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Flow {
+    /// `x += attention(norm(x)); x += mlp(norm(x))`
+    Serial,
+    /// The same with norms of what the branches give, too.
+    Between,
+    /// `x += norm(attention(x)); x += norm(mlp(x))`
+    Behind,
+    /// `x += attention(norm(x)) + mlp(norm(x))` by one norm.
+    Side,
+    /// The same by a norm each.
+    SideByTwo,
+}
+
+/// The order of outputs where queries, keys and values come from one weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fused {
+    No,
+    /// All queries, all keys, all values.
+    InTurn,
+    /// By key: its queries, the key, its value.
+    ByKey,
+    /// By quarter of the heads: queries, values, keys.
+    ByQuarter,
+}
+
+/// Norms of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum HeadNorm {
+    No,
+    /// Of each head by the same weights.
+    Alike,
+    /// Of each head by weights of its own, in one tensor.
+    Own,
+    /// The same in a tensor for each head.
+    Listed,
+    /// Of all heads together.
+    Together,
+}
+
+/// What layers differ in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Each {
+    /// Keys that a query sees, itself included.
+    pub(super) window: Option<usize>,
+    /// Which of the rotations it turns by.
+    pub(super) turn: Option<usize>,
+    pub(super) has_experts: bool,
+}
+
+#[derive(Clone)]
+pub(super) struct Formulas {
+    pub(super) hidden: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    /// Elements of a head.
+    pub(super) head: usize,
+    pub(super) norm: Norm,
+    pub(super) flow: Flow,
+    /// What branches are multiplied by.
+    pub(super) residual: f64,
+    pub(super) fused: Fused,
+    pub(super) head_norm: HeadNorm,
+    /// Whether heads turn before their norm.
+    pub(super) turns_first: bool,
+    /// What scores are multiplied by.
+    pub(super) scale: f64,
+    /// Whether those of layer `i` are divided by `i + 1`.
+    pub(super) by_layer: bool,
+    pub(super) cap: Option<f64>,
+    /// Bound of queries, keys and values.
+    pub(super) clip: Option<f64>,
+    /// What slopes of scores are multiplied by.
+    pub(super) alibi: f64,
+    pub(super) turns: Vec<Turn>,
+    /// Whether pairs lie half a head apart in the cache of the graph, and side by side in the checkpoint.
+    pub(super) cache_has_halves: bool,
+    pub(super) each: Vec<Each>,
+    pub(super) mlp: Mlp,
+    pub(super) experts: Option<Experts>,
+    pub(super) activation: fn(f64) -> f64,
+    /// Whether weights have a row for each input.
+    pub(super) rows_are_inputs: bool,
+    pub(super) names: Names,
+}
+
+/// Names of the parts of a layer.
+#[derive(Clone, Copy)]
+pub(super) struct Names {
+    /// What may stand before the layers.
+    pub(super) prefixes: &'static [&'static str],
+    pub(super) layers: &'static str,
+    /// Norms before attention and before the MLP.
+    pub(super) norm: &'static str,
+    pub(super) mlp_norm: &'static str,
+    /// Norms behind them.
+    pub(super) behind: [&'static str; 2],
+    pub(super) qkv: [&'static str; 3],
+    pub(super) all: &'static str,
+    pub(super) o: &'static str,
+    pub(super) head_norms: [&'static str; 2],
+}
+
+pub(super) const NAMES: Names = Names {
+    prefixes: &["model.", ""],
+    layers: "layers",
+    norm: "input_layernorm",
+    mlp_norm: "post_attention_layernorm",
+    behind: ["post_attention_layernorm", "post_feedforward_layernorm"],
+    qkv: ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+    all: "self_attn.qkv_proj",
+    o: "self_attn.o_proj",
+    head_norms: ["self_attn.q_norm", "self_attn.k_norm"],
+};
+
+pub(super) const RMS: Norm = Norm { subtracts_mean: false, weighted: Weighted::By, epsilon: 1e-6 };
+
+impl Formulas {
+    /// Elements of queries, and of keys or values.
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        [self.heads * self.head, self.kv_heads * self.head]
+    }
+}

@@ -1,0 +1,110 @@
+//! Weights as the bytes of the checkpoint say them, a row at a time.
+
+use super::forms::{Form, form};
+use bytes::Bytes;
+
+/// What is computed plainly, or why it is not.
+pub(crate) type Plain<T> = Result<T, String>;
+
+/// Elements of a token, of a head, or of a row of weights.
+pub(super) type Row = Vec<f64>;
+
+/// Products that are added up apart from each other, so that a processor may do several at once.
+const LANES: usize = 8;
+
+/// A tensor as it is stored: the name of its elements' type, its sizes with the outermost axis first, and its bytes.
+pub(crate) struct Raw {
+    pub(crate) kind: String,
+    pub(crate) dims: Vec<usize>,
+    pub(crate) bytes: Bytes,
+}
+
+/// The tensors of a checkpoint by the names that they have there.
+pub(crate) type Find<'a> = dyn Fn(&str) -> Option<Raw> + 'a;
+
+/// A tensor by its rows.
+pub(super) struct Matrix {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    form: Form,
+    bytes: Bytes,
+}
+
+impl Matrix {
+    /// The tensor `name`, if it is there. A vector is one row.
+    pub(super) fn find(find: &Find<'_>, name: &str) -> Plain<Option<Matrix>> {
+        let Some(Raw { kind, dims, bytes }) = find(name) else { return Ok(None) };
+        let form = form(&kind).ok_or_else(|| format!("`{name}` has elements of type {kind}"))?;
+        let columns = dims.last().copied().unwrap_or(1);
+        let rows = dims.iter().rev().skip(1).product();
+        let of_row = columns / form.elements * form.bytes;
+        let is_whole = columns.is_multiple_of(form.elements);
+        match is_whole && bytes.len() == rows * of_row {
+            true => Ok(Some(Matrix { rows, columns, form, bytes })),
+            false => Err(format!("`{name}` has another number of bytes than its sizes say")),
+        }
+    }
+
+    /// One of so many matrices that lie one behind the other.
+    pub(super) fn one_of(self, i: usize, count: usize) -> Option<Matrix> {
+        if count == 0 || i >= count || !self.rows.is_multiple_of(count) {
+            return None;
+        }
+        let size = self.bytes.len() / count;
+        let bytes = self.bytes.slice(i * size..(i + 1) * size);
+        Some(Matrix { rows: self.rows / count, bytes, ..self })
+    }
+
+    /// Reads row `i`.
+    pub(super) fn row(&self, i: usize, into: &mut [f64]) {
+        let width = self.columns / self.form.elements * self.form.bytes;
+        (self.form.read)(&self.bytes[i * width..(i + 1) * width], into);
+    }
+
+    /// All elements.
+    pub(super) fn all(&self) -> Row {
+        let mut all = vec![0.0; self.rows * self.columns];
+        for (i, row) in all.chunks_exact_mut(self.columns.max(1)).enumerate() {
+            self.row(i, row);
+        }
+        all
+    }
+
+    /// `W x` of each token, for weights with a row for each output.
+    pub(super) fn products(&self, x: &[Row]) -> Vec<Row> {
+        let mut all = vec![vec![0.0; self.rows]; x.len()];
+        let mut row = vec![0.0; self.columns];
+        for i in 0..self.rows {
+            self.row(i, &mut row);
+            for (y, x) in all.iter_mut().zip(x) {
+                y[i] = dot(&row, x);
+            }
+        }
+        all
+    }
+
+    /// `x W` of each token, for weights with a row for each input.
+    pub(super) fn sums(&self, x: &[Row]) -> Vec<Row> {
+        let mut all = vec![vec![0.0; self.columns]; x.len()];
+        let mut row = vec![0.0; self.columns];
+        for i in 0..self.rows {
+            self.row(i, &mut row);
+            for (y, x) in all.iter_mut().zip(x) {
+                y.iter_mut().zip(&row).for_each(|(y, w)| *y += w * x[i]);
+            }
+        }
+        all
+    }
+}
+
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest: f64 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in a.zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    sums.iter().sum::<f64>() + rest
+}
