@@ -143,6 +143,7 @@ impl<'a> Layer<'a> {
                     parts.iter().map(of).sum::<usize>().saturating_mul(experts.count)
                 }
                 ExpertWeights::Stacked(names) => names.iter().map(|name| size(name)).sum(),
+                ExpertWeights::StackedApart(names) => names.iter().map(|name| size(name)).sum(),
             }
         });
         attention + of_experts.unwrap_or_else(|| mlp.iter().map(|name| size(name)).sum())
