@@ -2,6 +2,7 @@
 
 use super::mlp::{Experts, Mlp};
 use super::norm::{Norm, Weighted};
+use super::packed::Packing;
 use super::rotary::Turn;
 
 /// Where norms stand between the branches of a layer.
@@ -88,6 +89,7 @@ pub(super) struct Formulas {
     pub(super) activation: fn(f64) -> f64,
     /// Whether weights have a row for each input.
     pub(super) rows_are_inputs: bool,
+    pub(super) packing: Packing,
     pub(super) names: Names,
 }
 
@@ -125,6 +127,6 @@ pub(super) const RMS: Norm = Norm { subtracts_mean: false, weighted: Weighted::B
 impl Formulas {
     /// Elements of queries, and of keys or values.
     pub(super) fn sizes(&self) -> [usize; 2] {
-        [self.heads * self.head, self.kv_heads * self.head]
+        [self.heads, self.kv_heads].map(|count| count.saturating_mul(self.head))
     }
 }
