@@ -12,6 +12,7 @@ mod fields;
 mod forms;
 mod formulas;
 mod gguf;
+mod latent;
 mod layer;
 mod mlp;
 mod norm;
@@ -24,7 +25,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::{Code, Diagnostic, Layer as Place, Severity};
 use crate::gguf::{Read, Stored};
-use formulas::Formulas;
+use formulas::{Each, Formulas};
 use layer::{Layer, Past};
 use onnxd_plugin_sdk::eval::RandomSource;
 use onnxd_plugin_sdk::ir::Model;
@@ -140,39 +141,69 @@ fn compared(case: &Case<'_>) -> Plain<Proof> {
     let has_cache = case.model.graph.inputs().len() > 2;
     let room = case.context.unwrap_or(usize::MAX).saturating_sub(NEW);
     let past = if has_cache { PAST.max(widest + NEW).min(room) } else { 0 };
-    let past = past.min(CACHE_MAX / of(NEW)?.sizes()[1].max(1));
+    let [_, keys] = of(NEW)?.sizes();
+    let past = past.min(CACHE_MAX / keys.max(1));
     let f = of(past + NEW)?;
     let mut agreement = vec![];
     let (mut left, mut findings) = (ALL_MAX, vec![]);
+    let mut why = "they are too large for the time that it may take".to_owned();
     let count = f.each.len();
-    for number in chosen(count) {
-        let layer = Layer::new(&f, case.find, number)?;
-        let scores = f.sizes()[0].saturating_mul(2 * (past + NEW));
-        let work = layer.weights().saturating_add(scores).saturating_mul(NEW);
-        if work > LAYER_MAX.min(left) {
-            continue;
-        }
-        left -= work;
-        let (decibels, is_right) = compare(case.model, &layer, past)?;
-        agreement.push((number, decibels));
-        if !is_right {
-            let name = format!("{}.{number}", f.names.layers);
-            findings.push((Severity::Error, differs(name, (number, count), decibels)));
+    for number in chosen(&f.each) {
+        match one(case, (&f, number, past), left) {
+            Ok(Some(Compared { work, decibels, is_right })) => {
+                left -= work;
+                agreement.push((number, decibels));
+                if !is_right {
+                    let name = format!("{}.{number}", f.names.layers);
+                    findings.push((Severity::Error, differs(name, (number, count), decibels)));
+                }
+            }
+            Ok(None) => {}
+            Err(found) => why = found,
         }
     }
     if agreement.is_empty() {
-        return Err("they are too large for the time that it may take".to_owned());
+        return Err(why);
     }
     agreement.sort_by_key(|(number, _)| *number);
     let fact = findings.is_empty().then(|| fact(&agreement, count));
     Ok(Proof { fact, findings, agreement })
 }
 
-/// The first, the last, and one in the middle.
-fn chosen(count: usize) -> Vec<usize> {
+/// What comparing a layer took and gave.
+struct Compared {
+    work: usize,
+    decibels: f64,
+    is_right: bool,
+}
+
+/// Compares a layer, unless it takes more than is left.
+fn one(
+    case: &Case<'_>,
+    (f, number, past): (&Formulas, usize, usize),
+    left: usize,
+) -> Plain<Option<Compared>> {
+    let layer = Layer::new(f, case.find, number)?;
+    let scores = f.sizes()[0].saturating_mul(2 * (past + NEW));
+    let work = layer.weights().saturating_add(scores).saturating_mul(NEW);
+    if work > LAYER_MAX.min(left) {
+        return Ok(None);
+    }
+    let (decibels, is_right) = compare(case.model, &layer, past)?;
+    Ok(Some(Compared { work, decibels, is_right }))
+}
+
+/// The first, the last, and one in the middle; then one of each other kind.
+fn chosen(each: &[Each]) -> Vec<usize> {
+    let count = each.len();
     let mut all = vec![0, count.saturating_sub(1), count / 2];
     all.dedup();
     all.truncate(count);
+    for (number, kind) in each.iter().enumerate() {
+        if !all.iter().any(|known| each[*known] == *kind) {
+            all.push(number);
+        }
+    }
     all
 }
 
@@ -213,7 +244,8 @@ fn compare(model: &Model, layer: &Layer<'_>, past: usize) -> Plain<(f64, bool)> 
     let x: Vec<Row> = (0..NEW).map(|_| drawn(&mut random, f.hidden, SIZE)).collect();
     let kept = f.sizes()[1] * past;
     let keys = drawn(&mut random, kept, 1.0);
-    let past = Past { tokens: past, keys, values: drawn(&mut random, kept, 1.0) };
+    let values = drawn(&mut random, f.kv_heads * f.value * past, 1.0);
+    let past = Past { tokens: past, keys, values };
     let own = if f.cache_has_halves { paired(&past, f.head) } else { past.clone() };
     let expected = layer.run(&x, &own)?;
     let cut = cut::layer(model, layer.number, f.hidden)?;

@@ -76,6 +76,8 @@ fn formulas(c: &Fields<'_>, tokens: usize, d: &Defaults) -> Plain<Formulas> {
         heads,
         kv_heads,
         head,
+        value: head,
+        latent: None,
         norm: Norm { epsilon, ..RMS },
         flow: Flow::Serial,
         residual: 1.0,
@@ -132,6 +134,7 @@ pub(super) fn of(c: &Fields<'_>, tokens: usize) -> Plain<Formulas> {
     let found = found.or_else(|| side_by_side(kind, c, &base));
     let found = found.or_else(|| with_means(kind, c, &base));
     let found = found.or_else(|| super::experts::of(kind, c, &base));
+    let found = found.or_else(|| super::latent::of(kind, c, (&base, tokens)));
     found.unwrap_or_else(|| Err(format!("the family `{kind}` has no second implementation")))
 }
 

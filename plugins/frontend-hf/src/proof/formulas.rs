@@ -1,5 +1,6 @@
 //! What the layers of a decoder compute, as plain formulas: Llama's, and what families do otherwise.
 
+use super::latent::Latent;
 use super::mlp::{Experts, Mlp};
 use super::norm::{Norm, Weighted};
 use super::packed::Packing;
@@ -47,7 +48,7 @@ pub(super) enum HeadNorm {
 }
 
 /// What layers differ in.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Each {
     /// Keys that a query sees, itself included.
     pub(super) window: Option<usize>,
@@ -61,8 +62,11 @@ pub(super) struct Formulas {
     pub(super) hidden: usize,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
-    /// Elements of a head.
+    /// Elements of a head, and of its value.
     pub(super) head: usize,
+    pub(super) value: usize,
+    /// Where keys and values come from small vectors.
+    pub(super) latent: Option<Latent>,
     pub(super) norm: Norm,
     pub(super) flow: Flow,
     /// What branches are multiplied by.

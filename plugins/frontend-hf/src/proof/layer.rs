@@ -2,8 +2,8 @@
 
 use super::formulas::{Each, Flow, Formulas};
 use super::mlp::{ExpertWeights, Mlp};
-use super::packed;
 use super::source::{Find, Matrix, Plain, Row};
+use super::{latent, packed};
 
 /// Outputs of a linear layer.
 const OUTPUTS_MAX: usize = 1 << 20;
@@ -36,7 +36,9 @@ impl<'a> Layer<'a> {
         let prefix = prefix
             .ok_or_else(|| format!("its weights are not called as those of {}", f.names.layers))?;
         match f.heads.checked_rem(f.kv_heads) {
-            Some(0) if f.head > 0 && number < f.each.len() => Ok(Layer { f, number, find, prefix }),
+            Some(0) if f.head > 0 && f.value > 0 && number < f.each.len() => {
+                Ok(Layer { f, number, find, prefix })
+            }
             _ => Err("its sizes are not those of heads".to_owned()),
         }
     }
@@ -143,8 +145,13 @@ impl<'a> Layer<'a> {
                 Matrix::of_layer(self.find, &format!("{}{name}", self.prefix), self.f.packing);
             weight.ok().flatten().map_or(0, |weight| weight.rows.saturating_mul(weight.columns))
         };
-        let attention: usize =
-            names.qkv.iter().chain([&names.all, &names.o]).map(|n| size(n)).sum();
+        let attention: usize = names
+            .qkv
+            .iter()
+            .chain([&names.all, &names.o])
+            .chain(&latent::NAMES)
+            .map(|n| size(n))
+            .sum();
         let of_experts = self.f.experts.filter(|_| self.each().has_experts).map(|experts| {
             match experts.weights {
                 ExpertWeights::Each([before, parts @ ..]) => {

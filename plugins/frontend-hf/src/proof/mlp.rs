@@ -52,6 +52,9 @@ impl Layer<'_> {
             Some(experts) if self.each().has_experts => {
                 x.iter().map(|x| self.experts(x, &experts)).collect()
             }
+            None if self.each().has_experts => {
+                Err("experts of this family have no second implementation".to_owned())
+            }
             _ => self.mlp(x),
         }
     }
