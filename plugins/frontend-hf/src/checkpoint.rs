@@ -178,6 +178,15 @@ impl Checkpoint {
         Some(("quantization", format!("{}: {told}", scheme.told())))
     }
 
+    /// How many weights the model has; `None` if some come packed.
+    pub(crate) fn parameters(&self) -> Option<usize> {
+        let used = self.used.borrow();
+        let all = self.tensors.values().filter(|stored| used.contains(&stored.name));
+        let count =
+            |stored: &Stored| stored.is_real().then(|| stored.shape.iter().product::<usize>());
+        all.map(count).sum()
+    }
+
     /// A name with each of what may stand in front.
     pub(crate) fn names(&self, name: &str) -> Vec<String> {
         let prefixes = self.prefixes.get();

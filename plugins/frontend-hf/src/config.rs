@@ -8,6 +8,7 @@ use crate::problem::{damaged, over_limit, pointer, unsupported};
 use serde_json::{Map, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::rc::Rc;
 
 const FILE: &str = "config.json";
@@ -67,6 +68,8 @@ pub(crate) struct Config {
     is_headless: Cell<bool>,
     read: RefCell<BTreeSet<String>>,
     notes: RefCell<Vec<Diagnostic>>,
+    /// Absent fields with what they were taken for.
+    assumed: RefCell<BTreeMap<String, String>>,
     /// Fields of objects inside that nothing read.
     inside: RefCell<Vec<Diagnostic>>,
 }
@@ -137,7 +140,7 @@ impl Config {
     }
 
     fn of(path: String, fields: Map<String, Value>) -> Config {
-        let (is_headless, read, notes, inside) = Default::default();
+        let (is_headless, read, notes, assumed, inside) = Default::default();
         Config {
             path,
             file: FILE.to_owned(),
@@ -146,6 +149,7 @@ impl Config {
             is_headless,
             read,
             notes,
+            assumed,
             inside,
         }
     }
@@ -223,7 +227,7 @@ impl Config {
     }
 
     pub(crate) fn number(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
-        Ok(self.optional_number(key)?.unwrap_or(default))
+        Ok(self.optional_number(key)?.unwrap_or_else(|| self.assume(key, default)))
     }
 
     /// A number above zero.
@@ -252,7 +256,7 @@ impl Config {
     }
 
     pub(crate) fn flag(&self, key: &str, default: bool) -> Result<bool, Diagnostic> {
-        let Some(value) = self.get(key) else { return Ok(default) };
+        let Some(value) = self.get(key) else { return Ok(self.assume(key, default)) };
         value.as_bool().ok_or_else(|| self.wrong(key, "true or false"))
     }
 
@@ -271,7 +275,7 @@ impl Config {
 
     /// A switch that must have this value, because what another one asks for is not written.
     pub(crate) fn only(&self, key: &str, flag: bool) -> Result<(), Diagnostic> {
-        match self.flag(key, flag)? == flag {
+        match self.get(key).is_none() || self.flag(key, flag)? == flag {
             true => Ok(()),
             false => Err(self.unknown(key, "which is not supported")),
         }
@@ -317,6 +321,7 @@ impl Config {
     /// Takes over what was noted of an object inside.
     pub(crate) fn close(&self, section: &Config) {
         self.notes.borrow_mut().extend(section.notes());
+        self.assumed.borrow_mut().extend(section.assumed.take());
         self.inside.borrow_mut().extend(section.unread());
     }
 
@@ -324,6 +329,21 @@ impl Config {
     pub(crate) fn note(&self, message: impl Into<String>) {
         let note = Diagnostic::new(Code::LayerParameterIgnored, message);
         self.notes.borrow_mut().push(note.help("Read it before you use the model."));
+    }
+
+    /// Notes what an absent field is taken for.
+    fn assume<T: Display>(&self, key: &str, default: T) -> T {
+        let path = format!("{}{key}", self.path);
+        self.assumed.borrow_mut().insert(path, default.to_string());
+        default
+    }
+
+    /// What absent fields were taken for.
+    pub(crate) fn assumed(&self) -> Option<String> {
+        let all = self.assumed.borrow();
+        let told = all.iter().map(|(key, default)| format!("{} {default}", shown(key)));
+        let told = told.collect::<Vec<_>>().join(", ");
+        (!told.is_empty()).then_some(told)
     }
 
     /// What was noted.

@@ -160,7 +160,13 @@ fn card(
 ) -> Vec<(String, String)> {
     let said = ["model_type", "transformers_version"]
         .map(|key| (key, config.word(key).ok().flatten().unwrap_or_default().to_owned()));
-    let facts = said.into_iter().chain(described.card()).chain(weights.card());
+    let sizes = [
+        ("parameters", weights.parameters().map(|count| count.to_string())),
+        ("context", config.context().map(|context| context.to_string())),
+        ("assumed", config.assumed()),
+    ];
+    let sizes = sizes.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    let facts = said.into_iter().chain(described.card()).chain(sizes).chain(weights.card());
     facts.map(|(key, value)| (format!("hf.{key}"), value)).collect()
 }
 

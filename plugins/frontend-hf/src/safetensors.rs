@@ -63,6 +63,16 @@ impl Stored {
         Stored { name, shape: tensor.dims().to_vec(), elements: Elements::Made(tensor) }
     }
 
+    /// Whether its elements are real numbers.
+    pub(crate) fn is_real(&self) -> bool {
+        use DataType::{Bfloat16, Double, Float, Float16};
+        let dtype = match &self.elements {
+            Elements::Stored(_, _, dtype) => *dtype,
+            Elements::Made(tensor) => Some(tensor.dtype()),
+        };
+        matches!(dtype, Some(Float | Float16 | Bfloat16 | Double))
+    }
+
     /// What the file says of it: the word for the type of its elements, its sizes, and its bytes.
     pub(crate) fn raw(&self) -> Option<Raw> {
         let Elements::Stored(bytes, word, _) = &self.elements else { return None };

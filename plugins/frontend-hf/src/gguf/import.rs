@@ -59,8 +59,11 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let model = lower::model(graph, target.opset);
     let (fact, differences) = proof::of_gguf(&model, &read).told(submission);
     findings.extend(differences);
-    let metadata =
-        card(&read, &decoder, &checkpoint).into_iter().chain(genai).chain(fact).collect();
+    let metadata = card(&read, (&decoder, &config), &checkpoint)
+        .into_iter()
+        .chain(genai)
+        .chain(fact)
+        .collect();
     Ok(Imported { model, notes, findings, metadata, ..Imported::default() })
 }
 
@@ -144,10 +147,17 @@ fn unread(metadata: &Metadata, architecture: &Architecture) -> (Vec<Diagnostic>,
 }
 
 /// Facts for the report.
-fn card(read: &Read, decoder: &Decoder, weights: &Checkpoint) -> Vec<(String, String)> {
+fn card(
+    read: &Read,
+    (decoder, config): (&Decoder, &Config),
+    weights: &Checkpoint,
+) -> Vec<(String, String)> {
     let text = |key: &str| read.metadata.text(key).ok().flatten().map(str::to_owned);
     let told = CARD.iter().filter_map(|(name, key)| Some((*name, text(key)?)));
     let version = ("gguf_version", read.version.to_string());
-    let facts = [version].into_iter().chain(told).chain(decoder.card()).chain(weights.card());
+    let sizes = [("parameters", weights.parameters()), ("context", config.context())];
+    let sizes = sizes.into_iter().filter_map(|(key, size)| Some((key, size?.to_string())));
+    let facts = [version].into_iter().chain(told).chain(decoder.card()).chain(sizes);
+    let facts = facts.chain(weights.card());
     facts.map(|(name, value)| (format!("hf.{name}"), value)).collect()
 }

@@ -8,10 +8,17 @@ use super::source::{Plain, Row, dot};
 impl Layer<'_> {
     /// What attention gives for new tokens behind those of the cache.
     pub(super) fn attention(&self, x: &[Row], past: &Past) -> Plain<Vec<Row>> {
-        let [mut q, mut k, v] = self.queries_keys_values(x)?;
-        let [heads, kv_heads] = [self.f.heads, self.f.kv_heads];
-        self.position(&mut q, self.f.names.head_norms[0], (heads, past.tokens))?;
-        self.position(&mut k, self.f.names.head_norms[1], (kv_heads, past.tokens))?;
+        let [q, k, v] = match &self.f.latent {
+            Some(latent) => self.latent_heads(x, latent, past.tokens)?,
+            None => {
+                let [mut q, mut k, v] = self.queries_keys_values(x)?;
+                let (names, [heads, kv_heads]) =
+                    (self.f.names.head_norms, [self.f.heads, self.f.kv_heads]);
+                self.position(&mut q, names[0], (heads, past.tokens))?;
+                self.position(&mut k, names[1], (kv_heads, past.tokens))?;
+                [q, k, v]
+            }
+        };
         let mix = |s: usize| self.mix((s, &q[s]), [&k, &v], past);
         let mixed: Vec<Row> = (0..x.len()).map(mix).collect();
         self.linear(self.f.names.o, &mixed)
@@ -125,25 +132,25 @@ impl Layer<'_> {
         let first = self.each().window.map_or(0, |window| (last + 1).saturating_sub(window));
         let scale = if f.by_layer { f.scale / (self.number + 1) as f64 } else { f.scale };
         let slopes = slopes(f.heads);
-        let mut all = vec![0.0; f.heads * head];
-        for (h, mixed) in all.chunks_exact_mut(head).enumerate() {
+        let mut all = vec![0.0; f.heads * f.value];
+        for (h, mixed) in all.chunks_exact_mut(f.value).enumerate() {
             let of = h / (f.heads / f.kv_heads);
-            let part = |cached: &'_ [f64], new: &'_ [Row], j: usize| -> Row {
-                let row = match j.checked_sub(past.tokens) {
-                    None => &cached[(of * past.tokens + j) * head..][..head],
-                    Some(j) => &new[j][of * head..][..head],
-                };
-                row.to_vec()
+            // Of the cache, or of a new token.
+            let part = |cached: &[f64], new: &[Row], j: usize, size: usize| -> Row {
+                match j.checked_sub(past.tokens) {
+                    None => cached[(of * past.tokens + j) * size..][..size].to_vec(),
+                    Some(j) => new[j][of * size..][..size].to_vec(),
+                }
             };
             let score = |j: usize| {
-                let product = dot(&q[h * head..][..head], &part(&past.keys, k, j)) * scale;
+                let product = dot(&q[h * head..][..head], &part(&past.keys, k, j, head)) * scale;
                 let score = product + f.alibi * slopes[h] * j as f64;
                 f.cap.map_or(score, |cap| cap * (score / cap).tanh())
             };
             let mut shares: Row = (first..=last).map(score).collect();
             softmax(shares.iter_mut());
             for (j, share) in (first..=last).zip(shares) {
-                let value = part(&past.values, v, j);
+                let value = part(&past.values, v, j, f.value);
                 mixed.iter_mut().zip(value).for_each(|(sum, value)| *sum += share * value);
             }
         }

@@ -157,6 +157,8 @@ pub(super) fn run(
             "attention_mask" => Tensor::from_vec([1, all], vec![1i64; all]),
             _ if name.starts_with(PAST) => {
                 let part = if name.ends_with(".key") { &past.keys } else { &past.values };
+                let count = kv_heads * past.tokens;
+                let head = part.len().checked_div(count).unwrap_or(head);
                 Tensor::from_vec([1, kv_heads, past.tokens, head], single(part))
             }
             _ => return Err(format!("the layer reads `{name}`")),

@@ -10,7 +10,10 @@ pub(super) fn of(kind: &str, c: &Fields<'_>, base: &Base<'_>) -> Option<Plain<Fo
     Some(match kind {
         "mixtral" => mixtral(c, base),
         "qwen2_moe" => base(&LLAMA).and_then(|f| qwen_windows(c, f)).map(|f| {
-            let shared = Some(["mlp.shared_expert", "mlp.shared_expert_gate"]);
+            let shared = Some([
+                "mlp.shared_expert_gate", "mlp.shared_expert.gate_proj",
+                "mlp.shared_expert.up_proj", "mlp.shared_expert.down_proj",
+            ]);
             let divided = c.flag("norm_topk_prob").unwrap_or(false);
             let experts = Experts { divided, shared, ..mlp_experts(c, [60, 4]) };
             some_layers(c, Formulas { experts: Some(experts), ..f })

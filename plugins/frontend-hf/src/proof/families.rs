@@ -4,11 +4,13 @@ use super::fields::Fields;
 use super::formulas::{Each, Flow, Formulas, Fused, HeadNorm, NAMES, Names, RMS};
 use super::mlp::{GATED, Mlp, activation};
 use super::norm::{Norm, Weighted};
+use super::packed::packing;
 use super::rotary::{Usual, plain, scaled, turn};
 use super::source::Plain;
 
-/// Layers that have formulas.
+/// Layers, and elements of a token, that have formulas.
 const LAYERS_MAX: usize = 1 << 12;
+const HIDDEN_MAX: usize = 1 << 20;
 
 /// Where to look for what a family says in fields of its own.
 #[derive(Clone, Copy)]
@@ -53,8 +55,8 @@ fn formulas(c: &Fields<'_>, tokens: usize, d: &Defaults) -> Plain<Formulas> {
         found.ok_or_else(|| format!("`{}` is no size", keys[0]))
     };
     let (hidden, heads, layers) = (size(d.hidden)?, size(d.heads)?, size(d.layers)?);
-    if layers > LAYERS_MAX {
-        return Err(format!("there are {layers} layers"));
+    if layers > LAYERS_MAX || hidden > HIDDEN_MAX {
+        return Err(format!("there are {layers} layers of {hidden} elements"));
     }
     let usual = if d.kv_heads == 0 { heads } else { d.kv_heads };
     let kv_heads = match d.shares_keys {
@@ -74,6 +76,8 @@ fn formulas(c: &Fields<'_>, tokens: usize, d: &Defaults) -> Plain<Formulas> {
         heads,
         kv_heads,
         head,
+        value: head,
+        latent: None,
         norm: Norm { epsilon, ..RMS },
         flow: Flow::Serial,
         residual: 1.0,
@@ -92,6 +96,7 @@ fn formulas(c: &Fields<'_>, tokens: usize, d: &Defaults) -> Plain<Formulas> {
         experts: None,
         activation: activation(word)?,
         rows_are_inputs: false,
+        packing: packing(c)?,
         names: NAMES,
     })
 }
@@ -129,6 +134,7 @@ pub(super) fn of(c: &Fields<'_>, tokens: usize) -> Plain<Formulas> {
     let found = found.or_else(|| side_by_side(kind, c, &base));
     let found = found.or_else(|| with_means(kind, c, &base));
     let found = found.or_else(|| super::experts::of(kind, c, &base));
+    let found = found.or_else(|| super::latent::of(kind, c, (&base, tokens)));
     found.unwrap_or_else(|| Err(format!("the family `{kind}` has no second implementation")))
 }
 

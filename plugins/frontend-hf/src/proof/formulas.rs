@@ -1,7 +1,9 @@
 //! What the layers of a decoder compute, as plain formulas: Llama's, and what families do otherwise.
 
+use super::latent::Latent;
 use super::mlp::{Experts, Mlp};
 use super::norm::{Norm, Weighted};
+use super::packed::Packing;
 use super::rotary::Turn;
 
 /// Where norms stand between the branches of a layer.
@@ -46,7 +48,7 @@ pub(super) enum HeadNorm {
 }
 
 /// What layers differ in.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Each {
     /// Keys that a query sees, itself included.
     pub(super) window: Option<usize>,
@@ -60,8 +62,11 @@ pub(super) struct Formulas {
     pub(super) hidden: usize,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
-    /// Elements of a head.
+    /// Elements of a head, and of its value.
     pub(super) head: usize,
+    pub(super) value: usize,
+    /// Where keys and values come from small vectors.
+    pub(super) latent: Option<Latent>,
     pub(super) norm: Norm,
     pub(super) flow: Flow,
     /// What branches are multiplied by.
@@ -88,6 +93,7 @@ pub(super) struct Formulas {
     pub(super) activation: fn(f64) -> f64,
     /// Whether weights have a row for each input.
     pub(super) rows_are_inputs: bool,
+    pub(super) packing: Packing,
     pub(super) names: Names,
 }
 
@@ -125,6 +131,6 @@ pub(super) const RMS: Norm = Norm { subtracts_mean: false, weighted: Weighted::B
 impl Formulas {
     /// Elements of queries, and of keys or values.
     pub(super) fn sizes(&self) -> [usize; 2] {
-        [self.heads * self.head, self.kv_heads * self.head]
+        [self.heads, self.kv_heads].map(|count| count.saturating_mul(self.head))
     }
 }

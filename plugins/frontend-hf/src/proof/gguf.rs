@@ -1,22 +1,23 @@
-//! The same formulas for files of GGUF, as llama.cpp's converter writes them: other names, 1 added to norms that say how
-//! much they differ from it, and in some architectures pairs that turn side by side.
+//! The same formulas for files of GGUF, as llama.cpp's converter writes them: other names, norms that have their 1, and
+//! in some architectures pairs that turn side by side.
 
 use super::families;
 use super::fields::Fields;
 use super::formulas::{Formulas, Fused, HeadNorm, Names};
-use super::mlp::Mlp;
+use super::mlp::{ExpertWeights, Experts, Mlp};
 use super::norm::Weighted;
 use super::source::{Find, Matrix, Plain};
 use crate::gguf::Read;
 use serde_json::{Map, Value, json};
 
 /// Architectures with the family that each is, and whether pairs of queries and keys lie side by side.
-const ARCHITECTURES: [(&str, &str, bool); 26] = [
+const ARCHITECTURES: [(&str, &str, bool); 30] = [
     ("llama", "llama", true),
     ("arcee", "arcee", true),
     ("granite", "granite", true),
     ("olmo", "olmo", true),
     ("smollm3", "smollm3", true),
+    ("granitemoe", "granitemoe", true),
     ("bloom", "bloom", false),
     ("cohere2", "cohere2", false),
     ("command-r", "cohere", false),
@@ -31,17 +32,20 @@ const ARCHITECTURES: [(&str, &str, bool); 26] = [
     ("hunyuan-dense", "hunyuan_v1_dense", false),
     ("nemotron", "nemotron", false),
     ("olmo2", "olmo2", false),
+    ("olmoe", "olmoe", false),
     ("phi2", "phi", false),
     ("phi3", "phi3", false),
     ("qwen2", "qwen2", false),
     ("qwen3", "qwen3", false),
+    ("qwen2moe", "qwen2_moe", false),
+    ("qwen3moe", "qwen3_moe", false),
     ("seed_oss", "seed_oss", false),
     ("stablelm", "stablelm", false),
     ("starcoder2", "starcoder2", false),
 ];
 
 /// Keys below the name of the architecture, and the field that says the same.
-const KEYS: [(&str, &str); 18] = [
+const KEYS: [(&str, &str); 19] = [
     ("embedding_length", "hidden_size"),
     ("block_count", "num_hidden_layers"),
     ("attention.head_count", "num_attention_heads"),
@@ -59,7 +63,8 @@ const KEYS: [(&str, &str); 18] = [
     ("rope.freq_base_swa", "rope_local_base_freq"),
     ("rope.scaling.original_context_length", "original_max_position_embeddings"),
     ("use_parallel_residual", "use_parallel_residual"),
-    ("expert_count", "expert_count"),
+    ("expert_count", "num_experts"),
+    ("expert_used_count", "num_experts_per_tok"),
 ];
 
 /// What families call the epsilon of norms.
@@ -124,6 +129,14 @@ fn as_in_file(mut f: Formulas, architecture: &str) -> Formulas {
         f.head_norm = HeadNorm::Own;
     }
     f.rows_are_inputs = false;
+    f.experts = f.experts.map(|experts| Experts {
+        router: "ffn_gate_inp",
+        weights: ExpertWeights::StackedApart(["ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"]),
+        shared: experts
+            .shared
+            .map(|_| ["ffn_gate_inp_shexp", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"]),
+        ..experts
+    });
     f
 }
 
@@ -134,9 +147,8 @@ fn fields(read: &Read, find: &Find<'_>, (name, family): (&str, &str)) -> Plain<M
     for (key, field) in KEYS {
         fields.extend(get(key).map(|value| (field.to_owned(), value)));
     }
-    if fields.remove("expert_count").is_some_and(|count| count != 0) {
-        return Err("experts of GGUF have no second implementation".to_owned());
-    }
+    let is_divided = get("expert_weights_norm").unwrap_or_else(|| json!(family == "qwen3_moe"));
+    let has_experts = fields.get("num_experts").is_some_and(|count| *count != 0);
     if fields.values().any(Value::is_array) {
         return Err("the sizes of layers differ".to_owned());
     }
@@ -158,8 +170,15 @@ fn fields(read: &Read, find: &Find<'_>, (name, family): (&str, &str)) -> Plain<M
     let theta = of("rope.freq_base").unwrap_or(10000.0);
     let cap = of("attn_logit_softcapping").filter(|cap| *cap != 0.0);
     let scaling = scaling(read, find, name)?;
+    let model_type = match name {
+        "llama" if has_experts => "mixtral",
+        "llama" if !is_whole => "mistral",
+        _ => family,
+    };
     for (field, value) in [
-        ("model_type", json!(if name == "llama" && !is_whole { "mistral" } else { family })),
+        ("model_type", json!(model_type)),
+        ("norm_topk_prob", is_divided),
+        ("num_local_experts", fields.get("num_experts").cloned().unwrap_or_default()),
         ("head_dim", json!(head as u64)),
         ("rope_theta", json!(theta)),
         ("rotary_emb_base", json!(theta)),

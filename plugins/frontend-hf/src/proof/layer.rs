@@ -3,6 +3,10 @@
 use super::formulas::{Each, Flow, Formulas};
 use super::mlp::{ExpertWeights, Mlp};
 use super::source::{Find, Matrix, Plain, Row};
+use super::{latent, packed};
+
+/// Outputs of a linear layer.
+const OUTPUTS_MAX: usize = 1 << 20;
 
 /// Keys and values of tokens before the new ones: [heads, tokens, elements].
 #[derive(Clone)]
@@ -24,12 +28,17 @@ impl<'a> Layer<'a> {
     /// The layer of this number, if its weights are there.
     pub(super) fn new(f: &'a Formulas, find: &'a Find<'a>, number: usize) -> Plain<Layer<'a>> {
         let of = |prefix: &&str| format!("{prefix}{}.{number}.", f.names.layers);
-        let is_there = |prefix: &String| find(&format!("{prefix}{}.weight", f.names.o)).is_some();
+        let is_there = |prefix: &String| {
+            let of = |part: &&str| find(&format!("{prefix}{}.{part}", f.names.o)).is_some();
+            packed::NAMES.iter().any(of)
+        };
         let prefix = f.names.prefixes.iter().map(of).find(is_there);
         let prefix = prefix
             .ok_or_else(|| format!("its weights are not called as those of {}", f.names.layers))?;
         match f.heads.checked_rem(f.kv_heads) {
-            Some(0) if f.head > 0 && number < f.each.len() => Ok(Layer { f, number, find, prefix }),
+            Some(0) if f.head > 0 && f.value > 0 && number < f.each.len() => {
+                Ok(Layer { f, number, find, prefix })
+            }
             _ => Err("its sizes are not those of heads".to_owned()),
         }
     }
@@ -77,19 +86,18 @@ impl<'a> Layer<'a> {
 
     /// The linear layer `name` of each token; its bias may be absent.
     pub(super) fn linear(&self, name: &str, x: &[Row]) -> Plain<Vec<Row>> {
-        let full = format!("{}{name}.weight", self.prefix);
-        let weight = Matrix::find(self.find, &full)?.ok_or_else(|| missing(&full))?;
-        let (inputs, outputs) = match self.f.rows_are_inputs {
-            true => (weight.rows, weight.columns),
-            false => (weight.columns, weight.rows),
-        };
+        let full = format!("{}{name}", self.prefix);
+        let weight = Matrix::of_layer(self.find, &full, self.f.packing)?;
+        let mut weight = weight.ok_or_else(|| missing(&full))?;
+        weight.rows_are_inputs |= self.f.rows_are_inputs;
+        let [inputs, outputs] = weight.sizes();
+        if outputs > OUTPUTS_MAX {
+            return Err(format!("`{full}` has {outputs} outputs"));
+        }
         if x.iter().any(|x| x.len() != inputs) {
             return Err(format!("`{full}` has {inputs} inputs, and another number is given"));
         }
-        let mut y = match self.f.rows_are_inputs {
-            true => weight.sums(x),
-            false => weight.products(x),
-        };
+        let mut y = weight.times(x);
         if let Some(bias) = self.vector(&format!("{name}.bias"), outputs)? {
             for row in &mut y {
                 row.iter_mut().zip(&bias).for_each(|(y, bias)| *y += bias);
@@ -109,16 +117,18 @@ impl<'a> Layer<'a> {
         let all = Matrix::find(self.find, &full)?.ok_or_else(|| missing(&full))?;
         let one = all.one_of(i, count).filter(|one| x.iter().all(|x| x.len() == one.columns));
         let one = one.ok_or_else(|| format!("`{full}` has no {count} matrices for its inputs"))?;
-        Ok(one.products(x))
+        Ok(one.times(x))
     }
 
     /// The elements of the tensor `name`, if it is there.
     pub(super) fn vector(&self, name: &str, size: usize) -> Plain<Option<Row>> {
         let full = format!("{}{name}", self.prefix);
-        let all = Matrix::find(self.find, &full)?.map(|tensor| tensor.all());
-        match all {
-            Some(all) if all.len() != size => Err(format!("`{full}` has not {size} elements")),
-            all => Ok(all),
+        match Matrix::find(self.find, &full)? {
+            Some(tensor) if tensor.rows.checked_mul(tensor.columns) == Some(size) => {
+                Ok(Some(tensor.all()))
+            }
+            Some(_) => Err(format!("`{full}` has not {size} elements")),
+            None => Ok(None),
         }
     }
 
@@ -131,11 +141,17 @@ impl<'a> Layer<'a> {
             Mlp::Plain { up, down } => &[up, down],
         };
         let size = |name: &str| {
-            let tensor = (self.find)(&format!("{}{name}.weight", self.prefix));
-            tensor.map_or(0, |tensor| tensor.dims.iter().product::<usize>())
+            let weight =
+                Matrix::of_layer(self.find, &format!("{}{name}", self.prefix), self.f.packing);
+            weight.ok().flatten().map_or(0, |weight| weight.rows.saturating_mul(weight.columns))
         };
-        let attention: usize =
-            names.qkv.iter().chain([&names.all, &names.o]).map(|n| size(n)).sum();
+        let attention: usize = names
+            .qkv
+            .iter()
+            .chain([&names.all, &names.o])
+            .chain(&latent::NAMES)
+            .map(|n| size(n))
+            .sum();
         let of_experts = self.f.experts.filter(|_| self.each().has_experts).map(|experts| {
             match experts.weights {
                 ExpertWeights::Each([before, parts @ ..]) => {
@@ -143,6 +159,7 @@ impl<'a> Layer<'a> {
                     parts.iter().map(of).sum::<usize>().saturating_mul(experts.count)
                 }
                 ExpertWeights::Stacked(names) => names.iter().map(|name| size(name)).sum(),
+                ExpertWeights::StackedApart(names) => names.iter().map(|name| size(name)).sum(),
             }
         });
         attention + of_experts.unwrap_or_else(|| mlp.iter().map(|name| size(name)).sum())

@@ -27,8 +27,8 @@ pub(super) struct Experts {
     pub(super) divided: bool,
     pub(super) router: &'static str,
     pub(super) weights: ExpertWeights,
-    /// What names of an expert for all tokens begin with, and its gate.
-    pub(super) shared: Option<[&'static str; 2]>,
+    /// An expert for all tokens: what says how much it counts, and its gate, up and down.
+    pub(super) shared: Option<[&'static str; 4]>,
 }
 
 /// Names of the weights of experts.
@@ -38,6 +38,8 @@ pub(super) enum ExpertWeights {
     Each([&'static str; 4]),
     /// All experts in one: gate before up, and down.
     Stacked([&'static str; 2]),
+    /// The same with gate and up apart.
+    StackedApart([&'static str; 3]),
 }
 
 /// How far the share of an expert that counts must be from those that do not, for its choice to be sure.
@@ -49,6 +51,9 @@ impl Layer<'_> {
         match self.f.experts {
             Some(experts) if self.each().has_experts => {
                 x.iter().map(|x| self.experts(x, &experts)).collect()
+            }
+            None if self.each().has_experts => {
+                Err("experts of this family have no second implementation".to_owned())
             }
             _ => self.mlp(x),
         }
@@ -101,6 +106,14 @@ impl Layer<'_> {
                     let names = [gate, up, down].map(|part| format!("{before}.{i}.{part}"));
                     self.gated(x, [&names[0], &names[1], &names[2]])?
                 }
+                ExpertWeights::StackedApart([gate, up, down]) => {
+                    let mut inner = self.one_of(gate, (i, e.count), x)?;
+                    let up = self.one_of(up, (i, e.count), x)?;
+                    for (gate, up) in inner.iter_mut().flatten().zip(up.iter().flatten()) {
+                        *gate = (self.f.activation)(*gate) * up;
+                    }
+                    self.one_of(down, (i, e.count), &inner)?
+                }
                 ExpertWeights::Stacked([gate_up, down]) => {
                     let both = self.one_of(gate_up, (i, e.count), x)?;
                     self.one_of(down, (i, e.count), &self.halves(&both))?
@@ -108,10 +121,8 @@ impl Layer<'_> {
             };
             given.into_iter().for_each(|given| add(share, given));
         }
-        if let Some([before, gate]) = e.shared {
-            let names =
-                ["gate_proj", "up_proj", "down_proj"].map(|part| format!("{before}.{part}"));
-            let given = self.gated(x, [&names[0], &names[1], &names[2]])?.remove(0);
+        if let Some([gate, names @ ..]) = e.shared {
+            let given = self.gated(x, names)?.concat();
             let share = self.linear(gate, x)?.concat().first().map_or(0.0, |gate| sigmoid(*gate));
             add(share, given);
         }

@@ -1,6 +1,7 @@
 //! Weights as the bytes of the checkpoint say them, a row at a time.
 
 use super::forms::{Form, form};
+use super::packed::Words;
 use bytes::Bytes;
 
 /// What is computed plainly, or why it is not.
@@ -26,8 +27,14 @@ pub(crate) type Find<'a> = dyn Fn(&str) -> Option<Raw> + 'a;
 pub(super) struct Matrix {
     pub(super) rows: usize,
     pub(super) columns: usize,
-    form: Form,
-    bytes: Bytes,
+    /// Whether rows are inputs, and not outputs.
+    pub(super) rows_are_inputs: bool,
+    elements: Elements,
+}
+
+enum Elements {
+    Stored(Form, Bytes),
+    Packed(Box<Words>),
 }
 
 impl Matrix {
@@ -40,7 +47,10 @@ impl Matrix {
         let of_row = columns / form.elements * form.bytes;
         let is_whole = columns.is_multiple_of(form.elements);
         match is_whole && bytes.len() == rows * of_row {
-            true => Ok(Some(Matrix { rows, columns, form, bytes })),
+            true => {
+                let elements = Elements::Stored(form, bytes);
+                Ok(Some(Matrix { rows, columns, rows_are_inputs: false, elements }))
+            }
             false => Err(format!("`{name}` has another number of bytes than its sizes say")),
         }
     }
@@ -50,15 +60,31 @@ impl Matrix {
         if count == 0 || i >= count || !self.rows.is_multiple_of(count) {
             return None;
         }
-        let size = self.bytes.len() / count;
-        let bytes = self.bytes.slice(i * size..(i + 1) * size);
-        Some(Matrix { rows: self.rows / count, bytes, ..self })
+        let Elements::Stored(form, bytes) = self.elements else { return None };
+        let size = bytes.len() / count;
+        let elements = Elements::Stored(form, bytes.slice(i * size..(i + 1) * size));
+        Some(Matrix { rows: self.rows / count, elements, ..self })
+    }
+
+    /// One that words stand for.
+    pub(super) fn packed(
+        [rows, columns]: [usize; 2],
+        rows_are_inputs: bool,
+        words: Words,
+    ) -> Matrix {
+        let elements = Elements::Packed(Box::new(words));
+        Matrix { rows, columns, rows_are_inputs, elements }
     }
 
     /// Reads row `i`.
     pub(super) fn row(&self, i: usize, into: &mut [f64]) {
-        let width = self.columns / self.form.elements * self.form.bytes;
-        (self.form.read)(&self.bytes[i * width..(i + 1) * width], into);
+        match &self.elements {
+            Elements::Stored(form, bytes) => {
+                let width = self.columns / form.elements * form.bytes;
+                (form.read)(&bytes[i * width..(i + 1) * width], into);
+            }
+            Elements::Packed(words) => words.row(i, into),
+        }
     }
 
     /// All elements.
@@ -70,8 +96,24 @@ impl Matrix {
         all
     }
 
+    /// Inputs and outputs.
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        match self.rows_are_inputs {
+            true => [self.rows, self.columns],
+            false => [self.columns, self.rows],
+        }
+    }
+
+    /// What the weights make of each token, which has as many elements as they have inputs.
+    pub(super) fn times(&self, x: &[Row]) -> Vec<Row> {
+        match self.rows_are_inputs {
+            true => self.sums(x),
+            false => self.products(x),
+        }
+    }
+
     /// `W x` of each token, for weights with a row for each output.
-    pub(super) fn products(&self, x: &[Row]) -> Vec<Row> {
+    fn products(&self, x: &[Row]) -> Vec<Row> {
         let mut all = vec![vec![0.0; self.rows]; x.len()];
         let mut row = vec![0.0; self.columns];
         for i in 0..self.rows {
@@ -84,7 +126,7 @@ impl Matrix {
     }
 
     /// `x W` of each token, for weights with a row for each input.
-    pub(super) fn sums(&self, x: &[Row]) -> Vec<Row> {
+    fn sums(&self, x: &[Row]) -> Vec<Row> {
         let mut all = vec![vec![0.0; self.columns]; x.len()];
         let mut row = vec![0.0; self.columns];
         for i in 0..self.rows {

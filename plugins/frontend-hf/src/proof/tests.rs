@@ -8,10 +8,8 @@ use onnxd_plugin_sdk::ir::{Model, Tensor};
 use serde_json::Value;
 
 /// Families that have no second implementation.
-const UNKNOWN: &[&str] = &[
-    "bamba", "deepseek_v2", "deepseek_v3", "falcon_mamba", "gpt_oss", "granitemoehybrid", "lfm2",
-    "mamba", "mamba2",
-];
+const UNKNOWN: &[&str] =
+    &["bamba", "falcon_mamba", "gpt_oss", "granitemoehybrid", "lfm2", "mamba", "mamba2"];
 
 /// The tensors of a file by name.
 fn finding(tensors: &Bytes) -> impl Fn(&str) -> Option<Raw> + use<> {
@@ -54,9 +52,13 @@ fn families_agree() {
                 assert!(why.contains("has no second"), "{found:?}");
                 continue;
             }
-            let fact =
-                "layers 0, 1 of 2 agree with a second implementation: least SQNR 100 dB or more";
-            assert_eq!(found.fact.as_deref(), Some(fact), "{case}: {found:?}");
+            // Experts of DeepSeek, which its second layer has, have no formulas.
+            let layers = match case.starts_with("deepseek") {
+                true => "layer 0 of 2 agrees",
+                false => "layers 0, 1 of 2 agree",
+            };
+            let fact = format!("{layers} with a second implementation: least SQNR 100 dB or more");
+            assert_eq!(found.fact.as_ref(), Some(&fact), "{case}: {found:?}");
             let least = found.agreement.iter().fold(f64::MAX, |least, (_, db)| least.min(*db));
             assert!(least > 115.0 && found.findings.is_empty(), "{case}: {found:?}");
         }
