@@ -203,9 +203,10 @@ impl<'e, 'm, 'o> ModelRunner<'e, 'm, 'o> {
             self.call(frame, node, 0, &[]).room_like(x, x.dims()).map_err(at)?;
             return Ok(vec![RunValue::Tensor(steps::applied(x, &work.chain.steps).map_err(at)?)]);
         }
-        if let Some(later) = self.made_later(frame, node) {
+        let made = self.made_later(frame, node).or_else(|| self.rows_alone(frame, node));
+        if let Some(made) = made {
             self.stop().map_err(at)?;
-            return Ok(vec![later]);
+            return Ok(vec![made]);
         }
         let read = |(slot, v): (usize, &Option<ValueId>)| -> Result<_, Diagnostic> {
             match v {

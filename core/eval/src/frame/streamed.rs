@@ -20,6 +20,29 @@ impl ModelRunner<'_, '_, '_> {
         multiplies && slot == 1 && x.derivation().is_some() && self.is_streamed(x.byte_len())
     }
 
+    /// The rows of a large table that `Gather` takes, without the others.
+    pub(super) fn rows_alone(&self, frame: &Frame, node: &Node) -> Option<RunValue> {
+        if !node.is("Gather") || node.int("axis", 0) != 0 {
+            return None;
+        }
+        let [table, indices] = [0, 1].map(|slot| frame.value(node.input(slot)?));
+        let (table, indices) = (table?.tensor()?.clone(), indices?.tensor()?.clone());
+        let is_large = table.derivation().is_some() && self.is_streamed(table.byte_len());
+        let (rows, row) = table.dims().split_first().filter(|_| is_large)?;
+        let width: usize = row.iter().product();
+        let bytes = indices.len().checked_mul(width).and_then(|len| table.dtype().byte_len(len));
+        bytes.filter(|bytes| *bytes <= self.room())?;
+        let mut bytes = Vec::new();
+        for index in indices.to_i64s()? {
+            let at = if index < 0 { index + *rows as i64 } else { index };
+            // What is beyond the table is the operator's to refuse.
+            let at = usize::try_from(at).ok().filter(|at| at < rows)?;
+            bytes.extend_from_slice(&table.part(at * width..(at + 1) * width));
+        }
+        let taken = Tensor::new(table.dtype(), [indices.dims(), row].concat(), bytes.into());
+        taken.ok().map(RunValue::Tensor)
+    }
+
     /// What `DequantizeLinear` or `Cast` makes of large constants, not computed yet.
     pub(super) fn made_later(&self, frame: &Frame, node: &Node) -> Option<RunValue> {
         let constant = |slot: usize| {
@@ -54,7 +77,7 @@ mod tests {
 
     const MODEL: &str = r#"<ir_version: 10, opset_import: ["" : 21]>
     g (float[2,600] x) => (float[2,8000] y)
-    <bfloat16[8000,600] v, float[600,8000] w, int4[600,8000] q, float[600,250] s, uint8[600,8000] r, float[19,8000] t,
+    <int64[3] i = {0, -1, 7}, bfloat16[8000,600] v, float[600,8000] w, int4[600,8000] q, float[600,250] s, uint8[600,8000] r, float[19,8000] t,
      uint8[19,8000] z>
     {
         f = Cast<to = 1>(v)
@@ -64,7 +87,11 @@ mod tests {
         b = DequantizeLinear<axis = 1, block_size = 32>(q, s)
         c = Gemm<transB = 1>(a, b)
         d = DequantizeLinear<axis = 0, block_size = 32>(r, t, z)
-        y = MatMul(c, d)
+        j = Cast<to = 1>(v)
+        k = Gather<axis = 0>(j, i)
+        l = ReduceMean<keepdims = 0>(k)
+        n = MatMul(c, d)
+        y = Add(n, l)
     }"#;
 
     /// What is computed some columns at a time is what is computed as a whole.
