@@ -178,6 +178,16 @@ mod tests {
     }
 
     #[test]
+    fn models_in_a_folder_are_known_by_their_names() {
+        let mut report = report(&[part("encoder", None, 1.0), part("decoder", None, 1.0)]);
+        report.outputs.iter_mut().for_each(|file| file.path = format!("export/{}", file.path));
+        let told = receipt(&report);
+        for words in ["export/encoder.onnx, 1.0 kB, opset 21,", "for the processor of decoder"] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+    }
+
+    #[test]
     fn what_was_not_measured_of_one_model_is_told_beside_the_other() {
         let told =
             receipt(&report(&[part("encoder", Some(40.0), 1.0), part("decoder", None, 1.0)]));

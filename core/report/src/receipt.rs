@@ -76,8 +76,9 @@ fn written(report: &Report, models: &[ModelPart]) -> Option<String> {
     let files = report.outputs.iter().filter(|f| f.role() == FileRole::Model);
     let told: Vec<String> = files
         .map(|file| {
-            // A plugin may have written a file by itself, so the only model need not have its name.
-            let named = models.iter().find(|model| model.file() == file.path);
+            // Params may put all files into a folder. Older reports do not say the file of the only model.
+            let name = file.path.rsplit('/').next();
+            let named = models.iter().find(|model| name == Some(model.file()));
             let model = named.or_else(|| models.first().filter(|_| models.len() == 1));
             written_file(report, file, model)
         })

@@ -108,8 +108,23 @@ fn an_encoder_and_its_decoder_become_two_models() {
     copied(&case.join("model"), &folder.path().join("model"));
     let (status, stderr, _) = convert(&folder, &["export.input_names=[\"a\"]"]);
     assert_eq!(status, 3, "{stderr}");
-    let told = "export.input_names is about one model, and the network makes several (`encoder_model.onnx`)";
+    let told = "export.input_names is about one model, and the network makes `encoder_model.onnx`, `decoder_";
     assert!(stderr.contains(told), "{stderr}");
+    // What would be replaced is found before any work on the models, whichever of them it is.
+    let folder = folder_with(&PLUGINS);
+    copied(&case.join("model"), &folder.path().join("model"));
+    let other = folder.path().join("out/decoder_model_merged.onnx");
+    fs::create_dir_all(other.parent().unwrap()).unwrap();
+    fs::write(&other, "mine").unwrap();
+    let (status, stderr, _) = convert(&folder, &[]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("N0705") && stderr.contains("`decoder_model_merged.onnx`"), "{stderr}");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "mine");
+    assert_eq!(
+        fs::read_dir(folder.path().join("out")).unwrap().count(),
+        1,
+        "nothing lies beside it"
+    );
 }
 
 /// A classifier of pictures, in both forms of the graph; other classes are refused by their name.
@@ -142,8 +157,9 @@ fn what_is_not_read_is_told() {
     fs::create_dir(folder.path().join("model/onnx")).unwrap();
     fs::write(folder.path().join("model/onnx/model.onnx"), "another copy").unwrap();
     fs::write(folder.path().join("model/model.gguf"), "GGUF").unwrap();
-    let (status, stderr, _) = convert(&folder, &[]);
-    assert_eq!(status, 0, "{stderr}");
+    let (status, stderr, said) = convert(&folder, &[]);
+    assert_eq!(status, 1, "{stderr}");
+    assert_eq!(said["verdict"], "succeeded_with_findings");
     for words in ["`magic` is 3", "which nothing reads", "`onnx/model.onnx`", "`model.gguf`"] {
         assert!(stderr.contains(words), "{words}: {stderr}");
     }

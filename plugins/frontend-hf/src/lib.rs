@@ -1,13 +1,13 @@
-//! The front-end for checkpoints: a folder of Hugging Face (`config.json` and `*.safetensors`) or a file of GGUF becomes
-//! a decoder with its cache, an encoder with a head, both of them, or a model of pictures, of sound, or of texts with
-//! pictures. No Python is needed, and no code of the folder is run.
+//! The front-end for checkpoints: a folder of Hugging Face (`config.json` and `*.safetensors`) or a file of GGUF
+//! becomes a decoder with its cache, an encoder with a head, both of them, or a model of pictures, of sound, or of
+//! texts with pictures. No Python is needed, and no code of the folder is run.
 //!
 //! `folder` says what lies in a folder. `safetensors` and `checkpoint` find tensors in mapped files, and `quantization`
 //! those that come as integers. `config` reads `config.json` and notes what was read. `kinds` says of which kind a
 //! family is. A family of decoders (`families`) turns the fields into a description, as its differences from Llama,
-//! and `decoder` writes the graph of a description. `encoders` with `encoder`, `seq2seq`, `vision`, `towers` and `audio`
-//! do so for the other kinds, and `sentence` reads what comes behind. `gguf` makes such fields and weights of a file of
-//! GGUF.
+//! and `decoder` writes the graph of a description. `encoders` with `encoder`, `seq2seq`, `vision`, `towers` and
+//! `audio` do so for the other kinds, and `sentence` reads what comes behind. `gguf` makes such fields and weights of
+//! a file of GGUF.
 // A diagnostic is one large value by design, and errors are rare.
 #![allow(clippy::result_large_err)]
 

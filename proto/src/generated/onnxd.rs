@@ -1068,6 +1068,9 @@ pub struct ConvertRequest {
     /// if the front-ends were asked already
     #[prost(message, optional, tag = "11")]
     pub recognition: ::core::option::Option<Recognition>,
+    /// models that lie where the result is to go, and must stay
+    #[prost(string, repeated, tag = "12")]
+    pub taken: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]

@@ -730,6 +730,7 @@ impl Measured for crate::onnxd::ConvertRequest {
             (9, FieldKind::Number), // rewrites_max
             (10, FieldKind::Messages(&<crate::onnxd::Param as Measured>::SHAPE)), // params
             (11, FieldKind::Message(&<crate::onnxd::Recognition as Measured>::SHAPE)), // recognition
+            (12, FieldKind::Texts), // taken
         ],
     };
 }

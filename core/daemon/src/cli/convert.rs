@@ -71,14 +71,17 @@ impl Convert {
         let mut target = ResultFolder::new(&self.out)?;
         let job = ulid::Ulid::generate().to_string();
         let work = self.work(&context, &target, &job, &stop);
+        let mut taken = vec![];
         if let Ok((work, submission)) = &work {
             self.protect(&mut target, submission);
             let export: Export = work.params.resolved().section();
             target.check_early(export.folder().as_deref())?;
+            taken = target.taken(export.folder().as_deref());
         }
         let unread: Vec<_> = work.iter().flat_map(|(work, _)| work.unread.clone()).collect();
         let scratch = Scratch::new(target.scratch(&job))?;
-        let converted = work.and_then(|(work, mut submission)| {
+        let converted = work.and_then(|(mut work, mut submission)| {
+            work.taken = taken;
             let outcome = self.attempt(&work, &mut submission, scratch.path());
             self.protect(&mut target, &submission);
             outcome
@@ -88,6 +91,9 @@ impl Convert {
             let name = self.paths[0].file_name().unwrap_or_default().to_string_lossy();
             Outcome::failed(&job, &name, &e, scratch.path().join("out"))
         });
+        if let Some(taken) = outcome.taken() {
+            return Err(taken.into());
+        }
         outcome.report.diagnostics.extend(unread);
         prepare(&mut outcome, None)?;
         match outcome.verdict {
@@ -118,7 +124,8 @@ impl Convert {
         let ours = |file: &Path| target.wrote(file);
         let meant = self.given.resolve(&self.paths, (context, &plugins), &ours)?;
         let ResolvedDrop { submission, params, unread } = meant;
-        Ok((Work { context, plugins, params, unread: warnings(&unread), job, stop }, submission))
+        let (unread, taken) = (warnings(&unread), vec![]);
+        Ok((Work { context, plugins, params, unread, taken, job, stop }, submission))
     }
 
     /// What this run reads is never written.
@@ -165,6 +172,7 @@ impl Convert {
         let with = (&work.plugins, &work.context.settings);
         let mut order = ConversionOrder::new(work.job, submission, &work.params, with, folder);
         order.request.rewrites_max = self.stop_after_rewrite;
+        order.request.taken.clone_from(&work.taken);
         let mut progress = Progress::new();
         let on_start = |killer| work.stop.watch(killer);
         let on_event = |event: &WorkerEvent| {
@@ -195,6 +203,8 @@ struct Work<'a> {
     params: Params,
     /// Params that may have been meant, and were not named.
     unread: Vec<message::Diagnostic>,
+    /// Models in the folder of the result that must stay.
+    taken: Vec<String>,
     job: &'a str,
     stop: &'a Stop,
 }

@@ -9,6 +9,7 @@ use super::{Launcher, Plugins, Submission, verify};
 use onnxd_config::{Params, Settings};
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity};
 use onnxd_params::host;
+use onnxd_plugin_host::from_message;
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
@@ -206,6 +207,13 @@ impl Outcome {
         let (crashed, timed_out, stopped) = (false, false, false);
         let verdict = Verdict::Failed { class: found.class(), crashed, timed_out, stopped };
         Outcome { report: failure(job, name, found), verdict, out_dir }
+    }
+
+    /// That models would have replaced what must stay, as was seen once they were known.
+    pub(crate) fn taken(&self) -> Option<Diagnostic> {
+        let mut found = self.report.diagnostics.iter();
+        let taken = found.find(|found| found.code == Code::OutputTaken.as_str())?;
+        matches!(self.verdict, Verdict::Failed { .. }).then(|| from_message(taken))
     }
 }
 

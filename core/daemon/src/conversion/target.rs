@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Folder for the reports of a failed conversion where the result of an earlier one is.
 const FAILED: &str = "failed";
+/// Files that a worker is told of.
+const TAKEN_MAX: usize = 1000;
 /// Names that a refusal shows.
 const NAMES_SHOWN: usize = 10;
 
@@ -102,6 +104,17 @@ impl ResultFolder {
         let below = |name: &&str| sub.map_or((*name).to_owned(), |sub| format!("{sub}/{name}"));
         let models: Vec<String> = MODEL_FILES.iter().map(below).collect();
         self.check(models.iter().map(String::as_str).chain(VIEWS))
+    }
+
+    /// Models that lie where those of the result are to go, and must stay. Which of them a network that makes several
+    /// would replace is known once it was read.
+    pub(crate) fn taken(&self, sub: Option<&str>) -> Vec<String> {
+        let folder = sub.map_or(self.folder.clone(), |sub| self.folder.join(sub));
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = files.filter_map(|file| file.file_name().into_string().ok());
+        let models = names.filter(|name| name.ends_with(".onnx"));
+        let path = |name: &str| sub.map_or(name.to_owned(), |sub| format!("{sub}/{name}"));
+        models.filter(|name| self.foreign(&path(name)).is_some()).take(TAKEN_MAX).collect()
     }
 
     fn check<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), Diagnostic> {
@@ -368,6 +381,15 @@ mod tests {
         assert!(error.contains("`model.onnx` (changed since onnxd wrote it)"), "{error}");
         assert!(case.succeed("J2", &["model.onnx"], &[]).is_err());
         assert_eq!(case.read("out/model.onnx"), "J1, changed");
+        // Of a network that makes several models, all files count, and those of others do not.
+        let case = Case::new();
+        case.succeed("J1", &["encoder.onnx", "decoder.onnx"], &[]).unwrap();
+        case.write("out/decoder.onnx", "J1, changed");
+        case.write("out/notes.txt", "mine");
+        assert_eq!(case.target(&[]).taken(None), ["decoder.onnx"]);
+        case.write("out/sub/mine.onnx", "mine");
+        assert_eq!(case.target(&[]).taken(Some("sub")), ["mine.onnx"]);
+        assert!(case.target(&[]).taken(Some("none")).is_empty());
         // A manifest of the same name that another program wrote.
         let case = Case::new();
         case.write("out/manifest.sha256", &format!("{}  model.onnx\n", "0".repeat(64)));

@@ -46,7 +46,12 @@ enum Draw {
     Reals(f64, f64),
     /// From zero to below.
     Integers(usize),
+    /// A mask of tokens that all count. Other numbers would be padding and multiples of tokens, as no data have them.
+    Ones,
 }
+
+/// What names of masks of tokens end with: 1 for a token, 0 for padding.
+const MASKS: [&str; 2] = ["attention_mask", "input_mask"];
 
 impl Random {
     /// Of the input number `index` of a graph, which is the value `v`.
@@ -79,6 +84,7 @@ impl Random {
             (DataType::String, _) => return Err(refused("it takes texts".into(), drop)),
             (dtype, Some([low, high])) if dtype.is_float() => Draw::Reals(low, high),
             (dtype, None) if dtype.is_float() => Draw::Normal,
+            _ if MASKS.iter().any(|mask| input.name.ends_with(mask)) => Draw::Ones,
             (DataType::Bool, _) => Draw::Integers(2),
             _ => Draw::Integers(indexed(graph, v).unwrap_or(INTEGERS)),
         };
@@ -109,6 +115,7 @@ impl Random {
             Draw::Normal => stream.normal(),
             Draw::Reals(low, high) => low + (high - low) * stream.fraction(),
             Draw::Integers(below) => (stream.fraction() * below as f64).floor(),
+            Draw::Ones => 1.0,
         };
         let values = (0..total).map(|_| number()).collect();
         numbers(self.dtype, dims, values)
@@ -125,6 +132,7 @@ impl Random {
             Draw::Normal => "normal with mean 0 and standard deviation 1".into(),
             Draw::Reals(low, high) => format!("even from {low} to {high}"),
             Draw::Integers(below) => format!("integers below {below}"),
+            Draw::Ones => "1 everywhere".into(),
         }
     }
 }
@@ -181,4 +189,41 @@ fn indexed(graph: &Graph, v: ValueId) -> Option<usize> {
         }
     }
     least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Inputs of a model by their names, as they are drawn.
+    fn drawn(name: &str, dtype: DataType) -> (Vec<f64>, String) {
+        let mut graph = Graph::new("g");
+        let v = graph.add_input(name, None);
+        let shape = [Dim::Symbol("B".into()), Dim::Symbol("S".into())];
+        let input = Input { name, dtype, shape: Some(&shape) };
+        let drawing = Drawing { samples: 2, range: None, size: Some(50), seed: 3 };
+        let random = Random::for_input((&graph, v, 0), &input, drawing).unwrap();
+        let values = random.take(&mut random.stream(), 2).unwrap();
+        (values.to_reals().unwrap().values, random.described())
+    }
+
+    #[test]
+    fn masks_of_tokens_are_ones() {
+        for name in ["attention_mask", "encoder_attention_mask", "bert/input_mask"] {
+            for dtype in [DataType::Int64, DataType::Int32, DataType::Bool] {
+                let (values, told) = drawn(name, dtype);
+                assert!(values.len() == 100 && values.iter().all(|x| *x == 1.0), "{name} {dtype}");
+                assert_eq!(told, "1 everywhere");
+            }
+        }
+        // What is added to scores has no meaning that is known, and other masks are the other way round.
+        for (name, dtype) in [
+            ("attention_mask", DataType::Float),
+            ("padding_mask", DataType::Bool),
+            ("token_ids", DataType::Int64),
+        ] {
+            let (values, _) = drawn(name, dtype);
+            assert!(values.iter().any(|x| *x != values[0]), "{name} {dtype}");
+        }
+    }
 }

@@ -29,9 +29,6 @@ pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
 fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
     let params: Check = session.section();
     let (inputs, outputs) = (params.inputs(), params.outputs());
-    for (key, named) in [("check.inputs", &inputs), ("check.outputs", &outputs)] {
-        session.models.only_one(key, named.is_some())?;
-    }
     let usual = ["inputs.npz", "outputs.npz"].map(|usual| session.models.beside(usual));
     let inputs = reference(session, ("inputs", inputs), &usual[0])?;
     let outputs = reference(session, ("outputs", outputs), &usual[1])?;

@@ -22,16 +22,6 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     }
     let lowered_from = opset::choose(session, &mut model)?;
     let params: Export = session.section();
-    for (key, is_set) in [
-        ("export.input_names", !params.input_names().is_empty()),
-        ("export.output_names", !params.output_names().is_empty()),
-        (
-            "export.dynamic_axes",
-            params.dynamic_axes().as_object().is_some_and(|axes| !axes.is_empty()),
-        ),
-    ] {
-        session.models.only_one(key, is_set)?;
-    }
     for (side, names) in
         [(Side::Inputs, params.input_names()), (Side::Outputs, params.output_names())]
     {

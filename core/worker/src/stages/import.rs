@@ -9,6 +9,7 @@ use crate::recognition::{ChosenFrontend, Question};
 use crate::summary;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_ir::{Model, VerifyLevel, by_gravity, examine};
+use onnxd_params::host::{Check, Export};
 use onnxd_plugin_host::{Submission, call, from_message};
 use onnxd_proto::onnxd::{self as message, PluginComponent, PluginInfo, Probe, Recognition};
 
@@ -34,6 +35,9 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     let metadata = imported.log.metadata.iter().map(|(k, v)| format!("{k} = {v}"));
     session.report.metadata.extend(metadata);
     models::check(&session.outputs, &imported.log)?;
+    if !imported.log.further.is_empty() {
+        models::refuse(&imported.log, &params_of_one(session), &session.request.taken)?;
+    }
     for further in imported.log.further {
         session.models.about(&further.name);
         session.replace_graph(further.graph);
@@ -52,6 +56,20 @@ fn weight(note: &message::Diagnostic) -> Severity {
         Some(Severity::Error) => Severity::Error,
         _ => Severity::Warning,
     }
+}
+
+/// Params that are set and are about the one model of a network.
+fn params_of_one(session: &Session) -> Vec<&'static str> {
+    let (export, check): (Export, Check) = (session.section(), session.section());
+    let axes = export.dynamic_axes();
+    let all = [
+        ("export.input_names", !export.input_names().is_empty()),
+        ("export.output_names", !export.output_names().is_empty()),
+        ("export.dynamic_axes", axes.as_object().is_some_and(|axes| !axes.is_empty())),
+        ("check.inputs", check.inputs().is_some()),
+        ("check.outputs", check.outputs().is_some()),
+    ];
+    all.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key).collect()
 }
 
 /// What is done with a graph before anything else looks at it.

@@ -3,7 +3,7 @@
 
 use crate::summary;
 use bytes::Bytes;
-use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_onnx::SharedData;
 use onnxd_proto::onnxd::{FileDigest, ImportLog, ModelReport, Pass, Report};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -129,15 +129,6 @@ impl Models {
         report.further = done.collect();
     }
 
-    /// Refuses a param that is about the one model of a network, if it is set and there are several.
-    pub(super) fn only_one(&self, key: &str, is_set: bool) -> Result<(), Diagnostic> {
-        if !is_set || !self.are_several() {
-            return Ok(());
-        }
-        let text = format!("the param {key} is about one model, and the network makes several");
-        Err(Diagnostic::new(Code::FeatureUnsupported, text).help("Leave the param out."))
-    }
-
     /// What was found, with the model that it is about.
     pub(super) fn told(&self, mut found: Diagnostic) -> Diagnostic {
         if self.are_several() {
@@ -145,6 +136,41 @@ impl Models {
         }
         found
     }
+}
+
+/// Files of the models that an import made, where there are several.
+fn files(log: &ImportLog) -> Vec<String> {
+    let names = log.further.iter().map(|model| model.name.as_str());
+    let several = !log.further.is_empty();
+    let names = several.then_some(log.name.as_str()).into_iter().chain(names);
+    names.map(|name| format!("{name}.onnx")).collect()
+}
+
+/// Refuses params that are about the one model of a network, of which several are made, and models that would replace
+/// what must stay. No work was done on the models yet.
+pub(super) fn refuse(
+    log: &ImportLog,
+    params_of_one: &[&str],
+    taken: &[String],
+) -> Result<(), Diagnostics> {
+    let files = files(log);
+    let listed = |files: &mut dyn Iterator<Item = &String>| {
+        files.map(|file| format!("`{}`", shown(file))).collect::<Vec<_>>().join(", ")
+    };
+    let mut found = Diagnostics::default();
+    for key in params_of_one.iter().filter(|_| !files.is_empty()) {
+        let all = listed(&mut files.iter());
+        let text = format!("the param {key} is about one model, and the network makes {all}");
+        found.push(Diagnostic::new(Code::FeatureUnsupported, text).help("Leave the param out."));
+    }
+    let replaced = listed(&mut files.iter().filter(|file| taken.contains(file)));
+    if !replaced.is_empty() {
+        let text = format!(
+            "the result would replace files in its folder that are not an earlier result of onnxd: {replaced}"
+        );
+        found.push(Diagnostic::new(Code::OutputTaken, text));
+    }
+    found.or_ok(())
 }
 
 /// Refuses names that are no names of files, or of two, or of what is there already.
@@ -211,6 +237,23 @@ mod tests {
             let found = check(&written, &log(bad)).unwrap_err();
             assert_eq!(found.code, "N0406", "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_several_models_cannot_have_is_refused_at_once() {
+        let taken = ["b.onnx".to_owned(), "model.onnx".to_owned()];
+        let params = ["check.inputs", "export.dynamic_axes"];
+        // Params of one model are about it, and its file was looked at before.
+        refuse(&log(&[""]), &params, &taken).unwrap();
+        refuse(&log(&["a", "c"]), &[], &taken).unwrap();
+        let found = refuse(&log(&["a", "b"]), &params, &taken).unwrap_err();
+        let told: Vec<&str> = found.0.iter().map(|found| found.message.as_str()).collect();
+        let of = |key: &str| {
+            format!("the param {key} is about one model, and the network makes `a.onnx`, `b.onnx`")
+        };
+        assert_eq!(told[..2], params.map(of));
+        assert!(told.len() == 3 && told[2].ends_with("onnxd: `b.onnx`"), "{told:?}");
+        assert_eq!(found.0[2].code, "N0705");
     }
 
     #[test]

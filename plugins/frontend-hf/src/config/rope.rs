@@ -2,6 +2,7 @@
 
 use super::Config;
 use crate::diag::Diagnostic;
+use serde_json::Value;
 use std::f64::consts::PI;
 
 /// Rotary embedding.
@@ -107,17 +108,11 @@ fn of_object(
     head: usize,
     defaults: Defaults,
 ) -> Result<Rope, Diagnostic> {
-    let theta = match base.optional_number("rope_theta")? {
-        Some(theta) => theta,
-        None => c.number("rope_theta", defaults.theta)?,
-    };
+    let theta = inner_or_outer(base, c, "rope_theta")?.unwrap_or(defaults.theta);
     if theta <= 0.0 {
         return Err(base.wrong("rope_theta", "a number above zero"));
     }
-    let share = match base.optional_number("partial_rotary_factor")? {
-        Some(share) => share,
-        None => c.number("partial_rotary_factor", defaults.share)?,
-    };
+    let share = inner_or_outer(base, c, "partial_rotary_factor")?.unwrap_or(defaults.share);
     let dims = (head as f64 * share) as usize;
     if dims < 2 || dims > head || !dims.is_multiple_of(2) {
         let must = format!("a share that turns an even part of the {head} elements of a head");
@@ -141,6 +136,16 @@ fn of_object(
         }
     };
     Ok(Rope { dims, interleaved: defaults.interleaved, frequencies, gain })
+}
+
+/// What the object says, else the file around it. Where both say it, the object counts, and another value around it is
+/// one that nothing reads.
+fn inner_or_outer(inner: &Config, outer: &Config, key: &str) -> Result<Option<f64>, Diagnostic> {
+    let Some(found) = inner.optional_number(key)? else { return outer.optional_number(key) };
+    if outer.fields.get(key).and_then(Value::as_f64) == Some(found) {
+        outer.pass_over(&[key]);
+    }
+    Ok(Some(found))
 }
 
 fn factor(scaling: &Config) -> Result<f64, Diagnostic> {

@@ -42,6 +42,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
         false => None,
     };
     let graph = graph(&decoder, &checkpoint, &target)?;
+    let mixed = names::mixed_experts(&read.tensors, &decoder);
     let folder = folder_of(network);
     for path in folder::texts(submission) {
         submission.file(&path[folder.len()..], &submission.read(&path)?)?;
@@ -55,7 +56,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     findings.extend(of_architecture);
     let mut notes: Vec<Diagnostic> = missing.into_iter().chain(others).collect();
     strict(submission, [&findings, &notes])?;
-    notes.extend(config.notes());
+    notes.extend(config.notes().into_iter().chain(mixed));
     let model = lower::model(graph, target.opset);
     let (fact, differences) = proof::of_gguf(&model, &read).told(submission);
     findings.extend(differences);

@@ -3,10 +3,10 @@
 use super::facts::architectures::{Architecture, FALCON};
 use super::integers::Integers;
 use super::rows::{self, Rows, entry, grouped, halves_apart};
-use super::tensors::Stored;
+use super::tensors::{Kind, Stored};
 use crate::checkpoint::Checkpoint;
 use crate::decoder::{Decoder, ExpertWeights, Fused, HeadNorm, MlpKind, Order};
-use crate::diag::{Diagnostic, shown};
+use crate::diag::{Code, Diagnostic, shown};
 use crate::problem::{damaged, unsupported};
 use crate::safetensors;
 use onnxd_plugin_sdk::ir::{Tensor, TensorError};
@@ -182,6 +182,41 @@ pub(super) fn checkpoint(
     found.by(Some(Box::new(Integers(integers))));
     found.spelled(Box::new(move |name| spelling.file(name)));
     Ok(found)
+}
+
+/// Layers whose experts are told.
+const TOLD_MAX: usize = 3;
+
+/// A note of experts whose gate and up are one matrix of the family and lie in blocks of two types: no constant of the
+/// graph has both, so that their integers are not kept.
+pub(super) fn mixed_experts(tensors: &[Stored], d: &Decoder) -> Option<Diagnostic> {
+    let experts = d.mlp.experts.as_ref()?;
+    if !matches!(experts.weights, ExpertWeights::Stacked { .. }) {
+        return None;
+    }
+    let of_name: HashMap<&str, Kind> = tensors.iter().map(|t| (t.name.as_str(), t.kind)).collect();
+    let mixed = tensors.iter().filter_map(|gate| {
+        let up = format!("{}ffn_up_exps.weight", gate.name.strip_suffix("ffn_gate_exps.weight")?);
+        let kinds = [gate.kind, *of_name.get(up.as_str())?];
+        let has_blocks = kinds.iter().any(|kind| matches!(kind, Kind::Blocks(_)));
+        let [one, other] = kinds.map(Kind::name);
+        (one != other && has_blocks)
+            .then(|| format!("`{}` is {one} and `{}` is {other}", shown(&gate.name), shown(&up)))
+    });
+    let mixed: Vec<String> = mixed.collect();
+    let more = match mixed.len().saturating_sub(TOLD_MAX) {
+        0 => String::new(),
+        n => format!(", and so in {n} more layers"),
+    };
+    let told = mixed[..mixed.len().min(TOLD_MAX)].join(", ");
+    let note = Diagnostic::new(
+        Code::LayerParameterIgnored,
+        format!(
+            "Experts become float32, because gates and what they gate are of two types: {told}{more}."
+        ),
+    );
+    let help = "Quantize the original model with one type for both, if the result is too large.";
+    (!mixed.is_empty()).then(|| note.help(help))
 }
 
 /// A tensor by the name of the family, and its rows where these are outputs.
@@ -394,5 +429,43 @@ impl Weights<'_> {
         let name = format!("{file}{part}{ending}");
         let missing = || TensorError::Derivation(format!("tensor `{name}` is missing"));
         Rows::of(self.by_name.get(name.as_str()).ok_or_else(missing)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::small;
+    use super::super::{import, read};
+    use super::mixed_experts;
+
+    const Q8_0: u32 = 8;
+    const F16: u32 = 1;
+
+    #[test]
+    fn experts_that_lose_their_integers_are_told() {
+        let file = (0..6).fold(small("granitemoe"), |file, i| {
+            // Both alike, an up of another type, and two types without blocks.
+            let (gate, up) = if i == 0 { (Q8_0, Q8_0) } else { (Q8_0, F16) };
+            let (gate, up) = if i == 5 { (0, F16) } else { (gate, up) };
+            let bytes =
+                |kind: u32| vec![0; if kind == Q8_0 { 34 } else { [128, 64][kind as usize] }];
+            file.tensor(&format!("blk.{i}.ffn_gate_exps.weight"), &[1, 1, 32], gate, bytes(gate))
+                .tensor(&format!("blk.{i}.ffn_up_exps.weight"), &[1, 1, 32], up, bytes(up))
+        });
+        let file = file.size("granitemoe.expert_count", 4).size("granitemoe.expert_used_count", 2);
+        let read = read("m.gguf", &file.bytes()).unwrap();
+        let mut decoder = import::describe("m.gguf", &read).unwrap().decoder;
+        let told = mixed_experts(&read.tensors, &decoder).unwrap().message.clone();
+        let words =
+            "`blk.1.ffn_gate_exps.weight` is Q8_0 and `blk.1.ffn_up_exps.weight` is float16, ";
+        assert!(
+            told.contains(words) && !told.contains("blk.0") && !told.contains("blk.4"),
+            "{told}"
+        );
+        assert!(told.ends_with("and so in 1 more layers."), "{told}");
+        assert!(mixed_experts(&read.tensors[..2], &decoder).is_none());
+        // Experts with a tensor each keep what each has.
+        decoder.mlp.experts = None;
+        assert!(mixed_experts(&read.tensors, &decoder).is_none());
     }
 }

@@ -63,7 +63,7 @@ impl Kind {
         elements.is_multiple_of(count).then(|| (elements / count).checked_mul(size))?
     }
 
-    fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Kind::Elements(dtype) => dtype.to_string(),
             Kind::Blocks(format) => format.name().to_owned(),

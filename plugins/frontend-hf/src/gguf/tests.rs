@@ -17,7 +17,7 @@ const WORDS: usize = 11;
 const UNPROVEN: [&str; 5] = ["falcon", "gpt-oss", "lfm2", "mpt", "starcoder"];
 
 /// The metadata of a small model: 16 elements, 4 heads, 2 layers.
-fn small(name: &str) -> File {
+pub(super) fn small(name: &str) -> File {
     let key = |key: &str| format!("{name}.{key}");
     let shared = matches!(name, "gpt2" | "gptneox" | "bloom" | "mpt");
     let file = File::default()

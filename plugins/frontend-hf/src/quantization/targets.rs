@@ -1,5 +1,5 @@
-//! What lists of compressed-tensors name: layers, patterns of their names, and classes. A pattern begins with `re:`, and
-//! must fit from the beginning of a name on.
+//! What lists of compressed-tensors name: layers, patterns of their names, and classes. A pattern begins with `re:`.
+//! It must fit from the beginning of a name on.
 
 use crate::config::Config;
 use crate::diag::shown;

@@ -184,6 +184,8 @@ impl Work {
             recognition: known.and_then(|known| known.recognition.clone()),
             work_dir: dir.work().to_string_lossy().into_owned(),
             rewrites_max: 0,
+            // Results of the daemon have folders of their own.
+            taken: Vec::new(),
         };
         let notes = job.notes.iter().cloned().chain(told).collect();
         ConversionOrder { request, limits: self.limits, notes }

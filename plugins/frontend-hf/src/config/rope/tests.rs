@@ -83,3 +83,18 @@ fn refusals() {
         assert!(found.code == code && found.message.contains(words), "{text}: {found}");
     }
 }
+
+/// What stands inside counts; the same outside is read with it, and anything else is told.
+#[test]
+fn fields_inside_go_before_those_around_them() {
+    for (around, told) in [(0.5, 0), (1.0, 1)] {
+        let text = format!(
+            r#"{{"partial_rotary_factor": {around}, "rope_theta": 10000,
+                "rope_parameters": {{"partial_rotary_factor": 0.5, "rope_theta": 10000.0}}}}"#
+        );
+        let c = Config::parse(text.as_bytes()).unwrap();
+        assert_eq!(rope(&c, 8, DEFAULTS).unwrap().dims, 4, "{around}");
+        let unread = c.unread();
+        assert_eq!(unread.len(), told, "{unread:?}");
+    }
+}
