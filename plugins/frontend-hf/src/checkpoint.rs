@@ -2,8 +2,10 @@
 
 use crate::blocks::Blocks;
 use crate::diag::{Code, Diagnostic, shown};
+use crate::pickled;
 use crate::problem::{damaged, over_limit, pointer};
 use crate::safetensors::{self, Stored};
+use bytes::Bytes;
 use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use serde::Deserialize;
@@ -11,10 +13,64 @@ use serde_json::{Map, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// The file of a checkpoint that is in one piece.
-pub(crate) const SINGLE: &str = "model.safetensors";
-/// The list of the files of one that is not.
-pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// The files that a checkpoint may have its weights in.
+pub(crate) struct Form {
+    /// That of one in one piece.
+    pub(crate) single: &'static str,
+    /// The list of the files of one that is not.
+    pub(crate) index: &'static str,
+    /// How names of these files begin and end.
+    shard: [&'static str; 2],
+    /// What they are called.
+    pub(crate) told: &'static str,
+    read: fn(&str, &Bytes) -> Result<Vec<Stored>, Diagnostic>,
+}
+
+pub(crate) const SAFETENSORS: Form = Form {
+    single: "model.safetensors",
+    index: "model.safetensors.index.json",
+    shard: ["model-", ".safetensors"],
+    told: "safetensors",
+    read: safetensors::read,
+};
+
+pub(crate) const PICKLES: Form = Form {
+    single: "pytorch_model.bin",
+    index: "pytorch_model.bin.index.json",
+    shard: ["pytorch_model-", ".bin"],
+    told: "pickles",
+    read: pickled::read,
+};
+
+/// The name of a file of weights, if none is there.
+pub(crate) const SINGLE: &str = SAFETENSORS.single;
+
+impl Form {
+    /// Whether a name is one of several files of weights.
+    pub(crate) fn is_shard(&self, file: &str) -> bool {
+        file.starts_with(self.shard[0]) && file.ends_with(self.shard[1]) && !file.contains('/')
+    }
+
+    /// Whether a name is that of a file of this form.
+    pub(crate) fn has(&self, file: &str) -> bool {
+        file == self.single || file == self.index || self.is_shard(file)
+    }
+
+    /// Whether a folder, which ends with `/` or is empty, has files of this form.
+    pub(crate) fn is_in(&self, submission: &Submission, folder: &str) -> bool {
+        submission
+            .files()
+            .any(|(path, _)| path.strip_prefix(folder).is_some_and(|file| self.has(file)))
+    }
+
+    /// The form that is read of a folder.
+    pub(crate) fn of(submission: &Submission, folder: &str) -> &'static Form {
+        match !SAFETENSORS.is_in(submission, folder) && PICKLES.is_in(submission, folder) {
+            true => &PICKLES,
+            false => &SAFETENSORS,
+        }
+    }
+}
 
 /// Bytes of an index.
 const INDEX_MAX: usize = 64 << 20;
@@ -83,20 +139,21 @@ impl Checkpoint {
     pub(crate) fn open(submission: &Submission, folder: &str) -> Result<Checkpoint, Diagnostic> {
         let mut tensors: HashMap<String, Stored> = HashMap::new();
         let path = |file: &str| format!("{folder}{file}");
-        if submission.has(&path(SINGLE)) {
-            for stored in safetensors::read(SINGLE, &submission.read(&path(SINGLE))?)? {
+        let Form { single, index: list, read, .. } = Form::of(submission, folder);
+        if submission.has(&path(single)) || !submission.has(&path(list)) {
+            for stored in read(single, &submission.read(&path(single))?)? {
                 tensors.insert(stored.name.clone(), stored);
             }
             return Ok(Checkpoint::of(tensors));
         }
-        let listed = index(&submission.read(&path(INDEX))?)?;
+        let listed = index(list, &submission.read(&path(list))?)?;
         let mut home: HashMap<String, &str> = HashMap::new();
         for (file, names) in &listed {
             let bytes = submission.read(&path(file)).map_err(|mut found| {
-                found.message = format!("`{INDEX}` lists `{}`: {}", shown(file), found.message);
+                found.message = format!("`{list}` lists `{}`: {}", shown(file), found.message);
                 found
             })?;
-            for stored in safetensors::read(file, &bytes)? {
+            for stored in read(file, &bytes)? {
                 let name = stored.name.clone();
                 if let Some(other) = home.insert(name.clone(), file) {
                     let (name, files) = (shown(&name), [other, file].map(shown).join("` and `"));
@@ -108,7 +165,7 @@ impl Checkpoint {
             if let Some(name) = lacks {
                 let (name, file) = (shown(name), shown(file));
                 return Err(damaged(format!(
-                    "`{INDEX}` says that `{name}` is in `{file}`, which lacks it"
+                    "`{list}` says that `{name}` is in `{file}`, which lacks it"
                 )));
             }
         }
@@ -377,12 +434,12 @@ impl Checkpoint {
 }
 
 /// The files that an index lists, and the tensors that it says are in each.
-pub(crate) fn index(bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagnostic> {
+pub(crate) fn index(list: &str, bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagnostic> {
     if bytes.len() > INDEX_MAX {
         let found = bytes.len();
-        return Err(over_limit(format!("`{INDEX}` has {found} bytes, of {INDEX_MAX} at most")));
+        return Err(over_limit(format!("`{list}` has {found} bytes, of {INDEX_MAX} at most")));
     }
-    if let Some(found) = pointer(INDEX, bytes) {
+    if let Some(found) = pointer(list, bytes) {
         return Err(found);
     }
     /// What else is in the file is passed over.
@@ -391,16 +448,15 @@ pub(crate) fn index(bytes: &[u8]) -> Result<BTreeMap<String, Vec<String>>, Diagn
         weight_map: Option<Map<String, Value>>,
     }
     let listed: Listed = serde_json::from_slice(bytes)
-        .map_err(|e| damaged(format!("`{INDEX}` is no JSON list of tensors: {e}")))?;
-    let map = listed
-        .weight_map
-        .ok_or_else(|| damaged(format!("`{INDEX}` has no object `weight_map`")))?;
+        .map_err(|e| damaged(format!("`{list}` is no JSON list of tensors: {e}")))?;
+    let map =
+        listed.weight_map.ok_or_else(|| damaged(format!("`{list}` has no object `weight_map`")))?;
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, file) in &map {
         let file = file.as_str().filter(|file| is_plain(file)).ok_or_else(|| {
             let (name, file) = (shown(name), shown(&file.to_string()));
             damaged(format!(
-                "`{INDEX}` says that `{name}` is in {file}, which is no name of a file beside it"
+                "`{list}` says that `{name}` is in {file}, which is no name of a file beside it"
             ))
         })?;
         files.entry(file.to_owned()).or_default().push(name.clone());

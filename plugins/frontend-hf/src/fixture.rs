@@ -8,6 +8,7 @@ use crate::{kinds, quantization, safetensors};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
+use onnxd_plugin_sdk::pickle;
 use serde_json::{Map, Value, json};
 
 /// So many numbers from -0.5 to 0.5 that follow from a name.
@@ -35,6 +36,64 @@ pub(crate) fn file(tensors: &[(String, Vec<usize>)]) -> Bytes {
     }
     let header = Value::Object(header).to_string();
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &data].concat().into()
+}
+
+/// The same tensors as `torch.save` writes them.
+pub(crate) fn pickled(tensors: &[safetensors::Stored]) -> Vec<u8> {
+    let number = |n: usize| [b"M".as_slice(), &(n as u16).to_le_bytes()].concat();
+    let numbers = |of: &[usize]| {
+        let items = of.iter().flat_map(|n| number(*n));
+        [b"(".to_vec(), items.collect(), b"t".to_vec()].concat()
+    };
+    let (mut items, mut members) = (vec![], vec![]);
+    for (key, stored) in tensors.iter().enumerate() {
+        let tensor = stored.tensor().expect("a tensor of a file that was read");
+        let dims = tensor.dims();
+        let strides: Vec<usize> =
+            (1..=dims.len()).map(|axis| dims[axis..].iter().product()).collect();
+        let key = char::from(b'a' + u8::try_from(key).expect("a few tensors"));
+        let storage = format!("ctorch\nFloatStorage\nX\x01\0\0\0{key}").into_bytes();
+        let call = [
+            b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storage".to_vec(),
+            storage,
+            b"X\x03\0\0\0cpu".to_vec(),
+            number(tensor.len()),
+            b"tQK\0".to_vec(),
+            numbers(dims),
+            numbers(&strides),
+            b"\x89ccollections\nOrderedDict\n)RtR".to_vec(),
+        ];
+        items.push((stored.name.as_str(), call.concat()));
+        members.push((format!("data/{key}"), tensor.bytes()));
+    }
+    let dict = pickle::testing::dict(&items);
+    members.insert(0, ("data.pkl".to_owned(), pickle::testing::pickle(&dict).into()));
+    zip(&members)
+}
+
+/// A zip archive whose members are stored in one folder.
+fn zip(members: &[(String, Bytes)]) -> Vec<u8> {
+    let (mut file, mut directory) = (vec![], vec![]);
+    let word = |n: usize| (n as u32).to_le_bytes();
+    for (name, bytes) in members {
+        let name = format!("archive/{name}");
+        let sizes = [word(0), word(bytes.len()), word(bytes.len())].concat();
+        let lengths = (name.len() as u32).to_le_bytes();
+        let head = [&[20, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &sizes, &lengths].concat();
+        let place = [&[0; 10][..], &word(file.len())].concat();
+        directory.extend([b"PK\x01\x02\x14\0", &head[..], &place, name.as_bytes()].concat());
+        file.extend([b"PK\x03\x04", &head[..], name.as_bytes(), bytes].concat());
+    }
+    let count = (members.len() as u16).to_le_bytes();
+    let end = [
+        &b"PK\x05\x06\0\0\0\0"[..],
+        &count,
+        &count,
+        &word(directory.len()),
+        &word(file.len()),
+        &[0, 0],
+    ];
+    [&file[..], &directory, &end.concat()].concat()
 }
 
 /// The models of a network.

@@ -1,7 +1,7 @@
 //! What lies in the folder of a checkpoint: what is read, what is copied to the result, and what is left alone.
 
 use crate::beside::{GGUF, folder_of};
-use crate::checkpoint::{INDEX, SINGLE, index};
+use crate::checkpoint::{Form, PICKLES, SAFETENSORS, SINGLE, index};
 use crate::config::{BYTES_MAX, json};
 use crate::diag::{Diagnostic, shown};
 use crate::sentence;
@@ -9,9 +9,6 @@ use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const ADAPTER: &str = "adapter_config.json";
-
-/// Weights as a pickle.
-const PICKLED: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// What runtimes and people read beside a model. None of it changes the graph.
 const COPIED: [&str; 27] = [
@@ -67,12 +64,20 @@ pub(crate) fn is_language(file: &str) -> bool {
 
 /// Other copies of the model, which are not read.
 pub(crate) fn other_copies(submission: &Submission) -> Vec<&str> {
-    let is_single = has(submission, SINGLE);
+    let form = form(submission);
+    let is_single = has(submission, form.single);
+    let is_read = |file: &str| match is_single {
+        true => file == form.single,
+        false => form.has(file),
+    };
     let is_copy = |file: &&str| {
-        let is_shard = is_single && *file != SINGLE && !file.contains('/');
-        let is_shard = is_shard && (*file == INDEX || file.ends_with(".safetensors"));
+        let is_shard = !file.contains('/') && file.ends_with(".safetensors");
+        let is_shard = is_single && (is_shard || form.has(file));
         let is_consolidated = file.starts_with("consolidated") || *file == "params.json";
         let inside = OTHER_FOLDERS.iter().any(|folder| file.starts_with(folder));
+        if is_read(file) {
+            return false;
+        }
         is_shard
             || is_consolidated
             || inside
@@ -81,15 +86,19 @@ pub(crate) fn other_copies(submission: &Submission) -> Vec<&str> {
     beside(submission).filter(is_copy).collect()
 }
 
-/// Whether the weights are there only as pickles.
-pub(crate) fn is_pickled(submission: &Submission) -> bool {
-    !has_weights(submission) && PICKLED.iter().any(|file| has(submission, file))
+/// The form of the weights that are read.
+pub(crate) fn form(submission: &Submission) -> &'static Form {
+    Form::of(submission, folder_of(submission.network()))
 }
 
-/// Whether weights are there that are read, or some of them.
+/// Whether the weights, or some of them, are there, and only as pickles.
+fn is_pickled(submission: &Submission) -> bool {
+    !has_weights(submission) && PICKLES.is_in(submission, folder_of(submission.network()))
+}
+
+/// Whether weights are there as safetensors, or some of them.
 pub(crate) fn has_weights(submission: &Submission) -> bool {
-    let is_shard = |file: &str| file.starts_with("model-") && file.ends_with(".safetensors");
-    [SINGLE, INDEX].iter().any(|file| has(submission, file)) || beside(submission).any(is_shard)
+    SAFETENSORS.is_in(submission, folder_of(submission.network()))
 }
 
 pub(crate) fn has(submission: &Submission, file: &str) -> bool {
@@ -159,21 +168,19 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
 /// The files of the weights.
 fn weights(submission: &Submission) -> Result<Vec<Need>, Diagnostic> {
     let need = |what, file: &str| need(submission, what, file, false);
-    if is_pickled(submission) {
-        return Ok(vec![]);
+    let Form { single, index: list, .. } = *form(submission);
+    if has(submission, single) {
+        return Ok(vec![need("file of weights", single)]);
     }
-    if has(submission, SINGLE) {
-        return Ok(vec![need("file of weights", SINGLE)]);
-    }
-    if !has(submission, INDEX) {
-        return Ok(vec![match has_weights(submission) {
-            true => need("list of the files of weights", INDEX),
-            false => need("file of weights", SINGLE),
+    if !has(submission, list) {
+        return Ok(vec![match has_weights(submission) || is_pickled(submission) {
+            true => need("list of the files of weights", list),
+            false => need("file of weights", single),
         }]);
     }
-    let path = format!("{}{INDEX}", folder_of(submission.network()));
+    let path = format!("{}{list}", folder_of(submission.network()));
     // A damaged index is reported when the network is read.
-    let files = submission.look(&path, |bytes| index(bytes).unwrap_or_default())?;
-    let list = [need("list of the files of weights", INDEX)];
-    Ok(list.into_iter().chain(files.keys().map(|file| need("file of weights", file))).collect())
+    let files = submission.look(&path, |bytes| index(list, bytes).unwrap_or_default())?;
+    let listed = [need("list of the files of weights", list)];
+    Ok(listed.into_iter().chain(files.keys().map(|file| need("file of weights", file))).collect())
 }

@@ -5,10 +5,12 @@
 use crate::architecture::Target;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::Config;
-use crate::{gguf, kinds, quantization, safetensors, sentence};
+use crate::diag::Diagnostic;
+use crate::{gguf, kinds, pickled, quantization, safetensors, sentence};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
+use onnxd_plugin_sdk::pickle::Members;
 
 const OPSET: i64 = 21;
 
@@ -16,7 +18,7 @@ const OPSET: i64 = 21;
 pub fn tensors(bytes: &[u8]) {
     let read = safetensors::read("m.safetensors", &Bytes::copy_from_slice(bytes));
     read.iter().flatten().for_each(|stored| drop(stored.tensor()));
-    drop(checkpoint::index(bytes));
+    drop(checkpoint::index("list", bytes));
     sentence::read_bytes(bytes);
 }
 
@@ -37,6 +39,30 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     drop(config.unread());
     drop(checkpoint.unused());
     Some(lower::model(graph, OPSET))
+}
+
+/// Reads bytes as a file of `torch.save`, and as the pickle of one that has some storages: how many tensors there are.
+pub fn pickled(bytes: &[u8]) -> usize {
+    let bytes = Bytes::copy_from_slice(bytes);
+    let found = [pickled::read("m.bin", &bytes), pickled::dict(&Alone(bytes))];
+    found.iter().flatten().flatten().filter(|stored| stored.tensor().is_ok()).count()
+}
+
+/// An archive of a pickle, with as many storages as are asked for.
+#[derive(Debug)]
+struct Alone(Bytes);
+
+impl Members for Alone {
+    fn has(&self, name: &str) -> bool {
+        name != "byteorder"
+    }
+
+    fn read(&self, name: &str) -> Result<Bytes, Diagnostic> {
+        Ok(match name {
+            "data.pkl" => self.0.clone(),
+            _ => Bytes::from_static(&[0x3f; 256]),
+        })
+    }
 }
 
 /// Reads bytes as a file of GGUF.

@@ -27,11 +27,6 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     let config = Config::parse(&bytes)?;
     let scheme = quantization::scheme(&config)?;
     let family = kinds::family(&config)?;
-    if folder::is_pickled(submission) {
-        let why = "The weights are pickled (`pytorch_model.bin`), which this version does not read";
-        let help = "Save the model with `safe_serialization=True`.";
-        return Err(unsupported(why).help(help).into());
-    }
     let task = submission.param("source", "task").as_str();
     let sentence = if task.is_none() { sentence::read(submission)? } else { None };
     if sentence.is_some() && !family.reads_texts() {
@@ -121,7 +116,10 @@ fn not_read(submission: &Submission, config: &Config) -> Vec<Diagnostic> {
     };
     let copies = (!copies.is_empty()).then(|| {
         let told = listed(&copies);
-        let message = format!("The model was read from its safetensors; {told} were not read.");
+        let message = format!(
+            "The model was read from its {}; {told} were not read.",
+            folder::form(submission).told
+        );
         note(message, "Nothing is to be done if they hold the same model.")
     });
     let languages = (!languages.is_empty()).then(|| {

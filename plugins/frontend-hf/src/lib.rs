@@ -1,4 +1,4 @@
-//! The front-end for checkpoints of Hugging Face: `config.json` and `*.safetensors` become a decoder with its cache, or
+//! The front-end for checkpoints of Hugging Face: `config.json` and weights become a decoder with its cache, or
 //! an encoder with a head, without Python, and without running any code of the folder.
 //!
 //! `safetensors` and `checkpoint` find tensors in mapped files. `config` reads `config.json` and notes what was read.
@@ -30,6 +30,7 @@ mod import;
 mod kinds;
 mod layers;
 mod params;
+mod pickled;
 mod problem;
 mod quantization;
 mod safetensors;
@@ -51,7 +52,7 @@ use onnxd_plugin_sdk::{Frontend, Imported, Probe, Submission};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-hf",
-    summary: "Reads checkpoints of Hugging Face: config.json with safetensors, and files of GGUF",
+    summary: "Reads checkpoints of Hugging Face: config.json with safetensors or pickles, and files of GGUF",
     components: [
         frontend("hf", "Hugging Face checkpoints"; "config.json", "adapter_config.json", "*.gguf"; declares [
             "is_source = true\n", params::Source::ROWS

@@ -3,7 +3,7 @@
 mod graph;
 
 use crate::beside::folder_of;
-use crate::checkpoint::{Checkpoint, SINGLE};
+use crate::checkpoint::{Checkpoint, Form};
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, shown};
 use crate::layers::Activation;
@@ -156,11 +156,9 @@ pub(crate) fn needs(submission: &Submission) -> Result<Vec<(&'static str, String
         if matches!(class(&kind), Some("Pooling" | "Dense" | "LayerNorm")) {
             needs.push(("settings of a step", file("config.json")));
         }
-        // Pickled weights are refused when the network is read.
-        if matches!(class(&kind), Some("Dense" | "LayerNorm"))
-            && !submission.has(&file("pytorch_model.bin"))
-        {
-            needs.push(("weights of a step", file(SINGLE)));
+        if matches!(class(&kind), Some("Dense" | "LayerNorm")) {
+            let form = Form::of(submission, &file(""));
+            needs.push(("weights of a step", file(form.single)));
         }
     }
     Ok(needs)
@@ -249,16 +247,7 @@ fn step(submission: &Submission, root: &str, module: &Module) -> Result<Option<S
         let file = format!("{}/config.json", module.path);
         Config::parse_file(&submission.read(&format!("{folder}config.json"))?, &file)
     };
-    let weights = || {
-        if !submission.has(&format!("{folder}{SINGLE}")) {
-            let why = format!(
-                "The weights of `{}` are pickled, which this version does not read",
-                shown(&module.path)
-            );
-            return Err(unsupported(why).help("Save the model with `safe_serialization=True`."));
-        }
-        Checkpoint::open(submission, &folder)
-    };
+    let weights = || Checkpoint::open(submission, &folder);
     let step = match class(&module.kind) {
         Some("Pooling") => pooling(&config()?)?,
         Some("Dense") => {

@@ -3,15 +3,15 @@ use super::*;
 #[test]
 fn an_index_lists_files_beside_it() {
     let text = r#"{"metadata": {}, "weight_map": {"a": "x.safetensors", "b": "y.safetensors", "c": "x.safetensors"}}"#;
-    let found = index(text.as_bytes()).unwrap();
+    let found = index("list", text.as_bytes()).unwrap();
     assert_eq!(found["x.safetensors"], ["a", "c"]);
     for bad in ["../x", "/x", "a/b", "", "..", "a\\b", "c:x"] {
         let text = serde_json::json!({ "weight_map": { "w": bad } }).to_string();
-        let why = index(text.as_bytes()).unwrap_err();
+        let why = index("list", text.as_bytes()).unwrap_err();
         assert!(why.code == "N0201" && why.message.contains("`w` is in"), "{bad}: {why}");
     }
     for bad in ["", "[]", "{}", r#"{"weight_map": {"w": 1}}"#] {
-        assert_eq!(index(bad.as_bytes()).unwrap_err().code, "N0201", "{bad}");
+        assert_eq!(index("list", bad.as_bytes()).unwrap_err().code, "N0201", "{bad}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Mutations of the seeds of the fuzz target, without its tool.
 
-use super::{folder, gguf, tensors};
+use super::{folder, gguf, pickled, tensors};
 use onnxd_plugin_sdk::testing::mutations::{Mutations, valid};
 use std::path::{Path, PathBuf};
 
@@ -53,4 +53,16 @@ const PARTS: [&[u8]; 10] = [
 fn files_of_gguf() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seeds/hf_gguf");
     Mutations::of_folder(&seeds, &PARTS).run(|bytes| valid(gguf(bytes).as_ref()));
+}
+
+/// Operations of pickles, and names that have a meaning in them.
+const OPERATIONS: [&[u8]; 12] = [
+    b"(", b"t", b"R", b"Q", b"b", b"u", b"h\0", b"q\0", b"}", b"]",
+    b"ctorch._utils\n_rebuild_tensor_v3\n", b"ccollections\nOrderedDict\n)R",
+];
+
+#[test]
+fn files_of_pickles() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus-seeds/hf_pickle");
+    Mutations::of_folder(&seeds, &OPERATIONS).run(pickled);
 }

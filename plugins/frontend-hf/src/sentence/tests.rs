@@ -190,7 +190,7 @@ fn what_is_not_known_is_told() {
     let dense = |settings| [pooling(&json!("mean")), ("Dense", settings)];
     told(
         &dense(json!({ "in_features": 4, "out_features": 3 })),
-        "The weights of `1_step` are pickled",
+        "`m/1_step/model.safetensors` was not dropped",
     );
     told(
         &dense(json!({ "in_features": 4, "out_features": 3, "use_residual": true })),

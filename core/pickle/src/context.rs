@@ -1,9 +1,9 @@
 //! What a pickle refers to outside of itself, and how much its calls may copy.
 
-use crate::archive::over_limit;
-use crate::archive::storage::{Storages, StoredTensor};
-use crate::diag::Diagnostic;
-use onnxd_plugin_sdk::ir::DataType;
+use crate::problem::over_limit;
+use crate::storage::{Storages, StoredTensor};
+use onnxd_diagnostics::Diagnostic;
+use onnxd_ir::DataType;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,17 +15,17 @@ const TEXT_BYTES: usize = 32;
 
 /// What a pickle refers to.
 #[derive(Debug, Default)]
-pub(crate) struct Context<'a> {
+pub struct Context<'a> {
     /// Where tensors have their elements. Without it no tensor is made, and storages are noted only.
-    pub(crate) storages: Option<&'a Storages<'a>>,
+    pub storages: Option<&'a Storages<'a>>,
     /// The tensors that `build_tensor_from_id` counts.
-    pub(crate) table: &'a [Rc<StoredTensor>],
+    pub table: &'a [Rc<StoredTensor>],
     /// Whether integers of one byte have a sign, as in files of torch 1.1.
-    pub(crate) signed: bool,
+    pub signed: bool,
     /// Storages by key, with the type and number of their elements.
-    pub(crate) seen: RefCell<BTreeMap<String, (DataType, usize)>>,
+    pub seen: RefCell<BTreeMap<String, (DataType, usize)>>,
     /// How many values calls have copied.
-    pub(crate) copied: Cell<usize>,
+    pub copied: Cell<usize>,
 }
 
 impl Context<'_> {

@@ -1,23 +1,44 @@
-//! Objects of a pickle: data only, nothing is executed.
+//! What `torch.save` writes: objects of a pickle, as data alone, and tensors as views of storages in the mapped file.
+//! Nothing is executed: what looks like a call of an unknown function gives an opaque object.
+// A diagnostic is one large value by design, and errors are rare.
+#![allow(clippy::result_large_err)]
 
 mod context;
+pub mod problem;
 mod reader;
 mod reduce;
+pub mod storage;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod tree;
 
-pub(crate) use context::Context;
-pub(crate) use reader::{read, read_one};
-pub(crate) use tree::PickledTree;
+pub use context::Context;
+pub use reader::{read, read_one};
+pub use tree::PickledTree;
 
-use super::storage::{Storage, StoredTensor};
+use bytes::Bytes;
+use onnxd_diagnostics::Diagnostic;
 use std::cell::RefCell;
 use std::rc::Rc;
+use storage::{Storage, StoredTensor};
+
+/// Files of an archive, by their names in it.
+pub trait Members: std::fmt::Debug {
+    /// Whether there is a member of this name.
+    fn has(&self, name: &str) -> bool;
+
+    /// The bytes of a member; as they lie in the file, if they are stored.
+    ///
+    /// # Errors
+    /// If there is none, or if it is damaged.
+    fn read(&self, name: &str) -> Result<Bytes, Diagnostic>;
+}
 
 /// A value of a pickle. Containers are shared as in Python.
 #[derive(Clone, Debug)]
-pub(crate) enum Pickled {
+pub enum Pickled {
     None,
     Bool(bool),
     Int(i64),
@@ -42,25 +63,25 @@ pub(crate) enum Pickled {
 }
 
 #[derive(Debug)]
-pub(crate) struct Object {
+pub struct Object {
     /// `__torch__.models.Net`, `torchvision.models.resnet.ResNet`.
-    pub(crate) class: Rc<str>,
+    pub class: Rc<str>,
     /// What it was made of (`REDUCE`, `NEWOBJ`): the value of an enum member, mostly empty.
-    pub(crate) arguments: Vec<Pickled>,
+    pub arguments: Vec<Pickled>,
     /// What `BUILD` gave it: a dict of attributes, or what its `__getstate__` gave.
-    pub(crate) state: RefCell<Option<Pickled>>,
+    pub state: RefCell<Option<Pickled>>,
 }
 
 impl Pickled {
-    pub(crate) fn list(items: Vec<Pickled>) -> Pickled {
+    pub fn list(items: Vec<Pickled>) -> Pickled {
         Pickled::List(Rc::new(RefCell::new(items)))
     }
 
-    pub(crate) fn dict(items: Vec<(Pickled, Pickled)>) -> Pickled {
+    pub fn dict(items: Vec<(Pickled, Pickled)>) -> Pickled {
         Pickled::Dict(Rc::new(RefCell::new(items)))
     }
 
-    pub(crate) fn object(class: impl Into<Rc<str>>, arguments: Vec<Pickled>) -> Pickled {
+    pub fn object(class: impl Into<Rc<str>>, arguments: Vec<Pickled>) -> Pickled {
         Pickled::Object(Rc::new(Object {
             class: class.into(),
             arguments,
@@ -68,7 +89,7 @@ impl Pickled {
         }))
     }
 
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         match self {
             Pickled::Text(text) => Some(text),
             _ => None,
@@ -76,7 +97,7 @@ impl Pickled {
     }
 
     /// The items of a tuple or list.
-    pub(crate) fn items(&self) -> Option<Vec<Pickled>> {
+    pub fn items(&self) -> Option<Vec<Pickled>> {
         match self {
             Pickled::Tuple(items) => Some(items.to_vec()),
             Pickled::List(items) => Some(items.borrow().clone()),
@@ -85,7 +106,7 @@ impl Pickled {
     }
 
     /// What it is, for messages.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Pickled::None => "None",
             Pickled::Bool(_) => "a bool",
@@ -106,7 +127,7 @@ impl Pickled {
     }
 
     /// The value of a key that is text.
-    pub(crate) fn get(&self, key: &str) -> Option<Pickled> {
+    pub fn get(&self, key: &str) -> Option<Pickled> {
         let Pickled::Dict(items) = self else { return None };
         let items = items.borrow();
         items.iter().find(|(k, _)| k.text() == Some(key)).map(|(_, value)| value.clone())
@@ -115,7 +136,7 @@ impl Pickled {
 
 impl Object {
     /// The attribute of a name, where the state is a dict.
-    pub(crate) fn attribute(&self, name: &str) -> Option<Pickled> {
+    pub fn attribute(&self, name: &str) -> Option<Pickled> {
         self.state.borrow().as_ref()?.get(name)
     }
 }

@@ -3,8 +3,8 @@
 use super::context::Context;
 use super::tree::Containers;
 use super::{Pickled, PickledTree, reduce};
-use crate::archive::{damaged, over_limit, truncated, unsupported};
-use crate::diag::{Diagnostic, refuse};
+use crate::problem::{damaged, over_limit, truncated, unsupported};
+use onnxd_diagnostics::{Diagnostic, refuse};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -34,15 +34,12 @@ pub(super) struct PickleReader<'a> {
 }
 
 /// Reads a pickle.
-pub(crate) fn read(bytes: &[u8], context: &Context) -> Result<PickledTree, Diagnostic> {
+pub fn read(bytes: &[u8], context: &Context) -> Result<PickledTree, Diagnostic> {
     read_one(bytes, context).map(|(tree, _)| tree)
 }
 
 /// Reads the pickle that bytes begin with. Also tells where it ends.
-pub(crate) fn read_one(
-    bytes: &[u8],
-    context: &Context,
-) -> Result<(PickledTree, usize), Diagnostic> {
+pub fn read_one(bytes: &[u8], context: &Context) -> Result<(PickledTree, usize), Diagnostic> {
     let mut reader = PickleReader {
         made: Containers::default(),
         bytes,

@@ -1,10 +1,9 @@
 use super::*;
-use crate::archive::fixture::{archive, dict, floats, pickle, tensor};
-use crate::archive::pickle::{self, Context, Pickled};
+use crate::testing::{archive, dict, floats, pickle, tensor};
+use crate::{self as pickled, Context, Pickled};
 
 fn storages<T>(look: impl FnOnce(&Storages, &Storage) -> T) -> T {
-    let bytes = archive(&[("a/data/0", &floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0])), ("a/v", b"")]);
-    let archive = Archive::open(bytes).unwrap();
+    let archive = archive(&[("data/0", &floats(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]))]);
     let storages = Storages::new(StorageSource::Archive(&archive, "data/"), "");
     look(&storages, &storages.storage("0", DataType::Float, Some(6)).unwrap())
 }
@@ -68,11 +67,10 @@ fn storages_beyond_their_member_are_refused() {
 /// The first tensor of a pickle over six bytes.
 fn pickled(value: &[u8]) -> Result<Rc<StoredTensor>, Diagnostic> {
     let scales: Vec<u8> = [0.5f64, 0.25].iter().flat_map(|s| s.to_le_bytes()).collect();
-    let bytes = archive(&[("a/data/0", &[1, 2, 3, 4, 5, 6]), ("a/data/1", &scales)]);
-    let archive = Archive::open(bytes).unwrap();
+    let archive = archive(&[("data/0", &[1, 2, 3, 4, 5, 6]), ("data/1", &scales)]);
     let storages = Storages::new(StorageSource::Archive(&archive, "data/"), "");
     let context = Context { storages: Some(&storages), ..Context::default() };
-    let value = pickle::read(&pickle(&dict(&[("t", value.to_vec())])), &context)?.checked()?;
+    let value = pickled::read(&pickle(&dict(&[("t", value.to_vec())])), &context)?.checked()?;
     match value.get("t") {
         Some(Pickled::Tensor(tensor)) => Ok(tensor),
         other => panic!("{other:?}"),

@@ -3,12 +3,10 @@
 use super::Pickled;
 use super::context::Context;
 use super::tree::Containers;
-use crate::archive::storage::{
-    Quantizer, Storage, Storages, StoredTensor, python_type, storage_type,
-};
-use crate::archive::{damaged, unsupported};
-use crate::diag::{Diagnostic, refuse};
-use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use crate::problem::{damaged, unsupported};
+use crate::storage::{Quantizer, Storage, Storages, StoredTensor, python_type, storage_type};
+use onnxd_diagnostics::{Diagnostic, refuse};
+use onnxd_ir::{DataType, Tensor};
 use std::collections::HashMap;
 use std::rc::Rc;
 

@@ -1,10 +1,10 @@
 //! Tensors as views of storages in the mapped file.
 
-use super::zip::Archive;
-use super::{damaged, over_limit, truncated, unsupported};
-use crate::diag::{Diagnostic, refuse};
+use crate::Members;
+use crate::problem::{damaged, over_limit, truncated, unsupported};
 use bytes::Bytes;
-use onnxd_plugin_sdk::ir::{DataType, Derivation, Tensor, element_count};
+use onnxd_diagnostics::{Diagnostic, refuse};
+use onnxd_ir::{DataType, Derivation, Tensor, element_count};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -17,43 +17,43 @@ const RANK_MAX: usize = 64;
 
 /// A tensor of an archive.
 #[derive(Debug)]
-pub(crate) struct StoredTensor {
+pub struct StoredTensor {
     /// Its elements; not held where strides are not row-major. Quantized ones are the integers.
-    pub(crate) tensor: Tensor,
+    pub tensor: Tensor,
     /// Which view of which storage it is; equal ones are one tensor (tied weights).
-    pub(crate) place: StorageView,
-    pub(crate) quantizer: Option<Quantizer>,
+    pub place: StorageView,
+    pub quantizer: Option<Quantizer>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StorageView {
+pub struct StorageView {
     /// Member of the archive that has the elements.
-    pub(crate) member: Rc<str>,
+    pub member: Rc<str>,
     /// In elements.
-    pub(crate) offset: usize,
-    pub(crate) sizes: Vec<usize>,
-    pub(crate) strides: Vec<usize>,
+    pub offset: usize,
+    pub sizes: Vec<usize>,
+    pub strides: Vec<usize>,
 }
 
 /// How integers of a quantized tensor stand for numbers: `(q - zero_point) * scale`.
 #[derive(Clone, Debug)]
-pub(crate) struct Quantizer {
+pub struct Quantizer {
     /// One, or one for each index of `axis`.
-    pub(crate) scales: Vec<f64>,
-    pub(crate) zero_points: Vec<i64>,
-    pub(crate) axis: Option<usize>,
+    pub scales: Vec<f64>,
+    pub zero_points: Vec<i64>,
+    pub axis: Option<usize>,
 }
 
 /// Elements in a member, of which tensors are views.
 #[derive(Clone, Debug)]
-pub(crate) struct Storage {
-    pub(crate) member: Rc<str>,
+pub struct Storage {
+    pub member: Rc<str>,
     /// All elements, in one row.
-    pub(crate) elements: Tensor,
+    pub elements: Tensor,
 }
 
 /// The type of a storage by its name in Python. Quantized ones are their integers.
-pub(crate) fn storage_type(name: &str) -> Option<DataType> {
+pub fn storage_type(name: &str) -> Option<DataType> {
     match name.strip_suffix("Storage")? {
         "Char" => Some(DataType::Int8),
         "Byte" | "Untyped" => Some(DataType::Uint8),
@@ -65,7 +65,7 @@ pub(crate) fn storage_type(name: &str) -> Option<DataType> {
 }
 
 /// The type by its name in Python (`torch.float32`).
-pub(crate) fn python_type(name: &str) -> Option<DataType> {
+pub fn python_type(name: &str) -> Option<DataType> {
     Some(match name {
         "float32" | "float" => DataType::Float,
         "float64" | "double" => DataType::Double,
@@ -93,16 +93,16 @@ pub(crate) fn python_type(name: &str) -> Option<DataType> {
 
 /// Where storages come from.
 #[derive(Debug)]
-pub(crate) enum StorageSource<'a> {
+pub enum StorageSource<'a> {
     /// Members of an archive, in a folder that is named with its last `/`.
-    Archive(&'a Archive, &'a str),
+    Archive(&'a dyn Members, &'a str),
     /// Parts of a file, by the keys of their storages.
     Parts(BTreeMap<String, Bytes>),
 }
 
 /// Makes tensors of storages. Equal views of one storage are one tensor.
 #[derive(Debug)]
-pub(crate) struct Storages<'a> {
+pub struct Storages<'a> {
     source: StorageSource<'a>,
     /// Tells members of one file apart from those of another one inside it.
     within: &'a str,
@@ -113,13 +113,13 @@ pub(crate) struct Storages<'a> {
 
 impl<'a> Storages<'a> {
     /// `within` stands before the names of members in [`StorageView`]; empty for the file itself.
-    pub(crate) fn new(source: StorageSource<'a>, within: &'a str) -> Storages<'a> {
+    pub fn new(source: StorageSource<'a>, within: &'a str) -> Storages<'a> {
         let tensors = RefCell::default();
         Storages { source, within, tensors, left: Cell::new(EXPANDED_MAX) }
     }
 
     /// The storage of a key. `count` is the number of its elements; without it, the member says how many there are.
-    pub(crate) fn storage(
+    pub fn storage(
         &self,
         key: &str,
         dtype: DataType,
@@ -159,7 +159,7 @@ impl<'a> Storages<'a> {
     }
 
     /// A view of a storage: the element at the coordinates `i` is element `offset + Σ iₐ·strides[a]`.
-    pub(crate) fn view(
+    pub fn view(
         &self,
         storage: &Storage,
         offset: usize,
@@ -180,7 +180,7 @@ impl<'a> Storages<'a> {
     }
 
     /// As [`Storages::view`], of integers that stand for numbers.
-    pub(crate) fn quantized(
+    pub fn quantized(
         &self,
         storage: &Storage,
         place: (usize, &[usize], &[usize]),
@@ -235,7 +235,7 @@ fn check_quantizer(quantizer: &Quantizer, sizes: &[usize]) -> Result<(), Diagnos
 }
 
 /// Refuses archives of processors that store numbers the other way round.
-pub(crate) fn refuse_big_endian(archive: &Archive) -> Result<(), Diagnostic> {
+pub fn refuse_big_endian(archive: &dyn Members) -> Result<(), Diagnostic> {
     refuse!(archive.has("byteorder") && archive.read("byteorder")?.trim_ascii() == b"big" =>
         unsupported("the archive has numbers in big-endian order").help("Save it on a little-endian machine."));
     Ok(())

@@ -1,8 +1,8 @@
 //! What a pickle gave, and whether functions that recurse may walk it.
 
 use super::Pickled;
-use crate::archive::{damaged, over_limit};
-use crate::diag::{Diagnostic, refuse};
+use crate::problem::{damaged, over_limit};
+use onnxd_diagnostics::{Diagnostic, refuse};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ const UNFOLDED_MAX: u64 = 1 << 24;
 
 /// A value and all containers that were made with it. Dropped without recursion, even if it is deep or has cycles.
 #[derive(Debug)]
-pub(crate) struct PickledTree {
+pub struct PickledTree {
     root: Pickled,
     _made: Containers,
 }
@@ -42,12 +42,12 @@ impl PickledTree {
     }
 
     /// The value. Its containers are empty once the tree is dropped.
-    pub(crate) fn root(&self) -> &Pickled {
+    pub fn root(&self) -> &Pickled {
         &self.root
     }
 
     /// The value for functions that recurse: no container is in itself, nor very deep, nor shared without measure.
-    pub(crate) fn checked(self) -> Result<Pickled, Diagnostic> {
+    pub fn checked(self) -> Result<Pickled, Diagnostic> {
         let known = check(&self.root)?;
         let PickledTree { root, _made: mut made } = self;
         // What the value does not reach may be deep, and is emptied.
