@@ -131,11 +131,12 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("report", "results for people"),
         ],
     ),
+    ("hugging-face", &[SDK]),
     ("frontend-onnx", &[SDK]),
     ("frontend-n2d2", &[SDK]),
     ("frontend-torch", &[SDK]),
     ("frontend-tensorflow", &[SDK]),
-    ("frontend-hf", &[SDK]),
+    ("frontend-hf", &[SDK, HUGGING_FACE]),
     ("passes-cleanup", &[SDK]),
     ("passes-fusion", &[SDK]),
     ("passes-layout", &[SDK]),
@@ -151,6 +152,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ),
     ("plugin-example", &[SDK]),
     ("plugin-example-operator", &[SDK]),
+    ("plugin-example-architecture", &[SDK, HUGGING_FACE]),
     ("hostile-plugins", &[SDK]),
     (
         "integration-tests",
@@ -167,6 +169,9 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
 
 /// All that a plugin sees.
 const SDK: (&str, &str) = ("plugin-sdk", "all that it needs");
+
+/// What plugins for checkpoints share.
+const HUGGING_FACE: (&str, &str) = ("hugging-face", "the front-end, and families as data");
 
 /// Libraries that one crate alone may use, because it is the one place to change when they are replaced.
 const ONE_USER: &[(&str, &str)] =

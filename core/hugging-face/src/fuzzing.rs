@@ -28,7 +28,7 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     let (config, tensors) = at.map_or((bytes, &[][..]), |at| (&bytes[..at], &bytes[at + 2..]));
     let config = Config::parse(config).ok()?;
     let scheme = quantization::scheme(&config).ok()?;
-    let described = kinds::family(&config).ok()?.describe(&config, None).ok()?;
+    let described = kinds::family(&config, &kinds::named).ok()?.describe(&config, None).ok()?;
     let stored = safetensors::read("m.safetensors", &Bytes::copy_from_slice(tensors));
     let stored = stored.unwrap_or_default().into_iter().map(|t| (t.name.clone(), t));
     let mut checkpoint = Checkpoint::of(stored.collect());

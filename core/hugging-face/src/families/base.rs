@@ -10,44 +10,55 @@ use crate::diag::Diagnostic;
 use crate::layers::Activation;
 
 /// Heads, and elements of a head. Tables of angles and slopes have so many elements.
-pub(super) const HEADS_MAX: usize = 1 << 16;
+pub(crate) const HEADS_MAX: usize = 1 << 16;
 
 /// How a family calls its sizes.
 #[derive(Clone, Copy)]
-pub(super) struct Keys {
-    pub(super) hidden: &'static str,
-    pub(super) heads: &'static str,
-    pub(super) kv_heads: &'static str,
-    pub(super) layers: &'static str,
-    pub(super) inner: &'static str,
+pub struct Keys {
+    /// Elements of the vector of a token.
+    pub hidden: &'static str,
+    /// Heads of queries.
+    pub heads: &'static str,
+    /// Heads of keys and values.
+    pub kv_heads: &'static str,
+    /// Layers.
+    pub layers: &'static str,
+    /// Elements inside the MLP.
+    pub inner: &'static str,
 }
 
 /// What a family's `config.json` is read with.
 #[derive(Clone, Copy)]
-pub(super) struct Base {
-    pub(super) keys: Keys,
-    pub(super) names: Names,
-    pub(super) norm: NormKind,
+pub struct Base {
+    /// Fields of sizes.
+    pub keys: Keys,
+    /// Names of weights.
+    pub names: Names,
+    /// The kind of its norms.
+    pub norm: NormKind,
     /// Field and default of the epsilon of norms.
-    pub(super) epsilon: (&'static str, f64),
+    pub epsilon: (&'static str, f64),
     /// Fields of the activation, of which the first that is there counts, and the default.
-    pub(super) activation: (&'static [&'static str], &'static str),
-    pub(super) mlp: MlpKind,
+    pub activation: (&'static [&'static str], &'static str),
+    /// The kind of its MLP.
+    pub mlp: MlpKind,
     /// How heads turn; `None` where they do not.
-    pub(super) rope: Option<rope::Defaults>,
+    pub rope: Option<rope::Defaults>,
     /// Key heads where the file does not say; as many as heads if that does not say either.
-    pub(super) kv_heads: Option<usize>,
+    pub kv_heads: Option<usize>,
     /// Elements of a head where the file does not say.
-    pub(super) head: Option<usize>,
-    pub(super) is_tied: bool,
+    pub head: Option<usize>,
+    /// Whether words give the logits where the file does not say.
+    pub is_tied: bool,
     /// Whether the MLP is four times as wide as the rest, where the file does not say.
-    pub(super) is_inner_fourfold: bool,
+    pub is_inner_fourfold: bool,
 }
 
-pub(super) const ROPE: rope::Defaults =
-    rope::Defaults { theta: 10000.0, share: 1.0, interleaved: false };
+/// The rotation of Llama.
+pub const ROPE: rope::Defaults = rope::Defaults { theta: 10000.0, share: 1.0, interleaved: false };
 
-pub(super) const NAMES: Names = Names {
+/// The names of weights in Llama.
+pub const NAMES: Names = Names {
     prefixes: &["model."],
     embedding: "embed_tokens",
     positions: "",
@@ -73,7 +84,8 @@ pub(super) const NAMES: Names = Names {
     lm_head: "lm_head",
 };
 
-pub(super) const LLAMA: Base = Base {
+/// What Llama is read with.
+pub const LLAMA: Base = Base {
     keys: Keys {
         hidden: "hidden_size",
         heads: "num_attention_heads",
@@ -94,7 +106,7 @@ pub(super) const LLAMA: Base = Base {
 };
 
 /// Attention without anything that families add to it.
-pub(super) const ATTENTION: Attention = Attention {
+pub const ATTENTION: Attention = Attention {
     fused: Fused::Apart,
     scale: 1.0,
     by_layer: false,
@@ -115,7 +127,7 @@ const BIASES: [&str; 8] = [
 ];
 
 /// The decoder that `config.json` describes, as one of Llama's kind with these defaults.
-pub(super) fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
+pub fn decoder(c: &Config, base: &Base) -> Result<Decoder, Diagnostic> {
     let keys = &base.keys;
     c.pass_over(&BIASES);
     let (hidden, heads) = (c.size(keys.hidden)?, c.size(keys.heads)?);
@@ -202,7 +214,7 @@ fn activation(c: &Config, base: &Base) -> Result<Activation, Diagnostic> {
 }
 
 /// A window that the family sets where the file does not speak of it; a null there is none.
-pub(super) fn window(c: &Config, default: Option<usize>) -> Result<Option<usize>, Diagnostic> {
+pub fn window(c: &Config, default: Option<usize>) -> Result<Option<usize>, Diagnostic> {
     match c.has("sliding_window") {
         true => c.optional_size("sliding_window"),
         false => Ok(default),
@@ -210,7 +222,7 @@ pub(super) fn window(c: &Config, default: Option<usize>) -> Result<Option<usize>
 }
 
 /// Gives layers a window: those that `layer_types` says, else those that `is_near` says. Which ones these are.
-pub(super) fn set_windows(
+pub fn set_windows(
     c: &Config,
     d: &mut Decoder,
     window: Option<usize>,

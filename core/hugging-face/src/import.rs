@@ -15,7 +15,11 @@ use serde_json::Value;
 /// Names of other copies that are told.
 const TOLD_MAX: usize = 3;
 
-pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
+/// The model of a folder or file, of a family that `named` knows.
+pub(crate) fn import(
+    submission: &Submission,
+    named: &dyn Fn(&str) -> Option<kinds::Family>,
+) -> Result<Imported, Diagnostics> {
     let network = submission.network();
     if folder::ends(network, GGUF) {
         return gguf::import(submission);
@@ -26,7 +30,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     }
     let config = Config::parse(&bytes)?;
     let scheme = quantization::scheme(&config)?;
-    let family = kinds::family(&config)?;
+    let family = kinds::family(&config, named)?;
     let task = submission.param("source", "task").as_str();
     let sentence = if task.is_none() { sentence::read(submission)? } else { None };
     if sentence.is_some() && !family.reads_texts() {

@@ -37,8 +37,8 @@ pub(crate) enum Family {
     EncoderDecoder(seq2seq::Family),
 }
 
-/// The family of a checkpoint.
-pub(crate) fn family(config: &Config) -> Result<Family> {
+/// The family of a checkpoint, by the name of its kind.
+pub(crate) fn family(config: &Config, named: &dyn Fn(&str) -> Option<Family>) -> Result<Family> {
     let kind = config.word("model_type")?;
     let kind = kind.ok_or_else(|| config.wrong("model_type", "the name of a family"))?;
     named(kind).ok_or_else(|| {
@@ -47,7 +47,8 @@ pub(crate) fn family(config: &Config) -> Result<Family> {
     })
 }
 
-fn named(kind: &str) -> Option<Family> {
+/// The family of this name.
+pub(crate) fn named(kind: &str) -> Option<Family> {
     let decoder = families::named(kind).map(Family::Decoder);
     let vision = || vision::named(kind).map(Family::Vision);
     let towers = || towers::named(kind).map(Family::Towers);

@@ -189,15 +189,24 @@ pub(crate) fn checked<T>(
 
 /// What a layer does to each element.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Activation {
+pub enum Activation {
+    /// `x sigmoid(x)`
     Silu,
+    /// By the distribution function.
     Gelu,
+    /// By its approximation with a tangent.
     GeluTanh,
+    /// `x sigmoid(1.702 x)`
     QuickGelu,
+    /// `max(x, 0)`
     Relu,
+    /// `max(x, 0)^2`
     SquaredRelu,
+    /// The hyperbolic tangent.
     Tanh,
+    /// The logistic function.
     Sigmoid,
+    /// Nothing.
     Identity,
 }
 

@@ -46,7 +46,7 @@ fn what_is_not_known_is_refused_by_name() {
             config["architectures"] = serde_json::json!(["ConvNextForImageClassification"]);
         }
         let c = Config::parse(config.to_string().as_bytes()).unwrap();
-        let described = kinds::family(&c).unwrap().describe(&c, None);
+        let described = kinds::family(&c, &kinds::named).unwrap().describe(&c, None);
         let found = described.err().unwrap_or_else(|| panic!("{line} is not refused"));
         assert!(found.message.contains(told), "{line}: {}", found.message);
     }

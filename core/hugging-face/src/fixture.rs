@@ -121,7 +121,7 @@ pub(crate) fn model_for(
 pub(crate) fn models(config: &str, tensors: &Bytes, target: &Target) -> Result<Models, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
     let scheme = quantization::scheme(&config)?;
-    let described = kinds::family(&config)?.describe(&config, None)?;
+    let described = kinds::family(&config, &kinds::named)?.describe(&config, None)?;
     let stored = safetensors::read("m.safetensors", tensors)?;
     let mut checkpoint = Checkpoint::of(stored.into_iter().map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());

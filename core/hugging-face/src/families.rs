@@ -2,7 +2,7 @@
 //! otherwise than Llama.
 
 mod bamba;
-mod base;
+pub(crate) mod base;
 mod bloom;
 mod cohere;
 mod deepseek;
@@ -35,7 +35,7 @@ use crate::decoder::Decoder;
 use crate::diag::Diagnostic;
 
 /// Describes the decoder of a `config.json`.
-pub(crate) type Family = fn(&Config) -> Result<Decoder, Diagnostic>;
+pub type Family = fn(&Config) -> Result<Decoder, Diagnostic>;
 
 /// Families by `model_type`.
 const FAMILIES: &[(&str, Family)] = &[

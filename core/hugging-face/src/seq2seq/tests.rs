@@ -176,7 +176,8 @@ fn the_cache_and_padding_change_nothing() {
 fn refused(line: &str) -> String {
     let text = config(line).to_string();
     let c = crate::config::Config::parse(text.as_bytes()).unwrap();
-    let described = crate::kinds::family(&c).and_then(|family| family.describe(&c, None));
+    let described =
+        crate::kinds::family(&c, &crate::kinds::named).and_then(|family| family.describe(&c, None));
     described.map(|_| ()).unwrap_err().message.clone()
 }
 

@@ -42,7 +42,7 @@ fn what_is_not_known_is_refused_by_name() {
         (r#"hubert {"hidden_act": "mish"}"#, "`hidden_act` is `mish`"),
     ] {
         let c = Config::parse(testing::config(line).to_string().as_bytes()).unwrap();
-        let described = kinds::family(&c).unwrap().describe(&c, None);
+        let described = kinds::family(&c, &kinds::named).unwrap().describe(&c, None);
         let found = described.err().unwrap_or_else(|| panic!("{line} is not refused"));
         assert!(found.message.contains(told), "{line}: {}", found.message);
     }

@@ -112,7 +112,11 @@ fn need(submission: &Submission, what: &str, file: &str, optional: bool) -> Need
 }
 
 /// Whether the network is a checkpoint of Hugging Face, and which files it needs. Asked again whenever files arrive.
-pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
+/// `claim` says how strongly one with this `model_type` is claimed; it is empty where there is none.
+pub(crate) fn probe(
+    submission: &Submission,
+    claim: &dyn Fn(&str) -> Claim,
+) -> Result<Probe, Diagnostic> {
     let network = submission.network();
     // The import says that a longer file is refused.
     let parse = |bytes: &[u8]| match bytes.len() <= BYTES_MAX {
@@ -121,6 +125,10 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     };
     let parsed = submission.look(network, parse)?;
     let says = |key: &str| parsed.as_ref().is_some_and(|config| config.get(key).is_some());
+    let is_for_all = claim("") != Claim::No;
+    if !is_for_all && (parsed.is_none() || network.ends_with(ADAPTER)) {
+        return Ok(Probe::new(Claim::No, "the file names no `model_type`"));
+    }
     if network.ends_with(ADAPTER) {
         return Ok(match says("peft_type") && !has(submission, CONFIG) {
             true => Probe::new(Claim::ByContent, "the file describes an adapter"),
@@ -149,6 +157,13 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     if !says("model_type") && !says("architectures") {
         return Ok(Probe::new(Claim::No, "the file describes no model of Transformers"));
     }
+    let kind = parsed.as_ref().and_then(|config| config.get("model_type")?.as_str());
+    let kind = kind.unwrap_or_default();
+    let claim = claim(kind);
+    if claim == Claim::No {
+        let why = format!("it reads no models whose `model_type` is `{}`", shown(kind));
+        return Ok(Probe::new(claim, why));
+    }
     let mut needs = weights(submission)?;
     if submission.param("source", "task").is_null() {
         needs.extend(sentence::needs(submission)?.into_iter().map(|(what, path)| {
@@ -162,7 +177,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     let parts = parts.chain(others).chain(changing);
     needs.extend(parts.map(|file| need(submission, "part", file, true)));
     let reason = "the file describes a model of Transformers";
-    Ok(Probe { needs, ..Probe::new(Claim::ByContent, reason) })
+    Ok(Probe { needs, ..Probe::new(claim, reason) })
 }
 
 /// The files of the weights.

@@ -6,43 +6,53 @@ use std::f64::consts::PI;
 
 /// Rotary embedding.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rope {
+pub struct Rope {
     /// Elements of a head that turn; the others pass.
-    pub(crate) dims: usize,
+    pub dims: usize,
     /// Whether neighbours are the pairs that turn, and not halves.
-    pub(crate) interleaved: bool,
+    pub interleaved: bool,
     /// Angles for each position.
-    pub(crate) frequencies: Frequencies,
+    pub frequencies: Frequencies,
     /// What cosines and sines are multiplied by.
-    pub(crate) gain: f64,
+    pub gain: f64,
 }
 
 /// Angles for each position, for each pair.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Frequencies {
+pub enum Frequencies {
+    /// The same for all lengths.
     Fixed(Vec<f64>),
     /// Multiplied by a power of how much longer the sequence is than `usual`: exponents for each pair.
     Dynamic {
+        /// For the usual length.
         base: Vec<f64>,
+        /// Of how much longer it is.
         exponents: Vec<f64>,
+        /// What the length is multiplied by.
         factor: f64,
+        /// The usual length.
         usual: f64,
     },
     /// Those of long sequences, and of others up to the length `usual`.
     ByLength {
+        /// Up to the usual length.
         short: Vec<f64>,
+        /// Beyond.
         long: Vec<f64>,
+        /// The usual length.
         usual: usize,
     },
 }
 
 /// What a family says of its rotation, beside the file.
 #[derive(Clone, Copy)]
-pub(crate) struct Defaults {
-    pub(crate) theta: f64,
+pub struct Defaults {
+    /// The base of the angles.
+    pub theta: f64,
     /// Which share of a head turns.
-    pub(crate) share: f64,
-    pub(crate) interleaved: bool,
+    pub share: f64,
+    /// Whether neighbours are the pairs that turn.
+    pub interleaved: bool,
 }
 
 /// The rotation of heads with so many elements.
@@ -62,7 +72,7 @@ pub(crate) fn rope(c: &Config, head: usize, defaults: Defaults) -> Result<Rope, 
 
 /// The rotations of layers that see all, and of those with a window, where they differ: `theta` has the field of the
 /// latter and what it is where that is absent.
-pub(crate) fn two_ropes(
+pub fn two_ropes(
     c: &Config,
     head: usize,
     defaults: Defaults,

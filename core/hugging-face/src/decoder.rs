@@ -22,69 +22,99 @@ use crate::layers::{Activation, OPERATORS};
 
 /// A decoder.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
-    pub(crate) names: Names,
-    pub(crate) vocabulary: usize,
-    pub(crate) hidden: usize,
-    pub(crate) heads: usize,
-    pub(crate) kv_heads: usize,
+pub struct Decoder {
+    /// How its weights are called.
+    pub names: Names,
+    /// Words that tokens stand for.
+    pub vocabulary: usize,
+    /// Elements of the vector of a token.
+    pub hidden: usize,
+    /// Heads of queries.
+    pub heads: usize,
+    /// Heads of keys and values.
+    pub kv_heads: usize,
     /// Elements of a head.
-    pub(crate) head: usize,
+    pub head: usize,
     /// Elements of the value of a head.
-    pub(crate) value: usize,
-    pub(crate) norm: Norm,
-    pub(crate) order: Order,
-    pub(crate) embedding: Embedding,
-    pub(crate) attention: Attention,
+    pub value: usize,
+    /// All norms but those of heads.
+    pub norm: Norm,
+    /// Where they lie.
+    pub order: Order,
+    /// How tokens become vectors.
+    pub embedding: Embedding,
+    /// How tokens see each other.
+    pub attention: Attention,
     /// The rotations that layers choose from.
-    pub(crate) ropes: Vec<Rope>,
-    pub(crate) mlp: Mlp,
+    pub ropes: Vec<Rope>,
+    /// What each token passes through by itself.
+    pub mlp: Mlp,
     /// Of layers with a state.
-    pub(crate) state: Option<StateSpace>,
+    pub state: Option<StateSpace>,
     /// What layers differ in.
-    pub(crate) layers: Vec<DecoderLayer>,
+    pub layers: Vec<DecoderLayer>,
     /// What each branch is multiplied by before it is added.
-    pub(crate) residual: f64,
-    pub(crate) head_of_words: Logits,
+    pub residual: f64,
+    /// How logits come about.
+    pub head_of_words: Logits,
     /// Whether linear weights have their inputs first (Conv1D).
-    pub(crate) inputs_first: bool,
+    pub inputs_first: bool,
 }
 
 /// Names of weights: prefixes of the model in a class with a head, then names in the model and in a layer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Names {
-    pub(crate) prefixes: &'static [&'static str],
-    pub(crate) embedding: &'static str,
-    pub(crate) positions: &'static str,
-    pub(crate) embedding_norm: &'static str,
-    pub(crate) layers: &'static str,
+pub struct Names {
+    /// What names may have in front, the longest first.
+    pub prefixes: &'static [&'static str],
+    /// The table of words.
+    pub embedding: &'static str,
+    /// The table of positions, if there is one.
+    pub positions: &'static str,
+    /// The norm of what comes out of both.
+    pub embedding_norm: &'static str,
+    /// The list of layers.
+    pub layers: &'static str,
     /// The norm before attention; in parallel order, the one of both branches.
-    pub(crate) norm: &'static str,
+    pub norm: &'static str,
     /// The norm before the MLP.
-    pub(crate) mlp_norm: &'static str,
-    /// Norms of what branches give.
-    pub(crate) after_attention: &'static str,
-    pub(crate) after_mlp: &'static str,
-    pub(crate) q: &'static str,
-    pub(crate) k: &'static str,
-    pub(crate) v: &'static str,
+    pub mlp_norm: &'static str,
+    /// The norm of what attention gives.
+    pub after_attention: &'static str,
+    /// The norm of what the MLP gives.
+    pub after_mlp: &'static str,
+    /// Queries.
+    pub q: &'static str,
+    /// Keys.
+    pub k: &'static str,
+    /// Values.
+    pub v: &'static str,
     /// All three in one.
-    pub(crate) qkv: &'static str,
-    pub(crate) o: &'static str,
-    pub(crate) q_norm: &'static str,
-    pub(crate) k_norm: &'static str,
-    pub(crate) sinks: &'static str,
-    pub(crate) gate: &'static str,
-    pub(crate) up: &'static str,
+    pub qkv: &'static str,
+    /// What comes out of attention.
+    pub o: &'static str,
+    /// The norm of queries.
+    pub q_norm: &'static str,
+    /// The norm of keys.
+    pub k_norm: &'static str,
+    /// Scores that lead nowhere.
+    pub sinks: &'static str,
+    /// The gate of the MLP.
+    pub gate: &'static str,
+    /// The layer beside the gate.
+    pub up: &'static str,
     /// Both in one.
-    pub(crate) gate_up: &'static str,
-    pub(crate) down: &'static str,
-    pub(crate) final_norm: &'static str,
-    pub(crate) lm_head: &'static str,
+    pub gate_up: &'static str,
+    /// The layer behind them.
+    pub down: &'static str,
+    /// The norm before the logits.
+    pub final_norm: &'static str,
+    /// The layer that gives the logits.
+    pub lm_head: &'static str,
 }
 
+/// A kind of norm.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum NormKind {
+pub enum NormKind {
     /// The root of the mean square alone.
     Rms,
     /// Mean and variance.
@@ -93,17 +123,20 @@ pub(crate) enum NormKind {
     Bare,
 }
 
+/// A norm.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Norm {
-    pub(crate) kind: NormKind,
-    pub(crate) epsilon: f64,
+pub struct Norm {
+    /// What is taken out.
+    pub kind: NormKind,
+    /// What is added to the mean square.
+    pub epsilon: f64,
     /// Whether weights say by how much they differ from 1.
-    pub(crate) plus_one: bool,
+    pub plus_one: bool,
 }
 
 /// Where norms lie in a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Order {
+pub enum Order {
     /// `x += attention(norm(x)); x += mlp(norm(x))`
     Before,
     /// `x += norm(attention(x)); x += norm(mlp(x))`
@@ -116,17 +149,20 @@ pub(crate) enum Order {
     Parallel { norms: usize },
 }
 
+/// How tokens become vectors.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Embedding {
-    pub(crate) scale: f64,
+pub struct Embedding {
+    /// What vectors of words are multiplied by.
+    pub scale: f64,
     /// Rows of the table of positions, and the row of the first one.
-    pub(crate) positions: Option<(usize, usize)>,
-    pub(crate) has_norm: bool,
+    pub positions: Option<(usize, usize)>,
+    /// Whether a norm follows.
+    pub has_norm: bool,
 }
 
 /// How queries, keys and values lie in one weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fused {
+pub enum Fused {
     /// Each has a weight.
     Apart,
     /// All queries, all keys, all values.
@@ -139,7 +175,8 @@ pub(crate) enum Fused {
 
 /// Norms of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum HeadNorm {
+pub enum HeadNorm {
+    /// None.
     None,
     /// Of each head, by the same weights.
     Shared,
@@ -158,40 +195,47 @@ impl HeadNorm {
     }
 }
 
+/// How tokens see each other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attention {
-    pub(crate) fused: Fused,
-    pub(crate) scale: f64,
+pub struct Attention {
+    /// How the weights of queries, keys and values lie.
+    pub fused: Fused,
+    /// What scores are multiplied by.
+    pub scale: f64,
     /// Whether tokens see only those before them.
-    pub(crate) is_causal: bool,
+    pub is_causal: bool,
     /// Whether scores of layer `i` are divided by `i + 1`, too.
-    pub(crate) by_layer: bool,
-    pub(crate) head_norm: HeadNorm,
+    pub by_layer: bool,
+    /// Norms of queries and keys.
+    pub head_norm: HeadNorm,
     /// Whether these come after heads have turned.
-    pub(crate) norm_after_turn: bool,
+    pub norm_after_turn: bool,
     /// Scores are kept within this bound by a tangent.
-    pub(crate) cap: Option<f64>,
+    pub cap: Option<f64>,
     /// Queries, keys and values are cut at this bound.
-    pub(crate) clip: Option<f64>,
+    pub clip: Option<f64>,
     /// What the slopes of scores by how far keys are is multiplied by; 0 where there are none.
-    pub(crate) alibi: f64,
+    pub alibi: f64,
     /// Whether each head has a further score that leads nowhere.
-    pub(crate) has_sinks: bool,
+    pub has_sinks: bool,
     /// Where keys and values come from small vectors.
-    pub(crate) latent: Option<Latent>,
+    pub latent: Option<Latent>,
 }
 
 /// Sizes of the small vectors that queries, and keys with values, come from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Latent {
-    pub(crate) query: Option<usize>,
-    pub(crate) keys: usize,
+pub struct Latent {
+    /// Of queries; they come from the hidden vector where there is none.
+    pub query: Option<usize>,
+    /// Of keys and values.
+    pub keys: usize,
     /// Elements of a head that turn; they are its last ones.
-    pub(crate) turning: usize,
+    pub turning: usize,
 }
 
+/// A kind of MLP.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum MlpKind {
+pub enum MlpKind {
     /// `down(f(gate(x)) * up(x))`
     Gated,
     /// The same with gate and up in one weight.
@@ -200,19 +244,24 @@ pub(crate) enum MlpKind {
     Plain,
 }
 
+/// What each token passes through by itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Mlp {
-    pub(crate) kind: MlpKind,
-    pub(crate) activation: Activation,
-    pub(crate) inner: usize,
-    pub(crate) experts: Option<Experts>,
+pub struct Mlp {
+    /// How it is made of layers.
+    pub kind: MlpKind,
+    /// What is applied in it.
+    pub activation: Activation,
+    /// Elements inside.
+    pub inner: usize,
+    /// Experts in place of it, or beside it.
+    pub experts: Option<Experts>,
     /// Whether it is added to what experts give.
-    pub(crate) beside_experts: bool,
+    pub beside_experts: bool,
 }
 
 /// How experts get their weights from scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Router {
+pub enum Router {
     /// Softmax over all, then the greatest; these are divided by their sum or not.
     SoftmaxFirst { divided: bool },
     /// The greatest, then softmax over these.
@@ -223,7 +272,7 @@ pub(crate) enum Router {
 
 /// How the weights of experts lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum ExpertWeights {
+pub enum ExpertWeights {
     /// Names with the number of the expert for gate, up and down.
     Each { gate: &'static str, up: &'static str, down: &'static str },
     /// One tensor for all: gate before up, and down.
@@ -232,31 +281,42 @@ pub(crate) enum ExpertWeights {
     Alternating { bound: f64, alpha: f64 },
 }
 
+/// MLPs of which each token takes a few.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Experts {
-    pub(crate) count: usize,
-    pub(crate) chosen: usize,
-    pub(crate) inner: usize,
-    pub(crate) router: Router,
-    pub(crate) router_name: &'static str,
-    pub(crate) weights: ExpertWeights,
+pub struct Experts {
+    /// How many there are.
+    pub count: usize,
+    /// How many a token takes.
+    pub chosen: usize,
+    /// Elements inside one.
+    pub inner: usize,
+    /// How they are chosen.
+    pub router: Router,
+    /// The name of the layer that scores them.
+    pub router_name: &'static str,
+    /// How their weights lie.
+    pub weights: ExpertWeights,
     /// Name and inner size of an expert that all tokens go to, and the name of its gate.
-    pub(crate) shared: Option<(&'static str, usize, &'static str)>,
+    pub shared: Option<(&'static str, usize, &'static str)>,
 }
 
+/// What layers differ in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DecoderLayer {
+pub struct DecoderLayer {
     /// How many keys a query sees, itself included; all where there is none.
-    pub(crate) window: Option<usize>,
+    pub window: Option<usize>,
     /// Which of the rotations queries and keys turn by.
-    pub(crate) rope: Option<usize>,
-    pub(crate) has_experts: bool,
-    pub(crate) mixer: Mixer,
+    pub rope: Option<usize>,
+    /// Whether it has experts.
+    pub has_experts: bool,
+    /// How it mixes tokens.
+    pub mixer: Mixer,
 }
 
 /// How a layer mixes tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Mixer {
+pub enum Mixer {
+    /// By attention.
     Attention,
     /// A convolution over so many taps.
     Conv(usize),
@@ -266,20 +326,24 @@ pub(crate) enum Mixer {
 
 /// A state that each token lets decay and adds to, and the convolution before it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StateSpace {
+pub struct StateSpace {
     /// What names of its weights begin with in a layer.
-    pub(crate) name: &'static str,
-    pub(crate) kind: StateKind,
+    pub name: &'static str,
+    /// How it decays.
+    pub kind: StateKind,
     /// Channels of what the state reads and gives.
-    pub(crate) inner: usize,
+    pub inner: usize,
     /// Elements of the state of a channel.
-    pub(crate) size: usize,
-    pub(crate) taps: usize,
-    pub(crate) activation: Activation,
+    pub size: usize,
+    /// Taps of the convolution.
+    pub taps: usize,
+    /// What follows it.
+    pub activation: Activation,
 }
 
+/// How a state decays.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum StateKind {
+pub enum StateKind {
     /// Each element of the state of each channel decays by its own rate; time steps come from so few elements.
     Channels {
         rank: usize,
@@ -297,12 +361,15 @@ pub(crate) enum StateKind {
     },
 }
 
+/// How logits come about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Logits {
+pub struct Logits {
     /// Whether the embedding gives the logits.
-    pub(crate) is_tied: bool,
-    pub(crate) scale: f64,
-    pub(crate) cap: Option<f64>,
+    pub is_tied: bool,
+    /// What they are multiplied by.
+    pub scale: f64,
+    /// They are kept within this bound by a tangent.
+    pub cap: Option<f64>,
     /// Whether the last norm is left out.
-    pub(crate) without_norm: bool,
+    pub without_norm: bool,
 }

@@ -29,7 +29,7 @@ fn model(
     task: Option<&str>,
 ) -> Result<Model, Diagnostic> {
     let config = Config::parse(config.as_bytes())?;
-    let described = kinds::family(&config)?.describe(&config, task)?;
+    let described = kinds::family(&config, &kinds::named)?.describe(&config, task)?;
     let stored = safetensors::read("m.safetensors", tensors)?.into_iter();
     let mut checkpoint = Checkpoint::of(stored.map(|t| (t.name.clone(), t)).collect());
     checkpoint.under(described.prefixes());

@@ -46,7 +46,7 @@ const TOLD_MAX: usize = 20;
 
 /// The fields of an object of the file. A field that is null counts as absent.
 #[derive(Debug)]
-pub(crate) struct Config {
+pub struct Config {
     /// What the name of a field is told with: `rope_scaling.`.
     path: String,
     /// What the file is told by.
@@ -141,24 +141,24 @@ impl Config {
     }
 
     /// The value of a field, unless it is absent or null.
-    pub(crate) fn get(&self, key: &str) -> Option<&Value> {
+    pub fn get(&self, key: &str) -> Option<&Value> {
         let value = self.fields.get(key)?;
         self.read.borrow_mut().insert(key.to_owned());
         Some(value).filter(|value| !value.is_null())
     }
 
     /// Whether the field is there, also as null.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.fields.contains_key(key)
     }
 
     /// A field and its value are not known here.
-    pub(crate) fn unknown(&self, key: &str, why: &str) -> Diagnostic {
+    pub fn unknown(&self, key: &str, why: &str) -> Diagnostic {
         unsupported(format!("{} in {}, {why}", self.said(key), self.place()))
     }
 
     /// A field has a value that it cannot have.
-    pub(crate) fn wrong(&self, key: &str, must: &str) -> Diagnostic {
+    pub fn wrong(&self, key: &str, must: &str) -> Diagnostic {
         let message = format!("{} in {}; it must be {must}", self.said(key), self.place());
         Diagnostic::new(Code::LayerParameter, message)
     }
@@ -174,19 +174,21 @@ impl Config {
         }
     }
 
-    pub(crate) fn optional_size(&self, key: &str) -> Result<Option<usize>, Diagnostic> {
+    /// A whole number from 1 on, if the field is there.
+    pub fn optional_size(&self, key: &str) -> Result<Option<usize>, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let size = value.as_u64().filter(|size| (1..=SIZE_MAX).contains(size));
         let size = size.ok_or_else(|| self.wrong(key, "a whole number from 1 on"))?;
         Ok(Some(size as usize))
     }
 
-    pub(crate) fn size(&self, key: &str) -> Result<usize, Diagnostic> {
+    /// The same of a field that must be there.
+    pub fn size(&self, key: &str) -> Result<usize, Diagnostic> {
         self.optional_size(key)?.ok_or_else(|| self.wrong(key, "a whole number from 1 on"))
     }
 
     /// How many layers there are.
-    pub(crate) fn layers(&self, key: &str) -> Result<usize, Diagnostic> {
+    pub fn layers(&self, key: &str) -> Result<usize, Diagnostic> {
         let layers = self.size(key)?;
         match layers <= LAYERS_MAX {
             true => Ok(layers),
@@ -201,24 +203,26 @@ impl Config {
         usize::try_from(context).ok().filter(|context| *context > 0)
     }
 
-    pub(crate) fn optional_number(&self, key: &str) -> Result<Option<f64>, Diagnostic> {
+    /// A finite number, if the field is there.
+    pub fn optional_number(&self, key: &str) -> Result<Option<f64>, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let number = value.as_f64().filter(|number| number.is_finite());
         number.map(Some).ok_or_else(|| self.wrong(key, "a number"))
     }
 
-    pub(crate) fn number(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
+    /// The same, with a default.
+    pub fn number(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
         Ok(self.optional_number(key)?.unwrap_or(default))
     }
 
     /// A number above zero.
-    pub(crate) fn above_zero(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
+    pub fn above_zero(&self, key: &str, default: f64) -> Result<f64, Diagnostic> {
         let number = self.number(key, default)?;
         if number > 0.0 { Ok(number) } else { Err(self.wrong(key, "a number above zero")) }
     }
 
     /// A list of numbers.
-    pub(crate) fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, Diagnostic> {
+    pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let list = value.as_array();
         let numbers = list.and_then(|list| list.iter().map(Value::as_f64).collect());
@@ -226,7 +230,7 @@ impl Config {
     }
 
     /// A list of one number for each of so many layers.
-    pub(crate) fn flags(&self, key: &str, layers: usize) -> Result<Option<Vec<bool>>, Diagnostic> {
+    pub fn flags(&self, key: &str, layers: usize) -> Result<Option<Vec<bool>>, Diagnostic> {
         let Some(list) = self.numbers(key)? else { return Ok(None) };
         match list.len() == layers {
             true => Ok(Some(list.iter().map(|flag| *flag != 0.0).collect())),
@@ -236,18 +240,20 @@ impl Config {
         }
     }
 
-    pub(crate) fn flag(&self, key: &str, default: bool) -> Result<bool, Diagnostic> {
+    /// A switch, with a default.
+    pub fn flag(&self, key: &str, default: bool) -> Result<bool, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(default) };
         value.as_bool().ok_or_else(|| self.wrong(key, "true or false"))
     }
 
-    pub(crate) fn word(&self, key: &str) -> Result<Option<&str>, Diagnostic> {
+    /// A word, if the field is there.
+    pub fn word(&self, key: &str) -> Result<Option<&str>, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(None) };
         value.as_str().map(Some).ok_or_else(|| self.wrong(key, "a word"))
     }
 
     /// A list of words.
-    pub(crate) fn words(&self, key: &str) -> Result<Option<Vec<&str>>, Diagnostic> {
+    pub fn words(&self, key: &str) -> Result<Option<Vec<&str>>, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let list = value.as_array();
         let words = list.and_then(|list| list.iter().map(Value::as_str).collect());
@@ -255,7 +261,7 @@ impl Config {
     }
 
     /// A switch that must have this value, because what another one asks for is not written.
-    pub(crate) fn only(&self, key: &str, flag: bool) -> Result<(), Diagnostic> {
+    pub fn only(&self, key: &str, flag: bool) -> Result<(), Diagnostic> {
         match self.flag(key, flag)? == flag {
             true => Ok(()),
             false => Err(self.unknown(key, "which is not supported")),
@@ -263,7 +269,7 @@ impl Config {
     }
 
     /// Fields that are read where they count, and change nothing here.
-    pub(crate) fn pass_over(&self, keys: &[&str]) {
+    pub fn pass_over(&self, keys: &[&str]) {
         self.read.borrow_mut().extend(keys.iter().map(|key| (*key).to_owned()));
     }
 
@@ -298,7 +304,7 @@ impl Config {
     }
 
     /// Tells what a user should know.
-    pub(crate) fn note(&self, message: impl Into<String>) {
+    pub fn note(&self, message: impl Into<String>) {
         let note = Diagnostic::new(Code::LayerParameterIgnored, message);
         self.notes.borrow_mut().push(note.help("Read it before you use the model."));
     }
