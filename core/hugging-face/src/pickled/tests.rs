@@ -2,7 +2,7 @@ use super::*;
 use crate::fixture;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::pickle::testing::{archive, dict as items, floats, object, pickle, tensor};
-use onnxd_plugin_sdk::testing::{Dropped, import};
+use onnxd_plugin_sdk::testing::{Dropped, import, probe};
 use serde_json::json;
 
 const SIX: [f32; 6] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0];
@@ -112,6 +112,28 @@ fn a_checkpoint_of_pickles_is_the_same_model() {
     assert_eq!(found, wanted);
     let words = "read from its safetensors; `pytorch_model.bin` were not read";
     assert!(notes.len() == 1 && notes[0].contains(words), "{notes:?}");
+}
+
+/// Shards are waited for as those of safetensors are.
+#[test]
+fn files_that_are_missing_are_named() {
+    let missing = |dropped: &Dropped| -> Vec<String> {
+        let needs = probe(&crate::HuggingFace, dropped).unwrap().needs;
+        let lacking = needs.into_iter().filter(|need| need.found_as.is_empty() && !need.optional);
+        lacking.map(|need| need.path).collect()
+    };
+    const INDEX: &str = "m/pytorch_model.bin.index.json";
+    let config = Dropped::file("m/config.json", llama());
+    assert_eq!(missing(&config), ["m/model.safetensors"]);
+    let [first, second] = [1, 2].map(|shard| format!("m/{}", names(shard)));
+    assert_eq!(missing(&config.clone().and(&first, "")), [INDEX]);
+    let map = json!({ "weight_map": { "a": names(1), "b": names(2) } });
+    let listed = config.clone().and(INDEX, map.to_string());
+    assert_eq!(missing(&listed), [&first, &second].map(String::clone));
+    let listed = listed.and(&second, "");
+    assert_eq!(missing(&listed), [first.as_str()]);
+    assert!(missing(&listed.and(&first, "")).is_empty());
+    assert!(missing(&config.and("m/pytorch_model.bin", "")).is_empty());
 }
 
 fn names(shard: usize) -> String {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fixture;
+use crate::safetensors;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::testing::{self, Dropped, run};
 use serde_json::json;
@@ -115,9 +116,14 @@ fn steps_follow_each_other() {
         .chunks(4)
         .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
         .collect();
+    let pickled = fixture::pickled(&safetensors::read("m", &weights).unwrap()).into();
     for (root, inside) in [("", ""), ("m/", ""), ("m/", "0_Transformer/"), ("", "0_Transformer/")] {
-        let dropped = folder(root, inside, &settings)
-            .and(format!("{root}1_step/model.safetensors"), &weights);
+        // In the folder `m`, the weights of the step are a pickle.
+        let (file, bytes) = match root {
+            "" => ("model.safetensors", &weights),
+            _ => ("pytorch_model.bin", &pickled),
+        };
+        let dropped = folder(root, inside, &settings).and(format!("{root}1_step/{file}"), bytes);
         let needs = testing::probe(&crate::HuggingFace, &dropped).unwrap().needs;
         let lacking: Vec<&str> =
             needs.iter().filter(|n| n.found_as.is_empty()).map(|n| n.path.as_str()).collect();
