@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onnxd_frontend_hf::fuzzing;
+use onnxd_hugging_face::fuzzing;
 
 fuzz_target!(|bytes: &[u8]| {
     fuzzing::gguf(bytes);

@@ -10,6 +10,7 @@
 //! | `pass` | passes and rewrite rules |
 //! | `quantizer` | quantizers, calibration data, and the executor |
 //! | `archive` | zip and tar archives whose members are read where they lie |
+//! | `pickle` | objects and tensors of what `torch.save` writes |
 //! | `formulas` | functions that several frameworks have and ONNX has not, as graphs |
 //! | `options` | what params and arrays say of the inputs of a network that is lowered |
 //! | `arrays` | what the headers of dropped `.npz` files say |
@@ -75,6 +76,8 @@ pub use external::External;
 #[cfg(feature = "quantizer")]
 pub use fingerprint::fingerprint;
 pub use frontend::{Claim, Frontend, Imported, LEARNED_RANGES, NamedModel, Need, Probe, QUANTIZED};
+#[cfg(feature = "pickle")]
+pub use onnxd_pickle as pickle;
 #[cfg(feature = "quantizer")]
 pub use onnxd_proto::onnxd::{
     Accumulator, Attempt, Counts, Quality, QuantizedLayer, QuantizedTensor,

@@ -268,7 +268,7 @@ fn other_folders_are_refused_by_what_they_hold() {
         without_weights(model);
         fs::write(model.join("pytorch_model.bin"), "PK").unwrap();
     };
-    refused(&pickled, "The weights are pickled");
+    refused(&pickled, "`pytorch_model.bin` is no archive that `torch.save` writes");
     let adapter = |model: &Path| {
         without_weights(model);
         fs::remove_file(model.join("config.json")).unwrap();

@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("ir", &[]),
     ("build", &[("ir", "graphs, the operator table and inference")]),
     ("formulas", &[("build", "the nodes of a formula"), ("ir", "constants of formulas")]),
+    ("pickle", &[("ir", "tensors")]),
     ("image", &[]),
     ("preprocess", &[("image", "decoded pictures")]),
     ("eval", &[("ir", "models and tensors"), ("image", "the operator `ImageDecoder`")]),
@@ -75,6 +76,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("onnx", "graphs as bytes"),
             ("build", "graphs of front-ends"),
             ("formulas", "functions that front-ends have in common"),
+            ("pickle", "objects and tensors of `torch.save`"),
             ("lowering", "tables of operators and their driver"),
             ("opset", "conversion for passes"),
             ("eval", "running models, for quantizers and passes"),
@@ -129,11 +131,12 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("report", "results for people"),
         ],
     ),
+    ("hugging-face", &[SDK]),
     ("frontend-onnx", &[SDK]),
     ("frontend-n2d2", &[SDK]),
     ("frontend-torch", &[SDK]),
     ("frontend-tensorflow", &[SDK]),
-    ("frontend-hf", &[SDK]),
+    ("frontend-hf", &[SDK, HUGGING_FACE]),
     ("passes-cleanup", &[SDK]),
     ("passes-fusion", &[SDK]),
     ("passes-layout", &[SDK]),
@@ -149,6 +152,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ),
     ("plugin-example", &[SDK]),
     ("plugin-example-operator", &[SDK]),
+    ("plugin-example-architecture", &[SDK, HUGGING_FACE]),
     ("hostile-plugins", &[SDK]),
     (
         "integration-tests",
@@ -165,6 +169,9 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
 
 /// All that a plugin sees.
 const SDK: (&str, &str) = ("plugin-sdk", "all that it needs");
+
+/// What plugins for checkpoints share.
+const HUGGING_FACE: (&str, &str) = ("hugging-face", "the front-end, and families as data");
 
 /// Libraries that one crate alone may use, because it is the one place to change when they are replaced.
 const ONE_USER: &[(&str, &str)] =

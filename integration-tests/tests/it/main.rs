@@ -3,6 +3,7 @@
 //! They run in threads of one process, several at a time. So a test changes nothing that all of them share, such as the
 //! environment, the current folder or signals, and it does not judge its own process.
 
+mod architectures;
 mod bad_input;
 mod bombs;
 mod calibration;

@@ -172,3 +172,14 @@ fn without_folder<M>(members: BTreeMap<String, M>) -> BTreeMap<String, M> {
     let short = |(name, member): (String, M)| (name[folder.len()..].to_owned(), member);
     members.into_iter().map(short).collect()
 }
+
+#[cfg(feature = "pickle")]
+impl onnxd_pickle::Members for Archive {
+    fn has(&self, name: &str) -> bool {
+        Archive::has(self, name)
+    }
+
+    fn read(&self, name: &str) -> Result<Bytes, Diagnostic> {
+        Archive::read(self, name)
+    }
+}

@@ -3,6 +3,7 @@
 use ::zip::write::SimpleFileOptions;
 use ::zip::{CompressionMethod, ZipWriter};
 use bytes::Bytes;
+pub(crate) use onnxd_plugin_sdk::pickle::testing::{dict, floats, object, pickle, tensor, text};
 use std::io::{Cursor, Write};
 
 /// An archive of members; names that end with `.py` are deflated.
@@ -18,53 +19,6 @@ pub(crate) fn archive(members: &[(&str, &[u8])]) -> Bytes {
         zip.write_all(bytes).expect("a buffer takes all of it");
     }
     zip.finish().expect("a buffer takes all of it").into_inner().into()
-}
-
-/// `torch.Size` and strides as they are pickled.
-fn numbers(of: &[u8]) -> Vec<u8> {
-    let items = of.iter().flat_map(|n| [b'K', *n]);
-    [b'('].into_iter().chain(items).chain([b't']).collect()
-}
-
-pub(crate) fn text(of: &str) -> Vec<u8> {
-    [&[0x8c, of.len() as u8], of.as_bytes()].concat()
-}
-
-/// A tensor of `count` elements in storage `key`.
-pub(crate) fn tensor(ty: &str, key: &str, count: u8, place: (u8, &[u8], &[u8])) -> Vec<u8> {
-    let global = format!("ctorch {ty}Storage").replace(' ', "\n") + "\n";
-    [
-        &b"ctorch._utils\n_rebuild_tensor_v2\n(("[..],
-        &text("storage"),
-        global.as_bytes(),
-        &text(key),
-        &text("cpu"),
-        &[b'K', count, b't', b'Q', b'K', place.0],
-        &numbers(place.1),
-        &numbers(place.2),
-        b"\x89)tR",
-    ]
-    .concat()
-}
-
-/// A dict with text keys.
-pub(crate) fn dict(items: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    let items = items.iter().flat_map(|(key, value)| [text(key), value.clone()].concat());
-    b"}(".iter().copied().chain(items).chain([b'u']).collect()
-}
-
-/// An instance of a class with attributes.
-pub(crate) fn object(module: &str, class: &str, attributes: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    [format!("c{module}\n{class}\n)").as_bytes(), &[0x81], &dict(attributes), b"b"].concat()
-}
-
-/// A whole pickle.
-pub(crate) fn pickle(value: &[u8]) -> Vec<u8> {
-    [&[0x80, 2], value, b"."].concat()
-}
-
-pub(crate) fn floats(of: &[f32]) -> Vec<u8> {
-    of.iter().flat_map(|x| x.to_le_bytes()).collect()
 }
 
 /// A TorchScript archive: a weight, which is stored transposed, tied to another attribute.
