@@ -5,7 +5,7 @@
 use crate::architecture::Target;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::Config;
-use crate::{gguf, kinds, quantization, safetensors, sentence};
+use crate::{gguf, kinds, proof, quantization, safetensors, sentence};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
@@ -36,13 +36,20 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     drop(described.further(&checkpoint, &Target::plain(OPSET)));
     drop(config.unread());
     drop(checkpoint.unused());
-    Some(lower::model(graph, OPSET))
+    let model = lower::model(graph, OPSET);
+    if described.has_decoder() {
+        drop(proof::of_folder(&model, &config, &checkpoint));
+    }
+    Some(model)
 }
 
 /// Reads bytes as a file of GGUF.
 pub fn gguf(bytes: &[u8]) -> Option<Model> {
-    let graph = gguf::graph("m.gguf", &Bytes::copy_from_slice(bytes), OPSET).ok()?;
-    Some(lower::model(graph, OPSET))
+    let bytes = Bytes::copy_from_slice(bytes);
+    let model = lower::model(gguf::graph("m.gguf", &bytes, OPSET).ok()?, OPSET);
+    let read = gguf::read("m.gguf", &bytes).ok()?;
+    drop(proof::of_gguf(&model, &read));
+    Some(model)
 }
 
 #[cfg(test)]
