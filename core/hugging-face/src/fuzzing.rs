@@ -6,7 +6,7 @@ use crate::architecture::Target;
 use crate::checkpoint::{self, Checkpoint};
 use crate::config::Config;
 use crate::diag::Diagnostic;
-use crate::{gguf, kinds, pickled, quantization, safetensors, sentence};
+use crate::{gguf, kinds, pickled, proof, quantization, safetensors, sentence};
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::lower;
@@ -38,7 +38,11 @@ pub fn folder(bytes: &[u8]) -> Option<Model> {
     drop(described.further(&checkpoint, &Target::plain(OPSET)));
     drop(config.unread());
     drop(checkpoint.unused());
-    Some(lower::model(graph, OPSET))
+    let model = lower::model(graph, OPSET);
+    if described.has_decoder() {
+        drop(proof::of_folder(&model, &config, &checkpoint));
+    }
+    Some(model)
 }
 
 /// Reads bytes as a file of `torch.save`, and as the pickle of one that has some storages: how many tensors there are.
@@ -67,8 +71,11 @@ impl Members for Alone {
 
 /// Reads bytes as a file of GGUF.
 pub fn gguf(bytes: &[u8]) -> Option<Model> {
-    let graph = gguf::graph("m.gguf", &Bytes::copy_from_slice(bytes), OPSET).ok()?;
-    Some(lower::model(graph, OPSET))
+    let bytes = Bytes::copy_from_slice(bytes);
+    let model = lower::model(gguf::graph("m.gguf", &bytes, OPSET).ok()?, OPSET);
+    let read = gguf::read("m.gguf", &bytes).ok()?;
+    drop(proof::of_gguf(&model, &read));
+    Some(model)
 }
 
 #[cfg(test)]

@@ -10,9 +10,6 @@ pub(crate) type Plain<T> = Result<T, String>;
 /// Elements of a token, of a head, or of a row of weights.
 pub(super) type Row = Vec<f64>;
 
-/// Products that are added up apart from each other, so that a processor may do several at once.
-const LANES: usize = 8;
-
 /// A tensor as it is stored: the name of its elements' type, its sizes with the outermost axis first, and its bytes.
 pub(crate) struct Raw {
     pub(crate) kind: String,
@@ -139,14 +136,22 @@ impl Matrix {
     }
 }
 
+/// Written out, so that builds for size do several products at once, too.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; LANES];
-    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: f64 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in a.zip(b) {
-        for lane in 0..LANES {
-            sums[lane] += a[lane] * b[lane];
-        }
+    let ((a, last_a), (b, last_b)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let rest: f64 = last_a.iter().zip(last_b).map(|(a, b)| a * b).sum();
+    let mut s = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        s = [
+            s[0] + a[0] * b[0],
+            s[1] + a[1] * b[1],
+            s[2] + a[2] * b[2],
+            s[3] + a[3] * b[3],
+            s[4] + a[4] * b[4],
+            s[5] + a[5] * b[5],
+            s[6] + a[6] * b[6],
+            s[7] + a[7] * b[7],
+        ];
     }
-    sums.iter().sum::<f64>() + rest
+    s.iter().sum::<f64>() + rest
 }

@@ -1,4 +1,5 @@
 use super::{Find, Proof, Raw, Read, cut, of_fields, of_gguf};
+use crate::architecture::Target;
 use crate::families::tests::{CASES, config};
 use crate::fixture::{self, complete};
 use crate::safetensors;
@@ -53,11 +54,15 @@ fn families_agree() {
                 continue;
             }
             // Experts of DeepSeek, which its second layer has, have no formulas.
-            let layers = match case.starts_with("deepseek") {
-                true => "layer 0 of 2 agrees",
-                false => "layers 0, 1 of 2 agree",
+            let (layers, others) = match case.starts_with("deepseek") {
+                true => (
+                    "layer 0 of 2 agrees",
+                    "; layer 1 was not compared: experts of this family have no second implementation",
+                ),
+                false => ("layers 0, 1 of 2 agree", ""),
             };
-            let fact = format!("{layers} with a second implementation: least SQNR 100 dB or more");
+            let fact =
+                format!("{layers} with a second implementation: least SQNR 100 dB or more{others}");
             assert_eq!(found.fact.as_ref(), Some(&fact), "{case}: {found:?}");
             let least = found.agreement.iter().fold(f64::MAX, |least, (_, db)| least.min(*db));
             assert!(least > 115.0 && found.findings.is_empty(), "{case}: {found:?}");
@@ -158,4 +163,63 @@ fn large_products_are_cut() {
     let products = cut.graph.nodes().filter(|(_, node)| node.op == "MatMul");
     let read = products.filter_map(|(_, node)| cut.graph.constant(node.input(1)?));
     assert_eq!(read.map(Tensor::len).max(), Some(128));
+}
+
+/// The same file, where the numbers of tensors that end so are multiplied.
+fn multiplied(file: &Bytes, ending: &str, factor: f32) -> Bytes {
+    let begin = 8 + u64::from_le_bytes(*file.first_chunk().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&file[8..begin]).unwrap();
+    let mut bytes = file.to_vec();
+    for (_, entry) in header.as_object().unwrap().iter().filter(|(name, _)| name.ends_with(ending))
+    {
+        let [from, to] = [0, 1].map(|i| entry["data_offsets"][i].as_u64().unwrap() as usize);
+        for number in bytes[begin + from..begin + to].as_chunks_mut::<4>().0 {
+            *number = (f32::from_le_bytes(*number) * factor).to_le_bytes();
+        }
+    }
+    bytes.into()
+}
+
+/// Large scores make much of rounding, and layers that add little to hidden states lose most of it.
+#[test]
+fn rounding_is_no_difference() {
+    let more: Vec<(String, Vec<usize>)> = ["q_proj", "k_proj"]
+        .iter()
+        .flat_map(|part| (0..2).map(move |i| format!("model.layers.{i}.self_attn.{part}.bias")))
+        .map(|name| (name.clone(), vec![if name.contains("q_proj") { 16 } else { 8 }]))
+        .collect();
+    let more: Vec<(&str, &[usize])> = more.iter().map(|(n, dims)| (&**n, &**dims)).collect();
+    let config = config("qwen2 {}");
+    let text = config.to_string();
+    let (tensors, _) = complete(&text, &more);
+    for (ending, factor) in [
+        ("q_proj.bias", 300.0),
+        ("k_proj.bias", 3000.0),
+        ("q_proj.weight", 1e3),
+        ("_proj.weight", 1e-5),
+    ] {
+        let tensors = multiplied(&tensors, ending, factor);
+        let model = fixture::model(&text, &tensors, 21).unwrap();
+        let found = proof(&config, &model, &finding(&tensors));
+        assert!(found.fact.is_some(), "{ending}: {found:?}");
+    }
+}
+
+/// Models for ONNX Runtime GenAI, and those without a cache.
+#[test]
+fn targets_agree() {
+    for line in ["llama {}", "phi3 {}", "gemma2 {\"sliding_window\": 3}", "qwen3 {}", "gpt2 {}"] {
+        let mut config = config(line);
+        config["head_dim"] = 16.into();
+        let text = config.to_string();
+        let (tensors, _) = complete(&text, &[]);
+        for target in [
+            Target { is_genai: true, context: Some(16), ..Target::plain(23) },
+            Target { has_cache: false, ..Target::plain(21) },
+        ] {
+            let model = fixture::model_for(&text, &tensors, &target).unwrap();
+            let found = proof(&config, &model, &finding(&tensors));
+            assert!(found.fact.is_some(), "{line} {target:?}: {found:?}");
+        }
+    }
 }

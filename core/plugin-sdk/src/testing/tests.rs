@@ -1,4 +1,5 @@
 use super::*;
+use crate::diagnostics::Severity;
 use crate::ir::ops::Add;
 use crate::ir::{DataType, Graph, ValueType};
 use crate::{Claim, Imported, NamedModel};
@@ -85,6 +86,8 @@ impl Frontend for Two {
         Ok(Imported {
             name: "encoder".into(),
             further: vec![NamedModel { name, model }],
+            notes: vec![Diagnostic::new(Code::LayerParameterIgnored, "a setting")],
+            findings: vec![(Severity::Error, Diagnostic::new(Code::LayersDiffer, "a layer"))],
             ..imported
         })
     }
@@ -94,6 +97,10 @@ impl Frontend for Two {
 fn further_models_come_with_their_names_and_facts() {
     let done = import(&Two, &weights()).unwrap();
     assert_eq!(done.log.name, "encoder");
+    let notes = done.log.notes.iter();
+    let told = notes.map(|note| (note.severity(), note.message.as_str()));
+    let expected = [(Severity::Warning, "a setting"), (Severity::Error, "a layer")];
+    assert!(told.eq(expected));
     let decoder = &done.further["decoder"];
     assert_eq!(decoder.metadata, done.model.metadata);
     let outputs = run(decoder, [("x", Tensor::vector(vec![1f32, 1.0]))]).unwrap();
