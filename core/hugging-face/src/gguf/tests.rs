@@ -452,10 +452,7 @@ fn what_the_import_tells_beside_the_graph() {
     let words = "element 3 of tensor `blk.1.attn_norm.weight` is -inf";
     assert!(notes.len() == 1 && notes[0].message.contains(words), "{notes:?}");
     let told = &log.metadata["hf.proof"];
-    assert!(
-        told.contains("layer 1 was not compared: their weights are no finite numbers"),
-        "{told}"
-    );
+    assert!(told.contains("layer 1 was not compared: "), "{told}");
 }
 
 /// Beside a checkpoint in files of safetensors, a file of GGUF is another copy.
