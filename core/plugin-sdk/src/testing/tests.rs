@@ -87,7 +87,7 @@ impl Frontend for Two {
             name: "encoder".into(),
             further: vec![NamedModel { name, model }],
             notes: vec![Diagnostic::new(Code::LayerParameterIgnored, "a setting")],
-            findings: vec![(Severity::Error, Diagnostic::new(Code::LayersDiffer, "a layer"))],
+            findings: vec![Diagnostic::new(Code::LayersDiffer, "a layer")],
             ..imported
         })
     }
@@ -99,7 +99,7 @@ fn further_models_come_with_their_names_and_facts() {
     assert_eq!(done.log.name, "encoder");
     let notes = done.log.notes.iter();
     let told = notes.map(|note| (note.severity(), note.message.as_str()));
-    let expected = [(Severity::Warning, "a setting"), (Severity::Error, "a layer")];
+    let expected = [(Severity::Error, "a layer"), (Severity::Warning, "a setting")];
     assert!(told.eq(expected));
     let decoder = &done.further["decoder"];
     assert_eq!(decoder.metadata, done.model.metadata);
