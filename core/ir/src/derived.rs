@@ -400,12 +400,7 @@ fn through(
             let view = Tensor::derived(codes.dtype(), dims, from).ok()?;
             Some(view.looked_up(table))
         }
-        Derivation::Concat { .. }
-        | Derivation::Scaled { .. }
-        | Derivation::Lookup { .. }
-        | Derivation::Taken { .. }
-        | Derivation::Blocks { .. }
-        | Derivation::Dequantized { .. } => None,
+        _ => None,
     }
 }
 

@@ -105,7 +105,7 @@ fn its_fields_count_and_others_are_told() {
     let more = "{\"logit_cap\": 0.5, \"magic\": 3,";
     fs::write(model.join("config.json"), config.replacen('{', more, 1)).unwrap();
     let (status, stderr, _) = converted(folder.path(), "out", &["model"], &[]);
-    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(status, 1, "{stderr}");
     assert!(stderr.contains("`magic` is 3") && !stderr.contains("logit_cap"), "{stderr}");
     assert!(wrong_of("llama", &folder.path().join("out/model.onnx")).is_some(), "a bound");
     let changed = config.replace("\"n_heads\":2", "\"n_heads\":3");

@@ -77,8 +77,8 @@ mod tests {
 
     const MODEL: &str = r#"<ir_version: 10, opset_import: ["" : 21]>
     g (float[2,600] x) => (float[2,8000] y)
-    <int64[3] i = {0, -1, 7}, bfloat16[8000,600] v, float[600,8000] w, int4[600,8000] q, float[600,250] s, uint8[600,8000] r, float[19,8000] t,
-     uint8[19,8000] z>
+    <int64[3] i = {0, -1, 7}, bfloat16[8000,600] v, float[600,8000] w, int4[600,8000] q,
+     float[600,250] s, uint8[600,8000] r, float[19,8000] t, uint8[19,8000] z>
     {
         f = Cast<to = 1>(v)
         e = Gemm<transB = 1>(x, f)

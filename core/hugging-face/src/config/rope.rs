@@ -118,11 +118,13 @@ fn of_object(
     head: usize,
     defaults: Defaults,
 ) -> Result<Rope, Diagnostic> {
-    let theta = inner_or_outer(base, c, "rope_theta")?.unwrap_or(defaults.theta);
+    let theta = inner_or_outer(base, c, "rope_theta")?;
+    let theta = theta.unwrap_or_else(|| c.assume("rope_theta", defaults.theta));
     if theta <= 0.0 {
         return Err(base.wrong("rope_theta", "a number above zero"));
     }
-    let share = inner_or_outer(base, c, "partial_rotary_factor")?.unwrap_or(defaults.share);
+    let share = inner_or_outer(base, c, "partial_rotary_factor")?;
+    let share = share.unwrap_or_else(|| c.assume("partial_rotary_factor", defaults.share));
     let dims = (head as f64 * share) as usize;
     if dims < 2 || dims > head || !dims.is_multiple_of(2) {
         let must = format!("a share that turns an even part of the {head} elements of a head");
