@@ -307,7 +307,9 @@ pub(crate) fn outputs(quality: &Quality) -> String {
         true => "equal to float".to_owned(),
         false => format!("SQNR {db:.1} dB"),
     };
-    let nearest = quality.nearest_db.map(|db| format!(", rounded to the nearest {db:.1} dB"));
+    // Where nothing else was tried, it is what is stated already.
+    let nearest = quality.nearest_db.filter(|db| *db != quality.worst_db);
+    let nearest = nearest.map(|db| format!(", rounded to the nearest {db:.1} dB"));
     let nearest = nearest.unwrap_or_default();
     match quality.outputs > 1 && quality.worst_db < 300.0 {
         true => format!(

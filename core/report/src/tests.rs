@@ -410,6 +410,23 @@ fn a_receipt_says_that_nothing_was_quantized() {
     assert!(told(1).contains("\nquantized to QDQ: outputs"), "{}", told(1));
 }
 
+/// What plain rounding reaches is told where something else was done.
+#[test]
+fn a_receipt_says_a_ratio_once() {
+    let told = |nearest_db| {
+        let (sqnr_db, worst_db) = (Some(14.0), 14.0);
+        let quality = Quality { sqnr_db, worst_db, nearest_db, samples: 2, ..Quality::default() };
+        let format = "QDQ".into();
+        let quantization =
+            Quantization { format, quality: Some(quality), ..Quantization::default() };
+        receipt(&Report { quantization: Some(quantization), ..good() })
+    };
+    assert!(told(Some(12.5)).contains("SQNR 14.0 dB, rounded to the nearest 12.5 dB on 2"));
+    for same in [None, Some(14.0)] {
+        assert!(told(same).contains("SQNR 14.0 dB on 2"), "{}", told(same));
+    }
+}
+
 #[test]
 fn what_is_no_report_is_refused() {
     for text in ["", "[]", "{}", "{\"schema\": 2, \"verdict\": \"failed\"}"] {
