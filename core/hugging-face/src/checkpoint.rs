@@ -4,7 +4,7 @@ use crate::blocks::Blocks;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::pickled;
 use crate::problem::{damaged, over_limit, pointer};
-use crate::proof::Raw;
+use crate::raw::Raw;
 use crate::safetensors::{self, Stored};
 use bytes::Bytes;
 use onnxd_plugin_sdk::Submission;

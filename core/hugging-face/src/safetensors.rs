@@ -6,7 +6,7 @@ mod json;
 
 use crate::diag::{Diagnostic, shown};
 use crate::problem::{damaged, over_limit, pointer, truncated, unsupported};
-use crate::proof::Raw;
+use crate::raw::Raw;
 use bytes::Bytes;
 use json::Described;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};

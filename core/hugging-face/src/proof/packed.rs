@@ -2,7 +2,8 @@
 //! integers, scales and zero points.
 
 use super::fields::Fields;
-use super::source::{Find, Matrix, Plain, Raw};
+use super::source::{Matrix, Plain, Rows};
+use crate::raw::{Find, Raw};
 use bytes::Bytes;
 
 /// How weights are packed.
@@ -129,6 +130,33 @@ impl Matrix {
     }
 }
 
+impl Rows for Words {
+    fn row(&self, i: usize, into: &mut [f64]) {
+        match self.packing {
+            Packing::No => {}
+            Packing::Awq | Packing::Gptq { .. } => self.inputs_row(i, into),
+            Packing::Compressed { bits } => {
+                let words = &self.words[4 * i * self.width..][..4 * self.width];
+                let half = f64::from(1u32 << (bits - 1));
+                let mut scales = vec![0.0; self.scales.columns];
+                self.scales.row(i, &mut scales);
+                let group = into.len() / scales.len();
+                for (j, to) in into.iter_mut().enumerate() {
+                    *to = (f64::from(Words::code(words, j, bits)) - half) * scales[j / group];
+                }
+            }
+            Packing::Floats { block: [high, wide] } => {
+                let mut scales = vec![0.0; self.scales.columns];
+                self.scales.row(i / high, &mut scales);
+                let codes = &self.words[i * self.width..][..self.width];
+                for (j, (to, code)) in into.iter_mut().zip(codes).enumerate() {
+                    *to = float8(*code) * scales[j / wide];
+                }
+            }
+        }
+    }
+}
+
 impl Words {
     /// Whether scales and zero points are those of so many rows and columns.
     fn is_whole(&self, [rows, columns]: [usize; 2]) -> bool {
@@ -162,32 +190,6 @@ impl Words {
     fn code(bytes: &[u8], i: usize, bits: usize) -> u32 {
         let each = 32 / bits;
         Words::word(bytes, i / each) >> (bits * (i % each)) & ((1 << bits) - 1)
-    }
-
-    /// Reads row `i`.
-    pub(super) fn row(&self, i: usize, into: &mut [f64]) {
-        match self.packing {
-            Packing::No => {}
-            Packing::Awq | Packing::Gptq { .. } => self.inputs_row(i, into),
-            Packing::Compressed { bits } => {
-                let words = &self.words[4 * i * self.width..][..4 * self.width];
-                let half = f64::from(1u32 << (bits - 1));
-                let mut scales = vec![0.0; self.scales.columns];
-                self.scales.row(i, &mut scales);
-                let group = into.len() / scales.len();
-                for (j, to) in into.iter_mut().enumerate() {
-                    *to = (f64::from(Words::code(words, j, bits)) - half) * scales[j / group];
-                }
-            }
-            Packing::Floats { block: [high, wide] } => {
-                let mut scales = vec![0.0; self.scales.columns];
-                self.scales.row(i / high, &mut scales);
-                let codes = &self.words[i * self.width..][..self.width];
-                for (j, (to, code)) in into.iter_mut().zip(codes).enumerate() {
-                    *to = float8(*code) * scales[j / wide];
-                }
-            }
-        }
     }
 
     /// The weights of input `i` for all outputs: `(q - z) s`.

@@ -1,7 +1,9 @@
-use super::{Find, Proof, Raw, Read, cut, of_fields, of_gguf};
+use super::{Proof, cut, of_fields};
 use crate::architecture::Target;
 use crate::families::tests::{CASES, config};
 use crate::fixture::{self, complete};
+use crate::gguf::{self, Read};
+use crate::raw::{Find, Raw};
 use crate::safetensors;
 use crate::testing::cases;
 use bytes::Bytes;
@@ -24,7 +26,7 @@ fn proof(config: &Value, model: &Model, find: &Find<'_>) -> Proof {
 
 /// Checks that layers of a file agree, or that they are told not to be compared.
 pub(crate) fn check_gguf(model: &Model, read: &Read, is_unknown: bool) {
-    let found = of_gguf(model, read);
+    let found = gguf::proof(model, read);
     let name = read.metadata.text("general.architecture");
     assert_eq!(found.fact.is_none(), is_unknown, "{name:?}: {found:?}");
     assert_eq!(found.unknown.is_some(), is_unknown, "{name:?}: {found:?}");
@@ -33,7 +35,7 @@ pub(crate) fn check_gguf(model: &Model, read: &Read, is_unknown: bool) {
 
 /// Checks that both layers of a file are told to be wrong.
 pub(crate) fn check_wrong(model: &Model, read: &Read) {
-    let found = of_gguf(model, read);
+    let found = gguf::proof(model, read);
     assert!(are_wrong(&found), "{found:?}");
 }
 
