@@ -290,7 +290,7 @@ impl Checkpoint {
 
     /// What the file says of the tensor of exactly this name. It is not noted as used.
     pub(crate) fn raw(&self, name: &str) -> Option<Raw> {
-        self.tensors.get(name)?.raw()
+        self.tensors.get(name).map(Stored::raw)
     }
 
     /// A tensor with the type and the sizes that it has in the file, if it is there.

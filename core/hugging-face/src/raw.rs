@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 
-/// A tensor as it is stored: the name of its elements' type, its sizes with the outermost axis first, and its bytes.
+/// A tensor as it is stored: the name of its elements' type, and its sizes with the outermost axis first.
 pub(crate) struct Raw {
     pub(crate) kind: String,
     pub(crate) dims: Vec<usize>,
-    pub(crate) bytes: Bytes,
+    /// Its elements row by row, if they lie so.
+    pub(crate) bytes: Option<Bytes>,
 }
 
 /// The tensors of a checkpoint by the names that they have there.

@@ -91,7 +91,7 @@ impl Stored {
             Kind::Elements(DataType::Double) => "F64".to_owned(),
             Kind::Elements(_) | Kind::Blocks(_) => self.kind.name(),
         };
-        Raw { kind, dims: self.dims.clone(), bytes: self.bytes.clone() }
+        Raw { kind, dims: self.dims.clone(), bytes: Some(self.bytes.clone()) }
     }
 }
 

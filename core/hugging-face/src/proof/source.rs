@@ -35,6 +35,7 @@ impl Matrix {
     pub(super) fn find(find: &Find<'_>, name: &str) -> Plain<Option<Matrix>> {
         let Some(Raw { kind, dims, bytes }) = find(name) else { return Ok(None) };
         let form = form(&kind).ok_or_else(|| format!("`{name}` has elements of type {kind}"))?;
+        let bytes = bytes.ok_or_else(|| format!("`{name}` does not lie row by row in its file"))?;
         let columns = dims.last().copied().unwrap_or(1);
         let rows = dims.iter().rev().skip(1).product();
         let of_row = columns / form.elements * form.bytes;
