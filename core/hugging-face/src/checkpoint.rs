@@ -4,7 +4,7 @@ use crate::blocks::Blocks;
 use crate::diag::{Code, Diagnostic, shown};
 use crate::pickled;
 use crate::problem::{damaged, over_limit, pointer};
-use crate::proof::Raw;
+use crate::raw::Raw;
 use crate::safetensors::{self, Stored};
 use bytes::Bytes;
 use onnxd_plugin_sdk::Submission;
@@ -290,7 +290,7 @@ impl Checkpoint {
 
     /// What the file says of the tensor of exactly this name. It is not noted as used.
     pub(crate) fn raw(&self, name: &str) -> Option<Raw> {
-        self.tensors.get(name)?.raw()
+        self.tensors.get(name).map(Stored::raw)
     }
 
     /// A tensor with the type and the sizes that it has in the file, if it is there.

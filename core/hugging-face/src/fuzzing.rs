@@ -74,7 +74,7 @@ pub fn gguf(bytes: &[u8]) -> Option<Model> {
     let bytes = Bytes::copy_from_slice(bytes);
     let model = lower::model(gguf::graph("m.gguf", &bytes, OPSET).ok()?, OPSET);
     let read = gguf::read("m.gguf", &bytes).ok()?;
-    drop(proof::of_gguf(&model, &read));
+    drop(gguf::proof(&model, &read));
     Some(model)
 }
 

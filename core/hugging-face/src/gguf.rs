@@ -17,10 +17,11 @@ mod tokenizer;
 use crate::architecture::Target;
 use crate::diag::{Diagnostic, shown};
 use crate::problem::{damaged, over_limit, pointer, truncated, unsupported};
+use crate::proof::{self, Proof};
 use bytes::Bytes;
 use cursor::Cursor;
 use metadata::Metadata;
-use onnxd_plugin_sdk::ir::Graph;
+use onnxd_plugin_sdk::ir::{Graph, Model};
 
 pub(crate) use import::import;
 pub(crate) use parts::probe;
@@ -73,6 +74,14 @@ pub(crate) fn graph(file: &str, bytes: &Bytes, opset: i64) -> Result<Graph, Diag
     let described = import::describe(file, &read)?;
     let checkpoint = import::checkpoint(&read.tensors, &described)?;
     import::graph(&described.decoder, &checkpoint, &Target::plain(opset))
+}
+
+/// Compares layers of the model of a file with a second implementation.
+pub(crate) fn proof(model: &Model, read: &Read) -> Proof {
+    let get = |key: &str| read.metadata.get(key)?.json();
+    let stored = |name: &str| read.tensors.iter().find(|stored| stored.name == name);
+    let find = |name: &str| stored(name).map(Stored::raw);
+    proof::of_gguf(model, &get, &find)
 }
 
 /// Magic and version.

@@ -40,6 +40,7 @@ mod pickled;
 mod problem;
 mod proof;
 mod quantization;
+mod raw;
 mod safetensors;
 mod sentence;
 mod seq2seq;

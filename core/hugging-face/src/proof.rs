@@ -2,9 +2,11 @@
 //! the bytes of the checkpoint themselves.
 //!
 //! Nothing here is used where graphs are written, and nothing of what writes them is used here: a mistake in one of
-//! both shows. `families` has the formulas, `source` reads weights, `cut` takes a layer out of the graph.
+//! both shows. `formulas` has what layers can be, and
+//! `families` which of it a family is; `source` reads weights, `cut` takes a layer out of the graph.
 
 mod attention;
+mod base;
 mod cut;
 mod experts;
 mod families;
@@ -24,15 +26,14 @@ mod source;
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::diag::{Code, Diagnostic, Layer as Place};
-use crate::gguf::{Read, Stored};
+use crate::raw::Find;
 use formulas::{Each, Formulas};
 use layer::{Layer, Past};
 use onnxd_plugin_sdk::eval::RandomSource;
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{LogLevel, Submission};
 use serde_json::{Map, Value};
-use source::Row;
-pub(crate) use source::{Find, Plain, Raw};
+use source::{Plain, Row};
 
 /// New tokens, and those of the cache before them, where there is no window.
 const NEW: usize = 4;
@@ -121,14 +122,10 @@ fn of_fields(
     prove(&Case { model, formulas: &formulas, find, context })
 }
 
-/// Compares the decoder of a file of GGUF.
-pub(crate) fn of_gguf(model: &Model, read: &Read) -> Proof {
-    let stored = |name: &str| read.tensors.iter().find(|stored| stored.name == name);
-    let find = |name: &str| stored(name).map(Stored::raw);
-    let formulas = |tokens| gguf::formulas(read, &find, tokens);
-    let context = |name: &str| read.metadata.size(&format!("{name}.context_length")).ok()?;
-    let context = read.metadata.text("general.architecture").ok().flatten().and_then(context);
-    prove(&Case { model, formulas: &formulas, find: &find, context })
+/// Compares the decoder of a file of GGUF, by what it says under a key and by its tensors.
+pub(crate) fn of_gguf(model: &Model, get: &gguf::Get<'_>, find: &Find<'_>) -> Proof {
+    let formulas = |tokens| gguf::formulas(get, find, tokens);
+    prove(&Case { model, formulas: &formulas, find, context: gguf::context(get) })
 }
 
 /// Compares some layers of a decoder.

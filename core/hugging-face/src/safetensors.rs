@@ -6,7 +6,7 @@ mod json;
 
 use crate::diag::{Diagnostic, shown};
 use crate::problem::{damaged, over_limit, pointer, truncated, unsupported};
-use crate::proof::Raw;
+use crate::raw::Raw;
 use bytes::Bytes;
 use json::Described;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
@@ -73,11 +73,18 @@ impl Stored {
         matches!(dtype, Some(Float | Float16 | Bfloat16 | Double))
     }
 
-    /// What the file says of it: the word for the type of its elements, its sizes, and its bytes.
-    pub(crate) fn raw(&self) -> Option<Raw> {
-        let Elements::Stored(bytes, word, _) = &self.elements else { return None };
-        let (kind, dims, bytes) = ((*word).to_owned(), self.shape.clone(), bytes.clone());
-        Some(Raw { kind, dims, bytes })
+    /// What the file says of it, with the word of safetensors for the type of its elements.
+    pub(crate) fn raw(&self) -> Raw {
+        let (kind, bytes) = match &self.elements {
+            Elements::Stored(bytes, word, _) => ((*word).to_owned(), Some(bytes.clone())),
+            Elements::Made(tensor) => {
+                let dtype = tensor.dtype();
+                let word = TYPES.iter().find(|(.., known)| *known == Some(dtype));
+                let kind = word.map_or_else(|| dtype.to_string(), |(word, ..)| (*word).to_owned());
+                (kind, tensor.derivation().is_none().then(|| tensor.bytes()))
+            }
+        };
+        Raw { kind, dims: self.shape.clone(), bytes }
     }
 
     /// The tensor, whose elements stay where they are.

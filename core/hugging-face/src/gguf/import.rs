@@ -3,7 +3,7 @@
 use super::facts::architectures::Architecture;
 use super::metadata::Metadata;
 use super::tensors::Stored;
-use super::{Read, facts, names, parts, tokenizer};
+use super::{Read, facts, names, parts, proof, tokenizer};
 use crate::architecture::{Architecture as _, Target};
 use crate::beside::folder_of;
 use crate::checkpoint::Checkpoint;
@@ -13,7 +13,7 @@ use crate::decoder::Decoder;
 use crate::diag::{Diagnostic, Diagnostics, shown};
 use crate::export::{for_genai, strict, target};
 use crate::problem::{damaged, unsupported};
-use crate::{families, folder, proof};
+use crate::{families, folder};
 use onnxd_plugin_sdk::ir::Graph;
 use onnxd_plugin_sdk::{Imported, Submission, lower};
 
@@ -58,7 +58,7 @@ pub(crate) fn import(submission: &Submission) -> Result<Imported, Diagnostics> {
     strict(submission, [&findings, &notes])?;
     notes.extend(config.notes().into_iter().chain(mixed));
     let model = lower::model(graph, target.opset);
-    let (fact, differences) = proof::of_gguf(&model, &read).told(submission);
+    let (fact, differences) = proof(&model, &read).told(submission);
     findings.extend(differences);
     let metadata = card(&read, (&decoder, &config), &checkpoint)
         .into_iter()

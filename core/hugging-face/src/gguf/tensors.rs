@@ -3,7 +3,7 @@
 use super::cursor::Cursor;
 use crate::diag::{Diagnostic, shown};
 use crate::problem::{damaged, over_limit, truncated, unsupported};
-use crate::proof::Raw;
+use crate::raw::Raw;
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{BlockFormat, DataType, element_count};
 use std::collections::HashSet;
@@ -91,7 +91,7 @@ impl Stored {
             Kind::Elements(DataType::Double) => "F64".to_owned(),
             Kind::Elements(_) | Kind::Blocks(_) => self.kind.name(),
         };
-        Raw { kind, dims: self.dims.clone(), bytes: self.bytes.clone() }
+        Raw { kind, dims: self.dims.clone(), bytes: Some(self.bytes.clone()) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Formulas of families whose tokens go to some of many experts.
 
-use super::families::{Base, Defaults, LLAMA, granite, qwen_windows, window, windows};
+use super::base::{Base, Defaults, HALVES, LLAMA, granite, qwen_windows, window, windows};
 use super::fields::Fields;
-use super::formulas::{Formulas, HeadNorm};
-use super::mlp::{ExpertWeights, Experts};
+use super::formulas::{ExpertWeights, Experts, Formulas, HeadNorm};
+use super::rotary::Usual;
 use super::source::Plain;
 
 pub(super) fn of(kind: &str, c: &Fields<'_>, base: &Base<'_>) -> Option<Plain<Formulas>> {
@@ -61,7 +61,7 @@ fn mixtral(c: &Fields<'_>, base: &Base<'_>) -> Plain<Formulas> {
 }
 
 fn mixtral_defaults() -> Defaults {
-    let usual = super::rotary::Usual { theta: 1e6, ..super::families::later_turns() };
+    let usual = Usual { theta: 1e6, ..HALVES };
     LLAMA.with_keys(8).with_epsilon(("rms_norm_eps", 1e-5)).turning(Some(usual))
 }
 

@@ -1,8 +1,5 @@
 //! What the layers of a decoder compute, as plain formulas: Llama's, and what families do otherwise.
 
-use super::latent::Latent;
-use super::mlp::{Experts, Mlp};
-use super::norm::{Norm, Weighted};
 use super::packed::Packing;
 use super::rotary::Turn;
 
@@ -45,6 +42,71 @@ pub(super) enum HeadNorm {
     Listed,
     /// Of all heads together.
     Together,
+}
+
+/// How a norm uses its weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Weighted {
+    /// It has none.
+    No,
+    By,
+    /// They say by how much they differ from 1.
+    ByOneMore,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Norm {
+    pub(super) subtracts_mean: bool,
+    pub(super) weighted: Weighted,
+    pub(super) epsilon: f64,
+}
+
+/// An MLP by the names of its weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mlp {
+    /// `down(f(gate(x)) * up(x))`
+    Gated { gate: &'static str, up: &'static str, down: &'static str },
+    /// The same with gate before up in one weight.
+    InOne { gate_up: &'static str, down: &'static str },
+    /// `down(f(up(x)))`
+    Plain { up: &'static str, down: &'static str },
+}
+
+pub(super) const GATED: Mlp =
+    Mlp::Gated { gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj" };
+
+/// Experts, of which those with the greatest shares count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Experts {
+    pub(super) count: usize,
+    pub(super) chosen: usize,
+    /// Whether the shares of those are divided by their sum.
+    pub(super) divided: bool,
+    pub(super) router: &'static str,
+    pub(super) weights: ExpertWeights,
+    /// An expert for all tokens: what says how much it counts, and its gate, up and down.
+    pub(super) shared: Option<[&'static str; 4]>,
+}
+
+/// Names of the weights of experts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ExpertWeights {
+    /// What stands before the number of an expert, and gate, up and down behind it.
+    Each([&'static str; 4]),
+    /// All experts in one: gate before up, and down.
+    Stacked([&'static str; 2]),
+    /// The same with gate and up apart.
+    StackedApart([&'static str; 3]),
+}
+
+/// Sizes of the small vectors that keys and values come from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latent {
+    /// Whether queries come from one, too.
+    pub(super) of_queries: bool,
+    pub(super) keys: usize,
+    /// The last elements of a head, which turn.
+    pub(super) turning: usize,
 }
 
 /// What layers differ in.
@@ -125,6 +187,12 @@ pub(super) const NAMES: Names = Names {
     o: "self_attn.o_proj",
     head_norms: ["self_attn.q_norm", "self_attn.k_norm"],
 };
+
+/// The linear layers of attention by small vectors, beside queries in one step.
+pub(super) const LATENT_NAMES: [&str; 4] = [
+    "self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa",
+    "self_attn.kv_b_proj",
+];
 
 pub(super) const RMS: Norm = Norm { subtracts_mean: false, weighted: Weighted::By, epsilon: 1e-6 };
 

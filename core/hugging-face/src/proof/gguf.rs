@@ -3,11 +3,9 @@
 
 use super::families;
 use super::fields::Fields;
-use super::formulas::{Formulas, Fused, HeadNorm, Names};
-use super::mlp::{ExpertWeights, Experts, Mlp};
-use super::norm::Weighted;
-use super::source::{Find, Matrix, Plain};
-use crate::gguf::Read;
+use super::formulas::{ExpertWeights, Experts, Formulas, Fused, HeadNorm, Mlp, Names, Weighted};
+use super::source::{Matrix, Plain};
+use crate::raw::Find;
 use serde_json::{Map, Value, json};
 
 /// Architectures with the family that each is, and whether pairs of queries and keys lie side by side.
@@ -83,13 +81,27 @@ const FILE: Names = Names {
     head_norms: ["attn_q_norm", "attn_k_norm"],
 };
 
+/// What a file says under a key of its metadata, as JSON.
+pub(crate) type Get<'a> = dyn Fn(&str) -> Option<Value> + 'a;
+
+/// What the file calls its architecture.
+fn architecture(get: &Get<'_>) -> Option<String> {
+    Some(get("general.architecture")?.as_str()?.to_owned())
+}
+
+/// Tokens that a sequence may have.
+pub(super) fn context(get: &Get<'_>) -> Option<usize> {
+    let length = get(&format!("{}.context_length", architecture(get)?))?;
+    usize::try_from(length.as_u64()?).ok()
+}
+
 /// The formulas of a file, in a sequence of so many tokens.
-pub(super) fn formulas(read: &Read, find: &Find<'_>, tokens: usize) -> Plain<Formulas> {
-    let name = read.metadata.text("general.architecture").ok().flatten().unwrap_or_default();
+pub(super) fn formulas(get: &Get<'_>, find: &Find<'_>, tokens: usize) -> Plain<Formulas> {
+    let name = &*architecture(get).unwrap_or_default();
     let known = ARCHITECTURES.iter().find(|(known, ..)| *known == name);
     let (_, family, is_paired) =
         known.ok_or_else(|| format!("the architecture `{name}` has no second implementation"))?;
-    let fields = fields(read, find, (name, family))?;
+    let fields = fields(get, find, (name, family))?;
     let f = families::of(&Fields(Some(&fields)), tokens)?;
     let mut f = as_in_file(f, name);
     if *is_paired {
@@ -141,8 +153,12 @@ fn as_in_file(mut f: Formulas, architecture: &str) -> Formulas {
 }
 
 /// Fields of `config.json` that say what the metadata do.
-fn fields(read: &Read, find: &Find<'_>, (name, family): (&str, &str)) -> Plain<Map<String, Value>> {
-    let get = |key: &str| read.metadata.get(&format!("{name}.{key}"))?.json();
+fn fields(
+    file: &Get<'_>,
+    find: &Find<'_>,
+    (name, family): (&str, &str),
+) -> Plain<Map<String, Value>> {
+    let get = |key: &str| file(&format!("{name}.{key}"));
     let mut fields = Map::new();
     for (key, field) in KEYS {
         fields.extend(get(key).map(|value| (field.to_owned(), value)));
@@ -169,7 +185,7 @@ fn fields(read: &Read, find: &Find<'_>, (name, family): (&str, &str)) -> Plain<M
     let window_type = if is_whole { Value::Null } else { json!(of("attention.sliding_window")) };
     let theta = of("rope.freq_base").unwrap_or(10000.0);
     let cap = of("attn_logit_softcapping").filter(|cap| *cap != 0.0);
-    let scaling = scaling(read, find, name)?;
+    let scaling = scaling(file, find, name)?;
     let model_type = match name {
         "llama" if has_experts => "mixtral",
         "llama" if !is_whole => "mistral",
@@ -217,8 +233,8 @@ fn near(pattern: Option<Value>, layers: usize) -> Value {
 }
 
 /// How angles change in longer sequences.
-fn scaling(read: &Read, find: &Find<'_>, name: &str) -> Plain<Value> {
-    let get = |key: &str| read.metadata.get(&format!("{name}.rope.scaling.{key}"))?.json();
+fn scaling(file: &Get<'_>, find: &Find<'_>, name: &str) -> Plain<Value> {
+    let get = |key: &str| file(&format!("{name}.rope.scaling.{key}"));
     let kind = get("type");
     let kind = kind.as_ref().and_then(Value::as_str);
     let [short, long] = ["short", "long"].map(|part| {

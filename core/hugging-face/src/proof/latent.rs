@@ -1,27 +1,11 @@
 //! Attention whose keys and values come from one small vector for each token: DeepSeek's.
 
-use super::families::{Base, LLAMA, later_turns};
+use super::base::{Base, LLAMA, NEIGHBOURS};
 use super::fields::Fields;
-use super::formulas::{Formulas, RMS};
+use super::formulas::{Formulas, LATENT_NAMES, Latent, RMS};
 use super::layer::Layer;
-use super::rotary::{Usual, turn};
+use super::rotary::turn;
 use super::source::{Plain, Row};
-
-/// Sizes of small vectors.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Latent {
-    /// Whether queries come from one, too.
-    of_queries: bool,
-    keys: usize,
-    /// The last elements of a head, which turn.
-    turning: usize,
-}
-
-/// The linear layers of such attention, beside queries in one step.
-pub(super) const NAMES: [&str; 4] = [
-    "self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa",
-    "self_attn.kv_b_proj",
-];
 
 pub(super) fn of(
     kind: &str,
@@ -49,7 +33,7 @@ fn deepseek(c: &Fields<'_>, base: &Base<'_>, tokens: usize, dense: usize) -> Pla
     let of_queries = c.get("q_lora_rank").is_some();
     f.latent = Some(Latent { of_queries, keys: size("kv_lora_rank")?, turning });
     f.scale = (f.head as f64).sqrt().recip();
-    f.turns = vec![turn(c, turning, Usual { neighbours: true, ..later_turns() }, tokens)?];
+    f.turns = vec![turn(c, turning, NEIGHBOURS, tokens)?];
     let dense = c.size("first_k_dense_replace").unwrap_or(dense);
     for (i, each) in f.each.iter_mut().enumerate() {
         each.turn = Some(0);
@@ -76,15 +60,17 @@ impl Layer<'_> {
             return Err("another part of a head turns".to_owned());
         }
         let mut q = match l.of_queries {
-            true => self.linear(NAMES[1], &self.small(self.linear(NAMES[0], x)?, "q")?)?,
+            true => {
+                self.linear(LATENT_NAMES[1], &self.small(self.linear(LATENT_NAMES[0], x)?, "q")?)?
+            }
             false => self.linear(self.f.names.qkv[0], x)?,
         };
-        let both = self.linear(NAMES[2], x)?;
+        let both = self.linear(LATENT_NAMES[2], x)?;
         if both.iter().any(|row| row.len() != l.keys + l.turning) {
-            return Err(format!("`{}` has another number of outputs", NAMES[2]));
+            return Err(format!("`{}` has another number of outputs", LATENT_NAMES[2]));
         }
         let small = both.iter().map(|row| row[..l.keys].to_vec()).collect();
-        let all = self.linear(NAMES[3], &self.small(small, "kv")?)?;
+        let all = self.linear(LATENT_NAMES[3], &self.small(small, "kv")?)?;
         let (mut k, mut v) = (vec![], vec![]);
         for (s, ((q, both), all)) in q.iter_mut().zip(&both).zip(&all).enumerate() {
             if q.len() != heads * head || all.len() != heads * (plain + value) {

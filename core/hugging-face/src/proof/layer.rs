@@ -1,9 +1,9 @@
 //! A layer: its branches, and linear layers by their names.
 
-use super::formulas::{Each, Flow, Formulas};
-use super::mlp::{ExpertWeights, Mlp};
-use super::source::{Find, Matrix, Plain, Row};
-use super::{latent, packed};
+use super::formulas::{Each, ExpertWeights, Flow, Formulas, LATENT_NAMES, Mlp};
+use super::packed;
+use super::source::{Matrix, Plain, Row};
+use crate::raw::Find;
 
 /// Outputs of a linear layer.
 const OUTPUTS_MAX: usize = 1 << 20;
@@ -149,7 +149,7 @@ impl<'a> Layer<'a> {
             .qkv
             .iter()
             .chain([&names.all, &names.o])
-            .chain(&latent::NAMES)
+            .chain(&LATENT_NAMES)
             .map(|n| size(n))
             .sum();
         let of_experts = self.f.experts.filter(|_| self.each().has_experts).map(|experts| {

@@ -1,46 +1,9 @@
 //! What layers do to each token by itself.
 
+use super::formulas::{ExpertWeights, Experts, Mlp};
 use super::layer::Layer;
 use super::source::{Plain, Row};
 use std::f64::consts::PI;
-
-/// An MLP by the names of its weights.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Mlp {
-    /// `down(f(gate(x)) * up(x))`
-    Gated { gate: &'static str, up: &'static str, down: &'static str },
-    /// The same with gate before up in one weight.
-    InOne { gate_up: &'static str, down: &'static str },
-    /// `down(f(up(x)))`
-    Plain { up: &'static str, down: &'static str },
-}
-
-pub(super) const GATED: Mlp =
-    Mlp::Gated { gate: "mlp.gate_proj", up: "mlp.up_proj", down: "mlp.down_proj" };
-
-/// Experts, of which those with the greatest shares count.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Experts {
-    pub(super) count: usize,
-    pub(super) chosen: usize,
-    /// Whether the shares of those are divided by their sum.
-    pub(super) divided: bool,
-    pub(super) router: &'static str,
-    pub(super) weights: ExpertWeights,
-    /// An expert for all tokens: what says how much it counts, and its gate, up and down.
-    pub(super) shared: Option<[&'static str; 4]>,
-}
-
-/// Names of the weights of experts.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ExpertWeights {
-    /// What stands before the number of an expert, and gate, up and down behind it.
-    Each([&'static str; 4]),
-    /// All experts in one: gate before up, and down.
-    Stacked([&'static str; 2]),
-    /// The same with gate and up apart.
-    StackedApart([&'static str; 3]),
-}
 
 /// How far the share of an expert that counts must be from those that do not, for its choice to be sure.
 const SURE_SHARE: f64 = 1e-5;

@@ -1,24 +1,8 @@
 //! Norms.
 
+use super::formulas::{Norm, Weighted};
 use super::layer::Layer;
 use super::source::{Plain, Row};
-
-/// How a norm uses its weights.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Weighted {
-    /// It has none.
-    No,
-    By,
-    /// They say by how much they differ from 1.
-    ByOneMore,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Norm {
-    pub(super) subtracts_mean: bool,
-    pub(super) weighted: Weighted,
-    pub(super) epsilon: f64,
-}
 
 impl Norm {
     /// `(x - mean) / sqrt(variance + epsilon) * weight + bias`; where no mean is subtracted, it is zero.

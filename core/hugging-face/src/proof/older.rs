@@ -1,9 +1,8 @@
 //! Formulas of families before Llama, whose heads mostly come from one weight.
 
-use super::families::{Base, Defaults, later_turns, with_mean};
+use super::base::{Base, Defaults, HALVES, NEIGHBOURS, with_mean};
 use super::fields::Fields;
-use super::formulas::{Flow, Formulas, Fused, NAMES, Names};
-use super::mlp::Mlp;
+use super::formulas::{Flow, Formulas, Fused, Mlp, NAMES, Names};
 use super::rotary::{Usual, plain};
 use super::source::Plain;
 
@@ -135,7 +134,7 @@ pub(super) fn gpt_neox(c: &Fields<'_>, base: &Base<'_>) -> Plain<Formulas> {
     let usual = Usual {
         theta: c.number("rotary_emb_base").unwrap_or(10000.0),
         share: c.number("rotary_pct").unwrap_or(0.25),
-        ..later_turns()
+        ..HALVES
     };
     let d = Defaults::older((&["hidden_act"], "gelu")).turning(Some(usual));
     let f = with_mean(base(&d.with_epsilon(("layer_norm_eps", 1e-5)))?);
@@ -162,7 +161,7 @@ pub(super) fn gptj(kind: &str, c: &Fields<'_>, base: &Base<'_>) -> Plain<Formula
         true => c.size("rotary_dim").unwrap_or(f.head),
         false => 64,
     };
-    f.turns = vec![plain(size, Usual { neighbours: true, ..later_turns() })];
+    f.turns = vec![plain(size, NEIGHBOURS)];
     f.each.iter_mut().for_each(|each| each.turn = Some(0));
     let names = Names {
         qkv: ["attn.q_proj", "attn.k_proj", "attn.v_proj"],
@@ -182,7 +181,7 @@ pub(super) fn gptj(kind: &str, c: &Fields<'_>, base: &Base<'_>) -> Plain<Formula
 pub(super) fn falcon(c: &Fields<'_>, base: &Base<'_>) -> Plain<Formulas> {
     let is_new = c.flag("new_decoder_architecture") == Some(true);
     let has_alibi = c.flag("alibi") == Some(true);
-    let turns = Some(later_turns()).filter(|_| !has_alibi);
+    let turns = Some(HALVES).filter(|_| !has_alibi);
     let d = Defaults::older((&["activation"], "gelu")).turning(turns);
     let mut f = with_mean(base(&d)?);
     f.kv_heads = match (is_new, c.flag("multi_query").unwrap_or(true)) {

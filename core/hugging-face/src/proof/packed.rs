@@ -2,7 +2,8 @@
 //! integers, scales and zero points.
 
 use super::fields::Fields;
-use super::source::{Find, Matrix, Plain, Raw};
+use super::source::{Matrix, Plain, Rows};
+use crate::raw::Find;
 use bytes::Bytes;
 
 /// How weights are packed.
@@ -80,7 +81,7 @@ pub(super) struct Words {
     /// Words of a row.
     width: usize,
     scales: Matrix,
-    zeros: Option<Raw>,
+    zeros: Option<Bytes>,
     /// The group of each input, where it is said.
     groups: Option<Bytes>,
     inputs: usize,
@@ -106,9 +107,10 @@ impl Matrix {
         let words = part(words).filter(|words| words.dims.len() == 2).ok_or_else(lacks)?;
         let scales = Matrix::find(find, &format!("{name}.{scale}"))?.ok_or_else(lacks)?;
         let of_rows = matches!(packing, Packing::Awq | Packing::Gptq { .. });
-        let zeros = if of_rows { Some(part("qzeros").ok_or_else(lacks)?) } else { None };
+        let bytes = |name: &str| part(name).and_then(|raw| raw.bytes).ok_or_else(lacks);
+        let zeros = of_rows.then(|| bytes("qzeros")).transpose()?;
         let groups = match packing {
-            Packing::Gptq { .. } => part("g_idx").map(|groups| groups.bytes),
+            Packing::Gptq { .. } if part("g_idx").is_some() => Some(bytes("g_idx")?),
             _ => None,
         };
         let [high, width] = [words.dims[0], words.dims[1]];
@@ -120,7 +122,8 @@ impl Matrix {
         };
         let inputs = if of_rows { rows } else { columns };
         let size = if matches!(packing, Packing::Floats { .. }) { 1 } else { 4 };
-        let of = Words { packing, words: words.bytes, width, scales, zeros, groups, inputs };
+        let words = words.bytes.ok_or_else(lacks)?;
+        let of = Words { packing, words, width, scales, zeros, groups, inputs };
         let is_whole = of.words.len() == high * width * size && of.is_whole([rows, columns]);
         match is_whole {
             true => Ok(Some(Matrix::packed([rows, columns], of_rows, of))),
@@ -129,43 +132,8 @@ impl Matrix {
     }
 }
 
-impl Words {
-    /// Whether scales and zero points are those of so many rows and columns.
-    fn is_whole(&self, [rows, columns]: [usize; 2]) -> bool {
-        let scales = [self.scales.rows, self.scales.columns];
-        let divides = |groups: usize| groups > 0 && self.inputs.is_multiple_of(groups);
-        match self.packing {
-            Packing::No => false,
-            Packing::Floats { block: [high, wide] } => {
-                scales == [rows.div_ceil(high), columns.div_ceil(wide)]
-            }
-            Packing::Compressed { .. } => scales[0] == rows && divides(scales[1]),
-            Packing::Awq | Packing::Gptq { .. } => {
-                let bits = if let Packing::Gptq { bits, .. } = self.packing { bits } else { 4 };
-                let zeros = self.zeros.as_ref().map(|zeros| zeros.bytes.len());
-                let groups = self.groups.as_ref().is_none_or(|groups| groups.len() == 4 * rows);
-                scales[1] == columns
-                    && divides(scales[0])
-                    && zeros == Some(scales[0] * columns * bits / 8)
-                    && columns.is_multiple_of(32 / bits)
-                    && groups
-            }
-        }
-    }
-
-    /// The word of this number.
-    fn word(bytes: &[u8], i: usize) -> u32 {
-        bytes[4 * i..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
-    }
-
-    /// Code `i` of a row of words, each of which has its first code in its lowest bits.
-    fn code(bytes: &[u8], i: usize, bits: usize) -> u32 {
-        let each = 32 / bits;
-        Words::word(bytes, i / each) >> (bits * (i % each)) & ((1 << bits) - 1)
-    }
-
-    /// Reads row `i`.
-    pub(super) fn row(&self, i: usize, into: &mut [f64]) {
+impl Rows for Words {
+    fn row(&self, i: usize, into: &mut [f64]) {
         match self.packing {
             Packing::No => {}
             Packing::Awq | Packing::Gptq { .. } => self.inputs_row(i, into),
@@ -189,6 +157,42 @@ impl Words {
             }
         }
     }
+}
+
+impl Words {
+    /// Whether scales and zero points are those of so many rows and columns.
+    fn is_whole(&self, [rows, columns]: [usize; 2]) -> bool {
+        let scales = [self.scales.rows, self.scales.columns];
+        let divides = |groups: usize| groups > 0 && self.inputs.is_multiple_of(groups);
+        match self.packing {
+            Packing::No => false,
+            Packing::Floats { block: [high, wide] } => {
+                scales == [rows.div_ceil(high), columns.div_ceil(wide)]
+            }
+            Packing::Compressed { .. } => scales[0] == rows && divides(scales[1]),
+            Packing::Awq | Packing::Gptq { .. } => {
+                let bits = if let Packing::Gptq { bits, .. } = self.packing { bits } else { 4 };
+                let zeros = self.zeros.as_ref().map(Bytes::len);
+                let groups = self.groups.as_ref().is_none_or(|groups| groups.len() == 4 * rows);
+                scales[1] == columns
+                    && divides(scales[0])
+                    && zeros == Some(scales[0] * columns * bits / 8)
+                    && columns.is_multiple_of(32 / bits)
+                    && groups
+            }
+        }
+    }
+
+    /// The word of this number.
+    fn word(bytes: &[u8], i: usize) -> u32 {
+        bytes[4 * i..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+
+    /// Code `i` of a row of words, each of which has its first code in its lowest bits.
+    fn code(bytes: &[u8], i: usize, bits: usize) -> u32 {
+        let each = 32 / bits;
+        Words::word(bytes, i / each) >> (bits * (i % each)) & ((1 << bits) - 1)
+    }
 
     /// The weights of input `i` for all outputs: `(q - z) s`.
     fn inputs_row(&self, i: usize, into: &mut [f64]) {
@@ -197,7 +201,7 @@ impl Words {
         let group = said.unwrap_or(i / (self.inputs / count)).min(count - 1);
         let mut scales = vec![0.0; into.len()];
         self.scales.row(group, &mut scales);
-        let zeros = self.zeros.as_ref().map_or(&[][..], |zeros| &zeros.bytes);
+        let zeros = self.zeros.as_ref().map_or(&[][..], |zeros| zeros);
         let width = zeros.len() / count;
         let zeros = &zeros[group * width..][..width];
         for (j, to) in into.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
 //! Weights as the bytes of the checkpoint say them, a row at a time.
 
 use super::forms::{Form, form};
-use super::packed::Words;
+use crate::raw::{Find, Raw};
 use bytes::Bytes;
 
 /// What is computed plainly, or why it is not.
@@ -9,16 +9,6 @@ pub(crate) type Plain<T> = Result<T, String>;
 
 /// Elements of a token, of a head, or of a row of weights.
 pub(super) type Row = Vec<f64>;
-
-/// A tensor as it is stored: the name of its elements' type, its sizes with the outermost axis first, and its bytes.
-pub(crate) struct Raw {
-    pub(crate) kind: String,
-    pub(crate) dims: Vec<usize>,
-    pub(crate) bytes: Bytes,
-}
-
-/// The tensors of a checkpoint by the names that they have there.
-pub(crate) type Find<'a> = dyn Fn(&str) -> Option<Raw> + 'a;
 
 /// A tensor by its rows.
 pub(super) struct Matrix {
@@ -31,7 +21,13 @@ pub(super) struct Matrix {
 
 enum Elements {
     Stored(Form, Bytes),
-    Packed(Box<Words>),
+    Packed(Box<dyn Rows>),
+}
+
+/// What rows are computed from.
+pub(super) trait Rows {
+    /// Reads row `i`.
+    fn row(&self, i: usize, into: &mut [f64]);
 }
 
 impl Matrix {
@@ -39,6 +35,7 @@ impl Matrix {
     pub(super) fn find(find: &Find<'_>, name: &str) -> Plain<Option<Matrix>> {
         let Some(Raw { kind, dims, bytes }) = find(name) else { return Ok(None) };
         let form = form(&kind).ok_or_else(|| format!("`{name}` has elements of type {kind}"))?;
+        let bytes = bytes.ok_or_else(|| format!("`{name}` does not lie row by row in its file"))?;
         let columns = dims.last().copied().unwrap_or(1);
         let rows = dims.iter().rev().skip(1).product();
         let of_row = columns / form.elements * form.bytes;
@@ -67,7 +64,7 @@ impl Matrix {
     pub(super) fn packed(
         [rows, columns]: [usize; 2],
         rows_are_inputs: bool,
-        words: Words,
+        words: impl Rows + 'static,
     ) -> Matrix {
         let elements = Elements::Packed(Box::new(words));
         Matrix { rows, columns, rows_are_inputs, elements }

@@ -1,8 +1,11 @@
-use super::{Find, Proof, Raw, Read, cut, of_fields, of_gguf};
+use super::{Proof, cut, of_fields};
 use crate::architecture::Target;
 use crate::families::tests::{CASES, config};
 use crate::fixture::{self, complete};
-use crate::safetensors;
+use crate::gguf::{self, Read};
+use crate::pickled;
+use crate::raw::{Find, Raw};
+use crate::safetensors::{self, Stored};
 use crate::testing::cases;
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::{Model, Tensor};
@@ -15,7 +18,11 @@ const UNKNOWN: &[&str] =
 /// The tensors of a file by name.
 fn finding(tensors: &Bytes) -> impl Fn(&str) -> Option<Raw> + use<> {
     let all = safetensors::read("m.safetensors", tensors).unwrap();
-    move |name: &str| all.iter().find(|stored| stored.name == name)?.raw()
+    among(all)
+}
+
+fn among(all: Vec<Stored>) -> impl Fn(&str) -> Option<Raw> {
+    move |name: &str| all.iter().find(|stored| stored.name == name).map(Stored::raw)
 }
 
 fn proof(config: &Value, model: &Model, find: &Find<'_>) -> Proof {
@@ -24,7 +31,7 @@ fn proof(config: &Value, model: &Model, find: &Find<'_>) -> Proof {
 
 /// Checks that layers of a file agree, or that they are told not to be compared.
 pub(crate) fn check_gguf(model: &Model, read: &Read, is_unknown: bool) {
-    let found = of_gguf(model, read);
+    let found = gguf::proof(model, read);
     let name = read.metadata.text("general.architecture");
     assert_eq!(found.fact.is_none(), is_unknown, "{name:?}: {found:?}");
     assert_eq!(found.unknown.is_some(), is_unknown, "{name:?}: {found:?}");
@@ -33,7 +40,7 @@ pub(crate) fn check_gguf(model: &Model, read: &Read, is_unknown: bool) {
 
 /// Checks that both layers of a file are told to be wrong.
 pub(crate) fn check_wrong(model: &Model, read: &Read) {
-    let found = of_gguf(model, read);
+    let found = gguf::proof(model, read);
     assert!(are_wrong(&found), "{found:?}");
 }
 
@@ -79,9 +86,10 @@ fn case(line: &str) -> (Value, Bytes, Model) {
 /// The rows of a matrix of float32, each of which `from` says the place of.
 fn moved(raw: Raw, from: impl Fn(usize) -> usize) -> Raw {
     let width = raw.dims[1..].iter().product::<usize>() * size_of::<f32>();
-    let row = |i: usize| &raw.bytes[from(i) * width..][..width];
+    let all = raw.bytes.unwrap();
+    let row = |i: usize| &all[from(i) * width..][..width];
     let bytes = (0..raw.dims[0]).flat_map(row).copied().collect::<Vec<u8>>();
-    Raw { bytes: bytes.into(), ..raw }
+    Raw { bytes: Some(bytes.into()), ..raw }
 }
 
 /// What is found where the graph is that of a checkpoint, and rows of the tensors that end so lie otherwise.
@@ -135,6 +143,22 @@ fn parts_of_one_weight_in_another_order_are_caught() {
     assert!(are_wrong(&found), "{found:?}");
     let found = with_rows("phi3 {}", &["gate_up_proj.weight"], |i| (i + 12) % 24);
     assert!(are_wrong(&found), "{found:?}");
+}
+
+/// Weights of `torch.save` are read as others are, unless their rows lie apart.
+#[test]
+fn pickled_weights_agree() {
+    let (config, tensors, model) = case("llama {}");
+    let stored = safetensors::read("m.safetensors", &tensors).unwrap();
+    let mut stored = pickled::read("m.bin", &fixture::pickled(&stored).into()).unwrap();
+    let found = proof(&config, &model, &among(stored.clone()));
+    assert!(found.fact.is_some_and(|fact| fact.starts_with("layers 0, 1 of 2 agree")));
+    for weight in stored.iter_mut().filter(|weight| weight.name.ends_with("up_proj.weight")) {
+        let turned = weight.tensor().unwrap().permuted(&[1, 0]).unwrap();
+        *weight = Stored::held(weight.name.clone(), turned);
+    }
+    let why = proof(&config, &model, &among(stored)).unknown.unwrap_or_default();
+    assert!(why.contains(".up_proj.weight` does not lie row by row"), "{why}");
 }
 
 /// Fields that the graph was not written with.
