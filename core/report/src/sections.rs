@@ -303,10 +303,8 @@ pub(crate) fn outputs(quality: &Quality) -> String {
         _ => "of the samples that it was made of",
     };
     // The largest SQNR that is stated stands for no difference at all.
-    let ratio = |db: f64| match db >= 300.0 {
-        true => "equal to float".to_owned(),
-        false => format!("SQNR {db:.1} dB"),
-    };
+    let ratio =
+        |db| if db >= 300.0 { "equal to float".to_owned() } else { format!("SQNR {db:.1} dB") };
     // Where nothing else was tried, it is what is stated already.
     let nearest = quality.nearest_db.filter(|db| *db != quality.worst_db);
     let nearest = nearest.map(|db| format!(", rounded to the nearest {db:.1} dB"));
