@@ -145,7 +145,12 @@ fn columns_at_a_time<T: Product>(
     (b, flip): (&Tensor, bool),
 ) -> Outcome<Vec<T>> {
     let mut y = vec![T::default(); s.m * s.n];
-    let columns = (COLUMNS_BYTES / (s.k.max(1) * size_of::<T>())).next_multiple_of(ALIGNED);
+    let columns = COLUMNS_BYTES / (s.k.max(1) * size_of::<T>());
+    let columns = columns.max(1).next_multiple_of(ALIGNED);
+    // Of the deepest derivations there are no slices.
+    let held = b.sliced(&[(0, 1, 1), (0, 1, 1)]).is_err();
+    let held = held.then(|| b.held());
+    let b = held.as_ref().unwrap_or(b);
     for first in (0..s.n).step_by(columns) {
         let n = columns.min(s.n - first);
         let (all, some) = ((0, s.k, 1), (first, n, 1));
@@ -241,6 +246,22 @@ mod tests {
         let zb = Tensor::vector(vec![-128i8, 127]);
         let y = run("MatMulInteger", 10, &[], &[&a, &b, &za, &zb]);
         assert_eq!(y.to_i64s().unwrap(), [-1290, 1280, 129, -128]);
+    }
+
+    /// Rows that are longer than what is computed at a time, and a derivation that has no slices any more.
+    #[test]
+    fn long_and_deep_factors_are_multiplied() {
+        let k = super::COLUMNS_BYTES / 4 + 5;
+        let x = Tensor::from_vec(vec![1, k], vec![1f32; k]);
+        let b = Tensor::from_vec(vec![k, 2], vec![0.5f64; 2 * k]);
+        let b = b.cast(onnxd_ir::DataType::Float).unwrap();
+        assert_eq!(reals(&run("MatMul", 13, &[], &[&x, &b])), [0.5 * k as f64; 2]);
+        let mut deep = Tensor::from_vec(vec![3, 2], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        while let Ok(deeper) = deep.scaled(1, &[1.0, 1.0]) {
+            deep = deeper;
+        }
+        let x = Tensor::from_vec(vec![1, 3], vec![1f32; 3]);
+        assert_eq!(reals(&run("MatMul", 13, &[], &[&x, &deep])), [9.0, 12.0]);
     }
 
     /// A matrix that lies at odd places, as in a file, gives what it gives elsewhere.

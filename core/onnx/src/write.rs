@@ -10,7 +10,7 @@ use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{Model, Tensor};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// The largest message that other readers of protobuf accept.
@@ -286,7 +286,10 @@ fn go_on(path: &Path, bytes: u64) -> Result<StreamWriter, Diagnostic> {
     let partial = partial_of(path);
     let open = || {
         std::fs::rename(path, &partial)?;
-        File::options().append(true).open(&partial)
+        // Not to append: holes are left by going on, and what follows a hole stands behind it.
+        let mut file = File::options().write(true).open(&partial)?;
+        file.seek(SeekFrom::Start(bytes))?;
+        Ok(file)
     };
     open().map(|file| StreamWriter::behind(file, bytes)).map_err(|e| failed(&partial, &e))
 }

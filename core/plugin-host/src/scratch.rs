@@ -1,5 +1,5 @@
 //! Memory for the tensors of a conversion that lies in a file without a name: the system writes it to disk where
-//! memory is short. A model that is made of new weights is then as large as the disk allows.
+//! memory is short. What is mapped of it counts as address space, whose limit grows with the files that are read.
 
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
@@ -56,10 +56,17 @@ impl ScratchFile {
             Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(next)?,
             done => done?,
         }
-        *end = next;
         // SAFETY: the file has no name and is opened by nothing else, and this part of it is mapped once.
-        let map = unsafe { MmapOptions::new().offset(place).len(len).map_mut(&*file)? };
-        Ok((map, true))
+        match unsafe { MmapOptions::new().offset(place).len(len).map_mut(&*file) } {
+            Ok(map) => {
+                *end = next;
+                Ok((map, true))
+            }
+            Err(error) => {
+                file.set_len(place)?;
+                Err(error)
+            }
+        }
     }
 }
 

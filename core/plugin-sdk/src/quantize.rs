@@ -47,6 +47,9 @@ pub(crate) fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<
     }
     keep_freed_memory();
     quantizer.quantize(&mut model, &mut cx)?;
+    if let Some(found) = cx.no_room.take() {
+        return Err(found.into());
+    }
     give_back_freed_memory();
     let job = cx.submission().job();
     hand_over(&mut model, job)?;

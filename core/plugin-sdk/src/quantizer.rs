@@ -9,6 +9,7 @@ use crate::{Calibration, Submission};
 use onnxd_params::host;
 use onnxd_proto::onnxd::{self as message, Attempt, QuantizedLayer, QuantizedTensor};
 use onnxd_quantize::report::{Nearness, Report};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -33,6 +34,8 @@ pub struct QuantizeContext {
     pub(crate) said: Report,
     pub(crate) began: Instant,
     reporter: Reporter,
+    /// Why a constant had no room in the host's memory.
+    pub(crate) no_room: RefCell<Option<Diagnostic>>,
     /// Keys of params that say what the samples are: they count where samples were used.
     of_samples: BTreeSet<String>,
 }
@@ -52,6 +55,7 @@ impl QuantizeContext {
             said: Report::default(),
             began: Instant::now(),
             reporter: Reporter::default(),
+            no_room: RefCell::default(),
         })
     }
 

@@ -65,10 +65,15 @@ impl Session for QuantizeContext {
 /// Memory of the host, which need not hold all constants at once.
 impl ConstantMemory for QuantizeContext {
     fn bytes(&self, len: usize, write: WriteBytes) -> Result<Tensor, String> {
-        let mut room =
-            self.submission().room(DataType::Uint8, &[len]).map_err(|e| e.to_string())?;
+        // A weight that there is no room for is no reason to leave it as it is.
+        let failed = |found: Diagnostic| {
+            let text = found.to_string();
+            self.no_room.borrow_mut().get_or_insert(found);
+            text
+        };
+        let mut room = self.submission().room(DataType::Uint8, &[len]).map_err(failed)?;
         write(room.bytes_mut())?;
-        room.seal().map_err(|e| e.to_string())
+        room.seal().map_err(failed)
     }
 }
 

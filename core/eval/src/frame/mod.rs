@@ -203,7 +203,11 @@ impl<'e, 'm, 'o> ModelRunner<'e, 'm, 'o> {
             self.call(frame, node, 0, &[]).room_like(x, x.dims()).map_err(at)?;
             return Ok(vec![RunValue::Tensor(steps::applied(x, &work.chain.steps).map_err(at)?)]);
         }
-        let made = self.made_later(frame, node).or_else(|| self.rows_alone(frame, node));
+        let is_bound = node.attrs.iter().any(|(_, attr)| matches!(attr, Attr::Ref { .. }));
+        let made = match is_bound || self.executor.function(node).is_some() {
+            true => None,
+            false => self.made_later(frame, node).or_else(|| self.rows_alone(frame, node)),
+        };
         if let Some(made) = made {
             self.stop().map_err(at)?;
             return Ok(vec![made]);

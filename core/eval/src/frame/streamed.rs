@@ -28,7 +28,8 @@ impl ModelRunner<'_, '_, '_> {
         let [table, indices] = [0, 1].map(|slot| frame.value(node.input(slot)?));
         let (table, indices) = (table?.tensor()?.clone(), indices?.tensor()?.clone());
         let is_large = table.derivation().is_some() && self.is_streamed(table.byte_len());
-        let (rows, row) = table.dims().split_first().filter(|_| is_large)?;
+        let is_whole = table.dtype().bits() >= 8;
+        let (rows, row) = table.dims().split_first().filter(|_| is_large && is_whole)?;
         let width: usize = row.iter().product();
         let bytes = indices.len().checked_mul(width).and_then(|len| table.dtype().byte_len(len));
         bytes.filter(|bytes| *bytes <= self.room())?;

@@ -65,6 +65,10 @@ pub(super) fn matmul_nbits(call: &KernelCall) -> Outcome<Vec<Tensor>> {
     let blocks = k.div_ceil(block);
     let padded = blocks.checked_mul(block).filter(|p| *p <= k.saturating_add(block));
     let padded = padded.ok_or_else(|| Fault::memory("the size overflows"))?;
+    // This bounds all sizes by what there is.
+    let bytes = b.bytes();
+    let needed = padded.checked_mul(bits).and_then(|row| row.div_ceil(8).checked_mul(n));
+    refuse!(Some(bytes.len()) != needed => "{b:?} does not fit N = {n}, K = {k}");
     let scale = slice::<f32>(scales)?;
     refuse!(scale.len() != n * blocks || b.dtype() != DataType::Uint8 =>
         "{b:?} and {scales:?} do not fit N = {n}, K = {k}");
@@ -76,9 +80,6 @@ pub(super) fn matmul_nbits(call: &KernelCall) -> Outcome<Vec<Tensor>> {
         }
     };
     refuse!(groups.len() < k => "g_idx has {} elements for K = {k}", groups.len());
-    let bytes = b.bytes();
-    refuse!(Some(bytes.len()) != (padded * bits).div_ceil(8).checked_mul(n) =>
-        "{b:?} does not fit N = {n}, K = {k}");
     let wide = bytes.len() / n.max(1);
     let weights = |rows: Range<usize>| -> Outcome<Vec<f32>> {
         let bytes = &bytes[rows.start * wide..rows.end * wide];
@@ -113,7 +114,7 @@ fn product(
     let mut y = vec![0f32; call.room(DataType::Float, &dims)?];
     let m = y.len() / n.max(1);
     let values = slice::<f32>(a)?;
-    let rows = (ROWS_BYTES / (4 * k.max(1))).next_multiple_of(ALIGNED);
+    let rows = (ROWS_BYTES / (4 * k.max(1))).max(1).next_multiple_of(ALIGNED);
     for first in (0..n).step_by(rows) {
         let some = first..n.min(first + rows);
         let (weights, n_some) = (weights(some.clone())?, some.len());

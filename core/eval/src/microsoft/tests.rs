@@ -153,6 +153,11 @@ fn weights_in_blocks() {
     let y = try_all("com.microsoft.MatMulNBits", 1, &attrs, &inputs, 1).unwrap();
     // (1 - 3) * 2, (2 - 1) * 1, (3 - 1) * 1; (8 - 10) * 1, (9 - 8) / 2, (10 - 8) / 2.
     assert_eq!(reals(&y[0]), [-4.0 + 10.0 + 200.0 + 1.0, -2.0 + 5.0 + 100.0]);
+    // Sizes that nothing has are refused before there is room for them.
+    for (k, n, block) in [(1i64 << 40, 1, 1i64 << 40), (1 << 62, 2, 1 << 62), (3, 1 << 62, 2)] {
+        let attrs = [("K", k), ("N", n), ("block_size", block)].map(|(n, v)| (n, Attr::Int(v)));
+        assert!(try_run("com.microsoft.MatMulNBits", 1, &attrs, &[&a, &b, &scale(1.0)]).is_err());
+    }
     let short = Tensor::vector(vec![1f32]);
     assert!(try_run("com.microsoft.MatMulNBits", 1, &attrs, &[&a, &b, &short]).is_err());
 }

@@ -89,10 +89,13 @@ pub(super) fn fill(
     let blocks = Blocks::of(dims, axis, block);
     let codes = integers(x, at..at + out.len() / 4);
     let Some(behind) = codes.len().checked_sub(1) else { return };
-    let (first, (last, run, each)) = (blocks.run(at).0, blocks.run(at + behind));
-    // Runs come back to the same scales, row by row of a block.
-    let first = first / blocks.inner * blocks.inner;
-    let end = if each { last + run } else { last + 1 };
+    let ((start, run, each), (last, rest, _)) = (blocks.run(at), blocks.run(at + behind));
+    let (first, end) = match each {
+        true if codes.len() <= run => (start, start + codes.len()),
+        // Runs come back to the same scales, row by row of a block.
+        true => (start / blocks.inner * blocks.inner, last + rest),
+        false => (start, last + 1),
+    };
     let scales = scale.part(first..end);
     let scales = scales.as_chunks::<4>().0;
     let zeros = zero.first().map(|zero| integers(zero, first..end));

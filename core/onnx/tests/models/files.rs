@@ -2,7 +2,7 @@
 
 use crate::build::*;
 use onnxd_diagnostics::Diagnostics;
-use onnxd_ir::{Attr, Function, Graph, Model, Node, Tensor};
+use onnxd_ir::{Attr, DataType, Function, Graph, Model, Node, Tensor};
 use onnxd_onnx::{
     Decoded, External, MappedFile, NoExternalData, Placement, SharedData, WriteOptions, decode,
     encode_to_bytes, external_files, load, write_model, write_model_sharing,
@@ -129,6 +129,31 @@ fn models_share_a_data_file_and_the_tensors_that_both_have() {
     assert!(more.files[1].1 > bytes && fs::read_dir(folder.path()).unwrap().count() == 4);
     for (name, model) in [("a.onnx", &first), ("b.onnx", &first), ("c.onnx", &other)] {
         assert_same(model, &load(&path(name)).unwrap().model);
+    }
+}
+
+/// Zeros that are left as holes stay where they stand, also in the file that a second model goes on with.
+#[test]
+fn models_share_a_data_file_with_holes() {
+    let folder = tempfile::tempdir().unwrap();
+    let with_zeros = |seed: f32| {
+        let mut model = weighty();
+        let numbers: Vec<f64> =
+            (0..300_000).map(|i| f64::from(seed) * f64::from((i - 250_000).max(0))).collect();
+        let zeros = Tensor::vector(numbers).cast(DataType::Float).unwrap();
+        let shared = model.graph.value_named("shared").unwrap();
+        model.graph.set_initializer(shared, Some(Tensor::vector(vec![seed; 300])));
+        let large = model.graph.value_named("large").unwrap();
+        model.graph.set_initializer(large, Some(zeros));
+        model
+    };
+    let mut data = SharedData::named("both.data");
+    for (name, model) in [("a.onnx", with_zeros(1.0)), ("b.onnx", with_zeros(2.0))] {
+        let (path, options) = (folder.path().join(name), options(External::Always));
+        let written = write_model_sharing(&model, &path, &options, &mut data).unwrap();
+        let (file, bytes) = &written.files[1];
+        assert_eq!(fs::metadata(file).unwrap().len(), *bytes);
+        assert_same(&all_held(&model), &load(&path).unwrap().model);
     }
 }
 

@@ -420,9 +420,10 @@ impl Pass<'_> {
                         (Packed::of_blocks(made, as_asked), method, db)
                     }
                 };
-                self.done.tensors.push(row(&g[place.w].name, &made, method));
+                let row = row(&g[place.w].name, &made, method);
                 let integers =
                     write::integers_of(g, id, &place, made, (form, readers), self.memory)?;
+                self.done.tensors.push(row);
                 self.shared.made.push((key, integers, sqnr_db));
                 self.shared.made.len() - 1
             }
