@@ -11,6 +11,7 @@ const MAY: &[(&str, &str)] = &[
     ("core/hugging-face/", "it is a front-end, which plugins link and the host does not"),
     ("core/intake/src/formats.rs", "it tells files of every framework by their content"),
     ("core/ir/src/ops/quant.rs", "names of ONNX operators begin so"),
+    ("core/pickle/", "it reads files of `torch.save`, whichever front-end has them"),
     ("core/rewrite/src/equalize_weights.rs", "the pass is defined there; its plugin only lists it"),
 ];
 
