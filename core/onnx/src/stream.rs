@@ -77,8 +77,6 @@ pub(crate) struct StreamWriter {
     file: File,
     buffer: Vec<u8>,
     written: u64,
-    /// Whether the last bytes are a hole, which only the length of the file tells of.
-    ends_in_hole: bool,
     stand_ins: StandIns,
     /// The first error; encoding cannot stop early, so it is kept until the end.
     error: Option<io::Error>,
@@ -88,7 +86,7 @@ impl StreamWriter {
     pub(crate) fn new(file: File) -> StreamWriter {
         let buffer = Vec::with_capacity(BUFFER_BYTES);
         let stand_ins = StandIns::default();
-        StreamWriter { file, buffer, written: 0, ends_in_hole: false, stand_ins, error: None }
+        StreamWriter { file, buffer, written: 0, stand_ins, error: None }
     }
 
     /// As [`StreamWriter::new`], behind the bytes that the file has.
@@ -114,7 +112,6 @@ impl StreamWriter {
         }
         match self.error {
             Some(error) => Err(error),
-            None if self.ends_in_hole => self.file.set_len(self.written).map(|()| self.written),
             None => Ok(self.written),
         }
     }
@@ -136,11 +133,12 @@ impl StreamWriter {
     /// Zeros that take no room on the disk.
     fn put_hole(&mut self, len: usize) {
         self.flush();
-        if self.error.is_none() {
-            self.error = self.file.seek_relative(len as i64).err();
-        }
         self.written += len as u64;
-        self.ends_in_hole = true;
+        if self.error.is_none() {
+            // The limit of a file's size holds for holes, too.
+            let hole = self.file.set_len(self.written);
+            self.error = hole.and_then(|()| self.file.seek_relative(len as i64)).err();
+        }
     }
 
     fn flush(&mut self) {
@@ -157,7 +155,6 @@ impl StreamWriter {
             }
             bring_in(part);
             self.error = self.file.write_all(part).err();
-            self.ends_in_hole = false;
         }
         self.written += bytes.len() as u64;
     }
