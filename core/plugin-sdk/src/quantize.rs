@@ -9,6 +9,7 @@ use onnxd_ir::Model;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::{self as message, Quantization, QuantizeLog};
 use prost::Message;
+use std::sync::PoisonError;
 
 impl Component {
     /// The quantizer that `make` makes; for [`crate::export_plugin!`].
@@ -47,7 +48,7 @@ pub(crate) fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<
     }
     keep_freed_memory();
     quantizer.quantize(&mut model, &mut cx)?;
-    if let Some(found) = cx.no_room.take() {
+    if let Some(found) = cx.no_room.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
         return Err(found.into());
     }
     give_back_freed_memory();

@@ -9,8 +9,8 @@ use crate::{Calibration, Submission};
 use onnxd_params::host;
 use onnxd_proto::onnxd::{self as message, Attempt, QuantizedLayer, QuantizedTensor};
 use onnxd_quantize::report::{Nearness, Report};
-use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// Turns a float graph into a quantized one. Its id in lower case is the `quantization.format` that asks for it: the
@@ -35,7 +35,7 @@ pub struct QuantizeContext {
     pub(crate) began: Instant,
     reporter: Reporter,
     /// Why a constant had no room in the host's memory.
-    pub(crate) no_room: RefCell<Option<Diagnostic>>,
+    pub(crate) no_room: Mutex<Option<Diagnostic>>,
     /// Keys of params that say what the samples are: they count where samples were used.
     of_samples: BTreeSet<String>,
 }
@@ -55,7 +55,7 @@ impl QuantizeContext {
             said: Report::default(),
             began: Instant::now(),
             reporter: Reporter::default(),
-            no_room: RefCell::default(),
+            no_room: Mutex::default(),
         })
     }
 

@@ -5,6 +5,7 @@ use crate::ir::{DataType, Model, Tensor};
 use crate::{Calibration, QuantizeContext, WorkPart, fingerprint};
 use onnxd_params::host;
 use onnxd_quantize::session::{self, Batches, ConstantMemory, Session, WriteBytes};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 impl Session for QuantizeContext {
@@ -68,7 +69,8 @@ impl ConstantMemory for QuantizeContext {
         // A weight that there is no room for is no reason to leave it as it is.
         let failed = |found: Diagnostic| {
             let text = found.to_string();
-            self.no_room.borrow_mut().get_or_insert(found);
+            let mut first = self.no_room.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(found);
             text
         };
         let mut room = self.submission().room(DataType::Uint8, &[len]).map_err(failed)?;
