@@ -240,6 +240,14 @@ impl Config {
         if number > 0.0 { Ok(number) } else { Err(self.wrong(key, "a number above zero")) }
     }
 
+    /// The same, if the field is there.
+    pub fn optional_above_zero(&self, key: &str) -> Result<Option<f64>, Diagnostic> {
+        match self.optional_number(key)? {
+            Some(number) if number <= 0.0 => Err(self.wrong(key, "a number above zero")),
+            number => Ok(number),
+        }
+    }
+
     /// A list of numbers.
     pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, Diagnostic> {
         let Some(value) = self.get(key) else { return Ok(None) };

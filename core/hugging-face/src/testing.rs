@@ -140,3 +140,11 @@ pub(crate) fn check(line: &str, sizes: &[(&str, usize)]) {
         }
     }
 }
+
+/// Checks that numbers are finite, and the same but for rounding.
+pub(crate) fn same_numbers(a: &[f32], b: &[f32], what: &str) {
+    let scale = a.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
+    assert!(a.iter().all(|x| x.is_finite()), "{what}: {a:?}");
+    let worst = a.iter().zip(b).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+    assert!(a.len() == b.len() && worst <= 1e-4 * scale, "{what}: {a:?} {b:?}");
+}

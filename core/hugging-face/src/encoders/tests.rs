@@ -1,6 +1,6 @@
 use crate::config::Config;
 use crate::fixture::{self, complete};
-use crate::testing;
+use crate::testing::{self, same_numbers};
 use onnxd_plugin_sdk::ir::{Model, Tensor, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::run;
 use serde_json::{Value, json};
@@ -68,13 +68,6 @@ fn part(output: &Tensor, row: usize, tokens: usize, length: usize) -> Vec<f32> {
     }
 }
 
-fn same(a: &[f32], b: &[f32], what: &str) {
-    let scale = a.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
-    assert!(a.iter().all(|x| x.is_finite()), "{what}: {a:?}");
-    let worst = a.iter().zip(b).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
-    assert!(a.len() == b.len() && worst <= 1e-4 * scale, "{what}: {a:?} {b:?}");
-}
-
 /// Padding and other rows change nothing, operators of newer opsets give the same, and all words count.
 #[test]
 fn padding_changes_nothing_and_all_words_count() {
@@ -98,8 +91,8 @@ fn padding_changes_nothing_and_all_words_count() {
         for (at, (name, output)) in alone.iter().enumerate() {
             let what = format!("{name} {case}");
             let alone = part(output, 0, 7, 7);
-            same(&alone, &part(&both[at].1, 1, 7, 9), &format!("padding {what}"));
-            same(&alone, &part(&more[at].1, 1, 7, 9), &format!("opset 24 {what}"));
+            same_numbers(&alone, &part(&both[at].1, 1, 7, 9), &format!("padding {what}"));
+            same_numbers(&alone, &part(&more[at].1, 1, 7, 9), &format!("opset 24 {what}"));
             assert!(alone != part(&changed[at].1, 0, 7, 7), "the first word counts: {what}");
             let is_same = alone == part(&of_one_type[at].1, 0, 7, 7);
             assert_eq!(is_same, model.graph.inputs().len() == 2, "types count: {what}");

@@ -57,7 +57,7 @@ pub(super) fn mpt(c: &Config) -> Result<Decoder, Diagnostic> {
         );
     }
     attention.pass_over(&["attn_pdrop", "attn_impl", "attn_uses_sequence_id", "model_type"]);
-    d.attention.clip = attention.optional_number("clip_qkv")?;
+    d.attention.clip = attention.optional_above_zero("clip_qkv")?;
     d.attention.scale = attention.number("softmax_scale", d.attention.scale)?;
     c.close(&attention);
     Ok(d)

@@ -9,7 +9,7 @@ use crate::diag::Diagnostic;
 pub(super) fn olmo(c: &Config) -> Result<Decoder, Diagnostic> {
     // The file has no say in the epsilon.
     let mut d = base::decoder(c, &Base { norm: NormKind::Bare, epsilon: ("", 1e-5), ..LLAMA })?;
-    d.attention.clip = c.optional_number("clip_qkv")?;
+    d.attention.clip = c.optional_above_zero("clip_qkv")?;
     Ok(d)
 }
 
@@ -22,7 +22,7 @@ pub(super) fn olmo2(c: &Config) -> Result<Decoder, Diagnostic> {
 
 pub(super) fn olmoe(c: &Config) -> Result<Decoder, Diagnostic> {
     let mut d = base::decoder(c, &Base { epsilon: ("rms_norm_eps", 1e-5), ..LLAMA })?;
-    d.attention.clip = c.optional_number("clip_qkv")?;
+    d.attention.clip = c.optional_above_zero("clip_qkv")?;
     d.attention.head_norm = HeadNorm::Whole;
     let count = c.optional_size("num_experts")?.unwrap_or(64);
     d.mlp.experts = Some(Experts {

@@ -1,7 +1,9 @@
 use crate::architecture::Target;
+use crate::config::Config;
 use crate::decoder::Mixer;
 use crate::fixture::{self, complete};
-use crate::testing;
+use crate::kinds;
+use crate::testing::{self, same_numbers};
 use onnxd_plugin_sdk::ir::{Dim, Model, Tensor, ValueId, VerifyLevel, verify};
 use onnxd_plugin_sdk::testing::run;
 use serde_json::{Value, json};
@@ -71,13 +73,6 @@ fn last(outputs: &[(String, Tensor)], count: usize) -> Vec<f32> {
     all[all.len() - count * WORDS..].to_vec()
 }
 
-fn same(a: &[f32], b: &[f32], what: &str) {
-    let scale = a.iter().fold(1e-6f32, |most, x| most.max(x.abs()));
-    assert!(a.iter().all(|x| x.is_finite()), "{what}: {a:?}");
-    let worst = a.iter().zip(b).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
-    assert!(a.len() == b.len() && worst <= 1e-4 * scale, "{what}: {a:?} {b:?}");
-}
-
 /// A prompt in one call, in two, and behind padding gives the same; the words before count.
 #[test]
 fn the_cache_and_padding_change_nothing() {
@@ -91,7 +86,7 @@ fn the_cache_and_padding_change_nothing() {
             assert!(found.0.is_empty(), "{text}: {found}");
         }
         let whole = call(&model, &words, 0, &[]);
-        same(
+        same_numbers(
             &last(&whole, 6),
             &last(&call(&newer, &words, 0, &[]), 6),
             &format!("opset 24 {case}"),
@@ -100,9 +95,9 @@ fn the_cache_and_padding_change_nothing() {
         let chunk = call(&model, &words[2..5], 0, &begun[1..]);
         let step = call(&model, &words[5..], 0, &chunk[1..]);
         let parts = [last(&begun, 2), last(&chunk, 3), last(&step, 1)].concat();
-        same(&last(&whole, 6), &parts, &format!("cache {case}"));
+        same_numbers(&last(&whole, 6), &parts, &format!("cache {case}"));
         let padded = call(&model, &[&[0, 0], &words[..]].concat(), 2, &[]);
-        same(&last(&whole, 6), &last(&padded, 6), &format!("padding {case}"));
+        same_numbers(&last(&whole, 6), &last(&padded, 6), &format!("padding {case}"));
         let other = call(&model, &[&[7], &words[1..]].concat(), 0, &[]);
         assert!(last(&other, 5) != last(&whole, 5), "the first word counts: {case}");
     }
@@ -130,7 +125,11 @@ fn targets_change_no_numbers() {
             assert!(found.0.is_empty(), "{text}: {found}");
         }
         let expected = last(&call(&plain, &words, 0, &[]), 6);
-        same(&expected, &last(&call(&without, &words, 0, &[]), 6), &format!("no cache {case}"));
+        same_numbers(
+            &expected,
+            &last(&call(&without, &words, 0, &[]), 6),
+            &format!("no cache {case}"),
+        );
         let has = |op: &str| genai.graph.nodes().any(|(_, node)| node.op == op);
         grouped += usize::from(has("GroupQueryAttention"));
         if case.starts_with("gpt_oss") {
@@ -140,7 +139,7 @@ fn targets_change_no_numbers() {
         let begun = call(&genai, &words[..4], 0, &[]);
         let step = call(&genai, &words[4..], 0, &begun[1..]);
         let parts = [last(&begun, 4), last(&step, 2)].concat();
-        same(&expected, &parts, &format!("genai {case}"));
+        same_numbers(&expected, &parts, &format!("genai {case}"));
     }
     assert!(grouped > 20, "{grouped}");
 }
@@ -254,5 +253,16 @@ fn tables_of_angles_are_shared_and_bounded() {
     let longest = (1 << 23) / 8;
     for layer in grouped(r#"llama {"head_dim": 16}"#, longest + 1) {
         assert!(layer.len() < 8, "heads turn outside: {layer:?}");
+    }
+}
+
+/// Nothing is within a bound below zero, and the proof applies it, too.
+#[test]
+fn bounds_of_queries_are_above_zero() {
+    for line in [r#"olmo {"clip_qkv": -1}"#, r#"mpt {"attn_config": {"clip_qkv": 0}}"#] {
+        let parsed = Config::parse(config(line).to_string().as_bytes()).unwrap();
+        let family = kinds::family(&parsed, &kinds::named).unwrap();
+        let found = family.describe(&parsed, None).map(|_| ()).unwrap_err().to_string();
+        assert!(found.contains("clip_qkv"), "{found}");
     }
 }

@@ -49,7 +49,7 @@ impl Layer<'_> {
         }
         if let Some(bound) = f.clip {
             let all = parts.iter_mut().flatten().flatten();
-            all.for_each(|x| *x = x.clamp(-bound, bound));
+            all.for_each(|x| *x = x.max(-bound).min(bound));
         }
         Ok(parts)
     }
