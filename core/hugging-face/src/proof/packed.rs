@@ -114,6 +114,9 @@ impl Matrix {
             _ => None,
         };
         let [high, width] = [words.dims[0], words.dims[1]];
+        if high == 0 || width == 0 {
+            return Err(lacks());
+        }
         let [rows, columns] = match packing {
             Packing::Awq => [high, 8 * width],
             Packing::Gptq { bits, .. } => [high * (32 / bits), width],
@@ -210,7 +213,8 @@ impl Words {
                     let each = 32 / bits;
                     let word = Words::word(&self.words, i / each * self.width + j);
                     let code = word >> (bits * (i % each)) & ((1 << bits) - 1);
-                    (code, Words::code(zeros, j, bits) + more)
+                    // Behind the greatest one comes 0.
+                    (code, (Words::code(zeros, j, bits) + more) & ((1 << bits) - 1))
                 }
                 _ => {
                     // The nibble that has this output.

@@ -36,6 +36,10 @@ impl Matrix {
         let Some(Raw { kind, dims, bytes }) = find(name) else { return Ok(None) };
         let form = form(&kind).ok_or_else(|| format!("`{name}` has elements of type {kind}"))?;
         let bytes = bytes.ok_or_else(|| format!("`{name}` does not lie row by row in its file"))?;
+        // Beside no elements, other sizes may be of any size.
+        if dims.contains(&0) {
+            return Err(format!("`{name}` has no elements"));
+        }
         let columns = dims.last().copied().unwrap_or(1);
         let rows = dims.iter().rev().skip(1).product();
         let of_row = columns / form.elements * form.bytes;
