@@ -147,7 +147,7 @@ fn compared(case: &Case<'_>) -> Plain<Proof> {
     let past = past.min(CACHE_MAX / keys.max(1));
     let f = of(past + NEW)?;
     let mut agreement = vec![];
-    let (mut left, mut findings) = (ALL_MAX, vec![]);
+    let (mut left, mut findings, mut wrong) = (ALL_MAX, vec![], vec![]);
     let mut why = "they are too large for the time that it may take".to_owned();
     let mut others = String::new();
     let count = f.each.len();
@@ -157,6 +157,7 @@ fn compared(case: &Case<'_>) -> Plain<Proof> {
                 left -= work;
                 agreement.push((number, decibels));
                 if !is_right {
+                    wrong.push(number);
                     let name = format!("{}.{number}", f.names.layers);
                     findings.push(differs(name, (number, count), decibels));
                 }
@@ -172,7 +173,9 @@ fn compared(case: &Case<'_>) -> Plain<Proof> {
         return Err(why);
     }
     agreement.sort_by_key(|(number, _)| *number);
-    let fact = findings.is_empty().then(|| fact(&agreement, count) + &others);
+    let right: Vec<(usize, f64)> =
+        agreement.iter().copied().filter(|(number, _)| !wrong.contains(number)).collect();
+    let fact = (!right.is_empty()).then(|| fact(&right, count) + &others);
     Ok(Proof { fact, findings, unknown: None, agreement })
 }
 
@@ -266,7 +269,10 @@ fn compare(model: &Model, layer: &Layer<'_>, past: usize) -> Plain<(f64, bool)> 
         a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).powi(2)).sum()
     };
     let (update, error) = (power(&expected, &x), power(&expected, &found));
-    let decibels = 10.0 * (update / error.max(f64::MIN_POSITIVE)).log10();
+    if update == 0.0 && error == 0.0 {
+        return Err("it changes nothing".to_owned());
+    }
+    let decibels = 10.0 * (update.max(f64::MIN_POSITIVE) / error.max(f64::MIN_POSITIVE)).log10();
     if decibels >= SURE {
         return Ok((decibels, true));
     }
