@@ -116,6 +116,8 @@ pub(crate) trait Scheme {
 pub(crate) struct Checkpoint {
     tensors: HashMap<String, Stored>,
     used: RefCell<BTreeSet<String>>,
+    /// Those that are no weights of the model.
+    passed: RefCell<BTreeSet<String>>,
     /// Biases that were asked for, with a `*` for the layer: whether one was there, and one that was not.
     biases: RefCell<BTreeMap<String, (bool, Option<String>)>>,
     /// Tensors as float32. One that is asked for again is the same one, so that models that both read it share it.
@@ -177,6 +179,7 @@ impl Checkpoint {
         Checkpoint {
             tensors,
             used: RefCell::default(),
+            passed: RefCell::default(),
             biases: RefCell::default(),
             floats: RefCell::default(),
             prefixes: Cell::new(&[]),
@@ -423,14 +426,15 @@ impl Checkpoint {
     /// Leaves out tensors with these endings: buffers, and what counts in training alone.
     pub(crate) fn pass_over(&self, endings: &[&str]) {
         let is_left_out = |name: &&String| endings.iter().any(|ending| name.ends_with(ending));
-        self.used.borrow_mut().extend(self.tensors.keys().filter(is_left_out).cloned());
+        self.passed.borrow_mut().extend(self.tensors.keys().filter(is_left_out).cloned());
     }
 
     /// A note of the tensors that nothing used.
     pub(crate) fn unused(&self) -> Option<Diagnostic> {
-        let used = self.used.borrow();
+        let (used, passed) = (self.used.borrow(), self.passed.borrow());
         let all = self.tensors.values().map(|stored| &stored.name);
-        let mut names: Vec<&String> = all.filter(|name| !used.contains(*name)).collect();
+        let is_left = |name: &&String| !used.contains(*name) && !passed.contains(*name);
+        let mut names: Vec<&String> = all.filter(is_left).collect();
         names.sort_unstable();
         names.dedup();
         let told: Vec<String> =
