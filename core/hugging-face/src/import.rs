@@ -2,7 +2,7 @@
 
 use crate::architecture::Architecture;
 use crate::beside::{GGUF, folder_of};
-use crate::checkpoint::{Checkpoint, SINGLE};
+use crate::checkpoint::Checkpoint;
 use crate::config::{BYTES_MAX, Config};
 use crate::diag::{Code, Diagnostic, Diagnostics, shown};
 use crate::export::{for_genai, generation, strict, target};
@@ -135,7 +135,8 @@ fn not_read(submission: &Submission, config: &Config) -> Vec<Diagnostic> {
     let languages = (!languages.is_empty()).then(|| {
         let told = listed(&languages);
         let message = format!(
-            "The model has the layers of the language in `{SINGLE}`; those in {told} were not read."
+            "The model has the layers of the language in `{}`; those in {told} were not read.",
+            folder::form(submission).single
         );
         let help = "For another language, call `load_adapter` in Transformers, save the model, and convert that.";
         note(message, help)
