@@ -1,6 +1,6 @@
 //! Weights as compressed-tensors stores them: packed integers, integers of 8 bits, or floats of 8 bits.
 
-use super::targets::Targets;
+use super::targets::{PATTERNS_MAX, Targets};
 use super::{Excepted, fp8, order, part, real, sized, there, turned, typed};
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
@@ -62,9 +62,15 @@ impl Compressed {
                 "`quantization_config.config_groups` has {found} groups, of {GROUPS_MAX} at most"
             )));
         }
+        let mut patterns = 0;
         let groups = all.sections()?.into_iter().map(|group| {
             let read = Group::read(section, &group)?;
             section.close(&group);
+            patterns += read.targets.patterns();
+            if patterns > PATTERNS_MAX {
+                let text = "`targets` of all groups in `quantization_config` have more than";
+                return Err(over_limit(format!("{text} {PATTERNS_MAX} patterns")));
+            }
             Ok(read)
         });
         let groups = groups.collect::<Result<_>>()?;

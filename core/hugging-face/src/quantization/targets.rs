@@ -10,8 +10,8 @@ use std::collections::HashSet;
 
 const PATTERN: &str = "re:";
 
-/// Patterns of a list: each layer is compared with all of them.
-const PATTERNS_MAX: usize = 256;
+/// Patterns of a list, and of all groups together: each layer is compared with all of them.
+pub(super) const PATTERNS_MAX: usize = 256;
 /// Bytes of a pattern, and those that it takes in memory.
 const PATTERN_BYTES_MAX: usize = 4096;
 const COMPILED_BYTES_MAX: usize = 1 << 16;
@@ -45,6 +45,10 @@ impl Targets {
             words: words.into_iter().map(str::to_owned).collect(),
             patterns: compiled(section, field, &patterns)?,
         })
+    }
+
+    pub(super) fn patterns(&self) -> usize {
+        self.patterns.len()
     }
 
     /// How a layer is named that has all these names.
