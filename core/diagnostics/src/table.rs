@@ -118,7 +118,7 @@ diagnostics! {
         "Shapes do not fit each other."
         "Correct the layer named, whose shapes do not fit each other.";
     "N0216" LayerParameterIgnored Input
-        "A setting has no effect (a warning)."
+        "A setting has no effect, or weights are not finite (a warning; of checkpoints also a finding)."
         "Remove or move the setting; `source.strict` makes it an error.";
     // 03: the machine
     "N0301" WorkerKilled Environment
@@ -249,9 +249,8 @@ diagnostics! {
          names the layer.";
     "N0608" LayersDiffer Internal
         "Layers of a model do not compute what a second implementation of their family makes of the \
-         checkpoint, or were not compared with one (a note)."
-        "Do not use the model before it was compared with its source, and report it. After a note, compare \
-         some results.";
+         checkpoint."
+        "Do not use the model before it was compared with its source, and report it.";
     // 07: configuration and usage
     "N0701" ConfigSyntax Environment
         "The settings file is not TOML, or cannot be read."
