@@ -1,6 +1,6 @@
 //! Weights in blocks along the axis that a weighted operator sums over, each block with its own scale.
 
-use super::range::{Power, range};
+use super::range::{LANES, Lanes, Power, Scales, ranges};
 use crate::observe::hessian::Inverse;
 use crate::range::vectors::ROUND;
 use crate::range::weights::Rule;
@@ -8,9 +8,6 @@ use onnxd_eval::vectorized;
 use onnxd_ir::DataType;
 use rayon::prelude::*;
 use std::ops::Range;
-
-/// Rows that are quantized together, so that what they share is read once.
-pub(crate) const TOGETHER: usize = 16;
 
 /// Columns whose errors are taken out of those after them at once.
 const BATCH: usize = 32;
@@ -75,12 +72,16 @@ impl Blocks {
             scales: vec![1.0; n * count],
             zeros: vec![0; n * count],
         };
-        let rows = made.integers.par_chunks_mut(TOGETHER * k);
-        let scales = made.scales.par_chunks_mut(TOGETHER * count);
-        let zeros = made.zeros.par_chunks_mut(TOGETHER * count);
-        let weights = weights.par_chunks(TOGETHER * k);
+        let rows = made.integers.par_chunks_mut(LANES * k);
+        let scales = made.scales.par_chunks_mut(LANES * count);
+        let zeros = made.zeros.par_chunks_mut(LANES * count);
+        let weights = weights.par_chunks(LANES * k);
         rows.zip(scales).zip(zeros).zip(weights).for_each(|(((q, s), z), w)| {
-            group(w.to_vec(), k, (settings, matters), [q, z], s);
+            let mut columns = vec![[0; LANES]; k];
+            group(w.to_vec(), k, (settings, matters), (&mut columns, z), s);
+            for (row, q) in q.chunks_mut(k).enumerate() {
+                row_of(&columns, row, q);
+            }
         });
         made
     }
@@ -110,36 +111,53 @@ impl Blocks {
     }
 }
 
-/// Some rows of weights as integers, zero points and scales; and what their errors come to.
+/// At most [`LANES`] rows of weights as integers, column by column, as zero points and scales, row by row; and what
+/// their errors come to.
 pub(crate) fn group(
     mut w: Vec<f32>,
     k: usize,
     (settings, matters): (&BlockSettings, &[f32]),
-    [q, z]: [&mut [u8]; 2],
+    (q, z): (&mut [Lanes<u8>], &mut [u8]),
     s: &mut [f32],
 ) -> Power {
     let (block, rule) = (settings.block, settings.rule);
     let count = k.div_ceil(block);
     let mut power = Power::default();
+    let mut side_by_side = vec![[0f32; LANES]; block.min(k)];
     for b in 0..count {
         let columns = b * block..k.min((b + 1) * block);
-        for (row, w) in w.chunks(k).enumerate() {
-            let (values, matters) = (&w[columns.clone()], &matters[columns.clone()]);
-            let (scale, of_block) = range(values, matters, rule, settings.dtype);
-            power = power.and(of_block);
-            let at = row * count + b;
-            s[at] = scale.scale as f32;
-            z[at] = (scale.zero_point + offset(rule)) as u8;
-            if settings.later.is_none() {
-                let q = &mut q[row * k..][columns.clone()];
-                rounded(q, values, s[at], (z[at], limits(rule)));
-            }
+        let blocks = &mut side_by_side[..columns.len()];
+        put_side_by_side(blocks, &w, (k, columns.start));
+        let (found, of_blocks) = ranges(blocks, &matters[columns.clone()], rule, settings.dtype);
+        power = power.and(of_blocks);
+        for row in 0..w.len() / k {
+            s[row * count + b] = found.scale[row] as f32;
+            z[row * count + b] = (found.zero[row] as i64 + offset(rule)) as u8;
         }
-        if let Some(later) = settings.later {
-            compensated(&mut w, (k, b, columns), (later, rule), [&mut *q, &mut *z], s);
+        match settings.later {
+            None => rounded(&mut q[columns], blocks, &found, rule),
+            Some(later) => compensated(&mut w, (k, b, columns), (later, rule), (&mut *q, &*z), s),
         }
     }
     power
+}
+
+/// A row of what lies column by column.
+pub(crate) fn row_of(columns: &[Lanes<u8>], row: usize, to: &mut [u8]) {
+    to.iter_mut().zip(columns).for_each(|(to, column)| *to = column[row]);
+}
+
+vectorized! {
+    /// The elements of rows of `k` from a column on: one of each row at a time, and zeros where there is none.
+    fn put_side_by_side(columns: &mut [Lanes<f32>], w: &[f32], from: (usize, usize)) {
+        let (k, first) = from;
+        if w.len() < LANES * k {
+            columns.fill([0.0; LANES]);
+        }
+        for (row, w) in w.chunks(k).take(LANES).enumerate() {
+            columns.iter_mut().zip(&w[first..]).for_each(|(column, w)| column[row] = *w);
+        }
+    }
 }
 
 /// The integers of a block of columns, whose errors later columns make up for.
@@ -147,19 +165,19 @@ fn compensated(
     w: &mut [f32],
     (k, block, columns): (usize, usize, Range<usize>),
     (later, rule): (&Inverse, Rule),
-    [q, z]: [&mut [u8]; 2],
+    (q, z): (&mut [Lanes<u8>], &[u8]),
     s: &[f32],
 ) {
     let count = s.len() / (w.len() / k).max(1);
     for first in columns.clone().step_by(BATCH) {
         let batch = first..columns.end.min(first + BATCH);
-        let mut factors = [0f32; TOGETHER * BATCH];
+        let mut factors = [0f32; LANES * BATCH];
         for column in batch.clone() {
             let shares = later.row(column);
             for (row, w) in w.chunks_mut(k).enumerate() {
                 let (scale, zero) = (s[row * count + block], z[row * count + block]);
                 let integer = nearest(w[column], scale, zero, rule);
-                q[row * k + column] = integer;
+                q[column][row] = integer;
                 let factor = (w[column] - real(integer, scale, zero)) / shares[0];
                 factors[row * BATCH + column - first] = factor;
                 spread(&mut w[column + 1..batch.end], &shares[1..], factor);
@@ -170,18 +188,28 @@ fn compensated(
 }
 
 vectorized! {
-    /// The nearest integers between two limits.
-    fn rounded(q: &mut [u8], values: &[f32], scale: f32, to: (u8, [u8; 2])) {
-        let (zero, [low, high]) = to;
-        let (inverse, zero) = (1.0 / scale, f32::from(zero));
-        let (low, high) = (f32::from(low) - zero, f32::from(high) - zero);
-        for (q, x) in q.iter_mut().zip(values) {
-            let steps = x * inverse;
-            let steps = if steps > low { steps } else { low };
-            let steps = if steps < high { steps } else { high };
-            // The integer then stands in the lowest bits.
-            *q = (steps + (ROUND + zero)).to_bits() as u8;
+    /// The nearest integers of blocks side by side, moved up to be unsigned. The blocks are used up.
+    fn rounded(q: &mut [Lanes<u8>], columns: &mut [Lanes<f32>], scales: &Scales, rule: Rule) {
+        let (levels, moved) = (rule.levels, offset(rule) as f32);
+        let mut inverse = [0f32; LANES];
+        let (mut low, mut high, mut zero) = (inverse, inverse, inverse);
+        for i in 0..LANES {
+            let none = scales.zero[i] as f32;
+            inverse[i] = 1.0 / scales.scale[i] as f32;
+            (low[i], high[i]) = (levels.min as f32 - none, levels.max as f32 - none);
+            zero[i] = ROUND + none + moved;
         }
+        for x in &mut *columns {
+            for i in 0..LANES {
+                let steps = x[i] * inverse[i];
+                let steps = if steps > low[i] { steps } else { low[i] };
+                let steps = if steps < high[i] { steps } else { high[i] };
+                x[i] = steps + zero[i];
+            }
+        }
+        // The integer then stands in the lowest bits.
+        let all = q.as_flattened_mut().iter_mut().zip(columns.as_flattened());
+        all.for_each(|(q, x)| *q = x.to_bits() as u8);
     }
 }
 

@@ -2,11 +2,12 @@
 //! They are made some rows at a time from what may be derived itself, so that no weight is held as a whole, but those
 //! of 4 bits in rows of an odd size.
 
-use super::blocks::{BlockSettings, Blocks, TOGETHER, group, offset};
+use super::blocks::{BlockSettings, Blocks, group, offset, row_of};
 use super::place::{BlockedWeight, floats};
-use super::range::Power;
+use super::range::{LANES, Power};
 use crate::range::weights::Rule;
 use crate::session::ConstantMemory;
+use onnxd_eval::vectorized;
 use onnxd_ir::Tensor;
 use rayon::prelude::*;
 
@@ -119,11 +120,13 @@ impl Packed {
     /// The least and the greatest number that integers could stand for.
     pub(crate) fn ends(&self) -> (f64, f64) {
         let (levels, moved) = (self.rule.levels, offset(self.rule));
-        let ends = self.scales.iter().zip(&self.zeros).flat_map(|(scale, zero)| {
+        let (mut low, mut high) = (0f64, 0f64);
+        for (scale, zero) in self.scales.iter().zip(&self.zeros) {
             let of = |q: i64| (q + moved - i64::from(*zero)) as f64 * f64::from(*scale);
-            [of(levels.min), of(levels.max)]
-        });
-        ends.fold((0.0, 0.0), |(lo, hi), x| (x.min(lo), x.max(hi)))
+            let (a, b) = (of(levels.min), of(levels.max));
+            (low, high) = (low.min(a).min(b), high.max(a).max(b));
+        }
+        (low, high)
     }
 
     /// Integers row by row.
@@ -139,16 +142,18 @@ impl Packed {
         let wide = (width * bits).div_ceil(8);
         let alike = settings.alike(k);
         let matters = settings.matters.unwrap_or(&alike);
-        let bytes = bytes.par_chunks_mut(TOGETHER * wide);
-        let scales = self.scales.par_chunks_mut(TOGETHER * count);
-        let zeros = self.zeros.par_chunks_mut(TOGETHER * count);
+        let bytes = bytes.par_chunks_mut(LANES * wide);
+        let scales = self.scales.par_chunks_mut(LANES * count);
+        let zeros = self.zeros.par_chunks_mut(LANES * count);
         let groups = bytes.zip(scales).zip(zeros).enumerate().map(|(at, ((bytes, s), z))| {
-            let first = at * TOGETHER;
-            let w = floats(view, first * k..n.min(first + TOGETHER) * k)?;
-            let mut q = vec![0; w.len()];
-            let power = group(w, k, (settings, matters), [&mut q, z], s);
-            for (row, bytes) in q.chunks(k).zip(bytes.chunks_mut(wide)) {
-                pack_into(bytes, row, (bits, flip));
+            let first = at * LANES;
+            let w = floats(view, first * k..n.min(first + LANES) * k)?;
+            let mut columns = vec![[0; LANES]; k];
+            let power = group(w, k, (settings, matters), (&mut columns, z), s);
+            let mut q = vec![0; k];
+            for (row, bytes) in bytes.chunks_mut(wide).enumerate() {
+                row_of(&columns, row, &mut q);
+                pack_into(bytes, &q, (bits, flip));
             }
             Ok(power)
         });
@@ -168,27 +173,28 @@ impl Packed {
         let wide = columns * bits / 8;
         let alike = settings.alike(k);
         let matters = settings.matters.unwrap_or(&alike);
-        let mut q = vec![0; ROWS.min(columns) * k];
+        let mut q = vec![[0; LANES]; ROWS.min(columns).div_ceil(LANES) * k];
         let mut power = Power::default();
         for (number, matrix) in bytes.chunks_mut(k * wide).enumerate() {
             for from in (0..columns).step_by(ROWS) {
                 let rows = ROWS.min(columns - from);
                 let first = number * columns + from;
-                let parts = q[..rows * k].par_chunks_mut(TOGETHER * k);
+                let parts = q[..rows.div_ceil(LANES) * k].par_chunks_mut(k);
                 let scales =
-                    self.scales[first * count..][..rows * count].par_chunks_mut(TOGETHER * count);
+                    self.scales[first * count..][..rows * count].par_chunks_mut(LANES * count);
                 let zeros =
-                    self.zeros[first * count..][..rows * count].par_chunks_mut(TOGETHER * count);
+                    self.zeros[first * count..][..rows * count].par_chunks_mut(LANES * count);
                 let groups = parts.zip(scales).zip(zeros).enumerate().map(|(at, ((q, s), z))| {
-                    let first = first + at * TOGETHER;
-                    let w = floats(view, first * k..first * k + q.len())?;
-                    Ok::<Power, String>(group(w, k, (settings, matters), [q, z], s))
+                    let of_group = at * LANES..rows.min((at + 1) * LANES);
+                    let w = floats(view, (first + of_group.start) * k..(first + of_group.end) * k)?;
+                    Ok::<Power, String>(group(w, k, (settings, matters), (q, z), s))
                 });
                 power = groups.try_reduce(Power::default, |a, b| Ok(a.and(b)))?.and(power);
-                let q = &q[..rows * k];
+                let q = &q[..rows.div_ceil(LANES) * k];
                 matrix.par_chunks_mut(wide).enumerate().for_each(|(at, line)| {
                     let mut column = [0; ROWS];
-                    column.iter_mut().zip(q.chunks(k)).for_each(|(to, row)| *to = row[at]);
+                    let groups = column.as_chunks_mut::<LANES>().0.iter_mut().zip(q.chunks(k));
+                    groups.for_each(|(to, group)| *to = group[at]);
                     let line = &mut line[from * bits / 8..][..rows * bits / 8];
                     pack_into(line, &column[..rows], (bits, flip));
                 });
@@ -205,8 +211,13 @@ fn flip(rule: Rule, is_signed: bool) -> u8 {
 
 /// Rows of so many columns as columns, in matrices of `n` rows.
 pub(crate) fn turned<T: Copy>(rows: &[T], (n, columns): (usize, usize)) -> Vec<T> {
-    let matrices = rows.chunks((n * columns).max(1));
-    matrices.flat_map(|rows| (0..rows.len()).map(|i| rows[i % n * columns + i / n])).collect()
+    let mut out = Vec::with_capacity(rows.len());
+    for matrix in rows.chunks((n * columns).max(1)) {
+        for column in 0..columns {
+            out.extend(matrix[column..].iter().step_by(columns).copied());
+        }
+    }
+    out
 }
 
 /// Integers of few bits, several to a byte, the first lowest.
@@ -215,16 +226,25 @@ fn pack_into(bytes: &mut [u8], row: &[u8], (bits, flip): (usize, u8)) {
         8 => bytes.iter_mut().zip(row).for_each(|(to, q)| *to = q ^ flip),
         4 => {
             let (pairs, rest) = row.as_chunks::<2>();
-            let flip = flip | flip << 4;
-            bytes.iter_mut().zip(pairs).for_each(|(to, [a, b])| *to = (a | b << 4) ^ flip);
+            pack_pairs(bytes, pairs, flip | flip << 4);
             if let ([last], Some(to)) = (rest, bytes.get_mut(pairs.len())) {
-                *to = last ^ (flip & 15);
+                *to = last ^ flip;
             }
         }
         _ => {
             let row: Vec<u8> = row.iter().map(|q| q ^ flip).collect();
             let all = packed(&row, row.len(), row.len(), bits);
             bytes[..all.len()].copy_from_slice(&all);
+        }
+    }
+}
+
+vectorized! {
+    /// Two integers of 4 bits to a byte.
+    fn pack_pairs(bytes: &mut [u8], pairs: &[[u8; 2]], flip: u8) {
+        for (to, pair) in bytes.iter_mut().zip(pairs) {
+            let pair = u16::from_le_bytes(*pair);
+            *to = (pair | pair >> 4) as u8 ^ flip;
         }
     }
 }
@@ -293,8 +313,8 @@ mod tests {
             let other = Packed::of_blocks(blocks, (order, is_signed));
             prop_assert_eq!(made.bytes.bytes(), other.bytes.bytes());
             prop_assert_eq!((made.scales, made.zeros), (other.scales, other.zeros));
-            // Rounding by the scale that is found is better once more.
-            let near = |(a, b): (f64, f64)| (-0.1..1.0).contains(&(b - a)) || b > 60.0;
+            // Rounding by the scale that is found is better once more, as far as single precision tells.
+            let near = |(a, b): (f64, f64)| (-0.1..1.0).contains(&(b - a)) || b > 50.0;
             prop_assert!(db.zip(own).is_none_or(near), "{:?} {:?}", db, own);
         }
     }

@@ -1,12 +1,11 @@
-//! The range of a block of weights.
+//! The ranges of blocks of weights, one of each of some rows side by side.
 //!
 //! For integers `q` that a scale leads to, the best scale is `sum(w q) / sum(q q)`, and the squared error of any
 //! scale `s` is `sum(w w) - 2 s sum(w q) + s s sum(q q)`. So one pass over a block judges a range and the best scale
 //! for its integers alike.
 
-use crate::range::Scale;
-use crate::range::vectors::{ROUND, reach};
-use crate::range::weights::{Rule, representable};
+use crate::range::vectors::ROUND;
+use crate::range::weights::Rule;
 use onnxd_eval::vectorized;
 use onnxd_ir::DataType;
 
@@ -31,17 +30,20 @@ impl Power {
     }
 }
 
-/// Elements that are looked at side by side.
-const LANES: usize = 8;
+/// Blocks that are looked at side by side.
+pub(crate) const LANES: usize = 16;
 
-/// Elements that are added in single precision.
-const PART: usize = 512;
+/// One of each block.
+pub(crate) type Lanes<T> = [T; LANES];
+
+/// Elements of a block that are added in single precision.
+const PART: usize = 128;
 
 /// Ranges that are tried from either start at most, each narrower than the one before.
-const SHARES: usize = 12;
+const SHARES: usize = 9;
 
 /// By how much of the whole range the next one is narrower.
-const STEP: f64 = 0.08;
+const STEP: f64 = 0.1;
 
 /// Further turns of rounding by the best scale, and finding the best one for these integers.
 const TURNS: usize = 1;
@@ -49,194 +51,332 @@ const TURNS: usize = 1;
 /// Between these, squares of the largest element and their sums neither overflow nor vanish in single precision.
 const SQUARED: [f32; 2] = [1e-12, 1e12];
 
-/// The scale with the least squared error that is found, each element counting as much as it matters: that of the
-/// range from the lowest to the highest element, of the range that its largest element alone decides, or of a narrower
-/// one, or the best scale for the integers of one of these.
-pub(crate) fn range(
-    values: &[f32],
+/// Scales of blocks in the type that the operators get, and the integers that zero is. Both are held in the precision
+/// that errors are judged in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scales {
+    pub(crate) scale: Lanes<f64>,
+    pub(crate) zero: Lanes<f64>,
+}
+
+/// For each block, the scale with the least squared error that is found, each element counting as much as it matters:
+/// that of the range from the lowest to the highest element, of the range that its largest element alone decides, or
+/// of a narrower one, or the best scale for the integers of one of these. `columns` hold one element of each block.
+pub(crate) fn ranges(
+    columns: &[Lanes<f32>],
     matters: &[f32],
     rule: Rule,
     dtype: DataType,
-) -> (Scale, Power) {
-    let ends = reach(values);
-    let largest = ends.1.max(-ends.0);
-    let [least, most] = SQUARED;
-    if largest == 0.0 || (least..=most).contains(&largest) {
-        return range_within((values, ends), matters, rule, dtype);
-    }
-    // A power of two changes no digit.
-    let unit = 2f64.powi(largest.log2().floor() as i32);
-    let scaled = |x: f32| (f64::from(x) / unit) as f32;
-    let values: Vec<f32> = values.iter().map(|x| scaled(*x)).collect();
-    let ends = (scaled(ends.0), scaled(ends.1));
-    let (found, Power { signal, noise }) = range_within((&values, ends), matters, rule, dtype);
-    let (signal, noise) = (signal * unit * unit, noise * unit * unit);
-    match search_scale(found.scale * unit, dtype) {
-        // No scale is so small, and nothing is left of the block.
-        0.0 => {
-            let whole = Scale::of_range((0.0, 0.0), rule.levels, rule.symmetric);
-            (representable(whole, rule, dtype), Power { signal, noise: signal })
+) -> (Scales, Power) {
+    let ends = reach(columns);
+    let units = units(&ends);
+    let (mut best, signal, mut noise) = match units {
+        None => Search::run((columns, matters), rule, dtype, &ends),
+        Some(units) => {
+            let columns: Vec<_> = columns.iter().map(|column| divided(column, &units)).collect();
+            let ends = ends.map(|end| divided(&end, &units));
+            Search::run((&columns, matters), rule, dtype, &ends)
         }
-        scale => (Scale { scale, ..found }, Power { signal, noise }),
+    };
+    let mut power = Power::default();
+    for i in 0..LANES {
+        let unit = units.map_or(1.0, |units| units[i]);
+        if unit != 1.0 {
+            best.scale[i] = held(best.scale[i] * unit, dtype);
+        }
+        // No scale is so small, and nothing is left of the block.
+        if best.scale[i] == 0.0 {
+            let nothing = whole(&[[0.0; LANES]; 2], rule, dtype);
+            (best.scale[i], best.zero[i], noise[i]) = (1.0, nothing.zero[i], signal[i]);
+        }
+        let [signal, noise] = [signal[i], noise[i].max(0.0)].map(|x| x * unit * unit);
+        power = power.and(Power { signal, noise });
+    }
+    (best, power)
+}
+
+/// Powers of two, which change no digit, that bring blocks to where squares can be added; `None` where all are.
+fn units([low, high]: &[Lanes<f32>; 2]) -> Option<Lanes<f64>> {
+    let [least, most] = SQUARED;
+    let unit = |i: usize| {
+        let largest = high[i].max(-low[i]);
+        match largest == 0.0 || (least..=most).contains(&largest) {
+            true => 1.0,
+            false => 2f64.powi(largest.log2().floor() as i32),
+        }
+    };
+    let units: Lanes<f64> = std::array::from_fn(unit);
+    units.iter().any(|unit| *unit != 1.0).then_some(units)
+}
+
+fn divided(elements: &Lanes<f32>, units: &Lanes<f64>) -> Lanes<f32> {
+    std::array::from_fn(|i| (f64::from(elements[i]) / units[i]) as f32)
+}
+
+vectorized! {
+    /// From the lowest to the highest element, with zero among them; the integer of zero is in the middle of a
+    /// symmetric range.
+    fn whole(ends: &[Lanes<f32>; 2], rule: Rule, dtype: DataType) -> Scales {
+        let (min, max) = (rule.levels.min as f64, rule.levels.max as f64);
+        let mut scales = Scales { scale: [1.0; LANES], zero: [middle(rule); LANES] };
+        for i in 0..LANES {
+            let (low, high) = (f64::from(ends[0][i]), f64::from(ends[1][i]));
+            let largest = if -low > high { -low } else { high };
+            let width = if rule.symmetric { 2.0 * largest } else { high - low };
+            scales.scale[i] = if width > 0.0 { width / (max - min) } else { 1.0 };
+            if !rule.symmetric {
+                let zero = (min - low / scales.scale[i]) as f32;
+                scales.zero[i] = f64::from((zero + ROUND) - ROUND);
+            }
+        }
+        hold(&mut scales.scale, dtype);
+        scales
     }
 }
 
-/// The same for elements between such ends that single precision holds their squares.
-fn range_within(
-    (values, (low, high)): (&[f32], (f32, f32)),
-    matters: &[f32],
-    rule: Rule,
-    dtype: DataType,
-) -> (Scale, Power) {
-    let (low, high) = (f64::from(low), f64::from(high));
-    let whole =
-        representable(Scale::of_range((low, high), rule.levels, rule.symmetric), rule, dtype);
-    if low == high {
-        return (whole, Power::default());
+/// The integer in the middle.
+#[inline(always)]
+fn middle(rule: Rule) -> f64 {
+    ((rule.levels.min + rule.levels.max + 1) / 2) as f64
+}
+
+/// The largest element decides. The side of the middle that has one integer more takes it. Where zero may be anywhere,
+/// it is on the other side of that middle, so that scales stay positive.
+fn signed([low, high]: &[Lanes<f32>; 2], rule: Rule) -> Scales {
+    let middle = middle(rule);
+    let mirrored = (rule.levels.min + rule.levels.max) as f64 - middle;
+    let levels = rule.levels.min as f64 - middle;
+    let mut scales = Scales { scale: [0.0; LANES], zero: [middle; LANES] };
+    for i in 0..LANES {
+        let largest = f64::from(if -low[i] > high[i] { low[i] } else { high[i] });
+        let as_is = rule.symmetric || largest < 0.0;
+        (scales.scale[i], scales.zero[i]) =
+            if as_is { (largest / levels, middle) } else { (-largest / levels, mirrored) };
     }
-    let mut search = Search::new((values, matters), rule, dtype, whole);
-    if !rule.search {
-        return search.found();
-    }
-    if !rule.symmetric {
-        let error = search.error;
-        search.narrow(1, error, |share| {
-            representable(
-                Scale::of_range((low * share, high * share), rule.levels, false),
-                rule,
-                dtype,
-            )
-        });
-    }
-    let largest = if -low > high { low } else { high };
-    let middle = ((rule.levels.min + rule.levels.max) as f64 / 2.0).round_ties_even() as i64;
-    // The side of the middle that has one integer more takes the largest element. Where zero may be anywhere, it is
-    // on the other side of that middle, so that scales stay positive.
-    let mirrored = rule.levels.min + rule.levels.max - middle;
-    let levels = (rule.levels.min - middle) as f64;
-    let (step, zero_point) = match rule.symmetric || largest < 0.0 {
-        true => (largest / levels, middle),
-        false => (-largest / levels, mirrored),
-    };
-    search.narrow(0, f64::INFINITY, |share| Scale {
-        scale: search_scale(step * share, dtype),
-        zero_point,
-        ..whole
-    });
-    for _ in 0..TURNS {
-        search.look(search.best);
-    }
-    search.found()
+    scales
 }
 
 /// A scale as the operators get it; 0 for one that they cannot have.
-fn search_scale(scale: f64, dtype: DataType) -> f64 {
-    let held = match dtype {
-        DataType::Float => f64::from(scale as f32),
-        DataType::Float16 => onnxd_ir::nearest_f16(scale).to_f64(),
-        DataType::Bfloat16 => onnxd_ir::nearest_bf16(scale).to_f64(),
-        _ => scale,
-    };
-    let usable = held.is_finite() && (held as f32).abs() >= f32::MIN_POSITIVE;
-    if usable { held } else { 0.0 }
+fn held(scale: f64, dtype: DataType) -> f64 {
+    let mut lanes = [scale; LANES];
+    hold(&mut lanes, dtype);
+    lanes[0]
 }
 
-/// The best scale of a block so far.
+/// Scales as the operators get them; 0 for those that they cannot have.
+#[inline(always)]
+fn hold(scales: &mut Lanes<f64>, dtype: DataType) {
+    const LEAST: f64 = f32::MIN_POSITIVE as f64;
+    const MOST: f64 = f32::MAX as f64;
+    match dtype {
+        DataType::Float16 => *scales = scales.map(|s| onnxd_ir::nearest_f16(s).to_f64()),
+        DataType::Bfloat16 => *scales = scales.map(|s| onnxd_ir::nearest_bf16(s).to_f64()),
+        _ => scales.iter_mut().for_each(|s| *s = f64::from(*s as f32)),
+    }
+    for s in scales {
+        let magnitude = s.abs();
+        *s = if magnitude >= LEAST && magnitude <= MOST { *s } else { 0.0 };
+    }
+}
+
+/// The best scales of blocks so far.
 struct Search<'v> {
-    values: (&'v [f32], &'v [f32]),
-    rule: Rule,
+    columns: &'v [Lanes<f32>],
+    matters: &'v [f32],
+    /// The least and the greatest integer.
+    levels: [f32; 2],
     dtype: DataType,
-    /// The sum of squares of the elements.
-    squares: f64,
-    best: Scale,
-    error: f64,
+    /// The sums of squares of elements.
+    signal: Lanes<f64>,
+    best: Scales,
+    /// The sums of squares of errors.
+    noise: Lanes<f64>,
 }
 
 impl<'v> Search<'v> {
-    fn new(
-        values: (&'v [f32], &'v [f32]),
+    /// The best scales, the sums of squares of elements, and of errors.
+    fn run(
+        (columns, matters): (&'v [Lanes<f32>], &'v [f32]),
         rule: Rule,
         dtype: DataType,
-        whole: Scale,
-    ) -> Search<'v> {
-        let squares = added((values.0, values.1), |x, m| [m * x * x, 0.0])[0];
-        let mut search = Search { values, rule, dtype, squares, best: whole, error: f64::INFINITY };
-        search.look(whole);
-        search
+        ends: &[Lanes<f32>; 2],
+    ) -> (Scales, Lanes<f64>, Lanes<f64>) {
+        // As if each weight became 0.
+        let signal = squares(columns, matters);
+        let noise = signal;
+        let levels = [rule.levels.min as f32, rule.levels.max as f32];
+        let best = whole(ends, rule, dtype);
+        let mut search = Search { columns, matters, levels, dtype, signal, best, noise };
+        search.look(&best);
+        if rule.search {
+            if !rule.symmetric {
+                search.narrow(1, search.noise, &best);
+            }
+            search.narrow(0, [f64::INFINITY; LANES], &signed(ends, rule));
+            for _ in 0..TURNS {
+                search.look(&search.best.clone());
+            }
+        }
+        (search.best, search.signal, search.noise)
     }
 
-    fn found(self) -> (Scale, Power) {
-        (self.best, Power { signal: self.squares, noise: self.error.max(0.0) })
-    }
-
-    /// Tries narrower ranges from that one on as long as the error is less than the last one's.
-    fn narrow(&mut self, first: usize, mut last: f64, of: impl Fn(f64) -> Scale) {
+    /// Tries narrower ranges from that one on: of each block as long as the error is less than the last one's.
+    fn narrow(&mut self, first: usize, mut last: Lanes<f64>, from: &Scales) {
+        let mut scales = *from;
+        let mut open = [1f64; LANES];
         for step in first..SHARES {
-            let error = self.look(of(1.0 - STEP * step as f64));
-            if error >= last {
+            let share = 1.0 - STEP * step as f64;
+            shared(&mut scales.scale, &from.scale, (&open, share), self.dtype);
+            let noise = self.look(&scales);
+            if !close(&mut open, &noise, &last) {
                 return;
             }
-            last = error;
+            last = noise;
         }
     }
 
-    /// Takes a scale, or the best one for its integers, if its error is less; gives the lesser error.
-    fn look(&mut self, made: Scale) -> f64 {
-        if made.scale == 0.0 {
-            return f64::INFINITY;
-        }
-        let limit = |q: i64| (q - made.zero_point) as f32;
-        let (lo, hi) = (limit(self.rule.levels.min), limit(self.rule.levels.max));
-        let [products, squares] = products(self.values, (1.0 / made.scale as f32, lo, hi));
-        let mut least = f64::INFINITY;
-        let best = search_scale(products / squares, self.dtype);
-        for scale in [made.scale, best].into_iter().filter(|scale| *scale != 0.0) {
-            let error = self.squares - 2.0 * scale * products + scale * scale * squares;
-            least = least.min(error);
-            if error < self.error {
-                (self.error, self.best) = (error, Scale { scale, ..made });
-            }
-        }
-        least
+    /// Takes the best scales for the integers that these lead to where the error is less; gives the errors, which are
+    /// infinite for a scale of 0.
+    fn look(&mut self, scales: &Scales) -> Lanes<f64> {
+        let sums = products((self.columns, self.matters), scales, self.levels);
+        let own = Scales { scale: own_scales(scales, &sums, self.dtype), ..*scales };
+        let noise = errors(&own.scale, &self.signal, &sums);
+        (self.best, self.noise) = better((&self.best, &self.noise), (&own, &noise));
+        noise
     }
 }
 
 vectorized! {
-    /// The sums of elements times their integers, and of squares of integers, both with zero at 0.
-    fn products(values: (&[f32], &[f32]), by: (f32, f32, f32)) -> [f64; 2] {
-        let (inverse, lo, hi) = by;
-        added(values, |x, m| {
-            let q = x * inverse;
-            let q = if q > lo { q } else { lo };
-            let q = if q < hi { q } else { hi };
-            let q = (q + ROUND) - ROUND;
-            [m * x * q, m * q * q]
+    /// A share of scales, of blocks that are still open: others get none.
+    fn shared(scales: &mut Lanes<f64>, from: &Lanes<f64>, by: (&Lanes<f64>, f64), dtype: DataType) {
+        for i in 0..LANES {
+            scales[i] = from[i] * by.1 * by.0[i];
+        }
+        hold(scales, dtype);
+    }
+}
+
+vectorized! {
+    /// Closes blocks whose error is not less than the last one; whether one is open.
+    fn close(open: &mut Lanes<f64>, noise: &Lanes<f64>, last: &Lanes<f64>) -> bool {
+        let mut any = 0f64;
+        for i in 0..LANES {
+            open[i] = if noise[i] < last[i] { open[i] } else { 0.0 };
+            any += open[i];
+        }
+        any > 0.0
+    }
+}
+
+vectorized! {
+    /// The best scales for the integers that scales led to.
+    fn own_scales(scales: &Scales, sums: &[Lanes<f64>; 2], dtype: DataType) -> Lanes<f64> {
+        let mut own = [0f64; LANES];
+        for i in 0..LANES {
+            let best = sums[0][i] / sums[1][i];
+            own[i] = if scales.scale[i] == 0.0 { 0.0 } else { best };
+        }
+        hold(&mut own, dtype);
+        own
+    }
+}
+
+vectorized! {
+    /// The squared errors of scales; infinite for a scale of 0.
+    fn errors(scales: &Lanes<f64>, signal: &Lanes<f64>, sums: &[Lanes<f64>; 2]) -> Lanes<f64> {
+        let [products, squares] = sums;
+        let mut errors = [0f64; LANES];
+        for i in 0..LANES {
+            let s = scales[i];
+            let error = signal[i] - 2.0 * s * products[i] + s * s * squares[i];
+            errors[i] = either(s == 0.0, f64::INFINITY, error);
+        }
+        errors
+    }
+}
+
+vectorized! {
+    /// Of two scales of each block, the one with the lesser error, and that.
+    fn better(a: (&Scales, &Lanes<f64>), b: (&Scales, &Lanes<f64>)) -> (Scales, Lanes<f64>) {
+        let ((best, least), (scales, errors)) = (a, b);
+        let (mut taken, mut lesser) = (Scales { scale: [0.0; LANES], zero: [0.0; LANES] }, [0f64; LANES]);
+        for i in 0..LANES {
+            let better = errors[i] < least[i];
+            lesser[i] = either(better, errors[i], least[i]);
+            taken.scale[i] = either(better, scales.scale[i], best.scale[i]);
+            taken.zero[i] = either(better, scales.zero[i], best.zero[i]);
+        }
+        (taken, lesser)
+    }
+}
+
+/// `if first { a } else { b }` by bits: as a branch, no two elements would be looked at side by side.
+#[inline(always)]
+fn either(first: bool, a: f64, b: f64) -> f64 {
+    let mask = u64::from(first).wrapping_neg();
+    f64::from_bits(a.to_bits() & mask | b.to_bits() & !mask)
+}
+
+vectorized! {
+    /// The smallest and the largest elements of blocks, and zero.
+    fn reach(columns: &[Lanes<f32>]) -> [Lanes<f32>; 2] {
+        let (mut low, mut high) = ([0f32; LANES], [0f32; LANES]);
+        for column in columns {
+            for i in 0..LANES {
+                low[i] = if column[i] < low[i] { column[i] } else { low[i] };
+                high[i] = if column[i] > high[i] { column[i] } else { high[i] };
+            }
+        }
+        [low, high]
+    }
+}
+
+vectorized! {
+    /// For each block, the sums of elements times their integers, and of squares of integers, both with zero at 0.
+    fn products(values: (&[Lanes<f32>], &[f32]), scales: &Scales, levels: [f32; 2]) -> [Lanes<f64>; 2] {
+        let (mut inverse, mut low, mut high) = ([0f32; LANES], [0f32; LANES], [0f32; LANES]);
+        for i in 0..LANES {
+            let (s, zero) = (scales.scale[i] as f32, scales.zero[i] as f32);
+            inverse[i] = if s == 0.0 { 0.0 } else { 1.0 / s };
+            (low[i], high[i]) = (levels[0] - zero, levels[1] - zero);
+        }
+        added(values, |x, i| {
+            let q = x * inverse[i];
+            let q = if q > low[i] { q } else { low[i] };
+            let q = if q < high[i] { q } else { high[i] };
+            (q + ROUND) - ROUND
         })
     }
 }
 
-/// Two sums over elements and how much they matter.
+vectorized! {
+    /// For each block, the sum of squares.
+    fn squares(columns: &[Lanes<f32>], matters: &[f32]) -> Lanes<f64> {
+        added((columns, matters), |x, _| x)[1]
+    }
+}
+
+/// For each block, the sums of elements times what becomes of them, and of squares of that; each counts as it matters.
 #[inline(always)]
-fn added((values, matters): (&[f32], &[f32]), one: impl Fn(f32, f32) -> [f32; 2]) -> [f64; 2] {
-    let mut sums = [0f64; 2];
-    for (values, matters) in values.chunks(PART).zip(matters.chunks(PART)) {
-        let (mut first, mut second) = ([0f32; LANES], [0f32; LANES]);
-        let (x, m) = (values.as_chunks::<LANES>(), matters.as_chunks::<LANES>());
-        for (x, m) in x.0.iter().zip(m.0) {
+fn added(
+    (columns, matters): (&[Lanes<f32>], &[f32]),
+    one: impl Fn(f32, usize) -> f32,
+) -> [Lanes<f64>; 2] {
+    let mut sums = [[0f64; LANES]; 2];
+    for (columns, matters) in columns.chunks(PART).zip(matters.chunks(PART)) {
+        let mut part = [[0f32; LANES]; 2];
+        for (column, matters) in columns.iter().zip(matters) {
             for i in 0..LANES {
-                let [a, b] = one(x[i], m[i]);
-                first[i] += a;
-                second[i] += b;
+                let q = one(column[i], i);
+                let counted = q * matters;
+                part[0][i] += column[i] * counted;
+                part[1][i] += q * counted;
             }
         }
-        for (x, m) in x.1.iter().zip(m.1) {
-            let [a, b] = one(*x, *m);
-            first[0] += a;
-            second[0] += b;
-        }
-        for (sum, lanes) in sums.iter_mut().zip([first, second]) {
-            let [a, b, c, d, e, f, g, h] = lanes.map(f64::from);
-            *sum += ((a + e) + (c + g)) + ((b + f) + (d + h));
+        for (sums, part) in sums.iter_mut().zip(part) {
+            for i in 0..LANES {
+                sums[i] += f64::from(part[i]);
+            }
         }
     }
     sums
@@ -245,7 +385,27 @@ fn added((values, matters): (&[f32], &[f32]), one: impl Fn(f32, f32) -> [f32; 2]
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::range::{Scale, vectors};
     use proptest::prelude::*;
+
+    /// The scale of one block beside others.
+    fn range(values: &[f32], matters: &[f32], rule: Rule, dtype: DataType) -> (Scale, Power) {
+        let whole = Scale::of_range((0.0, 0.0), rule.levels, rule.symmetric);
+        let found = [0, LANES - 1].map(|lane| {
+            let mut columns = vec![[0f32; LANES]; values.len()];
+            columns.iter_mut().zip(values).for_each(|(column, x)| column[lane] = *x);
+            let alone = ranges(&columns, matters, rule, dtype);
+            let beside = |(i, c): (usize, &mut Lanes<f32>)| c[5] = (i as f32 - 3.0) * 1e-3;
+            columns.iter_mut().enumerate().for_each(beside);
+            let found = ranges(&columns, matters, rule, dtype).0;
+            let block = |s: Scales| (s.scale[lane], s.zero[lane]);
+            assert_eq!(block(alone.0), block(found));
+            (block(found), alone.1)
+        });
+        assert_eq!(found[0].0, found[1].0);
+        let ((scale, zero_point), power) = found[0];
+        (Scale { scale, zero_point: zero_point as i64, ..whole }, power)
+    }
 
     /// The squared error of numbers by a scale.
     fn error(values: &[f32], matters: &[f32], s: Scale, rule: Rule) -> f64 {
@@ -259,7 +419,7 @@ mod tests {
 
     /// The usual ways to round: from the lowest to the highest, and by the largest magnitude.
     fn plain(values: &[f32], rule: Rule) -> Vec<Scale> {
-        let (low, high) = reach(values);
+        let (low, high) = vectors::reach(values);
         let whole = Scale::of_range((low.into(), high.into()), rule.levels, false);
         let largest = f64::from(if -low > high { low } else { high });
         let middle = (rule.levels.max + rule.levels.min + 1) / 2;
