@@ -135,9 +135,9 @@ settings! {
         /// A conversion that uses more processor time is stopped; 0 sets no limit.
         cpu_s: u64 = SECONDS, 0;
         /// Largest file a conversion may write.
-        file_mib_max: u64 = Int(1, 16_777_216), 65536;
+        file_mib_max: u64 = Int(1, 16_777_216), 262_144;
         /// All that a conversion may write; one that writes more is stopped.
-        disk_mib_max: u64 = Int(1, 1_073_741_824), 131072;
+        disk_mib_max: u64 = Int(1, 1_073_741_824), 262_144;
         /// Threads that a conversion may have in all, those that its plugins start counted.
         threads_max: u32 = Int(1, 1_000_000),
             computed "worker.threads + 2 * processor cores + 64";
