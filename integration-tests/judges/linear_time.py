@@ -29,6 +29,8 @@ GROWTH_MAX = 2.5
 MICROSECONDS_MIN = 60
 SECONDS_MEASURED = 0.4
 SECONDS_BASE = 0.06
+# Runs of what seems too slow before it is called so.
+RETRIES = 4
 # A node; one with sub-graphs takes most.
 MICROSECONDS_MAX = 800
 BASE_BYTES = 128 << 20
@@ -61,6 +63,17 @@ def file_of(folder, kind, size, ending, make):
     return path
 
 
+def converted(onnxd, folder, kind, case, size, settings):
+    """Runs the conversion of a case; what `run` says of it."""
+    model = file_of(folder, kind, size, *case)
+    out = os.path.join(folder, "out")
+    shutil.rmtree(out, ignore_errors=True)
+    command = [onnxd, "convert", model, "--out", out]
+    for setting in SETTINGS.get(case[0], []) + settings:
+        command += ["--set", setting]
+    return run(command)
+
+
 def slow_passes(out, count=3):
     reports = glob.glob(os.path.join(out, "**", "report.json"), recursive=True)
     if not reports:
@@ -74,29 +87,42 @@ def slow_passes(out, count=3):
 
 def measure(onnxd, folder, kind, case, sizes, settings):
     """Prints a row for each size and counts faults."""
+
+    def per_node(cpu, size):
+        return max(cpu - SECONDS_BASE, 0) / size * 1e6
+
+    def seconds(size):
+        return converted(onnxd, folder, kind, case, size, settings)[3]
+
+    def growth(size, cpu, before):
+        return per_node(cpu, size) / max(per_node(before[1], before[0]), MICROSECONDS_MIN)
+
     failures, before = 0, None
     for size in sizes:
-        model = file_of(folder, kind, size, *case)
-        out = os.path.join(folder, "out")
-        shutil.rmtree(out, ignore_errors=True)
-        command = [onnxd, "convert", model, "--out", out]
-        for setting in SETTINGS.get(case[0], []) + settings:
-            command += ["--set", setting]
-        status, said, _, cpu, peak = run(command)
-        per_node = max(cpu - SECONDS_BASE, 0) / size * 1e6
+        status, said, _, cpu, peak = converted(onnxd, folder, kind, case, size, settings)
+        grown = growth(size, cpu, before) if before else 0
+        # Other work makes the machine slower for a while. Two runs in a row share that, and the least counts.
+        for _ in range(RETRIES):
+            if cpu <= SECONDS_MEASURED or per_node(cpu, size) <= MICROSECONDS_MAX and grown <= GROWTH_MAX:
+                break
+            pair = seconds(before[0]) if before else 0, seconds(size)
+            cpu = min(cpu, pair[1])
+            if before:
+                grown = min(grown, growth(size, pair[1], (before[0], pair[0])))
         faults = []
         if status != 0 and (status < 0 or not REFUSED.search(said) or "panic" in said):
             faults.append(f"NO DIAGNOSTIC: {said.strip()[-300:]}")
-        if before is not None and cpu > SECONDS_MEASURED and per_node > GROWTH_MAX * max(before, MICROSECONDS_MIN):
-            faults.append(f"GROWTH {per_node / max(before, MICROSECONDS_MIN):.1f}")
-        if cpu > SECONDS_MEASURED and per_node > MICROSECONDS_MAX:
+        if cpu > SECONDS_MEASURED and grown > GROWTH_MAX:
+            faults.append(f"GROWTH {grown:.1f}")
+        if cpu > SECONDS_MEASURED and per_node(cpu, size) > MICROSECONDS_MAX:
             faults.append("SLOW")
         if peak > BASE_BYTES + size * BYTES_MAX:
             faults.append("MEMORY")
         code = REFUSED.search(said) if status else None
-        before, failures = per_node, failures + len(faults)
-        print(f"{kind:26} {size:>7} {code.group() if code else status:>5} {cpu:7.2f} s {per_node:7.0f} us/node "
-              f"{peak / 2**20:6.0f} MiB  {slow_passes(out)}  {'; '.join(faults)}", flush=True)
+        before, failures = (size, cpu), failures + len(faults)
+        passes = slow_passes(os.path.join(folder, "out"))
+        print(f"{kind:26} {size:>7} {code.group() if code else status:>5} {cpu:7.2f} s {per_node(cpu, size):7.0f} us/node "
+              f"{peak / 2**20:6.0f} MiB  {passes}  {'; '.join(faults)}", flush=True)
         if "GROWTH" in str(faults) and cpu > 30:
             break
     return failures
