@@ -267,3 +267,19 @@ fn vast_tensors_are_compared_by_what_they_share_and_by_few_elements() {
     assert!(same_graph(&holding(&x), &holding(&x)));
     assert!(!same_graph(&holding(&x), &holding(&vast(2.0))));
 }
+
+#[test]
+fn what_is_derived_alike_is_equal_and_so_is_what_has_equal_elements() {
+    let of = |dims: &[usize], axes: &[usize]| counted(dims).permuted(axes).unwrap();
+    assert_eq!(of(&[3, 4], &[1, 0]), of(&[3, 4], &[1, 0]));
+    // Equal elements that come about otherwise.
+    let sliced = |from: usize| counted(&[9]).sliced(&[(from, 2, 2)]).unwrap();
+    let moved = Tensor::vector(vec![1u16, 9, 3]).sliced(&[(0, 2, 2)]).unwrap();
+    assert_eq!(sliced(1), moved);
+    assert_ne!(sliced(1), sliced(2));
+    // Sources that differ where nothing is read of them.
+    let other = Tensor::vector(vec![7u16, 1, 8, 3]).sliced(&[(1, 2, 2)]).unwrap();
+    assert_eq!(sliced(1), other);
+    let cast = |x: Tensor, to| x.cast(to).unwrap();
+    assert_ne!(cast(counted(&[4]), DataType::Float), cast(counted(&[4]), DataType::Int32));
+}
