@@ -6,12 +6,13 @@
 use crate::Refusal;
 use crate::element::tensor_bytes;
 use crate::recipe::Derived;
-use crate::scratch::ScratchFile;
+use crate::scratch::{ScratchFile, ScratchPages};
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use onnxd_diagnostics::refuse;
 use onnxd_plugin_abi as abi;
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -38,7 +39,7 @@ pub struct Array {
 pub(crate) enum TensorRoom {
     Pages(MmapMut),
     /// The same in a file.
-    Scratch(MmapMut),
+    Scratch(MmapMut, Arc<File>),
     /// A buffer and where its aligned part begins.
     Heap(Vec<u8>, usize),
 }
@@ -241,11 +242,11 @@ impl TensorTable {
         };
         let bytes = match room {
             TensorRoom::Pages(pages) => Bytes::from_owner(read_only(pages, id)?),
-            TensorRoom::Scratch(pages) => {
+            TensorRoom::Scratch(pages, file) => {
                 let pages = read_only(pages, id)?;
                 // SAFETY: the pages are those of a file that is shared, which keeps what was written to them.
                 let _ = unsafe { pages.unchecked_advise(UncheckedAdvice::DontNeed) };
-                Bytes::from_owner(pages)
+                Bytes::from_owner(ScratchPages { pages, _open: file })
             }
             // `from_owner` keeps the buffer where it is; the plugin knows its address.
             TensorRoom::Heap(buffer, begin) => Bytes::from_owner(buffer).slice(begin..begin + len),
@@ -285,13 +286,17 @@ impl TensorTable {
         }
         let made = match &self.scratch {
             Some(scratch) => scratch.pages(len),
-            None => MmapMut::map_anon(len).map(|pages| (pages, false)),
+            None => MmapMut::map_anon(len).map(|pages| (pages, None)),
         };
-        let (mut pages, is_file) = made.map_err(|e| {
+        let (mut pages, file) = made.map_err(|e| {
             Refusal::new(abi::OUT_OF_MEMORY, format!("no room for a tensor of {bytes} bytes: {e}"))
         })?;
         let first = pages.as_mut_ptr();
-        Ok((if is_file { TensorRoom::Scratch(pages) } else { TensorRoom::Pages(pages) }, first))
+        let room = match file {
+            Some(file) => TensorRoom::Scratch(pages, file),
+            None => TensorRoom::Pages(pages),
+        };
+        Ok((room, first))
     }
 
     pub(crate) fn add(&self, entry: TensorEntry) -> Result<u64, Refusal> {

@@ -117,10 +117,10 @@ vectorized! {
     /// From the lowest to the highest element, with zero among them; the integer of zero is in the middle of a
     /// symmetric range.
     fn whole(ends: &[Lanes<f32>; 2], rule: Rule, dtype: DataType) -> Scales {
-        let (min, max) = (rule.levels.min as f64, rule.levels.max as f64);
+        let ([low, high], min, max) = (ends, rule.levels.min as f64, rule.levels.max as f64);
         let mut scales = Scales { scale: [1.0; LANES], zero: [middle(rule); LANES] };
         for i in 0..LANES {
-            let (low, high) = (f64::from(ends[0][i]), f64::from(ends[1][i]));
+            let (low, high) = (f64::from(low[i]), f64::from(high[i]));
             let largest = if -low > high { -low } else { high };
             let width = if rule.symmetric { 2.0 * largest } else { high - low };
             scales.scale[i] = if width > 0.0 { width / (max - min) } else { 1.0 };
@@ -175,7 +175,7 @@ fn hold(scales: &mut Lanes<f64>, dtype: DataType) {
     }
     for s in scales {
         let magnitude = s.abs();
-        *s = if magnitude >= LEAST && magnitude <= MOST { *s } else { 0.0 };
+        *s = if (LEAST..=MOST).contains(&magnitude) { *s } else { 0.0 };
     }
 }
 
