@@ -63,8 +63,8 @@ diagnostics! {
         "A param that was set has no effect in this conversion."
         "Leave the param out, or choose the front-end, format or mode that it is for.";
     "N0112" FileNotRead Input
-        "A file was not read, although its name nearly is one that is."
-        "Rename the file to what is read, or take it away.";
+        "A file was not read, although its name is one that is read, or nearly one."
+        "Rename the file to what is read, set the param that reads it, or take it away.";
     "N0113" ChangedAfterTaking Input
         "A file changed after onnxd took it."
         "Drop the files again, once nothing writes to them any more.";

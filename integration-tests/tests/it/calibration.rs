@@ -62,6 +62,20 @@ fn convert(folder: &Path, out: &str, files: &[&str], sets: &[&str]) -> (i32, Str
 }
 
 #[test]
+fn samples_that_nothing_reads_are_a_finding() {
+    let folder = network(1.0, 1.0);
+    let files = ["net.onnx", "calib.npz"];
+    let (status, stderr, report) = convert(folder.path(), "float", &files, &[]);
+    assert_eq!(status, 1, "{stderr}");
+    let found = report["diagnostics"].to_string();
+    assert!(found.contains("`calib.npz` was not read: the network was not quantized"), "{found}");
+    assert!(found.contains("Add `quantization.format = \\\"QDQ\\\"`"), "{found}");
+    let sets = ["quantization.format=QDQ"];
+    let (_, stderr, report) = convert(folder.path(), "integers", &files, &sets);
+    assert!(!report["diagnostics"].to_string().contains("was not read"), "{stderr}");
+}
+
+#[test]
 fn saved_statistics_make_the_same_model_without_samples() {
     let (even, uneven, outlier) = (network(1.0, 1.0), network(60.0, 1.0), network(1.0, 80.0));
     for (folder, sets, change) in [
