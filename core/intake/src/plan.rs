@@ -1,6 +1,8 @@
 //! Which files a claim moves where.
 
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::claim_error::{ClaimError, system};
@@ -33,6 +35,18 @@ impl FileSet {
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|f| f.stamp.size).sum()
+    }
+
+    /// Bytes that a copy of all files takes where holes stay holes. Files that cannot be looked at count whole.
+    pub fn bytes_on_disk(&self) -> u64 {
+        const BLOCK_BYTES: u64 = 512;
+        let root = self.root_dir();
+        let of_file = |file: &DropFile| {
+            let found = fs::symlink_metadata(root.join(&file.name));
+            let held = found.map_or(u64::MAX, |data| data.blocks().saturating_mul(BLOCK_BYTES));
+            file.stamp.size.min(held)
+        };
+        self.files.iter().map(of_file).sum()
     }
 
     /// Equal as long as the files are unchanged.
