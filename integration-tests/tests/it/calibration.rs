@@ -70,9 +70,12 @@ fn samples_that_nothing_reads_are_a_finding() {
     let found = report["diagnostics"].to_string();
     assert!(found.contains("`calib.npz` was not read: the network was not quantized"), "{found}");
     assert!(found.contains("Add `quantization.format = \\\"QDQ\\\"`"), "{found}");
-    let sets = ["quantization.format=QDQ"];
-    let (_, stderr, report) = convert(folder.path(), "integers", &files, &sets);
-    assert!(!report["diagnostics"].to_string().contains("was not read"), "{stderr}");
+    // Whoever says that nothing is to be quantized knows of the samples.
+    for (out, format) in [("integers", "QDQ"), ("asked", "none")] {
+        let sets = [&*format!("quantization.format={format}")];
+        let (_, stderr, report) = convert(folder.path(), out, &files, &sets);
+        assert!(!report["diagnostics"].to_string().contains("was not read"), "{stderr}");
+    }
 }
 
 #[test]

@@ -97,20 +97,16 @@ const ROLES: [Role; 3] = [
 /// What holds samples; the first one is read.
 const SAMPLES: [&str; 2] = ["calib.npz", "calib/"];
 
-/// What results are compared with.
-const REFERENCES: [&str; 2] = ["inputs.npz", "outputs.npz"];
-
 /// Files under names that are read, wherever the rules for them look.
 const NAMES: [&str; 4] = ["calib.npz", "calibration.json", "inputs.npz", "outputs.npz"];
 
 const QUANTIZE: &str = "Add `quantization.format = \"QDQ\"` to `params.toml` to quantize with these samples, or \
                         leave them out.";
 const SEE_CALIBRATION: &str = "Look at the params of `calibration`, or leave the samples out.";
-const SEE_CHECK: &str = "Look at the params of `check`.";
 const LEAVE_ONE_OUT: &str = "Leave one of them out.";
 
-/// Samples and references that nothing read although they have the right names: whoever dropped them expects that
-/// they count.
+/// Samples that nothing read although they have the right names: whoever dropped them expects that they count, but for
+/// whoever set the format to none.
 fn unread(session: &Session) -> Vec<Diagnostic> {
     let looked = session.looked();
     let folder = session.request.network.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -118,21 +114,21 @@ fn unread(session: &Session) -> Vec<Diagnostic> {
         |name: &str| if folder.is_empty() { name.into() } else { format!("{folder}/{name}") };
     let is_read = |part: &str| looked.files.iter().any(|file| is_of(file, part));
     let dropped = |part: &str| session.request.files.iter().any(|file| is_of(&file.name, part));
-    let (samples, references) = (SAMPLES.map(beside), REFERENCES.map(beside));
+    let samples = SAMPLES.map(beside);
     let read_instead = samples.iter().find(|part| is_read(part));
-    let told = samples.iter().chain(&references).filter_map(|part| {
-        if !dropped(part) || is_read(part) {
-            return None;
-        }
-        let is_quantized = session.report.quantization.is_some();
-        let (why, help) = match (samples.contains(part), read_instead) {
-            (true, Some(other)) => (format!("`{}` is read instead", shown(other)), LEAVE_ONE_OUT),
-            (true, None) if is_quantized => ("the quantization read none".into(), SEE_CALIBRATION),
-            (true, None) => ("the network was not quantized".into(), QUANTIZE),
-            (false, _) => ("nothing was compared with it".into(), SEE_CHECK),
+    let is_quantized = session.report.quantization.is_some();
+    let has_format = |param: &Param| param.key == "quantization.format" && param.origin != UNSET;
+    if !is_quantized && session.request.params.iter().any(has_format) {
+        return Vec::new();
+    }
+    let told = samples.iter().filter(|part| dropped(part) && !is_read(part)).map(|part| {
+        let (why, help) = match read_instead {
+            Some(other) => (format!("`{}` is read instead", shown(other)), LEAVE_ONE_OUT),
+            None if is_quantized => ("the quantization read none".into(), SEE_CALIBRATION),
+            None => ("the network was not quantized".into(), QUANTIZE),
         };
         let text = format!("`{}` was not read: {why}", shown(part));
-        Some(Diagnostic::new(Code::FileNotRead, text).help(help))
+        Diagnostic::new(Code::FileNotRead, text).help(help)
     });
     told.collect()
 }

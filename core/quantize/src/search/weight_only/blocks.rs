@@ -1,6 +1,7 @@
 //! Weights in blocks along the axis that a weighted operator sums over, each block with its own scale.
 
-use super::range::{LANES, Lanes, Power, Scales, ranges};
+use super::power::Power;
+use super::range::{LANES, Lanes, Scales, ranges};
 use crate::observe::hessian::Inverse;
 use crate::range::vectors::ROUND;
 use crate::range::weights::Rule;

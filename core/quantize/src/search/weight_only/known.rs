@@ -7,7 +7,7 @@
 //! multiplied weights does to the output is told by the error divided again.
 
 use super::blocks::{BlockSettings, Blocks};
-use super::range::Power;
+use super::power::Power;
 use crate::observe::hessian::{DAMPING, Inverse, Pairs};
 use std::borrow::Cow;
 

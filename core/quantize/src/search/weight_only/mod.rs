@@ -15,6 +15,7 @@ mod known;
 mod mixed;
 mod packed;
 mod place;
+mod power;
 mod range;
 mod shared;
 mod table;

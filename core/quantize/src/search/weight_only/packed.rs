@@ -4,7 +4,8 @@
 
 use super::blocks::{BlockSettings, Blocks, group, offset, row_of};
 use super::place::{BlockedWeight, floats};
-use super::range::{LANES, Power};
+use super::power::Power;
+use super::range::LANES;
 use crate::range::weights::Rule;
 use crate::session::ConstantMemory;
 use onnxd_eval::vectorized;

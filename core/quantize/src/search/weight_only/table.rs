@@ -2,7 +2,7 @@
 //! are too few for keep their table as it is.
 
 use super::place::{BlockedWeight, floats};
-use super::range::Power;
+use super::power::Power;
 use crate::graph::edit;
 use half::f16;
 use onnxd_ir::{DataType, Graph, NodeId, Opsets, ValueId};
